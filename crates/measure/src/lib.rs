@@ -1,0 +1,3 @@
+//! How numbers about huge pages are made: experiments, statistics, evidence.
+
+pub mod comparison;
