@@ -1,1 +1,43 @@
-fn main() {}
+//! `hugewise`: huge pages for memory-hungry programs, measured and proven.
+
+mod arguments;
+mod commands;
+mod terminal;
+
+use std::{io, process::ExitCode};
+
+use clap::Parser;
+
+use crate::{
+    arguments::{Arguments, Command},
+    terminal::Terminal,
+};
+
+/// Exit status where the command worked and its verdict is negative.
+const NEGATIVE: u8 = 1;
+/// Exit status where it could not be done: usage, or the environment.
+const FAILED: u8 = 2;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let terminal = Terminal::new(arguments.color);
+    let done = match arguments.command {
+        Command::Check(check) => commands::check::run(&check, &terminal),
+    };
+    match done {
+        Ok(code) => code,
+        // Whoever reads us through a pipe may stop reading: that is not our failure.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{} {error:#}", terminal.bad("hugewise:"));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}

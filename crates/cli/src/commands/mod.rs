@@ -1,0 +1,3 @@
+//! One file a command: gather, decide, render.
+
+pub mod check;

@@ -1,0 +1,71 @@
+//! Colours and width of the terminal, if there is one.
+
+use std::{
+    env,
+    io::{IsTerminal, stdout},
+};
+
+use clap::ValueEnum;
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How to write to standard output.
+pub struct Terminal {
+    color: bool,
+}
+
+impl Terminal {
+    /// Standard output, as the user wants it.
+    pub fn new(color: Color) -> Terminal {
+        let wanted = || {
+            let no_color = env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+            let dumb = env::var_os("TERM").is_some_and(|v| v == "dumb");
+            stdout().is_terminal() && !no_color && !dumb
+        };
+        Terminal {
+            color: match color {
+                Color::Auto => wanted(),
+                Color::Always => true,
+                Color::Never => false,
+            },
+        }
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// A heading, or what matters most.
+    pub fn bold(&self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    /// What may be passed over.
+    pub fn dim(&self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    /// Good news.
+    pub fn good(&self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    /// What needs a look.
+    pub fn warn(&self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
+    /// Bad news.
+    pub fn bad(&self, text: &str) -> String {
+        self.paint("1;31", text)
+    }
+}
