@@ -5,6 +5,9 @@
 //! test, is read the same way. Writers go through the journal.
 
 pub mod backing;
+pub mod journal;
 pub mod reading;
 pub mod root;
+pub mod settings;
+pub mod sys;
 pub mod units;

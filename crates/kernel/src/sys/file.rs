@@ -1,0 +1,47 @@
+//! Files that only their owner may have made, and locks on them.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions},
+    io,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    },
+    path::Path,
+};
+
+use super::checked;
+
+/// Opens `path` for us alone, making it if it is missing (mode 0700).
+///
+/// A link, another owner, or a folder that others may write to is refused: what lies in it would
+/// not be ours.
+pub fn private_dir(path: &Path) -> io::Result<File> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let dir = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)?;
+    let found = dir.metadata()?;
+    // SAFETY: geteuid always succeeds.
+    let ours = unsafe { libc::geteuid() };
+    if found.uid() != ours || found.mode() & 0o022 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("it belongs to uid {} with mode {:o}", found.uid(), found.mode() & 0o7777),
+        ));
+    }
+    Ok(dir)
+}
+
+/// Takes the lock of an open file, or tells that somebody else has it (`false`).
+///
+/// It is released when the file is closed, by the death of its process too.
+pub fn try_lock(file: &File) -> io::Result<bool> {
+    // SAFETY: flock takes a descriptor that we own and no memory.
+    match checked(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,307 @@
+//! Mappings: made, advised, populated, looked at, and given back when dropped.
+
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::fd::AsRawFd,
+    ptr::{self, NonNull},
+    slice,
+};
+
+use libc::{c_int, c_void};
+
+use super::{checked, last_error};
+use crate::units::{Bytes, PageSize};
+
+// Not in every C library that we build for; the numbers are the kernel's (include/uapi).
+const MADV_POPULATE_WRITE: c_int = 23;
+const MAP_HUGE_SHIFT: u32 = 26;
+const SHM_HUGE_SHIFT: u32 = 26;
+const SHM_HUGETLB: c_int = 0o4000;
+/// `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: u64 = 0xc060_6610;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_HUGE: u64 = 1 << 6;
+
+/// Memory of this process, zeroed and private to it, unmapped on drop.
+///
+/// Writing to it needs `&mut`, reading `&`, like a boxed slice.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+    made_by: MadeBy,
+}
+
+/// How a mapping came to be, so that giving it back never guesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MadeBy {
+    Mmap,
+    Shmat,
+}
+
+/// What `madvise` is told about a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Transparent huge pages, please (`MADV_HUGEPAGE`).
+    HugePage,
+    /// No transparent huge pages (`MADV_NOHUGEPAGE`).
+    NoHugePage,
+    /// Make every page present and writable, contents kept (`MADV_POPULATE_WRITE`, Linux 5.14).
+    ///
+    /// Where memory or a cgroup limit runs out this is an error, not a SIGBUS.
+    PopulateWrite,
+}
+
+// SAFETY: a mapping is owned memory; nothing in it is tied to the thread that made it.
+unsafe impl Send for Mapping {}
+// SAFETY: through a shared reference it can only be read.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Anonymous memory of `len` bytes on whatever pages the kernel likes.
+    pub fn anonymous(len: Bytes) -> io::Result<Mapping> {
+        Mapping::mmap(len, 0)
+    }
+
+    /// Anonymous memory from the hugetlb pool of `size`; `len` is a multiple of it.
+    ///
+    /// The kernel reserves the pages here: ENOMEM when the pool is short, EINVAL for a size that
+    /// it has not. A limit of the hugetlb cgroup shows only when the memory is touched.
+    pub fn hugetlb(len: Bytes, size: PageSize) -> io::Result<Mapping> {
+        Mapping::mmap(len, libc::MAP_HUGETLB | (size.log2() << MAP_HUGE_SHIFT) as c_int)
+    }
+
+    fn mmap(len: Bytes, flags: c_int) -> io::Result<Mapping> {
+        let len = usize::try_from(len.0).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+        let start =
+            unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(last_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        Ok(Mapping { start, len, made_by: MadeBy::Mmap })
+    }
+
+    /// SysV shared memory, on the hugetlb pool of `size`; `len` is a multiple of it.
+    ///
+    /// EPERM without CAP_IPC_LOCK or membership of `vm.hugetlb_shm_group`, EINVAL above
+    /// `kernel.shmmax`, ENOSPC above `kernel.shmall`, ENOMEM when the pool is short. The segment is
+    /// marked for removal at once, so that it cannot outlive this process.
+    pub fn shared_hugetlb(len: Bytes, size: PageSize) -> io::Result<Mapping> {
+        let len = usize::try_from(len.0).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let flags = SHM_HUGETLB | (size.log2() << SHM_HUGE_SHIFT) as c_int | libc::IPC_CREAT | 0o600;
+        // SAFETY: makes a new segment; no memory of ours is involved.
+        let id = checked(unsafe { libc::shmget(libc::IPC_PRIVATE, len, flags) })?;
+        // SAFETY: attaches the new segment at an address of the kernel's choice.
+        let start = unsafe { libc::shmat(id, ptr::null(), 0) };
+        let attached = if start as isize == -1 { Err(last_error()) } else { Ok(start) };
+        // SAFETY: IPC_RMID takes no buffer; the segment lives on until the last detach.
+        checked(unsafe { libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) })?;
+        let start =
+            NonNull::new(attached?.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        Ok(Mapping { start, len, made_by: MadeBy::Shmat })
+    }
+
+    /// Where it begins.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Is there nothing in it? (The kernel makes no such mapping.)
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its bytes. Reading a page that is not present makes it so.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is readable, `len` long, zeroed by the kernel, and lives as long as self.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// Its bytes, to be written.
+    #[must_use]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and writable; `&mut self` excludes every other reference.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+
+    /// Advises the kernel on `range` (offsets in bytes; the start on a page boundary).
+    pub fn advise(&self, range: Range<usize>, advice: Advice) -> io::Result<()> {
+        let (start, len) = self.sub_range(&range)?;
+        let advice = match advice {
+            Advice::HugePage => libc::MADV_HUGEPAGE,
+            Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
+            Advice::PopulateWrite => MADV_POPULATE_WRITE,
+        };
+        // SAFETY: the range lies in our mapping, and none of these kinds of advice changes contents.
+        checked(unsafe { libc::madvise(start, len, advice) }).map(drop)
+    }
+
+    /// Gives the range a name in /proc/PID/maps, where the kernel can (`CONFIG_ANON_VMA_NAME`).
+    pub fn name(&self, name: &std::ffi::CStr) -> io::Result<()> {
+        const PR_SET_VMA: c_int = 0x5356_4d41;
+        const PR_SET_VMA_ANON_NAME: c_int = 0;
+        // SAFETY: the kernel copies the name; the range is our own mapping.
+        checked(unsafe {
+            libc::prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, self.start.as_ptr(), self.len, name.as_ptr())
+        })
+        .map(drop)
+    }
+
+    /// Which bytes of `range` are present, and which of those are mapped by huge page table entries
+    /// (PMD or PUD: THP of that size, or hugetlb), by the `PAGEMAP_SCAN` ioctl of Linux 6.7.
+    ///
+    /// ENOTTY on an older kernel.
+    pub fn scan(&self, range: Range<usize>) -> io::Result<Scan> {
+        let pagemap = File::open("/proc/self/pagemap")?;
+        let (start, len) = self.sub_range(&range)?;
+        let end = start as u64 + len as u64;
+        let mut seen = Scan { present: Bytes::ZERO, huge: Bytes::ZERO };
+        let mut next = start as u64;
+        while next < end {
+            let mut regions = [PageRegion::default(); 256];
+            let mut arg = PmScanArg {
+                size: size_of::<PmScanArg>() as u64,
+                start: next,
+                end,
+                vec: regions.as_mut_ptr() as u64,
+                vec_len: regions.len() as u64,
+                category_mask: PAGE_IS_PRESENT,
+                return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
+                ..PmScanArg::default()
+            };
+            // SAFETY: `arg` has the documented layout and size, and `vec` points to `vec_len` regions.
+            let found =
+                checked(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arg) })?;
+            for region in &regions[..usize::try_from(found).unwrap_or(0)] {
+                let bytes = Bytes(region.end - region.start);
+                seen.present += bytes;
+                if region.categories & PAGE_IS_HUGE != 0 {
+                    seen.huge += bytes;
+                }
+            }
+            if arg.walk_end <= next {
+                break; // No progress: the kernel is done with the range.
+            }
+            next = arg.walk_end;
+        }
+        Ok(seen)
+    }
+
+    fn sub_range(&self, range: &Range<usize>) -> io::Result<(*mut c_void, usize)> {
+        if range.start > range.end || range.end > self.len {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        // SAFETY: the offset was just checked to lie in the mapping (or one past its end).
+        let start = unsafe { self.start.as_ptr().add(range.start) };
+        Ok((start.cast(), range.end - range.start))
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let start: *mut c_void = self.start.as_ptr().cast();
+        match self.made_by {
+            // SAFETY: exactly what mmap returned, and no reference outlives self.
+            MadeBy::Mmap => unsafe { libc::munmap(start, self.len) },
+            // SAFETY: exactly what shmat returned, and no reference outlives self.
+            MadeBy::Shmat => unsafe { libc::shmdt(start) },
+        };
+    }
+}
+
+/// What a scan of the page table saw in a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// Bytes that are present.
+    pub present: Bytes,
+    /// Bytes of those that are mapped huge.
+    pub huge: Bytes,
+}
+
+/// `struct page_region` of include/uapi/linux/fs.h.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct PageRegion {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// `struct pm_scan_arg` of include/uapi/linux/fs.h.
+#[repr(C)]
+#[derive(Default)]
+struct PmScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// The base page size of this machine.
+pub fn base_page_size() -> io::Result<PageSize> {
+    // SAFETY: sysconf only reads.
+    let bytes = checked(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })?;
+    PageSize::new(Bytes(bytes as u64)).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_the_kernels() {
+        assert_eq!(size_of::<PmScanArg>(), 96);
+        assert_eq!(size_of::<PageRegion>(), 24);
+    }
+
+    #[test]
+    fn anonymous_memory_is_zeroed_written_and_scanned() -> io::Result<()> {
+        let page = base_page_size()?.bytes().0 as usize;
+        let mut memory = Mapping::anonymous(Bytes(16 * page as u64))?;
+        memory.advise(0..16 * page, Advice::NoHugePage)?;
+        assert!(memory.bytes().iter().all(|b| *b == 0));
+        memory.bytes_mut()[3 * page] = 7;
+        let scan = memory.scan(3 * page..4 * page);
+        if let Ok(scan) = scan {
+            assert_eq!((scan.present.0, scan.huge.0), (page as u64, 0));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_range_outside_is_refused() -> io::Result<()> {
+        let memory = Mapping::anonymous(Bytes(1 << 16))?;
+        for range in [0..(1 << 16) + 1, 1 << 16..1 << 17] {
+            assert!(memory.advise(range, Advice::PopulateWrite).is_err());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn an_impossible_mapping_is_an_error() {
+        assert!(Mapping::anonymous(Bytes(0)).is_err());
+        assert!(Mapping::anonymous(Bytes(1 << 60)).is_err());
+    }
+}

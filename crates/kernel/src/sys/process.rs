@@ -1,0 +1,258 @@
+//! Child processes: started apart from us, waited for with their resource usage, ended as a group.
+
+use std::{
+    fs::File,
+    io,
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd, FromRawFd},
+        unix::process::{CommandExt, ExitStatusExt},
+    },
+    process::{Command, ExitStatus},
+    time::Duration,
+};
+
+use libc::{c_int, c_ulong};
+
+use super::checked;
+use crate::units::Bytes;
+
+const PR_SET_THP_DISABLE: c_int = 41;
+
+/// A running child that leads a process group of its own.
+#[derive(Debug)]
+pub struct GroupLeader {
+    pid: libc::pid_t,
+    /// Becomes readable when the process ends; missing before Linux 5.3.
+    pidfd: Option<File>,
+    reaped: bool,
+}
+
+/// How a child ended, and what it and the children it waited for used.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Exit code or signal.
+    pub status: ExitStatus,
+    /// CPU time in user space.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub sys: Duration,
+    /// Largest resident set of any one of its processes; hugetlb pages are not in it.
+    pub max_rss: Bytes,
+    /// Page faults that needed no I/O.
+    pub minor_faults: u64,
+    /// Page faults that needed I/O.
+    pub major_faults: u64,
+}
+
+impl GroupLeader {
+    /// Starts `command` in a process group of its own, to be killed if we die.
+    ///
+    /// With `thp_disabled`, the kernel gives it and its descendants no transparent huge pages,
+    /// whatever the machine's setting (`PR_SET_THP_DISABLE`). The thread that calls this must
+    /// outlive the child: the kernel ties the death signal to it.
+    pub fn start(command: &mut Command, thp_disabled: bool) -> io::Result<GroupLeader> {
+        let parent = std::process::id();
+        let prepare = move || {
+            // SAFETY: prctl and getppid are async-signal-safe and touch no memory.
+            unsafe {
+                checked(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong))?;
+                // Had the parent died before, the signal would never come.
+                if libc::getppid() as u32 != parent {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
+                if thp_disabled {
+                    checked(libc::prctl(PR_SET_THP_DISABLE, 1 as c_ulong, 0 as c_ulong, 0, 0))?;
+                }
+            }
+            Ok(())
+        };
+        command.process_group(0);
+        // SAFETY: the closure runs between fork and exec and does nothing but the calls above.
+        let child = unsafe { command.pre_exec(prepare) }.spawn()?;
+        let pid = child.id() as libc::pid_t;
+        Ok(GroupLeader { pid, pidfd: pidfd_open(pid).ok(), reaped: false })
+    }
+
+    /// Its process id, which is also its group's.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid.unsigned_abs()
+    }
+
+    /// Waits up to `patience` for it to end; a signal to us ends the wait early.
+    ///
+    /// Whatever is left of its process group when the leader has ended is killed.
+    pub fn wait(&mut self, patience: Duration) -> io::Result<Option<Ended>> {
+        let Some(pidfd) = &self.pidfd else {
+            if !self.has_ended()? {
+                std::thread::sleep(patience.min(Duration::from_millis(1)));
+            }
+            return if self.has_ended()? { self.reap().map(Some) } else { Ok(None) };
+        };
+        let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let wanted = libc::timespec {
+            tv_sec: patience.as_secs() as libc::time_t,
+            tv_nsec: patience.subsec_nanos().into(),
+        };
+        // SAFETY: one pollfd and one timespec, both live; no signal mask.
+        match checked(unsafe { libc::ppoll(&raw mut poll, 1, &raw const wanted, std::ptr::null()) }) {
+            Ok(0) => Ok(None),
+            Ok(_) => self.reap().map(Some),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has it ended, without being reaped?
+    fn has_ended(&self) -> io::Result<bool> {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let flags = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
+        // SAFETY: `info` is a live siginfo_t, zeroed, which is a valid value of it.
+        let info = unsafe {
+            checked(libc::waitid(libc::P_PID, self.pid.unsigned_abs(), info.as_mut_ptr(), flags))?;
+            info.assume_init()
+        };
+        // SAFETY: si_pid is valid for SIGCHLD information, and zero where nothing ended.
+        Ok(unsafe { info.si_pid() } != 0)
+    }
+
+    fn reap(&mut self) -> io::Result<Ended> {
+        // While the leader is a zombie its number cannot mean another group.
+        self.signal_group(libc::SIGKILL);
+        let mut status = 0;
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: both out-parameters are live and of the right type; zero is a valid rusage.
+        let usage = unsafe {
+            checked(libc::wait4(self.pid, &raw mut status, 0, usage.as_mut_ptr()))?;
+            usage.assume_init()
+        };
+        self.reaped = true;
+        Ok(Ended {
+            status: ExitStatus::from_raw(status),
+            user: duration(usage.ru_utime),
+            sys: duration(usage.ru_stime),
+            max_rss: Bytes::from_kib(usage.ru_maxrss.unsigned_abs()),
+            minor_faults: usage.ru_minflt.unsigned_abs(),
+            major_faults: usage.ru_majflt.unsigned_abs(),
+        })
+    }
+
+    /// Asks its whole group to end (SIGTERM).
+    pub fn ask_to_end(&self) {
+        self.signal_group(libc::SIGTERM);
+    }
+
+    fn signal_group(&self, signal: c_int) {
+        if !self.reaped {
+            // SAFETY: sends a signal; the group exists, for its leader is not reaped.
+            unsafe { libc::kill(-self.pid, signal) };
+        }
+    }
+}
+
+impl Drop for GroupLeader {
+    /// Nothing is left running: the group is killed and the leader reaped.
+    fn drop(&mut self) {
+        if !self.reaped {
+            self.signal_group(libc::SIGKILL);
+            let _ = self.reap();
+        }
+    }
+}
+
+/// Ends one process (SIGKILL), if `still_meant` says, once its number cannot change its meaning,
+/// that it is the process we mean.
+pub fn end_process(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let pidfd = pidfd_open(pid)?;
+    if !still_meant() {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
+    // SAFETY: sends a signal through a pidfd that we own; no siginfo is given.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            libc::SIGKILL,
+            std::ptr::null::<libc::siginfo_t>(),
+            0,
+        )
+    })
+    .map(drop)
+}
+
+fn pidfd_open(pid: libc::pid_t) -> io::Result<File> {
+    // SAFETY: returns a new descriptor, close-on-exec.
+    let fd = checked(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { File::from_raw_fd(fd as c_int) })
+}
+
+/// Is this process the superuser?
+#[must_use]
+pub fn is_root() -> bool {
+    // SAFETY: geteuid always succeeds.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Now, in nanoseconds of CLOCK_MONOTONIC: the clock of the JVM's `timenanos` too.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes to one live timespec; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_usec.unsigned_abs() as u32 * 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Read,
+        os::{fd::OwnedFd, unix::net::UnixStream},
+    };
+
+    use super::*;
+
+    fn wait(mut child: GroupLeader) -> io::Result<Ended> {
+        loop {
+            if let Some(ended) = child.wait(Duration::from_secs(10))? {
+                return Ok(ended);
+            }
+        }
+    }
+
+    #[test]
+    fn the_exit_status_and_usage_come_back() -> io::Result<()> {
+        let ended = wait(GroupLeader::start(Command::new("sh").args(["-c", "exit 3"]), false)?)?;
+        assert_eq!(ended.status.code(), Some(3));
+        assert!(ended.max_rss > Bytes::ZERO && ended.minor_faults > 0);
+        Ok(())
+    }
+
+    #[test]
+    fn thp_is_disabled_for_the_child_and_its_children() -> io::Result<()> {
+        let script = "sh -c 'grep -q THP_enabled:.0 /proc/self/status'";
+        assert!(wait(GroupLeader::start(Command::new("sh").args(["-c", script]), true)?)?.status.success());
+        Ok(())
+    }
+
+    #[test]
+    fn a_dropped_child_takes_its_group_along() -> io::Result<()> {
+        let (mut ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & echo started; wait"]).stdout(OwnedFd::from(theirs));
+        let child = GroupLeader::start(&mut command, false)?;
+        drop(command); // And with it our copy of their end.
+        let mut said = [0u8; 8];
+        ours.read_exact(&mut said)?;
+        drop(child);
+        // Everyone who could write is gone, or this would wait a thousand seconds.
+        assert_eq!(ours.read(&mut said)?, 0);
+        Ok(())
+    }
+}
