@@ -5,9 +5,13 @@
 //! test, is read the same way. Writers go through the journal.
 
 pub mod backing;
+pub mod counters;
+pub mod coverage;
 pub mod journal;
+pub mod page_sizes;
 pub mod reading;
 pub mod root;
 pub mod settings;
+pub mod smaps;
 pub mod sys;
 pub mod units;

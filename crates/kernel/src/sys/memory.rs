@@ -1,10 +1,8 @@
 //! Mappings: made, advised, populated, looked at, and given back when dropped.
 
 use std::{
-    fs::File,
     io,
     ops::Range,
-    os::fd::AsRawFd,
     ptr::{self, NonNull},
     slice,
 };
@@ -19,10 +17,6 @@ const MADV_POPULATE_WRITE: c_int = 23;
 const MAP_HUGE_SHIFT: u32 = 26;
 const SHM_HUGE_SHIFT: u32 = 26;
 const SHM_HUGETLB: c_int = 0o4000;
-/// `_IOWR('f', 16, struct pm_scan_arg)`.
-const PAGEMAP_SCAN: u64 = 0xc060_6610;
-const PAGE_IS_PRESENT: u64 = 1 << 3;
-const PAGE_IS_HUGE: u64 = 1 << 6;
 
 /// Memory of this process, zeroed and private to it, unmapped on drop.
 ///
@@ -161,44 +155,10 @@ impl Mapping {
         .map(drop)
     }
 
-    /// Which bytes of `range` are present, and which of those are mapped by huge page table entries
-    /// (PMD or PUD: THP of that size, or hugetlb), by the `PAGEMAP_SCAN` ioctl of Linux 6.7.
-    ///
-    /// ENOTTY on an older kernel.
-    pub fn scan(&self, range: Range<usize>) -> io::Result<Scan> {
-        let pagemap = File::open("/proc/self/pagemap")?;
-        let (start, len) = self.sub_range(&range)?;
-        let end = start as u64 + len as u64;
-        let mut seen = Scan { present: Bytes::ZERO, huge: Bytes::ZERO };
-        let mut next = start as u64;
-        while next < end {
-            let mut regions = [PageRegion::default(); 256];
-            let mut arg = PmScanArg {
-                size: size_of::<PmScanArg>() as u64,
-                start: next,
-                end,
-                vec: regions.as_mut_ptr() as u64,
-                vec_len: regions.len() as u64,
-                category_mask: PAGE_IS_PRESENT,
-                return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
-                ..PmScanArg::default()
-            };
-            // SAFETY: `arg` has the documented layout and size, and `vec` points to `vec_len` regions.
-            let found =
-                checked(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arg) })?;
-            for region in &regions[..usize::try_from(found).unwrap_or(0)] {
-                let bytes = Bytes(region.end - region.start);
-                seen.present += bytes;
-                if region.categories & PAGE_IS_HUGE != 0 {
-                    seen.huge += bytes;
-                }
-            }
-            if arg.walk_end <= next {
-                break; // No progress: the kernel is done with the range.
-            }
-            next = arg.walk_end;
-        }
-        Ok(seen)
+    /// The addresses of `range` (offsets in bytes).
+    #[must_use]
+    pub fn addresses(&self, range: &Range<usize>) -> Range<u64> {
+        self.address() + range.start as u64..self.address() + range.end as u64
     }
 
     fn sub_range(&self, range: &Range<usize>) -> io::Result<(*mut c_void, usize)> {
@@ -223,42 +183,6 @@ impl Drop for Mapping {
     }
 }
 
-/// What a scan of the page table saw in a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scan {
-    /// Bytes that are present.
-    pub present: Bytes,
-    /// Bytes of those that are mapped huge.
-    pub huge: Bytes,
-}
-
-/// `struct page_region` of include/uapi/linux/fs.h.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct PageRegion {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-/// `struct pm_scan_arg` of include/uapi/linux/fs.h.
-#[repr(C)]
-#[derive(Default)]
-struct PmScanArg {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
 /// The base page size of this machine.
 pub fn base_page_size() -> io::Result<PageSize> {
     // SAFETY: sysconf only reads.
@@ -268,13 +192,10 @@ pub fn base_page_size() -> io::Result<PageSize> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs::File;
 
-    #[test]
-    fn the_layout_is_the_kernels() {
-        assert_eq!(size_of::<PmScanArg>(), 96);
-        assert_eq!(size_of::<PageRegion>(), 24);
-    }
+    use super::*;
+    use crate::sys::pagemap::scan;
 
     #[test]
     fn anonymous_memory_is_zeroed_written_and_scanned() -> io::Result<()> {
@@ -283,8 +204,8 @@ mod tests {
         memory.advise(0..16 * page, Advice::NoHugePage)?;
         assert!(memory.bytes().iter().all(|b| *b == 0));
         memory.bytes_mut()[3 * page] = 7;
-        let scan = memory.scan(3 * page..4 * page);
-        if let Ok(scan) = scan {
+        let pagemap = File::open("/proc/self/pagemap")?;
+        if let Ok(scan) = scan(&pagemap, memory.addresses(&(3 * page..4 * page))) {
             assert_eq!((scan.present.0, scan.huge.0), (page as u64, 0));
         }
         Ok(())

@@ -6,6 +6,7 @@
 
 pub mod file;
 pub mod memory;
+pub mod pagemap;
 pub mod process;
 
 use std::io;

@@ -1,0 +1,136 @@
+//! Hardware counters of this process: what the CPU says about the TLB.
+//!
+//! Most virtual machines have none; then every count says why, and none is zero.
+
+use std::collections::BTreeMap;
+
+use perf_event::{
+    Builder, Counter, ReadFormat,
+    events::{Cache, CacheId, CacheOp, CacheResult, Event, Hardware, Raw},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{reading::Reading, root::Root};
+
+/// A count as the kernel gives it: it may have run for a part of the time only, where there are
+/// more events than counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Events counted.
+    pub value: u64,
+    /// Nanoseconds that it was wanted.
+    pub enabled_ns: u64,
+    /// Nanoseconds that it really counted.
+    pub running_ns: u64,
+}
+
+impl Count {
+    /// Events for each of `operations`, scaled up to the whole time.
+    #[must_use]
+    pub fn per_operation(self, operations: u64) -> Reading<f64> {
+        if self.running_ns == 0 || operations == 0 {
+            return Reading::unknown("the counter never ran: other events hold the hardware's counters");
+        }
+        let scale = self.enabled_ns as f64 / self.running_ns as f64;
+        Reading::Known(self.value as f64 * scale / operations as f64)
+    }
+}
+
+/// The counts of one stretch of work, by name; the names are those of `perf list`.
+pub type Counts = BTreeMap<String, Reading<Count>>;
+
+/// Counters around a stretch of work of this thread.
+pub struct Counters(Vec<(&'static str, Result<Counter, String>)>);
+
+impl Counters {
+    /// Opens what this machine has, user space only.
+    #[must_use]
+    pub fn open(root: &Root) -> Counters {
+        let dtlb = |result| Cache { which: CacheId::DTLB, operation: CacheOp::READ, result };
+        Counters(vec![
+            ("cycles", counter(Hardware::CPU_CYCLES)),
+            ("dTLB-loads", counter(dtlb(CacheResult::ACCESS))),
+            ("dTLB-load-misses", counter(dtlb(CacheResult::MISS))),
+            ("page-walk-cycles", page_walk_event(root).and_then(counter)),
+        ])
+    }
+
+    /// Counts what `work` does.
+    pub fn around<T>(mut self, work: impl FnOnce() -> T) -> (T, Counts) {
+        for (_, counter) in &mut self.0 {
+            if let Err(error) = counter.as_mut().map_or(Ok(()), Counter::enable) {
+                *counter = Err(error.to_string());
+            }
+        }
+        let result = work();
+        for (_, counter) in &mut self.0 {
+            let _ = counter.as_mut().map(Counter::disable);
+        }
+        let counts = self.0.into_iter().map(|(name, counter)| {
+            let count = counter.and_then(|mut counter| read(&mut counter));
+            (name.to_owned(), Reading::from(count))
+        });
+        (result, counts.collect())
+    }
+}
+
+fn counter(event: impl Event) -> Result<Counter, String> {
+    let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+    Builder::new(event).read_format(times).build().map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            format!("not permitted ({error}): CAP_PERFMON or kernel.perf_event_paranoid ≤ 2 gives it")
+        }
+        _ => format!("not available on this machine ({error})"),
+    })
+}
+
+fn read(counter: &mut Counter) -> Result<Count, String> {
+    let data = counter.read_full().map_err(|error| error.to_string())?;
+    let nanoseconds = |time: Option<std::time::Duration>| {
+        time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    };
+    Ok(Count {
+        value: data.count(),
+        enabled_ns: nanoseconds(data.time_enabled()),
+        running_ns: nanoseconds(data.time_running()),
+    })
+}
+
+/// Cycles in which at least one page walk for a load was under way.
+///
+/// `DTLB_LOAD_MISSES.WALK_ACTIVE` of Intel's cores since Skylake: event 08h, umask 10h, cmask 1
+/// (Intel 64 and IA-32 Architectures performance monitoring events). Other CPUs have no event of
+/// this meaning that we know of.
+fn page_walk_event(root: &Root) -> Result<Raw, String> {
+    let text = root.read("proc/cpuinfo").map_err(|error| error.to_string())?;
+    let is_intel = text.lines().any(|line| {
+        line.split_once(':').is_some_and(|(k, v)| k.trim() == "vendor_id" && v.trim() == "GenuineIntel")
+    });
+    if is_intel { Ok(Raw::new(0x0100_1008)) } else { Err("no such event known for this CPU".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_of_half_the_time_is_scaled() {
+        let count = Count { value: 500, enabled_ns: 2_000, running_ns: 1_000 };
+        assert_eq!(count.per_operation(100), Reading::Known(10.0));
+    }
+
+    #[test]
+    fn a_counter_that_never_ran_is_not_zero() {
+        let count = Count { value: 0, enabled_ns: 2_000, running_ns: 0 };
+        assert!(count.per_operation(100).reason().is_some());
+    }
+
+    #[test]
+    fn every_counter_is_counted_or_says_why() {
+        let (_, counts) = Counters::open(&Root::live()).around(|| std::hint::black_box(1));
+        for name in ["cycles", "dTLB-loads", "dTLB-load-misses", "page-walk-cycles"] {
+            let count = &counts[name];
+            assert!(count.known().is_some() || count.reason().is_some_and(|why| !why.is_empty()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a page table really holds, by the `PAGEMAP_SCAN` ioctl (Linux 6.7).
+
+use std::{fs::File, io, ops::Range, os::fd::AsRawFd};
+
+use super::checked;
+use crate::units::Bytes;
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: u64 = 0xc060_6610;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_HUGE: u64 = 1 << 6;
+
+/// What a scan of the page table saw in a range of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// Bytes that are present.
+    pub present: Bytes,
+    /// Bytes of those that are mapped by huge page table entries (PMD or PUD): THP of that size,
+    /// or hugetlb. Smaller THPs (mTHP) are not in it.
+    pub huge: Bytes,
+}
+
+/// Scans `addresses` of the process whose /proc/PID/pagemap this is.
+///
+/// ENOTTY on a kernel before 6.7; EPERM for a process that we may not trace.
+pub fn scan(pagemap: &File, addresses: Range<u64>) -> io::Result<Scan> {
+    let mut seen = Scan { present: Bytes::ZERO, huge: Bytes::ZERO };
+    let mut next = addresses.start;
+    while next < addresses.end {
+        let mut regions = [PageRegion::default(); 256];
+        let mut arg = PmScanArg {
+            size: size_of::<PmScanArg>() as u64,
+            start: next,
+            end: addresses.end,
+            vec: regions.as_mut_ptr() as u64,
+            vec_len: regions.len() as u64,
+            category_mask: PAGE_IS_PRESENT,
+            return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
+            ..PmScanArg::default()
+        };
+        // SAFETY: `arg` has the documented layout and size, and `vec` points to `vec_len` regions.
+        let found = checked(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arg) })?;
+        let found = usize::try_from(found).unwrap_or(0).min(regions.len());
+        for region in &regions[..found] {
+            let bytes = Bytes(region.end.saturating_sub(region.start));
+            seen.present += bytes;
+            if region.categories & PAGE_IS_HUGE != 0 {
+                seen.huge += bytes;
+            }
+        }
+        if arg.walk_end <= next {
+            break; // No progress: the kernel is done with the range.
+        }
+        next = arg.walk_end;
+    }
+    Ok(seen)
+}
+
+/// `struct page_region` of include/uapi/linux/fs.h.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct PageRegion {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// `struct pm_scan_arg` of include/uapi/linux/fs.h.
+#[repr(C)]
+#[derive(Default)]
+struct PmScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_the_kernels() {
+        assert_eq!(size_of::<PmScanArg>(), 96);
+        assert_eq!(size_of::<PageRegion>(), 24);
+    }
+}

@@ -1,0 +1,156 @@
+//! The classic experiment: random one-byte reads of a buffer.
+//!
+//! Nothing but the TLB and the caches decides how long such a read takes, so it shows what huge
+//! pages can buy at best. The reads do not depend on each other: like a program's, they overlap.
+
+use std::time::Instant;
+
+use hugewise_kernel::{
+    backing::Backing,
+    counters::{Counters, Counts},
+    coverage::Coverage,
+    page_sizes::PageSizes,
+    reading::Reading,
+    root::Root,
+    units::Bytes,
+};
+use hugewise_memory::region::{self, ReserveError};
+use serde::{Deserialize, Serialize};
+
+/// Where every run starts, so that all read the same bytes in the same order.
+pub const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// What to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    /// Size of the buffer.
+    pub bytes: Bytes,
+    /// What it lies on, strictly.
+    pub backing: Backing,
+    /// Reads in one iteration.
+    pub reads: u64,
+    /// Iterations that count.
+    pub iterations: usize,
+    /// Iterations before, that do not.
+    pub warm_up: usize,
+}
+
+/// What was seen.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Touched {
+    /// Size of the buffer.
+    pub bytes: Bytes,
+    /// What it lay on.
+    pub backing: Backing,
+    /// Time to make the buffer present, in seconds.
+    pub populate_s: f64,
+    /// Nanoseconds for a read, one mean for each iteration.
+    pub ns_per_op: Vec<f64>,
+    /// The buffer's coverage, read after the last iteration.
+    pub coverage: Reading<Coverage>,
+    /// Hardware counts of all counted iterations together.
+    pub counts: Counts,
+    /// Reads in all counted iterations together.
+    pub operations: u64,
+    /// The sum of all bytes read, so that no read can be left out.
+    pub checksum: u64,
+}
+
+/// Why there is nothing to show.
+#[derive(Debug, thiserror::Error)]
+pub enum TouchError {
+    /// The page sizes of the machine.
+    #[error(transparent)]
+    Read(#[from] hugewise_kernel::root::ReadError),
+    /// The backing could not be had.
+    #[error(transparent)]
+    Reserve(#[from] ReserveError),
+    /// The pages could not be made present.
+    #[error("making {0} present: {1}")]
+    Populate(Bytes, std::io::Error),
+}
+
+/// Runs it in this process.
+pub fn run(touch: &Touch) -> Result<Touched, TouchError> {
+    let root = Root::live();
+    let mut region = region::reserve(touch.bytes, &[touch.backing], &PageSizes::read(&root)?)?;
+    let begin = Instant::now();
+    region.populate().map_err(|error| TouchError::Populate(touch.bytes, error))?;
+    let populate_s = begin.elapsed().as_secs_f64();
+    for (i, byte) in region.bytes_mut().iter_mut().enumerate() {
+        *byte = i as u8;
+    }
+    let mut state = SEED;
+    let mut checksum = 0;
+    for _ in 0..touch.warm_up {
+        checksum += read_randomly(region.bytes(), &mut state, touch.reads);
+    }
+    let mut ns_per_op = Vec::with_capacity(touch.iterations);
+    let (_, counts) = Counters::open(&root).around(|| {
+        for _ in 0..touch.iterations {
+            let begin = Instant::now();
+            checksum += read_randomly(region.bytes(), &mut state, touch.reads);
+            ns_per_op.push(begin.elapsed().as_nanos() as f64 / touch.reads.max(1) as f64);
+        }
+    });
+    Ok(Touched {
+        bytes: touch.bytes,
+        backing: touch.backing,
+        populate_s,
+        ns_per_op,
+        coverage: region.coverage(),
+        counts,
+        operations: touch.reads * touch.iterations as u64,
+        checksum,
+    })
+}
+
+/// Reads `reads` bytes of `buffer` at random places and sums them up.
+///
+/// The generator is xorshift64 (Marsaglia 2003, "Xorshift RNGs", with its triple 13, 7, 17); the
+/// place is the upper half of its product with the length, which needs no division.
+#[inline(never)]
+fn read_randomly(buffer: &[u8], state: &mut u64, reads: u64) -> u64 {
+    let mut x = *state;
+    let mut sum = 0u64;
+    for _ in 0..reads {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        let place = (u128::from(x) * buffer.len() as u128) >> 64;
+        sum = sum.wrapping_add(u64::from(buffer[place as usize]));
+    }
+    *state = x;
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn the_same_bytes_are_read_on_every_backing() -> Result<(), Box<dyn Error>> {
+        let touch = |backing| {
+            run(&Touch { bytes: Bytes(3 << 20), backing, reads: 10_000, iterations: 3, warm_up: 1 })
+        };
+        let (base, thp) = (touch(Backing::Base)?, touch(Backing::Thp)?);
+        assert_eq!(base.checksum, thp.checksum);
+        assert_eq!(base.ns_per_op.len(), 3);
+        assert_eq!(base.coverage.known().and_then(Coverage::share), Some(0.0));
+        Ok(())
+    }
+
+    #[test]
+    fn every_part_of_the_buffer_is_read_alike() {
+        let mut buffer = vec![0u8; 8];
+        let mut state = SEED;
+        for place in 0..8 {
+            buffer.fill(0);
+            buffer[place] = 1;
+            let hits = read_randomly(&buffer, &mut state, 80_000);
+            assert!((9_500..10_500).contains(&hits), "{place}: {hits}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Regions: reserved on the first backing of a list that can be had.
+
+use std::{fs::File, io, ops::Range};
+
+use hugewise_kernel::{
+    backing::Backing,
+    coverage::Coverage,
+    page_sizes::PageSizes,
+    reading::Reading,
+    root::Root,
+    smaps,
+    sys::{
+        memory::{Advice, Mapping},
+        pagemap,
+    },
+    units::{Bytes, PageSize},
+};
+use serde::Serialize;
+
+/// Memory reserved on one backing, given back when dropped.
+#[derive(Debug)]
+pub struct Region {
+    mapping: Mapping,
+    /// Offsets in the mapping of what was asked for.
+    usable: Range<usize>,
+    got: Backing,
+    page_size: PageSize,
+    base_size: PageSize,
+    thp_size: Option<PageSize>,
+    fallbacks: Vec<Fallback>,
+}
+
+/// A backing that was wanted and not got.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fallback {
+    /// What was tried.
+    pub backing: Backing,
+    /// What the system answered, and what would help.
+    pub cause: String,
+}
+
+/// No backing of the list could be had.
+#[derive(Debug, thiserror::Error)]
+#[error("{len} could not be reserved: {}", causes(.fallbacks))]
+pub struct ReserveError {
+    /// How much was asked for.
+    pub len: Bytes,
+    /// What was tried, in that order.
+    pub fallbacks: Vec<Fallback>,
+}
+
+fn causes(fallbacks: &[Fallback]) -> String {
+    if fallbacks.is_empty() {
+        return "no backing was named".to_owned();
+    }
+    let causes: Vec<String> = fallbacks.iter().map(|f| format!("{}: {}", f.backing, f.cause)).collect();
+    causes.join("; ")
+}
+
+/// Reserves `len` bytes on the first of `preferences` that this machine can give.
+///
+/// Nothing is present yet: THP shows its success or failure only when the memory is populated, and
+/// only [`Region::coverage`] tells. A single preference is strict.
+pub fn reserve(len: Bytes, preferences: &[Backing], sizes: &PageSizes) -> Result<Region, ReserveError> {
+    let mut fallbacks = Vec::new();
+    for &backing in preferences {
+        match reserve_on(len, backing, sizes) {
+            Ok(region) => return Ok(Region { fallbacks, ..region }),
+            Err(cause) => fallbacks.push(Fallback { backing, cause }),
+        }
+    }
+    Err(ReserveError { len, fallbacks })
+}
+
+fn reserve_on(len: Bytes, backing: Backing, sizes: &PageSizes) -> Result<Region, String> {
+    if let Some(missing) = sizes.missing(backing) {
+        return Err(missing);
+    }
+    let page_size = sizes.huge_page_of(backing).unwrap_or(sizes.base);
+    let rounded = len.align_up(page_size).ok_or("more than this machine could ever address")?;
+    let explain = |error| explain(&error, backing, rounded, page_size);
+    let mapping = match backing {
+        Backing::Base => Mapping::anonymous(rounded),
+        // So much more that an aligned start can be chosen in it.
+        Backing::Thp => Mapping::anonymous(rounded + page_size.bytes()),
+        Backing::Hugetlb(_) => Mapping::hugetlb(rounded, page_size),
+        Backing::Shm(_) => Mapping::shared_hugetlb(rounded, page_size),
+    }
+    .map_err(explain)?;
+    let page = page_size.bytes().0;
+    let start = (mapping.address().next_multiple_of(page) - mapping.address()) as usize;
+    let whole = start..start + rounded.0 as usize;
+    match backing {
+        Backing::Base => ignore_missing_thp(mapping.advise(whole, Advice::NoHugePage)).map_err(explain)?,
+        Backing::Thp => mapping.advise(whole, Advice::HugePage).map_err(explain)?,
+        Backing::Hugetlb(_) | Backing::Shm(_) => {}
+    }
+    // A name is a help to people who read maps; a kernel without names does as well.
+    let _ = mapping.name(c"hugewise");
+    Ok(Region {
+        mapping,
+        usable: start..start + len.0 as usize,
+        got: backing,
+        page_size,
+        base_size: sizes.base,
+        thp_size: sizes.thp,
+        fallbacks: Vec::new(),
+    })
+}
+
+/// A kernel built without THP refuses advice on it, and gives base pages anyway.
+fn ignore_missing_thp(advised: io::Result<()>) -> io::Result<()> {
+    advised.or_else(|error| if error.raw_os_error() == Some(EINVAL) { Ok(()) } else { Err(error) })
+}
+
+const EPERM: i32 = 1;
+const ENOMEM: i32 = 12;
+const EINVAL: i32 = 22;
+const ENOSPC: i32 = 28;
+
+fn explain(error: &io::Error, backing: Backing, len: Bytes, page_size: PageSize) -> String {
+    let pages = len.pages_needed(page_size);
+    let why = match (backing, error.raw_os_error()) {
+        (Backing::Hugetlb(_) | Backing::Shm(_), Some(ENOMEM)) => {
+            format!("the pool has fewer than {pages} available pages of {page_size}")
+        }
+        (Backing::Shm(_), Some(EPERM)) => {
+            "needs CAP_IPC_LOCK, or a group named in vm.hugetlb_shm_group".to_owned()
+        }
+        (Backing::Shm(_), Some(EINVAL)) => format!("kernel.shmmax is below {len}"),
+        (Backing::Shm(_), Some(ENOSPC)) => format!("kernel.shmall does not allow {len} more"),
+        (_, Some(ENOMEM)) => format!("no {len} of address space or memory are to be had"),
+        _ => return error.to_string(),
+    };
+    format!("{why} ({error})")
+}
+
+impl Region {
+    /// The backing it was got on.
+    #[must_use]
+    pub fn backing(&self) -> Backing {
+        self.got
+    }
+
+    /// The size of the pages it asked for: that of the pool, of a whole THP, or the base size.
+    #[must_use]
+    pub fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// What was tried before, and why it was not got.
+    #[must_use]
+    pub fn fallbacks(&self) -> &[Fallback] {
+        &self.fallbacks
+    }
+
+    /// Its bytes; the first lies on a boundary of the page size.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.mapping.bytes()[self.usable.clone()]
+    }
+
+    /// Its bytes, to be written.
+    #[must_use]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let usable = self.usable.clone();
+        &mut self.mapping.bytes_mut()[usable]
+    }
+
+    /// Makes every page present, contents kept.
+    ///
+    /// Where memory or a cgroup limit runs out this is an error, not a SIGBUS (from Linux 5.14 on;
+    /// older kernels have no such call, and the pages are written to instead).
+    pub fn populate(&mut self) -> io::Result<()> {
+        match self.mapping.advise(self.whole_pages(), Advice::PopulateWrite) {
+            Err(error) if error.raw_os_error() == Some(EINVAL) => {
+                let page = self.base_size.bytes().0 as usize;
+                for byte in self.bytes_mut().iter_mut().step_by(page) {
+                    *byte = std::hint::black_box(*byte);
+                }
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    /// What the kernel really gave, read from this process's page table.
+    #[must_use]
+    pub fn coverage(&self) -> Reading<Coverage> {
+        Reading::from(self.scanned().or_else(|_| self.read_smaps()))
+    }
+
+    fn scanned(&self) -> io::Result<Coverage> {
+        let scan =
+            pagemap::scan(&File::open("/proc/self/pagemap")?, self.mapping.addresses(&self.whole_pages()))?;
+        let size = if self.got.is_explicit() { Some(self.page_size) } else { self.thp_size };
+        let mut seen = Coverage::none("PAGEMAP_SCAN of /proc/self/pagemap");
+        seen.resident = scan.present;
+        if let (Some(size), true) = (size, scan.huge > Bytes::ZERO) {
+            seen.huge.insert(size, scan.huge);
+        }
+        Ok(seen)
+    }
+
+    /// The older way: exact only where the kernel did not merge the region with a neighbour.
+    fn read_smaps(&self) -> Result<Coverage, String> {
+        let ours = self.mapping.addresses(&(0..self.mapping.len()));
+        let vmas = smaps::read(&Root::live(), "self").map_err(|error| error.to_string())?;
+        let inside = |vma: &&smaps::Vma| vma.addresses.start < ours.end && ours.start < vma.addresses.end;
+        let vmas: Vec<_> = vmas.iter().filter(inside).collect();
+        if vmas.iter().any(|vma| vma.addresses.start < ours.start || ours.end < vma.addresses.end) {
+            return Err("the kernel merged the region with a neighbour, and is too old (before \
+                        Linux 6.7) to scan a part of a mapping"
+                .to_owned());
+        }
+        Ok(smaps::coverage(vmas, self.thp_size))
+    }
+
+    /// The usable range, made up to whole pages of the size that was asked for.
+    fn whole_pages(&self) -> Range<usize> {
+        let page = self.page_size.bytes().0 as usize;
+        self.usable.start..self.usable.end.next_multiple_of(page).min(self.mapping.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Tested = Result<(), Box<dyn Error>>;
+
+    fn sizes() -> Result<PageSizes, Box<dyn Error>> {
+        Ok(PageSizes::read(&Root::live())?)
+    }
+
+    #[test]
+    fn base_memory_holds_no_huge_page() -> Tested {
+        let mut region = reserve(Bytes(8 << 20), &[Backing::Base], &sizes()?)?;
+        region.populate()?;
+        let coverage = region.coverage();
+        let coverage = coverage.known().ok_or("no reading")?;
+        assert_eq!((coverage.resident, coverage.share()), (Bytes(8 << 20), Some(0.0)));
+        Ok(())
+    }
+
+    #[test]
+    fn thp_memory_is_aligned_and_its_coverage_is_read() -> Tested {
+        let sizes = sizes()?;
+        let Some(thp) = sizes.thp else { return Ok(()) };
+        let mut region = reserve(Bytes(5 << 20), &[Backing::Thp], &sizes)?;
+        region.populate()?;
+        region.bytes_mut()[0] = 1;
+        assert_eq!(region.bytes().as_ptr() as u64 % thp.bytes().0, 0);
+        assert_eq!(region.bytes().len(), 5 << 20);
+        let coverage = region.coverage();
+        let coverage = coverage.known().ok_or("no reading")?;
+        assert!(coverage.resident >= Bytes(5 << 20), "{coverage:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_fallback_carries_its_cause() -> Tested {
+        let huge = Bytes(1 << 50);
+        let sizes = sizes()?;
+        let strict = reserve(huge, &[Backing::Hugetlb(None)], &sizes);
+        assert!(strict.is_err());
+        let region = reserve(Bytes(1 << 20), &["hugetlb:1TiB".parse()?, Backing::Base], &sizes)?;
+        assert_eq!(region.backing(), Backing::Base);
+        assert_eq!(region.fallbacks().len(), 1);
+        assert!(region.fallbacks()[0].cause.contains("no pool of 1TiB"), "{:?}", region.fallbacks());
+        Ok(())
+    }
+
+    #[test]
+    fn an_empty_preference_list_is_an_error() -> Tested {
+        assert!(reserve(Bytes(1), &[], &sizes()?).is_err());
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn any_length_is_usable_to_its_last_byte(len in 1u64..6 << 20) {
+            let sizes = sizes().map_err(|error| TestCaseError::fail(error.to_string()))?;
+            for backing in [Backing::Base, Backing::Thp] {
+                if sizes.missing(backing).is_some() { continue }
+                let region = reserve(Bytes(len), &[backing], &sizes);
+                let mut region = region.map_err(|error| TestCaseError::fail(error.to_string()))?;
+                region.bytes_mut()[len as usize - 1] = 7;
+                region.populate().map_err(|error| TestCaseError::fail(error.to_string()))?;
+                prop_assert_eq!(region.bytes()[len as usize - 1], 7);
+                prop_assert_eq!(region.bytes().len() as u64, len);
+            }
+        }
+    }
+}
