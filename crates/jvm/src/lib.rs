@@ -1,1 +1,5 @@
-//! jvm
+//! What a JVM asks of huge pages, and what it got.
+
+pub mod flags;
+pub mod gc_log;
+pub mod launch;

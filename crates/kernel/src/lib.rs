@@ -7,8 +7,10 @@
 pub mod backing;
 pub mod counters;
 pub mod coverage;
+pub mod interrupt;
 pub mod journal;
 pub mod page_sizes;
+pub mod pool_growth;
 pub mod reading;
 pub mod root;
 pub mod settings;

@@ -1,0 +1,35 @@
+//! Being told to stop: SIGINT, SIGTERM and SIGHUP are noted, so that work can end in order.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Notes the signals that ask a program to end.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicUsize>);
+
+impl Interrupt {
+    /// Takes over the signals of this process, for good.
+    pub fn install() -> io::Result<Interrupt> {
+        let interrupt = Interrupt::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register_usize(signal, Arc::clone(&interrupt.0), signal as usize)?;
+        }
+        Ok(interrupt)
+    }
+
+    /// The signal that came, if one did.
+    #[must_use]
+    pub fn signal(&self) -> Option<i32> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            signal => i32::try_from(signal).ok(),
+        }
+    }
+}
