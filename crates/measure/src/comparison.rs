@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use hugewise_kernel::{backing::Backing, units::Bytes};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The result of `hugewise compare`, as `--json` prints it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// `hugewise.compare/1`; the number grows when a field changes its meaning.
     pub schema: String,
@@ -23,7 +24,11 @@ pub struct Comparison {
     pub design: Design,
     /// What ran: one workload, or one for each value of a parameter list.
     pub cases: Vec<Case>,
-    /// What was concluded, a row for each case and arm, in that order.
+    /// What was not tried, and why.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
+    /// What was concluded, a row for each case and arm: those of the first case, then those of
+    /// the second. Filled in by [`crate::analysis::analyse`].
     pub backings: Vec<BackingResult>,
     /// Every run, warm-ups included, in the order in which they ran.
     pub rounds: Vec<Round>,
@@ -34,7 +39,7 @@ pub struct Comparison {
 }
 
 /// The machine an experiment ran on.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// Kernel release.
     pub kernel: String,
@@ -44,14 +49,16 @@ pub struct Machine {
     pub cpu: Option<String>,
     /// CPUs that this process may use.
     pub cpus: usize,
-    /// `MemTotal`.
+    /// `MemTotal`, in bytes.
+    #[schemars(with = "u64")]
     pub memory: Bytes,
 }
 
 /// How the experiment was laid out.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Design {
     /// What was compared, in the order of the tables; arm 0 is the reference.
+    #[schemars(with = "Vec<String>")]
     pub arms: Vec<Backing>,
     /// Blocks: each holds every arm once, in random order.
     pub rounds: usize,
@@ -64,7 +71,7 @@ pub struct Design {
 }
 
 /// One workload with one set of parameter values.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Case {
     /// A short name: `native`, `java 17.0.15`, or the command's own.
     pub workload: String,
@@ -77,7 +84,7 @@ pub struct Case {
 }
 
 /// A figure that every round gives, in one unit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     /// Its name, the key in [`Round::figures`].
     pub name: String,
@@ -88,7 +95,7 @@ pub struct Figure {
 }
 
 /// Which way a figure is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
     /// Like a time.
@@ -97,8 +104,19 @@ pub enum Better {
     Higher,
 }
 
+/// An arm that was not tried in one case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOut {
+    /// Index into [`Comparison::cases`].
+    pub case: usize,
+    /// Index into [`Design::arms`].
+    pub arm: usize,
+    /// Why, and what would make it possible.
+    pub reason: String,
+}
+
 /// One run of one arm.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Round {
     /// Index into [`Comparison::cases`].
     pub case: usize,
@@ -116,13 +134,14 @@ pub struct Round {
 }
 
 /// What was concluded of one arm in one case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackingResult {
     /// [`Case::workload`].
     pub workload: String,
     /// [`Case::parameters`].
     pub parameters: BTreeMap<String, String>,
     /// The backing.
+    #[schemars(with = "String")]
     pub backing: Backing,
     /// What it means.
     pub verdict: Verdict,
@@ -132,9 +151,9 @@ pub struct BackingResult {
     /// is always better, whichever way the figure is.
     pub ratio: Option<Ratio>,
     /// The smallest difference (as a share: 0.03 is 3 %) that this many rounds with this much
-    /// noise would have shown four times out of five.
+    /// noise would have shown four times out of five. Nothing where the rounds are too few to tell.
     pub smallest_difference: Option<f64>,
-    /// Mean of the counted rounds' coverage.
+    /// Mean of the counted rounds' coverage, 0 to 1; where no round counts, of those that fell back.
     pub coverage: Option<f64>,
     /// Rounds that count.
     pub rounds: usize,
@@ -147,7 +166,7 @@ pub struct BackingResult {
 }
 
 /// A ratio with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     /// The estimate: the geometric mean of the ratios within blocks.
     pub estimate: f64,
@@ -158,7 +177,7 @@ pub struct Ratio {
 }
 
 /// One figure over the counted rounds of one arm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FigureSummary {
     /// [`Figure::name`].
     pub name: String,
@@ -177,7 +196,7 @@ pub struct FigureSummary {
 }
 
 /// What a comparison means for one backing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The reference itself.
