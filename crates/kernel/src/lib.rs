@@ -7,4 +7,5 @@
 pub mod backing;
 pub mod reading;
 pub mod root;
+pub mod tape;
 pub mod units;
