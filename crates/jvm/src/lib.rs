@@ -1,1 +1,3 @@
-//! jvm
+//! What a JVM asks of huge pages, and what it got.
+
+pub mod jdks;
