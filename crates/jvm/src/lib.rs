@@ -2,4 +2,5 @@
 
 pub mod flags;
 pub mod gc_log;
+pub mod jdks;
 pub mod launch;

@@ -16,4 +16,5 @@ pub mod root;
 pub mod settings;
 pub mod smaps;
 pub mod sys;
+pub mod tape;
 pub mod units;

@@ -1,0 +1,107 @@
+//! What was read from a machine, kept so that it can be written down as a tree of files.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::{DirBuilderExt, PermissionsExt, symlink},
+    path::{Component, Path, PathBuf},
+};
+
+/// What stood at one path when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Entry {
+    /// A file, with its content.
+    File(Vec<u8>),
+    /// A program: that it is there is all that was asked for.
+    Program,
+    /// A link, with its target.
+    Link(PathBuf),
+}
+
+/// Every file a [`crate::root::Root`] gave to a reader, with the very content the reader saw.
+#[derive(Clone, Debug, Default)]
+pub struct Tape(BTreeMap<PathBuf, Entry>);
+
+impl Tape {
+    pub(crate) fn file(&mut self, path: &Path, content: &[u8]) {
+        self.0.insert(path.to_owned(), Entry::File(content.to_owned()));
+    }
+
+    pub(crate) fn program(&mut self, path: &Path) {
+        self.0.entry(path.to_owned()).or_insert(Entry::Program);
+    }
+
+    pub(crate) fn link(&mut self, path: &Path, target: &Path) {
+        self.0.insert(path.to_owned(), Entry::Link(target.to_owned()));
+    }
+
+    /// How many files, programs and links are on the tape.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Was nothing read?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Writes everything below `dir`, which must be empty or not exist yet.
+    ///
+    /// Links keep their targets; readers follow them inside the tree only.
+    pub fn write(&self, dir: &Path) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
+        if fs::read_dir(dir)?.next().is_some() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the folder is not empty"));
+        }
+        // A link that stands where a folder of files is wanted would lead out of the tree.
+        let folder = |path: &Path| self.0.keys().any(|other| other != path && other.starts_with(path));
+        for (path, entry) in &self.0 {
+            if !path.components().all(|part| matches!(part, Component::Normal(_))) || folder(path) {
+                continue;
+            }
+            let to = dir.join(path);
+            if let Some(parent) = to.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            match entry {
+                Entry::File(content) => fs::write(&to, content)?,
+                Entry::Program => {
+                    fs::write(&to, "")?;
+                    fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
+                }
+                Entry::Link(target) => symlink(target, &to)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_something_in_it_is_left_alone() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        fs::write(dir.path().join("precious"), "x")?;
+        let refused = Tape::default().write(dir.path());
+        assert_eq!(refused.map_err(|e| e.kind()), Err(io::ErrorKind::AlreadyExists));
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_written_outside_of_the_folder() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let mut tape = Tape::default();
+        tape.file(Path::new("../escaped"), b"x");
+        tape.link(Path::new("out"), Path::new(".."));
+        tape.file(Path::new("out/escaped"), b"x");
+        tape.file(Path::new("proc/meminfo"), b"MemTotal: 1 kB\n");
+        tape.write(&dir.path().join("tree"))?;
+        assert!(!dir.path().join("escaped").exists());
+        assert!(dir.path().join("tree/proc/meminfo").exists());
+        Ok(())
+    }
+}
