@@ -18,3 +18,4 @@ pub mod smaps;
 pub mod sys;
 pub mod tape;
 pub mod units;
+pub mod vmstat;

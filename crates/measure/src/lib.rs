@@ -2,5 +2,12 @@
 
 pub mod analysis;
 pub mod comparison;
+pub mod execution;
+pub mod experiment;
+pub mod machine;
+pub mod observation;
+pub mod proof;
+pub mod schedule;
 pub mod statistics;
 pub mod touch;
+pub mod workload;

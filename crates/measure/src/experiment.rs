@@ -1,0 +1,265 @@
+//! The experiment: every case on every backing, in blocks, each run proven.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use hugewise_kernel::{
+    backing::Backing, interrupt::Interrupt, journal::RUN_VARIABLE, page_sizes::PageSizes, root::Root,
+    settings::Setting, units::Bytes, vmstat::VmStat,
+};
+
+use crate::{
+    comparison::{self, Case, Comparison, Design, LeftOut, Round},
+    execution::{self, ExecutionError, last_lines},
+    machine::Machine,
+    observation::Observer,
+    proof::{self, Evidence},
+    schedule::{self, Slot},
+    workload::{Conditions, Prepared, Results, Workload},
+};
+
+/// A workload with the parameter values that were put into it.
+#[derive(Debug)]
+pub struct CaseToRun {
+    /// What is run.
+    pub workload: Workload,
+    /// Values from `--parameter-list`.
+    pub parameters: BTreeMap<String, String>,
+}
+
+/// What to do, beside the design.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// A run that takes longer is ended, and with it the experiment.
+    pub timeout: Option<Duration>,
+    /// The smallest share of huge pages with which a run counts, 0 to 1.
+    pub least_coverage: f64,
+}
+
+/// Is told how far the experiment is.
+pub trait Progress {
+    /// A run begins: `done` of `total` are over.
+    fn run(&mut self, done: usize, total: usize, what: &str);
+}
+
+/// Why the experiment was broken off.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// A run failed.
+    #[error("{what}: {source}")]
+    Execution {
+        /// Which.
+        what: String,
+        /// How.
+        source: ExecutionError,
+    },
+    /// A run ended with an error of its own, or gave no figures.
+    #[error("{what}: {reason}")]
+    Run {
+        /// Which.
+        what: String,
+        /// Why.
+        reason: String,
+    },
+    /// A signal came.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Everything that stays the same over the experiment.
+pub struct Experiment<'a> {
+    /// The machine's files.
+    pub root: &'a Root,
+    /// Its page sizes.
+    pub sizes: &'a PageSizes,
+    /// What is run.
+    pub cases: &'a [CaseToRun],
+    /// How it is laid out.
+    pub design: &'a Design,
+    /// The rest.
+    pub rules: Rules,
+    /// A private folder.
+    pub scratch: &'a Path,
+    /// Told when to stop.
+    pub interrupt: &'a Interrupt,
+}
+
+impl Experiment<'_> {
+    /// Runs it; the machine's settings are changed as needed, and stay so until `machine` is closed.
+    pub fn conduct(
+        &self,
+        machine: &mut Machine,
+        progress: &mut dyn Progress,
+    ) -> Result<Comparison, ExperimentError> {
+        let mut result = self.empty_comparison();
+        let (cases, arms) = (self.cases.len(), self.design.arms.len());
+        let total = cases * arms * (self.design.rounds + self.design.warm_up);
+        let mut peaks: Vec<Option<Bytes>> = vec![None; cases];
+        let mut arms_ready = ArmsReady::default();
+        let warm_ups = schedule::warm_ups(cases, arms, self.design.warm_up);
+        let blocks = schedule::blocks(cases, arms, self.design.rounds, self.design.seed);
+        for (done, slot) in warm_ups.into_iter().chain(blocks).enumerate() {
+            let peak = peaks[slot.case];
+            let Some(prepared) = self.prepare(slot, peak, machine, &mut arms_ready, &mut result) else {
+                continue;
+            };
+            progress.run(done, total, &self.describe(slot));
+            let round = self.run(slot, &prepared, machine)?;
+            if self.design.arms[slot.arm] == Backing::Base {
+                let peak = round.figures.get("peak_memory").map(|bytes| Bytes(*bytes as u64));
+                peaks[slot.case] = peak.max(peaks[slot.case]);
+            }
+            result.rounds.push(round);
+        }
+        progress.run(total, total, "");
+        result.changes = machine.changes().to_vec();
+        Ok(result)
+    }
+
+    /// Prepares a run and the machine for it; nothing if that arm is, or is now, left out.
+    fn prepare(
+        &self,
+        slot: Slot,
+        peak_on_base: Option<Bytes>,
+        machine: &mut Machine,
+        ready: &mut ArmsReady,
+        result: &mut Comparison,
+    ) -> Option<Prepared> {
+        if result.left_out.iter().any(|out| (out.case, out.arm) == (slot.case, slot.arm)) {
+            return None;
+        }
+        let backing = self.design.arms[slot.arm];
+        let case = &self.cases[slot.case];
+        let conditions = Conditions { sizes: self.sizes, scratch: self.scratch, peak_on_base };
+        let prepared = case.workload.prepare(backing, &conditions).and_then(|prepared| {
+            self.provide(backing, &prepared, machine)?;
+            Ok(prepared)
+        });
+        match prepared {
+            Ok(prepared) => {
+                if ready.is_first_time(slot) && !prepared.notes.is_empty() {
+                    result.notes.push(format!("{}: {}", self.describe(slot), prepared.notes.join("; ")));
+                }
+                Some(prepared)
+            }
+            Err(reason) => {
+                result.left_out.push(LeftOut { case: slot.case, arm: slot.arm, reason });
+                None
+            }
+        }
+    }
+
+    fn provide(&self, backing: Backing, prepared: &Prepared, machine: &mut Machine) -> Result<(), String> {
+        if backing == Backing::Thp {
+            machine.provide_mode(Setting::ThpEnabled, "madvise")?;
+            if prepared.shared_memory {
+                machine.provide_mode(Setting::ShmemEnabled, "advise")?;
+            }
+        }
+        machine.provide_pools(&prepared.pools, self.interrupt)
+    }
+
+    fn run(&self, slot: Slot, prepared: &Prepared, machine: &Machine) -> Result<Round, ExperimentError> {
+        let what = || self.describe(slot);
+        let mut launch = prepared.launch.clone();
+        if let Some(journal) = machine.journal() {
+            launch.environment.push((RUN_VARIABLE.to_owned(), Some(journal.run_id().into())));
+        }
+        let mut observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp);
+        let before = VmStat::read(self.root).ok();
+        let execution =
+            execution::run(&launch, &mut observer, self.scratch, self.rules.timeout, self.interrupt)
+                .map_err(|source| match source {
+                    ExecutionError::Interrupted => ExperimentError::Interrupted,
+                    source => ExperimentError::Execution { what: what(), source },
+                })?;
+        // What ended by our own terminal's Ctrl-C did not fail.
+        if self.interrupt.signal().is_some() {
+            return Err(ExperimentError::Interrupted);
+        }
+        let failed = |reason| ExperimentError::Run { what: what(), reason };
+        if !execution.ended.status.success() {
+            let reason =
+                format!("the program ended with {}{}", execution.ended.status, last_lines(&execution.output));
+            return Err(failed(reason));
+        }
+        let workload = &self.cases[slot.case].workload;
+        let Results { figures, coverage } =
+            workload.results(prepared, &execution, &observer).map_err(failed)?;
+        let after = VmStat::read(self.root).ok();
+        let evidence = Evidence {
+            coverage: coverage.as_ref().map_err(String::as_str),
+            output: &execution.output,
+            thp_fallbacks: before.zip(after).and_then(|(b, a)| a.growth(&b, "thp_fault_fallback")),
+            through_malloc: workload.is_asked_through_malloc(),
+        };
+        let fell_back =
+            proof::fell_back(self.design.arms[slot.arm], &evidence, self.sizes, self.rules.least_coverage);
+        let coverage = coverage.ok().and_then(|coverage| coverage.share());
+        Ok(Round { case: slot.case, arm: slot.arm, block: slot.block, fell_back, figures, coverage })
+    }
+
+    fn describe(&self, slot: Slot) -> String {
+        let case = &self.cases[slot.case];
+        let parameters: String =
+            case.parameters.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+        format!("{}{parameters} on {}", case.workload.name, self.design.arms[slot.arm])
+    }
+
+    fn empty_comparison(&self) -> Comparison {
+        let case = |case: &CaseToRun| Case {
+            workload: case.workload.name.clone(),
+            command: case.workload.command.clone(),
+            parameters: case.parameters.clone(),
+            figures: case.workload.figures(),
+        };
+        Comparison {
+            schema: "hugewise.compare/1".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            machine: describe_machine(self.root),
+            design: self.design.clone(),
+            cases: self.cases.iter().map(case).collect(),
+            backings: Vec::new(),
+            left_out: Vec::new(),
+            rounds: Vec::new(),
+            changes: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// Which arms were prepared before, so that what was done to them is told once.
+#[derive(Default)]
+struct ArmsReady(Vec<(usize, usize)>);
+
+impl ArmsReady {
+    fn is_first_time(&mut self, slot: Slot) -> bool {
+        let arm = (slot.case, slot.arm);
+        let first = !self.0.contains(&arm);
+        if first {
+            self.0.push(arm);
+        }
+        first
+    }
+}
+
+/// The machine, as a report names it.
+#[must_use]
+pub fn describe_machine(root: &Root) -> comparison::Machine {
+    let line = |path: &str, key: &str| {
+        let text = root.read(path).ok()?;
+        let value = text.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(value.trim_start_matches([' ', '\t', ':']).trim().to_owned())
+    };
+    comparison::Machine {
+        kernel: root.read("proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        architecture: std::env::consts::ARCH.to_owned(),
+        cpu: line("proc/cpuinfo", "model name"),
+        cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        memory: line("proc/meminfo", "MemTotal").and_then(|text| text.parse().ok()).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,177 @@
+//! Watching a running program from outside: its memory, and what the region that matters got.
+//!
+//! Looking costs the kernel a walk of the page tables, so looks become rarer as they become dearer:
+//! they take no more than one two-hundredth of the time, whatever the backing.
+
+use std::{
+    fs::File,
+    io::Read,
+    ops::Range,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use hugewise_jvm::gc_log;
+use hugewise_kernel::{
+    coverage::Coverage,
+    root::Root,
+    smaps::{self, Vma},
+    sys::pagemap,
+    units::{Bytes, PageSize},
+};
+
+/// The longest time between two looks that are cheap.
+const LONGEST_GAP: Duration = Duration::from_millis(500);
+/// A look may cost this fraction of the time until the next.
+const BUDGET: u32 = 200;
+
+/// Whose coverage is meant.
+#[derive(Clone, Debug)]
+pub enum RegionOfInterest {
+    /// Memory that belongs to no file: malloc'd memory, stacks, anonymous mappings.
+    Anonymous,
+    /// The Java heap; the JVM's own log in this file tells where it lies.
+    JavaHeap(PathBuf),
+    /// The program tells itself.
+    Reported,
+}
+
+/// What was seen of a program so far.
+#[derive(Debug)]
+pub struct Observer {
+    root: Root,
+    region: RegionOfInterest,
+    thp_size: Option<PageSize>,
+    heap: Option<Range<u64>>,
+    gap: Duration,
+    /// The most memory seen at once: resident plus hugetlb, all its processes together.
+    pub peak_memory: Bytes,
+    /// The region's coverage when most of it was resident.
+    pub coverage: Option<Coverage>,
+}
+
+impl Observer {
+    /// Nothing seen yet. `thp_size` is the size of a whole THP.
+    #[must_use]
+    pub fn new(root: &Root, region: RegionOfInterest, thp_size: Option<PageSize>) -> Observer {
+        Observer {
+            root: root.clone(),
+            region,
+            thp_size,
+            heap: None,
+            gap: Duration::from_millis(2),
+            peak_memory: Bytes::ZERO,
+            coverage: None,
+        }
+    }
+
+    /// How long to wait until the next look.
+    #[must_use]
+    pub fn gap(&self) -> Duration {
+        self.gap
+    }
+
+    /// Looks at process `pid` and its descendants. One that has just ended is passed over.
+    pub fn look(&mut self, pid: u32) {
+        let begin = Instant::now();
+        let tree = self.tree(pid);
+        let memory = tree.iter().filter_map(|pid| self.memory(*pid)).sum();
+        self.peak_memory = self.peak_memory.max(memory);
+        if let Some(seen) = self.region_coverage(&tree) {
+            if self.coverage.as_ref().is_none_or(|before| seen.resident >= before.resident) {
+                self.coverage = Some(seen);
+            }
+        }
+        self.gap = (self.gap * 5 / 4).min(LONGEST_GAP).max(begin.elapsed() * BUDGET);
+    }
+
+    fn tree(&self, pid: u32) -> Vec<u32> {
+        let mut tree = vec![pid];
+        let mut at = 0;
+        while let Some(&pid) = tree.get(at) {
+            for thread in self.root.list(format!("proc/{pid}/task")).unwrap_or_default() {
+                let children = self.root.read(format!("proc/{pid}/task/{thread}/children"));
+                tree.extend(
+                    children.unwrap_or_default().split_whitespace().filter_map(|p| p.parse::<u32>().ok()),
+                );
+            }
+            at += 1;
+        }
+        tree
+    }
+
+    /// `VmRSS` and `HugetlbPages`, which is not in it.
+    fn memory(&self, pid: u32) -> Option<Bytes> {
+        let status = self.root.read(format!("proc/{pid}/status")).ok()?;
+        let amounts = status.lines().filter_map(|line| {
+            let value = line.strip_prefix("VmRSS:").or_else(|| line.strip_prefix("HugetlbPages:"))?;
+            value.parse::<Bytes>().ok()
+        });
+        Some(amounts.sum())
+    }
+
+    fn region_coverage(&mut self, tree: &[u32]) -> Option<Coverage> {
+        match &self.region {
+            RegionOfInterest::Reported => None,
+            RegionOfInterest::Anonymous => {
+                let mut whole: Option<Coverage> = None;
+                for pid in tree {
+                    let Ok(vmas) = smaps::read(&self.root, &pid.to_string()) else { continue };
+                    let seen = smaps::coverage(
+                        vmas.iter().filter(|v| v.is_anonymous() || v.is_hugetlb),
+                        self.thp_size,
+                    );
+                    match &mut whole {
+                        Some(whole) => whole.add(&seen),
+                        None => whole = Some(seen),
+                    }
+                }
+                whole
+            }
+            RegionOfInterest::JavaHeap(log) => {
+                if self.heap.is_none() {
+                    self.heap = beginning_of(log).and_then(|text| gc_log::parse(&text).heap);
+                }
+                let pid = *tree.first()?;
+                let vmas = smaps::read(&self.root, &pid.to_string()).ok()?;
+                self.heap_coverage(pid, &vmas)
+            }
+        }
+    }
+
+    fn heap_coverage(&self, pid: u32, vmas: &[Vma]) -> Option<Coverage> {
+        let Some(heap) = &self.heap else {
+            // Where the log names no place, ZGC's file does.
+            let heap: Vec<&Vma> = vmas.iter().filter(|vma| vma.name.contains("java_heap")).collect();
+            return (!heap.is_empty()).then(|| smaps::coverage(heap, self.thp_size));
+        };
+        let touches = |vma: &&Vma| vma.addresses.start < heap.end && heap.start < vma.addresses.end;
+        let (inside, across): (Vec<&Vma>, Vec<&Vma>) = vmas
+            .iter()
+            .filter(touches)
+            .partition(|vma| heap.start <= vma.addresses.start && vma.addresses.end <= heap.end);
+        let mut seen = smaps::coverage(inside, self.thp_size);
+        for vma in across {
+            let part = heap.start.max(vma.addresses.start)..heap.end.min(vma.addresses.end);
+            seen.add(&self.scan(pid, part)?);
+        }
+        (seen.resident > Bytes::ZERO).then_some(seen)
+    }
+
+    /// A part of a mapping, which smaps cannot tell apart.
+    fn scan(&self, pid: u32, addresses: Range<u64>) -> Option<Coverage> {
+        let pagemap = File::open(self.root.path(format!("proc/{pid}/pagemap"))).ok()?;
+        let scan = pagemap::scan(&pagemap, addresses).ok()?;
+        let mut seen = Coverage::none("PAGEMAP_SCAN of /proc/PID/pagemap");
+        seen.resident = scan.present;
+        seen.huge.insert(self.thp_size?, scan.huge);
+        Some(seen)
+    }
+}
+
+/// The first part of a log, in which the heap's place stands.
+fn beginning_of(log: &PathBuf) -> Option<String> {
+    let mut text = Vec::new();
+    File::open(log).ok()?.take(1 << 16).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}

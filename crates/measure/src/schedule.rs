@@ -1,0 +1,66 @@
+//! The order of the runs: blocks that hold every arm once, each in an order of its own.
+
+/// One run: which case, which arm, and in which block; nothing for a warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Index of the case.
+    pub case: usize,
+    /// Index of the arm.
+    pub arm: usize,
+    /// The block, from 0.
+    pub block: Option<usize>,
+}
+
+/// Warm-ups of every arm, in order.
+#[must_use]
+pub fn warm_ups(cases: usize, arms: usize, times: usize) -> Vec<Slot> {
+    let slots =
+        (0..times).flat_map(|_| (0..cases).flat_map(move |case| (0..arms).map(move |arm| (case, arm))));
+    slots.map(|(case, arm)| Slot { case, arm, block: None }).collect()
+}
+
+/// `blocks` blocks; in each, every arm of a case follows the other in random order, so that a ratio
+/// is made of runs that lie close in time.
+#[must_use]
+pub fn blocks(cases: usize, arms: usize, blocks: usize, seed: u64) -> Vec<Slot> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut slots = Vec::with_capacity(cases * arms * blocks);
+    for block in 0..blocks {
+        for case in 0..cases {
+            let mut order: Vec<usize> = (0..arms).collect();
+            random.shuffle(&mut order);
+            slots.extend(order.into_iter().map(|arm| Slot { case, arm, block: Some(block) }));
+        }
+    }
+    slots
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_block_holds_every_arm_of_every_case_once(
+            cases in 1usize..4, arms in 1usize..5, n in 0usize..6, seed: u64
+        ) {
+            let slots = blocks(cases, arms, n, seed);
+            prop_assert_eq!(slots.len(), cases * arms * n);
+            let seen: BTreeSet<_> = slots.iter().map(|s| (s.block, s.case, s.arm)).collect();
+            prop_assert_eq!(seen.len(), slots.len());
+            prop_assert_eq!(blocks(cases, arms, n, seed), slots, "a seed decides the order");
+        }
+    }
+
+    #[test]
+    fn the_order_changes_from_block_to_block() {
+        let slots = blocks(1, 3, 20, 1);
+        let orders: BTreeSet<Vec<usize>> =
+            slots.chunks(3).map(|c| c.iter().map(|s| s.arm).collect()).collect();
+        assert!(orders.len() > 3, "{orders:?}");
+    }
+}

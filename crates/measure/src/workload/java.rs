@@ -1,0 +1,163 @@
+//! A `java` launch line: the right flags for that very JVM, and a log of our own.
+
+use std::{collections::BTreeMap, ffi::OsString, fs, path::Path};
+
+use hugewise_jvm::{
+    flags::{self, FinalFlags},
+    gc_log::{self, GcLog},
+    jdks::Jdk,
+    launch::{LaunchLine, OPTION_VARIABLES, without_page_flags},
+};
+use hugewise_kernel::{
+    backing::Backing,
+    units::{Bytes, PageSize},
+};
+
+use super::{Conditions, Kind, Prepared, Workload, metric::Metric};
+use crate::{execution::Launch, observation::RegionOfInterest, touch::Touch};
+
+/// Figures that only a JVM has.
+pub(super) const FIGURES: [(&str, &str); 4] =
+    [("gc_pauses", "s"), ("gc_worst_pause", "s"), ("gc_sys_share", ""), ("heap_ready", "s")];
+
+/// The embedded workload's program.
+const TOUCH: &str = include_str!("Touch.java");
+/// The first release with `-Xlog`.
+const UNIFIED_LOGGING: u32 = 9;
+
+impl Workload {
+    /// A `java` launch line; asks that `java` what its flags are.
+    pub fn java(line: LaunchLine, command: Vec<String>, metrics: Vec<Metric>) -> Result<Workload, String> {
+        let flags = flags::ask(&line).map_err(|error| error.to_string())?;
+        let name = format!("java {}", flags.version);
+        Ok(Workload { name, command, metrics, kind: Kind::Java { line, flags } })
+    }
+
+    /// The embedded workload as a one-file Java program in `scratch`, on a heap of 1 GiB.
+    pub fn java_touch(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<Workload, String> {
+        let source = scratch.join("Touch.java");
+        fs::write(&source, TOUCH).map_err(|error| format!("{}: {error}", source.display()))?;
+        let line = LaunchLine {
+            java: jdk.java.display().to_string(),
+            // G1 by name: on small machines the JVM would choose a collector whose generations
+            // cannot hold an array of this size.
+            options: ["-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch"].map(str::to_owned).to_vec(),
+            program: vec![
+                source.display().to_string(),
+                touch.bytes.0.to_string(),
+                touch.reads.to_string(),
+                touch.iterations.to_string(),
+            ],
+        };
+        let metric = Metric::nanoseconds_per_operation().map_err(|error| error.to_string())?;
+        Workload::java(line.clone(), line.command(), vec![metric])
+    }
+}
+
+pub(super) fn prepare(
+    line: &LaunchLine,
+    flags: &FinalFlags,
+    backing: Backing,
+    conditions: &Conditions,
+) -> Result<Prepared, String> {
+    let mut options = page_flags(flags, backing)?;
+    let ours = options.join(" ");
+    let mut region = RegionOfInterest::Anonymous;
+    if flags.major().is_some_and(|major| major >= UNIFIED_LOGGING) {
+        let log = conditions.scratch.join("gc.log");
+        options.push(gc_log::log_option(&log));
+        region = RegionOfInterest::JavaHeap(log);
+    }
+    let (line, mut aside) = line.with_page_flags(&options);
+    let mut environment = Vec::new();
+    for variable in OPTION_VARIABLES {
+        let Ok(value) = std::env::var(variable) else { continue };
+        if let Some((kept, taken)) = without_page_flags(&value) {
+            environment.push((variable.to_owned(), Some(OsString::from(kept))));
+            aside.extend(taken.into_iter().map(|flag| format!("{flag} of {variable}")));
+        }
+    }
+    let mut notes = vec![format!("added {ours}")];
+    if !aside.is_empty() {
+        notes.push(format!("set aside {}", aside.join(" ")));
+    }
+    let uses_zgc = flags.is_on("UseZGC") == Some(true);
+    Ok(Prepared {
+        launch: Launch {
+            command: line.command().into_iter().map(OsString::from).collect(),
+            environment,
+            thp_disabled: backing == Backing::Base,
+        },
+        region,
+        pools: if backing.is_explicit() { pools(flags, backing, conditions)? } else { BTreeMap::new() },
+        shared_memory: uses_zgc,
+        notes,
+    })
+}
+
+/// The flags that put `backing` on this JVM.
+fn page_flags(flags: &FinalFlags, backing: Backing) -> Result<Vec<String>, String> {
+    let mut options = Vec::new();
+    let mut switch = |name: &str, on: bool| {
+        if flags.has(name) {
+            options.push(format!("-XX:{}{name}", if on { '+' } else { '-' }));
+        }
+    };
+    if !flags.has("UseLargePages") {
+        return Err("this JVM has no UseLargePages flag: is it HotSpot?".to_owned());
+    }
+    switch("UseLargePages", backing != Backing::Base);
+    switch("UseTransparentHugePages", backing == Backing::Thp);
+    // Gone in JDK 22 (JDK-8261894); before, they keep the JVM from choosing the other kind.
+    switch("UseHugeTLBFS", matches!(backing, Backing::Hugetlb(_)));
+    switch("UseSHM", matches!(backing, Backing::Shm(_)));
+    if matches!(backing, Backing::Shm(_)) && !flags.has("UseSHM") {
+        return Err(format!(
+            "JDK {} cannot use SysV shared memory: UseSHM was removed in JDK 22 (JDK-8261894); try hugetlb",
+            flags.version
+        ));
+    }
+    if let Some(size) = backing.named_size() {
+        if flags.is_on("UseZGC") == Some(true) && size.bytes() > Bytes(2 << 20) {
+            return Err(format!("ZGC does not use pages of {size}; try hugetlb"));
+        }
+        options.push(format!("-XX:LargePageSizeInBytes={}", size.bytes().0));
+    }
+    Ok(options)
+}
+
+/// What the launch takes from the pools: the heap on the named size, the rest on the default size.
+fn pools(
+    flags: &FinalFlags,
+    backing: Backing,
+    conditions: &Conditions,
+) -> Result<BTreeMap<PageSize, Bytes>, String> {
+    let demand = flags.explicit_demand().ok_or("this JVM did not tell its heap size")?;
+    let default = conditions.sizes.default_hugetlb.ok_or("this kernel has no default huge page size")?;
+    let heap_size = conditions.sizes.huge_page_of(backing).unwrap_or(default);
+    let mut pools = BTreeMap::from([(default, demand.others)]);
+    *pools.entry(heap_size).or_default() += demand.heap.align_up(heap_size).unwrap_or(demand.heap);
+    Ok(pools)
+}
+
+/// Reads our log; one that was never written tells nothing.
+pub(super) fn read_log(file: &Path) -> GcLog {
+    let text = fs::read(file).unwrap_or_default();
+    gc_log::parse(&String::from_utf8_lossy(&text))
+}
+
+/// Total, worst, share of system time, and when the heap was ready after the start.
+pub(super) fn figures(log: &GcLog, started_ns: u64) -> BTreeMap<String, f64> {
+    let durations = || log.pauses.iter().map(|pause| pause.duration_s);
+    let cpu = || log.pauses.iter().filter_map(|pause| pause.cpu);
+    let (user, sys) = (cpu().map(|cpu| cpu.user_s).sum::<f64>(), cpu().map(|cpu| cpu.sys_s).sum::<f64>());
+    let ready = log.heap_ready_ns.map(|ready| ready.saturating_sub(started_ns) as f64 / 1e9);
+    let known = ready.is_some();
+    let values = [
+        known.then(|| durations().sum()),
+        known.then(|| durations().fold(0.0, f64::max)),
+        (user + sys > 0.0).then(|| sys / (user + sys)),
+        ready,
+    ];
+    FIGURES.iter().zip(values).filter_map(|((name, _), value)| Some(((*name).to_owned(), value?))).collect()
+}

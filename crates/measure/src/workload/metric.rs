@@ -1,0 +1,226 @@
+//! The workload's own figures: found in its output, or in a result file of JMH.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::{
+    comparison::{Better, Figure},
+    execution::{Execution, last_lines},
+};
+
+/// A figure that a workload gives itself.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    figure: Figure,
+    source: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// The last match in the output: its first group, or the whole.
+    Output(Regex),
+    /// `primaryMetric.score` of the benchmark with this index, in JMH's result file.
+    Jmh { file: PathBuf, index: usize },
+}
+
+/// `NAME=REGEX` is not one.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricError {
+    /// No `=`, or nothing before it.
+    #[error("'{0}' is not NAME=REGEX, like 'ops/s=throughput: ([0-9.]+)'")]
+    Syntax(String),
+    /// The expression.
+    #[error("the expression of metric '{0}': {1}")]
+    Expression(String, regex::Error),
+}
+
+impl FromStr for Metric {
+    type Err = MetricError;
+
+    /// `NAME=REGEX`. More is better where NAME begins with `+` or ends in `/s`, else less is.
+    fn from_str(text: &str) -> Result<Metric, MetricError> {
+        let (name, expression) = text.split_once('=').ok_or_else(|| MetricError::Syntax(text.to_owned()))?;
+        let plain = name.trim_start_matches('+').trim();
+        if plain.is_empty() || expression.is_empty() {
+            return Err(MetricError::Syntax(text.to_owned()));
+        }
+        let expression =
+            Regex::new(expression).map_err(|error| MetricError::Expression(plain.to_owned(), error))?;
+        let higher = name.starts_with('+') || plain.ends_with("/s");
+        let better = if higher { Better::Higher } else { Better::Lower };
+        Ok(Metric {
+            figure: Figure { name: plain.to_owned(), unit: String::new(), better },
+            source: Source::Output(expression),
+        })
+    }
+}
+
+impl Metric {
+    /// The figure that the embedded Java workload prints.
+    pub(crate) fn nanoseconds_per_operation() -> Result<Metric, MetricError> {
+        let mut metric: Metric = r"time=ns/op: ([0-9.E+-]+)".parse()?;
+        metric.figure.unit = "ns/op".to_owned();
+        Ok(metric)
+    }
+
+    /// Every benchmark of a result file that JMH wrote (`-rf json -rff FILE`).
+    pub fn of_jmh(file: &PathBuf) -> Result<Vec<Metric>, String> {
+        let results = jmh_results(file)?;
+        let metric = |(index, result): (usize, &Value)| {
+            let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
+            let benchmark = text("benchmark");
+            let short: Vec<&str> = benchmark.rsplitn(3, '.').collect();
+            let mut name = short.iter().take(2).rev().copied().collect::<Vec<_>>().join(".");
+            for (key, value) in result["params"].as_object().into_iter().flatten() {
+                name = format!("{name} {key}={}", value.as_str().unwrap_or_default());
+            }
+            let better = if text("mode") == "thrpt" { Better::Higher } else { Better::Lower };
+            let unit = result["primaryMetric"]["scoreUnit"].as_str().unwrap_or_default().to_owned();
+            Metric {
+                figure: Figure { name, unit, better },
+                source: Source::Jmh { file: file.clone(), index },
+            }
+        };
+        Ok(results.iter().enumerate().map(metric).collect())
+    }
+
+    /// Its name, unit and direction.
+    #[must_use]
+    pub fn figure(&self) -> Figure {
+        self.figure.clone()
+    }
+
+    /// Its value in one run.
+    pub(crate) fn read(&self, execution: &Execution) -> Result<BTreeMap<String, f64>, String> {
+        let name = &self.figure.name;
+        let value = match &self.source {
+            Source::Output(expression) => {
+                let found = expression
+                    .captures_iter(&execution.output)
+                    .last()
+                    .and_then(|captures| captures.get(1).or_else(|| captures.get(0)))
+                    .ok_or_else(|| {
+                        format!(
+                            "metric '{name}': nothing in the program's output matches '{expression}'{}",
+                            last_lines(&execution.output)
+                        )
+                    })?;
+                number(found.as_str()).ok_or_else(|| {
+                    format!(
+                        "metric '{name}': '{}' is not a number; put ( ) around the number",
+                        found.as_str()
+                    )
+                })?
+            }
+            Source::Jmh { file, index } => {
+                written_by(file, execution)?;
+                let results = jmh_results(file)?;
+                results
+                    .get(*index)
+                    .and_then(|result| result["primaryMetric"]["score"].as_f64())
+                    .ok_or_else(|| format!("{}: no score of {name}", file.display()))?
+            }
+        };
+        Ok(BTreeMap::from([(name.clone(), value)]))
+    }
+}
+
+/// A number as people print it; `1,234,567.8` has separators.
+fn number(text: &str) -> Option<f64> {
+    let plain = text.trim().replace([',', '_'], "");
+    plain.parse::<f64>().ok().filter(|number| number.is_finite())
+}
+
+/// A result of an earlier run must not pass for one of this.
+fn written_by(file: &PathBuf, execution: &Execution) -> Result<(), String> {
+    let modified = fs::metadata(file).and_then(|found| found.modified()).map_err(|error| {
+        format!("{}: {error}; does the command write it (-rf json -rff)?", file.display())
+    })?;
+    // The clock of file times lags by a tick.
+    let began = SystemTime::now() - execution.wall - Duration::from_millis(20);
+    if modified < began {
+        return Err(format!("{} was not written by this run: give JMH '-rff {0}'", file.display()));
+    }
+    Ok(())
+}
+
+fn jmh_results(file: &PathBuf) -> Result<Vec<Value>, String> {
+    let text = fs::read(file).map_err(|error| {
+        format!("{}: {error}; does the command write it (-rf json -rff)?", file.display())
+    })?;
+    serde_json::from_slice(&text)
+        .map_err(|error| format!("{} is not a JSON result of JMH: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error, process::Command};
+
+    use hugewise_kernel::sys::process::{GroupLeader, monotonic_ns};
+
+    use super::*;
+
+    fn printed(output: &str) -> Result<Execution, Box<dyn Error>> {
+        let mut child = GroupLeader::start(&mut Command::new("true"), false)?;
+        let ended = loop {
+            if let Some(ended) = child.wait(Duration::from_secs(1))? {
+                break ended;
+            }
+        };
+        let output = output.to_owned();
+        Ok(Execution { started_ns: monotonic_ns(), wall: Duration::from_millis(1), ended, output })
+    }
+
+    #[test]
+    fn the_last_match_counts_and_its_first_group() -> Result<(), Box<dyn Error>> {
+        let metric: Metric = r"ops/s=throughput: ([\d,.]+)".parse()?;
+        assert_eq!(metric.figure().better, Better::Higher);
+        let read = metric.read(&printed("throughput: 3\nthroughput: 1,234.5\n")?)?;
+        assert_eq!(read["ops/s"], 1234.5);
+        let plain: Metric = r"latency=\d+".parse()?;
+        assert_eq!(plain.figure().better, Better::Lower);
+        assert_eq!(plain.read(&printed("took 12 ms")?)?["latency"], 12.0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_metric_that_never_matches_shows_what_was_printed() -> Result<(), Box<dyn Error>> {
+        let metric: Metric = "x=y([0-9]+)".parse()?;
+        let error = metric.read(&printed("something else")?).err().ok_or("matched")?;
+        assert!(error.contains("something else"), "{error}");
+        assert!("noequals".parse::<Metric>().is_err() && "=x".parse::<Metric>().is_err());
+        assert!("a=(".parse::<Metric>().is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn scores_of_jmh_are_read_and_stale_ones_refused() -> Result<(), Box<dyn Error>> {
+        let dir = tempfile::tempdir()?;
+        let file = dir.path().join("jmh.json");
+        fs::write(
+            &file,
+            r#"[{"benchmark":"org.x.Cache.get","mode":"thrpt","params":{"n":"10"},
+                 "primaryMetric":{"score":42.5,"scoreUnit":"ops/ms"}}]"#,
+        )?;
+        let metrics = Metric::of_jmh(&file)?;
+        let figure = metrics[0].figure();
+        assert_eq!((figure.name.as_str(), figure.unit.as_str()), ("Cache.get n=10", "ops/ms"));
+        assert_eq!(figure.better, Better::Higher);
+        let run = printed("")?;
+        assert_eq!(metrics[0].read(&run)?["Cache.get n=10"], 42.5);
+        fs::File::options()
+            .write(true)
+            .open(&file)?
+            .set_modified(SystemTime::now() - Duration::from_secs(60))?;
+        assert!(metrics[0].read(&run).is_err());
+        Ok(())
+    }
+}

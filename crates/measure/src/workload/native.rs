@@ -1,0 +1,86 @@
+//! The embedded workload, natively: this program's own touch worker in a process of its own.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use hugewise_kernel::{backing::Backing, coverage::Coverage, reading::Reading, units::Bytes};
+
+use super::{Conditions, Kind, Prepared, Workload};
+use crate::{
+    execution::{Execution, Launch},
+    observation::RegionOfInterest,
+    touch::{Touch, Touched},
+};
+
+/// Figures of its own, before those of the process.
+pub(super) const FIGURES: [(&str, &str); 2] = [("time", "ns/op"), ("populate", "s")];
+
+/// The touch worker.
+#[derive(Clone, Debug)]
+pub struct NativeTouch {
+    program: PathBuf,
+    touch: Touch,
+}
+
+impl Workload {
+    /// Random reads, by `program`, which is this program.
+    #[must_use]
+    pub fn native(program: PathBuf, touch: Touch) -> Workload {
+        Workload {
+            name: "native".to_owned(),
+            command: Vec::new(),
+            metrics: Vec::new(),
+            kind: Kind::Native(NativeTouch { program, touch }),
+        }
+    }
+}
+
+/// The command that runs one touch in a process of its own, and prints a [`Touched`] as JSON.
+#[must_use]
+pub fn worker(program: &PathBuf, touch: &Touch) -> Launch {
+    let arguments = [
+        "bench".to_owned(),
+        "touch-worker".to_owned(),
+        format!("--bytes={}", touch.bytes.0),
+        format!("--backing={}", touch.backing),
+        format!("--reads={}", touch.reads),
+        format!("--iterations={}", touch.iterations),
+        format!("--warm-up={}", touch.warm_up),
+    ];
+    let command = std::iter::once(program.into()).chain(arguments.map(Into::into)).collect();
+    Launch { command, thp_disabled: touch.backing == Backing::Base, ..Launch::default() }
+}
+
+/// What the worker printed.
+pub fn touched(execution: &Execution) -> Result<Touched, String> {
+    serde_json::from_str(&execution.output).map_err(|error| format!("the touch worker's report: {error}"))
+}
+
+impl NativeTouch {
+    pub(super) fn prepare(&self, backing: Backing, conditions: &Conditions) -> Result<Prepared, String> {
+        let mut pools = BTreeMap::new();
+        if let (true, Some(size)) = (backing.is_explicit(), conditions.sizes.huge_page_of(backing)) {
+            pools.insert(size, self.touch.bytes.align_up(size).unwrap_or(Bytes(u64::MAX)));
+        }
+        Ok(Prepared {
+            launch: worker(&self.program, &Touch { backing, ..self.touch }),
+            region: RegionOfInterest::Reported,
+            pools,
+            shared_memory: false,
+            notes: Vec::new(),
+        })
+    }
+}
+
+/// Figures and coverage of a run.
+pub(super) type Reported = (BTreeMap<String, f64>, Result<Coverage, String>);
+
+pub(super) fn results(execution: &Execution) -> Result<Reported, String> {
+    let touched = touched(execution)?;
+    let mean = crate::statistics::mean(&touched.ns_per_op).ok_or("the touch worker made no iteration")?;
+    let figures = FIGURES.iter().zip([mean, touched.populate_s]);
+    let coverage = match touched.coverage {
+        Reading::Known(coverage) => Ok(coverage),
+        Reading::CouldNotTell { could_not_tell } => Err(could_not_tell),
+    };
+    Ok((figures.map(|((name, _), value)| ((*name).to_owned(), value)).collect(), coverage))
+}

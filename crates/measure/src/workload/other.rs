@@ -1,0 +1,83 @@
+//! Any other program: asked through its C library and the kernel, not through its own options.
+
+use std::{collections::BTreeMap, ffi::OsString};
+
+use hugewise_kernel::{backing::Backing, units::Bytes};
+
+use super::{Conditions, Kind, Prepared, Workload, metric::Metric};
+use crate::{execution::Launch, observation::RegionOfInterest};
+
+const TUNABLES: &str = "GLIBC_TUNABLES";
+/// On top of what the program used on base pages: each large allocation takes whole huge pages.
+const ROUNDING: Bytes = Bytes(64 << 20);
+
+impl Workload {
+    /// A program that is not a `java` launch line.
+    #[must_use]
+    pub fn other(command: Vec<String>, metrics: Vec<Metric>) -> Workload {
+        let program = command.first().map(String::as_str).unwrap_or_default();
+        let name = program.rsplit('/').next().unwrap_or_default().to_owned();
+        Workload { name, command, metrics, kind: Kind::Other }
+    }
+}
+
+pub(super) fn prepare(
+    command: &[String],
+    backing: Backing,
+    conditions: &Conditions,
+) -> Result<Prepared, String> {
+    let mut pools = BTreeMap::new();
+    let tunable = match backing {
+        Backing::Base => "0".to_owned(),
+        Backing::Thp => "1".to_owned(),
+        Backing::Hugetlb(named) => {
+            if let (Some(size), Some(peak)) =
+                (conditions.sizes.huge_page_of(backing), conditions.peak_on_base)
+            {
+                let demand = Bytes(peak.0 + peak.0 / 4) + ROUNDING;
+                pools.insert(size, demand.align_up(size).unwrap_or(demand));
+            }
+            named.map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string())
+        }
+        Backing::Shm(_) => {
+            return Err("only a JVM can be told to use SysV shared memory; try hugetlb".to_owned());
+        }
+    };
+    let tunables = format!("glibc.malloc.hugetlb={tunable}");
+    let value = match std::env::var(TUNABLES) {
+        Ok(theirs) => with_tunable(&theirs, &tunables),
+        Err(_) => tunables.clone(),
+    };
+    Ok(Prepared {
+        launch: Launch {
+            command: command.iter().map(OsString::from).collect(),
+            environment: vec![(TUNABLES.to_owned(), Some(value.into()))],
+            thp_disabled: backing == Backing::Base,
+        },
+        region: RegionOfInterest::Anonymous,
+        pools,
+        shared_memory: false,
+        notes: vec![format!("{TUNABLES}={tunables}")],
+    })
+}
+
+/// Their tunables, with the one about huge pages replaced by ours.
+fn with_tunable(theirs: &str, ours: &str) -> String {
+    let kept = theirs.split(':').filter(|one| !one.is_empty() && !one.starts_with("glibc.malloc.hugetlb="));
+    kept.chain([ours]).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_tunables_are_kept() {
+        let theirs = "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=2";
+        assert_eq!(
+            with_tunable(theirs, "glibc.malloc.hugetlb=1"),
+            "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1"
+        );
+        assert_eq!(with_tunable("", "glibc.malloc.hugetlb=1"), "glibc.malloc.hugetlb=1");
+    }
+}
