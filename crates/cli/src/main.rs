@@ -2,6 +2,8 @@
 
 mod arguments;
 mod commands;
+#[allow(dead_code, unused_imports)] // Until `compare` calls it.
+mod report;
 mod terminal;
 
 use std::{io, process::ExitCode};

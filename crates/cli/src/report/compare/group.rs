@@ -1,0 +1,140 @@
+//! The rows of a comparison as the reports show them: cases of one workload belong together.
+
+use hugewise_measure::comparison::{BackingResult, Case, Comparison, Figure, FigureSummary, Round, Verdict};
+
+use super::words;
+
+/// The cases of one workload: one, or one for each value of a parameter list.
+pub struct Group<'a> {
+    /// Its cases with their rows, in order.
+    pub cases: Vec<CaseRows<'a>>,
+}
+
+/// One case with its rows.
+pub struct CaseRows<'a> {
+    /// The case.
+    pub case: &'a Case,
+    /// A row for each arm.
+    pub rows: Vec<Row<'a>>,
+}
+
+/// One arm in one case.
+pub struct Row<'a> {
+    /// The name of the backing; told apart where the same one stands twice.
+    pub label: String,
+    /// Index of the arm.
+    pub arm: usize,
+    /// What was concluded.
+    pub result: &'a BackingResult,
+    /// Its rounds that count.
+    pub counted: Vec<&'a Round>,
+}
+
+impl<'a> Group<'a> {
+    /// All groups of a comparison. Needs the rows that the analysis makes, one for each case and arm.
+    pub fn all(comparison: &'a Comparison) -> Vec<Group<'a>> {
+        let arms = comparison.design.arms.len().max(1);
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        for (index, (case, results)) in
+            comparison.cases.iter().zip(comparison.backings.chunks(arms)).enumerate()
+        {
+            let rows = results.iter().enumerate().map(|(arm, result)| Row {
+                label: label(comparison, arm, result),
+                arm,
+                result,
+                counted: counted(comparison, index, arm),
+            });
+            let case = CaseRows { case, rows: rows.collect() };
+            match groups.last_mut() {
+                Some(group) if group.takes(case.case) => group.cases.push(case),
+                _ => groups.push(Group { cases: vec![case] }),
+            }
+        }
+        groups
+    }
+
+    fn takes(&self, case: &Case) -> bool {
+        self.cases.first().is_some_and(|first| {
+            let names = |case: &Case| case.parameters.keys().cloned().collect::<Vec<_>>();
+            first.case.workload == case.workload
+                && first.case.figures == case.figures
+                && !case.parameters.is_empty()
+                && names(first.case) == names(case)
+        })
+    }
+
+    /// The case that speaks for the group: workload, figures and the names of parameters.
+    pub fn first(&self) -> Option<&'a Case> {
+        self.cases.first().map(|rows| rows.case)
+    }
+
+    /// Does it stand for a list of parameter values?
+    pub fn is_list(&self) -> bool {
+        self.cases.len() > 1
+    }
+
+    /// The figure the verdict is drawn from.
+    pub fn figure(&self) -> Option<&'a Figure> {
+        self.first()?.figures.first()
+    }
+
+    /// Every row of every case, with its case.
+    pub fn rows(&self) -> impl Iterator<Item = (&'a Case, &Row<'a>)> {
+        self.cases.iter().flat_map(|case| case.rows.iter().map(|row| (case.case, row)))
+    }
+}
+
+impl Row<'_> {
+    /// The summary of one figure.
+    pub fn summary(&self, figure: &str) -> Option<&FigureSummary> {
+        self.result.figures.iter().find(|summary| summary.name == figure)
+    }
+
+    /// Why, where the verdict does not speak for itself.
+    pub fn reason(&self) -> Option<&str> {
+        let untold = matches!(self.result.verdict, Verdict::FellBack | Verdict::LeftOut | Verdict::TooNoisy);
+        let told = untold || self.result.rounds_fallen_back > 0;
+        self.result.reason.as_deref().filter(|_| told)
+    }
+
+    /// The values of one figure in the rounds that count.
+    pub fn values(&self, figure: &str) -> Vec<f64> {
+        self.counted.iter().filter_map(|round| round.figures.get(figure).copied()).collect()
+    }
+}
+
+/// What was held against arm 0 has the name of arm 0.
+pub fn reference(comparison: &Comparison) -> String {
+    match comparison.design.arms.first() {
+        Some(backing) if comparison.design.aa => format!("{backing} (A)"),
+        Some(backing) => backing.to_string(),
+        None => "nothing".to_owned(),
+    }
+}
+
+fn label(comparison: &Comparison, arm: usize, result: &BackingResult) -> String {
+    let letter = u8::try_from(arm).ok().and_then(|arm| b'A'.checked_add(arm)).map(char::from);
+    match letter {
+        Some(letter) if comparison.design.aa => format!("{} ({letter})", result.backing),
+        _ => result.backing.to_string(),
+    }
+}
+
+fn counted(comparison: &Comparison, case: usize, arm: usize) -> Vec<&Round> {
+    let counts = |round: &&Round| {
+        round.case == case && round.arm == arm && round.block.is_some() && round.fell_back.is_none()
+    };
+    comparison.rounds.iter().filter(counts).collect()
+}
+
+/// `heap=2g, threads=4`
+pub fn parameters(case: &Case) -> String {
+    let pairs: Vec<String> = case.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    words::printable(&pairs.join(", "))
+}
+
+/// `2g, 4`: the values alone.
+pub fn values(case: &Case) -> String {
+    let values: Vec<&str> = case.parameters.values().map(String::as_str).collect();
+    words::printable(&values.join(", "))
+}

@@ -1,0 +1,12 @@
+//! The reports of `hugewise compare`.
+
+mod group;
+mod html;
+mod plots;
+#[cfg(test)]
+mod samples;
+mod text;
+mod words;
+
+pub use html::html;
+pub use text::text;
