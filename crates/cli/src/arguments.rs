@@ -23,4 +23,6 @@ NO_COLOR in the environment switches colours off.";
 #[derive(Subcommand)]
 pub enum Command {
     Check(commands::check::Check),
+    Completions(commands::completions::Completions),
+    Man(commands::man::Man),
 }

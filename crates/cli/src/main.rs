@@ -25,6 +25,8 @@ fn main() -> ExitCode {
     let terminal = Terminal::new(arguments.color);
     let done = match arguments.command {
         Command::Check(check) => commands::check::run(&check, &terminal),
+        Command::Completions(completions) => commands::completions::run(&completions),
+        Command::Man(man) => commands::man::run(&man),
     };
     match done {
         Ok(code) => code,

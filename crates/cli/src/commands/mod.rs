@@ -1,3 +1,5 @@
 //! One file a command: gather, decide, render.
 
 pub mod check;
+pub mod completions;
+pub mod man;

@@ -1,0 +1,99 @@
+/*
+ * Random one-byte reads of a buffer: the loop that `hugewise bench touch` has in Rust, in plain C.
+ *
+ *     touch BYTES BACKING READS ITERATIONS      BACKING: base or thp
+ *
+ * Prints {"bytes":N,"backing":"base","ns_per_op":[...],"checksum":N}: nanoseconds for a read, one
+ * mean for each iteration, and the sum of all bytes read. The state of the generator goes on from
+ * one iteration to the next. Exit status 2: wrong usage, or the system did not allow it.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+#define SEED UINT64_C(0x9E3779B97F4A7C15)
+
+/* xorshift64 (Marsaglia 2003, "Xorshift RNGs", triple 13, 7, 17). Not inlined, like the Rust one. */
+static __attribute__((noinline)) uint64_t
+read_randomly(const unsigned char *buffer, size_t len, uint64_t *state, uint64_t reads)
+{
+	uint64_t x = *state, sum = 0;
+
+	for (uint64_t i = 0; i < reads; i++) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		sum += buffer[(uint64_t)(((unsigned __int128)x * len) >> 64)];
+	}
+	*state = x;
+	return sum;
+}
+
+static double now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static int failed(const char *what)
+{
+	fprintf(stderr, "touch: %s: %s\n", what, strerror(errno));
+	return 2;
+}
+
+static int number(const char *text, uint64_t *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	return *text >= '0' && *text <= '9' && *end == '\0' && errno == 0 && *value > 0;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t bytes, reads, iterations, state = SEED, checksum = 0;
+
+	if (argc != 5 || !number(argv[1], &bytes) || !number(argv[3], &reads) || !number(argv[4], &iterations) ||
+	    bytes > SIZE_MAX - 2 * HUGE_PAGE || (strcmp(argv[2], "base") != 0 && strcmp(argv[2], "thp") != 0)) {
+		fprintf(stderr, "usage: touch BYTES base|thp READS ITERATIONS\n");
+		return 2;
+	}
+
+	/* One huge page more than needed, so that the buffer can begin on a boundary; and whole huge
+	 * pages, so that its end can be on one, too. */
+	size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	void *map = mmap(NULL, whole + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (map == MAP_FAILED)
+		return failed("mmap");
+	unsigned char *buffer = (unsigned char *)(((uintptr_t)map + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+	if (madvise(buffer, whole, strcmp(argv[2], "thp") == 0 ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0)
+		return failed("madvise");
+	for (size_t i = 0; i < bytes; i++)
+		buffer[i] = (unsigned char)i;
+
+	double *ns = calloc(iterations, sizeof *ns);
+	if (ns == NULL)
+		return failed("calloc");
+	for (uint64_t i = 0; i < iterations; i++) {
+		double begin = now_ns();
+
+		checksum += read_randomly(buffer, bytes, &state, reads);
+		ns[i] = (now_ns() - begin) / (double)reads;
+	}
+
+	printf("{\"bytes\":%" PRIu64 ",\"backing\":\"%s\",\"ns_per_op\":[", bytes, argv[2]);
+	for (uint64_t i = 0; i < iterations; i++)
+		printf("%s%.4f", i > 0 ? "," : "", ns[i]);
+	printf("],\"checksum\":%" PRIu64 "}\n", checksum);
+	return 0;
+}

@@ -1,0 +1,44 @@
+//! `hugewise man`: the manual pages, one for each command.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+use clap_mangen::Man as Page;
+
+use crate::arguments::Arguments;
+
+/// Print the manual page, or write the pages of all commands
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Man {
+    /// Write a page for each command into this folder, made if it is not there
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  hugewise man | man -l -
+  hugewise man --dir ~/.local/share/man/man1";
+
+/// Runs the command.
+pub fn run(man: &Man) -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::command();
+    match &man.dir {
+        Some(dir) => fs::create_dir_all(dir)
+            .and_then(|()| clap_mangen::generate_to(arguments, dir))
+            .with_context(|| format!("writing manual pages to {}", dir.display()))?,
+        None => {
+            let mut page = Vec::new();
+            Page::new(arguments).render(&mut page)?;
+            io::stdout().write_all(&page)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

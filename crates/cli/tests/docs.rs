@@ -1,0 +1,310 @@
+//! Documentation pages are true: their commands run, and print what the page shows.
+//!
+//! docs/README.md tells authors how blocks are written and compared. The parts below follow a
+//! block on its way: [`pages`] → [`blocks`] → [`run`] or [`check_options`] → [`first_difference`].
+
+use std::{
+    env,
+    error::Error,
+    fs,
+    io::{self, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use regex::Regex;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// A `console` block of a page.
+struct Block {
+    /// Page and line, for messages.
+    place: String,
+    needs: Vec<String>,
+    not_run: Option<String>,
+    exit: Vec<i32>,
+    commands: Vec<Shown>,
+}
+
+/// A command, and what the page says it prints.
+struct Shown {
+    line: String,
+    output: Vec<String>,
+}
+
+#[test]
+fn pages_show_what_the_commands_print() -> Result<()> {
+    let mut wrong = String::new();
+    let mut ran = 0;
+    for page in pages()? {
+        let name = page.strip_prefix(repository()).unwrap_or(&page).display().to_string();
+        for block in blocks(&name, &fs::read_to_string(&page)?)? {
+            let reason = block.not_run.clone().or_else(|| {
+                let missing = block.needs.iter().find(|need| !is_there(need))?;
+                Some(format!("needs {missing}"))
+            });
+            let folder = tempfile::tempdir()?;
+            for shown in &block.commands {
+                let problem = match &reason {
+                    // Not println!, which the test harness keeps to itself where a test passes.
+                    Some(reason) => {
+                        writeln!(io::stderr(), "skipped: {}: {} ({reason})", block.place, shown.line)?;
+                        check_options(&shown.line, folder.path())?
+                    }
+                    None => {
+                        ran += 1;
+                        run(shown, &block.exit, folder.path())?
+                    }
+                };
+                if let Some(problem) = problem {
+                    wrong += &format!("\n{}: $ {}\n{problem}\n", block.place, shown.line);
+                }
+            }
+        }
+    }
+    writeln!(io::stderr(), "documentation: {ran} commands run")?;
+    assert!(ran > 0, "no page holds a command");
+    assert!(wrong.is_empty(), "pages and commands differ:\n{wrong}");
+    Ok(())
+}
+
+#[test]
+fn every_page_is_in_the_index() -> Result<()> {
+    let index = fs::read_to_string(repository().join("docs/README.md"))?;
+    for page in pages()? {
+        let name = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        assert!(name == "README.md" || index.contains(&format!("({name})")), "docs/README.md lacks {name}");
+    }
+    Ok(())
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The README and every page of docs/.
+fn pages() -> io::Result<Vec<PathBuf>> {
+    let mut pages = vec![repository().join("README.md")];
+    for entry in fs::read_dir(repository().join("docs"))? {
+        pages.push(entry?.path());
+    }
+    pages.retain(|page| page.extension().is_some_and(|e| e == "md") && page.exists());
+    pages.sort();
+    Ok(pages)
+}
+
+/// The `console` blocks of a page.
+fn blocks(page: &str, text: &str) -> Result<Vec<Block>> {
+    let mut blocks = Vec::new();
+    // What a comment said, until a block or another paragraph comes.
+    let mut marks = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        if let Some(comment) = line.strip_prefix("<!--").and_then(|rest| rest.strip_suffix("-->")) {
+            marks.extend(comment.split(';').map(|mark| mark.trim().to_owned()));
+        } else if line.starts_with("```") {
+            let place = format!("{page}:{}", number + 1);
+            let inside: Vec<&str> = lines.by_ref().map(|(_, l)| l).take_while(|l| *l != "```").collect();
+            if line == "```console" {
+                blocks.push(block(place, &inside, &marks)?);
+            }
+            marks.clear();
+        } else if !line.trim().is_empty() {
+            marks.clear();
+        }
+    }
+    Ok(blocks)
+}
+
+fn block(place: String, inside: &[&str], marks: &[String]) -> Result<Block> {
+    let mut block = Block { place, needs: vec![], not_run: None, exit: vec![0], commands: vec![] };
+    for mark in marks {
+        let list = |text: &str| text.split(',').map(|item| item.trim().to_owned()).collect::<Vec<_>>();
+        match mark.split_once(':') {
+            Some(("needs", needs)) => block.needs = list(needs),
+            Some(("not run", reason)) => block.not_run = Some(reason.trim().to_owned()),
+            Some(("exit", codes)) => {
+                block.exit = list(codes).iter().map(|c| c.parse()).collect::<std::result::Result<_, _>>()?
+            }
+            // Any other comment is meant for people.
+            _ => {}
+        }
+    }
+    let mut goes_on = false;
+    for line in inside {
+        match (line.strip_prefix("$ "), block.commands.last_mut()) {
+            (None, Some(shown)) if goes_on => {
+                shown.line = format!("{} {}", shown.line.trim_end_matches('\\').trim_end(), line.trim())
+            }
+            (Some(command), _) => block.commands.push(Shown { line: command.to_owned(), output: vec![] }),
+            (None, Some(shown)) => {
+                shown.output.push((*line).to_owned());
+                continue;
+            }
+            (None, None) => return Err(format!("{}: a console block begins with '$ '", block.place).into()),
+        }
+        goes_on = line.ends_with('\\');
+    }
+    Ok(block)
+}
+
+/// Does the machine have what a block needs?
+fn is_there(need: &str) -> bool {
+    let is_root = || fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    let may_write_pool = || {
+        fs::read_dir("/sys/kernel/mm/hugepages")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|pool| fs::OpenOptions::new().write(true).open(pool.path().join("nr_hugepages")).is_ok())
+    };
+    match need {
+        "root" => is_root(),
+        "pool" => may_write_pool(),
+        path if path.starts_with('/') => Path::new(path).exists(),
+        program => {
+            env::split_paths(&env::var_os("PATH").unwrap_or_default()).any(|dir| dir.join(program).is_file())
+        }
+    }
+}
+
+/// Runs a command line by a shell, as a reader of the page would.
+fn shell(line: &str, folder: &Path) -> io::Result<Output> {
+    let binary = Path::new(env!("CARGO_BIN_EXE_hugewise"));
+    let mut path = binary.parent().unwrap_or(Path::new("/")).as_os_str().to_owned();
+    path.push(":");
+    path.push(env::var_os("PATH").unwrap_or_default());
+    let mut command = Command::new("sh");
+    // `sudo` in a page is for its readers: here, a block that needs root runs as root already.
+    command.arg("-c").arg(format!("exec 2>&1\nsudo() {{ \"$@\"; }}\n{line}")).current_dir(folder);
+    command.env_clear().env("PATH", path).env("HOME", folder).env("LANG", "C.UTF-8").env("COLUMNS", "100");
+    command.env("NO_COLOR", "1").env("MANWIDTH", "80");
+    if let Some(java) = env::var_os("JAVA_HOME") {
+        command.env("JAVA_HOME", java);
+    }
+    command.stdin(std::process::Stdio::null()).output()
+}
+
+/// Runs a command of a page; says what is wrong, if anything is.
+fn run(shown: &Shown, exit: &[i32], folder: &Path) -> io::Result<Option<String>> {
+    let output = shell(&shown.line, folder)?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.code().is_some_and(|code| exit.contains(&code)) {
+        return Ok(Some(format!("{}, the page says {exit:?}; it printed:\n{printed}", output.status)));
+    }
+    Ok(first_difference(&shown.output, &printed).map(|line| match line {
+        Some(line) => format!("the page shows this, and it is not printed there:\n{line}\nbut:\n{printed}"),
+        None => format!("more is printed than the page shows:\n{printed}"),
+    }))
+}
+
+/// Of a command that is not run: does `hugewise` still take these arguments?
+///
+/// `--help` makes it look at every argument before it, and then do nothing.
+fn check_options(line: &str, folder: &Path) -> io::Result<Option<String>> {
+    let words: Vec<&str> = line.trim_start_matches("sudo ").split_whitespace().collect();
+    if words.first() != Some(&"hugewise") {
+        return Ok(None);
+    }
+    let end = |word: &&str| {
+        matches!(*word, "--" | "|" | "||" | "&&" | "&" | ";")
+            || word.starts_with(['>', '<'])
+            || word.starts_with("2>")
+    };
+    let own: Vec<&str> = words.into_iter().take_while(|word| !end(word)).collect();
+    let output = shell(&format!("{} --help", own.join(" ")), folder)?;
+    Ok((!output.status.success()).then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+/// Where a page and what was printed differ in shape: `Some(None)` where more was printed than
+/// the page shows, `Some(Some(line))` at the first line of the page that is not there.
+fn first_difference<'a>(page: &'a [String], printed: &str) -> Option<Option<&'a str>> {
+    let printed: String = printed.lines().map(|line| shape(line) + "\n").collect();
+    let matches = |lines: usize, end: &str| {
+        let pattern: String = page[..lines].iter().map(|line| pattern(line)).collect();
+        Regex::new(&format!("^{pattern}{end}")).is_ok_and(|pattern| pattern.is_match(&printed))
+    };
+    if matches(page.len(), "$") {
+        return None;
+    }
+    Some((1..=page.len()).find(|&lines| !matches(lines, "")).map(|lines| page[lines - 1].as_str()))
+}
+
+/// The pattern for a line of a page.
+fn pattern(line: &str) -> String {
+    if line.trim() == "…" {
+        return "(?:.*\n)*".to_owned();
+    }
+    let parts: Vec<String> = line.split('…').map(|part| regex::escape(&shape(part))).collect();
+    // Blanks beside … are part of "any text".
+    parts.join(".*") + "\n"
+}
+
+/// A line without what varies from machine to machine.
+fn shape(line: &str) -> String {
+    [
+        // A path, but those of the kernel's files, which are the same everywhere.
+        (r#"(^|[\s"'=:(\[])/(?:[^/\s"',:;)\]]+/?)+"#, "$1/PATH"),
+        (r"[-+±]?[0-9]+(?:[.,:_][0-9]+)*(?:e-?[0-9]+)?(?:\s?(?:[KMGTPE]i?B|kB|B|ns|µs|us|ms|s|min|h|%|×|x)\b|\s?[%×])?", "#"),
+        (r"[-─━═=_]{3,}", "---"),
+        (r"[▏▎▍▌▋▊▉█░▒▓]+", ""),
+        (r"\s+", " "),
+    ]
+    .iter()
+    .fold(line.to_owned(), |line, (pattern, with)| match Regex::new(pattern) {
+        Ok(pattern) => pattern
+            .replace_all(&line, |found: &regex::Captures<'_>| {
+                let kernels = ["/proc/", "/sys/", "/dev/"].iter().any(|root| found[0].contains(root));
+                if *with == "$1/PATH" && kernels { found[0].to_owned() } else { with.replace("$1", found.get(1).map_or("", |g| g.as_str())) }
+            })
+            .into_owned(),
+        Err(_) => line,
+    })
+    .trim()
+    .to_owned()
+}
+
+#[test]
+fn only_the_shape_counts() {
+    let page = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    let same = |shown: &str, printed: &str| first_difference(&page(shown), printed).is_none();
+    assert!(same("free: 1.5GiB of 24 GiB (6 %)", "free:   900MiB of 8 GiB (11.2 %)\n"));
+    assert!(same("java: /usr/bin/java", "java: /opt/jdk-25/bin/java\n"));
+    assert!(same("a 1\n…\nz", "a 2\nb\nc\nz\n"));
+    assert!(same("a\n…\nz", "a\nz\n"));
+    assert!(same("cpu: …, 2 cores", "cpu: Xeon (R) 1, 16 cores\n"));
+    assert!(same("", ""));
+    assert!(!same("pool: 5 pages", "pools: 5 pages\n"));
+    assert!(!same("/sys/kernel/mm/a: 1", "/sys/kernel/mm/b: 1\n"));
+    assert!(!same("a", "a\nb\n"));
+    assert!(!same("", "a\n"));
+    assert_eq!(first_difference(&page("a\nb\nc"), "a\nx\nc\n"), Some(Some("b")));
+}
+
+#[test]
+fn a_block_is_read_with_its_comment() -> Result<()> {
+    let text = "<!-- needs: root, java; exit: 0, 1 -->\n\n```console\n$ hugewise check \\\n    --json\n{\n$ true\n```\n\
+                text\n```console\n$ true\n```\n";
+    let blocks = blocks("page", text)?;
+    assert_eq!(blocks.len(), 2);
+    assert_eq!(blocks[0].needs, ["root", "java"]);
+    assert_eq!(blocks[0].exit, [0, 1]);
+    assert_eq!(blocks[0].commands[0].line, "hugewise check --json");
+    assert_eq!(blocks[0].commands[0].output, ["{"]);
+    assert_eq!(blocks[0].commands[1].line, "true");
+    assert_eq!((blocks[1].place.as_str(), blocks[1].needs.len()), ("page:10", 0));
+    Ok(())
+}
+
+#[test]
+fn an_option_that_is_gone_is_seen_even_where_nothing_runs() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let check = |line| check_options(line, folder.path());
+    assert_eq!(check("sudo hugewise man --dir x > y")?, None);
+    assert!(
+        check("hugewise man --no-such-option")?.is_some_and(|problem| problem.contains("--no-such-option"))
+    );
+    assert!(check("hugewise no-such-command")?.is_some());
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! Backings: no panic, and what is printed reads back as the same backing.
+
+#![no_main]
+
+use hugewise_kernel::backing::Backing;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Ok(backing) = text.parse::<Backing>() {
+        assert_eq!(backing.to_string().parse(), Ok(backing), "{text}");
+    }
+});

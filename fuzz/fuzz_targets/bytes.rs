@@ -1,0 +1,13 @@
+//! Sizes as people write them: no panic, neither in reading nor in printing.
+
+#![no_main]
+
+use hugewise_kernel::units::Bytes;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Ok(bytes) = text.parse::<Bytes>() {
+        assert_eq!(bytes.0.to_string().parse(), Ok(bytes), "{text}");
+        let _ = bytes.to_string();
+    }
+});
