@@ -5,7 +5,13 @@
 //! test, is read the same way. Writers go through the journal.
 
 pub mod backing;
+mod fields;
+pub mod meminfo;
+pub mod pools;
 pub mod reading;
 pub mod root;
 pub mod tape;
+#[cfg(test)]
+mod testing;
+pub mod thp;
 pub mod units;
