@@ -6,7 +6,9 @@
 
 pub mod backing;
 mod fields;
+pub mod limits;
 pub mod meminfo;
+pub mod pmu;
 pub mod pools;
 pub mod reading;
 pub mod root;
