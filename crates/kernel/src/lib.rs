@@ -5,6 +5,7 @@
 //! test, is read the same way. Writers go through the journal.
 
 pub mod backing;
+pub mod cgroup;
 mod fields;
 pub mod limits;
 pub mod meminfo;
