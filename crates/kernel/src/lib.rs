@@ -5,10 +5,13 @@
 //! test, is read the same way. Writers go through the journal.
 
 pub mod backing;
+pub mod base_page;
 pub mod cgroup;
+pub mod contiguity;
 mod fields;
 pub mod limits;
 pub mod meminfo;
+pub mod page_flags;
 pub mod pmu;
 pub mod pools;
 pub mod reading;
