@@ -8,6 +8,7 @@ pub mod backing;
 pub mod base_page;
 pub mod cgroup;
 pub mod contiguity;
+pub mod facts;
 mod fields;
 pub mod limits;
 pub mod meminfo;
