@@ -46,6 +46,14 @@ impl<T> Reading<T> {
             Reading::CouldNotTell { could_not_tell } => Reading::CouldNotTell { could_not_tell },
         }
     }
+
+    /// What `f` makes of the value, where it can; its error becomes the reason.
+    pub fn and_then<U, E: ToString>(self, f: impl FnOnce(T) -> Result<U, E>) -> Reading<U> {
+        match self {
+            Reading::Known(value) => f(value).into(),
+            Reading::CouldNotTell { could_not_tell } => Reading::CouldNotTell { could_not_tell },
+        }
+    }
 }
 
 impl<T, E: ToString> From<Result<T, E>> for Reading<T> {

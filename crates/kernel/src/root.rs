@@ -118,7 +118,7 @@ impl Root {
     pub fn has_file(&self, path: impl AsRef<Path>) -> bool {
         let found = fs::metadata(self.path(path.as_ref())).is_ok_and(|found| found.is_file());
         if found {
-            self.record(|tape| tape.program(path.as_ref()));
+            self.record(|tape| tape.present(path.as_ref()));
         }
         found
     }

@@ -12,8 +12,8 @@ use std::{
 enum Entry {
     /// A file, with its content.
     File(Vec<u8>),
-    /// A program: that it is there is all that was asked for.
-    Program,
+    /// A file of which only was asked whether it is there; it may be a program.
+    Present,
     /// A link, with its target.
     Link(PathBuf),
 }
@@ -27,15 +27,15 @@ impl Tape {
         self.0.insert(path.to_owned(), Entry::File(content.to_owned()));
     }
 
-    pub(crate) fn program(&mut self, path: &Path) {
-        self.0.entry(path.to_owned()).or_insert(Entry::Program);
+    pub(crate) fn present(&mut self, path: &Path) {
+        self.0.entry(path.to_owned()).or_insert(Entry::Present);
     }
 
     pub(crate) fn link(&mut self, path: &Path, target: &Path) {
         self.0.insert(path.to_owned(), Entry::Link(target.to_owned()));
     }
 
-    /// How many files, programs and links are on the tape.
+    /// How many files and links are on the tape.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -67,7 +67,7 @@ impl Tape {
             }
             match entry {
                 Entry::File(content) => fs::write(&to, content)?,
-                Entry::Program => {
+                Entry::Present => {
                     fs::write(&to, "")?;
                     fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
                 }

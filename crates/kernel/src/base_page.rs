@@ -1,0 +1,51 @@
+//! The size of a base page, as the kernel tells every process.
+
+use crate::{
+    reading::Reading,
+    root::Root,
+    units::{Bytes, PageSize},
+};
+
+/// Where the kernel tells a process about the machine: pairs of native words.
+pub const AUXV: &str = "proc/self/auxv";
+
+/// `AT_PAGESZ`, see `getauxval(3)`.
+const AT_PAGESZ: u64 = 6;
+
+/// The size of a base page: 4 KiB on x86-64; 4, 16 or 64 KiB on arm64.
+///
+/// A captured tree is understood where the other machine has the word size and byte order of this one.
+#[must_use]
+pub fn read(root: &Root) -> Reading<PageSize> {
+    Reading::from(root.read_bytes(AUXV))
+        .and_then(|auxv| find(&auxv).ok_or_else(|| root.content(AUXV, 1, "an entry AT_PAGESZ", "none")))
+}
+
+fn find(auxv: &[u8]) -> Option<PageSize> {
+    let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_ne_bytes);
+    auxv.chunks_exact(16)
+        .filter(|pair| word(&pair[..8]) == Some(AT_PAGESZ))
+        .find_map(|pair| PageSize::new(Bytes(word(&pair[8..])?)).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_size_is_found_among_the_other_entries() {
+        let auxv: Vec<u8> = [3u64, 0x40, 6, 65536, 0, 0].into_iter().flat_map(u64::to_ne_bytes).collect();
+        assert_eq!(find(&auxv).map(|size| size.log2()), Some(16));
+        assert_eq!(find(&auxv[..16]), None);
+        assert!(read(&Root::live()).known().is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(auxv in any::<Vec<u8>>()) {
+            let _ = find(&auxv);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What every page frame is used for, from /proc/kpageflags: which large blocks are free, or could be made
+//! free by moving what they hold.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    root::{ReadError, Root},
+    units::{PageSize, Pages},
+};
+
+/// Where the flags stand: a native 64-bit word for each page frame, readable with CAP_SYS_ADMIN.
+pub const KPAGEFLAGS: &str = "proc/kpageflags";
+
+// Bits of `include/uapi/linux/kernel-page-flags.h`, see `Documentation/admin-guide/mm/pagemap.rst`.
+const LRU: u64 = 1 << 5;
+const BUDDY: u64 = 1 << 10;
+const ANON: u64 = 1 << 12;
+
+/// As much is read at once.
+const CHUNK: usize = 1 << 20;
+
+/// The aligned blocks of one large page size, by what they hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocks {
+    /// Wholly free.
+    pub free: Pages,
+    /// Free pages, and pages that can be moved away.
+    pub movable: Pages,
+    /// Besides those, pages without any flag: kernel memory, pages kept for one processor, or memory that
+    /// the kernel has not initialised yet.
+    pub undecided: Pages,
+    /// At least one page that cannot be moved, or no memory at all in some part.
+    pub blocked: Pages,
+}
+
+/// What the pages of a block are, one bit for each kind that occurs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Kinds(u8);
+
+impl Kinds {
+    const NONE: Kinds = Kinds(0);
+    const FREE: Kinds = Kinds(1);
+    const MOVABLE: Kinds = Kinds(2);
+    const UNDECIDED: Kinds = Kinds(4);
+    const BLOCKED: Kinds = Kinds(8);
+
+    fn of_page(flags: u64) -> Kinds {
+        match flags {
+            0 => Kinds::UNDECIDED,
+            flags if flags & BUDDY != 0 => Kinds::FREE,
+            flags if flags & (LRU | ANON) != 0 => Kinds::MOVABLE,
+            _ => Kinds::BLOCKED,
+        }
+    }
+
+    fn and(self, other: Kinds) -> Kinds {
+        Kinds(self.0 | other.0)
+    }
+
+    fn has(self, other: Kinds) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// Counts the aligned blocks of `size` by what they hold.
+///
+/// Reads a word for each base page: 8 bytes for 4 KiB, so 2 MiB for each GiB of memory.
+pub fn scan(root: &Root, base: PageSize, size: PageSize) -> Result<Blocks, ReadError> {
+    let path = root.path(KPAGEFLAGS);
+    let blocks = File::open(&path).and_then(|file| {
+        if file.metadata()?.is_file() {
+            count(file, base, size)
+        } else {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    });
+    blocks.map_err(|source| ReadError::Io { path, source })
+}
+
+fn count(mut flags: impl Read, base: PageSize, size: PageSize) -> io::Result<Blocks> {
+    let pages_in_block = 1u64 << size.log2().saturating_sub(base.log2());
+    let mut blocks = Blocks::default();
+    let mut chunk = vec![0; CHUNK];
+    let (mut kinds, mut pages) = (Kinds::NONE, 0);
+    loop {
+        let got = read_words(&mut flags, &mut chunk)?;
+        if got == 0 {
+            // What is left is less than a block.
+            return Ok(blocks);
+        }
+        for word in chunk[..got].chunks_exact(8) {
+            // `chunks_exact` gives eight bytes always.
+            let flags = word.try_into().map_or(0, u64::from_ne_bytes);
+            kinds = kinds.and(Kinds::of_page(flags));
+            pages += 1;
+            if pages == pages_in_block {
+                blocks.add(kinds);
+                (kinds, pages) = (Kinds::NONE, 0);
+            }
+        }
+    }
+}
+
+/// Fills the buffer with whole words; fewer only at the end.
+fn read_words(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match from.read(&mut buffer[got..]) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}
+
+impl Blocks {
+    fn add(&mut self, kinds: Kinds) {
+        let count = if kinds.has(Kinds::BLOCKED) {
+            &mut self.blocked
+        } else if kinds.has(Kinds::UNDECIDED) {
+            &mut self.undecided
+        } else if kinds.has(Kinds::MOVABLE) {
+            &mut self.movable
+        } else {
+            &mut self.free
+        };
+        *count = *count + Pages(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn counted(words: &[u64]) -> Option<Blocks> {
+        let bytes: Vec<u8> = words.iter().copied().flat_map(u64::to_ne_bytes).collect();
+        count(&bytes[..], "4k".parse().ok()?, "16k".parse().ok()?).ok()
+    }
+
+    #[test]
+    fn blocks_are_told_apart_by_the_worst_page_in_them() {
+        const NOPAGE: u64 = 1 << 20;
+        const SLAB: u64 = 1 << 7;
+        let free = [BUDDY, BUDDY, BUDDY | 1 << 3, BUDDY];
+        let movable = [BUDDY, LRU, ANON, BUDDY];
+        let undecided = [BUDDY, LRU, 0, 0];
+        let words = [free, movable, movable, undecided, [0, SLAB, BUDDY, LRU], [NOPAGE; 4]].concat();
+        let expected = Blocks { free: Pages(1), movable: Pages(2), undecided: Pages(1), blocked: Pages(2) };
+        assert_eq!(counted(&words), Some(expected));
+        // The last block is not whole.
+        assert_eq!(counted(&words[..23]).map(|blocks| blocks.blocked), Some(Pages(1)));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(bytes in any::<Vec<u8>>()) {
+            if let (Ok(base), Ok(size)) = ("64k".parse(), "4k".parse()) {
+                prop_assert!(count(&bytes[..], base, size).is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The hugetlb pools: pages set aside, for each page size and node.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    root::{ReadError, Root},
+    units::{Bytes, PageSize, Pages},
+};
+
+/// Where the pools of the whole machine stand, a folder for each page size.
+pub const POOLS: &str = "sys/kernel/mm/hugepages";
+/// Where the NUMA nodes stand, a folder for each.
+pub const NODES: &str = "sys/devices/system/node";
+
+/// The pages set aside for one page size, on one node or on all.
+///
+/// Source: `Documentation/admin-guide/mm/hugetlbpage.rst`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// The size of its pages.
+    pub page_size: PageSize,
+    /// The NUMA node; `None` stands for all nodes together.
+    pub node: Option<u32>,
+    /// `nr_hugepages`: all pages, surplus included.
+    pub total: Pages,
+    /// `free_hugepages`: not in use, though perhaps reserved.
+    pub free: Pages,
+    /// `resv_hugepages`: promised to a mapping and not yet touched. Not counted per node.
+    pub reserved: Option<Pages>,
+    /// `surplus_hugepages`: above what was set aside, given back after use.
+    pub surplus: Pages,
+    /// `nr_overcommit_hugepages`: how many surplus pages may be made on demand. Not kept per node.
+    pub overcommit: Option<Pages>,
+}
+
+impl Pool {
+    /// What a new mapping can have: free and promised to nobody.
+    ///
+    /// On a single node this is only what is free, because promises are made for all nodes together.
+    #[must_use]
+    pub fn available(&self) -> Pages {
+        self.free.saturating_sub(self.reserved.unwrap_or_default())
+    }
+
+    /// In use.
+    #[must_use]
+    pub fn used(&self) -> Pages {
+        self.total.saturating_sub(self.free)
+    }
+
+    /// All of its memory.
+    #[must_use]
+    pub fn bytes(&self) -> Bytes {
+        self.total * self.page_size
+    }
+}
+
+/// The folder of one pool, relative to the root.
+#[must_use]
+pub fn folder(page_size: PageSize, node: Option<u32>) -> PathBuf {
+    let size = format!("hugepages-{}", page_size.sysfs());
+    match node {
+        None => Path::new(POOLS).join(size),
+        Some(node) => Path::new(NODES).join(format!("node{node}/hugepages")).join(size),
+    }
+}
+
+/// All pools, the smallest pages first: of the whole machine, then of each node.
+///
+/// Fails where the kernel has no hugetlb or /sys is not there ([`ReadError::is_absent`]).
+pub fn read(root: &Root) -> Result<Vec<Pool>, ReadError> {
+    let mut pools = read_folder(root, Path::new(POOLS), None)?;
+    for name in root.list(NODES).unwrap_or_default() {
+        let Some(node) = name.strip_prefix("node").and_then(|number| number.parse().ok()) else { continue };
+        match read_folder(root, &Path::new(NODES).join(name).join("hugepages"), Some(node)) {
+            Ok(of_node) => pools.extend(of_node),
+            // A node without memory has no such folder on some kernels.
+            Err(error) if error.is_absent() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    pools.sort_by_key(|pool| (pool.page_size, pool.node));
+    Ok(pools)
+}
+
+/// The pools in one folder.
+fn read_folder(root: &Root, dir: &Path, node: Option<u32>) -> Result<Vec<Pool>, ReadError> {
+    let names = root.list(dir)?;
+    let sizes = names.iter().filter_map(|name| Some((name, page_size(name)?)));
+    sizes.map(|(name, page_size)| read_pool(root, &dir.join(name), page_size, node)).collect()
+}
+
+fn read_pool(root: &Root, dir: &Path, page_size: PageSize, node: Option<u32>) -> Result<Pool, ReadError> {
+    let pages = |name: &str| root.value(dir.join(name), "a number of pages").map(Pages);
+    let of_machine = |name| if node.is_none() { pages(name).map(Some) } else { Ok(None) };
+    Ok(Pool {
+        page_size,
+        node,
+        total: pages("nr_hugepages")?,
+        free: pages("free_hugepages")?,
+        reserved: of_machine("resv_hugepages")?,
+        surplus: pages("surplus_hugepages")?,
+        overcommit: of_machine("nr_overcommit_hugepages")?,
+    })
+}
+
+/// The page size in the name of a folder: `hugepages-2048kB`.
+pub(crate) fn page_size(folder: &str) -> Option<PageSize> {
+    let kib = folder.strip_prefix("hugepages-")?.strip_suffix("kB")?;
+    PageSize::new(Bytes::from_kib(kib.parse().ok()?)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::tree;
+
+    const SIZE: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
+    const NODE: &str = "sys/devices/system/node/node1/hugepages/hugepages-2048kB";
+
+    fn machine(total: &str) -> Vec<(String, String)> {
+        let mut files = Vec::new();
+        for (dir, names) in [
+            (
+                SIZE,
+                &[
+                    "nr_hugepages",
+                    "free_hugepages",
+                    "resv_hugepages",
+                    "surplus_hugepages",
+                    "nr_overcommit_hugepages",
+                ][..],
+            ),
+            (NODE, &["nr_hugepages", "free_hugepages", "surplus_hugepages"][..]),
+        ] {
+            for (value, name) in names.iter().enumerate() {
+                let value = if value == 0 { total.to_owned() } else { format!("{}\n", 10 - value) };
+                files.push((format!("{dir}/{name}"), value));
+            }
+        }
+        files
+    }
+
+    fn read_machine(total: &str) -> Result<Vec<Pool>, ReadError> {
+        let files = machine(total);
+        let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let (_dir, root) = tree(&files);
+        read(&root)
+    }
+
+    #[test]
+    fn pools_are_read_for_the_machine_and_for_each_node() {
+        let pools = read_machine("20\n").unwrap_or_default();
+        assert_eq!(pools.iter().map(|p| p.node).collect::<Vec<_>>(), [None, Some(1)]);
+        assert_eq!(
+            pools[0],
+            Pool {
+                page_size: pools[0].page_size,
+                node: None,
+                total: Pages(20),
+                free: Pages(9),
+                reserved: Some(Pages(8)),
+                surplus: Pages(7),
+                overcommit: Some(Pages(6)),
+            }
+        );
+        assert_eq!((pools[0].available(), pools[0].used()), (Pages(1), Pages(11)));
+        assert_eq!(pools[1].reserved, None);
+        assert_eq!(folder(pools[1].page_size, Some(1)), Path::new(NODE));
+    }
+
+    #[test]
+    fn no_hugetlb_is_not_an_empty_pool() {
+        let (_dir, root) = tree(&[]);
+        assert!(read(&root).is_err_and(|error| error.is_absent()));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_makes_it_panic(text in any::<String>()) {
+            let _ = read_machine(&text);
+            let _ = page_size(&text);
+            let _ = page_size(&format!("hugepages-{text}kB"));
+        }
+    }
+}
