@@ -23,6 +23,9 @@ NO_COLOR in the environment switches colours off.";
 #[derive(Subcommand)]
 pub enum Command {
     Check(commands::check::Check),
+    Compare(commands::compare::Compare),
+    Bench(commands::bench::Bench),
+    Restore(commands::restore::Restore),
     Completions(commands::completions::Completions),
     Man(commands::man::Man),
 }

@@ -2,8 +2,10 @@
 
 mod arguments;
 mod commands;
-#[allow(dead_code, unused_imports)] // Until `compare` calls it.
+mod parameters;
+mod progress;
 mod report;
+mod session;
 mod terminal;
 
 use std::{io, process::ExitCode};
@@ -25,6 +27,9 @@ fn main() -> ExitCode {
     let terminal = Terminal::new(arguments.color);
     let done = match arguments.command {
         Command::Check(check) => commands::check::run(&check, &terminal),
+        Command::Compare(compare) => commands::compare::run(&compare, &terminal),
+        Command::Bench(bench) => commands::bench::run(&bench, &terminal),
+        Command::Restore(restore) => commands::restore::run(&restore),
         Command::Completions(completions) => commands::completions::run(&completions),
         Command::Man(man) => commands::man::run(&man),
     };

@@ -45,3 +45,23 @@ impl Coverage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use crate::reading::Reading;
+
+    #[test]
+    fn a_coverage_survives_json_as_a_reading() -> Result<(), Box<dyn Error>> {
+        let mut coverage = Coverage::none("a test");
+        coverage.huge.insert("2m".parse()?, Bytes(4 << 20));
+        let reading = Reading::Known(coverage);
+        let text = serde_json::to_string(&reading)?;
+        assert_eq!(serde_json::from_str::<Reading<Coverage>>(&text)?, reading);
+        let unknown: Reading<Coverage> = Reading::unknown("no pagemap");
+        assert_eq!(serde_json::from_str::<Reading<Coverage>>(&serde_json::to_string(&unknown)?)?, unknown);
+        Ok(())
+    }
+}

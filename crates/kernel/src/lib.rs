@@ -5,21 +5,21 @@
 //! test, is read the same way. Writers go through the journal.
 
 pub mod backing;
-pub mod counters;
-pub mod coverage;
-pub mod interrupt;
-pub mod journal;
-pub mod page_sizes;
-pub mod pool_growth;
 pub mod base_page;
 pub mod cgroup;
 pub mod contiguity;
+pub mod counters;
+pub mod coverage;
 pub mod facts;
 mod fields;
+pub mod interrupt;
+pub mod journal;
 pub mod limits;
 pub mod meminfo;
 pub mod page_flags;
+pub mod page_sizes;
 pub mod pmu;
+pub mod pool_growth;
 pub mod pools;
 pub mod reading;
 pub mod root;

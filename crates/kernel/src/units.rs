@@ -176,7 +176,18 @@ impl FromStr for PageSize {
 
 impl<'de> Deserialize<'de> for PageSize {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<PageSize, D::Error> {
-        PageSize::new(Bytes::deserialize(from)?).map_err(serde::de::Error::custom)
+        /// A number; or, as the key of a JSON object, a text.
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(Bytes),
+            Text(String),
+        }
+        match Written::deserialize(from)? {
+            Written::Number(bytes) => PageSize::new(bytes),
+            Written::Text(text) => text.parse(),
+        }
+        .map_err(serde::de::Error::custom)
     }
 }
 

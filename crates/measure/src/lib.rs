@@ -10,4 +10,5 @@ pub mod proof;
 pub mod schedule;
 pub mod statistics;
 pub mod touch;
+pub mod touch_bench;
 pub mod workload;

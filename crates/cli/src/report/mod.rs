@@ -3,3 +3,4 @@
 //! A renderer takes a plain value and gives text; it knows nothing of how the value was gathered.
 
 pub mod compare;
+pub mod touch;

@@ -1,0 +1,74 @@
+//! `--parameter-list NAME V1,V2,…`: every combination of values, put into a command.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+
+/// Every combination of the values of `lists` (name, values, name, values, …) for `command`, the
+/// last list changing fastest; one without values where there is no list.
+pub fn combinations(lists: &[String], command: &[String]) -> anyhow::Result<Vec<BTreeMap<String, String>>> {
+    let mut all = vec![BTreeMap::new()];
+    for list in lists.chunks(2) {
+        let [name, values] = list else { continue };
+        ensure!(!name.is_empty() && !name.contains(['{', '}']), "--parameter-list: '{name}' is not a name");
+        ensure!(
+            command.iter().any(|word| word.contains(&placeholder(name))),
+            "--parameter-list {name}: the command holds no {{{name}}}"
+        );
+        ensure!(all[0].get(name).is_none(), "--parameter-list {name}: given twice");
+        ensure!(
+            values.split(',').all(|value| !value.is_empty()),
+            "--parameter-list {name}: a value is empty"
+        );
+        all = all
+            .into_iter()
+            .flat_map(|known: BTreeMap<String, String>| {
+                values.split(',').map(move |value| {
+                    let mut more = known.clone();
+                    more.insert(name.clone(), value.to_owned());
+                    more
+                })
+            })
+            .collect();
+    }
+    Ok(all)
+}
+
+/// `command` with every `{NAME}` replaced.
+pub fn substitute(command: &[String], values: &BTreeMap<String, String>) -> Vec<String> {
+    let put = |word: &String| {
+        values.iter().fold(word.clone(), |word, (name, value)| word.replace(&placeholder(name), value))
+    };
+    command.iter().map(put).collect()
+}
+
+fn placeholder(name: &str) -> String {
+    format!("{{{name}}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_combination_is_put_into_the_command() -> anyhow::Result<()> {
+        let command = words("java -Xmx{heap} -XX:+Use{gc} Main");
+        let all = combinations(&words("heap 1g,2g gc G1GC,ZGC"), &command)?;
+        let commands: Vec<String> = all.iter().map(|values| substitute(&command, values).join(" ")).collect();
+        assert_eq!(commands.len(), 4);
+        assert_eq!(commands[1], "java -Xmx1g -XX:+UseZGC Main");
+        assert_eq!(combinations(&[], &command)?.len(), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn a_list_that_would_change_nothing_is_refused() {
+        for lists in ["size 1,2", "heap 1,,2", "heap 1 heap 2"] {
+            assert!(combinations(&words(lists), &words("java -Xmx{heap} Main")).is_err(), "{lists}");
+        }
+    }
+}

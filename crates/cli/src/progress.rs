@@ -1,0 +1,39 @@
+//! Progress of long work, on a terminal only.
+
+use std::io::{IsTerminal, stderr};
+
+use hugewise_measure::experiment::Progress;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar on standard error; nothing where that is not a terminal.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// Not shown before the first run.
+    pub fn new() -> Bar {
+        let bar = if stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} (about {eta} left) {msg}")
+        {
+            bar.set_style(style);
+        }
+        Bar(bar)
+    }
+}
+
+impl Progress for Bar {
+    fn run(&mut self, done: usize, total: usize, what: &str) {
+        self.0.set_length(total as u64);
+        self.0.set_position(done as u64);
+        self.0.set_message(what.to_owned());
+        if done == total {
+            self.0.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

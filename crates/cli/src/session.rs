@@ -1,0 +1,64 @@
+//! What commands that change the machine have in common: the interrupt, the journal, its end.
+
+use std::{path::Path, process::ExitCode};
+
+use anyhow::Context;
+use hugewise_kernel::{
+    interrupt::Interrupt,
+    journal::{self, Restored, STATE_DIR},
+    pool_growth,
+    root::Root,
+    units::Bytes,
+};
+use hugewise_measure::{experiment::ExperimentError, machine::Machine};
+
+/// A tenth of the memory, and never less than this, stays available beside a pool.
+const SMALLEST_FLOOR: Bytes = Bytes(512 << 20);
+
+/// Takes the journal for `purpose`; `floor` is what must stay available, or what is usual.
+pub fn open_machine(root: &Root, purpose: &str, floor: Option<Bytes>) -> anyhow::Result<Machine> {
+    let floor = match floor {
+        Some(floor) => floor,
+        None => SMALLEST_FLOOR.max(Bytes(pool_growth::memory_available(root)?.0 / 10)),
+    };
+    Ok(Machine::open(root, Path::new(STATE_DIR), purpose, floor)?)
+}
+
+/// Watches for signals that ask us to end.
+pub fn watch() -> anyhow::Result<Interrupt> {
+    Interrupt::install().context("taking over SIGINT and SIGTERM")
+}
+
+/// Puts the machine back, and says so where that failed.
+pub fn close(machine: Machine) -> anyhow::Result<()> {
+    let restored = machine.close();
+    anyhow::ensure!(restored.failed.is_empty(), "{}", failures(&restored));
+    Ok(())
+}
+
+/// What could not be put back, and what to do.
+pub fn failures(restored: &Restored) -> String {
+    let each: Vec<String> = restored
+        .failed
+        .iter()
+        .map(|(entry, reason)| {
+            format!("the {} was {} and could not be put back: {reason}", entry.setting, entry.was)
+        })
+        .collect();
+    format!("{}; 'hugewise restore' tries again", each.join("; "))
+}
+
+/// The exit status after a broken-off experiment: 128 and the signal, as a shell would show it.
+pub fn interrupted(error: &ExperimentError, interrupt: &Interrupt) -> Option<ExitCode> {
+    let ExperimentError::Interrupted = error else { return None };
+    eprintln!("hugewise: interrupted; the machine is as it was");
+    let signal = interrupt.signal().and_then(|signal| u8::try_from(signal).ok()).unwrap_or(0);
+    Some(ExitCode::from(128 + signal))
+}
+
+/// Says what an earlier, killed call left behind.
+pub fn tell_unfinished() {
+    if let Some(record) = journal::unfinished(Path::new(STATE_DIR)) {
+        eprintln!("hugewise: {}; 'hugewise restore' puts the machine back", record.unfinished());
+    }
+}

@@ -1,0 +1,152 @@
+//! The touch experiment over sizes and backings: processes of their own, several times each.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use hugewise_kernel::{
+    backing::Backing, interrupt::Interrupt, page_sizes::PageSizes, root::Root, settings::Setting,
+    units::Bytes,
+};
+use serde::Serialize;
+
+use crate::{
+    comparison::LeftOut,
+    execution::{self, ExecutionError, last_lines},
+    experiment::{ExperimentError, Progress},
+    machine::Machine,
+    observation::{Observer, RegionOfInterest},
+    touch::{Touch, Touched},
+    workload::native::{touched, worker},
+};
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct TouchBench {
+    /// Sizes of the buffer.
+    pub sizes: Vec<Bytes>,
+    /// What it lies on.
+    pub backings: Vec<Backing>,
+    /// Processes for each size and backing.
+    pub forks: usize,
+    /// Counted iterations in each process.
+    pub iterations: usize,
+    /// Iterations before, that do not count.
+    pub warm_up: usize,
+    /// Reads in one iteration.
+    pub reads: u64,
+    /// Of the order in which processes run.
+    pub seed: u64,
+}
+
+/// What was measured for one size on one backing.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    /// Size of the buffer.
+    pub bytes: Bytes,
+    /// What it lay on.
+    pub backing: Backing,
+    /// One report for each process.
+    pub forks: Vec<Touched>,
+}
+
+/// Everything that was measured, in the order of sizes, then backings.
+#[derive(Debug)]
+pub struct TouchTable {
+    /// The design.
+    pub bench: TouchBench,
+    /// A row for each size and backing that could be had.
+    pub rows: Vec<Measured>,
+    /// Backings that were not measured; [`LeftOut::case`] is the size, [`LeftOut::arm`] the backing.
+    pub left_out: Vec<LeftOut>,
+}
+
+impl TouchBench {
+    /// Runs it by `program`, which is this program.
+    pub fn run(
+        self,
+        program: &PathBuf,
+        root: &Root,
+        machine: &mut Machine,
+        interrupt: &Interrupt,
+        progress: &mut dyn Progress,
+    ) -> Result<TouchTable, ExperimentError> {
+        let failed = |what: &str, reason: String| ExperimentError::Run { what: what.to_owned(), reason };
+        let sizes = PageSizes::read(root).map_err(|error| failed("page sizes", error.to_string()))?;
+        let scratch =
+            execution::scratch_dir().map_err(|error| failed("the scratch folder", error.to_string()))?;
+        let mut rows: BTreeMap<(usize, usize), Vec<Touched>> = BTreeMap::new();
+        let mut left_out: Vec<LeftOut> = Vec::new();
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let cells =
+            (0..self.sizes.len()).flat_map(|size| (0..self.backings.len()).map(move |arm| (size, arm)));
+        let mut cells: Vec<(usize, usize)> = cells.collect();
+        let total = cells.len() * self.forks;
+        let mut done = 0;
+        for _ in 0..self.forks {
+            random.shuffle(&mut cells);
+            for &(case, arm) in &cells {
+                let touch = self.touch(case, arm);
+                let what = format!("{} on {}", touch.bytes, touch.backing);
+                progress.run(done, total, &what);
+                done += 1;
+                if left_out.iter().any(|out| (out.case, out.arm) == (case, arm)) {
+                    continue;
+                }
+                if let Err(reason) = provide(&touch, &sizes, machine, interrupt) {
+                    left_out.push(LeftOut { case, arm, reason });
+                    continue;
+                }
+                let mut observer = Observer::new(root, RegionOfInterest::Reported, sizes.thp);
+                let execution =
+                    execution::run(&worker(program, &touch), &mut observer, scratch.path(), None, interrupt)
+                        .map_err(|source| match source {
+                            ExecutionError::Interrupted => ExperimentError::Interrupted,
+                            source => ExperimentError::Execution { what: what.clone(), source },
+                        })?;
+                if !execution.ended.status.success() {
+                    let reason = format!("{}{}", execution.ended.status, last_lines(&execution.output));
+                    left_out.push(LeftOut { case, arm, reason });
+                    continue;
+                }
+                let report = touched(&execution).map_err(|reason| failed(&what, reason))?;
+                rows.entry((case, arm)).or_default().push(report);
+            }
+        }
+        progress.run(total, total, "");
+        left_out.sort_by_key(|out| (out.case, out.arm));
+        let rows = rows.into_iter().map(|((case, arm), forks)| Measured {
+            bytes: self.sizes[case],
+            backing: self.backings[arm],
+            forks,
+        });
+        Ok(TouchTable { rows: rows.collect(), left_out, bench: self })
+    }
+
+    fn touch(&self, case: usize, arm: usize) -> Touch {
+        Touch {
+            bytes: self.sizes[case],
+            backing: self.backings[arm],
+            reads: self.reads,
+            iterations: self.iterations,
+            warm_up: self.warm_up,
+        }
+    }
+}
+
+fn provide(
+    touch: &Touch,
+    sizes: &PageSizes,
+    machine: &mut Machine,
+    interrupt: &Interrupt,
+) -> Result<(), String> {
+    if let Some(missing) = sizes.missing(touch.backing) {
+        return Err(missing);
+    }
+    match (touch.backing, sizes.huge_page_of(touch.backing)) {
+        (Backing::Thp, _) => machine.provide_mode(Setting::ThpEnabled, "madvise"),
+        (Backing::Hugetlb(_) | Backing::Shm(_), Some(size)) => {
+            let needed = touch.bytes.align_up(size).ok_or("more than this machine could ever address")?;
+            machine.provide_pools(&BTreeMap::from([(size, needed)]), interrupt)
+        }
+        _ => Ok(()),
+    }
+}
