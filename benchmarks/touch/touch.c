@@ -5,8 +5,9 @@
  *
  * Prints {"bytes":N,"backing":"base","ns_per_op":[...],"huge_bytes":N,"checksum":N}: nanoseconds for
  * a read, one mean for each iteration; how much of the process lay on transparent huge pages (null
- * where the kernel does not tell); the sum of all bytes read. The state of the generator goes on
- * from one iteration to the next. Exit status 2: wrong usage, or the system did not allow it.
+ * where the kernel does not tell); the sum of all bytes read. One iteration that is not timed comes
+ * first, and the state of the generator goes on from each to the next. Exit status 2: wrong usage,
+ * or the system did not allow it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -101,6 +102,7 @@ int main(int argc, char **argv)
 	double *ns = calloc(iterations, sizeof *ns);
 	if (ns == NULL)
 		return failed("calloc");
+	checksum += read_randomly(buffer, bytes, &state, reads);
 	for (uint64_t i = 0; i < iterations; i++) {
 		double begin = now_ns();
 
