@@ -73,7 +73,9 @@ fn there_is_a_manual_page_for_every_command() -> Result<()> {
         let path = dir.join(&page);
         assert!(fs::metadata(&path)?.len() > 0, "{page}");
         let mut groff = Command::new("groff");
-        if let Some(output) = if_installed("groff", groff.args(["-man", "-Tascii", "-ww"]).arg(&path))? {
+        if let Some(output) =
+            if_installed("groff", groff.args(["-man", "-Kutf8", "-Tutf8", "-ww"]).arg(&path))?
+        {
             assert!(
                 output.status.success() && output.stderr.is_empty(),
                 "{page}: {}",
