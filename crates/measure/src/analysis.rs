@@ -96,7 +96,8 @@ impl<'a> Arm<'a> {
     /// Mean coverage of the rounds that count, or else of those that fell back.
     fn coverage(&self) -> Option<f64> {
         let rounds = if self.counted.is_empty() { &self.fallen_back } else { &self.counted };
-        let shares: Vec<f64> = rounds.iter().filter_map(|round| round.coverage).collect();
+        let shares: Vec<f64> =
+            rounds.iter().filter_map(|round| round.coverage).filter(|share| share.is_finite()).collect();
         statistics::mean(&shares)
     }
 }

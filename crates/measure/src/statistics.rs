@@ -59,7 +59,11 @@ pub fn mean_with_error(values: &[f64], confidence: f64) -> Option<MeanWithError>
 /// The arithmetic mean.
 #[must_use]
 pub fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    let count = values.len() as f64;
+    let sum: f64 = values.iter().sum();
+    // Dividing first cannot overflow, but makes 0.999… of the mean of many ones.
+    let mean = if sum.is_finite() { sum / count } else { values.iter().map(|value| value / count).sum() };
+    (!values.is_empty()).then_some(mean)
 }
 
 /// The median: the middle value, or the mean of the two in the middle.

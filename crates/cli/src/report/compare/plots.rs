@@ -278,10 +278,12 @@ fn range(rows: &[Strip], one: bool) -> (f64, f64) {
             }
         }
     }
-    if !low.is_finite() || !high.is_finite() {
+    if !(high - low).is_finite() {
         return (0.0, 1.0);
     }
-    let air = if high > low { (high - low) * 0.06 } else { (high.abs() * 0.05).max(0.5) };
+    // Never so narrow that the steps between ticks are lost in the digits of the values.
+    let least = high.abs().max(low.abs()) * 1e-6;
+    let air = if high > low { ((high - low) * 0.06).max(least) } else { (high.abs() * 0.05).max(0.5) };
     // An axis of times or counts does not begin below nothing.
     let from = if low >= 0.0 { (low - air).max(0.0) } else { low - air };
     (from, high + air)

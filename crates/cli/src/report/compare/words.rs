@@ -39,11 +39,14 @@ impl Scale {
     pub fn number(&self, value: f64) -> String {
         let value = value * self.factor;
         match value.abs() {
+            huge if huge >= 1e15 => format!("{value:.2e}"),
             _ if self.whole => thousands(value),
             large if large >= 1000.0 => thousands(value),
             large if large >= 100.0 => format!("{value:.0}"),
             large if large >= 10.0 => format!("{value:.1}"),
             0.0 => "0".to_owned(),
+            small if small < 1e-4 => format!("{value:.1e}"),
+            small if small < 0.095 => format!("{value:.4}"),
             _ => format!("{value:.2}"),
         }
     }
@@ -60,7 +63,7 @@ impl Scale {
 
     /// `wall (ms)`
     pub fn heading(&self, figure: &str) -> String {
-        let name = name(figure);
+        let name = shortened(&name(figure), 30);
         if self.unit.is_empty() || self.unit == name { name } else { format!("{name} ({})", self.unit) }
     }
 }
@@ -152,6 +155,7 @@ pub fn verdict(result: &BackingResult, better: Better) -> String {
             Some(share) => format!("no difference ({} would show)", percent(share)),
             None => "no difference".to_owned(),
         },
+        Verdict::TooNoisy if result.ratio.is_none() => "could not tell".to_owned(),
         Verdict::TooNoisy => "too noisy to tell".to_owned(),
         Verdict::FellBack => "fell back".to_owned(),
         Verdict::LeftOut => "left out".to_owned(),
@@ -230,7 +234,8 @@ pub fn printable(text: &str) -> String {
     safe
 }
 
-/// What the comparison means, a sentence for each kind of verdict, by case: (which case, sentence).
+/// What the comparison means for one case, given its rows with their labels: a sentence for each
+/// kind of verdict.
 pub fn conclusions(comparison: &Comparison, rows: &[(String, &BackingResult)], case: &Case) -> Vec<String> {
     let Some(figure) = case.figures.first() else { return Vec::new() };
     let reference = super::group::reference(comparison);
@@ -253,7 +258,7 @@ pub fn conclusions(comparison: &Comparison, rows: &[(String, &BackingResult)], c
         (format!("Faster than {reference}"), named(&[Verdict::Faster], &by)),
         (format!("Slower than {reference}"), named(&[Verdict::Slower], &by)),
         (format!("No difference from {reference} seen"), named(&[Verdict::NoDifference], &seen)),
-        ("Too noisy to tell".to_owned(), named(&[Verdict::TooNoisy], &nothing)),
+        ("Could not tell".to_owned(), named(&[Verdict::TooNoisy], &nothing)),
         ("Did not get its pages".to_owned(), named(&[Verdict::FellBack], &nothing)),
         ("Left out".to_owned(), named(&[Verdict::LeftOut], &nothing)),
     ]
