@@ -40,7 +40,7 @@ lint: ## lints, warnings as errors
 doc: ## the documentation of the crates
 	$(cargo) doc --workspace --no-deps --locked
 
-bench: build ## the native touch loop against a plain C loop (an hour or so; RUN="--quick" for a look)
+bench: build ## the native touch loop against a plain C loop (minutes; RUN=--quick for a look)
 	scripts/tools rust cc python -- benchmarks/touch/run --hugewise $(binary) $(RUN)
 
 fuzz: ## every parser with random input, for SECONDS=10 each

@@ -3,9 +3,11 @@
  *
  *     touch BYTES BACKING READS ITERATIONS      BACKING: base or thp
  *
- * Prints {"bytes":N,"backing":"base","ns_per_op":[...],"checksum":N}: nanoseconds for a read, one
- * mean for each iteration, and the sum of all bytes read. The state of the generator goes on from
- * one iteration to the next. Exit status 2: wrong usage, or the system did not allow it.
+ * Prints {"bytes":N,"backing":"base","ns_per_op":[...],"huge_bytes":N,"checksum":N}: nanoseconds for
+ * a read, one mean for each iteration; how much of the process lay on transparent huge pages (null
+ * where the kernel does not tell); the sum of all bytes read. One iteration that is not timed comes
+ * first, and the state of the generator goes on from each to the next. Exit status 2: wrong usage,
+ * or the system did not allow it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -50,6 +52,22 @@ static int failed(const char *what)
 	return 2;
 }
 
+/* AnonHugePages of this process, in bytes; -1 where the kernel does not tell. */
+static long long huge_bytes(void)
+{
+	char line[256];
+	long long kilobytes = -1;
+	FILE *rollup = fopen("/proc/self/smaps_rollup", "r");
+
+	if (rollup == NULL)
+		return -1;
+	while (fgets(line, sizeof line, rollup) != NULL)
+		if (sscanf(line, "AnonHugePages: %lld kB", &kilobytes) == 1)
+			break;
+	fclose(rollup);
+	return kilobytes < 0 ? -1 : kilobytes * 1024;
+}
+
 static int number(const char *text, uint64_t *value)
 {
 	char *end;
@@ -84,6 +102,7 @@ int main(int argc, char **argv)
 	double *ns = calloc(iterations, sizeof *ns);
 	if (ns == NULL)
 		return failed("calloc");
+	checksum += read_randomly(buffer, bytes, &state, reads);
 	for (uint64_t i = 0; i < iterations; i++) {
 		double begin = now_ns();
 
@@ -94,6 +113,11 @@ int main(int argc, char **argv)
 	printf("{\"bytes\":%" PRIu64 ",\"backing\":\"%s\",\"ns_per_op\":[", bytes, argv[2]);
 	for (uint64_t i = 0; i < iterations; i++)
 		printf("%s%.4f", i > 0 ? "," : "", ns[i]);
-	printf("],\"checksum\":%" PRIu64 "}\n", checksum);
+	long long huge = huge_bytes();
+	if (huge < 0)
+		printf("],\"huge_bytes\":null");
+	else
+		printf("],\"huge_bytes\":%lld", huge);
+	printf(",\"checksum\":%" PRIu64 "}\n", checksum);
 	return 0;
 }

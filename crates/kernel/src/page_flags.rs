@@ -150,7 +150,7 @@ mod tests {
     fn blocks_are_told_apart_by_the_worst_page_in_them() {
         const NOPAGE: u64 = 1 << 20;
         const SLAB: u64 = 1 << 7;
-        let free = [BUDDY, BUDDY, BUDDY | 1 << 3, BUDDY];
+        let free = [BUDDY, BUDDY, BUDDY | (1 << 3), BUDDY];
         let movable = [BUDDY, LRU, ANON, BUDDY];
         let undecided = [BUDDY, LRU, 0, 0];
         let words = [free, movable, movable, undecided, [0, SLAB, BUDDY, LRU], [NOPAGE; 4]].concat();
