@@ -2,6 +2,8 @@
 
 mod arguments;
 mod commands;
+mod findings;
+mod report;
 mod terminal;
 
 use std::{io, process::ExitCode};

@@ -1,0 +1,3 @@
+//! How results are shown. A renderer knows nothing of how a value was gathered.
+
+pub mod check;
