@@ -509,3 +509,7 @@ fn not_root(facts: &Facts) -> Option<Finding> {
         command: Some("sudo hugewise check".to_owned()),
     })
 }
+
+#[cfg(test)]
+#[path = "findings_tests.rs"]
+mod tests;

@@ -118,12 +118,11 @@ fn yes_or_no(reading: &Reading<bool>) -> &'static str {
 
 fn machine(page: &mut Page, facts: &Facts) -> fmt::Result {
     let memory = &facts.meminfo;
+    page.line("MACHINE", format!("Linux {} · base page {}", known(&facts.kernel), known(&facts.base_page)))?;
     page.line(
-        "MACHINE",
+        "",
         format!(
-            "Linux {} · base page {} · memory {}, {} free, {} available, {} in pools",
-            known(&facts.kernel),
-            known(&facts.base_page),
+            "memory {} · {} free · {} available · {} in pools",
             known(&memory.total),
             known(&memory.free),
             known(&memory.available),
@@ -175,9 +174,9 @@ fn pools(page: &mut Page, facts: &Facts) -> fmt::Result {
 
 fn obtainable(page: &mut Page, facts: &Facts) -> fmt::Result {
     let Contiguity { unlisted, sizes, .. } = &facts.contiguity;
-    let heading = |n| if n == 0 { "TO BE HAD" } else { "" };
-    for (n, pages) in sizes.iter().enumerate() {
-        page.line(heading(n), one_size(pages))?;
+    page.line("TO BE HAD", format!("{:18}{:>20}   {}", "", "at once", "after compaction"))?;
+    for pages in sizes {
+        page.line("", one_size(pages))?;
     }
     let share = |unlisted: &Bytes| facts.meminfo.free.known().and_then(|free| unlisted.share_of(*free));
     if let Some(unlisted) = unlisted.known().filter(|u| share(u).is_some_and(|s| s > UNLISTED_SHARE)) {
@@ -198,14 +197,10 @@ fn one_size(pages: &Obtainable) -> String {
         Some(&pages) => format!("{pages} ({})", pages * size),
         None => "?".to_owned(),
     };
-    let mut line = format!(
-        "{:8} at once {:20} after compaction at most {}",
-        size.to_string(),
-        amount(&pages.at_once),
-        amount(&pages.at_most)
-    );
+    let mut line =
+        format!("{:18}{:>20}   at most {}", size.to_string(), amount(&pages.at_once), amount(&pages.at_most));
     if let Some(Reading::Known(blocks)) = &pages.blocks {
-        line += &format!(" · {} movable, {} undecided", blocks.movable, blocks.undecided);
+        line += &format!(", {} undecided", blocks.undecided);
     }
     line
 }
@@ -214,20 +209,25 @@ fn transparent(page: &mut Page, thp: &Thp) -> fmt::Result {
     page.line(
         "THP",
         format!(
-            "enabled {} · defrag {} · shmem {} · PMD size {} · zero page {} · shrink underused {}",
+            "enabled {} · defrag {} · shmem_enabled {} · PMD size {}",
             known(&thp.enabled),
             known(&thp.defrag),
             known(&thp.shmem_enabled),
             known(&thp.pmd_size),
+        ),
+    )?;
+    page.line(
+        "",
+        format!(
+            "zero page {} · shrink underused {}",
             yes_or_no(&thp.use_zero_page),
             yes_or_no(&thp.shrink_underused),
         ),
     )?;
-    let Some(sizes) = thp.sizes.known().filter(|sizes| !sizes.is_empty()) else {
-        return khugepaged(page, thp);
-    };
-    page.wrapped("", &format!("anonymous {}", by_setting(sizes, |size| &size.enabled)))?;
-    page.wrapped("", &format!("shared    {}", by_setting(sizes, |size| &size.shmem_enabled)))?;
+    if let Some(sizes) = thp.sizes.known().filter(|sizes| !sizes.is_empty()) {
+        page.wrapped("", &format!("by size: anonymous {}", by_setting(sizes, |size| &size.enabled)))?;
+        page.wrapped("", &format!("by size: shared {}", by_setting(sizes, |size| &size.shmem_enabled)))?;
+    }
     khugepaged(page, thp)
 }
 
@@ -252,11 +252,17 @@ fn khugepaged(page: &mut Page, thp: &Thp) -> fmt::Result {
     page.line(
         "",
         format!(
-            "khugepaged {} pages each {}ms, retry {}ms, defrag {}, max_ptes none {} swap {} shared {}",
+            "khugepaged: {} pages each {}ms, retry after {}ms, defrag {}",
             known(&settings.pages_to_scan),
             known(&settings.scan_sleep_millisecs),
             known(&settings.alloc_sleep_millisecs),
             yes_or_no(&settings.defrag),
+        ),
+    )?;
+    page.line(
+        "",
+        format!(
+            "khugepaged: max_ptes_none {} · max_ptes_swap {} · max_ptes_shared {}",
             known(&settings.max_ptes_none),
             known(&settings.max_ptes_swap),
             known(&settings.max_ptes_shared),
