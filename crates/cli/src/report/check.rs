@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::{self, Display, Write},
+    fmt::{self, Display},
 };
 
 use hugewise_jvm::jdks::Jdk;
@@ -18,15 +18,12 @@ use hugewise_kernel::{
 };
 use serde::Serialize;
 
+use super::page::Page;
 use crate::{
-    findings::{Finding, Severity},
+    findings::Finding,
     terminal::{Terminal, plain},
 };
 
-/// The width of the screen that everything fits on.
-const WIDTH: usize = 100;
-/// How far text that belongs to a heading is set in.
-const INDENT: usize = 12;
 /// As many reasons are told; JSON has them all.
 const REASONS: usize = 6;
 /// Free memory outside of the lists is worth a line above this share.
@@ -50,7 +47,7 @@ impl Report {
 
 /// The report as text.
 pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
-    let mut page = Page { text: String::new(), terminal };
+    let mut page = Page::new(terminal);
     let facts = &report.facts;
     machine(&mut page, facts)?;
     pools(&mut page, facts)?;
@@ -62,46 +59,9 @@ pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     jdks(&mut page, &report.jdks)?;
     untold(&mut page, facts)?;
     for finding in &report.findings {
-        show(&mut page, finding)?;
+        page.finding(finding)?;
     }
-    Ok(page.text)
-}
-
-/// What has been written so far.
-struct Page<'a> {
-    text: String,
-    terminal: &'a Terminal,
-}
-
-impl Page<'_> {
-    /// A line below a heading, which the first line of a section has.
-    fn line(&mut self, heading: &str, content: impl AsRef<str>) -> fmt::Result {
-        let heading = self.terminal.bold(&format!("{heading:INDENT$}"));
-        writeln!(self.text, "{}", format!("{heading}{}", content.as_ref()).trim_end())
-    }
-
-    /// A heading with text of any length.
-    fn wrapped(&mut self, heading: &str, content: &str) -> fmt::Result {
-        for (n, line) in wrap(content, WIDTH - INDENT).iter().enumerate() {
-            self.line(if n == 0 { heading } else { "" }, line)?;
-        }
-        Ok(())
-    }
-}
-
-/// The words of a text in lines of at most `width`; a longer word has a line of its own.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
+    Ok(page.into_text())
 }
 
 fn known<T: Display>(reading: &Reading<T>) -> String {
@@ -405,25 +365,5 @@ fn collect_reasons(value: &serde_json::Value, reasons: &mut Vec<String>) {
         }
         serde_json::Value::Array(items) => items.iter().for_each(|item| collect_reasons(item, reasons)),
         _ => {}
-    }
-}
-
-fn show(page: &mut Page, finding: &Finding) -> fmt::Result {
-    let terminal = page.terminal;
-    let (word, severity) = match finding.severity {
-        Severity::Problem => ("problem", terminal.bad("problem")),
-        Severity::Warning => ("warning", terminal.warn("warning")),
-        Severity::Info => ("info", terminal.dim("info")),
-    };
-    writeln!(page.text, "\n{severity}{:pad$}{}", "", terminal.bold(finding.id), pad = INDENT - word.len())?;
-    for evidence in &finding.evidence {
-        let source = plain(&evidence.source.to_string_lossy());
-        page.wrapped("", &format!("{} [{source}]", plain(&evidence.value)))?;
-    }
-    page.wrapped("", &plain(&finding.consequence))?;
-    match &finding.command {
-        // Never wrapped: it is to be copied.
-        Some(command) => page.line("", terminal.good(&format!("$ {}", plain(command)))),
-        None => Ok(()),
     }
 }
