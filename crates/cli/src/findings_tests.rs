@@ -214,6 +214,19 @@ fn a_limit_below_the_pool_is_a_problem_only_where_nothing_is_left() {
 }
 
 #[test]
+fn without_sys_the_default_pool_is_given_back_by_sysctl() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    fs::create_dir(dir.path().join("proc")).expect("a folder");
+    let pool = "HugePages_Total: 9\nHugePages_Free: 9\nHugePages_Rsvd: 2\nHugePages_Surp: 0\n";
+    fs::write(dir.path().join("proc/meminfo"), format!("{}{pool}", healthy()[0].1)).expect("a file");
+    let found = findings(&Facts::gather(&Root::at(dir.path()), Scan::IfQuick), &[]);
+    let idle = found.iter().find(|f| f.id == "pool-idle");
+    assert_eq!(idle.and_then(|f| f.command.as_deref()), Some("sudo sysctl -w vm.nr_hugepages=2"));
+    assert!(idle.is_some_and(|f| f.evidence.iter().all(|e| e.source == Path::new("/proc/meminfo"))));
+    assert!(found.iter().any(|f| f.id == "no-sys"));
+}
+
+#[test]
 fn fragmented_memory_makes_programs_wait_and_bloat_comes_unasked() {
     let ids = |changes: &[(&str, &str)]| -> Vec<_> { found(changes).iter().map(|f| f.id).collect() };
     let scattered = ("proc/buddyinfo", "Node 0, zone Normal 2000000 0 0 0 0 0 0 0 0 3 0\n");

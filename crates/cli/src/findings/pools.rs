@@ -1,6 +1,6 @@
 //! The pools: what is in them, what could be, and what stops a program before they are empty.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hugewise_kernel::{
     cgroup::{HugetlbLimits, Limit, Version},
@@ -24,6 +24,14 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     found.extend(facts.machine_pools().filter_map(|pool| pool_one_node(facts, pool)));
     found.extend(fragmented(facts));
     found
+}
+
+/// Where a number of a pool was read: in its own file, or where /sys is missing in /proc/meminfo.
+fn file_of(facts: &Facts, pool: &Pool, name: &str) -> PathBuf {
+    match facts.pools.known() {
+        Some(_) => folder(pool.page_size, None).join(name),
+        None => PathBuf::from(MEMINFO),
+    }
 }
 
 /// Does a limit stop a program before the pool does?
@@ -62,7 +70,7 @@ fn cgroup_hugetlb(facts: &Facts, limits: &HugetlbLimits) -> Option<Finding> {
             evidence(format!("{} left of {}", room(&limit), limit.bytes), &limit.file),
             evidence(
                 format!("{pool_could_give} pages of {size} to be had"),
-                folder(size, None).join("free_hugepages"),
+                file_of(facts, pool, "free_hugepages"),
             ),
         ],
         consequence: format!("The control group allows {} more in {size} pages: {what}.", room(&limit)),
@@ -70,6 +78,7 @@ fn cgroup_hugetlb(facts: &Facts, limits: &HugetlbLimits) -> Option<Finding> {
     })
 }
 
+/// Does the group get less memory than the machine has?
 fn cgroup_memory(facts: &Facts) -> Option<Finding> {
     let limit = facts.cgroup.memory.known()?.as_ref()?;
     let total = *facts.meminfo.total.known()?;
@@ -102,6 +111,7 @@ fn cgroup_memory(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Is there nothing to be had from any pool?
 fn pool_empty(facts: &Facts) -> Option<Finding> {
     let pools: Vec<&Pool> = facts.machine_pools().collect();
     let default_size = *facts.meminfo.default_size.known()?;
@@ -128,6 +138,7 @@ fn pool_empty(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Does memory lie in a pool for nobody?
 fn pool_idle(facts: &Facts, pool: &Pool) -> Option<Finding> {
     let total = *facts.meminfo.total.known()?;
     let idle = pool.available() * pool.page_size;
@@ -141,14 +152,16 @@ fn pool_idle(facts: &Facts, pool: &Pool) -> Option<Finding> {
         .known()
         .and_then(|available| available.share_of(total))
         .is_some_and(|share| share < 0.1);
-    let file = |name| folder(pool.page_size, None).join(name);
     let kept = pool.total.saturating_sub(pool.surplus).saturating_sub(pool.available());
     Some(Finding {
         id: "pool-idle",
         severity: if scarce { Severity::Warning } else { Severity::Info },
         evidence: vec![
-            evidence(format!("{} free", pool.free), file("free_hugepages")),
-            evidence(format!("{} reserved", pool.reserved.unwrap_or_default()), file("resv_hugepages")),
+            evidence(format!("{} free", pool.free), file_of(facts, pool, "free_hugepages")),
+            evidence(
+                format!("{} reserved", pool.reserved.unwrap_or_default()),
+                file_of(facts, pool, "resv_hugepages"),
+            ),
         ],
         consequence: format!(
             "{idle} ({:.0} % of the memory) lies in the {} pool and nobody asked for it: right before a \
@@ -156,7 +169,10 @@ fn pool_idle(facts: &Facts, pool: &Pool) -> Option<Finding> {
             share * 100.0,
             pool.page_size
         ),
-        command: write(kept, file("nr_hugepages")),
+        command: match facts.pools.known() {
+            Some(_) => write(kept, folder(pool.page_size, None).join("nr_hugepages")),
+            None => Some(format!("sudo sysctl -w vm.nr_hugepages={kept}")),
+        },
     })
 }
 
@@ -199,6 +215,7 @@ pub fn scattered(facts: &Facts) -> Option<(&Obtainable, Pages, Pages)> {
     (few && at_most.0 >= 16).then_some((pages, at_once, at_most))
 }
 
+/// Is much memory free and little of it in huge pages?
 fn fragmented(facts: &Facts) -> Option<Finding> {
     let (pages, at_once, at_most) = scattered(facts)?;
     Some(Finding {

@@ -46,6 +46,7 @@ fn shared_memory(facts: &Facts) -> Vec<Finding> {
     found
 }
 
+/// May the caller have SysV segments on huge pages?
 fn shm_group(facts: &Facts) -> Option<Finding> {
     let limits = &facts.limits;
     let (capabilities, groups) = (limits.capabilities.known()?, limits.groups.known()?);
@@ -68,6 +69,7 @@ fn shm_group(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Can TLB misses be counted, and by the caller?
 fn counters(facts: &Facts) -> Option<Finding> {
     if facts.pmu.has_cores()? {
         let paranoid = *facts.pmu.paranoid.known()?;
