@@ -8,8 +8,7 @@ use super::{Evidence, Finding, Severity, evidence, pools::scattered, write};
 /// All of them.
 pub fn findings(facts: &Facts, jdks: &[Jdk]) -> Vec<Finding> {
     let mut found = Vec::new();
-    let settings = &facts.thp;
-    let Some((enabled, file)) = settings.pmd_enabled() else { return found };
+    let Some((enabled, file)) = facts.thp.pmd_enabled() else { return found };
     let enabled_evidence = evidence(enabled, &file);
     let of_machine = file == thp::path("enabled");
     if enabled == "never" {
@@ -37,22 +36,27 @@ pub fn findings(facts: &Facts, jdks: &[Jdk]) -> Vec<Finding> {
         found.extend(bloat(facts, &enabled_evidence));
     }
     found.extend(stalls(facts, enabled, &enabled_evidence));
-    if let Some((word @ ("never" | "deny"), file)) = settings.pmd_shmem_enabled() {
-        if jdks.iter().any(|jdk| jdk.major >= 11) {
-            let of_machine = file == thp::path("shmem_enabled");
-            found.push(Finding {
-                id: "zgc-needs-shmem",
-                severity: Severity::Info,
-                evidence: vec![evidence(word, &file)],
-                consequence:
-                    "The heap of ZGC is shared memory: with -XX:+UseTransparentHugePages it stays on \
-                              base pages here, whatever its log says. Other collectors are not concerned."
-                        .to_owned(),
-                command: write(if of_machine { "advise" } else { "inherit" }, &file),
-            });
-        }
-    }
+    found.extend(shared(facts, jdks));
     found
+}
+
+/// Does the heap of ZGC, which is shared memory, stay on base pages?
+fn shared(facts: &Facts, jdks: &[Jdk]) -> Option<Finding> {
+    let (word, file) = facts.thp.pmd_shmem_enabled().filter(|(word, _)| ["never", "deny"].contains(word))?;
+    // The first release with ZGC.
+    if jdks.iter().all(|jdk| jdk.major < 11) {
+        return None;
+    }
+    let better = if file == thp::path("shmem_enabled") { "advise" } else { "inherit" };
+    Some(Finding {
+        id: "zgc-needs-shmem",
+        severity: Severity::Info,
+        evidence: vec![evidence(word, &file)],
+        consequence: "The heap of ZGC is shared memory: with -XX:+UseTransparentHugePages it stays on base \
+                      pages here, whatever its log says. Other collectors are not concerned."
+            .to_owned(),
+        command: write(better, &file),
+    })
 }
 
 /// Does khugepaged fill up every hole?
