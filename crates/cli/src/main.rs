@@ -2,6 +2,7 @@
 
 mod arguments;
 mod commands;
+mod findings;
 mod parameters;
 mod progress;
 mod report;

@@ -18,6 +18,11 @@ pub enum Color {
     Never,
 }
 
+/// Text from elsewhere, without anything that a terminal would take for a command.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// How to write to standard output.
 pub struct Terminal {
     color: bool,

@@ -76,6 +76,8 @@ pub fn find(root: &Root, environment: &Environment) -> Vec<Jdk> {
         .chain(java_home.filter(|home| home.is_absolute()))
         .chain(of_path)
         .filter_map(|home| root.resolve(home).ok())
+        // A path that is not text could not be reported.
+        .filter(|home| home.to_str().is_some())
         .collect();
     homes.sort();
     homes.dedup();

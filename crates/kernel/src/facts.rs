@@ -89,3 +89,26 @@ impl Facts {
         all.into_iter().flatten().chain(default)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::tree;
+
+    #[test]
+    fn facts_survive_json() {
+        let (_dir, nothing) = tree(&[]);
+        for root in [Root::live(), nothing] {
+            let facts = Facts::gather(&root, Scan::IfQuick);
+            let json = serde_json::to_string(&facts).unwrap_or_default();
+            assert_eq!(serde_json::from_str(&json).ok(), Some(facts), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_machine_of_which_nothing_is_known_says_so() {
+        let (_dir, root) = tree(&[]);
+        let facts = Facts::gather(&root, Scan::IfQuick);
+        assert!(!facts.any_known() && facts.machine_pools().next().is_none());
+    }
+}

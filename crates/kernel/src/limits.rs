@@ -37,6 +37,8 @@ pub struct Limits {
     pub hugetlb_shm_group: Reading<u32>,
     /// The effective user.
     pub uid: Reading<u32>,
+    /// The effective group.
+    pub gid: Reading<u32>,
     /// The effective group and all supplementary ones.
     pub groups: Reading<Vec<u32>>,
     /// The effective capabilities.
@@ -71,15 +73,16 @@ pub fn read(root: &Root) -> Limits {
     let effective =
         |key| status.get(key, "four numbers", |value| value.split_whitespace().nth(1)?.parse::<u32>().ok());
     let supplementary = status.get("Groups", "numbers", all_numbers);
-    let groups = match (effective("Gid"), supplementary) {
-        (Reading::Known(group), Reading::Known(mut groups)) => {
-            groups.push(group);
+    let gid = effective("Gid");
+    let groups = match (&gid, supplementary) {
+        (Reading::Known(gid), Reading::Known(mut groups)) => {
+            groups.push(*gid);
             groups.sort_unstable();
             groups.dedup();
             Reading::Known(groups)
         }
         (Reading::Known(_), unknown) => unknown,
-        (unknown, _) => unknown.map(|group| vec![group]),
+        (unknown, _) => unknown.clone().map(|gid| vec![gid]),
     };
     let (memlock, memlock_hard) = memlock(root);
     Limits {
@@ -89,6 +92,7 @@ pub fn read(root: &Root) -> Limits {
         shmall: root.value(SHMALL, "a number of pages").map(Pages).into(),
         hugetlb_shm_group: root.value(SHM_GROUP, "a group number").into(),
         uid: effective("Uid"),
+        gid,
         groups,
         capabilities: status.get("CapEff", "a hexadecimal set", |value| {
             u64::from_str_radix(value, 16).ok().map(Capabilities)

@@ -13,6 +13,9 @@ use crate::{
 /// Where it stands.
 pub const MEMINFO: &str = "proc/meminfo";
 
+/// Where the number of default-sized pages stands that may be made on demand.
+pub const OVERCOMMIT: &str = "proc/sys/vm/nr_overcommit_hugepages";
+
 /// The lines of /proc/meminfo which matter here, see `Documentation/filesystems/proc.rst`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Meminfo {
@@ -26,8 +29,7 @@ pub struct Meminfo {
     pub hugetlb: Reading<Bytes>,
     /// `Hugepagesize`: the size taken where nobody names one.
     pub default_size: Reading<PageSize>,
-    /// `HugePages_*`: the pool of the default size, all nodes together. What may be had on demand is not
-    /// told here.
+    /// `HugePages_*` and `vm.nr_overcommit_hugepages`: the pool of the default size, all nodes together.
     pub default_pool: Reading<Pool>,
 }
 
@@ -49,7 +51,7 @@ pub fn read(root: &Root) -> Meminfo {
             free,
             surplus,
             reserved: Some(reserved),
-            overcommit: None,
+            overcommit: root.value(OVERCOMMIT, "a number of pages").map(Pages).ok(),
         }),
         _ => Reading::unknown(format!("{} has no HugePages_ lines", root.path(MEMINFO).display())),
     };
@@ -84,11 +86,12 @@ Hugetlb:           24576 kB
 
     #[test]
     fn the_default_size_and_its_pool_are_read() {
-        let (_dir, root) = tree(&[(MEMINFO, TEXT)]);
+        let (_dir, root) = tree(&[(MEMINFO, TEXT), (OVERCOMMIT, "5\n")]);
         let meminfo = read(&root);
         assert_eq!(meminfo.total, Reading::Known(Bytes::from_kib(24731708)));
         assert_eq!(meminfo.default_size.known().map(|s| s.sysfs()), Some("2048kB".to_owned()));
         assert_eq!(meminfo.default_pool.known().map(Pool::available), Some(Pages(7)));
+        assert_eq!(meminfo.default_pool.known().and_then(|pool| pool.overcommit), Some(Pages(5)));
     }
 
     #[test]

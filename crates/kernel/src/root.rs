@@ -17,6 +17,9 @@ pub struct Root {
     tape: Option<Arc<Mutex<Tape>>>,
 }
 
+/// No file of the kernel comes near this size, smaps of the largest programs included.
+const LARGEST: u64 = 1 << 30;
+
 /// As many links may follow each other, like in Linux (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;
 
@@ -106,8 +109,10 @@ impl Root {
         let inside = path.as_ref();
         let path = self.path(inside);
         // A captured tree may hold anything: a pipe would keep us waiting for ever.
-        let content = fs::metadata(&path).and_then(|found| {
-            if found.is_file() { fs::read(&path) } else { Err(io::Error::other("this is not a plain file")) }
+        let content = fs::metadata(&path).and_then(|found| match found.is_file() {
+            true if found.len() <= LARGEST => fs::read(&path),
+            true => Err(io::Error::other("this is larger than any file of the kernel")),
+            false => Err(io::Error::other("this is not a plain file")),
         });
         let content = content.map_err(|source| ReadError::Io { path, source })?;
         self.record(|tape| tape.file(inside, &content));
@@ -224,6 +229,16 @@ mod tests {
         }
         assert!(root.resolve("round").is_err());
         assert!(root.resolve("nowhere").is_err_and(|e| e.is_absent()));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_file_of_a_kernel_is_not_read() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        fs::File::create(dir.path().join("endless"))?.set_len(LARGEST + 1)?;
+        symlink("/dev/zero", dir.path().join("zero"))?;
+        let root = Root::at(dir.path());
+        assert!(root.read("endless").is_err() && root.read("zero").is_err() && root.read("").is_err());
         Ok(())
     }
 

@@ -96,6 +96,47 @@ pub fn read(root: &Root) -> Thp {
     }
 }
 
+impl Thp {
+    /// What holds for anonymous memory and pages of PMD size, and the file (relative to the root) that
+    /// decides it: the size's own setting, or the machine's where it inherits or there is none.
+    #[must_use]
+    pub fn pmd_enabled(&self) -> Option<(&str, PathBuf)> {
+        self.decided("enabled", self.pmd().map(|size| &size.enabled), &self.enabled)
+    }
+
+    /// The same for shared memory.
+    #[must_use]
+    pub fn pmd_shmem_enabled(&self) -> Option<(&str, PathBuf)> {
+        match self.shmem_enabled.known().map(String::as_str) {
+            // These two hold whatever the sizes say.
+            Some(word @ ("deny" | "force")) => Some((word, path("shmem_enabled"))),
+            _ => {
+                self.decided("shmem_enabled", self.pmd().map(|size| &size.shmem_enabled), &self.shmem_enabled)
+            }
+        }
+    }
+
+    fn pmd(&self) -> Option<&ThpSize> {
+        self.sizes.known()?.iter().find(|size| Some(&size.page_size) == self.pmd_size.known())
+    }
+
+    fn decided<'a>(
+        &self,
+        name: &str,
+        own: Option<&'a Reading<Option<String>>>,
+        machine: &'a Reading<String>,
+    ) -> Option<(&'a str, PathBuf)> {
+        match own {
+            Some(Reading::CouldNotTell { .. }) => None,
+            Some(Reading::Known(Some(word))) if word != "inherit" => {
+                let folder = format!("hugepages-{}", self.pmd_size.known()?.sysfs());
+                Some((word, path(&folder).join(name)))
+            }
+            _ => machine.known().map(|word| (word.as_str(), path(name))),
+        }
+    }
+}
+
 /// Where the setting `name` stands, relative to the root.
 #[must_use]
 pub fn path(name: &str) -> PathBuf {
@@ -154,6 +195,26 @@ mod tests {
         let (_dir, root) = tree(&[]);
         let thp = read(&root);
         assert!(thp.enabled.known().is_none() && thp.sizes.known().is_none());
+    }
+
+    #[test]
+    fn a_size_decides_for_itself_or_inherits() {
+        let dir = "sys/kernel/mm/transparent_hugepage";
+        for (own, word, file) in [
+            ("[always] inherit madvise never", "always", "hugepages-2048kB/enabled"),
+            ("always [inherit] madvise never", "never", "enabled"),
+        ] {
+            let (_dir, root) = tree(&[
+                (&format!("{dir}/enabled"), "always madvise [never]"),
+                (&format!("{dir}/shmem_enabled"), "always never [deny]"),
+                (&format!("{dir}/hpage_pmd_size"), "2097152"),
+                (&format!("{dir}/hugepages-2048kB/enabled"), own),
+                (&format!("{dir}/hugepages-2048kB/shmem_enabled"), "[always] never"),
+            ]);
+            let thp = read(&root);
+            assert_eq!(thp.pmd_enabled(), Some((word, path(file))));
+            assert_eq!(thp.pmd_shmem_enabled(), Some(("deny", path("shmem_enabled"))));
+        }
     }
 
     proptest! {

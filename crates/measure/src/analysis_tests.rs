@@ -101,12 +101,38 @@ fn noise_and_few_rounds_are_called_so() {
 }
 
 #[test]
+fn noise_asks_for_more_blocks_until_there_are_enough() {
+    let quiet = comparison(Better::Lower, &[&BASE, &FAST]);
+    assert_eq!(blocks_to_see(&quiet, 0, WORTH_SEEING), 0);
+    assert!(blocks_to_see(&quiet, 0, 0.01) > 0);
+    let noisy = comparison(Better::Lower, &[&BASE, &FAST, &[8.0, 14.0, 9.0, 17.0, 7.0]]);
+    assert!(blocks_to_see(&noisy, 0, WORTH_SEEING) > 20);
+    assert_eq!(blocks_to_see(&comparison(Better::Lower, &[&[], &[]]), 0, WORTH_SEEING), 0);
+    assert_eq!(blocks_to_see(&noisy, 9, WORTH_SEEING), 0);
+}
+
+#[test]
 fn a_figure_of_zero_has_no_ratio() {
     let results = analysed(comparison(Better::Lower, &[&[0.0; 4], &[1.0; 4], &[0.0; 4]]));
     for result in &results[1..] {
         assert_eq!((result.verdict, result.ratio), (Verdict::TooNoisy, None));
         assert!(result.reason.as_ref().is_some_and(|r| r.contains("zero or below")));
     }
+}
+
+#[test]
+fn what_is_no_number_is_as_good_as_missing() {
+    let mut comparison = comparison(Better::Lower, &[&BASE, &FAST]);
+    comparison.rounds[6].figures.insert("wall".to_owned(), f64::NAN);
+    comparison.rounds[7].figures.clear();
+    let results = analysed(comparison);
+    assert_eq!(results[1].verdict, Verdict::Faster);
+    assert!(results[1].figures[0].mean.is_finite());
+
+    let extreme = [1e-300, 1e300, 1e-300, 1e300];
+    let results = analysed(self::comparison(Better::Lower, &[&extreme, &[1.0; 4]]));
+    assert_eq!(results[1].verdict, Verdict::TooNoisy);
+    assert!(serde_json::to_string(&results).is_ok_and(|json| !json.contains("\"high\":null")));
 }
 
 #[test]

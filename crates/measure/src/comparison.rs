@@ -214,3 +214,13 @@ pub enum Verdict {
     /// It was not tried; the reason says why.
     LeftOut,
 }
+
+/// The JSON schema of [`Comparison`], as it is published in docs/schema/compare.json.
+#[must_use]
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(Comparison)
+}
+
+#[cfg(test)]
+#[path = "comparison_tests.rs"]
+mod tests;

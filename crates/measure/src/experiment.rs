@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::Path,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use hugewise_kernel::{
@@ -12,6 +12,7 @@ use hugewise_kernel::{
 };
 
 use crate::{
+    analysis,
     comparison::{self, Case, Comparison, Design, LeftOut, Round},
     execution::{self, ExecutionError, last_lines},
     machine::Machine,
@@ -30,9 +31,26 @@ pub struct CaseToRun {
     pub parameters: BTreeMap<String, String>,
 }
 
+/// How many blocks there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocks {
+    /// This many.
+    Exactly(usize),
+    /// At least [`FEWEST_BLOCKS`]; then more, until a difference worth seeing would be seen in every
+    /// case, or this long has been measured, or there are [`MOST_BLOCKS`].
+    UntilPrecise(Duration),
+}
+
+/// Blocks without which the noise is not known well.
+pub const FEWEST_BLOCKS: usize = 5;
+/// Blocks after which more are hardly of use.
+pub const MOST_BLOCKS: usize = 30;
+
 /// What to do, beside the design.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
+    /// How many blocks there are.
+    pub blocks: Blocks,
     /// A run that takes longer is ended, and with it the experiment.
     pub timeout: Option<Duration>,
     /// The smallest share of huge pages with which a run counts, 0 to 1.
@@ -95,13 +113,29 @@ impl Experiment<'_> {
         progress: &mut dyn Progress,
     ) -> Result<Comparison, ExperimentError> {
         let mut result = self.empty_comparison();
+        let begin = Instant::now();
         let (cases, arms) = (self.cases.len(), self.design.arms.len());
-        let total = cases * arms * (self.design.rounds + self.design.warm_up);
+        let runs_of_a_block = cases * arms;
         let mut peaks: Vec<Option<Bytes>> = vec![None; cases];
         let mut arms_ready = ArmsReady::default();
         let warm_ups = schedule::warm_ups(cases, arms, self.design.warm_up);
-        let blocks = schedule::blocks(cases, arms, self.design.rounds, self.design.seed);
+        let most = match self.rules.blocks {
+            Blocks::Exactly(blocks) => blocks,
+            Blocks::UntilPrecise(_) => MOST_BLOCKS,
+        };
+        let blocks = schedule::blocks(cases, arms, most, self.design.seed);
+        let mut total = runs_of_a_block * (self.design.warm_up + most.min(FEWEST_BLOCKS));
+        if let Blocks::Exactly(blocks) = self.rules.blocks {
+            total = runs_of_a_block * (self.design.warm_up + blocks);
+        }
         for (done, slot) in warm_ups.into_iter().chain(blocks).enumerate() {
+            let blocks_over = (done / runs_of_a_block).saturating_sub(self.design.warm_up);
+            if done % runs_of_a_block == 0 {
+                if self.suffices(blocks_over, begin.elapsed(), &result) {
+                    break;
+                }
+                total = total.max(done + runs_of_a_block);
+            }
             let peak = peaks[slot.case];
             let Some(prepared) = self.prepare(slot, peak, machine, &mut arms_ready, &mut result) else {
                 continue;
@@ -115,8 +149,20 @@ impl Experiment<'_> {
             result.rounds.push(round);
         }
         progress.run(total, total, "");
+        result.design.rounds =
+            result.rounds.iter().filter_map(|round| round.block).max().map_or(0, |last| last + 1);
         result.changes = machine.changes().to_vec();
         Ok(result)
+    }
+
+    /// Are these blocks enough?
+    fn suffices(&self, blocks: usize, elapsed: Duration, so_far: &Comparison) -> bool {
+        let Blocks::UntilPrecise(limit) = self.rules.blocks else { return false };
+        let precise = || {
+            (0..self.cases.len())
+                .all(|case| analysis::blocks_to_see(so_far, case, analysis::WORTH_SEEING) == 0)
+        };
+        blocks >= FEWEST_BLOCKS && (elapsed >= limit || precise())
     }
 
     /// Prepares a run and the machine for it; nothing if that arm is, or is now, left out.

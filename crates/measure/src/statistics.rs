@@ -23,6 +23,9 @@ pub const POWER: f64 = 0.80;
 /// Fewer pairs than this carry no interval worth the name.
 pub const FEWEST_PAIRS: usize = 3;
 
+/// More pairs than this are never asked for.
+pub const MOST_PAIRS: usize = 1000;
+
 /// The least standard deviation (of the logarithm of a ratio) that a claim reckons with.
 ///
 /// Three pairs that agree to the last digit by chance, or because a clock is coarse, have a
@@ -56,7 +59,11 @@ pub fn mean_with_error(values: &[f64], confidence: f64) -> Option<MeanWithError>
 /// The arithmetic mean.
 #[must_use]
 pub fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    let count = values.len() as f64;
+    let sum: f64 = values.iter().sum();
+    // Dividing first cannot overflow, but makes 0.999… of the mean of many ones.
+    let mean = if sum.is_finite() { sum / count } else { values.iter().map(|value| value / count).sum() };
+    (!values.is_empty()).then_some(mean)
 }
 
 /// The median: the middle value, or the mean of the two in the middle.
@@ -134,21 +141,19 @@ impl PairedRatio {
         smallest_difference(self.deviation, self.pairs)
     }
 
-    /// How many pairs with the noise of these would show a difference of `share`; `None` where a
-    /// thousand would not.
+    /// How many pairs with the noise of these would show a difference of `share`; `None` where
+    /// [`MOST_PAIRS`] would not.
     #[must_use]
     pub fn pairs_to_see(&self, share: f64) -> Option<usize> {
-        (FEWEST_PAIRS..=1000)
+        (FEWEST_PAIRS..=MOST_PAIRS)
             .find(|&pairs| smallest_difference(self.deviation, pairs).is_some_and(|seen| seen <= share))
     }
 
     fn interval(&self, confidence: f64, deviation: f64) -> Option<Ratio> {
         let half = student_t(0.5 + confidence / 2.0, self.pairs - 1)? * standard_error(deviation, self.pairs);
-        Some(Ratio {
-            estimate: self.mean.exp(),
-            low: (self.mean - half).exp(),
-            high: (self.mean + half).exp(),
-        })
+        let high = (self.mean + half).exp();
+        // JSON has no infinity.
+        high.is_finite().then(|| Ratio { estimate: self.mean.exp(), low: (self.mean - half).exp(), high })
     }
 }
 
@@ -156,7 +161,7 @@ fn smallest_difference(deviation: f64, pairs: usize) -> Option<f64> {
     let freedom = pairs.checked_sub(1)?;
     let quantiles = student_t(0.5 + CLAIM_CONFIDENCE / 2.0, freedom)? + student_t(POWER, freedom)?;
     let difference = (quantiles * standard_error(deviation.max(LEAST_DEVIATION), pairs)).exp_m1();
-    Some(difference.max(SMALLEST_CLAIM))
+    difference.is_finite().then(|| difference.max(SMALLEST_CLAIM))
 }
 
 fn standard_error(deviation: f64, count: usize) -> f64 {

@@ -188,3 +188,38 @@ fn the_smallest_difference_is_seen_four_times_in_five() {
         assert!((0.7..0.9).contains(&seen), "{noise}, {blocks} blocks, {difference}: {seen}");
     }
 }
+
+/// Adding blocks until a difference of 10 % would be seen looks at the spread, not at the
+/// difference; it must not buy false claims.
+#[test]
+fn rounds_added_until_the_spread_is_known_claim_no_more() {
+    use Noise::*;
+    for shape in [Normal, HeavyTailed, Outliers, Drift] {
+        for noise in [0.02, 0.04] {
+            let mut rng = Rng::with_seed(77);
+            let (mut claims, mut different, mut blocks_used) = (0, 0, 0);
+            for _ in 0..2000 {
+                let pairs = experiment(&mut rng, shape, noise, 30, 1.0);
+                let enough = |blocks: usize| {
+                    let paired = PairedRatio::of(&pairs[..blocks]);
+                    paired.and_then(|p| p.smallest_difference()).is_some_and(|d| d <= 0.10)
+                };
+                let blocks = (5..30).find(|&blocks| enough(blocks)).unwrap_or(30);
+                let paired = PairedRatio::of(&pairs[..blocks]);
+                blocks_used += blocks;
+                if paired.is_some_and(|p| p.claim().is_some()) {
+                    claims += 1;
+                } else if paired.and_then(|p| p.smallest_difference()).is_some_and(|d| d <= 0.2) {
+                    different += 1;
+                }
+            }
+            println!(
+                "{shape:?} {noise}: {:.2} % claimed, {:.1} % no difference, {:.1} blocks",
+                f64::from(claims) / 20.0,
+                f64::from(different) / 20.0,
+                blocks_used as f64 / 2000.0
+            );
+            assert!(f64::from(claims) / 2000.0 < 0.02, "{shape:?} {noise}: {claims}");
+        }
+    }
+}

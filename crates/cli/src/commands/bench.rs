@@ -61,7 +61,7 @@ struct TouchArguments {
     #[arg(short, long, default_value_t = 5, value_parser = at_least_one)]
     iterations: usize,
     /// Reads in one iteration
-    #[arg(long, default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     reads: u64,
     /// Seed of the order in which processes run
     #[arg(long, default_value_t = 1)]

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     env, fs,
+    io::Write,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -20,7 +21,7 @@ use hugewise_measure::{
     analysis,
     comparison::{Comparison, Design, Verdict},
     execution,
-    experiment::{CaseToRun, Experiment, ExperimentError, Rules},
+    experiment::{Blocks, CaseToRun, Experiment, ExperimentError, Rules},
     touch::Touch,
     workload::{Workload, metric::Metric},
 };
@@ -52,9 +53,13 @@ pub struct Compare {
     /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE]; base is always among them
     #[arg(short, long, value_delimiter = ',', value_name = "LIST", default_value = "base,thp,hugetlb")]
     backing: Vec<Backing>,
-    /// Blocks: each runs every backing once, in random order
-    #[arg(short, long, default_value_t = 5, value_parser = at_least_one)]
-    rounds: usize,
+    /// Blocks: each runs every backing once, in random order [default: 5, and more until a
+    /// difference of 10 % would be seen, or --max-time is over]
+    #[arg(short, long, value_parser = at_least_one)]
+    rounds: Option<usize>,
+    /// Begin no further block after this many seconds, where --rounds does not say how many
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "120", conflicts_with = "rounds")]
+    max_time: Duration,
     /// Runs of each backing before, that are not counted
     #[arg(long, default_value_t = 1, value_parser = at_least_one)]
     warm_up: usize,
@@ -104,8 +109,8 @@ pub struct Compare {
 }
 
 /// The embedded workload: reads in an iteration, and iterations, of a second or two in all.
-const READS: u64 = 10_000_000;
-const ITERATIONS: usize = 5;
+const READS: u64 = 5_000_000;
+const ITERATIONS: usize = 9;
 
 /// Runs the command.
 pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
@@ -132,7 +137,11 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         sizes: &sizes,
         cases: &cases,
         design: &design,
-        rules: Rules { timeout: compare.timeout, least_coverage: f64::from(compare.min_coverage) / 100.0 },
+        rules: Rules {
+            blocks: compare.rounds.map_or(Blocks::UntilPrecise(compare.max_time), Blocks::Exactly),
+            timeout: compare.timeout,
+            least_coverage: f64::from(compare.min_coverage) / 100.0,
+        },
         scratch: &scratch,
         interrupt: &interrupt,
     };
@@ -173,7 +182,7 @@ impl Compare {
             }
         }
         if let Some(html) = &self.html {
-            draft_of(html).with_context(|| format!("the report {} cannot be written", html.display()))?;
+            Target::open(html).with_context(|| format!("the report {} cannot be written", html.display()))?;
         }
         Ok(())
     }
@@ -200,7 +209,7 @@ impl Compare {
             || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_nanos()));
         Design {
             arms,
-            rounds: self.rounds,
+            rounds: self.rounds.unwrap_or(0), // Counted when it is over.
             warm_up: self.warm_up,
             seed: self.seed.unwrap_or_else(now),
             aa: self.aa,
@@ -293,7 +302,7 @@ impl Compare {
         }
         if let Some(file) = &self.html {
             let page = report::compare::html(comparison)?;
-            write_report(file, &page).with_context(|| {
+            Target::open(file).and_then(|target| target.write(file, &page)).with_context(|| {
                 format!("writing the report {}; what it would have held is printed above", file.display())
             })?;
             eprintln!("hugewise: wrote {}", file.display());
@@ -318,19 +327,38 @@ impl Compare {
 /// The largest array for which a heap of 1 GiB leaves the program some room.
 const LARGEST_ARRAY: Bytes = Bytes(1_010_000_000);
 
-/// A draft beside the report, so that a reader never sees half of it and no link is followed.
-fn draft_of(file: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    ensure!(!file.is_dir(), "it is a folder");
-    tempfile::NamedTempFile::new_in(folder).with_context(|| format!("in the folder {}", folder.display()))
+/// Where a report goes.
+enum Target {
+    /// A file: a draft beside it, so that a reader never sees half a page, and no link is followed.
+    File(tempfile::NamedTempFile),
+    /// A device or a pipe, like /dev/stdout.
+    Stream(fs::File),
 }
 
-fn write_report(file: &Path, page: &str) -> anyhow::Result<()> {
-    let draft = draft_of(file)?;
-    fs::write(draft.path(), page)?;
-    draft.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
-    draft.persist(file)?;
-    Ok(())
+impl Target {
+    fn open(file: &Path) -> anyhow::Result<Target> {
+        if let Ok(found) = fs::metadata(file) {
+            ensure!(!found.is_dir(), "it is a folder");
+            if !found.is_file() {
+                return Ok(Target::Stream(fs::OpenOptions::new().write(true).open(file)?));
+            }
+        }
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let draft = tempfile::NamedTempFile::new_in(folder);
+        Ok(Target::File(draft.with_context(|| format!("in the folder {}", folder.display()))?))
+    }
+
+    fn write(self, file: &Path, page: &str) -> anyhow::Result<()> {
+        match self {
+            Target::Stream(mut stream) => stream.write_all(page.as_bytes())?,
+            Target::File(mut draft) => {
+                draft.write_all(page.as_bytes())?;
+                draft.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+                draft.persist(file)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

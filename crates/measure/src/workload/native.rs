@@ -8,6 +8,7 @@ use super::{Conditions, Kind, Prepared, Workload};
 use crate::{
     execution::{Execution, Launch},
     observation::RegionOfInterest,
+    statistics,
     touch::{Touch, Touched},
 };
 
@@ -76,8 +77,9 @@ pub(super) type Reported = (BTreeMap<String, f64>, Result<Coverage, String>);
 
 pub(super) fn results(execution: &Execution) -> Result<Reported, String> {
     let touched = touched(execution)?;
-    let mean = crate::statistics::mean(&touched.ns_per_op).ok_or("the touch worker made no iteration")?;
-    let figures = FIGURES.iter().zip([mean, touched.populate_s]);
+    // The median: what another program of the machine does to one iteration is not the workload's.
+    let time = statistics::median(&touched.ns_per_op).ok_or("the touch worker made no iteration")?;
+    let figures = FIGURES.iter().zip([time, touched.populate_s]);
     let coverage = match touched.coverage {
         Reading::Known(coverage) => Ok(coverage),
         Reading::CouldNotTell { could_not_tell } => Err(could_not_tell),

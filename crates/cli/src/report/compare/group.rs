@@ -99,7 +99,8 @@ impl Row<'_> {
 
     /// The values of one figure in the rounds that count.
     pub fn values(&self, figure: &str) -> Vec<f64> {
-        self.counted.iter().filter_map(|round| round.figures.get(figure).copied()).collect()
+        let values = self.counted.iter().filter_map(|round| round.figures.get(figure).copied());
+        values.filter(|value| value.is_finite()).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     group::{self, CaseRows, Group, Row},
-    plots::{self, Line, Mark, Strip},
+    plotted::{self, Plot},
     words::{self, Scale},
 };
 
@@ -30,7 +30,7 @@ struct Page {
     design: String,
     reference: String,
     aa: bool,
-    started: u64,
+    started: String,
     groups: Vec<Section>,
     changes: Vec<String>,
     notes: Vec<String>,
@@ -59,6 +59,8 @@ struct Conclusion {
 
 #[derive(Serialize)]
 struct TableRow {
+    /// The parameters are those of the row before.
+    repeated: bool,
     parameters: Vec<Cell>,
     backing: String,
     arm: usize,
@@ -74,12 +76,6 @@ struct TableRow {
 struct Cell {
     name: String,
     value: String,
-}
-
-#[derive(Serialize)]
-struct Plot {
-    title: String,
-    svg: String,
 }
 
 /// The other figures of one case: a column for each backing.
@@ -118,7 +114,7 @@ fn page(comparison: &Comparison) -> anyhow::Result<Page> {
         design: words::design(&comparison.design),
         reference: group::reference(comparison),
         aa: comparison.design.aa,
-        started: comparison.started_unix_s,
+        started: words::moment(comparison.started_unix_s),
         groups: Group::all(comparison)
             .iter()
             .map(|group| section(comparison, group))
@@ -141,7 +137,7 @@ fn section(comparison: &Comparison, group: &Group<'_>) -> anyhow::Result<Section
         conclusions: group.cases.iter().map(|case| conclusion(comparison, group, case)).collect(),
         figure: scale.as_ref().map_or_else(|| "figure".to_owned(), |scale| scale.heading(&name)),
         rows: table(group, &name, scale.as_ref(), &parameter_names),
-        plots: all_plots(comparison, group, &name, scale.as_ref())?,
+        plots: plotted::all(comparison, group, &name, scale.as_ref())?,
         others: group.cases.iter().filter_map(|case| others(group, case)).collect(),
         reasons: reasons(group),
         parameter_names: parameter_names.iter().map(|name| words::printable(name)).collect(),
@@ -166,6 +162,7 @@ fn table(group: &Group<'_>, figure: &str, scale: Option<&Scale>, parameters: &[S
     group
         .rows()
         .map(|(case, row)| TableRow {
+            repeated: row.arm > 0,
             parameters: parameters
                 .iter()
                 .map(|name| Cell {
@@ -194,100 +191,6 @@ fn table(group: &Group<'_>, figure: &str, scale: Option<&Scale>, parameters: &[S
             },
         })
         .collect()
-}
-
-/// The plots of a group; one that would show nothing is left away.
-fn all_plots(
-    comparison: &Comparison,
-    group: &Group<'_>,
-    figure: &str,
-    scale: Option<&Scale>,
-) -> anyhow::Result<Vec<Plot>> {
-    let mut plots = Vec::new();
-    let title = words::name(figure);
-    let label = |case, row: &Row<'_>| match group.is_list() {
-        true => format!("{} · {}", group::values(case), row.label),
-        false => row.label.clone(),
-    };
-    if let Some(scale) = scale {
-        let heading = scale.heading(figure);
-        if group.is_list() {
-            let (lines, values, names) = over_values(group, figure, scale);
-            if lines.iter().any(|line| line.points.iter().flatten().next().is_some()) {
-                let svg = plots::lines(&lines, &values, &heading, &names)?;
-                plots.push(Plot { title: format!("{title} over {names}: mean, lowest, highest"), svg });
-            }
-        }
-        let strips: Vec<Strip> = group
-            .rows()
-            .filter_map(|(case, row)| {
-                let mean = row.summary(figure)?.mean;
-                let points = row.values(figure).into_iter().map(|value| scale.scaled(value)).collect();
-                Some(Strip {
-                    label: label(case, row),
-                    value: scale.value(mean),
-                    arm: row.arm,
-                    mark: Mark::Points(points, scale.scaled(mean)),
-                })
-            })
-            .collect();
-        let title = format!("{title}: every round, and the mean");
-        push(&mut plots, title, &strips, &heading, false)?;
-    }
-    let ratios: Vec<Strip> = group
-        .rows()
-        .filter_map(|(case, row)| {
-            let ratio = row.result.ratio?;
-            Some(Strip {
-                label: label(case, row),
-                value: words::ratio(&ratio),
-                arm: row.arm,
-                mark: Mark::Interval { low: ratio.low, estimate: ratio.estimate, high: ratio.high },
-            })
-        })
-        .collect();
-    let reference = group::reference(comparison);
-    let axis = format!("ratio to {reference}: left of 1 is better");
-    push(&mut plots, format!("Against {reference}, with 95 % interval"), &ratios, &axis, true)?;
-    let covered: Vec<Strip> = group
-        .rows()
-        .filter_map(|(case, row)| {
-            let share = row.result.coverage?;
-            Some(Strip {
-                label: label(case, row),
-                value: words::coverage(Some(share)),
-                arm: row.arm,
-                mark: Mark::Bar(share * 100.0),
-            })
-        })
-        .collect();
-    let axis = "% of resident bytes on huge pages";
-    push(&mut plots, "Coverage".to_owned(), &covered, axis, false)?;
-    Ok(plots)
-}
-
-fn push(plots: &mut Vec<Plot>, title: String, rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<()> {
-    if !rows.is_empty() {
-        plots.push(Plot { title, svg: plots::strips(rows, axis, one)? });
-    }
-    Ok(())
-}
-
-/// A line for each arm; the values of the parameters; their names.
-fn over_values(group: &Group<'_>, figure: &str, scale: &Scale) -> (Vec<Line>, Vec<String>, String) {
-    let arms = group.cases.first().map_or(0, |case| case.rows.len());
-    let lines = (0..arms).filter_map(|arm| {
-        let rows: Vec<&Row<'_>> = group.cases.iter().filter_map(|case| case.rows.get(arm)).collect();
-        let point = |row: &&Row<'_>| {
-            let summary = row.summary(figure)?;
-            Some((scale.scaled(summary.min), scale.scaled(summary.mean), scale.scaled(summary.max)))
-        };
-        let label = rows.first()?.label.clone();
-        Some(Line { label, arm, points: rows.iter().map(point).collect() })
-    });
-    let values = group.cases.iter().map(|case| group::values(case.case)).collect();
-    let names = group.first().map(|case| case.parameters.keys().cloned().collect::<Vec<_>>());
-    (lines.collect(), values, words::printable(&names.unwrap_or_default().join(", ")))
 }
 
 fn others(group: &Group<'_>, case: &CaseRows<'_>) -> Option<Others> {

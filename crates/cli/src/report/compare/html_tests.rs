@@ -3,7 +3,7 @@
 use std::{env, fs, path::Path};
 
 use super::{
-    super::samples::{against_itself, java, native, nothing, parameter_list, troubled},
+    super::samples::{against_itself, extreme, java, native, nothing, parameter_list, troubled},
     *,
 };
 
@@ -21,6 +21,7 @@ fn every_sample_renders() {
         ("troubled", troubled()),
         ("aa", against_itself()),
         ("nothing", nothing()),
+        ("extreme", extreme()),
     ] {
         let page = page_of(&sample);
         assert!(

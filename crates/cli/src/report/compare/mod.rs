@@ -3,6 +3,7 @@
 mod group;
 mod html;
 mod plots;
+mod plotted;
 #[cfg(test)]
 mod samples;
 mod text;

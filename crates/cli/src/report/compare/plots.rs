@@ -96,7 +96,7 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
     draw((WIDTH, height), |area| {
         let mut chart = ChartBuilder::on(area)
             .margin_left(8)
-            .margin_right(14)
+            .margin_right(18)
             .margin_bottom(4)
             .x_label_area_size(AXIS - 4)
             .build_cartesian_2d(from..to, 0.0..count)
@@ -116,11 +116,6 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
             .x_desc(super::words::shortened(axis, 48))
             .draw()
             .map_err(told)?;
-        if one {
-            chart
-                .draw_series([PathElement::new([(1.0, 0.0), (1.0, count)], TEXT.stroke_width(1))])
-                .map_err(told)?;
-        }
         for (index, row) in rows.iter().enumerate() {
             // The name on the upper half of the row, the mark on the lower.
             let top = count - index as f64;
@@ -134,6 +129,11 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
             chart
                 .draw_series([EmptyElement::at((to, top)) + Text::new(row.value.clone(), (0, 4), value)])
                 .map_err(told)?;
+            if one {
+                // Not through the text of the row.
+                let line = PathElement::new([(1.0, top - 0.42), (1.0, top - 1.0)], TEXT.stroke_width(1));
+                chart.draw_series([line]).map_err(told)?;
+            }
             draw_mark(&mut chart, row, middle, (from, to))?;
         }
         Ok(())
@@ -251,6 +251,8 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
 /// A tick with as many decimals as the width of the axis asks for.
 fn plain(value: f64, width: f64) -> String {
     match width {
+        // Thousands would not fit side by side.
+        w if w >= 10_000.0 => format!("{:.0}k", value / 1000.0),
         w if w >= 10.0 => format!("{value:.0}"),
         w if w >= 1.0 => format!("{value:.1}"),
         w if w >= 0.1 => format!("{value:.2}"),
@@ -276,10 +278,12 @@ fn range(rows: &[Strip], one: bool) -> (f64, f64) {
             }
         }
     }
-    if !low.is_finite() || !high.is_finite() {
+    if !(high - low).is_finite() {
         return (0.0, 1.0);
     }
-    let air = if high > low { (high - low) * 0.06 } else { (high.abs() * 0.05).max(0.5) };
+    // Never so narrow that the steps between ticks are lost in the digits of the values.
+    let least = high.abs().max(low.abs()) * 1e-6;
+    let air = if high > low { ((high - low) * 0.06).max(least) } else { (high.abs() * 0.05).max(0.5) };
     // An axis of times or counts does not begin below nothing.
     let from = if low >= 0.0 { (low - air).max(0.0) } else { low - air };
     (from, high + air)

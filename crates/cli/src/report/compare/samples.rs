@@ -219,3 +219,25 @@ pub fn nothing() -> Comparison {
     analyse(&mut made);
     made
 }
+
+/// Figures that no arithmetic likes.
+pub fn extreme() -> Comparison {
+    let mut made = empty(arms(&["base", "thp", "hugetlb", "shm"]), 6);
+    let figures = ["a", "b", "c"].map(|name| Means(name, "s", &[1.0, 1.0, 1.0, 1.0]));
+    add(&mut made, case(&"long ".repeat(50), &["x"], &[]), 0.0, &[0.0, 1.0, 2.0, -1.0], &figures);
+    let odd = [1e308, -1e308, 1e-308, f64::NAN, f64::INFINITY, 0.0, 1e16, 1e16 + 2.0, 1e300];
+    let mut next = odd.iter().cycle();
+    for round in &mut made.rounds {
+        for value in round.figures.values_mut() {
+            if let (true, Some(odd)) = (round.arm > 0, next.next()) {
+                *value = *odd;
+            }
+        }
+    }
+    for round in made.rounds.iter_mut().filter(|round| round.arm == 0) {
+        round.figures.insert("a".to_owned(), 1e16);
+        round.coverage = Some(f64::NAN);
+    }
+    analyse(&mut made);
+    made
+}

@@ -30,7 +30,7 @@ pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
         verdicts(&mut lines, &group, terminal);
         if group.cases.iter().any(has_others) {
             lines.push(String::new());
-            let legend = "(means; a change is given where its 95 % interval leaves out none)";
+            let legend = "(means; a change is shown where its 95 % interval excludes 0)";
             lines.push(format!("{} {}", terminal.bold("Other figures"), terminal.dim(legend)));
         }
         for case in &group.cases {
@@ -46,7 +46,7 @@ pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
 
 fn heading(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     let Some(case) = group.first() else { return };
-    let mut title = terminal.bold(&words::printable(&case.workload));
+    let mut title = terminal.bold(&words::shortened(&words::printable(&case.workload), usize::from(WIDTH)));
     if !group.is_list() && !case.parameters.is_empty() {
         title += &format!("  {}", group::parameters(case));
     }
@@ -85,7 +85,8 @@ fn verdicts(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
 
     let parameters: Vec<&String> =
         if group.is_list() { case.parameters.keys().collect() } else { Vec::new() };
-    let mut header: Vec<String> = parameters.iter().map(|name| words::printable(name)).collect();
+    let mut header: Vec<String> =
+        parameters.iter().map(|name| words::shortened(&words::printable(name), 20)).collect();
     header.extend(["backing", "coverage", "rounds"].map(str::to_owned));
     header.push(scale.as_ref().map_or_else(|| "figure".to_owned(), |scale| scale.heading(&name)));
     header.extend(["ratio [95 %]", "verdict"].map(str::to_owned));

@@ -1,7 +1,7 @@
 //! What a reader of the text must find.
 
 use super::{
-    super::samples::{against_itself, java, native, nothing, parameter_list, troubled},
+    super::samples::{against_itself, extreme, java, native, nothing, parameter_list, troubled},
     *,
 };
 use crate::terminal::Color;
@@ -16,7 +16,7 @@ fn line<'a>(text: &'a str, start: &str) -> &'a str {
 
 #[test]
 fn every_report_fits_a_hundred_columns() {
-    for sample in [native(), java(), parameter_list(), troubled(), against_itself(), nothing()] {
+    for sample in [native(), java(), parameter_list(), troubled(), against_itself(), nothing(), extreme()] {
         let text = plain(&sample);
         println!("{text}\n{}", "=".repeat(100));
         for line in text.lines() {

@@ -39,11 +39,14 @@ impl Scale {
     pub fn number(&self, value: f64) -> String {
         let value = value * self.factor;
         match value.abs() {
+            huge if huge >= 1e15 => format!("{value:.2e}"),
             _ if self.whole => thousands(value),
             large if large >= 1000.0 => thousands(value),
             large if large >= 100.0 => format!("{value:.0}"),
             large if large >= 10.0 => format!("{value:.1}"),
             0.0 => "0".to_owned(),
+            small if small < 1e-4 => format!("{value:.1e}"),
+            small if small < 0.095 => format!("{value:.4}"),
             _ => format!("{value:.2}"),
         }
     }
@@ -60,7 +63,7 @@ impl Scale {
 
     /// `wall (ms)`
     pub fn heading(&self, figure: &str) -> String {
-        let name = name(figure);
+        let name = shortened(&name(figure), 30);
         if self.unit.is_empty() || self.unit == name { name } else { format!("{name} ({})", self.unit) }
     }
 }
@@ -82,10 +85,14 @@ fn thousands(value: f64) -> String {
     if value <= -0.5 { format!("-{text}") } else { text }
 }
 
-/// A share as a percentage: `3.1 %`, `24 %`.
+/// A share as a percentage: `3.1 %`, `24 %`, `99.7 %`; what is not all is never shown as all.
 pub fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    if percent.abs() < 9.95 && percent != 0.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+    match share * 100.0 {
+        0.0 => "0 %".to_owned(),
+        nearly if nearly > 99.9 && nearly < 100.0 => "99.9 %".to_owned(),
+        percent if percent.abs() < 9.95 || (percent > 99.0 && percent < 100.0) => format!("{percent:.1} %"),
+        percent => format!("{percent:.0} %"),
+    }
 }
 
 /// Coverage as a percentage: never rounded to all or nothing.
@@ -148,6 +155,7 @@ pub fn verdict(result: &BackingResult, better: Better) -> String {
             Some(share) => format!("no difference ({} would show)", percent(share)),
             None => "no difference".to_owned(),
         },
+        Verdict::TooNoisy if result.ratio.is_none() => "could not tell".to_owned(),
         Verdict::TooNoisy => "too noisy to tell".to_owned(),
         Verdict::FellBack => "fell back".to_owned(),
         Verdict::LeftOut => "left out".to_owned(),
@@ -173,6 +181,22 @@ pub fn machine(machine: &Machine) -> String {
         "Linux {} {}, {cpu}{} CPU{s}, {} memory",
         machine.kernel, machine.architecture, machine.cpus, machine.memory
     ))
+}
+
+/// `2026-11-21 02:15 UTC`, from seconds since 1970-01-01 UTC.
+pub fn moment(unix_s: u64) -> String {
+    // Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days: years begin
+    // in March, so that the leap day comes last; 400 years are an era.
+    let days = unix_s / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute) = (unix_s / 3_600 % 24, unix_s / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
 /// A command line as it could be typed, at most `longest` characters of it.
@@ -210,7 +234,8 @@ pub fn printable(text: &str) -> String {
     safe
 }
 
-/// What the comparison means, a sentence for each kind of verdict, by case: (which case, sentence).
+/// What the comparison means for one case, given its rows with their labels: a sentence for each
+/// kind of verdict.
 pub fn conclusions(comparison: &Comparison, rows: &[(String, &BackingResult)], case: &Case) -> Vec<String> {
     let Some(figure) = case.figures.first() else { return Vec::new() };
     let reference = super::group::reference(comparison);
@@ -233,11 +258,64 @@ pub fn conclusions(comparison: &Comparison, rows: &[(String, &BackingResult)], c
         (format!("Faster than {reference}"), named(&[Verdict::Faster], &by)),
         (format!("Slower than {reference}"), named(&[Verdict::Slower], &by)),
         (format!("No difference from {reference} seen"), named(&[Verdict::NoDifference], &seen)),
-        ("Too noisy to tell".to_owned(), named(&[Verdict::TooNoisy], &nothing)),
+        ("Could not tell".to_owned(), named(&[Verdict::TooNoisy], &nothing)),
         ("Did not get its pages".to_owned(), named(&[Verdict::FellBack], &nothing)),
         ("Left out".to_owned(), named(&[Verdict::LeftOut], &nothing)),
     ]
     .into_iter()
     .filter_map(|(kind, names)| Some(format!("{kind}: {}.", names?)))
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(name: &str, unit: &str) -> Figure {
+        Figure { name: name.to_owned(), unit: unit.to_owned(), better: Better::Lower }
+    }
+
+    #[test]
+    fn moments_are_those_of_the_calendar() {
+        for (unix_s, text) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (1_709_251_199, "2024-02-29 23:59 UTC"),
+            (1_795_000_000, "2026-11-18 11:06 UTC"),
+        ] {
+            assert_eq!(moment(unix_s), text);
+        }
+    }
+
+    #[test]
+    fn values_are_printed_in_the_unit_of_the_largest() {
+        for (unit, largest, value, text) in [
+            ("s", 12.4, 0.5, "0.50 s"),
+            ("s", 0.4, 0.05, "50.0 ms"),
+            ("s", 0.0, 0.0, "0 s"),
+            ("bytes", 3e9, 1.5e9, "1.40 GiB"),
+            ("ns/op", 29.0, 15.83, "15.8 ns/op"),
+            ("", 1e6, 1_234_567.0, "1,234,567"),
+        ] {
+            assert_eq!(Scale::of(&figure("any", unit), largest).value(value), text);
+        }
+        assert_eq!(Scale::of(&figure("gc_sys_share", ""), 0.2).value(0.081), "8.10 %");
+    }
+
+    #[test]
+    fn coverage_is_all_or_nothing_only_when_it_is() {
+        let shown = [None, Some(0.0), Some(0.001), Some(0.5), Some(0.9999), Some(1.0)].map(coverage);
+        assert_eq!(shown, ["unknown", "0 %", "<1 %", "50 %", ">99 %", "100 %"]);
+    }
+
+    #[test]
+    fn a_change_is_of_the_figure_itself() {
+        assert_eq!(change(0.8, Better::Lower), "20 % lower");
+        assert_eq!(change(0.8, Better::Higher), "25 % higher");
+        assert_eq!(change(1.25, Better::Higher), "20 % lower");
+        assert_eq!(signed(0.8, Better::Lower), "−20 %");
+        assert_eq!(signed(0.0029, Better::Lower), "−99.7 %");
+        assert_eq!(signed(0.0001, Better::Lower), "−99.9 %");
+        assert_eq!(signed(12.0, Better::Lower), "12×");
+    }
 }
