@@ -129,7 +129,7 @@ fn experiment(rng: &mut Rng, shape: Noise, noise: f64, blocks: usize, effect: f6
 
 /// The share of `trials` experiments in which something was claimed, and in which it was too noisy.
 fn claimed(shape: Noise, noise: f64, blocks: usize, effect: f64, trials: usize) -> (f64, f64) {
-    let mut rng = Rng::with_seed(0x5eed ^ (blocks as u64) << 32 ^ (noise * 1e4) as u64);
+    let mut rng = Rng::with_seed(0x5eed ^ ((blocks as u64) << 32) ^ (noise * 1e4) as u64);
     let (mut claims, mut noisy) = (0, 0);
     for _ in 0..trials {
         let paired = PairedRatio::of(&experiment(&mut rng, shape, noise, blocks, effect));
