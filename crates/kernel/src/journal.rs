@@ -245,6 +245,10 @@ fn put_back(root: &Root, store: &Store, record: &Record) -> Restored {
 
 /// Writes the old value until it is read back: pages that a dying process holds come back late.
 fn put_back_one(root: &Root, entry: &Entry) -> Result<(), String> {
+    // What was never changed needs no right to write: containers often have /sys read-only.
+    if entry.setting.read(root).is_ok_and(|now| now == entry.was) {
+        return Ok(());
+    }
     let begin = Instant::now();
     loop {
         entry.setting.write(root, &entry.was).map_err(|error| error.to_string())?;
