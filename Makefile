@@ -5,6 +5,8 @@ SECONDS ?= 10
 CARGO_TARGET_DIR ?= target
 cargo := scripts/tools rust cc -- cargo
 checked := scripts/tools rust lints cc -- cargo
+# The binary is left out: its comments are the text of --help, not of rustdoc.
+document := doc --workspace --exclude hugewise --no-deps --locked
 binary := $(CARGO_TARGET_DIR)/release/hugewise
 share := $(DESTDIR)$(PREFIX)/share
 
@@ -24,7 +26,7 @@ test: ## formatting, lints, documentation, the C comparison, every test
 	@scripts/tools rust lints cc jdk
 	$(checked) fmt --all --check
 	$(checked) clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS=-Dwarnings $(cargo) doc --workspace --no-deps --locked
+	RUSTDOCFLAGS=-Dwarnings $(cargo) $(document)
 	scripts/tools cc -- benchmarks/touch/build
 	$(cargo) test --workspace --locked
 
@@ -38,7 +40,7 @@ lint: ## lints, warnings as errors
 	$(checked) clippy --workspace --all-targets --locked -- -D warnings
 
 doc: ## the documentation of the crates
-	$(cargo) doc --workspace --no-deps --locked
+	$(cargo) $(document)
 
 bench: build ## the native touch loop against a plain C loop (minutes; RUN=--quick for a look)
 	scripts/tools rust cc python -- benchmarks/touch/run --hugewise $(binary) $(RUN)
