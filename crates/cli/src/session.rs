@@ -6,7 +6,7 @@ use anyhow::Context;
 use hugewise_kernel::{
     interrupt::Interrupt,
     journal::{self, Restored, STATE_DIR},
-    pool_growth,
+    meminfo,
     root::Root,
     units::Bytes,
 };
@@ -19,7 +19,8 @@ const SMALLEST_FLOOR: Bytes = Bytes(512 << 20);
 pub fn open_machine(root: &Root, purpose: &str, floor: Option<Bytes>) -> anyhow::Result<Machine> {
     let floor = match floor {
         Some(floor) => floor,
-        None => SMALLEST_FLOOR.max(Bytes(pool_growth::memory_available(root)?.0 / 10)),
+        // Where it cannot be told, no pool is grown either.
+        None => SMALLEST_FLOOR.max(Bytes(meminfo::read(root).available.known().map_or(0, |now| now.0 / 10))),
     };
     Ok(Machine::open(root, Path::new(STATE_DIR), purpose, floor)?)
 }

@@ -52,6 +52,9 @@ pub struct Entry {
     pub setting: Setting,
     /// Its value before.
     pub was: String,
+    /// Of a pool: the surplus pages that were in use before.
+    #[serde(default)]
+    pub surplus: u64,
 }
 
 /// Why the journal could not be opened, or a setting not changed.
@@ -155,7 +158,8 @@ impl Journal {
         let known = self.record.entries.len();
         for part in parts {
             if !self.record.entries.iter().any(|entry| entry.setting == part) {
-                self.record.entries.push(Entry { setting: part, was: part.read(&self.root)? });
+                let (was, surplus) = (part.read(&self.root)?, part.surplus(&self.root)?);
+                self.record.entries.push(Entry { setting: part, was, surplus });
             }
         }
         if self.record.entries.len() > known {
@@ -243,7 +247,7 @@ fn put_back(root: &Root, store: &Store, record: &Record) -> Restored {
     done
 }
 
-/// Writes the old value until it is read back: pages that a dying process holds come back late.
+/// Writes the old value and reads it back, until what dying processes still hold has come back.
 fn put_back_one(root: &Root, entry: &Entry) -> Result<(), String> {
     // What was never changed needs no right to write: containers often have /sys read-only.
     if entry.setting.read(root).is_ok_and(|now| now == entry.was) {
@@ -253,11 +257,17 @@ fn put_back_one(root: &Root, entry: &Entry) -> Result<(), String> {
     loop {
         entry.setting.write(root, &entry.was).map_err(|error| error.to_string())?;
         let now = entry.setting.read(root).map_err(|error| error.to_string())?;
-        if now == entry.was {
+        let surplus = entry.setting.surplus(root).map_err(|error| error.to_string())?;
+        if now == entry.was && surplus <= entry.surplus {
             return Ok(());
         }
         if begin.elapsed() > SETTLING {
-            return Err(format!("wrote {}, and it still reads {now}", entry.was));
+            // Surplus pages are in somebody's use: they go when their user does.
+            return if now == entry.was {
+                Ok(())
+            } else {
+                Err(format!("wrote {}, and it still reads {now}", entry.was))
+            };
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -373,6 +383,10 @@ mod tests {
             ("proc/sys/kernel/random/boot_id", "boot-1\n"),
             ("proc/sys/kernel/random/uuid", "4f2a-77\n"),
             ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n"),
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "3\n"),
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", "0\n"),
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages", "0\n"),
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages", "0\n"),
         ];
         for (path, text) in files {
             let path = dir.join(path);
@@ -455,6 +469,19 @@ mod tests {
     }
 
     #[test]
+    fn surplus_pages_of_others_are_not_made_a_part_of_the_pool() -> Tested {
+        let dir = tempfile::tempdir()?;
+        let root = machine(dir.path())?;
+        // Three pages in all, one of them surplus: two were set aside.
+        fs::write(root.path("sys/kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages"), "1\n")?;
+        let mut journal = Journal::open(&root, &dir.path().join("state"), "a test")?;
+        journal.set(pool()?, "100")?;
+        assert_eq!((journal.entries()[0].was.as_str(), journal.entries()[0].surplus), ("2", 1));
+        std::mem::forget(journal); // Plain files do not turn pages into surplus: nothing to put back.
+        Ok(())
+    }
+
+    #[test]
     fn only_one_may_hold_it() -> Tested {
         let dir = tempfile::tempdir()?;
         let root = machine(dir.path())?;
@@ -484,9 +511,14 @@ mod tests {
         let root = machine(dir.path())?;
         for (node, pages) in [(0, "2"), (1, "1")] {
             let part = Setting::Pool { page_size: PageSize::new(Bytes(2 << 20))?, node: Some(node) };
-            let path = root.path(part.path());
-            fs::create_dir_all(path.parent().ok_or("no parent")?)?;
-            fs::write(path, pages)?;
+            let folder = root.path(crate::pools::folder(PageSize::new(Bytes(2 << 20))?, Some(node)));
+            fs::create_dir_all(&folder)?;
+            for (file, pages) in
+                [("nr_hugepages", pages), ("free_hugepages", pages), ("surplus_hugepages", "0")]
+            {
+                fs::write(folder.join(file), pages)?;
+            }
+            assert!(part.read(&root).is_ok());
         }
         let mut journal = Journal::open(&root, &dir.path().join("state"), "a test")?;
         journal.set(pool()?, "100")?;

@@ -3,10 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    backing::Backing,
-    root::{ReadError, Root},
-    sys,
-    units::{Bytes, PageSize},
+    backing::Backing, base_page, meminfo, pools, reading::Reading, root::Root, thp, units::PageSize,
 };
 
 /// The page sizes that memory can be asked for on.
@@ -23,25 +20,19 @@ pub struct PageSizes {
 }
 
 impl PageSizes {
-    /// Reads them. The base page size is that of the running kernel, whatever the root.
-    pub fn read(root: &Root) -> Result<PageSizes, ReadError> {
-        let io = |source| ReadError::Io { path: "sysconf(_SC_PAGESIZE)".into(), source };
-        let thp = root
-            .value::<u64>("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "a number of bytes")
-            .ok()
-            .and_then(|bytes| PageSize::new(Bytes(bytes)).ok());
-        let mut hugetlb: Vec<PageSize> = root
-            .list("sys/kernel/mm/hugepages")
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|name| name.strip_prefix("hugepages-")?.parse().ok())
-            .collect();
-        hugetlb.sort_unstable();
-        let default_hugetlb = root.read("proc/meminfo").ok().and_then(|text| {
-            let line = text.lines().find_map(|line| line.strip_prefix("Hugepagesize:"))?;
-            line.parse().ok()
-        });
-        Ok(PageSizes { base: sys::memory::base_page_size().map_err(io)?, thp, hugetlb, default_hugetlb })
+    /// Reads them; fails where not even the base page size can be told.
+    pub fn read(root: &Root) -> Result<PageSizes, String> {
+        let base = match base_page::read(root) {
+            Reading::Known(base) => base,
+            Reading::CouldNotTell { could_not_tell } => return Err(could_not_tell),
+        };
+        let pools = pools::read(root).unwrap_or_default();
+        Ok(PageSizes {
+            base,
+            thp: thp::read(root).pmd_size.known().copied(),
+            hugetlb: pools.iter().filter(|pool| pool.node.is_none()).map(|pool| pool.page_size).collect(),
+            default_hugetlb: meminfo::read(root).default_size.known().copied(),
+        })
     }
 
     /// The size of the huge pages that `backing` means here; nothing for base pages, and for a
@@ -77,22 +68,29 @@ impl PageSizes {
 
 #[cfg(test)]
 mod tests {
-    use std::{error::Error, fs};
+    use std::error::Error;
 
     use super::*;
 
     #[test]
     fn a_backing_means_what_the_machine_has() -> Result<(), Box<dyn Error>> {
-        let dir = tempfile::tempdir()?;
-        fs::create_dir_all(dir.path().join("sys/kernel/mm/hugepages/hugepages-1048576kB"))?;
-        fs::create_dir_all(dir.path().join("sys/kernel/mm/hugepages/hugepages-64kB"))?;
-        fs::create_dir_all(dir.path().join("proc"))?;
-        fs::write(dir.path().join("proc/meminfo"), "MemTotal: 1 kB\nHugepagesize:         64 kB\n")?;
-        let sizes = PageSizes::read(&Root::at(dir.path()))?;
-        assert_eq!(sizes.huge_page_of(Backing::Hugetlb(None)), Some("64k".parse()?));
+        let (small, large): (PageSize, PageSize) = ("64k".parse()?, "1g".parse()?);
+        let sizes = PageSizes {
+            base: "4k".parse()?,
+            thp: None,
+            hugetlb: vec![small, large],
+            default_hugetlb: Some(small),
+        };
+        assert_eq!(sizes.huge_page_of(Backing::Hugetlb(None)), Some(small));
         assert_eq!(sizes.missing("hugetlb:1g".parse()?), None);
         assert!(sizes.missing("shm:2m".parse()?).is_some_and(|why| why.contains("64KiB and 1GiB")));
         assert!(sizes.missing(Backing::Thp).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn this_machine_has_a_base_page() -> Result<(), Box<dyn Error>> {
+        assert!(PageSizes::read(&Root::live())?.base.bytes().0 >= 4096);
         Ok(())
     }
 }

@@ -5,6 +5,9 @@ use std::fs;
 use crate::{
     interrupt::Interrupt,
     journal::{Journal, JournalError},
+    meminfo,
+    pools::{self, Pool},
+    reading::Reading,
     root::{ReadError, Root},
     settings::Setting,
     units::{Bytes, PageSize, Pages},
@@ -49,6 +52,9 @@ pub enum Shortage {
     /// A signal came.
     #[error("interrupted")]
     Interrupted,
+    /// How much memory is available could not be told, and so the floor not be kept.
+    #[error("how much memory is available could not be told: {0}")]
+    Unknown(String),
     /// The state of the pool could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -70,13 +76,18 @@ pub fn grow(
     floor: Bytes,
     interrupt: &Interrupt,
 ) -> Result<Pages, Shortage> {
-    let pool = Setting::Pool { page_size, node: None };
-    let before = count(root, page_size, "nr_hugepages")?;
-    let needed = wanted.saturating_sub(available(root, page_size)?);
+    let setting = Setting::Pool { page_size, node: None };
+    let pool = pool(root, page_size)?;
+    let before = pool.total.saturating_sub(pool.surplus);
+    let needed = wanted.saturating_sub(pool.available());
     if needed == Pages(0) {
         return Ok(needed);
     }
-    let left = memory_available(root)?.saturating_sub(needed * page_size);
+    let available = match meminfo::read(root).available {
+        Reading::Known(available) => available,
+        Reading::CouldNotTell { could_not_tell } => return Err(Shortage::Unknown(could_not_tell)),
+    };
+    let left = available.saturating_sub(needed * page_size);
     if left < floor {
         return Err(Shortage::Floor { needed, page_size, left, floor });
     }
@@ -88,12 +99,12 @@ pub fn grow(
             return Err(Shortage::Interrupted);
         }
         let next = Pages((now + step).0.min(target.0));
-        let got = journal.set(pool, &next.to_string())?;
+        let got = journal.set(setting, &next.to_string())?;
         let got = Pages(got.parse().unwrap_or(now.0));
         if got < next {
             if compactions == COMPACTIONS {
                 let gained = got.saturating_sub(before);
-                journal.set(pool, &before.to_string())?;
+                journal.set(setting, &before.to_string())?;
                 return Err(Shortage::NotContiguous { got: gained, needed, page_size });
             }
             compact(root);
@@ -104,26 +115,18 @@ pub fn grow(
     Ok(needed)
 }
 
-/// Pages that a new mapping can have: free, and not promised to anybody.
-pub fn available(root: &Root, page_size: PageSize) -> Result<Pages, ReadError> {
-    Ok(count(root, page_size, "free_hugepages")?.saturating_sub(count(root, page_size, "resv_hugepages")?))
-}
-
-fn count(root: &Root, page_size: PageSize, file: &str) -> Result<Pages, ReadError> {
-    let path = format!("sys/kernel/mm/hugepages/hugepages-{}/{file}", page_size.sysfs());
-    root.value(path, "a number of pages").map(Pages)
+/// The pool of one page size, over all nodes.
+pub fn pool(root: &Root, page_size: PageSize) -> Result<Pool, ReadError> {
+    let pools = pools::read(root)?;
+    pools.into_iter().find(|pool| pool.page_size == page_size && pool.node.is_none()).ok_or_else(|| {
+        ReadError::Io {
+            path: root.path(pools::folder(page_size, None)),
+            source: std::io::ErrorKind::NotFound.into(),
+        }
+    })
 }
 
 /// Asks the kernel to make free memory contiguous. Whether it could is seen in the next attempt.
 fn compact(root: &Root) {
     let _ = fs::write(root.path("proc/sys/vm/compact_memory"), "1");
-}
-
-/// `MemAvailable`: what can be had without swapping.
-pub fn memory_available(root: &Root) -> Result<Bytes, ReadError> {
-    let path = "proc/meminfo";
-    let text = root.read(path)?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    line.and_then(|value| value.parse().ok())
-        .ok_or_else(|| root.content(path, 1, "MemAvailable with a size", line.unwrap_or_default()))
 }

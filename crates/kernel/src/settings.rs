@@ -2,16 +2,18 @@
 //!
 //! Reading is free; writing is only possible through the [`crate::journal`].
 
-use std::{fmt, fs, io};
+use std::{fmt, fs, io, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    pools,
     root::{ReadError, Root},
+    thp,
     units::PageSize,
 };
 
-const THP: &str = "sys/kernel/mm/transparent_hugepage";
+const PAGES: &str = "a number of pages";
 
 /// One machine-wide setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -24,36 +26,53 @@ pub enum Setting {
         /// The node; all nodes together where nothing is named.
         node: Option<u32>,
     },
-    /// `transparent_hugepage/enabled`: always, madvise or never.
-    ThpEnabled,
-    /// `transparent_hugepage/shmem_enabled`.
-    ShmemEnabled,
+    /// `enabled` of transparent huge pages: always, madvise or never.
+    ThpEnabled {
+        /// Of this size alone (`inherit` is possible, too); of all sizes that inherit where nothing
+        /// is named.
+        page_size: Option<PageSize>,
+    },
+    /// `shmem_enabled` of transparent huge pages.
+    ShmemEnabled {
+        /// As above.
+        page_size: Option<PageSize>,
+    },
 }
 
 impl Setting {
     /// Its file, relative to `/`.
     #[must_use]
-    pub fn path(self) -> String {
+    pub fn path(self) -> PathBuf {
         match self {
-            Setting::Pool { page_size, node: None } => {
-                format!("sys/kernel/mm/hugepages/hugepages-{}/nr_hugepages", page_size.sysfs())
-            }
-            Setting::Pool { page_size, node: Some(node) } => format!(
-                "sys/devices/system/node/node{node}/hugepages/hugepages-{}/nr_hugepages",
-                page_size.sysfs()
-            ),
-            Setting::ThpEnabled => format!("{THP}/enabled"),
-            Setting::ShmemEnabled => format!("{THP}/shmem_enabled"),
+            Setting::Pool { page_size, node } => pools::folder(page_size, node).join("nr_hugepages"),
+            Setting::ThpEnabled { page_size } => thp_path(page_size, "enabled"),
+            Setting::ShmemEnabled { page_size } => thp_path(page_size, "shmem_enabled"),
         }
     }
 
     /// Its value, as it would be written back.
+    ///
+    /// Of a pool these are the pages that were set aside for good: surplus pages come and go with
+    /// the processes that use them.
     pub fn read(self, root: &Root) -> Result<String, ReadError> {
         match self {
             Setting::Pool { .. } => {
-                root.value::<u64>(self.path(), "a number of pages").map(|n| n.to_string())
+                let surplus = self.surplus(root)?;
+                Ok(root
+                    .value(self.path(), PAGES)
+                    .map(|total: u64| total.saturating_sub(surplus))?
+                    .to_string())
             }
-            Setting::ThpEnabled | Setting::ShmemEnabled => root.choice(self.path()),
+            Setting::ThpEnabled { .. } | Setting::ShmemEnabled { .. } => root.choice(self.path()),
+        }
+    }
+
+    /// Of a pool: pages beyond its size, which return to the system when their users end.
+    pub(crate) fn surplus(self, root: &Root) -> Result<u64, ReadError> {
+        let Setting::Pool { page_size, node } = self else { return Ok(0) };
+        match root.value(pools::folder(page_size, node).join("surplus_hugepages"), PAGES) {
+            Err(error) if error.is_absent() => Ok(0),
+            read => read,
         }
     }
 
@@ -72,17 +91,17 @@ impl Setting {
     #[must_use]
     pub fn parts(self, root: &Root) -> Vec<Setting> {
         let Setting::Pool { page_size, node: None } = self else { return vec![self] };
-        let nodes: Vec<u32> = root
-            .list("sys/devices/system/node")
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|name| name.strip_prefix("node")?.parse().ok())
-            .filter(|node| Setting::Pool { page_size, node: Some(*node) }.read(root).is_ok())
-            .collect();
-        if nodes.len() < 2 {
-            return vec![self];
-        }
-        nodes.into_iter().map(|node| Setting::Pool { page_size, node: Some(node) }).collect()
+        let pools = pools::read(root).unwrap_or_default();
+        let of_nodes = pools.iter().filter(|pool| pool.page_size == page_size && pool.node.is_some());
+        let parts: Vec<Setting> = of_nodes.map(|pool| Setting::Pool { page_size, node: pool.node }).collect();
+        if parts.len() < 2 { vec![self] } else { parts }
+    }
+}
+
+fn thp_path(page_size: Option<PageSize>, name: &str) -> PathBuf {
+    match page_size {
+        Some(size) => thp::path(&format!("hugepages-{}", size.sysfs())).join(name),
+        None => thp::path(name),
     }
 }
 
@@ -93,8 +112,11 @@ impl fmt::Display for Setting {
             Setting::Pool { page_size, node: Some(node) } => {
                 write!(f, "pool of {page_size} pages on node {node}")
             }
-            Setting::ThpEnabled => write!(f, "transparent_hugepage/enabled"),
-            Setting::ShmemEnabled => write!(f, "transparent_hugepage/shmem_enabled"),
+            Setting::ThpEnabled { .. } | Setting::ShmemEnabled { .. } => {
+                let path = self.path();
+                let name = path.strip_prefix("sys/kernel/mm").unwrap_or(&path);
+                write!(f, "{}", name.display())
+            }
         }
     }
 }

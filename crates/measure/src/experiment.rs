@@ -7,8 +7,7 @@ use std::{
 };
 
 use hugewise_kernel::{
-    backing::Backing, interrupt::Interrupt, journal::RUN_VARIABLE, page_sizes::PageSizes, root::Root,
-    settings::Setting, units::Bytes, vmstat::VmStat,
+    backing::Backing, interrupt::Interrupt, page_sizes::PageSizes, root::Root, units::Bytes, vmstat::VmStat,
 };
 
 use crate::{
@@ -200,20 +199,14 @@ impl Experiment<'_> {
 
     fn provide(&self, backing: Backing, prepared: &Prepared, machine: &mut Machine) -> Result<(), String> {
         if backing == Backing::Thp {
-            machine.provide_mode(Setting::ThpEnabled, "madvise")?;
-            if prepared.shared_memory {
-                machine.provide_mode(Setting::ShmemEnabled, "advise")?;
-            }
+            machine.provide_thp(prepared.shared_memory)?;
         }
         machine.provide_pools(&prepared.pools, self.interrupt)
     }
 
     fn run(&self, slot: Slot, prepared: &Prepared, machine: &Machine) -> Result<Round, ExperimentError> {
         let what = || self.describe(slot);
-        let mut launch = prepared.launch.clone();
-        if let Some(journal) = machine.journal() {
-            launch.environment.push((RUN_VARIABLE.to_owned(), Some(journal.run_id().into())));
-        }
+        let launch = machine.mark(prepared.launch.clone());
         let mut observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp);
         let before = VmStat::read(self.root).ok();
         let execution =

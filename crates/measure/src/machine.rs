@@ -4,12 +4,15 @@ use std::{collections::BTreeMap, path::Path};
 
 use hugewise_kernel::{
     interrupt::Interrupt,
-    journal::{Journal, JournalError, Restored},
+    journal::{Journal, JournalError, RUN_VARIABLE, Restored},
     pool_growth::{self, Shortage},
     root::Root,
     settings::Setting,
+    thp,
     units::{Bytes, PageSize, Pages},
 };
+
+use crate::execution::Launch;
 
 /// Machine-wide settings for the time of an experiment.
 #[derive(Debug)]
@@ -42,6 +45,15 @@ impl Machine {
         self.journal.as_ref().ok()
     }
 
+    /// Marks a process to be started as ours, so that `restore` finds it if we are killed.
+    #[must_use]
+    pub fn mark(&self, mut launch: Launch) -> Launch {
+        if let Ok(journal) = &self.journal {
+            launch.environment.push((RUN_VARIABLE.to_owned(), Some(journal.run_id().into())));
+        }
+        launch
+    }
+
     /// What was changed, for people.
     #[must_use]
     pub fn changes(&self) -> &[String] {
@@ -56,7 +68,7 @@ impl Machine {
     ) -> Result<(), String> {
         for (&size, bytes) in pools {
             let wanted = bytes.pages_needed(size);
-            if pool_growth::available(&self.root, size).is_ok_and(|available| available >= wanted) {
+            if pool_growth::pool(&self.root, size).is_ok_and(|pool| pool.available() >= wanted) {
                 continue;
             }
             let journal = match &mut self.journal {
@@ -80,15 +92,33 @@ impl Machine {
         Ok(())
     }
 
-    /// Makes sure that a THP mode is not `never`, or says why it is.
-    pub fn provide_mode(&mut self, setting: Setting, wanted: &str) -> Result<(), String> {
-        let now = setting.read(&self.root).map_err(|error| error.to_string())?;
-        if now != "never" && now != "deny" {
-            return Ok(());
+    /// Makes sure that the kernel makes transparent huge pages where it is advised to, or says why
+    /// it does not; of shared memory too if `shared`.
+    pub fn provide_thp(&mut self, shared: bool) -> Result<(), String> {
+        let thp = thp::read(&self.root);
+        let decides = |path: &Path, of_all: &Path| {
+            // The size's own setting, or that of all sizes that inherit.
+            if path == of_all { None } else { thp.pmd_size.known().copied() }
+        };
+        if let Some(("never", path)) = thp.pmd_enabled() {
+            let page_size = decides(&path, &thp::path("enabled"));
+            self.switch(Setting::ThpEnabled { page_size }, "madvise")?;
         }
+        if let (true, Some((now @ ("never" | "deny"), path))) = (shared, thp.pmd_shmem_enabled()) {
+            let page_size = decides(&path, &thp::path("shmem_enabled"));
+            // `deny` of the whole machine is not lifted: somebody meant it.
+            if now == "deny" {
+                return Err(format!("/{} is deny, and that is left alone", path.display()));
+            }
+            self.switch(Setting::ShmemEnabled { page_size }, "advise")?;
+        }
+        Ok(())
+    }
+
+    fn switch(&mut self, setting: Setting, wanted: &str) -> Result<(), String> {
         let journal = self.journal.as_mut().map_err(|reason| no_right(&setting, reason))?;
-        journal.set(setting, wanted).map_err(|error| error.to_string())?;
-        self.changes.push(format!("{setting}: {now} → {wanted}"));
+        let now = journal.set(setting, wanted).map_err(|error| error.to_string())?;
+        self.changes.push(format!("{setting}: {now}"));
         Ok(())
     }
 
@@ -102,6 +132,6 @@ impl Machine {
 fn no_right(setting: &Setting, reason: &str) -> String {
     format!(
         "needs a change of the {setting}, and that needs root (CAP_DAC_OVERRIDE, to write /{}): {reason}",
-        setting.path()
+        setting.path().display()
     )
 }

@@ -60,8 +60,8 @@ pub struct Touched {
 #[derive(Debug, thiserror::Error)]
 pub enum TouchError {
     /// The page sizes of the machine.
-    #[error(transparent)]
-    Read(#[from] hugewise_kernel::root::ReadError),
+    #[error("the page sizes of this machine could not be told: {0}")]
+    PageSizes(String),
     /// The backing could not be had.
     #[error(transparent)]
     Reserve(#[from] ReserveError),
@@ -73,7 +73,8 @@ pub enum TouchError {
 /// Runs it in this process.
 pub fn run(touch: &Touch) -> Result<Touched, TouchError> {
     let root = Root::live();
-    let mut region = region::reserve(touch.bytes, &[touch.backing], &PageSizes::read(&root)?)?;
+    let sizes = PageSizes::read(&root).map_err(TouchError::PageSizes)?;
+    let mut region = region::reserve(touch.bytes, &[touch.backing], &sizes)?;
     let begin = Instant::now();
     region.populate().map_err(|error| TouchError::Populate(touch.bytes, error))?;
     let populate_s = begin.elapsed().as_secs_f64();

@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use hugewise_kernel::{
-    backing::Backing, interrupt::Interrupt, page_sizes::PageSizes, root::Root, settings::Setting,
-    units::Bytes,
+    backing::Backing, interrupt::Interrupt, page_sizes::PageSizes, root::Root, units::Bytes,
 };
 use serde::Serialize;
 
@@ -70,7 +69,7 @@ impl TouchBench {
         progress: &mut dyn Progress,
     ) -> Result<TouchTable, ExperimentError> {
         let failed = |what: &str, reason: String| ExperimentError::Run { what: what.to_owned(), reason };
-        let sizes = PageSizes::read(root).map_err(|error| failed("page sizes", error.to_string()))?;
+        let sizes = PageSizes::read(root).map_err(|reason| failed("page sizes", reason))?;
         let scratch =
             execution::scratch_dir().map_err(|error| failed("the scratch folder", error.to_string()))?;
         let mut rows: BTreeMap<(usize, usize), Vec<Touched>> = BTreeMap::new();
@@ -96,12 +95,12 @@ impl TouchBench {
                     continue;
                 }
                 let mut observer = Observer::new(root, RegionOfInterest::Reported, sizes.thp);
-                let execution =
-                    execution::run(&worker(program, &touch), &mut observer, scratch.path(), None, interrupt)
-                        .map_err(|source| match source {
-                            ExecutionError::Interrupted => ExperimentError::Interrupted,
-                            source => ExperimentError::Execution { what: what.clone(), source },
-                        })?;
+                let launch = machine.mark(worker(program, &touch));
+                let execution = execution::run(&launch, &mut observer, scratch.path(), None, interrupt)
+                    .map_err(|source| match source {
+                        ExecutionError::Interrupted => ExperimentError::Interrupted,
+                        source => ExperimentError::Execution { what: what.clone(), source },
+                    })?;
                 if !execution.ended.status.success() {
                     let reason = format!("{}{}", execution.ended.status, last_lines(&execution.output));
                     left_out.push(LeftOut { case, arm, reason });
@@ -142,7 +141,7 @@ fn provide(
         return Err(missing);
     }
     match (touch.backing, sizes.huge_page_of(touch.backing)) {
-        (Backing::Thp, _) => machine.provide_mode(Setting::ThpEnabled, "madvise"),
+        (Backing::Thp, _) => machine.provide_thp(false),
         (Backing::Hugetlb(_) | Backing::Shm(_), Some(size)) => {
             let needed = touch.bytes.align_up(size).ok_or("more than this machine could ever address")?;
             machine.provide_pools(&BTreeMap::from([(size, needed)]), interrupt)

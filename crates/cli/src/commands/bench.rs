@@ -124,7 +124,7 @@ fn run_touch(arguments: &TouchArguments, terminal: &Terminal) -> anyhow::Result<
     anyhow::ensure!(!arguments.bytes.contains(&Bytes::ZERO), "--bytes 0: a buffer of nothing cannot be read");
     let root = Root::live();
     let backings = if arguments.backing.is_empty() {
-        every_backing(&PageSizes::read(&root)?)
+        every_backing(&PageSizes::read(&root).map_err(anyhow::Error::msg)?)
     } else {
         arguments.backing.clone()
     };

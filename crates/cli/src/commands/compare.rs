@@ -115,7 +115,7 @@ const ITERATIONS: usize = 9;
 /// Runs the command.
 pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
-    let sizes = PageSizes::read(&root)?;
+    let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
     compare.refuse_impossible(&sizes)?;
     let interrupt = session::watch()?;
     let mut machine = session::open_machine(&root, &compare.purpose(), compare.floor)?;
