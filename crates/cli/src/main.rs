@@ -2,10 +2,12 @@
 
 mod arguments;
 mod commands;
+mod embedded;
 mod findings;
 mod parameters;
 mod progress;
 mod report;
+mod report_file;
 mod session;
 mod terminal;
 

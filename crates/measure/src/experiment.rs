@@ -12,7 +12,7 @@ use hugewise_kernel::{
 
 use crate::{
     analysis,
-    comparison::{self, Case, Comparison, Design, LeftOut, Round},
+    comparison::{self, Case, Comparison, Design, Figure, LeftOut, Round},
     execution::{self, ExecutionError, last_lines},
     machine::Machine,
     observation::Observer,
@@ -26,6 +26,8 @@ use crate::{
 pub struct CaseToRun {
     /// What is run.
     pub workload: Workload,
+    /// The command line as it was given, parameters by name; empty for the native workload.
+    pub command: Vec<String>,
     /// Values from `--parameter-list`.
     pub parameters: BTreeMap<String, String>,
 }
@@ -140,7 +142,8 @@ impl Experiment<'_> {
                 continue;
             };
             progress.run(done, total, &self.describe(slot));
-            let round = self.run(slot, &prepared, machine)?;
+            let (round, named_by_run) = self.run(slot, &prepared, machine)?;
+            name_figures(&mut result.cases[slot.case], named_by_run);
             if self.design.arms[slot.arm] == Backing::Base {
                 let peak = round.figures.get("peak_memory").map(|bytes| Bytes(*bytes as u64));
                 peaks[slot.case] = peak.max(peaks[slot.case]);
@@ -204,7 +207,12 @@ impl Experiment<'_> {
         machine.provide_pools(&prepared.pools, self.interrupt)
     }
 
-    fn run(&self, slot: Slot, prepared: &Prepared, machine: &Machine) -> Result<Round, ExperimentError> {
+    fn run(
+        &self,
+        slot: Slot,
+        prepared: &Prepared,
+        machine: &Machine,
+    ) -> Result<(Round, Vec<Figure>), ExperimentError> {
         let what = || self.describe(slot);
         let launch = machine.mark(prepared.launch.clone());
         let mut observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp);
@@ -226,7 +234,7 @@ impl Experiment<'_> {
             return Err(failed(reason));
         }
         let workload = &self.cases[slot.case].workload;
-        let Results { figures, coverage } =
+        let Results { figures, named_by_run, coverage } =
             workload.results(prepared, &execution, &observer).map_err(failed)?;
         let after = VmStat::read(self.root).ok();
         let evidence = Evidence {
@@ -238,7 +246,8 @@ impl Experiment<'_> {
         let fell_back =
             proof::fell_back(self.design.arms[slot.arm], &evidence, self.sizes, self.rules.least_coverage);
         let coverage = coverage.ok().and_then(|coverage| coverage.share());
-        Ok(Round { case: slot.case, arm: slot.arm, block: slot.block, fell_back, figures, coverage })
+        let round = Round { case: slot.case, arm: slot.arm, block: slot.block, fell_back, figures, coverage };
+        Ok((round, named_by_run))
     }
 
     fn describe(&self, slot: Slot) -> String {
@@ -251,7 +260,7 @@ impl Experiment<'_> {
     fn empty_comparison(&self) -> Comparison {
         let case = |case: &CaseToRun| Case {
             workload: case.workload.name.clone(),
-            command: case.workload.command.clone(),
+            command: case.command.clone(),
             parameters: case.parameters.clone(),
             figures: case.workload.figures(),
         };
@@ -269,6 +278,12 @@ impl Experiment<'_> {
             notes: Vec::new(),
         }
     }
+}
+
+/// Puts figures that the first run named before those of the process: they decide the verdict.
+fn name_figures(case: &mut Case, named: Vec<Figure>) {
+    let new: Vec<Figure> = named.into_iter().filter(|figure| !case.figures.contains(figure)).collect();
+    case.figures.splice(0..0, new);
 }
 
 /// Which arms were prepared before, so that what was done to them is told once.

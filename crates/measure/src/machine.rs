@@ -116,9 +116,10 @@ impl Machine {
     }
 
     fn switch(&mut self, setting: Setting, wanted: &str) -> Result<(), String> {
+        let was = setting.read(&self.root).map_err(|error| error.to_string())?;
         let journal = self.journal.as_mut().map_err(|reason| no_right(&setting, reason))?;
         let now = journal.set(setting, wanted).map_err(|error| error.to_string())?;
-        self.changes.push(format!("{setting}: {now}"));
+        self.changes.push(format!("{setting}: {was} → {now}"));
         Ok(())
     }
 

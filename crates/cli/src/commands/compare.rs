@@ -3,8 +3,6 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    io::Write,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -12,22 +10,25 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use hugewise_jvm::{
-    jdks::{self, Environment, Jdk},
-    launch::LaunchLine,
-};
+use hugewise_jvm::launch::LaunchLine;
 use hugewise_kernel::{backing::Backing, page_sizes::PageSizes, root::Root, units::Bytes};
 use hugewise_measure::{
     analysis,
     comparison::{Comparison, Design, Verdict},
     execution,
     experiment::{Blocks, CaseToRun, Experiment, ExperimentError, Rules},
-    touch::Touch,
-    workload::{Workload, metric::Metric},
+    workload::{OwnFigures, Workload, metric::Metric},
 };
 
 use super::bench::at_least_one;
-use crate::{NEGATIVE, parameters, progress::Bar, report, session, terminal::Terminal};
+use crate::{
+    NEGATIVE,
+    embedded::{self, Java},
+    parameters,
+    progress::Bar,
+    report, report_file, session,
+    terminal::Terminal,
+};
 
 /// What huge pages buy a workload: run it on each backing, prove what each run got, compare
 ///
@@ -108,10 +109,6 @@ pub struct Compare {
     command: Vec<String>,
 }
 
-/// The embedded workload: reads in an iteration, and iterations, of a second or two in all.
-const READS: u64 = 5_000_000;
-const ITERATIONS: usize = 9;
-
 /// Runs the command.
 pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
@@ -182,7 +179,8 @@ impl Compare {
             }
         }
         if let Some(html) = &self.html {
-            Target::open(html).with_context(|| format!("the report {} cannot be written", html.display()))?;
+            report_file::can_be_written(html)
+                .with_context(|| format!("the report {} cannot be written", html.display()))?;
         }
         Ok(())
     }
@@ -218,80 +216,27 @@ impl Compare {
 
     fn cases(&self, root: &Root, scratch: &Path, notes: &mut Vec<String>) -> anyhow::Result<Vec<CaseToRun>> {
         if self.command.is_empty() {
-            return self.embedded(root, scratch, notes);
+            let java = match &self.java {
+                _ if self.no_java => Java::LeftOut,
+                Some(path) => Java::Named(path.clone()),
+                None => Java::Usual,
+            };
+            return embedded::cases(root, self.bytes, &java, scratch, notes);
         }
         let combinations = parameters::combinations(&self.parameter_list, &self.command)?;
         let case = |parameters: BTreeMap<String, String>| {
             let command = parameters::substitute(&self.command, &parameters);
-            Ok(CaseToRun { workload: self.workload(command)?, parameters })
+            Ok(CaseToRun { workload: self.workload(command)?, command: self.command.clone(), parameters })
         };
         combinations.into_iter().map(case).collect()
     }
 
     fn workload(&self, command: Vec<String>) -> anyhow::Result<Workload> {
-        let mut metrics = self.metric.clone();
-        if let Some(file) = &self.jmh {
-            ensure!(
-                file.exists(),
-                "--jmh {}: which benchmarks it holds must be known before: run the command once, with \
-                 '-rf json -rff {0}'",
-                file.display()
-            );
-            metrics.extend(Metric::of_jmh(file).map_err(anyhow::Error::msg)?);
-        }
+        let own = OwnFigures { metrics: self.metric.clone(), jmh: self.jmh.clone() };
         match LaunchLine::parse(&command, &|file| fs::read_to_string(file)) {
-            Some(line) => Workload::java(line?, command, metrics).map_err(anyhow::Error::msg),
-            None => Ok(Workload::other(command, metrics)),
+            Some(line) => Workload::java(line?, own).map_err(anyhow::Error::msg),
+            None => Ok(Workload::other(command, own)),
         }
-    }
-
-    fn embedded(
-        &self,
-        root: &Root,
-        scratch: &Path,
-        notes: &mut Vec<String>,
-    ) -> anyhow::Result<Vec<CaseToRun>> {
-        let touch = Touch {
-            bytes: self.bytes,
-            backing: Backing::Base,
-            reads: READS,
-            iterations: ITERATIONS,
-            warm_up: 1,
-        };
-        let program = env::current_exe().context("finding this program's own file")?;
-        let mut workloads = vec![Workload::native(program, touch)];
-        if !self.no_java {
-            match self.embedded_java(root, &touch, scratch) {
-                Ok(java) => workloads.push(java),
-                Err(reason) => notes.push(format!("the Java half was left out: {reason}")),
-            }
-        }
-        let case = |workload| CaseToRun { workload, parameters: BTreeMap::new() };
-        Ok(workloads.into_iter().map(case).collect())
-    }
-
-    fn embedded_java(&self, root: &Root, touch: &Touch, scratch: &Path) -> Result<Workload, String> {
-        let jdks = jdks::find(root, &Environment::of_this_process());
-        let chosen: Option<&Jdk> = match &self.java {
-            Some(java) => {
-                let java = fs::canonicalize(java).map_err(|error| format!("{}: {error}", java.display()))?;
-                jdks.iter().find(|jdk| fs::canonicalize(&jdk.java).is_ok_and(|known| known == java))
-            }
-            None => jdks.iter().find(|jdk| jdk.default).or(jdks.first()),
-        };
-        let jdk = chosen.ok_or(
-            "no JDK was found; install one (Debian: default-jdk-headless), or name its java with --java",
-        )?;
-        if jdk.has_compiler.known() == Some(&false) {
-            return Err(format!(
-                "{} has no compiler (module jdk.compiler); install a full JDK",
-                jdk.home.display()
-            ));
-        }
-        if touch.bytes > LARGEST_ARRAY {
-            return Err(format!("an array of {} does not fit in a heap of 1 GiB", touch.bytes));
-        }
-        Workload::java_touch(jdk, touch, scratch)
     }
 
     fn show(&self, comparison: &Comparison, terminal: &Terminal) -> anyhow::Result<()> {
@@ -302,7 +247,7 @@ impl Compare {
         }
         if let Some(file) = &self.html {
             let page = report::compare::html(comparison)?;
-            Target::open(file).and_then(|target| target.write(file, &page)).with_context(|| {
+            report_file::write(file, &page).with_context(|| {
                 format!("writing the report {}; what it would have held is printed above", file.display())
             })?;
             eprintln!("hugewise: wrote {}", file.display());
@@ -321,43 +266,6 @@ impl Compare {
             _ => false,
         });
         if negative { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS }
-    }
-}
-
-/// The largest array for which a heap of 1 GiB leaves the program some room.
-const LARGEST_ARRAY: Bytes = Bytes(1_010_000_000);
-
-/// Where a report goes.
-enum Target {
-    /// A file: a draft beside it, so that a reader never sees half a page, and no link is followed.
-    File(tempfile::NamedTempFile),
-    /// A device or a pipe, like /dev/stdout.
-    Stream(fs::File),
-}
-
-impl Target {
-    fn open(file: &Path) -> anyhow::Result<Target> {
-        if let Ok(found) = fs::metadata(file) {
-            ensure!(!found.is_dir(), "it is a folder");
-            if !found.is_file() {
-                return Ok(Target::Stream(fs::OpenOptions::new().write(true).open(file)?));
-            }
-        }
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let draft = tempfile::NamedTempFile::new_in(folder);
-        Ok(Target::File(draft.with_context(|| format!("in the folder {}", folder.display()))?))
-    }
-
-    fn write(self, file: &Path, page: &str) -> anyhow::Result<()> {
-        match self {
-            Target::Stream(mut stream) => stream.write_all(page.as_bytes())?,
-            Target::File(mut draft) => {
-                draft.write_all(page.as_bytes())?;
-                draft.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
-                draft.persist(file)?;
-            }
-        }
-        Ok(())
     }
 }
 

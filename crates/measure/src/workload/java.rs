@@ -13,7 +13,7 @@ use hugewise_kernel::{
     units::{Bytes, PageSize},
 };
 
-use super::{Conditions, Kind, Prepared, Workload, metric::Metric};
+use super::{Conditions, Kind, OwnFigures, Prepared, Workload, metric::Metric};
 use crate::{execution::Launch, observation::RegionOfInterest, touch::Touch};
 
 /// Figures that only a JVM has.
@@ -27,14 +27,16 @@ const UNIFIED_LOGGING: u32 = 9;
 
 impl Workload {
     /// A `java` launch line; asks that `java` what its flags are.
-    pub fn java(line: LaunchLine, command: Vec<String>, metrics: Vec<Metric>) -> Result<Workload, String> {
+    pub fn java(line: LaunchLine, own: OwnFigures) -> Result<Workload, String> {
         let flags = flags::ask(&line).map_err(|error| error.to_string())?;
         let name = format!("java {}", flags.version);
-        Ok(Workload { name, command, metrics, kind: Kind::Java { line, flags } })
+        Ok(Workload { name, own, kind: Kind::Java { line, flags } })
     }
 
     /// The embedded workload as a one-file Java program in `scratch`, on a heap of 1 GiB.
-    pub fn java_touch(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<Workload, String> {
+    ///
+    /// Answers its launch line, too.
+    pub fn java_touch(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<(Workload, Vec<String>), String> {
         let source = scratch.join("Touch.java");
         fs::write(&source, TOUCH).map_err(|error| format!("{}: {error}", source.display()))?;
         let line = LaunchLine {
@@ -50,7 +52,9 @@ impl Workload {
             ],
         };
         let metric = Metric::nanoseconds_per_operation().map_err(|error| error.to_string())?;
-        Workload::java(line.clone(), line.command(), vec![metric])
+        let command = line.command();
+        let own = OwnFigures { metrics: vec![metric], jmh: None };
+        Ok((Workload::java(line, own)?, command))
     }
 }
 
@@ -79,7 +83,7 @@ pub(super) fn prepare(
     }
     let mut notes = vec![format!("added {ours}")];
     if !aside.is_empty() {
-        notes.push(format!("set aside {}", aside.join(" ")));
+        notes.push(format!("set aside {}", aside.join(", ")));
     }
     let uses_zgc = flags.is_on("UseZGC") == Some(true);
     Ok(Prepared {

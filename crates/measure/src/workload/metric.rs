@@ -1,9 +1,8 @@
 //! The workload's own figures: found in its output, or in a result file of JMH.
 
 use std::{
-    collections::BTreeMap,
     fs,
-    path::PathBuf,
+    path::Path,
     str::FromStr,
     time::{Duration, SystemTime},
 };
@@ -20,15 +19,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Metric {
     figure: Figure,
-    source: Source,
-}
-
-#[derive(Clone, Debug)]
-enum Source {
-    /// The last match in the output: its first group, or the whole.
-    Output(Regex),
-    /// `primaryMetric.score` of the benchmark with this index, in JMH's result file.
-    Jmh { file: PathBuf, index: usize },
+    /// The last match in the output counts: its first group, or the whole.
+    expression: Regex,
 }
 
 /// `NAME=REGEX` is not one.
@@ -56,10 +48,7 @@ impl FromStr for Metric {
             Regex::new(expression).map_err(|error| MetricError::Expression(plain.to_owned(), error))?;
         let higher = name.starts_with('+') || plain.ends_with("/s");
         let better = if higher { Better::Higher } else { Better::Lower };
-        Ok(Metric {
-            figure: Figure { name: plain.to_owned(), unit: String::new(), better },
-            source: Source::Output(expression),
-        })
+        Ok(Metric { figure: Figure { name: plain.to_owned(), unit: String::new(), better }, expression })
     }
 }
 
@@ -71,27 +60,6 @@ impl Metric {
         Ok(metric)
     }
 
-    /// Every benchmark of a result file that JMH wrote (`-rf json -rff FILE`).
-    pub fn of_jmh(file: &PathBuf) -> Result<Vec<Metric>, String> {
-        let results = jmh_results(file)?;
-        let metric = |(index, result): (usize, &Value)| {
-            let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
-            let benchmark = text("benchmark");
-            let short: Vec<&str> = benchmark.rsplitn(3, '.').collect();
-            let mut name = short.iter().take(2).rev().copied().collect::<Vec<_>>().join(".");
-            for (key, value) in result["params"].as_object().into_iter().flatten() {
-                name = format!("{name} {key}={}", value.as_str().unwrap_or_default());
-            }
-            let better = if text("mode") == "thrpt" { Better::Higher } else { Better::Lower };
-            let unit = result["primaryMetric"]["scoreUnit"].as_str().unwrap_or_default().to_owned();
-            Metric {
-                figure: Figure { name, unit, better },
-                source: Source::Jmh { file: file.clone(), index },
-            }
-        };
-        Ok(results.iter().enumerate().map(metric).collect())
-    }
-
     /// Its name, unit and direction.
     #[must_use]
     pub fn figure(&self) -> Figure {
@@ -99,38 +67,51 @@ impl Metric {
     }
 
     /// Its value in one run.
-    pub(crate) fn read(&self, execution: &Execution) -> Result<BTreeMap<String, f64>, String> {
-        let name = &self.figure.name;
-        let value = match &self.source {
-            Source::Output(expression) => {
-                let found = expression
-                    .captures_iter(&execution.output)
-                    .last()
-                    .and_then(|captures| captures.get(1).or_else(|| captures.get(0)))
-                    .ok_or_else(|| {
-                        format!(
-                            "metric '{name}': nothing in the program's output matches '{expression}'{}",
-                            last_lines(&execution.output)
-                        )
-                    })?;
-                number(found.as_str()).ok_or_else(|| {
-                    format!(
-                        "metric '{name}': '{}' is not a number; put ( ) around the number",
-                        found.as_str()
-                    )
-                })?
-            }
-            Source::Jmh { file, index } => {
-                written_by(file, execution)?;
-                let results = jmh_results(file)?;
-                results
-                    .get(*index)
-                    .and_then(|result| result["primaryMetric"]["score"].as_f64())
-                    .ok_or_else(|| format!("{}: no score of {name}", file.display()))?
-            }
-        };
-        Ok(BTreeMap::from([(name.clone(), value)]))
+    pub(crate) fn read(&self, execution: &Execution) -> Result<f64, String> {
+        let (name, expression) = (&self.figure.name, &self.expression);
+        let found = expression
+            .captures_iter(&execution.output)
+            .last()
+            .and_then(|captures| captures.get(1).or_else(|| captures.get(0)))
+            .ok_or_else(|| {
+                format!(
+                    "metric '{name}': nothing in the program's output matches '{expression}'{}",
+                    last_lines(&execution.output)
+                )
+            })?;
+        number(found.as_str()).ok_or_else(|| {
+            format!("metric '{name}': '{}' is not a number; put ( ) around the number", found.as_str())
+        })
     }
+}
+
+/// The scores in the result file that JMH wrote in one run (`-rf json -rff FILE`), in its order.
+pub(crate) fn jmh_scores(file: &Path, execution: &Execution) -> Result<Vec<(Figure, f64)>, String> {
+    written_by(file, execution)?;
+    let text = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let results: Vec<Value> = serde_json::from_slice(&text)
+        .map_err(|error| format!("{} is not a JSON result of JMH: {error}", file.display()))?;
+    let scores: Option<Vec<(Figure, f64)>> = results
+        .iter()
+        .map(|result| Some((jmh_figure(result), result["primaryMetric"]["score"].as_f64()?)))
+        .collect();
+    match scores {
+        Some(scores) if !scores.is_empty() => Ok(scores),
+        _ => Err(format!("{} holds no scores, or one that is not a number", file.display())),
+    }
+}
+
+/// `Cache.get n=10`, of the class, the method and the parameters.
+fn jmh_figure(result: &Value) -> Figure {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let benchmark = text(&result["benchmark"]);
+    let short: Vec<&str> = benchmark.rsplitn(3, '.').take(2).collect();
+    let mut name = short.into_iter().rev().collect::<Vec<_>>().join(".");
+    for (key, value) in result["params"].as_object().into_iter().flatten() {
+        name = format!("{name} {key}={}", text(value));
+    }
+    let better = if result["mode"] == "thrpt" { Better::Higher } else { Better::Lower };
+    Figure { name, unit: text(&result["primaryMetric"]["scoreUnit"]), better }
 }
 
 /// A number as people print it; `1,234,567.8` has separators.
@@ -140,7 +121,7 @@ fn number(text: &str) -> Option<f64> {
 }
 
 /// A result of an earlier run must not pass for one of this.
-fn written_by(file: &PathBuf, execution: &Execution) -> Result<(), String> {
+fn written_by(file: &Path, execution: &Execution) -> Result<(), String> {
     let modified = fs::metadata(file).and_then(|found| found.modified()).map_err(|error| {
         format!("{}: {error}; does the command write it (-rf json -rff)?", file.display())
     })?;
@@ -150,14 +131,6 @@ fn written_by(file: &PathBuf, execution: &Execution) -> Result<(), String> {
         return Err(format!("{} was not written by this run: give JMH '-rff {0}'", file.display()));
     }
     Ok(())
-}
-
-fn jmh_results(file: &PathBuf) -> Result<Vec<Value>, String> {
-    let text = fs::read(file).map_err(|error| {
-        format!("{}: {error}; does the command write it (-rf json -rff)?", file.display())
-    })?;
-    serde_json::from_slice(&text)
-        .map_err(|error| format!("{} is not a JSON result of JMH: {error}", file.display()))
 }
 
 #[cfg(test)]
@@ -184,10 +157,10 @@ mod tests {
         let metric: Metric = r"ops/s=throughput: ([\d,.]+)".parse()?;
         assert_eq!(metric.figure().better, Better::Higher);
         let read = metric.read(&printed("throughput: 3\nthroughput: 1,234.5\n")?)?;
-        assert_eq!(read["ops/s"], 1234.5);
+        assert_eq!(read, 1234.5);
         let plain: Metric = r"latency=\d+".parse()?;
         assert_eq!(plain.figure().better, Better::Lower);
-        assert_eq!(plain.read(&printed("took 12 ms")?)?["latency"], 12.0);
+        assert_eq!(plain.read(&printed("took 12 ms")?)?, 12.0);
         Ok(())
     }
 
@@ -210,17 +183,16 @@ mod tests {
             r#"[{"benchmark":"org.x.Cache.get","mode":"thrpt","params":{"n":"10"},
                  "primaryMetric":{"score":42.5,"scoreUnit":"ops/ms"}}]"#,
         )?;
-        let metrics = Metric::of_jmh(&file)?;
-        let figure = metrics[0].figure();
-        assert_eq!((figure.name.as_str(), figure.unit.as_str()), ("Cache.get n=10", "ops/ms"));
-        assert_eq!(figure.better, Better::Higher);
         let run = printed("")?;
-        assert_eq!(metrics[0].read(&run)?["Cache.get n=10"], 42.5);
+        let scores = jmh_scores(&file, &run)?;
+        let (figure, score) = &scores[0];
+        assert_eq!((figure.name.as_str(), figure.unit.as_str(), *score), ("Cache.get n=10", "ops/ms", 42.5));
+        assert_eq!(figure.better, Better::Higher);
         fs::File::options()
             .write(true)
             .open(&file)?
             .set_modified(SystemTime::now() - Duration::from_secs(60))?;
-        assert!(metrics[0].read(&run).is_err());
+        assert!(jmh_scores(&file, &run).is_err());
         Ok(())
     }
 }

@@ -6,7 +6,10 @@ mod other;
 
 pub mod metric;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use hugewise_jvm::{flags::FinalFlags, gc_log::GcLog, launch::LaunchLine};
 use hugewise_kernel::{
@@ -28,18 +31,24 @@ use crate::{
 pub struct Workload {
     /// A short name: `native`, `java 17.0.15`, or the program's.
     pub name: String,
-    /// The command line before a backing is put on it; empty for the native workload.
-    pub command: Vec<String>,
-    /// The figures that it gives itself, the one that matters first.
-    pub metrics: Vec<Metric>,
+    own: OwnFigures,
     kind: Kind,
+}
+
+/// The figures that a workload gives itself; the first of them decides the verdict.
+#[derive(Clone, Debug, Default)]
+pub struct OwnFigures {
+    /// Found in its output.
+    pub metrics: Vec<Metric>,
+    /// The result file that it lets JMH write; which scores it holds is known after a run.
+    pub jmh: Option<PathBuf>,
 }
 
 #[derive(Debug)]
 enum Kind {
     Native(NativeTouch),
     Java { line: LaunchLine, flags: FinalFlags },
-    Other,
+    Other { command: Vec<String> },
 }
 
 /// A workload with a backing put on it.
@@ -73,6 +82,8 @@ pub struct Conditions<'a> {
 pub struct Results {
     /// Figures by name.
     pub figures: BTreeMap<String, f64>,
+    /// Those of them that no other than the run could name, in their order.
+    pub named_by_run: Vec<Figure>,
     /// Coverage of the region that matters; the reason where it could not be told.
     pub coverage: Result<Coverage, String>,
 }
@@ -86,14 +97,14 @@ impl Workload {
         match &self.kind {
             Kind::Native(touch) => touch.prepare(backing, conditions),
             Kind::Java { line, flags } => java::prepare(line, flags, backing, conditions),
-            Kind::Other => other::prepare(&self.command, backing, conditions),
+            Kind::Other { command } => other::prepare(command, backing, conditions),
         }
     }
 
     /// The figures of this workload, the one that the verdict is drawn from first.
     #[must_use]
     pub fn figures(&self) -> Vec<Figure> {
-        let mut figures: Vec<Figure> = self.metrics.iter().map(Metric::figure).collect();
+        let mut figures: Vec<Figure> = self.own.metrics.iter().map(Metric::figure).collect();
         if matches!(self.kind, Kind::Native(_)) {
             figures.extend(native::FIGURES.map(figure));
         }
@@ -107,7 +118,7 @@ impl Workload {
     /// Is a backing put on it through its C library, because it has no options for that?
     #[must_use]
     pub fn is_asked_through_malloc(&self) -> bool {
-        matches!(self.kind, Kind::Other)
+        matches!(self.kind, Kind::Other { .. })
     }
 
     /// Reads the figures and the coverage of a run that ended well.
@@ -118,8 +129,15 @@ impl Workload {
         observer: &Observer,
     ) -> Result<Results, String> {
         let mut figures = process_figures(execution, observer);
-        for metric in &self.metrics {
-            figures.extend(metric.read(execution)?);
+        for metric in &self.own.metrics {
+            figures.insert(metric.figure().name, metric.read(execution)?);
+        }
+        let mut named_by_run = Vec::new();
+        if let Some(file) = &self.own.jmh {
+            for (figure, score) in metric::jmh_scores(file, execution)? {
+                figures.insert(figure.name.clone(), score);
+                named_by_run.push(figure);
+            }
         }
         let mut coverage = observer.coverage.clone().ok_or_else(|| {
             "its coverage could not be read: it ended before it was looked at, or we may not read its smaps"
@@ -137,7 +155,7 @@ impl Workload {
             }
             _ => {}
         }
-        Ok(Results { figures, coverage })
+        Ok(Results { figures, named_by_run, coverage })
     }
 }
 

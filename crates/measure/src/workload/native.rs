@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use hugewise_kernel::{backing::Backing, coverage::Coverage, reading::Reading, units::Bytes};
 
-use super::{Conditions, Kind, Prepared, Workload};
+use super::{Conditions, Kind, OwnFigures, Prepared, Workload};
 use crate::{
     execution::{Execution, Launch},
     observation::RegionOfInterest,
@@ -28,8 +28,7 @@ impl Workload {
     pub fn native(program: PathBuf, touch: Touch) -> Workload {
         Workload {
             name: "native".to_owned(),
-            command: Vec::new(),
-            metrics: Vec::new(),
+            own: OwnFigures::default(),
             kind: Kind::Native(NativeTouch { program, touch }),
         }
     }

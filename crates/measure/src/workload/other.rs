@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ffi::OsString};
 
 use hugewise_kernel::{backing::Backing, units::Bytes};
 
-use super::{Conditions, Kind, Prepared, Workload, metric::Metric};
+use super::{Conditions, Kind, OwnFigures, Prepared, Workload};
 use crate::{execution::Launch, observation::RegionOfInterest};
 
 const TUNABLES: &str = "GLIBC_TUNABLES";
@@ -14,10 +14,10 @@ const ROUNDING: Bytes = Bytes(64 << 20);
 impl Workload {
     /// A program that is not a `java` launch line.
     #[must_use]
-    pub fn other(command: Vec<String>, metrics: Vec<Metric>) -> Workload {
+    pub fn other(command: Vec<String>, own: OwnFigures) -> Workload {
         let program = command.first().map(String::as_str).unwrap_or_default();
         let name = program.rsplit('/').next().unwrap_or_default().to_owned();
-        Workload { name, command, metrics, kind: Kind::Other }
+        Workload { name, own, kind: Kind::Other { command } }
     }
 }
 

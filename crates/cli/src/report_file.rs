@@ -1,0 +1,43 @@
+//! Reports that are written to a file the user named.
+
+use std::{fs, io::Write, os::unix::fs::PermissionsExt, path::Path};
+
+use anyhow::{Context, ensure};
+
+/// Where a report goes.
+enum Target {
+    /// A file: a draft beside it, so that a reader never sees half a page, and no link is followed.
+    File(tempfile::NamedTempFile),
+    /// A device or a pipe, like /dev/stdout.
+    Stream(fs::File),
+}
+
+/// Could a report be written there? Leaves nothing behind.
+pub fn can_be_written(file: &Path) -> anyhow::Result<()> {
+    target(file).map(drop)
+}
+
+/// Writes `page` to `file`.
+pub fn write(file: &Path, page: &str) -> anyhow::Result<()> {
+    match target(file)? {
+        Target::Stream(mut stream) => stream.write_all(page.as_bytes())?,
+        Target::File(mut draft) => {
+            draft.write_all(page.as_bytes())?;
+            draft.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+            draft.persist(file)?;
+        }
+    }
+    Ok(())
+}
+
+fn target(file: &Path) -> anyhow::Result<Target> {
+    if let Ok(found) = fs::metadata(file) {
+        ensure!(!found.is_dir(), "it is a folder");
+        if !found.is_file() {
+            return Ok(Target::Stream(fs::OpenOptions::new().write(true).open(file)?));
+        }
+    }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let draft = tempfile::NamedTempFile::new_in(folder);
+    Ok(Target::File(draft.with_context(|| format!("in the folder {}", folder.display()))?))
+}
