@@ -1,7 +1,8 @@
 //! How numbers and verdicts of a comparison are put into words, the same in every report.
 
-use hugewise_measure::comparison::{
-    BackingResult, Better, Case, Comparison, Design, Figure, Machine, Ratio, Verdict,
+use hugewise_measure::{
+    comparison::{BackingResult, Better, Case, Comparison, Design, Figure, Machine, Ratio, Verdict},
+    statistics::SMALLEST_CLAIM,
 };
 
 /// How the values of one figure are printed: all in one unit, so that they can be compared.
@@ -134,8 +135,11 @@ pub fn change(ratio: f64, better: Better) -> String {
     }
 }
 
-/// A change in as few characters as possible: `−45 %`.
+/// A change in as few characters as possible: `−45 %`; none where it is too small to matter.
 pub fn signed(ratio: f64, better: Better) -> String {
+    if (ratio - 1.0).abs() < SMALLEST_CLAIM {
+        return String::new();
+    }
     let change = change(ratio, better);
     match (change.strip_suffix(" lower"), change.strip_suffix(" higher")) {
         (Some(share), _) => format!("−{share}"),
@@ -317,5 +321,6 @@ mod tests {
         assert_eq!(signed(0.0029, Better::Lower), "−99.7 %");
         assert_eq!(signed(0.0001, Better::Lower), "−99.9 %");
         assert_eq!(signed(12.0, Better::Lower), "12×");
+        assert_eq!(signed(1.004, Better::Lower), "");
     }
 }

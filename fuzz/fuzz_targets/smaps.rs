@@ -1,0 +1,12 @@
+//! /proc/PID/smaps, which holds whatever names a program gives its files: no panic.
+
+#![no_main]
+
+use hugewise_kernel::smaps;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Ok(vmas) = smaps::parse(text) {
+        let _ = smaps::coverage(&vmas, None);
+    }
+});
