@@ -15,7 +15,7 @@ pub fn combinations(lists: &[String], command: &[String]) -> anyhow::Result<Vec<
             command.iter().any(|word| word.contains(&placeholder(name))),
             "--parameter-list {name}: the command holds no {{{name}}}"
         );
-        ensure!(all[0].get(name).is_none(), "--parameter-list {name}: given twice");
+        ensure!(!all[0].contains_key(name), "--parameter-list {name}: given twice");
         ensure!(
             values.split(',').all(|value| !value.is_empty()),
             "--parameter-list {name}: a value is empty"
