@@ -293,6 +293,7 @@ struct Store {
 
 impl Store {
     const RECORD: &str = "journal.json";
+    const DRAFT: &str = "journal.draft";
 
     fn lock(path: &Path) -> Result<Store, JournalError> {
         let failed = |path: &Path| {
@@ -311,6 +312,8 @@ impl Store {
             );
             return Err(JournalError::Busy(who));
         }
+        // Of a holder that was killed while it wrote; nothing was changed on its word.
+        let _ = fs::remove_file(path.join(Store::DRAFT));
         Ok(Store { path: path.to_owned(), dir, _lock: lock })
     }
 
@@ -322,7 +325,7 @@ impl Store {
     /// Replaces the record, and returns only when it would survive a crash.
     fn save(&self, record: &Record) -> Result<(), JournalError> {
         let path = self.path.join(Store::RECORD);
-        let draft = self.path.join("journal.draft");
+        let draft = self.path.join(Store::DRAFT);
         let write = || {
             let mut file = private_file(&draft, OpenOptions::new().create(true).truncate(true))?;
             file.write_all(&serde_json::to_vec_pretty(record)?)?;
@@ -384,6 +387,18 @@ mod tests {
 
     fn pool() -> Result<Setting, Box<dyn Error>> {
         Ok(Setting::Pool { page_size: PageSize::new(Bytes(2 << 20))?, node: None })
+    }
+
+    #[test]
+    fn a_half_written_journal_vanishes() -> Tested {
+        let dir = tempfile::tempdir()?;
+        let root = machine(dir.path())?;
+        let state = dir.path().join("state");
+        drop(Journal::open(&root, &state, "test")?);
+        fs::write(state.join(Store::DRAFT), "{")?;
+        assert_eq!(restore(&root, &state)?, Restored::default());
+        assert!(!state.join(Store::DRAFT).exists());
+        Ok(())
     }
 
     #[test]
