@@ -23,6 +23,7 @@ use hugewise_kernel::{
 use libtest_mimic::{Arguments, Failed, Trial};
 
 type Tested = Result<(), Box<dyn Error>>;
+type Named = (&'static str, fn() -> Tested);
 
 const NR: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -31,14 +32,14 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // They share one pool.
     arguments.test_threads = Some(1);
-    let tests: [(&str, fn() -> Tested); 4] = [
+    let tests: [Named; 4] = [
         ("a pool grows by what is missing and is put back", grows),
         ("a drop of the journal puts the pool back, too", dropped),
         ("the floor is kept, and named", the_floor_is_kept),
         ("what is there already is not grown", nothing_to_grow),
     ];
     let skipped = fs::OpenOptions::new().write(true).open(NR).err().map(|error| format!("{NR}: {error}"));
-    let trial = |(name, test): (&str, fn() -> Tested)| match skipped.clone() {
+    let trial = |(name, test): Named| match skipped.clone() {
         Some(reason) => {
             let name = format!("{name} (skipped: {reason})");
             Trial::test(name, || Err(reason.into())).with_ignored_flag(true)
