@@ -254,6 +254,10 @@ fn put_back_one(root: &Root, entry: &Entry) -> Result<(), String> {
         return Ok(());
     }
     let begin = Instant::now();
+    // What stands as it was needs no right to write: its change may just have been refused.
+    if entry.setting.read(root).is_ok_and(|now| now == entry.was) {
+        return Ok(());
+    }
     loop {
         entry.setting.write(root, &entry.was).map_err(|error| error.to_string())?;
         let now = entry.setting.read(root).map_err(|error| error.to_string())?;
@@ -303,6 +307,7 @@ struct Store {
 
 impl Store {
     const RECORD: &str = "journal.json";
+    const DRAFT: &str = "journal.draft";
 
     fn lock(path: &Path) -> Result<Store, JournalError> {
         let failed = |path: &Path| {
@@ -321,6 +326,8 @@ impl Store {
             );
             return Err(JournalError::Busy(who));
         }
+        // Of a holder that was killed while it wrote; nothing was changed on its word.
+        let _ = fs::remove_file(path.join(Store::DRAFT));
         Ok(Store { path: path.to_owned(), dir, _lock: lock })
     }
 
@@ -332,7 +339,7 @@ impl Store {
     /// Replaces the record, and returns only when it would survive a crash.
     fn save(&self, record: &Record) -> Result<(), JournalError> {
         let path = self.path.join(Store::RECORD);
-        let draft = self.path.join("journal.draft");
+        let draft = self.path.join(Store::DRAFT);
         let write = || {
             let mut file = private_file(&draft, OpenOptions::new().create(true).truncate(true))?;
             file.write_all(&serde_json::to_vec_pretty(record)?)?;
@@ -398,6 +405,18 @@ mod tests {
 
     fn pool() -> Result<Setting, Box<dyn Error>> {
         Ok(Setting::Pool { page_size: PageSize::new(Bytes(2 << 20))?, node: None })
+    }
+
+    #[test]
+    fn a_half_written_journal_vanishes() -> Tested {
+        let dir = tempfile::tempdir()?;
+        let root = machine(dir.path())?;
+        let state = dir.path().join("state");
+        drop(Journal::open(&root, &state, "test")?);
+        fs::write(state.join(Store::DRAFT), "{")?;
+        assert_eq!(restore(&root, &state)?, Restored::default());
+        assert!(!state.join(Store::DRAFT).exists());
+        Ok(())
     }
 
     #[test]

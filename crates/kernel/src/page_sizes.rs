@@ -55,7 +55,9 @@ impl PageSizes {
             return None;
         }
         Some(match backing.named_size() {
-            _ if backing == Backing::Thp => "this kernel has no transparent huge pages".to_owned(),
+            _ if backing == Backing::Thp => {
+                "this kernel has no transparent huge pages, or /sys is not mounted".to_owned()
+            }
             Some(size) => {
                 let sizes: Vec<String> = self.hugetlb.iter().map(ToString::to_string).collect();
                 let has = if sizes.is_empty() { "none".to_owned() } else { sizes.join(" and ") };

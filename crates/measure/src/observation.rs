@@ -1,7 +1,8 @@
 //! Watching a running program from outside: its memory, and what the region that matters got.
 //!
 //! Looking costs the kernel a walk of the page tables, so looks become rarer as they become dearer:
-//! they take no more than one two-hundredth of the time, whatever the backing.
+//! they take no more than one two-hundredth of the time, whatever the backing, from the moment on
+//! when the region that matters was seen.
 
 use std::{
     fs::File,
@@ -24,6 +25,9 @@ use hugewise_kernel::{
 const LONGEST_GAP: Duration = Duration::from_millis(500);
 /// A look may cost this fraction of the time until the next.
 const BUDGET: u32 = 200;
+/// The longest time between two looks as long as the region was not seen, whatever they cost: a JVM
+/// may end less than half a second after its heap was there.
+const LONGEST_GAP_UNSEEN: Duration = Duration::from_millis(20);
 
 /// Whose coverage is meant.
 #[derive(Clone, Debug)]
@@ -83,6 +87,9 @@ impl Observer {
             }
         }
         self.gap = (self.gap * 5 / 4).min(LONGEST_GAP).max(begin.elapsed() * BUDGET);
+        if self.coverage.is_none() && !matches!(self.region, RegionOfInterest::Reported) {
+            self.gap = self.gap.min(LONGEST_GAP_UNSEEN);
+        }
     }
 
     fn tree(&self, pid: u32) -> Vec<u32> {

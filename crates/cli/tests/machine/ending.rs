@@ -1,0 +1,71 @@
+//! Being told to stop, and being called twice at once.
+
+use std::{fs, time::Duration};
+
+use libtest_mimic::Trial;
+
+use crate::{
+    Tested,
+    needs::Need::{Pool, Root},
+    settings::JOURNAL,
+    start::{BUSY, Running, SMALL, hugewise, says},
+    trial,
+};
+
+pub fn trials() -> Vec<Trial> {
+    let needs = [Root, Pool];
+    let mut trials = vec![trial("two at once: the second is refused", &needs, the_second_is_refused)];
+    for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let name = format!("SIG{signal} ends a comparison in order");
+        trials.push(trial(&name, &needs, move || ends_in_order(signal, status)));
+    }
+    trials.push(trial("SIGTERM ends a program that will not end", &needs, ends_the_deaf));
+    trials
+}
+
+/// A comparison under way, whose pool has been grown.
+fn with_a_grown_pool() -> Result<Running, Box<dyn std::error::Error>> {
+    // Long enough never to end by itself.
+    let mut arguments = [&SMALL[..], &["-b", "base,hugetlb"]].concat();
+    arguments[5] = "50";
+    let running = Running::holding_the_journal(&|| hugewise(&arguments))?;
+    for _ in 0..2000 {
+        if fs::read_to_string(JOURNAL).is_ok_and(|journal| journal.contains("pool")) {
+            return Ok(running);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(format!("its pool was never grown: {:#?}", running.wait()?).into())
+}
+
+fn ends_in_order(signal: &str, status: i32) -> Tested {
+    let running = with_a_grown_pool()?;
+    // In the middle of a run.
+    std::thread::sleep(Duration::from_millis(150));
+    running.signal(signal)?;
+    let ran = running.wait()?.ended_with(status)?;
+    assert_eq!(ran.stdout, "", "half a comparison is none");
+    says(&ran.stderr, &["interrupted", "the machine is as it was"])
+}
+
+fn ends_the_deaf() -> Tested {
+    let deaf = ["compare", "-b", "base", "--", "sh", "-c", "trap '' TERM INT; while :; do sleep 1; done"];
+    let running = Running::holding_the_journal(&|| hugewise(&deaf))?;
+    std::thread::sleep(Duration::from_millis(200));
+    running.signal("TERM")?;
+    running.wait()?.ended_with(143)?;
+    Ok(())
+}
+
+fn the_second_is_refused() -> Tested {
+    let first = with_a_grown_pool()?;
+    let id = first.child.id().to_string();
+    for arguments in [&SMALL[..], &["restore"], &["bench", "touch", "--bytes", "1000"]] {
+        let second = Running::start(&mut hugewise(arguments))?.wait()?.ended_with(2)?;
+        says(&second.stderr, &[BUSY, &id, "wait until it has ended"])?;
+        assert_eq!(second.stdout, "");
+    }
+    first.signal("INT")?;
+    first.wait()?.ended_with(130)?;
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Java launch lines on every JDK of the machine.
+
+use std::{error::Error, fs, path::Path, process::Command};
+
+use hugewise_jvm::jdks::Jdk;
+use hugewise_measure::comparison::Comparison;
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::{
+    Tested,
+    needs::{
+        Need::{Java, Pool, Root, Thp},
+        jdks,
+    },
+    start::{covered, hugewise, reason_left_out, rounds, run_command, says},
+    trial,
+};
+
+const SOURCE: &str = "
+public class Allocate {
+    public static void main(String[] arguments) throws Exception {
+        byte[][] kept = new byte[48][];
+        long sum = 0;
+        for (int i = 0; i < kept.length; i++) {
+            kept[i] = new byte[1 << 20];
+            java.util.Arrays.fill(kept[i], (byte) 1);
+            sum += kept[i][i];
+        }
+        Thread.sleep(150);
+        System.out.println(\"kept: \" + sum);
+    }
+}
+";
+/// A collector, a backing to try it on, and the coverage that must be.
+const COLLECTORS: [(&str, &str, f64); 4] = [
+    ("UseSerialGC", "thp", 0.8),
+    ("UseParallelGC", "hugetlb", 0.95),
+    ("UseZGC", "thp", 0.8),
+    ("UseShenandoahGC", "hugetlb", 0.95),
+];
+
+pub fn trials() -> Vec<Trial> {
+    let needs = [Root, Pool, Thp, Java];
+    let mut trials = Vec::new();
+    for jdk in jdks() {
+        let name = format!("JDK {}", jdk.version);
+        let of = |test: fn(&Jdk) -> Tested| {
+            let jdk = jdk.clone();
+            move || test(&jdk)
+        };
+        trials.push(trial(&format!("{name}: the heap gets its pages"), &needs, of(the_heap)));
+        trials.push(trial(&format!("{name}: SysV shared memory"), &needs, of(shared_memory)));
+        for (collector, backing, least) in COLLECTORS {
+            if knows(&jdk, collector) {
+                let jdk = jdk.clone();
+                let name = format!("{name}: {collector} on {backing}");
+                trials.push(trial(&name, &needs, move || collects(&jdk, collector, backing, least)));
+            }
+        }
+    }
+    if trials.is_empty() {
+        trials.push(trial("Java heaps get their pages", &needs, || Ok(())));
+    }
+    trials
+}
+
+fn knows(jdk: &Jdk, collector: &str) -> bool {
+    let mut asked = Command::new(&jdk.java);
+    asked.args([&format!("-XX:+{collector}"), "-Xmx64m", "-version"]);
+    asked.output().is_ok_and(|output| output.status.success())
+}
+
+/// A folder with the program, compiled for the oldest JDK.
+fn compiled() -> Result<TempDir, Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let source = folder.path().join("Allocate.java");
+    fs::write(&source, SOURCE)?;
+    let all = jdks();
+    let oldest = all.last().ok_or("no JDK")?;
+    let javac = oldest.home.join("bin/javac");
+    let output = Command::new(&javac).arg("-d").arg(folder.path()).arg(&source).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{}: {said}", javac.display()).into());
+    }
+    Ok(folder)
+}
+
+fn compare(
+    jdk: &Jdk,
+    options: &[&str],
+    flags: &[&str],
+    variables: &[(&str, &str)],
+    status: i32,
+) -> Result<Comparison, Box<dyn Error>> {
+    let folder = compiled()?;
+    let make = || {
+        let mut command = hugewise(&["compare", "--json", "--metric", "kept=kept: ([0-9]+)"]);
+        command.args(options).arg("--").arg(&jdk.java);
+        command.args(["-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch"]).args(flags);
+        command.arg("-cp").arg(folder.path()).arg("Allocate").envs(variables.iter().copied());
+        command
+    };
+    run_command(&make)?.ended_with(status)?.comparison()
+}
+
+fn the_heap(jdk: &Jdk) -> Tested {
+    let comparison = compare(
+        jdk,
+        &["--rounds", "1"],
+        &["-XX:+UseG1GC", "-XX:+UseLargePages"],
+        &[("JAVA_TOOL_OPTIONS", "-XX:-UseTransparentHugePages -Dkept=1")],
+        0,
+    )?;
+    covered(&comparison, "thp", 0.8)?;
+    covered(&comparison, "hugetlb", 0.95)?;
+    assert_eq!(comparison.cases[0].figures[0].name, "kept");
+    for round in rounds(&comparison, "base")? {
+        assert!(round.coverage.is_none_or(|share| share <= 0.05), "{round:#?}");
+        assert_eq!(round.figures.get("kept"), Some(&48.0));
+        for figure in ["gc_pauses", "heap_ready"] {
+            assert!(round.figures.contains_key(figure), "{figure}: {round:#?}");
+        }
+    }
+    says(
+        &comparison.notes.join("\n"),
+        &["set aside -XX:+UseLargePages", "-XX:-UseTransparentHugePages of JAVA_TOOL_OPTIONS"],
+    )
+}
+
+fn collects(jdk: &Jdk, collector: &str, backing: &str, least: f64) -> Tested {
+    let flag = format!("-XX:+{collector}");
+    let comparison = compare(jdk, &["--rounds", "1", "-b", backing], &[&flag], &[], 0)?;
+    covered(&comparison, backing, least)?;
+    let shmem = Path::new("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+    if collector == "UseZGC" && fs::read_to_string(shmem)?.contains("[never]") {
+        says(&comparison.changes.join("\n"), &["shmem_enabled: never"])?;
+    }
+    Ok(())
+}
+
+fn shared_memory(jdk: &Jdk) -> Tested {
+    let known = jdk.major < 22;
+    let status = if known { 0 } else { 1 };
+    let comparison = compare(jdk, &["--rounds", "1", "-b", "shm"], &["-XX:+UseSerialGC"], &[], status)?;
+    if known {
+        return covered(&comparison, "shm", 0.95);
+    }
+    says(reason_left_out(&comparison, "shm")?, &[&jdk.version, "UseSHM", "JDK-8261894"])
+}

@@ -1,0 +1,124 @@
+//! SIGKILL at random moments, and `hugewise restore` after it.
+//!
+//! `HUGEWISE_KILLS` sets how often, `HUGEWISE_SEED` the moments.
+
+use std::{
+    env,
+    error::Error,
+    fs,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use libtest_mimic::Trial;
+
+use crate::{
+    Tested,
+    needs::{
+        Need::{Pool, Root},
+        jdks,
+    },
+    settings::{JOURNAL, Snapshot},
+    start::{BUSY, Running, SMALL, hugewise, run, run_command, says},
+    trial,
+};
+
+pub fn trials() -> Vec<Trial> {
+    vec![trial("SIGKILL at any moment can be restored", &[Root, Pool], any_moment)]
+}
+
+fn number(variable: &str) -> Result<Option<u64>, Box<dyn Error>> {
+    match env::var(variable) {
+        Ok(text) => Ok(Some(text.parse().map_err(|error| format!("{variable}={text}: {error}"))?)),
+        Err(_) => Ok(None),
+    }
+}
+
+fn any_moment() -> Tested {
+    let kills = number("HUGEWISE_KILLS")?.unwrap_or(12);
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_micros()));
+    let seed = number("HUGEWISE_SEED")?.unwrap_or_else(now);
+    println!("{kills} kills, HUGEWISE_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let java = jdks().first().map(|jdk| jdk.java.clone());
+    let embedded = || hugewise(&[&SMALL[..], &["-b", "base,hugetlb"]].concat());
+    let of_java = || {
+        let mut command = hugewise(&["compare", "--rounds", "1", "-b", "base,hugetlb", "--"]);
+        let java = java.as_deref().unwrap_or(Path::new("java"));
+        command.arg(java).args(["-Xmx128m", "-Xms128m", "-XX:+AlwaysPreTouch", "-version"]);
+        command
+    };
+    let whole = [duration(&embedded)?, if java.is_some() { duration(&of_java)? } else { Duration::ZERO }];
+    let mut found = [0, 0];
+    for kill in 0..kills {
+        let with_java = kill % 3 == 2 && java.is_some();
+        let make: &dyn Fn() -> Command = if with_java { &of_java } else { &embedded };
+        let moment = whole[usize::from(with_java)].mul_f64(random.f64());
+        let what =
+            format!("kill {kill} of {seed}, {} ms after the start, java {with_java}", moment.as_millis());
+        let settings = kill_once(make, moment).map_err(|error| format!("{what}: {error}"))?;
+        match settings {
+            None => println!("{what}: no journal"),
+            Some(count) => {
+                println!("{what}: a journal with {count} changed settings");
+                found[usize::from(count > 0)] += 1;
+            }
+        }
+    }
+    println!("journals left behind: {} with changed settings, {} without", found[1], found[0]);
+    Ok(())
+}
+
+/// How long it takes when nobody kills it.
+fn duration(make: &dyn Fn() -> Command) -> Result<Duration, Box<dyn Error>> {
+    let mut took = Duration::ZERO;
+    // Twice, for the first may have waited for another hugewise.
+    for _ in 0..2 {
+        let begin = Instant::now();
+        run_command(make)?.ended_with(0)?;
+        took = begin.elapsed();
+    }
+    Ok(took)
+}
+
+/// Starts, kills, restores; the number of settings that stood in the journal, if there was one.
+fn kill_once(make: &dyn Fn() -> Command, moment: Duration) -> Result<Option<usize>, Box<dyn Error>> {
+    let (before, killed, id) = loop {
+        let before = Snapshot::take()?;
+        let mut running = Running::start(&mut make())?;
+        thread::sleep(moment);
+        let id = running.child.id();
+        running.child.kill()?;
+        let ran = running.wait()?;
+        if !ran.stderr.contains(BUSY) {
+            break (before, ran, id);
+        }
+    };
+    assert!(!killed.stderr.contains("panicked"), "{killed:#?}");
+    let journal = fs::read(JOURNAL).ok();
+    let record: Option<serde_json::Value> = journal.map(|text| serde_json::from_slice(&text)).transpose()?;
+    let settings = match record.filter(|record| record["owner"] == id) {
+        None => None,
+        Some(record) => Some(record["entries"].as_array().ok_or("a journal without entries")?.len()),
+    };
+    if settings.is_some() {
+        // Whoever wants to measure next is told, and changes nothing.
+        for next in [&SMALL[..], &["bench", "touch", "--bytes", "1000", "--forks", "1"]] {
+            let refused = run(next)?.ended_with(2)?;
+            says(
+                &refused.stderr,
+                &["was ended before it could clean up", &id.to_string(), "hugewise restore"],
+            )?;
+        }
+        let restored = run(&["restore"])?.ended_with(0)?;
+        says(&restored.stdout, &["A hugewise was broken off in: compare"])?;
+        let said = restored.stdout.matches("Put back: ").count();
+        assert_eq!(Some(said), settings, "{restored:#?}");
+    }
+    let again = run(&["restore"])?.ended_with(0)?;
+    says(&again.stdout, &["Nothing to put back"])?;
+    before.is_preserved()?;
+    Ok(settings)
+}

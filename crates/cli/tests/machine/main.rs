@@ -1,0 +1,69 @@
+//! The built program on the real kernel's pools and THP settings.
+//!
+//! Every test takes down the machine's settings before and compares them after. What cannot run
+//! here is listed as ignored, with the reason in its name. Other calls of hugewise may run at the
+//! same time: the tests wait for them, up to three minutes.
+
+mod ending;
+mod java;
+mod killed;
+mod native;
+mod needs;
+mod program;
+mod refusals;
+mod settings;
+mod start;
+mod touch;
+mod without;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::{
+    needs::{Need, missing},
+    settings::Snapshot,
+};
+
+/// What a test answers.
+type Tested = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // They share the machine's settings.
+    arguments.test_threads = Some(1);
+    let all = [
+        native::trials(),
+        java::trials(),
+        program::trials(),
+        touch::trials(),
+        refusals::trials(),
+        without::trials(),
+        ending::trials(),
+        killed::trials(),
+    ];
+    libtest_mimic::run(&arguments, all.into_iter().flatten().collect()).exit_code()
+}
+
+/// A test that leaves the settings as they were, or one that is shown as skipped.
+fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> Tested + Send + 'static) -> Trial {
+    let reasons: Vec<String> = needs.iter().filter_map(|need| missing(*need)).collect();
+    if !reasons.is_empty() {
+        let reason = reasons.join("; ");
+        let skipped = reason.clone();
+        return Trial::test(format!("{name} (skipped: {reason})"), move || Err(skipped.into()))
+            .with_ignored_flag(true);
+    }
+    Trial::test(name, move || preserving(test).map_err(|error| Failed::from(error.to_string())))
+}
+
+/// Runs `test` between two looks at the machine.
+fn preserving(test: impl FnOnce() -> Tested) -> Tested {
+    let before = Snapshot::take()?;
+    let outcome = test();
+    let preserved = before.is_preserved();
+    match (outcome, preserved) {
+        (Err(error), Err(difference)) => Err(format!("{error}\n{difference}").into()),
+        (outcome, preserved) => outcome.and(preserved),
+    }
+}

@@ -1,0 +1,91 @@
+//! The embedded workload, natively, on every backing.
+
+use libtest_mimic::Trial;
+use serde_json::Value;
+
+use crate::{
+    Tested,
+    needs::Need::{GiantPool, Pool, Root, Thp},
+    start::{SMALL, covered, rounds, run},
+    trial,
+};
+
+const SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/compare.json");
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("native: each backing gets its pages", &[Root, Pool, Thp], each_backing_gets_its_pages),
+        trial("native: pages of 1 GiB", &[Root, GiantPool], giant_pages),
+        trial("native: SysV shared memory", &[Root, Pool], shared_memory),
+    ]
+}
+
+fn each_backing_gets_its_pages() -> Tested {
+    let arguments =
+        ["compare", "--json", "--no-java", "--bytes", "100000000", "--rounds", "2", "--seed", "7"];
+    let ran = run(&arguments)?.ended_with(0)?;
+    let comparison = ran.comparison()?;
+    assert_eq!((comparison.design.rounds, comparison.design.seed), (2, 7));
+    assert_eq!(comparison.cases[0].workload, "native");
+    for backing in ["thp", "hugetlb"] {
+        assert_eq!(rounds(&comparison, backing)?.len(), 3, "a warm-up and two rounds on {backing}");
+        covered(&comparison, backing, 0.95)?;
+    }
+    for round in rounds(&comparison, "base")? {
+        assert!(round.coverage.is_none_or(|share| share <= 0.05), "{round:#?}");
+    }
+    for row in &comparison.backings {
+        assert_eq!(row.rounds, 2, "{row:#?}");
+        for figure in ["time", "populate", "wall", "peak_memory", "minor_faults"] {
+            assert!(row.figures.iter().any(|f| f.name == figure && f.mean > 0.0), "{figure}: {row:#?}");
+        }
+    }
+    documented(&serde_json::from_str(&ran.stdout)?)
+}
+
+/// Every field that the published schema promises is there, at the top and one level below.
+fn documented(printed: &Value) -> Tested {
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(SCHEMA)?)?;
+    let required = |of: &Value| -> Vec<String> {
+        let names = of["required"].as_array().into_iter().flatten();
+        names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+    };
+    let top = required(&schema);
+    assert!(top.len() > 5, "the schema requires fields");
+    for field in &top {
+        assert!(printed.get(field).is_some(), "{field} is promised and not printed");
+    }
+    for (field, definition) in
+        [("machine", "Machine"), ("design", "Design"), ("rounds", "Round"), ("backings", "BackingResult")]
+    {
+        let inner = required(&schema["$defs"][definition]);
+        assert!(!inner.is_empty(), "{definition} stands in the schema");
+        let value = &printed[field];
+        let values = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+        assert!(!values.is_empty(), "{field} is not empty");
+        for (value, name) in values.iter().flat_map(|value| inner.iter().map(move |name| (value, name))) {
+            assert!(value.get(name).is_some(), "{field}.{name} is promised and not printed: {value}");
+        }
+    }
+    Ok(())
+}
+
+fn giant_pages() -> Tested {
+    let arguments = [&SMALL[..], &["--json", "-b", "hugetlb:1GiB"]].concat();
+    let ran = run(&arguments)?;
+    let comparison = ran.comparison()?;
+    match comparison.left_out.first() {
+        // Memory is there and not contiguous: an answer, and it must be the right one.
+        Some(out) => assert!(out.reason.contains("not contiguous"), "{}", out.reason),
+        None => {
+            covered(&comparison, "hugetlb:1GiB", 0.95)?;
+            ran.ended_with(0)?;
+        }
+    }
+    Ok(())
+}
+
+fn shared_memory() -> Tested {
+    let ran = run(&[&SMALL[..], &["--json", "-b", "shm"]].concat())?.ended_with(0)?;
+    covered(&ran.comparison()?, "shm", 0.95)
+}

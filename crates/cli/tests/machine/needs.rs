@@ -1,0 +1,85 @@
+//! What a test needs of the machine, and why it cannot be had.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use hugewise_jvm::jdks::{self, Environment, Jdk};
+use hugewise_kernel::{root::Root, units::Bytes};
+
+/// One need.
+#[derive(Clone, Copy, Debug)]
+pub enum Need {
+    /// Settings can be changed.
+    Root,
+    /// There are pools of 2 MiB pages.
+    Pool,
+    /// There are pools of 1 GiB pages, and memory for one page.
+    GiantPool,
+    /// THP is built in.
+    Thp,
+    /// A JDK is installed.
+    Java,
+    /// A C compiler with glibc.
+    Compiler,
+    /// Mount namespaces can be made.
+    Namespaces,
+}
+
+/// Why a need is not met; nothing if it is.
+pub fn missing(need: Need) -> Option<String> {
+    let met = match need {
+        Need::Root => is_root(),
+        Need::Pool => pool("2048kB"),
+        Need::GiantPool => {
+            pool("1048576kB") && memory_available().is_some_and(|bytes| bytes > Bytes(4 << 30))
+        }
+        Need::Thp => Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists(),
+        Need::Java => !jdks().is_empty(),
+        Need::Compiler => works(Command::new("cc").arg("--version")),
+        Need::Namespaces => works(Command::new("unshare").args(["-m", "true"])),
+    };
+    let reason = match need {
+        Need::Root => "needs root",
+        Need::Pool => "no pool of 2 MiB pages",
+        Need::GiantPool => "no pool of 1 GiB pages, or no memory for one",
+        Need::Thp => "a kernel without THP",
+        Need::Java => "no JDK",
+        Need::Compiler => "no cc",
+        Need::Namespaces => "unshare -m does not work",
+    };
+    (!met).then(|| reason.to_owned())
+}
+
+/// Every JDK in the usual folders, the newest first.
+pub fn jdks() -> Vec<Jdk> {
+    jdks::find(&Root::live(), &Environment::default())
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
+        && fs::OpenOptions::new()
+            .write(true)
+            .open("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+            .is_ok()
+}
+
+fn pool(size: &str) -> bool {
+    Path::new(&format!("/sys/kernel/mm/hugepages/hugepages-{size}/nr_hugepages")).exists()
+}
+
+fn memory_available() -> Option<Bytes> {
+    hugewise_kernel::pool_growth::memory_available(&Root::live()).ok()
+}
+
+fn works(command: &mut Command) -> bool {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}

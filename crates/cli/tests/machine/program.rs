@@ -1,0 +1,90 @@
+//! Any other program: through its C library, or not at all.
+
+use std::{error::Error, fs, path::Path, process::Command};
+
+use hugewise_measure::comparison::Verdict;
+use libtest_mimic::Trial;
+
+use crate::{
+    Tested,
+    needs::Need::{Compiler, Pool, Root, Thp},
+    start::{covered, hugewise, reason_left_out, rounds, run_command, says},
+    trial,
+};
+
+const HEAD: &str = "
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void) {
+    size_t bytes = 64 << 20;
+";
+const TAIL: &str = "
+    for (size_t at = 0; at < bytes; at += 4096) memory[at] = 1;
+    usleep(300000);
+    printf(\"touched: %d\\n\", memory[4096] + 41);
+    return 0;
+}
+";
+const MALLOC: &str = "volatile char *memory = malloc(bytes);";
+const MMAP: &str =
+    "volatile char *memory = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);";
+
+pub fn trials() -> Vec<Trial> {
+    let needs = [Root, Pool, Thp, Compiler];
+    vec![
+        trial("program: malloc gets its pages", &needs, malloc_gets_its_pages),
+        trial("program: mmap falls back, with the cause", &needs, mmap_falls_back),
+        trial("program: SysV shared memory is left out", &needs, shared_memory_is_left_out),
+    ]
+}
+
+fn compile(folder: &Path, allocate: &str) -> Result<String, Box<dyn Error>> {
+    let (source, program) = (folder.join("allocate.c"), folder.join("allocate"));
+    fs::write(&source, format!("{HEAD}{allocate}{TAIL}"))?;
+    let output = Command::new("cc").arg("-o").arg(&program).arg(&source).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    Ok(program.to_string_lossy().into_owned())
+}
+
+fn malloc_gets_its_pages() -> Tested {
+    let folder = tempfile::tempdir()?;
+    let program = compile(folder.path(), MALLOC)?;
+    let make = || {
+        let mut command = hugewise(&["compare", "--json", "--rounds", "1", "--metric"]);
+        command.args(["touched=touched: ([0-9]+)", "--", &program]);
+        // Theirs about huge pages gives way, the other one stays.
+        command.env("GLIBC_TUNABLES", "glibc.malloc.arena_max=2:glibc.malloc.hugetlb=0");
+        command
+    };
+    let comparison = run_command(&make)?.ended_with(0)?.comparison()?;
+    covered(&comparison, "thp", 0.8)?;
+    covered(&comparison, "hugetlb", 0.8)?;
+    for round in rounds(&comparison, "base")? {
+        assert_eq!(round.figures.get("touched"), Some(&42.0), "{round:#?}");
+        assert!(round.coverage.is_some_and(|share| share <= 0.05), "{round:#?}");
+        assert!(round.figures["peak_memory"] >= f64::from(64 << 20), "{round:#?}");
+    }
+    Ok(())
+}
+
+fn mmap_falls_back() -> Tested {
+    let folder = tempfile::tempdir()?;
+    let program = compile(folder.path(), MMAP)?;
+    let make = || hugewise(&["compare", "--json", "--rounds", "2", "-b", "hugetlb", "--", &program]);
+    let comparison = run_command(&make)?.ended_with(1)?.comparison()?;
+    let row = &comparison.backings[1];
+    assert_eq!((row.backing.to_string().as_str(), row.verdict), ("hugetlb", Verdict::FellBack), "{row:#?}");
+    assert_eq!((row.rounds, row.rounds_fallen_back), (0, 2), "{row:#?}");
+    says(row.reason.as_deref().unwrap_or_default(), &["does not come from the main arena"])
+}
+
+fn shared_memory_is_left_out() -> Tested {
+    let make = || hugewise(&["compare", "--json", "--rounds", "1", "-b", "shm", "--", "sleep", "0.05"]);
+    let comparison = run_command(&make)?.ended_with(1)?.comparison()?;
+    says(reason_left_out(&comparison, "shm")?, &["only a JVM", "try hugetlb"])
+}

@@ -1,0 +1,131 @@
+//! The settings of the machine, before and after.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fs::{self, File},
+    io,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use hugewise_kernel::{journal::STATE_DIR, sys::file::try_lock};
+
+use crate::{Tested, start};
+
+/// How long other calls of hugewise are waited for.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
+const SYS: &str = "/sys/kernel/mm";
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+const NODES: &str = "/sys/devices/system/node";
+/// The journal of a call that runs, or was killed.
+pub const JOURNAL: &str = "/run/hugewise/journal.json";
+
+/// All settings that hugewise may change, and what it may leave behind.
+#[derive(Debug)]
+pub struct Snapshot(BTreeMap<String, String>);
+
+impl Snapshot {
+    /// Takes it when no hugewise is at work.
+    pub fn take() -> Result<Snapshot, Box<dyn Error>> {
+        at_rest(|| Snapshot(read()))
+    }
+
+    /// Fails where something is different now, and names it.
+    pub fn is_preserved(&self) -> Tested {
+        let left = start::left_running();
+        let now = at_rest(read)?;
+        let mut different: Vec<String> = self
+            .0
+            .keys()
+            .chain(now.keys().filter(|key| !self.0.contains_key(*key)))
+            .filter(|key| self.0.get(*key) != now.get(*key))
+            .map(|key| {
+                let value = |of: &BTreeMap<String, String>| {
+                    of.get(key).map_or_else(|| "nothing".to_owned(), |value| format!("'{value}'"))
+                };
+                format!("  {key}: {} before, {} after", value(&self.0), value(&now))
+            })
+            .collect();
+        different.extend(left.iter().map(|process| format!("  still running: {process}")));
+        if different.is_empty() {
+            return Ok(());
+        }
+        Err(format!("the state of the machine was not preserved:\n{}", different.join("\n")).into())
+    }
+}
+
+/// Holds the lock of the journal while it looks, so that no other hugewise changes anything.
+fn at_rest<T>(look: impl Fn() -> T) -> Result<T, Box<dyn Error>> {
+    let begin = Instant::now();
+    loop {
+        let lock = match File::open(Path::new(STATE_DIR).join("lock")) {
+            Ok(lock) => Some(lock),
+            // Nobody ever held it, or we may not see it, and then we can change nothing either.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
+            {
+                None
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let locked = lock.as_ref().map_or(Ok(true), try_lock)?;
+        let patience = match (locked, Path::new(JOURNAL).exists()) {
+            (true, false) => return Ok(look()),
+            // Nobody holds it: whoever did was killed. Other tests kill and restore, too.
+            (true, true) => PATIENCE / 12,
+            (false, _) => PATIENCE,
+        };
+        drop(lock);
+        if begin.elapsed() > patience {
+            let journal = fs::read_to_string(JOURNAL).unwrap_or_else(|error| error.to_string());
+            return Err(
+                format!("another hugewise is at work, or was killed and not restored: {journal}").into()
+            );
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn read() -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut note = |path: String| {
+        if let Ok(text) = fs::read_to_string(&path) {
+            all.insert(path, text.trim().to_owned());
+        }
+    };
+    let mut pools = vec![format!("{SYS}/hugepages")];
+    pools.extend(names(NODES).into_iter().map(|node| format!("{NODES}/{node}/hugepages")));
+    for folder in pools {
+        for size in names(&folder) {
+            for file in ["nr_hugepages", "nr_overcommit_hugepages", "surplus_hugepages"] {
+                note(format!("{folder}/{size}/{file}"));
+            }
+        }
+    }
+    for file in ["enabled", "defrag", "shmem_enabled", "use_zero_page"] {
+        note(format!("{THP}/{file}"));
+    }
+    for size in names(THP).into_iter().filter(|name| name.starts_with("hugepages-")) {
+        for file in ["enabled", "shmem_enabled"] {
+            note(format!("{THP}/{size}/{file}"));
+        }
+    }
+    note("/proc/sys/kernel/task_delayacct".to_owned());
+    for name in names(STATE_DIR).into_iter().filter(|name| name != "lock") {
+        all.insert(format!("{STATE_DIR}/{name}"), "there".to_owned());
+    }
+    // Key, identifier, permissions and size: the rest changes with who looks at it.
+    for line in fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default().lines().skip(1) {
+        let segment: Vec<&str> = line.split_whitespace().take(4).collect();
+        all.insert(format!("SysV shared memory {}", segment.join(" ")), "there".to_owned());
+    }
+    all
+}
+
+fn names(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}

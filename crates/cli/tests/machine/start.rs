@@ -1,0 +1,217 @@
+//! Starting the program, and finding what it started.
+
+use std::{
+    error::Error,
+    fs::{self, File},
+    io::{Read, Seek},
+    os::unix::process::ExitStatusExt,
+    process::{self, Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use hugewise_measure::comparison::{Comparison, Round};
+
+use crate::settings::{JOURNAL, PATIENCE};
+
+/// In the environment of everything that these tests start.
+const MARKER: &str = "HUGEWISE_MACHINE_TEST";
+/// A call that takes longer hangs.
+const LONGEST: Duration = Duration::from_secs(120);
+/// What the program says when another one holds the settings.
+pub const BUSY: &str = "another hugewise holds the settings";
+/// A comparison of the embedded workload, as short as it can be.
+pub const SMALL: [&str; 6] = ["compare", "--no-java", "--bytes", "100000000", "--rounds", "1"];
+
+/// A call that has ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    /// Its exit status, which must be `expected`; no call may panic, whatever else it does.
+    pub fn ended_with(self, expected: i32) -> Result<Ran, Box<dyn Error>> {
+        if self.status.code() != Some(expected) || self.stderr.contains("panicked") {
+            return Err(format!("{expected} was expected as exit status, without a panic: {self:#?}").into());
+        }
+        Ok(self)
+    }
+
+    /// The comparison that it printed as JSON.
+    pub fn comparison(&self) -> Result<Comparison, Box<dyn Error>> {
+        serde_json::from_str(&self.stdout).map_err(|error| format!("{error}: {self:#?}").into())
+    }
+}
+
+/// A call that is under way.
+pub struct Running {
+    pub child: Child,
+    stdout: File,
+    stderr: File,
+}
+
+impl Running {
+    /// Starts `command`; what it prints goes to files, so that it never waits for a reader.
+    pub fn start(command: &mut Command) -> Result<Running, Box<dyn Error>> {
+        let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        let child = command
+            .env(MARKER, process::id().to_string())
+            .stdin(Stdio::null())
+            .stdout(stdout.try_clone()?)
+            .stderr(stderr.try_clone()?)
+            .spawn()?;
+        Ok(Running { child, stdout, stderr })
+    }
+
+    /// Starts `make()` until it has the journal, waiting for others that have it.
+    pub fn holding_the_journal(make: &dyn Fn() -> Command) -> Result<Running, Box<dyn Error>> {
+        let begin = Instant::now();
+        loop {
+            let mut running = Running::start(&mut make())?;
+            let owner = format!("\"owner\": {},", running.child.id());
+            while running.child.try_wait()?.is_none() {
+                if fs::read_to_string(JOURNAL).is_ok_and(|journal| journal.contains(&owner)) {
+                    return Ok(running);
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+            let ran = running.wait()?;
+            if !ran.stderr.contains(BUSY) || begin.elapsed() > PATIENCE {
+                return Err(format!("it ended without ever having the journal: {ran:#?}").into());
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Waits for its end; one that hangs is killed.
+    pub fn wait(mut self) -> Result<Ran, Box<dyn Error>> {
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            if begin.elapsed() > LONGEST {
+                self.child.kill()?;
+                break self.child.wait()?;
+            }
+            thread::sleep(Duration::from_millis(2));
+        };
+        let text = |mut file: File| -> std::io::Result<String> {
+            file.rewind()?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        Ok(Ran { status, stdout: text(self.stdout)?, stderr: text(self.stderr)? })
+    }
+
+    /// Sends it a signal by name.
+    pub fn signal(&self, name: &str) -> Result<(), Box<dyn Error>> {
+        let id = self.child.id().to_string();
+        let sent = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", name, &id]).status()?;
+        if sent.success() { Ok(()) } else { Err(format!("SIG{name} could not be sent to {id}").into()) }
+    }
+}
+
+/// A call of the built program.
+pub fn hugewise(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hugewise"));
+    command.args(arguments);
+    for variable in ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "GLIBC_TUNABLES", "JAVA_HOME"]
+    {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs the built program to its end, again while another one holds the settings.
+pub fn run(arguments: &[&str]) -> Result<Ran, Box<dyn Error>> {
+    run_command(&|| hugewise(arguments))
+}
+
+/// The same with a command of its own.
+pub fn run_command(make: &dyn Fn() -> Command) -> Result<Ran, Box<dyn Error>> {
+    let begin = Instant::now();
+    loop {
+        let ran = Running::start(&mut make())?.wait()?;
+        if ran.status.signal() == Some(9) {
+            return Err(format!("it hung, or was killed: {ran:#?}").into());
+        }
+        if !ran.stderr.contains(BUSY) || begin.elapsed() > PATIENCE {
+            return Ok(ran);
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Whatever these tests started and is still there, as process ids and names.
+pub fn left_running() -> Vec<String> {
+    let marker = format!("{MARKER}={}", process::id());
+    let begin = Instant::now();
+    loop {
+        let left: Vec<String> = fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| {
+                let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+                environment.split(|byte| *byte == 0).any(|variable| variable == marker.as_bytes())
+            })
+            .map(|entry| {
+                let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+                format!("{} {}", entry.file_name().to_string_lossy(), name.trim())
+            })
+            .collect();
+        // One that was killed may still be giving back its memory.
+        if left.is_empty() || begin.elapsed() > Duration::from_secs(5) {
+            return left;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The rounds of one backing, warm-ups among them.
+pub fn rounds<'a>(comparison: &'a Comparison, backing: &str) -> Result<Vec<&'a Round>, Box<dyn Error>> {
+    let arm = comparison.design.arms.iter().position(|arm| arm.to_string() == backing);
+    let arm = arm.ok_or_else(|| format!("{backing} is not among the arms"))?;
+    let rounds: Vec<&Round> = comparison.rounds.iter().filter(|round| round.arm == arm).collect();
+    if rounds.is_empty() {
+        return Err(format!(
+            "{backing} did not run; left out: {:?}; notes: {:?}",
+            comparison.left_out, comparison.notes
+        )
+        .into());
+    }
+    Ok(rounds)
+}
+
+/// Fails unless every round of `backing` has at least this coverage, and counts.
+pub fn covered(comparison: &Comparison, backing: &str, least: f64) -> Result<(), Box<dyn Error>> {
+    for round in rounds(comparison, backing)? {
+        if round.fell_back.is_some() || round.coverage.is_none_or(|share| share < least) {
+            return Err(format!("coverage of at least {least} was expected on {backing}: {round:#?}").into());
+        }
+    }
+    Ok(())
+}
+
+/// Why `backing` was left out.
+pub fn reason_left_out<'a>(comparison: &'a Comparison, backing: &str) -> Result<&'a str, Box<dyn Error>> {
+    let found = comparison.left_out.iter().find(|out| comparison.design.arms[out.arm].to_string() == backing);
+    found
+        .map(|out| out.reason.as_str())
+        .ok_or_else(|| format!("{backing} was not left out: {comparison:#?}").into())
+}
+
+/// Fails unless `text` holds each of `words`.
+pub fn says(text: &str, words: &[&str]) -> Result<(), Box<dyn Error>> {
+    for word in words {
+        if !text.contains(word) {
+            return Err(format!("'{word}' was expected in: {text}").into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Machines that lack something: rights, a writable /sys, a /sys at all, a JDK, space for a report.
+
+use std::{
+    error::Error,
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::{
+    Tested,
+    needs::Need::{Namespaces, Pool, Root, Thp},
+    start::{Ran, SMALL, covered, hugewise, reason_left_out, rounds, run, run_command, says},
+    trial,
+};
+
+/// Nobody.
+const UNPRIVILEGED: u32 = 65534;
+
+pub fn trials() -> Vec<Trial> {
+    let needs = [Root, Pool, Thp];
+    let lacking = |name: &str, test: fn() -> Tested| {
+        trial(&format!("without {name}"), &[Root, Pool, Thp, Namespaces], test)
+    };
+    vec![
+        trial("without rights: what needs none is compared", &needs, rights),
+        lacking("a writable /sys: what needs no change is compared", writable_sys),
+        lacking("a /sys: a clear answer", sys),
+        lacking("a writable /run: what needs no change is compared", writable_run),
+        lacking("a JDK: the Java half is left out", jdk),
+        lacking("space for the report: the result is printed all the same", space),
+    ]
+}
+
+/// The program, and a folder for temporary files, where everybody can use them.
+fn for_everybody() -> Result<(TempDir, PathBuf, PathBuf), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    mode(folder.path(), 0o755)?;
+    let program = folder.path().join("hugewise");
+    fs::copy(env!("CARGO_BIN_EXE_hugewise"), &program)?;
+    mode(&program, 0o755)?;
+    let temporary = folder.path().join("tmp");
+    fs::create_dir(&temporary)?;
+    mode(&temporary, 0o777)?;
+    Ok((folder, program, temporary))
+}
+
+fn rights() -> Tested {
+    let (_folder, program, temporary) = for_everybody()?;
+    let unprivileged = |arguments: &[&str]| -> Result<Ran, Box<dyn Error>> {
+        let make = || {
+            let mut command = Command::new(&program);
+            command.args(arguments).env("TMPDIR", &temporary).env_remove("JAVA_HOME").current_dir("/");
+            command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+            command
+        };
+        run_command(&make)
+    };
+    let small = [&SMALL[..], &["--json"]].concat();
+    let comparison = unprivileged(&small)?.ended_with(0)?.comparison()?;
+    covered(&comparison, "thp", 0.95)?;
+    rounds(&comparison, "base")?;
+    says(reason_left_out(&comparison, "hugetlb")?, &["CAP_DAC_OVERRIDE", "nr_hugepages"])?;
+    assert!(comparison.changes.is_empty(), "{:?}", comparison.changes);
+    let named = unprivileged(&[&small[..], &["-b", "hugetlb"]].concat())?.ended_with(1)?;
+    says(reason_left_out(&named.comparison()?, "hugetlb")?, &["CAP_DAC_OVERRIDE"])?;
+    // It can put nothing back, and must not say that there was nothing to.
+    let restore = unprivileged(&["restore"])?;
+    assert!(!restore.stderr.contains("panicked"), "{restore:#?}");
+    let left: Vec<_> = fs::read_dir(&temporary)?.flatten().map(|entry| entry.path()).collect();
+    assert!(left.is_empty(), "left in the folder for temporary files: {left:?}");
+    Ok(())
+}
+
+/// Runs the program after `mounts`, which nobody else sees.
+fn after(mounts: &str, arguments: &[&str]) -> Result<Ran, Box<dyn Error>> {
+    let make = || {
+        let inner = hugewise(arguments);
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &format!("{mounts} && exec \"$@\""), "sh"]);
+        command.arg(inner.get_program()).args(inner.get_args()).env_remove("JAVA_HOME");
+        command
+    };
+    run_command(&make)
+}
+
+fn writable_sys() -> Tested {
+    let arguments = [&SMALL[..], &["--json"]].concat();
+    let ran = after("mount -o remount,ro,bind /sys", &arguments)?.ended_with(0)?;
+    let comparison = ran.comparison()?;
+    covered(&comparison, "thp", 0.95)?;
+    rounds(&comparison, "base")?;
+    says(reason_left_out(&comparison, "hugetlb")?, &["nr_hugepages", "Read-only file system"])
+}
+
+fn sys() -> Tested {
+    let arguments = [&SMALL[..], &["--json"]].concat();
+    let comparison = after("mount -t tmpfs none /sys", &arguments)?.ended_with(0)?.comparison()?;
+    rounds(&comparison, "base")?;
+    // Whether the kernel could is not known, and must not be denied.
+    for backing in ["thp", "hugetlb"] {
+        says(reason_left_out(&comparison, backing)?, &["or /sys is not mounted"])?;
+    }
+    Ok(())
+}
+
+fn writable_run() -> Tested {
+    let arguments = [&SMALL[..], &["--json"]].concat();
+    let ran = after("mount --bind /run /run && mount -o remount,ro,bind /run", &arguments)?.ended_with(0)?;
+    let comparison = ran.comparison()?;
+    covered(&comparison, "thp", 0.95)?;
+    says(reason_left_out(&comparison, "hugetlb")?, &["/run/hugewise", "Read-only file system"])
+}
+
+fn jdk() -> Tested {
+    let hidden = ["/usr/lib/jvm", "/usr/lib64/jvm", "/usr/java", "/usr/local", "/opt"];
+    let hide: Vec<String> = hidden
+        .iter()
+        .filter(|folder| Path::new(folder).is_dir())
+        .map(|folder| format!("mount -t tmpfs none {folder}"))
+        .collect();
+    let arguments = ["compare", "--json", "--bytes", "100000000", "--rounds", "1", "--backing", "thp"];
+    let ran = after(&hide.join(" && "), &arguments)?.ended_with(0)?;
+    let comparison = ran.comparison()?;
+    assert_eq!(comparison.cases.len(), 1, "{:#?}", comparison.cases);
+    covered(&comparison, "thp", 0.95)?;
+    says(&comparison.notes.join("\n"), &["the Java half was left out: no JDK was found", "--java"])?;
+    // Where Java was asked for, there is nothing else to compare.
+    let command = ["compare", "--rounds", "1", "--", "java", "-Xmx64m", "-version"];
+    let ran = after(&hide.join(" && "), &command)?.ended_with(2)?;
+    says(&ran.stderr, &["java", "No such file"])
+}
+
+fn space() -> Tested {
+    let folder = tempfile::tempdir()?;
+    let here = folder.path().display().to_string();
+    let full = format!(
+        "mount -t tmpfs -o size=64k none {here} && dd if=/dev/zero of={here}/fill bs=4k count=15 2>/dev/null"
+    );
+    let report = format!("{here}/report.html");
+    let ran = after(&full, &[&SMALL[..], &["-b", "thp", "--html", &report]].concat())?.ended_with(2)?;
+    says(&ran.stdout, &["native", "thp"])?;
+    says(&ran.stderr, &[&report, "No space left on device"])?;
+    // A report that stood there before is still whole: nothing was written over it.
+    let ran = run(&[&SMALL[..], &["-b", "thp", "--html", &here]].concat())?.ended_with(2)?;
+    says(&ran.stderr, &["it is a folder"])
+}
