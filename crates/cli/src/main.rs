@@ -41,10 +41,19 @@ fn main() -> ExitCode {
         // Whoever reads us through a pipe may stop reading: that is not our failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{} {error:#}", terminal.bad("hugewise:"));
+            eprintln!("{} {}", terminal.bad("hugewise:"), in_words(&error));
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// An error and its causes, without the causes that it has told already.
+fn in_words(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+        "" => cause,
+        told if told.contains(&cause) => told.to_owned(),
+        told => format!("{told}: {cause}"),
+    })
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -247,31 +247,25 @@ fn put_back(root: &Root, store: &Store, record: &Record) -> Restored {
     done
 }
 
-/// Writes the old value and reads it back, until what dying processes still hold has come back.
+/// Writes the old value until it is read back, and waits for what dying processes still hold.
+///
+/// What reads as it was is not written: its change may have been refused, as where /sys is read-only.
 fn put_back_one(root: &Root, entry: &Entry) -> Result<(), String> {
-    // What was never changed needs no right to write: containers often have /sys read-only.
-    if entry.setting.read(root).is_ok_and(|now| now == entry.was) {
-        return Ok(());
-    }
     let begin = Instant::now();
-    // What stands as it was needs no right to write: its change may just have been refused.
-    if entry.setting.read(root).is_ok_and(|now| now == entry.was) {
-        return Ok(());
-    }
+    let now = || entry.setting.read(root).map_err(|error| error.to_string());
+    let surplus_gone = || entry.setting.surplus(root).is_ok_and(|surplus| surplus <= entry.surplus);
     loop {
-        entry.setting.write(root, &entry.was).map_err(|error| error.to_string())?;
-        let now = entry.setting.read(root).map_err(|error| error.to_string())?;
-        let surplus = entry.setting.surplus(root).map_err(|error| error.to_string())?;
-        if now == entry.was && surplus <= entry.surplus {
+        if now()? != entry.was {
+            entry.setting.write(root, &entry.was).map_err(|error| error.to_string())?;
+        }
+        let now = now()?;
+        let late = begin.elapsed() > SETTLING;
+        // Surplus pages that do not go are in somebody else's use.
+        if now == entry.was && (surplus_gone() || late) {
             return Ok(());
         }
-        if begin.elapsed() > SETTLING {
-            // Surplus pages are in somebody's use: they go when their user does.
-            return if now == entry.was {
-                Ok(())
-            } else {
-                Err(format!("wrote {}, and it still reads {now}", entry.was))
-            };
+        if late {
+            return Err(format!("wrote {}, and it still reads {now}", entry.was));
         }
         thread::sleep(Duration::from_millis(20));
     }

@@ -72,7 +72,7 @@ fn nr() -> Result<u64, Box<dyn Error>> {
 
 /// `more` pages above those that are available.
 fn demand(more: u64) -> Result<Pages, Box<dyn Error>> {
-    Ok(pool_growth::available(&Root::live(), two()?)? + Pages(more))
+    Ok(pool_growth::pool(&Root::live(), two()?)?.available() + Pages(more))
 }
 
 fn grow(
@@ -90,7 +90,7 @@ fn grows() -> Tested {
     let wanted = demand(300)?;
     let grown = grow(&mut journal, wanted, Bytes::ZERO)??;
     assert_eq!((grown, nr()?), (Pages(300), before + 300));
-    assert!(pool_growth::available(&Root::live(), two()?)? >= wanted);
+    assert!(pool_growth::pool(&Root::live(), two()?)?.available() >= wanted);
     let restored = journal.close();
     assert!(restored.failed.is_empty(), "{:?}", restored.failed);
     let pool = Setting::Pool { page_size: two()?, node: None };

@@ -1,6 +1,10 @@
 //! What an experiment needs of the machine: provided through the journal, and put back.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+};
 
 use hugewise_kernel::{
     interrupt::Interrupt,
@@ -12,17 +16,38 @@ use hugewise_kernel::{
     units::{Bytes, PageSize, Pages},
 };
 
-use crate::execution::Launch;
+use crate::execution::{self, Launch};
 
 /// Machine-wide settings for the time of an experiment.
 #[derive(Debug)]
 pub struct Machine {
     root: Root,
-    journal: Result<Journal, String>,
+    /// Or why there is none, so that nothing can be changed.
+    journal: Result<Journal, JournalError>,
     /// `MemAvailable` never goes below this.
     floor: Bytes,
     /// What was changed, for people.
     changes: Vec<String>,
+}
+
+/// A private folder for logs and output.
+#[derive(Debug)]
+pub enum Scratch {
+    /// That of the journal.
+    OfJournal(PathBuf),
+    /// Removed when dropped.
+    Own(tempfile::TempDir),
+}
+
+impl Scratch {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Scratch::OfJournal(path) => path,
+            Scratch::Own(dir) => dir.path(),
+        }
+    }
 }
 
 impl Machine {
@@ -34,15 +59,18 @@ impl Machine {
         let journal = match Journal::open(root, state, purpose) {
             Ok(journal) => Ok(journal),
             Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => return Err(error),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error),
         };
         Ok(Machine { root: root.clone(), journal, floor, changes: Vec::new() })
     }
 
-    /// The journal, if there is one.
-    #[must_use]
-    pub fn journal(&self) -> Option<&Journal> {
-        self.journal.as_ref().ok()
+    /// A private folder, which vanishes with the journal, after a SIGKILL too; without a journal, one
+    /// of its own.
+    pub fn scratch(&self) -> io::Result<Scratch> {
+        match &self.journal {
+            Ok(journal) => Ok(Scratch::OfJournal(journal.scratch())),
+            Err(_) => execution::scratch_dir().map(Scratch::Own),
+        }
     }
 
     /// Marks a process to be started as ours, so that `restore` finds it if we are killed.
@@ -71,21 +99,12 @@ impl Machine {
             if pool_growth::pool(&self.root, size).is_ok_and(|pool| pool.available() >= wanted) {
                 continue;
             }
-            let journal = match &mut self.journal {
-                Ok(journal) => journal,
-                Err(reason) => return Err(no_right(&Setting::Pool { page_size: size, node: None }, reason)),
-            };
+            let pool = Setting::Pool { page_size: size, node: None };
+            let journal = self.journal.as_mut().map_err(|error| refused(&pool, error))?;
             match pool_growth::grow(&self.root, journal, size, wanted, self.floor, interrupt) {
                 Ok(Pages(0)) => {}
                 Ok(grown) => self.changes.push(format!("pool of {size} pages: {grown} more")),
-                Err(Shortage::Journal(JournalError::Write { source, .. }))
-                    if source.kind() == std::io::ErrorKind::PermissionDenied =>
-                {
-                    return Err(no_right(
-                        &Setting::Pool { page_size: size, node: None },
-                        &source.to_string(),
-                    ));
-                }
+                Err(Shortage::Journal(error)) => return Err(refused(&pool, &error)),
                 Err(shortage) => return Err(shortage.to_string()),
             }
         }
@@ -117,8 +136,8 @@ impl Machine {
 
     fn switch(&mut self, setting: Setting, wanted: &str) -> Result<(), String> {
         let was = setting.read(&self.root).map_err(|error| error.to_string())?;
-        let journal = self.journal.as_mut().map_err(|reason| no_right(&setting, reason))?;
-        let now = journal.set(setting, wanted).map_err(|error| error.to_string())?;
+        let journal = self.journal.as_mut().map_err(|error| refused(&setting, error))?;
+        let now = journal.set(setting, wanted).map_err(|error| refused(&setting, &error))?;
         self.changes.push(format!("{setting}: {was} → {now}"));
         Ok(())
     }
@@ -130,9 +149,16 @@ impl Machine {
     }
 }
 
-fn no_right(setting: &Setting, reason: &str) -> String {
-    format!(
-        "needs a change of the {setting}, and that needs root (CAP_DAC_OVERRIDE, to write /{}): {reason}",
-        setting.path().display()
-    )
+/// Why a setting was not changed, and what would help.
+fn refused(setting: &Setting, error: &JournalError) -> String {
+    let source = match error {
+        JournalError::File { source, .. } | JournalError::Write { source, .. } => Some(source.kind()),
+        _ => None,
+    };
+    let helps = match source {
+        Some(ErrorKind::PermissionDenied) => "; that needs root (CAP_DAC_OVERRIDE)",
+        Some(ErrorKind::ReadOnlyFilesystem) => "; in a container, change it on the host",
+        _ => "",
+    };
+    format!("needs a change of the {setting} (/{}){helps}: {error}", setting.path().display())
 }

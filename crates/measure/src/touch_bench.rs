@@ -70,8 +70,7 @@ impl TouchBench {
     ) -> Result<TouchTable, ExperimentError> {
         let failed = |what: &str, reason: String| ExperimentError::Run { what: what.to_owned(), reason };
         let sizes = PageSizes::read(root).map_err(|reason| failed("page sizes", reason))?;
-        let scratch =
-            execution::scratch_dir().map_err(|error| failed("the scratch folder", error.to_string()))?;
+        let scratch = machine.scratch().map_err(|error| failed("the scratch folder", error.to_string()))?;
         let mut rows: BTreeMap<(usize, usize), Vec<Touched>> = BTreeMap::new();
         let mut left_out: Vec<LeftOut> = Vec::new();
         let mut random = fastrand::Rng::with_seed(self.seed);

@@ -15,7 +15,6 @@ use hugewise_kernel::{backing::Backing, page_sizes::PageSizes, root::Root, units
 use hugewise_measure::{
     analysis,
     comparison::{Comparison, Design, Verdict},
-    execution,
     experiment::{Blocks, CaseToRun, Experiment, ExperimentError, Rules},
     workload::{OwnFigures, Workload, metric::Metric},
 };
@@ -116,18 +115,10 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     compare.refuse_impossible(&sizes)?;
     let interrupt = session::watch()?;
     let mut machine = session::open_machine(&root, &compare.purpose(), compare.floor)?;
-    // With a journal the scratch folder vanishes with it, after a SIGKILL too.
-    let own_scratch = match machine.journal() {
-        Some(_) => None,
-        None => Some(execution::scratch_dir().context("making a scratch folder")?),
-    };
-    let scratch = match (machine.journal(), &own_scratch) {
-        (Some(journal), _) => journal.scratch(),
-        (None, Some(dir)) => dir.path().to_owned(),
-        (None, None) => bail!("no scratch folder"),
-    };
+    let scratch = machine.scratch().context("making a scratch folder")?;
+    let scratch = scratch.path();
     let mut notes = Vec::new();
-    let cases = compare.cases(&root, &scratch, &mut notes)?;
+    let cases = compare.cases(&root, scratch, &mut notes)?;
     let design = compare.design();
     let experiment = Experiment {
         root: &root,
@@ -139,7 +130,7 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
             timeout: compare.timeout,
             least_coverage: f64::from(compare.min_coverage) / 100.0,
         },
-        scratch: &scratch,
+        scratch,
         interrupt: &interrupt,
     };
     let comparison = experiment.conduct(&mut machine, &mut Bar::new());

@@ -6,6 +6,7 @@ use clap::Args;
 use hugewise_kernel::{
     journal::{self, Restored, STATE_DIR},
     root::Root,
+    sys::process,
 };
 
 use crate::{NEGATIVE, session};
@@ -30,7 +31,14 @@ pub struct Restore {
 
 /// Runs the command.
 pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
-    let restored = journal::restore(&Root::live(), Path::new(STATE_DIR))?;
+    let restored = journal::restore(&Root::live(), Path::new(STATE_DIR)).map_err(|error| {
+        let error = anyhow::Error::new(error);
+        if process::is_root() {
+            error
+        } else {
+            error.context("only root can put settings back: sudo hugewise restore")
+        }
+    })?;
     if restore.json {
         println!("{}", serde_json::to_string_pretty(&restored)?);
     } else {

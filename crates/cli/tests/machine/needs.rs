@@ -72,7 +72,7 @@ fn pool(size: &str) -> bool {
 }
 
 fn memory_available() -> Option<Bytes> {
-    hugewise_kernel::pool_growth::memory_available(&Root::live()).ok()
+    hugewise_kernel::meminfo::read(&Root::live()).available.known().copied()
 }
 
 fn works(command: &mut Command) -> bool {
