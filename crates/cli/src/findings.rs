@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use hugewise_jvm::jdks::Jdk;
 use hugewise_kernel::{facts::Facts, pools::POOLS};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How bad it is; the worst comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// A program that uses huge pages here fails.
@@ -23,7 +24,7 @@ pub enum Severity {
 }
 
 /// What was read, and where.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Evidence {
     /// The value.
     pub value: String,
@@ -32,7 +33,7 @@ pub struct Evidence {
 }
 
 /// One thing that stands in the way, or is good to know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
     /// Its name, which never changes its meaning.
     pub id: &'static str,

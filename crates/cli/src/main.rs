@@ -4,11 +4,13 @@ mod arguments;
 mod commands;
 mod embedded;
 mod findings;
+mod machine;
 mod parameters;
 mod progress;
 mod report;
 mod report_file;
-mod session;
+#[cfg(test)]
+mod schema_tests;
 mod terminal;
 
 use std::{io, process::ExitCode};

@@ -7,10 +7,11 @@ use std::{
 };
 
 use hugewise_kernel::{reading::Reading, root::Root};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One Java installation that has a `release` file. Paths are those of its own machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Jdk {
     /// Its folder, with all links followed.
     pub home: PathBuf,

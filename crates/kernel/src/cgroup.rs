@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -19,7 +20,7 @@ pub const MOUNTINFO: &str = "proc/self/mountinfo";
 const V1_UNLIMITED: u64 = 1 << 62;
 
 /// The limits on memory and on huge pages.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CgroupLimits {
     /// The caller's group for memory.
     pub memory_group: Reading<Group>,
@@ -35,7 +36,7 @@ pub struct CgroupLimits {
 }
 
 /// Which version of control groups is in charge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Version {
     /// A hierarchy for each controller.
@@ -45,7 +46,7 @@ pub enum Version {
 }
 
 /// The group the caller is in, for one controller.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Group {
     /// Which version has the controller.
     pub version: Version,
@@ -60,7 +61,7 @@ pub struct Group {
 }
 
 /// The smallest limit on the way up.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
     /// The limit.
     pub bytes: Bytes,
@@ -71,7 +72,7 @@ pub struct Limit {
 }
 
 /// The limits on pool pages of one size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HugetlbLimits {
     /// The size.
     pub page_size: PageSize,

@@ -1,5 +1,6 @@
 //! How many huge pages could be had right now: free memory counts only where it lies side by side.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,7 +17,7 @@ pub const BUDDYINFO: &str = "proc/buddyinfo";
 pub const SCANNED_UNASKED: Bytes = Bytes(256 << 30);
 
 /// What can be had, for each size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contiguity {
     /// Memory in the free blocks that the kernel lists.
     pub listed: Reading<Bytes>,
@@ -28,7 +29,7 @@ pub struct Contiguity {
 }
 
 /// How many pages of one size could be had.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Obtainable {
     /// The size.
     pub page_size: PageSize,

@@ -1,5 +1,6 @@
 //! What a machine offers: everything that is known of it, as one value.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
 pub const OSRELEASE: &str = "proc/sys/kernel/osrelease";
 
 /// Everything known of a machine, as seen by the process that asked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
     /// The release of the kernel.
     pub kernel: Reading<String>,

@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -31,7 +32,7 @@ pub const RUN_VARIABLE: &str = "HUGEWISE_RUN";
 const SETTLING: Duration = Duration::from_secs(20);
 
 /// What stands in the journal's file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// The boot that the settings belong to.
     pub boot_id: String,
@@ -46,7 +47,7 @@ pub struct Record {
 }
 
 /// One setting before its first change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     /// The setting.
     pub setting: Setting,
@@ -99,7 +100,7 @@ pub struct Journal {
 }
 
 /// What putting back did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Restored {
     /// What was being done when it broke off; nothing where there was no journal.
     pub purpose: Option<String>,

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -23,7 +24,7 @@ pub const SHMALL: &str = "proc/sys/kernel/shmall";
 pub const SHM_GROUP: &str = "proc/sys/vm/hugetlb_shm_group";
 
 /// What the caller may do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// `Max locked memory`, the soft limit; none is unlimited.
     pub memlock: Reading<Option<Bytes>>,
@@ -46,7 +47,7 @@ pub struct Limits {
 }
 
 /// A set of capabilities, one bit for each (`linux/capability.h`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Capabilities(pub u64);
 

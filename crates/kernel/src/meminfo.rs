@@ -1,5 +1,6 @@
 //! The machine's memory as a whole: /proc/meminfo.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -17,7 +18,7 @@ pub const MEMINFO: &str = "proc/meminfo";
 pub const OVERCOMMIT: &str = "proc/sys/vm/nr_overcommit_hugepages";
 
 /// The lines of /proc/meminfo which matter here, see `Documentation/filesystems/proc.rst`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Meminfo {
     /// `MemTotal`: what the kernel has to give.
     pub total: Reading<Bytes>,

@@ -6,6 +6,7 @@ use std::{
     io::{self, Read},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -25,7 +26,7 @@ const ANON: u64 = 1 << 12;
 const CHUNK: usize = 1 << 20;
 
 /// The aligned blocks of one large page size, by what they hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Blocks {
     /// Wholly free.
     pub free: Pages,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{reading::Reading, root::Root};
@@ -12,7 +13,7 @@ pub const DEVICES: &str = "sys/bus/event_source/devices";
 pub const PARANOID: &str = "proc/sys/kernel/perf_event_paranoid";
 
 /// The performance counters of the processor cores.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pmu {
     /// The units that count events of a core: `cpu`; `cpu_core` and `cpu_atom`; `armv8_pmuv3_0`. An empty
     /// list says for certain that no TLB miss can be counted; a unit alone does not promise the TLB events.

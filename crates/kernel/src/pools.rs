@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -17,7 +18,7 @@ pub const NODES: &str = "sys/devices/system/node";
 /// The pages set aside for one page size, on one node or on all.
 ///
 /// Source: `Documentation/admin-guide/mm/hugetlbpage.rst`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pool {
     /// The size of its pages.
     pub page_size: PageSize,

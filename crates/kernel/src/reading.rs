@@ -1,11 +1,12 @@
 //! Three answers, not two: a value that was read, or why it could not be told.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A value read from the machine, or the reason why nobody could tell.
 ///
 /// In JSON a known reading is its plain value, an unknown one `{"could_not_tell": REASON}`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Reading<T> {
     /// It was not possible to tell, and this is why.

@@ -4,6 +4,7 @@
 
 use std::{fmt, fs, io, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
 const PAGES: &str = "a number of pages";
 
 /// One machine-wide setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Setting {
     /// Pages in the hugetlb pool of one size (`nr_hugepages`), on one NUMA node or on all.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -17,7 +18,7 @@ pub const THP: &str = "sys/kernel/mm/transparent_hugepage";
 /// The settings of the machine, in the kernel's own words.
 ///
 /// Source: `Documentation/admin-guide/mm/transhuge.rst`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Thp {
     /// Anonymous memory: `always`, `madvise` or `never`.
     pub enabled: Reading<String>,
@@ -38,7 +39,7 @@ pub struct Thp {
 }
 
 /// `khugepaged/`: the thread that makes huge pages of small ones behind the program's back.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Khugepaged {
     /// May it compact memory to get a huge page?
     pub defrag: Reading<bool>,
@@ -57,7 +58,7 @@ pub struct Khugepaged {
 }
 
 /// `hugepages-<N>kB/`: one size of folio (mTHP, and the PMD size itself).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThpSize {
     /// The size.
     pub page_size: PageSize,

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     path::Path,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -15,7 +16,7 @@ use crate::{
     comparison::{self, Case, Comparison, Design, Figure, LeftOut, Round},
     execution::{self, ExecutionError, last_lines},
     machine::Machine,
-    observation::Observer,
+    observation::{Observer, RegionOfInterest},
     proof::{self, Evidence},
     schedule::{self, Slot},
     workload::{Conditions, Prepared, Results, Workload},
@@ -120,15 +121,12 @@ impl Experiment<'_> {
         let mut peaks: Vec<Option<Bytes>> = vec![None; cases];
         let mut arms_ready = ArmsReady::default();
         let warm_ups = schedule::warm_ups(cases, arms, self.design.warm_up);
-        let most = match self.rules.blocks {
-            Blocks::Exactly(blocks) => blocks,
-            Blocks::UntilPrecise(_) => MOST_BLOCKS,
+        let (fewest, most) = match self.rules.blocks {
+            Blocks::Exactly(blocks) => (blocks, blocks),
+            Blocks::UntilPrecise(_) => (FEWEST_BLOCKS, MOST_BLOCKS),
         };
         let blocks = schedule::blocks(cases, arms, most, self.design.seed);
-        let mut total = runs_of_a_block * (self.design.warm_up + most.min(FEWEST_BLOCKS));
-        if let Blocks::Exactly(blocks) = self.rules.blocks {
-            total = runs_of_a_block * (self.design.warm_up + blocks);
-        }
+        let mut total = runs_of_a_block * (self.design.warm_up + fewest);
         for (done, slot) in warm_ups.into_iter().chain(blocks).enumerate() {
             let blocks_over = (done / runs_of_a_block).saturating_sub(self.design.warm_up);
             if done % runs_of_a_block == 0 {
@@ -142,7 +140,14 @@ impl Experiment<'_> {
                 continue;
             };
             progress.run(done, total, &self.describe(slot));
-            let (round, named_by_run) = self.run(slot, &prepared, machine)?;
+            let (round, named_by_run) = match self.run(slot, &prepared, machine) {
+                // It runs on the reference and not with these pages: that is an answer.
+                Err(ExperimentError::Run { reason, .. }) if slot.block.is_none() && slot.arm > 0 => {
+                    result.left_out.push(LeftOut { case: slot.case, arm: slot.arm, reason });
+                    continue;
+                }
+                run => run?,
+            };
             name_figures(&mut result.cases[slot.case], named_by_run);
             if self.design.arms[slot.arm] == Backing::Base {
                 let peak = round.figures.get("peak_memory").map(|bytes| Bytes(*bytes as u64));
@@ -215,6 +220,10 @@ impl Experiment<'_> {
     ) -> Result<(Round, Vec<Figure>), ExperimentError> {
         let what = || self.describe(slot);
         let launch = machine.mark(prepared.launch.clone());
+        if let RegionOfInterest::JavaHeap(log) = &prepared.region {
+            // That of the run before would name another heap.
+            let _ = fs::remove_file(log);
+        }
         let mut observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp);
         let before = VmStat::read(self.root).ok();
         let execution =

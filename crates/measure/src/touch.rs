@@ -12,6 +12,7 @@ use hugewise_kernel::{
     page_sizes::PageSizes,
     reading::Reading,
     root::Root,
+    sys::memory::SomeBytes,
     units::Bytes,
 };
 use hugewise_memory::region::{self, ReserveError};
@@ -65,6 +66,9 @@ pub enum TouchError {
     /// The backing could not be had.
     #[error(transparent)]
     Reserve(#[from] ReserveError),
+    /// There is nothing to read in a buffer of no bytes.
+    #[error("a buffer of no bytes cannot be read")]
+    Empty,
     /// The pages could not be made present.
     #[error("making {0} present: {1}")]
     Populate(Bytes, std::io::Error),
@@ -81,16 +85,17 @@ pub fn run(touch: &Touch) -> Result<Touched, TouchError> {
     for (i, byte) in region.bytes_mut().iter_mut().enumerate() {
         *byte = i as u8;
     }
+    let buffer = SomeBytes::new(region.bytes()).ok_or(TouchError::Empty)?;
     let mut state = SEED;
     let mut checksum = 0;
     for _ in 0..touch.warm_up {
-        checksum += read_randomly(region.bytes(), &mut state, touch.reads);
+        checksum += read_randomly(buffer, &mut state, touch.reads);
     }
     let mut ns_per_op = Vec::with_capacity(touch.iterations);
     let (_, counts) = Counters::open(&root).around(|| {
         for _ in 0..touch.iterations {
             let begin = Instant::now();
-            checksum += read_randomly(region.bytes(), &mut state, touch.reads);
+            checksum += read_randomly(buffer, &mut state, touch.reads);
             ns_per_op.push(begin.elapsed().as_nanos() as f64 / touch.reads.max(1) as f64);
         }
     });
@@ -111,15 +116,14 @@ pub fn run(touch: &Touch) -> Result<Touched, TouchError> {
 /// The generator is xorshift64 (Marsaglia 2003, "Xorshift RNGs", with its triple 13, 7, 17); the
 /// place is the upper half of its product with the length, which needs no division.
 #[inline(never)]
-fn read_randomly(buffer: &[u8], state: &mut u64, reads: u64) -> u64 {
+fn read_randomly(buffer: SomeBytes, state: &mut u64, reads: u64) -> u64 {
     let mut x = *state;
     let mut sum = 0u64;
     for _ in 0..reads {
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
-        let place = (u128::from(x) * buffer.len() as u128) >> 64;
-        sum = sum.wrapping_add(u64::from(buffer[place as usize]));
+        sum = sum.wrapping_add(u64::from(buffer.at(x)));
     }
     *state = x;
     sum
@@ -150,7 +154,8 @@ mod tests {
         for place in 0..8 {
             buffer.fill(0);
             buffer[place] = 1;
-            let hits = read_randomly(&buffer, &mut state, 80_000);
+            let some = SomeBytes::new(&buffer).expect("eight bytes");
+            let hits = read_randomly(some, &mut state, 80_000);
             assert!((9_500..10_500).contains(&hits), "{place}: {hits}");
         }
     }

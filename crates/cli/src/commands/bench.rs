@@ -10,7 +10,7 @@ use hugewise_measure::{
     touch_bench::{TouchBench, TouchTable},
 };
 
-use crate::{NEGATIVE, progress::Bar, report, session, terminal::Terminal};
+use crate::{NEGATIVE, machine, progress::Bar, report, terminal::Terminal};
 
 /// Measure this machine itself
 #[derive(Args)]
@@ -101,7 +101,7 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     match &bench.what {
         What::Touch(arguments) => {
-            session::tell_unfinished();
+            machine::tell_unfinished();
             run_touch(arguments, terminal)
         }
         What::TouchWorker(worker) => run_worker(worker),
@@ -137,14 +137,14 @@ fn run_touch(arguments: &TouchArguments, terminal: &Terminal) -> anyhow::Result<
         reads: arguments.reads,
         seed: arguments.seed,
     };
-    let interrupt = session::watch()?;
-    let mut machine = session::open_machine(&root, "bench touch", arguments.floor)?;
+    let interrupt = machine::watch()?;
+    let mut machine = machine::open_machine(&root, "bench touch", arguments.floor)?;
     let program = env::current_exe().context("finding this program's own file")?;
     let table = bench.run(&program, &root, &mut machine, &interrupt, &mut Bar::new());
-    session::close(machine)?;
+    machine::close(machine)?;
     let table: TouchTable = match table {
         Ok(table) => table,
-        Err(error) => return session::interrupted(&error, &interrupt).ok_or(error.into()),
+        Err(error) => return machine::interrupted(&error, &interrupt).ok_or(error.into()),
     };
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report::touch::jmh(&table))?);

@@ -23,9 +23,9 @@ use super::bench::at_least_one;
 use crate::{
     NEGATIVE,
     embedded::{self, Java},
-    parameters,
+    machine, parameters,
     progress::Bar,
-    report, report_file, session,
+    report, report_file,
     terminal::Terminal,
 };
 
@@ -113,8 +113,8 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
     compare.refuse_impossible(&sizes)?;
-    let interrupt = session::watch()?;
-    let mut machine = session::open_machine(&root, &compare.purpose(), compare.floor)?;
+    let interrupt = machine::watch()?;
+    let mut machine = machine::open_machine(&root, &compare.purpose(), compare.floor)?;
     let scratch = machine.scratch().context("making a scratch folder")?;
     let scratch = scratch.path();
     let mut notes = Vec::new();
@@ -134,10 +134,10 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         interrupt: &interrupt,
     };
     let comparison = experiment.conduct(&mut machine, &mut Bar::new());
-    session::close(machine)?;
+    machine::close(machine)?;
     let mut comparison = match comparison {
         Ok(comparison) => comparison,
-        Err(error) => return session::interrupted(&error, &interrupt).ok_or_else(|| advised(error)),
+        Err(error) => return machine::interrupted(&error, &interrupt).ok_or_else(|| advised(error)),
     };
     comparison.notes.splice(0..0, notes);
     analysis::analyse(&mut comparison);

@@ -9,7 +9,7 @@ use hugewise_kernel::{
     sys::process,
 };
 
-use crate::{NEGATIVE, session};
+use crate::{NEGATIVE, machine};
 
 /// Put the machine's settings back after a hugewise that was killed
 ///
@@ -47,7 +47,7 @@ pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
     if restored.failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("hugewise: {}", session::failures(&restored));
+    eprintln!("hugewise: {}", machine::failures(&restored));
     Ok(ExitCode::from(NEGATIVE))
 }
 

@@ -16,6 +16,7 @@ use hugewise_kernel::{
     thp::{Thp, ThpSize},
     units::{Bytes, Pages},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::page::Page;
@@ -30,7 +31,7 @@ const REASONS: usize = 6;
 const UNLISTED_SHARE: f64 = 0.1;
 
 /// What `check` says, schema `hugewise.check/1`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Report {
     schema: &'static str,
     facts: Facts,

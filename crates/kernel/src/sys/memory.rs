@@ -183,6 +183,29 @@ impl Drop for Mapping {
     }
 }
 
+/// Bytes of which there is at least one, so that each fraction of them is a byte.
+#[derive(Clone, Copy, Debug)]
+pub struct SomeBytes<'a>(&'a [u8]);
+
+impl<'a> SomeBytes<'a> {
+    /// Nothing for no bytes.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Option<SomeBytes<'a>> {
+        (!bytes.is_empty()).then_some(SomeBytes(bytes))
+    }
+
+    /// The byte at `fraction` / 2⁶⁴ of the way, read without a check of the place: in a measured loop
+    /// the check would take room in the CPU's window of instructions that loads are then missing from.
+    #[inline]
+    #[must_use]
+    pub fn at(self, fraction: u64) -> u8 {
+        let place = (u128::from(fraction) * self.0.len() as u128) >> 64;
+        // SAFETY: fraction / 2⁶⁴ is below 1 and the length above 0, so that the place, rounded down,
+        // is below the length.
+        unsafe { *self.0.get_unchecked(place as usize) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::File;
@@ -202,6 +225,16 @@ mod tests {
             assert!(scan.present > Bytes::ZERO && scan.huge == Bytes::ZERO);
         }
         Ok(())
+    }
+
+    #[test]
+    fn every_fraction_is_a_byte() {
+        assert!(SomeBytes::new(&[]).is_none());
+        for len in [1usize, 2, 3, 1000] {
+            let bytes: Vec<u8> = (0..len).map(|place| place as u8).collect();
+            let Some(some) = SomeBytes::new(&bytes) else { unreachable!() };
+            assert_eq!((some.at(0), some.at(u64::MAX)), (0, (len - 1) as u8));
+        }
     }
 
     #[test]
