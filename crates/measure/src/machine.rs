@@ -56,12 +56,10 @@ impl Machine {
     /// A journal that another process holds, or left unfinished, is an error: its settings are not
     /// those of a machine at rest. Without the right to keep one, nothing is changed.
     pub fn open(root: &Root, state: &Path, purpose: &str, floor: Bytes) -> Result<Machine, JournalError> {
-        let journal = match Journal::open(root, state, purpose) {
-            Ok(journal) => Ok(journal),
-            Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => return Err(error),
-            Err(error) => Err(error),
-        };
-        Ok(Machine { root: root.clone(), journal, floor, changes: Vec::new() })
+        match Journal::open(root, state, purpose) {
+            Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => Err(error),
+            journal => Ok(Machine { root: root.clone(), journal, floor, changes: Vec::new() }),
+        }
     }
 
     /// A private folder, which vanishes with the journal, after a SIGKILL too; without a journal, one
