@@ -123,7 +123,7 @@ fn number(text: &str) -> Option<f64> {
 /// A result of an earlier run must not pass for one of this.
 fn written_by(file: &Path, execution: &Execution) -> Result<(), String> {
     let modified = fs::metadata(file).and_then(|found| found.modified()).map_err(|error| {
-        format!("{}: {error}; does the command write it (-rf json -rff)?", file.display())
+        format!("{}: {error}; does the command write it (-rf json -rff {0})?", file.display())
     })?;
     // The clock of file times lags by a tick.
     let began = SystemTime::now() - execution.wall - Duration::from_millis(20);
