@@ -28,6 +28,8 @@ read_randomly(const unsigned char *buffer, size_t len, uint64_t *state, uint64_t
 {
 	uint64_t x = *state, sum = 0;
 
+	/* rustc unrolls its loop twice and gcc at -O2 does not: unasked, Rust is 2 % ahead in the caches. */
+#pragma GCC unroll 2
 	for (uint64_t i = 0; i < reads; i++) {
 		x ^= x << 13;
 		x ^= x >> 7;

@@ -31,7 +31,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let terminal = Terminal::new(arguments.color);
     let done = match arguments.command {
-        Command::Check(check) => commands::check::run(&check, &terminal),
+        Command::Check(check) => {
+            machine::tell_unfinished();
+            commands::check::run(&check, &terminal)
+        }
         Command::Compare(compare) => commands::compare::run(&compare, &terminal),
         Command::Bench(bench) => commands::bench::run(&bench, &terminal),
         Command::Restore(restore) => commands::restore::run(&restore),

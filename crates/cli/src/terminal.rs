@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    io::{IsTerminal, stdout},
+    io::{self, IsTerminal, Write, stdout},
 };
 
 use clap::ValueEnum;
@@ -21,6 +21,13 @@ pub enum Color {
 /// Text from elsewhere, without anything that a terminal would take for a command.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// Writes to standard output. A reader that has gone is an error, and no panic as with `print!`.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 /// How to write to standard output.

@@ -4,7 +4,8 @@ use std::{
     error::Error,
     fs,
     io::{self, Write},
-    process::{Command, Output},
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    process::{Command, Output, Stdio},
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -91,5 +92,20 @@ fn a_folder_that_cannot_be_made_is_named() -> Result<()> {
     let output = hugewise(&["man", "--dir", "/proc/nowhere"])?;
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr)?.contains("/proc/nowhere"));
+    Ok(())
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_failure() -> Result<()> {
+    let worker = "bench touch-worker --bytes 1000 --backing base --reads 10 --iterations 1";
+    for line in ["check --json", "completions bash", "man", worker] {
+        let (reader, writer) = UnixStream::pair()?;
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hugewise"));
+        let output =
+            command.args(line.split(' ')).stdout(OwnedFd::from(writer)).stderr(Stdio::piped()).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains("panicked"), "{line}: {} {said}", output.status);
+    }
     Ok(())
 }

@@ -10,7 +10,12 @@ use hugewise_measure::{
     touch_bench::{TouchBench, TouchTable},
 };
 
-use crate::{NEGATIVE, machine, progress::Bar, report, terminal::Terminal};
+use crate::{
+    NEGATIVE, machine,
+    progress::Bar,
+    report,
+    terminal::{Terminal, print},
+};
 
 /// Measure this machine itself
 #[derive(Args)]
@@ -116,7 +121,7 @@ fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
         iterations: worker.iterations,
         warm_up: worker.warm_up,
     })?;
-    println!("{}", serde_json::to_string(&touched)?);
+    print(&(serde_json::to_string(&touched)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -147,9 +152,9 @@ fn run_touch(arguments: &TouchArguments, terminal: &Terminal) -> anyhow::Result<
         Err(error) => return machine::interrupted(&error, &interrupt).ok_or(error.into()),
     };
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report::touch::jmh(&table))?);
+        print(&(serde_json::to_string_pretty(&report::touch::jmh(&table))? + "\n"))?;
     } else {
-        print!("{}", report::touch::text(&table, terminal));
+        print(&report::touch::text(&table, terminal))?;
     }
     let all_named_were_measured = arguments.backing.is_empty() || table.left_out.is_empty();
     Ok(if all_named_were_measured { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })

@@ -26,7 +26,7 @@ use crate::{
     machine, parameters,
     progress::Bar,
     report, report_file,
-    terminal::Terminal,
+    terminal::{Terminal, print},
 };
 
 /// What huge pages buy a workload: run it on each backing, prove what each run got, compare
@@ -232,9 +232,9 @@ impl Compare {
 
     fn show(&self, comparison: &Comparison, terminal: &Terminal) -> anyhow::Result<()> {
         if self.json {
-            println!("{}", serde_json::to_string_pretty(comparison)?);
+            print(&(serde_json::to_string_pretty(comparison)? + "\n"))?;
         } else {
-            print!("{}", report::compare::text(comparison, terminal));
+            print(&report::compare::text(comparison, terminal))?;
         }
         if let Some(file) = &self.html {
             let page = report::compare::html(comparison)?;

@@ -9,7 +9,7 @@ use hugewise_kernel::{
     sys::process,
 };
 
-use crate::{NEGATIVE, machine};
+use crate::{NEGATIVE, machine, terminal::print};
 
 /// Put the machine's settings back after a hugewise that was killed
 ///
@@ -40,9 +40,9 @@ pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
         }
     })?;
     if restore.json {
-        println!("{}", serde_json::to_string_pretty(&restored)?);
+        print(&(serde_json::to_string_pretty(&restored)? + "\n"))?;
     } else {
-        print!("{}", text(&restored));
+        print(&text(&restored))?;
     }
     if restored.failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
