@@ -33,12 +33,8 @@ pub fn fell_back(backing: Backing, evidence: &Evidence, sizes: &PageSizes, least
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     if backing == Backing::Base {
         let share = coverage.share().unwrap_or(0.0);
-        return (share > BASE_LIMIT).then(|| {
-            format!(
-                "{} of its memory lay on huge pages all the same: it asks for them itself",
-                percent(share)
-            )
-        });
+        return (share > BASE_LIMIT)
+            .then(|| format!("{} of its memory lay on huge pages all the same", percent(share)));
     }
     let size = sizes.huge_page_of(backing)?;
     let share = coverage.share_on(size).unwrap_or(0.0);
@@ -67,12 +63,12 @@ fn cause(backing: Backing, evidence: &Evidence, coverage: &Coverage, page: Bytes
     }
     match (backing, evidence.thp_fallbacks) {
         (Backing::Thp, Some(n)) if n > 0 => Some(format!(
-            "the kernel could not make a huge page {n} times meanwhile (thp_fault_fallback, whole machine): free \
-             memory is not contiguous"
+            "the kernel could not make a huge page {n} times meanwhile (thp_fault_fallback, whole machine); \
+             'hugewise check' tells how many are to be had"
         )),
         _ if evidence.through_malloc => Some(
-            "its memory does not come from the main arena of a glibc that knows glibc.malloc.hugetlb (2.35 or \
-             later): another allocator, other threads' arenas, or a static program"
+            "most likely its memory does not come from the main arena of a glibc that knows \
+             glibc.malloc.hugetlb (2.35 or later): another allocator, other threads' arenas, or a static program"
                 .to_owned(),
         ),
         _ => None,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -51,7 +51,8 @@ Exit status: 0 compared; 1 a backing fell back, or one that was named was left o
 be done; 128 and the signal when interrupted.")]
 pub struct Compare {
     /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE]; base is always among them
-    #[arg(short, long, value_delimiter = ',', value_name = "LIST", default_value = "base,thp,hugetlb")]
+    /// [default: base,thp,hugetlb]
+    #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     backing: Vec<Backing>,
     /// Blocks: each runs every backing once, in random order [default: 5, and more until a
     /// difference of 10 % would be seen, or --max-time is over]
@@ -107,6 +108,9 @@ pub struct Compare {
     #[arg(last = true)]
     command: Vec<String>,
 }
+
+/// What is compared where nothing is named.
+const USUAL: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
 
 /// Runs the command.
 pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
@@ -188,7 +192,8 @@ impl Compare {
         if self.aa {
             arms = vec![self.backing.first().copied().unwrap_or(Backing::Base); 2];
         } else {
-            for backing in [Backing::Base].iter().chain(&self.backing) {
+            let wanted = if self.backing.is_empty() { &USUAL[..] } else { &self.backing };
+            for backing in [Backing::Base].iter().chain(wanted) {
                 if !arms.contains(backing) {
                     arms.push(*backing);
                 }
@@ -247,10 +252,7 @@ impl Compare {
     }
 
     fn exit_code(&self, comparison: &Comparison) -> ExitCode {
-        let named = env::args_os().any(|word| {
-            let word = word.to_string_lossy();
-            word.starts_with("--backing") || word.starts_with("-b")
-        });
+        let named = !self.backing.is_empty();
         let negative = comparison.backings.iter().any(|row| match row.verdict {
             Verdict::FellBack => true,
             Verdict::LeftOut => named,

@@ -14,8 +14,8 @@ const CONFIDENCE: f64 = 0.999;
 /// The version of JMH whose result format is written.
 const JMH_FORMAT: &str = "1.37";
 
-const HEADINGS: [&str; 11] =
-    ["Benchmark", "(backing)", "(bytes)", "Mode", "Cnt", "Score", "Error", "Units", "coverage", "", ""];
+const HEADINGS: [&str; 9] =
+    ["Benchmark", "(backing)", "(bytes)", "Mode", "Cnt", "Score", "Error", "Units", "coverage"];
 
 /// Hardware counters in the order of their columns, with the headings.
 const COUNTERS: [(&str, &str); 4] = [
@@ -62,7 +62,7 @@ pub fn text(table: &TouchTable, terminal: &Terminal) -> String {
 }
 
 fn headings(counters_known: bool) -> Vec<String> {
-    let fixed = HEADINGS[..9].iter().map(|heading| (*heading).to_owned());
+    let fixed = HEADINGS.iter().map(|heading| (*heading).to_owned());
     if counters_known {
         fixed.chain(COUNTERS.iter().map(|(_, heading)| (*heading).to_owned())).collect()
     } else {
