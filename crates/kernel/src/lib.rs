@@ -21,7 +21,10 @@ pub mod page_sizes;
 pub mod pmu;
 pub mod pool_growth;
 pub mod pools;
+pub mod ranges;
 pub mod reading;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub mod rehearsal;
 pub mod root;
 pub mod settings;
 pub mod smaps;

@@ -135,6 +135,12 @@ impl ops::AddAssign for Bytes {
     }
 }
 
+impl std::iter::Sum for Pages {
+    fn sum<I: Iterator<Item = Pages>>(all: I) -> Pages {
+        Pages(all.fold(0, |sum, pages| sum.saturating_add(pages.0)))
+    }
+}
+
 impl std::iter::Sum for Bytes {
     fn sum<I: Iterator<Item = Bytes>>(amounts: I) -> Bytes {
         amounts.fold(Bytes::ZERO, ops::Add::add)

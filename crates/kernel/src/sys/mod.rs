@@ -8,6 +8,8 @@ pub mod file;
 pub mod memory;
 pub mod pagemap;
 pub mod process;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub mod tracing;
 
 use std::io;
 
