@@ -1,15 +1,20 @@
-//! Launch lines with an argument file: no panic, and without one they read back as they were.
+//! Launch lines with wrappers, scripts and files of options: no panic, and what is read is read the
+//! same again.
 
 #![no_main]
 
-use hugewise_jvm::launch::LaunchLine;
+use hugewise_jvm::launch::{LaunchLine, contradictions};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: (Vec<String>, &str)| {
-    let (words, file) = input;
-    let command: Vec<String> = std::iter::once("java".to_owned()).chain(words).collect();
-    let line = LaunchLine::parse(&command, &|_| Ok(file.to_owned()));
-    if let (Some(Ok(line)), false) = (line, command.iter().any(|word| word.starts_with('@'))) {
-        assert_eq!(line.command(), command);
+fuzz_target!(|input: (Vec<String>, Vec<String>, &str)| {
+    let (before, behind, file) = input;
+    let read = |_: &str| Ok(file.to_owned());
+    let command: Vec<String> = before.into_iter().chain(["java".to_owned()]).chain(behind).collect();
+    if let Some(Ok(line)) = LaunchLine::parse(&command, &read) {
+        let again = LaunchLine::parse(&line.command(), &read).and_then(Result::ok);
+        assert_eq!(again.as_ref(), Some(&line));
+        if let Ok(effective) = line.effective(None, &|_| Some(file.to_owned()), &read) {
+            let _ = contradictions(&effective);
+        }
     }
 });

@@ -1,20 +1,25 @@
 //! What the flags of a JVM finally are: asked of that very `java`, with those very options.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    process::{Command, Stdio},
-};
+use std::{collections::BTreeMap, fs, io, path::PathBuf, process::Command, time::Duration};
 
 use hugewise_kernel::units::Bytes;
 
-use crate::launch::{LaunchLine, OPTION_VARIABLES, memory_options_of};
+use crate::{
+    asking,
+    launch::{LaunchError, LaunchLine, memory_options_of},
+};
 
 /// The final flags of a JVM, and which JVM it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FinalFlags {
     /// `17.0.15`, as `java -version` says it.
     pub version: String,
+    /// `java.home`: the folder of the JDK that ran, whatever links and wrappers led there.
+    pub java_home: Option<PathBuf>,
+    /// `java.vendor`: `Debian`, `Eclipse Adoptium`.
+    pub vendor: Option<String>,
+    /// `java.vm.name`: `OpenJDK 64-Bit Server VM`.
+    pub vm: Option<String>,
     /// Values by name.
     values: BTreeMap<String, String>,
 }
@@ -38,27 +43,82 @@ pub enum AskError {
         /// The first lines it printed.
         said: String,
     },
+    /// It answered, and is no HotSpot.
+    #[error(
+        "{java} is not a HotSpot JVM: {said}; its flags are its own, and hugewise knows those of HotSpot \
+         (OpenJDK, Oracle and their kin)"
+    )]
+    NotHotSpot {
+        /// The program.
+        java: String,
+        /// What it calls itself, or the first lines it printed.
+        said: String,
+    },
+    /// It did not end.
+    #[error("{java} was asked for its flags and did not answer within {}s: is it a JVM?", limit.as_secs())]
+    TimedOut {
+        /// The program.
+        java: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// Options outside the command line could not be read.
+    #[error(transparent)]
+    Options(#[from] LaunchError),
 }
 
-/// Asks the `java` of a launch line, with the options and the environment that decide about its
-/// memory; nothing of the program is started.
+/// How long a JVM may take to print its flags; one on a loaded machine takes a second or two.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Asks the `java` of a launch line, behind those words of its wrapper that its flags depend on, with
+/// the options and the environment that decide about its memory; nothing of the program is started.
 pub fn ask(line: &LaunchLine) -> Result<FinalFlags, AskError> {
-    let mut command = Command::new(&line.java);
-    command.args(line.memory_options());
-    for variable in OPTION_VARIABLES {
-        if let Ok(value) = std::env::var(variable) {
-            command.env(variable, memory_options_of(&value).collect::<Vec<_>>().join(" "));
-        }
+    ask_patiently(line, PATIENCE)
+}
+
+fn ask_patiently(line: &LaunchLine, patience: Duration) -> Result<FinalFlags, AskError> {
+    let mut variables = Vec::new();
+    for (name, value) in line.environment(&|name| std::env::var(name).ok()) {
+        variables.push((name, memory_options_of(name, &value, &|file| fs::read_to_string(file))?));
     }
-    command.args(["-XX:+PrintFlagsFinal", "-version"]).stdin(Stdio::null());
-    let output = command.output().map_err(|source| AskError::Start { java: line.java.clone(), source })?;
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let flags = parse(&stdout, &stderr);
-    if output.status.success() && !flags.values.is_empty() {
-        return Ok(flags);
+    let asked = LaunchLine {
+        wrapper: line.deciding_wrapper(),
+        options: line
+            .memory_options()
+            .cloned()
+            .chain(["-XX:+PrintFlagsFinal", "-XshowSettings:properties", "-version"].map(str::to_owned))
+            .collect(),
+        program: Vec::new(),
+        ..line.clone()
+    };
+    let mut words = asked.command();
+    if !asked.wrapper.is_empty() {
+        words = asked.with_environment(&variables).command();
     }
-    let said: Vec<&str> = stderr.lines().chain(stdout.lines()).filter(|l| !l.is_empty()).take(3).collect();
-    Err(AskError::Refused { java: line.java.clone(), said: said.join(" / ") })
+    let (program, arguments) = words.split_first().unwrap_or((&line.java, &[]));
+    let mut command = Command::new(program);
+    command.args(arguments).envs(variables);
+    let java = line.java.clone();
+    let printed = match asking::printed_by(command, patience) {
+        Ok(Some(printed)) => printed,
+        Ok(None) => return Err(AskError::TimedOut { java, limit: patience }),
+        Err(source) => return Err(AskError::Start { java, source }),
+    };
+    let flags = parse(&printed.stdout, &printed.stderr);
+    let said = || {
+        let lines = printed.stderr.lines().chain(printed.stdout.lines()).map(str::trim);
+        let lines = lines
+            .filter(|l| !(l.is_empty() || l.starts_with("Picked up ") || l.starts_with("NOTE: Picked up")));
+        lines.take(3).collect::<Vec<_>>().join(" / ")
+    };
+    if !printed.succeeded {
+        return Err(AskError::Refused { java, said: said() });
+    }
+    if flags.bytes("MaxHeapSize").is_none() {
+        let said = flags.vm.unwrap_or_else(said);
+        return Err(AskError::NotHotSpot { java, said });
+    }
+    Ok(flags)
 }
 
 /// Reads what `-XX:+PrintFlagsFinal -version` prints: flags on standard output, the version on
@@ -73,7 +133,20 @@ fn parse(stdout: &str, stderr: &str) -> FinalFlags {
     });
     // `openjdk version "17.0.15" 2025-04-15`
     let version = stderr.lines().find_map(|line| line.split_once(" version \"")?.1.split('"').next());
-    FinalFlags { version: version.unwrap_or("of an unknown version").to_owned(), values: values.collect() }
+    // `    java.home = /usr/lib/jvm/…`
+    let property = |name: &str| {
+        stderr.lines().chain(stdout.lines()).find_map(|line| {
+            let value = line.trim_start().strip_prefix(name)?.trim_start().strip_prefix('=')?.trim();
+            (!value.is_empty()).then(|| value.to_owned())
+        })
+    };
+    FinalFlags {
+        version: version.unwrap_or("of an unknown version").to_owned(),
+        java_home: property("java.home").map(PathBuf::from),
+        vendor: property("java.vendor"),
+        vm: property("java.vm.name"),
+        values: values.collect(),
+    }
 }
 
 impl FinalFlags {
@@ -129,9 +202,13 @@ pub struct ExplicitDemand {
 
 #[cfg(test)]
 mod tests {
+    use std::{os::unix::fs::PermissionsExt, path::Path};
+
+    use hugewise_kernel::root::Root;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::jdks;
 
     const FLAGS: &str = "[Global flags]
     uintx MaxHeapSize                              = 1073741824                                {product} {command line}
@@ -159,6 +236,71 @@ ccstrlist OnError                                  =                            
             let demand = parse(FLAGS, "").explicit_demand().expect("a heap size");
             let bound = (demand.heap + demand.others).0 >> 21;
             assert!((measured..measured + 60).contains(&bound), "{jdk}: {bound} for {measured}");
+        }
+    }
+
+    fn program(dir: &Path, text: &str) -> io::Result<LaunchLine> {
+        let java = dir.join("java");
+        fs::write(&java, text)?;
+        fs::set_permissions(&java, fs::Permissions::from_mode(0o755))?;
+        Ok(LaunchLine { java: java.display().to_string(), ..LaunchLine::default() })
+    }
+
+    #[test]
+    fn a_java_that_is_none_or_hangs_or_is_lost_is_told() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let other = "#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\necho '  java.vm.name = Eclipse OpenJ9 VM' >&2\n";
+        let error = ask(&program(dir.path(), other)?).map_err(|error| error.to_string());
+        assert!(
+            error.as_ref().is_err_and(|e| e.contains("not a HotSpot JVM: Eclipse OpenJ9 VM")),
+            "{error:?}"
+        );
+        // It leaves its process group, and keeps its output open.
+        let hangs = program(dir.path(), "#!/bin/sh\nsetsid sleep 5 &\nexec sleep 1000\n")?;
+        let error = ask_patiently(&hangs, Duration::from_millis(300)).map_err(|error| error.to_string());
+        assert!(error.as_ref().is_err_and(|e| e.contains("did not answer")), "{error:?}");
+        let chatty = program(dir.path(), "#!/bin/sh\nexec yes\n")?;
+        assert!(ask_patiently(&chatty, Duration::from_millis(300)).is_err());
+        let lost = LaunchLine { java: "/nowhere/java".to_owned(), ..LaunchLine::default() };
+        assert!(ask(&lost).is_err_and(|error| error.to_string().contains("could not be started")));
+        Ok(())
+    }
+
+    /// Of every JDK of this machine; passes where there is none.
+    #[test]
+    fn real_jvms_answer_behind_their_wrappers() {
+        for jdk in jdks::find(&Root::live(), &jdks::Environment::of_this_process()) {
+            let java = jdk.java.display().to_string();
+            let words = |text: &str| -> Vec<String> {
+                text.split(' ')
+                    .map(|word| if word == "java" { java.clone() } else { word.to_owned() })
+                    .collect()
+            };
+            let asked = |text: &str| {
+                let files = |name: &str| match name {
+                    "opts" => Ok("-Xmx96m -XX:+UseSerialGC".to_owned()),
+                    _ => Err(io::ErrorKind::NotFound.into()),
+                };
+                LaunchLine::of_java(&words(text), &files).map_err(AskError::from).and_then(|line| ask(&line))
+            };
+            let plain = asked("env -u JAVA_TOOL_OPTIONS java @opts -javaagent:none.jar Main").expect(&java);
+            assert_eq!((&plain.version, plain.major()), (&jdk.version, Some(jdk.major)));
+            assert_eq!(plain.java_home.as_ref(), Some(&jdk.home));
+            assert!(plain.vendor.is_some() && plain.vm.as_ref().is_some_and(|vm| vm.contains("Server VM")));
+            assert_eq!(plain.bytes("MaxHeapSize"), Some(Bytes(96 << 20)));
+
+            let text = "env JAVA_TOOL_OPTIONS=-Xmx64m nohup taskset -c 0 java -Xmx96m Main";
+            let alone = asked(text).expect(text);
+            assert_eq!(alone.bytes("MaxHeapSize"), Some(Bytes(96 << 20)));
+            // One processor alone: the JVM takes the serial collector.
+            assert_eq!(alone.is_on("UseSerialGC"), Some(true));
+            let last =
+                asked("env _JAVA_OPTIONS=-Xmx64m JDK_JAVA_OPTIONS=-Xmx32m java -Xmx96m Main").expect(text);
+            assert_eq!(last.bytes("MaxHeapSize"), Some(Bytes(64 << 20)));
+
+            let refused = asked("java -XX:+UseSerialGC -XX:+UseParallelGC Main").map_err(|e| e.to_string());
+            let said = ["Multiple garbage collectors selected", "Conflicting collector combinations"];
+            assert!(refused.as_ref().is_err_and(|e| said.iter().any(|said| e.contains(said))), "{refused:?}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a JVM asks of huge pages, and what it got.
 
+mod asking;
 pub mod demand;
 pub mod flags;
 pub mod gc_log;

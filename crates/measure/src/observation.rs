@@ -139,9 +139,11 @@ impl Observer {
                 if self.heap.is_none() {
                     self.heap = beginning_of(log).and_then(|text| gc_log::parse(&text).heap);
                 }
-                let pid = *tree.first()?;
-                let vmas = smaps::read(&self.root, &pid.to_string()).ok()?;
-                self.heap_coverage(pid, &vmas)
+                // The first process of a launch line may be a wrapper that waits for the JVM.
+                tree.iter().find_map(|pid| {
+                    let vmas = smaps::read(&self.root, &pid.to_string()).ok()?;
+                    self.heap_coverage(*pid, &vmas)
+                })
             }
         }
     }

@@ -6,7 +6,7 @@ use hugewise_jvm::{
     flags::{self, FinalFlags},
     gc_log::{self, GcLog},
     jdks::Jdk,
-    launch::{LaunchLine, OPTION_VARIABLES, without_page_flags},
+    launch::{LaunchLine, without_page_flags},
 };
 use hugewise_kernel::{
     backing::Backing,
@@ -40,6 +40,7 @@ impl Workload {
         let source = scratch.join("Touch.java");
         fs::write(&source, TOUCH).map_err(|error| format!("{}: {error}", source.display()))?;
         let line = LaunchLine {
+            wrapper: Vec::new(),
             java: jdk.java.display().to_string(),
             // G1 by name: on small machines the JVM would choose a collector whose generations
             // cannot hold an array of this size.
@@ -74,10 +75,9 @@ pub(super) fn prepare(
     }
     let (line, mut aside) = line.with_page_flags(&options);
     let mut environment = Vec::new();
-    for variable in OPTION_VARIABLES {
-        let Ok(value) = std::env::var(variable) else { continue };
+    for (variable, value) in line.environment(&|name| std::env::var(name).ok()) {
         if let Some((kept, taken)) = without_page_flags(&value) {
-            environment.push((variable.to_owned(), Some(OsString::from(kept))));
+            environment.push((variable, kept));
             aside.extend(taken.into_iter().map(|flag| format!("{flag} of {variable}")));
         }
     }
@@ -88,8 +88,8 @@ pub(super) fn prepare(
     let uses_zgc = flags.is_on("UseZGC") == Some(true);
     Ok(Prepared {
         launch: Launch {
-            command: line.command().into_iter().map(OsString::from).collect(),
-            environment,
+            command: line.with_environment(&environment).command().into_iter().map(OsString::from).collect(),
+            environment: Vec::new(),
             thp_disabled: backing == Backing::Base,
         },
         region,

@@ -1,0 +1,359 @@
+//! The words before `java`: programs that start another one, and what they do to its environment.
+//!
+//! Source: the manual pages of GNU coreutils, util-linux, numactl, sudo, doas, tini, dumb-init and
+//! gosu; POSIX for the shell's own words.
+
+use std::{iter, path::Path};
+
+use super::{LaunchError, shell};
+
+/// A program that starts the command behind its own options and `operands`.
+struct Wrapper {
+    name: &'static str,
+    /// Options of one letter whose value is the rest of the word, or else the next one.
+    short: &'static str,
+    /// The same of the long options; behind `=`, a value needs no mention here.
+    long: &'static [&'static str],
+    /// Words of its own before the command.
+    operands: usize,
+    effect: Effect,
+}
+
+/// What it changes for the JVM's flags.
+#[derive(Clone, Copy, PartialEq)]
+enum Effect {
+    /// Nothing.
+    None,
+    /// What the JVM sees of the machine: processors, memory, limits.
+    Machine,
+    /// The user too, and perhaps the environment.
+    User,
+}
+
+const WRAPPERS: [Wrapper; 21] = [
+    wrapper("nice", "n", &["--adjustment"], 0, Effect::None),
+    wrapper("ionice", "cn", &["--class", "--classdata"], 0, Effect::None),
+    wrapper("chrt", "TPD", &["--sched-runtime", "--sched-period", "--sched-deadline"], 1, Effect::None),
+    wrapper("taskset", "", &[], 1, Effect::Machine),
+    wrapper("numactl", "ipPCNmw", &NUMACTL, 0, Effect::Machine),
+    wrapper("nohup", "", &[], 0, Effect::None),
+    wrapper("setsid", "", &[], 0, Effect::None),
+    wrapper("timeout", "ks", &["--kill-after", "--signal"], 1, Effect::None),
+    wrapper("stdbuf", "ioe", &["--input", "--output", "--error"], 0, Effect::None),
+    wrapper("time", "fo", &["--format", "--output"], 0, Effect::None),
+    wrapper("prlimit", "", &[], 0, Effect::Machine),
+    wrapper("tini", "pe", &[], 0, Effect::None),
+    wrapper("tini-static", "pe", &[], 0, Effect::None),
+    wrapper("docker-init", "pe", &[], 0, Effect::None),
+    wrapper("dumb-init", "r", &["--rewrite"], 0, Effect::None),
+    wrapper("catchsegv", "", &[], 0, Effect::None),
+    wrapper("sudo", "ughpCDRTUrtc", &SUDO, 0, Effect::User),
+    wrapper("doas", "uC", &[], 0, Effect::User),
+    wrapper("runuser", "ugG", &["--user", "--group", "--supp-group"], 0, Effect::User),
+    wrapper("gosu", "", &[], 1, Effect::User),
+    wrapper("su-exec", "", &[], 1, Effect::User),
+];
+
+const NUMACTL: [&str; 8] = [
+    "--interleave",
+    "--preferred",
+    "--preferred-many",
+    "--physcpubind",
+    "--cpunodebind",
+    "--membind",
+    "--weighted-interleave",
+    "--cpubind",
+];
+const SUDO: [&str; 11] = [
+    "--user",
+    "--group",
+    "--host",
+    "--prompt",
+    "--close-from",
+    "--chdir",
+    "--chroot",
+    "--command-timeout",
+    "--other-user",
+    "--role",
+    "--type",
+];
+
+const fn wrapper(
+    name: &'static str,
+    short: &'static str,
+    long: &'static [&'static str],
+    operands: usize,
+    effect: Effect,
+) -> Wrapper {
+    Wrapper { name, short, long, operands, effect }
+}
+
+/// What is done to the environment, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Clear,
+    Unset(String),
+    Set(String, String),
+}
+
+/// A command line, its words before `java` understood.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// The words before `java`, without a shell in between.
+    pub wrapper: Vec<String>,
+    /// Those that the JVM's flags depend on.
+    pub deciding: Vec<String>,
+    pub environment: Vec<Change>,
+    /// What could not be known.
+    pub cautions: Vec<String>,
+    /// `java` and all behind it.
+    pub rest: Vec<String>,
+}
+
+/// Walks to the `java` of a command line; nothing where there is none.
+pub(super) fn walk(command: &[String]) -> Result<Option<Walked>, LaunchError> {
+    let mut walked = Walked { rest: command.to_vec(), ..Walked::default() };
+    // Is a shell reading, for which assignments and words of its own may stand first?
+    let mut shell_reads = true;
+    loop {
+        let assignments =
+            walked.rest.iter().take_while(|word| shell_reads && assignment(word).is_some()).count();
+        if assignments > 0 {
+            let words: Vec<String> = walked.rest.drain(..assignments).collect();
+            let env: Vec<String> = iter::once("env".to_owned()).chain(words).collect();
+            walked.environment.extend(changes(&env));
+            walked.keep(env, true);
+        }
+        let Some(word) = walked.rest.first() else { return Ok(None) };
+        let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if is_java(name) {
+            if word.contains(['$', '`']) || word.starts_with('~') {
+                return Err(LaunchError::Unexpanded { word: word.clone() });
+            }
+            return Ok(Some(walked));
+        }
+        match name {
+            "exec" | "command" if shell_reads => {
+                let own_name = usize::from(walked.rest.get(1).is_some_and(|word| word == "-a")) * 2;
+                walked.rest.drain(..=own_name.min(walked.rest.len() - 1));
+            }
+            "sh" | "bash" | "dash" | "ash" | "ksh" | "zsh" => {
+                let Some(words) = script(&walked.rest)? else { return Ok(None) };
+                walked.rest = words;
+                shell_reads = true;
+                continue;
+            }
+            "env" => {
+                if !walked.env()? {
+                    return Ok(None);
+                }
+            }
+            name => {
+                let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) else {
+                    return Ok(None);
+                };
+                walked.wrapped(wrapper);
+            }
+        }
+        shell_reads = false;
+    }
+}
+
+impl Walked {
+    /// Sets words aside as those of a wrapper.
+    fn keep(&mut self, words: Vec<String>, deciding: bool) {
+        if deciding {
+            self.deciding.extend_from_slice(&words);
+        }
+        self.wrapper.extend(words);
+    }
+
+    fn wrapped(&mut self, wrapper: &Wrapper) {
+        let mut length = options_length(&self.rest, wrapper.short, wrapper.long) + wrapper.operands;
+        let user = wrapper.effect == Effect::User;
+        if wrapper.name == "sudo" {
+            // Assignments may stand between its options and behind them.
+            while let Some(word) = self.rest.get(length) {
+                let options = options_length(&self.rest[length - 1..], wrapper.short, wrapper.long) - 1;
+                if options == 0 && assignment(word).is_none() {
+                    break;
+                }
+                length += options.max(1);
+            }
+        }
+        let words: Vec<String> = self.rest.drain(..length.min(self.rest.len())).collect();
+        if user {
+            self.cautions.push(format!(
+                "{} may change the environment of the JVM: which variables it lets through, its own settings \
+                 decide",
+                wrapper.name
+            ));
+            self.environment.extend(changes(&words));
+        }
+        let at = self.deciding.len() + 1;
+        self.keep(words, wrapper.effect != Effect::None);
+        if matches!(wrapper.name, "sudo" | "doas") {
+            // Asking the JVM must not wait for a password.
+            self.deciding.insert(at, "-n".to_owned());
+        }
+    }
+
+    /// `env`, with its options and assignments; answers false where no command follows.
+    fn env(&mut self) -> Result<bool, LaunchError> {
+        // -S STRING stands for the words of STRING.
+        while let Some((at, text, used)) = split_string(&self.rest) {
+            let refused = |why| LaunchError::Script { script: text.clone(), why };
+            if text.contains('\\') {
+                return Err(refused("it holds a backslash"));
+            }
+            let words = shell::simple_command(&text).map_err(refused)?;
+            self.rest.splice(at..at + used, words);
+        }
+        let options = options_length(&self.rest, "uC", &["--unset", "--chdir"]);
+        let options = options + usize::from(self.rest.get(options).is_some_and(|word| word == "-"));
+        let behind = self.rest.get(options..).unwrap_or_default();
+        let assignments = behind.iter().take_while(|word| assignment(word).is_some()).count();
+        let length = (options + assignments).min(self.rest.len());
+        let words: Vec<String> = self.rest.drain(..length).collect();
+        self.environment.extend(changes(&words));
+        self.keep(words, true);
+        Ok(!self.rest.is_empty())
+    }
+}
+
+/// `-S STRING` among the options of `env`: where, the string, and the words it takes.
+fn split_string(words: &[String]) -> Option<(usize, String, usize)> {
+    let mut at = 1;
+    while let Some(word) = words.get(at) {
+        if let Some(text) = word.strip_prefix("--split-string=") {
+            return Some((at, text.to_owned(), 1));
+        }
+        if word == "--split-string" {
+            return Some((at, words.get(at + 1)?.clone(), 2));
+        }
+        if word == "--" || word == "-" || !word.starts_with('-') {
+            return None;
+        }
+        if let Some(cluster) = word.strip_prefix('-').filter(|cluster| !cluster.starts_with('-')) {
+            // Letters before it are flags: -iS, -vS; behind -u or -C its own value begins.
+            let flags = cluster.find(|c| !matches!(c, 'i' | 'v' | '0')).unwrap_or(cluster.len());
+            if let Some(text) = cluster.get(flags..).and_then(|rest| rest.strip_prefix('S')) {
+                let text = text.strip_prefix('=').unwrap_or(text);
+                // The flags before it would be lost with the word; -i alone matters.
+                let clears = cluster.get(..flags).unwrap_or_default().contains('i');
+                let (text, used) = match text {
+                    "" => (words.get(at + 1)?.as_str(), 2),
+                    text => (text, 1),
+                };
+                return Some((at, if clears { format!("-i {text}") } else { text.to_owned() }, used));
+            }
+        }
+        at += option_length(word, "uC", &["--unset", "--chdir"]);
+    }
+    None
+}
+
+/// The changes that `env` or `sudo` was asked for: its options first, then its assignments.
+fn changes(words: &[String]) -> Vec<Change> {
+    let is_env = words.first().is_some_and(|word| word.ends_with("env"));
+    let mut changes = Vec::new();
+    let mut words = words.iter().skip(1);
+    while let Some(word) = words.next() {
+        if let Some((name, value)) = assignment(word) {
+            changes.push(Change::Set(name.to_owned(), value.to_owned()));
+        } else if !is_env {
+            continue;
+        } else if matches!(word.as_str(), "-" | "--ignore-environment") {
+            changes.push(Change::Clear);
+        } else if let Some(name) = word.strip_prefix("--unset=") {
+            changes.push(Change::Unset(name.to_owned()));
+        } else if word == "--unset" {
+            changes.extend(words.next().cloned().map(Change::Unset));
+        } else if word == "--chdir" {
+            words.next();
+        } else if let Some(cluster) = word.strip_prefix('-').filter(|cluster| !cluster.starts_with('-')) {
+            for (at, letter) in cluster.char_indices() {
+                let attached = || cluster[at + 1..].to_owned();
+                match letter {
+                    'i' => changes.push(Change::Clear),
+                    'u' | 'C' => {
+                        let value = Some(attached()).filter(|value| !value.is_empty());
+                        let value = value.or_else(|| words.next().cloned());
+                        changes.extend(value.filter(|_| letter == 'u').map(Change::Unset));
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    changes
+}
+
+/// The words of the script of `sh -c SCRIPT`; nothing where it is not about a `java`.
+fn script(words: &[String]) -> Result<Option<Vec<String>>, LaunchError> {
+    let mut at = 1;
+    let (mut is_script, mut login) = (false, false);
+    while let Some(word) = words.get(at).filter(|word| word.starts_with(['-', '+']) && word.len() > 1) {
+        at += 1;
+        if word == "--" {
+            break;
+        }
+        if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.starts_with('-')) {
+            is_script |= letters.contains('c');
+            login |= letters.contains(['l', 'i']);
+        }
+        login |= word == "--login";
+        // -o pipefail, -euo pipefail
+        at += usize::from(!word.starts_with("--") && word.ends_with(['o', 'O']));
+    }
+    let Some(text) = words.get(at).filter(|_| is_script) else { return Ok(None) };
+    if !text.contains("java") {
+        return Ok(None);
+    }
+    let refused = |why| LaunchError::Script { script: text.clone(), why };
+    let words = shell::simple_command(text).map_err(refused)?;
+    if login {
+        return Err(refused("its shell first reads files of the user's, which may set variables"));
+    }
+    Ok(Some(words))
+}
+
+/// The words of a program and its options.
+fn options_length(words: &[String], short: &str, long: &[&str]) -> usize {
+    let mut at = 1;
+    while let Some(word) = words.get(at).filter(|word| word.starts_with('-') && word.len() > 1) {
+        at += option_length(word, short, long);
+        if word == "--" {
+            break;
+        }
+    }
+    at
+}
+
+/// 2 where the option takes the next word, otherwise 1.
+fn option_length(word: &str, short: &str, long: &[&str]) -> usize {
+    let takes_next = if word.starts_with("--") {
+        long.contains(&word)
+    } else {
+        // The first letter that takes a value takes what is left of its word.
+        let mut letters = word.chars().skip(1).skip_while(|letter| !short.contains(*letter));
+        letters.next().is_some() && letters.next().is_none()
+    };
+    1 + usize::from(takes_next)
+}
+
+/// `NAME=VALUE`, as a shell and `env` take it.
+fn assignment(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let is_name = !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then_some((name, value))
+}
+
+/// `java`, and names that distributions give it beside others: `java21`, `java-17`.
+pub(super) fn is_java(name: &str) -> bool {
+    name.strip_prefix("java")
+        .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.' || c == '-'))
+}
