@@ -35,6 +35,7 @@ fn main() -> ExitCode {
             machine::tell_unfinished();
             commands::check::run(&check, &terminal)
         }
+        Command::Plan(plan) => commands::plan::run(&plan, &terminal),
         Command::Compare(compare) => commands::compare::run(&compare, &terminal),
         Command::Bench(bench) => commands::bench::run(&bench, &terminal),
         Command::Restore(restore) => commands::restore::run(&restore),

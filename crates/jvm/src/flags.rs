@@ -77,27 +77,7 @@ pub fn ask(line: &LaunchLine) -> Result<FinalFlags, AskError> {
 }
 
 fn ask_patiently(line: &LaunchLine, patience: Duration) -> Result<FinalFlags, AskError> {
-    let mut variables = Vec::new();
-    for (name, value) in line.environment(&|name| std::env::var(name).ok()) {
-        variables.push((name, memory_options_of(name, &value, &|file| fs::read_to_string(file))?));
-    }
-    let asked = LaunchLine {
-        wrapper: line.deciding_wrapper(),
-        options: line
-            .memory_options()
-            .cloned()
-            .chain(["-XX:+PrintFlagsFinal", "-XshowSettings:properties", "-version"].map(str::to_owned))
-            .collect(),
-        program: Vec::new(),
-        ..line.clone()
-    };
-    let mut words = asked.command();
-    if !asked.wrapper.is_empty() {
-        words = asked.with_environment(&variables).command();
-    }
-    let (program, arguments) = words.split_first().unwrap_or((&line.java, &[]));
-    let mut command = Command::new(program);
-    command.args(arguments).envs(variables);
+    let command = version_command(line, &[])?;
     let java = line.java.clone();
     let printed = match asking::printed_by(command, patience) {
         Ok(Some(printed)) => printed,
@@ -121,9 +101,34 @@ fn ask_patiently(line: &LaunchLine, patience: Duration) -> Result<FinalFlags, As
     Ok(flags)
 }
 
+/// The `java` of a launch line, to be started with those of its options and variables that decide about
+/// its memory, with `options` behind them, to print its flags and who it is; the heap is not pretouched,
+/// and nothing of the program is started.
+pub(crate) fn version_command(line: &LaunchLine, options: &[String]) -> Result<Command, LaunchError> {
+    let mut variables = Vec::new();
+    for (name, value) in line.environment(&|name| std::env::var(name).ok()) {
+        variables.push((name, memory_options_of(name, &value, &|file| fs::read_to_string(file))?));
+    }
+    let printing = ["-XX:-AlwaysPreTouch", "-XX:+PrintFlagsFinal", "-XshowSettings:properties", "-version"];
+    let asked = LaunchLine {
+        wrapper: line.deciding_wrapper(),
+        options: line.memory_options().chain(options).cloned().chain(printing.map(str::to_owned)).collect(),
+        program: Vec::new(),
+        ..line.clone()
+    };
+    let mut words = asked.command();
+    if !asked.wrapper.is_empty() {
+        words = asked.with_environment(&variables).command();
+    }
+    let (program, arguments) = words.split_first().unwrap_or((&line.java, &[]));
+    let mut command = Command::new(program);
+    command.args(arguments).envs(variables);
+    Ok(command)
+}
+
 /// Reads what `-XX:+PrintFlagsFinal -version` prints: flags on standard output, the version on
 /// standard error.
-fn parse(stdout: &str, stderr: &str) -> FinalFlags {
+pub(crate) fn parse(stdout: &str, stderr: &str) -> FinalFlags {
     let values = stdout.lines().filter_map(|line| {
         // `     bool UseLargePages    = false    {pd product} {default}`
         let (left, right) = line.split_once('=')?;
@@ -166,6 +171,21 @@ impl FinalFlags {
     #[must_use]
     pub fn bytes(&self, name: &str) -> Option<Bytes> {
         self.values.get(name)?.parse().ok().map(Bytes)
+    }
+
+    /// The collector that is on: `G1`, `Parallel`, `Serial`, `ZGC`, `Shenandoah`, `Epsilon` or `CMS`.
+    #[must_use]
+    pub fn collector(&self) -> Option<&'static str> {
+        const COLLECTORS: [(&str, &str); 7] = [
+            ("UseG1GC", "G1"),
+            ("UseParallelGC", "Parallel"),
+            ("UseSerialGC", "Serial"),
+            ("UseZGC", "ZGC"),
+            ("UseShenandoahGC", "Shenandoah"),
+            ("UseEpsilonGC", "Epsilon"),
+            ("UseConcMarkSweepGC", "CMS"),
+        ];
+        COLLECTORS.iter().find(|(flag, _)| self.is_on(flag) == Some(true)).map(|(_, name)| *name)
     }
 
     /// The feature release: 8, 11, 17 …

@@ -29,6 +29,8 @@ pub struct Plan {
     pub java: Java,
     /// Its heap.
     pub heap: HeapSizes,
+    /// What direct buffers may take outside of the heap, which no flag puts on huge pages.
+    pub direct_memory_bytes: Option<Bytes>,
     /// What each region of one JVM asks for.
     pub regions: Vec<RegionDemand>,
     /// Memory outside of the heap that is to be on huge pages too, of one JVM.
@@ -37,8 +39,8 @@ pub struct Plan {
     pub pools: Vec<PoolPlan>,
     /// Other settings of the machine that must change.
     pub settings: Vec<SettingPlan>,
-    /// What the pools take from everyone else.
-    pub memory: MemoryShare,
+    /// What the pools take from everyone else; nothing where the machine's memory is not known.
+    pub memory: Option<MemoryShare>,
     /// What happens if it is started as things stand.
     pub verdict: Verdict,
     /// What else is worth knowing.

@@ -222,9 +222,9 @@ impl Stage {
 
     fn mmap(&mut self, call: &mut Call, process: u32) -> Then {
         let [address, length, protection, flags, _, offset] = call.arguments;
-        if flags & MAP_FIXED != 0 {
-            // It replaces what lay there.
-            self.released(process, address, length);
+        // It replaces what lay there.
+        if flags & MAP_FIXED != 0 && !self.released(process, address, length) {
+            return Then::Answer(-i64::from(libc::EINVAL));
         }
         if flags & MAP_HUGETLB == 0 {
             let file = self.file_of(process, call.arguments[4]);
@@ -252,13 +252,26 @@ impl Stage {
         Then::MakeAndTell
     }
 
-    /// Whatever of explicit memory lay in this range of a process is given back.
-    fn released(&mut self, process: u32, start: u64, length: u64) {
+    /// Whatever of explicit memory lay in this range of a process is given back; refused (`false`), as
+    /// the kernel does, where that would cut a huge page in two.
+    fn released(&mut self, process: u32, start: u64, length: u64) -> bool {
+        let end = start.saturating_add(length);
+        let mapped = |request: &Request| request.process == process && request.means == Means::Anonymous;
+        let cuts = |(request, held): (&Request, &Ranges)| {
+            let inside = |address: u64| {
+                address % request.page_size.bytes().0 != 0 && held.missing(address, address + 1) == 0
+            };
+            mapped(request) && (inside(start) || inside(end))
+        };
+        if self.requests.iter().zip(&self.held).any(cuts) {
+            return false;
+        }
         for (request, held) in self.requests.iter().zip(&mut self.held) {
-            if request.process == process && request.means == Means::Anonymous {
-                held.remove(start, start.saturating_add(length));
+            if mapped(request) {
+                held.remove(start, end);
             }
         }
+        true
     }
 
     fn file_of(&self, process: u32, descriptor: u64) -> Option<usize> {
@@ -299,10 +312,10 @@ impl Supervisor for Stage {
         let arguments = call.arguments;
         match call.number {
             libc::SYS_mmap => self.mmap(call, process),
-            libc::SYS_munmap => {
-                self.released(process, arguments[0], arguments[1]);
-                Then::Make
-            }
+            libc::SYS_munmap => match self.released(process, arguments[0], arguments[1]) {
+                true => Then::Make,
+                false => Then::Answer(-i64::from(libc::EINVAL)),
+            },
             libc::SYS_memfd_create if arguments[1] & MFD_HUGETLB != 0 => match self.page_size(arguments[1]) {
                 None => Then::Answer(-i64::from(libc::EINVAL)),
                 Some(size) => {

@@ -5,4 +5,5 @@ pub mod check;
 pub mod compare;
 pub mod completions;
 pub mod man;
+pub mod plan;
 pub mod restore;

@@ -5,4 +5,5 @@
 pub mod check;
 pub mod compare;
 mod page;
+pub mod plan;
 pub mod touch;

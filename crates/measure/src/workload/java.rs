@@ -7,6 +7,7 @@ use hugewise_jvm::{
     gc_log::{self, GcLog},
     jdks::Jdk,
     launch::{LaunchLine, without_page_flags},
+    page_flags,
 };
 use hugewise_kernel::{
     backing::Backing,
@@ -65,7 +66,7 @@ pub(super) fn prepare(
     backing: Backing,
     conditions: &Conditions,
 ) -> Result<Prepared, String> {
-    let mut options = page_flags(flags, backing)?;
+    let mut options = page_flags::options(flags, backing)?;
     let ours = options.join(" ");
     let mut region = RegionOfInterest::Anonymous;
     if flags.major().is_some_and(|major| major >= UNIFIED_LOGGING) {
@@ -97,37 +98,6 @@ pub(super) fn prepare(
         shared_memory: uses_zgc,
         notes,
     })
-}
-
-/// The flags that put `backing` on this JVM.
-fn page_flags(flags: &FinalFlags, backing: Backing) -> Result<Vec<String>, String> {
-    let mut options = Vec::new();
-    let mut switch = |name: &str, on: bool| {
-        if flags.has(name) {
-            options.push(format!("-XX:{}{name}", if on { '+' } else { '-' }));
-        }
-    };
-    if !flags.has("UseLargePages") {
-        return Err("this JVM has no UseLargePages flag: is it HotSpot?".to_owned());
-    }
-    switch("UseLargePages", backing != Backing::Base);
-    switch("UseTransparentHugePages", backing == Backing::Thp);
-    // Gone in JDK 22 (JDK-8261894); before, they keep the JVM from choosing the other kind.
-    switch("UseHugeTLBFS", matches!(backing, Backing::Hugetlb(_)));
-    switch("UseSHM", matches!(backing, Backing::Shm(_)));
-    if matches!(backing, Backing::Shm(_)) && !flags.has("UseSHM") {
-        return Err(format!(
-            "JDK {} cannot use SysV shared memory: UseSHM was removed in JDK 22 (JDK-8261894); try hugetlb",
-            flags.version
-        ));
-    }
-    if let Some(size) = backing.named_size() {
-        if flags.is_on("UseZGC") == Some(true) && size.bytes() > Bytes(2 << 20) {
-            return Err(format!("ZGC does not use pages of {size}; try hugetlb"));
-        }
-        options.push(format!("-XX:LargePageSizeInBytes={}", size.bytes().0));
-    }
-    Ok(options)
 }
 
 /// What the launch takes from the pools: the heap on the named size, the rest on the default size.

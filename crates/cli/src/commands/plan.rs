@@ -1,0 +1,98 @@
+//! `hugewise plan`: what a launch line needs of huge pages, to the page.
+
+use std::{fs, process::ExitCode};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use hugewise_jvm::{
+    launch::LaunchLine,
+    plan::{Obtainable, Outcome, Plan as Planned},
+    planner::{self, OffHeapWanted, Wanted},
+};
+use hugewise_kernel::{backing::Backing, contiguity::Scan, facts::Facts, page_sizes::PageSizes, root::Root};
+
+use crate::{
+    NEGATIVE,
+    report::plan::text,
+    terminal::{Terminal, print},
+};
+
+/// What a JVM needs of huge pages, to the page, and what happens if it is started as things stand
+///
+/// The very java of the launch line is rehearsed: started with the line's own options and -version, with
+/// every request for huge pages seen and answered as pools of the right size would. Nothing of the
+/// program is started, no page of the pools is taken, and nothing is changed.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  hugewise plan -- java -Xmx4g -jar app.jar
+  hugewise plan --backing hugetlb:1GiB -- java -Xmx32g -jar app.jar
+  hugewise plan --instances 3 -- env JAVA_TOOL_OPTIONS=-Xmx2g taskset -c 0-3 java @app.args Main
+  hugewise plan --backing thp -- java -XX:+UseZGC -Xmx4g Main
+  hugewise plan --off-heap 2GiB -- java -Xmx4g -jar cache.jar
+  hugewise plan --json -- java -Xmx4g -jar app.jar > plan.json; sudo hugewise apply --plan plan.json
+
+Exit status: 0 planned; 1 planned, and there is not enough memory for it, or the line would exit or be
+killed if it were started as things stand; 2 wrong usage, a line that no JVM starts with, or no JVM that could
+be asked.")]
+pub struct Plan {
+    /// The backing to plan for: hugetlb[:SIZE], shm[:SIZE] or thp [default: what the line asks for, or
+    /// hugetlb]
+    #[arg(short, long)]
+    backing: Option<Backing>,
+    /// So many of these JVMs run at once
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    instances: u32,
+    /// Memory outside of the heap that is to be on huge pages too: SIZE, or 'direct' for what the JVM
+    /// allows its direct buffers
+    #[arg(long, value_name = "SIZE|direct", value_parser = off_heap)]
+    off_heap: Option<OffHeapWanted>,
+    /// The NUMA node of the pool [default: that of numactl --membind in the line, or all]
+    #[arg(long, value_name = "N")]
+    node: Option<u32>,
+    /// Print JSON (schema hugewise.plan/1)
+    #[arg(long)]
+    json: bool,
+    /// The launch line
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+fn off_heap(text: &str) -> Result<OffHeapWanted, String> {
+    match text {
+        "direct" => Ok(OffHeapWanted::Direct),
+        size => size.parse().map(OffHeapWanted::Bytes).map_err(|error| format!("{error}")),
+    }
+}
+
+/// Runs the command.
+pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    let planned = make(plan)?;
+    if plan.json {
+        print(&(serde_json::to_string_pretty(&planned)? + "\n"))?;
+    } else {
+        print(&text::text(&planned, terminal)?)?;
+    }
+    Ok(if is_negative(&planned) { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
+}
+
+fn make(plan: &Plan) -> anyhow::Result<Planned> {
+    if plan.backing == Some(Backing::Base) {
+        bail!("base pages need no plan: every machine has them; plan for hugetlb, shm or thp");
+    }
+    let root = Root::live();
+    let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
+    let line = LaunchLine::of_java(&plan.command, &|file| fs::read_to_string(file))
+        .context("a plan is made for a java launch line")?;
+    let facts = Facts::gather(&root, Scan::IfQuick);
+    let wanted =
+        Wanted { backing: plan.backing, instances: plan.instances, off_heap: plan.off_heap, node: plan.node };
+    Ok(planner::plan(&plan.command, &line, &wanted, &facts, &sizes)?)
+}
+
+fn is_negative(plan: &Planned) -> bool {
+    let out_of_reach =
+        |obtainable| matches!(obtainable, Obtainable::NotEnoughMemory | Obtainable::NotContiguous);
+    plan.pools.iter().any(|pool| out_of_reach(pool.obtainable))
+        || matches!(plan.verdict.outcome, Outcome::Exits | Outcome::DiesOfSigbus)
+}

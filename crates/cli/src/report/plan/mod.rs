@@ -1,0 +1,3 @@
+//! A plan, for people and for the files of other programs.
+
+pub mod text;
