@@ -109,7 +109,14 @@ pub(crate) fn version_command(line: &LaunchLine, options: &[String]) -> Result<C
     for (name, value) in line.environment(&|name| std::env::var(name).ok()) {
         variables.push((name, memory_options_of(name, &value, &|file| fs::read_to_string(file))?));
     }
-    let printing = ["-XX:-AlwaysPreTouch", "-XX:+PrintFlagsFinal", "-XshowSettings:properties", "-version"];
+    // One that crashes is to leave no report in somebody's folder.
+    let printing = [
+        "-XX:ErrorFile=/dev/null",
+        "-XX:-AlwaysPreTouch",
+        "-XX:+PrintFlagsFinal",
+        "-XshowSettings:properties",
+        "-version",
+    ];
     let asked = LaunchLine {
         wrapper: line.deciding_wrapper(),
         options: line.memory_options().chain(options).cloned().chain(printing.map(str::to_owned)).collect(),

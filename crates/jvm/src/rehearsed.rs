@@ -72,7 +72,9 @@ pub fn ask(line: &LaunchLine, backing: Backing, sizes: &PageSizes) -> Result<Ask
     let (line, set_aside) = line.with_page_flags(&options);
     let performance = Performance::of(&line, &flags, sizes, &Pretended::new())?;
     if !performance.rehearsal.status.success() {
-        return Err(DemandError::Exits { java: line.java, said: performance.messages().join(" / ") });
+        let mut said = performance.messages();
+        said.push(performance.rehearsal.status.to_string());
+        return Err(DemandError::Exits { java: line.java, said: said.join(" / ") });
     }
     let flags = &performance.flags;
     let heap = HeapSizes {

@@ -136,6 +136,7 @@ const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
 /// `MFD_HUGETLB` and `SHM_HUGETLB`.
 const MFD_HUGETLB: u64 = libc::MFD_HUGETLB as u64;
 const SHM_HUGETLB: u64 = libc::SHM_HUGETLB as u64;
+const FIXED: u64 = MAP_FIXED | MAP_FIXED_NOREPLACE;
 /// Six bits from here tell the page size, as log2; zero is the default size.
 const SIZE_SHIFT: u32 = 26;
 const SIZE_MASK: u64 = 0x3f << SIZE_SHIFT;
@@ -228,13 +229,16 @@ impl Stage {
         }
         if flags & MAP_HUGETLB == 0 {
             let file = self.file_of(process, call.arguments[4]);
-            let granted = file.is_none_or(|at| self.reserve(at, offset, length));
-            return if granted { Then::Make } else { Then::Answer(-i64::from(libc::ENOMEM)) };
+            let Some(at) = file else { return Then::Make };
+            if !self.reserve(at, offset, length) {
+                return Then::Answer(-i64::from(libc::ENOMEM));
+            }
+            self.place(call, self.requests[at].page_size, length);
+            return Then::Make;
         }
         let Some(size) = self.page_size(flags) else { return Then::Answer(-i64::from(libc::EINVAL)) };
         let Some(bytes) = Bytes(length).align_up(size) else { return Then::Answer(-i64::from(libc::EINVAL)) };
-        let here_only = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
-        if here_only && address % size.bytes().0 != 0 {
+        if flags & FIXED != 0 && address % size.bytes().0 != 0 {
             return Then::Answer(-i64::from(libc::EINVAL));
         }
         let (at, granted) = self.ask(process, size, Means::Anonymous, bytes);
@@ -244,12 +248,23 @@ impl Stage {
         }
         call.arguments[1] = bytes.0;
         call.arguments[3] = flags & !(MAP_HUGETLB | SIZE_MASK) | libc::MAP_NORESERVE as u64;
-        if !here_only && (address == 0 || address % size.bytes().0 != 0) {
-            self.next_hint = (self.next_hint + size.bytes().0).next_multiple_of(size.bytes().0);
-            call.arguments[0] = self.next_hint;
-            self.next_hint += bytes.0;
-        }
+        self.place(call, size, bytes.0);
         Then::MakeAndTell
+    }
+
+    /// Lets an `mmap` that leaves the place to the kernel go where a huge page could begin.
+    fn place(&mut self, call: &mut Call, size: PageSize, length: u64) {
+        let (address, flags) = (call.arguments[0], call.arguments[3]);
+        if flags & FIXED == 0 && (address == 0 || address % size.bytes().0 != 0) {
+            call.arguments[0] = self.next_place(size, length);
+        }
+    }
+
+    /// Where nothing was put yet.
+    fn next_place(&mut self, size: PageSize, length: u64) -> u64 {
+        let place = self.next_hint.next_multiple_of(size.bytes().0);
+        self.next_hint = place.saturating_add(length).saturating_add(size.bytes().0);
+        place
     }
 
     /// Whatever of explicit memory lay in this range of a process is given back; refused (`false`), as
@@ -346,7 +361,14 @@ impl Supervisor for Stage {
                     }
                 },
             },
-            libc::SYS_shmat if self.segments.contains_key(&arguments[0]) => Then::MakeAndTell,
+            libc::SYS_shmat if self.segments.contains_key(&arguments[0]) => {
+                if arguments[1] == 0 {
+                    let request = &self.requests[self.segments[&arguments[0]]];
+                    let (size, length) = (request.page_size, request.asked.0);
+                    call.arguments[1] = self.next_place(size, length);
+                }
+                Then::MakeAndTell
+            }
             libc::SYS_shmctl if arguments[1] as i32 == libc::IPC_RMID => {
                 // Removed before anybody attached it: it is gone at once.
                 if let Some(&at) = self.segments.get(&arguments[0]) {

@@ -9,6 +9,7 @@ mod java;
 mod killed;
 mod native;
 mod needs;
+mod plan;
 mod program;
 mod refusals;
 mod settings;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     let all = [
         native::trials(),
         java::trials(),
+        plan::trials(),
         program::trials(),
         touch::trials(),
         refusals::trials(),

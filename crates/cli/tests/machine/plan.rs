@@ -1,0 +1,181 @@
+//! What is planned against what a JVM takes: it is really started, on a pool of the planned size.
+
+use std::{
+    env,
+    error::Error,
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use hugewise_jvm::plan::Plan;
+use hugewise_kernel::{
+    interrupt::Interrupt,
+    journal::{Journal, JournalError, STATE_DIR},
+    pool_growth,
+    pools::{self, Pool},
+    root::Root,
+    units::{Bytes, PageSize, Pages},
+};
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::{
+    Tested,
+    needs::{
+        Need::{Java, Pool as PoolNeeded, Root as RootNeeded},
+        jdks,
+    },
+    settings::PATIENCE,
+    start::hugewise,
+    trial,
+};
+
+/// More runtimes to test, separated by colons: JAVA or JAVA's home.
+const MORE: &str = "HUGEWISE_JAVAS";
+/// `quick` tries two sizes of heap; anything else, and no value, all.
+const HEAPS: &str = "HUGEWISE_PLAN_HEAPS";
+
+/// What a pool leaves to others.
+const FLOOR: Bytes = Bytes(1 << 30);
+const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
+const SIZES: [&[&str]; 5] =
+    [&["-Xmx256m"], &["-Xmx1g"], &["-Xmx1500m"], &["-Xmx2g"], &["-Xms256m", "-Xmx3g"]];
+
+/// Says that it has started, fills as much of the heap as it is told, and stays until its input ends.
+const SOURCE: &str = "
+public class Stay {
+    public static void main(String[] arguments) throws Exception {
+        System.out.println(\"started\");
+        System.in.read();
+    }
+}
+";
+
+pub fn trials() -> Vec<Trial> {
+    let needs = [RootNeeded, PoolNeeded, Java];
+    let class = Arc::new(compiled());
+    let heaps = if env::var(HEAPS).is_ok_and(|heaps| heaps == "quick") { &SIZES[1..3] } else { &SIZES[..] };
+    let mut trials = Vec::new();
+    for java in javas() {
+        for collector in COLLECTORS.into_iter().filter(|collector| knows(&java, collector)) {
+            let name = format!("plan: {} {collector} takes what was planned", java.display());
+            let (java, class) = (java.clone(), Arc::clone(&class));
+            trials.push(trial(&name, &needs, move || {
+                let class = class.as_ref().as_ref().map_err(|error| error.clone())?;
+                for heap in heaps {
+                    takes_what_was_planned(&java, class.path(), collector, heap)
+                        .map_err(|error| format!("{collector} {heap:?}: {error}"))?;
+                }
+                Ok(())
+            }));
+        }
+    }
+    trials
+}
+
+fn javas() -> Vec<PathBuf> {
+    let found = jdks().into_iter().map(|jdk| jdk.java);
+    let more = env::var_os(MORE).unwrap_or_default();
+    let more = env::split_paths(&more).map(|path| if path.is_dir() { path.join("bin/java") } else { path });
+    found.chain(more.filter(|path| !path.as_os_str().is_empty())).collect()
+}
+
+fn knows(java: &Path, collector: &str) -> bool {
+    let mut command = Command::new(java);
+    command.args([&format!("-XX:+{collector}"), "-version"]).stdin(Stdio::null());
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// The program, compiled for every JDK from 8 on.
+fn compiled() -> Result<TempDir, String> {
+    let compile = || -> Result<TempDir, Box<dyn Error>> {
+        let folder = tempfile::tempdir()?;
+        let source = folder.path().join("Stay.java");
+        fs::write(&source, SOURCE)?;
+        let compilers = jdks().into_iter().filter(|jdk| jdk.has_compiler.known() == Some(&true));
+        let jdk = compilers.min_by_key(|jdk| jdk.major).ok_or("no JDK with a compiler")?;
+        let done = Command::new(jdk.home.join("bin/javac"))
+            .args(["--release", "8", "-d"])
+            .args([folder.path(), &source])
+            .output()?;
+        if done.status.success() { Ok(folder) } else { Err(String::from_utf8_lossy(&done.stderr).into()) }
+    };
+    compile().map_err(|error| error.to_string())
+}
+
+fn takes_what_was_planned(java: &Path, class: &Path, collector: &str, heap: &[&str]) -> Tested {
+    let java = java.to_str().ok_or("a path that is no text")?;
+    let class_path = class.to_str().ok_or("a path that is no text")?;
+    let collector = format!("-XX:+{collector}");
+    let line: Vec<&str> = [java, &collector].into_iter().chain(heap.iter().copied()).collect();
+    let planned = hugewise(&["plan", "--backing", "hugetlb", "--json", "--"])
+        .args(&line)
+        .args(["-cp", class_path, "Stay"])
+        .output()?;
+    let plan: Plan = serde_json::from_slice(&planned.stdout)
+        .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&planned.stderr)))?;
+    let [pool] = &plan.pools[..] else { return Err(format!("one pool was expected: {plan:#?}").into()) };
+
+    let mut journal = open_journal()?;
+    let mut grow = |wanted| {
+        pool_growth::grow(
+            &Root::live(),
+            &mut journal,
+            pool.page_size_bytes,
+            wanted,
+            FLOOR,
+            &Interrupt::install()?,
+        )
+        .map_err(Box::<dyn Error>::from)
+    };
+    grow(pool.pages_needed)?;
+    let mut command = Command::new(&line[0]);
+    command.args(&plan.options).args(&line[1..]).args(["-cp", class_path, "Stay"]);
+    let consumed = consumed(&mut command, pool.page_size_bytes);
+    let restored = journal.close();
+    if !restored.failed.is_empty() {
+        return Err(format!("the pool was not put back: {:?}", restored.failed).into());
+    }
+    let consumed = consumed?;
+    if consumed != pool.pages_at_start {
+        return Err(
+            format!("{consumed} pages were taken, {} were planned: {plan:#?}", pool.pages_at_start).into()
+        );
+    }
+    Ok(())
+}
+
+fn open_journal() -> Result<Journal, Box<dyn Error>> {
+    let begin = Instant::now();
+    loop {
+        match Journal::open(&Root::live(), Path::new(STATE_DIR), "a test of plan") {
+            Err(JournalError::Busy(_)) if begin.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(200))
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+/// What the JVM took when it had started: Total − Free + Rsvd.
+fn consumed(command: &mut Command, size: PageSize) -> Result<Pages, Box<dyn Error>> {
+    let mut jvm: Child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut said = String::new();
+    let listening = BufReader::new(jvm.stdout.take().ok_or("no output")?).read_line(&mut said);
+    let pools = pools::read(&Root::live());
+    drop(jvm.stdin.take());
+    let ended = jvm.wait()?;
+    listening?;
+    if said.trim() != "started" || !ended.success() {
+        return Err(format!("the JVM did not start: it said '{}' and ended with {ended}", said.trim()).into());
+    }
+    let pools = pools?;
+    let pool: &Pool =
+        pools.iter().find(|pool| pool.page_size == size && pool.node.is_none()).ok_or("no such pool")?;
+    Ok(pool.used() + pool.reserved.unwrap_or_default())
+}
