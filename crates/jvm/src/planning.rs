@@ -235,3 +235,7 @@ pub fn verdict(seen: AsItStands<'_>, demand: &Demand, facts: &Facts, sizes: &Pag
     };
     Verdict { outcome, summary, regions, messages: seen.messages }
 }
+
+#[cfg(test)]
+#[path = "planning_tests.rs"]
+mod tests;

@@ -161,7 +161,7 @@ impl Performance {
                 name: self.name(request),
                 page_size_bytes: request.page_size,
                 bytes_at_start: request.held,
-                bytes: request.limit.map_or(request.held, |limit| limit.max(request.held)),
+                bytes: self.largest(request),
             };
             add(&mut regions, region);
         }
@@ -189,6 +189,13 @@ impl Performance {
             );
         }
         regions
+    }
+
+    /// What a request may grow to. ZGC sizes the file of its heap for the largest heap, but before JDK 13
+    /// only as it grows.
+    fn largest(&self, request: &Request) -> Bytes {
+        let max_heap = self.flags.bytes("MaxHeapSize").filter(|_| request.means == Means::File);
+        request.held.max(request.limit.unwrap_or_default()).max(max_heap.unwrap_or_default())
     }
 
     /// Without a request that was granted, an explicit page size in the log is only the JVM's belief.

@@ -8,6 +8,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, Read},
+    os::fd::{AsRawFd, RawFd},
     process::{Command, ExitStatus, Stdio},
     thread,
     time::Duration,
@@ -19,7 +20,10 @@ use crate::{
     page_sizes::PageSizes,
     ranges::Ranges,
     root::Root,
-    sys::tracing::{self, Call, Supervisor, Then, Watched},
+    sys::{
+        file,
+        tracing::{self, Call, Supervisor, Then, Watched},
+    },
     units::{Bytes, PageSize, Pages},
 };
 
@@ -93,7 +97,10 @@ pub fn rehearse(
     patience: Duration,
 ) -> io::Result<Rehearsal> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let largest = sizes.hugetlb.iter().map(|size| size.bytes().0).max().unwrap_or_default();
+    let named = file::inherited_memory(c"anon_hugepage", largest)?;
     let mut stage = Stage {
+        named: named.as_raw_fd(),
         sizes: sizes.clone(),
         pools: pools.clone(),
         requests: Vec::new(),
@@ -175,6 +182,9 @@ struct Stage {
     /// By thread: its process.
     processes: BTreeMap<u32, u32>,
     next_hint: u64,
+    /// A file whose name tells of huge pages: before JDK 17 the JVM looks for the word in its maps, for
+    /// the one page that it tries them with.
+    named: RawFd,
 }
 
 impl Stage {
@@ -249,6 +259,11 @@ impl Stage {
         call.arguments[1] = bytes.0;
         call.arguments[3] = flags & !(MAP_HUGETLB | SIZE_MASK) | libc::MAP_NORESERVE as u64;
         self.place(call, size, bytes.0);
+        if flags & FIXED == 0 && bytes == size.bytes() {
+            call.arguments[3] &= !(libc::MAP_ANONYMOUS as u64);
+            call.arguments[4] = self.named as u64;
+            call.arguments[5] = 0;
+        }
         Then::MakeAndTell
     }
 

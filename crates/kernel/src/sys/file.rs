@@ -1,10 +1,11 @@
 //! Files that only their owner may have made, and locks on them.
 
 use std::{
+    ffi::CStr,
     fs::{DirBuilder, File, OpenOptions},
     io,
     os::{
-        fd::AsRawFd,
+        fd::{AsRawFd, FromRawFd},
         unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     },
     path::Path,
@@ -32,6 +33,17 @@ pub fn private_dir(path: &Path) -> io::Result<File> {
         ));
     }
     Ok(dir)
+}
+
+/// A file of `size` zeros in memory that children inherit; what is mapped of it shows `name` in
+/// /proc/PID/maps.
+pub fn inherited_memory(name: &CStr, size: u64) -> io::Result<File> {
+    // SAFETY: reads one string that is live, and returns a new descriptor.
+    let descriptor = checked(unsafe { libc::memfd_create(name.as_ptr(), 0) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let file = unsafe { File::from_raw_fd(descriptor) };
+    file.set_len(size)?;
+    Ok(file)
 }
 
 /// Takes the lock of an open file, or tells that somebody else has it (`false`).
