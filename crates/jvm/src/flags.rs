@@ -84,14 +84,24 @@ fn ask_patiently(line: &LaunchLine, patience: Duration) -> Result<FinalFlags, As
         Ok(None) => return Err(AskError::TimedOut { java, limit: patience }),
         Err(source) => return Err(AskError::Start { java, source }),
     };
-    let flags = parse(&printed.stdout, &printed.stderr);
+    understand(java, printed.succeeded, &printed.stdout, &printed.stderr)
+}
+
+/// What a JVM that was asked printed: its flags, or why there are none.
+pub(crate) fn understand(
+    java: String,
+    succeeded: bool,
+    stdout: &str,
+    stderr: &str,
+) -> Result<FinalFlags, AskError> {
+    let flags = parse(stdout, stderr);
     let said = || {
-        let lines = printed.stderr.lines().chain(printed.stdout.lines()).map(str::trim);
+        let lines = stderr.lines().chain(stdout.lines()).map(str::trim);
         let lines = lines
             .filter(|l| !(l.is_empty() || l.starts_with("Picked up ") || l.starts_with("NOTE: Picked up")));
         lines.take(3).collect::<Vec<_>>().join(" / ")
     };
-    if !printed.succeeded {
+    if !succeeded {
         return Err(AskError::Refused { java, said: said() });
     }
     if flags.bytes("MaxHeapSize").is_none() {
@@ -135,7 +145,7 @@ pub(crate) fn version_command(line: &LaunchLine, options: &[String]) -> Result<C
 
 /// Reads what `-XX:+PrintFlagsFinal -version` prints: flags on standard output, the version on
 /// standard error.
-pub(crate) fn parse(stdout: &str, stderr: &str) -> FinalFlags {
+fn parse(stdout: &str, stderr: &str) -> FinalFlags {
     let values = stdout.lines().filter_map(|line| {
         // `     bool UseLargePages    = false    {pd product} {default}`
         let (left, right) = line.split_once('=')?;

@@ -11,7 +11,6 @@ use hugewise_kernel::{
 };
 
 use crate::{
-    flags,
     launch::{Contradiction, Effective, LaunchLine, contradictions},
     plan::{OffHeap, Plan},
     planning::{self, AsItStands},
@@ -48,7 +47,7 @@ pub fn plan(
     facts: &Facts,
     sizes: &PageSizes,
 ) -> Result<Plan, DemandError> {
-    let given = flags::ask(line).map_err(|error| refusal(line, error))?;
+    let given = rehearsed::flags_of(line, sizes).map_err(|error| refusal(line, error))?;
     let effective =
         line.effective(given.major(), &|name| env::var(name).ok(), &|file| fs::read_to_string(file))?;
     let asks = asks(&effective);
@@ -56,7 +55,7 @@ pub fn plan(
     if let Some(missing) = sizes.missing(backing) {
         return Err(DemandError::Impossible(missing));
     }
-    let Asked { demand, options, set_aside, .. } = rehearsed::ask(line, backing, sizes)?;
+    let Asked { demand, options, set_aside, .. } = rehearsed::ask_with(line, &given, backing, sizes)?;
     let off_heap = wanted.off_heap.and_then(|wanted| {
         let (bytes, source) = match wanted {
             OffHeapWanted::Bytes(bytes) => (bytes, "--off-heap"),
@@ -133,13 +132,13 @@ pub fn plan(
 }
 
 /// Options that contradict each other are a better answer than the JVM's own.
-fn refusal(line: &LaunchLine, error: flags::AskError) -> DemandError {
+fn refusal(line: &LaunchLine, error: DemandError) -> DemandError {
     let effective = line.effective(None, &|name| env::var(name).ok(), &|file| fs::read_to_string(file));
     let refused =
         effective.ok().and_then(|effective| contradictions(&effective).into_iter().find(|c| c.refused));
     match refused {
         Some(contradiction) => DemandError::Exits { java: line.java.clone(), said: told(&contradiction) },
-        None => DemandError::Ask(error),
+        None => error,
     }
 }
 

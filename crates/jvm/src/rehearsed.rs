@@ -67,10 +67,42 @@ pub struct Asked {
 
 /// Asks what a launch line demands on a backing, whatever the machine's pools hold.
 pub fn ask(line: &LaunchLine, backing: Backing, sizes: &PageSizes) -> Result<Asked, DemandError> {
-    let flags = flags::ask(line)?;
-    let options = page_flags::options(&flags, backing).map_err(DemandError::Impossible)?;
+    let flags = flags_of(line, sizes)?;
+    ask_with(line, &flags, backing, sizes)
+}
+
+/// The flags of a line's JVM where no pool is short: with a short one, ZGC would not start.
+pub fn flags_of(line: &LaunchLine, sizes: &PageSizes) -> Result<FinalFlags, DemandError> {
+    let rehearsal = rehearse(line, &[], sizes, &Pretended::new())?;
+    let succeeded = rehearsal.status.success();
+    Ok(flags::understand(line.java.clone(), succeeded, &rehearsal.stdout, &rehearsal.stderr)?)
+}
+
+fn rehearse(
+    line: &LaunchLine,
+    options: &[String],
+    sizes: &PageSizes,
+    pools: &Pretended,
+) -> Result<Rehearsal, DemandError> {
+    let java = || line.java.clone();
+    let command = flags::version_command(line, options)?;
+    rehearsal::rehearse(command, sizes, pools, PATIENCE).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => AskError::Start { java: java(), source }.into(),
+        io::ErrorKind::TimedOut => AskError::TimedOut { java: java(), limit: PATIENCE }.into(),
+        _ => DemandError::Rehearse { java: java(), source },
+    })
+}
+
+/// The same where the JVM's flags are known.
+pub fn ask_with(
+    line: &LaunchLine,
+    flags: &FinalFlags,
+    backing: Backing,
+    sizes: &PageSizes,
+) -> Result<Asked, DemandError> {
+    let options = page_flags::options(flags, backing).map_err(DemandError::Impossible)?;
     let (line, set_aside) = line.with_page_flags(&options);
-    let performance = Performance::of(&line, &flags, sizes, &Pretended::new())?;
+    let performance = Performance::of(&line, flags, sizes, &Pretended::new())?;
     if !performance.rehearsal.status.success() {
         let mut said = performance.messages();
         said.push(performance.rehearsal.status.to_string());
@@ -117,10 +149,11 @@ impl Performance {
     ) -> Result<Performance, DemandError> {
         let logs = flags.major().is_some_and(|major| major >= 9);
         let options: Vec<String> = logs.then(|| page_log::OPTION.to_owned()).into_iter().collect();
-        let command = flags::version_command(line, &options)?;
-        let rehearsal = rehearsal::rehearse(command, sizes, pools, PATIENCE)
-            .map_err(|source| DemandError::Rehearse { java: line.java.clone(), source })?;
-        let flags = flags::parse(&rehearsal.stdout, &rehearsal.stderr);
+        let rehearsal = rehearse(line, &options, sizes, pools)?;
+        let succeeded = rehearsal.status.success();
+        // One that does not start has told nothing new.
+        let flags = flags::understand(line.java.clone(), succeeded, &rehearsal.stdout, &rehearsal.stderr)
+            .unwrap_or_else(|_| flags.clone());
         let log = page_log::parse(&rehearsal.stdout);
         Ok(Performance { rehearsal, flags, log })
     }

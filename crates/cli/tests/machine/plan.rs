@@ -3,6 +3,7 @@
 use std::{
     env,
     error::Error,
+    ffi::OsStr,
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -12,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_jvm::plan::Plan;
+use hugewise_jvm::plan::{Outcome, Plan};
 use hugewise_kernel::{
     interrupt::Interrupt,
     journal::{Journal, JournalError, STATE_DIR},
@@ -65,6 +66,13 @@ pub fn trials() -> Vec<Trial> {
         for collector in COLLECTORS.into_iter().filter(|collector| knows(&java, collector)) {
             let name = format!("plan: {} {collector} takes what was planned", java.display());
             let (java, class) = (java.clone(), Arc::clone(&class));
+            let short =
+                format!("plan: {} {collector} on a short pool does what was foretold", java.display());
+            let (java_too, class_too) = (java.clone(), Arc::clone(&class));
+            trials.push(trial(&short, &needs, move || {
+                let class = class_too.as_ref().as_ref().map_err(|error| error.clone())?;
+                does_what_was_foretold(&java_too, class.path(), collector)
+            }));
             trials.push(trial(&name, &needs, move || {
                 let class = class.as_ref().as_ref().map_err(|error| error.clone())?;
                 for heap in heaps {
@@ -108,46 +116,93 @@ fn compiled() -> Result<TempDir, String> {
     compile().map_err(|error| error.to_string())
 }
 
-fn takes_what_was_planned(java: &Path, class: &Path, collector: &str, heap: &[&str]) -> Tested {
-    let java = java.to_str().ok_or("a path that is no text")?;
-    let class_path = class.to_str().ok_or("a path that is no text")?;
-    let collector = format!("-XX:+{collector}");
-    let line: Vec<&str> = [java, &collector].into_iter().chain(heap.iter().copied()).collect();
-    let planned = hugewise(&["plan", "--backing", "hugetlb", "--json", "--"])
-        .args(&line)
-        .args(["-cp", class_path, "Stay"])
-        .output()?;
-    let plan: Plan = serde_json::from_slice(&planned.stdout)
-        .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&planned.stderr)))?;
-    let [pool] = &plan.pools[..] else { return Err(format!("one pool was expected: {plan:#?}").into()) };
+/// A launch line of the program, in two halves: large page options go between.
+struct Line<'a> {
+    java: &'a str,
+    rest: Vec<&'a str>,
+}
 
-    let mut journal = open_journal()?;
-    let mut grow = |wanted| {
-        pool_growth::grow(
-            &Root::live(),
-            &mut journal,
-            pool.page_size_bytes,
-            wanted,
-            FLOOR,
-            &Interrupt::install()?,
-        )
-        .map_err(Box::<dyn Error>::from)
-    };
-    grow(pool.pages_needed)?;
-    let mut command = Command::new(&line[0]);
-    command.args(&plan.options).args(&line[1..]).args(["-cp", class_path, "Stay"]);
-    let consumed = consumed(&mut command, pool.page_size_bytes);
-    let restored = journal.close();
-    if !restored.failed.is_empty() {
-        return Err(format!("the pool was not put back: {:?}", restored.failed).into());
+impl<'a> Line<'a> {
+    fn new(java: &'a Path, class: &'a Path, options: &[&'a str]) -> Result<Line<'a>, Box<dyn Error>> {
+        let class_path = class.to_str().ok_or("a path that is no text")?;
+        let rest = options.iter().copied().chain(["-cp", class_path, "Stay"]).collect();
+        Ok(Line { java: java.to_str().ok_or("a path that is no text")?, rest })
     }
-    let consumed = consumed?;
+
+    fn plan(&self, more: &[&str]) -> Result<Plan, Box<dyn Error>> {
+        let planned = hugewise(&["plan", "--backing", "hugetlb", "--json", "--", self.java])
+            .args(more)
+            .args(&self.rest)
+            .output()?;
+        serde_json::from_slice(&planned.stdout)
+            .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&planned.stderr)).into())
+    }
+
+    fn with(&self, options: &[impl AsRef<OsStr>]) -> Command {
+        let mut command = Command::new(self.java);
+        command.args(options).args(&self.rest);
+        command
+    }
+}
+
+fn takes_what_was_planned(java: &Path, class: &Path, collector: &str, heap: &[&str]) -> Tested {
+    let collector = format!("-XX:+{collector}");
+    let options: Vec<&str> = [collector.as_str()].into_iter().chain(heap.iter().copied()).collect();
+    let line = Line::new(java, class, &options)?;
+    let plan = line.plan(&[])?;
+    let [pool] = &plan.pools[..] else { return Err(format!("one pool was expected: {plan:#?}").into()) };
+    let size = pool.page_size_bytes;
+    let consumed = with_pool(size, pool.pages_needed, || consumed(&mut line.with(&plan.options), size))?;
     if consumed != pool.pages_at_start {
         return Err(
             format!("{consumed} pages were taken, {} were planned: {plan:#?}", pool.pages_at_start).into()
         );
     }
     Ok(())
+}
+
+/// Enough for the code cache and the tables, and too little for the heap.
+const SHORT: Pages = Pages(400);
+
+fn does_what_was_foretold(java: &Path, class: &Path, collector: &str) -> Tested {
+    let collector = format!("-XX:+{collector}");
+    let line = Line::new(java, class, &[&collector, "-Xms1g", "-Xmx1g"])?;
+    let size = line.plan(&[])?.pools.first().ok_or("a pool was expected")?.page_size_bytes;
+    let (plan, took) = with_pool(size, SHORT, || {
+        let given = ["-XX:+UseLargePages"];
+        Ok((line.plan(&given)?, consumed(&mut line.with(&given), size)))
+    })?;
+    let on_huge = plan.verdict.regions.iter().filter(|region| region.page_size_bytes == size);
+    let foretold: Pages = on_huge.map(|region| region.bytes.pages_needed(size)).sum();
+    match (plan.verdict.outcome, took) {
+        (Outcome::FallsBack, Ok(took)) if took == foretold => Ok(()),
+        (Outcome::Exits, Err(_)) => Ok(()),
+        (_, took) => {
+            Err(format!("foretold were {foretold} pages, it took {took:?}: {:#?}", plan.verdict).into())
+        }
+    }
+}
+
+/// Does something while the pool has so many pages.
+fn with_pool<T>(
+    size: PageSize,
+    pages: Pages,
+    act: impl FnOnce() -> Result<T, Box<dyn Error>>,
+) -> Result<T, Box<dyn Error>> {
+    let mut journal = open_journal()?;
+    let interrupt = Interrupt::install()?;
+    let mut grow = || pool_growth::grow(&Root::live(), &mut journal, size, pages, FLOOR, &interrupt);
+    if grow().is_err() {
+        // Files that were read since the boot lie all over the memory.
+        fs::write("/proc/sys/vm/drop_caches", "1")?;
+        grow()?;
+    }
+    let done = act();
+    let restored = journal.close();
+    if restored.failed.is_empty() {
+        return done;
+    }
+    Err(format!("the pool was not put back: {:?}", restored.failed).into())
 }
 
 fn open_journal() -> Result<Journal, Box<dyn Error>> {
