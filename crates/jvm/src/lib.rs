@@ -5,3 +5,4 @@ pub mod flags;
 pub mod gc_log;
 pub mod jdks;
 pub mod launch;
+pub mod messages;
