@@ -25,6 +25,7 @@ pub enum Command {
     Check(commands::check::Check),
     Compare(commands::compare::Compare),
     Bench(commands::bench::Bench),
+    Explain(commands::explain::Explain),
     Restore(commands::restore::Restore),
     Completions(commands::completions::Completions),
     Man(commands::man::Man),

@@ -4,5 +4,6 @@ pub mod bench;
 pub mod check;
 pub mod compare;
 pub mod completions;
+pub mod explain;
 pub mod man;
 pub mod restore;

@@ -4,5 +4,6 @@
 
 pub mod check;
 pub mod compare;
+pub mod explain;
 mod page;
 pub mod touch;

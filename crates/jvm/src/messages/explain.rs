@@ -26,8 +26,10 @@ pub struct Explanation {
     pub cause: String,
     /// What this machine says about it now, each with its source.
     pub evidence: Vec<String>,
-    /// What to do: a command, or a flag of the JVM or the kernel.
+    /// What to do: a flag of the JVM or the kernel, or what is to be known of the command.
     pub fix: String,
+    /// The command that mends it, where one does; N and GID stand for numbers only the reader knows.
+    pub command: Option<String>,
 }
 
 const EPERM: i32 = 1;
@@ -42,6 +44,28 @@ pub fn explain(found: &[Found], facts: &Facts) -> Vec<Explanation> {
     found.iter().map(|one| Explainer { found: one, all: found, facts }.explain()).collect()
 }
 
+/// What to do, and the command for it.
+struct Fix {
+    fix: String,
+    command: Option<String>,
+}
+
+impl From<&str> for Fix {
+    fn from(fix: &str) -> Fix {
+        fix.to_owned().into()
+    }
+}
+
+impl From<String> for Fix {
+    fn from(fix: String) -> Fix {
+        Fix { fix, command: None }
+    }
+}
+
+fn run(command: impl Into<String>, fix: &str) -> Fix {
+    Fix { fix: fix.to_owned(), command: Some(command.into()) }
+}
+
 struct Explainer<'a> {
     found: &'a Found,
     all: &'a [Found],
@@ -50,17 +74,17 @@ struct Explainer<'a> {
 
 impl Explainer<'_> {
     fn explain(&self) -> Explanation {
-        let (cause, fix) = self.cause_and_fix();
-        Explanation { found: self.found.clone(), cause, evidence: self.evidence(), fix }
+        let (cause, Fix { fix, command }) = self.cause_and_fix();
+        Explanation { found: self.found.clone(), cause, evidence: self.evidence(), fix, command }
     }
 
-    fn cause_and_fix(&self) -> (String, String) {
+    fn cause_and_fix(&self) -> (String, Fix) {
         let message = &self.found.message;
         let size = self.size();
         let pages_of = size.map_or_else(|| "huge pages".to_owned(), |size| format!("pages of {size}"));
         let bytes = message.bytes.map_or_else(|| "a region".to_owned(), |bytes| bytes.to_string());
         let name = message.name.as_deref().unwrap_or_default();
-        let (cause, fix): (String, String) = match message.family {
+        let (cause, fix): (String, Fix) = match message.family {
             Family::PoolEmpty => (
                 "The JVM was told to use large pages and found no free page in any pool: it runs wholly on base \
                  pages, and exits with status 0 all the same."
@@ -80,19 +104,15 @@ impl Explainer<'_> {
                     "SysV shared memory on huge pages is for root, for CAP_IPC_LOCK, and for members of one \
                      group; the JVM is none of them."
                         .into(),
-                    "-XX:+UseHugeTLBFS instead of -XX:+UseSHM (needs no right), or: sudo sysctl \
-                     vm.hugetlb_shm_group=GID"
-                        .into(),
+                    run("sudo sysctl vm.hugetlb_shm_group=GID", "or -XX:+UseHugeTLBFS instead of -XX:+UseSHM, which needs no right"),
                 ),
                 Some(EINVAL) => (
                     "The segment is larger than kernel.shmmax lets it be, or its page size is not there.".into(),
-                    "sudo sysctl kernel.shmmax=18446744073692774399, or -XX:+UseHugeTLBFS instead of -XX:+UseSHM"
-                        .into(),
+                    run("sudo sysctl kernel.shmmax=18446744073692774399", "or -XX:+UseHugeTLBFS instead of -XX:+UseSHM"),
                 ),
                 Some(ENOSPC) => (
                     "All SysV shared memory together would exceed kernel.shmall.".into(),
-                    "sudo sysctl kernel.shmall=18446744073692774399, or -XX:+UseHugeTLBFS instead of -XX:+UseSHM"
-                        .into(),
+                    run("sudo sysctl kernel.shmall=18446744073692774399", "or -XX:+UseHugeTLBFS instead of -XX:+UseSHM"),
                 ),
                 _ => (
                     "The pool was empty or too small for a region. JDK 8 and 11 try SysV shared memory last of \
@@ -109,17 +129,13 @@ impl Explainer<'_> {
                 "THP was asked for where the machine's setting is never: the JVM runs on base pages. JDK 11 says \
                  nothing at all in this case."
                     .into(),
-                "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled; at boot: \
-                 transparent_hugepage=madvise"
-                    .into(),
+                self.allow("enabled", "madvise", self.facts.thp.pmd_enabled().map(|(word, _)| word)),
             ),
             Family::ShmemThpOff => (
                 "ZGC's heap is shared memory, for which THP has a setting of its own: it was never, so the heap \
                  is on base pages. ZGC before JDK 25 says \"Enabled (Transparent)\" even so."
                     .into(),
-                "echo advise | sudo tee /sys/kernel/mm/transparent_hugepage/shmem_enabled; at boot: \
-                 transparent_hugepage_shmem=advise"
-                    .into(),
+                self.allow("shmem_enabled", "advise", self.facts.thp.pmd_shmem_enabled().map(|(word, _)| word)),
             ),
             Family::PageSizeIgnored => (
                 format!("JDK 8 and 11 take pages of the kernel's default size ({pages_of}) alone."),
@@ -132,7 +148,7 @@ impl Explainer<'_> {
             ),
             Family::PageSizeRefused => (
                 format!("{bytes} is no power of two, and no page has that size: the JVM did not start."),
-                format!("-XX:LargePageSizeInBytes= with a size that this machine has: {}", self.sizes()),
+                format!("-XX:LargePageSizeInBytes= with a size that this machine has: {}", self.sizes()).into(),
             ),
             Family::HeapCommit => (
                 "ZGC could not get more memory for its heap. With explicit large pages that is a pool that is too \
@@ -154,7 +170,7 @@ impl Explainer<'_> {
             Family::UnknownFlag => match name {
                 "UseSHM" | "UseHugeTLBFS" => (
                     format!("{name} was removed in JDK 22 (JDK-8261894): the JVM did not start."),
-                    format!("remove {name}; -XX:+UseLargePages alone takes pages from the pools"),
+                    format!("remove {name}; -XX:+UseLargePages alone takes pages from the pools").into(),
                 ),
                 "UseLargePagesInMetaspace" => (
                     "UseLargePagesInMetaspace is gone since JDK 17: the JVM did not start.".into(),
@@ -164,28 +180,29 @@ impl Explainer<'_> {
                     format!("This JVM does not know {name}: the JVM did not start."),
                     format!(
                         "remove {name}; if it is a diagnostic flag, put -XX:+UnlockDiagnosticVMOptions before it"
-                    ),
+                    )
+                    .into(),
                 ),
             },
             Family::LargePagesOff if message.harm == super::Harm::None => (
                 "The JVM was not told to use large pages, or switched them off itself; then a warning above \
                  says why. Where THP is set to always, it may have huge pages nevertheless."
                     .into(),
-                "-XX:+UseTransparentHugePages or -XX:+UseLargePages, if huge pages are wanted; what it has: \
-                 hugewise inspect PID"
-                    .into(),
+                run(
+                    "hugewise inspect PID",
+                    "-XX:+UseTransparentHugePages or -XX:+UseLargePages, if huge pages are wanted; what a running \
+                     JVM has, the command tells",
+                ),
             ),
             Family::LargePagesOff => (
                 "The machine's THP settings keep ZGC from using huge pages.".into(),
-                "hugewise check tells which setting; for ZGC: echo advise | sudo tee \
-                 /sys/kernel/mm/transparent_hugepage/shmem_enabled"
-                    .into(),
+                self.allow("shmem_enabled", "advise", self.facts.thp.pmd_shmem_enabled().map(|(word, _)| word)),
             ),
             Family::LargePagesOn => (
                 "The flag is accepted. It does not say that any region got huge pages: a heap wholly on base \
                  pages prints this, too."
                     .into(),
-                "hugewise inspect PID reads what the kernel gave".into(),
+                run("hugewise inspect PID", "reads what the kernel gave"),
             ),
             Family::BootPool => (
                 format!(
@@ -204,7 +221,8 @@ impl Explainer<'_> {
                 format!(
                     "each hugepagesz= before its own hugepages=, with sizes that this machine has: {}",
                     self.sizes()
-                ),
+                )
+                .into(),
             ),
             Family::NoBlock => (
                 format!(
@@ -212,8 +230,10 @@ impl Explainer<'_> {
                      in small ones: memory is fragmented.",
                     self.block().map_or_else(|| "a large block".to_owned(), |bytes| bytes.to_string())
                 ),
-                "echo 1 | sudo tee /proc/sys/vm/compact_memory; for pools: set them aside at boot (hugepages=)"
-                    .into(),
+                run(
+                    "echo 1 | sudo tee /proc/sys/vm/compact_memory",
+                    "and try again; pools are best set aside at boot (hugepages=)",
+                ),
             ),
             Family::BusError => (
                 "Memory was touched that could not be had. With huge pages the usual cause is a control group \
@@ -232,7 +252,7 @@ impl Explainer<'_> {
                     message.pages.unwrap_or_default()
                 ),
                 match size {
-                    Some(size) => format!("sudo hugewise apply --pool {size}=N, with no more pages than are used"),
+                    Some(size) => run(format!("sudo hugewise apply --pool {size}=N"), "with no more pages than are used"),
                     None => "a pool no larger than what is used: hugewise plan -- java …".into(),
                 },
             ),
@@ -240,13 +260,14 @@ impl Explainer<'_> {
                 "A process used SysV shared memory on huge pages by its RLIMIT_MEMLOCK, a rule that the kernel \
                  wants to drop."
                     .into(),
-                "sudo sysctl vm.hugetlb_shm_group=GID, with a group that the process is in".into(),
+                run("sudo sysctl vm.hugetlb_shm_group=GID", "with a group that the process is in"),
             ),
             Family::NoNode => (
                 format!("No node has that many {name} left: they are not set aside there, or other pods have them."),
-                "on a node: sudo hugewise apply --pool SIZE=N, then restart its kubelet, which counts pools at \
-                 its start only"
-                    .into(),
+                run(
+                    format!("sudo hugewise apply --pool {}=N", size.map_or_else(|| "SIZE".into(), |size| size.to_string())),
+                    "on a node; then restart its kubelet, which counts pools at its start only",
+                ),
             ),
             Family::ContainerLimit => (
                 "The limit on huge pages was refused: Kubernetes wants memory or CPU beside huge pages, and the \
@@ -280,10 +301,21 @@ impl Explainer<'_> {
         base.bytes().0.checked_mul(1u64.checked_shl(self.found.message.order?)?).map(Bytes)
     }
 
+    /// Sets THP to `word` in `file`, unless its setting `now` lets programs have huge pages.
+    fn allow(&self, file: &str, word: &str, now: Option<&str>) -> Fix {
+        if now.is_some_and(|now| now != "never" && now != "deny") {
+            return "none any more: the setting allows it now; start the program anew".into();
+        }
+        run(
+            format!("echo {word} | sudo tee /{}", thp::path(file).display()),
+            "until the next boot, for every program that asks for it",
+        )
+    }
+
     /// Grows the pool by what all regions of this log lacked; the exact demand, the launch line tells.
-    fn fill_pool(&self) -> String {
+    fn fill_pool(&self) -> Fix {
         const EXACTLY: &str = "hugewise plan -- java … tells exactly how many";
-        let Some(size) = self.size() else { return EXACTLY.to_owned() };
+        let Some(size) = self.size() else { return EXACTLY.into() };
         let of_size = |found: &&Found| {
             let page_size = found.message.page_size;
             let default = self.facts.meminfo.default_size.known();
@@ -293,20 +325,29 @@ impl Explainer<'_> {
             let of_family = self.all.iter().filter(move |found| found.message.family == family);
             of_family.filter(of_size).filter_map(|found| found.message.bytes)
         };
-        // Harmless twins of a warning tell the same region again.
-        let mut regions: Vec<Bytes> = lacking(Family::PoolShort).chain(lacking(Family::HeapCommit)).collect();
+        // A harmless twin of a warning tells the same region again.
+        let mut regions: Vec<Bytes> = lacking(Family::PoolShort).collect();
         regions.sort_unstable();
         regions.dedup();
-        regions.extend(lacking(Family::HeapLowered));
+        // Of a heap that was made in steps, every step may be told.
+        regions.extend(lacking(Family::HeapCommit).chain(lacking(Family::HeapLowered)).max());
         let missing: Bytes = regions.into_iter().sum();
         if missing == Bytes::ZERO {
-            return format!("{EXACTLY}; then: sudo hugewise apply --pool {size}=N");
+            return run(format!("sudo hugewise apply --pool {size}=N"), EXACTLY);
+        }
+        let needed = missing.pages_needed(size);
+        if self.pool(size).is_some_and(|pool| pool.available() >= needed) {
+            return format!(
+                "the pool would hold the regions named here now: start the program anew; with the collector's \
+                 tables, {EXACTLY}"
+            )
+            .into();
         }
         let held = self.pool(size).map_or(Pages(0), |pool| pool.total.saturating_sub(pool.available()));
-        let pages = missing.pages_needed(size).0.saturating_add(held.0);
-        format!(
-            "sudo hugewise apply --pool {size}={pages}, for the regions named here; with the collector's tables, \
-             {EXACTLY}"
+        let pages = needed.0.saturating_add(held.0);
+        run(
+            format!("sudo hugewise apply --pool {size}={pages}"),
+            &format!("holds the regions named here; with the collector's tables, {EXACTLY}"),
         )
     }
 
@@ -410,7 +451,7 @@ impl Explainer<'_> {
             pages.known().map_or_else(|| "an unknown number".to_owned(), ToString::to_string)
         };
         Some(format!(
-            "{} pages of {size} more could be had at once, {} after compaction",
+            "{} more pages of {size} could be had at once, at most {} after compaction",
             count(&obtainable.at_once),
             count(&obtainable.at_most)
         ))

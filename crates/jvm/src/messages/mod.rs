@@ -147,7 +147,7 @@ const WORDINGS: [Wording; 35] = {
     (BusError, Stopped, "a shell", r"(?:^|[\s:])[Bb]us error\b"),
     (OutOfMemory, NONE, "the kernel", r"hugepages_total=(?<pages>[1-9]\d*) hugepages_free=(?<got>\d+) hugepages_surp=\d+ hugepages_size=(?<page>\d+kB)"),
     (MemlockRule, NONE, "the kernel", r"Using mlock ulimits for SHM_HUGETLB is (?:obsolete|deprecated)"),
-    (NoNode, Stopped, "Kubernetes", r"Insufficient (?<name>hugepages-\d+[KMG]i)"),
+    (NoNode, Stopped, "Kubernetes", r"Insufficient (?<name>hugepages-(?<page>\d+[KMG]i))\b"),
     (ContainerLimit, Stopped, "Kubernetes or its runtime", r"HugePages require cpu or memory|(?i:fail|error|unable).*(?<name>hugetlb\.\d+[KMG]B\.(?:rsvd\.)?(?:max|limit_in_bytes))"),
     ]
 };
@@ -197,11 +197,13 @@ fn number<T: std::str::FromStr>(captures: &Captures<'_>, group: &str) -> Option<
     text(captures, group)?.parse().ok()
 }
 
-/// `2097152`, `2M`, `2048K`, `2.00 MiB`.
+/// `2097152`, `2M`, `2048K`, `2.00 MiB`, `2Mi`.
 fn size(captures: &Captures<'_>, group: &str) -> Option<Bytes> {
     let text = text(captures, group)?;
     // The kernel prints two decimals, which are zeros of every size there is.
-    text.replacen(".00", "", 1).parse().ok()
+    let text = text.replacen(".00", "", 1);
+    // Kubernetes leaves the B off.
+    (if text.ends_with('i') { text + "B" } else { text }).parse().ok()
 }
 
 /// What is missing between the heap that was asked for and the one that is left, in MiB.
