@@ -3,6 +3,7 @@
 //! Wordings: JDK 11, 17, 21 and 25 as they were made to print them, and JDK 8 from its users'
 //! reports; the kernel's from `mm/hugetlb.c`, `mm/page_alloc.c` and `mm/show_mem.c` of Linux 6.
 
+mod evidence;
 mod explain;
 mod scan;
 #[cfg(test)]
