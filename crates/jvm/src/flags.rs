@@ -102,7 +102,8 @@ fn ask_patiently(line: &LaunchLine, patience: Duration) -> Result<FinalFlags, As
     let printed = match asking::printed_by(command, patience) {
         Ok(Some(printed)) => printed,
         Ok(None) => return Err(AskError::TimedOut { java, limit: patience }),
-        Err(source) => return Err(AskError::Start { java, source }),
+        // The first word of a wrapper may be what is not there.
+        Err(source) => return Err(AskError::Start { java: program.clone(), source }),
     };
     let flags = parse(&printed.stdout, &printed.stderr);
     let said = || {
