@@ -26,6 +26,7 @@ pub enum Command {
     Plan(commands::plan::Plan),
     Compare(commands::compare::Compare),
     Bench(commands::bench::Bench),
+    Explain(commands::explain::Explain),
     Restore(commands::restore::Restore),
     Completions(commands::completions::Completions),
     Man(commands::man::Man),

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Plan(plan) => commands::plan::run(&plan, &terminal),
         Command::Compare(compare) => commands::compare::run(&compare, &terminal),
         Command::Bench(bench) => commands::bench::run(&bench, &terminal),
+        Command::Explain(explain) => commands::explain::run(&explain, &terminal),
         Command::Restore(restore) => commands::restore::run(&restore),
         Command::Completions(completions) => commands::completions::run(&completions),
         Command::Man(man) => commands::man::run(&man),

@@ -5,16 +5,17 @@ use std::{env, error::Error, fs, path::Path};
 use hugewise_kernel::journal::Restored;
 use schemars::{Schema, schema_for};
 
-use crate::report::check::Report;
+use crate::report::{check::Report, explain};
 
 /// Set this to write the schemas anew.
 const WRITE: &str = "HUGEWISE_WRITE_SCHEMA";
 
 #[test]
 fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
-    let schemas: [(&str, Schema); 3] = [
+    let schemas: Vec<(&str, Schema)> = vec![
         ("check", schema_for!(Report)),
         ("plan", schema_for!(hugewise_jvm::plan::Plan)),
+        ("explain", schema_for!(explain::Report)),
         ("restore", schema_for!(Restored)),
     ];
     for (name, schema) in schemas {

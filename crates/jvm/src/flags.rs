@@ -78,11 +78,13 @@ pub fn ask(line: &LaunchLine) -> Result<FinalFlags, AskError> {
 
 fn ask_patiently(line: &LaunchLine, patience: Duration) -> Result<FinalFlags, AskError> {
     let command = version_command(line, &[])?;
+    let program = command.get_program().to_string_lossy().into_owned();
     let java = line.java.clone();
     let printed = match asking::printed_by(command, patience) {
         Ok(Some(printed)) => printed,
         Ok(None) => return Err(AskError::TimedOut { java, limit: patience }),
-        Err(source) => return Err(AskError::Start { java, source }),
+        // The first word of a wrapper may be what is not there.
+        Err(source) => return Err(AskError::Start { java: program, source }),
     };
     understand(java, printed.succeeded, &printed.stdout, &printed.stderr)
 }

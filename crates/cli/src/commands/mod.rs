@@ -4,6 +4,7 @@ pub mod bench;
 pub mod check;
 pub mod compare;
 pub mod completions;
+pub mod explain;
 pub mod man;
 pub mod plan;
 pub mod restore;

@@ -4,6 +4,7 @@
 
 pub mod check;
 pub mod compare;
+pub mod explain;
 mod page;
 pub mod plan;
 pub mod touch;

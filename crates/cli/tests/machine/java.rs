@@ -50,6 +50,7 @@ pub fn trials() -> Vec<Trial> {
             move || test(&jdk)
         };
         trials.push(trial(&format!("{name}: the heap gets its pages"), &needs, of(the_heap)));
+        trials.push(trial(&format!("{name}: behind a wrapper"), &needs, of(behind_a_wrapper)));
         trials.push(trial(&format!("{name}: SysV shared memory"), &needs, of(shared_memory)));
         for (collector, backing, least) in COLLECTORS {
             if knows(&jdk, collector) {
@@ -94,10 +95,22 @@ fn compare(
     variables: &[(&str, &str)],
     status: i32,
 ) -> Result<Comparison, Box<dyn Error>> {
+    compare_behind(&[], jdk, options, flags, variables, status)
+}
+
+/// The same with the words of a wrapper before the `java`.
+fn compare_behind(
+    wrapper: &[&str],
+    jdk: &Jdk,
+    options: &[&str],
+    flags: &[&str],
+    variables: &[(&str, &str)],
+    status: i32,
+) -> Result<Comparison, Box<dyn Error>> {
     let folder = compiled()?;
     let make = || {
         let mut command = hugewise(&["compare", "--json", "--metric", "kept=kept: ([0-9]+)"]);
-        command.args(options).arg("--").arg(&jdk.java);
+        command.args(options).arg("--").args(wrapper).arg(&jdk.java);
         command.args(["-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch"]).args(flags);
         command.arg("-cp").arg(folder.path()).arg("Allocate").envs(variables.iter().copied());
         command
@@ -130,6 +143,15 @@ fn the_heap(jdk: &Jdk) -> Tested {
         &comparison.notes.join("\n"),
         &["set aside -XX:+UseLargePages", "-XX:-UseTransparentHugePages of JAVA_TOOL_OPTIONS"],
     )
+}
+
+/// What stands before a `java` stays, and what it sets about pages does not count.
+fn behind_a_wrapper(jdk: &Jdk) -> Tested {
+    let wrapper = ["env", "_JAVA_OPTIONS=-XX:-UseLargePages -Dkept=1", "timeout", "60", "taskset", "-c", "0"];
+    let options = ["--rounds", "1", "-b", "hugetlb"];
+    let comparison = compare_behind(&wrapper, jdk, &options, &["-XX:+UseSerialGC"], &[], 0)?;
+    covered(&comparison, "hugetlb", 0.95)?;
+    says(&comparison.notes.join("\n"), &["set aside -XX:-UseLargePages of _JAVA_OPTIONS"])
 }
 
 fn collects(jdk: &Jdk, collector: &str, backing: &str, least: f64) -> Tested {

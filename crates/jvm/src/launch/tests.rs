@@ -1,4 +1,8 @@
-use std::io;
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    process::{Command, Stdio},
+};
 
 use proptest::prelude::*;
 
@@ -136,6 +140,54 @@ fn the_jvm_sees_the_environment_that_the_wrapper_leaves() {
     assert!(sudo.cautions()[0].contains("sudo may change the environment"));
     let set = sudo.with_environment(&[("_JAVA_OPTIONS", "-Xint".to_owned())]);
     assert_eq!(set.environment(&outer)[1], ("_JAVA_OPTIONS", "-Xint".to_owned()));
+}
+
+/// What a shell starts, and what our reading of the same words starts, must see the same arguments and
+/// variables.
+#[test]
+fn the_words_without_a_shell_start_the_same() -> io::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let java = dir.path().join("java");
+    let script = "#!/bin/sh\nprintf '%s|' \"$JAVA_TOOL_OPTIONS\" \"$_JAVA_OPTIONS\" \"$A\" \"$@\"\n";
+    fs::write(&java, script)?;
+    fs::set_permissions(&java, fs::Permissions::from_mode(0o755))?;
+    let path = format!("{}:/usr/bin:/bin", dir.path().display());
+    let outer = [("JAVA_TOOL_OPTIONS", "-Xmx1g"), ("A", "outer")];
+    let printed = |words: &[String]| -> io::Result<String> {
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env_clear().env("PATH", &path).envs(outer).stdin(Stdio::null());
+        let output = command.output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+    };
+    let here = format!("PATH={path}");
+    for text in [
+        "java -Dx='a b' \"-Dy=\\\"c\\\"\" e\\ f Main '' # end",
+        "A=1 _JAVA_OPTIONS='-Xint -Dz=1' exec java Main",
+        "exec -a name java Main",
+        "env -u JAVA_TOOL_OPTIONS A=2 java Main",
+        "A=1 env -uA -- java Main",
+        "env -S 'A=\"3 4\" java -Xmx1g' Main",
+        "nice -n 1 env -C / A=5 timeout -k 1 9 java Main",
+        "nohup setsid -w stdbuf -oL taskset 1 java Main -A=1",
+        "sh -c \"A=6 exec java 'Main one'\" two three",
+        "ionice -c3 -t taskset -ac 0 chrt -o 0 prlimit --nofile java Main",
+    ] {
+        // bash, because -a of exec is not in every sh.
+        let by_shell = printed(&own(&["bash", "-c", text]))?;
+        let line = LaunchLine::of_java(&own(&["bash", "-c", text]), &files).expect(text);
+        assert_eq!(printed(&line.command())?, by_shell, "{text}");
+        let seen =
+            line.environment(&|name| outer.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()));
+        let value =
+            |name: &str| seen.iter().find(|(n, _)| *n == name).map_or("", |(_, value)| value.as_str());
+        let ours = format!("{}|{}|", value("JAVA_TOOL_OPTIONS"), value("_JAVA_OPTIONS"));
+        assert!(by_shell.starts_with(&ours), "{text}: {by_shell}, not {ours}");
+    }
+    let cleared = format!("env -i '{here}' _JAVA_OPTIONS=-Xint java Main");
+    let line = LaunchLine::of_java(&own(&["sh", "-c", &cleared]), &files).expect("cleared");
+    assert_eq!(printed(&line.command())?, "|-Xint||Main|");
+    assert_eq!(line.environment(&|_| Some("x".to_owned())), [("_JAVA_OPTIONS", "-Xint".to_owned())]);
+    Ok(())
 }
 
 fn effective(text: &str, major: u32, variables: &[(&str, &str)]) -> Effective {

@@ -86,6 +86,7 @@ pub(super) fn prepare(
     if !aside.is_empty() {
         notes.push(format!("set aside {}", aside.join(", ")));
     }
+    notes.extend(line.cautions());
     let uses_zgc = flags.is_on("UseZGC") == Some(true);
     Ok(Prepared {
         launch: Launch {

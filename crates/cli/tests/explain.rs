@@ -1,0 +1,111 @@
+//! The built `hugewise explain`: on logs that real JVMs wrote, on pipes, and on what is no log.
+
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+type Tested = Result<(), Box<dyn std::error::Error>>;
+
+fn explain(args: &[&str]) -> std::io::Result<Output> {
+    Command::new(env!("CARGO_BIN_EXE_hugewise")).arg("explain").args(args).stdin(Stdio::null()).output()
+}
+
+fn log(name: &str) -> String {
+    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jvm/tests/messages");
+    logs.join(name).display().to_string()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_log_of_fallbacks_is_a_negative_verdict_with_evidence_of_the_machine_named() -> Tested {
+    let machine = tempfile::tempdir()?;
+    fs::create_dir_all(machine.path().join("proc"))?;
+    let meminfo = "MemTotal: 16777216 kB\nMemFree: 8388608 kB\nHugePages_Total: 4\nHugePages_Free: 4\n\
+                   HugePages_Rsvd: 1\nHugePages_Surp: 0\nHugepagesize: 2048 kB\n";
+    fs::write(machine.path().join("proc/meminfo"), meminfo)?;
+    let root = machine.path().display().to_string();
+    for jdk in ["jdk11.txt", "jdk17.txt", "jdk21.txt", "jdk25.txt"] {
+        let ran = explain(&[&log(jdk), "--root", &root])?;
+        let said = text(&ran.stdout);
+        assert_eq!(ran.status.code(), Some(1), "{jdk}: {said}");
+        for part in ["not huge", "has 4 now, 3 of them available", "$ sudo hugewise apply --pool 2MiB="] {
+            assert!(said.contains(part), "{jdk} lacks {part}: {said}");
+        }
+    }
+    let ran = explain(&[&log("jdk21.txt"), "--root", &root, "--json"])?;
+    let json: Value = serde_json::from_slice(&ran.stdout)?;
+    assert_eq!(json["schema"], "hugewise.explain/1");
+    let first = &json["messages"][0];
+    assert_eq!((&first["family"], &first["line"]), (&"pool-short".into(), &2.into()), "{first}");
+    assert!(first["count"].as_u64() > Some(1) && first["bytes"] == 251_658_240, "{first}");
+    Ok(())
+}
+
+#[test]
+fn what_says_nothing_of_huge_pages_is_told_as_that() -> Tested {
+    let ran = explain(&["--text", "[gc,start] GC(1) Pause Young"])?;
+    assert_eq!(ran.status.code(), Some(0));
+    assert!(text(&ran.stdout).contains("No message about large pages in 1 line."));
+    let ran = explain(&["--text", "[gc,init] Large Page Support: Enabled (Explicit)"])?;
+    assert_eq!(ran.status.code(), Some(0), "a note is no negative verdict");
+    Ok(())
+}
+
+#[test]
+fn a_long_damaged_pipe_is_read_to_its_end() -> Tested {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hugewise"))
+        .args(["explain", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut pipe = child.stdin.take().ok_or("a pipe")?;
+    let noise =
+        [b"\xff\0[info][gc] GC(7) Pause Young 12M->3M(64M) 1.2ms\n".repeat(2_000), vec![b'y'; 1 << 17]]
+            .concat();
+    pipe.write_all(&noise)?;
+    pipe.write_all(b"\n\x1b[31mFailed to reserve shared memory (errno = 1).\x1b[0m\r\n")?;
+    drop(pipe);
+    let ran = child.wait_with_output()?;
+    let json: Value = serde_json::from_slice(&ran.stdout)?;
+    assert_eq!(ran.status.code(), Some(1));
+    assert_eq!((&json["lines"], &json["messages"][0]["line"]), (&2_002.into(), &2_002.into()));
+    assert_eq!(json["messages"][0]["errno"], 1);
+    Ok(())
+}
+
+/// What is printed reaches a terminal: it must hold nothing that commands one.
+#[test]
+fn a_log_commands_no_terminal() -> Tested {
+    let ran = explain(&["--text", "\x1b]0;mine\x07Failed to commit memory (Not enough space)\x1b[2J"])?;
+    assert!(!text(&ran.stdout).contains('\x1b'), "{}", text(&ran.stdout));
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_with_a_next_step() -> Tested {
+    let dir = tempfile::tempdir()?;
+    let packed = dir.path().join("gc.log.gz");
+    fs::write(&packed, b"\x1f\x8b\x08\0\0\0")?;
+    let packed = packed.display().to_string();
+    for (args, said) in [
+        (vec![packed.as_str()], "zcat"),
+        (vec!["/nowhere/gc.log"], "No such file"),
+        (vec!["/"], "directory"),
+        (vec![], "FILE"),
+        (vec!["--text", "x", "-"], "cannot be used with"),
+        (vec!["--root", "/nowhere", "-"], "no such folder"),
+    ] {
+        let ran = explain(&args)?;
+        assert_eq!(ran.status.code(), Some(2), "{args:?}");
+        assert!(text(&ran.stderr).contains(said), "{args:?}: {}", text(&ran.stderr));
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! What this machine says about a message now, each with its source.
+
+use std::path::{Path, PathBuf};
+
+use hugewise_kernel::{
+    cgroup::Limit,
+    limits::{SHM_GROUP, SHMMAX},
+    pools,
+    reading::Reading,
+    thp::{self, Thp},
+    units::Pages,
+};
+
+use super::{
+    Family,
+    explain::{ENOMEM, Explainer},
+};
+
+impl Explainer<'_> {
+    /// All that bears on the message; empty where no reading does.
+    pub(super) fn evidence(&self) -> Vec<String> {
+        let facts = self.facts;
+        match self.found.message.family {
+            Family::PoolEmpty
+            | Family::PoolShort
+            | Family::KindNotConfigured
+            | Family::HeapCommit
+            | Family::HeapLowered
+            | Family::CommitFailed
+            | Family::BootPool
+            | Family::OutOfMemory
+            | Family::NoNode => self.pool_evidence(),
+            Family::BusError | Family::ContainerLimit => self.limit_evidence(),
+            Family::SharedMemory if self.found.message.errno == Some(ENOMEM) => self.pool_evidence(),
+            Family::SharedMemory | Family::MemlockRule => vec![
+                told("vm.hugetlb_shm_group", &facts.limits.hugetlb_shm_group, SHM_GROUP),
+                told("kernel.shmmax", &facts.limits.shmmax, SHMMAX),
+            ],
+            Family::ThpOff => vec![setting("THP", facts.thp.pmd_enabled(), &facts.thp, "enabled")],
+            Family::ShmemThpOff => vec![self.shmem()],
+            Family::LargePagesOff | Family::LargePagesOn => {
+                let mut evidence = self.pool_evidence();
+                evidence.push(setting("THP", facts.thp.pmd_enabled(), &facts.thp, "enabled"));
+                evidence.push(self.shmem());
+                evidence
+            }
+            Family::PageSizeIgnored | Family::PageSizeRefused | Family::BootParameter => {
+                vec![format!("page sizes of this machine's pools: {}", self.sizes())]
+            }
+            Family::NoBlock => self.obtainable().into_iter().collect(),
+            Family::UnknownFlag => Vec::new(),
+        }
+    }
+
+    fn shmem(&self) -> String {
+        let thp = &self.facts.thp;
+        setting("THP of shared memory", thp.pmd_shmem_enabled(), thp, "shmem_enabled")
+    }
+
+    fn pool_evidence(&self) -> Vec<String> {
+        let Some(size) = self.size() else {
+            let reason = self.facts.meminfo.default_size.reason().unwrap_or_default();
+            return vec![format!("the default page size could not be told: {reason}")];
+        };
+        let mut evidence = Vec::new();
+        evidence.push(match self.pool(size) {
+            Some(pool) => format!(
+                "the pool of {size} pages has {} now, {} of them available [{}]",
+                pool.total,
+                pool.available(),
+                absolute(&pools::folder(size, None))
+            ),
+            None => match self.facts.pools.reason() {
+                Some(reason) => format!("the pools could not be read: {reason}"),
+                None => format!("this machine has no pages of {size}: {}", self.sizes()),
+            },
+        });
+        evidence.extend(self.limit_evidence());
+        evidence.extend(self.obtainable());
+        evidence
+    }
+
+    /// Limits of control groups on pool pages, as they hold for the caller.
+    fn limit_evidence(&self) -> Vec<String> {
+        let mut evidence = Vec::new();
+        for limits in &self.facts.cgroup.hugetlb {
+            if self.size().is_some_and(|size| size != limits.page_size) {
+                continue;
+            }
+            let size = limits.page_size;
+            for (what, limit) in [("touch", &limits.touch), ("reserve", &limits.reserve)] {
+                match limit {
+                    Reading::Known(Some(Limit { bytes, file, .. })) => evidence.push(format!(
+                        "a control group of this shell lets {bytes} of {size} pages be had ({what}) [{}]",
+                        absolute(file)
+                    )),
+                    Reading::Known(None) => {}
+                    Reading::CouldNotTell { could_not_tell } => evidence.push(format!(
+                        "limits of control groups on {size} pages ({what}): could not tell: {could_not_tell}"
+                    )),
+                }
+            }
+        }
+        if evidence.is_empty() && self.found.message.family == Family::BusError {
+            evidence.push(
+                "no control group of this shell limits huge pages; that of the process that died may"
+                    .to_owned(),
+            );
+        }
+        evidence
+    }
+
+    /// How many pages more could be had now.
+    fn obtainable(&self) -> Option<String> {
+        let size = self.size()?;
+        let obtainable = self.facts.contiguity.sizes.iter().find(|sizes| sizes.page_size == size)?;
+        let count = |pages: &Reading<Pages>| {
+            pages.known().map_or_else(|| "an unknown number".to_owned(), ToString::to_string)
+        };
+        Some(format!(
+            "{} more pages of {size} could be had at once, at most {} after compaction",
+            count(&obtainable.at_once),
+            count(&obtainable.at_most)
+        ))
+    }
+}
+
+fn absolute(file: &Path) -> String {
+    Path::new("/").join(file).display().to_string()
+}
+
+fn told<T: std::fmt::Display>(what: &str, value: &Reading<T>, file: &str) -> String {
+    match value {
+        Reading::Known(value) => format!("{what} is {value} [/{file}]"),
+        Reading::CouldNotTell { could_not_tell } => format!("{what} could not be told: {could_not_tell}"),
+    }
+}
+
+fn setting(what: &str, decided: Option<(&str, PathBuf)>, of: &Thp, file: &str) -> String {
+    match decided {
+        Some((word, file)) => format!("{what} is set to {word} now [{}]", absolute(&file)),
+        None => {
+            let reading = if file == "enabled" { &of.enabled } else { &of.shmem_enabled };
+            let reason = reading.reason().unwrap_or("its sizes disagree");
+            format!("{what}: could not tell what /{} is set to: {reason}", thp::path(file).display())
+        }
+    }
+}

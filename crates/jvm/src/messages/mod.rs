@@ -1,0 +1,214 @@
+//! What a JVM and the kernel say about large pages in their logs.
+//!
+//! Wordings: JDK 11, 17, 21 and 25 as they were made to print them, and JDK 8 from its users'
+//! reports; the kernel's from `mm/hugetlb.c`, `mm/page_alloc.c` and `mm/show_mem.c` of Linux 6.
+
+mod evidence;
+mod explain;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::sync::LazyLock;
+
+use hugewise_kernel::units::{Bytes, PageSize};
+use regex::{Captures, Regex, RegexSet};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub use explain::{Explanation, explain};
+pub use scan::{Found, Scanned, scan};
+
+/// What kind of message it is; the name never changes its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// The pool had no page when the JVM started.
+    PoolEmpty,
+    /// The pool had fewer pages than one region needed.
+    PoolShort,
+    /// SysV shared memory on huge pages was refused.
+    SharedMemory,
+    /// `-XX:+UseHugeTLBFS` or `-XX:+UseSHM` found no usable page.
+    KindNotConfigured,
+    /// THP was asked for and switched off by the machine.
+    ThpOff,
+    /// THP for shared memory, which ZGC's heap is, was switched off by the machine.
+    ShmemThpOff,
+    /// The JVM chose to ignore `-XX:LargePageSizeInBytes`.
+    PageSizeIgnored,
+    /// The JVM refused `-XX:LargePageSizeInBytes`.
+    PageSizeRefused,
+    /// A heap of ZGC could not be made larger, or not made at all.
+    HeapCommit,
+    /// ZGC went on with less heap than was asked for.
+    HeapLowered,
+    /// Memory on large pages could not be committed.
+    CommitFailed,
+    /// A flag about large pages that this JVM does not know.
+    UnknownFlag,
+    /// The JVM reports large pages as off.
+    LargePagesOff,
+    /// The JVM reports large pages as on, which does not say that it got any.
+    LargePagesOn,
+    /// The kernel found fewer pages at boot than it was told to set aside.
+    BootPool,
+    /// A boot parameter about huge pages that the kernel did not take.
+    BootParameter,
+    /// The kernel found no free block large enough.
+    NoBlock,
+    /// A process touched memory that could not be had.
+    BusError,
+    /// The state of a pool when memory ran out.
+    OutOfMemory,
+    /// SysV shared memory was allowed by a rule that is to go.
+    MemlockRule,
+    /// No node of a cluster has the huge pages that a pod asks for.
+    NoNode,
+    /// A pod or container asks for huge pages in a way that is refused.
+    ContainerLimit,
+}
+
+/// What it did to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Harm {
+    /// It did not start, or was ended, or has less memory than it was given.
+    Stopped,
+    /// It ran, and not on huge pages as was asked.
+    NotHuge,
+    /// Nothing by itself.
+    None,
+}
+
+/// A message about large pages, understood. What it does not say is absent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+pub struct Message {
+    /// Its kind.
+    pub family: Family,
+    /// What it means for the program.
+    pub harm: Harm,
+    /// Who words it like that: `JDK 17`, `the kernel`.
+    pub speaker: &'static str,
+    /// The system's error number.
+    pub errno: Option<i32>,
+    /// How much memory it is about, in bytes.
+    pub bytes: Option<Bytes>,
+    /// The size of the pages, in bytes.
+    pub page_size: Option<PageSize>,
+    /// The order of a block: base pages, as a power of two.
+    pub order: Option<u32>,
+    /// Pages that were asked for, or stood in the pool.
+    pub pages: Option<u64>,
+    /// Pages that were got, or were free.
+    pub got: Option<u64>,
+    /// The flag, parameter or size that it names.
+    pub name: Option<String>,
+}
+
+/// A wording: who says it, what it means, and a pattern with groups named after the fields.
+type Wording = (Family, Harm, &'static str, &'static str);
+
+#[rustfmt::skip]
+const WORDINGS: [Wording; 35] = {
+    use Family::*;
+    use Harm::{NotHuge, Stopped};
+    const NONE: Harm = Harm::None;
+    [
+    (PoolEmpty, NotHuge, "JDK 17 and later", r"UseLargePages disabled, no large pages configured and available"),
+    (PoolShort, NotHuge, "JDK 8 and 11", r"Failed to reserve large pages memory req_addr: \w+ bytes: (?<bytes>\d+) \(err(?:or|no) = (?<errno>\d+)\)"),
+    (PoolShort, NotHuge, "JDK 17", r"Failed to reserve and commit memory\. req_addr: \w+ bytes: (?<bytes>\d+) page size: (?<page>\d+) \(err(?:or|no) = (?<errno>\d+)\)"),
+    (PoolShort, NotHuge, "JDK 21 and later", r"Failed to reserve and commit memory using large pages\. req_addr: \w+ bytes: (?<bytes>\d+)"),
+    (PoolShort, NONE, "JDK 21 and later", r"Failed to reserve and commit memory with given page size\. req_addr: \w+ size: (?<bytes>\d+[BKMG]?), page size: (?<page>\d+[BKMG]?), \(err(?:or|no) = (?<errno>\d+)\)"),
+    (SharedMemory, NotHuge, "JDK 8 to 21", r"Failed to (?:reserve|attach|create) shared memory\b.*\(err(?:or|no) = (?<errno>\d+)\)"),
+    (KindNotConfigured, NotHuge, "JDK 8 to 21", r"(?<name>HugeTLBFS) is not (?:configured or not )?supported by the operating system"),
+    (KindNotConfigured, NotHuge, "JDK 17 and 21", r"Large pages using (?<name>UseSHM|UseHugeTLBFS) are not configured on this system"),
+    (ThpOff, NotHuge, "JDK 17 and later", r"UseTransparentHugePages disabled[,;] transparent huge pages are not supported by the operating system"),
+    (ThpOff, NotHuge, "JDK 8", r"TransparentHugePages is not supported by the operating system"),
+    (ThpOff, NotHuge, "JDK 25", r"Anonymous transparent huge pages are not enabled in the OS"),
+    (ShmemThpOff, NotHuge, "JDK 25", r"Shared memory transparent huge pages are not enabled in the OS"),
+    (PageSizeIgnored, NONE, "JDK 8 and 11", r"Setting LargePageSizeInBytes has no effect on this OS\. Large page size is (?<page>\d+[BKMG])"),
+    (PageSizeRefused, Stopped, "ZGC of JDK 17", r"Incompatible large page size configured (?<bytes>\d+) \(expected (?<page>\d+)\)"),
+    (PageSizeRefused, Stopped, "ZGC of JDK 21 and later", r"Incompatible -XX:LargePageSizeInBytes, only (?<page>\d+[BKMG]) large pages are supported by ZGC"),
+    (PageSizeRefused, Stopped, "JDK 25", r"LargePageSizeInBytes \( (?<bytes>\d+) \) must be a power of 2"),
+    (HeapCommit, Stopped, "ZGC", r"Failed to commit memory \(Not enough space\)"),
+    (HeapLowered, Stopped, "ZGC", r"Forced to lower max Java heap size from (?<asked>\d+)M\(\d+%\) to (?<left>\d+)M"),
+    (HeapCommit, Stopped, "ZGC", r"Failed to allocate initial Java heap \((?<bytes>\d+M)\)"),
+    (CommitFailed, NotHuge, "a JVM", r"os::commit_memory\(\w+, (?<bytes>\d+), (?<page>\d+), \d\) failed; error='[^']*' \(err(?:or|no)=(?<errno>\d+)\)"),
+    (UnknownFlag, Stopped, "a JVM", r"Unrecognized VM option '[+-]?(?<name>UseSHM|UseHugeTLBFS|UseLargePages\w*|LargePageSizeInBytes|UseTransparentHugePages|UseMadvPopulateWrite|PreTouchParallelChunkSize|AlwaysPreTouchStacks|THPStackMitigation)\b"),
+    (LargePagesOff, NotHuge, "ZGC", r"Large Page Support: Disabled \(OS enforced\)"),
+    (LargePagesOff, NONE, "a JVM", r"Large Page Support: Disabled|Large page support disabled\."),
+    (LargePagesOn, NONE, "a JVM", r"Large Page Support: Enabled \((?<name>Explicit|Transparent)\)"),
+    (BootPool, NotHuge, "the kernel", r"HugeTLB: allocating (?<pages>\d+) of page size (?<page>\d+(?:\.\d+)? [KMG]i?B) failed.*?Only allocated (?<got>\d+) hugepages"),
+    (BootPool, NotHuge, "the kernel", r"hugetlb: .*?only allocated (?<got>\d+) hugepages"),
+    (BootParameter, NotHuge, "the kernel", r"HugeTLB: unsupported (?<name>(?:default_)?hugepagesz=\S+)"),
+    (BootParameter, NotHuge, "the kernel", r"HugeTLB: (?:Invalid hugepages parameter (?<name>\S+)|(?<also>hugepages=\S+) does not follow a valid|(?<twice>(?:default_)?hugepagesz=\S+) specified twice)"),
+    (NoBlock, NONE, "the kernel", r"page allocation failure: order:(?<order>\d+)"),
+    (BusError, Stopped, "a JVM", r"SIGBUS \(0x7\)"),
+    (BusError, Stopped, "a shell", r"(?:^|[\s:])[Bb]us error\b"),
+    (OutOfMemory, NONE, "the kernel", r"hugepages_total=(?<pages>[1-9]\d*) hugepages_free=(?<got>\d+) hugepages_surp=\d+ hugepages_size=(?<page>\d+kB)"),
+    (MemlockRule, NONE, "the kernel", r"Using mlock ulimits for SHM_HUGETLB is (?:obsolete|deprecated)"),
+    (NoNode, Stopped, "Kubernetes", r"Insufficient (?<name>hugepages-(?<page>\d+[KMG]i))\b"),
+    (ContainerLimit, Stopped, "Kubernetes or its runtime", r"HugePages require cpu or memory|(?i:fail|error|unable).*(?<name>hugetlb\.\d+[KMG]B\.(?:rsvd\.)?(?:max|limit_in_bytes))"),
+    ]
+};
+
+/// Blocks of fewer base pages than this are no huge page anywhere: 2 MiB on base pages of 64 KiB.
+const LEAST_ORDER: u32 = 5;
+
+struct Patterns {
+    any: RegexSet,
+    each: Vec<Regex>,
+}
+
+/// None only if a pattern were wrong, which a test sees.
+static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
+    let patterns = WORDINGS.iter().map(|(.., pattern)| *pattern);
+    let each = patterns.clone().map(Regex::new).collect::<Result<_, _>>().ok()?;
+    Some(Patterns { any: RegexSet::new(patterns).ok()?, each })
+});
+
+/// Reads one line of a log; nothing if it is not about large pages.
+#[must_use]
+pub fn read(line: &str) -> Option<Message> {
+    let patterns = PATTERNS.as_ref()?;
+    let first = patterns.any.matches(line).iter().next()?;
+    let (family, harm, speaker, _) = WORDINGS.get(first)?;
+    let captures = patterns.each.get(first)?.captures(line)?;
+    let message = Message {
+        family: *family,
+        harm: *harm,
+        speaker,
+        errno: number(&captures, "errno"),
+        bytes: size(&captures, "bytes").or_else(|| lost(&captures)),
+        page_size: size(&captures, "page").and_then(|bytes| PageSize::new(bytes).ok()),
+        order: number(&captures, "order"),
+        pages: number(&captures, "pages"),
+        got: number(&captures, "got"),
+        name: ["name", "also", "twice"].iter().find_map(|group| text(&captures, group)).map(str::to_owned),
+    };
+    (message.order.is_none_or(|order| order >= LEAST_ORDER)).then_some(message)
+}
+
+fn text<'a>(captures: &Captures<'a>, group: &str) -> Option<&'a str> {
+    captures.name(group).map(|found| found.as_str())
+}
+
+fn number<T: std::str::FromStr>(captures: &Captures<'_>, group: &str) -> Option<T> {
+    text(captures, group)?.parse().ok()
+}
+
+/// `2097152`, `2M`, `2048K`, `2.00 MiB`, `2Mi`.
+fn size(captures: &Captures<'_>, group: &str) -> Option<Bytes> {
+    let text = text(captures, group)?;
+    // The kernel prints two decimals, which are zeros of every size there is.
+    let text = text.replacen(".00", "", 1);
+    // Kubernetes leaves the B off.
+    (if text.ends_with('i') { text + "B" } else { text }).parse().ok()
+}
+
+/// What is missing between the heap that was asked for and the one that is left, in MiB.
+fn lost(captures: &Captures<'_>) -> Option<Bytes> {
+    let mib = |group| number::<u64>(captures, group).map(|mib| mib.saturating_mul(1 << 20));
+    Some(Bytes(mib("asked")?).saturating_sub(Bytes(mib("left")?)))
+}

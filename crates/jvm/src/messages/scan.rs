@@ -1,0 +1,90 @@
+//! Reading a log of any size, once, and keeping only what was found in it.
+
+use std::{
+    collections::HashMap,
+    io::{self, BufRead},
+};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Message, read};
+
+/// Of a longer line only this much is looked at: messages stand at its beginning.
+const LONGEST_LINE: usize = 16 << 10;
+/// As many different messages are kept; a log with more is no log of large pages.
+const MOST_MESSAGES: usize = 1000;
+/// As much of a line is shown.
+const SHOWN: usize = 300;
+
+/// A message, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Found {
+    /// The message.
+    #[serde(flatten)]
+    pub message: Message,
+    /// The first line that says it, from 1.
+    pub line: u64,
+    /// How many lines say the same, addresses aside.
+    pub count: u64,
+    /// The first such line, shortened.
+    pub text: String,
+}
+
+/// What was found in a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scanned {
+    /// In the order of their first lines.
+    pub found: Vec<Found>,
+    /// The lines that were read.
+    pub lines: u64,
+    /// Messages that were not kept, because there were too many different ones.
+    pub left_out: u64,
+}
+
+/// Reads a log to its end. Bytes that are no UTF-8 are passed over; memory does not grow with it.
+pub fn scan(mut log: impl BufRead) -> io::Result<Scanned> {
+    let mut scanned = Scanned::default();
+    let mut places: HashMap<Message, usize> = HashMap::new();
+    let mut line = Vec::new();
+    while next_line(&mut log, &mut line)? {
+        scanned.lines += 1;
+        let text = String::from_utf8_lossy(&line);
+        let Some(message) = read(&text) else { continue };
+        if let Some(found) = places.get(&message).and_then(|at| scanned.found.get_mut(*at)) {
+            found.count += 1;
+        } else if scanned.found.len() < MOST_MESSAGES {
+            places.insert(message.clone(), scanned.found.len());
+            let text = text.trim().chars().take(SHOWN).collect();
+            scanned.found.push(Found { message, line: scanned.lines, count: 1, text });
+        } else {
+            scanned.left_out += 1;
+        }
+    }
+    Ok(scanned)
+}
+
+/// Reads the next line into `line`, shortened; false at the end.
+fn next_line(log: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    let mut any = false;
+    loop {
+        let buffer = match log.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            buffer => buffer?,
+        };
+        if buffer.is_empty() {
+            return Ok(any);
+        }
+        any = true;
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let part = end.unwrap_or(buffer.len());
+        let kept = part.min(LONGEST_LINE - line.len());
+        line.extend_from_slice(&buffer[..kept]);
+        let used = end.map_or(part, |end| end + 1);
+        log.consume(used);
+        if end.is_some() {
+            return Ok(true);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+use hugewise_kernel::{contiguity::Scan, facts::Facts, root::Root};
+use proptest::prelude::*;
+
+use super::{Family::*, *};
+
+/// What is found in a file of `tests/messages`: how many lines of each kind.
+fn families(file: &str) -> io::Result<BTreeMap<Family, u64>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages").join(file);
+    let scanned = scan(&fs::read(path)?[..])?;
+    assert_eq!(scanned.left_out, 0);
+    let mut families = BTreeMap::new();
+    for found in scanned.found {
+        *families.entry(found.message.family).or_default() += found.count;
+    }
+    Ok(families)
+}
+
+/// The files hold what these JVMs printed with an empty pool, one of 100 pages, and THP off.
+#[test]
+fn what_jvms_and_kernels_printed_is_found() -> io::Result<()> {
+    let both = |common: &[(Family, u64)], own: &[(Family, u64)]| common.iter().chain(own).copied().collect();
+    let modern =
+        [(PoolEmpty, 1), (SharedMemory, 1), (KindNotConfigured, 2), (ThpOff, 2), (PageSizeRefused, 1)];
+    let zgc = [(HeapCommit, 11), (HeapLowered, 2), (UnknownFlag, 1), (LargePagesOn, 2)];
+    let modern: Vec<_> = modern.into_iter().chain(zgc).collect();
+    let kernel = [(BootPool, 3), (BootParameter, 3), (NoBlock, 1), (OutOfMemory, 1), (MemlockRule, 1)];
+    let others = [(SharedMemory, 1), (BusError, 2), (NoNode, 1), (ContainerLimit, 1)];
+    let eleven = [(PoolShort, 10), (SharedMemory, 8), (KindNotConfigured, 1), (PageSizeIgnored, 2)];
+    let newest = [
+        [(PoolEmpty, 1), (PoolShort, 13), (ThpOff, 4), (ShmemThpOff, 2), (PageSizeRefused, 2)],
+        [(HeapCommit, 12), (HeapLowered, 1), (UnknownFlag, 3), (LargePagesOff, 1), (LargePagesOn, 1)],
+    ];
+    for (file, expected) in [
+        ("jdk11.txt", both(&eleven, &[])),
+        ("jdk17.txt", both(&modern, &[(PoolShort, 13)])),
+        ("jdk21.txt", both(&modern, &[(PoolShort, 14)])),
+        ("jdk25.txt", both(&newest.concat(), &[])),
+        ("kernel.txt", both(&kernel, &others)),
+    ] {
+        assert_eq!(families(file)?, expected, "{file}");
+    }
+    Ok(())
+}
+
+#[test]
+fn fields_are_read() {
+    let mib = |mib: u64| Some(Bytes(mib << 20));
+    let message = |line| read(line).expect(line);
+    let short = message(
+        "OpenJDK 64-Bit Server VM warning: Failed to reserve and commit memory. req_addr: 0x00000000c0000000 \
+         bytes: 1073741824 page size: 2097152 (errno = 12).",
+    );
+    assert_eq!(
+        (short.bytes, short.page_size.map(PageSize::bytes), short.errno),
+        (mib(1024), mib(2), Some(12))
+    );
+    let lowered = message("[error][gc] Forced to lower max Java heap size from 1024M(100%) to 200M(20%)");
+    assert_eq!((lowered.bytes, lowered.harm), (mib(824), Harm::Stopped));
+    let boot = message("HugeTLB: allocating 64 of page size 1.00 GiB failed.  Only allocated 21 hugepages.");
+    assert_eq!((boot.pages, boot.got, boot.page_size.map(PageSize::bytes)), (Some(64), Some(21), mib(1024)));
+    let order = message("java: page allocation failure: order:9, mode:0x1400ca(GFP_TRANSHUGE)");
+    assert_eq!((order.order, order.harm), (Some(9), Harm::None));
+    assert_eq!(message("Unrecognized VM option '+UseHugeTLBFS'").name.as_deref(), Some("UseHugeTLBFS"));
+    for other in [
+        "Unrecognized VM option 'UseFastMode'",
+        "swapper: page allocation failure: order:0",
+        "[gc,start] GC(1) Pause Young",
+        "OpenJDK 64-Bit Server VM warning: INFO: os::commit_memory(0x7f, 4096, 0) failed; error='x' (errno=12)",
+    ] {
+        assert_eq!(read(other), None, "{other}");
+    }
+}
+
+#[test]
+fn equal_messages_are_one_and_damaged_logs_are_read() -> io::Result<()> {
+    let line = |at: u32| {
+        format!("Failed to reserve and commit memory using large pages. req_addr: 0x{at:x} bytes: 4194304\n")
+    };
+    let mut log = b"\xff\xfe\0 binary\n".to_vec();
+    log.extend(vec![b'x'; 100_000]);
+    log.push(b'\n');
+    log.extend((0..3).map(line).collect::<String>().into_bytes());
+    log.extend(b"Failed to commit memory (Not enough space)");
+    let scanned = scan(&log[..])?;
+    let seen: Vec<_> = scanned.found.iter().map(|f| (f.message.family, f.line, f.count)).collect();
+    assert_eq!((seen, scanned.lines), (vec![(PoolShort, 3, 3), (HeapCommit, 6, 1)], 6));
+
+    let many: String = (0..2000).map(|n| line(0).replace("4194304", &n.to_string())).collect();
+    let scanned = scan(many.as_bytes())?;
+    assert_eq!((scanned.found.len(), scanned.left_out), (1000, 1000));
+    Ok(())
+}
+
+fn machine(files: &[(&str, &str)]) -> io::Result<Facts> {
+    let dir = tempfile::tempdir()?;
+    for (path, text) in files {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap_or(dir.path()))?;
+        fs::write(path, text)?;
+    }
+    Ok(Facts::gather(&Root::at(dir.path()), Scan::IfQuick))
+}
+
+fn explained(text: &str, facts: &Facts) -> io::Result<Vec<Explanation>> {
+    Ok(explain(&scan(text.as_bytes())?.found, facts))
+}
+
+#[test]
+fn evidence_and_fix_come_from_this_machine() -> io::Result<()> {
+    let meminfo = "MemTotal: 16777216 kB\nHugePages_Total: 100\nHugePages_Free: 90\nHugePages_Rsvd: 10\n\
+                   HugePages_Surp: 0\nHugepagesize: 2048 kB\n";
+    let thp = "sys/kernel/mm/transparent_hugepage";
+    let facts = machine(&[
+        ("proc/meminfo", meminfo),
+        (&format!("{thp}/enabled"), "always madvise [never]\n"),
+        (&format!("{thp}/shmem_enabled"), "always within_size advise [never] deny force\n"),
+    ])?;
+    // 120 pages of code and 512 of heap, beside 20 that others hold; the pool's size is not in the text.
+    let log = "Failed to reserve and commit memory using large pages. req_addr: 0x0 bytes: 251658240\n\
+               Failed to reserve and commit memory using large pages. req_addr: 0xc0000000 bytes: 1073741824\n\
+               UseTransparentHugePages disabled, transparent huge pages are not supported by the operating system.\n\
+               Shared memory transparent huge pages are not enabled in the OS.\n";
+    let explained_log = explained(log, &facts)?;
+    let command = explained_log[1].command.as_deref();
+    assert_eq!(command, Some("sudo hugewise apply --pool 2MiB=652"), "{explained_log:?}");
+    let evidence = |at: usize| explained_log[at].evidence.join("\n");
+    assert!(evidence(0).contains("has 100 now, 80 of them available"), "{}", evidence(0));
+    assert!(evidence(2).contains("set to never now [/sys/kernel/mm/transparent_hugepage/enabled]"));
+    assert!(evidence(3).contains("never now [/sys/kernel/mm/transparent_hugepage/shmem_enabled]"));
+
+    let unknown = explained(log, &machine(&[])?)?;
+    assert!(unknown[0].evidence[0].contains("could not be told"), "{unknown:?}");
+    assert!(unknown[2].evidence[0].contains("could not tell"), "{unknown:?}");
+    Ok(())
+}
+
+/// Every kind has a cause and a fix, with words in place of what a message does not say.
+#[test]
+fn nothing_is_left_unexplained() -> io::Result<()> {
+    let facts = machine(&[])?;
+    let mut kinds = 0;
+    for file in ["jdk11.txt", "jdk17.txt", "jdk25.txt", "kernel.txt"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages").join(file);
+        for one in explained(&fs::read_to_string(path)?, &facts)? {
+            let told = format!("{} {}", one.cause, one.fix);
+            assert!(one.cause.len() > 20 && one.fix.len() > 10 && !told.contains("  "), "{one:?}");
+            kinds += 1;
+        }
+    }
+    assert!(kinds > 30, "{kinds}");
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn nothing_makes_it_panic(
+        log in prop::collection::vec(any::<u8>(), 0..400),
+        wording in 0..WORDINGS.len(),
+        numbers in prop::collection::vec("[0-9]{0,25}", 6),
+    ) {
+        // A line of each wording, its fields filled with any number.
+        let mut line = WORDINGS[wording].3.replace("\\", "");
+        for (group, number) in ["bytes", "errno", "page", "order", "pages", "got"].iter().zip(&numbers) {
+            for pattern in ["d+", "d+[BKMG]", "d+[BKMG]?", "d+M", "[1-9]d*", "d+kB"] {
+                line = line.replace(&format!("(?<{group}>{pattern})"), number);
+            }
+        }
+        let mut text = log.clone();
+        text.extend(b"\n");
+        text.extend(line.as_bytes());
+        text.extend(format!("\nForced to lower max Java heap size from {}M(100%) to {}M\n", numbers[0], numbers[1]).bytes());
+        text.extend(format!("page allocation failure: order:{}\n", numbers[2]).bytes());
+        let scanned = scan(&text[..]);
+        let facts = machine(&[("proc/meminfo", "Hugepagesize: 2048 kB\n")]);
+        if let (Ok(scanned), Ok(facts)) = (scanned, facts) {
+            let _ = explain(&scanned.found, &facts);
+        }
+    }
+}
+
+#[test]
+fn every_pattern_compiles() {
+    assert!(PATTERNS.is_some());
+}
