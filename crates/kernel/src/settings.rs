@@ -141,8 +141,7 @@ impl Setting {
         let now = root.read(self.path())?;
         let value = value.trim();
         if self.is_choice() {
-            let words: Vec<&str> =
-                now.split_whitespace().map(|word| word.trim_matches(['[', ']'])).collect();
+            let words: Vec<&str> = now.split_whitespace().map(|word| word.trim_matches(['[', ']'])).collect();
             return Ok(if words.contains(&value) {
                 Ok(value.to_owned())
             } else {
