@@ -23,6 +23,7 @@ NO_COLOR in the environment switches colours off.";
 #[derive(Subcommand)]
 pub enum Command {
     Check(commands::check::Check),
+    Apply(commands::apply::Apply),
     Compare(commands::compare::Compare),
     Bench(commands::bench::Bench),
     Restore(commands::restore::Restore),

@@ -6,6 +6,7 @@ mod embedded;
 mod findings;
 mod machine;
 mod parameters;
+mod plan_file;
 mod progress;
 mod report;
 mod report_file;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
             machine::tell_unfinished();
             commands::check::run(&check, &terminal)
         }
+        Command::Apply(apply) => commands::apply::run(&apply, &terminal),
         Command::Compare(compare) => commands::compare::run(&compare, &terminal),
         Command::Bench(bench) => commands::bench::run(&bench, &terminal),
         Command::Restore(restore) => commands::restore::run(&restore),

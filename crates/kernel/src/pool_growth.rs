@@ -151,7 +151,12 @@ pub fn resize(
         }
         Ok(pages(journal.set(setting, &next.to_string())?))
     };
-    in_steps(before, target, step, set, || compact(root))
+    let now = in_steps(before, target, step, set, || compact(root))?;
+    // The kernel breaks off at a signal, too, and that is no shortage.
+    if now < target && interrupt.signal().is_some() {
+        return Err(Shortage::Interrupted);
+    }
+    Ok(now)
 }
 
 /// The steps themselves: `set` asks the kernel for so many pages and answers how many there are.

@@ -1,13 +1,19 @@
 //! `hugewise restore`: puts back what a killed call left behind.
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Args;
 use hugewise_kernel::{
     journal::{self, ChangedSince, Others, Restored, STATE_DIR},
+    persisted::{self, Removed},
     root::Root,
     sys::process,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::{NEGATIVE, machine, terminal::print};
 
@@ -22,17 +28,38 @@ Examples:
   sudo hugewise restore           put everything back, and end what a killed comparison left running
   sudo hugewise restore --json    the same, for a program to read
   sudo hugewise restore --force   put back, too, what somebody else has set since 'hugewise apply'
+  sudo hugewise restore --persisted   and remove the files that set it again at boot
 
 Exit status: 0 if everything is as it was; 1 if a setting could not be put back, or was left alone
 because somebody else has changed it since; 2 if another hugewise is at work.")]
 pub struct Restore {
-    /// Put back what somebody else has set since 'hugewise apply', too
+    /// Put back what somebody else has set since 'hugewise apply', too; with --persisted, remove
+    /// edited files, too
     #[arg(long)]
     force: bool,
+
+    /// Remove the configuration files that 'hugewise apply --persist' wrote, too
+    #[arg(long)]
+    persisted: bool,
+
+    /// The folder of configuration files
+    #[arg(long, value_name = "DIR", default_value = "/etc", hide = true)]
+    etc: PathBuf,
 
     /// Print what was done as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What was done, of the settings and of the configuration files.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Report {
+    #[serde(flatten)]
+    restored: Restored,
+    /// What became of the files that `apply --persist` wrote.
+    persisted: Removed,
+    /// Such files that are still there, and set everything again at boot.
+    still_persisted: Vec<PathBuf>,
 }
 
 /// Runs the command.
@@ -46,19 +73,25 @@ pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
             error.context("only root can put settings back: sudo hugewise restore")
         }
     })?;
+    let persisted =
+        if restore.persisted { persisted::remove(&restore.etc, restore.force) } else { Removed::default() };
+    let report = Report { restored, persisted, still_persisted: persisted::present(&restore.etc) };
     if restore.json {
-        print(&(serde_json::to_string_pretty(&restored)? + "\n"))?;
+        print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
     } else {
-        print(&text(&restored))?;
+        print(&text(&report))?;
     }
+    let restored = &report.restored;
     if !restored.failed.is_empty() {
-        eprintln!("hugewise: {}", machine::failures(&restored));
+        eprintln!("hugewise: {}", machine::failures(restored));
     }
-    let as_it_was = restored.failed.is_empty() && restored.changed_since.is_empty();
+    let as_it_was =
+        restored.failed.is_empty() && restored.changed_since.is_empty() && report.persisted.left.is_empty();
     Ok(if as_it_was { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
 
-fn text(restored: &Restored) -> String {
+fn text(report: &Report) -> String {
+    let restored = &report.restored;
     let mut lines = Vec::new();
     if let Some(purpose) = &restored.purpose {
         lines.push(format!("A hugewise was broken off in: {purpose}"));
@@ -81,6 +114,22 @@ fn text(restored: &Restored) -> String {
     lines.extend(restored.changed_since.iter().map(left_alone));
     if lines.is_empty() && restored.failed.is_empty() {
         lines.push("Nothing to put back: no journal was left behind, and nothing is applied.".to_owned());
+    }
+    lines.extend(report.persisted.files.iter().map(|file| format!("Removed: {}", file.display())));
+    lines.extend(
+        report
+            .persisted
+            .left
+            .iter()
+            .map(|(file, reason)| format!("Not removed: {}: {reason}", file.display())),
+    );
+    if report.persisted.left.is_empty() {
+        lines.extend(report.still_persisted.iter().map(|file| {
+            format!(
+                "Still there, for the next boot: {}; 'hugewise restore --persisted' removes it",
+                file.display()
+            )
+        }));
     }
     lines.push(String::new());
     lines.join("\n")
