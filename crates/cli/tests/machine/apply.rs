@@ -14,7 +14,7 @@ use crate::{
     Tested,
     needs::Need::{Namespaces, Pool, Root, Thp},
     settings::APPLIED,
-    start::{SMALL, hugewise, run, run_command, says},
+    start::{Running, SMALL, hugewise, run, run_command, says},
     trial,
 };
 
@@ -39,6 +39,8 @@ pub fn trials() -> Vec<Trial> {
         tests.into_iter().map(|(name, test)| trial(name, &[Root, Pool, Thp], test)).collect();
     let short = "a pool that stays too small is kept, or put back if asked";
     trials.push(trial(short, &[Root, Pool, Namespaces], too_small));
+    let interrupted = "SIGINT in the middle of apply puts everything back";
+    trials.push(trial(interrupted, &[Root, Pool], ends_in_order));
     trials
 }
 
@@ -262,5 +264,18 @@ fn too_small() -> Tested {
         (&report["state"], &report["changes"][0]["reached"]),
         (&json!("put_back"), &json!(has.to_string()))
     );
+    Ok(())
+}
+
+fn ends_in_order() -> Tested {
+    let _undo = Undo;
+    let running = Running::holding_the_journal(&|| hugewise(&["apply", "--pool", "2MiB=+1000"]))?;
+    running.signal("INT")?;
+    let ran = running.wait()?;
+    // On a quick machine it may have come too late.
+    if ran.status.code() != Some(0) {
+        says(&ran.ended_with(130)?.stderr, &["interrupted", "the machine is as it was"])?;
+        assert!(!Path::new(APPLIED).exists());
+    }
     Ok(())
 }
