@@ -54,7 +54,8 @@ pub struct PlannedSetting {
 
 /// Reads the plan in `file`, or of standard input where that is `-`.
 pub fn read(file: &Path) -> anyhow::Result<Vec<Request>> {
-    let text = if file == Path::new("-") {
+    let is_input = file == Path::new("-");
+    let text = if is_input {
         let mut text = String::new();
         io::stdin().lock().read_to_string(&mut text).context("reading the plan from standard input")?;
         text
@@ -62,7 +63,8 @@ pub fn read(file: &Path) -> anyhow::Result<Vec<Request>> {
         fs::read_to_string(file).with_context(|| format!("reading the plan {}", file.display()))?
     };
     parse(&text).with_context(|| {
-        format!("{} is no plan that can be applied; 'hugewise plan --json' makes one", file.display())
+        let what = if is_input { "standard input".into() } else { file.to_string_lossy() };
+        format!("{what} is no plan that can be applied; 'hugewise plan --json' makes one")
     })
 }
 
@@ -91,14 +93,15 @@ pub fn changes_of_plan(pools: &[PlannedPool], settings: &[PlannedSetting]) -> Ve
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_plan_is_read_with_whatever_else_stands_in_it() -> anyhow::Result<()> {
-        let text = r#"{"schema": "hugewise.plan/1", "verdict": {"fits": true}, "pools": [
+    const PLAN: &str = r#"{"schema": "hugewise.plan/1", "verdict": {"fits": true}, "pools": [
             {"page_size_bytes": 2097152, "node": null, "pages_needed": 651, "pages_available": 3,
              "pages_in_pool": 7, "pages_to_add": 648, "why": "heap"}],
             "settings": [{"setting": {"shmem_enabled": {"page_size": null}}, "from": "never", "to": "advise"},
                          {"setting": "shm_max", "from": "1", "to": "2", "why": "shm"}]}"#;
-        let requests = parse(text)?;
+
+    #[test]
+    fn a_plan_is_read_with_whatever_else_stands_in_it() -> anyhow::Result<()> {
+        let requests = parse(PLAN)?;
         assert_eq!(requests.len(), 3);
         assert_eq!(requests[0].wanted, Wanted::Available(Pages(651)));
         assert_eq!(requests[0].seen, Some(Seen::Pool { total: Pages(7), available: Pages(3) }));
@@ -118,6 +121,20 @@ mod tests {
             r#"{"schema": "hugewise.plan/1", "pools": [], "settings": [{"setting": "weather", "from": "", "to": ""}]}"#,
         ] {
             assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_makes_it_panic() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..2000 {
+            let mut bytes = PLAN.as_bytes().to_vec();
+            for _ in 0..random.usize(1..4) {
+                let place = random.usize(..bytes.len());
+                bytes[place] = random.u8(..);
+            }
+            bytes.truncate(random.usize(..=bytes.len() * 2));
+            let _ = parse(&String::from_utf8_lossy(&bytes));
         }
     }
 }

@@ -102,6 +102,22 @@ pub enum JournalError {
     },
 }
 
+impl JournalError {
+    /// What would help, where the system refused to write a file; with a leading separator.
+    #[must_use]
+    pub fn what_helps(&self) -> &'static str {
+        let source = match self {
+            JournalError::File { source, .. } | JournalError::Write { source, .. } => Some(source.kind()),
+            _ => None,
+        };
+        match source {
+            Some(io::ErrorKind::PermissionDenied) => "; that needs root (CAP_DAC_OVERRIDE)",
+            Some(io::ErrorKind::ReadOnlyFilesystem) => "; in a container, change it on the host",
+            _ => "",
+        }
+    }
+}
+
 /// Settings being changed, and put back when this is closed or dropped.
 #[derive(Debug)]
 pub struct Journal {

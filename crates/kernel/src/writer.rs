@@ -68,6 +68,17 @@ pub enum WriteError {
     Read(#[from] ReadError),
 }
 
+impl WriteError {
+    /// What would help, with a leading separator.
+    #[must_use]
+    pub fn what_helps(&self) -> &'static str {
+        match self {
+            WriteError::Journal(error) | WriteError::Pool(Shortage::Journal(error)) => error.what_helps(),
+            _ => "",
+        }
+    }
+}
+
 impl Writer {
     /// Takes the journal in `dir`, to say what it is for.
     pub fn open(root: &Root, dir: &Path, purpose: &str) -> Result<Writer, JournalError> {

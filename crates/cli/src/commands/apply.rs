@@ -272,7 +272,9 @@ impl Apply {
             Err(error) => {
                 put_back(writer)?;
                 return interrupted(&error, &interrupt).ok_or_else(|| {
-                    anyhow::Error::new(error).context("it was broken off, and everything was put back")
+                    let helps = error.what_helps();
+                    anyhow::Error::new(error)
+                        .context(format!("it was broken off, and everything was put back{helps}"))
                 });
             }
         };
