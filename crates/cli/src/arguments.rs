@@ -24,6 +24,7 @@ NO_COLOR in the environment switches colours off.";
 pub enum Command {
     Check(commands::check::Check),
     Plan(commands::plan::Plan),
+    Apply(commands::apply::Apply),
     Compare(commands::compare::Compare),
     Bench(commands::bench::Bench),
     Explain(commands::explain::Explain),

@@ -17,12 +17,14 @@ const SMALLEST_FLOOR: Bytes = Bytes(512 << 20);
 
 /// Takes the journal for `purpose`; `floor` is what must stay available, or what is usual.
 pub fn open_machine(root: &Root, purpose: &str, floor: Option<Bytes>) -> anyhow::Result<Machine> {
-    let floor = match floor {
-        Some(floor) => floor,
-        // Where it cannot be told, no pool is grown either.
-        None => SMALLEST_FLOOR.max(Bytes(meminfo::read(root).available.known().map_or(0, |now| now.0 / 10))),
-    };
-    Ok(Machine::open(root, Path::new(STATE_DIR), purpose, floor)?)
+    Ok(Machine::open(root, Path::new(STATE_DIR), purpose, self::floor(root, floor))?)
+}
+
+/// What must stay available beside a pool: what was asked for, or what is usual.
+pub fn floor(root: &Root, asked: Option<Bytes>) -> Bytes {
+    // Where it cannot be told, no pool is grown either.
+    let tenth = || Bytes(meminfo::read(root).available.known().map_or(0, |now| now.0 / 10));
+    asked.unwrap_or_else(|| SMALLEST_FLOOR.max(tenth()))
 }
 
 /// Watches for signals that ask us to end.
@@ -51,10 +53,14 @@ pub fn failures(restored: &Restored) -> String {
 
 /// The exit status after a broken-off experiment: 128 and the signal, as a shell would show it.
 pub fn interrupted(error: &ExperimentError, interrupt: &Interrupt) -> Option<ExitCode> {
-    let ExperimentError::Interrupted = error else { return None };
+    matches!(error, ExperimentError::Interrupted).then(|| after_signal(interrupt))
+}
+
+/// The exit status after a signal, when everything was put back.
+pub fn after_signal(interrupt: &Interrupt) -> ExitCode {
     eprintln!("hugewise: interrupted; the machine is as it was");
     let signal = interrupt.signal().and_then(|signal| u8::try_from(signal).ok()).unwrap_or(0);
-    Some(ExitCode::from(128 + signal))
+    ExitCode::from(128 + signal)
 }
 
 /// Says what an earlier, killed call left behind.

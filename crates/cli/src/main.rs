@@ -6,6 +6,7 @@ mod embedded;
 mod findings;
 mod machine;
 mod parameters;
+mod plan_file;
 mod progress;
 mod report;
 mod report_file;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
             commands::check::run(&check, &terminal)
         }
         Command::Plan(plan) => commands::plan::run(&plan, &terminal),
+        Command::Apply(apply) => commands::apply::run(&apply, &terminal),
         Command::Compare(compare) => commands::compare::run(&compare, &terminal),
         Command::Bench(bench) => commands::bench::run(&bench, &terminal),
         Command::Explain(explain) => commands::explain::run(&explain, &terminal),

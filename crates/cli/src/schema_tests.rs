@@ -2,10 +2,10 @@
 
 use std::{env, error::Error, fs, path::Path};
 
-use hugewise_kernel::journal::Restored;
+use hugewise_jvm::plan::Plan;
 use schemars::{Schema, schema_for};
 
-use crate::report::{check::Report, explain};
+use crate::{commands::restore, report};
 
 /// Set this to write the schemas anew.
 const WRITE: &str = "HUGEWISE_WRITE_SCHEMA";
@@ -13,10 +13,11 @@ const WRITE: &str = "HUGEWISE_WRITE_SCHEMA";
 #[test]
 fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
     let schemas: Vec<(&str, Schema)> = vec![
-        ("check", schema_for!(Report)),
-        ("plan", schema_for!(hugewise_jvm::plan::Plan)),
-        ("explain", schema_for!(explain::Report)),
-        ("restore", schema_for!(Restored)),
+        ("apply", schema_for!(report::apply::Report)),
+        ("check", schema_for!(report::check::Report)),
+        ("explain", schema_for!(report::explain::Report)),
+        ("plan", schema_for!(Plan)),
+        ("restore", schema_for!(restore::Report)),
     ];
     for (name, schema) in schemas {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schema/{name}.json"));

@@ -5,11 +5,18 @@
 //! [`Journal`] puts everything back; after a SIGKILL, [`restore`] does the same from the file, as
 //! often as it is called. Settings do not outlive a boot, so a journal of an earlier boot restores
 //! nothing.
+//!
+//! Settings that are to stay are moved from the journal into a second file by [`Journal::keep`];
+//! [`restore`] undoes these, too. One rename is the moment at which they move: before it the journal
+//! counts, after it the second file, and whoever is killed in between loses nothing.
+
+mod applied;
+mod store;
+#[cfg(test)]
+mod tests;
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    io,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -23,6 +30,11 @@ use crate::{
     settings::Setting,
     sys::{file, process},
 };
+
+use store::Store;
+
+use applied::Applied;
+pub use applied::Kept;
 
 /// Where the journal of this machine lies.
 pub const STATE_DIR: &str = "/run/hugewise";
@@ -90,6 +102,22 @@ pub enum JournalError {
     },
 }
 
+impl JournalError {
+    /// What would help, where the system refused to write a file; with a leading separator.
+    #[must_use]
+    pub fn what_helps(&self) -> &'static str {
+        let source = match self {
+            JournalError::File { source, .. } | JournalError::Write { source, .. } => Some(source.kind()),
+            _ => None,
+        };
+        match source {
+            Some(io::ErrorKind::PermissionDenied) => "; that needs root (CAP_DAC_OVERRIDE)",
+            Some(io::ErrorKind::ReadOnlyFilesystem) => "; in a container, change it on the host",
+            _ => "",
+        }
+    }
+}
+
 /// Settings being changed, and put back when this is closed or dropped.
 #[derive(Debug)]
 pub struct Journal {
@@ -108,10 +136,33 @@ pub struct Restored {
     pub settings: Vec<Entry>,
     /// The settings that are not, with the reason.
     pub failed: Vec<(Entry, String)>,
+    /// The settings that `apply` had made and that are now as they were before it.
+    pub undone: Vec<Entry>,
+    /// The settings that somebody else changed after `apply`, and that were left alone.
+    pub changed_since: Vec<ChangedSince>,
     /// Processes of the broken-off run that were still there, and were ended.
     pub ended_processes: Vec<u32>,
     /// Was the machine rebooted since, so that there was nothing to put back?
     pub rebooted: bool,
+}
+
+/// A setting that is not what `apply` left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ChangedSince {
+    /// What `apply` made of it, and what it was before.
+    #[serde(flatten)]
+    pub kept: Kept,
+    /// What it reads.
+    pub reads: String,
+}
+
+/// May [`restore`] overwrite what somebody else set after `apply`?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// It is left alone, and said so.
+    Leave,
+    /// It is put back to what it was before `apply`, too.
+    Overwrite,
 }
 
 impl Journal {
@@ -174,6 +225,19 @@ impl Journal {
         Ok(setting.read(&self.root)?)
     }
 
+    /// Ends the journal and leaves the settings as they are now; [`restore`] still knows what they
+    /// were. Where that cannot be written down, everything is put back.
+    pub fn keep(mut self) -> Result<(), JournalError> {
+        let applied = Applied::after(&self.root, self.store.applied()?, &self.record)?;
+        self.store.save_applied(&applied)?;
+        self.closed = true;
+        self.store.clear(&self.record);
+        if applied.entries.is_empty() {
+            self.store.clear_applied();
+        }
+        Ok(())
+    }
+
     /// Puts everything back and ends the journal.
     #[must_use]
     pub fn close(mut self) -> Restored {
@@ -199,16 +263,24 @@ pub fn unfinished(dir: &Path) -> Option<Record> {
     Store::lock(dir).ok()?.load().ok()?
 }
 
-/// Puts back what a dead holder left; does nothing where there is nothing to do.
-pub fn restore(root: &Root, dir: &Path) -> Result<Restored, JournalError> {
+/// Puts back what a dead holder left, then what `apply` made and left, the last change first; does
+/// nothing where there is nothing to do.
+pub fn restore(root: &Root, dir: &Path, others: Others) -> Result<Restored, JournalError> {
     if !dir.exists() {
         return Ok(Restored::default());
     }
     let store = Store::lock(dir)?;
-    match store.load()? {
-        Some(record) => Ok(put_back(root, &store, &record)),
-        None => Ok(Restored::default()),
+    let mut done = match store.load()? {
+        Some(record) => put_back(root, &store, &record),
+        None => Restored::default(),
+    };
+    // What apply left is below what could not be put back.
+    if done.failed.is_empty() {
+        if let Some(applied) = store.applied()? {
+            applied::undo(root, &store, applied, others, &mut done)?;
+        }
     }
+    Ok(done)
 }
 
 impl Record {
@@ -289,270 +361,4 @@ fn end_processes_of(root: &Root, run_id: &str) -> Vec<u32> {
 
 fn boot_id(root: &Root) -> Result<String, ReadError> {
     root.value("proc/sys/kernel/random/boot_id", "a UUID")
-}
-
-/// The journal's folder, locked.
-#[derive(Debug)]
-struct Store {
-    path: PathBuf,
-    dir: File,
-    /// Held open for its lock.
-    _lock: File,
-}
-
-impl Store {
-    const RECORD: &str = "journal.json";
-    const DRAFT: &str = "journal.draft";
-
-    fn lock(path: &Path) -> Result<Store, JournalError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            |source| JournalError::File { path, source }
-        };
-        let dir = file::private_dir(path).map_err(failed(path))?;
-        let lock_path = path.join("lock");
-        let lock = private_file(&lock_path, OpenOptions::new().create(true).truncate(false))
-            .map_err(failed(&lock_path))?;
-        if !file::try_lock(&lock).map_err(failed(&lock_path))? {
-            let holder = read_record(&path.join(Store::RECORD)).ok().flatten();
-            let who = holder.map_or_else(
-                || "which one cannot be told".to_owned(),
-                |record| format!("pid {}, {}", record.owner, record.purpose),
-            );
-            return Err(JournalError::Busy(who));
-        }
-        // Of a holder that was killed while it wrote; nothing was changed on its word.
-        let _ = fs::remove_file(path.join(Store::DRAFT));
-        Ok(Store { path: path.to_owned(), dir, _lock: lock })
-    }
-
-    fn load(&self) -> Result<Option<Record>, JournalError> {
-        let path = self.path.join(Store::RECORD);
-        read_record(&path).map_err(|source| JournalError::File { path, source })
-    }
-
-    /// Replaces the record, and returns only when it would survive a crash.
-    fn save(&self, record: &Record) -> Result<(), JournalError> {
-        let path = self.path.join(Store::RECORD);
-        let draft = self.path.join(Store::DRAFT);
-        let write = || {
-            let mut file = private_file(&draft, OpenOptions::new().create(true).truncate(true))?;
-            file.write_all(&serde_json::to_vec_pretty(record)?)?;
-            file.sync_all()?;
-            fs::rename(&draft, &path)?;
-            self.dir.sync_all()
-        };
-        write().map_err(|source| JournalError::File { path: path.clone(), source })
-    }
-
-    fn clear(&self, record: &Record) {
-        // What is left behind here is found again by the next call.
-        let _ = fs::remove_dir_all(self.scratch(record));
-        let _ = fs::remove_file(self.path.join(Store::RECORD));
-        let _ = self.dir.sync_all();
-    }
-
-    fn scratch(&self, record: &Record) -> PathBuf {
-        let name: String = record.run_id.chars().filter(char::is_ascii_alphanumeric).collect();
-        self.path.join(format!("run-{name}"))
-    }
-}
-
-fn private_file(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
-    how.write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
-}
-
-fn read_record(path: &Path) -> io::Result<Option<Record>> {
-    match fs::read(path) {
-        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::from),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::error::Error;
-
-    use super::*;
-    use crate::units::{Bytes, PageSize};
-
-    type Tested = Result<(), Box<dyn Error>>;
-
-    /// A machine with a 2 MiB pool, made of plain files.
-    fn machine(dir: &Path) -> Result<Root, Box<dyn Error>> {
-        let files = [
-            ("proc/sys/kernel/random/boot_id", "boot-1\n"),
-            ("proc/sys/kernel/random/uuid", "4f2a-77\n"),
-            ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n"),
-            ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "3\n"),
-            ("sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", "0\n"),
-            ("sys/kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages", "0\n"),
-            ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages", "0\n"),
-        ];
-        for (path, text) in files {
-            let path = dir.join(path);
-            fs::create_dir_all(path.parent().ok_or("no parent")?)?;
-            fs::write(path, text)?;
-        }
-        Ok(Root::at(dir))
-    }
-
-    fn pool() -> Result<Setting, Box<dyn Error>> {
-        Ok(Setting::Pool { page_size: PageSize::new(Bytes(2 << 20))?, node: None })
-    }
-
-    #[test]
-    fn a_half_written_journal_vanishes() -> Tested {
-        let dir = tempfile::tempdir()?;
-        let root = machine(dir.path())?;
-        let state = dir.path().join("state");
-        drop(Journal::open(&root, &state, "test")?);
-        fs::write(state.join(Store::DRAFT), "{")?;
-        assert_eq!(restore(&root, &state)?, Restored::default());
-        assert!(!state.join(Store::DRAFT).exists());
-        Ok(())
-    }
-
-    #[test]
-    fn what_was_changed_is_put_back_in_reverse() -> Tested {
-        let dir = tempfile::tempdir()?;
-        let root = machine(dir.path())?;
-        let mut journal = Journal::open(&root, &dir.path().join("state"), "a test")?;
-        assert_eq!(journal.set(pool()?, "100")?, "100");
-        assert_eq!(journal.set(pool()?, "200")?, "200");
-        assert_eq!(journal.entries().len(), 1, "the first value is the one to go back to");
-        let restored = journal.close();
-        assert_eq!(restored.failed, []);
-        assert_eq!(pool()?.read(&root)?, "3");
-        assert!(!dir.path().join("state/journal.json").exists());
-        Ok(())
-    }
-
-    #[test]
-    fn a_dropped_journal_puts_back_too() -> Tested {
-        let dir = tempfile::tempdir()?;
-        let root = machine(dir.path())?;
-        let mut journal = Journal::open(&root, &dir.path().join("state"), "a test")?;
-        let scratch = journal.scratch();
-        fs::write(scratch.join("gc.log"), "text")?;
-        journal.set(pool()?, "100")?;
-        drop(journal);
-        assert_eq!(pool()?.read(&root)?, "3");
-        assert!(!scratch.exists());
-        Ok(())
-    }
-
-    /// What SIGKILL leaves: the record on disk, nobody holding the lock.
-    fn killed(root: &Root, state: &Path) -> Tested {
-        let mut journal = Journal::open(root, state, "a test")?;
-        journal.set(pool()?, "100")?;
-        let record = fs::read(state.join("journal.json"))?;
-        drop(journal);
-        fs::write(state.join("journal.json"), record)?;
-        fs::write(root.path(pool()?.path()), "100\n")?;
-        Ok(())
-    }
-
-    #[test]
-    fn after_a_kill_the_next_one_says_so_and_restore_mends_it_twice() -> Tested {
-        let dir = tempfile::tempdir()?;
-        let root = machine(dir.path())?;
-        let state = dir.path().join("state");
-        killed(&root, &state)?;
-        assert!(unfinished(&state).is_some());
-        let refused = Journal::open(&root, &state, "the next").err().ok_or("opened over a dead one")?;
-        assert!(refused.to_string().contains("hugewise restore"), "{refused}");
-        assert_eq!(restore(&root, &state)?.settings.len(), 1);
-        assert_eq!(pool()?.read(&root)?, "3");
-        assert_eq!(restore(&root, &state)?, Restored::default());
-        Ok(())
-    }
-
-    #[test]
-    fn after_a_reboot_nothing_is_written() -> Tested {
-        let dir = tempfile::tempdir()?;
-        let root = machine(dir.path())?;
-        let state = dir.path().join("state");
-        killed(&root, &state)?;
-        fs::write(root.path("proc/sys/kernel/random/boot_id"), "boot-2\n")?;
-        assert!(restore(&root, &state)?.rebooted);
-        assert_eq!(pool()?.read(&root)?, "100");
-        assert!(unfinished(&state).is_none());
-        Ok(())
-    }
-
-    #[test]
-    fn surplus_pages_of_others_are_not_made_a_part_of_the_pool() -> Tested {
-        let dir = tempfile::tempdir()?;
-        let root = machine(dir.path())?;
-        // Three pages in all, one of them surplus: two were set aside.
-        fs::write(root.path("sys/kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages"), "1\n")?;
-        let mut journal = Journal::open(&root, &dir.path().join("state"), "a test")?;
-        journal.set(pool()?, "100")?;
-        assert_eq!((journal.entries()[0].was.as_str(), journal.entries()[0].surplus), ("2", 1));
-        std::mem::forget(journal); // Plain files do not turn pages into surplus: nothing to put back.
-        Ok(())
-    }
-
-    #[test]
-    fn only_one_may_hold_it() -> Tested {
-        let dir = tempfile::tempdir()?;
-        let root = machine(dir.path())?;
-        let state = dir.path().join("state");
-        let _held = Journal::open(&root, &state, "the first")?;
-        let refused = Journal::open(&root, &state, "the second").err().ok_or("two holders")?;
-        assert!(refused.to_string().contains("the first"), "{refused}");
-        assert!(restore(&root, &state).is_err());
-        Ok(())
-    }
-
-    #[test]
-    fn a_setting_that_cannot_be_written_back_is_kept_in_the_journal() -> Tested {
-        let dir = tempfile::tempdir()?;
-        let root = machine(dir.path())?;
-        let state = dir.path().join("state");
-        killed(&root, &state)?;
-        fs::remove_file(root.path(pool()?.path()))?;
-        assert_eq!(restore(&root, &state)?.failed.len(), 1);
-        assert!(unfinished(&state).is_some());
-        Ok(())
-    }
-
-    #[test]
-    fn a_pool_over_several_nodes_is_put_back_node_by_node() -> Tested {
-        let dir = tempfile::tempdir()?;
-        let root = machine(dir.path())?;
-        for (node, pages) in [(0, "2"), (1, "1")] {
-            let part = Setting::Pool { page_size: PageSize::new(Bytes(2 << 20))?, node: Some(node) };
-            let folder = root.path(crate::pools::folder(PageSize::new(Bytes(2 << 20))?, Some(node)));
-            fs::create_dir_all(&folder)?;
-            for (file, pages) in
-                [("nr_hugepages", pages), ("free_hugepages", pages), ("surplus_hugepages", "0")]
-            {
-                fs::write(folder.join(file), pages)?;
-            }
-            assert!(part.read(&root).is_ok());
-        }
-        let mut journal = Journal::open(&root, &dir.path().join("state"), "a test")?;
-        journal.set(pool()?, "100")?;
-        let was: Vec<_> = journal.entries().iter().map(|entry| entry.was.clone()).collect();
-        assert_eq!(was, ["2", "1"]);
-        Ok(())
-    }
-
-    #[test]
-    fn a_folder_that_others_may_write_to_is_refused() -> Tested {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = tempfile::tempdir()?;
-        let root = machine(dir.path())?;
-        let state = dir.path().join("state");
-        fs::create_dir(&state)?;
-        fs::set_permissions(&state, fs::Permissions::from_mode(0o777))?;
-        assert!(Journal::open(&root, &state, "a test").is_err());
-        let link = dir.path().join("link");
-        std::os::unix::fs::symlink(dir.path().join("elsewhere"), &link)?;
-        assert!(Journal::open(&root, &link, "a test").is_err());
-        Ok(())
-    }
 }

@@ -18,7 +18,7 @@ const STEP: Bytes = Bytes(512 << 20);
 /// How often memory is compacted before a shortage is believed.
 const COMPACTIONS: usize = 3;
 
-/// Why a pool did not become large enough. It was put back.
+/// Why a pool did not become large enough.
 #[derive(Debug, thiserror::Error)]
 pub enum Shortage {
     /// Growing it would take the machine below the floor of available memory.
@@ -38,10 +38,38 @@ pub enum Shortage {
     },
     /// The kernel found fewer pages, although memory would have sufficed.
     #[error(
-        "only {got} of {needed} pages of {page_size} could be had: memory is free, but not contiguous, even \
+        "only {got} of {needed} more pages of {page_size} could be had: memory is free, but not contiguous, even \
          after compaction; reserve them at boot, or sooner after it"
     )]
     NotContiguous {
+        /// Pages that the pool could be grown by.
+        got: Pages,
+        /// Pages that were missing.
+        needed: Pages,
+        /// Their size.
+        page_size: PageSize,
+    },
+    /// The kernel found fewer pages, for there was no memory for more.
+    #[error(
+        "only {got} of {needed} more pages of {page_size} could be had: {} had {free} of memory left for the \
+         others; free some, or ask for less",
+        place(*node)
+    )]
+    TooLittle {
+        /// Pages that the pool could be grown by.
+        got: Pages,
+        /// Pages that were missing.
+        needed: Pages,
+        /// Their size.
+        page_size: PageSize,
+        /// The node; the whole machine where nothing is named.
+        node: Option<u32>,
+        /// What was left: `MemAvailable`, on a node `MemFree`.
+        free: Bytes,
+    },
+    /// The kernel found fewer pages, and how much memory is free could not be told.
+    #[error("only {got} of {needed} more pages of {page_size} could be had; why could not be told")]
+    Unexplained {
         /// Pages that the pool could be grown by.
         got: Pages,
         /// Pages that were missing.
@@ -83,36 +111,106 @@ pub fn grow(
     if needed == Pages(0) {
         return Ok(needed);
     }
+    keeps_floor(root, needed, page_size, floor)?;
+    let now = resize(root, journal, setting, before + needed, interrupt)?;
+    let gained = now.saturating_sub(before);
+    if gained < needed {
+        let shortage = shortage(root, page_size, None, gained, needed);
+        journal.set(setting, &before.to_string())?;
+        return Err(shortage);
+    }
+    Ok(needed)
+}
+
+/// Fails where `needed` more pages would take `MemAvailable` below `floor`.
+fn keeps_floor(root: &Root, needed: Pages, page_size: PageSize, floor: Bytes) -> Result<(), Shortage> {
     let available = match meminfo::read(root).available {
         Reading::Known(available) => available,
         Reading::CouldNotTell { could_not_tell } => return Err(Shortage::Unknown(could_not_tell)),
     };
     let left = available.saturating_sub(needed * page_size);
-    if left < floor {
-        return Err(Shortage::Floor { needed, page_size, left, floor });
-    }
-    let target = before + needed;
+    if left < floor { Err(Shortage::Floor { needed, page_size, left, floor }) } else { Ok(()) }
+}
+
+/// Brings the pool `setting` to `target` pages, in steps with compaction between them where the
+/// kernel finds too few; answers how far it came. What was gained stays.
+pub fn resize(
+    root: &Root,
+    journal: &mut Journal,
+    setting: Setting,
+    target: Pages,
+    interrupt: &Interrupt,
+) -> Result<Pages, Shortage> {
+    let Setting::Pool { page_size, .. } = setting else { return Ok(Pages(0)) };
+    let pages = |text: String| Pages(text.parse().unwrap_or(0));
+    let before = pages(setting.read(root)?);
     let step = STEP.pages_needed(page_size);
-    let (mut now, mut compactions) = (before, 0);
-    while now < target {
+    let set = |next: Pages| {
         if interrupt.signal().is_some() {
             return Err(Shortage::Interrupted);
         }
+        Ok(pages(journal.set(setting, &next.to_string())?))
+    };
+    let now = in_steps(before, target, step, set, || compact(root))?;
+    // The kernel breaks off at a signal, too, and that is no shortage.
+    if now < target && interrupt.signal().is_some() {
+        return Err(Shortage::Interrupted);
+    }
+    Ok(now)
+}
+
+/// The steps themselves: `set` asks the kernel for so many pages and answers how many there are.
+fn in_steps<E>(
+    before: Pages,
+    target: Pages,
+    step: Pages,
+    mut set: impl FnMut(Pages) -> Result<Pages, E>,
+    compact: impl Fn(),
+) -> Result<Pages, E> {
+    if target < before {
+        return set(target);
+    }
+    let (mut now, mut compactions) = (before, 0);
+    while now < target {
         let next = Pages((now + step).0.min(target.0));
-        let got = journal.set(setting, &next.to_string())?;
-        let got = Pages(got.parse().unwrap_or(now.0));
-        if got < next {
+        now = set(next)?;
+        if now < next {
             if compactions == COMPACTIONS {
-                let gained = got.saturating_sub(before);
-                journal.set(setting, &before.to_string())?;
-                return Err(Shortage::NotContiguous { got: gained, needed, page_size });
+                break;
             }
-            compact(root);
+            compact();
             compactions += 1;
         }
-        now = got;
     }
-    Ok(needed)
+    Ok(now)
+}
+
+/// Why the kernel gave `got` pages more and not `needed`.
+#[must_use]
+pub fn shortage(root: &Root, page_size: PageSize, node: Option<u32>, got: Pages, needed: Pages) -> Shortage {
+    let free = match node {
+        Some(node) => free_on(root, node),
+        None => meminfo::read(root).available.known().copied(),
+    };
+    match free {
+        Some(free) if free < needed.saturating_sub(got) * page_size => {
+            Shortage::TooLittle { got, needed, page_size, node, free }
+        }
+        Some(_) => Shortage::NotContiguous { got, needed, page_size },
+        None => Shortage::Unexplained { got, needed, page_size },
+    }
+}
+
+/// `MemFree` of a node.
+fn free_on(root: &Root, node: u32) -> Option<Bytes> {
+    let text = root.read(format!("{}/node{node}/meminfo", pools::NODES)).ok()?;
+    let mut words = text.lines().find(|line| line.contains(" MemFree:"))?.split_whitespace().rev();
+    (words.next()? == "kB").then_some(())?;
+    words.next()?.parse().ok().map(Bytes::from_kib)
+}
+
+fn place(node: Option<u32>) -> String {
+    node.map_or_else(|| "the machine".to_owned(), |node| format!("node {node}"))
 }
 
 /// The pool of one page size, over all nodes.
@@ -129,4 +227,55 @@ pub fn pool(root: &Root, page_size: PageSize) -> Result<Pool, ReadError> {
 /// Asks the kernel to make free memory contiguous. Whether it could is seen in the next attempt.
 fn compact(root: &Root) {
     let _ = fs::write(root.path("proc/sys/vm/compact_memory"), "1");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::testing::tree;
+
+    /// A kernel with `free` contiguous pages, to which each compaction adds `more`.
+    fn reach(free: u64, more: u64, target: u64) -> (Pages, usize) {
+        let (free, compacted) = (Cell::new(free), Cell::new(0));
+        let set = |next: Pages| Ok::<_, ()>(Pages(next.0.min(free.get())));
+        let compact = || {
+            free.set(free.get() + more);
+            compacted.set(compacted.get() + 1);
+        };
+        (in_steps(Pages(100), Pages(target), Pages(256), set, compact).unwrap_or_default(), compacted.get())
+    }
+
+    #[test]
+    fn a_pool_gets_as_far_as_the_kernel_finds_pages() {
+        assert_eq!(reach(5000, 0, 1000), (Pages(1000), 0));
+        assert_eq!(reach(812, 0, 1000), (Pages(812), COMPACTIONS));
+        assert_eq!(reach(812, 150, 1000), (Pages(1000), 2), "compaction helps");
+        assert_eq!(reach(812, 0, 40), (Pages(40), 0), "shrinking is one step");
+        assert_eq!(reach(812, 0, 100), (Pages(100), 0));
+    }
+
+    #[test]
+    fn too_little_memory_is_told_from_scattered_memory() -> Result<(), Box<dyn std::error::Error>> {
+        let size = PageSize::new(Bytes(2 << 20))?;
+        let (_dir, root) = tree(&[
+            ("proc/meminfo", "MemAvailable: 1048576 kB\n"),
+            (
+                "sys/devices/system/node/node1/meminfo",
+                "Node 1 MemTotal: 9999999 kB\nNode 1 MemFree:   4096 kB\n",
+            ),
+        ]);
+        let why = |node, needed| shortage(&root, size, node, Pages(10), Pages(needed)).to_string();
+        for (node, needed, said) in [
+            (None, 1000, "the machine had 1GiB of memory left"),
+            (None, 500, "memory is free, but not contiguous"),
+            (Some(1), 13, "node 1 had 4MiB of memory left"),
+            (Some(1), 12, "not contiguous"),
+            (Some(2), 1000, "why could not be told"),
+        ] {
+            assert!(why(node, needed).contains(said), "{}", why(node, needed));
+        }
+        Ok(())
+    }
 }

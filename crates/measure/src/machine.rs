@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, ErrorKind},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -149,14 +149,6 @@ impl Machine {
 
 /// Why a setting was not changed, and what would help.
 fn refused(setting: &Setting, error: &JournalError) -> String {
-    let source = match error {
-        JournalError::File { source, .. } | JournalError::Write { source, .. } => Some(source.kind()),
-        _ => None,
-    };
-    let helps = match source {
-        Some(ErrorKind::PermissionDenied) => "; that needs root (CAP_DAC_OVERRIDE)",
-        Some(ErrorKind::ReadOnlyFilesystem) => "; in a container, change it on the host",
-        _ => "",
-    };
+    let helps = error.what_helps();
     format!("needs a change of the {setting} (/{}){helps}: {error}", setting.path().display())
 }

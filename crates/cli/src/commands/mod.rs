@@ -1,5 +1,6 @@
 //! One file a command: gather, decide, render.
 
+pub mod apply;
 pub mod bench;
 pub mod check;
 pub mod compare;

@@ -2,6 +2,7 @@
 //!
 //! A renderer takes a plain value and gives text; it knows nothing of how the value was gathered.
 
+pub mod apply;
 pub mod check;
 pub mod compare;
 pub mod explain;

@@ -29,7 +29,7 @@ pub fn trials() -> Vec<Trial> {
     vec![trial("SIGKILL at any moment can be restored", &[Root, Pool], any_moment)]
 }
 
-fn number(variable: &str) -> Result<Option<u64>, Box<dyn Error>> {
+pub fn number(variable: &str) -> Result<Option<u64>, Box<dyn Error>> {
     match env::var(variable) {
         Ok(text) => Ok(Some(text.parse().map_err(|error| format!("{variable}={text}: {error}"))?)),
         Err(_) => Ok(None),

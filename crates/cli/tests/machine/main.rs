@@ -4,6 +4,8 @@
 //! here is listed as ignored, with the reason in its name. Other calls of hugewise may run at the
 //! same time: the tests wait for them, up to three minutes.
 
+mod apply;
+mod apply_killed;
 mod ending;
 mod java;
 mod killed;
@@ -42,6 +44,8 @@ fn main() -> ExitCode {
         refusals::trials(),
         without::trials(),
         ending::trials(),
+        apply::trials(),
+        apply_killed::trials(),
         killed::trials(),
     ];
     libtest_mimic::run(&arguments, all.into_iter().flatten().collect()).exit_code()

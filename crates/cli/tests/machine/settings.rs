@@ -22,6 +22,8 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const NODES: &str = "/sys/devices/system/node";
 /// The journal of a call that runs, or was killed.
 pub const JOURNAL: &str = "/run/hugewise/journal.json";
+/// What `apply` left.
+pub const APPLIED: &str = "/run/hugewise/applied.json";
 
 /// All settings that hugewise may change, and what it may leave behind.
 #[derive(Debug)]
@@ -72,18 +74,21 @@ fn at_rest<T>(look: impl Fn() -> T) -> Result<T, Box<dyn Error>> {
             Err(error) => return Err(error.into()),
         };
         let locked = lock.as_ref().map_or(Ok(true), try_lock)?;
-        let patience = match (locked, Path::new(JOURNAL).exists()) {
+        let left = Path::new(JOURNAL).exists() || Path::new(APPLIED).exists();
+        let patience = match (locked, left) {
             (true, false) => return Ok(look()),
-            // Nobody holds it: whoever did was killed. Other tests kill and restore, too.
+            // Nobody holds it: whoever did was killed, or applied. Other tests restore that, too.
             (true, true) => PATIENCE / 12,
             (false, _) => PATIENCE,
         };
         drop(lock);
         if begin.elapsed() > patience {
             let journal = fs::read_to_string(JOURNAL).unwrap_or_else(|error| error.to_string());
-            return Err(
-                format!("another hugewise is at work, or was killed and not restored: {journal}").into()
-            );
+            return Err(format!(
+                "another hugewise is at work, or was killed and not restored, or settings are applied \
+                 ('hugewise restore' undoes them): {journal}"
+            )
+            .into());
         }
         thread::sleep(Duration::from_millis(50));
     }
@@ -113,7 +118,15 @@ fn read() -> BTreeMap<String, String> {
             note(format!("{THP}/{size}/{file}"));
         }
     }
-    note("/proc/sys/kernel/task_delayacct".to_owned());
+    for file in names(&format!("{THP}/khugepaged")) {
+        // The other two count what it does.
+        if !matches!(file.as_str(), "full_scans" | "pages_collapsed") {
+            note(format!("{THP}/khugepaged/{file}"));
+        }
+    }
+    for file in ["kernel/task_delayacct", "kernel/shmmax", "kernel/shmall", "vm/hugetlb_shm_group"] {
+        note(format!("/proc/sys/{file}"));
+    }
     for name in names(STATE_DIR).into_iter().filter(|name| name != "lock") {
         all.insert(format!("{STATE_DIR}/{name}"), "there".to_owned());
     }
