@@ -139,23 +139,22 @@ fn loaded(format: Format, program: &str, option: &str) -> Tested {
 }
 
 fn systemd_verifies() -> Tested {
-    for (name, mut plan) in samples::all()? {
+    let folder = tempfile::tempdir()?;
+    let unit = folder.path().join("of-a-test.service");
+    fs::write(&unit, "[Unit]\nDescription=Of a test\n[Service]\nExecStart=/bin/true\n")?;
+    fs::create_dir(folder.path().join("of-a-test.service.d"))?;
+    let told_of = |drop_in: &str| {
+        fs::write(folder.path().join("of-a-test.service.d/80-hugewise.conf"), drop_in)?;
+        Command::new("systemd-analyze").args(["--man=no", "verify"]).arg(&unit).output().map(|out| told(&out))
+    };
+    for (name, mut plan) in hostile()? {
         plan.options.extend(HOSTILE.map(str::to_owned));
-        plan.command.extend(HOSTILE.map(str::to_owned));
-        let folder = tempfile::tempdir()?;
-        let unit = folder.path().join("of-a-test.service");
-        fs::write(&unit, "[Unit]\nDescription=Of a test\n[Service]\nExecStart=/bin/true\n")?;
-        fs::create_dir(folder.path().join("of-a-test.service.d"))?;
-        let drop_in = folder.path().join("of-a-test.service.d/80-hugewise.conf");
-        fs::write(&drop_in, render(&plan, Format::Systemd)?)?;
-        let verify = || Command::new("systemd-analyze").args(["--man=no", "verify"]).arg(&unit).output();
-        let output = verify()?;
         // Of a line that it cannot read it only warns; about units of the machine it may say anything.
-        assert!(!told(&output).contains("of-a-test.service"), "{name}: {}", told(&output));
-        fs::write(&drop_in, "[Service]\nEnvironment=\"A=%Z\n")?;
-        let output = verify()?;
-        assert!(told(&output).contains("80-hugewise.conf"), "it would not have told: {}", told(&output));
+        let told = told_of(&render(&plan, Format::Systemd)?)?;
+        assert!(!told.contains("of-a-test.service"), "{name}: {told}");
     }
+    let told = told_of("[Service]\nEnvironment=\"A=%Z\n")?;
+    assert!(told.contains("80-hugewise.conf"), "it would not have told: {told}");
     Ok(())
 }
 
