@@ -206,8 +206,8 @@ fn words_come_back(format: Format) -> Tested {
             _ => &read["spec"]["containers"][0]["command"],
         };
         let words: Vec<String> = serde_json::from_value(container.clone())?;
-        let expanded: Vec<String> = words.iter().map(|word| word.replace("$$", "$")).collect();
-        assert!(expanded.ends_with(&HOSTILE.map(str::to_owned)), "{name}: {words:#?}");
+        // Both tools would expand what follows a dollar sign, and take two of them for one.
+        assert!(words.ends_with(&HOSTILE.map(|word| word.replace('$', "$$"))), "{name}: {words:#?}");
     }
     Ok(())
 }

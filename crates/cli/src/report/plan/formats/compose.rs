@@ -3,11 +3,11 @@
 use hugewise_jvm::plan::Plan;
 use serde_json::json;
 
-use super::{CannotSay, VARIABLE_NOTE, docker, header, is_shm, launch, yaml};
+use super::{VARIABLE_NOTE, docker, header, is_shm, launch, yaml};
 
 const IMAGE: &str = "registry.example/your-image:tag";
 
-pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+pub fn render(plan: &Plan) -> String {
     let launch = launch(plan);
     let mut service = json!({"image": IMAGE});
     if !launch.command.is_empty() {
@@ -33,7 +33,7 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     if launch.variable.is_some() {
         paragraphs.push(VARIABLE_NOTE.to_owned());
     }
-    Ok(header(plan, &paragraphs) + &yaml::document(&json!({"services": {"jvm": service}})))
+    header(plan, &paragraphs) + &yaml::document(&json!({"services": {"jvm": service}}))
 }
 
 /// Compose takes `$NAME` for a variable, and `$$` for a dollar sign.

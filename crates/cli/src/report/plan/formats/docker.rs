@@ -2,7 +2,7 @@
 
 use hugewise_jvm::plan::Plan;
 
-use super::{VARIABLE_NOTE, header, is_shm, launch, quote, targets, thp_settings};
+use super::{VARIABLE_NOTE, header, is_shm, launch, quote, same_java, targets, thp_settings};
 
 const IMAGE: &str = "IMAGE";
 
@@ -22,6 +22,9 @@ pub fn render(plan: &Plan) -> String {
     words.extend(command);
     let mut paragraphs =
         vec!["Put your image in the place of IMAGE. Nothing of the machine is changed by it.".to_owned()];
+    if plan.instances > 1 {
+        paragraphs.push(format!("It starts one instance; the plan is for {}.", plan.instances));
+    }
     paragraphs.extend(notes(plan));
     if launch.variable.is_some() {
         paragraphs.push(VARIABLE_NOTE.to_owned());
@@ -31,7 +34,7 @@ pub fn render(plan: &Plan) -> String {
 
 /// What a container needs, and what it does not.
 pub fn notes(plan: &Plan) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes = vec![same_java(plan)];
     if thp_settings(plan).next().is_some() {
         notes.push(
             "A container has the machine's transparent huge pages: set them there (--format tmpfiles or tuned)."

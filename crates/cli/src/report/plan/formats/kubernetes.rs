@@ -4,7 +4,9 @@ use hugewise_jvm::plan::Plan;
 use hugewise_kernel::units::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{CannotSay, VARIABLE_NOTE, header, is_shm, launch, of_one, short, targets, thp_settings, yaml};
+use super::{
+    CannotSay, VARIABLE_NOTE, header, is_shm, launch, of_one, same_java, short, targets, thp_settings, yaml,
+};
 
 /// For what the plan does not know of: metaspace, stacks, malloc and direct buffers.
 const MARGIN: Bytes = Bytes(512 << 20);
@@ -73,7 +75,7 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
 
 /// What must be known of the nodes, and of the rights.
 fn notes(plan: &Plan) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes = vec![same_java(plan)];
     if !targets(plan).is_empty() {
         notes.push(
             "Huge pages are of one instance. A node must have its pool (--format kernel or tmpfiles) before its\n\

@@ -105,7 +105,7 @@ pub fn render(plan: &Plan, format: Format) -> Result<String, CannotSay> {
         Format::Tuned => tuned::render(plan),
         Format::Kubernetes => kubernetes::render(plan),
         Format::Docker => Ok(docker::render(plan)),
-        Format::Compose => compose::render(plan),
+        Format::Compose => Ok(compose::render(plan)),
     }
 }
 
@@ -204,6 +204,14 @@ fn variable(plan: &Plan) -> (&'static str, String) {
 /// What is true of a variable with options.
 const VARIABLE_NOTE: &str = "Flags about large pages on the command line, or in its argument files, win over \
                              the variable: take them out there.";
+
+/// That another java may ask for something else.
+fn same_java(plan: &Plan) -> String {
+    format!(
+        "Planned with java {} ({}). Does the image hold another? Then plan with that one.",
+        plan.java.version, plan.java.collector
+    )
+}
 
 /// The comments at the top: for what this is, then the paragraphs.
 fn header<T: AsRef<str>>(plan: &Plan, paragraphs: &[T]) -> String {

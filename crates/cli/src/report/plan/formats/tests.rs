@@ -163,6 +163,7 @@ fn a_pod_takes_the_pages_of_one_instance() -> Tested {
     // 1 MiB of card table and the margin.
     assert_eq!(text.matches("memory: \"513Mi\"").count(), 2, "{text}");
     assert!(text.contains("kind: \"Deployment\"") && text.contains("replicas: 2\n"), "{text}");
+    assert!(text.contains("# Planned with java 17.0.15 (G1)."), "{text}");
     let text = render(&samples::nodes()?, Format::Kubernetes)?;
     assert_eq!(text.matches("hugepages-1Gi: \"4Gi\"").count(), 2, "of both nodes: {text}");
     assert_eq!(text.matches("hugepages-2Mi: \"240Mi\"").count(), 2, "{text}");
