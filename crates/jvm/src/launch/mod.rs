@@ -253,6 +253,12 @@ pub fn without_page_flags(value: &str) -> Option<(String, Vec<String>)> {
     (!aside.is_empty()).then(|| (shell::join_options(kept.iter().map(String::as_str)), aside))
 }
 
+/// These options as the value of a variable of [`OPTION_VARIABLES`].
+#[must_use]
+pub fn option_value(options: &[String]) -> String {
+    shell::join_options(options.iter().map(String::as_str))
+}
+
 /// The value of the variable `name`, with only the options in it that decide about the layout of
 /// memory, as [`LaunchLine::memory_options`]; argument files that the launcher would open are
 /// opened.

@@ -1,0 +1,43 @@
+//! Quoting: a shell's words, systemd's values.
+
+/// A character that a reader would not see, or that some tool takes for a line's end.
+pub fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
+        || matches!(c, '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// A word that a POSIX shell reads as `text`.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_+=:,./@%^".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A command line of these words.
+pub fn shell_line(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
+    words.join(" ")
+}
+
+/// One assignment for `Environment=`.
+///
+/// Source: systemd.syntax(7), "Quoting"; systemd.unit(5), "Specifiers"; a dollar sign is nothing
+/// special there, systemd.exec(5).
+pub fn systemd_assignment(name: &str, value: &str) -> String {
+    let mut text = format!("\"{name}=");
+    for c in value.chars() {
+        match c {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str(r"\\"),
+            '%' => text.push_str("%%"),
+            '\n' => text.push_str(r"\n"),
+            '\t' => text.push_str(r"\t"),
+            c if c.is_ascii_control() => text.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => text.push(c),
+        }
+    }
+    text + "\""
+}

@@ -1,0 +1,76 @@
+//! sysctl.d: the pool of the default page size.
+
+use hugewise_jvm::plan::Plan;
+use hugewise_kernel::units::PageSize;
+
+use super::{CannotSay, Target, header, is_shm, read_back, targets};
+
+const FILE: &str = "/etc/sysctl.d/80-hugewise.conf";
+/// The kernel's own default of both limits, in bytes and in pages: no limit.
+const NO_LIMIT: u64 = u64::MAX - (1 << 24);
+
+pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+    let targets = targets(plan);
+    if targets.is_empty() {
+        return Err(if plan.settings.is_empty() {
+            CannotSay::not_needed("the plan needs no pool")
+        } else {
+            CannotSay::instead(
+                "transparent huge pages have no sysctl",
+                "use --format tmpfiles, tuned or kernel",
+            )
+        });
+    }
+    let default = default_size(plan, &targets);
+    let (ours, others): (Vec<Target>, Vec<Target>) =
+        targets.iter().partition(|target| Some(target.size) == default && target.node.is_none());
+    let Some(pool) = ours.first() else {
+        return Err(CannotSay::instead(
+            "vm.nr_hugepages sets the pool of the machine's default page size, over all nodes, and the plan \
+             names a size or nodes",
+            "use --format tmpfiles, which sets each pool by size and node, or kernel",
+        ));
+    };
+    let mut paragraphs = vec![
+        format!(
+            "Put it into  {FILE}; each boot loads it.\n\
+             Load it now  sysctl -p {FILE}\n\
+             Undo it      rm {FILE}; sysctl -w vm.nr_hugepages={}",
+            pool.before
+        ),
+        read_back(&ours),
+    ];
+    if !others.is_empty() {
+        let each: Vec<String> = others.iter().map(|target| target.path()).collect();
+        paragraphs.push(format!(
+            "Not in this file, for no sysctl sets them; use --format tmpfiles or kernel:\n  {}",
+            each.join("\n  ")
+        ));
+    }
+    let mut text = header(plan, &paragraphs);
+    text.push_str(&format!("vm.nr_hugepages = {}\n", pool.pages));
+    if is_shm(plan) {
+        text.push_str(&format!(
+            "# Who is not root and has no CAP_IPC_LOCK must be in this group to have shared memory on huge\n\
+             # pages. Give its number (getent group NAME) and take away the mark:\n\
+             # vm.hugetlb_shm_group = GID\n\
+             # The largest segment in bytes, and all of them in base pages; these are the kernel's defaults.\n\
+             kernel.shmmax = {NO_LIMIT}\n\
+             kernel.shmall = {NO_LIMIT}\n"
+        ));
+    }
+    Ok(text)
+}
+
+/// The machine's default huge page size, where the plan tells it: a backing without a size is of
+/// that size, and so are all pools but one for memory outside of the heap.
+fn default_size(plan: &Plan, targets: &[Target]) -> Option<PageSize> {
+    if !plan.backing.is_explicit() || plan.backing.named_size().is_some() {
+        return None;
+    }
+    let of_pool = |size: PageSize| targets.iter().any(|target| target.size == size);
+    let mut of_regions =
+        plan.regions.iter().map(|region| region.page_size_bytes).filter(|&size| of_pool(size));
+    let first = of_regions.next()?;
+    of_regions.all(|size| size == first).then_some(first)
+}

@@ -1,0 +1,62 @@
+//! YAML that every reader takes for the same: block style, each string quoted as in JSON.
+
+use serde_json::Value;
+
+use super::quote::is_unprintable;
+
+/// The value as a document; keys are ours and plain.
+pub fn document(value: &Value) -> String {
+    let mut text = String::new();
+    write(value, 0, &mut text);
+    text
+}
+
+fn write(value: &Value, indent: usize, text: &mut String) {
+    let blanks = " ".repeat(indent);
+    match value {
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                text.push_str(&format!("{blanks}{key}:"));
+                below(value, indent + 2, text);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                let mut entry = String::new();
+                if holds_more(item) {
+                    write(item, indent + 2, &mut entry);
+                    text.push_str(&format!("{blanks}- {}", entry.trim_start_matches(' ')));
+                } else {
+                    text.push_str(&format!("{blanks}-"));
+                    below(item, indent + 2, text);
+                }
+            }
+        }
+        scalar => text.push_str(&self::scalar(scalar)),
+    }
+}
+
+/// What stands behind a key or a dash.
+fn below(value: &Value, indent: usize, text: &mut String) {
+    if holds_more(value) {
+        text.push('\n');
+        write(value, indent, text);
+    } else {
+        text.push_str(&format!(" {}\n", scalar(value)));
+    }
+}
+
+fn holds_more(value: &Value) -> bool {
+    value.as_object().is_some_and(|entries| !entries.is_empty())
+        || value.as_array().is_some_and(|items| !items.is_empty())
+}
+
+/// JSON, and so YAML: but some characters that JSON takes as they are end a line in YAML 1.1, or
+/// are refused.
+fn scalar(value: &Value) -> String {
+    let mut text = String::new();
+    for c in value.to_string().chars() {
+        if is_unprintable(c) { text.push_str(&format!("\\u{:04x}", u32::from(c))) } else { text.push(c) }
+    }
+    text
+}
