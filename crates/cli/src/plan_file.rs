@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use hugewise_jvm::plan::Plan;
 use hugewise_kernel::{
     difference::{Request, Seen, Wanted},
     settings::Setting,
@@ -19,7 +20,7 @@ const SCHEMA: &str = "hugewise.plan/1";
 
 /// What is read of a plan; whatever else stands in it is not for us.
 #[derive(Debug, Deserialize)]
-struct Plan {
+struct PlanFile {
     schema: String,
     pools: Vec<PlannedPool>,
     #[serde(default)]
@@ -69,9 +70,26 @@ pub fn read(file: &Path) -> anyhow::Result<Vec<Request>> {
 }
 
 fn parse(text: &str) -> anyhow::Result<Vec<Request>> {
-    let plan: Plan = serde_json::from_str(text)?;
+    let plan: PlanFile = serde_json::from_str(text)?;
     ensure!(plan.schema == SCHEMA, "its schema is '{}', and {SCHEMA} is understood", plan.schema);
     Ok(changes_of_plan(&plan.pools, &plan.settings))
+}
+
+/// What a plan that was just made wants changed.
+pub fn changes_of(plan: &Plan) -> Vec<Request> {
+    let pools = plan.pools.iter().map(|pool| PlannedPool {
+        page_size_bytes: pool.page_size_bytes,
+        node: pool.node,
+        pages_needed: pool.pages_needed,
+        pages_available: pool.pages_available,
+        pages_in_pool: pool.pages_in_pool,
+    });
+    let settings = plan.settings.iter().map(|planned| PlannedSetting {
+        setting: planned.setting,
+        from: planned.from.clone(),
+        to: planned.to.clone(),
+    });
+    changes_of_plan(&pools.collect::<Vec<_>>(), &settings.collect::<Vec<_>>())
 }
 
 /// What a plan wants changed.

@@ -21,6 +21,7 @@ use hugewise_kernel::{
     writer::{WriteError, Writer},
 };
 
+use super::plan::{self, Wishes};
 use crate::{
     NEGATIVE, machine, plan_file,
     report::apply::{Report, State, difference_text, outcome_text},
@@ -37,7 +38,7 @@ use crate::{
 #[command(after_help = AFTER_HELP)]
 pub struct Apply {
     /// A plan made by 'hugewise plan --json'; - reads it from standard input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
     plan: Option<PathBuf>,
     /// Pages in a pool, on all nodes or on one; + for so many more. May be given several times
     #[arg(long, value_name = "SIZE[@NODE]=[+]PAGES")]
@@ -91,6 +92,11 @@ pub struct Apply {
     /// The folder of configuration files
     #[arg(long, value_name = "DIR", default_value = "/etc", hide = true)]
     etc: PathBuf,
+    #[command(flatten)]
+    wishes: Wishes,
+    /// A java launch line, to be planned for first; the options above this say how
+    #[arg(last = true)]
+    command: Vec<String>,
 }
 
 const AFTER_HELP: &str = "\
@@ -100,6 +106,7 @@ Examples:
   sudo hugewise apply --pool 2MiB=+200 --pool 1GiB@0=4
   sudo hugewise apply --thp-enabled madvise --shmem-enabled advise --khugepaged max_ptes_none=0
   sudo hugewise apply --thp-enabled 64KiB=madvise     one size alone
+  sudo hugewise apply -- java -Xmx4g -jar app.jar     what this line needs, by 'hugewise plan'
   sudo hugewise apply --plan plan.json --all-or-nothing
   sudo hugewise apply --pool 2MiB=1000 --persist      at every boot, too
   sudo hugewise restore                               undo it
@@ -180,6 +187,10 @@ impl FromStr for KnobWish {
 pub fn run(apply: &Apply, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
     let requests = apply.requests()?;
+    if requests.is_empty() && (apply.plan.is_some() || !apply.command.is_empty()) {
+        print("Nothing is to be changed: the plan needs no pool and no setting.\n")?;
+        return Ok(ExitCode::SUCCESS);
+    }
     ensure!(!requests.is_empty(), "nothing to apply: name a --plan or a setting, like --pool 2MiB=1000");
     let floor = machine::floor(&root, apply.floor);
     let difference = Difference::read(&root, &requests, floor)?;
@@ -202,6 +213,9 @@ impl Apply {
     fn requests(&self) -> anyhow::Result<Vec<Request>> {
         let mut requests = match &self.plan {
             Some(file) => plan_file::read(file)?,
+            None if !self.command.is_empty() => {
+                plan_file::changes_of(&plan::make(&self.wishes, &self.command)?)
+            }
             None => Vec::new(),
         };
         requests.extend(self.explicit()?);

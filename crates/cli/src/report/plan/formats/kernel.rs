@@ -82,7 +82,14 @@ fn thp(plan: &Plan) -> Vec<String> {
             }
             Setting::ThpEnabled { page_size: Some(size) } => anon.push((size, to)),
             Setting::ShmemEnabled { page_size: Some(size) } => shmem.push((size, to)),
-            Setting::Pool { .. } => {}
+            // No parameter of the kernel sets these; `thp_settings` names none of them.
+            Setting::Pool { .. }
+            | Setting::Overcommit { .. }
+            | Setting::ThpDefrag
+            | Setting::Khugepaged { .. }
+            | Setting::ShmGroup
+            | Setting::ShmMax
+            | Setting::ShmAll => {}
         }
     }
     for (name, mut sizes) in [("thp_anon", anon), ("thp_shmem", shmem)] {
