@@ -82,6 +82,9 @@ pub fn plan(
             *left = left.saturating_sub(Pages(others));
         }
     }
+    if matches!(asks, Some(Backing::Shm(_))) && planning::may_use_huge_segments(facts) == Some(false) {
+        pretended.values_mut().for_each(|pages| *pages = Pages(0));
+    }
     let asks_explicit = asks.is_some_and(Backing::is_explicit);
     let now = Performance::of(line, &given, sizes, &pretended)?;
     let expected = match asks {
@@ -118,7 +121,7 @@ pub fn plan(
         backing,
         options,
         instances: wanted.instances,
-        settings: planning::settings(backing, &demand.java.collector, facts),
+        settings: planning::settings(backing, &demand, facts),
         memory: planning::memory(&pools, facts),
         java: demand.java,
         heap: demand.heap,

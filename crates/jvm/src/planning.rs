@@ -3,6 +3,7 @@
 use hugewise_kernel::{
     backing::Backing,
     facts::Facts,
+    limits::Capabilities,
     page_sizes::PageSizes,
     pools::Pool,
     rehearsal::Pretended,
@@ -106,10 +107,15 @@ pub fn memory(pools: &[PoolPlan], facts: &Facts) -> Option<MemoryShare> {
 
 /// The settings that must change before the backing can be had at all.
 #[must_use]
-pub fn settings(backing: Backing, collector: &str, facts: &Facts) -> Vec<SettingPlan> {
-    if backing != Backing::Thp {
-        return Vec::new();
+pub fn settings(backing: Backing, demand: &Demand, facts: &Facts) -> Vec<SettingPlan> {
+    match backing {
+        Backing::Thp => thp_settings(&demand.java.collector, facts),
+        Backing::Shm(_) => shm_settings(demand, facts),
+        Backing::Base | Backing::Hugetlb(_) => Vec::new(),
     }
+}
+
+fn thp_settings(collector: &str, facts: &Facts) -> Vec<SettingPlan> {
     let mut settings = Vec::new();
     if let Some(now) = facts.thp.enabled.known().filter(|now| *now == "never") {
         settings.push(SettingPlan {
@@ -129,6 +135,52 @@ pub fn settings(backing: Backing, collector: &str, facts: &Facts) -> Vec<Setting
         });
     }
     settings
+}
+
+fn shm_settings(demand: &Demand, facts: &Facts) -> Vec<SettingPlan> {
+    let mut settings = Vec::new();
+    let largest = demand.regions.iter().map(|region| region.bytes).max().unwrap_or_default();
+    if let Some(now) = facts.limits.shmmax.known().filter(|most| **most < largest) {
+        settings.push(SettingPlan {
+            setting: Setting::ShmMax,
+            from: now.0.to_string(),
+            to: largest.0.to_string(),
+            why: "a segment must hold the whole heap".to_owned(),
+        });
+    }
+    let all: Bytes = demand.regions.iter().map(|region| region.bytes).sum();
+    if let (Some(base), Some(now)) = (facts.base_page.known(), facts.limits.shmall.known()) {
+        let needed = all.pages_needed(*base);
+        if *now < needed {
+            settings.push(SettingPlan {
+                setting: Setting::ShmAll,
+                from: now.to_string(),
+                to: needed.to_string(),
+                why: "all segments together must hold it".to_owned(),
+            });
+        }
+    }
+    if may_use_huge_segments(facts) == Some(false) {
+        if let (Some(now), Some(gid)) = (facts.limits.hugetlb_shm_group.known(), facts.limits.gid.known()) {
+            settings.push(SettingPlan {
+                setting: Setting::ShmGroup,
+                from: now.to_string(),
+                to: gid.to_string(),
+                why: "without CAP_IPC_LOCK only this group may have segments on huge pages".to_owned(),
+            });
+        }
+    }
+    settings
+}
+
+/// May the caller have SysV segments on huge pages?
+#[must_use]
+pub fn may_use_huge_segments(facts: &Facts) -> Option<bool> {
+    let limits = &facts.limits;
+    if limits.capabilities.known()?.has(Capabilities::IPC_LOCK) {
+        return Some(true);
+    }
+    Some(limits.groups.known()?.contains(limits.hugetlb_shm_group.known()?))
 }
 
 /// What a new process could take from each pool, as things stand.

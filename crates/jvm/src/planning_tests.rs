@@ -173,11 +173,31 @@ fn what_is_switched_off_for_everyone_must_change_for_thp() -> Tested {
         ),
     ];
     let (facts, _) = machine([0, 0, 0], 512, &never)?;
-    let changed = |backing, collector| -> Vec<String> {
-        settings(backing, collector, &facts).iter().map(|setting| setting.to.clone()).collect()
+    let mut demand = demand()?;
+    let changed = |backing, demand: &Demand| -> Vec<String> {
+        settings(backing, demand, &facts).iter().map(|setting| setting.to.clone()).collect()
     };
-    assert_eq!(changed(Backing::Thp, "ZGC"), ["madvise", "advise"]);
-    assert_eq!(changed(Backing::Thp, "G1"), ["madvise"]);
-    assert!(changed(Backing::Hugetlb(None), "ZGC").is_empty());
+    assert_eq!(changed(Backing::Thp, &demand), ["madvise", "advise"]);
+    assert!(changed(Backing::Hugetlb(None), &demand).is_empty());
+    demand.java.collector = "G1".to_owned();
+    assert_eq!(changed(Backing::Thp, &demand), ["madvise"]);
+    Ok(())
+}
+
+#[test]
+fn a_segment_must_be_allowed_by_size_and_by_group() -> Tested {
+    let limits = |group: &str| -> Result<Vec<Setting>, Box<dyn Error>> {
+        let status = "Uid:\t7 7 7 7\nGid:\t5 5 5 5\nGroups:\t5 6\nCapEff:\t0000000000000000\n";
+        let more = [
+            ("proc/sys/kernel/shmmax", "1048576\n"),
+            ("proc/sys/kernel/shmall", "100000000\n"),
+            ("proc/sys/vm/hugetlb_shm_group", group),
+            ("proc/self/status", status),
+        ];
+        let (facts, _) = machine([0, 0, 0], 512, &more)?;
+        Ok(settings(Backing::Shm(None), &demand()?, &facts).iter().map(|setting| setting.setting).collect())
+    };
+    assert_eq!(limits("0\n")?, [Setting::ShmMax, Setting::ShmGroup]);
+    assert_eq!(limits("6\n")?, [Setting::ShmMax]);
     Ok(())
 }
