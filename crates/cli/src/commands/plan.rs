@@ -13,7 +13,10 @@ use hugewise_kernel::{backing::Backing, contiguity::Scan, facts::Facts, page_siz
 
 use crate::{
     NEGATIVE,
-    report::plan::text,
+    report::plan::{
+        formats::{Format, render},
+        text,
+    },
     terminal::{Terminal, print},
 };
 
@@ -30,11 +33,12 @@ Examples:
   hugewise plan --instances 3 -- env JAVA_TOOL_OPTIONS=-Xmx2g taskset -c 0-3 java @app.args Main
   hugewise plan --backing thp -- java -XX:+UseZGC -Xmx4g Main
   hugewise plan --off-heap 2GiB -- java -Xmx4g -jar cache.jar
+  hugewise plan --format kubernetes -- java -Xmx4g -jar app.jar > pod.yaml
   hugewise plan --json -- java -Xmx4g -jar app.jar > plan.json; sudo hugewise apply --plan plan.json
 
 Exit status: 0 planned; 1 planned, and there is not enough memory for it, or the line would exit or be
-killed if it were started as things stand; 2 wrong usage, a line that no JVM starts with, or no JVM that could
-be asked.")]
+killed if it were started as things stand; 2 wrong usage, a line that no JVM starts with, no JVM that could
+be asked, or a format that cannot say what is needed.")]
 pub struct Plan {
     /// The backing to plan for: hugetlb[:SIZE], shm[:SIZE] or thp [default: what the line asks for, or
     /// hugetlb]
@@ -53,6 +57,9 @@ pub struct Plan {
     /// Print JSON (schema hugewise.plan/1)
     #[arg(long)]
     json: bool,
+    /// Print the configuration of one tool: see docs/formats.md
+    #[arg(short, long, conflicts_with = "json")]
+    format: Option<Format>,
     /// The launch line
     #[arg(last = true, required = true)]
     command: Vec<String>,
@@ -68,7 +75,14 @@ fn off_heap(text: &str) -> Result<OffHeapWanted, String> {
 /// Runs the command.
 pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let planned = make(plan)?;
-    if plan.json {
+    if let Some(format) = plan.format {
+        match render(&planned, format) {
+            Ok(text) => print(&text)?,
+            // An answer, too; but no file is written.
+            Err(said) if said.instead.is_none() => eprintln!("hugewise: {said}"),
+            Err(error) => return Err(error.into()),
+        }
+    } else if plan.json {
         print(&(serde_json::to_string_pretty(&planned)? + "\n"))?;
     } else {
         print(&text::text(&planned, terminal)?)?;
