@@ -37,13 +37,13 @@ Examples:
   hugewise plan --json -- java -Xmx4g -jar app.jar > plan.json; sudo hugewise apply --plan plan.json
 
 Exit status: 0 planned; 1 planned, and there is not enough memory for it, or the line would exit or be
-killed if it were started as things stand; 2 wrong usage, a line that no JVM starts with, or no JVM that could
-be asked.")]
+killed if it were started as things stand; 2 wrong usage, a line that no JVM starts with, no JVM that
+could be asked, or a format that cannot say what is needed.")]
 pub struct Plan {
     #[command(flatten)]
     wishes: Wishes,
     /// Write the plan as text, JSON (schema hugewise.plan/1), or the configuration of one tool
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Shape::Text)]
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Shape::Text)]
     format: Shape,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
@@ -111,11 +111,20 @@ fn off_heap(text: &str) -> Result<OffHeapWanted, String> {
 pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let planned = make(&plan.wishes, &plan.command)?;
     let shape = if plan.json { Shape::Json } else { plan.format };
-    print(&match shape {
+    let shown = match shape {
         Shape::Text => text::text(&planned, terminal)?,
         Shape::Json => serde_json::to_string_pretty(&planned)? + "\n",
-        Shape::File(format) => formats::render(&planned, format)?,
-    })?;
+        Shape::File(format) => match formats::render(&planned, format) {
+            Ok(file) => file,
+            // An answer, too; but no file is written.
+            Err(said) if said.instead.is_none() => {
+                eprintln!("hugewise: {said}");
+                String::new()
+            }
+            Err(error) => return Err(error.into()),
+        },
+    };
+    print(&shown)?;
     Ok(if is_negative(&planned) { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 

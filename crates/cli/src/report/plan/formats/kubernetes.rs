@@ -57,13 +57,15 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     } else {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "jvm"}, "spec": pod})
     };
+    let direct =
+        plan.direct_memory_bytes.map_or(String::new(), |most| format!(" (those alone may take {most})"));
     let mut paragraphs = vec![
         "Load it  kubectl apply -f FILE\n\
          Undo it  kubectl delete -f FILE"
             .to_owned(),
         format!(
             "Set yourself: the image, cpu, and memory. Memory here is {beside} of regions that are on no pool,\n\
-             and {MARGIN} as a guess for metaspace, stacks, malloc and direct buffers, which no plan knows."
+             and {MARGIN} as a guess for metaspace, stacks, malloc and direct buffers{direct}."
         ),
     ];
     paragraphs.extend(notes(plan));
