@@ -37,6 +37,8 @@ pub struct Plan {
     pub off_heap: Option<OffHeap>,
     /// The pools it needs, of every page size, for all instances together.
     pub pools: Vec<PoolPlan>,
+    /// The machine's default huge page size: the one that `vm.nr_hugepages` counts.
+    pub default_page_size_bytes: Option<PageSize>,
     /// Other settings of the machine that must change.
     pub settings: Vec<SettingPlan>,
     /// What the pools take from everyone else; nothing where the machine's memory is not known.

@@ -126,6 +126,7 @@ pub fn plan(
         java: demand.java,
         heap: demand.heap,
         direct_memory_bytes: demand.direct_memory,
+        default_page_size_bytes: sizes.default_hugetlb,
         regions: demand.regions,
         off_heap,
         pools,

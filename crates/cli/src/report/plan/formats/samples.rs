@@ -94,6 +94,7 @@ fn plan(parts: Value) -> serde_json::Result<Plan> {
         "settings": [],
         "memory": null,
         "direct_memory_bytes": 1 << 30,
+        "default_page_size_bytes": 2 << 20,
         "verdict": {"outcome": "could_not_tell", "summary": "", "regions": [], "messages": []},
         "notes": [],
     });

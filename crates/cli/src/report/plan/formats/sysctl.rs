@@ -1,7 +1,6 @@
 //! sysctl.d: the pool of the default page size.
 
 use hugewise_jvm::plan::Plan;
-use hugewise_kernel::units::PageSize;
 
 use super::{CannotSay, Target, header, is_shm, read_back, targets};
 
@@ -21,7 +20,7 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
             )
         });
     }
-    let default = default_size(plan, &targets);
+    let default = plan.default_page_size_bytes;
     let (ours, others): (Vec<Target>, Vec<Target>) =
         targets.iter().partition(|target| Some(target.size) == default && target.node.is_none());
     let Some(pool) = ours.first() else {
@@ -60,17 +59,4 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
         ));
     }
     Ok(text)
-}
-
-/// The machine's default huge page size, where the plan tells it: a backing without a size is of
-/// that size, and so are all pools but one for memory outside of the heap.
-fn default_size(plan: &Plan, targets: &[Target]) -> Option<PageSize> {
-    if !plan.backing.is_explicit() || plan.backing.named_size().is_some() {
-        return None;
-    }
-    let of_pool = |size: PageSize| targets.iter().any(|target| target.size == size);
-    let mut of_regions =
-        plan.regions.iter().map(|region| region.page_size_bytes).filter(|&size| of_pool(size));
-    let first = of_regions.next()?;
-    of_regions.all(|size| size == first).then_some(first)
 }

@@ -82,8 +82,13 @@ fn each_pool_is_set_in_whole_where_it_can_be() -> Tested {
     assert_eq!(settings(&nodes, Format::Kernel)?, [line]);
     let tuned = render(&nodes, Format::Tuned)?;
     assert!(tuned.contains("\n[bootloader]\ncmdline_hugewise=+hugepagesz=1G hugepages=0:2,1:2\n"), "{tuned}");
-    // The size was named, so it may not be the default one: a sysctl could take 512 times as much.
-    assert!(render(&nodes, Format::Sysctl).is_err_and(|error| error.to_string().contains("tmpfiles")));
+    // The sysctl counts pages of the default size: of another, it could take 512 times as much.
+    let sysctl = render(&nodes, Format::Sysctl)?;
+    assert!(sysctl.contains("\nvm.nr_hugepages = 120\n") && sysctl.contains("tmpfiles"), "{sysctl}");
+    let giant_default = Plan { default_page_size_bytes: Some("1g".parse()?), ..nodes.clone() };
+    assert!(
+        render(&giant_default, Format::Sysctl).is_err_and(|error| error.to_string().contains("tmpfiles"))
+    );
     Ok(())
 }
 
