@@ -66,6 +66,10 @@ pub fn plan(
         Some(OffHeap { bytes, page_size_bytes: page_size, source: source.to_owned() })
     });
     let node = wanted.node.or_else(|| bound_node(&line.wrapper));
+    let nodes: Vec<u32> = facts.pools.known().into_iter().flatten().filter_map(|pool| pool.node).collect();
+    if let Some(node) = node.filter(|node| !nodes.is_empty() && !nodes.contains(node)) {
+        return Err(DemandError::Impossible(format!("this machine has no NUMA node {node} with memory")));
+    }
     let takes_from_pools = backing.is_explicit();
     let pools = if takes_from_pools {
         planning::pools(&demand, off_heap.as_ref(), wanted.instances, node, facts, sizes)

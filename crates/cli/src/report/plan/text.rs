@@ -23,7 +23,9 @@ pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
     for (n, pool) in plan.pools.iter().enumerate() {
         self::pool(&mut page, if n == 0 { "POOL" } else { "" }, pool, plan.instances, terminal)?;
     }
-    if let Some(memory) = plan.memory.as_ref().filter(|memory| memory.taken_bytes > Bytes::ZERO) {
+    if let Some(memory) =
+        plan.memory.as_ref().filter(|memory| memory.taken_bytes > Bytes::ZERO && !out_of_reach(plan))
+    {
         page.wrapped(
             "MEMORY",
             &format!(
@@ -147,8 +149,16 @@ fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
     Ok(())
 }
 
+/// Is there too little memory for a pool?
+fn out_of_reach(plan: &Plan) -> bool {
+    plan.pools.iter().any(|pool| pool.obtainable == Obtainable::NotEnoughMemory)
+}
+
 /// What to do next.
 fn next(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
+    if out_of_reach(plan) {
+        return page.wrapped("NEXT", "free memory, take a smaller heap, or plan for --backing thp");
+    }
     let mut heading = "NEXT";
     let adds = plan.pools.iter().filter(|pool| pool.pages_to_add.0 > 0);
     let pools: String = adds
