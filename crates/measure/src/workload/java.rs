@@ -8,6 +8,7 @@ use hugewise_jvm::{
     jdks::Jdk,
     launch::{LaunchLine, without_page_flags},
     page_flags,
+    rehearsed::{self, DemandError},
 };
 use hugewise_kernel::{
     backing::Backing,
@@ -61,7 +62,7 @@ impl Workload {
 }
 
 pub(super) fn prepare(
-    line: &LaunchLine,
+    given: &LaunchLine,
     flags: &FinalFlags,
     backing: Backing,
     conditions: &Conditions,
@@ -74,7 +75,7 @@ pub(super) fn prepare(
         options.push(gc_log::log_option(&log));
         region = RegionOfInterest::JavaHeap(log);
     }
-    let (line, mut aside) = line.with_page_flags(&options);
+    let (line, mut aside) = given.with_page_flags(&options);
     let mut environment = Vec::new();
     for (variable, value) in line.environment(&|name| std::env::var(name).ok()) {
         if let Some((kept, taken)) = without_page_flags(&value) {
@@ -88,6 +89,8 @@ pub(super) fn prepare(
     }
     notes.extend(line.cautions());
     let uses_zgc = flags.is_on("UseZGC") == Some(true);
+    let pools =
+        if backing.is_explicit() { pools(given, flags, backing, conditions)? } else { BTreeMap::new() };
     Ok(Prepared {
         launch: Launch {
             command: line.with_environment(&environment).command().into_iter().map(OsString::from).collect(),
@@ -95,14 +98,33 @@ pub(super) fn prepare(
             thp_disabled: backing == Backing::Base,
         },
         region,
-        pools: if backing.is_explicit() { pools(flags, backing, conditions)? } else { BTreeMap::new() },
+        pools,
         shared_memory: uses_zgc,
         notes,
     })
 }
 
-/// What the launch takes from the pools: the heap on the named size, the rest on the default size.
+/// What the launch takes from the pools: to the page where the JVM can be rehearsed, and no less than
+/// that where it cannot.
 fn pools(
+    line: &LaunchLine,
+    flags: &FinalFlags,
+    backing: Backing,
+    conditions: &Conditions,
+) -> Result<BTreeMap<PageSize, Bytes>, String> {
+    let sizes = conditions.sizes;
+    match rehearsed::ask_with(line, flags, backing, sizes) {
+        Ok(asked) => {
+            let of = |&size: &PageSize| (size, asked.demand.pages(size).1 * size);
+            Ok(sizes.hugetlb.iter().map(of).filter(|(_, bytes)| *bytes > Bytes::ZERO).collect())
+        }
+        Err(DemandError::Rehearse { .. }) => bound(flags, backing, conditions),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What it takes at most: the heap on the named size, the rest on the default size.
+fn bound(
     flags: &FinalFlags,
     backing: Backing,
     conditions: &Conditions,
