@@ -12,6 +12,7 @@ pub mod counters;
 pub mod coverage;
 pub mod facts;
 mod fields;
+pub mod folios;
 pub mod interrupt;
 pub mod journal;
 pub mod limits;
