@@ -7,6 +7,7 @@
 pub mod backing;
 pub mod base_page;
 pub mod cgroup;
+pub mod cgroup_processes;
 pub mod contiguity;
 pub mod counters;
 pub mod coverage;
@@ -22,6 +23,7 @@ pub mod page_sizes;
 pub mod pmu;
 pub mod pool_growth;
 pub mod pools;
+pub mod process;
 pub mod reading;
 pub mod root;
 pub mod settings;
