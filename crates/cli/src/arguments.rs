@@ -24,6 +24,7 @@ NO_COLOR in the environment switches colours off.";
 pub enum Command {
     Check(commands::check::Check),
     Compare(commands::compare::Compare),
+    Inspect(commands::inspect::Inspect),
     Bench(commands::bench::Bench),
     Restore(commands::restore::Restore),
     Completions(commands::completions::Completions),

@@ -4,6 +4,7 @@ mod arguments;
 mod commands;
 mod embedded;
 mod findings;
+mod inspect;
 mod machine;
 mod parameters;
 mod progress;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
             machine::tell_unfinished();
             commands::check::run(&check, &terminal)
         }
+        Command::Inspect(inspect) => commands::inspect::run(&inspect, &terminal),
         Command::Compare(compare) => commands::compare::run(&compare, &terminal),
         Command::Bench(bench) => commands::bench::run(&bench, &terminal),
         Command::Restore(restore) => commands::restore::run(&restore),

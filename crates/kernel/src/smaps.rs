@@ -124,6 +124,20 @@ pub fn read_many(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
     })
 }
 
+/// The addresses of all mappings of process `pid`, in their order, from /proc/PID/maps, which the kernel
+/// prints without a look at any page. Fails like [`read`].
+pub fn borders(root: &Root, pid: u32) -> Result<Vec<Range<u64>>, ReadError> {
+    let path = format!("proc/{pid}/maps");
+    let text = root.read_bytes(&path)?;
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let addresses = lines.enumerate().map(|(number, line)| {
+        parser::addresses(line)
+            .ok_or_else(|| root.content(&path, number + 1, "a mapping", &String::from_utf8_lossy(line)))
+    });
+    // The page that stands for vsyscall(2) belongs to the kernel's half of the addresses.
+    addresses.filter(|range| !range.as_ref().is_ok_and(|range| range.end > u64::MAX >> 1)).collect()
+}
+
 /// The open file of a process.
 struct Smaps<'a> {
     root: &'a Root,

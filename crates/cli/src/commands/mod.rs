@@ -4,5 +4,6 @@ pub mod bench;
 pub mod check;
 pub mod compare;
 pub mod completions;
+pub mod inspect;
 pub mod man;
 pub mod restore;

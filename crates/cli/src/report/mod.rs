@@ -4,5 +4,6 @@
 
 pub mod check;
 pub mod compare;
+pub mod inspect;
 mod page;
 pub mod touch;

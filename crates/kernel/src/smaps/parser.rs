@@ -1,5 +1,7 @@
 //! Parsing smaps at the pace at which the kernel prints it: a million lines for 40,000 mappings.
 
+use std::ops::Range;
+
 use super::{Advice, Vma};
 use crate::units::Bytes;
 
@@ -217,6 +219,13 @@ fn hex(text: &[u8]) -> Option<u64> {
         Some(value << 4 | u64::from(digit))
     };
     (1..=16).contains(&text.len()).then(|| text.iter().try_fold(0, value))?
+}
+
+/// The addresses that a header begins with.
+pub(super) fn addresses(line: &[u8]) -> Option<Range<u64>> {
+    let mut ends = line.split(|byte| *byte == b' ').next()?.splitn(2, |byte| *byte == b'-');
+    let (start, end) = (hex(ends.next()?)?, hex(ends.next()?)?);
+    (start <= end).then_some(start..end)
 }
 
 /// `00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/dbus-daemon`
