@@ -14,7 +14,9 @@ use std::{
 use crate::{
     page_flags::KPAGEFLAGS,
     root::Root,
-    sys::pagemap::{self, Mapped},
+    smaps::{self, Place},
+    sys::pagemap,
+    thp,
     units::{Bytes, PageSize},
 };
 
@@ -52,15 +54,11 @@ pub enum Folio {
     Part,
 }
 
-/// Which mappings a folio can be mapped by, in one piece: borders between mappings end it.
-pub type Borders<'a> = &'a [Range<u64>];
-
 /// The pieces of process `pid` that belong to large folios, in the order of their addresses.
 ///
-/// `mappings` are the addresses of its mappings in their order, `base` the base page size. Needs
-/// CAP_SYS_ADMIN, and the ioctl PAGEMAP_SCAN (Linux 6.7); the error says so.
-pub fn read(root: &Root, pid: u32, mappings: Borders<'_>, base: PageSize) -> Result<Vec<Piece>, String> {
-    let (Some(first), Some(last)) = (mappings.first(), mappings.last()) else { return Ok(Vec::new()) };
+/// Needs CAP_SYS_ADMIN, and where mappings are as large as a THP of size `pmd` the ioctl PAGEMAP_SCAN
+/// (Linux 6.7); the error says so.
+pub fn read(root: &Root, pid: u32, base: PageSize, pmd: Option<PageSize>) -> Result<Vec<Piece>, String> {
     let open = |path: String| {
         File::open(root.path(&path)).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => {
@@ -71,18 +69,31 @@ pub fn read(root: &Root, pid: u32, mappings: Borders<'_>, base: PageSize) -> Res
     };
     let flags = open(KPAGEFLAGS.to_owned())?;
     let pagemap = open(format!("proc/{pid}/pagemap"))?;
-    let small = pagemap::present_by_base_entries(&pagemap, first.start..last.end);
-    let small = small.map_err(|error| match error.kind() {
-        // ENOTTY
-        _ if error.raw_os_error() == Some(25) => {
-            "folio sizes need a kernel that knows PAGEMAP_SCAN (Linux 6.7)".to_owned()
+    // Where the kernel counts no large folio of anonymous memory at all, nobody has one.
+    let only_files = thp::anonymous_folios(root) == Some(0);
+    let mut places = smaps::places(root, pid).map_err(|error| error.to_string())?;
+    places.retain(|place| place.of_file || !only_files);
+    let mut small = Vec::new();
+    for Place { addresses, .. } in &places {
+        // A huge entry lies in no mapping that is smaller; to ask for each of these would take longer.
+        if pmd.is_some_and(|pmd| addresses.end - addresses.start < pmd.bytes().0) {
+            small.push(addresses.clone());
+            continue;
         }
-        _ => format!("PAGEMAP_SCAN of {}: {error}", root.path(format!("proc/{pid}/pagemap")).display()),
-    })?;
-    let mut reader = Reader { pagemap, flags, base, mappings, pieces: Vec::new() };
+        let present = pagemap::present_by_base_entries(&pagemap, addresses.clone());
+        let present = present.map_err(|error| match error.raw_os_error() {
+            Some(ENOTTY) => "folio sizes need a kernel that knows PAGEMAP_SCAN (Linux 6.7)".to_owned(),
+            _ => format!("PAGEMAP_SCAN of {}: {error}", root.path(format!("proc/{pid}/pagemap")).display()),
+        })?;
+        small.extend(present.into_iter().map(|mapped| mapped.addresses));
+    }
+    let mappings: Vec<Range<u64>> = places.into_iter().map(|place| place.addresses).collect();
+    let mut reader = Reader { pagemap, flags, base, mappings: &mappings, pieces: Vec::new() };
     reader.read(&small)?;
     Ok(reader.pieces)
 }
+
+const ENOTTY: i32 = 25;
 
 /// Page frames that follow each other where their addresses do, within one mapping.
 #[derive(Clone, Copy, Debug)]
@@ -98,16 +109,16 @@ struct Reader<'a> {
     pagemap: File,
     flags: File,
     base: PageSize,
-    mappings: Borders<'a>,
+    mappings: &'a [Range<u64>],
     pieces: Vec<Piece>,
 }
 
 impl Reader<'_> {
-    fn read(&mut self, small: &[Mapped]) -> Result<(), String> {
+    fn read(&mut self, small: &[Range<u64>]) -> Result<(), String> {
         let mut runs = Runs::default();
         let (mut words, mut mapping) = (Vec::new(), 0);
         let shift = self.base.log2();
-        let pages = |mapped: &Mapped| mapped.addresses.start >> shift..mapped.addresses.end >> shift;
+        let pages = |addresses: &Range<u64>| addresses.start >> shift..addresses.end >> shift;
         let mut small = small.iter().map(pages).peekable();
         let mut next = small.next();
         while let Some(first) = next.take() {

@@ -138,6 +138,23 @@ impl Thp {
     }
 }
 
+/// How many large folios all anonymous memory of the machine has now, of every size together; nothing
+/// before Linux 6.13, which does not count them.
+#[must_use]
+pub fn anonymous_folios(root: &Root) -> Option<u64> {
+    let sizes = root.list(THP).ok()?.into_iter().filter(|name| page_size(name).is_some());
+    let mut counted: Option<u64> = None;
+    for size in sizes {
+        match root.value::<u64>(path(&size).join("stats/nr_anon"), "a number") {
+            Ok(folios) => counted = Some(counted.unwrap_or(0).saturating_add(folios)),
+            // A size that only shared memory can have.
+            Err(error) if error.is_absent() => {}
+            Err(_) => return None,
+        }
+    }
+    counted
+}
+
 /// Where the setting `name` stands, relative to the root.
 #[must_use]
 pub fn path(name: &str) -> PathBuf {
@@ -189,6 +206,19 @@ mod tests {
         assert_eq!(sizes.iter().map(|s| s.page_size.log2()).collect::<Vec<_>>(), [13, 16]);
         assert_eq!(sizes[0].enabled, Reading::Known(None));
         assert_eq!(sizes[1].enabled, Reading::Known(Some("never".to_owned())));
+    }
+
+    #[test]
+    fn folios_are_counted_where_the_kernel_counts_them() {
+        let stats = |size, name| format!("{THP}/hugepages-{size}kB/stats/{name}");
+        let (_dir, root) = tree(&[
+            (&stats(64, "nr_anon"), "3\n"),
+            (&stats(2048, "nr_anon"), "0\n"),
+            (&stats(8, "split"), "1\n"),
+        ]);
+        assert_eq!(anonymous_folios(&root), Some(3));
+        let (_dir, root) = tree(&[(&stats(64, "split"), "0\n")]);
+        assert_eq!(anonymous_folios(&root), None);
     }
 
     #[test]

@@ -81,8 +81,7 @@ pub fn glance(root: &Root, machine: &Machine, pid: u32) -> Result<Inspected, Can
 }
 
 fn read_folios(root: &Root, machine: &Machine, pid: u32) -> Reading<Vec<folios::Piece>> {
-    let borders = smaps::borders(root, pid).map_err(|error| error.to_string());
-    borders.and_then(|borders| folios::read(root, pid, &borders, machine.sizes.base)).into()
+    folios::read(root, pid, machine.sizes.base, machine.pmd()).into()
 }
 
 fn region(

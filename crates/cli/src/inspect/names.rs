@@ -179,9 +179,11 @@ fn is_arena(vma: &Vma, next: Option<&Vma>) -> bool {
         })
 }
 
-/// What a program's file leaves to be zero lies behind its data.
+/// What a program's file leaves to be zero lies behind its data. What is larger is most likely other memory,
+/// which happens to lie there too.
 fn is_bss(vma: &Vma, before: &Vma) -> bool {
     vma.name.is_empty()
+        && vma.addresses.end - vma.addresses.start <= 1 << 20
         && vma.permissions == "rw-p"
         && before.name.starts_with('/')
         && before.permissions == "rw-p"

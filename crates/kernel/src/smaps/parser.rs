@@ -221,11 +221,13 @@ fn hex(text: &[u8]) -> Option<u64> {
     (1..=16).contains(&text.len()).then(|| text.iter().try_fold(0, value))?
 }
 
-/// The addresses that a header begins with.
-pub(super) fn addresses(line: &[u8]) -> Option<Range<u64>> {
-    let mut ends = line.split(|byte| *byte == b' ').next()?.splitn(2, |byte| *byte == b'-');
+/// The addresses and the inode of a header.
+pub(super) fn place(line: &[u8]) -> Option<(Range<u64>, u64)> {
+    let mut words = line.split(|byte| *byte == b' ');
+    let mut ends = words.next()?.splitn(2, |byte| *byte == b'-');
     let (start, end) = (hex(ends.next()?)?, hex(ends.next()?)?);
-    (start <= end).then_some(start..end)
+    let inode = number(words.nth(3)?)?;
+    (start <= end).then_some((start..end, inode))
 }
 
 /// `00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/dbus-daemon`
