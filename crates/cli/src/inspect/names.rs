@@ -145,7 +145,13 @@ fn generic(vmas: &[Vma], stacks: &Stacks) -> Vec<Part> {
             },
         };
         match parts.last_mut() {
-            Some(last) if last.name == name && last.kind == kind && goes_on(last, vma) => {
+            // What was advised differently was meant differently.
+            Some(last)
+                if last.name == name
+                    && last.kind == kind
+                    && goes_on(last, vma)
+                    && before.is_some_and(|before| before.advice == vma.advice) =>
+            {
                 last.addresses.end = vma.addresses.end;
             }
             // The rest of an arena is kept for it.

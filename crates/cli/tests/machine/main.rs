@@ -5,7 +5,9 @@
 //! same time: the tests wait for them, up to three minutes.
 
 mod ending;
+mod inspect;
 mod java;
+mod kernel_tools;
 mod killed;
 mod native;
 mod needs;
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
         without::trials(),
         ending::trials(),
         killed::trials(),
+        inspect::trials(),
+        kernel_tools::trials(),
     ];
     libtest_mimic::run(&arguments, all.into_iter().flatten().collect()).exit_code()
 }
