@@ -124,7 +124,8 @@ impl Reader<'_> {
         while let Some(first) = next.take() {
             // One look at all that lies close together.
             let border = (first.start / WINDOW + 1) * WINDOW;
-            let mut inside = vec![first.start..first.end.min(border)];
+            let mut inside = Vec::new();
+            inside.push(first.start..first.end.min(border));
             let mut end = first.end;
             while let Some(more) = small.next_if(|more| more.start < border && more.start - end <= HOLE) {
                 inside.push(more.start..more.end.min(border));
@@ -294,7 +295,10 @@ mod tests {
 
     use super::*;
 
-    fn pieces(page: u64, flags: &[u64]) -> Result<Vec<(u64, u64, Folio)>, Box<dyn Error>> {
+    /// First page, page behind the last, and folio.
+    type Found = (u64, u64, Folio);
+
+    fn pieces(page: u64, flags: &[u64]) -> Result<Vec<Found>, Box<dyn Error>> {
         let (base, mut found): (PageSize, _) = ("4k".parse()?, Vec::new());
         // The last word is that of the frame behind.
         let run = Run { page, frame: 0, length: flags.len() as u64 - 1 };

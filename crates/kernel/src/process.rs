@@ -80,12 +80,21 @@ impl Process {
                 ),
             );
         }
-        // `Kthread` is new in Linux 6.10; only kernel threads have no size at all.
-        if text("Kthread").map_or_else(|| text("VmSize").is_none(), |kthread| kthread == "1") {
-            return cannot(
-                Obstacle::KernelThread,
-                format!("{pid} ({name}) is a thread of the kernel, and has no memory of its own"),
-            );
+        match (text("Kthread").as_deref(), text("VmSize")) {
+            (_, Some(_)) => {}
+            // `Kthread` is new in Linux 6.10.
+            (None | Some("1"), None) => {
+                return cannot(
+                    Obstacle::KernelThread,
+                    format!("{pid} ({name}) is a thread of the kernel, and has no memory of its own"),
+                );
+            }
+            (Some(_), None) => {
+                return cannot(
+                    Obstacle::Ended,
+                    format!("{pid} ({name}) is ending, and has no memory any more"),
+                );
+            }
         }
         let inside = text("NSpid").and_then(|numbers| numbers.split_whitespace().last()?.parse().ok());
         let command = root.read(format!("proc/{pid}/cmdline")).unwrap_or_default();
@@ -121,8 +130,12 @@ impl Process {
     #[must_use]
     pub fn explain(&self, root: &Root, error: &ReadError) -> CannotTell {
         let (pid, name) = (self.pid, &self.name);
-        if let Err(ended) = self.is_still_there(root) {
-            return ended;
+        let gone = CannotTell {
+            obstacle: Obstacle::Ended,
+            words: format!("{pid} ({name}) ended while it was read"),
+        };
+        if is_no_process(error) || self.is_still_there(root).is_err() {
+            return gone;
         }
         let (obstacle, words) = match error {
             ReadError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
@@ -146,7 +159,12 @@ impl Process {
 
 /// Does it mean that the process is no more? (`ESRCH` for one that ends between opening and reading.)
 fn ended(error: &ReadError) -> bool {
-    error.is_absent() || matches!(error, ReadError::Io { source, .. } if source.raw_os_error() == Some(3))
+    error.is_absent() || is_no_process(error)
+}
+
+fn is_no_process(error: &ReadError) -> bool {
+    const ESRCH: i32 = 3;
+    matches!(error, ReadError::Io { source, .. } if source.raw_os_error() == Some(ESRCH))
 }
 
 /// Ticks since boot at its start: field 22 of /proc/PID/stat, the 20th behind the name.
@@ -205,6 +223,8 @@ mod tests {
         let told = |pid| obstacle(&files, pid).map(|told| told.obstacle);
         assert_eq!((told(7), told(8), told(9)), (Some(Obstacle::Zombie), Some(Obstacle::KernelThread), None));
         assert_eq!(told(10), Some(Obstacle::NoProcess));
+        let ending = ("proc/7/status", "Name:\tgone\nState:\tR\nKthread:\t0\n");
+        assert_eq!(obstacle(&[ending], 7).map(|told| told.obstacle), Some(Obstacle::Ended));
         // A number inside a container leads to that of the machine.
         assert!(obstacle(&files, 1).is_some_and(|told| told.words.contains("what is 9 here")));
     }

@@ -71,6 +71,8 @@ pub enum Advice {
 
 /// As much is read before it is parsed.
 const PIECE: usize = 1 << 16;
+/// As many pieces may wait for the parser: the kernel, which takes longer, is not to wait for it.
+const AHEAD: usize = 128;
 
 impl Vma {
     /// Is it memory that the program asked for, and not a file's?
@@ -101,7 +103,7 @@ pub fn read(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
 /// programs with very many mappings.
 pub fn read_many(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
     let smaps = &Smaps::open(root, pid)?;
-    let (send, receive) = mpsc::sync_channel::<Vec<u8>>(16);
+    let (send, receive) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
     thread::scope(|scope| {
         let parsing = scope.spawn(move || {
             let (mut parser, mut left) = (Parser::default(), Vec::new());

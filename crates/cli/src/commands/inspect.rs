@@ -192,8 +192,10 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
     }
     let (told, lines) =
         (found.len(), found.len() + failed.len() > 1 || inspect.watch.is_some() || inspect.all);
-    let documents =
-        found.into_iter().map(Document::Inspected).chain(failed.into_iter().map(Document::Failed));
+    let documents = found
+        .into_iter()
+        .map(|told| Document::Inspected(Box::new(told)))
+        .chain(failed.into_iter().map(Document::Failed));
     let mut text = String::new();
     for document in documents {
         text +=

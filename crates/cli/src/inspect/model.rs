@@ -19,7 +19,7 @@ const SCHEMA: &str = "hugewise.inspect/1";
 #[serde(untagged)]
 pub enum Document {
     /// What it got.
-    Inspected(Inspected),
+    Inspected(Box<Inspected>),
     /// Why that cannot be told.
     Failed(Failed),
 }

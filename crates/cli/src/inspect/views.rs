@@ -97,7 +97,7 @@ fn present(pagemap: Option<&File>, vma: &Vma) -> Vec<Range<u64>> {
             let offset = |address: u64| vma.offset + (address - vma.addresses.start);
             mapped.into_iter().map(|m| offset(m.addresses.start)..offset(m.addresses.end)).collect()
         }
-        None => vec![vma.offset..vma.offset.saturating_add((vma.rss + vma.hugetlb).0)],
+        None => Vec::from([vma.offset..vma.offset.saturating_add((vma.rss + vma.hugetlb).0)]),
     }
 }
 

@@ -20,6 +20,8 @@ const SMALL: f64 = 0.005;
 const NAME: usize = 44;
 /// As many names stand before a reason.
 const NAMES: usize = 3;
+/// As many processes are named that we may not read.
+const PIDS: usize = 8;
 
 /// One process after the other.
 pub fn text(
@@ -78,18 +80,20 @@ pub fn overview(
     for line in table.lines() {
         page.text(line.trim_end())?;
     }
-    let mut by_obstacle: BTreeMap<String, usize> = BTreeMap::new();
-    for failed in failed {
-        let kind = match failed.obstacle {
-            Obstacle::NotAllowed => {
-                "are other users': reading them takes CAP_SYS_PTRACE, try sudo".to_owned()
-            }
-            _ => format!("could not be told: {}", plain(&failed.could_not_tell)),
-        };
-        *by_obstacle.entry(kind).or_default() += 1;
+    let (others, untold): (Vec<&Failed>, Vec<&Failed>) =
+        failed.iter().partition(|failed| failed.obstacle == Obstacle::NotAllowed);
+    let mut reasons: Vec<String> = untold.iter().map(|failed| plain(&failed.could_not_tell)).collect();
+    if !others.is_empty() {
+        let pids: Vec<String> = others.iter().map(|failed| failed.pid.to_string()).take(PIDS).collect();
+        let more = others.len().saturating_sub(PIDS);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        reasons.push(format!(
+            "{}{more}: another user's, or kept from others; reading them takes CAP_SYS_PTRACE, try sudo",
+            pids.join(", ")
+        ));
     }
-    for (n, (kind, count)) in by_obstacle.iter().enumerate() {
-        page.wrapped(if n == 0 { "UNTOLD" } else { "" }, &format!("{count} processes {kind}"))?;
+    for (n, reason) in reasons.iter().enumerate() {
+        page.wrapped(if n == 0 { "UNTOLD" } else { "" }, reason)?;
     }
     Ok(page.into_text())
 }
