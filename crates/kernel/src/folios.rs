@@ -14,9 +14,8 @@ use std::{
 use crate::{
     page_flags::KPAGEFLAGS,
     root::Root,
-    smaps::{self, Place},
+    smaps::Place,
     sys::pagemap,
-    thp,
     units::{Bytes, PageSize},
 };
 
@@ -56,9 +55,15 @@ pub enum Folio {
 
 /// The pieces of process `pid` that belong to large folios, in the order of their addresses.
 ///
-/// Needs CAP_SYS_ADMIN, and where mappings are as large as a THP of size `pmd` the ioctl PAGEMAP_SCAN
+/// `places` are its mappings that are looked at, in the order of their addresses. Needs CAP_SYS_ADMIN, and where mappings are as large as a THP of size `pmd` the ioctl PAGEMAP_SCAN
 /// (Linux 6.7); the error says so.
-pub fn read(root: &Root, pid: u32, base: PageSize, pmd: Option<PageSize>) -> Result<Vec<Piece>, String> {
+pub fn read(
+    root: &Root,
+    pid: u32,
+    places: &[Place],
+    base: PageSize,
+    pmd: Option<PageSize>,
+) -> Result<Vec<Piece>, String> {
     let open = |path: String| {
         File::open(root.path(&path)).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => {
@@ -69,12 +74,11 @@ pub fn read(root: &Root, pid: u32, base: PageSize, pmd: Option<PageSize>) -> Res
     };
     let flags = open(KPAGEFLAGS.to_owned())?;
     let pagemap = open(format!("proc/{pid}/pagemap"))?;
-    // Where the kernel counts no large folio of anonymous memory at all, nobody has one.
-    let only_files = thp::anonymous_folios(root) == Some(0);
-    let mut places = smaps::places(root, pid).map_err(|error| error.to_string())?;
-    places.retain(|place| place.of_file || !only_files);
+    // The page that stands for vsyscall(2) belongs to the kernel's half of the addresses.
+    let ours = places.iter().map(|place| &place.addresses).filter(|range| range.end <= u64::MAX >> 1);
+    let mappings: Vec<Range<u64>> = ours.cloned().collect();
     let mut small = Vec::new();
-    for Place { addresses, .. } in &places {
+    for addresses in &mappings {
         // A huge entry lies in no mapping that is smaller; to ask for each of these would take longer.
         if pmd.is_some_and(|pmd| addresses.end - addresses.start < pmd.bytes().0) {
             small.push(addresses.clone());
@@ -87,7 +91,6 @@ pub fn read(root: &Root, pid: u32, base: PageSize, pmd: Option<PageSize>) -> Res
         })?;
         small.extend(present.into_iter().map(|mapped| mapped.addresses));
     }
-    let mappings: Vec<Range<u64>> = places.into_iter().map(|place| place.addresses).collect();
     let mut reader = Reader { pagemap, flags, base, mappings: &mappings, pieces: Vec::new() };
     reader.read(&small)?;
     Ok(reader.pieces)

@@ -88,14 +88,13 @@ impl Vma {
 /// the kernel may give a part only, and no error.
 pub fn read(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
     let smaps = Smaps::open(root, pid)?;
-    let (mut parser, mut left) = (Parser::default(), Vec::new());
+    let mut parser = Parser::default();
     loop {
-        let piece = smaps.piece(&left)?;
-        if piece.len() == left.len() {
-            return smaps.parsed(parser.finish(&piece));
+        let piece = smaps.piece()?;
+        if piece.is_empty() {
+            return smaps.parsed(parser.finish());
         }
-        let taken = smaps.parsed(parser.take(&piece))?;
-        left = piece[taken..].to_vec();
+        smaps.parsed(parser.feed(&piece))?;
     }
 }
 
@@ -106,16 +105,12 @@ pub fn read_many(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
     let (send, receive) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
     thread::scope(|scope| {
         let parsing = scope.spawn(move || {
-            let (mut parser, mut left) = (Parser::default(), Vec::new());
-            for piece in receive {
-                left.extend_from_slice(&piece);
-                let taken = smaps.parsed(parser.take(&left))?;
-                left.drain(..taken);
-            }
-            smaps.parsed(parser.finish(&left))
+            let mut parser = Parser::default();
+            receive.iter().try_for_each(|piece| smaps.parsed(parser.feed(&piece)))?;
+            smaps.parsed(parser.finish())
         });
         loop {
-            let piece = smaps.piece(&[])?;
+            let piece = smaps.piece()?;
             // Whoever parses stops at what it cannot read, and says so.
             if piece.is_empty() || send.send(piece).is_err() {
                 break;
@@ -135,6 +130,12 @@ pub struct Place {
     pub of_file: bool,
 }
 
+impl From<&Vma> for Place {
+    fn from(vma: &Vma) -> Place {
+        Place { addresses: vma.addresses.clone(), of_file: vma.inode != 0 }
+    }
+}
+
 /// The places of all mappings of process `pid`, in the order of their addresses, from /proc/PID/maps, which
 /// the kernel prints without a look at any page. Fails like [`read`].
 pub fn places(root: &Root, pid: u32) -> Result<Vec<Place>, ReadError> {
@@ -145,9 +146,7 @@ pub fn places(root: &Root, pid: u32) -> Result<Vec<Place>, ReadError> {
         Some((addresses, inode)) => Ok(Place { addresses, of_file: inode != 0 }),
         None => Err(root.content(&path, number + 1, "a mapping", &String::from_utf8_lossy(line))),
     });
-    // The page that stands for vsyscall(2) belongs to the kernel's half of the addresses.
-    let is_ours = |place: &Place| place.addresses.end <= u64::MAX >> 1;
-    places.filter(|place| place.as_ref().map_or(true, is_ours)).collect()
+    places.collect()
 }
 
 /// The open file of a process.
@@ -163,10 +162,9 @@ impl Smaps<'_> {
         Ok(Smaps { root, file: root.open(&path)?, path })
     }
 
-    /// What was left, and more of the file behind it; nothing more at the end.
-    fn piece(&self, left: &[u8]) -> Result<Vec<u8>, ReadError> {
-        let mut piece = Vec::with_capacity(left.len() + PIECE);
-        piece.extend_from_slice(left);
+    /// The next piece of the file; empty at its end.
+    fn piece(&self) -> Result<Vec<u8>, ReadError> {
+        let mut piece = Vec::with_capacity(PIECE);
         (&self.file).take(PIECE as u64).read_to_end(&mut piece).map_err(|source| self.failed(source))?;
         Ok(piece)
     }
@@ -184,7 +182,9 @@ impl Smaps<'_> {
 
 /// Parses the text; answers the number and text of the first line that it cannot read.
 pub fn parse(text: &str) -> Result<Vec<Vma>, Unreadable> {
-    Parser::default().finish(text.as_bytes())
+    let mut parser = Parser::default();
+    parser.feed(text.as_bytes())?;
+    parser.finish()
 }
 
 /// The coverage of some mappings taken together; `pmd_size` is the size of a whole THP.
@@ -317,8 +317,9 @@ Rss:                   4 kB
         #[test]
         fn pieces_give_the_same_as_the_whole(cut in 0..TEXT.len()) {
             let mut parser = Parser::default();
-            let taken = parser.take(&TEXT.as_bytes()[..cut]);
-            let pieces = taken.and_then(|taken| parser.finish(&TEXT.as_bytes()[taken..]));
+            let (first, rest) = TEXT.as_bytes().split_at(cut);
+            let fed = [first, &rest[..1], &rest[1..]].into_iter().try_for_each(|piece| parser.feed(piece));
+            let pieces = fed.and_then(|()| parser.finish());
             prop_assert_eq!(pieces, parse(TEXT));
         }
 

@@ -14,8 +14,9 @@ use hugewise_kernel::{
     folios,
     process::{CannotTell, Obstacle, Process},
     reading::Reading,
-    root::Root,
-    smaps,
+    root::{ReadError, Root},
+    smaps::{self, Place, Vma},
+    thp,
     units::Bytes,
 };
 
@@ -30,13 +31,7 @@ use self::{measure::Measured, names::Part};
 /// Reads what process `pid` got. With `attach`, a JVM is asked for the names of its regions.
 pub fn inspect(root: &Root, machine: &Machine, pid: u32, attach: bool) -> Result<Inspected, CannotTell> {
     let process = Process::read(root, pid)?;
-    let (vmas, folios) = thread::scope(|scope| {
-        // It is as long under way as smaps is read, where that has very many mappings.
-        let folios = scope.spawn(|| read_folios(root, machine, pid));
-        let vmas = smaps::read_many(root, &pid.to_string());
-        let folios = folios.join().unwrap_or_else(|_| Reading::unknown("looking for folios was broken off"));
-        (vmas, folios)
-    });
+    let (vmas, folios) = read(root, machine, pid);
     let vmas = vmas.map_err(|error| process.explain(root, &error))?;
     let naming = names::name(root, &process, &vmas, attach);
     let views = views::find(root, pid, &vmas);
@@ -80,17 +75,32 @@ pub fn glance(root: &Root, machine: &Machine, pid: u32) -> Result<Inspected, Can
     Ok(Inspected::new(process, false, "none".to_owned(), totals, untold, None, Vec::new()))
 }
 
-fn read_folios(root: &Root, machine: &Machine, pid: u32) -> Reading<Vec<folios::Piece>> {
-    folios::read(root, pid, machine.sizes.base, machine.pmd()).into()
+type Folios = Reading<Vec<folios::Piece>>;
+
+/// The mappings of a process, and the folios that base page table entries map there.
+fn read(root: &Root, machine: &Machine, pid: u32) -> (Result<Vec<Vma>, ReadError>, Folios) {
+    let smaps = || smaps::read_many(root, &pid.to_string());
+    let folios = |places: &[Place]| folios::read(root, pid, places, machine.sizes.base, machine.pmd());
+    // Where the kernel counts no large folio of anonymous memory at all, nobody has one, and little is left.
+    if thp::anonymous_folios(root) == Some(0) {
+        let vmas = smaps();
+        let places = vmas.as_ref().map_or(&[][..], Vec::as_slice).iter().filter(|vma| vma.inode != 0);
+        let found = folios(&places.map(Place::from).collect::<Vec<_>>());
+        return (vmas, found.into());
+    }
+    // Otherwise it takes half as long as smaps where mappings are very many, and goes on beside it.
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let places = smaps::places(root, pid).map_err(|error| error.to_string());
+            places.and_then(|places| folios(&places)).into()
+        });
+        let vmas = smaps();
+        let broken_off = |_| Reading::unknown("looking for folios was broken off");
+        (vmas, beside.join().unwrap_or_else(broken_off))
+    })
 }
 
-fn region(
-    machine: &Machine,
-    process: &Process,
-    part: Part,
-    measured: &Measured,
-    folios: &Reading<Vec<folios::Piece>>,
-) -> Region {
+fn region(machine: &Machine, process: &Process, part: Part, measured: &Measured, folios: &Folios) -> Region {
     let of_pmd = machine.sizes.thp;
     let mut bytes_by_page_size = measured.hugetlb.clone();
     let mut put = |size, bytes: Bytes| {

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs::File,
+    iter,
     ops::Range,
 };
 
@@ -97,7 +98,7 @@ fn present(pagemap: Option<&File>, vma: &Vma) -> Vec<Range<u64>> {
             let offset = |address: u64| vma.offset + (address - vma.addresses.start);
             mapped.into_iter().map(|m| offset(m.addresses.start)..offset(m.addresses.end)).collect()
         }
-        None => Vec::from([vma.offset..vma.offset.saturating_add((vma.rss + vma.hugetlb).0)]),
+        None => iter::once(vma.offset..vma.offset.saturating_add((vma.rss + vma.hugetlb).0)).collect(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Parsing smaps at the pace at which the kernel prints it: a million lines for 40,000 mappings.
 
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 use super::{Advice, Vma};
 use crate::units::Bytes;
@@ -12,6 +12,8 @@ use crate::units::Bytes;
 #[derive(Debug, Default)]
 pub struct Parser {
     vmas: Vec<Vma>,
+    /// A line of which only the beginning was fed.
+    begun: Vec<u8>,
     /// Lines that were read.
     lines: usize,
     /// The lines that followed the last header.
@@ -48,8 +50,33 @@ enum Counter {
 }
 
 impl Parser {
+    /// Takes the next piece of the text, which may begin and end within a line.
+    pub fn feed(&mut self, piece: &[u8]) -> Result<(), Unreadable> {
+        let mut piece = piece;
+        if !self.begun.is_empty() {
+            let end = line_feed(piece).map_or(piece.len(), |end| end + 1);
+            let mut line = mem::take(&mut self.begun);
+            line.extend_from_slice(&piece[..end]);
+            piece = &piece[end..];
+            let taken = self.take(&line)?;
+            self.begun = line.split_off(taken);
+        }
+        let taken = self.take(piece)?;
+        self.begun.extend_from_slice(&piece[taken..]);
+        Ok(())
+    }
+
+    /// All mappings, once all of the text was fed, whose last line may lack its line feed.
+    pub fn finish(mut self) -> Result<Vec<Vma>, Unreadable> {
+        let last = mem::take(&mut self.begun);
+        if !last.is_empty() {
+            self.line(&last)?;
+        }
+        Ok(self.vmas)
+    }
+
     /// Takes all whole lines of `text`, and answers how many bytes those are.
-    pub fn take(&mut self, text: &[u8]) -> Result<usize, Unreadable> {
+    fn take(&mut self, text: &[u8]) -> Result<usize, Unreadable> {
         let mut at = 0;
         loop {
             let rest = &text[at..];
@@ -62,15 +89,6 @@ impl Parser {
             self.line(&rest[..length])?;
             at += length + 1;
         }
-    }
-
-    /// All mappings, once the end of the text is taken, whose last line may lack its line feed.
-    pub fn finish(mut self, end: &[u8]) -> Result<Vec<Vma>, Unreadable> {
-        let taken = self.take(end)?;
-        if taken < end.len() {
-            self.line(&end[taken..])?;
-        }
-        Ok(self.vmas)
     }
 
     /// Takes the next lines as long as they are those that followed the same lines of the mapping before,
