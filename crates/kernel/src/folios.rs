@@ -13,9 +13,11 @@ use std::{
 
 use crate::{
     page_flags::KPAGEFLAGS,
+    page_sizes::PageSizes,
     root::Root,
     smaps::Place,
     sys::pagemap,
+    thp,
     units::{Bytes, PageSize},
 };
 
@@ -53,16 +55,25 @@ pub enum Folio {
     Part,
 }
 
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Whole folios alone: what cannot hold one is not looked at, and [`Folio::Part`] told of some only.
+    Whole,
+    /// Parts of folios, too.
+    All,
+}
+
 /// The pieces of process `pid` that belong to large folios, in the order of their addresses.
 ///
-/// `places` are its mappings that are looked at, in the order of their addresses. Needs CAP_SYS_ADMIN, and where mappings are as large as a THP of size `pmd` the ioctl PAGEMAP_SCAN
-/// (Linux 6.7); the error says so.
+/// `places` are its mappings, in that order, too. Needs CAP_SYS_ADMIN, and where mappings are as large as
+/// a whole THP the ioctl PAGEMAP_SCAN (Linux 6.7); the error says so.
 pub fn read(
     root: &Root,
     pid: u32,
-    places: &[Place],
-    base: PageSize,
-    pmd: Option<PageSize>,
+    places: impl Iterator<Item = Place>,
+    sizes: &PageSizes,
+    wanted: Wanted,
 ) -> Result<Vec<Piece>, String> {
     let open = |path: String| {
         File::open(root.path(&path)).map_err(|error| match error.kind() {
@@ -74,13 +85,27 @@ pub fn read(
     };
     let flags = open(KPAGEFLAGS.to_owned())?;
     let pagemap = open(format!("proc/{pid}/pagemap"))?;
-    // The page that stands for vsyscall(2) belongs to the kernel's half of the addresses.
-    let ours = places.iter().map(|place| &place.addresses).filter(|range| range.end <= u64::MAX >> 1);
-    let mappings: Vec<Range<u64>> = ours.cloned().collect();
+    let smallest = thp::smallest_anonymous_folio(root);
+    let pages = |size: PageSize| 1u64 << size.log2().saturating_sub(sizes.base.log2());
+    let mappings = places.filter_map(|place| {
+        let least = match smallest {
+            _ if place.of_file => SMALLEST_OF_FILE,
+            // Where the kernel counts none on the whole machine, nobody has one.
+            Some(None) => return None,
+            Some(Some(size)) => pages(size),
+            None => SMALLEST_ANONYMOUS,
+        };
+        let least = if wanted == Wanted::All { 1 } else { least };
+        let length = (place.addresses.end - place.addresses.start) >> sizes.base.log2();
+        // The page that stands for vsyscall(2) belongs to the kernel's half of the addresses.
+        let is_ours = place.addresses.end <= u64::MAX >> 1;
+        (is_ours && length >= least).then_some(Mapping { addresses: place.addresses, least })
+    });
+    let mappings: Vec<Mapping> = mappings.collect();
     let mut small = Vec::new();
-    for addresses in &mappings {
+    for Mapping { addresses, .. } in &mappings {
         // A huge entry lies in no mapping that is smaller; to ask for each of these would take longer.
-        if pmd.is_some_and(|pmd| addresses.end - addresses.start < pmd.bytes().0) {
+        if sizes.thp.is_some_and(|pmd| addresses.end - addresses.start < pmd.bytes().0) {
             small.push(addresses.clone());
             continue;
         }
@@ -91,10 +116,22 @@ pub fn read(
         })?;
         small.extend(present.into_iter().map(|mapped| mapped.addresses));
     }
-    let mut reader = Reader { pagemap, flags, base, mappings: &mappings, pieces: Vec::new() };
+    let mut reader = Reader { pagemap, flags, base: sizes.base, mappings: &mappings, pieces: Vec::new() };
     reader.read(&small)?;
     Ok(reader.pieces)
 }
+
+/// A mapping that is looked at.
+struct Mapping {
+    addresses: Range<u64>,
+    /// In base pages: what is smaller holds no folio that is wanted.
+    least: u64,
+}
+
+/// In base pages: the page cache has folios of two.
+const SMALLEST_OF_FILE: u64 = 2;
+/// In base pages: anonymous folios need a third page for their list of those to be split.
+const SMALLEST_ANONYMOUS: u64 = 4;
 
 const ENOTTY: i32 = 25;
 
@@ -106,13 +143,23 @@ struct Run {
     /// Number of the first page frame.
     frame: u64,
     length: u64,
+    /// As of its mapping.
+    least: u64,
+}
+
+impl Run {
+    /// Could a folio of the least size, which is a power of two, lie here whole and aligned?
+    fn may_hold(&self) -> bool {
+        let before = self.page.next_multiple_of(self.least) - self.page;
+        before + self.least <= self.length && (self.frame + before) % self.least == 0
+    }
 }
 
 struct Reader<'a> {
     pagemap: File,
     flags: File,
     base: PageSize,
-    mappings: &'a [Range<u64>],
+    mappings: &'a [Mapping],
     pieces: Vec<Piece>,
 }
 
@@ -151,10 +198,11 @@ impl Reader<'_> {
                 }
                 let address = page * self.base.bytes().0;
                 let before = mapping;
-                while self.mappings.get(mapping).is_some_and(|range| range.end <= address) {
+                while self.mappings.get(mapping).is_some_and(|m| m.addresses.end <= address) {
                     mapping += 1;
                 }
-                runs.push(page, word & FRAME, mapping == before);
+                let least = self.mappings.get(mapping).map_or(1, |mapping| mapping.least);
+                runs.push(Run { page, frame: word & FRAME, length: 1, least }, mapping == before);
             }
             if runs.pages >= BATCH {
                 self.look_up(&std::mem::take(&mut runs).runs)?;
@@ -165,7 +213,8 @@ impl Reader<'_> {
 
     /// Looks up the flags of all page frames, in the order of the frames.
     fn look_up(&mut self, runs: &[Run]) -> Result<(), String> {
-        let mut order: Vec<u32> = (0..runs.len() as u32).collect();
+        let mut order: Vec<u32> =
+            (0..runs.len() as u32).filter(|&run| runs[run as usize].may_hold()).collect();
         order.sort_unstable_by_key(|&run| runs[run as usize].frame);
         let mut pieces = Vec::new();
         let mut bytes = Vec::new();
@@ -208,18 +257,19 @@ struct Runs {
 }
 
 impl Runs {
-    fn push(&mut self, page: u64, frame: u64, same_mapping: bool) {
+    /// Adds a run of one page.
+    fn push(&mut self, next: Run, same_mapping: bool) {
         self.pages += 1;
         match self.runs.last_mut() {
             Some(run)
                 if same_mapping
-                    && page % WINDOW != 0
-                    && run.page + run.length == page
-                    && run.frame + run.length == frame =>
+                    && next.page % WINDOW != 0
+                    && run.page + run.length == next.page
+                    && run.frame + run.length == next.frame =>
             {
                 run.length += 1;
             }
-            _ => self.runs.push(Run { page, frame, length: 1 }),
+            _ => self.runs.push(next),
         }
     }
 }
@@ -304,7 +354,7 @@ mod tests {
     fn pieces(page: u64, flags: &[u64]) -> Result<Vec<Found>, Box<dyn Error>> {
         let (base, mut found): (PageSize, _) = ("4k".parse()?, Vec::new());
         // The last word is that of the frame behind.
-        let run = Run { page, frame: 0, length: flags.len() as u64 - 1 };
+        let run = Run { page, frame: 0, length: flags.len() as u64 - 1, least: 1 };
         folios(run, |frame| flags.get(frame as usize).copied().unwrap_or(0), base, &mut found);
         let plain = |piece: Piece| (piece.addresses.start >> 12, piece.addresses.end >> 12, piece.of);
         Ok(found.into_iter().map(plain).collect())
@@ -335,6 +385,14 @@ mod tests {
         // The huge page of zeros is marked, without a head.
         assert_eq!(pieces(8, &[THP, THP, 0])?, []);
         Ok(())
+    }
+
+    #[test]
+    fn a_run_is_looked_up_where_the_smallest_folio_fits() {
+        let may = |page, frame, length, least| Run { page, frame, length, least }.may_hold();
+        assert!(may(8, 16, 4, 4) && may(7, 15, 5, 4) && may(3, 9, 1, 1));
+        // Too short, not aligned, or aligned otherwise in memory than in the address.
+        assert!(!may(8, 16, 3, 4) && !may(7, 15, 4, 4) && !may(8, 17, 7, 4));
     }
 
     #[test]

@@ -136,19 +136,6 @@ impl From<&Vma> for Place {
     }
 }
 
-/// The places of all mappings of process `pid`, in the order of their addresses, from /proc/PID/maps, which
-/// the kernel prints without a look at any page. Fails like [`read`].
-pub fn places(root: &Root, pid: u32) -> Result<Vec<Place>, ReadError> {
-    let path = format!("proc/{pid}/maps");
-    let text = root.read_bytes(&path)?;
-    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let places = lines.enumerate().map(|(number, line)| match parser::place(line) {
-        Some((addresses, inode)) => Ok(Place { addresses, of_file: inode != 0 }),
-        None => Err(root.content(&path, number + 1, "a mapping", &String::from_utf8_lossy(line))),
-    });
-    places.collect()
-}
-
 /// The open file of a process.
 struct Smaps<'a> {
     root: &'a Root,
@@ -285,18 +272,6 @@ Rss:                   4 kB
         let read: Vec<_> = vmas.iter().map(|vma| (vma.rss.0 >> 10, vma.swap.0 >> 10)).collect();
         assert_eq!(read, [(4, 8), (123_456_789_012, 8), (12, 0), (16, 8)]);
         assert!(vmas.iter().all(|vma| vma.advice == Advice::Huge && vma.thp_eligible == Some(true)));
-        Ok(())
-    }
-
-    #[test]
-    fn places_are_those_of_smaps() -> Result<(), Box<dyn Error>> {
-        let line = "7f00-7f80 r-xp 00000000 08:02 173521      /usr/bin/a b";
-        let (_dir, root) =
-            crate::testing::tree(&[("proc/7/maps", &format!("{line}\nff-100 rw-p 0 0:0 0\n"))]);
-        let file = Place { addresses: 0x7f00..0x7f80, of_file: true };
-        assert_eq!(places(&root, 7)?, [file, Place { addresses: 0xff..0x100, of_file: false }]);
-        let (_dir, root) = crate::testing::tree(&[("proc/7/maps", "7f00 r-xp\n")]);
-        assert!(places(&root, 7).is_err());
         Ok(())
     }
 

@@ -138,21 +138,25 @@ impl Thp {
     }
 }
 
-/// How many large folios all anonymous memory of the machine has now, of every size together; nothing
-/// before Linux 6.13, which does not count them.
+/// The smallest large folio that any anonymous memory of the machine has now; the inner nothing where there
+/// is none. The outer one before Linux 6.13, which does not count them.
 #[must_use]
-pub fn anonymous_folios(root: &Root) -> Option<u64> {
-    let sizes = root.list(THP).ok()?.into_iter().filter(|name| page_size(name).is_some());
-    let mut counted: Option<u64> = None;
-    for size in sizes {
-        match root.value::<u64>(path(&size).join("stats/nr_anon"), "a number") {
-            Ok(folios) => counted = Some(counted.unwrap_or(0).saturating_add(folios)),
+pub fn smallest_anonymous_folio(root: &Root) -> Option<Option<PageSize>> {
+    let names = root.list(THP).ok()?;
+    let mut sizes: Vec<(PageSize, &String)> =
+        names.iter().filter_map(|name| Some((page_size(name)?, name))).collect();
+    sizes.sort_unstable();
+    let mut counted = false;
+    for (size, name) in sizes {
+        match root.value::<u64>(path(name).join("stats/nr_anon"), "a number") {
+            Ok(0) => counted = true,
+            Ok(_) => return Some(Some(size)),
             // A size that only shared memory can have.
             Err(error) if error.is_absent() => {}
             Err(_) => return None,
         }
     }
-    counted
+    counted.then_some(None)
 }
 
 /// Where the setting `name` stands, relative to the root.
@@ -211,14 +215,15 @@ mod tests {
     #[test]
     fn folios_are_counted_where_the_kernel_counts_them() {
         let stats = |size, name| format!("{THP}/hugepages-{size}kB/stats/{name}");
-        let (_dir, root) = tree(&[
-            (&stats(64, "nr_anon"), "3\n"),
-            (&stats(2048, "nr_anon"), "0\n"),
-            (&stats(8, "split"), "1\n"),
-        ]);
-        assert_eq!(anonymous_folios(&root), Some(3));
-        let (_dir, root) = tree(&[(&stats(64, "split"), "0\n")]);
-        assert_eq!(anonymous_folios(&root), None);
+        let smallest = |files: &[(&str, &str)]| {
+            let (_dir, root) = tree(files);
+            smallest_anonymous_folio(&root)
+        };
+        let (small, large, other) = (stats(64, "nr_anon"), stats(2048, "nr_anon"), stats(8, "split"));
+        let found = smallest(&[(&small, "0"), (&large, "3"), (&other, "1")]).flatten();
+        assert_eq!(found.map(PageSize::log2), Some(21));
+        assert_eq!(smallest(&[(&small, "0")]), Some(None));
+        assert_eq!(smallest(&[(&other, "0")]), None);
     }
 
     #[test]

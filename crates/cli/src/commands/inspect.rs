@@ -19,7 +19,7 @@ use hugewise_kernel::{
 
 use crate::{
     NEGATIVE,
-    inspect::{self, Document, Failed, Inspected, Machine},
+    inspect::{self, Document, Failed, Inspected, Machine, Options},
     machine,
     report::inspect as report,
     terminal::{Terminal, print},
@@ -43,7 +43,7 @@ pub struct Inspect {
     #[arg(long, value_name = "PATH", conflicts_with = "pids")]
     cgroup: Option<PathBuf>,
 
-    /// Show every region, however small, with its addresses
+    /// Show every region, however small, with its addresses; look for parts of folios, too (JSON)
     #[arg(long)]
     full: bool,
 
@@ -163,9 +163,10 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
         None => inspect.pids.clone(),
     };
     ensure!(!pids.is_empty() || inspect.cgroup.is_none(), "no process is in this control group or below it");
+    let options = Options { attach: inspect.attach, full: inspect.full };
     let told = |pid| match inspect.all {
         true => inspect::glance(root, &machine, pid),
-        false => inspect::inspect(root, &machine, pid, inspect.attach),
+        false => inspect::inspect(root, &machine, pid, options),
     };
     // Those that nobody named are no loss where they have no memory, or are no more.
     let is_named = !inspect.all && inspect.cgroup.is_none();

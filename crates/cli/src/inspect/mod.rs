@@ -8,15 +8,12 @@ mod reason;
 mod stacks;
 mod views;
 
-use std::thread;
-
 use hugewise_kernel::{
-    folios,
+    folios::{self, Wanted},
     process::{CannotTell, Obstacle, Process},
     reading::Reading,
-    root::{ReadError, Root},
-    smaps::{self, Place, Vma},
-    thp,
+    root::Root,
+    smaps::{self, Place},
     units::Bytes,
 };
 
@@ -28,12 +25,22 @@ pub use self::{
 };
 use self::{measure::Measured, names::Part};
 
-/// Reads what process `pid` got. With `attach`, a JVM is asked for the names of its regions.
-pub fn inspect(root: &Root, machine: &Machine, pid: u32, attach: bool) -> Result<Inspected, CannotTell> {
+/// How closely to look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Ask a JVM for the names of its regions.
+    pub attach: bool,
+    /// Tell parts of folios, too, which takes longer.
+    pub full: bool,
+}
+
+/// Reads what process `pid` got.
+pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Result<Inspected, CannotTell> {
     let process = Process::read(root, pid)?;
-    let (vmas, folios) = read(root, machine, pid);
-    let vmas = vmas.map_err(|error| process.explain(root, &error))?;
-    let naming = names::name(root, &process, &vmas, attach);
+    let vmas = smaps::read_many(root, &pid.to_string()).map_err(|error| process.explain(root, &error))?;
+    let wanted = if options.full { Wanted::All } else { Wanted::Whole };
+    let folios = folios::read(root, pid, vmas.iter().map(Place::from), &machine.sizes, wanted).into();
+    let naming = names::name(root, &process, &vmas, options.attach);
     let views = views::find(root, pid, &vmas);
     let measured = measure::measure(root, machine, &process, &vmas, &naming.parts, &folios, &views);
     process.is_still_there(root)?;
@@ -45,8 +52,9 @@ pub fn inspect(root: &Root, machine: &Machine, pid: u32, attach: bool) -> Result
     notes.extend(measured.notes);
     let is_jvm = vmas.iter().any(|vma| vma.name.ends_with("/libjvm.so"));
     let regions = naming.parts.into_iter().zip(measured.parts);
-    let regions: Vec<Region> =
-        regions.map(|(part, measured)| region(machine, &process, part, &measured, &folios)).collect();
+    let regions: Vec<Region> = regions
+        .map(|(part, measured)| region(machine, &process, part, &measured, &folios, options))
+        .collect();
     let mut totals = Totals::default();
     regions.iter().for_each(|region| totals.add(region));
     Ok(Inspected::new(process, is_jvm, naming.source, totals, folios.map(|_| ()), Some(regions), notes))
@@ -75,32 +83,14 @@ pub fn glance(root: &Root, machine: &Machine, pid: u32) -> Result<Inspected, Can
     Ok(Inspected::new(process, false, "none".to_owned(), totals, untold, None, Vec::new()))
 }
 
-type Folios = Reading<Vec<folios::Piece>>;
-
-/// The mappings of a process, and the folios that base page table entries map there.
-fn read(root: &Root, machine: &Machine, pid: u32) -> (Result<Vec<Vma>, ReadError>, Folios) {
-    let smaps = || smaps::read_many(root, &pid.to_string());
-    let folios = |places: &[Place]| folios::read(root, pid, places, machine.sizes.base, machine.pmd());
-    // Where the kernel counts no large folio of anonymous memory at all, nobody has one, and little is left.
-    if thp::anonymous_folios(root) == Some(0) {
-        let vmas = smaps();
-        let places = vmas.as_ref().map_or(&[][..], Vec::as_slice).iter().filter(|vma| vma.inode != 0);
-        let found = folios(&places.map(Place::from).collect::<Vec<_>>());
-        return (vmas, found.into());
-    }
-    // Otherwise it takes half as long as smaps where mappings are very many, and goes on beside it.
-    thread::scope(|scope| {
-        let beside = scope.spawn(|| {
-            let places = smaps::places(root, pid).map_err(|error| error.to_string());
-            places.and_then(|places| folios(&places)).into()
-        });
-        let vmas = smaps();
-        let broken_off = |_| Reading::unknown("looking for folios was broken off");
-        (vmas, beside.join().unwrap_or_else(broken_off))
-    })
-}
-
-fn region(machine: &Machine, process: &Process, part: Part, measured: &Measured, folios: &Folios) -> Region {
+fn region(
+    machine: &Machine,
+    process: &Process,
+    part: Part,
+    measured: &Measured,
+    folios: &Reading<Vec<folios::Piece>>,
+    options: Options,
+) -> Region {
     let of_pmd = machine.sizes.thp;
     let mut bytes_by_page_size = measured.hugetlb.clone();
     let mut put = |size, bytes: Bytes| {
@@ -123,7 +113,7 @@ fn region(machine: &Machine, process: &Process, part: Part, measured: &Measured,
         hugetlb_bytes: measured.hugetlb.values().copied().sum(),
         swapped_bytes: measured.swap,
         split_bytes: folios.known().map(|_| measured.split),
-        part_of_folio_bytes: folios.known().map(|_| measured.part_of_folio),
+        part_of_folio_bytes: folios.known().filter(|_| options.full).map(|_| measured.part_of_folio),
         counted_above_bytes: measured.counted_above,
         same_memory_as: measured.same_memory_as,
         reason: measured.reason.map(|reason| reason.reason),

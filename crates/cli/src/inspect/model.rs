@@ -171,8 +171,8 @@ pub struct Region {
     /// Of those on base pages: in whole THPs of the PMD size that base page table entries map, since the
     /// huge entry was split or never made. Null where folios were not told apart.
     pub split_bytes: Option<Bytes>,
-    /// Of those on base pages: in folios that are not mapped as a whole here, or not aligned. Null where
-    /// folios were not told apart.
+    /// Of those on base pages: in folios that are not mapped as a whole here, or not aligned. Told with
+    /// `--full` only, and null where folios were not told apart.
     pub part_of_folio_bytes: Option<Bytes>,
     /// Of the resident ones: bytes that an earlier region of this process maps too. Counted there.
     pub counted_above_bytes: Bytes,

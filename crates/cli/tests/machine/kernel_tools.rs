@@ -92,7 +92,7 @@ struct Ours {
 impl Ours {
     fn of(pid: &str) -> Result<Ours, Box<dyn Error>> {
         let inspected: Value =
-            serde_json::from_str(&run(&["inspect", pid, "--json"])?.ended_with(0)?.stdout)?;
+            serde_json::from_str(&run(&["inspect", pid, "--json", "--full"])?.ended_with(0)?.stdout)?;
         let mut ours = Ours::default();
         for region in inspected["regions"].as_array().ok_or("no regions")? {
             let number = |field: &str| region[field].as_u64().unwrap_or(0);

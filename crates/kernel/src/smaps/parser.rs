@@ -1,6 +1,6 @@
 //! Parsing smaps at the pace at which the kernel prints it: a million lines for 40,000 mappings.
 
-use std::{mem, ops::Range};
+use std::mem;
 
 use super::{Advice, Vma};
 use crate::units::Bytes;
@@ -237,15 +237,6 @@ fn hex(text: &[u8]) -> Option<u64> {
         Some(value << 4 | u64::from(digit))
     };
     (1..=16).contains(&text.len()).then(|| text.iter().try_fold(0, value))?
-}
-
-/// The addresses and the inode of a header.
-pub(super) fn place(line: &[u8]) -> Option<(Range<u64>, u64)> {
-    let mut words = line.split(|byte| *byte == b' ');
-    let mut ends = words.next()?.splitn(2, |byte| *byte == b'-');
-    let (start, end) = (hex(ends.next()?)?, hex(ends.next()?)?);
-    let inode = number(words.nth(3)?)?;
-    (start <= end).then_some((start..end, inode))
 }
 
 /// `00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/dbus-daemon`
