@@ -26,6 +26,7 @@ pub enum Command {
     Plan(commands::plan::Plan),
     Apply(commands::apply::Apply),
     Compare(commands::compare::Compare),
+    Inspect(commands::inspect::Inspect),
     Bench(commands::bench::Bench),
     Explain(commands::explain::Explain),
     Restore(commands::restore::Restore),

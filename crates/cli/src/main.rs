@@ -4,6 +4,7 @@ mod arguments;
 mod commands;
 mod embedded;
 mod findings;
+mod inspect;
 mod machine;
 mod parameters;
 mod plan_file;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         }
         Command::Plan(plan) => commands::plan::run(&plan, &terminal),
         Command::Apply(apply) => commands::apply::run(&apply, &terminal),
+        Command::Inspect(inspect) => commands::inspect::run(&inspect, &terminal),
         Command::Compare(compare) => commands::compare::run(&compare, &terminal),
         Command::Bench(bench) => commands::bench::run(&bench, &terminal),
         Command::Explain(explain) => commands::explain::run(&explain, &terminal),

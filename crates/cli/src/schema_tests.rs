@@ -5,7 +5,7 @@ use std::{env, error::Error, fs, path::Path};
 use hugewise_jvm::plan::Plan;
 use schemars::{Schema, schema_for};
 
-use crate::{commands::restore, report};
+use crate::{commands::restore, inspect::Document, report};
 
 /// Set this to write the schemas anew.
 const WRITE: &str = "HUGEWISE_WRITE_SCHEMA";
@@ -16,6 +16,7 @@ fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
         ("apply", schema_for!(report::apply::Report)),
         ("check", schema_for!(report::check::Report)),
         ("explain", schema_for!(report::explain::Report)),
+        ("inspect", schema_for!(Document)),
         ("plan", schema_for!(Plan)),
         ("restore", schema_for!(restore::Report)),
     ];

@@ -169,6 +169,14 @@ fn unescape(text: &str) -> String {
     plain
 }
 
+/// Where hierarchies are mounted, relative to the root: v2 first, of v1 that of memory first.
+pub(crate) fn mount_points(mounts: &str) -> Vec<PathBuf> {
+    let groups = mounts.lines().filter_map(parse_mount).filter(|mount| mount.kind.starts_with("cgroup"));
+    let mut groups: Vec<Mount> = groups.collect();
+    groups.sort_by_key(|mount| (mount.kind != "cgroup2", !mount.options.contains("memory")));
+    groups.into_iter().map(|mount| mount.point).collect()
+}
+
 fn v2_mounts(mounts: &str) -> Vec<Mount> {
     mounts.lines().filter_map(parse_mount).filter(|mount| mount.kind == "cgroup2").collect()
 }

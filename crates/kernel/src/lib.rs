@@ -7,12 +7,14 @@
 pub mod backing;
 pub mod base_page;
 pub mod cgroup;
+pub mod cgroup_processes;
 pub mod contiguity;
 pub mod counters;
 pub mod coverage;
 pub mod difference;
 pub mod facts;
 mod fields;
+pub mod folios;
 pub mod interrupt;
 pub mod journal;
 pub mod limits;
@@ -23,6 +25,7 @@ pub mod persisted;
 pub mod pmu;
 pub mod pool_growth;
 pub mod pools;
+pub mod process;
 pub mod ranges;
 pub mod reading;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -119,6 +119,16 @@ impl Root {
         Ok(content)
     }
 
+    /// The file, to be read piece by piece; what is read this way is not recorded.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<fs::File, ReadError> {
+        let path = self.path(path);
+        let file = fs::metadata(&path).and_then(|found| match found.is_file() {
+            true => fs::File::open(&path),
+            false => Err(io::Error::other("this is not a plain file")),
+        });
+        file.map_err(|source| ReadError::Io { path, source })
+    }
+
     /// Is there a plain file at `path`, whatever it holds?
     pub fn has_file(&self, path: impl AsRef<Path>) -> bool {
         let found = fs::metadata(self.path(path.as_ref())).is_ok_and(|found| found.is_file());

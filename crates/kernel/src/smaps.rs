@@ -2,7 +2,17 @@
 //!
 //! Source of the meanings: Documentation/filesystems/proc.rst of the kernel.
 
-use std::ops::Range;
+mod parser;
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    ops::Range,
+    sync::mpsc,
+    thread,
+};
+
+pub use parser::{Parser, Unreadable};
 
 use crate::{
     root::{ReadError, Root},
@@ -16,6 +26,12 @@ pub struct Vma {
     pub addresses: Range<u64>,
     /// `rwxp` and the like.
     pub permissions: String,
+    /// Where in its file it begins, in bytes.
+    pub offset: u64,
+    /// The device of its file, major and minor number.
+    pub device: (u64, u64),
+    /// The inode of its file; zero for anonymous memory.
+    pub inode: u64,
     /// What it maps, as the kernel prints it; empty for anonymous memory.
     pub name: String,
     /// Present bytes, hugetlb pages excluded.
@@ -29,9 +45,34 @@ pub struct Vma {
     /// The page size that the mapping was made for: that of its pool for hugetlb, otherwise the
     /// base page size, whatever THP it holds.
     pub kernel_page_size: Bytes,
+    /// Bytes that are swapped out.
+    pub swap: Bytes,
+    /// `THPeligible`: would the kernel make a huge page of some size here now? Nothing before Linux 5.0.
+    pub thp_eligible: Option<bool>,
+    /// What the program advised about huge pages.
+    pub advice: Advice,
     /// `VmFlags` holds `ht`.
     pub is_hugetlb: bool,
+    /// `VmFlags` holds `sh`: writes are seen by others that map the same file.
+    pub is_shared: bool,
 }
+
+/// What a program told the kernel about huge pages in a mapping, by `madvise(2)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Advice {
+    /// Nothing.
+    #[default]
+    None,
+    /// `MADV_HUGEPAGE`: `VmFlags` holds `hg`.
+    Huge,
+    /// `MADV_NOHUGEPAGE`: `VmFlags` holds `nh`.
+    NoHuge,
+}
+
+/// As much is read before it is parsed.
+const PIECE: usize = 1 << 16;
+/// As many pieces may wait for the parser: the kernel, which takes longer, is not to wait for it.
+const AHEAD: usize = 128;
 
 impl Vma {
     /// Is it memory that the program asked for, and not a file's?
@@ -43,62 +84,94 @@ impl Vma {
 
 /// The mappings of process `pid` (`self` for our own), in the order of their addresses.
 ///
-/// ESRCH or ENOENT where it has ended, EACCES where we may not trace it.
+/// ESRCH or ENOENT where it has ended, EACCES where we may not trace it. Of a process that ends meanwhile,
+/// the kernel may give a part only, and no error.
 pub fn read(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
-    let path = format!("proc/{pid}/smaps");
-    let text = root.read(&path)?;
-    parse(&text).map_err(|(line, found)| root.content(path, line, "a mapping or one of its counters", found))
-}
-
-/// Parses the text; answers the number and text of the first line that it cannot read.
-pub fn parse(text: &str) -> Result<Vec<Vma>, (usize, &str)> {
-    let mut vmas: Vec<Vma> = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let unreadable = (number + 1, line);
-        match line.split_once(':') {
-            // A counter's key is a word; a header has a dash before its first colon.
-            Some((key, value)) if key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => {
-                let vma = vmas.last_mut().ok_or(unreadable)?;
-                count(vma, key, value.trim()).ok_or(unreadable)?;
-            }
-            _ => vmas.push(header(line).ok_or(unreadable)?),
+    let smaps = Smaps::open(root, pid)?;
+    let mut parser = Parser::default();
+    loop {
+        let piece = smaps.piece()?;
+        if piece.is_empty() {
+            return smaps.parsed(parser.finish());
         }
+        smaps.parsed(parser.feed(&piece))?;
     }
-    Ok(vmas)
 }
 
-/// `00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/dbus-daemon`
-fn header(line: &str) -> Option<Vma> {
-    let mut rest = line;
-    let mut word = || {
-        let (word, after) = rest.trim_start().split_once(' ').unwrap_or((rest.trim_start(), ""));
-        rest = after;
-        (!word.is_empty()).then_some(word)
-    };
-    let (start, end) = word()?.split_once('-')?;
-    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-    let permissions = word()?.to_owned();
-    let (_offset, _device, _inode) = (word()?, word()?, word()?);
-    (start <= end).then(|| Vma {
-        addresses: start..end,
-        permissions,
-        name: rest.trim_start().to_owned(),
-        ..Vma::default()
+/// The same with a second thread, which parses what the kernel has printed while it prints the next: for
+/// programs with very many mappings.
+pub fn read_many(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
+    let smaps = &Smaps::open(root, pid)?;
+    let (send, receive) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
+    thread::scope(|scope| {
+        let parsing = scope.spawn(move || {
+            let mut parser = Parser::default();
+            receive.iter().try_for_each(|piece| smaps.parsed(parser.feed(&piece)))?;
+            smaps.parsed(parser.finish())
+        });
+        loop {
+            let piece = smaps.piece()?;
+            // Whoever parses stops at what it cannot read, and says so.
+            if piece.is_empty() || send.send(piece).is_err() {
+                break;
+            }
+        }
+        drop(send);
+        parsing.join().unwrap_or_else(|_| Err(smaps.failed(io::Error::other("parsing it was broken off"))))
     })
 }
 
-fn count(vma: &mut Vma, key: &str, value: &str) -> Option<()> {
-    let kib = || value.strip_suffix(" kB")?.parse().ok().map(Bytes::from_kib);
-    match key {
-        "Rss" => vma.rss = kib()?,
-        "Anonymous" => vma.anonymous = kib()?,
-        "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => vma.thp += kib()?,
-        "Private_Hugetlb" | "Shared_Hugetlb" => vma.hugetlb += kib()?,
-        "KernelPageSize" => vma.kernel_page_size = kib()?,
-        "VmFlags" => vma.is_hugetlb = value.split_whitespace().any(|flag| flag == "ht"),
-        _ => {}
+/// Where a mapping lies, and whether it is a file's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its addresses.
+    pub addresses: Range<u64>,
+    /// Is there a file behind it? Shared memory has one, too.
+    pub of_file: bool,
+}
+
+impl From<&Vma> for Place {
+    fn from(vma: &Vma) -> Place {
+        Place { addresses: vma.addresses.clone(), of_file: vma.inode != 0 }
     }
-    Some(())
+}
+
+/// The open file of a process.
+struct Smaps<'a> {
+    root: &'a Root,
+    path: String,
+    file: File,
+}
+
+impl Smaps<'_> {
+    fn open<'a>(root: &'a Root, pid: &str) -> Result<Smaps<'a>, ReadError> {
+        let path = format!("proc/{pid}/smaps");
+        Ok(Smaps { root, file: root.open(&path)?, path })
+    }
+
+    /// The next piece of the file; empty at its end.
+    fn piece(&self) -> Result<Vec<u8>, ReadError> {
+        let mut piece = Vec::with_capacity(PIECE);
+        (&self.file).take(PIECE as u64).read_to_end(&mut piece).map_err(|source| self.failed(source))?;
+        Ok(piece)
+    }
+
+    fn failed(&self, source: io::Error) -> ReadError {
+        ReadError::Io { path: self.root.path(&self.path), source }
+    }
+
+    fn parsed<T>(&self, parsed: Result<T, Unreadable>) -> Result<T, ReadError> {
+        parsed.map_err(|(line, found)| {
+            self.root.content(&self.path, line, "a mapping or one of its counters", &found)
+        })
+    }
+}
+
+/// Parses the text; answers the number and text of the first line that it cannot read.
+pub fn parse(text: &str) -> Result<Vec<Vma>, Unreadable> {
+    let mut parser = Parser::default();
+    parser.feed(text.as_bytes())?;
+    parser.finish()
 }
 
 /// The coverage of some mappings taken together; `pmd_size` is the size of a whole THP.
@@ -166,14 +239,47 @@ Rss:                   4 kB
 
     #[test]
     fn an_unreadable_line_is_named() {
-        let error = parse("Rss: 4 kB\n").map_err(|(line, text)| (line, text.to_owned()));
-        assert_eq!(error, Err((1, "Rss: 4 kB".to_owned())));
+        assert_eq!(parse("Rss: 4 kB\n"), Err((1, "Rss: 4 kB".to_owned())));
         assert!(parse("c0-d0 rw-p 0 0:0 0\nRss: lots\n").is_err_and(|(line, _)| line == 2));
     }
 
     #[test]
+    fn what_the_reasons_are_drawn_from_is_read() -> Result<(), Box<dyn Error>> {
+        let vmas = parse(TEXT).map_err(|(line, _)| line.to_string())?;
+        assert_eq!((vmas[0].device, vmas[0].inode, vmas[0].offset), ((0, 15), 1052, 0));
+        assert_eq!((vmas[1].advice, vmas[1].thp_eligible), (Advice::Huge, Some(true)));
+        assert_eq!((vmas[2].advice, vmas[2].thp_eligible, vmas[2].swap), (Advice::None, None, Bytes::ZERO));
+        Ok(())
+    }
+
+    #[test]
+    fn foreseen_lines_are_read_like_the_first_ones() -> Result<(), Box<dyn Error>> {
+        // As the kernel prints them, with a counter that outgrows its column, and one left out.
+        let block = |start: u64, rss: u64, more: &str| {
+            format!(
+                "{start:x}-{:x} rw-p 00000000 00:00 0 \nSize:           {:8} kB\nRss:            {rss:8} kB\n\
+                 {more}AnonHugePages:  {:8} kB\nTHPeligible:    {:8}\nVmFlags: rd wr hg \n",
+                start + 0x1000,
+                4,
+                0,
+                1
+            )
+        };
+        let swap = "Swap:                  8 kB\n";
+        let text = [block(0x1000, 4, swap), block(0x2000, 123_456_789_012, swap), block(0x3000, 12, "")];
+        let text = text.concat() + &block(0x4000, 16, swap);
+        let vmas = parse(&text).map_err(|(line, text)| format!("{line}: {text}"))?;
+        let read: Vec<_> = vmas.iter().map(|vma| (vma.rss.0 >> 10, vma.swap.0 >> 10)).collect();
+        assert_eq!(read, [(4, 8), (123_456_789_012, 8), (12, 0), (16, 8)]);
+        assert!(vmas.iter().all(|vma| vma.advice == Advice::Huge && vma.thp_eligible == Some(true)));
+        Ok(())
+    }
+
+    #[test]
     fn our_own_is_readable() -> Result<(), Box<dyn Error>> {
-        assert!(read(&Root::live(), "self")?.iter().any(|vma| vma.name == "[stack]"));
+        for vmas in [read(&Root::live(), "self")?, read_many(&Root::live(), "self")?] {
+            assert!(vmas.iter().any(|vma| vma.name == "[stack]"));
+        }
         Ok(())
     }
 
@@ -181,6 +287,15 @@ Rss:                   4 kB
         #[test]
         fn parsing_never_panics(text in "(.|\n)*") {
             let _ = parse(&text);
+        }
+
+        #[test]
+        fn pieces_give_the_same_as_the_whole(cut in 0..TEXT.len()) {
+            let mut parser = Parser::default();
+            let (first, rest) = TEXT.as_bytes().split_at(cut);
+            let fed = [first, &rest[..1], &rest[1..]].into_iter().try_for_each(|piece| parser.feed(piece));
+            let pieces = fed.and_then(|()| parser.finish());
+            prop_assert_eq!(pieces, parse(TEXT));
         }
 
         #[test]

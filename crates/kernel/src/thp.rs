@@ -138,6 +138,27 @@ impl Thp {
     }
 }
 
+/// The smallest large folio that any anonymous memory of the machine has now; the inner nothing where there
+/// is none. The outer one before Linux 6.13, which does not count them.
+#[must_use]
+pub fn smallest_anonymous_folio(root: &Root) -> Option<Option<PageSize>> {
+    let names = root.list(THP).ok()?;
+    let mut sizes: Vec<(PageSize, &String)> =
+        names.iter().filter_map(|name| Some((page_size(name)?, name))).collect();
+    sizes.sort_unstable();
+    let mut counted = false;
+    for (size, name) in sizes {
+        match root.value::<u64>(path(name).join("stats/nr_anon"), "a number") {
+            Ok(0) => counted = true,
+            Ok(_) => return Some(Some(size)),
+            // A size that only shared memory can have.
+            Err(error) if error.is_absent() => {}
+            Err(_) => return None,
+        }
+    }
+    counted.then_some(None)
+}
+
 /// Where the setting `name` stands, relative to the root.
 #[must_use]
 pub fn path(name: &str) -> PathBuf {
@@ -189,6 +210,20 @@ mod tests {
         assert_eq!(sizes.iter().map(|s| s.page_size.log2()).collect::<Vec<_>>(), [13, 16]);
         assert_eq!(sizes[0].enabled, Reading::Known(None));
         assert_eq!(sizes[1].enabled, Reading::Known(Some("never".to_owned())));
+    }
+
+    #[test]
+    fn folios_are_counted_where_the_kernel_counts_them() {
+        let stats = |size, name| format!("{THP}/hugepages-{size}kB/stats/{name}");
+        let smallest = |files: &[(&str, &str)]| {
+            let (_dir, root) = tree(files);
+            smallest_anonymous_folio(&root)
+        };
+        let (small, large, other) = (stats(64, "nr_anon"), stats(2048, "nr_anon"), stats(8, "split"));
+        let found = smallest(&[(&small, "0"), (&large, "3"), (&other, "1")]).flatten();
+        assert_eq!(found.map(PageSize::log2), Some(21));
+        assert_eq!(smallest(&[(&small, "0")]), Some(None));
+        assert_eq!(smallest(&[(&other, "0")]), None);
     }
 
     #[test]

@@ -19,6 +19,12 @@ impl VmStat {
         Ok(VmStat(text.lines().filter_map(counter).collect()))
     }
 
+    /// A counter since boot; nothing where this kernel has it not.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.0.get(name).copied()
+    }
+
     /// How much a counter grew since `before`; nothing where this kernel has it not.
     #[must_use]
     pub fn growth(&self, before: &VmStat, name: &str) -> Option<u64> {

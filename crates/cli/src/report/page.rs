@@ -29,6 +29,11 @@ impl<'a> Page<'a> {
         self.text
     }
 
+    /// A line as it is.
+    pub fn text(&mut self, line: &str) -> fmt::Result {
+        writeln!(self.text, "{line}")
+    }
+
     /// A line below a heading, which the first line of a section has.
     pub fn line(&mut self, heading: &str, content: impl AsRef<str>) -> fmt::Result {
         let heading = self.terminal.bold(&format!("{heading:INDENT$}"));

@@ -7,7 +7,9 @@
 mod apply;
 mod apply_killed;
 mod ending;
+mod inspect;
 mod java;
+mod kernel_tools;
 mod killed;
 mod native;
 mod needs;
@@ -47,6 +49,8 @@ fn main() -> ExitCode {
         apply::trials(),
         apply_killed::trials(),
         killed::trials(),
+        inspect::trials(),
+        kernel_tools::trials(),
     ];
     libtest_mimic::run(&arguments, all.into_iter().flatten().collect()).exit_code()
 }

@@ -1,7 +1,7 @@
 //! What a test needs of the machine, and why it cannot be had.
 
 use std::{
-    fs,
+    env, fs,
     os::unix::fs::MetadataExt,
     path::Path,
     process::{Command, Stdio},
@@ -9,6 +9,11 @@ use std::{
 
 use hugewise_jvm::jdks::{self, Environment, Jdk};
 use hugewise_kernel::{root::Root, units::Bytes};
+
+/// Names `thpmaps`, of tools/mm in the kernel's source; it needs Python and numpy.
+pub const THPMAPS: &str = "HUGEWISE_THPMAPS";
+/// Names `page-types`, from the same place.
+pub const PAGE_TYPES: &str = "HUGEWISE_PAGE_TYPES";
 
 /// One need.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +32,8 @@ pub enum Need {
     Compiler,
     /// Mount namespaces can be made.
     Namespaces,
+    /// The kernel's own tools about page sizes.
+    KernelTools,
 }
 
 /// Why a need is not met; nothing if it is.
@@ -41,6 +48,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Java => !jdks().is_empty(),
         Need::Compiler => works(Command::new("cc").arg("--version")),
         Need::Namespaces => works(Command::new("unshare").args(["-m", "true"])),
+        Need::KernelTools => [THPMAPS, PAGE_TYPES].iter().all(|name| env::var_os(name).is_some()),
     };
     let reason = match need {
         Need::Root => "needs root",
@@ -50,6 +58,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Java => "no JDK",
         Need::Compiler => "no cc",
         Need::Namespaces => "unshare -m does not work",
+        Need::KernelTools => "HUGEWISE_THPMAPS and HUGEWISE_PAGE_TYPES name no programs",
     };
     (!met).then(|| reason.to_owned())
 }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Nobody.
-const UNPRIVILEGED: u32 = 65534;
+pub const UNPRIVILEGED: u32 = 65534;
 
 pub fn trials() -> Vec<Trial> {
     let needs = [Root, Pool, Thp];
@@ -37,7 +37,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// The program, and a folder for temporary files, where everybody can use them.
-fn for_everybody() -> Result<(TempDir, PathBuf, PathBuf), Box<dyn Error>> {
+pub fn for_everybody() -> Result<(TempDir, PathBuf, PathBuf), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
     mode(folder.path(), 0o755)?;

@@ -8,6 +8,7 @@ use crate::units::Bytes;
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: u64 = 0xc060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_ZERO: u64 = 1 << 5;
 const PAGE_IS_HUGE: u64 = 1 << 6;
 
 /// What a scan of the page table saw in a range of addresses.
@@ -20,40 +21,90 @@ pub struct Scan {
     pub huge: Bytes,
 }
 
+/// Addresses that are mapped alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// From and to.
+    pub addresses: Range<u64>,
+    /// By huge page table entries (PMD or PUD).
+    pub huge: bool,
+}
+
 /// Scans `addresses` of the process whose /proc/PID/pagemap this is.
 ///
 /// ENOTTY on a kernel before 6.7; EPERM for a process that we may not trace.
 pub fn scan(pagemap: &File, addresses: Range<u64>) -> io::Result<Scan> {
     let mut seen = Scan { present: Bytes::ZERO, huge: Bytes::ZERO };
+    let query = Query { all_of: PAGE_IS_PRESENT, none_of: 0 };
+    walk(pagemap, addresses, query, |region| {
+        let bytes = Bytes(region.end.saturating_sub(region.start));
+        seen.present += bytes;
+        if region.categories & PAGE_IS_HUGE != 0 {
+            seen.huge += bytes;
+        }
+    })?;
+    Ok(seen)
+}
+
+/// What is present in `addresses`, in their order; the kernel's page of zeros is left out, for nobody
+/// has memory for it. Fails like [`scan`].
+pub fn present(pagemap: &File, addresses: Range<u64>) -> io::Result<Vec<Mapped>> {
+    mapped(pagemap, addresses, Query { all_of: PAGE_IS_PRESENT, none_of: PAGE_IS_ZERO })
+}
+
+/// The same, of that what base page table entries map. Fails like [`scan`].
+pub fn present_by_base_entries(pagemap: &File, addresses: Range<u64>) -> io::Result<Vec<Mapped>> {
+    mapped(pagemap, addresses, Query { all_of: PAGE_IS_PRESENT, none_of: PAGE_IS_ZERO | PAGE_IS_HUGE })
+}
+
+fn mapped(pagemap: &File, addresses: Range<u64>, query: Query) -> io::Result<Vec<Mapped>> {
+    let mut found = Vec::new();
+    walk(pagemap, addresses, query, |region| {
+        found.push(Mapped {
+            addresses: region.start..region.end,
+            huge: region.categories & PAGE_IS_HUGE != 0,
+        });
+    })?;
+    Ok(found)
+}
+
+/// Which pages are asked for.
+#[derive(Clone, Copy)]
+struct Query {
+    all_of: u64,
+    none_of: u64,
+}
+
+fn walk(
+    pagemap: &File,
+    addresses: Range<u64>,
+    query: Query,
+    mut visit: impl FnMut(&PageRegion),
+) -> io::Result<()> {
+    let mut regions = vec![PageRegion::default(); 1024];
     let mut next = addresses.start;
     while next < addresses.end {
-        let mut regions = [PageRegion::default(); 256];
         let mut arg = PmScanArg {
             size: size_of::<PmScanArg>() as u64,
             start: next,
             end: addresses.end,
             vec: regions.as_mut_ptr() as u64,
             vec_len: regions.len() as u64,
-            category_mask: PAGE_IS_PRESENT,
+            category_inverted: query.none_of,
+            category_mask: query.all_of | query.none_of,
             return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
             ..PmScanArg::default()
         };
         // SAFETY: `arg` has the documented layout and size, and `vec` points to `vec_len` regions.
         let found = checked(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arg) })?;
         let found = usize::try_from(found).unwrap_or(0).min(regions.len());
-        for region in &regions[..found] {
-            let bytes = Bytes(region.end.saturating_sub(region.start));
-            seen.present += bytes;
-            if region.categories & PAGE_IS_HUGE != 0 {
-                seen.huge += bytes;
-            }
-        }
+        regions[..found].iter().for_each(&mut visit);
         if arg.walk_end <= next {
             break; // No progress: the kernel is done with the range.
         }
         next = arg.walk_end;
     }
-    Ok(seen)
+    Ok(())
 }
 
 /// `struct page_region` of include/uapi/linux/fs.h.

@@ -1,0 +1,373 @@
+//! `inspect`: regions that the test touched itself, to the byte; and those that cannot be told.
+
+use std::{
+    error::Error,
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{self, Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use hugewise_kernel::{
+    journal::{Journal, JournalError, STATE_DIR},
+    root::Root,
+    settings::Setting,
+    sys::memory::{Advice, Mapping},
+    units::{Bytes, PageSize},
+};
+use libtest_mimic::Trial;
+use serde_json::Value;
+
+use crate::{
+    Tested,
+    needs::Need::{Java, Pool, Root as NeedsRoot, Thp},
+    settings::PATIENCE,
+    start::{Ran, hugewise, run, run_command, says},
+    trial,
+    without::{UNPRIVILEGED, for_everybody},
+};
+
+const MIB: u64 = 1 << 20;
+
+pub fn trials() -> Vec<Trial> {
+    let needs = [NeedsRoot, Pool, Thp];
+    vec![
+        trial("inspect: own regions of each backing, to the byte", &needs, own_regions),
+        trial("inspect: advice that came too late, or never", &needs, reasons),
+        trial("inspect: who cannot be told, each with its reason", &[NeedsRoot], not_told),
+        trial("inspect: another user's process, and one's own", &[NeedsRoot], unprivileged),
+        trial("inspect: a heap that is mapped three times is counted once", &[NeedsRoot, Java], views),
+        trial("inspect --watch: goes on until it is told to end", &[], watch),
+        trial("inspect --all and --cgroup: this process among them", &[], all_and_cgroup),
+    ]
+}
+
+/// The journal, as soon as nobody else has it.
+pub fn journal() -> Result<Journal, JournalError> {
+    let begin = Instant::now();
+    loop {
+        match Journal::open(&Root::live(), Path::new(STATE_DIR), "tests of inspect") {
+            Err(JournalError::Busy(_) | JournalError::Unfinished(_)) if begin.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(100));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Grows the pool of 2 MiB pages by so many.
+pub fn grow_pool(journal: &mut Journal, pages: u64) -> Tested {
+    let pool = Setting::Pool { page_size: "2m".parse()?, node: None };
+    let now: u64 = pool.read(&Root::live())?.parse()?;
+    let got: u64 = journal.set(pool, &(now + pages).to_string())?.parse()?;
+    if got < now + pages { Err(format!("the pool could not grow by {pages} pages").into()) } else { Ok(()) }
+}
+
+fn inspect(pid: u32) -> Result<Value, Box<dyn Error>> {
+    let ran = run(&["inspect", &pid.to_string(), "--json"])?.ended_with(0)?;
+    Ok(serde_json::from_str(&ran.stdout)?)
+}
+
+/// The region that holds this mapping alone.
+fn region<'a>(inspected: &'a Value, mapping: &Mapping) -> Result<&'a Value, Box<dyn Error>> {
+    let regions = inspected["regions"].as_array().ok_or("no regions")?;
+    let found = regions.iter().find(|region| region["start"].as_u64() == Some(mapping.address()));
+    found.ok_or_else(|| format!("no region begins at {:x}: {regions:#?}", mapping.address()).into())
+}
+
+fn on(region: &Value, size: &str) -> u64 {
+    region["bytes_by_page_size"][size].as_u64().unwrap_or(0)
+}
+
+/// A mapping of its own region, because its neighbours are advised differently.
+struct Apart {
+    mapping: Mapping,
+    _neighbours: [Mapping; 2],
+}
+
+impl std::ops::Deref for Apart {
+    type Target = Mapping;
+    fn deref(&self) -> &Mapping {
+        &self.mapping
+    }
+}
+
+fn apart(bytes: u64, advice: Option<Advice>) -> Result<Apart, Box<dyn Error>> {
+    let neighbour = || -> Result<Mapping, Box<dyn Error>> {
+        let other = if advice == Some(Advice::NoHugePage) { Advice::HugePage } else { Advice::NoHugePage };
+        let mapping = Mapping::anonymous(Bytes(64 << 10))?;
+        mapping.advise(0..64 << 10, other)?;
+        Ok(mapping)
+    };
+    let above = neighbour()?;
+    let mapping = Mapping::anonymous(Bytes(bytes))?;
+    if let Some(advice) = advice {
+        mapping.advise(0..mapping.len(), advice)?;
+    }
+    Ok(Apart { mapping, _neighbours: [above, neighbour()?] })
+}
+
+fn own_regions() -> Tested {
+    let mut journal = journal()?;
+    let small: PageSize = "64k".parse()?;
+    let mthp = Setting::ThpEnabled { page_size: Some(small) };
+    let has_mthp = Path::new("/").join(mthp.path()).exists();
+    grow_pool(&mut journal, 3)?;
+    journal.set(Setting::ThpEnabled { page_size: None }, "madvise")?;
+
+    let base = apart(8 * MIB, Some(Advice::NoHugePage))?;
+    base.advise(0..5 << 20, Advice::PopulateWrite)?;
+
+    let thp = apart(10 * MIB, Some(Advice::HugePage))?;
+    let aligned = (thp.address().next_multiple_of(2 * MIB) - thp.address()) as usize;
+    thp.advise(aligned..aligned + (6 << 20), Advice::PopulateWrite)?;
+
+    let pool = Mapping::hugetlb(Bytes(6 * MIB), "2m".parse()?)?;
+    pool.advise(0..4 << 20, Advice::PopulateWrite)?;
+
+    let folios = apart(4 * MIB, None)?;
+    if has_mthp {
+        journal.set(mthp, "always")?;
+        folios.advise(0..4 << 20, Advice::PopulateWrite)?;
+    }
+
+    let inspected = inspect(process::id())?;
+    let seen = region(&inspected, &base)?;
+    assert_eq!((on(seen, "4096"), &seen["resident_bytes"]), (5 * MIB, &(5 * MIB).into()), "{seen:#}");
+    assert_eq!(seen["reason"], "off_here", "{seen:#}");
+
+    let seen = region(&inspected, &thp)?;
+    assert_eq!(seen["resident_bytes"].as_u64(), Some(6 * MIB), "{seen:#}");
+    assert_eq!(on(seen, "2097152") + on(seen, "4096"), 6 * MIB, "{seen:#}");
+    assert!(on(seen, "2097152") == 6 * MIB || !seen["reason"].is_null(), "{seen:#}");
+
+    let seen = region(&inspected, &pool)?;
+    assert_eq!(seen["hugetlb_bytes"].as_u64(), Some(4 * MIB), "{seen:#}");
+    assert_eq!((on(seen, "2097152"), &seen["reason"]), (4 * MIB, &Value::Null), "{seen:#}");
+
+    if has_mthp {
+        let seen = region(&inspected, &folios)?;
+        assert_eq!(seen["resident_bytes"].as_u64(), Some(4 * MIB), "{seen:#}");
+        // The edges are not aligned where the mapping is not.
+        assert!(on(seen, "65536") >= 3 * MIB, "{seen:#}");
+    }
+    let totals = &inspected["totals"];
+    let by_size = totals["bytes_by_page_size"].as_object().ok_or("no sizes")?;
+    let sum: u64 = by_size.values().filter_map(Value::as_u64).sum();
+    assert_eq!(totals["resident_bytes"].as_u64(), Some(sum), "{totals:#}");
+    Ok(())
+}
+
+fn reasons() -> Tested {
+    let mut journal = journal()?;
+    journal.set(Setting::ThpEnabled { page_size: None }, "madvise")?;
+    let (never, late) = (apart(8 * MIB, None)?, apart(8 * MIB, None)?);
+    never.advise(0..8 << 20, Advice::PopulateWrite)?;
+    late.advise(0..8 << 20, Advice::PopulateWrite)?;
+    late.advise(0..8 << 20, Advice::HugePage)?;
+    let inspected = inspect(process::id())?;
+    let seen = region(&inspected, &never)?;
+    assert_eq!(seen["reason"], "never_advised", "{seen:#}");
+    says(seen["why"].as_str().unwrap_or_default(), &["enabled is madvise"])?;
+    let seen = region(&inspected, &late)?;
+    // Which of several causes it was, only counters that stand at zero can tell.
+    let told = seen["reason"].as_str().unwrap_or_default();
+    assert!(["eligible", "advised_after_touch"].contains(&told), "{seen:#}");
+    if told == "eligible" {
+        assert!(seen["candidates"].as_array().is_some_and(|all| all.contains(&"advised_after_touch".into())));
+    }
+    journal.set(Setting::ThpEnabled { page_size: None }, "never")?;
+    let inspected = inspect(process::id())?;
+    assert_eq!(region(&inspected, &late)?["reason"], "off_globally");
+    Ok(())
+}
+
+fn not_told() -> Tested {
+    let mut gone = Command::new("true").spawn()?;
+    gone.wait()?;
+    let mut zombie = Command::new("true").spawn()?;
+    let begin = Instant::now();
+    let state = format!("/proc/{}/stat", zombie.id());
+    while !fs::read_to_string(&state)?.contains(") Z ") && begin.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(2));
+    }
+    let ids = [process::id(), zombie.id(), gone.id(), 2].map(|pid| pid.to_string());
+    let arguments: Vec<&str> =
+        ["inspect", "--json"].into_iter().chain(ids.iter().map(String::as_str)).collect();
+    let ran = run(&arguments)?.ended_with(1)?;
+    let told: Vec<Value> = ran.stdout.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    assert_eq!(told.len(), 4, "{}", ran.stdout);
+    assert!(told[0]["regions"].as_array().is_some_and(|regions| !regions.is_empty()));
+    let obstacles: Vec<_> = told[1..].iter().filter_map(|told| told["obstacle"].as_str()).collect();
+    // In a container the second process is as good as any, or there is none.
+    assert_eq!(&obstacles[..2], ["zombie", "no_process"]);
+    let text = run(&["inspect", &ids[1], &ids[2]])?.ended_with(2)?;
+    says(&text.stdout, &["has ended", "zombie", "there is no process"])?;
+    zombie.wait()?;
+    Ok(())
+}
+
+fn unprivileged() -> Tested {
+    let (_folder, program, _temporary) = for_everybody()?;
+    let as_nobody = |pid: u32| -> Result<Ran, Box<dyn Error>> {
+        let make = || {
+            let mut command = Command::new(&program);
+            command.args(["inspect", &pid.to_string(), "--json"]).current_dir("/");
+            command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+            command
+        };
+        run_command(&make)
+    };
+    let ran = as_nobody(process::id())?.ended_with(2)?;
+    let told: Value = serde_json::from_str(&ran.stdout)?;
+    assert_eq!(told["obstacle"], "not_allowed", "{told:#}");
+    says(told["could_not_tell"].as_str().unwrap_or_default(), &["uid 0", "CAP_SYS_PTRACE", "smaps"])?;
+
+    let mut own = Command::new("sleep").arg("100").uid(UNPRIVILEGED).gid(UNPRIVILEGED).spawn()?;
+    // Until it is `sleep`, it is we.
+    let begin = Instant::now();
+    while fs::read_to_string(format!("/proc/{}/comm", own.id()))?.trim() != "sleep"
+        && begin.elapsed() < PATIENCE
+    {
+        thread::sleep(Duration::from_millis(2));
+    }
+    let ran = as_nobody(own.id());
+    own.kill()?;
+    own.wait()?;
+    let told: Value = serde_json::from_str(&ran?.ended_with(0)?.stdout)?;
+    let reason = told["folio_sizes"]["could_not_tell"].as_str().unwrap_or_default();
+    says(reason, &["CAP_SYS_ADMIN"])?;
+    assert!(told["totals"]["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{told:#}");
+    assert!(told["regions"].as_array().is_some_and(|all| all.iter().all(|r| r["split_bytes"].is_null())));
+    Ok(())
+}
+
+/// A JVM that has come up, and is ended when dropped.
+pub struct Jvm {
+    pub child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Jvm {
+    /// Starts the newest JDK, or that of this major version, and waits until its `main` runs.
+    pub fn start(major: Option<u32>, options: &[&str]) -> Result<Option<Jvm>, Box<dyn Error>> {
+        let jdks = crate::needs::jdks();
+        let Some(jdk) = jdks.iter().find(|jdk| major.is_none_or(|major| jdk.major == major)) else {
+            return Ok(None);
+        };
+        let folder = tempfile::tempdir()?;
+        let source = folder.path().join("Wait.java");
+        fs::write(
+            &source,
+            "public class Wait { public static void main(String[] a) throws Exception {
+                System.out.println(\"up\"); System.out.flush(); Thread.sleep(600_000); } }",
+        )?;
+        let mut command = Command::new(jdk.home.join("bin/java"));
+        command.args(options).arg(&source).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut jvm = Jvm { child: command.spawn()?, _folder: folder };
+        let mut said = String::new();
+        let stdout = jvm.child.stdout.take().ok_or("no output")?;
+        // What it prints before is about its options.
+        let mut lines = BufReader::new(stdout);
+        while said.trim() != "up" {
+            said.clear();
+            if lines.read_line(&mut said)? == 0 {
+                return Err("the JVM did not come up".into());
+            }
+        }
+        Ok(Some(jvm))
+    }
+
+    /// Stops all of its threads, so that two programs see the same of it.
+    pub fn stop(&self) -> Tested {
+        let id = self.child.id().to_string();
+        Command::new("sh").args(["-c", "kill -s STOP \"$0\"", &id]).status()?;
+        let begin = Instant::now();
+        let stopped = || -> Result<bool, Box<dyn Error>> {
+            for thread in fs::read_dir(format!("/proc/{id}/task"))? {
+                let stat = fs::read_to_string(thread?.path().join("stat"))?;
+                if !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T")) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        while !stopped()? {
+            if begin.elapsed() > PATIENCE {
+                return Err("the JVM did not stop".into());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Jvm {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn views() -> Tested {
+    // Up to JDK 20, and without generations, ZGC mapped its heap three times.
+    let options = ["-XX:+UseZGC", "-Xms128m", "-Xmx128m", "-XX:+AlwaysPreTouch"];
+    let Some(jvm) = Jvm::start(Some(17), &options)? else { return Ok(()) };
+    jvm.stop()?;
+    let inspected = inspect(jvm.child.id())?;
+    let regions = inspected["regions"].as_array().ok_or("no regions")?;
+    let sum = |field: &str| regions.iter().filter_map(|region| region[field].as_u64()).sum::<u64>();
+    let again = sum("counted_above_bytes");
+    assert!(again >= 64 * MIB, "{again} bytes are seen as mapped again");
+    let total = inspected["totals"]["resident_bytes"].as_u64();
+    assert_eq!(total, Some(sum("resident_bytes") - again));
+    // What the kernel counts by page frame, once however often it is mapped, is the same.
+    let status = fs::read_to_string(format!("/proc/{}/smaps_rollup", jvm.child.id()))?;
+    let rss =
+        status.lines().find_map(|line| line.strip_prefix("Rss:")?.trim().strip_suffix(" kB")?.parse().ok());
+    assert_eq!(Some(sum("resident_bytes") >> 10), rss, "all views together are the kernel's sum");
+    Ok(())
+}
+
+fn watch() -> Tested {
+    let mut command = hugewise(&["inspect", &process::id().to_string(), "--json", "--watch", "0.1"]);
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+    for _ in 0..2 {
+        let line = lines.next().ok_or("it ended by itself")??;
+        assert_eq!(serde_json::from_str::<Value>(&line)?["pid"].as_u64(), Some(process::id().into()));
+    }
+    Command::new("sh").args(["-c", "kill -s INT \"$0\"", &child.id().to_string()]).status()?;
+    for line in lines {
+        serde_json::from_str::<Value>(&line?)?;
+    }
+    assert_eq!(child.wait()?.code(), Some(0));
+    Ok(())
+}
+
+fn all_and_cgroup() -> Tested {
+    let own = |text: &str| -> Result<bool, Box<dyn Error>> {
+        let told: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        Ok(told.iter().any(|told| {
+            told["pid"].as_u64() == Some(process::id().into())
+                && told["totals"]["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 0)
+        }))
+    };
+    assert!(own(&run(&["inspect", "--all", "--json"])?.ended_with(0)?.stdout)?);
+    let groups = fs::read_to_string("/proc/self/cgroup")?;
+    let group = groups.lines().next().and_then(|line| line.splitn(3, ':').nth(2)).ok_or("no group")?;
+    let ran = run(&["inspect", "--cgroup", group, "--json"])?;
+    // Where no hierarchy is mounted here, there is a clear answer.
+    if ran.status.code() == Some(2) {
+        return says(&ran.stderr, &["there is no control group"]);
+    }
+    assert!(
+        own(&ran.stdout)? || ran.stdout.contains(&format!("\"pid\": {}", process::id())),
+        "{}",
+        ran.stdout
+    );
+    Ok(())
+}

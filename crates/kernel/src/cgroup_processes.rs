@@ -1,0 +1,75 @@
+//! The processes of a control group and of those below it.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    cgroup::{self, MOUNTINFO},
+    root::Root,
+};
+
+/// Numbers of the processes in the group `path` and all below it, sorted.
+///
+/// `path` is a folder of the file system, or a group as /proc/PID/cgroup names it, of whichever mounted
+/// hierarchy has it.
+pub fn read(root: &Root, path: &Path) -> Result<Vec<u32>, String> {
+    let mounts = root.read(MOUNTINFO).unwrap_or_default();
+    let below = path.strip_prefix("/").unwrap_or(path);
+    let mut places = vec![below.to_owned()];
+    if root.is_live() && path.is_relative() {
+        // Relative to where the caller stands, too.
+        places.extend(
+            std::env::current_dir().ok().and_then(|dir| Some(dir.strip_prefix("/").ok()?.join(path))),
+        );
+    }
+    places.extend(cgroup::mount_points(&mounts).into_iter().map(|mount| mount.join(below)));
+    let group = places.iter().find(|dir| root.has_file(dir.join("cgroup.procs"))).ok_or_else(|| {
+        let tried: Vec<String> = places.iter().map(|dir| root.path(dir).display().to_string()).collect();
+        format!("there is no control group {}; tried {}", path.display(), tried.join(", "))
+    })?;
+    let mut pids = Vec::new();
+    let mut folders = vec![group.clone()];
+    while let Some(folder) = folders.pop() {
+        collect(root, &folder, folder == *group, &mut pids)?;
+        let names = root.list(&folder).unwrap_or_default();
+        let inner = names.iter().map(|name| folder.join(name));
+        folders.extend(inner.filter(|dir: &PathBuf| root.has_file(dir.join("cgroup.procs"))));
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    Ok(pids)
+}
+
+/// A group below may go while we look; that asked for must be readable.
+fn collect(root: &Root, folder: &Path, needed: bool, pids: &mut Vec<u32>) -> Result<(), String> {
+    let procs = match root.read(folder.join("cgroup.procs")) {
+        // The processes of a threaded group are those of the group above it.
+        Err(error) if needed => return Err(error.to_string()),
+        procs => procs.unwrap_or_default(),
+    };
+    // A process that we cannot see from our PID namespace is shown as 0.
+    pids.extend(procs.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()).filter(|pid| *pid != 0));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::tree;
+
+    #[test]
+    fn a_group_is_found_by_either_name_and_read_to_its_leaves() {
+        let (_dir, root) = tree(&[
+            (MOUNTINFO, "30 1 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"),
+            ("sys/fs/cgroup/cgroup.procs", "1\n"),
+            ("sys/fs/cgroup/app/cgroup.procs", "12\n0\n"),
+            ("sys/fs/cgroup/app/inner/cgroup.procs", "5\n12\n"),
+        ]);
+        for name in ["/app", "app", "/sys/fs/cgroup/app"] {
+            assert_eq!(read(&root, Path::new(name)), Ok(vec![5, 12]), "{name}");
+        }
+        assert_eq!(read(&root, Path::new("/")), Ok(vec![1, 5, 12]));
+        assert!(
+            read(&root, Path::new("nowhere")).is_err_and(|error| error.contains("sys/fs/cgroup/nowhere"))
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! Parsing smaps at the pace at which the kernel prints it: a million lines for 40,000 mappings.
+
+use std::mem;
+
+use super::{Advice, Vma};
+use crate::units::Bytes;
+
+/// Reads smaps piece by piece.
+///
+/// Nearly all lines are counters that the kernel prints in the same order and of the same width for
+/// every mapping, so that the next line can be foreseen: a key in 16 bytes, a value in 8, ` kB`.
+#[derive(Debug, Default)]
+pub struct Parser {
+    vmas: Vec<Vma>,
+    /// A line of which only the beginning was fed.
+    begun: Vec<u8>,
+    /// Lines that were read.
+    lines: usize,
+    /// The lines that followed the last header.
+    layout: Vec<Foreseen>,
+    /// Lines since the last header.
+    next: usize,
+}
+
+/// A line that cannot be read: its number, from 1, and its text.
+pub type Unreadable = (usize, String);
+
+const KEY: usize = 16;
+const VALUE: usize = 24;
+const LINE: usize = 28;
+const NOUGHT: &[u8; VALUE - KEY] = b"       0";
+
+#[derive(Clone, Copy, Debug)]
+struct Foreseen {
+    key: [u8; KEY],
+    counter: Counter,
+}
+
+/// Which count a line holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counter {
+    Rss,
+    Anonymous,
+    Thp,
+    Hugetlb,
+    KernelPageSize,
+    Swap,
+    /// One that nobody asks for.
+    Other,
+}
+
+impl Parser {
+    /// Takes the next piece of the text, which may begin and end within a line.
+    pub fn feed(&mut self, piece: &[u8]) -> Result<(), Unreadable> {
+        let mut piece = piece;
+        if !self.begun.is_empty() {
+            let end = line_feed(piece).map_or(piece.len(), |end| end + 1);
+            let mut line = mem::take(&mut self.begun);
+            line.extend_from_slice(&piece[..end]);
+            piece = &piece[end..];
+            let taken = self.take(&line)?;
+            self.begun = line.split_off(taken);
+        }
+        let taken = self.take(piece)?;
+        self.begun.extend_from_slice(&piece[taken..]);
+        Ok(())
+    }
+
+    /// All mappings, once all of the text was fed, whose last line may lack its line feed.
+    pub fn finish(mut self) -> Result<Vec<Vma>, Unreadable> {
+        let last = mem::take(&mut self.begun);
+        if !last.is_empty() {
+            self.line(&last)?;
+        }
+        Ok(self.vmas)
+    }
+
+    /// Takes all whole lines of `text`, and answers how many bytes those are.
+    fn take(&mut self, text: &[u8]) -> Result<usize, Unreadable> {
+        let mut at = 0;
+        loop {
+            let rest = &text[at..];
+            let foreseen = self.take_foreseen(rest);
+            if foreseen > 0 {
+                at += foreseen * LINE;
+                continue;
+            }
+            let Some(length) = line_feed(rest) else { return Ok(at) };
+            self.line(&rest[..length])?;
+            at += length + 1;
+        }
+    }
+
+    /// Takes the next lines as long as they are those that followed the same lines of the mapping before,
+    /// and answers how many those were.
+    fn take_foreseen(&mut self, rest: &[u8]) -> usize {
+        let (Some(vma), Some(layout)) = (self.vmas.last_mut(), self.layout.get(self.next..)) else {
+            return 0;
+        };
+        let mut taken = 0;
+        for (line, foreseen) in rest.chunks_exact(LINE).zip(layout) {
+            let (key, rest) = line.split_at(KEY);
+            let (value, unit) = rest.split_at(VALUE - KEY);
+            if key != foreseen.key || unit != b" kB\n" {
+                break;
+            }
+            // Most counters are nought, and all were before.
+            if foreseen.counter != Counter::Other && value != NOUGHT {
+                let Some(value) = number(value) else { break };
+                vma.count(foreseen.counter, Bytes::from_kib(value));
+            }
+            taken += 1;
+        }
+        self.next += taken;
+        self.lines += taken;
+        taken
+    }
+
+    /// Any line, without its line feed.
+    fn line(&mut self, line: &[u8]) -> Result<(), Unreadable> {
+        self.lines += 1;
+        let unreadable = |lines| (lines, String::from_utf8_lossy(line).into_owned());
+        let key = line.iter().position(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'_'));
+        match key.filter(|&end| line[end] == b':') {
+            // A counter's key is a word; a header has a dash before its first colon.
+            Some(end) => {
+                let lines = self.lines;
+                let vma = self.vmas.last_mut().ok_or_else(|| unreadable(lines))?;
+                let counter = vma.detail(&line[..end], &line[end + 1..]).ok_or_else(|| unreadable(lines))?;
+                self.foresee(line, counter);
+            }
+            None => {
+                let vma = header(line).ok_or_else(|| unreadable(self.lines))?;
+                self.vmas.push(vma);
+                self.next = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn foresee(&mut self, line: &[u8], counter: Counter) {
+        let fits = line.len() == LINE - 1;
+        // No line begins with this, so that one of another form is never foreseen.
+        let key = line[..KEY.min(line.len())].try_into().ok().filter(|_| fits).unwrap_or([0; KEY]);
+        let foreseen = Foreseen { key, counter };
+        match self.layout.get_mut(self.next) {
+            Some(place) => *place = foreseen,
+            None => self.layout.push(foreseen),
+        }
+        self.next += 1;
+    }
+}
+
+impl Vma {
+    fn count(&mut self, counter: Counter, bytes: Bytes) {
+        match counter {
+            Counter::Rss => self.rss = bytes,
+            Counter::Anonymous => self.anonymous = bytes,
+            Counter::Thp => self.thp += bytes,
+            Counter::Hugetlb => self.hugetlb += bytes,
+            Counter::KernelPageSize => self.kernel_page_size = bytes,
+            Counter::Swap => self.swap = bytes,
+            Counter::Other => {}
+        }
+    }
+
+    /// Takes down one line; nothing where its value is not what it should be.
+    fn detail(&mut self, key: &[u8], value: &[u8]) -> Option<Counter> {
+        let counter = match key {
+            b"Rss" => Counter::Rss,
+            b"Anonymous" => Counter::Anonymous,
+            b"AnonHugePages" | b"ShmemPmdMapped" | b"FilePmdMapped" => Counter::Thp,
+            b"Private_Hugetlb" | b"Shared_Hugetlb" => Counter::Hugetlb,
+            b"KernelPageSize" => Counter::KernelPageSize,
+            b"Swap" => Counter::Swap,
+            b"THPeligible" => {
+                self.thp_eligible = Some(number(value.trim_ascii())? != 0);
+                Counter::Other
+            }
+            b"VmFlags" => {
+                self.flags(value);
+                Counter::Other
+            }
+            _ => Counter::Other,
+        };
+        if counter != Counter::Other {
+            self.count(counter, Bytes::from_kib(number(value.trim_ascii().strip_suffix(b" kB")?)?));
+        }
+        Some(counter)
+    }
+
+    /// Two letters each, with a blank between.
+    fn flags(&mut self, value: &[u8]) {
+        for flag in value.trim_ascii_start().chunks(3) {
+            match flag.get(..2) {
+                Some(b"ht") => self.is_hugetlb = true,
+                Some(b"hg") => self.advice = Advice::Huge,
+                Some(b"nh") => self.advice = Advice::NoHuge,
+                Some(b"sh") => self.is_shared = true,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Where the first line feed stands; eight bytes are looked at together.
+fn line_feed(text: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    // A byte that is nought after the exclusive or was a line feed; only such a word has a borrow.
+    let found = text.chunks_exact(8).position(|word| {
+        let nought = word.try_into().map_or(0, u64::from_ne_bytes) ^ (ONES * u64::from(b'\n'));
+        nought.wrapping_sub(ONES) & !nought & HIGH != 0
+    });
+    let from = found.unwrap_or(text.len() / 8) * 8;
+    text[from..].iter().position(|byte| *byte == b'\n').map(|place| from + place)
+}
+
+/// A decimal number, with blanks before it.
+fn number(text: &[u8]) -> Option<u64> {
+    let digits = text.trim_ascii_start();
+    let value = |value: u64, digit: &u8| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        value.checked_mul(10)?.checked_add(u64::from(digit))
+    };
+    (!digits.is_empty()).then(|| digits.iter().try_fold(0, value))?
+}
+
+/// A hexadecimal number of at most 16 digits, as the kernel prints addresses.
+fn hex(text: &[u8]) -> Option<u64> {
+    let value = |value: u64, digit: &u8| {
+        let digit = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        Some(value << 4 | u64::from(digit))
+    };
+    (1..=16).contains(&text.len()).then(|| text.iter().try_fold(0, value))?
+}
+
+/// `00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/dbus-daemon`
+fn header(line: &[u8]) -> Option<Vma> {
+    let mut rest = line;
+    let mut word = |end: u8| {
+        let length = rest.iter().position(|byte| *byte == end).unwrap_or(rest.len());
+        let word = &rest[..length];
+        rest = rest.get(length + 1..).unwrap_or_default().trim_ascii_start();
+        (!word.is_empty()).then_some(word)
+    };
+    let (start, end) = (hex(word(b'-')?)?, hex(word(b' ')?)?);
+    let permissions = String::from_utf8_lossy(word(b' ')?).into_owned();
+    let offset = hex(word(b' ')?)?;
+    let device = (hex(word(b':')?)?, hex(word(b' ')?)?);
+    let inode = number(word(b' ')?)?;
+    (start <= end).then(|| Vma {
+        addresses: start..end,
+        permissions,
+        offset,
+        device,
+        inode,
+        name: String::from_utf8_lossy(rest).into_owned(),
+        ..Vma::default()
+    })
+}
