@@ -8,6 +8,7 @@ pub mod file;
 pub mod memory;
 pub mod pagemap;
 pub mod process;
+pub mod remote;
 
 use std::io;
 
