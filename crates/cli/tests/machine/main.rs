@@ -11,6 +11,7 @@ mod native;
 mod needs;
 mod program;
 mod refusals;
+mod regions;
 mod settings;
 mod start;
 mod touch;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         java::trials(),
         program::trials(),
         touch::trials(),
+        regions::trials(),
         refusals::trials(),
         without::trials(),
         ending::trials(),
