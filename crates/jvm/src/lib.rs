@@ -2,6 +2,7 @@
 
 mod asking;
 pub mod demand;
+pub mod attach;
 pub mod flags;
 pub mod gc_log;
 pub mod jdks;
@@ -13,3 +14,4 @@ pub mod plan;
 pub mod planner;
 pub mod planning;
 pub mod rehearsed;
+pub mod regions;

@@ -66,17 +66,17 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-fn knows(jdk: &Jdk, collector: &str) -> bool {
+pub fn knows(jdk: &Jdk, collector: &str) -> bool {
     let mut asked = Command::new(&jdk.java);
     asked.args([&format!("-XX:+{collector}"), "-Xmx64m", "-version"]);
     asked.output().is_ok_and(|output| output.status.success())
 }
 
-/// A folder with the program, compiled for the oldest JDK.
-fn compiled() -> Result<TempDir, Box<dyn Error>> {
+/// A folder with the program of this class, compiled for the oldest JDK.
+pub fn compiled(class: &str, text: &str) -> Result<TempDir, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    let source = folder.path().join("Allocate.java");
-    fs::write(&source, SOURCE)?;
+    let source = folder.path().join(format!("{class}.java"));
+    fs::write(&source, text)?;
     let all = jdks();
     let oldest = all.last().ok_or("no JDK")?;
     let javac = oldest.home.join("bin/javac");
@@ -107,7 +107,7 @@ fn compare_behind(
     variables: &[(&str, &str)],
     status: i32,
 ) -> Result<Comparison, Box<dyn Error>> {
-    let folder = compiled()?;
+    let folder = compiled("Allocate", SOURCE)?;
     let make = || {
         let mut command = hugewise(&["compare", "--json", "--metric", "kept=kept: ([0-9]+)"]);
         command.args(options).arg("--").args(wrapper).arg(&jdk.java);

@@ -16,6 +16,7 @@ mod needs;
 mod plan;
 mod program;
 mod refusals;
+mod regions;
 mod settings;
 mod start;
 mod touch;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         plan::trials(),
         program::trials(),
         touch::trials(),
+        regions::trials(),
         refusals::trials(),
         without::trials(),
         ending::trials(),

@@ -15,7 +15,7 @@ use hugewise_measure::comparison::{Comparison, Round};
 use crate::settings::{JOURNAL, PATIENCE};
 
 /// In the environment of everything that these tests start.
-const MARKER: &str = "HUGEWISE_MACHINE_TEST";
+pub const MARKER: &str = "HUGEWISE_MACHINE_TEST";
 /// A call that takes longer hangs.
 const LONGEST: Duration = Duration::from_secs(120);
 /// What the program says when another one holds the settings.

@@ -10,6 +10,7 @@ pub mod pagemap;
 pub mod process;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod tracing;
+pub mod remote;
 
 use std::io;
 

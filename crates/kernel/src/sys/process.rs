@@ -164,6 +164,17 @@ impl Drop for GroupLeader {
 /// Ends one process (SIGKILL), if `still_meant` says, once its number cannot change its meaning,
 /// that it is the process we mean.
 pub fn end_process(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
+    signal_process(pid, libc::SIGKILL, still_meant)
+}
+
+/// Sends SIGQUIT to one process, on the same condition as [`end_process`].
+///
+/// It kills whoever does not catch it: `still_meant` should look at `SigCgt`.
+pub fn quit_process(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
+    signal_process(pid, libc::SIGQUIT, still_meant)
+}
+
+fn signal_process(pid: u32, signal: c_int, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
     let pidfd = pidfd_open(pid)?;
     if !still_meant() {
@@ -174,7 +185,7 @@ pub fn end_process(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<(
         libc::syscall(
             libc::SYS_pidfd_send_signal,
             pidfd.as_raw_fd(),
-            libc::SIGKILL,
+            signal,
             std::ptr::null::<libc::siginfo_t>(),
             0,
         )
@@ -192,8 +203,14 @@ fn pidfd_open(pid: libc::pid_t) -> io::Result<File> {
 /// Is this process the superuser?
 #[must_use]
 pub fn is_root() -> bool {
+    effective_uid() == 0
+}
+
+/// The user that this process acts as.
+#[must_use]
+pub fn effective_uid() -> u32 {
     // SAFETY: geteuid always succeeds.
-    unsafe { libc::geteuid() == 0 }
+    unsafe { libc::geteuid() }
 }
 
 /// Now, in nanoseconds of CLOCK_MONOTONIC: the clock of the JVM's `timenanos` too.

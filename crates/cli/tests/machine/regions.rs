@@ -1,0 +1,408 @@
+//! The names of a JVM's regions, against the map that the JVM itself keeps (Native Memory Tracking).
+
+use std::{
+    error::Error,
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    ops::Range,
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use hugewise_jvm::{
+    attach,
+    jdks::Jdk,
+    regions::{self, Kind, NamedRange, Naming, Source},
+};
+use hugewise_kernel::{
+    journal::{Journal, JournalError, STATE_DIR},
+    pools,
+    root::Root,
+    settings::Setting,
+    smaps::{self, Vma},
+    sys::pagemap,
+    units::{Bytes, PageSize},
+};
+use libtest_mimic::Trial;
+
+use crate::{
+    Tested,
+    java::{compiled, knows},
+    needs::{
+        Need::{Java, Namespaces, Pool, Root as Superuser, Thp},
+        jdks,
+    },
+    settings::PATIENCE,
+    start::{MARKER, says},
+    trial,
+};
+
+const SOURCE: &str = "
+public class Regions {
+    public static void main(String[] arguments) throws Exception {
+        byte[][] kept = new byte[32][];
+        for (int i = 0; i < kept.length; i++) {
+            kept[i] = new byte[1 << 20];
+            java.util.Arrays.fill(kept[i], (byte) 1);
+        }
+        java.nio.ByteBuffer direct = java.nio.ByteBuffer.allocateDirect(8 << 20);
+        for (int i = 0; i < direct.capacity(); i += 4096) direct.put(i, (byte) 1);
+        System.gc();
+        System.out.println(\"ready\");
+        Thread.sleep(600000);
+        System.out.println(kept.length + direct.get(0));
+    }
+}
+";
+const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
+/// A backing, and the flags that ask for it.
+const BACKINGS: [(&str, &[&str]); 3] = [
+    ("base", &["-XX:-UseLargePages", "-XX:-UseTransparentHugePages"]),
+    ("thp", &["-XX:+UseTransparentHugePages", "-XX:+AlwaysPreTouch"]),
+    ("hugetlb", &["-XX:+UseLargePages", "-XX:+AlwaysPreTouch"]),
+];
+/// More than any collector takes for a heap of 256 MiB.
+const POOL: u64 = 320;
+/// What stands in Native Memory Tracking, and what it must be called.
+const TAGS: [(&str, Kind); 11] = [
+    ("Java Heap", Kind::Heap),
+    ("Code", Kind::CodeCache),
+    ("GC", Kind::GcTable),
+    ("Card Table", Kind::GcTable),
+    ("Metaspace", Kind::Metaspace),
+    ("Class", Kind::ClassSpace),
+    ("Shared class space", Kind::Cds),
+    ("Thread Stack", Kind::ThreadStack),
+    ("Thread", Kind::ThreadStack),
+    ("Internal", Kind::Internal),
+    ("Safepoint", Kind::Internal),
+];
+
+pub fn trials() -> Vec<Trial> {
+    let needs = [Superuser, Pool, Thp, Java];
+    let mut trials = Vec::new();
+    for jdk in jdks().into_iter().filter(|jdk| jdk.major >= 11) {
+        for collector in COLLECTORS.into_iter().filter(|collector| knows(&jdk, collector)) {
+            for (backing, flags) in BACKINGS {
+                let (jdk, name) =
+                    (jdk.clone(), format!("JDK {}: regions of {collector} on {backing}", jdk.version));
+                trials.push(trial(&name, &needs, move || case(&jdk, collector, backing, flags)));
+            }
+        }
+        let of = |test: fn(&Jdk) -> Tested| {
+            let jdk = jdk.clone();
+            move || test(&jdk)
+        };
+        let name = |what: &str| format!("JDK {}: {what}", jdk.version);
+        let refused = name("regions of one that cannot be attached to");
+        trials.push(trial(&refused, &[Java], of(attaching_is_refused)));
+        let silent = name("regions of one that takes no signal");
+        trials.push(trial(&silent, &[Java], of(attaching_sends_no_signal)));
+        let apart = name("regions of one in its own name spaces");
+        trials.push(trial(&apart, &[Superuser, Namespaces, Java], of(in_its_own_name_spaces)));
+    }
+    if trials.is_empty() {
+        trials.push(trial("the regions of a JVM have their names", &needs, || Ok(())));
+    }
+    trials.push(trial("regions of what is no JVM", &[], no_jvm));
+    trials
+}
+
+/// A running program of ours, ended when this is dropped.
+struct Running {
+    child: Child,
+    /// What it prints, behind the line that says that it is ready.
+    stdout: Option<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    fn start(jdk: &Jdk, options: &[&str], folder: &Path) -> Result<Running, Box<dyn Error>> {
+        Running::start_by(&mut Command::new(&jdk.java), options, folder)
+    }
+
+    /// Starts it by a command that takes the JVM's options.
+    fn start_by(command: &mut Command, options: &[&str], folder: &Path) -> Result<Running, Box<dyn Error>> {
+        let child = command
+            .args(["-Xmx256m", "-Xms256m"])
+            .args(options)
+            .arg("-cp")
+            .arg(folder)
+            .arg("Regions")
+            .env(MARKER, std::process::id().to_string())
+            .env_remove("JAVA_TOOL_OPTIONS")
+            .env_remove("JDK_JAVA_OPTIONS")
+            .env_remove("_JAVA_OPTIONS")
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut running = Running { child, stdout: None };
+        let mut stdout = BufReader::new(running.child.stdout.take().ok_or("no stdout")?);
+        // Warnings stand there, too.
+        let ready = stdout.by_ref().lines().map_while(Result::ok).any(|line| line == "ready");
+        running.stdout = Some(stdout);
+        if ready { Ok(running) } else { Err(format!("it ended before it was ready: {options:?}").into()) }
+    }
+
+    /// It must still be there, and not have printed anything: a thread dump goes to stdout.
+    fn was_left_alone(mut self) -> Tested {
+        if let Some(status) = self.child.try_wait()? {
+            return Err(format!("it was ended: {status}").into());
+        }
+        self.child.kill()?;
+        let mut printed = String::new();
+        self.stdout.take().ok_or("no stdout")?.read_to_string(&mut printed)?;
+        if printed.is_empty() { Ok(()) } else { Err(format!("it was made to print: {printed}").into()) }
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn vmas(&self) -> Result<Vec<Vma>, Box<dyn Error>> {
+        Ok(smaps::read(&Root::live(), &self.pid().to_string())?)
+    }
+
+    fn resident(&self, range: Range<u64>) -> Result<pagemap::Scan, Box<dyn Error>> {
+        Ok(pagemap::scan(&File::open(format!("/proc/{}/pagemap", self.pid()))?, range)?)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn case(jdk: &Jdk, collector: &str, backing: &str, flags: &[&str]) -> Tested {
+    let folder = compiled("Regions", SOURCE)?;
+    let mut journal = journal()?;
+    match backing {
+        "hugetlb" => {
+            let pool = Setting::Pool { page_size: PageSize::new(Bytes(2 << 20))?, node: None };
+            let got = journal.set(pool, &POOL.to_string())?;
+            if got != POOL.to_string() {
+                return Err(format!("a pool of {POOL} pages is needed, and the kernel made {got}").into());
+            }
+            pool_is_free()?;
+        }
+        "thp" => {
+            journal.set(Setting::ThpEnabled { page_size: None }, "madvise")?;
+            journal.set(Setting::ShmemEnabled { page_size: None }, "advise")?;
+        }
+        _ => {}
+    }
+    let collector = format!("-XX:+{collector}");
+    let options = [&[collector.as_str()], flags].concat();
+    plain(jdk, &options, backing, folder.path())?;
+    if backing == "hugetlb" {
+        pool_is_free()?;
+    }
+    tracked(jdk, &options, backing, folder.path())
+}
+
+/// A process that has ended may still be giving back its pages.
+fn pool_is_free() -> Tested {
+    let begin = Instant::now();
+    loop {
+        let pools = pools::read(&Root::live())?;
+        let free = pools.iter().filter(|pool| pool.node.is_none()).map(|pool| pool.available().0).max();
+        if free.is_some_and(|free| free >= POOL) || begin.elapsed() > Duration::from_secs(20) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn journal() -> Result<Journal, Box<dyn Error>> {
+    let begin = Instant::now();
+    loop {
+        match Journal::open(&Root::live(), Path::new(STATE_DIR), "test of regions") {
+            Err(JournalError::Busy(_)) if begin.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(200));
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+/// A JVM as people run it: nothing tracks its memory.
+fn plain(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested {
+    let running = Running::start(jdk, options, folder)?;
+    let vmas = running.vmas()?;
+    let passive = regions::name(&Root::live(), running.pid(), &vmas, false);
+    if passive.source != (Source::Passive { tables: true }) || !passive.notes.is_empty() {
+        return Err(format!("{:?} {:?}", passive.source, passive.notes).into());
+    }
+    let told = passive.jvm.as_ref().ok_or("no JVM")?;
+    let collector = told.collector.known().ok_or("no collector")?.to_string();
+    assert!(options.iter().any(|option| option.contains(&collector)), "{collector} of {options:?}");
+    assert_eq!(told.max_heap.known(), Some(&Bytes(256 << 20)));
+    huge_is_named(&running, &vmas, &passive, backing)?;
+
+    let attached = regions::name(&Root::live(), running.pid(), &vmas, true);
+    assert!(matches!(attached.source, Source::Attached { .. }), "{:?} {:?}", attached.source, attached.notes);
+    huge_is_named(&running, &vmas, &attached, backing)?;
+    let left = std::fs::read_dir(folder)?.flatten().map(|entry| entry.file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with(".attach")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    running.was_left_alone()
+}
+
+/// The same JVM, which knows its own map.
+fn tracked(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested {
+    let options = [options, &["-XX:NativeMemoryTracking=detail"]].concat();
+    let running = Running::start(jdk, &options, folder)?;
+    // Its listener is a thread with a stack: it is there from here on.
+    let jvm = attach::Jvm::connect(&Root::live(), running.pid())?;
+    let map = jvm.command("VM.native_memory detail")?;
+    let vmas = running.vmas()?;
+    for attach in [false, true] {
+        let naming = regions::name(&Root::live(), running.pid(), &vmas, attach);
+        huge_is_named(&running, &vmas, &naming, backing)?;
+        agrees(&running, &naming, &map).map_err(|error| format!("attach {attach}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// No huge byte is in memory that has no purpose, and there are some.
+fn huge_is_named(running: &Running, vmas: &[Vma], naming: &Naming, backing: &str) -> Tested {
+    let mut huge = Bytes::ZERO;
+    for vma in vmas.iter().filter(|vma| vma.thp + vma.hugetlb > Bytes::ZERO) {
+        let mut next = vma.addresses.start;
+        while next < vma.addresses.end {
+            let Some(range) = naming.at(next) else {
+                return Err(format!("{next:#x} of {vma:?} has no name").into());
+            };
+            let end = range.end.min(vma.addresses.end);
+            let here = running.resident(next..end)?.huge;
+            if here > Bytes::ZERO && range.kind == Kind::Other {
+                return Err(format!("{here} of huge pages in {range:x?} of {vma:?}").into());
+            }
+            huge += here;
+            next = end;
+        }
+    }
+    match backing {
+        "base" => Ok(()),
+        // Not every collector touches all of it, and the kernel may have run out of whole pages.
+        _ if huge >= Bytes(64 << 20) => Ok(()),
+        _ => Err(format!("only {huge} on huge pages").into()),
+    }
+}
+
+/// Every resident byte of what the JVM tracks has the kind that it says, and nothing else is called
+/// one of these kinds. The heap and the code cache have its very bounds.
+fn agrees(running: &Running, naming: &Naming, map: &str) -> Tested {
+    let tracked = reservations(map);
+    let mut wrong = Vec::new();
+    for (range, tag) in &tracked {
+        let Some((_, kind)) = TAGS.iter().find(|(known, _)| known == tag) else { continue };
+        for ours in overlapping(&naming.ranges, range) {
+            let piece = range.start.max(ours.start)..range.end.min(ours.end);
+            let present = running.resident(piece.clone())?.present;
+            if ours.kind != *kind && present > Bytes::ZERO {
+                wrong.push(format!("{piece:x?}: {present} of '{tag}' are called '{}'", ours.name));
+            }
+        }
+    }
+    let owned = |kind: Kind| !matches!(kind, Kind::Malloc | Kind::ThreadStack | Kind::Internal | Kind::Other);
+    for ours in naming.ranges.iter().filter(|ours| owned(ours.kind)) {
+        let known = tracked.iter().any(|(range, _)| range.start < ours.end && ours.start < range.end);
+        let present = running.resident(ours.start..ours.end)?.present;
+        if !known && present > Bytes::ZERO {
+            wrong.push(format!("{present} of '{}' are not the JVM's: {ours:x?}", ours.name));
+        }
+    }
+    for (wanted, kind) in [("Java Heap", Kind::Heap), ("Code", Kind::CodeCache)] {
+        let of_tag = tracked.iter().filter(|(_, tag)| tag == wanted).map(|(range, _)| range);
+        // JDK 25 does not know what it has on hugetlb pages: it calls that "Unknown".
+        if tracked.iter().any(|(_, tag)| tag == "Unknown") {
+            continue;
+        }
+        let theirs: u64 = of_tag.map(|range| range.end - range.start).sum();
+        let ours: u64 =
+            naming.ranges.iter().filter(|ours| ours.kind == kind).map(|ours| ours.end - ours.start).sum();
+        if theirs != ours {
+            wrong.push(format!("{wanted}: {theirs} bytes there, {ours} here"));
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
+}
+
+fn overlapping<'n>(ranges: &'n [NamedRange], with: &Range<u64>) -> impl Iterator<Item = &'n NamedRange> {
+    let with = with.clone();
+    ranges.iter().filter(move |range| range.start < with.end && with.start < range.end)
+}
+
+/// `[0x… - 0x…] reserved 262144KB for Java Heap from`
+fn reservations(map: &str) -> Vec<(Range<u64>, String)> {
+    let pattern =
+        regex::Regex::new(r"(?m)^\[0x([0-9a-f]+) - 0x([0-9a-f]+)\] reserved .*KB for (.*?)(?: from)?$");
+    let Ok(pattern) = pattern else { return Vec::new() };
+    let number = |digits: &str| u64::from_str_radix(digits, 16).unwrap_or(0);
+    let found =
+        pattern.captures_iter(map).map(|found| (number(&found[1])..number(&found[2]), found[3].to_owned()));
+    found.collect()
+}
+
+/// SIGQUIT would make it print its threads.
+fn attaching_is_refused(jdk: &Jdk) -> Tested {
+    let folder = compiled("Regions", SOURCE)?;
+    let running = Running::start(jdk, &["-XX:+DisableAttachMechanism"], folder.path())?;
+    let naming = regions::name(&Root::live(), running.pid(), &running.vmas()?, true);
+    assert_eq!(naming.source, Source::Passive { tables: true });
+    says(
+        &naming.notes.join("\n"),
+        &[&format!("not attaching to process {}", running.pid()), "DisableAttach"],
+    )?;
+    assert!(naming.ranges.iter().any(|range| range.kind == Kind::Heap));
+    running.was_left_alone()
+}
+
+/// SIGQUIT would end it; it listens from the beginning.
+fn attaching_sends_no_signal(jdk: &Jdk) -> Tested {
+    let folder = compiled("Regions", SOURCE)?;
+    let running = Running::start(jdk, &["-Xrs"], folder.path())?;
+    let naming = regions::name(&Root::live(), running.pid(), &running.vmas()?, true);
+    assert!(matches!(naming.source, Source::Attached { .. }), "{:?} {:?}", naming.source, naming.notes);
+    running.was_left_alone()
+}
+
+/// As in a container: another number of its own, and another /tmp.
+fn in_its_own_name_spaces(jdk: &Jdk) -> Tested {
+    let folder = compiled("Regions", SOURCE)?;
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "--"]).arg(&jdk.java);
+    let unshare = Running::start_by(&mut command, &[], folder.path())?;
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", unshare.pid()))?;
+    let pid: u32 = children.trim().parse()?;
+    let vmas = smaps::read(&Root::live(), &pid.to_string())?;
+    let naming = regions::name(&Root::live(), pid, &vmas, true);
+    assert!(matches!(naming.source, Source::Attached { .. }), "{:?} {:?}", naming.source, naming.notes);
+    for kind in [Kind::Heap, Kind::CodeCache, Kind::GcTable, Kind::Metaspace, Kind::ClassSpace] {
+        assert!(naming.ranges.iter().any(|range| range.kind == kind), "{kind:?}: {naming:?}");
+    }
+    unshare.was_left_alone()
+}
+
+fn no_jvm() -> Tested {
+    let mut child = Command::new("sleep").arg("600").env(MARKER, std::process::id().to_string()).spawn()?;
+    let looked = smaps::read(&Root::live(), &child.id().to_string()).map(|vmas| {
+        let naming = regions::name(&Root::live(), child.id(), &vmas, true);
+        (vmas, naming)
+    });
+    let alive = child.try_wait()?.is_none();
+    child.kill()?;
+    child.wait()?;
+    let (vmas, naming) = looked?;
+    assert!(alive && matches!(naming.source, Source::NotAJvm(_)) && naming.jvm.is_none(), "{naming:?}");
+    assert!(vmas.iter().all(|vma| naming.at(vma.addresses.start).is_some()), "{naming:?}");
+    // Now it has ended.
+    let naming = regions::name(&Root::live(), child.id(), &vmas, true);
+    assert!(matches!(naming.source, Source::NotAJvm(_)));
+    Ok(())
+}

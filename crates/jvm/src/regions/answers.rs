@@ -1,0 +1,224 @@
+//! What a JVM answers about its memory: readers of `VM.native_memory detail`, `System.map` and
+//! `VM.info`. A line that is not understood tells nothing.
+
+use std::ops::Range;
+
+use super::{Kind, NamedRange};
+
+/// A tag of Native Memory Tracking, and the kind of memory it stands for.
+const TAGS: [(&str, &str, Kind); 12] = [
+    ("Java Heap", "heap", Kind::Heap),
+    ("Code", "code cache", Kind::CodeCache),
+    ("GC", "gc table", Kind::GcTable),
+    ("GCCardSet", "gc table", Kind::GcTable),
+    ("Card Table", "card table", Kind::GcTable),
+    ("Metaspace", "metaspace", Kind::Metaspace),
+    ("Class", "class space", Kind::ClassSpace),
+    ("Shared class space", "CDS archive", Kind::Cds),
+    ("Thread Stack", "thread stack", Kind::ThreadStack),
+    ("Thread", "thread stack", Kind::ThreadStack),
+    ("Internal", "jvm", Kind::Internal),
+    ("Safepoint", "polling page", Kind::Internal),
+];
+
+/// The short tags of `System.map`.
+const SHORT_TAGS: [(&str, &str, Kind); 10] = [
+    ("JAVAHEAP", "heap", Kind::Heap),
+    ("CODE", "code cache", Kind::CodeCache),
+    ("GC", "gc table", Kind::GcTable),
+    ("CARDTBL", "card table", Kind::GcTable),
+    ("META", "metaspace", Kind::Metaspace),
+    ("CLASS", "class space", Kind::ClassSpace),
+    ("CDS", "CDS archive", Kind::Cds),
+    ("STACK", "thread stack", Kind::ThreadStack),
+    ("INTERN", "jvm", Kind::Internal),
+    ("POLL", "polling page", Kind::Internal),
+];
+
+/// Reservations: `[0x… - 0x…] reserved 262144KB for Java Heap from`, at the beginning of a line;
+/// what is committed of them is indented. Nothing where tracking is off.
+pub(super) fn native_memory(text: &str) -> Vec<NamedRange> {
+    let mut ranges = Vec::new();
+    for line in text.lines() {
+        let parts = line.strip_prefix('[').and_then(|line| line.split_once("] reserved "));
+        let Some((addresses, what)) = parts else { continue };
+        let Some((_, tag)) = what.split_once("KB for ") else { continue };
+        let tag = tag.trim().strip_suffix(" from").unwrap_or(tag.trim());
+        // JDK 25 says this of a heap and a code cache on hugetlb pages.
+        if tag == "Unknown" {
+            continue;
+        }
+        if let Some(range) = range(addresses, " - ") {
+            let known = TAGS.iter().find(|(known, ..)| *known == tag);
+            // The JVM's own for certain, whatever the tag means.
+            let (name, kind) = known.map_or((tag, Kind::Internal), |(_, name, kind)| (*name, *kind));
+            ranges.push(named(range, name, kind));
+        }
+    }
+    ranges
+}
+
+/// Rows of `System.map`: `0x…-0x… bytes prot rss hugetlb page notes info file`. Where two tags meet
+/// in one mapping it cannot be told which is where.
+pub(super) fn system_map(text: &str) -> Vec<NamedRange> {
+    let mut ranges = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let Some(range) = words.next().and_then(|addresses| range(addresses, "-")) else { continue };
+        let Some(info) = words.nth(6).filter(|info| !info.contains(',')) else { continue };
+        let tag = info.split('-').next().unwrap_or(info);
+        let Some((_, name, kind)) = SHORT_TAGS.iter().find(|(known, ..)| *known == tag) else { continue };
+        // STACK-15652-Attach-Listener
+        match info.splitn(3, '-').nth(2).filter(|_| *kind == Kind::ThreadStack) {
+            Some(thread) => {
+                ranges.push(named(range, &format!("thread stack ({})", thread.replace('-', " ")), *kind))
+            }
+            None => ranges.push(named(range, name, *kind)),
+        }
+    }
+    ranges
+}
+
+/// What `VM.info` tells in words.
+pub(super) fn vm_info(text: &str) -> Vec<NamedRange> {
+    let mut ranges = Vec::new();
+    let mut code_heap = None;
+    for line in text.lines() {
+        if let Some((_, rest)) = line.split_once("CodeHeap '") {
+            code_heap = rest.split_once('\'').map(|(name, _)| format!("code cache: {name}"));
+        } else if let Some(bounds) = line.trim().strip_prefix("bounds [") {
+            // Where it begins, what is committed, what is reserved.
+            let numbers: Vec<u64> =
+                bounds.trim_end_matches(']').split(", ").filter_map(hexadecimal).collect();
+            let name = code_heap.take().unwrap_or_else(|| "code cache".to_owned());
+            if let [start, _, end] = numbers[..] {
+                ranges.push(named(start..end, &name, Kind::CodeCache));
+            }
+        } else if let Some(rest) = line.strip_prefix("Heap address: ") {
+            ranges.extend(heap(rest).map(|range| named(range, "heap", Kind::Heap)));
+        } else if let Some(rest) = line.strip_prefix("Card table byte_map: [") {
+            let bounds = rest.split_once(']').and_then(|(bounds, _)| range(bounds, ","));
+            ranges.extend(bounds.map(|range| named(range, "card table", Kind::GcTable)));
+        } else if let Some(rest) = line.strip_prefix("Compressed class space mapped at: ") {
+            let bounds = rest.split_once(", ").and_then(|(bounds, _)| range(bounds, "-"));
+            ranges.extend(bounds.map(|range| named(range, "class space", Kind::ClassSpace)));
+        } else if let Some(rest) = line.strip_prefix("CDS archive(s) mapped at: [") {
+            let mut numbers = rest.split(['-', ')']).map_while(hexadecimal);
+            if let (Some(start), Some(_), Some(end)) = (numbers.next(), numbers.next(), numbers.next()) {
+                ranges.push(named(start..end, "CDS archive", Kind::Cds));
+            }
+        }
+    }
+    ranges.retain(|range| range.start < range.end);
+    ranges
+}
+
+/// `0x00000000f0000000, size: 256 MB, …`
+fn heap(text: &str) -> Option<Range<u64>> {
+    let (start, rest) = text.split_once(", size: ")?;
+    let (size, _) = rest.split_once(" MB")?;
+    let start = hexadecimal(start)?;
+    Some(start..start.checked_add(size.parse::<u64>().ok()?.checked_mul(1 << 20)?)?)
+}
+
+fn range(text: &str, between: &str) -> Option<Range<u64>> {
+    let (start, end) = text.split_once(between)?;
+    let (start, end) = (hexadecimal(start)?, hexadecimal(end)?);
+    (start < end).then_some(start..end)
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+fn named(range: Range<u64>, name: &str, kind: Kind) -> NamedRange {
+    NamedRange { start: range.start, end: range.end, name: name.to_owned(), kind }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn seen(ranges: &[NamedRange]) -> Vec<(u64, u64, &str, Kind)> {
+        ranges.iter().map(|range| (range.start, range.end, range.name.as_str(), range.kind)).collect()
+    }
+
+    const TRACKED: &str = "\
+Total: reserved=1711401KB, committed=180593KB
+
+[0x00000000f0000000 - 0x0000000100000000] reserved 262144KB for Java Heap from
+    [0x00007fa0c431a461] ReservedSpace::reserve(unsigned long)+0x291
+
+\t[0x00000000f0000000 - 0x00000000f6e00000] committed 112640KB from
+[0x00007fa096000000 - 0x00007fa098000000] reserved and committed 32768KB for GC from
+[0x00007fa0a5400000 - 0x00007fa0b4400000] reserved 245760KB for Code from
+[0x00007fa0a5400000 - 0x00007fa0b4400000] reserved 8KB for A New Tag
+[0x00007f7740000000 - 0x00007f774f200000] reserved and committed 247808KB for Unknown from
+";
+    const MAP: &str = "\
+from               to                        vsize prot          rss      hugetlb pgsz notes            info                                  file
+0x000000004c000000-0x000000004c001000         4096 ---p         4096            0 4K   com              CDS                                   -
+0x00007fbb3ff04000-0x00007fbb40000000      1032192 rw-p        90112            0 4K   com,nothp        STACK-15652-Attach-Listener           -
+0x00007fbb3f937000-0x00007fbb3fdff000      5013504 rw-p      5013504            0 4K   com              -                                     /a file
+0x00007fbb3f937000-0x00007fbb3fdff000      5013504 rw-p      5013504            0 4K   com              GC,CODE                               -
+";
+    const INFO: &str = "\
+Heap address: 0x00000000f0000000, size: 256 MB, Compressed Oops mode: 32-bit
+CDS archive(s) mapped at: [0x00007fa047000000-0x00007fa047bc7000-0x00007fa047bc7000), size 12349440, SharedBaseAddress: 0x0
+Compressed class space mapped at: 0x00007fa048000000-0x00007fa088000000, reserved size: 1073741824
+Card table byte_map: [0x00007fa0c3280000,0x00007fa0c3300000] _byte_map_base: 0x00007fa0c2b00000
+CodeHeap 'profiled nmethods': size=120032Kb used=21Kb max_used=21Kb free=120010Kb
+ bounds [0x00007fa0a5400000, 0x00007fa0a5670000, 0x00007fa0ac938000]
+";
+
+    #[test]
+    fn reservations_are_read_and_what_is_committed_of_them_is_not() {
+        let ranges = native_memory(TRACKED);
+        let expected = [
+            (0xf000_0000, 0x1_0000_0000, "heap", Kind::Heap),
+            (0x7fa0_9600_0000, 0x7fa0_9800_0000, "gc table", Kind::GcTable),
+            (0x7fa0_a540_0000, 0x7fa0_b440_0000, "code cache", Kind::CodeCache),
+            (0x7fa0_a540_0000, 0x7fa0_b440_0000, "A New Tag", Kind::Internal),
+        ];
+        assert_eq!(seen(&ranges), expected);
+        assert_eq!(native_memory("Native memory tracking is not enabled\n"), []);
+    }
+
+    #[test]
+    fn the_map_names_threads_and_leaves_out_what_it_does_not_know() {
+        let ranges = system_map(MAP);
+        let expected = [
+            (0x4c00_0000, 0x4c00_1000, "CDS archive", Kind::Cds),
+            (0x7fbb_3ff0_4000, 0x7fbb_4000_0000, "thread stack (Attach Listener)", Kind::ThreadStack),
+        ];
+        assert_eq!(seen(&ranges), expected);
+    }
+
+    #[test]
+    fn what_is_told_in_words_is_read() {
+        let ranges = vm_info(INFO);
+        let expected = [
+            (0xf000_0000, 0x1_0000_0000, "heap", Kind::Heap),
+            (0x7fa0_4700_0000, 0x7fa0_47bc_7000, "CDS archive", Kind::Cds),
+            (0x7fa0_4800_0000, 0x7fa0_8800_0000, "class space", Kind::ClassSpace),
+            (0x7fa0_c328_0000, 0x7fa0_c330_0000, "card table", Kind::GcTable),
+            (0x7fa0_a540_0000, 0x7fa0_ac93_8000, "code cache: profiled nmethods", Kind::CodeCache),
+        ];
+        assert_eq!(seen(&ranges), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_makes_it_panic(text in "(.|\n)*", which in 0usize..3, cut in any::<prop::sample::Index>()) {
+            let whole = [TRACKED, MAP, INFO][which];
+            let at = cut.index(whole.len());
+            for text in [format!("{}{text}{}", &whole[..at], &whole[at..]), text] {
+                for ranges in [native_memory(&text), system_map(&text), vm_info(&text)] {
+                    prop_assert!(ranges.iter().all(|range| range.start < range.end));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Names that the JVM itself gave, over those that were told by looking.
+
+use std::collections::BTreeSet;
+
+use hugewise_kernel::{root::Root, smaps::Vma};
+
+use super::{NamedRange, Naming, Source, answers, claims::Claims, range_at};
+use crate::attach::Jvm;
+
+/// A command and the reader of its answer.
+type Question = (&'static str, fn(&str) -> Vec<NamedRange>);
+
+/// What is asked, the surest first. The first needs Native Memory Tracking.
+const QUESTIONS: [Question; 2] =
+    [("VM.native_memory detail", answers::native_memory), ("VM.info", answers::vm_info)];
+/// Known to JDK 22 and late 21, and of use with Native Memory Tracking only. It names a mapping by
+/// whatever lies somewhere in it, so that it is good for names, and not for bounds.
+const MAP: &str = "System.map";
+
+/// Asks the JVM in process `pid` and lets its answers win.
+pub(super) fn refine(root: &Root, pid: u32, vmas: &[Vma], naming: &mut Naming) {
+    let jvm = match Jvm::connect(root, pid) {
+        Ok(jvm) => jvm,
+        Err(error) => return naming.notes.push(error.to_string()),
+    };
+    let mut told = Vec::new();
+    let mut commands = Vec::new();
+    for (command, read) in QUESTIONS {
+        let ranges = match jvm.command(command) {
+            Ok(answer) => read(&answer),
+            Err(error) => {
+                naming.notes.push(error.to_string());
+                Vec::new()
+            }
+        };
+        if !ranges.is_empty() {
+            commands.push(command.to_owned());
+        }
+        told.push(normal(ranges, vmas));
+    }
+    if told[0].is_empty() {
+        naming.notes.push(
+            "the JVM runs without -XX:NativeMemoryTracking, so that it cannot tell its whole map; \
+             what it did not tell was named by looking"
+                .to_owned(),
+        );
+    }
+    let map = jvm.command(MAP).map(|answer| answers::system_map(&answer)).unwrap_or_default();
+    if !map.is_empty() {
+        commands.push(MAP.to_owned());
+    }
+    told.push(std::mem::take(&mut naming.ranges));
+    naming.ranges = merge(&told, &normal(map, vmas), vmas);
+    if !commands.is_empty() {
+        naming.source = Source::Attached { commands };
+    }
+}
+
+/// Sorted and without overlaps; of two that overlap, the first stands.
+fn normal(ranges: Vec<NamedRange>, vmas: &[Vma]) -> Vec<NamedRange> {
+    let mut claims = Claims::over(vmas);
+    for range in ranges {
+        claims.claim(range.start..range.end, &range.name, range.kind);
+    }
+    claims.into_ranges()
+}
+
+/// The kind of every byte is that of the first layer that knows it; its name is the most precise
+/// one for that kind: `precise` knows the whole names of threads, and then the last layers see parts
+/// where the first sees a whole.
+fn merge(layers: &[Vec<NamedRange>], precise: &[NamedRange], vmas: &[Vma]) -> Vec<NamedRange> {
+    let edges: BTreeSet<u64> = layers.iter().flatten().flat_map(|range| [range.start, range.end]).collect();
+    let edges: Vec<u64> = edges.into_iter().collect();
+    let mut claims = Claims::over(vmas);
+    for piece in edges.windows(2) {
+        let known: Vec<&NamedRange> = layers.iter().filter_map(|layer| range_at(layer, piece[0])).collect();
+        let Some(kind) = known.first().map(|range| range.kind) else { continue };
+        let whole = range_at(precise, piece[1] - 1).filter(|range| range.name.contains('('));
+        if let Some(named) = whole.iter().chain(known.iter().rev()).find(|range| range.kind == kind) {
+            claims.claim(piece[0]..piece[1], &named.name, kind);
+        }
+    }
+    claims.into_ranges()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Kind, *};
+
+    fn range(start: u64, end: u64, name: &str, kind: Kind) -> NamedRange {
+        NamedRange { start, end, name: name.to_owned(), kind }
+    }
+
+    #[test]
+    fn the_answer_decides_the_kind_and_the_look_the_name() {
+        let vmas = [Vma { addresses: 0..100, ..Vma::default() }];
+        let asked = vec![range(10, 50, "gc table", Kind::GcTable)];
+        let looked = vec![
+            range(0, 20, "anonymous", Kind::Other),
+            range(20, 40, "mark bitmap", Kind::GcTable),
+            range(40, 60, "malloc arena", Kind::Malloc),
+        ];
+        let expected = [
+            range(0, 10, "anonymous", Kind::Other),
+            range(10, 20, "gc table", Kind::GcTable),
+            range(20, 40, "mark bitmap", Kind::GcTable),
+            range(40, 50, "gc table", Kind::GcTable),
+            range(50, 60, "malloc arena", Kind::Malloc),
+        ];
+        assert_eq!(merge(&[asked, looked], &[], &vmas), expected);
+    }
+}

@@ -1,0 +1,309 @@
+//! What the collector reserved beside the heap: tables that HotSpot's own tables do not lead to.
+//!
+//! Whoever reserves memory keeps its bounds: two neighbouring words, its base and its end or its
+//! size. The objects within few steps of the heap's description and of libjvm.so's static data are
+//! read for such pairs, and for lone pointers to memory that nobody else claims.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    ops::Range,
+};
+
+use super::{
+    Collector, JvmIdentity, Kind,
+    claims::{Claims, PAGE, is_askable},
+    is_libjvm, known, native,
+    stacks::{self, Thread},
+    vm_structs::Image,
+};
+
+/// How far objects are followed, from the heap's description and from static data.
+const STEPS: [u32; 2] = [3, 2];
+const MOST_OBJECTS: usize = 40_000;
+const MOST_STATIC_BYTES: u64 = 16 << 20;
+const LARGEST_OBJECT: u64 = 16 << 10;
+/// How far in an allocation of the C library what it gave may begin: behind its own header, and
+/// behind that of Native Memory Tracking.
+const FARTHEST_IN_CHUNK: u64 = 64;
+/// What is read of an object whose size its allocator does not tell.
+const USUAL_OBJECT: u64 = 1 << 10;
+
+/// G1's tables of this size; a JVM that has but one has no card counts.
+const OFFSETS_OR_COUNTS: &str = "block offsets or card counts";
+
+/// What led to a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Origin {
+    Heap,
+    Static,
+}
+
+#[derive(Default)]
+struct Found {
+    /// Base and end, by base.
+    bounds: BTreeMap<u64, BTreeSet<(u64, Origin)>>,
+    /// Base and size, by base.
+    sized: BTreeMap<u64, BTreeSet<(u64, Origin)>>,
+    /// Pointers to the first byte of a page.
+    pointers: BTreeMap<u64, Origin>,
+    /// Large allocations of the C library.
+    chunks: BTreeMap<u64, u64>,
+}
+
+pub(super) fn claim(
+    image: &Image,
+    jvm: &JvmIdentity,
+    threads: &[Thread],
+    metaspace_known: bool,
+    claims: &mut Claims,
+    notes: &mut Vec<String>,
+) {
+    for addresses in static_areas(image, claims) {
+        claims.claim(addresses, "libjvm.so", Kind::Other);
+    }
+    let mut walk = Walk { image, claims, seen: HashSet::new(), found: Found::default() };
+    if let Some(heap) = image.static_field("Universe::_collectedHeap") {
+        walk.from(vec![heap], STEPS[0], Origin::Heap);
+    }
+    let statics = static_words(image, claims);
+    walk.look_at(&statics, Origin::Static);
+    walk.from(statics, STEPS[1], Origin::Static);
+    if walk.seen.len() >= MOST_OBJECTS {
+        notes.push(format!("only {MOST_OBJECTS} objects of the JVM were followed to what it reserved"));
+    }
+    let found = walk.found;
+    for (start, end) in &found.chunks {
+        claims.claim(*start..*end, native::LARGE_ALLOCATION, Kind::Malloc);
+    }
+    let naming = Tables::of(image, jvm, metaspace_known, claims);
+    // A thread that runs, in a mapping that reaches beyond its stack.
+    for (range, _) in ranges(&found.sized) {
+        if claims.is_free(&range) {
+            stacks::claim_if_stack(image.memory, threads, &range, claims);
+        }
+    }
+
+    // The largest first: what was committed of a reservation lies inside it.
+    let mut bounded: Vec<(Range<u64>, Origin)> = ranges(&found.bounds).collect();
+    bounded.sort_by_key(|(range, _)| std::cmp::Reverse(range.end - range.start));
+    let edges: BTreeSet<u64> = found.pointers.keys().copied().collect();
+    let mut sized: Vec<(Range<u64>, Origin)> = ranges(&found.sized)
+        .filter(|(range, _)| claims.is_edge(range.end) || edges.contains(&range.end))
+        .collect();
+    sized.sort_by_key(|(range, _)| std::cmp::Reverse(range.end - range.start));
+    let mut offsets = Vec::new();
+    let mut keep = |range: Range<u64>, origin: Origin, claims: &mut Claims| {
+        let writable = is_writable(claims, range.start);
+        let (name, kind) = naming.name(range.end - range.start, origin, writable);
+        if name == OFFSETS_OR_COUNTS {
+            offsets.push(range.clone());
+        }
+        claims.claim(range, name, kind);
+    };
+    for (range, origin) in bounded.into_iter().chain(sized) {
+        if claims.is_free(&range) {
+            keep(range, origin, claims);
+        }
+    }
+    for (start, origin) in &found.pointers {
+        let Some(free) = claims.free_from(*start) else { continue };
+        let next = edges.range(start + 1..).next().copied().unwrap_or(u64::MAX);
+        let limit = free.end.min(next);
+        let end = naming.fitting(*start, limit).unwrap_or(limit);
+        keep(*start..end, *origin, claims);
+    }
+    if let [only] = offsets.as_slice() {
+        claims.rename(only.start, "block offset table");
+    }
+}
+
+fn is_writable(claims: &Claims, address: u64) -> bool {
+    claims.vma(address).is_some_and(|vma| vma.permissions.contains('w'))
+}
+
+fn ranges(by_base: &BTreeMap<u64, BTreeSet<(u64, Origin)>>) -> impl Iterator<Item = (Range<u64>, Origin)> {
+    by_base.iter().flat_map(|(base, ends)| ends.iter().map(|(end, origin)| (*base..*end, *origin)))
+}
+
+/// Where libjvm.so's writable data is, its zero-initialised part included.
+fn static_areas(image: &Image, claims: &Claims) -> Vec<Range<u64>> {
+    let vmas = claims.vmas();
+    let mut areas = Vec::new();
+    for (index, vma) in vmas.iter().enumerate().filter(|(_, vma)| vma.permissions.starts_with("rw")) {
+        let before = index.checked_sub(1).map(|before| &vmas[before]);
+        let touches = before.is_some_and(|before| {
+            is_libjvm(&before.name) && before.addresses.end == vma.addresses.start && vma.name.is_empty()
+        });
+        if is_libjvm(&vma.name) || touches {
+            // The kernel may have joined it with what happens to lie behind.
+            let end = (image.library_end.saturating_add(PAGE - 1) & !(PAGE - 1))
+                .clamp(vma.addresses.start, vma.addresses.end);
+            areas.push(vma.addresses.start..end);
+        }
+    }
+    areas
+}
+
+/// The words there.
+pub(super) fn static_words(image: &Image, claims: &Claims) -> Vec<u64> {
+    let areas = static_areas(image, claims).into_iter();
+    areas
+        .flat_map(|area| {
+            let bytes = (area.end - area.start).min(MOST_STATIC_BYTES);
+            image.memory.words(area.start, (bytes / 8) as usize).unwrap_or_default()
+        })
+        .collect()
+}
+
+struct Walk<'w, 'v> {
+    image: &'w Image<'w>,
+    claims: &'w Claims<'v>,
+    seen: HashSet<u64>,
+    found: Found,
+}
+
+impl Walk<'_, '_> {
+    fn from(&mut self, roots: Vec<u64>, steps: u32, origin: Origin) {
+        let mut next = roots;
+        for _ in 0..steps {
+            let mut behind = Vec::new();
+            for object in next {
+                let Some(words) = self.object(object) else { continue };
+                self.look_at(&words, origin);
+                behind.extend(words.into_iter().filter(|word| *word != 0 && word % 8 == 0));
+            }
+            next = behind;
+        }
+    }
+
+    /// The words of the object at `address`, once, if it is one of the JVM's own.
+    fn object(&mut self, address: u64) -> Option<Vec<u64>> {
+        if address % 16 != 0 || self.seen.len() >= MOST_OBJECTS || self.seen.contains(&address) {
+            return None;
+        }
+        let vma = self.claims.vma(address)?;
+        let own = matches!(self.claims.kind_at(address), None | Some(Kind::Malloc));
+        if !own || !vma.permissions.starts_with("rw") || !is_askable(vma) || vma.is_hugetlb {
+            return None;
+        }
+        self.seen.insert(address);
+        // glibc keeps the size of an allocation in the word before it; Native Memory Tracking puts a
+        // header between, which begins with the size that was asked for.
+        let header = self.image.memory.words(address.checked_sub(16)?, 2)?;
+        let bytes = match (header[1] & !7, header[0]) {
+            (told @ 24..=1_048_576, _) => (told - 8).min(LARGEST_OBJECT),
+            (_, asked @ 8..=1_048_576) => asked.min(LARGEST_OBJECT),
+            _ => USUAL_OBJECT,
+        };
+        let bytes = bytes.min(vma.addresses.end - address);
+        self.image.memory.words(address, (bytes / 8) as usize)
+    }
+
+    fn look_at(&mut self, words: &[u64], origin: Origin) {
+        for (index, word) in words.iter().enumerate() {
+            let page = word & !(PAGE - 1);
+            if (16..=FARTHEST_IN_CHUNK).contains(&(word - page)) && !self.found.chunks.contains_key(&page) {
+                let free = self.claims.free_from(page);
+                if let Some(end) = free.and_then(|free| native::chunk(self.image.memory, free)) {
+                    self.found.chunks.insert(page, end);
+                }
+            }
+            if word % PAGE != 0 || *word == 0 || self.claims.free_from(*word).is_none() {
+                continue;
+            }
+            // The end of something is not the beginning of the next thing.
+            let before = index.checked_sub(1).map_or(0, |before| words[before]);
+            let is_end = before % PAGE == 0 && before < *word && self.claims.vma(before).is_some();
+            if !is_end || !is_writable(self.claims, *word) {
+                let known = self.found.pointers.entry(*word).or_insert(origin);
+                *known = origin.min(*known);
+            }
+            let Some(next) = words.get(index + 1).filter(|next| **next % PAGE == 0 && **next != 0) else {
+                continue;
+            };
+            let mut keep = |end: u64, sized: bool| {
+                if self.claims.is_free(&(*word..end)) {
+                    let kept = if sized { &mut self.found.sized } else { &mut self.found.bounds };
+                    kept.entry(*word).or_default().insert((end, origin));
+                }
+            };
+            keep(*next, false);
+            if let Some(end) = word.checked_add(*next) {
+                keep(end, true);
+            }
+        }
+    }
+}
+
+/// The tables that a collector keeps, by the share of the heap that they are.
+struct Tables {
+    heap: Option<u64>,
+    collector: Option<Collector>,
+    /// What a table may be rounded up to: the pages that the process has.
+    page_sizes: BTreeSet<u64>,
+    /// Is the metaspace claimed by now? If not, what static data lead to may be a part of it.
+    metaspace_known: bool,
+}
+
+impl Tables {
+    fn of(image: &Image, jvm: &JvmIdentity, metaspace_known: bool, claims: &Claims) -> Tables {
+        let reserved = known::reserved_heap(image).map(|heap| heap.end - heap.start);
+        let heap = reserved.or_else(|| jvm.max_heap.known().map(|bytes| bytes.0)).filter(|heap| *heap > 0);
+        let sizes = claims.vmas().iter().map(|vma| vma.kernel_page_size.0);
+        let mut page_sizes: BTreeSet<u64> = sizes.filter(|size| size.is_power_of_two()).collect();
+        // A THP is what one page of page table entries, of 8 bytes each, maps.
+        let thp = page_sizes.first().and_then(|base| base.checked_mul(base / 8)).filter(|thp| *thp > 0);
+        page_sizes.extend(thp);
+        page_sizes.insert(PAGE);
+        Tables { heap, collector: jvm.collector.known().copied(), page_sizes, metaspace_known }
+    }
+
+    /// Of one heap byte each so many, and what that is.
+    fn shares(&self) -> &'static [(u64, &'static str)] {
+        match self.collector {
+            Some(Collector::G1) => &[(64, "mark bitmap"), (512, OFFSETS_OR_COUNTS)],
+            Some(Collector::Parallel) => {
+                &[(32, "mark bitmap"), (64, "mark bitmap"), (512, "compaction data")]
+            }
+            Some(Collector::Shenandoah) => &[(32, "mark bitmap"), (64, "mark bitmap")],
+            _ => &[],
+        }
+    }
+
+    fn is_share(&self, bytes: u64, share: u64) -> bool {
+        let Some(exact) = self.heap.map(|heap| heap / share) else { return false };
+        let whole = |page: &u64| exact.checked_next_multiple_of(*page) == Some(bytes);
+        exact <= bytes && self.page_sizes.iter().any(whole)
+    }
+
+    fn name(&self, bytes: u64, origin: Origin, writable: bool) -> (&'static str, Kind) {
+        if origin == Origin::Static && !(writable && self.metaspace_known) {
+            // The polling page and its like cannot be written to.
+            return ("jvm", Kind::Internal);
+        }
+        if let Some((_, name)) = self.shares().iter().find(|(share, _)| self.is_share(bytes, *share)) {
+            return (name, Kind::GcTable);
+        }
+        // One byte for 512 of the old generation, which is a part of the heap.
+        let of_old = matches!(self.collector, Some(Collector::Serial | Collector::Parallel))
+            && self.heap.is_some_and(|heap| (heap / 2048..=heap / 512 + PAGE).contains(&bytes));
+        match origin {
+            Origin::Heap if of_old => ("block offset table", Kind::GcTable),
+            // No other part of HotSpot maps what it writes to, and has not been named by now.
+            Origin::Heap | Origin::Static => ("gc table", Kind::GcTable),
+        }
+    }
+
+    /// Where a table that begins at `start` ends, if one of the known sizes fits before `end`.
+    fn fitting(&self, start: u64, end: u64) -> Option<u64> {
+        let heap = self.heap?;
+        let fits = |share: &u64| {
+            let size = (heap / share).next_multiple_of(PAGE);
+            (size >= 1 << 20).then(|| start.checked_add(size))?.filter(|fit| *fit <= end)
+        };
+        match self.collector {
+            Some(Collector::Shenandoah) => self.shares().iter().find_map(|(share, _)| fits(share)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The exported symbols of a library, read from where it is loaded.
+//!
+//! The dynamic section and all it points to are part of the loaded image, so that neither the file
+//! nor its name space is needed: it may be in a container, or deleted. Source: the ELF gABI, and the
+//! `DT_GNU_HASH` section as the GNU linker writes it.
+
+use std::collections::BTreeMap;
+
+use super::memory::Memory;
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const DT_HASH: u64 = 4;
+const DT_STRTAB: u64 = 5;
+const DT_SYMTAB: u64 = 6;
+const DT_GNU_HASH: u64 = 0x6fff_fef5;
+const SYMBOL_BYTES: u64 = 24;
+const MOST_HEADERS: u16 = 64;
+const MOST_ENTRIES: usize = 256;
+/// libjvm.so exports about a thousand.
+const MOST_SYMBOLS: u64 = 1 << 17;
+
+/// What a library exports, and how far it reaches.
+pub(super) struct Exported<'n> {
+    /// The addresses of those names that it exports.
+    pub(super) symbols: BTreeMap<&'n str, u64>,
+    /// The address behind its last byte, zero-initialised data included.
+    pub(super) end: u64,
+}
+
+/// Looks for `names` in the library loaded at `base`; nothing where no 64-bit ELF image of this
+/// machine's byte order is there.
+pub(super) fn find<'n>(memory: &dyn Memory, base: u64, names: &[&'n str]) -> Option<Exported<'n>> {
+    let image = Dynamic::read(memory, base)?;
+    let symbols = names.iter().filter_map(|name| Some((*name, image.look_up(name)?))).collect();
+    Some(Exported { symbols, end: image.end })
+}
+
+struct Dynamic<'m> {
+    memory: &'m dyn Memory,
+    /// What is added to the addresses that the file names.
+    bias: u64,
+    /// The address behind the image.
+    end: u64,
+    symbols: u64,
+    strings: u64,
+    gnu_hash: Option<u64>,
+    hash: Option<u64>,
+}
+
+impl<'m> Dynamic<'m> {
+    fn read(memory: &'m dyn Memory, base: u64) -> Option<Dynamic<'m>> {
+        let mut header = [0; 64];
+        memory.read(base, &mut header)?;
+        let native = if cfg!(target_endian = "little") { 1 } else { 2 };
+        if header[..4] != *b"\x7fELF" || header[4] != 2 || header[5] != native {
+            return None;
+        }
+        let half = |at: usize| Some(u16::from_ne_bytes(header.get(at..at + 2)?.try_into().ok()?));
+        let offset = u64::from_ne_bytes(header.get(32..40)?.try_into().ok()?);
+        let (size, count) = (u64::from(half(54)?), half(56)?.min(MOST_HEADERS));
+        let (mut first_load, mut dynamic, mut last) = (None, None, 0);
+        for index in 0..u64::from(count) {
+            let at = base.checked_add(offset)?.checked_add(index * size)?;
+            let address = memory.u64(at.checked_add(16)?)?;
+            match memory.u32(at)? {
+                PT_LOAD => {
+                    first_load.get_or_insert(address);
+                    last = last.max(address.checked_add(memory.u64(at.checked_add(40)?)?)?);
+                }
+                PT_DYNAMIC => dynamic = Some(address),
+                _ => {}
+            }
+        }
+        let bias = base.wrapping_sub(first_load?);
+        let mut found = BTreeMap::new();
+        let mut at = bias.wrapping_add(dynamic?);
+        for _ in 0..MOST_ENTRIES {
+            let (tag, value) = (memory.u64(at)?, memory.u64(at.checked_add(8)?)?);
+            if tag == 0 {
+                break;
+            }
+            // glibc leaves addresses here, others what the file says.
+            found.insert(tag, if value < base { bias.wrapping_add(value) } else { value });
+            at = at.checked_add(16)?;
+        }
+        Some(Dynamic {
+            memory,
+            bias,
+            end: bias.wrapping_add(last),
+            symbols: *found.get(&DT_SYMTAB)?,
+            strings: *found.get(&DT_STRTAB)?,
+            gnu_hash: found.get(&DT_GNU_HASH).copied(),
+            hash: found.get(&DT_HASH).copied(),
+        })
+    }
+
+    fn look_up(&self, name: &str) -> Option<u64> {
+        match (self.gnu_hash, self.hash) {
+            (Some(table), _) => self.by_gnu_hash(table, name),
+            (None, Some(table)) => {
+                let count = u64::from(self.memory.u32(table.checked_add(4)?)?).min(MOST_SYMBOLS);
+                (1..count).find_map(|index| self.value(index, name))
+            }
+            (None, None) => None,
+        }
+    }
+
+    fn by_gnu_hash(&self, table: u64, name: &str) -> Option<u64> {
+        let word = |index: u64| self.memory.u32(table.checked_add(index.checked_mul(4)?)?);
+        let (buckets, first, bloom) = (u64::from(word(0)?), u64::from(word(1)?), u64::from(word(2)?));
+        let hash = name.bytes().fold(5381u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(byte.into()));
+        let bucket_at = 4 + 2 * bloom;
+        let begin = u64::from(word(bucket_at + u64::from(hash).checked_rem(buckets)?)?);
+        for index in begin..begin + MOST_SYMBOLS {
+            let chained = word(bucket_at + buckets + index.checked_sub(first)?)?;
+            if chained | 1 == hash | 1 {
+                if let Some(value) = self.value(index, name) {
+                    return Some(value);
+                }
+            }
+            if chained & 1 == 1 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The address of symbol `index`, if that is its name and it is defined here.
+    fn value(&self, index: u64, name: &str) -> Option<u64> {
+        let symbol = self.symbols.checked_add(index.checked_mul(SYMBOL_BYTES)?)?;
+        let at = self.strings.checked_add(u64::from(self.memory.u32(symbol)?))?;
+        if self.memory.text(at)? != name {
+            return None;
+        }
+        let value = self.memory.u64(symbol.checked_add(8)?)?;
+        (value != 0).then(|| self.bias.wrapping_add(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugewise_kernel::{root::Root, smaps};
+    use proptest::prelude::*;
+
+    use super::{
+        super::memory::{Live, made::Made},
+        *,
+    };
+
+    #[test]
+    fn the_c_library_of_this_process_is_read() -> Result<(), Box<dyn std::error::Error>> {
+        let vmas = smaps::read(&Root::live(), "self")?;
+        let Some(libc) = vmas.iter().find(|vma| vma.name.contains("/libc.so")) else { return Ok(()) };
+        let found = find(&Live::of(std::process::id()), libc.addresses.start, &["getpid", "no_such_name"])
+            .ok_or("no ELF image")?;
+        let last = vmas.iter().filter(|vma| vma.name == libc.name).map(|vma| vma.addresses.end).max();
+        assert!(last.is_some_and(|last| (last - 4096..last + (1 << 20)).contains(&found.end)));
+        let found = found.symbols;
+        let getpid = found.get("getpid").ok_or("no getpid")?;
+        let holds = |vma: &&smaps::Vma| vma.addresses.contains(getpid);
+        assert!(
+            vmas.iter().find(holds).is_some_and(|vma| vma.name == libc.name && vma.permissions.contains('x'))
+        );
+        assert_eq!(found.len(), 1);
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn no_image_makes_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 64..600)) {
+            bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+            bytes[32..40].copy_from_slice(&64u64.to_ne_bytes());
+            let memory = Made([(0x1000, bytes)].into());
+            let _ = find(&memory, 0x1000, &["a"]);
+        }
+
+        #[test]
+        fn no_hash_table_makes_it_panic(words in prop::collection::vec(0u64..64, 16..128)) {
+            let mut memory = Made::default();
+            memory.words(0, &words);
+            let dynamic =
+                Dynamic { memory: &memory, bias: 0, end: 0, symbols: 0, strings: 0, gnu_hash: Some(0), hash: Some(0) };
+            let _ = (dynamic.look_up("x"), Dynamic { gnu_hash: None, ..dynamic }.look_up("x"));
+        }
+    }
+}

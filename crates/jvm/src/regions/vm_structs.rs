@@ -1,0 +1,246 @@
+//! The tables that HotSpot carries for its serviceability agent: where its structures keep what.
+//!
+//! Source of their form: `vmStructs.hpp` of HotSpot. The tables describe themselves, strides and
+//! offsets included, and so does this reader: a field that a version does not have is just missing.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{memory::Memory, symbols};
+
+const MOST_ROWS: u64 = 20_000;
+
+/// Why there are no tables.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum LoadError {
+    /// The library has none.
+    NotHotSpot,
+    /// They could not be read.
+    Unreadable(String),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// Of a static field: its address.
+    Static(u64),
+    /// Of others: the offset in their object.
+    Offset(u64),
+}
+
+/// The memory of a process with a HotSpot in it, and the tables to read it by.
+pub(super) struct Image<'m> {
+    pub(super) memory: &'m dyn Memory,
+    /// The address behind libjvm.so's last byte.
+    pub(super) library_end: u64,
+    /// By `Type::field`.
+    fields: HashMap<String, Place>,
+    sizes: HashMap<String, u64>,
+}
+
+/// One table, as the exported variables of one prefix describe it.
+struct Table<'s> {
+    memory: &'s dyn Memory,
+    symbols: &'s BTreeMap<&'s str, u64>,
+    prefix: &'s str,
+    first: u64,
+    stride: u64,
+}
+
+const STRUCTS: [&str; 7] = [
+    "gHotSpotVMStructs",
+    "gHotSpotVMStructEntryArrayStride",
+    "gHotSpotVMStructEntryTypeNameOffset",
+    "gHotSpotVMStructEntryFieldNameOffset",
+    "gHotSpotVMStructEntryIsStaticOffset",
+    "gHotSpotVMStructEntryOffsetOffset",
+    "gHotSpotVMStructEntryAddressOffset",
+];
+const TYPES: [&str; 4] = [
+    "gHotSpotVMTypes",
+    "gHotSpotVMTypeEntryArrayStride",
+    "gHotSpotVMTypeEntryTypeNameOffset",
+    "gHotSpotVMTypeEntrySizeOffset",
+];
+
+impl<'m> Image<'m> {
+    /// Reads the tables of the libjvm.so that is loaded at `base`.
+    pub(super) fn load(memory: &'m dyn Memory, base: u64) -> Result<Image<'m>, LoadError> {
+        let unreadable = |address: u64| LoadError::Unreadable(memory.reason(address));
+        if memory.byte(base).is_none() {
+            return Err(unreadable(base));
+        }
+        let names: Vec<&str> = STRUCTS.iter().chain(&TYPES).copied().collect();
+        let exported = symbols::find(memory, base, &names)
+            .ok_or_else(|| LoadError::Unreadable(format!("no ELF image of this machine at {base:#x}")))?;
+        let symbols = exported.symbols;
+        if !symbols.contains_key(STRUCTS[0]) {
+            return Err(LoadError::NotHotSpot);
+        }
+        let library_end = exported.end;
+        let mut image = Image { memory, library_end, fields: HashMap::new(), sizes: HashMap::new() };
+        image.load_fields(&symbols).ok_or_else(|| unreadable(base))?;
+        // Sizes are wanted for little; a table without them is still good.
+        let _ = image.load_sizes(&symbols);
+        Ok(image)
+    }
+
+    fn load_fields(&mut self, symbols: &BTreeMap<&str, u64>) -> Option<()> {
+        let table = Table::of(self.memory, symbols, STRUCTS[0], "gHotSpotVMStructEntry")?;
+        let offset = |name| table.offset_of(name);
+        let (type_at, field_at) = (offset("TypeNameOffset")?, offset("FieldNameOffset")?);
+        let (static_at, offset_at) = (offset("IsStaticOffset")?, offset("OffsetOffset")?);
+        let address_at = offset("AddressOffset")?;
+        for row in table.rows() {
+            let type_name = self.memory.u64(row.checked_add(type_at)?)?;
+            if type_name == 0 {
+                return Some(());
+            }
+            let field_name = self.memory.u64(row.checked_add(field_at)?)?;
+            let place = match self.memory.u32(row.checked_add(static_at)?)? {
+                0 => Place::Offset(self.memory.u64(row.checked_add(offset_at)?)?),
+                _ => Place::Static(self.memory.u64(row.checked_add(address_at)?)?),
+            };
+            if let (Some(of), Some(field)) = (self.memory.text(type_name), self.memory.text(field_name)) {
+                self.fields.insert(format!("{of}::{field}"), place);
+            }
+        }
+        None
+    }
+
+    fn load_sizes(&mut self, symbols: &BTreeMap<&str, u64>) -> Option<()> {
+        let table = Table::of(self.memory, symbols, TYPES[0], "gHotSpotVMTypeEntry")?;
+        let (name_at, size_at) = (table.offset_of("TypeNameOffset")?, table.offset_of("SizeOffset")?);
+        for row in table.rows() {
+            let name = self.memory.u64(row.checked_add(name_at)?)?;
+            if name == 0 {
+                break;
+            }
+            let size = self.memory.u64(row.checked_add(size_at)?)?;
+            if let Some(name) = self.memory.text(name) {
+                self.sizes.insert(name, size);
+            }
+        }
+        Some(())
+    }
+
+    /// The size of a type in bytes.
+    pub(super) fn size(&self, type_name: &str) -> Option<u64> {
+        self.sizes.get(type_name).copied().filter(|size| *size > 0)
+    }
+
+    /// Where the field of the object at `object` is.
+    pub(super) fn place(&self, object: u64, field: &str) -> Option<u64> {
+        match self.fields.get(field)? {
+            Place::Offset(offset) if object != 0 => object.checked_add(*offset),
+            _ => None,
+        }
+    }
+
+    /// The word in a field of the object at `object`.
+    pub(super) fn field(&self, object: u64, field: &str) -> Option<u64> {
+        self.memory.u64(self.place(object, field)?)
+    }
+
+    /// The word in a static field.
+    pub(super) fn static_field(&self, field: &str) -> Option<u64> {
+        match self.fields.get(field)? {
+            Place::Static(address) => self.memory.u64(*address),
+            Place::Offset(_) => None,
+        }
+    }
+}
+
+impl<'s> Table<'s> {
+    fn of(
+        memory: &'s dyn Memory,
+        symbols: &'s BTreeMap<&'s str, u64>,
+        name: &str,
+        prefix: &'s str,
+    ) -> Option<Table<'s>> {
+        let table = Table { memory, symbols, prefix, first: 0, stride: 0 };
+        let first = memory.u64(*symbols.get(name)?).filter(|first| *first != 0)?;
+        let stride = table.variable("ArrayStride").filter(|stride| (8..=512).contains(stride))?;
+        Some(Table { first, stride, ..table })
+    }
+
+    fn variable(&self, name: &str) -> Option<u64> {
+        self.memory.u64(*self.symbols.get(format!("{}{name}", self.prefix).as_str())?)
+    }
+
+    /// Where in a row this is.
+    fn offset_of(&self, name: &str) -> Option<u64> {
+        self.variable(name).filter(|offset| *offset < self.stride)
+    }
+
+    fn rows(&self) -> impl Iterator<Item = u64> {
+        let (first, stride) = (self.first, self.stride);
+        (0..MOST_ROWS).map_while(move |index| first.checked_add(index * stride))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::memory::made::Made, *};
+
+    /// A table of two fields: `Universe::_heap`, static, at 0x5000; `Heap::_size` at offset 16.
+    fn made() -> (Made, BTreeMap<&'static str, u64>) {
+        let mut memory = Made::default();
+        let mut symbols = BTreeMap::new();
+        let values = [0x2000, 48, 0, 8, 24, 32, 40];
+        for (index, (name, value)) in STRUCTS.iter().zip(values).enumerate() {
+            let address = 0x1000 + index as u64 * 0x100;
+            memory.words(address, &[value]);
+            symbols.insert(*name, address);
+        }
+        let rows = [[0x3000, 0x3040, 0, 1, 0, 0x5000], [0x3080, 0x30c0, 0, 0, 16, 0], [0; 6]];
+        memory.words(0x2000, &rows.concat());
+        for (address, text) in [(0x3000, "Universe"), (0x3040, "_heap"), (0x3080, "Heap"), (0x30c0, "_size")]
+        {
+            let mut bytes = text.as_bytes().to_vec();
+            bytes.resize(64, 0);
+            memory.0.insert(address, bytes);
+        }
+        memory.words(0x5000, &[0x6000]);
+        memory.words(0x6000, &[0, 0, 4711]);
+        (memory, symbols)
+    }
+
+    fn load<'m>(memory: &'m Made, symbols: &BTreeMap<&str, u64>) -> (Image<'m>, Option<()>) {
+        let mut image = Image { memory, library_end: 0, fields: HashMap::new(), sizes: HashMap::new() };
+        let loaded = image.load_fields(symbols);
+        (image, loaded)
+    }
+
+    #[test]
+    fn fields_are_found_by_their_names_and_others_are_missing() {
+        let (memory, symbols) = made();
+        let (image, loaded) = load(&memory, &symbols);
+        assert_eq!(loaded, Some(()));
+        let heap = image.static_field("Universe::_heap");
+        assert_eq!(heap, Some(0x6000));
+        assert_eq!(image.field(0x6000, "Heap::_size"), Some(4711));
+        assert_eq!(image.field(0, "Heap::_size"), None);
+        assert_eq!(image.static_field("Heap::_size"), None);
+        assert_eq!(image.static_field("Universe::_gone"), None);
+    }
+
+    #[test]
+    fn a_table_without_an_end_or_a_stride_is_refused() {
+        let (mut memory, symbols) = made();
+        memory.words(0x2000, &[0x3000, 0x3040, 0, 1, 0, 0x5000]);
+        assert_eq!(load(&memory, &symbols).1, None);
+        memory.words(0x1100, &[0]);
+        assert_eq!(load(&memory, &symbols).1, None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_table_makes_it_panic(junk in prop::collection::vec(any::<u64>(), 0..40), at in 0x1000u64..0x3100) {
+            let (mut memory, symbols) = made();
+            memory.words(at & !7, &junk);
+            let (image, _) = load(&memory, &symbols);
+            let _ = (image.static_field("Universe::_heap"), image.field(u64::MAX, "Heap::_size"));
+        }
+    }
+}
