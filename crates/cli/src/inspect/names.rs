@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use hugewise_jvm::regions::{self, Source};
 use hugewise_kernel::{process::Process, root::Root, smaps::Vma};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -31,6 +32,17 @@ pub enum Kind {
 }
 
 impl Kind {
+    fn of_jvm(kind: regions::Kind) -> Kind {
+        use regions::Kind as Jvm;
+        match kind {
+            Jvm::Heap | Jvm::CodeCache | Jvm::GcTable => Kind::JvmLargePages,
+            Jvm::Metaspace | Jvm::ClassSpace | Jvm::Cds | Jvm::Internal => Kind::Anonymous,
+            Jvm::ThreadStack => Kind::Stack,
+            Jvm::Malloc => Kind::Malloc,
+            Jvm::Other => Kind::File,
+        }
+    }
+
     /// Do a JVM's flags for large pages concern it?
     pub fn is_for_large_pages(self) -> bool {
         self == Kind::JvmLargePages
@@ -62,7 +74,7 @@ pub struct Naming {
 /// Names every mapping. With `attach`, a JVM may be asked through its attach socket, which it notices.
 pub fn name(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
     let everywhere = generic(vmas, &Stacks::find(root, process, vmas));
-    let own = jvm(process, vmas, attach);
+    let own = jvm(root, process, vmas, attach);
     Naming {
         parts: if own.parts.is_empty() { everywhere } else { overlay(everywhere, own.parts) },
         source: own.source,
@@ -71,14 +83,32 @@ pub fn name(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Namin
 }
 
 /// The names that a JVM has for its regions; none where it is not one.
-fn jvm(process: &Process, vmas: &[Vma], attach: bool) -> Naming {
-    let is_jvm = vmas.iter().any(|vma| vma.name.ends_with("/libjvm.so"));
-    let note = match (attach, is_jvm) {
-        (false, _) => None,
-        (true, false) => Some(format!("--attach: {} ({}) is no JVM", process.pid, process.name)),
-        (true, true) => Some("--attach: the names could not be asked".to_owned()),
+fn jvm(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
+    if !attach && !vmas.iter().any(|vma| vma.name.ends_with("/libjvm.so")) {
+        return Naming { parts: Vec::new(), source: "the kernel".to_owned(), notes: Vec::new() };
+    }
+    let named = regions::name(root, process.pid, vmas, attach);
+    let source = match &named.source {
+        Source::Attached { commands } => format!("the JVM ({}), and its memory", commands.join(", ")),
+        Source::Passive { tables: true } => "the JVM's own tables, read in its memory".to_owned(),
+        Source::Passive { tables: false } => "the places of the mappings".to_owned(),
+        Source::NotAJvm(_) => "the kernel".to_owned(),
     };
-    Naming { parts: Vec::new(), source: "the kernel".to_owned(), notes: note.into_iter().collect() }
+    let mut notes = named.notes;
+    if let Source::NotAJvm(why) = named.source {
+        notes.push(why);
+        return Naming { parts: Vec::new(), source, notes };
+    }
+    // What it does not know better is left to the names that any process has.
+    let known = named.ranges.into_iter().filter(|range| range.kind != regions::Kind::Other);
+    let parts = known
+        .map(|range| Part {
+            addresses: range.start..range.end,
+            kind: Kind::of_jvm(range.kind),
+            name: range.name,
+        })
+        .collect();
+    Naming { parts, source, notes }
 }
 
 /// Was the JVM told to use pages of a pool? The last of contrary flags holds.
