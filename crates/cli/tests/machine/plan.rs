@@ -44,8 +44,17 @@ const HEAPS: &str = "HUGEWISE_PLAN_HEAPS";
 /// What a pool leaves to others.
 const FLOOR: Bytes = Bytes(1 << 30);
 const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
-const SIZES: [&[&str]; 5] =
-    [&["-Xmx256m"], &["-Xmx1g"], &["-Xmx1500m"], &["-Xmx2g"], &["-Xms256m", "-Xmx3g"]];
+const SIZES: [&[&str]; 7] = [
+    &["-Xmx256m"],
+    &["-Xmx1g"],
+    &["-Xmx1500m"],
+    &["-Xmx2g"],
+    &["-Xmx3g"],
+    &["-Xms100m", "-Xmx1001m", "-XX:ReservedCodeCacheSize=100m"],
+    &["-Xms512m", "-Xmx700m", "-XX:-SegmentedCodeCache", "-XX:ReservedCodeCacheSize=15m"],
+];
+/// So that JDK 11 has ZGC.
+const UNLOCK: &str = "-XX:+UnlockExperimentalVMOptions";
 
 /// Says that it has started, fills as much of the heap as it is told, and stays until its input ends.
 const SOURCE: &str = "
@@ -63,6 +72,12 @@ pub fn trials() -> Vec<Trial> {
     let heaps = if env::var(HEAPS).is_ok_and(|heaps| heaps == "quick") { &SIZES[1..3] } else { &SIZES[..] };
     let mut trials = Vec::new();
     for java in javas() {
+        let (java_too, class_too) = (java.clone(), Arc::clone(&class));
+        let name = format!("plan: {} two take what was planned for two", java.display());
+        trials.push(trial(&name, &needs, move || {
+            let class = class_too.as_ref().as_ref().map_err(|error| error.clone())?;
+            two_instances(&java_too, class.path())
+        }));
         for collector in COLLECTORS.into_iter().filter(|collector| knows(&java, collector)) {
             let name = format!("plan: {} {collector} takes what was planned", java.display());
             let (java, class) = (java.clone(), Arc::clone(&class));
@@ -95,7 +110,7 @@ fn javas() -> Vec<PathBuf> {
 
 fn knows(java: &Path, collector: &str) -> bool {
     let mut command = Command::new(java);
-    command.args([&format!("-XX:+{collector}"), "-version"]).stdin(Stdio::null());
+    command.args([UNLOCK, &format!("-XX:+{collector}"), "-version"]).stdin(Stdio::null());
     command.output().is_ok_and(|output| output.status.success())
 }
 
@@ -130,7 +145,13 @@ impl<'a> Line<'a> {
     }
 
     fn plan(&self, more: &[&str]) -> Result<Plan, Box<dyn Error>> {
-        let planned = hugewise(&["plan", "--backing", "hugetlb", "--json", "--", self.java])
+        self.plan_for(1, more)
+    }
+
+    fn plan_for(&self, instances: u32, more: &[&str]) -> Result<Plan, Box<dyn Error>> {
+        let instances = instances.to_string();
+        let planned = hugewise(&["plan", "--backing", "hugetlb", "--json", "--instances", &instances])
+            .args(["--", self.java])
             .args(more)
             .args(&self.rest)
             .output()?;
@@ -147,7 +168,7 @@ impl<'a> Line<'a> {
 
 fn takes_what_was_planned(java: &Path, class: &Path, collector: &str, heap: &[&str]) -> Tested {
     let collector = format!("-XX:+{collector}");
-    let options: Vec<&str> = [collector.as_str()].into_iter().chain(heap.iter().copied()).collect();
+    let options: Vec<&str> = [UNLOCK, collector.as_str()].into_iter().chain(heap.iter().copied()).collect();
     let line = Line::new(java, class, &options)?;
     let plan = line.plan(&[])?;
     let [pool] = &plan.pools[..] else { return Err(format!("one pool was expected: {plan:#?}").into()) };
@@ -166,7 +187,7 @@ const SHORT: Pages = Pages(400);
 
 fn does_what_was_foretold(java: &Path, class: &Path, collector: &str) -> Tested {
     let collector = format!("-XX:+{collector}");
-    let line = Line::new(java, class, &[&collector, "-Xms1g", "-Xmx1g"])?;
+    let line = Line::new(java, class, &[UNLOCK, &collector, "-Xms1g", "-Xmx1g"])?;
     let size = line.plan(&[])?.pools.first().ok_or("a pool was expected")?.page_size_bytes;
     let (plan, took) = with_pool(size, SHORT, || {
         let given = ["-XX:+UseLargePages"];
@@ -217,18 +238,53 @@ fn open_journal() -> Result<Journal, Box<dyn Error>> {
     }
 }
 
+/// Two JVMs at once take what was planned for two.
+fn two_instances(java: &Path, class: &Path) -> Tested {
+    let line = Line::new(java, class, &["-XX:+UseG1GC", "-Xmx200m"])?;
+    let plan = line.plan_for(2, &[])?;
+    let pool = plan.pools.first().ok_or("a pool was expected")?;
+    let size = pool.page_size_bytes;
+    let taken = with_pool(size, pool.pages_needed, || {
+        let mut first = Stays::start(&mut line.with(&plan.options))?;
+        let both = consumed(&mut line.with(&plan.options), size);
+        first.end()?;
+        both
+    })?;
+    if taken == pool.pages_needed {
+        Ok(())
+    } else {
+        Err(format!("{taken} pages were taken: {plan:#?}").into())
+    }
+}
+
+/// A JVM that has started, and stays.
+struct Stays(Child);
+
+impl Stays {
+    fn start(command: &mut Command) -> Result<Stays, Box<dyn Error>> {
+        let jvm = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut stays = Stays(jvm);
+        let mut said = String::new();
+        let output = stays.0.stdout.take().ok_or("no output")?;
+        BufReader::new(output).read_line(&mut said)?;
+        if said.trim() == "started" {
+            return Ok(stays);
+        }
+        Err(format!("the JVM did not start: it said '{}'; {:?}", said.trim(), stays.end()).into())
+    }
+
+    fn end(&mut self) -> Tested {
+        drop(self.0.stdin.take());
+        let ended = self.0.wait()?;
+        if ended.success() { Ok(()) } else { Err(ended.to_string().into()) }
+    }
+}
+
 /// What the JVM took when it had started: Total − Free + Rsvd.
 fn consumed(command: &mut Command, size: PageSize) -> Result<Pages, Box<dyn Error>> {
-    let mut jvm: Child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let mut said = String::new();
-    let listening = BufReader::new(jvm.stdout.take().ok_or("no output")?).read_line(&mut said);
+    let mut jvm = Stays::start(command)?;
     let pools = pools::read(&Root::live());
-    drop(jvm.stdin.take());
-    let ended = jvm.wait()?;
-    listening?;
-    if said.trim() != "started" || !ended.success() {
-        return Err(format!("the JVM did not start: it said '{}' and ended with {ended}", said.trim()).into());
-    }
+    jvm.end()?;
     let pools = pools?;
     let pool: &Pool =
         pools.iter().find(|pool| pool.page_size == size && pool.node.is_none()).ok_or("no such pool")?;
