@@ -234,7 +234,7 @@ fn hex(text: &[u8]) -> Option<u64> {
             b'a'..=b'f' => digit - b'a' + 10,
             _ => return None,
         };
-        Some(value << 4 | u64::from(digit))
+        Some((value << 4) | u64::from(digit))
     };
     (1..=16).contains(&text.len()).then(|| text.iter().try_fold(0, value))?
 }
