@@ -343,7 +343,7 @@ pub fn inside<'a>(
     let (start, end) = (addresses.start, addresses.end);
     let first = pieces.partition_point(|piece| piece.addresses.end <= start);
     pieces[first..].iter().take_while(move |piece| piece.addresses.start < end).map(move |piece| {
-        let bytes = piece.addresses.end.min(end) - piece.addresses.start.max(start);
+        let bytes = piece.addresses.end.min(end).saturating_sub(piece.addresses.start.max(start));
         (piece.of, Bytes(bytes))
     })
 }
