@@ -169,7 +169,15 @@ impl Reader<'_> {
         let (mut words, mut mapping) = (Vec::new(), 0);
         let shift = self.base.log2();
         let pages = |addresses: &Range<u64>| addresses.start >> shift..addresses.end >> shift;
-        let mut small = small.iter().map(pages).peekable();
+        // Of a process that changes meanwhile, mappings may be told that overlap: each page counts once.
+        let mut done = 0;
+        let apart = small.iter().filter_map(|addresses| {
+            let Range { start, end } = pages(addresses);
+            let rest = start.max(done)..end;
+            done = done.max(end);
+            (rest.start < rest.end).then_some(rest)
+        });
+        let mut small = apart.peekable();
         let mut next = small.next();
         while let Some(first) = next.take() {
             // One look at all that lies close together.
@@ -335,7 +343,7 @@ pub fn inside<'a>(
     let (start, end) = (addresses.start, addresses.end);
     let first = pieces.partition_point(|piece| piece.addresses.end <= start);
     pieces[first..].iter().take_while(move |piece| piece.addresses.start < end).map(move |piece| {
-        let bytes = piece.addresses.end.min(end) - piece.addresses.start.max(start);
+        let bytes = piece.addresses.end.min(end).saturating_sub(piece.addresses.start.max(start));
         (piece.of, Bytes(bytes))
     })
 }

@@ -88,9 +88,9 @@ impl Vma {
 /// the kernel may give a part only, and no error.
 pub fn read(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
     let smaps = Smaps::open(root, pid)?;
-    let mut parser = Parser::default();
+    let (mut parser, mut piece) = (Parser::default(), Vec::new());
     loop {
-        let piece = smaps.piece()?;
+        smaps.fill(&mut piece)?;
         if piece.is_empty() {
             return smaps.parsed(parser.finish());
         }
@@ -103,14 +103,21 @@ pub fn read(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
 pub fn read_many(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
     let smaps = &Smaps::open(root, pid)?;
     let (send, receive) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
+    // Memory that is fresh each time would cost a page fault for every page.
+    let (give_back, returned) = mpsc::channel();
     thread::scope(|scope| {
         let parsing = scope.spawn(move || {
             let mut parser = Parser::default();
-            receive.iter().try_for_each(|piece| smaps.parsed(parser.feed(&piece)))?;
+            for piece in receive {
+                smaps.parsed(parser.feed(&piece))?;
+                // The reader may have come to the end.
+                let _ = give_back.send(piece);
+            }
             smaps.parsed(parser.finish())
         });
         loop {
-            let piece = smaps.piece()?;
+            let mut piece = returned.try_recv().unwrap_or_default();
+            smaps.fill(&mut piece)?;
             // Whoever parses stops at what it cannot read, and says so.
             if piece.is_empty() || send.send(piece).is_err() {
                 break;
@@ -149,11 +156,12 @@ impl Smaps<'_> {
         Ok(Smaps { root, file: root.open(&path)?, path })
     }
 
-    /// The next piece of the file; empty at its end.
-    fn piece(&self) -> Result<Vec<u8>, ReadError> {
-        let mut piece = Vec::with_capacity(PIECE);
-        (&self.file).take(PIECE as u64).read_to_end(&mut piece).map_err(|source| self.failed(source))?;
-        Ok(piece)
+    /// Fills `piece` anew with the next piece of the file; empty at its end.
+    fn fill(&self, piece: &mut Vec<u8>) -> Result<(), ReadError> {
+        piece.clear();
+        piece.reserve(PIECE);
+        (&self.file).take(PIECE as u64).read_to_end(piece).map_err(|source| self.failed(source))?;
+        Ok(())
     }
 
     fn failed(&self, source: io::Error) -> ReadError {

@@ -136,6 +136,8 @@ struct Row {
     addresses: Option<(u64, u64)>,
     regions: usize,
     resident: Bytes,
+    /// Without what stands in a row of another region, too.
+    counted: Bytes,
     by_size: BTreeMap<PageSize, Bytes>,
     hugetlb: Bytes,
     swapped: Bytes,
@@ -158,6 +160,7 @@ impl Row {
             addresses: None,
             regions: 0,
             resident: Bytes::ZERO,
+            counted: Bytes::ZERO,
             by_size: BTreeMap::new(),
             hugetlb: Bytes::ZERO,
             swapped: Bytes::ZERO,
@@ -168,6 +171,7 @@ impl Row {
     fn add(&mut self, region: &Region, base: Option<PageSize>) {
         self.regions += 1;
         self.resident += region.resident_bytes;
+        self.counted += region.resident_bytes.saturating_sub(region.counted_above_bytes);
         self.hugetlb += region.hugetlb_bytes;
         self.swapped += region.swapped_bytes;
         for (size, bytes) in &region.bytes_by_page_size {
@@ -207,7 +211,7 @@ fn rows(inspected: &Inspected, full: bool) -> Vec<Row> {
                 row
             })
             .collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(row.resident));
+        rows.sort_by_key(|row| std::cmp::Reverse((row.counted, row.resident)));
         return rows;
     }
     let mut by_name: BTreeMap<String, Row> = BTreeMap::new();
@@ -221,7 +225,7 @@ fn rows(inspected: &Inspected, full: bool) -> Vec<Row> {
         row.resident.share_of(total).is_none_or(|share| share < SMALL) && row.hugetlb == Bytes::ZERO
     };
     let (small, mut rows): (Vec<Row>, Vec<Row>) = by_name.into_values().partition(is_small);
-    rows.sort_by_key(|row| std::cmp::Reverse(row.resident));
+    rows.sort_by_key(|row| std::cmp::Reverse((row.counted, row.resident)));
     let mut others = Row::named(String::new());
     for row in small {
         others.regions += row.regions;
