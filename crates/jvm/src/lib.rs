@@ -1,8 +1,8 @@
 //! What a JVM asks of huge pages, and what it got.
 
 mod asking;
-pub mod demand;
 pub mod attach;
+pub mod demand;
 pub mod flags;
 pub mod gc_log;
 pub mod jdks;
@@ -13,5 +13,5 @@ pub mod page_log;
 pub mod plan;
 pub mod planner;
 pub mod planning;
-pub mod rehearsed;
 pub mod regions;
+pub mod rehearsed;

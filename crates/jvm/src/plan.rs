@@ -163,6 +163,8 @@ pub struct RegionOutcome {
     pub name: String,
     /// Its bytes at the start.
     pub bytes: Bytes,
-    /// The page size it would be on.
+    /// The largest page size it would have.
     pub page_size_bytes: PageSize,
+    /// As much of it would be on huge pages.
+    pub huge_bytes: Bytes,
 }

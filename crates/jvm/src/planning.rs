@@ -12,7 +12,7 @@ use hugewise_kernel::{
 };
 
 use crate::{
-    demand::Demand,
+    demand::{Demand, RegionDemand},
     plan::{MemoryShare, Obtainable, OffHeap, Outcome, PoolPlan, RegionOutcome, SettingPlan, Verdict},
 };
 
@@ -210,7 +210,7 @@ pub struct AsItStands<'a> {
     /// Did the JVM start?
     pub started: bool,
     /// What it got from the pools, and what it asks of transparent huge pages.
-    pub got: &'a [crate::demand::RegionDemand],
+    pub got: &'a [RegionDemand],
     /// What it said.
     pub messages: Vec<String>,
 }
@@ -218,21 +218,21 @@ pub struct AsItStands<'a> {
 /// What happens if the line is started as things stand: `demand` is what it would get from large enough pools.
 #[must_use]
 pub fn verdict(seen: AsItStands<'_>, demand: &Demand, facts: &Facts, sizes: &PageSizes) -> Verdict {
-    let page_size_now = |name: &str| {
-        let same = seen.got.iter().filter(|region| region.name == name);
-        same.map(|region| region.page_size_bytes).max().unwrap_or(sizes.base)
-    };
-    let regions: Vec<RegionOutcome> = demand
-        .regions
-        .iter()
-        .map(|region| RegionOutcome {
+    let outcome_of = |region: &RegionDemand| {
+        let same = seen.got.iter().filter(|got| got.name == region.name && got.page_size_bytes > sizes.base);
+        let largest = same.clone().map(|got| got.page_size_bytes).max();
+        let got: Bytes = same.map(|got| got.bytes_at_start).sum();
+        RegionOutcome {
             name: region.name.clone(),
             bytes: region.bytes_at_start,
-            page_size_bytes: if seen.started { page_size_now(&region.name) } else { region.page_size_bytes },
-        })
-        .collect();
-    let short = |region: &(&crate::demand::RegionDemand, &RegionOutcome)| {
-        region.1.page_size_bytes < region.0.page_size_bytes
+            page_size_bytes: largest.unwrap_or(sizes.base),
+            huge_bytes: got.min(region.bytes_at_start),
+        }
+    };
+    let regions: Vec<RegionOutcome> = demand.regions.iter().map(outcome_of).collect();
+    let short = |(asked, got): &(&RegionDemand, &RegionOutcome)| {
+        asked.page_size_bytes > sizes.base
+            && (got.page_size_bytes < asked.page_size_bytes || got.huge_bytes < asked.bytes_at_start)
     };
     let lost: Vec<&str> =
         demand.regions.iter().zip(&regions).filter(short).map(|(_, region)| region.name.as_str()).collect();
@@ -265,7 +265,7 @@ pub fn verdict(seen: AsItStands<'_>, demand: &Demand, facts: &Facts, sizes: &Pag
                 (Outcome::GetsHugePages, "every region gets the huge pages it asks for".to_owned())
             }
             (None, false) => {
-                (Outcome::FallsBack, format!("on base pages, without an error: {}", lost.join(", ")))
+                (Outcome::FallsBack, format!("on smaller pages, wholly or in part, without an error: {}", lost.join(", ")))
             }
         },
         (true, false, true) if thp == Some("never") => (

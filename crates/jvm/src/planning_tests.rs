@@ -126,6 +126,10 @@ fn a_region_that_got_nothing_falls_back_by_name() -> Tested {
     let code_only = judged(&demand()?.regions[..1], true, &facts, &sizes)?;
     assert_eq!(code_only.outcome, Outcome::FallsBack);
     assert!(code_only.summary.ends_with(": heap"), "{}", code_only.summary);
+    let mut part = demand()?.regions;
+    part[1].bytes_at_start = "10m".parse()?;
+    let partly = judged(&part, true, &facts, &sizes)?;
+    assert_eq!((partly.outcome, partly.regions[1].huge_bytes), (Outcome::FallsBack, "10m".parse()?));
     assert_eq!(judged(&[], false, &facts, &sizes)?.outcome, Outcome::Exits);
     Ok(())
 }

@@ -194,7 +194,7 @@ fn does_what_was_foretold(java: &Path, class: &Path, collector: &str) -> Tested 
         Ok((line.plan(&given)?, consumed(&mut line.with(&given), size)))
     })?;
     let on_huge = plan.verdict.regions.iter().filter(|region| region.page_size_bytes == size);
-    let foretold: Pages = on_huge.map(|region| region.bytes.pages_needed(size)).sum();
+    let foretold: Pages = on_huge.map(|region| region.huge_bytes.pages_needed(size)).sum();
     match (plan.verdict.outcome, took) {
         (Outcome::FallsBack, Ok(took)) if took == foretold => Ok(()),
         (Outcome::Exits, Err(_)) => Ok(()),
@@ -264,13 +264,16 @@ impl Stays {
     fn start(command: &mut Command) -> Result<Stays, Box<dyn Error>> {
         let jvm = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut stays = Stays(jvm);
-        let mut said = String::new();
         let output = stays.0.stdout.take().ok_or("no output")?;
-        BufReader::new(output).read_line(&mut said)?;
-        if said.trim() == "started" {
-            return Ok(stays);
+        let mut said = Vec::new();
+        // The JVM's own messages may come before.
+        for line in BufReader::new(output).lines() {
+            said.push(line?);
+            if said.last().is_some_and(|line| line == "started") {
+                return Ok(stays);
+            }
         }
-        Err(format!("the JVM did not start: it said '{}'; {:?}", said.trim(), stays.end()).into())
+        Err(format!("the JVM did not start: it said {said:?}; {:?}", stays.end()).into())
     }
 
     fn end(&mut self) -> Tested {

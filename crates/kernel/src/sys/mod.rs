@@ -8,9 +8,9 @@ pub mod file;
 pub mod memory;
 pub mod pagemap;
 pub mod process;
+pub mod remote;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod tracing;
-pub mod remote;
 
 use std::io;
 

@@ -140,7 +140,14 @@ fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
     page.line("AS IT IS", word)?;
     page.wrapped("", &format!("Started as things stand: {summary}."))?;
     if verdict.outcome == Outcome::FallsBack {
-        let shown = |region: &RegionOutcome| format!("{} on {}", plain(&region.name), region.page_size_bytes);
+        let shown = |region: &RegionOutcome| {
+            let (name, size) = (plain(&region.name), region.page_size_bytes);
+            let is_part = region.huge_bytes > Bytes::ZERO && region.huge_bytes < region.bytes;
+            match is_part {
+                true => format!("{} of {name} on {size}", region.huge_bytes),
+                false => format!("{name} on {size}"),
+            }
+        };
         page.wrapped("", &verdict.regions.iter().map(shown).collect::<Vec<_>>().join(" · "))?;
     }
     for message in &verdict.messages {
