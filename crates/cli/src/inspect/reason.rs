@@ -282,7 +282,7 @@ pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
                 pools(&machine.pools)
             ),
             Some(
-                "'hugewise check' tells what the pools hold; start it again when they hold enough".to_owned(),
+                "'hugewise plan -- java …' tells how many pages it needs, and 'hugewise apply -- java …' adds them; then start it again".to_owned(),
             ),
         ),
         Reason::AdvisedAfterTouch => (
