@@ -1,6 +1,21 @@
 //! The memory of the process looked at: whatever it holds may be hostile.
 
-use hugewise_kernel::sys::remote;
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    fs::File,
+    io,
+    ops::Range,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
+};
+
+use hugewise_kernel::{
+    base_page,
+    root::Root,
+    smaps::Vma,
+    sys::{file::open_regular, remote},
+};
 
 /// Bytes at addresses.
 pub(super) trait Memory {
@@ -70,29 +85,92 @@ impl dyn Memory + '_ {
 /// No read is larger: 64 MiB.
 const MOST_WORDS: usize = 8 << 20;
 
-/// A running process.
-pub(super) struct Live {
+/// A running process, whose memory is read without making a page of it present: what is not there is
+/// zero, or stands in a file.
+pub(super) struct Live<'a> {
     pid: u32,
+    vmas: &'a [Vma],
+    page: u64,
+    /// `/proc/PID/pagemap`: which pages are present.
+    pagemap: io::Result<File>,
+    /// Files that mappings were read from, by the mappings' first addresses.
+    files: RefCell<BTreeMap<u64, Option<File>>>,
 }
 
-impl Live {
-    pub(super) fn of(pid: u32) -> Live {
-        Live { pid }
+/// Of a page, in `/proc/PID/pagemap`: `Documentation/admin-guide/mm/pagemap.rst`.
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+
+impl<'a> Live<'a> {
+    pub(super) fn of(root: &Root, pid: u32, vmas: &'a [Vma]) -> Live<'a> {
+        Live {
+            pid,
+            vmas,
+            page: base_page::read(root).known().map_or(4096, |page| page.bytes().0),
+            pagemap: File::open(root.path(format!("proc/{pid}/pagemap"))),
+            files: RefCell::default(),
+        }
+    }
+
+    /// Reads what lies in one mapping or none, and in pages that are all present or all not.
+    fn read_piece(&self, address: u64, into: &mut [u8], entry: u64) -> Option<()> {
+        if entry & PRESENT != 0 {
+            return (remote::read(self.pid, address, into).ok()? == into.len()).then_some(());
+        }
+        let at = self.vmas.partition_point(|vma| vma.addresses.end <= address);
+        let vma = self.vmas.get(at).filter(|vma| vma.addresses.contains(&address))?;
+        // Reading would bring it back from swap.
+        if entry & SWAPPED != 0 || address.checked_add(into.len() as u64)? > vma.addresses.end {
+            return None;
+        }
+        if vma.inode == 0 {
+            into.fill(0);
+            return Some(());
+        }
+        let mut files = self.files.borrow_mut();
+        let file = files.entry(vma.addresses.start).or_insert_with(|| self.open(vma));
+        file.as_ref()?.read_exact_at(into, vma.offset.checked_add(address - vma.addresses.start)?).ok()
+    }
+
+    /// The file that a mapping shows, and no other: whoever made the mapping may have put a link there.
+    fn open(&self, vma: &Vma) -> Option<File> {
+        let Range { start, end } = vma.addresses;
+        let exactly = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid);
+        let by_name = format!("/proc/{}/root{}", self.pid, vma.name);
+        [exactly, by_name].iter().find_map(|path| {
+            let file = open_regular(Path::new(path)).ok()?;
+            (file.metadata().ok()?.ino() == vma.inode).then_some(file)
+        })
     }
 }
 
-impl Memory for Live {
+impl Memory for Live<'_> {
     fn read(&self, address: u64, into: &mut [u8]) -> Option<()> {
-        (remote::read(self.pid, address, into).ok()? == into.len()).then_some(())
+        let pagemap = self.pagemap.as_ref().ok()?;
+        let end = address.checked_add(into.len() as u64)?;
+        let first = address / self.page;
+        let mut entries = vec![0; usize::try_from(end.div_ceil(self.page) - first).ok()? * 8];
+        pagemap.read_exact_at(&mut entries, first.checked_mul(8)?).ok()?;
+        let mut left = into;
+        let mut at = address;
+        for (page, entry) in (first..).zip(entries.chunks_exact(8)) {
+            let length = ((page + 1) * self.page).min(end) - at;
+            let (piece, rest) = left.split_at_mut(usize::try_from(length).ok()?);
+            self.read_piece(at, piece, u64::from_ne_bytes(entry.try_into().ok()?))?;
+            (left, at) = (rest, at + length);
+        }
+        Some(())
     }
 
     fn reason(&self, address: u64) -> String {
-        match remote::read(self.pid, address, &mut [0; 8]) {
-            Ok(_) => format!("process {} changed while it was read", self.pid),
-            Err(error) => {
-                format!("reading the memory of process {}: {error}; root, or CAP_SYS_PTRACE, may", self.pid)
-            }
-        }
+        let error = match &self.pagemap {
+            Err(error) => error.to_string(),
+            Ok(_) => match remote::read(self.pid, address, &mut [0; 8]) {
+                Ok(_) => return format!("process {} changed while it was read", self.pid),
+                Err(error) => error.to_string(),
+            },
+        };
+        format!("reading the memory of process {}: {error}; root, or CAP_SYS_PTRACE, may", self.pid)
     }
 }
 

@@ -188,7 +188,7 @@ fn range_at(ranges: &[NamedRange], address: u64) -> Option<&NamedRange> {
 #[must_use]
 pub fn name(root: &Root, pid: u32, vmas: &[Vma], attach: bool) -> Naming {
     let mut notes = Vec::new();
-    let live = root.is_live().then(|| Live::of(pid));
+    let live = root.is_live().then(|| Live::of(root, pid, vmas));
     let memory = live.as_ref().map(|live| live as &dyn Memory);
     if memory.is_none() {
         notes.push("a captured tree holds no memory: names come from the places of the mappings".to_owned());
@@ -254,7 +254,7 @@ fn passive(
 /// Is the flag of type bool set in the JVM of process `pid`? Nothing where that cannot be read.
 pub(crate) fn flag_is_set(root: &Root, pid: u32, vmas: &[Vma], flag: &str) -> Option<bool> {
     let library = vmas.iter().find(|vma| is_libjvm(&vma.name)).filter(|_| root.is_live())?;
-    let live = Live::of(pid);
+    let live = Live::of(root, pid, vmas);
     let image = Image::load(&live, library.addresses.start).ok()?;
     jvm::Flags::read(&image).is_set(flag)
 }

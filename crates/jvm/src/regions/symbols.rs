@@ -152,8 +152,8 @@ mod tests {
     fn the_c_library_of_this_process_is_read() -> Result<(), Box<dyn std::error::Error>> {
         let vmas = smaps::read(&Root::live(), "self")?;
         let Some(libc) = vmas.iter().find(|vma| vma.name.contains("/libc.so")) else { return Ok(()) };
-        let found = find(&Live::of(std::process::id()), libc.addresses.start, &["getpid", "no_such_name"])
-            .ok_or("no ELF image")?;
+        let live = Live::of(&Root::live(), std::process::id(), &vmas);
+        let found = find(&live, libc.addresses.start, &["getpid", "no_such_name"]).ok_or("no ELF image")?;
         let last = vmas.iter().filter(|vma| vma.name == libc.name).map(|vma| vma.addresses.end).max();
         assert!(last.is_some_and(|last| (last - 4096..last + (1 << 20)).contains(&found.end)));
         let found = found.symbols;

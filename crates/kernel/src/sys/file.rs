@@ -46,6 +46,13 @@ pub fn inherited_memory(name: &CStr, size: u64) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a file for reading if it is a regular one; never waits for a pipe or a device that stands in its
+/// place.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
 /// Takes the lock of an open file, or tells that somebody else has it (`false`).
 ///
 /// It is released when the file is closed, by the death of its process too.
