@@ -2,6 +2,7 @@
 
 mod asking;
 pub mod attach;
+pub mod choice;
 pub mod demand;
 pub mod flags;
 pub mod gc_log;
