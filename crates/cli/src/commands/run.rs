@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     fs::File,
+    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -121,7 +122,8 @@ impl Run {
 
     fn say(&self, text: &str) {
         if !self.quiet {
-            eprintln!("hugewise: {text}");
+            // A reader that has gone is no reason not to start.
+            let _ = writeln!(io::stderr(), "hugewise: {text}");
         }
     }
 }
@@ -161,7 +163,7 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
     if !run.quiet {
         let file = run.report.as_deref().map(report_file).transpose()?;
         if let Err(error) = observer::start(&run.assignment(&target, answers.as_ref(), &choice), file) {
-            ensure!(!wanted.strict, "nothing was started (--strict): no observer: {error:#}");
+            ensure!(run.report.is_none(), "nothing was started: nobody would write the report: {error:#}");
             run.say(&format!("nobody will tell what it got: {error:#}"));
         }
     }

@@ -157,7 +157,7 @@ impl Process<'_> {
 
     /// Reads what each region got, and makes huge what is to be.
     fn look_closely(&self, pid: u32, pidfd: &impl AsRawFd, report: &mut Report) {
-        let thp_size = thp::read(self.root).pmd_size.known().copied();
+        let thp_size = thp::pmd_size(self.root).known().copied();
         let read = || smaps::read(self.root, &pid.to_string());
         let mut vmas = match read() {
             Ok(vmas) => vmas,
