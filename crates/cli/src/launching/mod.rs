@@ -217,32 +217,36 @@ impl Target {
 
 /// Asks a JVM; are all answers to the page, and not only bounds?
 fn ask(line: &LaunchLine, wanted: &Wanted, sizes: &PageSizes) -> anyhow::Result<(Answers, bool)> {
-    let flags = flags::ask(line)?;
+    // Where the JVM cannot be rehearsed, it can still be started, and what it takes be bounded.
+    let (flags, exact) = match rehearsed::flags_of(line, sizes) {
+        Err(DemandError::Rehearse { .. }) => (flags::ask(line)?, false),
+        flags => (flags?, true),
+    };
     let mut backings = vec![wanted.backing.unwrap_or(Backing::Hugetlb(None))];
     for backing in [Backing::Thp, Backing::Base] {
         if !backings.contains(&backing) {
             backings.push(backing);
         }
     }
-    let mut exact = true;
-    let mut offers = Vec::new();
-    for backing in backings {
+    let offer = |backing| {
         let mut offer = Offer { backing, options: page_flags::options(&flags, backing), pages: Vec::new() };
-        if backing.is_explicit() && offer.options.is_ok() && sizes.missing(backing).is_none() {
-            match rehearsed::ask(line, backing, sizes) {
-                Ok(asked) => {
-                    let pages = sizes.hugetlb.iter().map(|size| (*size, asked.demand.pages(*size).1));
-                    offer.pages = pages.filter(|(_, pages)| *pages > Pages(0)).collect();
-                }
-                Err(DemandError::Rehearse { .. }) => {
-                    exact = false;
-                    offer.pages = bound(&flags, backing, sizes);
-                }
-                Err(error) => offer.options = Err(error.to_string()),
-            }
+        if !backing.is_explicit() || offer.options.is_err() || sizes.missing(backing).is_some() {
+            return offer;
         }
-        offers.push(offer);
-    }
+        if !exact {
+            offer.pages = bound(&flags, backing, sizes);
+            return offer;
+        }
+        match rehearsed::ask_with(line, &flags, backing, sizes) {
+            Ok(asked) => {
+                let pages = sizes.hugetlb.iter().map(|size| (*size, asked.demand.pages(*size).1));
+                offer.pages = pages.filter(|(_, pages)| *pages > Pages(0)).collect();
+            }
+            Err(error) => offer.options = Err(error.to_string()),
+        }
+        offer
+    };
+    let offers = backings.into_iter().map(offer).collect();
     let answers = Answers {
         version: flags.version.clone(),
         collector: flags.collector().unwrap_or("unknown").to_owned(),
