@@ -6,12 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use hugewise_kernel::{
     backing::Backing,
-    c_library::{CLibrary, with_tunables},
+    c_library::CLibrary,
     cgroup::HugetlbLimits,
     page_sizes::PageSizes,
     pools::Pool,
     units::{Bytes, PageSize, Pages},
 };
+
+use crate::malloc::{Malloc, MallocMeans, OffHeap};
 
 /// The first glibc whose malloc can be told to use huge pages.
 const GLIBC_WITH_HUGE_PAGES: (u32, u32) = (2, 35);
@@ -31,29 +33,6 @@ pub struct Wanted {
     pub malloc: Malloc,
     /// Rather fail than fall back.
     pub strict: bool,
-}
-
-/// Pages for malloc'd memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OffHeap {
-    /// Transparent huge pages.
-    Thp,
-    /// Pages of a pool.
-    Hugetlb,
-}
-
-/// How malloc'd memory gets transparent huge pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Malloc {
-    /// By what works here.
-    #[default]
-    Auto,
-    /// By settings of glibc's own malloc.
-    Glibc,
-    /// By jemalloc, loaded in its place.
-    Jemalloc,
-    /// From outside, once it is there.
-    Convert,
 }
 
 /// What one backing takes for a launch line, or why the JVM cannot have it.
@@ -120,43 +99,6 @@ pub struct Choice {
     pub convert: bool,
     /// What was chosen and why, in one line.
     pub why: String,
-}
-
-/// What a malloc is told, and so through which variables.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MallocMeans {
-    /// glibc: tunables.
-    Tunables(Vec<(&'static str, String)>),
-    /// This jemalloc is loaded.
-    Preload(PathBuf),
-    /// Nothing: it is converted.
-    Nothing,
-}
-
-impl MallocMeans {
-    /// Variables to set, merged with what `theirs` says they are.
-    #[must_use]
-    pub fn variables(&self, theirs: &dyn Fn(&str) -> Option<String>) -> Vec<(&'static str, String)> {
-        let value = |name| theirs(name).unwrap_or_default();
-        match self {
-            MallocMeans::Nothing => Vec::new(),
-            MallocMeans::Tunables(ours) => {
-                vec![("GLIBC_TUNABLES", with_tunables(&value("GLIBC_TUNABLES"), ours))]
-            }
-            MallocMeans::Preload(library) => {
-                let joined = |name, ours: &str, between: &str| match value(name) {
-                    theirs if theirs.is_empty() => (name, ours.to_owned()),
-                    theirs if name == "MALLOC_CONF" => (name, format!("{theirs}{between}{ours}")),
-                    theirs => (name, format!("{ours}{between}{theirs}")),
-                };
-                vec![
-                    joined("LD_PRELOAD", &library.display().to_string(), ":"),
-                    // Of an option that is given twice, the last one counts.
-                    joined("MALLOC_CONF", "thp:always,metadata_thp:auto", ","),
-                ]
-            }
-        }
-    }
 }
 
 /// Decides for a launch line with these answers, or for another program where there are none.

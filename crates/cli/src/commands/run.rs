@@ -11,7 +11,10 @@ use std::{
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
-use hugewise_jvm::choice::{self, Answers, Choice, Malloc, OffHeap, Wanted};
+use hugewise_jvm::{
+    choice::{self, Answers, Choice, Wanted},
+    malloc::{Malloc, OffHeap},
+};
 use hugewise_kernel::{backing::Backing, page_sizes::PageSizes, root::Root, sys::handover, thp};
 
 use crate::launching::{
@@ -139,7 +142,11 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
     }
     let thp = thp::read(&root);
     let cache = if run.no_cache || target.line.is_none() { None } else { Cache::of_user() };
-    let answers = match target.answers(&root, &wanted, &sizes, &thp, cache.as_ref()) {
+    let asked = match &target.not_understood {
+        Some(error) => Err(anyhow::anyhow!("{error}")),
+        None => target.answers(&root, &wanted, &sizes, &thp, cache.as_ref()),
+    };
+    let answers = match asked {
         Ok(answers) => answers,
         Err(error) if wanted.strict => return Err(error.context("nothing was started (--strict)")),
         Err(error) => {

@@ -21,7 +21,7 @@ use anyhow::{Context, anyhow};
 use hugewise_jvm::{
     choice::{Answers, Choice, Ground, Offer, Wanted},
     flags::{self, FinalFlags},
-    launch::{LaunchLine, without_page_flags},
+    launch::{LaunchError, LaunchLine, without_page_flags},
     page_flags,
     rehearsed::{self, DemandError},
 };
@@ -49,6 +49,8 @@ pub struct Target {
     command: Vec<OsString>,
     /// If it is a `java` and could be understood.
     pub line: Option<LaunchLine>,
+    /// Why it could not, where a `java` seems to be in it.
+    pub not_understood: Option<LaunchError>,
     /// Variables with options of the JVM, without those about large pages; and what was set aside.
     variables: Vec<(&'static str, String)>,
     aside: Vec<String>,
@@ -62,7 +64,10 @@ impl Target {
         let words: Option<Vec<String>> =
             command.iter().map(|word| word.to_str().map(str::to_owned)).collect();
         let parse = |words: Vec<String>| LaunchLine::parse(&words, &|file| fs::read_to_string(file));
-        let line = words.and_then(parse).transpose()?;
+        let (line, not_understood) = match words.and_then(parse) {
+            Some(Err(error)) => (None, Some(error)),
+            line => (line.and_then(Result::ok), None),
+        };
         let first = command.first().context("no program was named")?;
         let named = line.as_ref().map_or(first.clone(), |line| OsString::from(&line.java));
         let file = find(&named)
@@ -77,7 +82,7 @@ impl Target {
                 }
             }
         }
-        Ok(Target { command: command.to_vec(), line, variables, aside, file })
+        Ok(Target { command: command.to_vec(), line, not_understood, variables, aside, file })
     }
 
     /// Its name, without its folder.

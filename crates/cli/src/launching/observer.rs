@@ -29,7 +29,7 @@ const FIRST_GAP: Duration = Duration::from_millis(100);
 /// The longest wait between two looks that are cheap.
 const LONGEST_GAP: Duration = Duration::from_secs(1);
 /// A look may cost this fraction of the time until the next.
-const BUDGET: u32 = 200;
+const BUDGET: u32 = 100;
 /// A mapping is made huge where this share of it is resident: making a sparse one huge takes memory.
 const DENSE: f64 = 0.75;
 

@@ -181,6 +181,10 @@ fn what_cannot_be_started() -> Tested {
     says(&named.stderr, &["/no/such/program", "No such file"])?;
     let shared = ran(&["--backing", "shm"], &["true"])?.ended_with(2)?;
     says(&shared.stderr, &["only a JVM", "nothing was started"])?;
+    // What cannot be known without running it is run as it stands.
+    let unclear = ["sh", "-c", "exec java $NO_SUCH_OPTIONS -version"];
+    says(&ran(&[], &unclear)?.stderr, &["started as it stands"])?;
+    says(&ran(&["--strict"], &unclear)?.ended_with(2)?.stderr, &["nothing was started"])?;
     // A JVM that refuses its options says so itself.
     if let Some(jdk) = jdks().first() {
         let java = jdk.java.display().to_string();
@@ -323,7 +327,7 @@ fn off_heap(class: &str, source: &str, backing: &str) -> Tested {
     let options = ["--backing", "base", "--off-heap", backing, "--report", &file];
     let command = [&java, "-Xmx256m", "-cp", &class_path, class, "600", "2", "5"];
     let start = || -> Tested {
-        Running::start(&mut run_with(&here, &options, &command).current_dir(&here))?.wait()?.ended_with(0)?;
+        Running::start(run_with(&here, &options, &command).current_dir(&here))?.wait()?.ended_with(0)?;
         covered(&report, "outside heap", 0.9)
     };
     if backing == "hugetlb" { with_pool(450, start) } else { start() }
