@@ -217,6 +217,22 @@ mod tests {
     }
 
     #[test]
+    fn a_jemalloc_of_the_programs_own_kind_is_found() -> Result<(), Box<dyn std::error::Error>> {
+        let (dir, root) = tree(&[("lib/multi/libjemalloc.so.2", "text"), ("usr/lib/libjemalloc.so.2", "")]);
+        let own = Root::live().beginning("proc/self/exe", 64)?;
+        let elf = Elf::parse(&own).ok_or("no ELF header")?;
+        let program = |machine| Program {
+            c_library: CLibrary::Glibc { version: None, dir: "lib/multi".into() },
+            machine,
+        };
+        assert_eq!(program(elf.machine).jemalloc(&root), None);
+        std::fs::write(dir.path().join("usr/lib/libjemalloc.so.2"), &own)?;
+        assert_eq!(program(elf.machine).jemalloc(&root), Some("usr/lib/libjemalloc.so.2".into()));
+        assert_eq!(program(elf.machine + 1).jemalloc(&root), None);
+        Ok(())
+    }
+
+    #[test]
     fn other_tunables_are_kept() {
         let ours = [("glibc.malloc.hugetlb", "1".to_owned())];
         let theirs = "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=2";

@@ -155,7 +155,10 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
             return hand_over(&target, None);
         }
     };
-    let ground = target.ground(&root, &sizes, &thp, &wanted);
+    let mut ground = target.ground(&root, &sizes, &thp, &wanted);
+    let nobody =
+        if run.quiet { Some("--quiet leaves nobody behind who would do it") } else { observer::impossible() };
+    ground.no_conversion = ground.no_conversion.or(nobody.map(str::to_owned));
     let choice = choice::choose(&wanted, answers.as_ref(), &ground)
         .map_err(anyhow::Error::msg)
         .context("nothing was started")?;

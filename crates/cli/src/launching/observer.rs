@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail};
 use hugewise_kernel::{
     backing::Backing,
     root::Root,
@@ -54,14 +54,20 @@ pub struct Assignment {
     pub json: bool,
 }
 
+/// Why this process can leave no observer behind; nothing where it can.
+pub fn impossible() -> Option<&'static str> {
+    handover::adopts_orphans().then_some(
+        "as process 1, or one that adopts orphans, the program would find a child that it never started",
+    )
+}
+
 /// Starts an observer of this process, which is no child of it.
 ///
 /// With `file` it writes its report there.
 pub fn start(assignment: &Assignment, file: Option<std::fs::File>) -> anyhow::Result<()> {
-    ensure!(
-        !handover::adopts_orphans(),
-        "as process 1, or one that adopts orphans, the program would find a child that it never started"
-    );
+    if let Some(reason) = impossible() {
+        bail!(reason);
+    }
     let mut command = Command::new("/proc/self/exe");
     command.arg("observe").arg(serde_json::to_string(assignment)?);
     command.stdout(file.map_or_else(Stdio::null, Stdio::from));

@@ -3,7 +3,8 @@ import java.io.File;
 import java.nio.ByteBuffer;
 import java.nio.file.*;
 
-/** Fills the off-heap cache of JE from several threads, then holds it. Arguments: MB, threads, seconds. */
+/** Fills the off-heap cache of JE from several threads, then holds it. Arguments: MB, threads, seconds,
+ * and optionally a file: once something stands in it, it ends. */
 public class OffHeapJe {
     public static void main(String[] a) throws Exception {
         long bytes = Long.parseLong(a[0]) << 20;
@@ -31,7 +32,7 @@ public class OffHeapJe {
         EnvironmentStats stats = environment.getStats(null);
         System.out.println("filled: " + (System.nanoTime() - begin) / 1000000 + " ms, " + (stats.getOffHeapTotalBytes() >> 20) + " MB off-heap");
         long end = System.nanoTime() + Long.parseLong(a[2]) * 1000000000L;
-        while (System.nanoTime() < end) Thread.sleep(50);
+        while (System.nanoTime() < end && (a.length < 4 || new java.io.File(a[3]).length() == 0)) Thread.sleep(50);
         Runtime.getRuntime().halt(0);
     }
 }

@@ -1,7 +1,8 @@
 import java.nio.ByteBuffer;
 import org.caffinitas.ohc.*;
 
-/** Fills an OHC cache off-heap from several threads, then holds it. Arguments: MB, threads, seconds. */
+/** Fills an OHC cache off-heap from several threads, then holds it. Arguments: MB, threads, seconds,
+ * and optionally a file: once something stands in it, it ends. */
 public class OffHeapOhc {
     static final CacheSerializer<Long> KEYS = new CacheSerializer<Long>() {
         public void serialize(Long v, ByteBuffer b) { b.putLong(v); }
@@ -32,7 +33,7 @@ public class OffHeapOhc {
         for (Thread t : all) t.join();
         System.out.println("filled: " + (System.nanoTime() - begin) / 1000000 + " ms, " + cache.size() + " entries");
         long end = System.nanoTime() + Long.parseLong(a[2]) * 1000000000L;
-        while (System.nanoTime() < end) Thread.sleep(50);
+        while (System.nanoTime() < end && (a.length < 4 || new java.io.File(a[3]).length() == 0)) Thread.sleep(50);
         cache.close();
     }
 }

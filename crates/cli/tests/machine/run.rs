@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use crate::{
     Tested,
-    needs::Need::{Compiler, Java, OffHeapJars, Pool, Root as IsRoot, Thp},
+    needs::Need::{Compiler, Java, Namespaces, OffHeapJars, Pool, Root as IsRoot, Thp},
     needs::{OFF_HEAP_JARS, jdks},
     program::compile,
     settings::PATIENCE,
@@ -34,6 +34,7 @@ pub fn trials() -> Vec<Trial> {
         trial("run: process id, exit status and environment", &[], everything_is_its_own),
         trial("run: signals are as the caller left them", &[Compiler], signals_are_untouched),
         trial("run: the program has no child that it did not start", &[], no_child),
+        trial("run: process 1 gets no observer", &[Namespaces], process_one),
         trial("run: base pages", &[Thp], base_pages),
         trial("run: another program is asked through malloc", &[Thp, Compiler], malloc_is_asked),
         trial("run: what cannot be started", &[], what_cannot_be_started),
@@ -140,23 +141,47 @@ fn no_child() -> Tested {
     Ok(())
 }
 
+fn process_one() -> Tested {
+    let mut call = Command::new("unshare");
+    call.args([
+        "-fp",
+        "--mount-proc",
+        env!("CARGO_BIN_EXE_hugewise"),
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "echo $$; ls -d /proc/[0-9]*; echo end",
+    ]);
+    let ran = Running::start(&mut call)?.wait()?.ended_with(0)?;
+    says(&ran.stderr, &["nobody will tell what it got: as process 1"])?;
+    assert_eq!(
+        ran.stdout.lines().filter(|line| line.starts_with("/proc/")).count(),
+        1,
+        "the shell alone: {ran:#?}"
+    );
+    Ok(())
+}
+
 fn base_pages() -> Tested {
     let seen = ran(&["--backing", "base"], &["grep", "THP_enabled", "/proc/self/status"])?.ended_with(0)?;
     says(&seen.stdout, &["0"])?;
     says(&seen.stderr, &["hugewise: base"])
 }
 
+/// Ends once the report is there.
 const ALLOCATE: &str = "
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
-int main(void) {
+int main(int count, char **arguments) {
     size_t bytes = 64 << 20;
     volatile char *memory = malloc(bytes);
     for (size_t at = 0; at < bytes; at += 4096) memory[at] = 1;
     puts(getenv(\"GLIBC_TUNABLES\") ? getenv(\"GLIBC_TUNABLES\") : \"\");
-    fflush(stdout);
-    sleep(4);
+    struct stat report;
+    for (int wait = 0; wait < 1000 && (stat(arguments[1], &report) || report.st_size == 0); wait++) usleep(100000);
     return 0;
 }
 ";
@@ -165,8 +190,8 @@ fn malloc_is_asked() -> Tested {
     let folder = tempfile::tempdir()?;
     let program = compile(folder.path(), "allocate", ALLOCATE)?;
     let report = folder.path().join("report.json");
-    let options = ["--backing", "thp", "--report", &report.display().to_string()];
-    let mut call = run_with(folder.path(), &options, &[&program]);
+    let file = report.display().to_string();
+    let mut call = run_with(folder.path(), &["--backing", "thp", "--report", &file], &[&program, &file]);
     call.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0:glibc.malloc.tcache_count=9");
     let ran = Running::start(&mut call)?.wait()?.ended_with(0)?;
     let tunables = "glibc.malloc.tcache_count=9:glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1\n";
@@ -229,11 +254,13 @@ fn auto_once() -> Tested {
         text.lines().any(|line| line.split_whitespace().nth(1) == Some(flag) && line.contains("= true"))
     };
     with_pool(0, || {
-        let ran = ran(&[], &command)?.ended_with(0)?;
-        says(
-            &ran.stderr,
-            &["hugewise: thp; not hugetlb: it takes", "and 0 are available", "set aside -XX:-UseLargePages"],
-        )?;
+        let cache = tempfile::tempdir()?;
+        let mut call = run_with(cache.path(), &[], &command);
+        call.env("_JAVA_OPTIONS", "-XX:-UseTransparentHugePages -Xss1m");
+        let ran = Running::start(&mut call)?.wait()?.ended_with(0)?;
+        says(&ran.stderr, &["hugewise: thp; not hugetlb: it takes", "and 0 are available"])?;
+        says(&ran.stderr, &["set aside -XX:-UseLargePages, -XX:-UseTransparentHugePages of _JAVA_OPTIONS"])?;
+        says(&ran.stderr, &["Picked up _JAVA_OPTIONS: -Xss1m"])?;
         assert!(on(&ran.stdout, "UseTransparentHugePages"), "{}", ran.stdout);
         Ok(())
     })?;
@@ -325,7 +352,7 @@ fn off_heap(class: &str, source: &str, backing: &str) -> Tested {
     let report = here.join("report.json");
     let (java, file) = (jdk.java.display().to_string(), report.display().to_string());
     let options = ["--backing", "base", "--off-heap", backing, "--report", &file];
-    let command = [&java, "-Xmx256m", "-cp", &class_path, class, "600", "2", "5"];
+    let command = [&java, "-Xmx256m", "-cp", &class_path, class, "600", "2", "100", &file];
     let start = || -> Tested {
         Running::start(run_with(&here, &options, &command).current_dir(&here))?.wait()?.ended_with(0)?;
         covered(&report, "outside heap", 0.9)
