@@ -14,7 +14,7 @@ use hugewise_kernel::{root::Root, units::Bytes};
 pub const THPMAPS: &str = "HUGEWISE_THPMAPS";
 /// Names `page-types`, from the same place.
 pub const PAGE_TYPES: &str = "HUGEWISE_PAGE_TYPES";
-/// Names the folder of those jars.
+/// Names the folder with the jars of the off-heap caches of docs/run.md.
 pub const OFF_HEAP_JARS: &str = "HUGEWISE_OFFHEAP_JARS";
 
 /// One need.
@@ -51,7 +51,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Thp => Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists(),
         Need::Java => !jdks().is_empty(),
         Need::Compiler => works(Command::new("cc").arg("--version")),
-        Need::OffHeapJars => std::env::var_os(OFF_HEAP_JARS).is_some_and(|dir| Path::new(&dir).is_dir()),
+        Need::OffHeapJars => env::var_os(OFF_HEAP_JARS).is_some_and(|dir| Path::new(&dir).is_dir()),
         Need::Namespaces => works(Command::new("unshare").args(["-m", "true"])),
         Need::KernelTools => [THPMAPS, PAGE_TYPES].iter().all(|name| env::var_os(name).is_some()),
     };
