@@ -3,12 +3,14 @@
 
 use std::{
     io::{self, Write},
+    ops::Range,
     os::fd::AsRawFd,
     process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
+use hugewise_jvm::regions::{self, Kind};
 use hugewise_kernel::{
     backing::Backing,
     root::Root,
@@ -161,6 +163,15 @@ impl Process<'_> {
         tree.into_iter().filter_map(resident).max_by_key(|(_, resident): &(u32, Bytes)| *resident)
     }
 
+    /// Where the heap lies: by the JVM's own tables, or else by its size.
+    fn heap(&self, pid: u32, vmas: &[Vma]) -> Option<Range<u64>> {
+        let max = self.assignment.max_heap?;
+        let naming = regions::name(self.root, pid, vmas, false);
+        let mut parts = naming.ranges.iter().filter(|range| range.kind == Kind::Heap);
+        let first = parts.next().map(|first| first.start..parts.last().unwrap_or(first).end);
+        first.or_else(|| report::heap(vmas, max))
+    }
+
     /// Reads what each region got, and makes huge what is to be.
     fn look_closely(&self, pid: u32, pidfd: &impl AsRawFd, report: &mut Report) {
         let thp_size = thp::pmd_size(self.root).known().copied();
@@ -169,7 +180,7 @@ impl Process<'_> {
             Ok(vmas) => vmas,
             Err(error) => return report.notes.push(format!("its memory could not be read: {error}")),
         };
-        let heap = |vmas: &[Vma]| self.assignment.max_heap.and_then(|max| report::heap(vmas, max));
+        let heap = |vmas: &[Vma]| self.heap(pid, vmas);
         // Behind a wrapper the descriptor means another process.
         if let (true, Some(size), true) = (self.assignment.convert, thp_size, pid == self.pid) {
             let heap = heap(&vmas);
@@ -201,7 +212,7 @@ fn huge(vmas: &[Vma]) -> Bytes {
 
 /// The whole huge pages in a mapping that is worth it: one call for each, so that none stands in
 /// the way of the others.
-fn convertible(vma: &Vma, size: PageSize) -> Vec<std::ops::Range<u64>> {
+fn convertible(vma: &Vma, size: PageSize) -> Vec<Range<u64>> {
     let page = size.bytes().0;
     let length = Bytes(vma.addresses.end - vma.addresses.start);
     let dense = vma.rss.share_of(length).is_some_and(|share| share >= DENSE);

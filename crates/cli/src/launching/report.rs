@@ -121,7 +121,7 @@ fn thp_shortage(root: &Root, before: Option<u64>) -> String {
     match before.zip(now).map(|(before, now)| now.saturating_sub(before)) {
         Some(0) => {
             "no huge page was refused meanwhile (thp_fault_fallback), so it lies in small pieces, or is \
-                    not advised; next: hugewise check"
+                    not advised; next: hugewise inspect PID"
                 .to_owned()
         }
         Some(times) => format!(
@@ -144,8 +144,8 @@ fn pool_shortage(root: &Root) -> String {
     format!("now {}; next: hugewise plan -- COMMAND", told.join(", "))
 }
 
-/// Where the heap lies, which is at most so large: ZGC names it, others put it where compressed
-/// pointers reach, or else it is a run of mappings of that size.
+/// Where the heap lies, which is at most so large, for want of the JVM's own word: ZGC names it, others
+/// put it where compressed pointers reach, or else it is a run of mappings of that size.
 pub fn heap(vmas: &[Vma], max: Bytes) -> Option<Range<u64>> {
     let named: Vec<&Vma> = vmas.iter().filter(|vma| vma.name.contains("java_heap")).collect();
     if let (Some(first), Some(last)) = (named.first(), named.last()) {
