@@ -28,6 +28,8 @@ pub enum Command {
     Compare(commands::compare::Compare),
     Inspect(commands::inspect::Inspect),
     Bench(commands::bench::Bench),
+    Run(commands::run::Run),
+    Observe(commands::run::Observe),
     Explain(commands::explain::Explain),
     Restore(commands::restore::Restore),
     Completions(commands::completions::Completions),

@@ -5,6 +5,7 @@ mod commands;
 mod embedded;
 mod findings;
 mod inspect;
+mod launching;
 mod machine;
 mod parameters;
 mod plan_file;
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => commands::inspect::run(&inspect, &terminal),
         Command::Compare(compare) => commands::compare::run(&compare, &terminal),
         Command::Bench(bench) => commands::bench::run(&bench, &terminal),
+        Command::Run(run) => commands::run::run(&run),
+        Command::Observe(observe) => commands::run::observe(&observe),
         Command::Explain(explain) => commands::explain::run(&explain, &terminal),
         Command::Restore(restore) => commands::restore::run(&restore),
         Command::Completions(completions) => commands::completions::run(&completions),

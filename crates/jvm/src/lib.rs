@@ -2,11 +2,13 @@
 
 mod asking;
 pub mod attach;
+pub mod choice;
 pub mod demand;
 pub mod flags;
 pub mod gc_log;
 pub mod jdks;
 pub mod launch;
+pub mod malloc;
 pub mod messages;
 pub mod page_flags;
 pub mod page_log;

@@ -225,6 +225,32 @@ fn group(root: &Root, cgroup: &str, mounts: &str, controller: &str) -> Result<Gr
     })
 }
 
+/// Files of these names in the caller's group for `controller` and in those above it, with their content: v1
+/// and v2 have names of their own. None where the controller is not to be had here; an error where it may be
+/// and cannot be seen.
+pub fn settings(root: &Root, controller: &str, v1: &[&str], v2: &[&str]) -> Result<Vec<String>, String> {
+    let read = |path: &str| root.read(path).map_err(|error| error.to_string());
+    let (cgroup, mounts) = (read(CGROUP)?, read(MOUNTINFO)?);
+    let has_it = |mount: &Mount| mount.options.split(',').any(|name| name == controller);
+    let mounted = |mount: Mount| mount.kind == "cgroup2" || mount.kind == "cgroup" && has_it(&mount);
+    if !mounts.lines().filter_map(parse_mount).any(mounted) {
+        return Ok(Vec::new());
+    }
+    let group = group(root, &cgroup, &mounts, controller)?;
+    let names = if group.version == Version::V1 { v1 } else { v2 };
+    let mut settings = Vec::new();
+    for dir in group.dir.ancestors().take_while(|dir| dir.starts_with(&group.mount)) {
+        for file in names.iter().map(|name| dir.join(name)) {
+            match root.read(&file) {
+                Ok(text) => settings.push(format!("{}: {}", file.display(), text.trim())),
+                Err(error) if error.is_absent() => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+    Ok(settings)
+}
+
 fn smallest_of(root: &Root, group: &Reading<Group>, prefix: &str) -> Reading<Option<Limit>> {
     group.clone().and_then(|group| smallest(root, &group, prefix))
 }

@@ -6,6 +6,7 @@
 
 pub mod backing;
 pub mod base_page;
+pub mod c_library;
 pub mod cgroup;
 pub mod cgroup_processes;
 pub mod contiguity;

@@ -56,6 +56,8 @@ impl Capabilities {
     pub const IPC_LOCK: u32 = 14;
     /// Read page flags, change settings.
     pub const SYS_ADMIN: u32 = 21;
+    /// Advise on the memory of other processes.
+    pub const SYS_NICE: u32 = 23;
     /// Count hardware events whatever `perf_event_paranoid` says (Linux 5.8).
     pub const PERFMON: u32 = 38;
 

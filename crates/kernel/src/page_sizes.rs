@@ -29,7 +29,7 @@ impl PageSizes {
         let pools = pools::read(root).unwrap_or_default();
         Ok(PageSizes {
             base,
-            thp: thp::read(root).pmd_size.known().copied(),
+            thp: thp::pmd_size(root).known().copied(),
             hugetlb: pools.iter().filter(|pool| pool.node.is_none()).map(|pool| pool.page_size).collect(),
             default_hugetlb: meminfo::read(root).default_size.known().copied(),
         })

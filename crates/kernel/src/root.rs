@@ -2,7 +2,8 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
+    fs,
+    io::{self, Read},
     path::{Component, Path, PathBuf},
     str::FromStr,
     sync::{Arc, Mutex, PoisonError},
@@ -127,6 +128,15 @@ impl Root {
             false => Err(io::Error::other("this is not a plain file")),
         });
         file.map_err(|source| ReadError::Io { path, source })
+    }
+
+    /// At most `length` bytes from the beginning of a file; not recorded either.
+    pub fn beginning(&self, path: impl AsRef<Path>, length: u64) -> Result<Vec<u8>, ReadError> {
+        let path = path.as_ref();
+        let mut bytes = Vec::new();
+        let read = self.open(path)?.take(length).read_to_end(&mut bytes);
+        read.map_err(|source| ReadError::Io { path: self.path(path), source })?;
+        Ok(bytes)
     }
 
     /// Is there a plain file at `path`, whatever it holds?

@@ -80,8 +80,7 @@ pub fn read(root: &Root) -> Thp {
         enabled: choice("enabled"),
         defrag: choice("defrag"),
         shmem_enabled: choice("shmem_enabled"),
-        pmd_size: Reading::from(root.value(path("hpage_pmd_size"), "a size in bytes").map(Bytes))
-            .and_then(PageSize::new),
+        pmd_size: pmd_size(root),
         use_zero_page: flag("use_zero_page"),
         shrink_underused: flag("shrink_underused"),
         khugepaged: Khugepaged {
@@ -95,6 +94,12 @@ pub fn read(root: &Root) -> Thp {
         },
         sizes: root.list(THP).map(|names| read_sizes(root, &names)).into(),
     }
+}
+
+/// The size of a whole THP alone: one file, and not dozens.
+#[must_use]
+pub fn pmd_size(root: &Root) -> Reading<PageSize> {
+    Reading::from(root.value(path("hpage_pmd_size"), "a size in bytes").map(Bytes)).and_then(PageSize::new)
 }
 
 impl Thp {

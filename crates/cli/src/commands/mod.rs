@@ -10,3 +10,4 @@ pub mod inspect;
 pub mod man;
 pub mod plan;
 pub mod restore;
+pub mod run;

@@ -17,6 +17,7 @@ mod plan;
 mod program;
 mod refusals;
 mod regions;
+mod run;
 mod settings;
 mod start;
 mod touch;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         java::trials(),
         plan::trials(),
         program::trials(),
+        run::trials(),
         touch::trials(),
         regions::trials(),
         refusals::trials(),

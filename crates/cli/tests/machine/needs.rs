@@ -14,6 +14,8 @@ use hugewise_kernel::{root::Root, units::Bytes};
 pub const THPMAPS: &str = "HUGEWISE_THPMAPS";
 /// Names `page-types`, from the same place.
 pub const PAGE_TYPES: &str = "HUGEWISE_PAGE_TYPES";
+/// Names the folder with the jars of the off-heap caches of docs/run.md.
+pub const OFF_HEAP_JARS: &str = "HUGEWISE_OFFHEAP_JARS";
 
 /// One need.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +32,8 @@ pub enum Need {
     Java,
     /// A C compiler with glibc.
     Compiler,
+    /// The jars of the off-heap caches of docs/run.md.
+    OffHeapJars,
     /// Mount namespaces can be made.
     Namespaces,
     /// The kernel's own tools about page sizes.
@@ -47,6 +51,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Thp => Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists(),
         Need::Java => !jdks().is_empty(),
         Need::Compiler => works(Command::new("cc").arg("--version")),
+        Need::OffHeapJars => env::var_os(OFF_HEAP_JARS).is_some_and(|dir| Path::new(&dir).is_dir()),
         Need::Namespaces => works(Command::new("unshare").args(["-m", "true"])),
         Need::KernelTools => [THPMAPS, PAGE_TYPES].iter().all(|name| env::var_os(name).is_some()),
     };
@@ -57,6 +62,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Thp => "a kernel without THP",
         Need::Java => "no JDK",
         Need::Compiler => "no cc",
+        Need::OffHeapJars => "HUGEWISE_OFFHEAP_JARS names no folder (docs/run.md)",
         Need::Namespaces => "unshare -m does not work",
         Need::KernelTools => "HUGEWISE_THPMAPS and HUGEWISE_PAGE_TYPES name no programs",
     };

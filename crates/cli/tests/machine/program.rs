@@ -41,9 +41,10 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-fn compile(folder: &Path, allocate: &str) -> Result<String, Box<dyn Error>> {
-    let (source, program) = (folder.join("allocate.c"), folder.join("allocate"));
-    fs::write(&source, format!("{HEAD}{allocate}{TAIL}"))?;
+/// Compiles a C program of this name.
+pub fn compile(folder: &Path, name: &str, text: &str) -> Result<String, Box<dyn Error>> {
+    let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
+    fs::write(&source, text)?;
     let output = Command::new("cc").arg("-o").arg(&program).arg(&source).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
@@ -53,7 +54,7 @@ fn compile(folder: &Path, allocate: &str) -> Result<String, Box<dyn Error>> {
 
 fn malloc_gets_its_pages() -> Tested {
     let folder = tempfile::tempdir()?;
-    let program = compile(folder.path(), MALLOC)?;
+    let program = compile(folder.path(), "allocate", &format!("{HEAD}{MALLOC}{TAIL}"))?;
     let make = || {
         let mut command = hugewise(&["compare", "--json", "--rounds", "1", "--metric"]);
         command.args(["touched=touched: ([0-9]+)", "--", &program]);
@@ -74,7 +75,7 @@ fn malloc_gets_its_pages() -> Tested {
 
 fn mmap_falls_back() -> Tested {
     let folder = tempfile::tempdir()?;
-    let program = compile(folder.path(), MMAP)?;
+    let program = compile(folder.path(), "allocate", &format!("{HEAD}{MMAP}{TAIL}"))?;
     let make = || hugewise(&["compare", "--json", "--rounds", "2", "-b", "hugetlb", "--", &program]);
     let comparison = run_command(&make)?.ended_with(1)?.comparison()?;
     let row = &comparison.backings[1];

@@ -1,12 +1,15 @@
 //! Files that only their owner may have made, and locks on them.
 
 use std::{
-    ffi::CStr,
+    ffi::{CStr, CString},
     fs::{DirBuilder, File, OpenOptions},
     io,
     os::{
         fd::{AsRawFd, FromRawFd},
-        unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+        unix::{
+            ffi::OsStrExt,
+            fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+        },
     },
     path::Path,
 };
@@ -63,4 +66,12 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Does a program file give capabilities to whoever runs it? One that cannot be read about does not.
+#[must_use]
+pub fn has_capabilities(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: two strings that end in null, and no buffer: the size of the attribute is asked for only.
+    unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }

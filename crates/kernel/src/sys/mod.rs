@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod file;
+pub mod handover;
 pub mod memory;
 pub mod pagemap;
 pub mod process;

@@ -17,7 +17,7 @@ use libc::{c_int, c_ulong};
 use super::checked;
 use crate::units::Bytes;
 
-const PR_SET_THP_DISABLE: c_int = 41;
+pub(super) const PR_SET_THP_DISABLE: c_int = 41;
 
 /// A running child that leads a process group of its own.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString};
 
-use hugewise_kernel::{backing::Backing, units::Bytes};
+use hugewise_kernel::{backing::Backing, c_library::with_tunables, units::Bytes};
 
 use super::{Conditions, Kind, OwnFigures, Prepared, Workload};
 use crate::{execution::Launch, observation::RegionOfInterest};
@@ -43,11 +43,9 @@ pub(super) fn prepare(
             return Err("only a JVM can be told to use SysV shared memory; try hugetlb".to_owned());
         }
     };
-    let tunables = format!("glibc.malloc.hugetlb={tunable}");
-    let value = match std::env::var(TUNABLES) {
-        Ok(theirs) => with_tunable(&theirs, &tunables),
-        Err(_) => tunables.clone(),
-    };
+    let ours = [("glibc.malloc.hugetlb", tunable)];
+    let tunables = with_tunables("", &ours);
+    let value = with_tunables(&std::env::var(TUNABLES).unwrap_or_default(), &ours);
     Ok(Prepared {
         launch: Launch {
             command: command.iter().map(OsString::from).collect(),
@@ -59,25 +57,4 @@ pub(super) fn prepare(
         shared_memory: false,
         notes: vec![format!("{TUNABLES}={tunables}")],
     })
-}
-
-/// Their tunables, with the one about huge pages replaced by ours.
-fn with_tunable(theirs: &str, ours: &str) -> String {
-    let kept = theirs.split(':').filter(|one| !one.is_empty() && !one.starts_with("glibc.malloc.hugetlb="));
-    kept.chain([ours]).collect::<Vec<_>>().join(":")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn other_tunables_are_kept() {
-        let theirs = "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=2";
-        assert_eq!(
-            with_tunable(theirs, "glibc.malloc.hugetlb=1"),
-            "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1"
-        );
-        assert_eq!(with_tunable("", "glibc.malloc.hugetlb=1"), "glibc.malloc.hugetlb=1");
-    }
 }

@@ -1,0 +1,259 @@
+//! Which C library a program runs on, and what can be told to its malloc.
+//!
+//! Sources: the System V ABI for ELF, ld.so(8), the glibc manual's chapter on tunables, jemalloc(3).
+
+use std::path::{Path, PathBuf};
+
+use crate::root::{ReadError, Root};
+
+/// The C library of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CLibrary {
+    /// The GNU C library, 2.36 as `(2, 36)`; a version that could not be told is before 2.33.
+    Glibc {
+        /// Its version.
+        version: Option<(u32, u32)>,
+        /// The folder that its loader lies in, relative to the root.
+        dir: PathBuf,
+    },
+    /// musl: its malloc takes no settings.
+    Musl,
+    /// None that could be told anything: the program brings its own.
+    Static,
+    /// Another loader.
+    Other(PathBuf),
+}
+
+/// A program that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its C library; that of its interpreter, if it is a script.
+    pub c_library: CLibrary,
+    /// `e_machine` of its ELF header.
+    machine: u16,
+}
+
+/// Interpreters of scripts may be scripts themselves, like in Linux.
+const MOST_INTERPRETERS: usize = 4;
+/// The name that distributions install jemalloc under.
+const JEMALLOC: &str = "libjemalloc.so.2";
+
+/// Looks at the program at `path` (relative to the root).
+pub fn of_program(root: &Root, path: impl AsRef<Path>) -> Result<Program, ReadError> {
+    let mut path = path.as_ref().to_owned();
+    for _ in 0..MOST_INTERPRETERS {
+        let file = root.beginning(&path, 1 << 16)?;
+        if let Some(line) = file.strip_prefix(b"#!") {
+            let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let line = String::from_utf8_lossy(line).trim().to_owned();
+            let mut words = line.split_whitespace();
+            let Some(interpreter) = words.next() else { break };
+            path = relative(interpreter);
+            continue;
+        }
+        let elf = Elf::parse(&file).ok_or_else(|| root.content(&path, 1, "a program", "no ELF header"))?;
+        let c_library = match elf.interpreter {
+            None => CLibrary::Static,
+            Some(loader) => of_loader(root, &relative(&loader)),
+        };
+        return Ok(Program { c_library, machine: elf.machine });
+    }
+    Err(root.content(&path, 1, "a program", "scripts that interpret each other"))
+}
+
+fn relative(path: &str) -> PathBuf {
+    PathBuf::from(path.trim_start_matches('/'))
+}
+
+fn of_loader(root: &Root, loader: &Path) -> CLibrary {
+    let name = loader.file_name().unwrap_or_default().to_string_lossy();
+    if name.starts_with("ld-musl") {
+        return CLibrary::Musl;
+    }
+    if !name.starts_with("ld-linux") && !name.starts_with("ld64.so") {
+        return CLibrary::Other(Path::new("/").join(loader));
+    }
+    let real = root.resolve(loader).unwrap_or_else(|_| loader.to_owned());
+    // The loader that will run says its version, since 2.33: `ld.so (…) stable release version 2.36.`
+    let version = root.read_bytes(&real).ok().and_then(|file| version_in(&file));
+    CLibrary::Glibc { version, dir: real.parent().map(Path::to_owned).unwrap_or_default() }
+}
+
+fn version_in(file: &[u8]) -> Option<(u32, u32)> {
+    const SIGN: &[u8] = b" release version ";
+    let mut at = 0;
+    while let Some(found) = find(&file[at..], SIGN) {
+        let behind = &file[at + found + SIGN.len()..];
+        let text = behind.split(|byte| !(byte.is_ascii_digit() || *byte == b'.')).next().unwrap_or_default();
+        let text = String::from_utf8_lossy(text);
+        let mut numbers = text.split('.').map(str::parse);
+        if let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) {
+            return Some((major, minor));
+        }
+        at += found + SIGN.len();
+    }
+    None
+}
+
+/// Where `needle` stands in `hay`: Horspool's search.
+fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
+    let (&last, rest) = needle.split_last()?;
+    let step = |byte: u8| rest.iter().rev().position(|of| *of == byte).map_or(needle.len(), |at| at + 1);
+    let steps: Vec<usize> = (0..=u8::MAX).map(step).collect();
+    let mut end = rest.len();
+    while let Some(&byte) = hay.get(end) {
+        if byte == last && hay[end - rest.len()..end] == *rest {
+            return Some(end - rest.len());
+        }
+        end += steps[usize::from(byte)];
+    }
+    None
+}
+
+impl Program {
+    /// A jemalloc that this program's loader could load, relative to the root.
+    #[must_use]
+    pub fn jemalloc(&self, root: &Root) -> Option<PathBuf> {
+        let CLibrary::Glibc { dir, .. } = &self.c_library else { return None };
+        let usual = ["usr/lib64", "usr/lib", "usr/local/lib"].map(PathBuf::from);
+        // `lib/x86_64-linux-gnu` where `lib` is no link to `usr/lib`.
+        let doubled = [Path::new("usr").join(dir)];
+        [dir.clone()].into_iter().chain(doubled).chain(usual).map(|dir| dir.join(JEMALLOC)).find(|file| {
+            let found = root.beginning(file, 64);
+            found.ok().and_then(|file| Elf::parse(&file)).is_some_and(|elf| elf.machine == self.machine)
+        })
+    }
+}
+
+/// What matters of an ELF file.
+struct Elf {
+    machine: u16,
+    /// `PT_INTERP`.
+    interpreter: Option<String>,
+}
+
+impl Elf {
+    /// Reads the beginning of a file of this machine's byte order.
+    fn parse(file: &[u8]) -> Option<Elf> {
+        const PT_INTERP: u64 = 3;
+        let wide = match file.get(..5)? {
+            [0x7f, b'E', b'L', b'F', class] => *class == 2,
+            _ => return None,
+        };
+        let number = |at: usize, length: usize| -> Option<u64> {
+            let bytes = file.get(at..at.checked_add(length)?)?;
+            let ordered: Box<dyn Iterator<Item = &u8>> = if cfg!(target_endian = "big") {
+                Box::new(bytes.iter())
+            } else {
+                Box::new(bytes.iter().rev())
+            };
+            Some(ordered.fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+        };
+        let machine = u16::try_from(number(18, 2)?).ok()?;
+        let (start, size, count) = if wide { ((32, 8), 54, 56) } else { ((28, 4), 42, 44) };
+        let headers = |n: u64| -> Option<usize> {
+            let start = number(start.0, start.1)?;
+            usize::try_from(start.checked_add(n.checked_mul(number(size, 2)?)?)?).ok()
+        };
+        let mut interpreter = None;
+        for n in 0..number(count, 2)? {
+            let Some(at) = headers(n) else { break };
+            if number(at, 4) != Some(PT_INTERP) {
+                continue;
+            }
+            let (offset, length) = if wide {
+                (number(at + 8, 8)?, number(at + 32, 8)?)
+            } else {
+                (number(at + 4, 4)?, number(at + 16, 4)?)
+            };
+            let (offset, length) = (usize::try_from(offset).ok()?, usize::try_from(length).ok()?);
+            let path = file.get(offset..offset.checked_add(length)?)?;
+            interpreter = Some(String::from_utf8_lossy(path).trim_end_matches('\0').to_owned());
+        }
+        Some(Elf { machine, interpreter })
+    }
+}
+
+/// A list of tunables (`GLIBC_TUNABLES`) with ours in place of theirs of the same names.
+#[must_use]
+pub fn with_tunables(theirs: &str, ours: &[(&str, String)]) -> String {
+    let is_ours = |one: &str| ours.iter().any(|(name, _)| one.split('=').next() == Some(name));
+    let kept = theirs.split(':').filter(|one| !one.is_empty() && !is_ours(one)).map(str::to_owned);
+    kept.chain(ours.iter().map(|(name, value)| format!("{name}={value}"))).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::tree;
+
+    #[test]
+    fn our_own_c_library_is_known() -> Result<(), ReadError> {
+        let root = Root::live();
+        let own = of_program(&root, "proc/self/exe")?;
+        if cfg!(target_env = "gnu") {
+            assert!(matches!(own.c_library, CLibrary::Glibc { version: Some((2, 33..)), .. }), "{own:?}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn scripts_are_followed_and_text_is_no_program() {
+        let (_dir, root) =
+            tree(&[("a", "#!/b -x\n"), ("b", "text"), ("round", "#! /round"), ("empty", "#!\n")]);
+        let says = |path: &str| of_program(&root, path).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(says("a").contains("/b:1: expected a program"), "{}", says("a"));
+        assert!(says("round").contains("interpret each other") && says("empty").contains("a program"));
+    }
+
+    #[test]
+    fn the_loaders_version_is_found() {
+        let version = |text: &str| version_in(text.as_bytes());
+        assert_eq!(version("x\0ld.so (Debian GLIBC 2.36-9) stable release version 2.36.\n"), Some((2, 36)));
+        assert_eq!(version("a release version of it; development release version 2.41.9000."), Some((2, 41)));
+        assert_eq!(version("no such words"), None);
+    }
+
+    #[test]
+    fn a_jemalloc_of_the_programs_own_kind_is_found() -> Result<(), Box<dyn std::error::Error>> {
+        let (dir, root) = tree(&[("lib/multi/libjemalloc.so.2", "text"), ("usr/lib/libjemalloc.so.2", "")]);
+        let own = Root::live().beginning("proc/self/exe", 64)?;
+        let elf = Elf::parse(&own).ok_or("no ELF header")?;
+        let program = |machine| Program {
+            c_library: CLibrary::Glibc { version: None, dir: "lib/multi".into() },
+            machine,
+        };
+        assert_eq!(program(elf.machine).jemalloc(&root), None);
+        std::fs::write(dir.path().join("usr/lib/libjemalloc.so.2"), &own)?;
+        assert_eq!(program(elf.machine).jemalloc(&root), Some("usr/lib/libjemalloc.so.2".into()));
+        assert_eq!(program(elf.machine + 1).jemalloc(&root), None);
+        Ok(())
+    }
+
+    #[test]
+    fn other_tunables_are_kept() {
+        let ours = [("glibc.malloc.hugetlb", "1".to_owned())];
+        let theirs = "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=2";
+        assert_eq!(with_tunables(theirs, &ours), "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1");
+        assert_eq!(with_tunables("", &ours), "glibc.malloc.hugetlb=1");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), wide in any::<bool>()) {
+            let mut file = vec![0x7f, b'E', b'L', b'F', if wide { 2 } else { 1 }];
+            file.extend(&bytes);
+            let _ = Elf::parse(&file);
+            let _ = version_in(&bytes);
+            let _ = find(&bytes, b"ab");
+        }
+
+        #[test]
+        fn a_search_finds_what_is_there(before in "[ab]{0,9}", after in "[ab]{0,9}") {
+            let text = format!("{before}abab{after}");
+            prop_assert_eq!(find(text.as_bytes(), b"abab"), text.find("abab"));
+        }
+    }
+}

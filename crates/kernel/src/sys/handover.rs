@@ -1,0 +1,189 @@
+//! Handing this process over to another program, and leaving somebody behind who watches it.
+//!
+//! The program must find everything as if it had been started directly: the same process id,
+//! signals as they were, no child that it did not start.
+
+use std::{
+    convert::Infallible,
+    ffi::{CString, OsString},
+    fs::File,
+    io,
+    os::{
+        fd::{AsRawFd, FromRawFd},
+        unix::{ffi::OsStringExt, process::CommandExt},
+    },
+    process::{Command, Stdio},
+    ptr,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use libc::{c_char, c_int, c_uint, c_ulong};
+
+use super::{checked, last_error, process::PR_SET_THP_DISABLE};
+
+/// Was SIGPIPE ignored when this process began? Rust's runtime ignores it before `main`, so it is
+/// looked at before the runtime starts.
+static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+#[used]
+// SAFETY: the loader calls each pointer in this section once, before `main`, as a C function; this
+// one takes no arguments and needs nothing that is not set up by then.
+#[unsafe(link_section = ".init_array")]
+static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
+
+extern "C" fn note_sigpipe() {
+    let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: asks for the disposition only; `now` is a live sigaction, for which zero is valid.
+    let ignored = unsafe {
+        libc::sigaction(libc::SIGPIPE, ptr::null(), now.as_mut_ptr()) == 0
+            && now.assume_init().sa_sigaction == libc::SIG_IGN
+    };
+    SIGPIPE_WAS_IGNORED.store(ignored, Ordering::Relaxed);
+}
+
+/// Replaces this process by `program` (a path), with these arguments (the first is the name it sees
+/// itself by) and this environment. Returns only where the kernel refuses.
+///
+/// The signal mask and what is ignored are as our caller left them.
+pub fn exec(program: &OsString, arguments: &[OsString], environment: &[OsString]) -> io::Result<Infallible> {
+    let strings = |all: &[OsString]| {
+        all.iter().map(|one| CString::new(one.clone().into_vec())).collect::<Result<Vec<CString>, _>>()
+    };
+    let (arguments, environment) = (strings(arguments)?, strings(environment)?);
+    let program = CString::new(program.clone().into_vec())?;
+    let pointers = |all: &[CString]| {
+        all.iter().map(|one| one.as_ptr()).chain([ptr::null()]).collect::<Vec<*const c_char>>()
+    };
+    let (argv, envp) = (pointers(&arguments), pointers(&environment));
+    if !SIGPIPE_WAS_IGNORED.load(Ordering::Relaxed) {
+        // SAFETY: the default action, as it was before Rust's runtime ignored the signal.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
+    // SAFETY: all strings and both arrays end in a null and live until the call is over.
+    unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    let refused = last_error();
+    // SAFETY: our own broken pipes are to be errors again, not signals.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    Err(refused)
+}
+
+/// From now on this process, also after an exec, and its children get no transparent huge pages.
+pub fn disable_thp() -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    checked(unsafe { libc::prctl(PR_SET_THP_DISABLE, 1 as c_ulong, 0 as c_ulong, 0, 0) }).map(drop)
+}
+
+/// Do orphans of this process become its own children, as those of process 1 do?
+#[must_use]
+pub fn adopts_orphans() -> bool {
+    let mut adopts: c_int = 0;
+    // SAFETY: writes to one live int.
+    let asked = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut adopts) };
+    std::process::id() == 1 || (asked == 0 && adopts != 0)
+}
+
+/// Starts `command` so that it is nobody's child here: an orphan in a session of its own.
+///
+/// It finds a descriptor of this very process (a pidfd) as its standard input: whatever becomes of
+/// process ids, it means us. ENOSYS before Linux 5.3.
+pub fn leave_behind(command: &mut Command) -> io::Result<()> {
+    // SAFETY: returns a new descriptor, close-on-exec.
+    let fd = checked(unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let ourselves = unsafe { File::from_raw_fd(fd as c_int) };
+    let orphan = || {
+        // SAFETY: between fork and exec of a process with one thread; fork, _exit and setsid are
+        // async-signal-safe, and the middle process does nothing but end.
+        unsafe {
+            if checked(libc::fork())? != 0 {
+                libc::_exit(0);
+            }
+            checked(libc::setsid()).map(drop)
+        }
+    };
+    command.stdin(Stdio::from(ourselves)).current_dir("/");
+    // SAFETY: the closure does nothing but the calls above.
+    let mut middle = unsafe { command.pre_exec(orphan) }.spawn()?;
+    middle.wait().map(drop)
+}
+
+/// Closes every descriptor from `first` on.
+///
+/// Only for the beginning of a process that owns none of them: what it inherited.
+pub fn close_inherited(first: u32) {
+    // SAFETY: takes numbers only; that nobody uses these descriptors is the caller's word.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first as c_uint, c_uint::MAX, 0 as c_uint) };
+    if closed != 0 {
+        // Before Linux 5.9: the descriptors that a process usually may have.
+        for fd in first..1024 {
+            // SAFETY: as above; one that is not open is refused.
+            unsafe { libc::close(fd as c_int) };
+        }
+    }
+}
+
+/// Waits for the end of the process behind a pidfd; has it ended?
+pub fn has_ended(pidfd: &impl AsRawFd, patience: Duration) -> io::Result<bool> {
+    let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let milliseconds = c_int::try_from(patience.as_millis()).unwrap_or(c_int::MAX);
+    // SAFETY: one live pollfd.
+    match checked(unsafe { libc::poll(&raw mut poll, 1, milliseconds) }) {
+        Ok(ready) => Ok(ready > 0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the memory at `addresses` of the process behind a pidfd into whole huge pages
+/// (`MADV_COLLAPSE`), whatever the machine's THP setting; contents stay.
+///
+/// EPERM without CAP_SYS_NICE and the right to read its memory map; EINVAL before Linux 6.1 and for
+/// memory that cannot be huge, EAGAIN or ENOMEM where no huge page could be made.
+pub fn collapse(pidfd: &impl AsRawFd, addresses: std::ops::Range<u64>) -> io::Result<()> {
+    const MADV_COLLAPSE: c_int = 25;
+    let length = addresses.end.saturating_sub(addresses.start) as usize;
+    let range = libc::iovec { iov_base: addresses.start as *mut libc::c_void, iov_len: length };
+    // SAFETY: one live iovec; the addresses belong to the other process and are not touched by us.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_process_madvise,
+            pidfd.as_raw_fd(),
+            &raw const range,
+            1usize,
+            MADV_COLLAPSE,
+            0 as c_uint,
+        )
+    })
+    .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Read, os::unix::net::UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn one_left_behind_is_no_child_and_knows_us() -> io::Result<()> {
+        let (mut ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new("sh");
+        let theirs: std::os::fd::OwnedFd = theirs.into();
+        command.args(["-c", "grep Pid: /proc/self/fdinfo/0; pwd"]).stdout(theirs);
+        leave_behind(&mut command)?;
+        drop(command);
+        let mut said = String::new();
+        ours.read_to_string(&mut said)?;
+        let words: Vec<&str> = said.split_whitespace().collect();
+        assert_eq!(words, ["Pid:", &std::process::id().to_string(), "/"]);
+        let children = format!("/proc/self/task/{}/children", std::process::id());
+        assert!(fs::read_to_string(children).is_ok_and(|children| !children.contains("sh")));
+        Ok(())
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_run_leaves_us_as_we_were() {
+        let error = exec(&"/no/such".into(), &["no".into()], &[]).err();
+        assert!(error.is_some_and(|error| error.kind() == io::ErrorKind::NotFound));
+    }
+}
