@@ -179,7 +179,7 @@ fn shell(line: &str, folder: &Path) -> io::Result<Output> {
     // `sudo` in a page is for its readers: here, a block that needs root runs as root already.
     command.arg("-c").arg(format!("exec 2>&1\nsudo() {{ \"$@\"; }}\n{line}")).current_dir(folder);
     command.env_clear().env("PATH", path).env("HOME", folder).env("LANG", "C.UTF-8").env("COLUMNS", "100");
-    command.env("NO_COLOR", "1").env("MANWIDTH", "80");
+    command.env("NO_COLOR", "1").env("MANWIDTH", "80").env("XDG_CACHE_HOME", folder);
     if let Some(java) = env::var_os("JAVA_HOME") {
         command.env("JAVA_HOME", java);
     }

@@ -70,9 +70,11 @@ impl Target {
         };
         let first = command.first().context("no program was named")?;
         let named = line.as_ref().map_or(first.clone(), |line| OsString::from(&line.java));
-        let file = find(&named)
-            .and_then(|file| Ok(std::path::absolute(file)?))
-            .with_context(|| format!("{} was not found", named.to_string_lossy()))?;
+        // A wrapper may find it where we do not, as by a PATH of its own; the kernel says what is wrong then.
+        let wrapped = line.as_ref().is_some_and(|line| !line.wrapper.is_empty());
+        let file = find(&named).or_else(|error| if wrapped { find(first) } else { Err(error) });
+        let file = file.and_then(|file| Ok(std::path::absolute(file)?));
+        let file = file.with_context(|| format!("{} was not found", named.to_string_lossy()))?;
         let (mut variables, mut aside) = (Vec::new(), Vec::new());
         if let Some(line) = &line {
             for (name, value) in line.environment(&|name| env::var(name).ok()) {

@@ -168,7 +168,7 @@ impl Process<'_> {
         let max = self.assignment.max_heap?;
         let naming = regions::name(self.root, pid, vmas, false);
         let mut parts = naming.ranges.iter().filter(|range| range.kind == Kind::Heap);
-        let first = parts.next().map(|first| first.start..parts.last().unwrap_or(first).end);
+        let first = parts.next().map(|first| first.start..parts.next_back().unwrap_or(first).end);
         first.or_else(|| report::heap(vmas, max))
     }
 

@@ -210,6 +210,15 @@ fn what_cannot_be_started() -> Tested {
     let unclear = ["sh", "-c", "exec java $NO_SUCH_OPTIONS -version"];
     says(&ran(&[], &unclear)?.stderr, &["started as it stands"])?;
     says(&ran(&["--strict"], &unclear)?.ended_with(2)?.stderr, &["nothing was started"])?;
+    // A wrapper finds what is not in our PATH.
+    if let Some(jdk) = jdks().first() {
+        let path = format!("PATH={}", jdk.home.join("bin").display());
+        let cache = tempfile::tempdir()?;
+        let mut call =
+            run_with(cache.path(), &["-q"], &["/usr/bin/env", &path, "java", "-Xmx64m", "-version"]);
+        call.env("PATH", "/nowhere");
+        says(&Running::start(&mut call)?.wait()?.ended_with(0)?.stderr, &[&jdk.version])?;
+    }
     // A JVM that refuses its options says so itself.
     if let Some(jdk) = jdks().first() {
         let java = jdk.java.display().to_string();
