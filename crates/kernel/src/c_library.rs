@@ -147,7 +147,7 @@ impl Elf {
             } else {
                 Box::new(bytes.iter().rev())
             };
-            Some(ordered.fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+            Some(ordered.fold(0, |sum, byte| (sum << 8) | u64::from(*byte)))
         };
         let machine = u16::try_from(number(18, 2)?).ok()?;
         let (start, size, count) = if wide { ((32, 8), 54, 56) } else { ((28, 4), 42, 44) };
