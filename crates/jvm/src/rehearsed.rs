@@ -1,6 +1,6 @@
 //! A launch line's demand, from a rehearsal of its `java`.
 
-use std::{io, time::Duration};
+use std::{env, io, time::Duration};
 
 use hugewise_kernel::{
     backing::Backing,
@@ -12,7 +12,7 @@ use hugewise_kernel::{
 use crate::{
     demand::{Demand, HeapSizes, Java, RegionDemand},
     flags::{self, AskError, FinalFlags},
-    launch::{LaunchError, LaunchLine},
+    launch::{LaunchError, LaunchLine, without_page_flags},
     page_flags,
     page_log::{self, Logged},
 };
@@ -101,7 +101,14 @@ pub fn ask_with(
     sizes: &PageSizes,
 ) -> Result<Asked, DemandError> {
     let options = page_flags::options(flags, backing).map_err(DemandError::Impossible)?;
-    let (line, set_aside) = line.with_page_flags(&options);
+    let (mut line, mut set_aside) = line.with_page_flags(&options);
+    // Some variables count after the command line.
+    for (variable, value) in line.environment(&|name| env::var(name).ok()) {
+        if let Some((kept, taken)) = without_page_flags(&value) {
+            line = line.with_environment(&[(variable, kept)]);
+            set_aside.extend(taken.into_iter().map(|flag| format!("{flag} of {variable}")));
+        }
+    }
     let performance = Performance::of(&line, flags, sizes, &Pretended::new())?;
     if !performance.rehearsal.status.success() {
         let mut said = performance.messages();
