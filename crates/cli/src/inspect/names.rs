@@ -73,7 +73,13 @@ pub struct Naming {
 
 /// Names every mapping. With `attach`, a JVM may be asked through its attach socket, which it notices.
 pub fn name(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
-    let everywhere = generic(vmas, &Stacks::find(root, process, vmas));
+    let mut everywhere = generic(vmas, &Stacks::find(root, process, vmas));
+    if malloc_takes_from_pool(root, process.pid) {
+        for part in everywhere.iter_mut().filter(|part| part.name == OF_A_POOL) {
+            part.name = "malloc, of a pool (glibc.malloc.hugetlb=2)".to_owned();
+            part.kind = Kind::Malloc;
+        }
+    }
     let own = jvm(root, process, vmas, attach);
     Naming {
         parts: if own.parts.is_empty() { everywhere } else { overlay(everywhere, own.parts) },
@@ -109,6 +115,20 @@ fn jvm(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
         })
         .collect();
     Naming { parts, source, notes }
+}
+
+/// Explicit huge pages that nobody else claims.
+const OF_A_POOL: &str = "anonymous, of a pool";
+
+/// Was the process started with a malloc that takes its memory from a pool?
+fn malloc_takes_from_pool(root: &Root, pid: u32) -> bool {
+    let environment = root.read_bytes(format!("proc/{pid}/environ")).unwrap_or_default();
+    let tunables =
+        environment.split(|byte| *byte == 0).find_map(|word| word.strip_prefix(b"GLIBC_TUNABLES="));
+    tunables
+        .unwrap_or_default()
+        .split(|byte| *byte == b':')
+        .any(|tunable| tunable == b"glibc.malloc.hugetlb=2")
 }
 
 /// Was the JVM told to use pages of a pool? The last of contrary flags holds.
@@ -250,7 +270,7 @@ fn by_name(vma: &Vma) -> (String, Kind) {
         ("", _) => ("anonymous".to_owned(), Kind::Anonymous),
         ("[heap]", _) => ("malloc main arena [heap]".to_owned(), Kind::Malloc),
         ("[stack]", _) => ("stack of the main thread".to_owned(), Kind::Stack),
-        ("/anon_hugepage", _) => ("anonymous, of a pool".to_owned(), Kind::Anonymous),
+        ("/anon_hugepage", _) => (OF_A_POOL.to_owned(), Kind::Anonymous),
         ("/dev/zero", _) => ("shared anonymous".to_owned(), Kind::Shared),
         (path, _) if path.starts_with("/dev/shm/") => (path.to_owned(), Kind::Shared),
         (path, _) if path.starts_with('[') => (path.to_owned(), Kind::Kernel),
