@@ -56,10 +56,18 @@ const SIZES: [&[&str]; 7] = [
 /// So that JDK 11 has ZGC.
 const UNLOCK: &str = "-XX:+UnlockExperimentalVMOptions";
 
-/// Says that it has started, fills as much of the heap as it is told, and stays until its input ends.
+/// Fills the whole heap if it is told to, says that it has started, and stays until its input ends.
 const SOURCE: &str = "
 public class Stay {
     public static void main(String[] arguments) throws Exception {
+        java.util.ArrayList<byte[]> kept = new java.util.ArrayList<>();
+        try {
+            while (arguments.length > 0) {
+                kept.add(new byte[1 << 20]);
+            }
+        } catch (OutOfMemoryError full) {
+            // As it was told.
+        }
         System.out.println(\"started\");
         System.in.read();
     }
@@ -78,6 +86,14 @@ pub fn trials() -> Vec<Trial> {
             let class = class_too.as_ref().as_ref().map_err(|error| error.clone())?;
             two_instances(&java_too, class.path())
         }));
+        if knows(&java, "UseZGC") {
+            let (java_too, class_too) = (java.clone(), Arc::clone(&class));
+            let name = format!("plan: {} UseZGC grows to what was planned", java.display());
+            trials.push(trial(&name, &needs, move || {
+                let class = class_too.as_ref().as_ref().map_err(|error| error.clone())?;
+                grows_to_what_was_planned(&java_too, class.path())
+            }));
+        }
         for collector in COLLECTORS.into_iter().filter(|collector| knows(&java, collector)) {
             let name = format!("plan: {} {collector} takes what was planned", java.display());
             let (java, class) = (java.clone(), Arc::clone(&class));
@@ -242,6 +258,25 @@ fn open_journal() -> Result<Journal, Box<dyn Error>> {
             opened => return Ok(opened?),
         }
     }
+}
+
+/// The heap of ZGC grows to what was planned, in a pool that holds no page more.
+fn grows_to_what_was_planned(java: &Path, class: &Path) -> Tested {
+    let line = Line::new(java, class, &[UNLOCK, "-XX:+UseZGC", "-Xms100m", "-Xmx600m"])?;
+    let plan = line.plan(&[])?;
+    let pool = plan.pools.first().ok_or("a pool was expected")?;
+    let size = pool.page_size_bytes;
+    let taken = with_pool(size, pool.pages_needed, || {
+        let mut command = line.with(&plan.options);
+        consumed(command.arg("fill"), size)
+    })?;
+    let Some(taken) = taken else { return Ok(()) };
+    // Of JDK 11 the last pages are too few for an object, and never asked for.
+    let left = pool.pages_needed.saturating_sub(taken);
+    if taken <= pool.pages_needed && left < Pages(8) && pool.pages_at_start < taken {
+        return Ok(());
+    }
+    Err(format!("{taken} pages were taken: {plan:#?}").into())
 }
 
 /// Two JVMs at once take what was planned for two.
