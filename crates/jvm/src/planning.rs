@@ -83,7 +83,7 @@ fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (Obtainable, String)
         (Some(&at_once), _) => (
             Obtainable::NotContiguous,
             format!(
-                "{} free blocks of {size} lie ready and {} are to be added: 'hugewise apply' compacts memory as it \
+                "{} free blocks of {size} lie ready, of {} to be added: 'hugewise apply' compacts memory as it \
                  grows the pool; what is missing then can be reserved at boot (plan --format kernel)",
                 at_once.0, add.0
             ),

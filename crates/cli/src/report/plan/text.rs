@@ -101,28 +101,31 @@ fn pool(page: &mut Page, heading: &str, pool: &PoolPlan, instances: u32, termina
     page.wrapped(
         heading,
         &format!(
-            "{} pages of {}{of_node} are needed{for_all}{at_start}: {}; the pool has {}, of which {} are available",
+            "{} {} of {}{of_node} {} needed{for_all}{at_start}: {}; the pool has {}, of which {} are available",
             pool.pages_needed,
+            if pool.pages_needed == Pages(1) { "page" } else { "pages" },
             pool.page_size_bytes,
+            is_or_are(pool.pages_needed),
             pool.pages_needed * pool.page_size_bytes,
             pool.pages_in_pool,
             pool.pages_available,
         ),
     )?;
     let why = plain(&pool.why);
+    let to_add = format!("{} {} to be added", pool.pages_to_add, is_or_are(pool.pages_to_add));
     match (pool.pages_to_add, pool.obtainable) {
         (Pages(0), _) => page.line("", terminal.good("nothing is to be added")),
-        (add, Obtainable::Yes) => page.wrapped("", &format!("{add} are to be added: can be had now, {why}")),
-        (add, Obtainable::NotEnoughMemory) => {
-            page.wrapped("", &format!("{add} are to be added: not enough memory, {why}"))
-        }
-        (add, Obtainable::NotContiguous) => {
-            page.wrapped("", &format!("{add} are to be added: not contiguous, {why}"))
-        }
-        (add, Obtainable::CouldNotTell) => {
-            page.wrapped("", &format!("{add} are to be added: could not tell whether they can be had, {why}"))
+        (_, Obtainable::Yes) => page.wrapped("", &format!("{to_add}: can be had now, {why}")),
+        (_, Obtainable::NotEnoughMemory) => page.wrapped("", &format!("{to_add}: not enough memory, {why}")),
+        (_, Obtainable::NotContiguous) => page.wrapped("", &format!("{to_add}: not contiguous, {why}")),
+        (_, Obtainable::CouldNotTell) => {
+            page.wrapped("", &format!("{to_add}: could not tell whether they can be had, {why}"))
         }
     }
+}
+
+fn is_or_are(pages: Pages) -> &'static str {
+    if pages == Pages(1) { "is" } else { "are" }
 }
 
 fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
