@@ -16,8 +16,6 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
-
 use self::stage::{Stage, WATCHED};
 use crate::{
     page_sizes::PageSizes,
@@ -45,7 +43,7 @@ pub struct Rehearsal {
 }
 
 /// A request for explicit huge pages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The process that made it.
     pub process: u32,
@@ -53,7 +51,7 @@ pub struct Request {
     pub page_size: PageSize,
     /// By which call.
     pub means: Means,
-    /// Where it lies; of a file, where it is mapped first.
+    /// Where it lies; nothing for a file, which may be mapped in many places.
     pub start: Option<u64>,
     /// How much was asked for.
     pub asked: Bytes,
@@ -68,8 +66,7 @@ pub struct Request {
 }
 
 /// The calls that explicit huge pages are asked for with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
     /// `mmap` with MAP_HUGETLB.
     Anonymous,
@@ -77,14 +74,6 @@ pub enum Means {
     File,
     /// `shmget` with SHM_HUGETLB.
     SharedMemory,
-}
-
-impl Rehearsal {
-    /// Pages of `size` that were held when the program ended, by all its processes.
-    #[must_use]
-    pub fn pages(&self, size: PageSize) -> Pages {
-        self.requests.iter().filter(|r| r.page_size == size).map(|r| r.held.pages_needed(size)).sum()
-    }
 }
 
 /// Runs `command` with pretended pools, for `patience` at most. Its standard input is empty.
