@@ -18,6 +18,7 @@ use hugewise_kernel::{
     sys::handover,
     thp,
     units::{Bytes, PageSize},
+    vmstat::VmStat,
 };
 use serde::{Deserialize, Serialize};
 
@@ -132,8 +133,7 @@ fn pid_of_stdin(root: &Root) -> anyhow::Result<u32> {
 
 /// Page faults, of the whole machine, for which no huge page could be made.
 pub(super) fn fallbacks(root: &Root) -> Option<u64> {
-    let vmstat = root.read("proc/vmstat").ok()?;
-    vmstat.lines().find_map(|line| line.strip_prefix("thp_fault_fallback ")?.parse().ok())
+    VmStat::read(root).ok()?.get("thp_fault_fallback")
 }
 
 struct Process<'a> {
