@@ -50,7 +50,7 @@ pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Re
     }
     let mut notes = naming.notes;
     notes.extend(measured.notes);
-    let is_jvm = vmas.iter().any(|vma| vma.name.ends_with("/libjvm.so"));
+    let is_jvm = hugewise_jvm::regions::has_libjvm(&vmas);
     let regions = naming.parts.into_iter().zip(measured.parts);
     let regions: Vec<Region> = regions
         .map(|(part, measured)| region(machine, &process, part, &measured, &folios, options))

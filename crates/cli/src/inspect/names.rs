@@ -90,7 +90,7 @@ pub fn name(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Namin
 
 /// The names that a JVM has for its regions; none where it is not one.
 fn jvm(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
-    if !attach && !vmas.iter().any(|vma| vma.name.ends_with("/libjvm.so")) {
+    if !attach && !regions::has_libjvm(vmas) {
         return Naming { parts: Vec::new(), source: "the kernel".to_owned(), notes: Vec::new() };
     }
     let named = regions::name(root, process.pid, vmas, attach);

@@ -259,6 +259,12 @@ pub(crate) fn flag_is_set(root: &Root, pid: u32, vmas: &[Vma], flag: &str) -> Op
     jvm::Flags::read(&image).is_set(flag)
 }
 
+/// Has a process with these mappings the library of a HotSpot-like JVM in it?
+#[must_use]
+pub fn has_libjvm(vmas: &[Vma]) -> bool {
+    vmas.iter().any(|vma| is_libjvm(&vma.name))
+}
+
 fn is_libjvm(name: &str) -> bool {
     name.trim_end_matches(" (deleted)").ends_with("/libjvm.so")
 }
