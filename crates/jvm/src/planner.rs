@@ -6,13 +6,16 @@ use hugewise_kernel::{
     backing::Backing,
     facts::Facts,
     page_sizes::PageSizes,
+    reading::Reading,
     rehearsal::Pretended,
-    units::{Bytes, Pages},
+    units::{Bytes, PageSize, Pages},
 };
 
 use crate::{
+    demand::Demand,
+    flags::FinalFlags,
     launch::{Contradiction, Effective, LaunchLine, contradictions},
-    plan::{OffHeap, Plan},
+    plan::{OffHeap, Plan, PoolPlan, Verdict},
     planning::{self, AsItStands},
     rehearsed::{self, Asked, DemandError, Performance},
 };
@@ -55,7 +58,7 @@ pub fn plan(
     if let Some(missing) = sizes.missing(backing) {
         return Err(DemandError::Impossible(missing));
     }
-    let Asked { demand, options, set_aside, .. } = rehearsed::ask_with(line, &given, backing, sizes)?;
+    let Asked { demand, options, set_aside } = rehearsed::ask_with(line, &given, backing, sizes)?;
     let off_heap = wanted.off_heap.and_then(|wanted| {
         let (bytes, source) = match wanted {
             OffHeapWanted::Bytes(bytes) => (bytes, "--off-heap"),
@@ -70,45 +73,27 @@ pub fn plan(
     if let Some(node) = node.filter(|node| !nodes.is_empty() && !nodes.contains(node)) {
         return Err(DemandError::Impossible(format!("this machine has no NUMA node {node} with memory")));
     }
-    let takes_from_pools = backing.is_explicit();
-    let pools = if takes_from_pools {
+    let pools = if backing.is_explicit() {
         planning::pools(&demand, off_heap.as_ref(), wanted.instances, node, facts, sizes)
     } else {
         Vec::new()
     };
 
-    // As it was given, with the pools as they are when the others of its kind have started.
-    let mut pretended = planning::obtainable_pools(facts);
-    for pool in &pools {
-        let others = pool.pages_needed.0 / u64::from(wanted.instances.max(1))
-            * u64::from(wanted.instances.saturating_sub(1));
-        if let Some(left) = pretended.get_mut(&pool.page_size_bytes) {
-            *left = left.saturating_sub(Pages(others));
-        }
-    }
-    if matches!(asks, Some(Backing::Shm(_))) && planning::may_use_huge_segments(facts) == Some(false) {
-        pretended.values_mut().for_each(|pages| *pages = Pages(0));
-    }
-    let asks_explicit = asks.is_some_and(Backing::is_explicit);
-    let now = Performance::of(line, &given, sizes, &pretended)?;
-    let expected = match asks {
-        Some(asks) if asks_explicit => {
-            let regions = Performance::of(line, &given, sizes, &Pretended::new())?.regions(asks, sizes);
-            crate::demand::Demand { regions, ..demand.clone() }
-        }
-        _ => demand.clone(),
-    };
-    let seen = AsItStands {
-        asks_explicit,
-        asks_thp: asks == Some(Backing::Thp),
-        started: now.rehearsal.status.success(),
-        got: &now.regions(asks.unwrap_or(Backing::Base), sizes),
-        messages: now.messages(),
-    };
-    let verdict = planning::verdict(seen, &expected, facts, sizes);
+    let verdict =
+        as_it_stands(line, &given, asks, &demand, &taken_by_others(&pools, wanted.instances), facts, sizes)?;
 
     let mut notes: Vec<String> = contradictions(&effective).iter().map(told).collect();
     notes.extend(effective.notes.iter().cloned());
+    // Without this reading nothing says that pages may be touched, too.
+    let unread = facts
+        .cgroup
+        .hugetlb
+        .iter()
+        .filter(|limits| pools.iter().any(|p| p.page_size_bytes == limits.page_size));
+    if let Some(reason) = unread.flat_map(|limits| [&limits.touch, &limits.reserve]).find_map(Reading::reason)
+    {
+        notes.push(format!("whether a control group limits these pages could not be told: {reason}"));
+    }
     if !set_aside.is_empty() {
         notes.push(format!("the plan's options take the place of {}", set_aside.join(" ")));
     }
@@ -137,6 +122,51 @@ pub fn plan(
         verdict,
         notes,
     })
+}
+
+/// What the other instances take from each pool when they have grown.
+fn taken_by_others(pools: &[PoolPlan], instances: u32) -> Vec<(PageSize, Pages)> {
+    let instances = u64::from(instances.max(1));
+    let others = |pool: &PoolPlan| Pages(pool.pages_needed.0 / instances * (instances - 1));
+    pools.iter().map(|pool| (pool.page_size_bytes, others(pool))).collect()
+}
+
+/// What the line does word for word as it was given, with what others leave of the pools as they are.
+fn as_it_stands(
+    line: &LaunchLine,
+    given: &FinalFlags,
+    asks: Option<Backing>,
+    planned: &Demand,
+    others: &[(PageSize, Pages)],
+    facts: &Facts,
+    sizes: &PageSizes,
+) -> Result<Verdict, DemandError> {
+    let mut pools = planning::obtainable_pools(facts);
+    for (size, taken) in others {
+        if let Some(left) = pools.get_mut(size) {
+            *left = left.saturating_sub(*taken);
+        }
+    }
+    if matches!(asks, Some(Backing::Shm(_))) && planning::may_use_huge_segments(facts) == Some(false) {
+        pools.values_mut().for_each(|pages| *pages = Pages(0));
+    }
+    let asks_explicit = asks.filter(|asks| asks.is_explicit());
+    let expected = match asks_explicit {
+        Some(asks) => {
+            let regions = Performance::of(line, given, sizes, &Pretended::new())?.regions(asks, sizes);
+            Demand { regions, ..planned.clone() }
+        }
+        None => planned.clone(),
+    };
+    let now = Performance::of(line, given, sizes, &pools)?;
+    let seen = AsItStands {
+        asks_explicit: asks_explicit.is_some(),
+        asks_thp: asks == Some(Backing::Thp),
+        started: now.rehearsal.status.success(),
+        got: &now.regions(asks.unwrap_or(Backing::Base), sizes),
+        messages: now.messages(),
+    };
+    Ok(planning::verdict(seen, &expected, facts, sizes))
 }
 
 /// Options that contradict each other are a better answer than the JVM's own.

@@ -61,8 +61,6 @@ pub struct Asked {
     pub options: Vec<String>,
     /// The options of the line about large pages that they replace.
     pub set_aside: Vec<String>,
-    /// The line with these options.
-    pub line: LaunchLine,
 }
 
 /// Asks what a launch line demands on a backing, whatever the machine's pools hold.
@@ -132,7 +130,7 @@ pub fn ask_with(
             .bytes("MaxDirectMemorySize")
             .map(|most| if most.0 > 0 { most } else { heap.max_bytes }),
     };
-    Ok(Asked { demand, options, set_aside, line })
+    Ok(Asked { demand, options, set_aside })
 }
 
 /// A JVM's start with pretended pools.
