@@ -12,7 +12,7 @@ use hugewise_kernel::{
 use crate::{
     demand::{Demand, HeapSizes, Java, RegionDemand},
     flags::{self, AskError, FinalFlags},
-    launch::{LaunchError, LaunchLine, without_page_flags},
+    launch::{LaunchError, LaunchLine},
     page_flags,
     page_log::{self, Logged},
 };
@@ -99,14 +99,11 @@ pub fn ask_with(
     sizes: &PageSizes,
 ) -> Result<Asked, DemandError> {
     let options = page_flags::options(flags, backing).map_err(DemandError::Impossible)?;
-    let (mut line, mut set_aside) = line.with_page_flags(&options);
+    let (line, mut set_aside) = line.with_page_flags(&options);
     // Some variables count after the command line.
-    for (variable, value) in line.environment(&|name| env::var(name).ok()) {
-        if let Some((kept, taken)) = without_page_flags(&value) {
-            line = line.with_environment(&[(variable, kept)]);
-            set_aside.extend(taken.into_iter().map(|flag| format!("{flag} of {variable}")));
-        }
-    }
+    let (variables, aside) = line.variables_without_page_flags(&|name| env::var(name).ok());
+    set_aside.extend(aside);
+    let line = line.with_environment(&variables);
     let performance = Performance::of(&line, flags, sizes, &Pretended::new())?;
     if !performance.rehearsal.status.success() {
         let mut said = performance.messages();

@@ -21,7 +21,7 @@ use anyhow::{Context, anyhow};
 use hugewise_jvm::{
     choice::{Answers, Choice, Ground, Offer, Wanted},
     flags::{self, FinalFlags},
-    launch::{LaunchError, LaunchLine, without_page_flags},
+    launch::{LaunchError, LaunchLine},
     page_flags,
     rehearsed::{self, DemandError},
 };
@@ -75,15 +75,8 @@ impl Target {
         let file = find(&named).or_else(|error| if wrapped { find(first) } else { Err(error) });
         let file = file.and_then(|file| Ok(std::path::absolute(file)?));
         let file = file.with_context(|| format!("{} was not found", named.to_string_lossy()))?;
-        let (mut variables, mut aside) = (Vec::new(), Vec::new());
-        if let Some(line) = &line {
-            for (name, value) in line.environment(&|name| env::var(name).ok()) {
-                if let Some((kept, taken)) = without_page_flags(&value) {
-                    variables.push((name, kept));
-                    aside.extend(taken.into_iter().map(|flag| format!("{flag} of {name}")));
-                }
-            }
-        }
+        let of_line = |line: &LaunchLine| line.variables_without_page_flags(&|name| env::var(name).ok());
+        let (variables, aside) = line.as_ref().map(of_line).unwrap_or_default();
         Ok(Target { command: command.to_vec(), line, not_understood, variables, aside, file })
     }
 

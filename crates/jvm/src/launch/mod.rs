@@ -217,6 +217,23 @@ impl LaunchLine {
         OPTION_VARIABLES.into_iter().filter_map(|name| Some((name, value(name)?))).collect()
     }
 
+    /// Those variables of [`LaunchLine::environment`] that hold flags about large pages, without them; and
+    /// what was set aside, with its place.
+    #[must_use]
+    pub fn variables_without_page_flags(
+        &self,
+        outer: &Variable<'_>,
+    ) -> (Vec<(&'static str, String)>, Vec<String>) {
+        let (mut variables, mut aside) = (Vec::new(), Vec::new());
+        for (name, value) in self.environment(outer) {
+            if let Some((kept, taken)) = without_page_flags(&value) {
+                variables.push((name, kept));
+                aside.extend(taken.into_iter().map(|flag| format!("{flag} of {name}")));
+            }
+        }
+        (variables, aside)
+    }
+
     /// What cannot be known of the environment, and why; for a reader.
     #[must_use]
     pub fn cautions(&self) -> Vec<String> {

@@ -6,7 +6,7 @@ use hugewise_jvm::{
     flags::{self, FinalFlags},
     gc_log::{self, GcLog},
     jdks::Jdk,
-    launch::{LaunchLine, without_page_flags},
+    launch::LaunchLine,
     page_flags,
     rehearsed::{self, DemandError},
 };
@@ -76,13 +76,8 @@ pub(super) fn prepare(
         region = RegionOfInterest::JavaHeap(log);
     }
     let (line, mut aside) = given.with_page_flags(&options);
-    let mut environment = Vec::new();
-    for (variable, value) in line.environment(&|name| std::env::var(name).ok()) {
-        if let Some((kept, taken)) = without_page_flags(&value) {
-            environment.push((variable, kept));
-            aside.extend(taken.into_iter().map(|flag| format!("{flag} of {variable}")));
-        }
-    }
+    let (environment, of_variables) = line.variables_without_page_flags(&|name| std::env::var(name).ok());
+    aside.extend(of_variables);
     let mut notes = vec![format!("added {ours}")];
     if !aside.is_empty() {
         notes.push(format!("set aside {}", aside.join(", ")));
