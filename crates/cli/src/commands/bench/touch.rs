@@ -1,36 +1,22 @@
-//! `hugewise bench`: experiments on this machine itself.
+//! `hugewise bench touch`: random one-byte reads over growing buffers.
 
 use std::{env, process::ExitCode};
 
 use anyhow::Context;
-use clap::{Args, Subcommand};
+use clap::Args;
 use hugewise_kernel::{backing::Backing, page_sizes::PageSizes, root::Root, units::Bytes};
 use hugewise_measure::{
     touch::{self, Touch},
     touch_bench::{TouchBench, TouchTable},
 };
 
+use super::at_least_one;
 use crate::{
     NEGATIVE, machine,
     progress::Bar,
     report,
     terminal::{Terminal, print},
 };
-
-/// Measure this machine itself
-#[derive(Args)]
-pub struct Bench {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Subcommand)]
-enum What {
-    Touch(TouchArguments),
-    /// One process of `bench touch`; prints its report as JSON
-    #[command(hide = true)]
-    TouchWorker(Worker),
-}
 
 /// Random one-byte reads over growing buffers, on every backing this machine can give
 ///
@@ -47,7 +33,7 @@ Examples:
 Pools are grown for the time of the experiment and put back at its end, which needs root; without
 it, what the pools already hold is used and the rest is left out.
 Exit status: 0; 1 if a backing that was named could not be measured.")]
-struct TouchArguments {
+pub struct Arguments {
     /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE]; all that this machine has, if none is named
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     backing: Vec<Backing>,
@@ -79,8 +65,9 @@ struct TouchArguments {
     json: bool,
 }
 
+/// What a process of its own is told
 #[derive(Args)]
-struct Worker {
+pub struct Worker {
     #[arg(long)]
     bytes: Bytes,
     #[arg(long)]
@@ -93,27 +80,8 @@ struct Worker {
     warm_up: usize,
 }
 
-/// A count that is not zero.
-pub fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("at least 1 is needed".to_owned()),
-        Ok(count) => Ok(count),
-        Err(error) => Err(format!("{error}")),
-    }
-}
-
-/// Runs the command.
-pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-    match &bench.what {
-        What::Touch(arguments) => {
-            machine::tell_unfinished();
-            run_touch(arguments, terminal)
-        }
-        What::TouchWorker(worker) => run_worker(worker),
-    }
-}
-
-fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
+/// The work of one process.
+pub fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
     let touched = touch::run(&Touch {
         bytes: worker.bytes,
         backing: worker.backing,
@@ -125,7 +93,8 @@ fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_touch(arguments: &TouchArguments, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+/// Runs the command.
+pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(!arguments.bytes.contains(&Bytes::ZERO), "--bytes 0: a buffer of nothing cannot be read");
     let root = Root::live();
     let backings = if arguments.backing.is_empty() {

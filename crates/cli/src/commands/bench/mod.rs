@@ -1,0 +1,44 @@
+//! `hugewise bench`: experiments on this machine itself.
+
+mod touch;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::{machine, terminal::Terminal};
+
+/// Measure this machine itself
+#[derive(Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    Touch(touch::Arguments),
+    /// One process of `bench touch`; prints its report as JSON
+    #[command(hide = true)]
+    TouchWorker(touch::Worker),
+}
+
+/// A count that is not zero.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1 is needed".to_owned()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+/// Runs the command.
+pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    match &bench.what {
+        What::Touch(arguments) => {
+            machine::tell_unfinished();
+            touch::run(arguments, terminal)
+        }
+        What::TouchWorker(worker) => touch::run_worker(worker),
+    }
+}
