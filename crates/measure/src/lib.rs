@@ -9,6 +9,7 @@ pub mod observation;
 pub mod proof;
 pub mod schedule;
 pub mod statistics;
+pub mod tlb;
 pub mod touch;
 pub mod touch_bench;
 pub mod workload;
