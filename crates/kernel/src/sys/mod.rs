@@ -4,6 +4,7 @@
 //! and what to do when it refuses, is decided above.
 #![allow(unsafe_code)]
 
+pub mod cpuid;
 pub mod file;
 pub mod handover;
 pub mod memory;
