@@ -20,6 +20,7 @@ fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
         ("plan", schema_for!(Plan)),
         ("restore", schema_for!(restore::Report)),
         ("run", schema_for!(crate::launching::report::Report)),
+        ("tlb", schema_for!(report::tlb::Report)),
     ];
     for (name, schema) in schemas {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schema/{name}.json"));

@@ -5,6 +5,7 @@
 pub mod apply;
 pub mod check;
 pub mod compare;
+mod drawing;
 pub mod explain;
 pub mod inspect;
 mod page;

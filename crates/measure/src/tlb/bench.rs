@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use hugewise_kernel::{
     backing::Backing,
+    cpu_tlb::{self, Tlb},
     interrupt::Interrupt,
     meminfo,
     page_sizes::PageSizes,
@@ -89,6 +90,8 @@ pub struct Curves {
     pub measured: Vec<Measured>,
     /// Those that could not.
     pub left_out: Vec<LeftOut>,
+    /// What the CPU says of its TLB.
+    pub cpuid: Reading<Vec<Tlb>>,
     /// How long it all took.
     pub seconds: f64,
 }
@@ -166,6 +169,7 @@ impl Design {
             packed_on: packed_on.backing,
             measured,
             left_out,
+            cpuid: cpu_tlb::read(),
             seconds: begin.elapsed().as_secs_f64(),
         })
     }

@@ -1,6 +1,7 @@
 //! What the curves say of the TLB.
 
 use hugewise_kernel::{
+    cpu_tlb,
     reading::Reading,
     units::{Bytes, PageSize},
 };
@@ -32,8 +33,19 @@ pub enum Entries {
     Mixed,
 }
 
+/// What CPUID says of a level, beside what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Told {
+    /// How many translations of this size it holds.
+    pub entries: u32,
+    /// The leaf that says so.
+    pub source: String,
+    /// Within one step (19 %) of what was measured?
+    pub agrees: bool,
+}
+
 /// A level of the TLB.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Level {
     /// From 1, in the order in which they were seen.
     pub level: usize,
@@ -45,6 +57,8 @@ pub struct Level {
     pub miss_ns: f64,
     /// The curve ends before its cost is whole, which is at least this.
     pub cut_off: bool,
+    /// What CPUID says of this level.
+    pub cpuid: Reading<Told>,
 }
 
 /// What is known of the TLB for one page size.
@@ -92,8 +106,21 @@ pub fn finding(curves: &Curves, of: &Measured) -> Finding {
         reach: reach.map(|size: PageSize| Bytes(knee.pages.saturating_mul(size.bytes().0))),
         miss_ns: knee.above - first,
         cut_off: knee.cut_off,
+        cpuid: told(curves, number + 1, reach, knee.pages),
     });
     Finding { levels: levels.collect(), measured_to: of.paged.last().map_or(0, |point| point.pages), entries }
+}
+
+/// What CPUID says of a level whose entries hold `size` each.
+fn told(curves: &Curves, level: usize, size: Option<PageSize>, pages: u64) -> Reading<Told> {
+    let Some(size) = size else { return Reading::unknown("it is not known what an entry holds") };
+    curves.cpuid.clone().and_then(|tlbs| {
+        let level = u32::try_from(level).unwrap_or(u32::MAX);
+        let tlb = cpu_tlb::entries(&tlbs, level, size)
+            .ok_or_else(|| format!("CPUID tells nothing of level {level} for {size} pages"))?;
+        let agrees = curve::within_a_step(pages, u64::from(tlb.entries));
+        Ok::<Told, String>(Told { entries: tlb.entries, source: tlb.source.clone(), agrees })
+    })
 }
 
 /// What an entry holds: lines on neighbouring parts of huge pages need as many entries as base pages
@@ -118,3 +145,7 @@ fn entries(curves: &Curves, base: &[Point], knee: Option<&Knee>, strided: &[Poin
         _ => Reading::unknown("there are too few points beyond the first level"),
     }
 }
+
+#[cfg(test)]
+#[path = "finding_tests.rs"]
+mod tests;

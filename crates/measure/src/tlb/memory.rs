@@ -73,7 +73,7 @@ pub fn prepare(
 
 /// Where memory is in pieces, one page may still be had where five hundred may not.
 fn fewer_and_fewer(most: Pages) -> impl Iterator<Item = Pages> {
-    std::iter::successors(Some(most), |pages| (pages.0 > 1).then(|| Pages((pages.0 / 8).max(1))))
+    std::iter::successors(Some(most), |pages| (pages.0 > 1).then_some(Pages(pages.0 / 2)))
 }
 
 fn attempt(
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn less_is_tried_where_much_cannot_be_had() {
         let tried = |most| fewer_and_fewer(Pages(most)).map(|pages| pages.0).collect::<Vec<_>>();
-        assert_eq!(tried(512), [512, 64, 8, 1]);
+        assert_eq!(tried(12), [12, 6, 3, 1]);
         assert_eq!(tried(1), [1]);
     }
 }

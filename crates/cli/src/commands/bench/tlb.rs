@@ -96,6 +96,10 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     } else {
         report::tlb::text(&report, terminal)?
     };
+    if let Some(file) = &arguments.plot {
+        let plot = report::tlb::svg(&report)?;
+        report_file::write(file, &plot).with_context(|| format!("--plot {}", file.display()))?;
+    }
     print(&shown)?;
     Ok(if all_measured { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
