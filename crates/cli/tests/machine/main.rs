@@ -20,6 +20,7 @@ mod regions;
 mod run;
 mod settings;
 mod start;
+mod tlb;
 mod touch;
 mod without;
 
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         plan::trials(),
         program::trials(),
         run::trials(),
+        tlb::trials(),
         touch::trials(),
         regions::trials(),
         refusals::trials(),

@@ -109,7 +109,7 @@ pub fn svg(report: &Report) -> anyhow::Result<String> {
         for (number, curve) in curves.iter().enumerate() {
             // Broader than those that are drawn over it, so that none hides another.
             let solid = curves[number + 1..].iter().filter(|later| !later.dashed).count();
-            let stroke = curve.color.stroke_width(2 + 3 * u32::try_from(solid)?);
+            let stroke = curve.color.stroke_width(2 + 2 * u32::try_from(solid)?);
             let line = curve.points.iter().map(|point| ((point.pages as f64).log2(), point.ns.log2()));
             if curve.dashed {
                 let line = DashedLineSeries::new(line, 5, 4, curve.color.stroke_width(2));

@@ -69,9 +69,9 @@ fn the_table_has_a_row_for_each_level() -> Tested {
             "4KiB base 1 64 pages 256KiB 2.0 ns does not tell 2 1536 pages 6MiB 19.0 ns does not tell",
             "2MiB thp 1 32 pages 64MiB 2.0 ns does not tell",
             "Only one level is visible up to 8192 pages",
-            "An entry holds a whole page",
+            "2MiB (thp): an entry holds the whole page",
             "Does not tell: hidden.",
-            "on the memory of 512",
+            "thp: 8192 pages of 2MiB on the memory of 512, coverage 100 %",
             "left out hugetlb: no\u{fffd} pool",
         ],
     );
@@ -88,7 +88,7 @@ fn what_is_not_visible_is_said_to_be_so() -> Tested {
         &[
             "2MiB thp - not visible ? ?",
             "No level is visible up to 8192 pages",
-            "An entry holds 4KiB and not",
+            "an entry holds 4KiB, not the page",
         ],
     );
     Ok(())

@@ -39,14 +39,18 @@ pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> 
         }
     }
     page.text("")?;
-    for (measured, finding) in report.each() {
-        page.wrapped(&measured.page_size.to_string(), &about(report, measured, finding))?;
+    for (number, (measured, finding)) in report.each().enumerate() {
+        page.wrapped(if number == 0 { "MEASURED" } else { "" }, &about(report, measured, finding))?;
+    }
+    for (number, told) in entries(report).iter().enumerate() {
+        page.wrapped(if number == 0 { "ENTRIES" } else { "" }, told)?;
     }
     page.wrapped("CPUID", &cpuid(report))?;
     page.wrapped(
         "MISS",
         "What a load takes longer than one that hits the first level. A miss of the last level walks the \
-         page table; in a virtual machine, the guest's and the host's.",
+         page table; in a virtual machine, the guest's and the host's. Where many pages lie on the memory \
+         of few, a walk finds more in the caches: it costs at least this.",
     )?;
     for out in &report.curves.left_out {
         page.text(&format!("{} {}: {}", terminal.warn("left out"), out.backing, plain(&out.reason)))?;
@@ -85,60 +89,63 @@ fn rows(measured: &Measured, finding: &Finding) -> Vec<String> {
     finding.levels.iter().enumerate().map(line).collect()
 }
 
-/// What the pages were, and how far the table can be trusted.
+/// What the pages were, and how far the table goes.
 fn about(report: &Report, measured: &Measured, finding: &Finding) -> String {
-    let size = measured.page_size;
-    let visited = finding.measured_to;
-    let mut told = match &measured.coverage {
-        Reading::Known(share) => format!("{:.0} % of the memory is on pages of {size}", 100.0 * share),
-        Reading::CouldNotTell { could_not_tell } => format!("the pages' size is unknown: {could_not_tell}"),
-    };
-    told += &format!(", read from the page table. {visited} pages were visited");
+    let (size, visited) = (measured.page_size, finding.measured_to);
+    let mut told = format!("{}: {visited} pages of {size}", measured.backing);
     if measured.distinct.0 < visited {
-        told += &format!(
-            ", on the memory of {}: the others are the same memory at other addresses, so that walks find \
-             more in the caches, and a miss of the last level costs no less than this",
-            measured.distinct
-        );
+        told += &format!(" on the memory of {}", measured.distinct);
     }
-    told += ". ";
+    told += &match &measured.coverage {
+        Reading::Known(share) => format!(", coverage {:.0} %. ", 100.0 * share),
+        Reading::CouldNotTell { could_not_tell } => format!(", coverage unknown: {could_not_tell}. "),
+    };
     if visited < report.design.most.0 {
-        told += &format!(
-            "Not measured beyond: {} of memory do not make more different lines. ",
-            Bytes((measured.distinct * size).0)
-        );
+        let memory = Bytes((measured.distinct * size).0);
+        told += &format!("Not measured beyond {visited} pages: {memory} of memory have no more lines. ");
     }
     told += &match finding.levels.len() {
-        0 => format!("No level is visible up to {visited} pages. "),
+        0 => format!("No level is visible up to {visited} pages."),
         1 => format!(
             "Only one level is visible up to {visited} pages; whether it is the first or the second, timing \
-             does not tell. "
+             does not tell."
         ),
         _ => String::new(),
     };
-    told += &entries(finding, size, report.curves.base);
     told
 }
 
-fn entries(finding: &Finding, size: PageSize, base: PageSize) -> String {
-    if size == base {
-        return String::new();
+/// What an entry holds of a huge page; backings for which it is the same are told together.
+fn entries(report: &Report) -> Vec<String> {
+    let base = report.curves.base;
+    let mut told: Vec<(String, String)> = Vec::new();
+    for (measured, finding) in report.each().filter(|(measured, _)| measured.page_size > base) {
+        let words = in_words(&finding.entries, base);
+        let name = format!("{} ({})", measured.page_size, measured.backing);
+        match told.iter_mut().find(|(_, known)| *known == words) {
+            Some((names, _)) => *names += &format!(", {name}"),
+            None => told.push((name, words)),
+        }
     }
-    match &finding.entries {
+    told.into_iter().map(|(names, words)| format!("{names}: {words}")).collect()
+}
+
+fn in_words(entries: &Reading<Entries>, base: PageSize) -> String {
+    match entries {
         Reading::Known(Entries::Whole) => {
-            format!("An entry holds a whole page: parts of {base} of one page do not miss.")
+            format!("an entry holds the whole page; parts of {base} of one page do not miss.")
         }
         Reading::Known(Entries::Pieces) => format!(
-            "An entry holds {base} and not the page: parts of {base} of one page miss like base pages. So it \
-             is where a host backs the guest's memory with smaller pages than the guest's own: huge pages \
-             shorten the guest's part of a walk, and do not make misses fewer."
+            "an entry holds {base}, not the page: parts of {base} of one page miss like base pages. So it is \
+             where a host backs the guest's memory with smaller pages than the guest's own. Huge pages \
+             shorten the guest's part of a walk here, and do not make misses fewer."
         ),
         Reading::Known(Entries::Mixed) => format!(
-            "Entries hold more than {base} and less than the page, or some of each: the host backs a part \
+            "entries hold more than {base} and less than the page, or some of each: the host backs a part \
              of the guest's memory with smaller pages. The reach is not known."
         ),
         Reading::CouldNotTell { could_not_tell } => {
-            format!("Whether an entry holds a whole page could not be told: {could_not_tell}.")
+            format!("whether an entry holds the whole page could not be told: {could_not_tell}.")
         }
     }
 }
