@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use hugewise_kernel::{
     backing::Backing,
+    cgroup,
     cpu_tlb::{self, Tlb},
     interrupt::Interrupt,
     meminfo,
@@ -119,7 +120,8 @@ impl Design {
         let begin = Instant::now();
         let failed = |reason| ExperimentError::Run { what: "the TLB's curves".to_owned(), reason };
         let sizes = PageSizes::read(root).map_err(failed)?;
-        let wish = Wish { most: self.most, memory: self.memory.min(half_of_available(root)) };
+        let line = cache_line(root);
+        let wish = Wish { most: self.most, memory: self.memory.min(half_of_available(root)), line };
         let (mut pools, mut left_out) = (Vec::new(), Vec::new());
         for &backing in &self.backings {
             match memory::prepare(backing, wish, &sizes, machine, interrupt) {
@@ -134,12 +136,13 @@ impl Design {
             return Err(failed(reasons.join("; ")));
         };
         let grid = curve::grid(self.most.0 as usize);
-        let mut series = vec![Series::new(packed_on, Layout::Packed, packed_on.lines(), &grid)];
+        let layout = |page: Option<PageSize>| Layout { page: page.map(|size| size.bytes().0 as usize), line };
+        let mut series = vec![Series::new(packed_on, layout(None), packed_on.lines(), &grid)];
         for pool in &pools {
-            series.push(Series::new(pool, Layout::Paged(bytes(pool.page_size)), pool.most.0 as usize, &grid));
+            series.push(Series::new(pool, layout(Some(pool.page_size)), pool.most.0 as usize, &grid));
             if pool.page_size > sizes.base {
                 let most = pool.distinct_base_pages();
-                series.push(Series::new(pool, Layout::Paged(bytes(sizes.base)), most, &grid));
+                series.push(Series::new(pool, layout(Some(sizes.base)), most, &grid));
             }
         }
         self.measure(&mut series, &grid, interrupt, progress)?;
@@ -217,12 +220,23 @@ impl<'a> Series<'a> {
     }
 }
 
-fn bytes(size: PageSize) -> usize {
-    size.bytes().0 as usize
+/// Half of what may be taken: of the machine's memory, and of what the caller's control group has left.
+fn half_of_available(root: &Root) -> Bytes {
+    let available = meminfo::read(root).available.known().copied().unwrap_or_default();
+    let left = match cgroup::read(root, &[]).memory {
+        Reading::Known(Some(limit)) => {
+            limit.bytes.saturating_sub(limit.used.known().copied().unwrap_or_default())
+        }
+        _ => available,
+    };
+    Bytes(available.min(left).0 / 2)
 }
 
-fn half_of_available(root: &Root) -> Bytes {
-    Bytes(meminfo::read(root).available.known().map_or(0, |available| available.0 / 2))
+/// The length of a cache line; where it cannot be told, what nearly every CPU has.
+fn cache_line(root: &Root) -> usize {
+    const USUAL: usize = 64;
+    let line = root.value::<usize>("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size", "a size");
+    line.ok().filter(|line| line.is_power_of_two() && (16..=1024).contains(line)).unwrap_or(USUAL)
 }
 
 fn stop(interrupt: &Interrupt) -> Result<(), ExperimentError> {

@@ -8,44 +8,35 @@ use std::{
     time::Instant,
 };
 
-/// The stride of the lines: a cache line (half of one on the few machines with longer lines).
-pub const LINE: usize = 64;
 /// A place in the memory, as it stands in a line.
 const WORD: usize = size_of::<u64>();
 
-/// Where the lines lie.
+/// Where the cache lines lie that are chased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// One behind the other: as few pages as they fit on.
-    Packed,
-    /// One on each page of this size.
-    Paged(usize),
+pub struct Layout {
+    /// One line on each page of this size; one behind the other, on as few pages as they fit on, where
+    /// there is none.
+    pub page: Option<usize>,
+    /// Length of a line.
+    pub line: usize,
 }
 
 impl Layout {
     /// Offset of line `index`.
     ///
-    /// Lines at one offset of every page would meet in few sets of the caches. So each line lies one
-    /// further in its page than its neighbour in the page before; and one more after each round, for
-    /// where pages follow each other in physical memory too, their number and the offset decide the
-    /// set together, and must not go in step.
+    /// Lines at one offset of every page would meet in few sets of the caches, and parts of pages in
+    /// few sets of the TLB where the host has smaller pages. So each line lies 65 further in its page
+    /// than its neighbour in the page before: 65 is odd, and no offset comes again before all are
+    /// taken. And one more after each round, for where pages follow each other in physical memory
+    /// too, their number and the offset decide the set together, and must not go in step.
     #[must_use]
     pub fn offset(self, index: usize) -> usize {
-        match self {
-            Layout::Packed => index * LINE,
-            Layout::Paged(page) => {
-                let lines = (page / LINE).max(1);
-                index * page + (index * 65 + index / lines) % lines * LINE
+        match self.page {
+            None => index * self.line,
+            Some(page) => {
+                let lines = (page / self.line).max(1);
+                index * page + (index * 65 + index / lines) % lines * self.line
             }
-        }
-    }
-
-    /// How much memory `count` lines take.
-    #[must_use]
-    pub fn span(self, count: usize) -> usize {
-        match self {
-            Layout::Packed => count * LINE,
-            Layout::Paged(page) => count * page,
         }
     }
 }
@@ -110,8 +101,9 @@ mod tests {
     proptest! {
         #[test]
         fn every_line_is_visited_once_a_lap(count in 1usize..300, page_log in 6u32..13, seed: u64) {
-            for layout in [Layout::Packed, Layout::Paged(1 << page_log)] {
-                let memory = zeroed(layout.span(count));
+            for page in [None, Some(1 << page_log)] {
+                let layout = Layout { page, line: 64 };
+                let memory = zeroed(count << page_log);
                 lay(&memory, layout, count, &mut fastrand::Rng::with_seed(seed));
                 let mut seen = BTreeSet::new();
                 let first = layout.offset(0) / WORD;
@@ -126,19 +118,21 @@ mod tests {
         }
 
         #[test]
-        fn each_page_holds_one_line(page_log in 6u32..22, index in 0usize..100_000) {
+        fn each_page_holds_one_line(page_log in 7u32..22, index in 0usize..100_000) {
             let page = 1 << page_log;
-            let at = Layout::Paged(page).offset(index);
-            prop_assert_eq!(at / page, index);
-            prop_assert_eq!(at % LINE, 0);
+            for line in [64, 128] {
+                let at = Layout { page: Some(page), line }.offset(index);
+                prop_assert_eq!(at % line, 0);
+                prop_assert_eq!(at / page, index);
+            }
         }
     }
 
     /// How many lines fall on the fullest of `sets` sets, where physical memory is contiguous.
-    fn fullest(layout: Layout, count: usize, sets: usize) -> usize {
+    fn fullest(page: Option<usize>, count: usize, sets: usize) -> usize {
         let mut filled = vec![0; sets];
         for index in 0..count {
-            filled[layout.offset(index) / LINE % sets] += 1;
+            filled[Layout { page, line: 64 }.offset(index) / 64 % sets] += 1;
         }
         filled.into_iter().max().unwrap_or(0)
     }
@@ -149,8 +143,7 @@ mod tests {
             // 64 sets are those of a first-level cache, 1024 and 2048 those of second levels.
             for sets in [64, 1024, 2048] {
                 for count in [4096, 8192] {
-                    let (paged, packed) =
-                        (fullest(Layout::Paged(page), count, sets), fullest(Layout::Packed, count, sets));
+                    let (paged, packed) = (fullest(Some(page), count, sets), fullest(None, count, sets));
                     assert!(paged <= packed, "{page} {sets} {count}: {paged} > {packed}");
                 }
             }

@@ -14,7 +14,7 @@ use super::{
     knees::{self, Knee},
 };
 
-/// A TLB has two levels, on every CPU there is. A later rise is that of page tables that leave the
+/// Today's CPUs have two levels. A later rise is that of page tables that leave the
 /// caches.
 const LEVELS: usize = 2;
 /// Entries hold whole pages where strided lines miss by less than this share of what base pages do, and

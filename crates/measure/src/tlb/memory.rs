@@ -14,7 +14,6 @@ use hugewise_kernel::{
     units::{Bytes, PageSize, Pages},
 };
 
-use super::chase::LINE;
 use crate::machine::Machine;
 
 /// What is wanted.
@@ -24,6 +23,8 @@ pub struct Wish {
     pub most: Pages,
     /// The memory that they may take; beyond it, the same memory stands at several addresses.
     pub memory: Bytes,
+    /// Length of a cache line.
+    pub line: usize,
 }
 
 /// Pages of one size.
@@ -40,6 +41,7 @@ pub struct Pool {
     /// How many can be visited in turn.
     pub most: Pages,
     base: PageSize,
+    line: usize,
 }
 
 /// Makes them, or says why it cannot be done.
@@ -60,7 +62,7 @@ pub fn prepare(
     }
     let mut cause = String::new();
     for distinct in fewer_and_fewer(fits) {
-        match attempt(backing, distinct, wish.most, page_size, sizes, machine, interrupt) {
+        match attempt(backing, distinct, wish, page_size, sizes, machine, interrupt) {
             Ok(pool) => return Ok(pool),
             Err(error) => cause = error,
         }
@@ -79,7 +81,7 @@ fn fewer_and_fewer(most: Pages) -> impl Iterator<Item = Pages> {
 fn attempt(
     backing: Backing,
     distinct: Pages,
-    most: Pages,
+    wish: Wish,
     page_size: PageSize,
     sizes: &PageSizes,
     machine: &mut Machine,
@@ -89,10 +91,11 @@ fn attempt(
         machine.provide_pools(&BTreeMap::from([(page_size, distinct * page_size)]), interrupt)?;
     }
     let make = || {
-        let most = repeatable(distinct, most, page_size);
+        let most = repeatable(distinct, wish.most, page_size, wish.line);
         let mapping = Repeated::new(page_size, backing.is_explicit(), distinct, most)
             .map_err(|error| format!("{most} pages of {page_size} on the memory of {distinct}: {error}"))?;
-        let pool = Pool { backing, page_size, mapping, distinct, most, base: sizes.base };
+        let (base, line) = (sizes.base, wish.line);
+        let pool = Pool { backing, page_size, mapping, distinct, most, base, line };
         pool.fill().map_err(|error| format!("making {distinct} pages of {page_size} present: {error}"))?;
         pool.proven().map(|()| pool)
     };
@@ -108,9 +111,9 @@ fn attempt(
 }
 
 /// How many pages can be visited in turn where `distinct` of them differ: two lines on the same memory
-/// must not be at the same offset, and within the first `size / LINE` pages no offset comes again.
-fn repeatable(distinct: Pages, most: Pages, size: PageSize) -> Pages {
-    let offsets = size.bytes().0 / LINE as u64;
+/// must not be at the same offset, and within the first `size / line` pages no offset comes again.
+fn repeatable(distinct: Pages, most: Pages, size: PageSize, line: usize) -> Pages {
+    let offsets = size.bytes().0 / line.max(1) as u64;
     Pages(most.0.min(distinct.0.max(offsets)))
 }
 
@@ -203,7 +206,7 @@ impl Pool {
     /// How many packed lines it holds.
     #[must_use]
     pub fn lines(&self) -> usize {
-        (self.distinct * self.page_size).0 as usize / LINE
+        (self.distinct * self.page_size).0 as usize / self.line
     }
 }
 
@@ -221,11 +224,12 @@ mod tests {
         fn no_two_lines_share_memory(distinct in 1u64..600, most in 1u64..9000, log in 12u32..22) {
             let size = PageSize::new(Bytes(1 << log)).map_err(|e| TestCaseError::fail(e.to_string()))?;
             let page = 1usize << log;
-            let most = repeatable(Pages(distinct), Pages(most), size);
+            let most = repeatable(Pages(distinct), Pages(most), size, 64);
+            let layout = Layout { page: Some(page), line: 64 };
             let copy = distinct as usize * page;
             let mut seen = BTreeSet::new();
             for index in 0..most.0 as usize {
-                prop_assert!(seen.insert(Layout::Paged(page).offset(index) % copy), "line {index}");
+                prop_assert!(seen.insert(layout.offset(index) % copy), "line {index}");
             }
         }
     }

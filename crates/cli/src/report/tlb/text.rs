@@ -137,8 +137,8 @@ fn in_words(entries: &Reading<Entries>, base: PageSize) -> String {
         }
         Reading::Known(Entries::Pieces) => format!(
             "an entry holds {base}, not the page: parts of {base} of one page miss like base pages. So it is \
-             where a host backs the guest's memory with smaller pages than the guest's own. Huge pages \
-             shorten the guest's part of a walk here, and do not make misses fewer."
+             where a host backs the guest's memory with smaller pages than the guest's own. Here huge \
+             pages do not make misses fewer."
         ),
         Reading::Known(Entries::Mixed) => format!(
             "entries hold more than {base} and less than the page, or some of each: the host backs a part \
