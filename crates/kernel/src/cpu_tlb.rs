@@ -80,10 +80,10 @@ fn translation_parameters(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<
         // 0 is no TLB, 2 one for instructions, 5 one for stores.
         let loads = matches!(d & 0x1f, 1 | 3 | 4);
         let entries = (b >> 16).checked_mul(sets)?;
-        let held = [(0, BASE), (1, MEDIUM), (3, LARGE)].iter().filter(|(bit, _)| b >> bit & 1 == 1);
+        let held = [(0, BASE), (1, MEDIUM), (3, LARGE)].iter().filter(|(bit, _)| (b >> bit) & 1 == 1);
         let sizes = sizes(&held.map(|(_, size)| *size).collect::<Vec<_>>());
         (loads && entries > 0 && !sizes.is_empty()).then(|| Tlb {
-            level: d >> 5 & 7,
+            level: (d >> 5) & 7,
             sizes,
             entries,
             source: format!("leaf 0x18, sub-leaf {sub_leaf}"),
@@ -135,11 +135,11 @@ fn amd(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<Tlb> {
         }
     };
     if let Some([medium, base, ..]) = leaf(0x8000_0005, 0) {
-        add(0x8000_0005, 1, BASE, base >> 16 & 0xff);
-        add(0x8000_0005, 1, MEDIUM, medium >> 16 & 0xff);
+        add(0x8000_0005, 1, BASE, (base >> 16) & 0xff);
+        add(0x8000_0005, 1, MEDIUM, (medium >> 16) & 0xff);
     }
     // In these, four bits above the count tell the ways; none is a TLB that is switched off.
-    let held = |register: u32| if register >> 28 == 0 { 0 } else { register >> 16 & 0xfff };
+    let held = |register: u32| if register >> 28 == 0 { 0 } else { (register >> 16) & 0xfff };
     if let Some([medium, base, ..]) = leaf(0x8000_0006, 0) {
         add(0x8000_0006, 2, BASE, held(base));
         add(0x8000_0006, 2, MEDIUM, held(medium));

@@ -10,10 +10,12 @@ pub type Registers = [u32; 4];
 pub fn leaf(leaf: u32, sub_leaf: u32) -> Option<Registers> {
     use std::arch::x86_64::__cpuid_count;
     const EXTENDED: u32 = 0x8000_0000;
-    // SAFETY: every x86-64 CPU has the instruction; it reads no memory and changes nothing but the
-    // registers that it answers in. (In later versions of Rust the function is safe.)
-    #[allow(unused_unsafe)]
-    let ask = |leaf, sub_leaf| unsafe { __cpuid_count(leaf, sub_leaf) };
+    #[allow(unused_unsafe)] // In later versions of Rust the function is safe.
+    let ask = |leaf, sub_leaf| {
+        // SAFETY: every x86-64 CPU has the instruction; it reads no memory and changes nothing but the
+        // registers that it answers in.
+        unsafe { __cpuid_count(leaf, sub_leaf) }
+    };
     let highest = ask(leaf & EXTENDED, 0).eax;
     (leaf <= highest).then(|| {
         let answer = ask(leaf, sub_leaf);
