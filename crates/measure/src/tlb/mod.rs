@@ -11,3 +11,5 @@ pub mod knees;
 #[cfg(test)]
 mod knees_tests;
 pub mod memory;
+#[cfg(test)]
+mod simulated_tests;
