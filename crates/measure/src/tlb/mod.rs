@@ -1,6 +1,6 @@
 //! The TLB by timing alone: how many pages of each size it holds, and what a miss costs.
 //!
-//! [`memory`] provides pages, [`chase`] times loads on them, [`bench`] makes curves of it, [`knees`]
+//! [`memory`] provides pages, [`chase`] times loads on them, [`mod@bench`] makes curves of it, [`knees`]
 //! finds their steps and [`finding`] says what they mean.
 
 pub mod bench;
