@@ -1,0 +1,104 @@
+/* Memory is reserved, used, looked at and given back, the way a program does it. */
+#define _DEFAULT_SOURCE
+
+#include "expect.h"
+
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static uint64_t resident(const hugewise_page_bytes *pages, size_t count)
+{
+    uint64_t sum = 0;
+    size_t i;
+    for (i = 0; i < count; i++)
+        sum += pages[i].bytes;
+    return sum;
+}
+
+static void a_region_is_what_was_asked_for(const char *backings, size_t len)
+{
+    hugewise_page_bytes pages[8];
+    size_t count = 99, page_size, i;
+    hugewise_region *region = NULL;
+    unsigned char *memory;
+
+    EXPECT(hugewise_reserve(len, backings, &region) == HUGEWISE_OK);
+    EXPECT(region != NULL);
+    EXPECT(hugewise_region_len(region) == len);
+    page_size = hugewise_region_page_size(region);
+    memory = hugewise_region_address(region);
+    EXPECT(memory != NULL && (uintptr_t)memory % page_size == 0);
+    EXPECT(strstr(backings, hugewise_region_backing(region)) != NULL);
+
+    EXPECT(hugewise_region_coverage(region, pages, 8, &count) == HUGEWISE_OK);
+    EXPECT(count == 1 && pages[0].bytes == 0);
+    for (i = 0; i < len; i++)
+        EXPECT(memory[i] == 0);
+    memset(memory, 7, len);
+    EXPECT(memory[0] == 7 && memory[len - 1] == 7);
+    EXPECT(hugewise_region_coverage(region, pages, 8, &count) == HUGEWISE_OK);
+    EXPECT(count >= 1 && resident(pages, count) >= len);
+    for (i = 1; i < count; i++)
+        EXPECT(pages[i - 1].page_size < pages[i].page_size && pages[i].bytes > 0);
+    if (strcmp(hugewise_region_backing(region), "base") == 0)
+        EXPECT(count == 1 && pages[0].page_size == page_size);
+
+    printf("%lu bytes on %s:", (unsigned long)len, hugewise_region_backing(region));
+    for (i = 0; i < count; i++)
+        printf(" %lu on %lu", (unsigned long)pages[i].bytes, (unsigned long)pages[i].page_size);
+    printf("\n");
+    EXPECT(hugewise_region_release(region) == HUGEWISE_OK);
+}
+
+static void a_fallback_carries_its_cause(void)
+{
+    hugewise_region *region = NULL;
+    EXPECT(hugewise_reserve(MIB, " hugetlb:1TiB, base", &region) == HUGEWISE_OK);
+    EXPECT(strcmp(hugewise_region_backing(region), "base") == 0);
+    EXPECT(hugewise_region_fallbacks(region) == 1);
+    EXPECT(strcmp(hugewise_region_fallback_backing(region, 0), "hugetlb:1TiB") == 0);
+    EXPECT(strstr(hugewise_region_fallback_cause(region, 0), "no pool of 1TiB") != NULL);
+    EXPECT(hugewise_region_fallback_cause(region, 1) == NULL);
+    EXPECT_ERROR(EINVAL, "no fallback 1");
+    EXPECT(hugewise_region_release(region) == HUGEWISE_OK);
+}
+
+/* Where there is no /proc, nobody can tell, and nobody says zero. */
+static void could_not_tell_is_an_answer_of_its_own(void)
+{
+    hugewise_page_bytes pages[8];
+    size_t count = 99;
+    int status = 0;
+    hugewise_region *region = NULL;
+    pid_t child;
+    if (geteuid() != 0) {
+        fprintf(stderr, "skipped: could not tell (needs root)\n");
+        return;
+    }
+    EXPECT(hugewise_reserve(MIB, "base", &region) == HUGEWISE_OK);
+    child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        EXPECT(chroot("/sys/kernel") == 0 && chdir("/") == 0);
+        EXPECT(hugewise_region_coverage(region, pages, 8, &count) == HUGEWISE_COULD_NOT_TELL);
+        EXPECT(count == 99);
+        EXPECT_ERROR(ENODATA, "/proc/self");
+        _exit(0);
+    }
+    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    EXPECT(hugewise_region_release(region) == HUGEWISE_OK);
+}
+
+int main(void)
+{
+    EXPECT(hugewise_abi_version() == HUGEWISE_ABI_VERSION);
+    EXPECT(strchr(hugewise_version(), '.') != NULL);
+    EXPECT(strcmp(hugewise_last_error(), "") == 0 && hugewise_last_error_code() == 0);
+    could_not_tell_is_an_answer_of_its_own();
+    a_region_is_what_was_asked_for("base", 5 * MIB + 1);
+    a_region_is_what_was_asked_for("thp,base", 8 * MIB);
+    a_region_is_what_was_asked_for("hugetlb,shm,thp,base", 8 * MIB);
+    a_fallback_carries_its_cause();
+    return 0;
+}
