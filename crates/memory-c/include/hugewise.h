@@ -27,14 +27,34 @@
 #define HUGEWISE_OK 0
 
 /**
- * Not done: `hugewise_last_error()` says why.
+ * Not done: hugewise_last_error() says why.
  */
 #define HUGEWISE_FAILED -1
 
 /**
- * The kernel did not say: nothing is known, which is not zero. `hugewise_last_error()` says why.
+ * The kernel did not say: nothing is known, which is not zero. hugewise_last_error() says why.
  */
 #define HUGEWISE_COULD_NOT_TELL 1
+
+/**
+ * The library chooses: populating where the kernel can.
+ */
+#define HUGEWISE_WAY_ANY 0
+
+/**
+ * MADV_POPULATE_WRITE (Linux 5.14): where no page can be had, that is an error.
+ */
+#define HUGEWISE_WAY_POPULATE 1
+
+/**
+ * A byte of each page is written back: where no page can be had, the kernel kills the process.
+ */
+#define HUGEWISE_WAY_TOUCH 2
+
+/**
+ * In place of a number: the kernel did not say.
+ */
+#define HUGEWISE_UNKNOWN UINT64_MAX
 
 /**
  * Reserved memory. It is known by this handle alone, which points to nothing.
@@ -55,12 +75,97 @@ typedef struct hugewise_page_bytes {
   uint64_t bytes;
 } hugewise_page_bytes;
 
+/**
+ * How to make memory present. Set struct_size, what you want to choose, and all else to zero:
+ * hugewise_pretouch_options options = {.struct_size = sizeof options, .threads = 2};
+ */
+typedef struct hugewise_pretouch_options {
+  /**
+   * sizeof(hugewise_pretouch_options).
+   */
+  uint64_t struct_size;
+  /**
+   * How much a thread does at a time, in bytes; 0: the library chooses.
+   */
+  uint64_t chunk;
+  /**
+   * How many threads; 0: as many as CPUs may be used.
+   */
+  uint32_t threads;
+  /**
+   * HUGEWISE_WAY_ANY, HUGEWISE_WAY_POPULATE or HUGEWISE_WAY_TOUCH.
+   */
+  uint32_t way;
+  /**
+   * Called from time to time, on the calling thread, with the bytes that are done and those that are
+   * wanted; NULL: nobody is called. What it returns ends the work if it is not 0. It may call any
+   * function of this library, and must return: no exception, no longjmp.
+   */
+  int (*progress)(void *context, uint64_t done, uint64_t wanted);
+  /**
+   * Handed to progress.
+   */
+  void *context;
+} hugewise_pretouch_options;
+
+/**
+ * What was done. Set struct_size before the call:
+ * hugewise_pretouched touched = {.struct_size = sizeof touched};
+ */
+typedef struct hugewise_pretouched {
+  /**
+   * sizeof(hugewise_pretouched).
+   */
+  uint64_t struct_size;
+  /**
+   * The bytes of all pages that hold a byte of the memory.
+   */
+  uint64_t wanted;
+  /**
+   * Those of all chunks that were done to their end; more may be present.
+   */
+  uint64_t done;
+  /**
+   * The chunk that was used, in bytes.
+   */
+  uint64_t chunk;
+  /**
+   * The largest page there may be, in bytes.
+   */
+  uint64_t page_size;
+  /**
+   * How long it took, in nanoseconds.
+   */
+  uint64_t elapsed_ns;
+  /**
+   * Page faults of the threads that needed no disk.
+   */
+  uint64_t minor_faults;
+  /**
+   * Page faults of the threads that did.
+   */
+  uint64_t major_faults;
+  /**
+   * Page faults that wanted a transparent huge page and got none, of the whole machine in that time;
+   * HUGEWISE_UNKNOWN where the kernel does not say.
+   */
+  uint64_t thp_fallbacks;
+  /**
+   * Threads that worked.
+   */
+  uint32_t threads;
+  /**
+   * HUGEWISE_WAY_POPULATE or HUGEWISE_WAY_TOUCH, whichever was used.
+   */
+  uint32_t way;
+} hugewise_pretouched;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
 /**
- * The version of this interface, to be compared with `HUGEWISE_ABI_VERSION` by a program that loads
+ * The version of this interface, to be compared with HUGEWISE_ABI_VERSION by a program that loads
  * the library at run time.
  */
 uint32_t hugewise_abi_version(void);
@@ -83,8 +188,8 @@ const char *hugewise_last_error(void);
  * The same as a number of errno.h; 0 where there was none.
  *
  * EINVAL: an argument is wrong. ENOMEM: the memory could not be had. ENODATA: could not tell.
- * ERANGE: the array is too short. ECANCELED: the callback said so. ENOTRECOVERABLE: a mistake in the
- * library.
+ * ERANGE: the array is too short. E2BIG: a struct of a later version. ECANCELED: the callback said so.
+ * ENOTRECOVERABLE: a mistake in the library. Others are the kernel's.
  */
 int hugewise_last_error_code(void);
 
@@ -165,15 +270,73 @@ int hugewise_region_coverage(const struct hugewise_region *region,
                              size_t *count);
 
 /**
- * Gives a region back to the kernel: its memory, its handle, and all text got by it.
+ * The same for len bytes from start on, of any memory of this process: for all base pages that hold one
+ * of them. Its mappings are looked up first, in /proc/self/smaps: that takes longer the more memory
+ * the process has, and hugewise_region_coverage() does without it.
+ */
+int hugewise_coverage(const void *start,
+                      size_t len,
+                      struct hugewise_page_bytes *pages,
+                      size_t capacity,
+                      size_t *count);
+
+/**
+ * Gives a region back to the kernel: its memory, its handle, and all texts got by it.
  *
- * Work of other threads on it inside this library is waited for by nobody, and done before the memory
- * goes. That no thread uses the memory itself any more is for the program to see to.
+ * A call of another thread that is at work on it ends first, and the memory goes then. That no thread
+ * uses the memory itself any more is for the program to see to.
  *
  * HUGEWISE_FAILED with EINVAL for a wrong handle, also for one that was released already: handles are
  * never used twice.
  */
 int hugewise_region_release(struct hugewise_region *region);
+
+/**
+ * Makes len bytes of a region present from offset on, contents kept, by several threads: all pages that
+ * hold one of these bytes. The memory may be used meanwhile.
+ *
+ * options: NULL: the library chooses.
+ * pretouched: what was done, also where it failed on the way; may be NULL.
+ *
+ * HUGEWISE_FAILED with EINVAL (an argument is wrong, or reaches beyond the region), E2BIG (options of a
+ * later version), ENOMEM (the memory, the pool or a limit ran out), ECANCELED (progress said so), or
+ * what else the kernel answered. What was made present before that stays.
+ */
+int hugewise_region_pretouch(const struct hugewise_region *region,
+                             size_t offset,
+                             size_t len,
+                             const struct hugewise_pretouch_options *options,
+                             struct hugewise_pretouched *pretouched);
+
+/**
+ * The same for any memory of this process. It must be readable and writable, and stay so during the
+ * call. Its mappings are looked up first, in /proc/self/smaps: that takes longer the more memory the
+ * process has, and hugewise_region_pretouch() does without it.
+ */
+int hugewise_pretouch(void *start,
+                      size_t len,
+                      const struct hugewise_pretouch_options *options,
+                      struct hugewise_pretouched *pretouched);
+
+/**
+ * Gives the whole pages in len bytes of a region, from offset on, back to the kernel or the pool: what
+ * was in them is lost, and they read as zero. A page that lies in it only in part stays as it is, but
+ * for the last of the region. The memory stays reserved; hugewise_region_pretouch() makes it present
+ * again. Other parts may be used meanwhile.
+ *
+ * Pages of a pool may be taken by others then. To touch such memory where the pool has none left kills
+ * the process (SIGBUS): make it present by hugewise_region_pretouch(), which is an error then. For
+ * pools it needs Linux 5.18.
+ *
+ * given_back: how many bytes were given back, also where it failed on the way; may be NULL.
+ *
+ * HUGEWISE_FAILED with EINVAL (an argument is wrong, reaches beyond the region, or the kernel cannot do
+ * that), or what else the kernel answered.
+ */
+int hugewise_region_decommit(const struct hugewise_region *region,
+                             size_t offset,
+                             size_t len,
+                             uint64_t *given_back);
 
 #ifdef __cplusplus
 }  // extern "C"

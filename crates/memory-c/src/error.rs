@@ -16,10 +16,10 @@ pub const ABI_VERSION: u32 = 1;
 /// Done.
 pub const OK: c_int = 0;
 
-/// Not done: `hugewise_last_error()` says why.
+/// Not done: hugewise_last_error() says why.
 pub const FAILED: c_int = -1;
 
-/// The kernel did not say: nothing is known, which is not zero. `hugewise_last_error()` says why.
+/// The kernel did not say: nothing is known, which is not zero. hugewise_last_error() says why.
 pub const COULD_NOT_TELL: c_int = 1;
 
 /// Why a function did not do what it was asked to.
@@ -97,7 +97,7 @@ pub(crate) fn to_c(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
-/// The version of this interface, to be compared with `HUGEWISE_ABI_VERSION` by a program that loads
+/// The version of this interface, to be compared with HUGEWISE_ABI_VERSION by a program that loads
 /// the library at run time.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_abi_version() -> u32 {
@@ -128,8 +128,8 @@ pub extern "C" fn hugewise_last_error() -> *const c_char {
 /// The same as a number of errno.h; 0 where there was none.
 ///
 /// EINVAL: an argument is wrong. ENOMEM: the memory could not be had. ENODATA: could not tell.
-/// ERANGE: the array is too short. ECANCELED: the callback said so. ENOTRECOVERABLE: a mistake in the
-/// library.
+/// ERANGE: the array is too short. E2BIG: a struct of a later version. ECANCELED: the callback said so.
+/// ENOTRECOVERABLE: a mistake in the library. Others are the kernel's.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_last_error_code() -> c_int {
     LAST.try_with(|last| last.borrow().code).unwrap_or(0)

@@ -8,4 +8,5 @@ pub mod arguments;
 pub mod error;
 mod handles;
 pub mod preferences;
+pub mod pretouch;
 pub mod region;

@@ -7,7 +7,9 @@
 use std::{
     collections::BTreeMap,
     ffi::{CString, c_char, c_int, c_void},
+    ops::Range,
     ptr,
+    sync::Arc,
 };
 
 use hugewise_kernel::{
@@ -17,12 +19,16 @@ use hugewise_kernel::{
     root::Root,
     units::{Bytes, PageSize},
 };
-use hugewise_memory::region::{self, Region as Reserved};
+use hugewise_memory::{
+    coverage,
+    region::{self, Region as Reserved},
+};
 
 use crate::{
     arguments::{self, Place},
     error::{Failure, status, to_c, value},
     handles, preferences,
+    pretouch::addresses,
 };
 
 /// Reserved memory. It is known by this handle alone, which points to nothing.
@@ -68,6 +74,23 @@ impl Held {
         Held { region, base_size, address, len, backing, fallbacks }
     }
 
+    pub(crate) fn region(&self) -> &Reserved {
+        &self.region
+    }
+
+    /// A part of it, checked to be one.
+    pub(crate) fn range(&self, offset: usize, len: usize) -> Result<Range<usize>, Failure> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.len);
+        match end {
+            _ if len == 0 => Err(Failure::argument("len is 0")),
+            None => Err(Failure::argument(format!(
+                "offset {offset} and len {len} reach beyond the region, which has {} bytes",
+                self.len
+            ))),
+            Some(end) => Ok(offset..end),
+        }
+    }
+
     fn fallback(&self, index: usize) -> Result<&(CString, CString), Failure> {
         self.fallbacks.get(index).ok_or_else(|| {
             Failure::argument(format!("there is no fallback {index}: there are {}", self.fallbacks.len()))
@@ -108,9 +131,7 @@ pub unsafe extern "C" fn hugewise_reserve(
         if len == 0 {
             return Err(Failure::argument("len is 0: there is no region of nothing"));
         }
-        let sizes = PageSizes::read(&Root::live()).map_err(|why| {
-            Failure::new(libc::ENODATA, format!("the base page size could not be told: {why}"))
-        })?;
+        let sizes = page_sizes()?;
         let reserved = region::reserve(Bytes(len as u64), &wanted, &sizes)
             .map_err(|error| Failure::new(libc::ENOMEM, error.to_string()))?;
         place.write(handles::keep(Held::new(reserved, sizes.base)));
@@ -184,17 +205,57 @@ pub unsafe extern "C" fn hugewise_region_coverage(
     status(|| {
         let held = handles::find(region)?;
         // SAFETY: the caller answers for it.
-        let count = unsafe { Place::new(count, "count") }?;
-        // SAFETY: the caller answers for it.
-        let pages = unsafe { arguments::array(pages, capacity, "pages") }?;
-        let found = by_page_size(&held.region.coverage(), held.base_size)?;
-        count.write(found.len());
-        let room = pages.get_mut(..found.len()).ok_or_else(|| {
-            Failure::new(libc::ERANGE, format!("capacity is {capacity}, and there are {}", found.len()))
-        })?;
-        room.copy_from_slice(&found);
-        Ok(())
+        unsafe { tell(pages, capacity, count, || Ok((held.region.coverage(), held.base_size))) }
     })
+}
+
+/// The same for len bytes from start on, of any memory of this process: for all base pages that hold one
+/// of them. Its mappings are looked up first, in /proc/self/smaps: that takes longer the more memory
+/// the process has, and hugewise_region_coverage() does without it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugewise_coverage(
+    start: *const c_void,
+    len: usize,
+    pages: *mut PageBytes,
+    capacity: usize,
+    count: *mut usize,
+) -> c_int {
+    status(|| {
+        let addresses = addresses(start, len)?;
+        let read = || {
+            let sizes = page_sizes()?;
+            Ok((coverage::of(addresses, &sizes), sizes.base))
+        };
+        // SAFETY: the caller answers for it.
+        unsafe { tell(pages, capacity, count, read) }
+    })
+}
+
+/// # Safety
+/// `pages` is NULL or an array of `capacity` items; `count` is NULL or may be written.
+unsafe fn tell(
+    pages: *mut PageBytes,
+    capacity: usize,
+    count: *mut usize,
+    read: impl FnOnce() -> Result<(Reading<Coverage>, PageSize), Failure>,
+) -> Result<(), Failure> {
+    // SAFETY: the caller answers for it.
+    let count = unsafe { Place::new(count, "count") }?;
+    // SAFETY: the caller answers for it.
+    let pages = unsafe { arguments::array(pages, capacity, "pages") }?;
+    let (coverage, base_size) = read()?;
+    let found = by_page_size(&coverage, base_size)?;
+    count.write(found.len());
+    let room = pages.get_mut(..found.len()).ok_or_else(|| {
+        Failure::new(libc::ERANGE, format!("capacity is {capacity}, and there are {}", found.len()))
+    })?;
+    room.copy_from_slice(&found);
+    Ok(())
+}
+
+fn page_sizes() -> Result<PageSizes, Failure> {
+    PageSizes::read(&Root::live())
+        .map_err(|why| Failure::new(libc::ENODATA, format!("the base page size could not be told: {why}")))
 }
 
 fn by_page_size(coverage: &Reading<Coverage>, base_size: PageSize) -> Result<Vec<PageBytes>, Failure> {
@@ -208,14 +269,20 @@ fn by_page_size(coverage: &Reading<Coverage>, base_size: PageSize) -> Result<Vec
     Ok(sizes.iter().map(|(size, bytes)| PageBytes { page_size: size.bytes().0, bytes: bytes.0 }).collect())
 }
 
-/// Gives a region back to the kernel: its memory, its handle, and all text got by it.
+/// Gives a region back to the kernel: its memory, its handle, and all texts got by it.
 ///
-/// Work of other threads on it inside this library is waited for by nobody, and done before the memory
-/// goes. That no thread uses the memory itself any more is for the program to see to.
+/// A call of another thread that is at work on it ends first, and the memory goes then. That no thread
+/// uses the memory itself any more is for the program to see to.
 ///
 /// HUGEWISE_FAILED with EINVAL for a wrong handle, also for one that was released already: handles are
 /// never used twice.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_release(region: *mut Region) -> c_int {
-    status(|| handles::take(region).map(drop))
+    status(|| {
+        // By several threads, where nobody is at work on it; or else who is last gives it back.
+        if let Some(held) = Arc::into_inner(handles::take(region)?) {
+            held.region.release(None);
+        }
+        Ok(())
+    })
 }

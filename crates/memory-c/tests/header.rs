@@ -20,16 +20,22 @@ const HEADER: &str = "\
  * SPDX-License-Identifier: Apache-2.0 */";
 
 /// What C sees, in this order.
-const FILES: [&str; 2] = ["error.rs", "region.rs"];
+const FILES: [&str; 3] = ["error.rs", "region.rs", "pretouch.rs"];
 
 /// Names that are prefixed in C; the functions have theirs.
-const NAMES: [(&str, &str); 6] = [
+const NAMES: [(&str, &str); 12] = [
     ("ABI_VERSION", "HUGEWISE_ABI_VERSION"),
     ("OK", "HUGEWISE_OK"),
     ("FAILED", "HUGEWISE_FAILED"),
     ("COULD_NOT_TELL", "HUGEWISE_COULD_NOT_TELL"),
     ("Region", "hugewise_region"),
     ("PageBytes", "hugewise_page_bytes"),
+    ("WAY_ANY", "HUGEWISE_WAY_ANY"),
+    ("WAY_POPULATE", "HUGEWISE_WAY_POPULATE"),
+    ("WAY_TOUCH", "HUGEWISE_WAY_TOUCH"),
+    ("UNKNOWN", "HUGEWISE_UNKNOWN"),
+    ("PretouchOptions", "hugewise_pretouch_options"),
+    ("Pretouched", "hugewise_pretouched"),
 ];
 
 fn crate_folder() -> &'static Path {

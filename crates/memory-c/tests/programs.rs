@@ -10,7 +10,11 @@ use std::{
     process::{Command, Output},
 };
 
-use hugewise::{error::ABI_VERSION, region::PageBytes};
+use hugewise::{
+    error::ABI_VERSION,
+    pretouch::{PretouchOptions, Pretouched},
+    region::PageBytes,
+};
 use tempfile::TempDir;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -104,14 +108,50 @@ fn threads_share_the_library() -> Result<()> {
     runs_both_ways("threads.c")
 }
 
+/// The layout of a struct as Rust sees it, the way layout.c prints it.
+macro_rules! layout {
+    ($type:ty, $name:literal, $($field:ident),*) => {{
+        let mut lines = vec![format!("{} {}", $name, size_of::<$type>())];
+        $({
+            let size = size_of_pointee(|value: &$type| &raw const value.$field);
+            lines.push(format!("{}.{} {} {size}", $name, stringify!($field), std::mem::offset_of!($type, $field)));
+        })*
+        lines
+    }};
+}
+
+fn size_of_pointee<T, F>(_: impl Fn(&T) -> *const F) -> usize {
+    size_of::<F>()
+}
+
 #[test]
 fn structs_are_laid_out_as_in_c() -> Result<()> {
-    use std::mem::offset_of;
-    let expected = [
-        format!("hugewise_page_bytes {}", size_of::<PageBytes>()),
-        format!("hugewise_page_bytes.page_size {} 8", offset_of!(PageBytes, page_size)),
-        format!("hugewise_page_bytes.bytes {} 8", offset_of!(PageBytes, bytes)),
-    ];
+    let mut expected = layout!(PageBytes, "hugewise_page_bytes", page_size, bytes);
+    expected.extend(layout!(
+        PretouchOptions,
+        "hugewise_pretouch_options",
+        struct_size,
+        chunk,
+        threads,
+        way,
+        progress,
+        context
+    ));
+    expected.extend(layout!(
+        Pretouched,
+        "hugewise_pretouched",
+        struct_size,
+        wanted,
+        done,
+        chunk,
+        page_size,
+        elapsed_ns,
+        minor_faults,
+        major_faults,
+        thp_fallbacks,
+        threads,
+        way
+    ));
     let printed = runs(&test_program("layout.c"), Linked::Shared)?;
     assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
     Ok(())

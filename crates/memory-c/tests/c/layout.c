@@ -14,5 +14,24 @@ int main(void)
     SIZE(hugewise_page_bytes);
     FIELD(hugewise_page_bytes, page_size);
     FIELD(hugewise_page_bytes, bytes);
+    SIZE(hugewise_pretouch_options);
+    FIELD(hugewise_pretouch_options, struct_size);
+    FIELD(hugewise_pretouch_options, chunk);
+    FIELD(hugewise_pretouch_options, threads);
+    FIELD(hugewise_pretouch_options, way);
+    FIELD(hugewise_pretouch_options, progress);
+    FIELD(hugewise_pretouch_options, context);
+    SIZE(hugewise_pretouched);
+    FIELD(hugewise_pretouched, struct_size);
+    FIELD(hugewise_pretouched, wanted);
+    FIELD(hugewise_pretouched, done);
+    FIELD(hugewise_pretouched, chunk);
+    FIELD(hugewise_pretouched, page_size);
+    FIELD(hugewise_pretouched, elapsed_ns);
+    FIELD(hugewise_pretouched, minor_faults);
+    FIELD(hugewise_pretouched, major_faults);
+    FIELD(hugewise_pretouched, thp_fallbacks);
+    FIELD(hugewise_pretouched, threads);
+    FIELD(hugewise_pretouched, way);
     return 0;
 }

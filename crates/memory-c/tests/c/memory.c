@@ -4,6 +4,7 @@
 #include "expect.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,6 +50,84 @@ static void a_region_is_what_was_asked_for(const char *backings, size_t len)
         printf(" %lu on %lu", (unsigned long)pages[i].bytes, (unsigned long)pages[i].page_size);
     printf("\n");
     EXPECT(hugewise_region_release(region) == HUGEWISE_OK);
+}
+
+static int stop_half_way(void *context, uint64_t done, uint64_t wanted)
+{
+    hugewise_region *region = *(hugewise_region **)context;
+    /* The library can be used from here, too. */
+    EXPECT(hugewise_region_len(region) == 64 * MIB);
+    return done * 2 >= wanted;
+}
+
+static void memory_is_made_present_and_given_back(const char *backings)
+{
+    hugewise_page_bytes pages[8];
+    hugewise_pretouched touched = {.struct_size = sizeof touched};
+    hugewise_pretouch_options options = {.struct_size = sizeof options, .threads = 2, .chunk = MIB};
+    hugewise_region *region = NULL;
+    uint64_t given_back = 99;
+    size_t count, i, page_size;
+    unsigned char *memory;
+    int status;
+
+    EXPECT(hugewise_reserve(64 * MIB, backings, &region) == HUGEWISE_OK);
+    memory = hugewise_region_address(region);
+    page_size = hugewise_region_page_size(region);
+
+    options.progress = stop_half_way;
+    options.context = &region;
+    status = hugewise_region_pretouch(region, 0, 64 * MIB, &options, &touched);
+    EXPECT(touched.done >= 32 * MIB && touched.wanted == 64 * MIB);
+    /* The threads may have been done with the rest before they heard of it. */
+    EXPECT(status == (touched.done < touched.wanted ? HUGEWISE_FAILED : HUGEWISE_OK));
+    if (status != HUGEWISE_OK)
+        EXPECT_ERROR(ECANCELED, "of 64MiB done: it was told to stop");
+
+    memset(memory, 7, page_size);
+    options.progress = NULL;
+    EXPECT(hugewise_region_pretouch(region, 0, 64 * MIB, &options, &touched) == HUGEWISE_OK);
+    EXPECT(touched.struct_size == sizeof touched && touched.done == 64 * MIB && touched.elapsed_ns > 0);
+    EXPECT(touched.threads == 2 && touched.way != HUGEWISE_WAY_ANY);
+    EXPECT(touched.chunk >= MIB && touched.page_size == page_size);
+    for (i = 0; i < page_size; i++)
+        EXPECT(memory[i] == 7);
+    EXPECT(hugewise_region_coverage(region, pages, 8, &count) == HUGEWISE_OK);
+    EXPECT(resident(pages, count) == 64 * MIB);
+    EXPECT(hugewise_coverage(memory, 64 * MIB, pages, 8, &count) == HUGEWISE_OK);
+    EXPECT(resident(pages, count) == 64 * MIB);
+
+    /* Only whole pages go: not the first, which lies in the range but for a byte. */
+    EXPECT(hugewise_region_decommit(region, 1, 32 * MIB - 1, &given_back) == HUGEWISE_OK);
+    EXPECT(given_back == 32 * MIB - page_size);
+    EXPECT(memory[0] == 7 && memory[page_size - 1] == 7 && memory[page_size] == 0);
+    EXPECT(hugewise_region_decommit(region, 0, 64 * MIB, NULL) == HUGEWISE_OK);
+    EXPECT(hugewise_region_coverage(region, pages, 8, &count) == HUGEWISE_OK);
+    EXPECT(resident(pages, count) == 0);
+
+    /* And a part is made present again. */
+    EXPECT(hugewise_region_pretouch(region, page_size, 1, NULL, NULL) == HUGEWISE_OK);
+    EXPECT(hugewise_region_coverage(region, pages, 8, &count) == HUGEWISE_OK);
+    EXPECT(resident(pages, count) == page_size);
+    EXPECT(memory[page_size] == 0);
+    EXPECT(hugewise_region_release(region) == HUGEWISE_OK);
+}
+
+static void memory_of_others_is_made_present(void)
+{
+    hugewise_pretouched touched = {.struct_size = sizeof touched};
+    hugewise_pretouch_options options = {.struct_size = sizeof options, .way = HUGEWISE_WAY_TOUCH};
+    hugewise_page_bytes pages[8];
+    size_t count;
+    unsigned char *memory = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(memory != MAP_FAILED);
+    memory[5] = 7;
+    EXPECT(hugewise_pretouch(memory + 3, 8 * MIB - 3, &options, &touched) == HUGEWISE_OK);
+    EXPECT(touched.done == 8 * MIB && touched.way == HUGEWISE_WAY_TOUCH);
+    EXPECT(hugewise_coverage(memory, 8 * MIB, pages, 8, &count) == HUGEWISE_OK);
+    EXPECT(resident(pages, count) == 8 * MIB);
+    EXPECT(memory[5] == 7 && memory[8 * MIB - 1] == 0);
+    EXPECT(munmap(memory, 8 * MIB) == 0);
 }
 
 static void a_fallback_carries_its_cause(void)
@@ -99,6 +178,11 @@ int main(void)
     a_region_is_what_was_asked_for("base", 5 * MIB + 1);
     a_region_is_what_was_asked_for("thp,base", 8 * MIB);
     a_region_is_what_was_asked_for("hugetlb,shm,thp,base", 8 * MIB);
+    memory_is_made_present_and_given_back("base");
+    memory_is_made_present_and_given_back("thp,base");
+    memory_is_made_present_and_given_back("hugetlb,thp,base");
+    memory_is_made_present_and_given_back("shm,thp,base");
+    memory_of_others_is_made_present();
     a_fallback_carries_its_cause();
     return 0;
 }

@@ -26,6 +26,7 @@ static void *work(void *context)
 {
     int number = *(int *)context, round;
     hugewise_page_bytes pages[8];
+    hugewise_pretouch_options touch = {.struct_size = sizeof touch, .way = HUGEWISE_WAY_TOUCH};
     size_t count, i;
     EXPECT(strcmp(hugewise_last_error(), "") == 0);
     errors_are_the_threads_own(number);
@@ -39,6 +40,12 @@ static void *work(void *context)
         for (i = 0; i < MIB; i++)
             EXPECT(memory[i] == number);
         EXPECT(hugewise_region_release(own) == HUGEWISE_OK);
+        /* All make the same memory present, while each writes to its part of it. */
+        memory = (unsigned char *)hugewise_region_address(shared) + number * MIB;
+        memset(memory, round, MIB);
+        EXPECT(hugewise_region_pretouch(shared, 0, THREADS * MIB, round % 2 ? &touch : NULL, NULL) == HUGEWISE_OK);
+        for (i = 0; i < MIB; i++)
+            EXPECT(memory[i] == round);
         EXPECT(hugewise_region_coverage(shared, pages, 8, &count) == HUGEWISE_OK);
     }
     pthread_barrier_wait(&all_there);
@@ -54,9 +61,9 @@ int main(void)
     pthread_t threads[THREADS];
     int numbers[THREADS], i, released = 0;
     EXPECT(pthread_barrier_init(&all_there, NULL, THREADS) == 0);
-    EXPECT(hugewise_reserve(4 * MIB, "thp,base", &shared) == HUGEWISE_OK);
+    EXPECT(hugewise_reserve(THREADS * MIB, "thp,base", &shared) == HUGEWISE_OK);
     for (i = 0; i < THREADS; i++) {
-        numbers[i] = i + 1;
+        numbers[i] = i;
         EXPECT(pthread_create(&threads[i], NULL, work, &numbers[i]) == 0);
     }
     for (i = 0; i < THREADS; i++) {
