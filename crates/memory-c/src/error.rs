@@ -134,3 +134,29 @@ pub extern "C" fn hugewise_last_error() -> *const c_char {
 pub extern "C" fn hugewise_last_error_code() -> c_int {
     LAST.try_with(|last| last.borrow().code).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last_error() -> String {
+        // SAFETY: text that stays until the next failure of this thread.
+        unsafe { CStr::from_ptr(hugewise_last_error()) }.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn a_panic_ends_as_an_error() {
+        let nothing: Vec<u8> = Vec::new();
+        assert_eq!(value(7, || Ok(nothing[0])), 7);
+        assert_eq!(hugewise_last_error_code(), libc::ENOTRECOVERABLE);
+        assert!(last_error().contains("a mistake in libhugewise"));
+    }
+
+    #[test]
+    fn a_failure_is_kept_until_the_next() {
+        assert_eq!((hugewise_last_error_code(), last_error()), (0, String::new()));
+        assert_eq!(status(|| Err(Failure::could_not_tell("no\0 file"))), COULD_NOT_TELL);
+        assert_eq!(status(|| Ok(())), OK);
+        assert_eq!((hugewise_last_error_code(), last_error()), (libc::ENODATA, "no  file".to_owned()));
+    }
+}

@@ -9,7 +9,7 @@ use std::{
     ffi::{CString, c_char, c_int, c_void},
     ops::Range,
     ptr,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use hugewise_kernel::{
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn hugewise_reserve(
             return Err(Failure::argument("len is 0: there is no region of nothing"));
         }
         let sizes = page_sizes()?;
-        let reserved = region::reserve(Bytes(len as u64), &wanted, &sizes)
+        let reserved = region::reserve(Bytes(len as u64), &wanted, sizes)
             .map_err(|error| Failure::new(libc::ENOMEM, error.to_string()))?;
         place.write(handles::keep(Held::new(reserved, sizes.base)));
         Ok(())
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn hugewise_coverage(
         let addresses = addresses(start, len)?;
         let read = || {
             let sizes = page_sizes()?;
-            Ok((coverage::of(addresses, &sizes), sizes.base))
+            Ok((coverage::of(addresses, sizes), sizes.base))
         };
         // SAFETY: the caller answers for it.
         unsafe { tell(pages, capacity, count, read) }
@@ -253,9 +253,15 @@ unsafe fn tell(
     Ok(())
 }
 
-fn page_sizes() -> Result<PageSizes, Failure> {
-    PageSizes::read(&Root::live())
-        .map_err(|why| Failure::new(libc::ENODATA, format!("the base page size could not be told: {why}")))
+/// Read once: the sizes stay as they are until the machine is started anew.
+fn page_sizes() -> Result<&'static PageSizes, Failure> {
+    static SIZES: OnceLock<PageSizes> = OnceLock::new();
+    if let Some(sizes) = SIZES.get() {
+        return Ok(sizes);
+    }
+    let sizes = PageSizes::read(&Root::live())
+        .map_err(|why| Failure::new(libc::ENODATA, format!("the base page size could not be told: {why}")))?;
+    Ok(SIZES.get_or_init(|| sizes))
 }
 
 fn by_page_size(coverage: &Reading<Coverage>, base_size: PageSize) -> Result<Vec<PageBytes>, Failure> {

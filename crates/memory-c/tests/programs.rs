@@ -190,3 +190,21 @@ fn the_shared_library_has_its_soname_and_exports_its_functions_alone() -> Result
     }
     Ok(())
 }
+
+#[test]
+fn the_example_of_the_page_compiles_and_runs() -> Result<()> {
+    let page = fs::read_to_string(crate_folder().join("../../docs/c.md"))?;
+    let (_, example) = page.split_once("```c\n").ok_or("docs/c.md has no example")?;
+    let (example, _) = example.split_once("```\n").ok_or("the example has no end")?;
+    let folder = tempfile::tempdir()?;
+    let source = folder.path().join("example.c");
+    fs::write(&source, example)?;
+    for linked in [Linked::Shared, Linked::Static] {
+        let printed = runs(&source, linked)?;
+        // On the first backing, or on another and why.
+        assert!(printed.starts_with("reserved 268435456 bytes on "), "{printed}");
+        assert!(printed.contains("on hugetlb:1GiB"), "{printed}");
+        assert!(printed.contains("\n268435456 bytes present after "), "{printed}");
+    }
+    Ok(())
+}

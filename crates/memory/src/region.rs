@@ -90,6 +90,10 @@ fn reserve_on(len: Bytes, backing: Backing, sizes: &PageSizes) -> Result<Region,
     let page = page_size.bytes().0;
     let start = (mapping.address().next_multiple_of(page) - mapping.address()) as usize;
     let whole = start..start + rounded.0 as usize;
+    if whole.end > mapping.len() {
+        // The kernel aligns pages of a pool itself; a tool that stands in for it may not.
+        return Err(format!("what was given, at {:#x}, is not on pages of {page_size}", mapping.address()));
+    }
     match backing {
         Backing::Base => ignore_missing_thp(mapping.advise(whole, Advice::NoHugePage)).map_err(explain)?,
         Backing::Thp => mapping.advise(whole, Advice::HugePage).map_err(explain)?,
