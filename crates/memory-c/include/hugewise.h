@@ -261,6 +261,9 @@ const char *hugewise_region_fallback_cause(const struct hugewise_region *region,
  * machine known.
  * count: how many there are, even if capacity is less.
  *
+ * Pages that the kernel is moving at this moment (compaction) are not present: they are in the next
+ * reading.
+ *
  * HUGEWISE_COULD_NOT_TELL where the kernel does not say, and HUGEWISE_FAILED with EINVAL or ERANGE
  * (capacity is too small). pages and count mean nothing then, but for count with ERANGE.
  */

@@ -193,6 +193,9 @@ pub extern "C" fn hugewise_region_fallback_cause(region: *const Region, index: u
 /// machine known.
 /// count: how many there are, even if capacity is less.
 ///
+/// Pages that the kernel is moving at this moment (compaction) are not present: they are in the next
+/// reading.
+///
 /// HUGEWISE_COULD_NOT_TELL where the kernel does not say, and HUGEWISE_FAILED with EINVAL or ERANGE
 /// (capacity is too small). pages and count mean nothing then, but for count with ERANGE.
 #[unsafe(no_mangle)]
