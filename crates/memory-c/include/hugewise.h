@@ -327,9 +327,10 @@ int hugewise_pretouch(void *start,
  * for the last of the region. The memory stays reserved; hugewise_region_pretouch() makes it present
  * again. Other parts may be used meanwhile.
  *
- * Pages of a pool may be taken by others then. To touch such memory where the pool has none left kills
- * the process (SIGBUS): make it present by hugewise_region_pretouch(), which is an error then. For
- * pools it needs Linux 5.18.
+ * Where the kernel does not keep the pages of a pool reserved for the region (newer ones do, mostly),
+ * others may take them then. To touch such memory when the pool has none left kills the process
+ * (SIGBUS): make it present by hugewise_region_pretouch(), which is an error then. For pools it needs
+ * Linux 5.18.
  *
  * given_back: how many bytes were given back, also where it failed on the way; may be NULL.
  *
