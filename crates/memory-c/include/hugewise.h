@@ -196,10 +196,10 @@ int hugewise_last_error_code(void);
 /**
  * Reserves len bytes on the first of some backings that this machine can give.
  *
- * backings: the best first, separated by commas: hugetlb[:SIZE] (a pool of huge pages), shm[:SIZE]
- * (the same by shared memory), thp (transparent huge pages), base (no huge pages), like
- * "hugetlb:2MiB,thp,base". Without a SIZE the machine's default huge page size is meant. A single
- * backing is strict: that one or none.
+ * backings: the best first, separated by commas, like "hugetlb:2MiB,thp,base": hugetlb:SIZE (a pool of
+ * huge pages), shm:SIZE (the same by shared memory), both also without a SIZE, for the machine's
+ * default one; thp (transparent huge pages); base (no huge pages). A single backing is strict: that
+ * one or none.
  *
  * The memory begins on a boundary of its page size, is zeroed, can be read and written, and belongs
  * to this process. Nothing is present yet: hugewise_region_pretouch() makes it so. Whether thp gave

@@ -52,21 +52,16 @@ pub(crate) struct Held {
     base_size: PageSize,
     /// Where its memory begins. Kept from the start, since a reference to memory that C writes to
     /// must not be made later.
-    address: *mut u8,
+    address: usize,
     len: usize,
     backing: CString,
     fallbacks: Vec<(CString, CString)>,
 }
 
-// SAFETY: the address is that of memory which the region owns, and it is not followed here.
-unsafe impl Send for Held {}
-// SAFETY: as above; the rest is only read.
-unsafe impl Sync for Held {}
-
 impl Held {
     fn new(mut region: Reserved, base_size: PageSize) -> Held {
         let bytes = region.bytes_mut();
-        let (address, len) = (bytes.as_mut_ptr(), bytes.len());
+        let (address, len) = (bytes.as_mut_ptr().expose_provenance(), bytes.len());
         let texts =
             |fallback: &region::Fallback| (to_c(&fallback.backing.to_string()), to_c(&fallback.cause));
         let fallbacks = region.fallbacks().iter().map(texts).collect();
@@ -100,10 +95,10 @@ impl Held {
 
 /// Reserves len bytes on the first of some backings that this machine can give.
 ///
-/// backings: the best first, separated by commas: hugetlb[:SIZE] (a pool of huge pages), shm[:SIZE]
-/// (the same by shared memory), thp (transparent huge pages), base (no huge pages), like
-/// "hugetlb:2MiB,thp,base". Without a SIZE the machine's default huge page size is meant. A single
-/// backing is strict: that one or none.
+/// backings: the best first, separated by commas, like "hugetlb:2MiB,thp,base": hugetlb:SIZE (a pool of
+/// huge pages), shm:SIZE (the same by shared memory), both also without a SIZE, for the machine's
+/// default one; thp (transparent huge pages); base (no huge pages). A single backing is strict: that
+/// one or none.
 ///
 /// The memory begins on a boundary of its page size, is zeroed, can be read and written, and belongs
 /// to this process. Nothing is present yet: hugewise_region_pretouch() makes it so. Whether thp gave
@@ -142,7 +137,7 @@ pub unsafe extern "C" fn hugewise_reserve(
 /// Where its memory begins; NULL for a wrong handle. Valid until it is released.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_address(region: *const Region) -> *mut c_void {
-    value(ptr::null_mut(), || Ok(handles::find(region)?.address.cast()))
+    value(ptr::null_mut(), || Ok(ptr::with_exposed_provenance_mut(handles::find(region)?.address)))
 }
 
 /// How many bytes it has: as many as were asked for; 0 for a wrong handle.
