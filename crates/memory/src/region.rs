@@ -1,21 +1,21 @@
 //! Regions: reserved on the first backing of a list that can be had.
 
-use std::{fs::File, io, ops::Range};
+use std::{io, ops::Range};
 
 use hugewise_kernel::{
     backing::Backing,
     coverage::Coverage,
     page_sizes::PageSizes,
     reading::Reading,
-    root::Root,
-    smaps,
     sys::{
         memory::{Advice, Mapping},
-        pagemap,
+        span::Span,
     },
     units::{Bytes, PageSize},
 };
 use serde::Serialize;
+
+use crate::{coverage, target::Target};
 
 /// Memory reserved on one backing, given back when dropped.
 #[derive(Debug)]
@@ -90,6 +90,10 @@ fn reserve_on(len: Bytes, backing: Backing, sizes: &PageSizes) -> Result<Region,
     let page = page_size.bytes().0;
     let start = (mapping.address().next_multiple_of(page) - mapping.address()) as usize;
     let whole = start..start + rounded.0 as usize;
+    if whole.end > mapping.len() {
+        // The kernel aligns pages of a pool itself; a tool that stands in for it may not.
+        return Err(format!("what was given, at {:#x}, is not on pages of {page_size}", mapping.address()));
+    }
     match backing {
         Backing::Base => ignore_missing_thp(mapping.advise(whole, Advice::NoHugePage)).map_err(explain)?,
         Backing::Thp => mapping.advise(whole, Advice::HugePage).map_err(explain)?,
@@ -167,23 +171,6 @@ impl Region {
         &mut self.mapping.bytes_mut()[usable]
     }
 
-    /// Makes every page present, contents kept.
-    ///
-    /// Where memory or a cgroup limit runs out this is an error, not a SIGBUS (from Linux 5.14 on;
-    /// older kernels have no such call, and the pages are written to instead).
-    pub fn populate(&mut self) -> io::Result<()> {
-        match self.mapping.advise(self.whole_pages(), Advice::PopulateWrite) {
-            Err(error) if error.raw_os_error() == Some(EINVAL) => {
-                let page = self.base_size.bytes().0 as usize;
-                for byte in self.bytes_mut().iter_mut().step_by(page) {
-                    *byte = std::hint::black_box(*byte);
-                }
-                Ok(())
-            }
-            done => done,
-        }
-    }
-
     /// What the kernel really gave, read from this process's page table.
     #[must_use]
     pub fn coverage(&self) -> Reading<Coverage> {
@@ -191,29 +178,56 @@ impl Region {
     }
 
     fn scanned(&self) -> io::Result<Coverage> {
-        let scan =
-            pagemap::scan(&File::open("/proc/self/pagemap")?, self.mapping.addresses(&self.whole_pages()))?;
         let size = if self.got.is_explicit() { Some(self.page_size) } else { self.thp_size };
-        let mut seen = Coverage::none("PAGEMAP_SCAN of /proc/self/pagemap");
-        seen.resident = scan.present;
-        if let (Some(size), true) = (size, scan.huge > Bytes::ZERO) {
-            seen.huge.insert(size, scan.huge);
-        }
-        Ok(seen)
+        coverage::scan(self.addresses(), size)
     }
 
     /// The older way: exact only where the kernel did not merge the region with a neighbour.
     fn read_smaps(&self) -> Result<Coverage, String> {
-        let ours = self.mapping.addresses(&(0..self.mapping.len()));
-        let vmas = smaps::read(&Root::live(), "self").map_err(|error| error.to_string())?;
-        let inside = |vma: &&smaps::Vma| vma.addresses.start < ours.end && ours.start < vma.addresses.end;
-        let vmas: Vec<_> = vmas.iter().filter(inside).collect();
-        if vmas.iter().any(|vma| vma.addresses.start < ours.start || ours.end < vma.addresses.end) {
-            return Err("the kernel merged the region with a neighbour, and is too old (before \
-                        Linux 6.7) to scan a part of a mapping"
-                .to_owned());
+        coverage::of_mappings(self.mapping.addresses(&(0..self.mapping.len())), self.thp_size)
+    }
+
+    /// The addresses of all its pages that hold a byte of `range` (offsets in bytes).
+    #[must_use]
+    pub fn pages_holding(&self, range: Range<usize>) -> Range<u64> {
+        let (all, page) = (self.addresses(), self.page_size.bytes().0);
+        let start = place(&all, range.start) / page * page;
+        if range.is_empty() {
+            return start..start;
         }
-        Ok(smaps::coverage(vmas, self.thp_size))
+        start..place(&all, range.end).next_multiple_of(page).min(all.end)
+    }
+
+    /// The addresses of the whole pages in `range` (offsets in bytes). Behind the last byte of the
+    /// region nobody can use the rest of its page, which counts as within.
+    #[must_use]
+    pub fn pages_within(&self, range: Range<usize>) -> Range<u64> {
+        let (all, page) = (self.addresses(), self.page_size.bytes().0);
+        let to_the_end = range.end >= self.usable.len();
+        let end = if to_the_end { all.end } else { place(&all, range.end) / page * page };
+        place(&all, range.start).next_multiple_of(page).min(end)..end
+    }
+
+    fn addresses(&self) -> Range<u64> {
+        self.mapping.addresses(&self.whole_pages())
+    }
+
+    /// All of it, made up to whole pages, to be worked on by several threads.
+    pub(crate) fn target(&mut self) -> Target<'_> {
+        let (pages, whole) = (self.pages(), self.whole_pages());
+        pages.target(Span::new(&mut self.mapping.bytes_mut()[whole]))
+    }
+
+    /// What is to be known of its pages.
+    pub(crate) fn pages(&self) -> Pages {
+        let explicit = self.got.is_explicit();
+        Pages {
+            page_size: self.page_size,
+            huge: if explicit { Some(self.page_size) } else { self.thp_size },
+            grain: self.thp_size.filter(|_| !explicit).map_or(self.page_size, |thp| thp.max(self.page_size)),
+            // A THP may not be had: then each base page is there only after it was touched itself.
+            step: if explicit { self.page_size } else { self.base_size },
+        }
     }
 
     /// The usable range, made up to whole pages of the size that was asked for.
@@ -223,13 +237,42 @@ impl Region {
     }
 }
 
+/// The pages of a region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pages {
+    page_size: PageSize,
+    huge: Option<PageSize>,
+    grain: PageSize,
+    step: PageSize,
+}
+
+impl Pages {
+    /// A part of the region, or all of it, to be worked on by several threads.
+    pub fn target(self, span: Span<'_>) -> Target<'_> {
+        Target {
+            parts: vec![(span.addresses(), self.huge)],
+            page_size: self.page_size,
+            grain: self.grain,
+            step: self.step,
+            span,
+        }
+    }
+}
+
+/// The address at an offset, or the end.
+fn place(all: &Range<u64>, offset: usize) -> u64 {
+    all.start.saturating_add(offset as u64).min(all.end)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::error::Error;
+    use std::{error::Error, ops::ControlFlow};
 
+    use hugewise_kernel::root::Root;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::pretouch::Pretouch;
 
     type Tested = Result<(), Box<dyn Error>>;
 
@@ -237,12 +280,28 @@ mod tests {
         Ok(PageSizes::read(&Root::live())?)
     }
 
+    fn pretouch(region: &mut Region) -> Result<(), Box<dyn Error>> {
+        let stopped = region.pretouch(&Pretouch::default(), &mut |_| ControlFlow::Continue(())).stopped;
+        stopped.map_or(Ok(()), |stopped| Err(stopped.into()))
+    }
+
+    /// Pages that the kernel is moving, to compact memory, are not there for a moment.
+    fn coverage_of_at_least(region: &Region, bytes: Bytes) -> Result<Coverage, Box<dyn Error>> {
+        for _ in 0..500 {
+            let coverage = region.coverage().known().cloned().ok_or("no reading")?;
+            if coverage.resident >= bytes {
+                return Ok(coverage);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        Err(format!("not {bytes} present: {:?}", region.coverage()).into())
+    }
+
     #[test]
     fn base_memory_holds_no_huge_page() -> Tested {
         let mut region = reserve(Bytes(8 << 20), &[Backing::Base], &sizes()?)?;
-        region.populate()?;
-        let coverage = region.coverage();
-        let coverage = coverage.known().ok_or("no reading")?;
+        pretouch(&mut region)?;
+        let coverage = coverage_of_at_least(&region, Bytes(8 << 20))?;
         assert_eq!((coverage.resident, coverage.share()), (Bytes(8 << 20), Some(0.0)));
         Ok(())
     }
@@ -252,13 +311,11 @@ mod tests {
         let sizes = sizes()?;
         let Some(thp) = sizes.thp else { return Ok(()) };
         let mut region = reserve(Bytes(5 << 20), &[Backing::Thp], &sizes)?;
-        region.populate()?;
+        pretouch(&mut region)?;
         region.bytes_mut()[0] = 1;
         assert_eq!(region.bytes().as_ptr() as u64 % thp.bytes().0, 0);
         assert_eq!(region.bytes().len(), 5 << 20);
-        let coverage = region.coverage();
-        let coverage = coverage.known().ok_or("no reading")?;
-        assert!(coverage.resident >= Bytes(5 << 20), "{coverage:?}");
+        coverage_of_at_least(&region, Bytes(5 << 20))?;
         Ok(())
     }
 
@@ -282,6 +339,32 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn pages_hold_a_range_or_lie_within(len in 1usize..6 << 20, from in 0usize..7 << 20, to in 0usize..7 << 20) {
+            let sizes = sizes().map_err(|error| TestCaseError::fail(error.to_string()))?;
+            for backing in [Backing::Base, Backing::Thp] {
+                if sizes.missing(backing).is_some() { continue }
+                let region = reserve(Bytes(len as u64), &[backing], &sizes);
+                let region = region.map_err(|error| TestCaseError::fail(error.to_string()))?;
+                let (all, page) = (region.addresses(), region.page_size().bytes().0);
+                let (first, last) = (place(&all, from), place(&all, to));
+                let (holding, within) = (region.pages_holding(from..to), region.pages_within(from..to));
+                for pages in [&holding, &within] {
+                    prop_assert!(all.start <= pages.start && pages.start <= pages.end && pages.end <= all.end);
+                    prop_assert!(pages.is_empty() || (pages.start % page, pages.end % page) == (0, 0));
+                }
+                if from < to && from < len {
+                    prop_assert!(holding.start <= first && last <= holding.end);
+                    prop_assert!(first - holding.start < page && holding.end - last < page);
+                    prop_assert!(within.is_empty() || (first <= within.start && (within.end <= last || to >= len)));
+                } else {
+                    prop_assert!(from < to || (holding.is_empty() && (within.is_empty() || to >= len)));
+                }
+            }
+        }
+    }
+
+    proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
         fn any_length_is_usable_to_its_last_byte(len in 1u64..6 << 20) {
@@ -291,7 +374,7 @@ mod tests {
                 let region = reserve(Bytes(len), &[backing], &sizes);
                 let mut region = region.map_err(|error| TestCaseError::fail(error.to_string()))?;
                 region.bytes_mut()[len as usize - 1] = 7;
-                region.populate().map_err(|error| TestCaseError::fail(error.to_string()))?;
+                pretouch(&mut region).map_err(|error| TestCaseError::fail(error.to_string()))?;
                 prop_assert_eq!(region.bytes()[len as usize - 1], 7);
                 prop_assert_eq!(region.bytes().len() as u64, len);
             }
