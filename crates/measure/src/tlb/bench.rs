@@ -31,6 +31,10 @@ use crate::{
 const STEPS: usize = 16_384;
 /// Runs of a point in one pass; the quickest counts.
 const RUNS: usize = 5;
+/// The same for a point far out, whose laps are long.
+const FAR_RUNS: usize = 2;
+/// Only each so many passes visit the points far out.
+const FAR_EVERY: usize = 4;
 
 /// What to measure.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -65,6 +69,8 @@ pub struct Measured {
     /// One line on each part of the size of a base page; nothing for base pages. Where one entry of the
     /// TLB holds a whole page, this costs hardly more than packed lines.
     pub strided: Option<Vec<Point>>,
+    /// The same far out: one line on each part of the size of a base page, over more and more memory.
+    pub far: Vec<Point>,
 }
 
 /// A backing without a curve.
@@ -84,6 +90,8 @@ pub struct Curves {
     pub base: PageSize,
     /// Packed lines: what the caches do.
     pub packed: Vec<Point>,
+    /// Packed lines, as many as were visited far out.
+    pub packed_far: Vec<Point>,
     /// What they lay on.
     #[schemars(with = "String")]
     pub packed_on: Backing,
@@ -124,6 +132,9 @@ impl Design {
         let wish = Wish { most: self.most, memory: self.memory.min(half_of_available(root)), line };
         let (mut pools, mut left_out) = (Vec::new(), Vec::new());
         for &backing in &self.backings {
+            // Base pages go as far as the memory does: what missing them costs depends on it.
+            let far = wish.memory.whole_pages(sizes.base).0.max(self.most.0);
+            let wish = if backing == Backing::Base { Wish { most: Pages(far), ..wish } } else { wish };
             match memory::prepare(backing, wish, &sizes, machine, interrupt) {
                 Ok(pool) => pools.push(pool),
                 Err(reason) => left_out.push(LeftOut { backing, reason }),
@@ -135,24 +146,29 @@ impl Design {
                 left_out.iter().map(|out| format!("{}: {}", out.backing, out.reason)).collect();
             return Err(failed(reasons.join("; ")));
         };
-        let grid = curve::grid(self.most.0 as usize);
+        let mut grid = curve::grid(self.most.0 as usize);
+        let near = grid.len();
+        let far = wish.memory.whole_pages(sizes.base).0 as usize;
+        grid.extend(curve::octaves(self.most.0 as usize, far));
         let layout = |page: Option<PageSize>| Layout { page: page.map(|size| size.bytes().0 as usize), line };
         let mut series = vec![Series::new(packed_on, layout(None), packed_on.lines(), &grid)];
         for pool in &pools {
-            series.push(Series::new(pool, layout(Some(pool.page_size)), pool.most.0 as usize, &grid));
+            let most = if pool.page_size > sizes.base { pool.most.min(self.most) } else { pool.most };
+            series.push(Series::new(pool, layout(Some(pool.page_size)), most.0 as usize, &grid));
             if pool.page_size > sizes.base {
                 let most = pool.distinct_base_pages();
                 series.push(Series::new(pool, layout(Some(sizes.base)), most, &grid));
             }
         }
-        self.measure(&mut series, &grid, interrupt, progress)?;
+        self.measure(&mut series, &grid, near, interrupt, progress)?;
 
-        let mut curves = series.iter().map(|series| series.points(&grid));
-        let packed = curves.next().unwrap_or_default();
+        let mut curves = series.iter().map(|series| series.points(&grid, near));
+        let (packed, packed_far) = curves.next().unwrap_or_default();
         let mut measured = Vec::new();
         for pool in &pools {
-            let paged = curves.next().unwrap_or_default();
+            let (paged, beyond) = curves.next().unwrap_or_default();
             let strided = if pool.page_size > sizes.base { curves.next() } else { None };
+            let (strided, far) = strided.map_or((None, beyond), |(near, far)| (Some(near), far));
             // What the kernel took apart meanwhile is no curve of these pages.
             match pool.proven() {
                 Ok(()) => measured.push(Measured {
@@ -162,6 +178,7 @@ impl Design {
                     coverage: pool.share(),
                     paged,
                     strided,
+                    far,
                 }),
                 Err(reason) => left_out.push(LeftOut { backing: pool.backing, reason }),
             }
@@ -169,6 +186,7 @@ impl Design {
         Ok(Curves {
             base: sizes.base,
             packed,
+            packed_far,
             packed_on: packed_on.backing,
             measured,
             left_out,
@@ -181,6 +199,7 @@ impl Design {
         &self,
         series: &mut [Series],
         grid: &[usize],
+        near: usize,
         interrupt: &Interrupt,
         progress: &mut dyn Progress,
     ) -> Result<(), ExperimentError> {
@@ -193,6 +212,10 @@ impl Design {
         for pass in 0..self.passes {
             random.shuffle(&mut cells);
             for &(which, at) in &cells {
+                let is_far = at >= near;
+                if is_far && pass % FAR_EVERY != 0 {
+                    continue;
+                }
                 stop(interrupt)?;
                 let series = &mut series[which];
                 if at == 0 {
@@ -201,7 +224,8 @@ impl Design {
                 let (words, count) = (series.pool.mapping.words(), grid[at]);
                 // An order of its own each time: no finding hangs on a lucky one.
                 chase::lay(words, series.layout, count, &mut random);
-                series.passes[at].push(chase::time(words, series.layout, count, STEPS.max(count), RUNS));
+                let runs = if is_far { FAR_RUNS } else { RUNS };
+                series.passes[at].push(chase::time(words, series.layout, count, STEPS.max(count), runs));
             }
         }
         progress.run(self.passes, self.passes, "");
@@ -215,8 +239,13 @@ impl<'a> Series<'a> {
         Series { pool, layout, most, name, passes: vec![Vec::new(); grid.len()] }
     }
 
-    fn points(&self, grid: &[usize]) -> Vec<Point> {
-        grid.iter().zip(&self.passes).filter_map(|(count, passes)| curve::point(*count, passes)).collect()
+    /// The points of the grid up to `near`, and those behind.
+    fn points(&self, grid: &[usize], near: usize) -> (Vec<Point>, Vec<Point>) {
+        let points = |from: usize, to: usize| {
+            let counts = grid.iter().zip(&self.passes).take(to).skip(from);
+            counts.filter_map(|(count, passes)| curve::point(*count, passes)).collect()
+        };
+        (points(0, near), points(near, grid.len()))
     }
 }
 

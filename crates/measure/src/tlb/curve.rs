@@ -25,6 +25,12 @@ pub fn grid(most: usize) -> Vec<usize> {
     (1..=EVERY).chain(coarse.filter(|count| *count > EVERY)).take_while(|count| *count <= most).collect()
 }
 
+/// Counts beyond `most`, one to the octave, up to `last`.
+pub fn octaves(most: usize, last: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(most.checked_mul(2), |count| count.checked_mul(2))
+        .take_while(move |count| *count <= last)
+}
+
 /// What was measured for one count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
@@ -82,6 +88,12 @@ mod tests {
         }
         assert_eq!(super::grid(0), [0; 0]);
         assert_eq!(super::grid(17), (1..=16).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn octaves_go_on_where_the_grid_ends() {
+        assert_eq!(octaves(8192, 40_000).collect::<Vec<_>>(), [16_384, 32_768]);
+        assert_eq!(octaves(0, 0).count() + octaves(8192, 100).count(), 0);
     }
 
     #[test]

@@ -70,6 +70,20 @@ pub struct Finding {
     pub levels: Vec<Level>,
     /// How many pages were visited in turn at most.
     pub measured_to: u64,
+    /// What the TLB costs far out; nothing where not so much memory was to be had.
+    pub far: Option<Far>,
+}
+
+/// What the TLB adds to a load far out, where neither it nor the caches hold the page tables: one line
+/// on each part of the size of a base page, on pages of whichever size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Far {
+    /// The memory that the lines lie in.
+    pub bytes: Bytes,
+    /// What a load takes longer than one of as many packed lines, in nanoseconds.
+    pub miss_ns: f64,
+    /// The same of base pages.
+    pub base_miss_ns: f64,
 }
 
 /// The time of a load that hits everything, in nanoseconds.
@@ -108,7 +122,19 @@ pub fn finding(curves: &Curves, of: &Measured) -> Finding {
         cut_off: knee.cut_off,
         cpuid: told(curves, number + 1, reach, knee.pages),
     });
-    Finding { levels: levels.collect(), measured_to: of.paged.last().map_or(0, |point| point.pages), entries }
+    let measured_to = of.paged.last().map_or(0, |point| point.pages);
+    Finding { levels: levels.collect(), measured_to, entries, far: far(curves, of) }
+}
+
+/// At the most memory that was measured for these pages and for base pages, too.
+fn far(curves: &Curves, of: &Measured) -> Option<Far> {
+    let base = curves.measured.iter().find(|measured| measured.page_size == curves.base)?;
+    let (ours, theirs) = [of, base].map(|measured| curve::extra(&measured.far, &curves.packed_far)).into();
+    ours.iter().rev().find_map(|ours| {
+        let base = theirs.iter().find(|base| base.pages == ours.pages)?;
+        let bytes = Bytes(ours.pages.checked_mul(curves.base.bytes().0)?);
+        Some(Far { bytes, miss_ns: ours.ns, base_miss_ns: base.ns })
+    })
 }
 
 /// What CPUID says of a level whose entries hold `size` each.

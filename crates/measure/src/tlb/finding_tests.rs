@@ -31,7 +31,7 @@ fn measured(
     strided: Option<Vec<Point>>,
 ) -> Result<Measured, Box<dyn std::error::Error>> {
     let (page_size, coverage) = (size.parse()?, Reading::Known(1.0));
-    Ok(Measured { backing, page_size, distinct: Pages(1), coverage, paged, strided })
+    Ok(Measured { backing, page_size, distinct: Pages(1), coverage, paged, strided, far: Vec::new() })
 }
 
 /// A machine whose base pages have 64 and 2048 entries, with these huge pages.
@@ -39,6 +39,7 @@ fn machine(huge: Measured, cpuid: Reading<Vec<Tlb>>) -> Result<Curves, Box<dyn s
     Ok(Curves {
         base: "4k".parse()?,
         packed: curve(|_| LOAD),
+        packed_far: Vec::new(),
         packed_on: Backing::Thp,
         measured: vec![measured(Backing::Base, "4k", curve(|pages| stair(pages, 64, 2048)), None)?, huge],
         left_out: Vec::new(),
@@ -99,5 +100,20 @@ fn what_is_not_visible_is_not_invented() -> Tested {
     curves.measured.remove(0);
     let found = finding(&curves, &curves.measured[0]);
     assert!(found.entries.reason().is_some_and(|why| why.contains("base pages were not measured")));
+    Ok(())
+}
+
+#[test]
+fn far_out_two_page_sizes_are_held_against_each_other_where_both_were_measured() -> Tested {
+    let point = |pages, ns| Point { pages, ns, spread: 0.0 };
+    let huge = measured(Backing::Thp, "2m", curve(|_| LOAD), Some(curve(|_| LOAD)))?;
+    let mut curves = machine(huge, Reading::unknown("hidden"))?;
+    curves.packed_far = vec![point(16_384, 5.0), point(32_768, 10.0), point(65_536, 20.0)];
+    curves.measured[0].far = vec![point(16_384, 30.0), point(32_768, 40.0)];
+    curves.measured[1].far = vec![point(16_384, 15.0), point(32_768, 18.0), point(65_536, 30.0)];
+    let far = finding(&curves, &curves.measured[1]).far;
+    assert_eq!(far, Some(Far { bytes: Bytes(128 << 20), miss_ns: 8.0, base_miss_ns: 30.0 }));
+    curves.measured.remove(0);
+    assert_eq!(finding(&curves, &curves.measured[0]).far, None);
     Ok(())
 }

@@ -35,11 +35,13 @@ fn report(huge: impl Fn(usize) -> f64, strided: f64) -> Result<Report, Box<dyn s
     };
     let measured = |backing, size: &str, paged, strided| -> Result<Measured, Box<dyn std::error::Error>> {
         let (page_size, coverage) = (size.parse()?, Reading::Known(1.0));
-        Ok(Measured { backing, page_size, distinct: Pages(512), coverage, paged, strided })
+        let far = vec![Point { pages: 262_144, ns: if size == "4k" { 45.0 } else { 25.0 }, spread: 0.0 }];
+        Ok(Measured { backing, page_size, distinct: Pages(512), coverage, paged, strided, far })
     };
     let curves = Curves {
         base: "4k".parse()?,
         packed: points(|_| 1.0),
+        packed_far: vec![Point { pages: 262_144, ns: 15.0, spread: 0.0 }],
         packed_on: Backing::Thp,
         measured: vec![
             measured(Backing::Base, "4k", points(base), None)?,

@@ -34,7 +34,7 @@ pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> 
             .bold(row(["PAGES", "BACKING", "LEVEL", "HOLDS", "REACH", "A MISS COSTS", "CPUID"]).trim_end()),
     )?;
     for (measured, finding) in report.each() {
-        for line in rows(measured, finding) {
+        for line in rows(measured, finding, report.curves.base) {
             page.text(line.trim_end())?;
         }
     }
@@ -44,6 +44,9 @@ pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> 
     }
     for (number, told) in entries(report).iter().enumerate() {
         page.wrapped(if number == 0 { "ENTRIES" } else { "" }, told)?;
+    }
+    for (number, told) in far(report).iter().enumerate() {
+        page.wrapped(if number == 0 { "FAR OUT" } else { "" }, told)?;
     }
     page.wrapped("CPUID", &cpuid(report))?;
     page.wrapped(
@@ -64,7 +67,7 @@ fn row(cells: [&str; 7]) -> String {
 }
 
 /// A row for each level; where none is visible, that is the row.
-fn rows(measured: &Measured, finding: &Finding) -> Vec<String> {
+fn rows(measured: &Measured, finding: &Finding, base: PageSize) -> Vec<String> {
     let (size, backing) = (measured.page_size.to_string(), measured.backing.to_string());
     if finding.levels.is_empty() {
         return vec![row([&size, &backing, "-", "not visible", "?", "?", "-"])];
@@ -76,7 +79,7 @@ fn rows(measured: &Measured, finding: &Finding) -> Vec<String> {
             if first { &size } else { "" },
             if first { &backing } else { "" },
             &level.level.to_string(),
-            &format!("{} pages", level.pages),
+            &holds(level.pages, &finding.entries, base),
             &level.reach.map_or_else(|| "?".to_owned(), |reach| reach.to_string()),
             &cost,
             &match &level.cpuid {
@@ -87,6 +90,29 @@ fn rows(measured: &Measured, finding: &Finding) -> Vec<String> {
         ])
     };
     finding.levels.iter().enumerate().map(line).collect()
+}
+
+/// So many pages, or pieces of them.
+fn holds(entries: u64, hold: &Reading<Entries>, base: PageSize) -> String {
+    match hold {
+        Reading::Known(Entries::Whole) => format!("{entries} pages"),
+        Reading::Known(Entries::Pieces) => format!("{entries} × {base}"),
+        _ => format!("{entries} entries"),
+    }
+}
+
+/// What a miss costs far out, and what huge pages take off it.
+fn far(report: &Report) -> Vec<String> {
+    let huge = |(measured, _): &(&Measured, &Finding)| measured.page_size > report.curves.base;
+    let each = report.each().filter(huge).filter_map(|(measured, finding)| {
+        let far = finding.far.as_ref()?;
+        Some(format!(
+            "Over {} of memory, where the page tables leave the caches, a load misses for {:.1} ns on base \
+             pages and for {:.1} ns on pages of {} ({}).",
+            far.bytes, far.base_miss_ns, far.miss_ns, measured.page_size, measured.backing
+        ))
+    });
+    each.collect()
 }
 
 /// What the pages were, and how far the table goes.
@@ -138,7 +164,7 @@ fn in_words(entries: &Reading<Entries>, base: PageSize) -> String {
         Reading::Known(Entries::Pieces) => format!(
             "an entry holds {base}, not the page: parts of {base} of one page miss like base pages. So it is \
              where a host backs the guest's memory with smaller pages than the guest's own. Here huge \
-             pages do not make misses fewer."
+             pages do not make misses fewer, only shorter: their page tables are small."
         ),
         Reading::Known(Entries::Mixed) => format!(
             "entries hold more than {base} and less than the page, or some of each: the host backs a part \
