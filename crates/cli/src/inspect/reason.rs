@@ -4,7 +4,7 @@ use std::{ops::Range, path::PathBuf};
 
 use hugewise_kernel::{
     pools::Pool,
-    smaps::Advice,
+    smaps::{Advice, Memory},
     units::{Bytes, PageSize},
 };
 use schemars::JsonSchema;
@@ -50,21 +50,6 @@ pub enum Reason {
     Eligible,
     /// Which settings hold could not be read.
     NotTold,
-}
-
-/// Whose memory it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
-    /// The program's own.
-    Anonymous,
-    /// Shared memory: memfd, /dev/shm, SysV, shared anonymous.
-    Shared,
-    /// A file's.
-    File,
-    /// The kernel's.
-    Kernel,
-    /// A pool's.
-    Pool,
 }
 
 /// What was read of one mapping, or of the part of it that belongs to a region.

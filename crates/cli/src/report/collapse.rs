@@ -1,0 +1,602 @@
+//! What was converted, and what not: schema `hugewise.collapse/1`, and text.
+
+use std::collections::BTreeMap;
+
+use comfy_table::{CellAlignment, Table, presets};
+use hugewise_kernel::{
+    process::Process,
+    reading::Reading,
+    room::Room,
+    units::{Bytes, PageSize, Pages},
+};
+use hugewise_memory::conversion::{
+    KEPT,
+    admission::Refused,
+    candidates::{Candidate, Sum},
+    engine::{self, Conversion},
+    refusals,
+    strain::Strain,
+    suitable::Unsuitable,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::page::Page;
+use crate::{
+    converting::{self, Seen, Wanted},
+    terminal::{Terminal, plain},
+};
+
+const SCHEMA: &str = "hugewise.collapse/1";
+/// The longest name of a region in a table.
+const NAME: usize = 40;
+/// As many refused ranges are shown.
+const REFUSED: usize = 8;
+/// Regions with less than this are summed up.
+const SMALL: Bytes = Bytes(2 << 20);
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Which regions.
+    pub region: Wanted,
+    /// The size of a huge page.
+    pub size: PageSize,
+    /// So many percent of a huge page must be present.
+    pub min_present: u8,
+    /// GiB/s at most.
+    pub rate: Option<f64>,
+    /// May memory be reclaimed or compacted?
+    pub allow_reclaim: bool,
+    /// Only say what would be done.
+    pub dry_run: bool,
+}
+
+/// What `collapse --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Report {
+    schema: &'static str,
+    /// Number of the process.
+    pid: u32,
+    /// What it calls itself.
+    name: String,
+    /// Its command line.
+    command: Vec<String>,
+    /// Is it a JVM?
+    is_jvm: bool,
+    /// Which regions were meant.
+    region: Wanted,
+    /// The size of a huge page.
+    page_size: PageSize,
+    /// So many percent of a huge page had to be present.
+    min_present: u8,
+    /// GiB in a second, at most; null is as fast as it goes.
+    rate: Option<f64>,
+    /// Could the kernel reclaim or compact memory for it?
+    allow_reclaim: bool,
+    /// How it ended.
+    outcome: Outcome,
+    /// What stood in the way; null where nothing did.
+    cause: Option<String>,
+    /// What to do about it.
+    next_step: Option<String>,
+    /// Bytes on huge pages before, in the regions that were meant.
+    before: Bytes,
+    /// The same afterwards; null where nothing was done, or the process had ended.
+    after: Option<Bytes>,
+    /// What was to be converted.
+    wanted: Sum,
+    /// The memory that holes in it would take.
+    holes_bytes: Bytes,
+    /// What there was for huge pages before.
+    room: Reading<RoomLeft>,
+    /// `MemAvailable` before.
+    available: Reading<Bytes>,
+    /// Regions by name.
+    regions: Vec<Region>,
+    /// What was converted: its huge pages, as a whole.
+    converted_bytes: Bytes,
+    /// Memory that the process had given back before its turn came.
+    gone_bytes: Bytes,
+    /// How long it took, pauses included; null where nothing was done.
+    seconds: Option<f64>,
+    /// Converted in a second; null where nothing was.
+    gib_per_second: Option<f64>,
+    /// The longest single call, for which page faults of the process could have to wait at once.
+    longest_call_seconds: Option<f64>,
+    /// By how much the process' memory grew meanwhile, for whatever reason; negative where it shrank.
+    grown_bytes: Option<i64>,
+    /// What was wanted and not converted; neighbours of the same reason are one.
+    refused: Vec<Refusal>,
+    /// When it rested.
+    paused: Vec<Pause>,
+    /// What else should be known.
+    pub notes: Vec<String>,
+    #[serde(skip)]
+    seen: Seen,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Nothing was to be done: it was asked what would be.
+    DryRun,
+    /// Nothing is there that is not on huge pages and could be.
+    NothingToDo,
+    /// It was not begun, for it would have cost others.
+    NotBegun,
+    /// It was begun.
+    #[serde(untagged)]
+    Converted(engine::Outcome),
+}
+
+/// What there is for huge pages.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct RoomLeft {
+    /// Free blocks that are as large as a huge page.
+    free_blocks: Pages,
+    /// Free memory above the watermarks at which the kernel begins to reclaim.
+    above_watermarks_bytes: Bytes,
+    /// Huge pages that can be taken without reclaim and compaction.
+    at_once: Pages,
+}
+
+/// A region: all parts of one name.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Region {
+    /// What it is for.
+    name: String,
+    /// What was present, memory that is mapped several times counted once.
+    resident_before: Bytes,
+    /// Of that, what was on huge pages.
+    huge_before: Bytes,
+    /// What is present afterwards.
+    resident_after: Option<Bytes>,
+    /// Of that, what is on huge pages.
+    huge_after: Option<Bytes>,
+    /// What was to be converted.
+    wanted: Sum,
+    /// The memory that holes in it would take.
+    holes_bytes: Bytes,
+    /// What was not, since too little of each huge page is present.
+    sparse: Sum,
+    /// What cannot be converted, in bytes by the reason.
+    left_out: BTreeMap<Unsuitable, Bytes>,
+}
+
+/// Addresses that were not converted.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Refusal {
+    /// The first address.
+    start: u64,
+    /// The address behind the last.
+    end: u64,
+    /// Why.
+    reason: String,
+}
+
+/// Pauses for one reason.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Pause {
+    /// The reason.
+    reason: Strain,
+    /// How many.
+    times: u64,
+    /// How long, together.
+    seconds: f64,
+}
+
+impl Report {
+    /// What is known before anything is done.
+    pub fn before(
+        process: &Process,
+        asked: Asked,
+        mut seen: Seen,
+        room: Reading<Room>,
+        available: Reading<Bytes>,
+        refused: Option<Refused>,
+    ) -> Report {
+        let wanted = seen.wanted();
+        let outcome = match (&refused, asked.dry_run) {
+            _ if wanted.pages == Pages(0) => Outcome::NothingToDo,
+            (Some(_), false) => Outcome::NotBegun,
+            _ => Outcome::DryRun,
+        };
+        let mut report = Report {
+            schema: SCHEMA,
+            pid: process.pid,
+            name: process.name.clone(),
+            command: process.command.clone(),
+            is_jvm: seen.is_jvm,
+            region: asked.region,
+            page_size: asked.size,
+            min_present: asked.min_present,
+            rate: asked.rate,
+            allow_reclaim: asked.allow_reclaim,
+            outcome,
+            cause: refused.as_ref().map(ToString::to_string),
+            next_step: refused.as_ref().map(|refused| before_beginning(refused, asked.size)),
+            before: seen.huge(),
+            after: None,
+            wanted,
+            holes_bytes: wanted.holes(asked.size),
+            room: room.map(|room| RoomLeft {
+                free_blocks: room.blocks,
+                above_watermarks_bytes: room.above_watermarks,
+                at_once: room.at_once,
+            }),
+            available,
+            regions: Vec::new(),
+            converted_bytes: Bytes::ZERO,
+            gone_bytes: Bytes::ZERO,
+            seconds: None,
+            gib_per_second: None,
+            longest_call_seconds: None,
+            grown_bytes: None,
+            refused: Vec::new(),
+            paused: Vec::new(),
+            notes: std::mem::take(&mut seen.notes),
+            seen,
+        };
+        report.regions = report.compared(None);
+        report
+    }
+
+    /// Is there nothing to be done?
+    pub fn is_over(&self) -> bool {
+        matches!(self.outcome, Outcome::NothingToDo | Outcome::NotBegun)
+    }
+
+    /// Did everything get what was wanted, or would it?
+    pub fn is_fine(&self) -> bool {
+        match self.outcome {
+            Outcome::NothingToDo | Outcome::Converted(engine::Outcome::Finished) => self.refused.is_empty(),
+            Outcome::DryRun => self.cause.is_none(),
+            Outcome::NotBegun | Outcome::Converted(_) => false,
+        }
+    }
+
+    /// Were we told to stop?
+    pub fn was_interrupted(&self) -> bool {
+        self.outcome == Outcome::Converted(engine::Outcome::Interrupted)
+    }
+
+    /// What is to be converted.
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.seen.candidates
+    }
+
+    /// Adds what was done, and what is there now.
+    pub fn done(&mut self, done: Conversion, after: Option<Seen>) {
+        let seconds = done.lasted.as_secs_f64();
+        self.outcome = Outcome::Converted(done.outcome);
+        self.cause = cause(done.outcome);
+        self.next_step = next_step(done.outcome, self.pid);
+        self.converted_bytes = done.converted * self.page_size;
+        self.gone_bytes = done.gone * self.page_size;
+        self.seconds = Some(seconds);
+        let gib = self.converted_bytes.0 as f64 / f64::from(1 << 30);
+        self.gib_per_second = (done.converted.0 > 0 && seconds > 0.0).then(|| gib / seconds);
+        self.longest_call_seconds = Some(done.longest_call.as_secs_f64());
+        let refusal = |refusal: refusals::Refusal| Refusal {
+            start: refusal.addresses.start,
+            end: refusal.addresses.end,
+            reason: refusal.reason.words(),
+        };
+        self.refused = done.refusals.into_iter().map(refusal).collect();
+        let pause = |(&reason, pauses): (&Strain, &engine::Pauses)| Pause {
+            reason,
+            times: pauses.times,
+            seconds: pauses.lasted.as_secs_f64(),
+        };
+        self.paused = done.pauses.iter().map(pause).collect();
+        if let Some(after) = &after {
+            self.after = Some(after.huge());
+            let grown = i128::from(after.resident.0) - i128::from(self.seen.resident.0);
+            self.grown_bytes = i64::try_from(grown).ok();
+        }
+        self.regions = self.compared(after.as_ref());
+    }
+
+    fn compared(&self, after: Option<&Seen>) -> Vec<Region> {
+        let all = converting::compare(&self.seen, after);
+        let region = |(name, compared): (String, converting::Compared)| Region {
+            name,
+            resident_before: compared.before.resident,
+            huge_before: compared.before.huge,
+            resident_after: compared.after.as_ref().map(|after| after.resident),
+            huge_after: compared.after.as_ref().map(|after| after.huge),
+            wanted: compared.before.wanted,
+            holes_bytes: compared.before.wanted.holes(self.page_size),
+            sparse: compared.before.sparse,
+            left_out: compared.before.left_out,
+        };
+        let mut regions: Vec<Region> = all.into_iter().map(region).collect();
+        regions.sort_by_key(|region| std::cmp::Reverse(region.resident_before));
+        regions
+    }
+}
+
+fn before_beginning(refused: &Refused, size: PageSize) -> String {
+    let allow = "--allow-reclaim begins all the same, and lets the kernel take memory from the page cache and \
+                 move pages; other programs may have to wait for it";
+    match refused {
+        Refused::NoRoom { .. } => format!(
+            "free memory in blocks of {size}: 'echo 1 | sudo tee /proc/sys/vm/compact_memory' joins what is \
+             free, 'hugewise check' tells how much that is; or {allow}"
+        ),
+        Refused::Grows { .. } => {
+            format!("a higher --min-present leaves sparse ranges as they are; or {allow}")
+        }
+        Refused::NotTold { .. } => allow.to_owned(),
+    }
+}
+
+fn cause(outcome: engine::Outcome) -> Option<String> {
+    use engine::Outcome as Ended;
+    let words = match outcome {
+        Ended::Finished => return None,
+        Ended::ProcessEnded => "the process ended".to_owned(),
+        Ended::Interrupted => "told to stop".to_owned(),
+        Ended::NoRoom => format!(
+            "no more huge pages can be had without reclaiming or compacting memory ({KEPT} free ones are left \
+             to others)"
+        ),
+        Ended::Fragmented => "the kernel can make no more huge pages: memory is fragmented or used up; each \
+                              further try would be a futile compaction"
+            .to_owned(),
+        Ended::GroupLimit => {
+            "the memory limit of its control group is reached: a huge page is charged before \
+                              its base pages are given back"
+                .to_owned()
+        }
+        Ended::NotAllowed => "the kernel does not allow it: CAP_SYS_NICE does not count here, as in a user \
+                              namespace, or a security module forbids it"
+            .to_owned(),
+        Ended::MemoryPressure => {
+            "programs on this machine went on waiting for memory for half a minute of pause".to_owned()
+        }
+    };
+    Some(words)
+}
+
+fn next_step(outcome: engine::Outcome, pid: u32) -> Option<String> {
+    use engine::Outcome as Ended;
+    let again = format!("hugewise collapse {pid}");
+    match outcome {
+        Ended::Finished | Ended::ProcessEnded => None,
+        Ended::Interrupted => Some(format!("'{again}' goes on with what is left")),
+        Ended::NoRoom => Some(format!(
+            "'echo 1 | sudo tee /proc/sys/vm/compact_memory' joins free memory; '{again}' goes on, with \
+             --allow-reclaim at the cost of others"
+        )),
+        Ended::Fragmented => Some(format!(
+            "find what holds memory ('hugewise check', 'hugewise inspect --all'), free some, then '{again}'"
+        )),
+        Ended::GroupLimit => Some(format!("raise memory.max of its group by some MiB, then '{again}'")),
+        Ended::NotAllowed => Some("run it on the host, as root of the first user namespace".to_owned()),
+        Ended::MemoryPressure => Some(format!("'{again}' when the machine is calm, with --rate")),
+    }
+}
+
+/// What is there, for people.
+pub fn before(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
+    let mut page = Page::new(terminal);
+    let mut facts = vec![format!("{} {}", report.pid, plain(&report.name))];
+    facts.extend(report.is_jvm.then(|| "a JVM".to_owned()));
+    page.line("PROCESS", facts.join(" · "))?;
+    page.wrapped("WANTED", &wanted(report))?;
+    page.wrapped("ROOM", &room(report))?;
+    page.line("", "")?;
+    for line in table_before(report).lines() {
+        page.text(line.trim_end())?;
+    }
+    let mut left_out: BTreeMap<Unsuitable, Bytes> = BTreeMap::new();
+    for (why, bytes) in report.regions.iter().flat_map(|region| &region.left_out) {
+        *left_out.entry(*why).or_default() += *bytes;
+    }
+    left_out.retain(|_, bytes| *bytes > Bytes::ZERO);
+    if !left_out.is_empty() {
+        page.line("", "")?;
+    }
+    for (n, (why, bytes)) in left_out.iter().enumerate() {
+        page.wrapped(if n == 0 { "LEFT OUT" } else { "" }, &format!("{bytes}: {}", why.words()))?;
+    }
+    Ok(page.into_text())
+}
+
+fn wanted(report: &Report) -> String {
+    if report.wanted.pages == Pages(0) {
+        return match report.region {
+            Wanted::Heap => "nothing of its heap: what could be on huge pages is".to_owned(),
+            Wanted::Malloc => "nothing of malloc: what could be on huge pages is".to_owned(),
+            Wanted::All => "nothing: what could be on huge pages is".to_owned(),
+        };
+    }
+    let mut text = format!(
+        "{} on {} huge pages of {}",
+        report.wanted.present_bytes, report.wanted.pages, report.page_size
+    );
+    text += &match report.holes_bytes {
+        Bytes::ZERO => "; no holes in them: it takes no more memory".to_owned(),
+        holes => format!("; holes in them make the process {holes} larger"),
+    };
+    let sparse: u64 = report.regions.iter().map(|region| region.sparse.pages.0).sum();
+    if sparse > 0 {
+        text += &format!(
+            "; {} more are left alone, with less than {} % present (--min-present)",
+            Pages(sparse),
+            report.min_present
+        );
+    }
+    text
+}
+
+fn room(report: &Report) -> String {
+    let available = match &report.available {
+        Reading::Known(bytes) => format!("{bytes} available"),
+        Reading::CouldNotTell { could_not_tell } => format!("available: {could_not_tell}"),
+    };
+    match &report.room {
+        Reading::Known(room) => format!(
+            "{} huge pages can be had at once: {} free blocks of {}, {} free above the watermarks; {available}",
+            room.at_once, room.free_blocks, report.page_size, room.above_watermarks_bytes
+        ),
+        Reading::CouldNotTell { could_not_tell } => format!("could not tell: {could_not_tell}; {available}"),
+    }
+}
+
+/// What was done, for people.
+pub fn after(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
+    let mut page = Page::new(terminal);
+    if let (Outcome::Converted(_), Some(seconds)) = (report.outcome, report.seconds) {
+        page.line("", "")?;
+        page.wrapped("DONE", &done(report, seconds))?;
+        for (n, pause) in report.paused.iter().enumerate() {
+            let text = format!("{} times, {:.2} s: {}", pause.times, pause.seconds, pause.reason.words());
+            page.wrapped(if n == 0 { "PAUSED" } else { "" }, &text)?;
+        }
+        if report.after.is_some() {
+            page.line("", "")?;
+            for line in table_after(report).lines() {
+                page.text(line.trim_end())?;
+            }
+        }
+        refused(&mut page, report)?;
+    }
+    if let Some(cause) = &report.cause {
+        let heading = match report.outcome {
+            Outcome::DryRun => "REFUSED",
+            Outcome::NotBegun => "NOT BEGUN",
+            _ => "STOPPED",
+        };
+        page.line("", "")?;
+        page.wrapped(heading, cause)?;
+    }
+    if let Some(next) = &report.next_step {
+        page.wrapped("", &format!("→ {next}"))?;
+    }
+    for (n, note) in report.notes.iter().enumerate() {
+        page.wrapped(if n == 0 { "NOTE" } else { "" }, &plain(note))?;
+    }
+    Ok(page.into_text())
+}
+
+fn done(report: &Report, seconds: f64) -> String {
+    let mut facts = vec![format!("{} converted in {seconds:.2} s", report.converted_bytes)];
+    facts.extend(report.gib_per_second.map(|rate| match report.rate {
+        Some(most) => format!("{rate:.2} GiB/s, at most {most} were allowed"),
+        None => format!("{rate:.2} GiB/s"),
+    }));
+    facts.extend(report.longest_call_seconds.map(|longest| format!("longest call {:.1} ms", longest * 1e3)));
+    facts.extend(report.grown_bytes.map(|grown| {
+        let bytes = Bytes(grown.unsigned_abs());
+        let word = if grown < 0 { "smaller" } else { "larger" };
+        format!("the process is {bytes} {word}")
+    }));
+    if report.gone_bytes > Bytes::ZERO {
+        facts.push(format!("{} were given back before their turn", report.gone_bytes));
+    }
+    facts.join(" · ")
+}
+
+fn refused(page: &mut Page, report: &Report) -> std::fmt::Result {
+    if report.refused.is_empty() {
+        return Ok(());
+    }
+    page.line("", "")?;
+    for (n, refusal) in report.refused.iter().take(REFUSED).enumerate() {
+        let bytes = Bytes(refusal.end - refusal.start);
+        let text = format!("{:x}-{:x}, {bytes}: {}", refusal.start, refusal.end, refusal.reason);
+        page.wrapped(if n == 0 { "REFUSED" } else { "" }, &text)?;
+    }
+    let more = report.refused.len().saturating_sub(REFUSED);
+    if more > 0 {
+        page.wrapped("", &format!("and {more} more ranges: --json has them"))?;
+    }
+    Ok(())
+}
+
+/// Rows of cells; what is small becomes one row at the end.
+fn rows<const N: usize>(
+    report: &Report,
+    cells: impl Fn(&Region) -> [String; N],
+) -> (Vec<[String; N]>, usize) {
+    let is_large = |region: &&Region| {
+        region.resident_before.max(region.resident_after.unwrap_or_default()) >= SMALL
+            || region.wanted.pages > Pages(0)
+    };
+    let large: Vec<_> = report.regions.iter().filter(is_large).map(cells).collect();
+    let small = report.regions.len() - large.len();
+    (large, small)
+}
+
+fn table<const N: usize>(header: [&str; N], (rows, small): (Vec<[String; N]>, usize)) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    if small > 0 {
+        table.add_row([format!("others ({small} regions below {SMALL})")]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn table_before(report: &Report) -> Table {
+    let header = ["region", "resident", "huge", "to convert", "holes", "too sparse"];
+    let cells = |region: &Region| {
+        [
+            shortened(&region.name),
+            region.resident_before.to_string(),
+            percent(region.huge_before, region.resident_before),
+            amount(region.wanted.present_bytes),
+            amount(region.holes_bytes),
+            amount(region.sparse.present_bytes),
+        ]
+    };
+    table(header, rows(report, cells))
+}
+
+fn table_after(report: &Report) -> Table {
+    let cells = |region: &Region| {
+        let (resident, huge) =
+            (region.resident_after.unwrap_or_default(), region.huge_after.unwrap_or_default());
+        [
+            shortened(&region.name),
+            resident.to_string(),
+            percent(region.huge_before, region.resident_before),
+            percent(huge, resident),
+        ]
+    };
+    table(["region", "resident", "huge before", "huge now"], rows(report, cells))
+}
+
+/// Nothing is a dash.
+fn amount(bytes: Bytes) -> String {
+    if bytes == Bytes::ZERO { "–".to_owned() } else { bytes.to_string() }
+}
+
+/// Never rounded to all, or to nothing, where it is not.
+fn percent(part: Bytes, whole: Bytes) -> String {
+    match part.share_of(whole) {
+        None => "–".to_owned(),
+        Some(share) if share > 0.99 && share < 1.0 => ">99 %".to_owned(),
+        Some(share) if share > 0.0 && share < 0.01 => "<1 %".to_owned(),
+        Some(share) => format!("{:.0} %", share * 100.0),
+    }
+}
+
+fn shortened(name: &str) -> String {
+    let name = plain(name);
+    match name.chars().count() {
+        length if length > NAME => {
+            format!("…{}", name.chars().skip(length - NAME + 1).collect::<String>())
+        }
+        _ => name,
+    }
+}
