@@ -32,6 +32,8 @@ const SCHEMA: &str = "hugewise.collapse/1";
 const NAME: usize = 40;
 /// As many refused ranges are shown.
 const REFUSED: usize = 8;
+/// What is left out is told from this on; JSON has all of it.
+const WORTH_TELLING: Bytes = Bytes(1 << 20);
 /// Regions with less than this are summed up.
 const SMALL: Bytes = Bytes(2 << 20);
 
@@ -396,7 +398,7 @@ pub fn before(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     for (why, bytes) in report.regions.iter().flat_map(|region| &region.left_out) {
         *left_out.entry(*why).or_default() += *bytes;
     }
-    left_out.retain(|_, bytes| *bytes > Bytes::ZERO);
+    left_out.retain(|_, bytes| *bytes >= WORTH_TELLING);
     if !left_out.is_empty() {
         page.line("", "")?;
     }
@@ -492,8 +494,11 @@ fn done(report: &Report, seconds: f64) -> String {
     facts.extend(report.longest_call_seconds.map(|longest| format!("longest call {:.1} ms", longest * 1e3)));
     facts.extend(report.grown_bytes.map(|grown| {
         let bytes = Bytes(grown.unsigned_abs());
-        let word = if grown < 0 { "smaller" } else { "larger" };
-        format!("the process is {bytes} {word}")
+        match grown {
+            0 => "the process is no larger".to_owned(),
+            ..0 => format!("the process is {bytes} smaller"),
+            1.. => format!("the process is {bytes} larger"),
+        }
     }));
     if report.gone_bytes > Bytes::ZERO {
         facts.push(format!("{} were given back before their turn", report.gone_bytes));
@@ -539,7 +544,8 @@ fn table<const N: usize>(header: [&str; N], (rows, small): (Vec<[String; N]>, us
         table.add_row(row);
     }
     if small > 0 {
-        table.add_row([format!("others ({small} regions below {SMALL})")]);
+        let regions = if small == 1 { "region" } else { "regions" };
+        table.add_row([format!("others ({small} {regions} below {SMALL})")]);
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);

@@ -6,6 +6,7 @@
 
 mod apply;
 mod apply_killed;
+mod collapse;
 mod ending;
 mod inspect;
 mod java;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         inspect::trials(),
         memory::trials(),
         kernel_tools::trials(),
+        collapse::trials(),
     ];
     libtest_mimic::run(&arguments, all.into_iter().flatten().collect()).exit_code()
 }

@@ -103,6 +103,9 @@ pub struct Conversion {
 
 /// Failures of this kind in a row that say that there is no point in going on.
 const NO_POINT: u32 = 2;
+/// The same for huge pages that could not be made, where the kernel may reclaim memory for them: a part
+/// of what it tries succeeds.
+const NO_POINT_IN_RECLAIM: u32 = 4;
 /// The same where pages are held: that is mostly those pages' own matter, unless no blocks are free.
 const HELD: u32 = 8;
 /// No longer is waited for the pressure to pass.
@@ -269,8 +272,10 @@ impl<W: World> Work<'_, W> {
         };
         *in_a_row += 1;
         let in_a_row = *in_a_row;
+        let may_reclaim = self.settings.allow_reclaim;
         let no_room = self.world.room().is_some_and(|room| room.0 <= KEPT);
         match reason {
+            Reason::NoMemory if may_reclaim && in_a_row < NO_POINT_IN_RECLAIM => Ok(()),
             Reason::NoMemory if in_a_row >= NO_POINT || no_room => Err(Outcome::Fragmented),
             Reason::Held if in_a_row >= HELD && no_room => Err(Outcome::Fragmented),
             Reason::GroupLimit if in_a_row >= NO_POINT => Err(Outcome::GroupLimit),
