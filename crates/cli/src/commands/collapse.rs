@@ -29,7 +29,7 @@ use crate::{
     machine,
     progress::Bar,
     report::collapse::{self as report, Report},
-    terminal::{Terminal, print},
+    terminal::{Terminal, plain, print},
 };
 
 /// Put memory of a running process onto huge pages, without a restart
@@ -94,7 +94,7 @@ pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode>
     ensure!(pidfd::can_collapse(), "{}", no_collapse(&root));
     // The descriptor comes first: what is read from then on is of this process, or it has ended.
     let pidfd = pidfd::open(collapse.pid);
-    let process = Process::read(&root, collapse.pid).map_err(|error| anyhow!(error))?;
+    let process = Process::read(&root, collapse.pid).map_err(|error| anyhow!(plain(&error.words)))?;
     let pidfd = pidfd.with_context(|| format!("opening process {} (pidfd_open)", collapse.pid))?;
     let missing = missing_rights(&root, &process);
     if let Some(missing) = missing.as_ref().filter(|_| !collapse.dry_run) {
@@ -179,7 +179,7 @@ impl Subject<'_> {
     /// nothing.
     fn before(&self, pidfd: &File) -> anyhow::Result<Report> {
         let seen = self.look()?;
-        let (pid, name) = (self.process.pid, &self.process.name);
+        let (pid, name) = (self.process.pid, plain(&self.process.name));
         ensure!(!pidfd::has_ended(pidfd, Duration::ZERO)?, "{pid} ({name}) ended while it was read");
         if self.collapse.region == Wanted::Heap && !seen.is_jvm {
             bail!(

@@ -21,7 +21,10 @@ use hugewise_memory::conversion::{
     suitable::{self, Circumstances, Unsuitable},
 };
 
-use crate::inspect::{self, Kind, Machine, Measured, Part, Survey};
+use crate::{
+    inspect::{self, Kind, Machine, Measured, Part, Survey},
+    terminal::plain,
+};
 
 /// Which regions are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, schemars::JsonSchema)]
@@ -117,8 +120,8 @@ pub fn circumstances(root: &Root, process: &Process, size: PageSize) -> Circumst
 /// Looks at a process, and changes nothing.
 pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options) -> anyhow::Result<Seen> {
     let pid = process.pid;
-    let vmas =
-        smaps::read_many(root, &pid.to_string()).map_err(|error| anyhow!(process.explain(root, &error)))?;
+    let vmas = smaps::read_many(root, &pid.to_string())
+        .map_err(|error| anyhow!(plain(&process.explain(root, &error).words)))?;
     let folios = Reading::unknown("not needed here");
     let Survey { naming, measured } = inspect::survey(root, machine, process, &vmas, &folios, false);
     let base = machine.sizes.base;
@@ -170,6 +173,7 @@ pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options)
         seen.candidates.push(candidate);
     }
     seen.regions.retain(|_, region| region.resident > Bytes::ZERO);
+    seen.regions.values_mut().for_each(|region| region.left_out.retain(|_, bytes| *bytes > Bytes::ZERO));
     Ok(seen)
 }
 
@@ -257,4 +261,56 @@ pub fn compare(before: &Seen, after: Option<&Seen>) -> BTreeMap<String, Compared
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_means_its_regions() {
+        let part = |kind, of_jvm| Part { addresses: 0..1, name: String::new(), kind, of_jvm };
+        let (heap, cards) = (regions::Kind::Heap, regions::Kind::GcTable);
+        for (part, heap, malloc) in [
+            (part(Kind::JvmLargePages, Some(heap)), true, false),
+            (part(Kind::JvmLargePages, Some(cards)), false, false),
+            (part(Kind::Malloc, Some(regions::Kind::Malloc)), false, true),
+            (part(Kind::Malloc, None), false, true),
+            // Of a JVM, and of a program that names nothing.
+            (part(Kind::Anonymous, Some(regions::Kind::Metaspace)), false, false),
+            (part(Kind::Anonymous, None), false, true),
+            (part(Kind::Shared, None), false, false),
+        ] {
+            let means = [Wanted::Heap, Wanted::Malloc, Wanted::All].map(|wanted| wanted.means(&part));
+            assert_eq!(means, [heap, malloc, true], "{part:?}");
+        }
+    }
+
+    #[test]
+    fn memory_that_is_mapped_three_times_is_converted_once() {
+        let view =
+            |start| Vma { addresses: start..start + (64 << 20), inode: 7, is_shared: true, ..Vma::default() };
+        let candidate = |start: u64, mib: u64| Candidate {
+            addresses: start..start + (2 << 20),
+            present: Bytes(mib << 19),
+        };
+        let mut once = Once::default();
+        for (base, present) in [(0x400_0000_0000, 3), (0x800_0000_0000, 4), (0x1000_0000_0000, 2)] {
+            once.add("heap", &view(base), candidate(base + (4 << 20), present));
+        }
+        let private = Vma { inode: 0, is_shared: false, ..view(0x10_0000_0000) };
+        once.add("malloc", &private, candidate(0x10_0040_0000, 4));
+        let starts: Vec<u64> = once.all.iter().map(|(_, one)| one.addresses.start).collect();
+        // Where most of it is present.
+        assert_eq!(starts, [0x800_0040_0000, 0x10_0040_0000]);
+    }
+
+    #[test]
+    fn a_huge_page_belongs_to_the_region_that_it_begins_in() -> Result<(), Box<dyn std::error::Error>> {
+        let size: PageSize = "2m".parse()?;
+        let vma = Vma { addresses: 0x20_0000..0x100_0000, ..Vma::default() };
+        assert_eq!(within(&vma, &(0x20_0000..0x50_0000), size), 0x20_0000..0x60_0000);
+        assert_eq!(within(&vma, &(0x50_0000..0x100_0000), size), 0x50_0000..0x100_0000);
+        Ok(())
+    }
 }

@@ -441,10 +441,18 @@ fn room(report: &Report) -> String {
         Reading::CouldNotTell { could_not_tell } => format!("available: {could_not_tell}"),
     };
     match &report.room {
-        Reading::Known(room) => format!(
-            "{} huge pages can be had at once: {} free blocks of {}, {} free above the watermarks; {available}",
-            room.at_once, room.free_blocks, report.page_size, room.above_watermarks_bytes
-        ),
+        Reading::Known(room) => {
+            let mut text = format!(
+                "{} huge pages can be had at once: {} free blocks of {}, {} free above the watermarks; \
+                 {available}",
+                room.at_once, room.free_blocks, report.page_size, room.above_watermarks_bytes
+            );
+            if room.at_once.0 < report.wanted.pages.0.saturating_add(KEPT) && !report.allow_reclaim {
+                text += "; fewer than wanted: it goes on as far as the base pages that are given back join \
+                         to blocks again";
+            }
+            text
+        }
         Reading::CouldNotTell { could_not_tell } => format!("could not tell: {could_not_tell}; {available}"),
     }
 }
@@ -604,5 +612,35 @@ fn shortened(name: &str) -> String {
             format!("…{}", name.chars().skip(length - NAME + 1).collect::<String>())
         }
         _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_is_one_word() -> Result<(), serde_json::Error> {
+        let word = |outcome: Outcome| serde_json::to_value(outcome);
+        assert_eq!(word(Outcome::DryRun)?, "dry_run");
+        assert_eq!(word(Outcome::Converted(engine::Outcome::GroupLimit))?, "group_limit");
+        Ok(())
+    }
+
+    #[test]
+    fn every_end_but_a_good_one_has_its_cause() {
+        use engine::Outcome as Ended;
+        assert!(cause(Ended::Finished).is_none() && next_step(Ended::Finished, 7).is_none());
+        for outcome in [
+            Ended::Interrupted,
+            Ended::NoRoom,
+            Ended::Fragmented,
+            Ended::GroupLimit,
+            Ended::NotAllowed,
+            Ended::MemoryPressure,
+        ] {
+            assert!(cause(outcome).is_some() && next_step(outcome, 7).is_some(), "{outcome:?}");
+        }
+        assert!(cause(Ended::ProcessEnded).is_some());
     }
 }

@@ -44,6 +44,7 @@ pub fn trials() -> Vec<Trial> {
         trial("collapse: a dry run changes nothing", &c, dry_run),
         trial("collapse: the rate is kept, and Ctrl-C stops", &c, rate_and_interrupt),
         trial("collapse: a program that ends meanwhile", &c, ends_meanwhile),
+        trial("collapse: it rests while threads stall", &c, rests),
         trial("collapse: a program that gave up THP", &c, given_up),
         trial("collapse: without the rights", &c, without_rights),
         trial("collapse: a limit of the control group", &[Root, Thp, Compiler, MemoryGroup], group_limit),
@@ -271,6 +272,26 @@ fn ends_meanwhile() -> Tested {
     says(&ran.stdout, &["STOPPED", "the process ended"])?;
     assert_eq!(ran.stderr, "");
     Ok(())
+}
+
+fn rests() -> Tested {
+    let (program, _) = target(64, |_| ())?;
+    let arguments =
+        ["collapse", &program.pid(), "--allow-reclaim", "--json", "--region", "malloc", "--rate", "0.02"];
+    let running = Running::start(&mut hugewise(&arguments))?;
+    let begin = Instant::now();
+    while total_huge(&program.pid())? == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nothing was converted");
+        thread::sleep(Duration::from_millis(5));
+    }
+    Command::new("sh").args(["-c", "kill -s USR1 \"$0\"", &program.pid()]).status()?;
+    let told = json(&running.wait()?.ended_with(1)?)?;
+    // It stalls in the pause, too, and so it is not our doing: the conversion goes on.
+    assert_eq!(told["outcome"], "finished", "{told:#}");
+    let paused = told["paused"].as_array().ok_or("no pauses")?;
+    let stall = paused.iter().find(|pause| pause["reason"] == "threads_stall");
+    assert!(stall.is_some_and(|stall| stall["times"].as_u64() >= Some(1)), "{told:#}");
+    program.ends_right()
 }
 
 fn given_up() -> Tested {

@@ -2,6 +2,7 @@
    end of its input it says whether all of it still holds what was written. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,16 @@ static void hold(char *page, int *pipe_ends)
     if (vmsplice(pipe_ends[1], &one, 1, 0) != (ssize_t)PAGE) exit(4);
 }
 
+/* Two seconds in the kernel, in state D: the parent of vfork waits for its child. */
+static void stall(int signal)
+{
+    (void)signal;
+    if (vfork() == 0) {
+        usleep(2000000);
+        _exit(0);
+    }
+}
+
 int main(int count, char **arguments)
 {
     size_t large = (count > 1 ? strtoul(arguments[1], 0, 10) : 32) << 20;
@@ -53,6 +64,8 @@ int main(int count, char **arguments)
     }
     hold(parts[1].start + HUGE, ends);
     hold(parts[1].start + 3 * HUGE - PAGE, ends);
+    struct sigaction action = { .sa_handler = stall, .sa_flags = SA_RESTART };
+    if (sigaction(SIGUSR1, &action, 0)) exit(2);
     puts("ready");
     fflush(stdout);
     char line[64];
