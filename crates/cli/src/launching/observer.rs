@@ -39,7 +39,7 @@ use super::{
     readiness::Readiness,
     report::{self, Outcome, Report},
 };
-use crate::converting;
+use crate::{converting, report::collapse};
 
 /// The first wait, which grows from look to look.
 const FIRST_GAP: Duration = Duration::from_millis(100);
@@ -246,7 +246,8 @@ fn huge(vmas: &[Vma]) -> Bytes {
 /// What was not made huge, and why; nothing where all was.
 fn left_as_it_is(done: &Conversion, size: PageSize) -> Option<String> {
     let left: Bytes = done.refusals.iter().map(Refusal::bytes).sum();
-    let reason = done.refusals.first()?.reason.words();
+    let first = done.refusals.first()?;
+    let reason = collapse::cause(done.outcome).unwrap_or_else(|| first.reason.words());
     let tried = done.converted * size + left;
     Some(format!("{left} of {tried} outside of the heap could not be made huge: {reason}"))
 }

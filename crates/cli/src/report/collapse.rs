@@ -335,7 +335,8 @@ fn before_beginning(refused: &Refused, size: PageSize) -> String {
     }
 }
 
-fn cause(outcome: engine::Outcome) -> Option<String> {
+/// Why it ended before everything was tried; nothing where it did not.
+pub fn cause(outcome: engine::Outcome) -> Option<String> {
     use engine::Outcome as Ended;
     let words = match outcome {
         Ended::Finished => return None,
