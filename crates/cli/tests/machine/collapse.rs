@@ -1,28 +1,25 @@
 //! `collapse`: memory of running programs onto huge pages, and what cannot be.
 
 use std::{
-    env,
     error::Error,
     fs,
     io::{BufRead, BufReader, Write},
     os::unix::process::CommandExt,
-    path::Path,
+    path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use hugewise_jvm::jdks::Jdk;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
     Tested,
-    java::{compiled, knows},
     needs::{
-        Need::{Compiler, Fragment, Java, MemoryGroup, Root, Thp},
-        jdks,
+        Need::{Compiler, MemoryGroup, Root, Thp},
+        memory_group,
     },
     program::compile,
     start::{Ran, Running, hugewise, run, run_command, says},
@@ -30,16 +27,13 @@ use crate::{
     without::{UNPRIVILEGED, for_everybody},
 };
 
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 const HUGE: u64 = 2 * MIB;
-const LOAD: &str = include_str!("CollapseLoad.java");
 const TARGET: &str = include_str!("collapse_target.c");
-const FRAGMENT: &str = include_str!("fragment.c");
-const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
 
 pub fn trials() -> Vec<Trial> {
-    let (c, needs) = ([Root, Thp, Compiler], [Root, Thp, Java]);
-    let mut trials = vec![
+    let c = [Root, Thp, Compiler];
+    vec![
         trial("collapse: memory of each kind, and the reason of each refusal", &c, kinds),
         trial("collapse: a dry run changes nothing", &c, dry_run),
         trial("collapse: the rate is kept, and Ctrl-C stops", &c, rate_and_interrupt),
@@ -48,24 +42,11 @@ pub fn trials() -> Vec<Trial> {
         trial("collapse: a program that gave up THP", &c, given_up),
         trial("collapse: without the rights", &c, without_rights),
         trial("collapse: a limit of the control group", &[Root, Thp, Compiler, MemoryGroup], group_limit),
-        trial(
-            "collapse: fragmented memory, of the whole machine",
-            &[Root, Thp, Compiler, Java, Fragment],
-            fragmented,
-        ),
-    ];
-    for jdk in jdks() {
-        for collector in COLLECTORS.into_iter().filter(|collector| knows(&jdk, collector)) {
-            let (jdk, name) =
-                (jdk.clone(), format!("collapse: JDK {} with {collector}, under load", jdk.version));
-            trials.push(trial(&name, &needs, move || heap(&jdk, collector)));
-        }
-    }
-    trials
+    ]
 }
 
 /// A program that says what it has, and goes on until its input ends.
-struct Program {
+pub struct Program {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -73,14 +54,14 @@ struct Program {
 }
 
 impl Program {
-    fn start(command: &mut Command, folder: TempDir) -> Result<Program, Box<dyn Error>> {
+    pub fn start(command: &mut Command, folder: TempDir) -> Result<Program, Box<dyn Error>> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take().ok_or("no output")?);
         Ok(Program { child, input, output: BufReader::new(output), _folder: folder })
     }
 
     /// Its next line that matters, up to the one that begins so.
-    fn until(&mut self, word: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    pub fn until(&mut self, word: &str) -> Result<Vec<String>, Box<dyn Error>> {
         let mut lines = Vec::new();
         loop {
             let mut line = String::new();
@@ -95,20 +76,20 @@ impl Program {
     }
 
     /// Sends a line, and reads the answer.
-    fn ask(&mut self) -> Result<String, Box<dyn Error>> {
+    pub fn ask(&mut self) -> Result<String, Box<dyn Error>> {
         self.input.as_mut().ok_or("no input")?.write_all(b"?\n")?;
         self.until("").map(|lines| lines.concat())
     }
 
     /// Ends its input: it must find everything as it wrote it.
-    fn ends_right(mut self) -> Tested {
+    pub fn ends_right(mut self) -> Tested {
         drop(self.input.take());
         self.until("right")?;
         let status = self.child.wait()?;
         if status.success() { Ok(()) } else { Err(format!("it ended with {status}").into()) }
     }
 
-    fn pid(&self) -> String {
+    pub fn pid(&self) -> String {
         self.child.id().to_string()
     }
 }
@@ -167,12 +148,12 @@ fn huge(pid: &str, part: &Part) -> Result<u64, Box<dyn Error>> {
     Ok(sum)
 }
 
-fn json(ran: &Ran) -> Result<Value, Box<dyn Error>> {
+pub fn json(ran: &Ran) -> Result<Value, Box<dyn Error>> {
     serde_json::from_str(&ran.stdout).map_err(|error| format!("{error}: {ran:#?}").into())
 }
 
 /// Converts, also where the page cache has taken what is free.
-fn collapse(pid: &str, options: &[&str], status: i32) -> Result<Value, Box<dyn Error>> {
+pub fn collapse(pid: &str, options: &[&str], status: i32) -> Result<Value, Box<dyn Error>> {
     let arguments = [&["collapse", pid, "--json", "--allow-reclaim"], options].concat();
     json(&run(&arguments)?.ended_with(status)?)
 }
@@ -253,7 +234,7 @@ fn rate_and_interrupt() -> Tested {
     program.ends_right()
 }
 
-fn total_huge(pid: &str) -> Result<u64, Box<dyn Error>> {
+pub fn total_huge(pid: &str) -> Result<u64, Box<dyn Error>> {
     huge(pid, &Part { name: String::new(), start: 0, end: u64::MAX })
 }
 
@@ -344,18 +325,18 @@ fn without_rights() -> Tested {
 }
 
 /// A group for memory of its own, removed when dropped.
-struct Group(std::path::PathBuf);
+struct Group(PathBuf);
 
 impl Group {
     fn make() -> Result<Group, Box<dyn Error>> {
-        let parent = crate::needs::memory_group().ok_or("no group for memory")?;
+        let parent = memory_group().ok_or("no group for memory")?;
         let folder = parent.join(format!("hugewise-test-{}", std::process::id()));
         fs::create_dir(&folder)?;
         Ok(Group(folder))
     }
 
     /// Its files have other names in each version of control groups.
-    fn file(&self, v1: &str, v2: &str) -> std::path::PathBuf {
+    fn file(&self, v1: &str, v2: &str) -> PathBuf {
         self.0.join(if self.0.join(v1).exists() { v1 } else { v2 })
     }
 }
@@ -391,81 +372,4 @@ fn group_limit() -> Tested {
     let told = collapse(&program.pid(), &["--region", "malloc"], 1)?;
     assert_eq!((&told["outcome"], told["refused"].as_array().map(Vec::len)), (&"finished".into(), Some(1)));
     program.ends_right()
-}
-
-/// A JVM with a heap of so many MiB, half of which are in use.
-fn load(jdk: &Jdk, flags: &[&str], mib: u64) -> Result<Program, Box<dyn Error>> {
-    let folder = compiled("CollapseLoad", LOAD)?;
-    let mut command = Command::new(&jdk.java);
-    for variable in ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"] {
-        command.env_remove(variable);
-    }
-    command.args([format!("-Xms{mib}m"), format!("-Xmx{mib}m")]).args(flags).arg("-cp").arg(folder.path());
-    // Of some collectors, one generation must hold all of it.
-    command.args(["CollapseLoad", &(mib / 2).to_string(), "2"]);
-    let mut program = Program::start(&mut command, folder)?;
-    program.until("filled")?;
-    Ok(program)
-}
-
-fn heap(jdk: &Jdk, collector: &str) -> Tested {
-    let mut program = load(jdk, &[&format!("-XX:+{collector}"), "-XX:+AlwaysPreTouch"], 256)?;
-    program.ask()?;
-    let pid = program.pid();
-    let ran = run(&["collapse", &pid, "--json", "--allow-reclaim", "--region", "heap"])?;
-    let told = json(&ran)?;
-    let worst: u64 = program.ask()?.parse()?;
-    let regions = told["regions"].as_array().ok_or("no regions")?;
-    let sum = |field: &str| regions.iter().filter_map(|region| region[field].as_u64()).sum::<u64>();
-    let (resident, after) = (sum("resident_after"), sum("huge_after"));
-    assert_eq!(told["after"].as_u64(), Some(after), "{told:#}");
-    assert!(told["before"].as_u64().is_some_and(|before| before < resident / 20), "{told:#}");
-    assert!((240 * MIB..=300 * MIB).contains(&resident), "counted once: {told:#}");
-    assert!(after as f64 >= resident as f64 * 0.95, "{told:#}");
-    // The kernel's own word, of another process' reading.
-    assert!(total_huge(&pid)? >= after / 20 * 19, "{told:#}");
-    eprintln!(
-        "JDK {} {collector}: {:.2} GiB/s, longest call {:.1} ms, longest iteration {worst} µs",
-        jdk.version,
-        told["gib_per_second"].as_f64().unwrap_or(0.0),
-        told["longest_call_seconds"].as_f64().unwrap_or(0.0) * 1e3,
-    );
-    program.ends_right()
-}
-
-/// The whole machine's memory, for half a minute: only where it is asked for.
-fn fragmented() -> Tested {
-    let jdk = jdks().first().cloned().ok_or("no JDK")?;
-    let mut program = load(&jdk, &["-XX:+UseParallelGC", "-XX:+AlwaysPreTouch"], 2048)?;
-    let folder = tempfile::tempdir()?;
-    let binary = compile(folder.path(), "fragment", FRAGMENT)?;
-    // What is free in large pieces is found at once, and the page cache is not in the way.
-    fs::write("/proc/sys/vm/drop_caches", "1")?;
-    let mut fragment = Program::start(&mut Command::new(binary), folder)?;
-    eprintln!("{}", fragment.until("ready")?.concat());
-    let pid = program.pid();
-    let counters = || -> Result<u64, Box<dyn Error>> {
-        let text = fs::read_to_string("/proc/vmstat")?;
-        let stall = text.lines().find_map(|line| line.strip_prefix("compact_stall "));
-        Ok(stall.ok_or("no compact_stall")?.parse()?)
-    };
-    let before = counters()?;
-    // Unless told, it does not even begin.
-    let refused = run(&["collapse", &pid, "--region", "heap"])?.ended_with(1)?;
-    says(&refused.stdout, &["NOT BEGUN", "--allow-reclaim", "compact_memory"])?;
-    let begin = Instant::now();
-    let told = collapse(&pid, &["--region", "heap"], 1)?;
-    let (lasted, stalls) = (begin.elapsed(), counters()? - before);
-    eprintln!("fragmented: {} after {lasted:?}, {stalls} compactions: {}", told["outcome"], told["cause"]);
-    assert_eq!(told["outcome"], "fragmented", "{told:#}");
-    assert!(stalls < 200, "{stalls} direct compactions");
-    says(told["next_step"].as_str().unwrap_or_default(), &["free some"])?;
-    drop(fragment);
-    program.ask()?;
-    program.ends_right()
-}
-
-/// Is the whole machine's memory at our disposal?
-pub fn may_fragment() -> bool {
-    env::var_os("HUGEWISE_FRAGMENT").is_some_and(|set| set == "1") && Path::new("/proc/buddyinfo").exists()
 }

@@ -58,7 +58,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::OffHeapJars => env::var_os(OFF_HEAP_JARS).is_some_and(|dir| Path::new(&dir).is_dir()),
         Need::Namespaces => works(Command::new("unshare").args(["-m", "true"])),
         Need::MemoryGroup => memory_group().is_some(),
-        Need::Fragment => crate::collapse::may_fragment(),
+        Need::Fragment => crate::collapse_heap::may_fragment(),
         Need::KernelTools => [THPMAPS, PAGE_TYPES].iter().all(|name| env::var_os(name).is_some()),
     };
     let reason = match need {

@@ -136,14 +136,15 @@ pub fn convert(world: &mut impl World, candidates: &[Candidate], settings: Setti
         },
     };
     for (n, candidate) in candidates.iter().enumerate() {
-        if let Err(outcome) = work.ready().and_then(|()| work.one(candidate)) {
+        let ended = match work.ready() {
+            Err(outcome) => Some((outcome, n)),
+            // Of one that is refused, its refusal tells.
+            Ok(()) => work.one(candidate).err().map(|(outcome, told)| (outcome, n + usize::from(told))),
+        };
+        if let Some((outcome, left)) = ended {
             work.done.outcome = outcome;
-            for left in &candidates[n..] {
-                // The one that it ended at may be told of already.
-                let told = work.done.refusals.last().is_some_and(|r| r.addresses.end >= left.addresses.end);
-                if !(told && left == candidate) {
-                    refusals::add(&mut work.done.refusals, left.addresses.clone(), Reason::NotTried);
-                }
+            for left in &candidates[left..] {
+                refusals::add(&mut work.done.refusals, left.addresses.clone(), Reason::NotTried);
             }
             break;
         }
@@ -221,8 +222,9 @@ impl<W: World> Work<'_, W> {
         outcome
     }
 
-    /// One call, and a second one where the first asks for it.
-    fn one(&mut self, candidate: &Candidate) -> Result<(), Outcome> {
+    /// One call, and a second one where the first asks for it. Where that is the end of all, the outcome,
+    /// and whether this one's refusal was noted.
+    fn one(&mut self, candidate: &Candidate) -> Result<(), (Outcome, bool)> {
         let begin = self.world.now();
         let mut answer = self.call(candidate);
         if answer.as_ref().is_err_and(|error| Reason::of(error) == Reason::Held) {
@@ -251,11 +253,11 @@ impl<W: World> Work<'_, W> {
     }
 
     /// What a refusal means: for this huge page, or for all that are left.
-    fn failed(&mut self, candidate: &Candidate, error: &io::Error) -> Result<(), Outcome> {
-        if self.world.has_ended() {
-            return Err(Outcome::ProcessEnded);
-        }
+    fn failed(&mut self, candidate: &Candidate, error: &io::Error) -> Result<(), (Outcome, bool)> {
         let reason = Reason::of(error);
+        if self.world.has_ended() || reason == Reason::NoProcess {
+            return Err((Outcome::ProcessEnded, false));
+        }
         // The kernel has the same numbers for memory that is no more.
         let may_be_gone = matches!(reason, Reason::Unsuitable | Reason::NoMemory);
         if may_be_gone && self.world.is_present(&candidate.addresses) == Some(false) {
@@ -263,24 +265,29 @@ impl<W: World> Work<'_, W> {
             return Ok(());
         }
         refusals::add(&mut self.done.refusals, candidate.addresses.clone(), reason);
+        self.is_the_end(reason).map_or(Ok(()), |outcome| Err((outcome, true)))
+    }
+
+    /// Is there no point in going on after a refusal for this reason?
+    fn is_the_end(&mut self, reason: Reason) -> Option<Outcome> {
         let in_a_row = match reason {
             Reason::NoMemory => &mut self.failures.no_memory,
             Reason::GroupLimit => &mut self.failures.limit,
             Reason::Held => &mut self.failures.held,
-            Reason::NotAllowed => return Err(Outcome::NotAllowed),
-            Reason::Unsuitable | Reason::Other(_) | Reason::NotTried => return Ok(()),
+            Reason::NotAllowed | Reason::NoSuchCall => return Some(Outcome::NotAllowed),
+            Reason::Unsuitable | Reason::NoProcess | Reason::Other(_) | Reason::NotTried => return None,
         };
         *in_a_row += 1;
         let in_a_row = *in_a_row;
-        let may_reclaim = self.settings.allow_reclaim;
         let no_room = self.world.room().is_some_and(|room| room.0 <= KEPT);
-        match reason {
-            Reason::NoMemory if may_reclaim && in_a_row < NO_POINT_IN_RECLAIM => Ok(()),
-            Reason::NoMemory if in_a_row >= NO_POINT || no_room => Err(Outcome::Fragmented),
-            Reason::Held if in_a_row >= HELD && no_room => Err(Outcome::Fragmented),
-            Reason::GroupLimit if in_a_row >= NO_POINT => Err(Outcome::GroupLimit),
-            _ => Ok(()),
-        }
+        let enough = match reason {
+            Reason::NoMemory if self.settings.allow_reclaim => in_a_row >= NO_POINT_IN_RECLAIM,
+            Reason::NoMemory => in_a_row >= NO_POINT || no_room,
+            Reason::Held => in_a_row >= HELD && no_room,
+            _ => in_a_row >= NO_POINT,
+        };
+        let outcome = if reason == Reason::GroupLimit { Outcome::GroupLimit } else { Outcome::Fragmented };
+        enough.then_some(outcome)
     }
 }
 

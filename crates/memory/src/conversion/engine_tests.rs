@@ -13,6 +13,7 @@ const EAGAIN: i32 = 11;
 const ENOMEM: i32 = 12;
 const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
+const ENOSYS: i32 = 38;
 
 /// A call takes a millisecond.
 struct Made {
@@ -163,6 +164,8 @@ fn the_last_free_huge_pages_are_left_to_others() {
 fn limits_and_rights_end_it() {
     let done = converted(&mut made(&[0, EBUSY, EBUSY]), 9);
     assert_eq!((done.outcome, done.converted), (Outcome::GroupLimit, Pages(1)));
+    let done = converted(&mut made(&[ENOSYS]), 3);
+    assert_eq!((done.outcome, told(&done).len()), (Outcome::NotAllowed, 2));
     let mut world = made(&[EPERM]);
     let done = converted(&mut world, 9);
     assert_eq!((done.outcome, world.calls), (Outcome::NotAllowed, 1));
@@ -182,6 +185,10 @@ fn an_end_and_an_interrupt_leave_what_was_done() {
     let mut world = Made { ended_at: Some(3), ..made(&[0, 0, ESRCH]) };
     let done = converted(&mut world, 9);
     assert_eq!((done.outcome, done.converted), (Outcome::ProcessEnded, Pages(2)));
+    assert_eq!(told(&done), [(2..9, Reason::NotTried)]);
+    // Its memory may be gone before the rest of it.
+    let mut world = made(&[0, ESRCH]);
+    assert_eq!((converted(&mut world, 9).outcome, world.calls), (Outcome::ProcessEnded, 2));
     let mut world = Made { interrupted_at: Some(4), ..made(&[]) };
     let done = converted(&mut world, 9);
     assert_eq!((done.outcome, done.converted), (Outcome::Interrupted, Pages(4)));

@@ -17,6 +17,10 @@ pub enum Reason {
     NoMemory,
     /// EPERM.
     NotAllowed,
+    /// ESRCH: the process has ended.
+    NoProcess,
+    /// ENOSYS: something keeps the call from the kernel.
+    NoSuchCall,
     /// Any other answer, by its number.
     Other(i32),
     /// Everything ended before its turn.
@@ -27,13 +31,15 @@ impl Reason {
     /// What the kernel's answer means.
     #[must_use]
     pub fn of(error: &io::Error) -> Reason {
-        // Numbers of include/uapi/asm-generic/errno-base.h.
+        // Numbers of include/uapi/asm-generic/errno.h.
         match error.raw_os_error().unwrap_or(0) {
             1 => Reason::NotAllowed,
+            3 => Reason::NoProcess,
             11 => Reason::Held,
             12 => Reason::NoMemory,
             16 => Reason::GroupLimit,
             22 => Reason::Unsuitable,
+            38 => Reason::NoSuchCall,
             other => Reason::Other(other),
         }
     }
@@ -55,6 +61,10 @@ impl Reason {
             }
             Reason::NoMemory => "ENOMEM: no huge page could be made: too little contiguous memory".to_owned(),
             Reason::NotAllowed => "EPERM: CAP_SYS_NICE is missing, or does not count here".to_owned(),
+            Reason::NoProcess => "ESRCH: the process has ended".to_owned(),
+            Reason::NoSuchCall => {
+                "ENOSYS: process_madvise is kept from us, as by the seccomp filter of a container".to_owned()
+            }
             Reason::Other(number) => io::Error::from_raw_os_error(number).to_string(),
             Reason::NotTried => "not tried: everything ended before".to_owned(),
         }
