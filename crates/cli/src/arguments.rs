@@ -30,6 +30,7 @@ pub enum Command {
     Bench(commands::bench::Bench),
     Run(commands::run::Run),
     Observe(commands::run::Observe),
+    Collapse(commands::collapse::Collapse),
     Explain(commands::explain::Explain),
     Restore(commands::restore::Restore),
     Completions(commands::completions::Completions),

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod commands;
+mod converting;
 mod embedded;
 mod findings;
 mod inspect;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Run(run) => commands::run::run(&run),
         Command::Observe(observe) => commands::run::observe(&observe),
         Command::Explain(explain) => commands::explain::run(&explain, &terminal),
+        Command::Collapse(collapse) => commands::collapse::run(&collapse, &terminal),
         Command::Restore(restore) => commands::restore::run(&restore),
         Command::Completions(completions) => commands::completions::run(&completions),
         Command::Man(man) => commands::man::run(&man),

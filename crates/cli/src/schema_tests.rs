@@ -15,6 +15,7 @@ fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
     let schemas: Vec<(&str, Schema)> = vec![
         ("apply", schema_for!(report::apply::Report)),
         ("check", schema_for!(report::check::Report)),
+        ("collapse", schema_for!(report::collapse::Report)),
         ("explain", schema_for!(report::explain::Report)),
         ("inspect", schema_for!(Document)),
         ("plan", schema_for!(Plan)),

@@ -50,8 +50,13 @@ pub enum Scan {
     Deep,
 }
 
-/// The free blocks of one zone, by order.
-struct Zone(Vec<u64>);
+/// The free blocks of one zone.
+pub(crate) struct Zone {
+    /// `Node 0, zone   Normal`, with single blanks: as /proc/zoneinfo names it, too.
+    pub(crate) name: String,
+    /// Blocks by order.
+    counts: Vec<u64>,
+}
 
 /// Reads what could be had in each of `sizes`, on a machine with `total` memory of which `free` is free.
 #[must_use]
@@ -121,14 +126,14 @@ fn explain(error: &ReadError) -> String {
 /// Pages of `size` in the listed blocks; `None` where no listed block could be so large.
 fn listed_pages(zones: &[Zone], base: PageSize, size: PageSize) -> Option<Pages> {
     let order = size.log2().checked_sub(base.log2())? as usize;
-    let listed = zones.iter().any(|zone| zone.0.len() > order);
+    let listed = zones.iter().any(|zone| zone.counts.len() > order);
     listed.then(|| Pages(zones.iter().map(|zone| zone.pages(order)).fold(0, u64::saturating_add)))
 }
 
 impl Zone {
     /// Pages of this order.
-    fn pages(&self, order: usize) -> u64 {
-        let larger = self.0.iter().enumerate().skip(order);
+    pub(crate) fn pages(&self, order: usize) -> u64 {
+        let larger = self.counts.iter().enumerate().skip(order);
         larger
             .map(|(of, &count)| 1u64.checked_shl((of - order) as u32).map_or(0, |n| count.saturating_mul(n)))
             .fold(0, u64::saturating_add)
@@ -140,11 +145,13 @@ impl Zone {
 }
 
 /// `Node 0, zone   Normal   3270   1488 …`: how many blocks are free, for each order from 0.
-fn parse(root: &Root, text: &str) -> Result<Vec<Zone>, ReadError> {
+pub(crate) fn parse(root: &Root, text: &str) -> Result<Vec<Zone>, ReadError> {
     let zone = |line: &str| -> Option<Zone> {
-        let counts = line.split_once("zone")?.1.split_whitespace().skip(1);
-        let counts: Vec<u64> = counts.map(str::parse).collect::<Result<_, _>>().ok()?;
-        (!counts.is_empty()).then_some(Zone(counts))
+        let (node, zone) = line.split_once("zone")?;
+        let mut words = zone.split_whitespace();
+        let name = format!("{}, zone {}", node.trim().trim_end_matches(','), words.next()?);
+        let counts: Vec<u64> = words.map(str::parse).collect::<Result<_, _>>().ok()?;
+        (!counts.is_empty()).then_some(Zone { name, counts })
     };
     let zones = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     zones

@@ -22,17 +22,20 @@ pub mod journal;
 pub mod limits;
 pub mod meminfo;
 pub mod nodes;
+pub mod occupancy;
 pub mod page_flags;
 pub mod page_sizes;
 pub mod persisted;
 pub mod pmu;
 pub mod pool_growth;
 pub mod pools;
+pub mod pressure;
 pub mod process;
 pub mod ranges;
 pub mod reading;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod rehearsal;
+pub mod room;
 pub mod root;
 pub mod settings;
 pub mod smaps;
@@ -41,6 +44,7 @@ pub mod tape;
 #[cfg(test)]
 mod testing;
 pub mod thp;
+pub mod threads;
 pub mod units;
 pub mod vmstat;
 pub mod writer;

@@ -69,12 +69,41 @@ pub enum Advice {
     NoHuge,
 }
 
+/// Whose memory a mapping is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// The program's own.
+    Anonymous,
+    /// Shared memory: memfd, /dev/shm, SysV, shared anonymous.
+    Shared,
+    /// A file's.
+    File,
+    /// The kernel's.
+    Kernel,
+    /// A pool's.
+    Pool,
+}
+
 /// As much is read before it is parsed.
 const PIECE: usize = 1 << 16;
 /// As many pieces may wait for the parser: the kernel, which takes longer, is not to wait for it.
 const AHEAD: usize = 128;
 
 impl Vma {
+    /// Whose memory it is.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let is_shared_memory = ["/memfd:", "/SYSV", "/dev/shm/", "/dev/zero", "[anon_shmem:"];
+        match self.name.as_str() {
+            _ if self.is_hugetlb => Memory::Pool,
+            "" | "[heap]" | "[stack]" => Memory::Anonymous,
+            name if name.starts_with("[anon:") => Memory::Anonymous,
+            name if is_shared_memory.iter().any(|prefix| name.starts_with(prefix)) => Memory::Shared,
+            name if name.starts_with('[') => Memory::Kernel,
+            _ => Memory::File,
+        }
+    }
+
     /// Is it memory that the program asked for, and not a file's?
     #[must_use]
     pub fn is_anonymous(&self) -> bool {

@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod bench;
 pub mod check;
+pub mod collapse;
 pub mod compare;
 pub mod completions;
 pub mod explain;

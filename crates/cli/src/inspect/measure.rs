@@ -7,7 +7,7 @@ use hugewise_kernel::{
     process::Process,
     reading::Reading,
     root::Root,
-    smaps::Vma,
+    smaps::{Memory, Vma},
     sys::pagemap::{self, Scan},
     units::{Bytes, PageSize},
 };
@@ -15,7 +15,7 @@ use hugewise_kernel::{
 use super::{
     Machine,
     names::{self, Part},
-    reason::{self, Evidence, Judged, Memory, Seen},
+    reason::{self, Evidence, Judged, Seen},
     views::Views,
 };
 
@@ -184,7 +184,7 @@ impl Measured {
         if let (true, Ok(size)) = (piece.hugetlb > Bytes::ZERO, PageSize::new(piece.vma.kernel_page_size)) {
             *self.hugetlb.entry(size).or_default() += piece.hugetlb;
         }
-        let memory = names::memory(piece.vma);
+        let memory = piece.vma.memory();
         let seen = Seen {
             addresses: piece.vma.addresses.clone(),
             offset: piece.vma.offset,

@@ -13,17 +13,17 @@ use hugewise_kernel::{
     process::{CannotTell, Obstacle, Process},
     reading::Reading,
     root::Root,
-    smaps::{self, Place},
+    smaps::{self, Place, Vma},
     units::Bytes,
 };
 
 pub use self::{
     machine::Machine,
+    measure::{AllMeasured, Measured},
     model::{Document, Failed, Inspected, Region, Totals, huge},
-    names::Kind,
+    names::{Kind, Naming, Part},
     reason::Reason,
 };
-use self::{measure::Measured, names::Part};
 
 /// How closely to look.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,9 +40,7 @@ pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Re
     let vmas = smaps::read_many(root, &pid.to_string()).map_err(|error| process.explain(root, &error))?;
     let wanted = if options.full { Wanted::All } else { Wanted::Whole };
     let folios = folios::read(root, pid, vmas.iter().map(Place::from), &machine.sizes, wanted).into();
-    let naming = names::name(root, &process, &vmas, options.attach);
-    let views = views::find(root, pid, &vmas);
-    let measured = measure::measure(root, machine, &process, &vmas, &naming.parts, &folios, &views);
+    let Survey { naming, measured } = survey(root, machine, &process, &vmas, &folios, options.attach);
     process.is_still_there(root)?;
     if vmas.is_empty() {
         let words = format!("{pid} ({}) has no mappings any more: it is ending", process.name);
@@ -58,6 +56,29 @@ pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Re
     let mut totals = Totals::default();
     regions.iter().for_each(|region| totals.add(region));
     Ok(Inspected::new(process, is_jvm, naming.source, totals, folios.map(|_| ()), Some(regions), notes))
+}
+
+/// Every mapping of a process, named and counted.
+pub struct Survey {
+    /// The names of its parts.
+    pub naming: Naming,
+    /// What each of them got.
+    pub measured: AllMeasured,
+}
+
+/// Names and counts the mappings of a process, which are `vmas`.
+pub fn survey(
+    root: &Root,
+    machine: &Machine,
+    process: &Process,
+    vmas: &[Vma],
+    folios: &Reading<Vec<folios::Piece>>,
+    attach: bool,
+) -> Survey {
+    let naming = names::name(root, process, vmas, attach);
+    let views = views::find(root, process.pid, vmas);
+    let measured = measure::measure(root, machine, process, vmas, &naming.parts, folios, &views);
+    Survey { naming, measured }
 }
 
 /// The sums only, which the kernel has at hand: what a process got, one line each.

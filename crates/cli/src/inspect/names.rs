@@ -7,7 +7,7 @@ use hugewise_kernel::{process::Process, root::Root, smaps::Vma};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{reason::Memory, stacks::Stacks};
+use super::stacks::Stacks;
 
 /// What a region is for, roughly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -58,6 +58,8 @@ pub struct Part {
     pub name: String,
     /// What that is roughly.
     pub kind: Kind,
+    /// What its JVM has it for, where it is a JVM's.
+    pub of_jvm: Option<regions::Kind>,
 }
 
 /// The names of all mappings of a process.
@@ -111,6 +113,7 @@ fn jvm(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
         .map(|range| Part {
             addresses: range.start..range.end,
             kind: Kind::of_jvm(range.kind),
+            of_jvm: Some(range.kind),
             name: range.name,
         })
         .collect();
@@ -142,19 +145,6 @@ pub fn wants_pool(command: &[String]) -> bool {
         command.iter().rev().find_map(says).unwrap_or(false)
     };
     last("UseLargePages") && !last("UseTransparentHugePages")
-}
-
-/// Whose memory a mapping is.
-pub fn memory(vma: &Vma) -> Memory {
-    let is_shared_memory = ["/memfd:", "/SYSV", "/dev/shm/", "/dev/zero", "[anon_shmem:"];
-    match vma.name.as_str() {
-        _ if vma.is_hugetlb => Memory::Pool,
-        "" | "[heap]" | "[stack]" => Memory::Anonymous,
-        name if name.starts_with("[anon:") => Memory::Anonymous,
-        name if is_shared_memory.iter().any(|prefix| name.starts_with(prefix)) => Memory::Shared,
-        name if name.starts_with('[') => Memory::Kernel,
-        _ => Memory::File,
-    }
 }
 
 /// `parts` with `own` in their places. Both are in the order of their addresses.
@@ -208,7 +198,7 @@ fn generic(vmas: &[Vma], stacks: &Stacks) -> Vec<Part> {
             Some(last) if last.name == "malloc arena" && kind == Kind::Reserved && goes_on(last, vma) => {
                 last.addresses.end = vma.addresses.end;
             }
-            _ => parts.push(Part { addresses: vma.addresses.clone(), name, kind }),
+            _ => parts.push(Part { addresses: vma.addresses.clone(), name, kind, of_jvm: None }),
         }
     }
     parts
@@ -337,7 +327,12 @@ mod tests {
 
     #[test]
     fn names_of_a_jvm_take_their_places() {
-        let part = |addresses, name: &str| Part { addresses, name: name.to_owned(), kind: Kind::Anonymous };
+        let part = |addresses, name: &str| Part {
+            addresses,
+            name: name.to_owned(),
+            kind: Kind::Anonymous,
+            of_jvm: None,
+        };
         let all = overlay(
             vec![part(0..100, "a"), part(200..300, "b")],
             vec![part(50..60, "x"), part(90..250, "y")],

@@ -4,7 +4,7 @@ use std::{ops::Range, path::PathBuf};
 
 use hugewise_kernel::{
     pools::Pool,
-    smaps::Advice,
+    smaps::{Advice, Memory},
     units::{Bytes, PageSize},
 };
 use schemars::JsonSchema;
@@ -50,21 +50,6 @@ pub enum Reason {
     Eligible,
     /// Which settings hold could not be read.
     NotTold,
-}
-
-/// Whose memory it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
-    /// The program's own.
-    Anonymous,
-    /// Shared memory: memfd, /dev/shm, SysV, shared anonymous.
-    Shared,
-    /// A file's.
-    File,
-    /// The kernel's.
-    Kernel,
-    /// A pool's.
-    Pool,
 }
 
 /// What was read of one mapping, or of the part of it that belongs to a region.
@@ -220,7 +205,7 @@ pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
     let (word, file) = setting.clone().unwrap_or(("not known".to_owned(), PathBuf::from("?")));
     let file = format!("/{}", file.display());
     let pmd = machine.pmd().map_or_else(|| "a huge page".to_owned(), |pmd| pmd.to_string());
-    let collapse = collapse(machine);
+    let collapse = collapse(evidence.pid, machine);
     let (sentence, next_step) = match judged.reason {
         Reason::NeverAdvised => (
             format!("huge pages go to those who ask ({file} is {word}), and the program did not ask here"),
@@ -306,19 +291,24 @@ fn advise(evidence: &Evidence, file: &str) -> String {
         }
         _ => format!(
             "the program must ask: a JVM by -XX:+UseTransparentHugePages, malloc by \
-             GLIBC_TUNABLES=glibc.malloc.hugetlb=1; or 'always' in {file}"
+             GLIBC_TUNABLES=glibc.malloc.hugetlb=1; or 'always' in {file}; for what is there now: \
+             hugewise collapse {}",
+            evidence.pid
         ),
     }
 }
 
 /// What may still make huge pages of those that are there.
-fn collapse(machine: &Machine) -> String {
+fn collapse(pid: u32, machine: &Machine) -> String {
     let settings = &machine.khugepaged;
     let pace = settings.pages_to_scan.known().zip(settings.scan_sleep_millisecs.known());
     let pace = pace.map_or_else(String::new, |(pages, pause)| {
         format!(" (it looks at {pages} base pages every {pause}ms, of all processes together)")
     });
-    format!("khugepaged may still replace them{pace}, or the program by madvise(MADV_COLLAPSE)")
+    format!(
+        "'hugewise collapse {pid}' replaces them now; khugepaged may do so{pace}, or the program by \
+         madvise(MADV_COLLAPSE)"
+    )
 }
 
 /// Before what its pages must have been there.

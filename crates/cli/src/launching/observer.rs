@@ -4,7 +4,7 @@
 use std::{
     io::{self, Write},
     ops::Range,
-    os::fd::AsRawFd,
+    os::fd::AsFd,
     process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
@@ -13,12 +13,25 @@ use anyhow::{Context, bail};
 use hugewise_jvm::regions::{self, Kind};
 use hugewise_kernel::{
     backing::Backing,
+    occupancy::Occupancy,
+    page_sizes::PageSizes,
+    process,
     root::Root,
     smaps::{self, Vma},
-    sys::handover,
+    sys::{
+        handover,
+        pidfd::{self, Adviser},
+    },
     thp,
     units::{Bytes, PageSize},
     vmstat::VmStat,
+};
+use hugewise_memory::conversion::{
+    candidates,
+    engine::{Conversion, Settings},
+    live::{self, Target},
+    refusals::Refusal,
+    suitable,
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +39,7 @@ use super::{
     readiness::Readiness,
     report::{self, Outcome, Report},
 };
+use crate::{converting, report::collapse};
 
 /// The first wait, which grows from look to look.
 const FIRST_GAP: Duration = Duration::from_millis(100);
@@ -33,8 +47,6 @@ const FIRST_GAP: Duration = Duration::from_millis(100);
 const LONGEST_GAP: Duration = Duration::from_secs(1);
 /// A look may cost this fraction of the time until the next.
 const BUDGET: u32 = 100;
-/// A mapping is made huge where this share of it is resident: making a sparse one huge takes memory.
-const DENSE: f64 = 0.75;
 
 /// What it is to look at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,7 +102,7 @@ pub fn run(assignment: &Assignment) -> anyhow::Result<ExitCode> {
     let mut outcome = None;
     let mut pid = process.pid;
     while outcome.is_none() {
-        if handover::has_ended(&stdin, gap)? {
+        if pidfd::has_ended(&stdin, gap)? {
             outcome = Some(Outcome::Ended);
             break;
         }
@@ -173,7 +185,7 @@ impl Process<'_> {
     }
 
     /// Reads what each region got, and makes huge what is to be.
-    fn look_closely(&self, pid: u32, pidfd: &impl AsRawFd, report: &mut Report) {
+    fn look_closely(&self, pid: u32, pidfd: &impl AsFd, report: &mut Report) {
         let thp_size = thp::pmd_size(self.root).known().copied();
         let read = || smaps::read(self.root, &pid.to_string());
         let mut vmas = match read() {
@@ -183,26 +195,47 @@ impl Process<'_> {
         let heap = |vmas: &[Vma]| self.heap(pid, vmas);
         // Behind a wrapper the descriptor means another process.
         if let (true, Some(size), true) = (self.assignment.convert, thp_size, pid == self.pid) {
-            let heap = heap(&vmas);
-            let (begin, mut error) = (Instant::now(), None);
             let before = huge(&vmas);
-            for range in report::outside(&vmas, heap.as_ref()).flat_map(|vma| convertible(vma, size)) {
-                if let Err(refused) = handover::collapse(pidfd, range) {
-                    error = Some(refused);
+            match self.convert(&vmas, heap(&vmas).as_ref(), size, pidfd) {
+                Ok(done) => {
+                    report.converting_seconds = done.lasted.as_secs_f64();
+                    report.notes.extend(left_as_it_is(&done, size));
                 }
+                Err(error) => report.notes.push(format!("it could not be made huge from outside: {error:#}")),
             }
-            let lasted = begin.elapsed();
             match read() {
                 Ok(now) => vmas = now,
                 Err(error) => return report.notes.push(format!("its memory could not be read: {error}")),
             }
             report.converted_bytes = huge(&vmas).saturating_sub(before);
-            if let Some(error) = error.filter(|error| error.kind() == io::ErrorKind::PermissionDenied) {
-                report.notes.push(format!("it could not be made huge from outside: {error} (CAP_SYS_NICE)"));
-            }
-            report.converting_seconds = lasted.as_secs_f64();
         }
         report.regions = report::regions(&vmas, heap(&vmas).as_ref(), thp_size, self.assignment);
+    }
+
+    /// Makes huge what is dense enough outside of the heap, as far as it takes nothing from others.
+    fn convert(
+        &self,
+        vmas: &[Vma],
+        heap: Option<&Range<u64>>,
+        size: PageSize,
+        pidfd: &impl AsFd,
+    ) -> anyhow::Result<Conversion> {
+        let process = process::Process::read(self.root, self.pid)?;
+        let sizes = PageSizes::read(self.root).map_err(anyhow::Error::msg)?;
+        let circumstances = converting::circumstances(self.root, &process, size);
+        let occupancy = Occupancy::open(self.root, self.pid, sizes.base, size)?;
+        let mut all = Vec::new();
+        for vma in report::outside(vmas, heap) {
+            if suitable::unsuitable(vma, &circumstances).is_none() {
+                let slots = occupancy.slots(&vma.addresses)?;
+                all.extend(candidates::choose(&slots, size, candidates::MIN_PRESENT).candidates);
+            }
+        }
+        let adviser = Adviser::of(pidfd.as_fd().try_clone_to_owned()?.into());
+        let target =
+            Target { root: self.root, pid: self.pid, adviser: &adviser, sizes: &sizes, interrupt: None };
+        let settings = Settings { size, rate: None, allow_reclaim: false };
+        Ok(live::convert(&target, &all, settings, &mut |_, _| {}))
     }
 }
 
@@ -210,17 +243,11 @@ fn huge(vmas: &[Vma]) -> Bytes {
     vmas.iter().map(|vma| vma.thp).sum()
 }
 
-/// The whole huge pages in a mapping that is worth it: one call for each, so that none stands in
-/// the way of the others.
-fn convertible(vma: &Vma, size: PageSize) -> Vec<Range<u64>> {
-    let page = size.bytes().0;
-    let length = Bytes(vma.addresses.end - vma.addresses.start);
-    let dense = vma.rss.share_of(length).is_some_and(|share| share >= DENSE);
-    let worth = dense && !vma.is_hugetlb && vma.thp < vma.rss && vma.permissions.starts_with("rw");
-    let first = vma.addresses.start.checked_next_multiple_of(page).filter(|_| worth);
-    let starts = first.into_iter().flat_map(|first| (first..vma.addresses.end).step_by(page as usize));
-    starts
-        .map(|start| start..start.saturating_add(page))
-        .filter(|range| range.end <= vma.addresses.end)
-        .collect()
+/// What was not made huge, and why; nothing where all was.
+fn left_as_it_is(done: &Conversion, size: PageSize) -> Option<String> {
+    let left: Bytes = done.refusals.iter().map(Refusal::bytes).sum();
+    let first = done.refusals.first()?;
+    let reason = collapse::cause(done.outcome).unwrap_or_else(|| first.reason.words());
+    let tried = done.converted * size + left;
+    Some(format!("{left} of {tried} outside of the heap could not be made huge: {reason}"))
 }

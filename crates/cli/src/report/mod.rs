@@ -4,6 +4,7 @@
 
 pub mod apply;
 pub mod check;
+pub mod collapse;
 pub mod compare;
 mod drawing;
 pub mod explain;

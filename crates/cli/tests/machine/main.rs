@@ -6,6 +6,8 @@
 
 mod apply;
 mod apply_killed;
+mod collapse;
+mod collapse_heap;
 mod ending;
 mod inspect;
 mod java;
@@ -59,6 +61,8 @@ fn main() -> ExitCode {
         inspect::trials(),
         memory::trials(),
         kernel_tools::trials(),
+        collapse::trials(),
+        collapse_heap::trials(),
     ];
     libtest_mimic::run(&arguments, all.into_iter().flatten().collect()).exit_code()
 }

@@ -3,7 +3,7 @@
 use std::{
     env, fs,
     os::unix::fs::MetadataExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -38,6 +38,10 @@ pub enum Need {
     Namespaces,
     /// The kernel's own tools about page sizes.
     KernelTools,
+    /// Groups that limit memory can be made.
+    MemoryGroup,
+    /// The memory of the whole machine may be fragmented for a while.
+    Fragment,
 }
 
 /// Why a need is not met; nothing if it is.
@@ -53,6 +57,8 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Compiler => works(Command::new("cc").arg("--version")),
         Need::OffHeapJars => env::var_os(OFF_HEAP_JARS).is_some_and(|dir| Path::new(&dir).is_dir()),
         Need::Namespaces => works(Command::new("unshare").args(["-m", "true"])),
+        Need::MemoryGroup => memory_group().is_some(),
+        Need::Fragment => crate::collapse_heap::may_fragment(),
         Need::KernelTools => [THPMAPS, PAGE_TYPES].iter().all(|name| env::var_os(name).is_some()),
     };
     let reason = match need {
@@ -64,6 +70,8 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Compiler => "no cc",
         Need::OffHeapJars => "HUGEWISE_OFFHEAP_JARS names no folder (docs/run.md)",
         Need::Namespaces => "unshare -m does not work",
+        Need::MemoryGroup => "no control group for memory",
+        Need::Fragment => "takes the whole machine's memory: HUGEWISE_FRAGMENT=1",
         Need::KernelTools => "HUGEWISE_THPMAPS and HUGEWISE_PAGE_TYPES name no programs",
     };
     (!met).then(|| reason.to_owned())
@@ -72,6 +80,18 @@ pub fn missing(need: Need) -> Option<String> {
 /// Every JDK in the usual folders, the newest first.
 pub fn jdks() -> Vec<Jdk> {
     jdks::find(&Root::live(), &Environment::default())
+}
+
+/// The folder that groups with a memory limit can be made in.
+pub fn memory_group() -> Option<PathBuf> {
+    let v1 = Path::new("/sys/fs/cgroup/memory");
+    let v2 = Path::new("/sys/fs/cgroup");
+    let hands_on = fs::read_to_string(v2.join("cgroup.subtree_control"));
+    if v1.join("memory.limit_in_bytes").exists() || v1.join("memory.usage_in_bytes").exists() {
+        Some(v1.to_owned())
+    } else {
+        hands_on.is_ok_and(|all| all.split_whitespace().any(|one| one == "memory")).then(|| v2.to_owned())
+    }
 }
 
 fn is_root() -> bool {

@@ -37,6 +37,7 @@ pub fn trials() -> Vec<Trial> {
         trial("run: process 1 gets no observer", &[Namespaces], process_one),
         trial("run: base pages", &[Thp], base_pages),
         trial("run: another program is asked through malloc", &[Thp, Compiler], malloc_is_asked),
+        trial("run: memory is converted by the observer", &[IsRoot, Thp, Compiler], converted),
         trial("run: what cannot be started", &[], what_cannot_be_started),
         trial("run: auto without a pool, and with one", &[IsRoot, Pool, Thp, Java], auto),
         trial("run: strict starts nothing", &[Java, Pool], strict),
@@ -197,6 +198,22 @@ fn malloc_is_asked() -> Tested {
     let tunables = "glibc.malloc.tcache_count=9:glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1\n";
     assert_eq!(ran.stdout, tunables);
     covered(&report, "anonymous", 0.8)
+}
+
+fn converted() -> Tested {
+    let folder = tempfile::tempdir()?;
+    let program = compile(folder.path(), "allocate", ALLOCATE)?;
+    let report = folder.path().join("report.json");
+    let file = report.display().to_string();
+    let options = ["--backing", "base", "--off-heap", "thp", "--malloc", "convert", "--report", &file];
+    let mut call = run_with(folder.path(), &options, &[&program, &file]);
+    Running::start(&mut call)?.wait()?.ended_with(0)?;
+    let seen: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;
+    let converted = seen["converted_bytes"].as_u64().unwrap_or(0);
+    let told = seen["notes"].to_string();
+    // Where there is no room on this machine, it says so.
+    assert!(converted >= 60 << 20 || told.contains("without reclaiming or compacting"), "{seen:#}");
+    if converted >= 60 << 20 { covered(&report, "anonymous", 0.8) } else { Ok(()) }
 }
 
 fn what_cannot_be_started() -> Tested {

@@ -6,21 +6,16 @@
 use std::{
     convert::Infallible,
     ffi::{CString, OsString},
-    fs::File,
     io,
-    os::{
-        fd::{AsRawFd, FromRawFd},
-        unix::{ffi::OsStringExt, process::CommandExt},
-    },
+    os::unix::{ffi::OsStringExt, process::CommandExt},
     process::{Command, Stdio},
     ptr,
     sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
 };
 
 use libc::{c_char, c_int, c_uint, c_ulong};
 
-use super::{checked, last_error, process::PR_SET_THP_DISABLE};
+use super::{checked, last_error, pidfd, process::PR_SET_THP_DISABLE};
 
 /// Was SIGPIPE ignored when this process began? Rust's runtime ignores it before `main`, so it is
 /// looked at before the runtime starts.
@@ -88,10 +83,7 @@ pub fn adopts_orphans() -> bool {
 /// It finds a descriptor of this very process (a pidfd) as its standard input: whatever becomes of
 /// process ids, it means us. ENOSYS before Linux 5.3.
 pub fn leave_behind(command: &mut Command) -> io::Result<()> {
-    // SAFETY: returns a new descriptor, close-on-exec.
-    let fd = checked(unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) })?;
-    // SAFETY: the descriptor is new and nobody else's.
-    let ourselves = unsafe { File::from_raw_fd(fd as c_int) };
+    let ourselves = pidfd::open(std::process::id())?;
     let orphan = || {
         // SAFETY: between fork and exec of a process with one thread; fork, _exit and setsid are
         // async-signal-safe, and the middle process does nothing but end.
@@ -121,41 +113,6 @@ pub fn close_inherited(first: u32) {
             unsafe { libc::close(fd as c_int) };
         }
     }
-}
-
-/// Waits for the end of the process behind a pidfd; has it ended?
-pub fn has_ended(pidfd: &impl AsRawFd, patience: Duration) -> io::Result<bool> {
-    let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let milliseconds = c_int::try_from(patience.as_millis()).unwrap_or(c_int::MAX);
-    // SAFETY: one live pollfd.
-    match checked(unsafe { libc::poll(&raw mut poll, 1, milliseconds) }) {
-        Ok(ready) => Ok(ready > 0),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Makes the memory at `addresses` of the process behind a pidfd into whole huge pages
-/// (`MADV_COLLAPSE`), whatever the machine's THP setting; contents stay.
-///
-/// EPERM without CAP_SYS_NICE and the right to read its memory map; EINVAL before Linux 6.1 and for
-/// memory that cannot be huge, EAGAIN or ENOMEM where no huge page could be made.
-pub fn collapse(pidfd: &impl AsRawFd, addresses: std::ops::Range<u64>) -> io::Result<()> {
-    const MADV_COLLAPSE: c_int = 25;
-    let length = addresses.end.saturating_sub(addresses.start) as usize;
-    let range = libc::iovec { iov_base: addresses.start as *mut libc::c_void, iov_len: length };
-    // SAFETY: one live iovec; the addresses belong to the other process and are not touched by us.
-    checked(unsafe {
-        libc::syscall(
-            libc::SYS_process_madvise,
-            pidfd.as_raw_fd(),
-            &raw const range,
-            1usize,
-            MADV_COLLAPSE,
-            0 as c_uint,
-        )
-    })
-    .map(drop)
 }
 
 #[cfg(test)]

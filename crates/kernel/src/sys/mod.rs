@@ -9,6 +9,7 @@ pub mod file;
 pub mod handover;
 pub mod memory;
 pub mod pagemap;
+pub mod pidfd;
 pub mod process;
 pub mod remote;
 pub mod repeated;

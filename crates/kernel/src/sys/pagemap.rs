@@ -99,10 +99,13 @@ fn walk(
         let found = checked(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arg) })?;
         let found = usize::try_from(found).unwrap_or(0).min(regions.len());
         regions[..found].iter().for_each(&mut visit);
-        if arg.walk_end <= next {
+        // The kernel may walk on after it has set `walk_end` (it does so each time that a buffer of its
+        // own, of 512 regions, is full): what it gave must not be asked for again.
+        let reached = regions[..found].last().map_or(0, |region| region.end).max(arg.walk_end);
+        if reached <= next {
             break; // No progress: the kernel is done with the range.
         }
-        next = arg.walk_end;
+        next = reached;
     }
     Ok(())
 }
@@ -137,6 +140,25 @@ struct PmScanArg {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::memory::{Advice, Mapping};
+
+    #[test]
+    fn many_regions_are_told_once_each() -> io::Result<()> {
+        const PAGE: usize = 1 << 16; // At least a base page, on every machine.
+        let count = 3000;
+        let memory = Mapping::anonymous(Bytes((2 * count * PAGE) as u64))?;
+        memory.advise(0..memory.len(), Advice::NoHugePage)?;
+        for n in 0..count {
+            memory.advise(2 * n * PAGE..2 * n * PAGE + 1, Advice::PopulateWrite)?;
+        }
+        let pagemap = File::open("/proc/self/pagemap")?;
+        // ENOTTY before Linux 6.7.
+        if let Ok(mapped) = present(&pagemap, memory.addresses(&(0..memory.len()))) {
+            assert_eq!(mapped.len(), count);
+            assert!(mapped.windows(2).all(|two| two[0].addresses.end < two[1].addresses.start));
+        }
+        Ok(())
+    }
 
     #[test]
     fn the_layout_is_the_kernels() {

@@ -5,7 +5,7 @@ use std::{
     io,
     mem::MaybeUninit,
     os::{
-        fd::{AsRawFd, FromRawFd},
+        fd::AsRawFd,
         unix::process::{CommandExt, ExitStatusExt},
     },
     process::{Command, ExitStatus},
@@ -14,7 +14,7 @@ use std::{
 
 use libc::{c_int, c_ulong};
 
-use super::checked;
+use super::{checked, pidfd};
 use crate::units::Bytes;
 
 pub(super) const PR_SET_THP_DISABLE: c_int = 41;
@@ -70,8 +70,8 @@ impl GroupLeader {
         command.process_group(0);
         // SAFETY: the closure runs between fork and exec and does nothing but the calls above.
         let child = unsafe { command.pre_exec(prepare) }.spawn()?;
-        let pid = child.id() as libc::pid_t;
-        Ok(GroupLeader { pid, pidfd: pidfd_open(pid).ok(), reaped: false })
+        let pidfd = pidfd::open(child.id()).ok();
+        Ok(GroupLeader { pid: child.id() as libc::pid_t, pidfd, reaped: false })
     }
 
     /// Its process id, which is also its group's.
@@ -175,8 +175,7 @@ pub fn quit_process(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<
 }
 
 fn signal_process(pid: u32, signal: c_int, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
-    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
-    let pidfd = pidfd_open(pid)?;
+    let pidfd = pidfd::open(pid)?;
     if !still_meant() {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
@@ -191,13 +190,6 @@ fn signal_process(pid: u32, signal: c_int, still_meant: impl FnOnce() -> bool) -
         )
     })
     .map(drop)
-}
-
-fn pidfd_open(pid: libc::pid_t) -> io::Result<File> {
-    // SAFETY: returns a new descriptor, close-on-exec.
-    let fd = checked(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-    // SAFETY: the descriptor is new and nobody else's.
-    Ok(unsafe { File::from_raw_fd(fd as c_int) })
 }
 
 /// Is this process the superuser?

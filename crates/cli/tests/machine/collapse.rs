@@ -1,0 +1,375 @@
+//! `collapse`: memory of running programs onto huge pages, and what cannot be.
+
+use std::{
+    error::Error,
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    Tested,
+    needs::{
+        Need::{Compiler, MemoryGroup, Root, Thp},
+        memory_group,
+    },
+    program::compile,
+    start::{Ran, Running, hugewise, run, run_command, says},
+    trial,
+    without::{UNPRIVILEGED, for_everybody},
+};
+
+pub const MIB: u64 = 1 << 20;
+const HUGE: u64 = 2 * MIB;
+const TARGET: &str = include_str!("collapse_target.c");
+
+pub fn trials() -> Vec<Trial> {
+    let c = [Root, Thp, Compiler];
+    vec![
+        trial("collapse: memory of each kind, and the reason of each refusal", &c, kinds),
+        trial("collapse: a dry run changes nothing", &c, dry_run),
+        trial("collapse: the rate is kept, and Ctrl-C stops", &c, rate_and_interrupt),
+        trial("collapse: a program that ends meanwhile", &c, ends_meanwhile),
+        trial("collapse: it rests while threads stall", &c, rests),
+        trial("collapse: a program that gave up THP", &c, given_up),
+        trial("collapse: without the rights", &c, without_rights),
+        trial("collapse: a limit of the control group", &[Root, Thp, Compiler, MemoryGroup], group_limit),
+    ]
+}
+
+/// A program that says what it has, and goes on until its input ends.
+pub struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    _folder: TempDir,
+}
+
+impl Program {
+    pub fn start(command: &mut Command, folder: TempDir) -> Result<Program, Box<dyn Error>> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (input, output) = (child.stdin.take(), child.stdout.take().ok_or("no output")?);
+        Ok(Program { child, input, output: BufReader::new(output), _folder: folder })
+    }
+
+    /// Its next line that matters, up to the one that begins so.
+    pub fn until(&mut self, word: &str) -> Result<Vec<String>, Box<dyn Error>> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if self.output.read_line(&mut line)? == 0 {
+                return Err(format!("it ended before it said '{word}': {lines:?}").into());
+            }
+            lines.push(line.trim().to_owned());
+            if line.starts_with(word) {
+                return Ok(lines);
+            }
+        }
+    }
+
+    /// Sends a line, and reads the answer.
+    pub fn ask(&mut self) -> Result<String, Box<dyn Error>> {
+        self.input.as_mut().ok_or("no input")?.write_all(b"?\n")?;
+        self.until("").map(|lines| lines.concat())
+    }
+
+    /// Ends its input: it must find everything as it wrote it.
+    pub fn ends_right(mut self) -> Tested {
+        drop(self.input.take());
+        self.until("right")?;
+        let status = self.child.wait()?;
+        if status.success() { Ok(()) } else { Err(format!("it ended with {status}").into()) }
+    }
+
+    pub fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A program of these tests' C, ready.
+fn target(megabytes: u64, prepare: impl Fn(&mut Command)) -> Result<(Program, Vec<Part>), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let binary = compile(folder.path(), "target", TARGET)?;
+    let mut command = Command::new(binary);
+    command.arg(megabytes.to_string());
+    prepare(&mut command);
+    let mut program = Program::start(&mut command, folder)?;
+    let lines = program.until("ready")?;
+    let part = |line: &String| -> Option<Part> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [name, start, end] = words[..] else { return None };
+        Some(Part { name: name.to_owned(), start: start.parse().ok()?, end: end.parse().ok()? })
+    };
+    Ok((program, lines.iter().filter_map(part).collect()))
+}
+
+#[derive(Debug)]
+struct Part {
+    name: String,
+    start: u64,
+    end: u64,
+}
+
+fn part<'a>(parts: &'a [Part], name: &str) -> Result<&'a Part, Box<dyn Error>> {
+    parts.iter().find(|part| part.name == name).ok_or_else(|| format!("no {name}: {parts:?}").into())
+}
+
+/// Bytes of a mapping on huge pages, by the kernel's word.
+fn huge(pid: &str, part: &Part) -> Result<u64, Box<dyn Error>> {
+    let mut sum = 0;
+    let mut inside = false;
+    for line in fs::read_to_string(format!("/proc/{pid}/smaps"))?.lines() {
+        if let Some((start, end)) = line.split(' ').next().and_then(|range| range.split_once('-')) {
+            let (start, end) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16));
+            if let (Ok(start), Ok(end)) = (start, end) {
+                inside = start < part.end && part.start < end;
+            }
+        }
+        let counted = line.strip_prefix("AnonHugePages:").or(line.strip_prefix("ShmemPmdMapped:"));
+        if let (true, Some(kib)) = (inside, counted) {
+            sum += kib.trim().trim_end_matches(" kB").parse::<u64>()? << 10;
+        }
+    }
+    Ok(sum)
+}
+
+pub fn json(ran: &Ran) -> Result<Value, Box<dyn Error>> {
+    serde_json::from_str(&ran.stdout).map_err(|error| format!("{error}: {ran:#?}").into())
+}
+
+/// Converts, also where the page cache has taken what is free.
+pub fn collapse(pid: &str, options: &[&str], status: i32) -> Result<Value, Box<dyn Error>> {
+    let arguments = [&["collapse", pid, "--json", "--allow-reclaim"], options].concat();
+    json(&run(&arguments)?.ended_with(status)?)
+}
+
+fn kinds() -> Tested {
+    let (program, parts) = target(32, |_| ())?;
+    let told = collapse(&program.pid(), &[], 1)?;
+    // Of those that are held, the two in the middle.
+    let held = part(&parts, "held")?;
+    let refused = told["refused"].as_array().ok_or("no refusals")?;
+    assert_eq!(refused.len(), 1, "{told:#}");
+    assert_eq!(refused[0]["start"].as_u64(), Some(held.start + HUGE), "{told:#}");
+    assert_eq!(refused[0]["end"].as_u64(), Some(held.start + 3 * HUGE), "{told:#}");
+    says(refused[0]["reason"].as_str().unwrap_or_default(), &["EAGAIN", "pinned"])?;
+    assert_eq!(told["outcome"], "finished");
+    let malloc = part(&parts, "malloc")?;
+    let whole = malloc.end / HUGE - malloc.start.div_ceil(HUGE);
+    // Neighbours that the kernel made one mapping with it may count, too.
+    assert!(huge(&program.pid(), malloc)? >= whole * HUGE, "{told:#}");
+    assert_eq!(huge(&program.pid(), part(&parts, "shared")?)?, 4 * HUGE);
+    assert_eq!(huge(&program.pid(), part(&parts, "advised")?)?, 0);
+    let regions = told["regions"].as_array().ok_or("no regions")?;
+    let left_out: u64 = regions.iter().filter_map(|region| region["left_out"]["off_here"].as_u64()).sum();
+    assert_eq!(left_out, 4 * HUGE, "{told:#}");
+    let sparse: u64 = regions.iter().filter_map(|region| region["sparse"]["pages"].as_u64()).sum();
+    assert_eq!(sparse, 4, "{told:#}");
+    assert!(told["grown_bytes"].as_i64().is_some_and(|grown| grown < MIB as i64), "{told:#}");
+
+    // Sparse ones take three times of what was there, and say so before.
+    let told = collapse(&program.pid(), &["--region", "malloc", "--min-present", "20"], 1)?;
+    assert_eq!(told["holes_bytes"].as_u64(), Some(3 * HUGE), "{told:#}");
+    assert_eq!(told["grown_bytes"].as_i64(), Some(3 * HUGE as i64), "{told:#}");
+    program.ends_right()
+}
+
+fn dry_run() -> Tested {
+    let (program, parts) = target(32, |_| ())?;
+    let told = collapse(&program.pid(), &["--dry-run"], 0)?;
+    assert_eq!((&told["outcome"], &told["after"]), (&"dry_run".into(), &Value::Null));
+    assert!(told["wanted"]["pages"].as_u64().is_some_and(|pages| pages >= 15 + 8), "{told:#}");
+    for part in &parts {
+        assert_eq!(huge(&program.pid(), part)?, 0, "{}", part.name);
+    }
+    let text = run(&["collapse", &program.pid(), "--dry-run", "--allow-reclaim"])?.ended_with(0)?;
+    says(&text.stdout, &["WANTED", "ROOM", "MADV_NOHUGEPAGE"])?;
+    let heap = run(&["collapse", &program.pid(), "--region", "heap"])?.ended_with(2)?;
+    says(&heap.stderr, &["is no JVM", "--region malloc"])?;
+    let none = run(&["collapse", "4194305"])?.ended_with(2)?;
+    says(&none.stderr, &["there is no process 4194305"])?;
+    program.ends_right()
+}
+
+fn rate_and_interrupt() -> Tested {
+    let (program, parts) = target(64, |_| ())?;
+    let begin = Instant::now();
+    let told = collapse(&program.pid(), &["--region", "malloc", "--rate", "0.125"], 1)?;
+    // More than 64 MiB at 128 MiB/s.
+    assert!(begin.elapsed() >= Duration::from_millis(490), "{:?}", begin.elapsed());
+    assert!(told["gib_per_second"].as_f64().is_some_and(|rate| rate <= 0.125), "{told:#}");
+    program.ends_right()?;
+
+    let (program, _) = target(64, |_| ())?;
+    let arguments =
+        ["collapse", &program.pid(), "--allow-reclaim", "--json", "--region", "malloc", "--rate", "0.01"];
+    let running = Running::start(&mut hugewise(&arguments))?;
+    let begin = Instant::now();
+    while huge(&program.pid(), part(&parts, "malloc")?)? == 0 && total_huge(&program.pid())? == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nothing was converted");
+        thread::sleep(Duration::from_millis(5));
+    }
+    running.signal("INT")?;
+    let told = json(&running.wait()?.ended_with(130)?)?;
+    assert_eq!(told["outcome"], "interrupted", "{told:#}");
+    assert!(told["converted_bytes"].as_u64().is_some_and(|bytes| bytes >= HUGE), "{told:#}");
+    let refused = told["refused"].as_array().ok_or("no refusals")?;
+    let not_tried = |refusal: &Value| refusal["reason"].as_str().is_some_and(|r| r.starts_with("not tried"));
+    assert!(refused.iter().any(not_tried), "{told:#}");
+    program.ends_right()
+}
+
+pub fn total_huge(pid: &str) -> Result<u64, Box<dyn Error>> {
+    huge(pid, &Part { name: String::new(), start: 0, end: u64::MAX })
+}
+
+fn ends_meanwhile() -> Tested {
+    let (mut program, _) = target(64, |_| ())?;
+    let arguments = ["collapse", &program.pid(), "--allow-reclaim", "--rate", "0.02"];
+    let running = Running::start(&mut hugewise(&arguments))?;
+    let begin = Instant::now();
+    while total_huge(&program.pid())? == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nothing was converted");
+        thread::sleep(Duration::from_millis(5));
+    }
+    program.child.kill()?;
+    program.child.wait()?;
+    let ran = running.wait()?.ended_with(1)?;
+    says(&ran.stdout, &["STOPPED", "the process ended"])?;
+    assert_eq!(ran.stderr, "");
+    Ok(())
+}
+
+fn rests() -> Tested {
+    let (program, _) = target(64, |_| ())?;
+    let arguments =
+        ["collapse", &program.pid(), "--allow-reclaim", "--json", "--region", "malloc", "--rate", "0.02"];
+    let running = Running::start(&mut hugewise(&arguments))?;
+    let begin = Instant::now();
+    while total_huge(&program.pid())? == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nothing was converted");
+        thread::sleep(Duration::from_millis(5));
+    }
+    Command::new("sh").args(["-c", "kill -s USR1 \"$0\"", &program.pid()]).status()?;
+    let told = json(&running.wait()?.ended_with(1)?)?;
+    // It stalls in the pause, too, and so it is not our doing: the conversion goes on.
+    assert_eq!(told["outcome"], "finished", "{told:#}");
+    let paused = told["paused"].as_array().ok_or("no pauses")?;
+    let stall = paused.iter().find(|pause| pause["reason"] == "threads_stall");
+    assert!(stall.is_some_and(|stall| stall["times"].as_u64() >= Some(1)), "{told:#}");
+    program.ends_right()
+}
+
+fn given_up() -> Tested {
+    // The flag is inherited: from a program that hugewise started on base pages.
+    let folder = tempfile::tempdir()?;
+    let binary = compile(folder.path(), "target", TARGET)?;
+    let mut command = hugewise(&["run", "--quiet", "--backing", "base", "--", &binary, "8"]);
+    let mut program = Program::start(&mut command, folder)?;
+    program.until("ready")?;
+    let told = collapse(&program.pid(), &[], 0)?;
+    assert_eq!(told["outcome"], "nothing_to_do", "{told:#}");
+    let regions = told["regions"].as_array().ok_or("no regions")?;
+    let off: u64 = regions.iter().filter_map(|region| region["left_out"]["off_by_prctl"].as_u64()).sum();
+    assert!(off >= 8 * MIB, "{told:#}");
+    assert_eq!(total_huge(&program.pid())?, 0);
+    program.ends_right()
+}
+
+fn without_rights() -> Tested {
+    let (_folder, hugewise, _temporary) = for_everybody()?;
+    let as_nobody = |pid: &str, option: &str| -> Result<Ran, Box<dyn Error>> {
+        let make = || {
+            let mut command = Command::new(&hugewise);
+            command.args(["collapse", pid, "--allow-reclaim", option]).current_dir("/");
+            command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+            command
+        };
+        run_command(&make)
+    };
+    let (program, _) = target(8, |_| ())?;
+    let ran = as_nobody(&program.pid(), "--json")?.ended_with(2)?;
+    says(&ran.stderr, &["CAP_SYS_NICE", "CAP_SYS_PTRACE", "uid 0"])?;
+    program.ends_right()?;
+    // Of one's own, all can be told, and nothing be done.
+    let mut own = Command::new("sleep").arg("100").uid(UNPRIVILEGED).gid(UNPRIVILEGED).spawn()?;
+    let begin = Instant::now();
+    while fs::read_to_string(format!("/proc/{}/comm", own.id()))?.trim() != "sleep"
+        && begin.elapsed() < Duration::from_secs(60)
+    {
+        thread::sleep(Duration::from_millis(2));
+    }
+    let pid = own.id().to_string();
+    let (dry, real) = (as_nobody(&pid, "--dry-run"), as_nobody(&pid, "--json"));
+    own.kill()?;
+    own.wait()?;
+    says(&dry?.ended_with(0)?.stdout, &["nothing", "CAP_SYS_NICE"])?;
+    let real = real?.ended_with(2)?;
+    assert!(real.stderr.contains("CAP_SYS_NICE") && !real.stderr.contains("PTRACE"), "{}", real.stderr);
+    Ok(())
+}
+
+/// A group for memory of its own, removed when dropped.
+struct Group(PathBuf);
+
+impl Group {
+    fn make() -> Result<Group, Box<dyn Error>> {
+        let parent = memory_group().ok_or("no group for memory")?;
+        let folder = parent.join(format!("hugewise-test-{}", std::process::id()));
+        fs::create_dir(&folder)?;
+        Ok(Group(folder))
+    }
+
+    /// Its files have other names in each version of control groups.
+    fn file(&self, v1: &str, v2: &str) -> PathBuf {
+        self.0.join(if self.0.join(v1).exists() { v1 } else { v2 })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let begin = Instant::now();
+        while fs::remove_dir(&self.0).is_err() && begin.elapsed() < Duration::from_secs(10) {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn group_limit() -> Tested {
+    let group = Group::make()?;
+    let folder = tempfile::tempdir()?;
+    let binary = compile(folder.path(), "target", TARGET)?;
+    let mut command = Command::new("sh");
+    let procs = group.0.join("cgroup.procs").display().to_string();
+    command.args(["-c", "echo $$ > \"$0\" && exec \"$1\" 32", &procs, &binary]);
+    let mut program = Program::start(&mut command, folder)?;
+    program.until("ready")?;
+    let used: u64 =
+        fs::read_to_string(group.file("memory.usage_in_bytes", "memory.current"))?.trim().parse()?;
+    fs::write(group.file("memory.limit_in_bytes", "memory.max"), (used + MIB / 2).to_string())?;
+    let told = collapse(&program.pid(), &["--region", "malloc"], 1)?;
+    assert_eq!(told["outcome"], "group_limit", "{told:#}");
+    says(told["cause"].as_str().unwrap_or_default(), &["control group"])?;
+    let first = told["refused"][0]["reason"].as_str().unwrap_or_default();
+    says(first, &["EBUSY"])?;
+    // Room for one more huge page is enough for all of them.
+    fs::write(group.file("memory.limit_in_bytes", "memory.max"), (used + 8 * MIB).to_string())?;
+    let told = collapse(&program.pid(), &["--region", "malloc"], 1)?;
+    assert_eq!((&told["outcome"], told["refused"].as_array().map(Vec::len)), (&"finished".into(), Some(1)));
+    program.ends_right()
+}

@@ -1,0 +1,113 @@
+//! `collapse` and the heaps of JVMs: under load, with every collector, and with fragmented memory.
+
+use std::{env, error::Error, fs, path::Path, process::Command, time::Instant};
+
+use hugewise_jvm::jdks::Jdk;
+use libtest_mimic::Trial;
+
+use crate::{
+    Tested,
+    collapse::{MIB, Program, collapse, json, total_huge},
+    java::{compiled, knows},
+    needs::{
+        Need::{Compiler, Fragment, Java, Root, Thp},
+        jdks,
+    },
+    program::compile,
+    start::{run, says},
+    trial,
+};
+
+const LOAD: &str = include_str!("CollapseLoad.java");
+const FRAGMENT: &str = include_str!("fragment.c");
+const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
+
+pub fn trials() -> Vec<Trial> {
+    let needs = [Root, Thp, Compiler, Java, Fragment];
+    let mut trials = vec![trial("collapse: fragmented memory, of the whole machine", &needs, fragmented)];
+    for jdk in jdks() {
+        for collector in COLLECTORS.into_iter().filter(|collector| knows(&jdk, collector)) {
+            let (jdk, name) =
+                (jdk.clone(), format!("collapse: JDK {} with {collector}, under load", jdk.version));
+            trials.push(trial(&name, &[Root, Thp, Java], move || heap(&jdk, collector)));
+        }
+    }
+    trials
+}
+
+/// A JVM with a heap of so many MiB, half of which are in use.
+fn load(jdk: &Jdk, flags: &[&str], mib: u64) -> Result<Program, Box<dyn Error>> {
+    let folder = compiled("CollapseLoad", LOAD)?;
+    let mut command = Command::new(&jdk.java);
+    for variable in ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"] {
+        command.env_remove(variable);
+    }
+    command.args([format!("-Xms{mib}m"), format!("-Xmx{mib}m")]).args(flags).arg("-cp").arg(folder.path());
+    // Of some collectors, one generation must hold all of it.
+    command.args(["CollapseLoad", &(mib / 2).to_string(), "2"]);
+    let mut program = Program::start(&mut command, folder)?;
+    program.until("filled")?;
+    Ok(program)
+}
+
+fn heap(jdk: &Jdk, collector: &str) -> Tested {
+    let mut program = load(jdk, &[&format!("-XX:+{collector}"), "-XX:+AlwaysPreTouch"], 256)?;
+    program.ask()?;
+    let pid = program.pid();
+    let ran = run(&["collapse", &pid, "--json", "--allow-reclaim", "--region", "heap"])?;
+    let told = json(&ran)?;
+    let worst: u64 = program.ask()?.parse()?;
+    let regions = told["regions"].as_array().ok_or("no regions")?;
+    let sum = |field: &str| regions.iter().filter_map(|region| region[field].as_u64()).sum::<u64>();
+    let (resident, after) = (sum("resident_after"), sum("huge_after"));
+    assert_eq!(told["after"].as_u64(), Some(after), "{told:#}");
+    assert!(told["before"].as_u64().is_some_and(|before| before < resident / 20), "{told:#}");
+    assert!((240 * MIB..=300 * MIB).contains(&resident), "counted once: {told:#}");
+    assert!(after as f64 >= resident as f64 * 0.95, "{told:#}");
+    // The kernel's own word, of another process' reading.
+    assert!(total_huge(&pid)? >= after / 20 * 19, "{told:#}");
+    eprintln!(
+        "JDK {} {collector}: {:.2} GiB/s, longest call {:.1} ms, longest iteration {worst} µs",
+        jdk.version,
+        told["gib_per_second"].as_f64().unwrap_or(0.0),
+        told["longest_call_seconds"].as_f64().unwrap_or(0.0) * 1e3,
+    );
+    program.ends_right()
+}
+
+/// The whole machine's memory, for half a minute: only where it is asked for.
+fn fragmented() -> Tested {
+    let jdk = jdks().first().cloned().ok_or("no JDK")?;
+    let mut program = load(&jdk, &["-XX:+UseParallelGC", "-XX:+AlwaysPreTouch"], 2048)?;
+    let folder = tempfile::tempdir()?;
+    let binary = compile(folder.path(), "fragment", FRAGMENT)?;
+    // What is free in large pieces is found at once, and the page cache is not in the way.
+    fs::write("/proc/sys/vm/drop_caches", "1")?;
+    let mut fragment = Program::start(&mut Command::new(binary), folder)?;
+    eprintln!("{}", fragment.until("ready")?.concat());
+    let pid = program.pid();
+    let counters = || -> Result<u64, Box<dyn Error>> {
+        let text = fs::read_to_string("/proc/vmstat")?;
+        let stall = text.lines().find_map(|line| line.strip_prefix("compact_stall "));
+        Ok(stall.ok_or("no compact_stall")?.parse()?)
+    };
+    let before = counters()?;
+    // Unless told, it does not even begin.
+    let refused = run(&["collapse", &pid, "--region", "heap"])?.ended_with(1)?;
+    says(&refused.stdout, &["NOT BEGUN", "--allow-reclaim", "compact_memory"])?;
+    let begin = Instant::now();
+    let told = collapse(&pid, &["--region", "heap"], 1)?;
+    let (lasted, stalls) = (begin.elapsed(), counters()? - before);
+    eprintln!("fragmented: {} after {lasted:?}, {stalls} compactions: {}", told["outcome"], told["cause"]);
+    assert_eq!(told["outcome"], "fragmented", "{told:#}");
+    assert!(stalls < 200, "{stalls} direct compactions");
+    says(told["next_step"].as_str().unwrap_or_default(), &["free some"])?;
+    drop(fragment);
+    program.ask()?;
+    program.ends_right()
+}
+
+/// Is the whole machine's memory at our disposal?
+pub fn may_fragment() -> bool {
+    env::var_os("HUGEWISE_FRAGMENT").is_some_and(|set| set == "1") && Path::new("/proc/buddyinfo").exists()
+}

@@ -1,0 +1,56 @@
+//! What the threads of a process do right now: /proc/PID/task/*/stat.
+
+use crate::root::{ReadError, Root};
+
+/// How many threads there are, and how many of them wait in a way that nothing interrupts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Threads {
+    /// All of them.
+    pub all: usize,
+    /// Those in state D: waiting for a lock of the kernel's, for memory, or for a device.
+    pub stalled: usize,
+}
+
+/// Looks at every thread of process `pid` once. Those that end meanwhile do not count.
+pub fn read(root: &Root, pid: u32) -> Result<Threads, ReadError> {
+    let folder = format!("proc/{pid}/task");
+    let mut threads = Threads::default();
+    for thread in root.list(&folder)? {
+        let Ok(stat) = root.read(format!("{folder}/{thread}/stat")) else { continue };
+        // The name, in brackets, may hold brackets itself.
+        let Some(state) = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next()) else {
+            continue;
+        };
+        threads.all += 1;
+        threads.stalled += usize::from(state == 'D');
+    }
+    Ok(threads)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::tree;
+
+    #[test]
+    fn threads_that_wait_for_the_kernel_are_counted() {
+        let (_dir, root) = tree(&[
+            ("proc/7/task/7/stat", "7 (a) D) S 1 7"),
+            ("proc/7/task/8/stat", "8 (GC Thread#0) D 1 7"),
+            ("proc/7/task/9/stat", ""),
+        ]);
+        assert_eq!(read(&root, 7).ok(), Some(Threads { all: 2, stalled: 1 }));
+        assert!(read(&root, 8).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_makes_it_panic(text in any::<String>()) {
+            let (_dir, root) = tree(&[("proc/7/task/7/stat", &text)]);
+            let _ = read(&root, 7);
+        }
+    }
+}
