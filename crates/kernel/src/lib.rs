@@ -20,6 +20,7 @@ pub mod interrupt;
 pub mod journal;
 pub mod limits;
 pub mod meminfo;
+pub mod nodes;
 pub mod page_flags;
 pub mod page_sizes;
 pub mod persisted;

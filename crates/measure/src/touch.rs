@@ -3,7 +3,7 @@
 //! Nothing but the TLB and the caches decides how long such a read takes, so it shows what huge
 //! pages can buy at best. The reads do not depend on each other: like a program's, they overlap.
 
-use std::time::Instant;
+use std::{num::NonZeroUsize, ops::ControlFlow, time::Instant};
 
 use hugewise_kernel::{
     backing::Backing,
@@ -15,7 +15,11 @@ use hugewise_kernel::{
     sys::memory::SomeBytes,
     units::Bytes,
 };
-use hugewise_memory::region::{self, ReserveError};
+use hugewise_memory::{
+    Stopped,
+    pretouch::Pretouch,
+    region::{self, ReserveError},
+};
 use serde::{Deserialize, Serialize};
 
 /// Where every run starts, so that all read the same bytes in the same order.
@@ -71,7 +75,7 @@ pub enum TouchError {
     Empty,
     /// The pages could not be made present.
     #[error("making {0} present: {1}")]
-    Populate(Bytes, std::io::Error),
+    Pretouch(Bytes, Stopped),
 }
 
 /// Runs it in this process.
@@ -79,9 +83,11 @@ pub fn run(touch: &Touch) -> Result<Touched, TouchError> {
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(TouchError::PageSizes)?;
     let mut region = region::reserve(touch.bytes, &[touch.backing], &sizes)?;
-    let begin = Instant::now();
-    region.populate().map_err(|error| TouchError::Populate(touch.bytes, error))?;
-    let populate_s = begin.elapsed().as_secs_f64();
+    // By one thread, as a program does that touches what it uses.
+    let how = Pretouch { threads: Some(NonZeroUsize::MIN), ..Pretouch::default() };
+    let pretouched = region.pretouch(&how, &mut |_| ControlFlow::Continue(()));
+    let populate_s = pretouched.elapsed.as_secs_f64();
+    pretouched.stopped.map_or(Ok(()), |stopped| Err(TouchError::Pretouch(touch.bytes, stopped)))?;
     for (i, byte) in region.bytes_mut().iter_mut().enumerate() {
         *byte = i as u8;
     }

@@ -1,6 +1,15 @@
-//! Memory on huge pages: reserve it with a chosen backing, make it present, and prove what it got.
+//! Memory on huge pages: reserve it with a chosen backing, make it present, prove what it got, give it back.
 //!
 //! A [`region::Region`] is aligned so that every huge page of it is usable, and carries how it was
-//! got and, where it fell back, why.
+//! got and, where it fell back, why. [`pretouch`] makes it, or any other memory of this process,
+//! present by several threads; [`release`] gives it back.
 
+mod chunks;
+mod coverage;
+pub mod pretouch;
 pub mod region;
+pub mod release;
+mod target;
+mod threads;
+
+pub use threads::Stopped;

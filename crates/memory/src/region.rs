@@ -1,21 +1,21 @@
 //! Regions: reserved on the first backing of a list that can be had.
 
-use std::{fs::File, io, ops::Range};
+use std::{io, ops::Range};
 
 use hugewise_kernel::{
     backing::Backing,
     coverage::Coverage,
     page_sizes::PageSizes,
     reading::Reading,
-    root::Root,
-    smaps,
     sys::{
         memory::{Advice, Mapping},
-        pagemap,
+        span::Span,
     },
     units::{Bytes, PageSize},
 };
 use serde::Serialize;
+
+use crate::{coverage, target::Target};
 
 /// Memory reserved on one backing, given back when dropped.
 #[derive(Debug)]
@@ -167,23 +167,6 @@ impl Region {
         &mut self.mapping.bytes_mut()[usable]
     }
 
-    /// Makes every page present, contents kept.
-    ///
-    /// Where memory or a cgroup limit runs out this is an error, not a SIGBUS (from Linux 5.14 on;
-    /// older kernels have no such call, and the pages are written to instead).
-    pub fn populate(&mut self) -> io::Result<()> {
-        match self.mapping.advise(self.whole_pages(), Advice::PopulateWrite) {
-            Err(error) if error.raw_os_error() == Some(EINVAL) => {
-                let page = self.base_size.bytes().0 as usize;
-                for byte in self.bytes_mut().iter_mut().step_by(page) {
-                    *byte = std::hint::black_box(*byte);
-                }
-                Ok(())
-            }
-            done => done,
-        }
-    }
-
     /// What the kernel really gave, read from this process's page table.
     #[must_use]
     pub fn coverage(&self) -> Reading<Coverage> {
@@ -191,29 +174,28 @@ impl Region {
     }
 
     fn scanned(&self) -> io::Result<Coverage> {
-        let scan =
-            pagemap::scan(&File::open("/proc/self/pagemap")?, self.mapping.addresses(&self.whole_pages()))?;
         let size = if self.got.is_explicit() { Some(self.page_size) } else { self.thp_size };
-        let mut seen = Coverage::none("PAGEMAP_SCAN of /proc/self/pagemap");
-        seen.resident = scan.present;
-        if let (Some(size), true) = (size, scan.huge > Bytes::ZERO) {
-            seen.huge.insert(size, scan.huge);
-        }
-        Ok(seen)
+        coverage::scan(self.mapping.addresses(&self.whole_pages()), size)
     }
 
     /// The older way: exact only where the kernel did not merge the region with a neighbour.
     fn read_smaps(&self) -> Result<Coverage, String> {
-        let ours = self.mapping.addresses(&(0..self.mapping.len()));
-        let vmas = smaps::read(&Root::live(), "self").map_err(|error| error.to_string())?;
-        let inside = |vma: &&smaps::Vma| vma.addresses.start < ours.end && ours.start < vma.addresses.end;
-        let vmas: Vec<_> = vmas.iter().filter(inside).collect();
-        if vmas.iter().any(|vma| vma.addresses.start < ours.start || ours.end < vma.addresses.end) {
-            return Err("the kernel merged the region with a neighbour, and is too old (before \
-                        Linux 6.7) to scan a part of a mapping"
-                .to_owned());
+        coverage::of_mappings(self.mapping.addresses(&(0..self.mapping.len())), self.thp_size)
+    }
+
+    /// All of it, made up to whole pages, to be worked on by several threads.
+    pub(crate) fn target(&mut self) -> Target<'_> {
+        let whole = self.whole_pages();
+        let explicit = self.got.is_explicit();
+        let huge = if explicit { Some(self.page_size) } else { self.thp_size };
+        Target {
+            parts: vec![(self.mapping.addresses(&whole), huge)],
+            page_size: self.page_size,
+            grain: self.thp_size.filter(|_| !explicit).map_or(self.page_size, |thp| thp.max(self.page_size)),
+            // A THP may not be had: then each base page is there only after it was touched itself.
+            step: if explicit { self.page_size } else { self.base_size },
+            span: Span::new(&mut self.mapping.bytes_mut()[whole]),
         }
-        Ok(smaps::coverage(vmas, self.thp_size))
     }
 
     /// The usable range, made up to whole pages of the size that was asked for.
@@ -225,11 +207,13 @@ impl Region {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error;
+    use std::{error::Error, ops::ControlFlow};
 
+    use hugewise_kernel::root::Root;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::pretouch::Pretouch;
 
     type Tested = Result<(), Box<dyn Error>>;
 
@@ -237,10 +221,15 @@ mod tests {
         Ok(PageSizes::read(&Root::live())?)
     }
 
+    fn pretouch(region: &mut Region) -> Result<(), Box<dyn Error>> {
+        let stopped = region.pretouch(&Pretouch::default(), &mut |_| ControlFlow::Continue(())).stopped;
+        stopped.map_or(Ok(()), |stopped| Err(stopped.into()))
+    }
+
     #[test]
     fn base_memory_holds_no_huge_page() -> Tested {
         let mut region = reserve(Bytes(8 << 20), &[Backing::Base], &sizes()?)?;
-        region.populate()?;
+        pretouch(&mut region)?;
         let coverage = region.coverage();
         let coverage = coverage.known().ok_or("no reading")?;
         assert_eq!((coverage.resident, coverage.share()), (Bytes(8 << 20), Some(0.0)));
@@ -252,7 +241,7 @@ mod tests {
         let sizes = sizes()?;
         let Some(thp) = sizes.thp else { return Ok(()) };
         let mut region = reserve(Bytes(5 << 20), &[Backing::Thp], &sizes)?;
-        region.populate()?;
+        pretouch(&mut region)?;
         region.bytes_mut()[0] = 1;
         assert_eq!(region.bytes().as_ptr() as u64 % thp.bytes().0, 0);
         assert_eq!(region.bytes().len(), 5 << 20);
@@ -291,7 +280,7 @@ mod tests {
                 let region = reserve(Bytes(len), &[backing], &sizes);
                 let mut region = region.map_err(|error| TestCaseError::fail(error.to_string()))?;
                 region.bytes_mut()[len as usize - 1] = 7;
-                region.populate().map_err(|error| TestCaseError::fail(error.to_string()))?;
+                pretouch(&mut region).map_err(|error| TestCaseError::fail(error.to_string()))?;
                 prop_assert_eq!(region.bytes()[len as usize - 1], 7);
                 prop_assert_eq!(region.bytes().len() as u64, len);
             }

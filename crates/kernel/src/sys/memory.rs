@@ -9,11 +9,10 @@ use std::{
 
 use libc::{c_int, c_void};
 
-use super::{checked, last_error};
+use super::{checked, last_error, span::MADV_POPULATE_WRITE};
 use crate::units::{Bytes, PageSize};
 
 // Not in every C library that we build for; the numbers are the kernel's (include/uapi).
-const MADV_POPULATE_WRITE: c_int = 23;
 const MAP_HUGE_SHIFT: u32 = 26;
 const SHM_HUGE_SHIFT: u32 = 26;
 const SHM_HUGETLB: c_int = 0o4000;

@@ -10,6 +10,8 @@ pub mod memory;
 pub mod pagemap;
 pub mod process;
 pub mod remote;
+pub mod span;
+pub mod thread;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod tracing;
 

@@ -1,0 +1,111 @@
+//! The calling thread: the CPUs it may run on, its page faults, and where memory comes from.
+
+use std::{collections::BTreeSet, io, mem::MaybeUninit};
+
+use libc::{c_int, c_ulong};
+
+use super::checked;
+
+/// Room for this many CPUs or nodes: more than any kernel is built for.
+const BITS: usize = 1 << 13;
+const WORD: usize = c_ulong::BITS as usize;
+
+/// Page faults of one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Without reading from a disk.
+    pub minor: u64,
+    /// With it.
+    pub major: u64,
+}
+
+/// The calling thread's page faults since it began.
+pub fn faults() -> io::Result<Faults> {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the out-parameter is live and of the right type.
+    checked(unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) })?;
+    // SAFETY: zero is a valid rusage, and the call filled it.
+    let usage = unsafe { usage.assume_init() };
+    let count = |count: libc::c_long| u64::try_from(count).unwrap_or(0);
+    Ok(Faults { minor: count(usage.ru_minflt), major: count(usage.ru_majflt) })
+}
+
+/// The CPUs that the calling thread may run on.
+pub fn allowed_cpus() -> io::Result<BTreeSet<u32>> {
+    let mut mask = [0 as c_ulong; BITS / WORD];
+    // SAFETY: the kernel writes no more than the size we give; 0 is the calling thread.
+    checked(unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) })?;
+    Ok(members(&mask))
+}
+
+/// From now on the calling thread runs on these CPUs only.
+pub fn stay_on(cpus: &BTreeSet<u32>) -> io::Result<()> {
+    let mut mask = [0 as c_ulong; BITS / WORD];
+    for &cpu in cpus {
+        if let Some(word) = mask.get_mut(cpu as usize / WORD) {
+            *word |= 1 << (cpu as usize % WORD);
+        }
+    }
+    // SAFETY: the kernel only reads the mask, of the size we give.
+    checked(unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) }).map(drop)
+}
+
+/// The NUMA nodes that the memory at an address is bound to, or is to come from if it can (`mbind(2)`,
+/// `set_mempolicy(2)`); none where it comes from wherever the touching thread runs, or from all in turn.
+pub fn nodes_of_memory(address: u64) -> io::Result<BTreeSet<u32>> {
+    const MPOL_F_ADDR: c_ulong = 2;
+    const MPOL_MODE: c_int = 0xfff;
+    const MPOL_PREFERRED: c_int = 1;
+    const MPOL_BIND: c_int = 2;
+    const MPOL_PREFERRED_MANY: c_int = 5;
+    let mut mode: c_int = 0;
+    let mut mask = [0 as c_ulong; BITS / WORD];
+    // SAFETY: one live int and a mask of the size we give; the address is only looked up.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_get_mempolicy,
+            &raw mut mode,
+            mask.as_mut_ptr(),
+            BITS as c_ulong,
+            address as c_ulong,
+            MPOL_F_ADDR,
+        )
+    })?;
+    let is_of_nodes = [MPOL_PREFERRED, MPOL_BIND, MPOL_PREFERRED_MANY].contains(&(mode & MPOL_MODE));
+    Ok(if is_of_nodes { members(&mask) } else { BTreeSet::new() })
+}
+
+/// The numbers of the bits that are set.
+fn members(mask: &[c_ulong]) -> BTreeSet<u32> {
+    let is_set = |bit: &usize| mask[bit / WORD] & (1 << (bit % WORD)) != 0;
+    (0..mask.len() * WORD).filter(is_set).filter_map(|bit| u32::try_from(bit).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_stays_where_it_is_told() -> io::Result<()> {
+        let all = allowed_cpus()?;
+        let one: BTreeSet<u32> = all.iter().copied().take(1).collect();
+        let stayed = std::thread::spawn({
+            let one = one.clone();
+            move || stay_on(&one).and_then(|()| allowed_cpus())
+        });
+        assert_eq!(stayed.join().map_err(|_| io::Error::other("panicked"))??, one);
+        assert_eq!(allowed_cpus()?, all);
+        Ok(())
+    }
+
+    #[test]
+    fn memory_without_a_policy_has_no_node() {
+        let memory = 0u64;
+        match nodes_of_memory((&raw const memory).addr() as u64) {
+            Ok(nodes) => assert!(nodes.is_empty(), "{nodes:?}"),
+            // A kernel without NUMA.
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSYS)),
+        }
+        assert!(nodes_of_memory(8).is_err() || nodes_of_memory(8).is_ok_and(|nodes| nodes.is_empty()));
+    }
+}

@@ -1,0 +1,73 @@
+//! Giving memory back: a part of a region while the rest is used, or all of it.
+
+use std::{
+    num::NonZeroUsize,
+    ops::{ControlFlow, Range},
+    time::{Duration, Instant},
+};
+
+use hugewise_kernel::{backing::Backing, units::Bytes};
+
+use crate::{
+    chunks::Chunks,
+    region::Region,
+    threads::{self, Crew, Stopped},
+};
+
+/// What was given back.
+#[derive(Debug)]
+pub struct Released {
+    /// The bytes of all whole pages that were to be given back.
+    pub wanted: Bytes,
+    /// Those that were.
+    pub done: Bytes,
+    /// Threads that worked.
+    pub threads: usize,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// Why not all was given back.
+    pub stopped: Option<Stopped>,
+}
+
+impl Region {
+    /// Gives back the whole pages of the region's size in `range` (offsets in bytes), so that no huge
+    /// page is split: their contents are lost, they read as zero, and [`Region::pretouch`] makes them present again.
+    ///
+    /// Pages of a pool go back to it, and others may take them meanwhile: then only a pre-touch tells
+    /// without being killed that there is none left. For pools it needs Linux 5.18.
+    pub fn decommit(&mut self, range: Range<usize>, threads: Option<NonZeroUsize>) -> Released {
+        let shared = matches!(self.backing(), Backing::Shm(_));
+        let (length, page) = (self.bytes().len(), self.page_size().bytes().0);
+        let target = self.target();
+        let all = target.span.addresses();
+        let place = |offset: usize| all.start.saturating_add(offset as u64).min(all.end);
+        // Behind the last byte nobody can use the rest of its page.
+        let end = if range.end >= length { all.end } else { place(range.end) / page * page };
+        let start = place(range.start).next_multiple_of(page).min(end);
+        let begin = Instant::now();
+        let crew = Crew::for_memory(start, threads);
+        let chunks = Chunks::cut(start..end, target.grain.bytes(), None, crew.threads);
+        let give_back = |chunk| match shared {
+            true => target.span.discard_shared(chunk),
+            false => target.span.discard(chunk),
+        };
+        let worked = threads::each(&chunks, &crew, &give_back, &mut |_| ControlFlow::Continue(()));
+        Released {
+            wanted: chunks.length(),
+            done: worked.done,
+            threads: worked.threads,
+            elapsed: begin.elapsed(),
+            stopped: worked.stopped,
+        }
+    }
+
+    /// Gives back all of it, by several threads where that helps.
+    pub fn release(mut self, threads: Option<NonZeroUsize>) -> Released {
+        let begin = Instant::now();
+        let length = self.bytes().len();
+        let mut released = self.decommit(0..length, threads);
+        drop(self);
+        released.elapsed = begin.elapsed();
+        released
+    }
+}
