@@ -46,7 +46,7 @@ pub struct Advice {
     pub worth_setting: bool,
     /// Is it certain that no chunk that was tried saves so much?
     pub default_is_as_good: bool,
-    /// Chunks that were tried.
+    /// Chunks other than the default that were tried.
     pub tried: usize,
 }
 
@@ -85,12 +85,12 @@ pub fn advice(rows: &[Row], jvms: &[Jvm]) -> Vec<Advice> {
     let defaults = of_jvms().filter(|row| row.way.chunk.is_none() && Some(row.case.bytes) == largest);
     let advice = defaults.filter_map(|default| {
         let By::Jvm(jvm) = default.way.by else { return None };
+        let default_chunk = jvms.get(jvm).and_then(|jvm| jvm.default_chunk);
         let tried: Vec<&Row> = rows
             .iter()
             .filter(|row| row.case == default.case && row.way.by == default.way.by)
-            .filter(|row| row.way.chunk.is_some())
+            .filter(|row| row.way.chunk.is_some_and(|chunk| Some(chunk) != default_chunk))
             .collect();
-        let default_chunk = jvms.get(jvm).and_then(|jvm| jvm.default_chunk);
         (!tried.is_empty()).then(|| judge(default, jvm, default_chunk, &tried))
     });
     advice.collect()
