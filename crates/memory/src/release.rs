@@ -33,8 +33,9 @@ impl Region {
     /// Gives back the whole pages of the region's size in `range` (offsets in bytes), so that no huge
     /// page is split: their contents are lost, they read as zero, and [`Region::pretouch`] makes them present again.
     ///
-    /// Pages of a pool go back to it, and others may take them meanwhile: then only a pre-touch tells
-    /// without being killed that there is none left. For pools it needs Linux 5.18.
+    /// Pages of a pool go back to it. Shared memory gives up its claim to them, too: others may take
+    /// them meanwhile, and then only a pre-touch tells without being killed that there is none left.
+    /// For pools it needs Linux 5.18.
     pub fn decommit(&mut self, range: Range<usize>, threads: Option<NonZeroUsize>) -> Released {
         let shared = matches!(self.backing(), Backing::Shm(_));
         let (length, page) = (self.bytes().len(), self.page_size().bytes().0);

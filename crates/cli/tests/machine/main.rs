@@ -11,6 +11,7 @@ mod inspect;
 mod java;
 mod kernel_tools;
 mod killed;
+mod memory;
 mod native;
 mod needs;
 mod plan;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         apply_killed::trials(),
         killed::trials(),
         inspect::trials(),
+        memory::trials(),
         kernel_tools::trials(),
     ];
     libtest_mimic::run(&arguments, all.into_iter().flatten().collect()).exit_code()

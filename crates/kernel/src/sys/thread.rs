@@ -84,6 +84,7 @@ fn members(mask: &[c_ulong]) -> BTreeSet<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{sys::memory::Mapping, units::Bytes};
 
     #[test]
     fn a_thread_stays_where_it_is_told() -> io::Result<()> {
@@ -107,5 +108,27 @@ mod tests {
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSYS)),
         }
         assert!(nodes_of_memory(8).is_err() || nodes_of_memory(8).is_ok_and(|nodes| nodes.is_empty()));
+    }
+
+    #[test]
+    fn memory_bound_to_a_node_has_it() -> io::Result<()> {
+        let memory = Mapping::anonymous(Bytes(1 << 20))?;
+        let mask: c_ulong = 1;
+        // SAFETY: the policy of our own mapping; the mask is live, and two bits of it are looked at.
+        let bound = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                memory.address(),
+                memory.len(),
+                libc::MPOL_BIND,
+                &raw const mask,
+                2,
+                0,
+            )
+        };
+        if bound == 0 {
+            assert_eq!(nodes_of_memory(memory.address() + 5)?, BTreeSet::from([0]));
+        } // Otherwise a kernel without NUMA, or a container that may not.
+        Ok(())
     }
 }
