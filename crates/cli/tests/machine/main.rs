@@ -15,6 +15,7 @@ mod memory;
 mod native;
 mod needs;
 mod plan;
+mod pretouch;
 mod program;
 mod refusals;
 mod regions;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         program::trials(),
         run::trials(),
         touch::trials(),
+        pretouch::trials(),
         regions::trials(),
         refusals::trials(),
         without::trials(),

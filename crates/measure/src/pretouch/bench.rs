@@ -5,16 +5,20 @@ use std::{collections::BTreeMap, path::Path};
 use hugewise_kernel::{
     backing::Backing,
     interrupt::Interrupt,
-    meminfo::{self, Meminfo},
+    meminfo,
     page_sizes::PageSizes,
-    reading::Reading,
     root::Root,
     units::{Bytes, PageSize},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{By, Case, LeftOut, Row, Sample, Way, hotspot::Jvm, worker};
+use super::{
+    By, Case, LeftOut, Row, Sample, Way,
+    hotspot::Jvm,
+    room::{self, Beside},
+    worker,
+};
 use crate::{
     execution::{self, ExecutionError, Launch, last_lines},
     experiment::{ExperimentError, Progress},
@@ -147,7 +151,7 @@ impl Design {
         with_chunks(By::Engine).chain(baselines).chain((0..jvms).map(By::Jvm).flat_map(with_chunks)).collect()
     }
 
-    /// A warm-up of the largest size in every way, then the repetitions. In each all cases in random order,
+    /// A warm-up of the largest size by everybody, then the repetitions. In each all cases in random order,
     /// and the ways of a case one after the other, in an order of their own: what is compared lies close in
     /// time.
     fn order(&self, cells: &[Cell]) -> Vec<(usize, Option<usize>)> {
@@ -159,7 +163,10 @@ impl Design {
         let most = all().map(|index| cells[index].case.threads).max();
         // A virtual machine gets its memory from the host when it is first used, and what was used last is
         // used first: warmed up on the largest size, all others run on memory that is there.
-        let warms = |cell: &Cell| Some(cell.case.bytes) == largest && Some(cell.case.threads) == most;
+        let chunk = self.judged().chunk;
+        let warms = |cell: &Cell| {
+            (Some(cell.case.bytes), Some(cell.case.threads), cell.way.chunk) == (largest, most, chunk)
+        };
         order.extend(all().filter(|index| warms(&cells[*index])).map(|index| (index, None)));
         for repetition in 0..self.repetitions {
             let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -259,46 +266,8 @@ fn leave_out_what_does_not_fit(cells: &mut [Cell], place: &Place<'_>) {
         jvm: cells.iter().any(|cell| matches!(cell.way.by, By::Jvm(_))),
     };
     for cell in cells {
-        cell.out = too_large(cell.case.bytes, &beside, &memory, place.floor);
+        cell.out = room::missing(cell.case.bytes, &beside, &memory, place.floor);
     }
-}
-
-/// What takes memory at once: pools keep theirs from all others for as long as the experiment lasts.
-struct Beside {
-    pools: u64,
-    others: bool,
-    jvm: bool,
-}
-
-/// Why a size does not fit into free memory; nothing where it does.
-fn too_large(bytes: Bytes, beside: &Beside, memory: &Meminfo, floor: Bytes) -> Option<String> {
-    let free = match &memory.free {
-        Reading::Known(free) => *free,
-        Reading::CouldNotTell { could_not_tell } => {
-            return Some(format!("how much memory is free could not be told: {could_not_tell}"));
-        }
-    };
-    let times = beside.pools + u64::from(beside.others);
-    // Page tables and processes; what a JVM has beside its heap.
-    let more = Bytes(bytes.0 / 256) + Bytes(16 << 20) + Bytes(if beside.jvm { 512 << 20 } else { 0 });
-    let needed = Bytes(bytes.0.saturating_mul(times)) + more;
-    if needed + floor <= free {
-        return None;
-    }
-    let each =
-        if times > 1 { format!(" (in {} and beside it)", many(beside.pools, "pool")) } else { String::new() };
-    let cached = memory.available.known().and_then(|available| available.0.checked_sub(free.0));
-    let cached = cached.filter(|cached| *cached > 0).map_or_else(String::new, |cached| {
-        format!("; files hold {} that the kernel could drop (/proc/sys/vm/drop_caches)", Bytes(cached))
-    });
-    Some(format!(
-        "it needs {needed}{each}, and of {free} free memory {floor} are to stay free (--floor): making memory free \
-         would be measured, too{cached}"
-    ))
-}
-
-fn many(count: u64, what: &str) -> String {
-    if count == 1 { format!("a {what}") } else { format!("{count} {what}s") }
 }
 
 /// Makes pools and settings as the cells need them, the largest first; what cannot be had leaves cells
@@ -388,7 +357,8 @@ impl Runner<'_> {
     fn work(&self, case: &Case, way: &Way) -> Result<Result<Sample, String>, ExecutionError> {
         let mut launch = worker::launch(self.place.program, case, way);
         launch.environment.clone_from(&self.marked.environment);
-        let mut observer = Observer::new(self.place.root, RegionOfInterest::Reported, self.place.sizes.thp);
+        let observer = Observer::new(self.place.root, RegionOfInterest::Reported, self.place.sizes.thp);
+        let mut observer = observer.looking_rarely();
         let execution = execution::run(&launch, &mut observer, self.scratch, None, self.place.interrupt)?;
         if !execution.ended.status.success() {
             return Ok(Err(format!("{}{}", execution.ended.status, last_lines(&execution.output))));

@@ -5,10 +5,12 @@
 //! and [`model`] says from all of it how long other sizes will take.
 
 pub mod bench;
+pub mod costs;
 pub mod hotspot;
 pub mod model;
 pub mod prediction;
 pub mod ratios;
+mod room;
 pub mod worker;
 
 use hugewise_kernel::{backing::Backing, reading::Reading, units::Bytes};

@@ -4,10 +4,8 @@ use hugewise_kernel::{backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::model::Model;
+use super::model::{GIB, Model};
 use crate::statistics::{INTERVAL_CONFIDENCE, student_t};
-
-const GIB: f64 = (1u64 << 30) as f64;
 
 /// How long one pretouch by a new process will take.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -41,8 +41,8 @@ Examples:
 Pools are grown for the time of the experiment and put back at its end, which needs root; without it,
 what the pools already hold is used and the rest is left out. Sizes for which memory would have to be
 reclaimed are left out, too.
-Exit status: 0; 1 if a backing that was named could not be measured, or a time that --verify measured
-lies outside of its interval; 2 it could not be done; 128 and the signal when interrupted.")]
+Exit status: 0; 1 if a backing that was named could not be measured, or --verify measured a time outside
+of its interval, or none; 2 it could not be done; 128 and the signal when interrupted.")]
 pub struct Arguments {
     /// Sizes, in bytes or like 1GiB; the model needs two at least
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "1GiB,2GiB,4GiB")]
@@ -195,7 +195,8 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         print(&report::text::text(&report, terminal))?;
     }
     let named_is_missing = !arguments.backing.is_empty() && !report.table.left_out.is_empty();
-    let negative = named_is_missing || report.checks.iter().any(|check| !check.inside);
+    let unverified = arguments.verify && report.checks.is_empty();
+    let negative = named_is_missing || unverified || report.checks.iter().any(|check| !check.inside);
     Ok(if negative { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 

@@ -10,7 +10,8 @@ use hugewise_measure::{
     pretouch::{
         By, Row,
         bench::Table,
-        model::{self, Costs, Gain, Measured, Model},
+        costs::{Costs, Gain},
+        model::{self, Measured, Model},
         prediction::{Check, Prediction},
         ratios::{self, Advice, Against},
     },

@@ -152,6 +152,14 @@ fn notes(report: &Report) -> Vec<String> {
     if report.table.rows.iter().any(asked_otherwise) {
         notes.push("chunk A→B: A was asked for, and B used.".to_owned());
     }
+    let all = samples().count();
+    let counted: usize = report.table.rows.iter().map(|row| row.counted().count()).sum();
+    if counted < all {
+        notes.push(format!(
+            "{} of {all} processes did not get the pages they were to have: no ratio and no model holds them.",
+            all - counted
+        ));
+    }
     let reasons = [
         ("coverage", samples().find_map(|sample| sample.coverage.reason())),
         ("fallbacks", samples().find_map(|sample| sample.fallbacks.reason())),
@@ -269,8 +277,9 @@ fn predictions(report: &Report) -> Vec<String> {
         .collect();
     if !lines.is_empty() {
         lines.push(
-            "  For a new process on a machine like this one, with a confidence of 95 %. Outside of it are: memory of \
-             another NUMA node, and memory that a host must first give to its virtual machine."
+            "  For a new process, on a machine like this one, at rest; confidence 95 %. Not in it: memory of another \
+             NUMA node, memory that a host must first give to its virtual machine, huge pages that must first be \
+             made by compaction."
                 .to_owned(),
         );
     }
