@@ -4,9 +4,11 @@ use std::{collections::BTreeMap, path::Path};
 
 use hugewise_kernel::{
     backing::Backing,
+    contiguity::{self, Scan},
     interrupt::Interrupt,
     meminfo,
     page_sizes::PageSizes,
+    reading::Reading,
     root::Root,
     units::{Bytes, PageSize},
 };
@@ -14,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    By, Case, LeftOut, Row, Sample, Way,
+    By, Case, LeftOut, Row, Sample, Way, host,
     hotspot::Jvm,
     room::{self, Beside},
     worker,
@@ -59,6 +61,8 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// What is not among them.
     pub left_out: Vec<LeftOut>,
+    /// Is this a virtual machine whose host takes back memory as soon as it is free?
+    pub host_takes_back_free_memory: bool,
 }
 
 /// Where it is measured.
@@ -96,6 +100,7 @@ impl Design {
         let mut cells = self.cells(&jvms);
         leave_out_what_does_not_fit(&mut cells, place);
         provide(&mut cells, &jvms, place, machine)?;
+        leave_out_what_is_scattered(&mut cells, place);
         let scratch = machine.scratch().map_err(|error| failed("the scratch folder", error))?;
         let runner =
             Runner { place, jvms: &jvms, marked: machine.mark(Launch::default()), scratch: scratch.path() };
@@ -113,7 +118,8 @@ impl Design {
             }
         }
         progress.run(order.len(), order.len(), "");
-        Ok(self.table(cells, jvms))
+        let host_takes_back_free_memory = host::takes_back_free_memory(place.root);
+        Ok(Table { host_takes_back_free_memory, ..self.table(cells, jvms) })
     }
 
     fn cells(&self, jvms: &[Jvm]) -> Vec<Cell> {
@@ -189,7 +195,8 @@ impl Design {
         let left_out = left_out(&cells, &jvms);
         let rows = cells.into_iter().filter(|cell| !cell.samples.is_empty());
         let rows = rows.map(|Cell { case, way, held_out, samples, .. }| Row { case, way, held_out, samples });
-        Table { rows: rows.collect(), left_out, jvms, design: self }
+        let rows = rows.collect();
+        Table { rows, left_out, jvms, host_takes_back_free_memory: false, design: self }
     }
 }
 
@@ -267,6 +274,19 @@ fn leave_out_what_does_not_fit(cells: &mut [Cell], place: &Place<'_>) {
     };
     for cell in cells {
         cell.out = room::missing(cell.case.bytes, &beside, &memory, place.floor);
+    }
+}
+
+/// Leaves out THP for which memory would have to be compacted: that would be measured, too. Pools have
+/// taken theirs by then.
+fn leave_out_what_is_scattered(cells: &mut [Cell], place: &Place<'_>) {
+    let Some(thp) = place.sizes.thp else { return };
+    let memory = meminfo::read(place.root);
+    let base = Reading::Known(place.sizes.base);
+    let seen = contiguity::read(place.root, &base, &[thp], &memory.total, &memory.free, Scan::IfQuick);
+    let Some(Reading::Known(ready)) = seen.sizes.first().map(|of_size| &of_size.at_once) else { return };
+    for cell in cells.iter_mut().filter(|cell| cell.out.is_none() && cell.case.backing == Backing::Thp) {
+        cell.out = room::scattered(cell.case.bytes, *ready * thp, thp);
     }
 }
 

@@ -148,7 +148,7 @@ impl Jvm {
         let mut child = GroupLeader::start(&mut command, case.backing == Backing::Base)
             .map_err(|source| ExecutionError::Start { program: name.clone(), source })?;
         let step = wait_for_heap(&mut child, case, &log, &stdout, interrupt, &io)?;
-        let fallbacks = worker::fallbacks(&before, &VmStat::read(&root));
+        let (fallbacks, stalls) = worker::growth(&before, &VmStat::read(&root));
         let coverage = coverage(&root, &log, child.pid());
         let begin = Instant::now();
         drop(child);
@@ -164,6 +164,7 @@ impl Jvm {
             release_seconds: Reading::Known(begin.elapsed().as_secs_f64()),
             coverage,
             fallbacks,
+            stalls,
             threads: step.workers,
             chunk: chunk.or(self.default_chunk),
         })

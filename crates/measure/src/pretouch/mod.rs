@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod costs;
+pub mod host;
 pub mod hotspot;
 pub mod model;
 pub mod prediction;
@@ -69,6 +70,9 @@ pub struct Sample {
     pub coverage: Reading<f64>,
     /// How often the kernel could not make a huge page meanwhile, on the whole machine.
     pub fallbacks: Reading<u64>,
+    /// How often a thread waited for the kernel to make memory free or whole meanwhile, on the whole
+    /// machine (`compact_stall`, `allocstall_*`).
+    pub stalls: Reading<u64>,
     /// Threads that really did it.
     pub threads: usize,
     /// The chunk that was really used.

@@ -135,6 +135,7 @@ mod tests {
             release_seconds: Reading::Known(0.0),
             coverage: Reading::Known(1.0),
             fallbacks: Reading::Known(0),
+            stalls: Reading::Known(0),
             threads: 2,
             chunk: None,
         };

@@ -1,6 +1,10 @@
 //! Is there room for a size, without making memory free first?
 
-use hugewise_kernel::{meminfo::Meminfo, reading::Reading, units::Bytes};
+use hugewise_kernel::{
+    meminfo::Meminfo,
+    reading::Reading,
+    units::{Bytes, PageSize},
+};
 
 /// What takes memory at once: pools keep theirs from all others for as long as the experiment lasts.
 pub(super) struct Beside {
@@ -39,6 +43,17 @@ pub(super) fn missing(bytes: Bytes, beside: &Beside, memory: &Meminfo, floor: By
     ))
 }
 
+/// Why a size cannot be had on THP without compaction; nothing where it can. `ready` is what is free in
+/// whole blocks of the size of a THP.
+pub(super) fn scattered(bytes: Bytes, ready: Bytes, thp: PageSize) -> Option<String> {
+    (bytes > ready).then(|| {
+        format!(
+            "only {ready} of free memory lie in whole blocks of {thp}: the kernel would compact memory for the rest, \
+             and that would be measured, too (/proc/sys/vm/compact_memory does it before)"
+        )
+    })
+}
+
 fn many(count: u64, what: &str) -> String {
     if count == 1 { format!("a {what}") } else { format!("{count} {what}s") }
 }
@@ -72,6 +87,14 @@ mod tests {
         let alone = Beside { pools: 0, ..both };
         assert_eq!(missing(Bytes(9 << 30), &alone, &free, floor), None);
         assert!(missing(Bytes(9 << 30), &Beside { jvm: true, ..alone }, &free, floor).is_some());
+    }
+
+    #[test]
+    fn scattered_memory_is_told() -> Result<(), Box<dyn std::error::Error>> {
+        let thp = "2MiB".parse()?;
+        assert_eq!(scattered(Bytes(4 << 20), Bytes(4 << 20), thp), None);
+        assert!(scattered(Bytes(5 << 20), Bytes(4 << 20), thp).is_some_and(|why| why.contains("only 4MiB")));
+        Ok(())
     }
 
     #[test]

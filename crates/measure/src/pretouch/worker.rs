@@ -28,6 +28,10 @@ use hugewise_memory::{
 use super::{By, Case, Sample, Way};
 use crate::execution::Launch;
 
+/// Times that a thread compacted or reclaimed memory itself.
+const STALLS: [&str; 5] =
+    ["compact_stall", "allocstall_dma", "allocstall_dma32", "allocstall_normal", "allocstall_movable"];
+
 /// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
@@ -85,7 +89,7 @@ pub fn run(case: &Case, way: &Way) -> Result<Sample, WorkError> {
         })?,
         By::Jvm(_) => return Err(WorkError::Jvm),
     };
-    let fallbacks = fallbacks(&before, &VmStat::read(&root));
+    let (fallbacks, stalls) = growth(&before, &VmStat::read(&root));
     let coverage = region.coverage().and_then(|coverage| share(&coverage));
     let release_seconds = Reading::from(release(region, case, way.by));
     Ok(Sample {
@@ -94,6 +98,7 @@ pub fn run(case: &Case, way: &Way) -> Result<Sample, WorkError> {
         release_seconds,
         coverage,
         fallbacks,
+        stalls,
         threads: done.threads,
         chunk: done.chunk,
     })
@@ -118,21 +123,20 @@ pub(super) fn share(coverage: &Coverage) -> Result<f64, String> {
     coverage.share().ok_or_else(|| format!("nothing of it is present, by {}", coverage.source))
 }
 
-/// By how much the machine's count of huge pages that could not be made grew.
-pub(super) fn fallbacks(
+/// By how much counters of the machine grew: of huge pages that could not be made, and of stalls.
+pub(super) fn growth(
     before: &Result<VmStat, ReadError>,
     after: &Result<VmStat, ReadError>,
-) -> Reading<u64> {
-    match (before, after) {
+) -> (Reading<u64>, Reading<u64>) {
+    let grown = |names: &[&str]| match (before, after) {
         (Ok(before), Ok(after)) => {
-            let growth = after.growth(before, "thp_fault_fallback");
-            growth.map_or_else(
-                || Reading::unknown("this kernel does not count thp_fault_fallback"),
-                Reading::Known,
-            )
+            let known: Vec<u64> = names.iter().filter_map(|name| after.growth(before, name)).collect();
+            let missing = || Reading::unknown(format!("this kernel does not count {}", names.join(", ")));
+            if known.is_empty() { missing() } else { Reading::Known(known.iter().sum()) }
         }
         (Err(error), _) | (_, Err(error)) => Reading::unknown(error),
-    }
+    };
+    (grown(&["thp_fault_fallback"]), grown(&STALLS))
 }
 
 struct Done {

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::terminal::{Terminal, plain};
 
-const HEADINGS: [&str; 12] = [
+const HEADINGS: [&str; 13] = [
     "backing",
     "bytes",
     "threads",
@@ -32,6 +32,7 @@ const HEADINGS: [&str; 12] = [
     "release ms",
     "coverage",
     "fallbacks",
+    "stalls",
 ];
 /// Columns that are words.
 const WORDS: [usize; 2] = [0, 3];
@@ -109,10 +110,14 @@ fn cells(row: &Row, report: &Report) -> Vec<String> {
         of_all(row, |sample| sample.coverage.known().copied())
             .map(|shares| shares.into_iter().fold(1.0, f64::min))
             .map_or_else(|| "?".to_owned(), |share| format!("{:.0} %", share * 100.0)),
-        of_all(row, |sample| sample.fallbacks.known().copied())
-            .and_then(|counts| counts.into_iter().max())
-            .map_or_else(|| "?".to_owned(), |count| count.to_string()),
+        most(row, |sample| sample.fallbacks.known().copied()),
+        most(row, |sample| sample.stalls.known().copied()),
     ]
+}
+
+fn most(row: &Row, of: impl Fn(&Sample) -> Option<u64>) -> String {
+    let most = of_all(row, of).and_then(|counts| counts.into_iter().max());
+    most.map_or_else(|| "?".to_owned(), |count| count.to_string())
 }
 
 /// What every sample told; nothing if one did not.
@@ -137,8 +142,9 @@ fn notes(report: &Report) -> Vec<String> {
          the longest."
             .to_owned(),
         "release: until all of it is given back; of a JVM, from SIGKILL until it is gone.".to_owned(),
-        "coverage: the lowest share on huge pages, read from the kernel. fallbacks: the most THPs in one \
-         process that the kernel could not make (thp_fault_fallback, of the whole machine)."
+        "coverage: the lowest share on huge pages, read from the kernel. Of the whole machine, the most during one \
+         process: fallbacks, THPs that could not be made (thp_fault_fallback); stalls, waits until memory was \
+         made free or whole (compact_stall, allocstall)."
             .to_owned(),
     ];
     if report.table.rows.iter().any(|row| row.samples.iter().any(|s| s.threads != row.case.threads)) {
@@ -152,6 +158,13 @@ fn notes(report: &Report) -> Vec<String> {
     if report.table.rows.iter().any(asked_otherwise) {
         notes.push("chunk A→B: A was asked for, and B used.".to_owned());
     }
+    if report.table.host_takes_back_free_memory {
+        notes.push(
+            "The host of this virtual machine takes back memory that is free (free page reporting): times, above \
+             all of THP, hold what it takes to get it again."
+                .to_owned(),
+        );
+    }
     let all = samples().count();
     let counted: usize = report.table.rows.iter().map(|row| row.counted().count()).sum();
     if counted < all {
@@ -163,6 +176,7 @@ fn notes(report: &Report) -> Vec<String> {
     let reasons = [
         ("coverage", samples().find_map(|sample| sample.coverage.reason())),
         ("fallbacks", samples().find_map(|sample| sample.fallbacks.reason())),
+        ("stalls", samples().find_map(|sample| sample.stalls.reason())),
         ("release", samples().find_map(|sample| sample.release_seconds.reason())),
     ];
     for (what, reason) in reasons {
