@@ -8,17 +8,21 @@ checked := scripts/tools rust lints cc -- cargo
 # The binary is left out: its comments are the text of --help, not of rustdoc.
 document := doc --workspace --exclude hugewise --no-deps --locked
 binary := $(CARGO_TARGET_DIR)/release/hugewise
+library := $(CARGO_TARGET_DIR)/release/libhugewise
+header := crates/memory-c/include/hugewise.h
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
 share := $(DESTDIR)$(PREFIX)/share
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build fmt lint doc bench fuzz clean install
+.PHONY: help demo test build fmt lint doc bench fuzz clean install install-c
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: ## compare base pages with huge pages, on this machine
 	@scripts/tools rust cc jdk
-	@$(cargo) build --release --locked
+	@$(cargo) build --release --locked -p hugewise
 # Exit status 1 is a negative verdict: an answer, too.
 	@scripts/tools jdk -- $(binary) compare $(ARGS) || [ $$? -eq 1 ]
 
@@ -30,8 +34,10 @@ test: ## formatting, lints, documentation, the C comparison, every test
 	scripts/tools cc -- benchmarks/touch/build
 	$(cargo) test --workspace --locked
 
-build: ## the release binary, target/release/hugewise
-	$(cargo) build --release --locked
+# Only without the lib, which nobody needs here, the libraries for C are optimised as a whole.
+build: ## the release binary and the libraries for C, in target/release
+	$(cargo) build --release --locked -p hugewise
+	$(cargo) rustc --release --locked -p hugewise-memory-c --crate-type cdylib --crate-type staticlib
 
 fmt: ## format the code
 	$(checked) fmt --all
@@ -48,12 +54,12 @@ bench: build ## the native touch loop against a plain C loop (minutes; RUN=--qui
 fuzz: ## every parser with random input, for SECONDS=10 each
 	scripts/tools rust cc c++ -- fuzz/run $(SECONDS)
 
-$(binary):
+$(binary) $(library).so $(library).a:
 	$(MAKE) build
 
 # Builds nothing where there is a binary, so that `make build && sudo make install` works without
 # a toolchain for root.
-install: | $(binary) ## binary, man pages, completions and licence, to PREFIX=/usr/local
+install: | $(binary) install-c ## binary, man pages, completions, C library and licence, to PREFIX=/usr/local
 	install -D -m 755 $(binary) $(DESTDIR)$(PREFIX)/bin/hugewise
 	install -d $(share)/man/man1
 	$(binary) man --dir $(share)/man/man1
@@ -62,6 +68,18 @@ install: | $(binary) ## binary, man pages, completions and licence, to PREFIX=/u
 	$(binary) completions zsh > $(share)/zsh/site-functions/_hugewise
 	$(binary) completions fish > $(share)/fish/vendor_completions.d/hugewise.fish
 	install -D -m 644 LICENSE $(share)/doc/hugewise/LICENSE
+
+# The number in the library's soname.
+install-c: abi = $(shell sed -n 's/^.define HUGEWISE_ABI_VERSION //p' $(header))
+install-c: | $(library).so $(library).a ## of that, the C library, its header and pkg-config file alone
+	install -D -m 644 $(header) $(DESTDIR)$(INCLUDEDIR)/hugewise.h
+	install -D -m 755 $(library).so $(DESTDIR)$(LIBDIR)/libhugewise.so.$(abi)
+	ln -sf libhugewise.so.$(abi) $(DESTDIR)$(LIBDIR)/libhugewise.so
+	install -m 644 $(library).a $(DESTDIR)$(LIBDIR)/libhugewise.a
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+		-e 's|@VERSION@|$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)|' \
+		crates/memory-c/hugewise.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/hugewise.pc
 
 clean: ## all that was built
 	rm -rf $(CARGO_TARGET_DIR) fuzz/target

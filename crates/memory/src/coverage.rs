@@ -4,11 +4,59 @@ use std::{fs::File, io, ops::Range};
 
 use hugewise_kernel::{
     coverage::Coverage,
+    page_sizes::PageSizes,
+    reading::Reading,
     root::Root,
     smaps::{self, Vma},
     sys::pagemap,
     units::{Bytes, PageSize},
 };
+
+/// Addresses, and the size of the huge pages that may be there.
+pub(crate) type Part = (Range<u64>, Option<PageSize>);
+
+/// What the kernel really gave to any memory of this process: to all pages that hold a byte of it.
+#[must_use]
+pub fn of(addresses: Range<u64>, sizes: &PageSizes) -> Reading<Coverage> {
+    match mappings(&addresses) {
+        Ok(vmas) if vmas.is_empty() => Reading::unknown("nothing is mapped there"),
+        Ok(vmas) => of_parts(&addresses, &parts(&addresses, &vmas, sizes)),
+        Err(why) => Reading::unknown(why),
+    }
+}
+
+/// Cuts memory by its mappings.
+pub(crate) fn parts(addresses: &Range<u64>, vmas: &[Vma], sizes: &PageSizes) -> Vec<Part> {
+    let all = whole_pages(addresses, sizes.base);
+    let part = |vma: &Vma| {
+        let pooled = PageSize::new(vma.kernel_page_size).ok().filter(|_| vma.is_hugetlb);
+        (vma.addresses.start.max(all.start)..vma.addresses.end.min(all.end), pooled.or(sizes.thp))
+    };
+    vmas.iter().map(part).collect()
+}
+
+/// The same of memory whose parts are known.
+pub(crate) fn of_parts(addresses: &Range<u64>, parts: &[Part]) -> Reading<Coverage> {
+    let mut seen = Coverage::none(SCAN);
+    for (part, size) in parts {
+        match scan(part.clone(), *size) {
+            Ok(read) => seen.add(&read),
+            // The older way: exact only where the kernel did not merge the memory with a neighbour.
+            Err(_) => {
+                let size = parts.iter().find_map(|(_, size)| *size);
+                return Reading::from(of_mappings(addresses.clone(), size));
+            }
+        }
+    }
+    Reading::Known(seen)
+}
+
+/// The addresses of all pages that hold a byte of these.
+pub(crate) fn whole_pages(addresses: &Range<u64>, size: PageSize) -> Range<u64> {
+    let page = size.bytes().0;
+    let last = u64::MAX / page * page;
+    addresses.start / page * page..addresses.end.checked_next_multiple_of(page).unwrap_or(last)
+}
 
 /// Where [`scan`] reads.
 pub(crate) const SCAN: &str = "PAGEMAP_SCAN of /proc/self/pagemap";

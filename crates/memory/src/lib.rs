@@ -5,7 +5,7 @@
 //! present by several threads; [`release`] gives it back.
 
 mod chunks;
-mod coverage;
+pub mod coverage;
 pub mod pretouch;
 pub mod region;
 pub mod release;

@@ -90,6 +90,10 @@ fn reserve_on(len: Bytes, backing: Backing, sizes: &PageSizes) -> Result<Region,
     let page = page_size.bytes().0;
     let start = (mapping.address().next_multiple_of(page) - mapping.address()) as usize;
     let whole = start..start + rounded.0 as usize;
+    if whole.end > mapping.len() {
+        // The kernel aligns pages of a pool itself; a tool that stands in for it may not.
+        return Err(format!("what was given, at {:#x}, is not on pages of {page_size}", mapping.address()));
+    }
     match backing {
         Backing::Base => ignore_missing_thp(mapping.advise(whole, Advice::NoHugePage)).map_err(explain)?,
         Backing::Thp => mapping.advise(whole, Advice::HugePage).map_err(explain)?,
@@ -175,7 +179,7 @@ impl Region {
 
     fn scanned(&self) -> io::Result<Coverage> {
         let size = if self.got.is_explicit() { Some(self.page_size) } else { self.thp_size };
-        coverage::scan(self.mapping.addresses(&self.whole_pages()), size)
+        coverage::scan(self.addresses(), size)
     }
 
     /// The older way: exact only where the kernel did not merge the region with a neighbour.
@@ -183,18 +187,46 @@ impl Region {
         coverage::of_mappings(self.mapping.addresses(&(0..self.mapping.len())), self.thp_size)
     }
 
+    /// The addresses of all its pages that hold a byte of `range` (offsets in bytes).
+    #[must_use]
+    pub fn pages_holding(&self, range: Range<usize>) -> Range<u64> {
+        let (all, page) = (self.addresses(), self.page_size.bytes().0);
+        let start = place(&all, range.start) / page * page;
+        if range.is_empty() {
+            return start..start;
+        }
+        start..place(&all, range.end).next_multiple_of(page).min(all.end)
+    }
+
+    /// The addresses of the whole pages in `range` (offsets in bytes). Behind the last byte of the
+    /// region nobody can use the rest of its page, which counts as within.
+    #[must_use]
+    pub fn pages_within(&self, range: Range<usize>) -> Range<u64> {
+        let (all, page) = (self.addresses(), self.page_size.bytes().0);
+        let to_the_end = range.end >= self.usable.len();
+        let end = if to_the_end { all.end } else { place(&all, range.end) / page * page };
+        place(&all, range.start).next_multiple_of(page).min(end)..end
+    }
+
+    fn addresses(&self) -> Range<u64> {
+        self.mapping.addresses(&self.whole_pages())
+    }
+
     /// All of it, made up to whole pages, to be worked on by several threads.
     pub(crate) fn target(&mut self) -> Target<'_> {
-        let whole = self.whole_pages();
+        let (pages, whole) = (self.pages(), self.whole_pages());
+        pages.target(Span::new(&mut self.mapping.bytes_mut()[whole]))
+    }
+
+    /// What is to be known of its pages.
+    pub(crate) fn pages(&self) -> Pages {
         let explicit = self.got.is_explicit();
-        let huge = if explicit { Some(self.page_size) } else { self.thp_size };
-        Target {
-            parts: vec![(self.mapping.addresses(&whole), huge)],
+        Pages {
             page_size: self.page_size,
+            huge: if explicit { Some(self.page_size) } else { self.thp_size },
             grain: self.thp_size.filter(|_| !explicit).map_or(self.page_size, |thp| thp.max(self.page_size)),
             // A THP may not be had: then each base page is there only after it was touched itself.
             step: if explicit { self.page_size } else { self.base_size },
-            span: Span::new(&mut self.mapping.bytes_mut()[whole]),
         }
     }
 
@@ -203,6 +235,33 @@ impl Region {
         let page = self.page_size.bytes().0 as usize;
         self.usable.start..self.usable.end.next_multiple_of(page).min(self.mapping.len())
     }
+}
+
+/// The pages of a region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pages {
+    page_size: PageSize,
+    huge: Option<PageSize>,
+    grain: PageSize,
+    step: PageSize,
+}
+
+impl Pages {
+    /// A part of the region, or all of it, to be worked on by several threads.
+    pub fn target(self, span: Span<'_>) -> Target<'_> {
+        Target {
+            parts: vec![(span.addresses(), self.huge)],
+            page_size: self.page_size,
+            grain: self.grain,
+            step: self.step,
+            span,
+        }
+    }
+}
+
+/// The address at an offset, or the end.
+fn place(all: &Range<u64>, offset: usize) -> u64 {
+    all.start.saturating_add(offset as u64).min(all.end)
 }
 
 #[cfg(test)]
@@ -226,12 +285,23 @@ mod tests {
         stopped.map_or(Ok(()), |stopped| Err(stopped.into()))
     }
 
+    /// Pages that the kernel is moving, to compact memory, are not there for a moment.
+    fn coverage_of_at_least(region: &Region, bytes: Bytes) -> Result<Coverage, Box<dyn Error>> {
+        for _ in 0..500 {
+            let coverage = region.coverage().known().cloned().ok_or("no reading")?;
+            if coverage.resident >= bytes {
+                return Ok(coverage);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        Err(format!("not {bytes} present: {:?}", region.coverage()).into())
+    }
+
     #[test]
     fn base_memory_holds_no_huge_page() -> Tested {
         let mut region = reserve(Bytes(8 << 20), &[Backing::Base], &sizes()?)?;
         pretouch(&mut region)?;
-        let coverage = region.coverage();
-        let coverage = coverage.known().ok_or("no reading")?;
+        let coverage = coverage_of_at_least(&region, Bytes(8 << 20))?;
         assert_eq!((coverage.resident, coverage.share()), (Bytes(8 << 20), Some(0.0)));
         Ok(())
     }
@@ -245,9 +315,7 @@ mod tests {
         region.bytes_mut()[0] = 1;
         assert_eq!(region.bytes().as_ptr() as u64 % thp.bytes().0, 0);
         assert_eq!(region.bytes().len(), 5 << 20);
-        let coverage = region.coverage();
-        let coverage = coverage.known().ok_or("no reading")?;
-        assert!(coverage.resident >= Bytes(5 << 20), "{coverage:?}");
+        coverage_of_at_least(&region, Bytes(5 << 20))?;
         Ok(())
     }
 
@@ -268,6 +336,32 @@ mod tests {
     fn an_empty_preference_list_is_an_error() -> Tested {
         assert!(reserve(Bytes(1), &[], &sizes()?).is_err());
         Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn pages_hold_a_range_or_lie_within(len in 1usize..6 << 20, from in 0usize..7 << 20, to in 0usize..7 << 20) {
+            let sizes = sizes().map_err(|error| TestCaseError::fail(error.to_string()))?;
+            for backing in [Backing::Base, Backing::Thp] {
+                if sizes.missing(backing).is_some() { continue }
+                let region = reserve(Bytes(len as u64), &[backing], &sizes);
+                let region = region.map_err(|error| TestCaseError::fail(error.to_string()))?;
+                let (all, page) = (region.addresses(), region.page_size().bytes().0);
+                let (first, last) = (place(&all, from), place(&all, to));
+                let (holding, within) = (region.pages_holding(from..to), region.pages_within(from..to));
+                for pages in [&holding, &within] {
+                    prop_assert!(all.start <= pages.start && pages.start <= pages.end && pages.end <= all.end);
+                    prop_assert!(pages.is_empty() || (pages.start % page, pages.end % page) == (0, 0));
+                }
+                if from < to && from < len {
+                    prop_assert!(holding.start <= first && last <= holding.end);
+                    prop_assert!(first - holding.start < page && holding.end - last < page);
+                    prop_assert!(within.is_empty() || (first <= within.start && (within.end <= last || to >= len)));
+                } else {
+                    prop_assert!(from < to || (holding.is_empty() && (within.is_empty() || to >= len)));
+                }
+            }
+        }
     }
 
     proptest! {

@@ -6,11 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_kernel::{backing::Backing, units::Bytes};
+use hugewise_kernel::{backing::Backing, sys::span::Span, units::Bytes};
 
 use crate::{
     chunks::Chunks,
     region::Region,
+    target::Target,
     threads::{self, Crew, Stopped},
 };
 
@@ -37,29 +38,19 @@ impl Region {
     /// them meanwhile, and then only a pre-touch tells without being killed that there is none left.
     /// For pools it needs Linux 5.18.
     pub fn decommit(&mut self, range: Range<usize>, threads: Option<NonZeroUsize>) -> Released {
-        let shared = matches!(self.backing(), Backing::Shm(_));
-        let (length, page) = (self.bytes().len(), self.page_size().bytes().0);
-        let target = self.target();
-        let all = target.span.addresses();
-        let place = |offset: usize| all.start.saturating_add(offset as u64).min(all.end);
-        // Behind the last byte nobody can use the rest of its page.
-        let end = if range.end >= length { all.end } else { place(range.end) / page * page };
-        let start = place(range.start).next_multiple_of(page).min(end);
-        let begin = Instant::now();
-        let crew = Crew::for_memory(start, threads);
-        let chunks = Chunks::cut(start..end, target.grain.bytes(), None, crew.threads);
-        let give_back = |chunk| match shared {
-            true => target.span.discard_shared(chunk),
-            false => target.span.discard(chunk),
-        };
-        let worked = threads::each(&chunks, &crew, &give_back, &mut |_| ControlFlow::Continue(()));
-        Released {
-            wanted: chunks.length(),
-            done: worked.done,
-            threads: worked.threads,
-            elapsed: begin.elapsed(),
-            stopped: worked.stopped,
-        }
+        let pages = self.pages_within(range);
+        let shared = self.is_shared();
+        give_back(&self.target(), pages, shared, threads)
+    }
+
+    /// The same while others use the rest of it: for a span of [`Region::pages_within`] the range.
+    pub fn decommit_span(&self, span: Span<'_>, threads: Option<NonZeroUsize>) -> Released {
+        let pages = span.addresses();
+        give_back(&self.pages().target(span), pages, self.is_shared(), threads)
+    }
+
+    fn is_shared(&self) -> bool {
+        matches!(self.backing(), Backing::Shm(_))
     }
 
     /// Gives back all of it, by several threads where that helps.
@@ -70,5 +61,28 @@ impl Region {
         drop(self);
         released.elapsed = begin.elapsed();
         released
+    }
+}
+
+fn give_back(
+    target: &Target<'_>,
+    pages: Range<u64>,
+    shared: bool,
+    threads: Option<NonZeroUsize>,
+) -> Released {
+    let begin = Instant::now();
+    let crew = Crew::for_memory(pages.start, threads);
+    let chunks = Chunks::cut(pages, target.grain.bytes(), None, crew.threads);
+    let give_back = |chunk| match shared {
+        true => target.span.discard_shared(chunk),
+        false => target.span.discard(chunk),
+    };
+    let worked = threads::each(&chunks, &crew, &give_back, &mut |_| ControlFlow::Continue(()));
+    Released {
+        wanted: chunks.length(),
+        done: worked.done,
+        threads: worked.threads,
+        elapsed: begin.elapsed(),
+        stopped: worked.stopped,
     }
 }

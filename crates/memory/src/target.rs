@@ -6,7 +6,7 @@ use hugewise_kernel::{
     coverage::Coverage, page_sizes::PageSizes, reading::Reading, smaps::Vma, sys::span::Span, units::PageSize,
 };
 
-use crate::coverage;
+use crate::coverage::{self, Part};
 
 /// A span, and what is to be known of its pages.
 #[derive(Debug)]
@@ -19,23 +19,15 @@ pub(crate) struct Target<'a> {
     /// Every page has a byte at a multiple of it.
     pub step: PageSize,
     /// Addresses, and the size of the huge pages that may be there.
-    pub parts: Vec<(Range<u64>, Option<PageSize>)>,
+    pub parts: Vec<Part>,
 }
 
 impl<'a> Target<'a> {
     /// Any memory of this process; its pages are looked up.
     pub fn of(span: Span<'a>, sizes: &PageSizes) -> Result<Target<'a>, String> {
         let vmas = coverage::mappings(&span.addresses())?;
-        if vmas.is_empty() {
-            return Err("nothing is mapped there".to_owned());
-        }
-        let all = whole_pages(span.addresses(), sizes.base);
-        let part = |vma: &Vma| {
-            let pooled = PageSize::new(vma.kernel_page_size).ok().filter(|_| vma.is_hugetlb);
-            let addresses = vma.addresses.start.max(all.start)..vma.addresses.end.min(all.end);
-            (addresses, pooled.or(sizes.thp))
-        };
-        let parts: Vec<_> = vmas.iter().map(part).collect();
+        all_usable(&span.addresses(), &vmas)?;
+        let parts = coverage::parts(&span.addresses(), &vmas, sizes);
         let all_pooled = vmas.iter().all(|vma| vma.is_hugetlb);
         let huge = parts.iter().filter_map(|(_, size)| *size);
         let page_size = huge.clone().max().unwrap_or(sizes.base);
@@ -50,29 +42,27 @@ impl<'a> Target<'a> {
 
     /// The addresses of all pages that hold a byte of it.
     pub fn pages(&self) -> Range<u64> {
-        whole_pages(self.span.addresses(), self.step)
+        coverage::whole_pages(&self.span.addresses(), self.step)
     }
 
     /// What its pages really are.
     pub fn coverage(&self) -> Reading<Coverage> {
-        let mut seen = Coverage::none(coverage::SCAN);
-        for (addresses, size) in &self.parts {
-            match coverage::scan(addresses.clone(), *size) {
-                Ok(part) => seen.add(&part),
-                Err(_) => return Reading::from(self.coverage_of_mappings()),
-            }
-        }
-        Reading::Known(seen)
-    }
-
-    /// The older way: exact only where the kernel did not merge the memory with a neighbour.
-    fn coverage_of_mappings(&self) -> Result<Coverage, String> {
-        coverage::of_mappings(self.span.addresses(), self.parts.iter().find_map(|(_, size)| *size))
+        coverage::of_parts(&self.span.addresses(), &self.parts)
     }
 }
 
-fn whole_pages(addresses: Range<u64>, size: PageSize) -> Range<u64> {
-    let page = size.bytes().0;
-    let last = u64::MAX / page * page;
-    addresses.start / page * page..addresses.end.checked_next_multiple_of(page).unwrap_or(last)
+/// Is there no gap, and may all be read and written? Elsewhere a touch would end the process.
+fn all_usable(addresses: &Range<u64>, vmas: &[Vma]) -> Result<(), String> {
+    let mut at = addresses.start;
+    for vma in vmas {
+        if vma.addresses.start > at {
+            break;
+        }
+        if !vma.permissions.starts_with("rw") {
+            let Range { start, end } = vma.addresses;
+            return Err(format!("{start:#x}-{end:#x} may not be read and written ({})", vma.permissions));
+        }
+        at = vma.addresses.end;
+    }
+    if at < addresses.end { Err(format!("nothing is mapped at {at:#x}")) } else { Ok(()) }
 }

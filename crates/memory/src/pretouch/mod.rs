@@ -109,6 +109,16 @@ impl Region {
     ) -> Pretouched {
         pretouch(&self.target(), how, progress)
     }
+
+    /// The same for a part of it that others use meanwhile: a span of [`Region::pages_holding`] it.
+    pub fn pretouch_span(
+        &self,
+        span: Span<'_>,
+        how: &Pretouch,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Pretouched {
+        pretouch(&self.pages().target(span), how, progress)
+    }
 }
 
 /// Makes every page present that holds a byte of any memory of this process, contents kept.

@@ -1,4 +1,4 @@
-use std::error::Error;
+use std::{error::Error, thread};
 
 use hugewise_kernel::sys::{
     memory::{Advice, Mapping},
@@ -76,11 +76,17 @@ fn check(case: &Case, stop_after: Option<Bytes>) -> Tested {
     assert!(done.wanted >= Bytes(case.length as u64), "{done:?}");
     assert_eq!(done.done == done.wanted, done.stopped.is_none(), "{done:?}");
     assert!(matches!(done.stopped, None | Some(Stopped::Cancelled)), "{done:?}");
-    if let Some(present) = resident(addresses.start / 4096 * 4096..addresses.end.next_multiple_of(4096)) {
-        assert!(present >= done.done, "{present} of {done:?}");
-        let coverage = done.coverage.known().ok_or("no reading")?;
-        assert!(coverage.resident >= done.done, "{done:?}");
-    }
+    assert!(done.coverage.known().is_some(), "{done:?}");
+    let whole = addresses.start / 4096 * 4096..addresses.end.next_multiple_of(4096);
+    // Pages that the kernel is moving, to compact memory, are not there for a moment.
+    let all_there = || resident(whole.clone()).is_none_or(|present| present >= done.done);
+    let settled = (0..500).any(|_| {
+        all_there() || {
+            thread::sleep(Duration::from_millis(2));
+            false
+        }
+    });
+    assert!(settled, "{:?} of {done:?}", resident(whole.clone()));
     assert!(memory.bytes() == contents, "contents changed");
     if done.stopped.is_some() {
         // What was left is made present by the next.

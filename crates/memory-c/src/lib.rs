@@ -1,0 +1,12 @@
+//! The C interface of `hugewise-memory`, as in `include/hugewise.h`: that file is what C sees of
+//! [`error`], [`region`] and [`pretouch`], and `docs/c.md` shows its use.
+//!
+//! Every function takes any argument: what C hands in is checked or copied in `arguments.rs`, regions
+//! are known by handles that are looked up in `handles.rs`, and a panic ends as an error in `error.rs`.
+
+mod arguments;
+pub mod error;
+mod handles;
+mod preferences;
+pub mod pretouch;
+pub mod region;

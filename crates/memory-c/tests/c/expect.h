@@ -1,0 +1,29 @@
+/* What the test programs share: checks that name their line, and the thread's last error. */
+#ifndef EXPECT_H
+#define EXPECT_H
+
+#include <hugewise.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((size_t)1 << 20)
+
+#define EXPECT(what)                                                                                       \
+    do {                                                                                                   \
+        if (!(what)) {                                                                                     \
+            fprintf(stderr, "%s:%d: not so: %s; last error: %s\n", __FILE__, __LINE__, #what,              \
+                    hugewise_last_error());                                                                \
+            exit(1);                                                                                       \
+        }                                                                                                  \
+    } while (0)
+
+/* The last call failed with this code, and said at least this. */
+#define EXPECT_ERROR(code, text)                                                                           \
+    do {                                                                                                   \
+        EXPECT(hugewise_last_error_code() == (code));                                                      \
+        EXPECT(strstr(hugewise_last_error(), (text)) != NULL);                                             \
+    } while (0)
+
+#endif
