@@ -305,7 +305,10 @@ fn exponent(cells: &[Cell], middles: &[f64], modelled: &dyn Fn(&Cell) -> f64, of
     let of_slope = of_means / width;
     let likely = LIKELY_EXPONENT.powi(2);
     let weight = likely / (likely + of_slope);
-    (width > 0.0).then(|| weight * of_slope + (weight * product / width).powi(2))
+    let slope = (product / width).abs();
+    // What is certainly there is not argued away.
+    let certain = slope - 2.0 * of_slope.sqrt();
+    (width > 0.0).then(|| weight * of_slope + (weight * slope).max(certain).powi(2))
 }
 
 impl Model {

@@ -38,11 +38,11 @@ Examples:
   hugewise bench pretouch --backing base,thp --predict 512GiB,4TiB --predict-threads 1,8,32
   sudo hugewise bench pretouch --bytes 512MiB,1GiB,2GiB --verify
 
-Pools are grown for the time of the experiment and put back at its end, which needs root; without it,
-what the pools already hold is used and the rest is left out. Sizes for which memory would have to be
-reclaimed are left out, too.
-Exit status: 0; 1 if a backing that was named could not be measured, or --verify measured a time outside
-of its interval, or none; 2 it could not be done; 128 and the signal when interrupted.")]
+Pools are grown for the time of the experiment and put back at its end, which needs root; without
+it, what the pools already hold is used and the rest is left out. Sizes for which memory would have
+to be reclaimed or compacted are left out, too.
+Exit status: 0; 1 if a backing that was named could not be measured, or --verify measured a time
+outside of its interval, or none; 2 it could not be done; 128 and the signal when interrupted.")]
 pub struct Arguments {
     /// Sizes, in bytes or like 1GiB; the model needs two at least
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "1GiB,2GiB,4GiB")]
