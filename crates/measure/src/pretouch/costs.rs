@@ -4,7 +4,7 @@ use hugewise_kernel::{backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::model::{GIB, Model};
+use super::model::{GIB, Line, Model, Residual};
 
 /// Another thread that adds less than this share of speed adds none.
 const LEAST_GAIN: f64 = 0.05;
@@ -23,7 +23,8 @@ pub struct Gain {
     pub speedup: f64,
     /// Bytes per second of the larger number.
     pub bytes_per_second: f64,
-    /// Did more threads bring nothing, so that something else limits: the memory, or the kernel's locks?
+    /// Is it beyond noise that more threads bring nothing, so that something else limits: the memory, or the
+    /// kernel's locks?
     pub at_limit: bool,
 }
 
@@ -45,16 +46,27 @@ impl Model {
         let pairs = self.lines.windows(2).filter(|pair| pair[0].backing == pair[1].backing);
         let gains = pairs.map(|pair| {
             let speedup = pair[0].seconds_per_gib / pair[1].seconds_per_gib;
+            let most = speedup * (2.0 * self.deviation_of_ratio(&pair[0], &pair[1])).exp();
             Gain {
                 backing: pair[1].backing,
                 from_threads: pair[0].threads,
                 threads: pair[1].threads,
                 speedup,
                 bytes_per_second: GIB / pair[1].seconds_per_gib,
-                at_limit: speedup < 1.0 + LEAST_GAIN,
+                at_limit: most < 1.0 + LEAST_GAIN,
             }
         });
         gains.collect()
+    }
+
+    /// Standard deviation of the logarithm of the ratio of two lines.
+    fn deviation_of_ratio(&self, one: &Line, other: &Line) -> f64 {
+        let of_line = |line: &Line| {
+            let same =
+                |residual: &&Residual| (residual.backing, residual.threads) == (line.backing, line.threads);
+            self.spread.of_means / self.residuals.iter().filter(same).count().max(1) as f64
+        };
+        (of_line(one) + of_line(other)).sqrt()
     }
 
     /// The cost of a page and of a byte; nothing unless base pages and huge ones were measured with the
