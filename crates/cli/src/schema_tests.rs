@@ -21,6 +21,7 @@ fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
         ("pretouch", schema_for!(report::pretouch::Report)),
         ("restore", schema_for!(restore::Report)),
         ("run", schema_for!(crate::launching::report::Report)),
+        ("tlb", schema_for!(report::tlb::Report)),
     ];
     for (name, schema) in schemas {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schema/{name}.json"));

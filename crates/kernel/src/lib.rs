@@ -12,6 +12,7 @@ pub mod cgroup_processes;
 pub mod contiguity;
 pub mod counters;
 pub mod coverage;
+pub mod cpu_tlb;
 pub mod difference;
 pub mod facts;
 mod fields;

@@ -10,6 +10,7 @@ pub mod pretouch;
 pub mod proof;
 pub mod schedule;
 pub mod statistics;
+pub mod tlb;
 pub mod touch;
 pub mod touch_bench;
 pub mod workload;

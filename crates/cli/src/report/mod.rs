@@ -5,9 +5,11 @@
 pub mod apply;
 pub mod check;
 pub mod compare;
+mod drawing;
 pub mod explain;
 pub mod inspect;
 mod page;
 pub mod plan;
 pub mod pretouch;
+pub mod tlb;
 pub mod touch;

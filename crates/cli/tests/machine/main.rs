@@ -22,6 +22,7 @@ mod regions;
 mod run;
 mod settings;
 mod start;
+mod tlb;
 mod touch;
 mod without;
 
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         plan::trials(),
         program::trials(),
         run::trials(),
+        tlb::trials(),
         touch::trials(),
         pretouch::trials(),
         regions::trials(),

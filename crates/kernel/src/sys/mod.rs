@@ -4,12 +4,14 @@
 //! and what to do when it refuses, is decided above.
 #![allow(unsafe_code)]
 
+pub mod cpuid;
 pub mod file;
 pub mod handover;
 pub mod memory;
 pub mod pagemap;
 pub mod process;
 pub mod remote;
+pub mod repeated;
 pub mod span;
 pub mod thread;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -1,6 +1,7 @@
 //! `hugewise bench`: experiments on this machine itself.
 
 mod pretouch;
+mod tlb;
 mod touch;
 
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ pub struct Bench {
 
 #[derive(Subcommand)]
 enum What {
+    Tlb(tlb::Arguments),
     Touch(touch::Arguments),
     Pretouch(Box<pretouch::Arguments>),
     /// One process of `bench touch`; prints its report as JSON
@@ -40,6 +42,10 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 /// Runs the command.
 pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     match &bench.what {
+        What::Tlb(arguments) => {
+            machine::tell_unfinished();
+            tlb::run(arguments, terminal)
+        }
         What::Touch(arguments) => {
             machine::tell_unfinished();
             touch::run(arguments, terminal)

@@ -4,12 +4,13 @@
 //! backing with its name above its mark, and grows downwards. Colours are fixed here and mapped to
 //! the page's own by its style sheet, so that they follow light and dark.
 
-use anyhow::anyhow;
 use plotters::{
-    coord::{Shift, types::RangedCoordf64},
+    coord::types::RangedCoordf64,
     prelude::*,
-    style::text_anchor::{HPos, Pos, VPos},
+    style::text_anchor::{HPos, VPos},
 };
+
+use crate::report::drawing::{GRID, MUTED, PALETTE, TEXT, draw, style, told};
 
 /// Width of a plot, in the units of its view box.
 const WIDTH: u32 = 340;
@@ -23,22 +24,6 @@ const TEXT_SIZE: f64 = 15.5;
 const AXIS_SIZE: f64 = 14.5;
 /// Characters of a row's name that fit beside its value.
 const LABEL: usize = 26;
-
-const TEXT: RGBColor = RGBColor(0x1b, 0x1f, 0x24);
-const MUTED: RGBColor = RGBColor(0x5b, 0x64, 0x70);
-const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
-
-/// After Okabe and Ito, "Color Universal Design" (2008), which colour-blind people can tell apart;
-/// grey for the reference. The page's style sheet knows each of them.
-const PALETTE: [RGBColor; 7] = [
-    RGBColor(0x6c, 0x75, 0x7d),
-    RGBColor(0x00, 0x72, 0xb2),
-    RGBColor(0xd5, 0x5e, 0x00),
-    RGBColor(0x00, 0x9e, 0x73),
-    RGBColor(0xcc, 0x79, 0xa7),
-    RGBColor(0xe6, 0x9f, 0x00),
-    RGBColor(0x56, 0xb4, 0xe9),
-];
 
 /// The colour of an arm, the same in every plot of a page.
 fn color(arm: usize) -> RGBColor {
@@ -82,10 +67,6 @@ pub struct Line {
     pub arm: usize,
     /// For each value of the parameter: lowest, mean, highest; nothing where no round counts.
     pub points: Vec<Option<(f64, f64, f64)>>,
-}
-
-fn style(size: f64, color: RGBColor, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
-    ("sans-serif", size).into_font().color(&color).pos(Pos::new(horizontal, vertical))
 }
 
 /// Rows over a common axis. With `one`, a line stands at 1 and the axis always shows it.
@@ -287,22 +268,4 @@ fn range(rows: &[Strip], one: bool) -> (f64, f64) {
     // An axis of times or counts does not begin below nothing.
     let from = if low >= 0.0 { (low - air).max(0.0) } else { low - air };
     (from, high + air)
-}
-
-fn draw(
-    size: (u32, u32),
-    paint: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> anyhow::Result<()>,
-) -> anyhow::Result<String> {
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        paint(&area)?;
-        area.present().map_err(told)?;
-    }
-    Ok(svg)
-}
-
-/// The errors of plotters cannot be sent between threads, so only their words are kept.
-fn told(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("a plot could not be drawn: {error}")
 }

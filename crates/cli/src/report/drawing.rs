@@ -1,0 +1,51 @@
+//! What all plots have in common: colours, letters, the sheet.
+
+use anyhow::anyhow;
+use plotters::{
+    coord::Shift,
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
+
+/// Of text.
+pub const TEXT: RGBColor = RGBColor(0x1b, 0x1f, 0x24);
+/// Of text that may be passed over.
+pub const MUTED: RGBColor = RGBColor(0x5b, 0x64, 0x70);
+/// Of lines behind the curves.
+pub const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
+
+/// After Okabe and Ito, "Color Universal Design" (2008), which colour-blind people can tell apart;
+/// grey for the reference. The page's style sheet knows each of them.
+pub const PALETTE: [RGBColor; 7] = [
+    RGBColor(0x6c, 0x75, 0x7d),
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x56, 0xb4, 0xe9),
+];
+
+/// Text of this size and colour, anchored so.
+pub fn style(size: f64, color: RGBColor, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
+    ("sans-serif", size).into_font().color(&color).pos(Pos::new(horizontal, vertical))
+}
+
+/// An SVG of this size.
+pub fn draw(
+    size: (u32, u32),
+    paint: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> anyhow::Result<()>,
+) -> anyhow::Result<String> {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        paint(&area)?;
+        area.present().map_err(told)?;
+    }
+    Ok(svg)
+}
+
+/// The errors of plotters cannot be sent between threads, so only their words are kept.
+pub fn told(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("a plot could not be drawn: {error}")
+}

@@ -1,0 +1,68 @@
+//! `bench tlb`: curves of pages that are proven, and the machine as it was. No time is judged.
+
+use std::fs;
+
+use libtest_mimic::Trial;
+use serde_json::Value;
+
+use crate::{
+    Tested,
+    needs::Need::{Pool, Root, Thp},
+    start::{run, says},
+    trial,
+};
+
+const SMALL: [&str; 8] = ["bench", "tlb", "--passes", "2", "--most", "160", "--memory", "16MiB"];
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("bench tlb: a curve for each page size, its pages proven", &[Root, Pool, Thp], curves),
+        trial("bench tlb: a table and a plot", &[Thp], a_table),
+        trial("bench tlb: a backing that cannot be had is named", &[], left_out),
+    ]
+}
+
+fn curves() -> Tested {
+    let ran = run(&[&SMALL[..], &["--backing", "base,thp,hugetlb", "--json"]].concat())?.ended_with(0)?;
+    let result: Value = serde_json::from_str(&ran.stdout)?;
+    assert_eq!(result["schema"], "hugewise.tlb/1");
+    let counts = |points: &Value| -> Vec<u64> {
+        points.as_array().into_iter().flatten().filter_map(|point| point["pages"].as_u64()).collect()
+    };
+    let curves = &result["curves"];
+    let packed = counts(&curves["packed"]);
+    assert_eq!((packed.first(), packed.last()), (Some(&1), Some(&160)));
+    let measured = curves["measured"].as_array().ok_or("no curves")?;
+    let backings: Vec<_> = measured.iter().filter_map(|measured| measured["backing"].as_str()).collect();
+    assert_eq!(backings, ["base", "thp", "hugetlb"], "{curves}");
+    assert_eq!(result["findings"].as_array().map(Vec::len), Some(3));
+    for measured in measured {
+        assert_eq!(measured["coverage"], 1.0, "all pages are of the size: {measured}");
+        assert_eq!(counts(&measured["paged"]), packed);
+        let huge = measured["backing"] != "base";
+        assert_eq!(measured["page_size"].as_u64() > curves["base"].as_u64(), huge);
+        assert_eq!(measured["strided"].is_array(), huge);
+        for point in measured["paged"].as_array().into_iter().flatten() {
+            assert!(point["ns"].as_f64() > Some(0.0) && point["spread"].as_f64() >= Some(0.0), "{point}");
+        }
+    }
+    Ok(())
+}
+
+fn a_table() -> Tested {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("tlb.svg");
+    let file_name = file.to_str().ok_or("no name")?;
+    let ran = run(&[&SMALL[..], &["--plot", file_name]].concat())?.ended_with(0)?;
+    says(&ran.stdout, &["PAGES", "base: 160 pages of", "coverage 100 %", "ENTRIES", "CPUID"])?;
+    let plot = fs::read_to_string(file)?;
+    assert!(plot.starts_with("<svg") && plot.contains("packed lines (thp)"), "{plot}");
+    Ok(())
+}
+
+fn left_out() -> Tested {
+    let ran = run(&[&SMALL[..], &["--backing", "base,hugetlb:1TiB"]].concat())?.ended_with(1)?;
+    says(&ran.stdout, &["base: 160 pages of", "left out hugetlb:1TiB: this machine has no pool of 1TiB"])?;
+    let ran = run(&[&SMALL[..], &["--backing", "shm"]].concat())?.ended_with(2)?;
+    says(&ran.stderr, &["hugetlb measures them"])
+}

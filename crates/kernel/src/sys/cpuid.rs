@@ -1,0 +1,44 @@
+//! What the CPU says of itself.
+
+/// The registers EAX, EBX, ECX and EDX.
+pub type Registers = [u32; 4];
+
+/// A leaf of the `cpuid` instruction; nothing beyond the CPU's highest, and where there is no such
+/// instruction.
+#[cfg(target_arch = "x86_64")]
+#[must_use]
+pub fn leaf(leaf: u32, sub_leaf: u32) -> Option<Registers> {
+    use std::arch::x86_64::__cpuid_count;
+    const EXTENDED: u32 = 0x8000_0000;
+    #[allow(unused_unsafe)] // In later versions of Rust the function is safe.
+    let ask = |leaf, sub_leaf| {
+        // SAFETY: every x86-64 CPU has the instruction; it reads no memory and changes nothing but the
+        // registers that it answers in.
+        unsafe { __cpuid_count(leaf, sub_leaf) }
+    };
+    let highest = ask(leaf & EXTENDED, 0).eax;
+    (leaf <= highest).then(|| {
+        let answer = ask(leaf, sub_leaf);
+        [answer.eax, answer.ebx, answer.ecx, answer.edx]
+    })
+}
+
+/// A leaf of the `cpuid` instruction, which this CPU has not.
+#[cfg(not(target_arch = "x86_64"))]
+#[must_use]
+pub fn leaf(_leaf: u32, _sub_leaf: u32) -> Option<Registers> {
+    None
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_end_where_the_cpu_says() {
+        let highest = leaf(0, 0).map(|[eax, ..]| eax);
+        assert!(highest.is_some_and(|highest| highest >= 1 && leaf(highest, 0).is_some()));
+        assert_eq!(highest.and_then(|highest| leaf(highest + 1, 0)), None);
+        assert_eq!(leaf(0x8fff_ffff, 0), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! The pointer chase: loads that each wait for the one before, in random order.
+//!
+//! What a load waits for is the caches and the TLB. The same number of cache lines is chased in two
+//! layouts, so that the caches do the same in both and the difference is the TLB's.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Instant,
+};
+
+/// A place in the memory, as it stands in a line.
+const WORD: usize = size_of::<u64>();
+
+/// Where the cache lines lie that are chased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// One line on each page of this size; one behind the other, on as few pages as they fit on, where
+    /// there is none.
+    pub page: Option<usize>,
+    /// Length of a line.
+    pub line: usize,
+}
+
+impl Layout {
+    /// Offset of line `index`.
+    ///
+    /// Lines at one offset of every page would meet in few sets of the caches, and parts of pages in
+    /// few sets of the TLB where the host has smaller pages. So each line lies 65 further in its page
+    /// than its neighbour in the page before: 65 is odd, and no offset comes again before all are
+    /// taken. And one more after each round, for where pages follow each other in physical memory
+    /// too, their number and the offset decide the set together, and must not go in step.
+    #[must_use]
+    pub fn offset(self, index: usize) -> usize {
+        match self.page {
+            None => index * self.line,
+            Some(page) => {
+                let lines = (page / self.line).max(1);
+                index * page + (index * 65 + index / lines) % lines * self.line
+            }
+        }
+    }
+}
+
+/// Writes a single cycle through `count` lines into `memory`, in an order drawn from `random`.
+///
+/// Sattolo's algorithm (1986): a shuffle that gives every cycle through all lines the same chance,
+/// and nothing but such cycles, so that no line is left out.
+pub fn lay(memory: &[AtomicU64], layout: Layout, count: usize, random: &mut fastrand::Rng) {
+    let mut next: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        next.swap(last, random.usize(0..last));
+    }
+    for (index, next) in next.into_iter().enumerate() {
+        if let Some(word) = memory.get(layout.offset(index) / WORD) {
+            word.store((layout.offset(next) / WORD) as u64, Relaxed);
+        }
+    }
+}
+
+/// Follows the cycle for `steps` loads from the word `start`; says at which it ended.
+#[inline(never)]
+#[must_use]
+pub fn follow(memory: &[AtomicU64], start: usize, steps: usize) -> usize {
+    let mut at = start;
+    for _ in 0..steps {
+        // The check of the place is no part of the chain of loads: the next load is on its way already.
+        let Some(word) = memory.get(at) else { return 0 };
+        at = word.load(Relaxed) as usize;
+    }
+    at
+}
+
+/// Nanoseconds for a load: the quickest of `runs` runs of `steps` loads, after one lap that does not
+/// count.
+///
+/// Whatever disturbs a run makes it longer. A run is so short that most are not disturbed.
+#[must_use]
+pub fn time(memory: &[AtomicU64], layout: Layout, count: usize, steps: usize, runs: usize) -> f64 {
+    let mut at = follow(memory, layout.offset(0) / WORD, count);
+    let mut best = f64::INFINITY;
+    for _ in 0..runs {
+        let begin = Instant::now();
+        at = std::hint::black_box(follow(memory, at, steps));
+        best = best.min(begin.elapsed().as_nanos() as f64 / steps.max(1) as f64);
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn zeroed(bytes: usize) -> Vec<AtomicU64> {
+        (0..bytes / WORD).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn every_line_is_visited_once_a_lap(count in 1usize..300, page_log in 6u32..13, seed: u64) {
+            for page in [None, Some(1 << page_log)] {
+                let layout = Layout { page, line: 64 };
+                let memory = zeroed(count << page_log);
+                lay(&memory, layout, count, &mut fastrand::Rng::with_seed(seed));
+                let mut seen = BTreeSet::new();
+                let first = layout.offset(0) / WORD;
+                let mut at = first;
+                for _ in 0..count {
+                    prop_assert!(seen.insert(at), "a shorter cycle");
+                    at = follow(&memory, at, 1);
+                }
+                prop_assert_eq!(at, first);
+                prop_assert_eq!(follow(&memory, at, 3 * count), at);
+            }
+        }
+
+        #[test]
+        fn each_page_holds_one_line(page_log in 7u32..22, index in 0usize..100_000) {
+            let page = 1 << page_log;
+            for line in [64, 128] {
+                let at = Layout { page: Some(page), line }.offset(index);
+                prop_assert_eq!(at % line, 0);
+                prop_assert_eq!(at / page, index);
+            }
+        }
+    }
+
+    /// How many lines fall on the fullest of `sets` sets, where physical memory is contiguous.
+    fn fullest(page: Option<usize>, count: usize, sets: usize) -> usize {
+        let mut filled = vec![0; sets];
+        for index in 0..count {
+            filled[Layout { page, line: 64 }.offset(index) / 64 % sets] += 1;
+        }
+        filled.into_iter().max().unwrap_or(0)
+    }
+
+    #[test]
+    fn cache_sets_are_used_as_evenly_as_by_packed_lines() {
+        for page in [4 << 10, 16 << 10, 64 << 10, 2 << 20, 1 << 30] {
+            // 64 sets are those of a first-level cache, 1024 and 2048 those of second levels.
+            for sets in [64, 1024, 2048] {
+                for count in [4096, 8192] {
+                    let (paged, packed) = (fullest(Some(page), count, sets), fullest(None, count, sets));
+                    assert!(paged <= packed, "{page} {sets} {count}: {paged} > {packed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_outside_ends_the_chase() {
+        assert_eq!(follow(&[AtomicU64::new(u64::MAX)], 0, 10), 0);
+        assert_eq!(follow(&[], 5, 10), 0);
+    }
+}

@@ -1,0 +1,106 @@
+//! Curves: nanoseconds for a load over the number of pages, and what of it is the TLB's.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is called one step: a quarter of an octave, the factor 2^(1/4), or 19 %. Two counts of pages
+/// that differ by no more are the same finding.
+pub const STEP_IN_OCTAVES: f64 = 0.25;
+
+/// Up to here every count is measured, for small TLBs are counted out page by page.
+const EVERY: usize = 16;
+/// From there on this many counts to the octave, evenly: 64, 72, 80 …, 128, 144 … Real TLBs have such
+/// sizes (96, 1536, 3072), and one is at most an eighth away from the next.
+const TO_THE_OCTAVE: usize = 8;
+
+/// The counts that are measured, from 1 to at most `most`, in ascending order.
+#[must_use]
+pub fn grid(most: usize) -> Vec<usize> {
+    let coarse = (0..usize::BITS).flat_map(|octave| {
+        (TO_THE_OCTAVE..2 * TO_THE_OCTAVE).filter_map(move |eighth| {
+            let unit = 1usize.checked_shl(octave)?;
+            eighth.checked_mul(unit)
+        })
+    });
+    (1..=EVERY).chain(coarse.filter(|count| *count > EVERY)).take_while(|count| *count <= most).collect()
+}
+
+/// What was measured for one count.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Point {
+    /// How many pages were visited in turn, or how many packed lines.
+    pub pages: u64,
+    /// Nanoseconds for a load: the lower quartile of all passes.
+    pub ns: f64,
+    /// How far the median of the passes lies above it.
+    pub spread: f64,
+}
+
+/// The point of a count whose passes took this long.
+#[must_use]
+pub fn point(pages: usize, passes: &[f64]) -> Option<Point> {
+    let mut sorted: Vec<f64> = passes.iter().copied().filter(|ns| ns.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let quartile = *sorted.get(sorted.len().saturating_sub(1) / 4)?;
+    let median = *sorted.get(sorted.len().saturating_sub(1) / 2)?;
+    Some(Point { pages: pages as u64, ns: quartile, spread: median - quartile })
+}
+
+/// What the TLB adds to a load: the curve less that of as many packed lines. Counts that only one of
+/// the two has are left out; both ascend.
+#[must_use]
+pub fn extra(paged: &[Point], packed: &[Point]) -> Vec<Point> {
+    let of_packed = |pages| packed.iter().find(|point| point.pages == pages);
+    let pairs = paged.iter().filter_map(|point| Some((point, of_packed(point.pages)?)));
+    pairs
+        .map(|(paged, packed)| Point {
+            pages: paged.pages,
+            ns: paged.ns - packed.ns,
+            spread: paged.spread.hypot(packed.spread),
+        })
+        .collect()
+}
+
+/// Do two counts of pages differ by no more than one step?
+#[must_use]
+pub fn within_a_step(a: u64, b: u64) -> bool {
+    a > 0 && b > 0 && (a as f64 / b as f64).log2().abs() <= STEP_IN_OCTAVES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grid_ascends_in_less_than_half_a_step() {
+        let grid = grid(20_000);
+        assert_eq!((grid[0], grid.len() > 90), (1, true));
+        assert!([96, 512, 1024, 1536, 2048, 3072, 4096].iter().all(|size| grid.contains(size)));
+        for pair in grid.windows(2).filter(|pair| pair[0] >= 8) {
+            let ratio = pair[1] as f64 / pair[0] as f64;
+            assert!(ratio > 1.0 && ratio.log2() <= STEP_IN_OCTAVES * 0.7, "{pair:?}");
+        }
+        assert_eq!(super::grid(0), [0; 0]);
+        assert_eq!(super::grid(17), (1..=16).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_point_is_the_lower_quartile() {
+        let passes = [9.0, 1.0, 2.0, 3.0, f64::INFINITY, 100.0];
+        assert_eq!(point(7, &passes), Some(Point { pages: 7, ns: 2.0, spread: 1.0 }));
+        assert_eq!(point(7, &[]), None);
+    }
+
+    #[test]
+    fn what_the_caches_cost_is_taken_off() {
+        let at = |pages, ns| Point { pages, ns, spread: 0.0 };
+        let extra = extra(&[at(8, 3.0), at(9, 5.0), at(10, 7.0)], &[at(8, 1.0), at(10, 2.0)]);
+        assert_eq!(extra, [at(8, 2.0), at(10, 5.0)]);
+    }
+
+    #[test]
+    fn a_step_is_a_quarter_of_an_octave() {
+        assert!(within_a_step(2048, 2304) && within_a_step(2304, 2048) && within_a_step(96, 112));
+        assert!(!within_a_step(2048, 2560) && !within_a_step(0, 0));
+    }
+}

@@ -1,0 +1,243 @@
+//! Memory to chase in: as many pages of one size as are wanted, proven to be of that size.
+
+use std::{collections::BTreeMap, fs::File, io, sync::atomic::Ordering::Relaxed};
+
+use hugewise_kernel::{
+    backing::Backing,
+    coverage::Coverage,
+    interrupt::Interrupt,
+    page_sizes::PageSizes,
+    reading::Reading,
+    root::Root,
+    smaps,
+    sys::{pagemap, repeated::Repeated},
+    units::{Bytes, PageSize, Pages},
+};
+
+use crate::machine::Machine;
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// Pages to be visited in turn.
+    pub most: Pages,
+    /// The memory that they may take; beyond it, the same memory stands at several addresses.
+    pub memory: Bytes,
+    /// Length of a cache line.
+    pub line: usize,
+}
+
+/// Pages of one size.
+#[derive(Debug)]
+pub struct Pool {
+    /// How they were asked for.
+    pub backing: Backing,
+    /// Their size.
+    pub page_size: PageSize,
+    /// Where they stand.
+    pub mapping: Repeated,
+    /// How many different ones there are; the others are the same again.
+    pub distinct: Pages,
+    /// How many can be visited in turn.
+    pub most: Pages,
+    base: PageSize,
+    line: usize,
+}
+
+/// Makes them, or says why it cannot be done.
+pub fn prepare(
+    backing: Backing,
+    wish: Wish,
+    sizes: &PageSizes,
+    machine: &mut Machine,
+    interrupt: &Interrupt,
+) -> Result<Pool, String> {
+    if let Some(missing) = sizes.missing(backing) {
+        return Err(missing);
+    }
+    let page_size = sizes.huge_page_of(backing).unwrap_or(sizes.base);
+    let fits = Pages(wish.memory.whole_pages(page_size).0.min(wish.most.0));
+    if fits == Pages(0) {
+        return Err(format!("a page of {page_size} is more than the {} that may be taken", wish.memory));
+    }
+    let mut cause = String::new();
+    for distinct in fewer_and_fewer(fits) {
+        match attempt(backing, distinct, wish, page_size, sizes, machine, interrupt) {
+            Ok(pool) => return Ok(pool),
+            Err(error) => cause = error,
+        }
+        if interrupt.signal().is_some() {
+            break;
+        }
+    }
+    Err(cause)
+}
+
+/// Where memory is in pieces, one page may still be had where five hundred may not.
+fn fewer_and_fewer(most: Pages) -> impl Iterator<Item = Pages> {
+    std::iter::successors(Some(most), |pages| (pages.0 > 1).then_some(Pages(pages.0 / 2)))
+}
+
+fn attempt(
+    backing: Backing,
+    distinct: Pages,
+    wish: Wish,
+    page_size: PageSize,
+    sizes: &PageSizes,
+    machine: &mut Machine,
+    interrupt: &Interrupt,
+) -> Result<Pool, String> {
+    if backing.is_explicit() {
+        machine.provide_pools(&BTreeMap::from([(page_size, distinct * page_size)]), interrupt)?;
+    }
+    let make = || {
+        let most = repeatable(distinct, wish.most, page_size, wish.line);
+        let mapping = Repeated::new(page_size, backing.is_explicit(), distinct, most)
+            .map_err(|error| format!("{most} pages of {page_size} on the memory of {distinct}: {error}"))?;
+        let (base, line) = (sizes.base, wish.line);
+        let pool = Pool { backing, page_size, mapping, distinct, most, base, line };
+        pool.fill().map_err(|error| format!("making {distinct} pages of {page_size} present: {error}"))?;
+        pool.proven().map(|()| pool)
+    };
+    match make() {
+        // A kernel that makes no huge page of shared memory afterwards does so at first touch, where
+        // its setting allows.
+        Err(cause) if backing == Backing::Thp && distinct == Pages(1) => {
+            machine.provide_thp(true).map_err(|refused| format!("{cause}; {refused}"))?;
+            make()
+        }
+        made => made,
+    }
+}
+
+/// How many pages can be visited in turn where `distinct` of them differ: two lines on the same memory
+/// must not be at the same offset, and within the first `size / line` pages no offset comes again.
+fn repeatable(distinct: Pages, most: Pages, size: PageSize, line: usize) -> Pages {
+    let offsets = size.bytes().0 / line.max(1) as u64;
+    Pages(most.0.min(distinct.0.max(offsets)))
+}
+
+impl Pool {
+    /// Makes all pages present, on huge pages where those are wanted.
+    fn fill(&self) -> io::Result<()> {
+        match self.backing {
+            // A kernel without THP refuses advice on it, and gives base pages anyway.
+            Backing::Base => drop(self.mapping.advise_huge(false)),
+            Backing::Thp => {
+                self.mapping.advise_huge(true)?;
+                self.touch(self.mapping.populate_once(), self.distinct)?;
+                // Whether it did is read from the page table.
+                let _ = self.mapping.collapse();
+            }
+            Backing::Hugetlb(_) | Backing::Shm(_) => {}
+        }
+        self.touch(self.mapping.populate(), self.most)
+    }
+
+    /// Writes to every base page of the first `pages`, where the kernel is too old to be asked.
+    fn touch(&self, populated: io::Result<()>, pages: Pages) -> io::Result<()> {
+        const EINVAL: i32 = 22;
+        match populated {
+            Err(error) if error.raw_os_error() == Some(EINVAL) => {
+                let words = (pages * self.page_size).0 as usize / size_of::<u64>();
+                let stride = self.base.bytes().0 as usize / size_of::<u64>();
+                for word in self.mapping.words().iter().take(words).step_by(stride) {
+                    word.fetch_add(0, Relaxed);
+                }
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    /// The share of all addresses that is mapped by pages of the size that was asked for.
+    #[must_use]
+    pub fn share(&self) -> Reading<f64> {
+        let huge = self.scanned().or_else(|_| self.read_smaps());
+        let share = |coverage: Coverage| {
+            if self.backing == Backing::Base {
+                coverage.share().map(|huge| 1.0 - huge)
+            } else {
+                coverage.share_on(self.page_size)
+            }
+        };
+        Reading::from(huge.and_then(|coverage| share(coverage).ok_or("nothing is present".to_owned())))
+    }
+
+    fn scanned(&self) -> Result<Coverage, String> {
+        let scan = File::open("/proc/self/pagemap")
+            .and_then(|pagemap| pagemap::scan(&pagemap, self.mapping.addresses()))
+            .map_err(|error| error.to_string())?;
+        let mut seen = Coverage::none("PAGEMAP_SCAN of /proc/self/pagemap");
+        seen.resident = scan.present;
+        seen.huge.insert(self.page_size, scan.huge);
+        Ok(seen)
+    }
+
+    /// The older way.
+    fn read_smaps(&self) -> Result<Coverage, String> {
+        let ours = self.mapping.addresses();
+        let vmas = smaps::read(&Root::live(), "self").map_err(|error| error.to_string())?;
+        let inside = vmas.iter().filter(|vma| ours.contains(&vma.addresses.start));
+        Ok(smaps::coverage(inside, Some(self.page_size)))
+    }
+
+    /// Are all pages of the size that was asked for?
+    pub fn proven(&self) -> Result<(), String> {
+        match self.share() {
+            Reading::Known(1.0) => Ok(()),
+            Reading::Known(share) => {
+                let (percent, size) = (100.0 * share, self.page_size);
+                Err(format!("only {percent:.1} % of the memory is on pages of {size}"))
+            }
+            Reading::CouldNotTell { could_not_tell } => Err(format!(
+                "whether the pages are of {} could not be told: {could_not_tell}",
+                self.page_size
+            )),
+        }
+    }
+
+    /// How many base pages of it differ.
+    #[must_use]
+    pub fn distinct_base_pages(&self) -> usize {
+        Bytes((self.distinct * self.page_size).0).whole_pages(self.base).0 as usize
+    }
+
+    /// How many packed lines it holds.
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        (self.distinct * self.page_size).0 as usize / self.line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tlb::chase::Layout;
+
+    proptest! {
+        #[test]
+        fn no_two_lines_share_memory(distinct in 1u64..600, most in 1u64..9000, log in 12u32..22) {
+            let size = PageSize::new(Bytes(1 << log)).map_err(|e| TestCaseError::fail(e.to_string()))?;
+            let page = 1usize << log;
+            let most = repeatable(Pages(distinct), Pages(most), size, 64);
+            let layout = Layout { page: Some(page), line: 64 };
+            let copy = distinct as usize * page;
+            let mut seen = BTreeSet::new();
+            for index in 0..most.0 as usize {
+                prop_assert!(seen.insert(layout.offset(index) % copy), "line {index}");
+            }
+        }
+    }
+
+    #[test]
+    fn less_is_tried_where_much_cannot_be_had() {
+        let tried = |most| fewer_and_fewer(Pages(most)).map(|pages| pages.0).collect::<Vec<_>>();
+        assert_eq!(tried(12), [12, 6, 3, 1]);
+        assert_eq!(tried(1), [1]);
+    }
+}
