@@ -19,6 +19,7 @@ fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
         ("explain", schema_for!(report::explain::Report)),
         ("inspect", schema_for!(Document)),
         ("plan", schema_for!(Plan)),
+        ("pretouch", schema_for!(report::pretouch::Report)),
         ("restore", schema_for!(restore::Report)),
         ("run", schema_for!(crate::launching::report::Report)),
         ("tlb", schema_for!(report::tlb::Report)),

@@ -6,6 +6,7 @@ pub mod execution;
 pub mod experiment;
 pub mod machine;
 pub mod observation;
+pub mod pretouch;
 pub mod proof;
 pub mod schedule;
 pub mod statistics;

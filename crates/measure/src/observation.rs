@@ -69,6 +69,12 @@ impl Observer {
         }
     }
 
+    /// The same, looking as rarely as it ever does from the start: where even a look would be measured.
+    #[must_use]
+    pub fn looking_rarely(self) -> Observer {
+        Observer { gap: LONGEST_GAP, ..self }
+    }
+
     /// How long to wait until the next look.
     #[must_use]
     pub fn gap(&self) -> Duration {

@@ -86,7 +86,7 @@ fn deviation(values: &[f64]) -> Option<f64> {
 }
 
 /// The quantile of Student's t distribution with `freedom` degrees of freedom.
-fn student_t(probability: f64, freedom: usize) -> Option<f64> {
+pub(crate) fn student_t(probability: f64, freedom: usize) -> Option<f64> {
     let inside = probability > 0.0 && probability < 1.0;
     let t = StudentsT::new(0.0, 1.0, freedom as f64).ok()?;
     inside.then(|| t.inverse_cdf(probability))

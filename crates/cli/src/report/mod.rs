@@ -11,5 +11,6 @@ pub mod explain;
 pub mod inspect;
 mod page;
 pub mod plan;
+pub mod pretouch;
 pub mod tlb;
 pub mod touch;

@@ -17,6 +17,7 @@ mod memory;
 mod native;
 mod needs;
 mod plan;
+mod pretouch;
 mod program;
 mod refusals;
 mod regions;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         run::trials(),
         tlb::trials(),
         touch::trials(),
+        pretouch::trials(),
         regions::trials(),
         refusals::trials(),
         without::trials(),

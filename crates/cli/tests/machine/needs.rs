@@ -8,7 +8,7 @@ use std::{
 };
 
 use hugewise_jvm::jdks::{self, Environment, Jdk};
-use hugewise_kernel::{root::Root, units::Bytes};
+use hugewise_kernel::{meminfo, root::Root, units::Bytes};
 
 /// Names `thpmaps`, of tools/mm in the kernel's source; it needs Python and numpy.
 pub const THPMAPS: &str = "HUGEWISE_THPMAPS";
@@ -26,6 +26,8 @@ pub enum Need {
     Pool,
     /// There are pools of 1 GiB pages, and memory for one page.
     GiantPool,
+    /// So many MiB that are free without anything being dropped or swapped out.
+    Free(u64),
     /// THP is built in.
     Thp,
     /// A JDK is installed.
@@ -52,6 +54,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::GiantPool => {
             pool("1048576kB") && memory_available().is_some_and(|bytes| bytes > Bytes(4 << 30))
         }
+        Need::Free(mib) => meminfo::read(&Root::live()).free.known().is_some_and(|free| free.0 >> 20 >= mib),
         Need::Thp => Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists(),
         Need::Java => !jdks().is_empty(),
         Need::Compiler => works(Command::new("cc").arg("--version")),
@@ -65,6 +68,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Root => "needs root",
         Need::Pool => "no pool of 2 MiB pages",
         Need::GiantPool => "no pool of 1 GiB pages, or no memory for one",
+        Need::Free(mib) => return (!met).then(|| format!("less than {mib} MiB of memory is free")),
         Need::Thp => "a kernel without THP",
         Need::Java => "no JDK",
         Need::Compiler => "no cc",
@@ -107,7 +111,7 @@ fn pool(size: &str) -> bool {
 }
 
 fn memory_available() -> Option<Bytes> {
-    hugewise_kernel::meminfo::read(&Root::live()).available.known().copied()
+    meminfo::read(&Root::live()).available.known().copied()
 }
 
 fn works(command: &mut Command) -> bool {

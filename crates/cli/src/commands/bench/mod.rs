@@ -1,5 +1,6 @@
 //! `hugewise bench`: experiments on this machine itself.
 
+mod pretouch;
 mod tlb;
 mod touch;
 
@@ -20,9 +21,13 @@ pub struct Bench {
 enum What {
     Tlb(tlb::Arguments),
     Touch(touch::Arguments),
+    Pretouch(Box<pretouch::Arguments>),
     /// One process of `bench touch`; prints its report as JSON
     #[command(hide = true)]
     TouchWorker(touch::Worker),
+    /// One process of `bench pretouch`; prints its report as JSON
+    #[command(hide = true)]
+    PretouchWorker(pretouch::Worker),
 }
 
 /// A count that is not zero.
@@ -45,6 +50,11 @@ pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
             machine::tell_unfinished();
             touch::run(arguments, terminal)
         }
+        What::Pretouch(arguments) => {
+            machine::tell_unfinished();
+            pretouch::run(arguments, terminal)
+        }
         What::TouchWorker(worker) => touch::run_worker(worker),
+        What::PretouchWorker(worker) => pretouch::run_worker(worker),
     }
 }

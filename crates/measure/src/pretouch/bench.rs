@@ -1,0 +1,389 @@
+//! The pretouch experiment over sizes, backings, threads and chunks: processes of their own, in blocks.
+
+use std::{collections::BTreeMap, path::Path};
+
+use hugewise_kernel::{
+    backing::Backing,
+    contiguity::{self, Scan},
+    interrupt::Interrupt,
+    meminfo,
+    page_sizes::PageSizes,
+    reading::Reading,
+    root::Root,
+    units::{Bytes, PageSize},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    By, Case, LeftOut, Row, Sample, Way, host,
+    hotspot::Jvm,
+    room::{self, Beside},
+    worker,
+};
+use crate::{
+    execution::{self, ExecutionError, Launch, last_lines},
+    experiment::{ExperimentError, Progress},
+    machine::Machine,
+    observation::{Observer, RegionOfInterest},
+};
+
+/// What to measure.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Design {
+    /// Sizes.
+    pub sizes: Vec<Bytes>,
+    /// A size that is measured to check the model, and kept out of it.
+    pub held_out: Option<Bytes>,
+    /// Backings.
+    #[schemars(with = "Vec<String>")]
+    pub backings: Vec<Backing>,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// Chunks; nothing where whoever does it decides.
+    pub chunks: Vec<Option<Bytes>>,
+    /// A plain loop and the kernel's own limit, too.
+    pub baselines: bool,
+    /// Processes for each row.
+    pub repetitions: usize,
+    /// Of the order in which processes run.
+    pub seed: u64,
+}
+
+/// What was measured.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Table {
+    /// The design.
+    pub design: Design,
+    /// The JVMs.
+    pub jvms: Vec<Jvm>,
+    /// A row for each case and way, in the order of sizes, backings, threads, and ways.
+    pub rows: Vec<Row>,
+    /// What is not among them.
+    pub left_out: Vec<LeftOut>,
+    /// Is this a virtual machine whose host takes back memory as soon as it is free?
+    pub host_takes_back_free_memory: bool,
+}
+
+/// Where it is measured.
+pub struct Place<'a> {
+    /// This program.
+    pub program: &'a Path,
+    /// The machine.
+    pub root: &'a Root,
+    /// Its page sizes.
+    pub sizes: &'a PageSizes,
+    /// What must stay free.
+    pub floor: Bytes,
+    /// Signals.
+    pub interrupt: &'a Interrupt,
+}
+
+/// A row to be measured, or what became of it.
+struct Cell {
+    case: Case,
+    way: Way,
+    held_out: bool,
+    samples: Vec<Sample>,
+    out: Option<String>,
+}
+
+impl Design {
+    /// Runs it.
+    pub fn run(
+        self,
+        jvms: Vec<Jvm>,
+        place: &Place<'_>,
+        machine: &mut Machine,
+        progress: &mut dyn Progress,
+    ) -> Result<Table, ExperimentError> {
+        let mut cells = self.cells(&jvms);
+        leave_out_what_does_not_fit(&mut cells, place);
+        provide(&mut cells, &jvms, place, machine)?;
+        leave_out_what_is_scattered(&mut cells, place);
+        let scratch = machine.scratch().map_err(|error| failed("the scratch folder", error))?;
+        let runner =
+            Runner { place, jvms: &jvms, marked: machine.mark(Launch::default()), scratch: scratch.path() };
+        let order = self.order(&cells);
+        for (done, &(index, repetition)) in order.iter().enumerate() {
+            let cell = &mut cells[index];
+            progress.run(done, order.len(), &describe(&cell.case, &cell.way, &jvms));
+            if cell.out.is_some() {
+                continue;
+            }
+            match (runner.sample(&cell.case, &cell.way)?, repetition) {
+                (Ok(sample), Some(repetition)) => cell.samples.push(Sample { repetition, ..sample }),
+                (Ok(_), None) => {}
+                (Err(reason), _) => cell.out = Some(reason),
+            }
+        }
+        progress.run(order.len(), order.len(), "");
+        let host_takes_back_free_memory = host::takes_back_free_memory(place.root);
+        Ok(Table { host_takes_back_free_memory, ..self.table(cells, jvms) })
+    }
+
+    fn cells(&self, jvms: &[Jvm]) -> Vec<Cell> {
+        let sizes = self.sizes.iter().map(|size| (*size, false));
+        let sizes = sizes.chain(self.held_out.map(|size| (size, true)));
+        let mut cells = Vec::new();
+        for (bytes, held_out) in sizes {
+            for &backing in &self.backings {
+                for &threads in &self.threads {
+                    let ways = if held_out { vec![self.judged()] } else { self.ways(jvms.len()) };
+                    cells.extend(ways.into_iter().map(|way| Cell {
+                        case: Case { bytes, backing, threads },
+                        way,
+                        held_out,
+                        samples: Vec::new(),
+                        out: None,
+                    }));
+                }
+            }
+        }
+        cells
+    }
+
+    /// The way that the model is fitted to.
+    #[must_use]
+    pub fn judged(&self) -> Way {
+        let chunk = if self.chunks.contains(&None) { None } else { self.chunks.first().copied().flatten() };
+        Way { by: By::Engine, chunk }
+    }
+
+    fn ways(&self, jvms: usize) -> Vec<Way> {
+        let with_chunks = |by: By| self.chunks.iter().map(move |chunk| Way { by, chunk: *chunk });
+        let alone = |by: By| Way { by, chunk: None };
+        let baselines = if self.baselines { vec![alone(By::Loop), alone(By::Kernel)] } else { Vec::new() };
+        with_chunks(By::Engine).chain(baselines).chain((0..jvms).map(By::Jvm).flat_map(with_chunks)).collect()
+    }
+
+    /// A warm-up of the largest size by everybody, then the repetitions. In each all cases in random order,
+    /// and the ways of a case one after the other, in an order of their own: what is compared lies close in
+    /// time.
+    fn order(&self, cells: &[Cell]) -> Vec<(usize, Option<usize>)> {
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let possible = |index: &usize| cells[*index].out.is_none();
+        let mut order: Vec<(usize, Option<usize>)> = Vec::new();
+        let all = || (0..cells.len()).filter(possible);
+        let largest = all().map(|index| cells[index].case.bytes).max();
+        let most = all().map(|index| cells[index].case.threads).max();
+        // A virtual machine gets its memory from the host when it is first used, and what was used last is
+        // used first: warmed up on the largest size, all others run on memory that is there.
+        let chunk = self.judged().chunk;
+        let warms = |cell: &Cell| {
+            (Some(cell.case.bytes), Some(cell.case.threads), cell.way.chunk) == (largest, most, chunk)
+        };
+        order.extend(all().filter(|index| warms(&cells[*index])).map(|index| (index, None)));
+        for repetition in 0..self.repetitions {
+            let mut groups: Vec<Vec<usize>> = Vec::new();
+            for index in all() {
+                match groups.last_mut() {
+                    Some(group) if cells[group[0]].case == cells[index].case => group.push(index),
+                    _ => groups.push(vec![index]),
+                }
+            }
+            random.shuffle(&mut groups);
+            for mut group in groups {
+                random.shuffle(&mut group);
+                order.extend(group.into_iter().map(|index| (index, Some(repetition))));
+            }
+        }
+        order
+    }
+
+    fn table(self, cells: Vec<Cell>, jvms: Vec<Jvm>) -> Table {
+        let left_out = left_out(&cells, &jvms);
+        let rows = cells.into_iter().filter(|cell| !cell.samples.is_empty());
+        let rows = rows.map(|Cell { case, way, held_out, samples, .. }| Row { case, way, held_out, samples });
+        let rows = rows.collect();
+        Table { rows, left_out, jvms, host_takes_back_free_memory: false, design: self }
+    }
+}
+
+/// What was left out, once for each size, backing and reason.
+fn left_out(cells: &[Cell], jvms: &[Jvm]) -> Vec<LeftOut> {
+    let mut groups: Vec<(&Cell, &str, Vec<String>)> = Vec::new();
+    for cell in cells {
+        let Some(reason) = &cell.out else { continue };
+        let who = by_in_words(&cell.case, &cell.way, jvms);
+        let (bytes, backing) = (cell.case.bytes, cell.case.backing);
+        let same = |(first, of, _): &&mut (&Cell, &str, Vec<String>)| {
+            (first.case.bytes, first.case.backing, *of) == (bytes, backing, reason.as_str())
+        };
+        match groups.iter_mut().find(same) {
+            Some((.., all)) => all.push(who),
+            None => groups.push((cell, reason, vec![who])),
+        }
+    }
+    let all_of = |cell: &Cell| {
+        cells
+            .iter()
+            .filter(|c| c.case.bytes == cell.case.bytes && c.case.backing == cell.case.backing)
+            .count()
+    };
+    let group = |(cell, reason, who): (&Cell, &str, Vec<String>)| {
+        let memory = format!("{} on {}", cell.case.bytes, cell.case.backing);
+        let what =
+            if who.len() == all_of(cell) { memory } else { format!("{memory} by {}", who.join(", by ")) };
+        LeftOut { what, reason: reason.to_owned() }
+    };
+    groups.into_iter().map(group).collect()
+}
+
+/// A case and a way in words.
+fn describe(case: &Case, way: &Way, jvms: &[Jvm]) -> String {
+    format!("{} on {} by {}", case.bytes, case.backing, by_in_words(case, way, jvms))
+}
+
+fn by_in_words(case: &Case, way: &Way, jvms: &[Jvm]) -> String {
+    let chunk = way.chunk.map(|chunk| format!(" in chunks of {chunk}")).unwrap_or_default();
+    let threads = if case.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", case.threads) };
+    format!("{threads} of {}{chunk}", name(way.by, jvms))
+}
+
+/// Who it is, in a word or two.
+#[must_use]
+pub fn name(by: By, jvms: &[Jvm]) -> &str {
+    match by {
+        By::Engine => "hugewise",
+        By::Loop => "touch loop",
+        By::Kernel => "kernel",
+        By::Jvm(index) => jvms.get(index).map_or("java", |jvm| &jvm.name),
+    }
+}
+
+fn failed(what: &str, reason: impl ToString) -> ExperimentError {
+    ExperimentError::Run { what: what.to_owned(), reason: reason.to_string() }
+}
+
+/// The pool that a backing takes from.
+fn pool(backing: Backing, sizes: &PageSizes) -> Option<PageSize> {
+    sizes.huge_page_of(backing).filter(|_| backing.is_explicit())
+}
+
+/// Leaves out sizes for which memory would have to be reclaimed: that would be measured, too.
+fn leave_out_what_does_not_fit(cells: &mut [Cell], place: &Place<'_>) {
+    let mut pools: Vec<PageSize> = cells.iter().filter_map(|c| pool(c.case.backing, place.sizes)).collect();
+    pools.sort_unstable();
+    pools.dedup();
+    let memory = meminfo::read(place.root);
+    let beside = Beside {
+        pools: pools.len() as u64,
+        others: cells.iter().any(|cell| !cell.case.backing.is_explicit()),
+        jvm: cells.iter().any(|cell| matches!(cell.way.by, By::Jvm(_))),
+    };
+    for cell in cells {
+        cell.out = room::missing(cell.case.bytes, &beside, &memory, place.floor);
+    }
+}
+
+/// Leaves out THP for which memory would have to be compacted: that would be measured, too. Pools have
+/// taken theirs by then.
+fn leave_out_what_is_scattered(cells: &mut [Cell], place: &Place<'_>) {
+    let Some(thp) = place.sizes.thp else { return };
+    let memory = meminfo::read(place.root);
+    let base = Reading::Known(place.sizes.base);
+    let seen = contiguity::read(place.root, &base, &[thp], &memory.total, &memory.free, Scan::IfQuick);
+    let Some(Reading::Known(ready)) = seen.sizes.first().map(|of_size| &of_size.at_once) else { return };
+    for cell in cells.iter_mut().filter(|cell| cell.out.is_none() && cell.case.backing == Backing::Thp) {
+        cell.out = room::scattered(cell.case.bytes, *ready * thp, thp);
+    }
+}
+
+/// Makes pools and settings as the cells need them, the largest first; what cannot be had leaves cells
+/// out.
+fn provide(
+    cells: &mut [Cell],
+    jvms: &[Jvm],
+    place: &Place<'_>,
+    machine: &mut Machine,
+) -> Result<(), ExperimentError> {
+    // The number of threads changes nothing, and asking a JVM takes a tenth of a second.
+    let mut provided: Vec<(Case, Way, Option<String>)> = Vec::new();
+    for cell in cells.iter_mut().rev().filter(|cell| cell.out.is_none()) {
+        if place.interrupt.signal().is_some() {
+            return Err(ExperimentError::Interrupted);
+        }
+        let case = Case { threads: 1, ..cell.case };
+        let known = provided.iter().find(|(of, way, _)| *of == case && *way == cell.way);
+        cell.out = match known {
+            Some((.., out)) => out.clone(),
+            None => {
+                let out = provide_one(&cell.case, &cell.way, jvms, place, machine).err();
+                provided.push((case, cell.way, out.clone()));
+                out
+            }
+        };
+    }
+    Ok(())
+}
+
+fn provide_one(
+    case: &Case,
+    way: &Way,
+    jvms: &[Jvm],
+    place: &Place<'_>,
+    machine: &mut Machine,
+) -> Result<(), String> {
+    if let Some(missing) = place.sizes.missing(case.backing) {
+        return Err(missing);
+    }
+    let mut pools: BTreeMap<PageSize, Bytes> = BTreeMap::new();
+    if let Some(size) = pool(case.backing, place.sizes) {
+        pools.insert(size, case.bytes.align_up(size).ok_or("more than this machine could ever address")?);
+    }
+    if let By::Jvm(index) = way.by {
+        let (heap, others) = jvms.get(index).ok_or("no such JVM")?.accepts(case, way.chunk)?;
+        if let (Some(size), Some(default)) = (pool(case.backing, place.sizes), place.sizes.default_hugetlb) {
+            pools.insert(size, heap.align_up(size).unwrap_or(heap));
+            *pools.entry(default).or_default() += others;
+        }
+    }
+    if case.backing == Backing::Thp {
+        machine.provide_thp(false)?;
+    }
+    machine.provide_pools(&pools, place.interrupt)
+}
+
+/// Runs processes one at a time.
+struct Runner<'a> {
+    place: &'a Place<'a>,
+    jvms: &'a [Jvm],
+    /// The environment of everything that is started.
+    marked: Launch,
+    scratch: &'a Path,
+}
+
+impl Runner<'_> {
+    /// One process; the inner error is why this way cannot be measured here.
+    fn sample(&self, case: &Case, way: &Way) -> Result<Result<Sample, String>, ExperimentError> {
+        let sampled = match way.by {
+            By::Jvm(index) => match self.jvms.get(index) {
+                Some(jvm) => jvm.measure(case, way.chunk, &self.marked, self.scratch, self.place.interrupt),
+                None => return Ok(Err("no such JVM".to_owned())),
+            },
+            By::Engine | By::Loop | By::Kernel => match self.work(case, way) {
+                Ok(reported) => return Ok(reported),
+                Err(error) => Err(error),
+            },
+        };
+        match sampled {
+            Ok(sample) => Ok(Ok(sample)),
+            Err(ExecutionError::Interrupted) => Err(ExperimentError::Interrupted),
+            Err(error) => Ok(Err(error.to_string())),
+        }
+    }
+
+    fn work(&self, case: &Case, way: &Way) -> Result<Result<Sample, String>, ExecutionError> {
+        let mut launch = worker::launch(self.place.program, case, way);
+        launch.environment.clone_from(&self.marked.environment);
+        let observer = Observer::new(self.place.root, RegionOfInterest::Reported, self.place.sizes.thp);
+        let mut observer = observer.looking_rarely();
+        let execution = execution::run(&launch, &mut observer, self.scratch, None, self.place.interrupt)?;
+        if !execution.ended.status.success() {
+            return Ok(Err(format!("{}{}", execution.ended.status, last_lines(&execution.output))));
+        }
+        let sample = serde_json::from_str(&execution.output);
+        Ok(sample.map_err(|error| format!("the pretouch worker's report: {error}")))
+    }
+}

@@ -1,0 +1,313 @@
+//! HotSpot's own pretouch: the heap of a JVM with `AlwaysPreTouch`, timed by the JVM's own log.
+//!
+//! G1 logs when it starts to pretouch a region of memory. The heap is the first of them, and what it logs
+//! next is written when the heap is done: the step is the time between these two lines, the start of its
+//! workers included. (The tables that follow have lines of their own, and are not counted.)
+//!
+//! `java -version` writes the version to standard error when the heap is ready. Here that is a socket
+//! which takes nothing more, so that the JVM waits there until its heap has been looked at.
+
+use std::{
+    fs,
+    io::{self, ErrorKind, Write},
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use hugewise_jvm::{
+    flags::{self, FinalFlags},
+    launch::{LaunchLine, OPTION_VARIABLES},
+    page_flags,
+};
+use hugewise_kernel::{
+    backing::Backing, interrupt::Interrupt, page_sizes::PageSizes, reading::Reading, root::Root,
+    sys::process::GroupLeader, units::Bytes, vmstat::VmStat,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Case, Sample, worker};
+use crate::{
+    execution::{ExecutionError, Launch, last_lines},
+    observation::{Observer, RegionOfInterest},
+};
+
+/// How often the JVM's log is looked at.
+const GAP: Duration = Duration::from_millis(5);
+/// How long a JVM may take, beside [`FOR_A_GIB`].
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A stalled kernel was seen to need seconds for a GiB.
+const FOR_A_GIB: Duration = Duration::from_secs(20);
+/// The first release with `-Xlog`.
+const UNIFIED_LOGGING: u32 = 9;
+
+/// A JVM whose pretouch is measured.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Jvm {
+    /// `java 25.0.3`.
+    pub name: String,
+    /// Its `java`.
+    pub java: PathBuf,
+    /// Its `PreTouchParallelChunkSize` where none is given.
+    pub default_chunk: Option<Bytes>,
+    #[serde(skip)]
+    flags: FinalFlags,
+}
+
+impl Jvm {
+    /// Asks a `java` who it is.
+    pub fn ask(java: &Path) -> Result<Jvm, String> {
+        let line = LaunchLine {
+            java: java.display().to_string(),
+            options: vec!["-XX:+UseG1GC".to_owned()],
+            ..LaunchLine::default()
+        };
+        let flags = flags::ask(&line).map_err(|error| error.to_string())?;
+        if flags.major().is_none_or(|major| major < UNIFIED_LOGGING) {
+            return Err(format!("JDK {} does not log its pretouch; JDK 9 and later do", flags.version));
+        }
+        Ok(Jvm {
+            name: format!("java {}", flags.version),
+            java: java.to_owned(),
+            default_chunk: flags.bytes("PreTouchParallelChunkSize"),
+            flags,
+        })
+    }
+
+    /// One that nobody asked, for tests.
+    #[cfg(test)]
+    pub(super) fn named(name: &str, default_chunk: Option<Bytes>) -> Jvm {
+        Jvm { name: name.to_owned(), java: PathBuf::new(), default_chunk, flags: FinalFlags::default() }
+    }
+
+    fn options(&self, case: &Case, chunk: Option<Bytes>) -> Result<Vec<String>, String> {
+        let mut options = vec![
+            format!("-Xms{}", case.bytes.0),
+            format!("-Xmx{}", case.bytes.0),
+            "-XX:+UseG1GC".to_owned(),
+            format!("-XX:ParallelGCThreads={}", case.threads),
+        ];
+        options.extend(page_flags::options(&self.flags, case.backing)?);
+        options.extend(chunk.map(|chunk| format!("-XX:PreTouchParallelChunkSize={}", chunk.0)));
+        Ok(options)
+    }
+
+    /// Does this JVM accept the options of a case? Answers what it takes from the pools, at most: the heap,
+    /// and what lies on the default size.
+    pub fn accepts(&self, case: &Case, chunk: Option<Bytes>) -> Result<(Bytes, Bytes), String> {
+        let line = LaunchLine {
+            java: self.java.display().to_string(),
+            options: self.options(case, chunk)?,
+            ..LaunchLine::default()
+        };
+        let flags = flags::ask(&line).map_err(|error| error.to_string())?;
+        match flags.bytes("MaxHeapSize") {
+            Some(heap) if heap == case.bytes => {}
+            heap => {
+                let heap = heap.map_or_else(|| "of unknown size".to_owned(), |heap| format!("of {heap}"));
+                return Err(format!("{} makes a heap {heap} of -Xmx{}", self.name, case.bytes.0));
+            }
+        }
+        let demand = flags.explicit_demand().ok_or("this JVM did not tell its heap size")?;
+        Ok((demand.heap, demand.others))
+    }
+
+    /// Starts it once, with the environment of `marked`; its files go to `scratch`.
+    pub fn measure(
+        &self,
+        case: &Case,
+        chunk: Option<Bytes>,
+        marked: &Launch,
+        scratch: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<Sample, ExecutionError> {
+        let name = self.java.display().to_string();
+        let io = |source| ExecutionError::Io { program: name.clone(), source };
+        let refused = |reason: String| io(io::Error::other(reason));
+        let (log, stdout) = (scratch.join("pretouch.log"), scratch.join("pretouch.out"));
+        match fs::remove_file(&log) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(error)),
+            _ => {}
+        }
+        let (full, _kept) = full_socket().map_err(io)?;
+        let mut command = Command::new(&self.java);
+        command
+            .args(self.options(case, chunk).map_err(refused)?)
+            .args(["-XX:+AlwaysPreTouch", "-XX:ErrorFile=/dev/null", &log_option(&log), "-version"])
+            .stdin(Stdio::null())
+            .stdout(fs::File::create(&stdout).map_err(io)?)
+            .stderr(OwnedFd::from(full));
+        for variable in OPTION_VARIABLES {
+            command.env_remove(variable);
+        }
+        command.envs(marked.environment.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))));
+        let root = Root::live();
+        let before = VmStat::read(&root);
+        let mut child = GroupLeader::start(&mut command, case.backing == Backing::Base)
+            .map_err(|source| ExecutionError::Start { program: name.clone(), source })?;
+        let step = wait_for_heap(&mut child, case, &log, &stdout, interrupt, &io)?;
+        let (fallbacks, stalls) = worker::growth(&before, &VmStat::read(&root));
+        let coverage = coverage(&root, &log, child.pid());
+        let begin = Instant::now();
+        drop(child);
+        if step.bytes != case.bytes {
+            return Err(refused(format!(
+                "its log tells of a pretouch of {}, and not of its heap",
+                step.bytes
+            )));
+        }
+        Ok(Sample {
+            repetition: 0,
+            seconds: step.nanoseconds as f64 / 1e9,
+            release_seconds: Reading::Known(begin.elapsed().as_secs_f64()),
+            coverage,
+            fallbacks,
+            stalls,
+            threads: step.workers,
+            chunk: chunk.or(self.default_chunk),
+        })
+    }
+}
+
+/// A socket that takes nothing more, and its other end, which must be kept.
+fn full_socket() -> io::Result<(UnixStream, UnixStream)> {
+    let (mut ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    // Large pieces first, then what is left between the last of them and the end.
+    for piece in [&[b'\n'; 4096][..], &[b'\n'; 1][..]] {
+        while match ours.write(piece) {
+            Ok(_) => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => return Err(error),
+        } {}
+    }
+    ours.set_nonblocking(false)?;
+    Ok((ours, theirs))
+}
+
+/// `timenanos` is CLOCK_MONOTONIC; the places of the heap and its pretouch are logged with these tags.
+fn log_option(file: &Path) -> String {
+    format!(
+        "-Xlog:gc+heap=debug,gc+init=info,gc+heap+coops=debug,pagesize=info:file=\"{}\":timenanos,level,tags:\
+         filecount=0",
+        file.display()
+    )
+}
+
+fn wait_for_heap(
+    child: &mut GroupLeader,
+    case: &Case,
+    log: &Path,
+    stdout: &Path,
+    interrupt: &Interrupt,
+    failed: &dyn Fn(io::Error) -> ExecutionError,
+) -> Result<Step, ExecutionError> {
+    let gib = case.bytes.0.div_ceil(1 << 30);
+    let limit = PATIENCE + FOR_A_GIB * u32::try_from(gib).unwrap_or(u32::MAX);
+    let begin = Instant::now();
+    let printed =
+        || fs::read(stdout).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
+    loop {
+        let ended = child.wait(GAP).map_err(failed)?;
+        let text = fs::read(log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        // The first line of the collector's settings comes when all of it is set up.
+        let ready = text.contains("[gc,init");
+        match heap_step(&text) {
+            Some(step) if ready => return Ok(step),
+            _ if ready && text.contains("[gc,init") && text.contains("Pre-touch:") => {
+                return Err(failed(io::Error::other("its log does not tell when it pretouched its heap")));
+            }
+            _ => {}
+        }
+        if let Some(ended) = ended {
+            let reason = format!("{} before its heap was ready{}", ended.status, last_lines(&printed()));
+            return Err(failed(io::Error::other(reason)));
+        }
+        if interrupt.signal().is_some() {
+            return Err(ExecutionError::Interrupted);
+        }
+        if begin.elapsed() > limit {
+            let reason =
+                format!("its heap was not ready after {} s{}", limit.as_secs(), last_lines(&printed()));
+            return Err(failed(io::Error::other(reason)));
+        }
+    }
+}
+
+/// The pretouch of the heap, as the log tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    bytes: Bytes,
+    workers: usize,
+    nanoseconds: u64,
+}
+
+/// Reads the log. The heap's is the first pretouch: its line, and the time of the line after it.
+fn heap_step(log: &str) -> Option<Step> {
+    let mut lines = log.lines().skip_while(|line| !line.contains("Running G1 PreTouch with "));
+    let first = lines.next()?;
+    let (_, said) = first.split_once("Running G1 PreTouch with ")?;
+    let workers = said.split(' ').next()?.parse().ok()?;
+    let (_, bytes) = said.split_once("pre-touching ")?;
+    let bytes = bytes.trim_end().trim_end_matches('.').strip_suffix('B')?.parse().ok()?;
+    let next = lines.find_map(time)?;
+    Some(Step { bytes: Bytes(bytes), workers, nanoseconds: next.checked_sub(time(first)?)? })
+}
+
+/// `[6184588ns][debug][gc,heap] …`
+fn time(line: &str) -> Option<u64> {
+    line.strip_prefix('[')?.split_once("ns]")?.0.parse().ok()
+}
+
+fn coverage(root: &Root, log: &Path, pid: u32) -> Reading<f64> {
+    let thp = PageSizes::read(root).ok().and_then(|sizes| sizes.thp);
+    let mut observer = Observer::new(root, RegionOfInterest::JavaHeap(log.to_owned()), thp);
+    observer.look(pid);
+    match observer.coverage {
+        Some(coverage) => worker::share(&coverage).into(),
+        None => Reading::unknown("the heap was not found in smaps of the JVM"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LOG: &str = "\
+[100ns][info ][pagesize] Heap:  min=1G max=1G base=0x00000000c0000000 page_size=4K size=1G
+[6184588ns][debug][gc,heap ] Running G1 PreTouch with 2 workers for 256 work units pre-touching 1073741824B.
+[214242234ns][debug][gc,heap ] Running G1 PreTouch with 2 workers for 4 work units pre-touching 16777216B.
+[227816936ns][info ][gc,init ] Version: 17.0.15+6 (release)
+";
+
+    #[test]
+    fn the_heap_is_the_first_step_of_the_log() {
+        let step = Step { bytes: Bytes(1 << 30), workers: 2, nanoseconds: 208_057_646 };
+        assert_eq!(heap_step(LOG), Some(step));
+        let until =
+            |lines: usize| LOG.lines().take(lines).map(|line| format!("{line}\n")).collect::<String>();
+        assert_eq!(heap_step(&until(2)), None, "it is not done yet");
+        assert_eq!(heap_step(&until(3)), Some(step));
+    }
+
+    #[test]
+    fn a_full_socket_takes_nothing_more() -> io::Result<()> {
+        let (mut ours, _theirs) = full_socket()?;
+        ours.set_nonblocking(true)?;
+        assert!(ours.write(b"x").is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn no_log_makes_it_panic(text in "(.|\n)*", cut in 0..LOG.len()) {
+            let _ = heap_step(&text);
+            let _ = heap_step(&format!("{}{text}{}", &LOG[..cut], &LOG[cut..]));
+        }
+    }
+}

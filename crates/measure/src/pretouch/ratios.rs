@@ -1,0 +1,179 @@
+//! Ways compared with each other: ratios within one run, and which chunk a JVM is better off with.
+
+use std::collections::BTreeMap;
+
+use hugewise_kernel::units::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{By, Case, Row, hotspot::Jvm};
+use crate::{
+    comparison::Ratio,
+    statistics::{CLAIM_CONFIDENCE, INTERVAL_CONFIDENCE, PairedRatio, median},
+};
+
+/// A chunk is recommended only if it saves this share of the time: for less nobody should set a flag.
+pub const WORTH_A_FLAG: f64 = 0.05;
+
+/// How fast the engine was beside somebody else, on the same memory in the same run.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Against {
+    /// The memory.
+    #[serde(flatten)]
+    pub case: Case,
+    /// Somebody else, with what it decides by itself.
+    pub other: By,
+    /// Speed of the engine by that of the other: above 1 the engine is faster. The geometric mean over
+    /// the repetitions with its interval; nothing with too few of them.
+    pub speed: Option<Ratio>,
+}
+
+/// What a JVM's chunk should be.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Advice {
+    /// The memory.
+    #[serde(flatten)]
+    pub case: Case,
+    /// Index into the JVMs.
+    pub jvm: usize,
+    /// The chunk that it takes by itself.
+    pub default_chunk: Option<Bytes>,
+    /// The chunk that was fastest of those tried, and its time by that of the default.
+    pub fastest: Option<Bytes>,
+    /// Its time by that of the default, with the interval of a claim.
+    pub ratio: Option<Ratio>,
+    /// Is the flag worth setting: beyond noise, and by more than a few percent?
+    pub worth_setting: bool,
+    /// Is it certain that no chunk that was tried saves so much?
+    pub default_is_as_good: bool,
+    /// Chunks other than the default that were tried.
+    pub tried: usize,
+}
+
+/// The engine against everybody else, everyone with what it decides by itself.
+#[must_use]
+pub fn against(rows: &[Row]) -> Vec<Against> {
+    let undecided = |row: &&Row| row.way.chunk.is_none() && !row.held_out;
+    let engines = rows.iter().filter(undecided).filter(|row| row.way.by == By::Engine);
+    let pairs = engines.flat_map(|engine| {
+        let others = rows.iter().filter(undecided);
+        let others = others.filter(|row| row.case == engine.case && row.way.by != By::Engine);
+        others.map(move |other| Against {
+            case: engine.case,
+            other: other.way.by,
+            speed: paired(engine, other).and_then(|pairs| pairs.ratio(INTERVAL_CONFIDENCE)),
+        })
+    });
+    pairs.collect()
+}
+
+/// The times of `value` by those of `reference`, repetition by repetition.
+fn paired(reference: &Row, value: &Row) -> Option<PairedRatio> {
+    let of_reference: BTreeMap<usize, f64> =
+        reference.counted().map(|sample| (sample.repetition, sample.seconds)).collect();
+    let pairs =
+        value.counted().filter_map(|sample| Some((*of_reference.get(&sample.repetition)?, sample.seconds)));
+    PairedRatio::of(&pairs.collect::<Vec<_>>())
+}
+
+/// What to set `PreTouchParallelChunkSize` to, for each JVM on the largest memory where chunks were tried:
+/// there it matters.
+#[must_use]
+pub fn advice(rows: &[Row], jvms: &[Jvm]) -> Vec<Advice> {
+    let of_jvms = || rows.iter().filter(|row| matches!(row.way.by, By::Jvm(_)));
+    let largest = of_jvms().map(|row| row.case.bytes).max();
+    let defaults = of_jvms().filter(|row| row.way.chunk.is_none() && Some(row.case.bytes) == largest);
+    let advice = defaults.filter_map(|default| {
+        let By::Jvm(jvm) = default.way.by else { return None };
+        let default_chunk = jvms.get(jvm).and_then(|jvm| jvm.default_chunk);
+        let tried: Vec<&Row> = rows
+            .iter()
+            .filter(|row| row.case == default.case && row.way.by == default.way.by)
+            .filter(|row| row.way.chunk.is_some_and(|chunk| Some(chunk) != default_chunk))
+            .collect();
+        (!tried.is_empty()).then(|| judge(default, jvm, default_chunk, &tried))
+    });
+    advice.collect()
+}
+
+fn judge(default: &Row, jvm: usize, default_chunk: Option<Bytes>, tried: &[&Row]) -> Advice {
+    let middle = |row: &Row| median(&row.counted().map(|sample| sample.seconds).collect::<Vec<_>>());
+    let fastest = tried
+        .iter()
+        .filter_map(|row| Some((middle(row)?, *row)))
+        .min_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, row)| row);
+    let pairs = fastest.and_then(|row| paired(default, row));
+    // The fastest of many is fast by luck, too: the more were tried, the surer it must be.
+    let confidence = 1.0 - (1.0 - CLAIM_CONFIDENCE) / tried.len().max(1) as f64;
+    let ratio = pairs.and_then(|pairs| pairs.ratio(confidence));
+    let claimed = pairs.and_then(|pairs| pairs.claim()).is_some();
+    let clear = ratio.as_ref().is_some_and(|r| r.high < 1.0 && r.estimate <= 1.0 - WORTH_A_FLAG);
+    Advice {
+        case: default.case,
+        jvm,
+        default_chunk,
+        fastest: fastest.and_then(|row| row.way.chunk),
+        default_is_as_good: ratio.as_ref().is_some_and(|ratio| ratio.low > 1.0 - WORTH_A_FLAG),
+        worth_setting: claimed && clear,
+        ratio,
+        tried: tried.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugewise_kernel::{backing::Backing, reading::Reading};
+
+    use super::*;
+    use crate::pretouch::{Sample, Way};
+
+    fn row(by: By, chunk: Option<u64>, seconds: &[f64]) -> Row {
+        let sample = |(repetition, seconds): (usize, &f64)| Sample {
+            repetition,
+            seconds: *seconds,
+            release_seconds: Reading::Known(0.0),
+            coverage: Reading::Known(1.0),
+            fallbacks: Reading::Known(0),
+            stalls: Reading::Known(0),
+            threads: 2,
+            chunk: None,
+        };
+        Row {
+            case: Case { bytes: Bytes(1 << 30), backing: Backing::Thp, threads: 2 },
+            way: Way { by, chunk: chunk.map(Bytes) },
+            held_out: false,
+            samples: seconds.iter().enumerate().map(sample).collect(),
+        }
+    }
+
+    fn jvm() -> Jvm {
+        Jvm::named("java 25", Some(Bytes(4 << 20)))
+    }
+
+    #[test]
+    fn a_flag_is_recommended_only_beyond_noise() {
+        let default = row(By::Jvm(0), None, &[1.00, 1.02, 0.99, 1.01, 1.00]);
+        let same = row(By::Jvm(0), Some(1 << 16), &[0.99, 1.01, 1.00, 1.00, 0.98]);
+        let faster = row(By::Jvm(0), Some(1 << 26), &[0.80, 0.82, 0.79, 0.81, 0.80]);
+        let noisy = row(By::Jvm(0), Some(1 << 26), &[0.50, 1.30, 0.60, 1.20, 0.70]);
+        let verdict = |rows: &[Row]| {
+            let advice = advice(rows, &[jvm()]);
+            advice.first().map(|advice| (advice.fastest, advice.worth_setting))
+        };
+        assert_eq!(verdict(&[default.clone(), same.clone(), faster]), Some((Some(Bytes(1 << 26)), true)));
+        assert_eq!(verdict(&[default.clone(), same]), Some((Some(Bytes(1 << 16)), false)));
+        assert_eq!(verdict(&[default.clone(), noisy]), Some((Some(Bytes(1 << 26)), false)));
+        assert_eq!(verdict(&[default]), None, "no chunk was tried");
+    }
+
+    #[test]
+    fn runs_that_fell_back_are_in_no_ratio() {
+        let engine = row(By::Engine, None, &[1.0, 1.0, 1.0, 1.0]);
+        let mut kernel = row(By::Kernel, None, &[2.0, 2.0, 2.0, 9.0]);
+        kernel.samples[3].coverage = Reading::Known(0.1);
+        let against = against(&[engine, kernel]);
+        let speed = against[0].speed.map(|ratio| ratio.estimate);
+        assert!(speed.is_some_and(|speed| (speed - 2.0).abs() < 1e-9), "{speed:?}");
+    }
+}

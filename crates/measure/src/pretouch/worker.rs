@@ -1,0 +1,231 @@
+//! One pretouch by this program, in a process of its own.
+
+use std::{
+    io,
+    num::NonZeroUsize,
+    ops::ControlFlow,
+    path::Path,
+    sync::atomic::{AtomicU8, AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use hugewise_kernel::{
+    backing::Backing,
+    coverage::Coverage,
+    page_sizes::PageSizes,
+    reading::Reading,
+    root::{ReadError, Root},
+    sys::span::Span,
+    units::Bytes,
+    vmstat::VmStat,
+};
+use hugewise_memory::{
+    pretouch::Pretouch,
+    region::{self, Region, ReserveError},
+};
+
+use super::{By, Case, Sample, Way};
+use crate::execution::Launch;
+
+/// Times that a thread compacted or reclaimed memory itself.
+const STALLS: [&str; 5] =
+    ["compact_stall", "allocstall_dma", "allocstall_dma32", "allocstall_normal", "allocstall_movable"];
+
+/// Why there is nothing to show.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkError {
+    /// The page sizes of the machine.
+    #[error("the page sizes of this machine could not be told: {0}")]
+    PageSizes(String),
+    /// The backing could not be had.
+    #[error(transparent)]
+    Reserve(#[from] ReserveError),
+    /// The pages could not be made present.
+    #[error("not all of {0} could be made present: {1}")]
+    Incomplete(Bytes, String),
+    /// A JVM is not for this process.
+    #[error("a JVM is started, and does not run in this process")]
+    Jvm,
+}
+
+/// The command that does it in a process of its own, and prints a [`Sample`] as JSON.
+#[must_use]
+pub fn launch(program: &Path, case: &Case, way: &Way) -> Launch {
+    let by = match way.by {
+        By::Engine | By::Jvm(_) => "engine",
+        By::Loop => "loop",
+        By::Kernel => "kernel",
+    };
+    let mut command = vec![
+        program.into(),
+        "bench".into(),
+        "pretouch-worker".into(),
+        format!("--bytes={}", case.bytes.0).into(),
+        format!("--backing={}", case.backing).into(),
+        format!("--threads={}", case.threads).into(),
+        format!("--by={by}").into(),
+    ];
+    command.extend(way.chunk.map(|chunk| format!("--chunk={}", chunk.0).into()));
+    Launch { command, thp_disabled: case.backing == Backing::Base, ..Launch::default() }
+}
+
+/// Does it in this process.
+pub fn run(case: &Case, way: &Way) -> Result<Sample, WorkError> {
+    let root = Root::live();
+    let sizes = PageSizes::read(&root).map_err(WorkError::PageSizes)?;
+    let mut region = region::reserve(case.bytes, &[case.backing], &sizes)?;
+    let before = VmStat::read(&root);
+    let done = match way.by {
+        By::Engine => by_engine(&mut region, case, way.chunk)?,
+        By::Loop => in_shares(&mut region, case, &|share| {
+            let step = usize::try_from(sizes.base.bytes().0).unwrap_or(usize::MAX);
+            share.iter_mut().step_by(step).for_each(|byte| *byte = 1);
+            Ok(())
+        })?,
+        By::Kernel => in_shares(&mut region, case, &|share| {
+            let span = Span::new(share);
+            span.populate(span.addresses())
+        })?,
+        By::Jvm(_) => return Err(WorkError::Jvm),
+    };
+    let (fallbacks, stalls) = growth(&before, &VmStat::read(&root));
+    let coverage = region.coverage().and_then(|coverage| share(&coverage));
+    let release_seconds = Reading::from(release(region, case, way.by));
+    Ok(Sample {
+        repetition: 0,
+        seconds: done.elapsed.as_secs_f64(),
+        release_seconds,
+        coverage,
+        fallbacks,
+        stalls,
+        threads: done.threads,
+        chunk: done.chunk,
+    })
+}
+
+/// Gives all of it back, the engine in its own way and the others by `munmap`; seconds.
+fn release(region: Region, case: &Case, by: By) -> Result<f64, String> {
+    if by == By::Engine {
+        let released = region.release(NonZeroUsize::new(case.threads));
+        return match released.stopped {
+            None => Ok(released.elapsed.as_secs_f64()),
+            Some(stopped) => Err(stopped.to_string()),
+        };
+    }
+    let begin = Instant::now();
+    drop(region);
+    Ok(begin.elapsed().as_secs_f64())
+}
+
+/// The share on huge pages.
+pub(super) fn share(coverage: &Coverage) -> Result<f64, String> {
+    coverage.share().ok_or_else(|| format!("nothing of it is present, by {}", coverage.source))
+}
+
+/// By how much counters of the machine grew: of huge pages that could not be made, and of stalls.
+pub(super) fn growth(
+    before: &Result<VmStat, ReadError>,
+    after: &Result<VmStat, ReadError>,
+) -> (Reading<u64>, Reading<u64>) {
+    let grown = |names: &[&str]| match (before, after) {
+        (Ok(before), Ok(after)) => {
+            let known: Vec<u64> = names.iter().filter_map(|name| after.growth(before, name)).collect();
+            let missing = || Reading::unknown(format!("this kernel does not count {}", names.join(", ")));
+            if known.is_empty() { missing() } else { Reading::Known(known.iter().sum()) }
+        }
+        (Err(error), _) | (_, Err(error)) => Reading::unknown(error),
+    };
+    (grown(&["thp_fault_fallback"]), grown(&STALLS))
+}
+
+struct Done {
+    elapsed: Duration,
+    threads: usize,
+    chunk: Option<Bytes>,
+}
+
+fn by_engine(region: &mut Region, case: &Case, chunk: Option<Bytes>) -> Result<Done, WorkError> {
+    let how = Pretouch { threads: NonZeroUsize::new(case.threads), chunk, way: None };
+    let done = region.pretouch(&how, &mut |_| ControlFlow::Continue(()));
+    match done.stopped {
+        None => Ok(Done { elapsed: done.elapsed, threads: done.threads, chunk: Some(done.chunk) }),
+        Some(stopped) => Err(WorkError::Incomplete(case.bytes, format!("{} is, then {stopped}", done.done))),
+    }
+}
+
+/// `work` on an equal share for each thread; the time from before the first thread starts to the end of
+/// the last, as in HotSpot's own log.
+///
+/// All begin together: a thread that starts needs memory mapped for itself, and would wait for the end of a
+/// call of the kernel that holds the lock of all mappings.
+fn in_shares(
+    region: &mut Region,
+    case: &Case,
+    work: &(dyn Fn(&mut [u8]) -> io::Result<()> + Sync),
+) -> Result<Done, WorkError> {
+    let page = region.page_size();
+    let pages = case.bytes.pages_needed(page);
+    let share = page.bytes().0 * pages.0.div_ceil(case.threads.max(1) as u64).max(1);
+    let begin = Instant::now();
+    let mut shares = region.bytes_mut().chunks_mut(usize::try_from(share).unwrap_or(usize::MAX));
+    let gate = Gate::default();
+    let mut threads = 1;
+    let ended: io::Result<()> = thread::scope(|scope| {
+        let first = shares.next().unwrap_or_default();
+        let mut others = Vec::new();
+        for share in shares {
+            let wait_and_work = || if gate.opens() { work(share) } else { Ok(()) };
+            match thread::Builder::new().spawn_scoped(scope, wait_and_work) {
+                Ok(other) => others.push(other),
+                Err(error) => {
+                    gate.state.store(Gate::NEVER, Ordering::Release);
+                    return Err(error);
+                }
+            }
+        }
+        threads += others.len();
+        gate.open_for(others.len());
+        let mut ended = work(first);
+        for other in others {
+            let end = other.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended early")));
+            ended = ended.and(end);
+        }
+        ended
+    });
+    let elapsed = begin.elapsed();
+    ended.map_err(|error| WorkError::Incomplete(case.bytes, error.to_string()))?;
+    Ok(Done { elapsed, threads, chunk: Some(Bytes(share)) })
+}
+
+/// Lets threads begin together, or not at all.
+#[derive(Default)]
+struct Gate {
+    waiting: AtomicUsize,
+    state: AtomicU8,
+}
+
+impl Gate {
+    const CLOSED: u8 = 0;
+    const OPEN: u8 = 1;
+    const NEVER: u8 = 2;
+
+    /// Waits until it is decided.
+    fn opens(&self) -> bool {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        loop {
+            match self.state.load(Ordering::Acquire) {
+                Gate::CLOSED => thread::yield_now(),
+                state => return state == Gate::OPEN,
+            }
+        }
+    }
+
+    /// Opens it when so many wait.
+    fn open_for(&self, threads: usize) {
+        while self.waiting.load(Ordering::Acquire) < threads {
+            thread::yield_now();
+        }
+        self.state.store(Gate::OPEN, Ordering::Release);
+    }
+}
