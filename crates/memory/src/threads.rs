@@ -6,7 +6,7 @@ use std::{
     num::NonZeroUsize,
     ops::{ControlFlow, Range},
     sync::{
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         mpsc::{self, Sender},
     },
     thread,
@@ -106,13 +106,14 @@ pub(crate) fn each(
     work: &(dyn Fn(Range<u64>) -> io::Result<()> + Sync),
     progress: &mut dyn FnMut(Bytes) -> ControlFlow<()>,
 ) -> Worked {
-    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (next, stop, gate) = (AtomicU64::new(0), AtomicBool::new(false), Gate::default());
     let worker = |events: Sender<Event>| {
         let before = own::faults().unwrap_or_default();
         if let Some(cpus) = &crew.cpus {
             // Elsewhere the work is done as well, only not as fast.
             let _ = own::stay_on(cpus);
         }
+        gate.wait();
         while !stop.load(Ordering::Relaxed) {
             let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let bytes = Bytes(chunk.end - chunk.start);
@@ -135,6 +136,7 @@ pub(crate) fn each(
         };
         // Fewer than wanted is well, too: a limit on threads is no reason to do nothing.
         let started: Vec<_> = (0..wanted).map_while(|_| start(sender.clone()).ok()).collect();
+        gate.open_for(started.len());
         if started.is_empty() && wanted > 0 {
             worked.faults = worker(sender);
         } else {
@@ -163,6 +165,31 @@ pub(crate) fn each(
         worked.stopped = None; // Told to stop when there was nothing left to do.
     }
     worked
+}
+
+/// Holds threads until all have started. A thread that starts has memory mapped for itself, for which it
+/// needs the lock of all mappings alone; those at work already hold it most of the time, and take it again
+/// before one that waits for it (milliseconds for each mapping, until the kernel hands it over).
+#[derive(Default)]
+struct Gate {
+    waiting: AtomicUsize,
+    open: AtomicBool,
+}
+
+impl Gate {
+    fn wait(&self) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        while !self.open.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    }
+
+    fn open_for(&self, threads: usize) {
+        while self.waiting.load(Ordering::Acquire) < threads {
+            thread::yield_now();
+        }
+        self.open.store(true, Ordering::Release);
+    }
 }
 
 fn since(before: Faults) -> Faults {
