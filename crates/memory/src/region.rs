@@ -152,6 +152,11 @@ impl Region {
         self.page_size
     }
 
+    /// Did it ask for pages that are larger than base pages?
+    pub(crate) fn is_huge(&self) -> bool {
+        self.page_size > self.base_size
+    }
+
     /// What was tried before, and why it was not got.
     #[must_use]
     pub fn fallbacks(&self) -> &[Fallback] {

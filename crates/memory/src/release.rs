@@ -53,11 +53,18 @@ impl Region {
         matches!(self.backing(), Backing::Shm(_))
     }
 
-    /// Gives back all of it, by several threads where that helps.
+    /// Gives back all of it: by several threads on base pages, where each page is work; huge pages are
+    /// given back faster than threads are started.
     pub fn release(mut self, threads: Option<NonZeroUsize>) -> Released {
         let begin = Instant::now();
         let length = self.bytes().len();
-        let mut released = self.decommit(0..length, threads);
+        let mut released = if self.is_huge() {
+            let all = self.pages_within(0..length);
+            let wanted = Bytes(all.end - all.start);
+            Released { wanted, done: wanted, threads: 1, elapsed: Duration::ZERO, stopped: None }
+        } else {
+            self.decommit(0..length, threads)
+        };
         drop(self);
         released.elapsed = begin.elapsed();
         released
