@@ -31,6 +31,7 @@ pub enum Command {
     Run(commands::run::Run),
     Observe(commands::run::Observe),
     Explain(commands::explain::Explain),
+    Gclog(commands::gclog::Gclog),
     Restore(commands::restore::Restore),
     Completions(commands::completions::Completions),
     Man(commands::man::Man),

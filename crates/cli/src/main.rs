@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         Command::Run(run) => commands::run::run(&run),
         Command::Observe(observe) => commands::run::observe(&observe),
         Command::Explain(explain) => commands::explain::run(&explain, &terminal),
+        Command::Gclog(gclog) => commands::gclog::run(&gclog, &terminal),
         Command::Restore(restore) => commands::restore::run(&restore),
         Command::Completions(completions) => commands::completions::run(&completions),
         Command::Man(man) => commands::man::run(&man),

@@ -16,6 +16,7 @@ fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
         ("apply", schema_for!(report::apply::Report)),
         ("check", schema_for!(report::check::Report)),
         ("explain", schema_for!(report::explain::Report)),
+        ("gclog", schema_for!(report::gclog::Report)),
         ("inspect", schema_for!(Document)),
         ("plan", schema_for!(Plan)),
         ("restore", schema_for!(restore::Report)),

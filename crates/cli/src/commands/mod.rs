@@ -6,6 +6,7 @@ pub mod check;
 pub mod compare;
 pub mod completions;
 pub mod explain;
+pub mod gclog;
 pub mod inspect;
 pub mod man;
 pub mod plan;

@@ -6,6 +6,7 @@ pub mod apply;
 pub mod check;
 pub mod compare;
 pub mod explain;
+pub mod gclog;
 pub mod inspect;
 mod page;
 pub mod plan;

@@ -221,7 +221,8 @@ impl Durations {
         self.count += 1;
         self.total_ns = self.total_ns.saturating_add(ns);
         self.max_ns = self.max_ns.max(ns);
-        self.spread.saturating_record(ns.min(HOUR_NS));
+        // It grows as far as an hour asks for.
+        let _ = self.spread.record(ns.min(HOUR_NS));
     }
 
     /// What so large a share does not exceed, to three digits; nothing where there is none.
@@ -286,5 +287,76 @@ fn keep_worst<T>(list: &mut Vec<T>, size: u64, of: impl Fn(&T) -> u64, make: imp
     if at < WORST {
         list.truncate(WORST - 1);
         list.insert(at, make());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_exact_to_three_digits() {
+        let mut durations = Durations::default();
+        assert_eq!(durations.quantile_ns(0.5), None);
+        for us in 1..=1000 {
+            durations.add(us * 1000);
+        }
+        durations.add(u64::MAX);
+        for (share, us) in [(0.1, 101.0), (0.5, 501.0), (0.99, 991.0)] {
+            let found = durations.quantile_ns(share).unwrap_or(0) as f64 / 1000.0;
+            assert!((found / us - 1.0).abs() < 0.002, "{share}: {found}");
+        }
+        assert_eq!((durations.count, durations.max_ns, durations.total_ns), (1001, u64::MAX, u64::MAX));
+    }
+
+    fn pause(kind: &str, n: u64, user_ns: u64, sys_ns: u64) -> Pause<'_> {
+        let start = Stamp { uptime_ns: Some(n * 1_000_000_000), ..Stamp::default() };
+        let cpu = Some(Cpu { user_ns, sys_ns, real_ns: 7 });
+        let place = Place { file: 0, line: n };
+        Pause { place, run: 0, gc_id: None, kind, cause: None, start, duration_ns: 1000, cpu, nested: false }
+    }
+
+    #[test]
+    fn the_kernel_is_suspected_above_rounding_only_and_the_worst_are_kept() {
+        let mut summary = Summary::default();
+        for n in 0..100 {
+            summary.add(&Event::Pause(pause("Young", n, 10_000_000, 20_000_000)));
+            summary.add(&Event::Pause(pause("Full", n, 10_000_000, 40_000_000 + n)));
+            summary.add(&Event::Pause(pause("Full", n, 90_000_000, 80_000_000)));
+        }
+        assert_eq!(summary.suspects.count, 100);
+        let lines: Vec<u64> = summary.suspects.worst.iter().map(|worst| worst.place.line).collect();
+        assert_eq!(lines, (90..100).rev().collect::<Vec<_>>());
+        let counts: Vec<_> =
+            summary.kinds.iter().map(|kind| (kind.name.as_str(), kind.durations.count)).collect();
+        assert_eq!(counts, [("Young", 100), ("Full", 200)]);
+    }
+
+    #[test]
+    fn invented_kinds_do_not_grow_without_bound() {
+        let mut summary = Summary::default();
+        for n in 0..1000 {
+            summary.add(&Event::Pause(pause(&format!("Kind {n}"), n, 0, 0)));
+        }
+        assert_eq!(summary.kinds.len(), MOST_KINDS + 1);
+        assert_eq!(summary.kinds.last().map(|kind| kind.durations.count), Some(1000 - MOST_KINDS as u64));
+        assert_eq!(summary.pauses(), 1000);
+    }
+
+    #[test]
+    fn the_timeline_keeps_sums_while_its_steps_grow() {
+        let mut summary = Summary::default();
+        for n in 0..100_000 {
+            let run = u32::from(n >= 50_000);
+            let pause = Pause { run, ..pause("Young", n % 50_000, 1, 2) };
+            summary.add(&Event::Pause(pause));
+        }
+        let timeline = &summary.timeline;
+        assert!(timeline.steps.len() <= 512, "{}", timeline.steps.len());
+        assert_eq!(timeline.steps.iter().map(|step| step.pauses).sum::<u64>(), 100_000);
+        assert_eq!(timeline.steps.iter().map(|step| step.cpu.sys_ns).sum::<u64>(), 200_000);
+        assert_eq!(timeline.runs_ns, [49_999 * 1_000_000_000 + 1000]);
+        let span = timeline.span_ns().unwrap_or(0);
+        assert_eq!(span, 2 * (49_999 * 1_000_000_000 + 1000));
     }
 }

@@ -44,6 +44,16 @@ pub struct Step {
     pub cpu: Cpu,
 }
 
+impl Step {
+    /// Makes one of two.
+    pub fn add(&mut self, other: &Step) {
+        self.pauses += other.pauses;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        self.cpu.add(other.cpu);
+    }
+}
+
 impl Default for Timeline {
     fn default() -> Timeline {
         Timeline {
@@ -136,10 +146,7 @@ impl Timeline {
             .chunks(2)
             .map(|pair| {
                 pair.iter().fold(Step::default(), |mut both, step| {
-                    both.pauses += step.pauses;
-                    both.longest_ns = both.longest_ns.max(step.longest_ns);
-                    both.total_ns = both.total_ns.saturating_add(step.total_ns);
-                    both.cpu.add(step.cpu);
+                    both.add(step);
                     both
                 })
             })
