@@ -7,6 +7,7 @@
 mod apply;
 mod apply_killed;
 mod ending;
+mod gclog;
 mod inspect;
 mod java;
 mod kernel_tools;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         apply_killed::trials(),
         killed::trials(),
         inspect::trials(),
+        gclog::trials(),
         memory::trials(),
         kernel_tools::trials(),
     ];

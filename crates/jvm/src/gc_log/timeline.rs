@@ -1,6 +1,6 @@
 //! Pauses over time, in as many steps as a picture has room for.
 
-use super::{Cpu, Pause};
+use super::{Cpu, Pause, summary::is_suspect};
 
 /// The most steps there are; where more would be needed, two become one.
 const STEPS: usize = 512;
@@ -42,6 +42,8 @@ pub struct Step {
     pub total_ns: u64,
     /// Their CPU time, where it is known.
     pub cpu: Cpu,
+    /// Those in which the kernel worked longer than the collector.
+    pub suspects: u64,
 }
 
 impl Step {
@@ -51,6 +53,7 @@ impl Step {
         self.longest_ns = self.longest_ns.max(other.longest_ns);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.cpu.add(other.cpu);
+        self.suspects += other.suspects;
     }
 }
 
@@ -123,6 +126,7 @@ impl Timeline {
         step.total_ns = step.total_ns.saturating_add(pause.duration_ns);
         if let Some(cpu) = pause.cpu {
             step.cpu.add(cpu);
+            step.suspects += u64::from(is_suspect(cpu));
             self.cpu.add(cpu);
         }
     }

@@ -93,7 +93,7 @@ fn page(log: &Log) -> anyhow::Result<Page> {
     ];
     Ok(Page {
         version: env!("CARGO_PKG_VERSION"),
-        files: log.files.iter().map(|file| plain(file)).collect(),
+        files: log.files.iter().map(|file| words::file(file)).collect(),
         read: words::read(log),
         remarks: words::remarks(log),
         plots: plots(log)?,
@@ -104,7 +104,7 @@ fn page(log: &Log) -> anyhow::Result<Page> {
             .map(|(name, durations)| Row { name: name.to_owned(), figures: figures(durations) })
             .collect(),
         slow: slow(log),
-        meaning: if suspects.count > 0 { words::meaning(suspects) } else { Vec::new() },
+        meaning: if suspects.count > 0 { words::meaning(summary) } else { Vec::new() },
         suspects: rows_of_suspects(log),
         steps: words::next_steps()
             .into_iter()

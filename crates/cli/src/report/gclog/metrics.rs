@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::Log;
+use crate::terminal::plain;
 
 /// The exposition; it ends with `# EOF`.
 pub fn openmetrics(log: &Log) -> Result<String, fmt::Error> {
@@ -79,9 +80,9 @@ fn family(out: &mut String, name: &str, kind: &str, unit: Option<&str>, help: &s
     writeln!(out, "# HELP hugewise_{name} {help}")
 }
 
-/// A label's value: log lines are written by others.
+/// A label's value: a log is written by others.
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    plain(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 fn seconds(ns: u64) -> f64 {

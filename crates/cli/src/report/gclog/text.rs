@@ -7,7 +7,7 @@ use hugewise_jvm::gc_log::summary::{Durations, Kind, Suspect};
 
 use super::{
     Log,
-    words::{self, counted, milliseconds, seconds},
+    words::{self, milliseconds, seconds},
 };
 use crate::{
     report::page::Page,
@@ -27,7 +27,7 @@ const SLOW_NS: u64 = 10_000_000;
 pub fn text(log: &Log, terminal: &Terminal) -> Result<String, fmt::Error> {
     let mut page = Page::new(terminal);
     for (n, file) in log.files.iter().enumerate() {
-        page.line(if n == 0 { "LOG" } else { "" }, plain(file))?;
+        page.line(if n == 0 { "LOG" } else { "" }, words::file(file))?;
     }
     for said in words::read(log) {
         page.wrapped("", &said)?;
@@ -127,7 +127,7 @@ fn suspects(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result 
     page.line("KERNEL", terminal.warn(&said))?;
     lines(page, &worst(log, &suspects.worst))?;
     page.line("", "")?;
-    for (n, said) in words::meaning(suspects).iter().enumerate() {
+    for (n, said) in words::meaning(&log.summary).iter().enumerate() {
         page.wrapped(["MEANING", ""][n.min(1)], said)?;
     }
     page.line("", "")?;
@@ -163,11 +163,11 @@ fn unread(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
         return Ok(());
     }
     page.line("", "")?;
-    let lines = counted(summary.unread, "line");
-    page.wrapped(
-        "UNREAD",
-        &format!("{lines} that look like a pause, and could not be understood: cut off or damaged"),
-    )?;
+    let lines = match summary.unread {
+        1 => "1 line looks like a pause, and could".to_owned(),
+        n => format!("{} lines look like a pause, and could", words::count(n)),
+    };
+    page.wrapped("UNREAD", &format!("{lines} not be understood: cut off, or damaged"))?;
     for line in summary.unread_lines.iter().take(UNREAD) {
         let text = plain(&line.text);
         let text =

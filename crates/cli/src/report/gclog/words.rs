@@ -1,6 +1,6 @@
 //! What is said of a log, in any form.
 
-use hugewise_jvm::gc_log::{Cpu, Place, Stamp, summary::Suspects};
+use hugewise_jvm::gc_log::{Cpu, Place, Stamp, summary::Summary};
 
 use super::Log;
 use crate::terminal::plain;
@@ -58,10 +58,15 @@ pub fn moment(stamp: Stamp) -> Option<String> {
     Some(format!("at {:.3} s", at as f64 / SECOND))
 }
 
+/// The name of a file.
+pub fn file(name: &str) -> String {
+    if name == "-" { "standard input".to_owned() } else { plain(name) }
+}
+
 /// `gc.log.0:17`, or the line alone where there is one file.
 pub fn place(log: &Log, place: Place) -> String {
     match log.files.get(place.file) {
-        Some(file) if log.files.len() > 1 => format!("{}:{}", plain(file), place.line),
+        Some(file) if log.files.len() > 1 => format!("{}:{}", self::file(file), place.line),
         _ => format!("line {}", place.line),
     }
 }
@@ -119,11 +124,12 @@ pub fn remarks(log: &Log) -> Vec<String> {
 }
 
 /// What it means that the kernel worked more than the collector, and what it does not.
-pub fn meaning(suspects: &Suspects) -> Vec<String> {
-    vec![
+pub fn meaning(summary: &Summary) -> Vec<String> {
+    let suspects = &summary.suspects;
+    let mut said = vec![
         format!(
             "In {}, {} s in all, the process spent more time in the kernel ({} s) than in user space ({} s). \
-             A collector copies and marks: what the kernel does for it is to give it memory.",
+             A collector copies and marks, in user space; the kernel mostly gives it memory.",
             counted(suspects.count, "pause"),
             seconds(suspects.total_ns),
             seconds(suspects.cpu.sys_ns),
@@ -133,7 +139,15 @@ pub fn meaning(suspects: &Suspects) -> Vec<String> {
          of base pages while the heap grows, zeroing huge pages, or reclaim and swap. The figures of a log are \
          the same for all of these, and they count the whole process to 10 ms; this log does not tell which."
             .to_owned(),
-    ]
+    ];
+    let timeline = &summary.timeline;
+    if suspects.count > 1 && !timeline.by_number && timeline.runs_ns.is_empty() {
+        let tenth = timeline.steps.len().div_ceil(10);
+        let early: u64 = timeline.steps.iter().take(tenth).map(|step| step.suspects).sum();
+        let (all, early) = (count(suspects.count), count(early));
+        said.push(format!("{early} of the {all} are in the first tenth of the log's time."));
+    }
+    said
 }
 
 /// Where to look: a heading, a command where there is one, and what it tells.
@@ -155,8 +169,8 @@ pub fn next_steps() -> [(&'static str, Option<&'static str>, &'static str); 3] {
         (
             "settings",
             Some("hugewise check"),
-            "says who waits for huge pages here: the program itself, or nobody (defrag), and how fragmented \
-             memory is.",
+            "shows defrag, which says whether a program waits here for its huge page, and how many could be \
+             had at once: where few, memory is fragmented.",
         ),
     ]
 }
