@@ -116,7 +116,10 @@ impl Gclog {
         for file in self.files.iter().filter(|file| !is_stdin(file)) {
             let reading = || format!("reading the log {}", file.display());
             ensure!(!file.is_dir(), "{}: it is a folder; name the logs in it", reading());
-            File::open(file).with_context(reading)?;
+            // A pipe that is opened and closed would end its writer.
+            if file.metadata().with_context(reading)?.is_file() {
+                File::open(file).with_context(reading)?;
+            }
         }
         Ok(())
     }

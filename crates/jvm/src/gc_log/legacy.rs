@@ -4,12 +4,13 @@
 //! its duration stands before that bracket. Phases that other threads write in between have their
 //! brackets closed, so that counting brackets passes over them, and over their CPU times.
 
-use memchr::{memchr, memchr2_iter, memmem};
+use memchr::{memchr, memchr2_iter, memmem, memrchr};
 
 use super::{
     Cpu, Place,
-    numbers::{SECOND, nanos},
+    numbers::{MILLISECOND, SECOND, nanos},
     stamp::Stamp,
+    unified::without_sizes,
 };
 
 /// As much of a pause's beginning says of which kind it is.
@@ -94,7 +95,7 @@ impl Legacy {
             } else if rest.trim_ascii_start().starts_with(b"[Invalid result in TraceCPUTime]") {
                 known = true;
             }
-            let Some(start) = pause_start(rest) else { return known };
+            let Some(start) = pause_start(rest) else { return known | shenandoah(rest, place, said) };
             let prefix = if before.is_empty() { &rest[..start] } else { before };
             let (stamp, gc_id) = Stamp::before_text(prefix);
             rest = &rest[start..];
@@ -169,7 +170,7 @@ impl Open {
             "Young"
         }
         .to_owned();
-        let failed_at_once = head.starts_with("GC--");
+        let failed_at_once = head.starts_with("GC--") || head.contains("--[PSYoungGen");
         for mark in &MARKS[..5] {
             if self.has(mark) || failed_at_once && *mark == "promotion failed" {
                 name += &format!(" ({mark})");
@@ -193,6 +194,22 @@ fn group(text: &str) -> Option<&str> {
         }
     }
     None
+}
+
+/// What Shenandoah writes where it was brought to JDK 8: `0.427: [Pause Init Mark, 0.419 ms]`.
+fn shenandoah(line: &[u8], place: Place, said: &mut impl FnMut(Said)) -> bool {
+    let Some(start) = memmem::find(line, b"[Pause ") else { return false };
+    let inside = line[start + 7..].trim_ascii_end();
+    let Some(comma) = memrchr(b',', inside) else { return false };
+    let duration = inside[comma + 1..].trim_ascii().strip_suffix(b" ms]");
+    let Some(duration_ns) = duration.and_then(|number| nanos(number, MILLISECOND)) else {
+        said(Said::Unreadable(place, "a pause"));
+        return true;
+    };
+    let (stamp, gc_id) = Stamp::before_text(&line[..start]);
+    let name = String::from_utf8_lossy(without_sizes(&inside[..comma.min(HEAD)])).into_owned();
+    said(Said::Paused { place, stamp, gc_id, name, cause: None, duration_ns });
+    true
 }
 
 /// Where `[GC` or `[Full GC` of a pause begins: not `[GC concurrent-…` and not `[GC Worker …`.

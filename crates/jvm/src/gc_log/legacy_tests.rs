@@ -5,7 +5,7 @@ use super::tests::all;
 /// A log; for each pause: kind, cause, start in ms, duration in µs, CPU time in 10 ms.
 type Case = (&'static str, &'static [(&'static str, &'static str, Option<u64>, u64, Option<[u64; 3]>)]);
 
-const PAUSES: [Case; 20] = [
+const PAUSES: [Case; 23] = [
     (
         "2012-05-23T08:32:10.809+0200: 133452.830: [GC-- [PSYoungGen: 1K->1K(2K)] 5K->6K(9K), 6.2500471 secs] [Times: user=12.67 sys=24.84, real=6.24 secs] ",
         &[("Young (promotion failed)", "", Some(133_452_830), 6_250_047, Some([1267, 2484, 624]))],
@@ -88,6 +88,19 @@ const PAUSES: [Case; 20] = [
             ("Remark", "", Some(5100), 7000, Some([1, 0, 1])),
             ("Cleanup", "", Some(5200), 600, Some([0, 0, 0])),
         ],
+    ),
+    (
+        "6.0: [GC (Allocation Failure) --[PSYoungGen: 1K->1K(2K)] 5K->6K(9K), 0.25 secs] [Times: user=0.01 sys=0.00, real=0.25 secs]",
+        &[("Young (promotion failed)", "Allocation Failure", Some(6000), 250_000, Some([1, 0, 25]))],
+    ),
+    // A phase that is interrupted by a collection, and goes on behind it.
+    (
+        "1.0: [CMS-concurrent-abortable-preclean1.1: [GC 1.1: [ParNew: 1K->1K(2K), 0.0123 secs] 5K->6K(9K), 0.0124 secs] [Times: user=0.01 sys=0.00, real=0.01 secs]\n: 0.5/1.0 secs] [Times: user=5.00 sys=5.00, real=5.00 secs]\n",
+        &[("Young", "", Some(1100), 12_400, Some([1, 0, 1]))],
+    ),
+    (
+        "0.427: [Pause Init Mark, 0.419 ms]\n0.428: [Concurrent marking 12M->13M(64M), 0.041 ms]\n0.430: [Pause Full 12M->13M(64M), 1.25 ms]\n",
+        &[("Init Mark", "", Some(427), 419, None), ("Full", "", Some(430), 1250, None)],
     ),
     // An application that writes to the same place.
     (

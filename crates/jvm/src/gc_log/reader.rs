@@ -93,6 +93,7 @@ impl Reader {
         if self.run.seen {
             self.next_run(sink);
         }
+        self.lone_is_uptime = None;
     }
 
     /// Was there anything of a garbage collection log?

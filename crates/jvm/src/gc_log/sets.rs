@@ -22,7 +22,8 @@ const LOOK: u64 = 64 << 10;
 const OTHERS: [(&[u8], &str); 3] =
     [(b"\x28\xb5\x2f\xfd", "zstdcat"), (b"\xfd7zXZ", "xzcat"), (b"BZh", "bzcat")];
 
-/// Puts files into sets, each in the order of its time; the sets stay in the order given.
+/// Puts files into sets, each in the order of its time; the sets stay in the order given. A file that
+/// is named twice is there once.
 #[must_use]
 pub fn arrange(files: &[PathBuf]) -> Vec<Vec<PathBuf>> {
     let mut sets: Vec<(PathBuf, Vec<Member>)> = Vec::new();
@@ -30,6 +31,7 @@ pub fn arrange(files: &[PathBuf]) -> Vec<Vec<PathBuf>> {
         let (base, place) = place(file);
         let member = Member { file: file.clone(), place };
         match sets.iter_mut().find(|(of, _)| *of == base) {
+            Some((_, members)) if members.iter().any(|known| known.file == *file) => {}
             Some((_, members)) => members.push(member),
             None => sets.push((base, vec![member])),
         }
@@ -205,7 +207,7 @@ mod tests {
     #[test]
     fn sets_are_told_apart_by_their_names() {
         let files: Vec<PathBuf> =
-            ["a/gc.log", "b/gc.log.1", "a/gc.log.1.gz", "a/gc_4711.log", "a/gc.log.20261121"]
+            ["a/gc.log", "a/gc.log", "b/gc.log.1", "a/gc.log.1.gz", "a/gc_4711.log", "a/gc.log.20261121"]
                 .map(PathBuf::from)
                 .into();
         let sets = arrange(&files);

@@ -82,10 +82,13 @@ impl Stamp {
             } else if let Some(at) = date(&word[word.len().saturating_sub(DATE)..]) {
                 stamp.unix_ns = Some(at);
             } else {
-                // Another thread's text may stand right before it.
+                // Another thread's text may stand right before it, and the stamp of that text.
                 let number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b',');
                 let from = word.iter().rposition(|byte| !number(byte)).map_or(0, |at| at + 1);
                 stamp.uptime_ns = nanos(&word[from..], SECOND);
+                if from > 0 {
+                    break;
+                }
             }
             rest = before[..start].trim_ascii_end();
         }

@@ -138,7 +138,7 @@ fn pause(gc_id: u64, text: &[u8]) -> Said<'_> {
 }
 
 /// Takes `25M->3M(1024M)` off the end.
-fn without_sizes(name: &[u8]) -> &[u8] {
+pub(super) fn without_sizes(name: &[u8]) -> &[u8] {
     match memrchr(b' ', name) {
         Some(space) if memmem::find(&name[space..], b"->").is_some() => &name[..space],
         _ => name,
