@@ -1,6 +1,6 @@
 //! Safepoints: how long all threads stood still, and how long they took to stop.
 
-use memchr::{memchr, memmem};
+use memchr::{memchr, memchr_iter};
 
 use super::numbers::{SECOND, digits, nanos};
 
@@ -23,7 +23,7 @@ pub(super) fn unified(message: &[u8]) -> Option<Stop<'_>> {
     let rest = message.strip_prefix(b"Safepoint \"")?;
     let end = memchr(b'"', rest)?;
     let (operation, rest) = rest.split_at(end);
-    let reaching_ns = field(rest, b"Reaching safepoint: ")?;
+    let reaching_ns = field(rest, b" Reaching safepoint: ")?;
     Some(Stop {
         operation: Some(operation),
         reaching_ns: Some(reaching_ns),
@@ -31,9 +31,10 @@ pub(super) fn unified(message: &[u8]) -> Option<Stop<'_>> {
     })
 }
 
+/// `, NAME: 1354 ns`
 fn field(text: &[u8], name: &[u8]) -> Option<u64> {
-    let at = memmem::find(text, name)?;
-    let (value, rest) = digits(&text[at + name.len()..])?;
+    let value = memchr_iter(b',', text).find_map(|comma| text[comma + 1..].strip_prefix(name))?;
+    let (value, rest) = digits(value)?;
     rest.starts_with(b" ns").then_some(value)
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use hugewise_kernel::units::Bytes;
-use memchr::{memchr, memmem, memrchr};
+use memchr::{memchr, memchr_iter, memmem, memrchr};
 
 use super::{
     Cpu,
@@ -131,7 +131,7 @@ fn pause(gc_id: u64, text: &[u8]) -> Said<'_> {
         return Said::Paused { gc_id, name: without_sizes(name), duration_ns };
     }
     // A name may end with anything but a number or sizes.
-    if last.first().is_some_and(u8::is_ascii_digit) || memmem::find(text, b"->").is_some() {
+    if last.first().is_some_and(u8::is_ascii_digit) || has_arrow(text) {
         return Said::Unreadable("a pause");
     }
     Said::Begins { gc_id, name: text }
@@ -140,9 +140,14 @@ fn pause(gc_id: u64, text: &[u8]) -> Said<'_> {
 /// Takes `25M->3M(1024M)` off the end.
 pub(super) fn without_sizes(name: &[u8]) -> &[u8] {
     match memrchr(b' ', name) {
-        Some(space) if memmem::find(&name[space..], b"->").is_some() => &name[..space],
+        Some(space) if has_arrow(&name[space..]) => &name[..space],
         _ => name,
     }
+}
+
+/// Is there a `->`?
+fn has_arrow(text: &[u8]) -> bool {
+    memchr_iter(b'>', text).any(|at| text[..at].ends_with(b"-"))
 }
 
 /// `User=0.01s Sys=0.00s Real=0.01s`

@@ -144,8 +144,7 @@ pub fn meaning(summary: &Summary) -> Vec<String> {
     if suspects.count > 1 && !timeline.by_number && timeline.runs_ns.is_empty() {
         let tenth = timeline.steps.len().div_ceil(10);
         let early: u64 = timeline.steps.iter().take(tenth).map(|step| step.suspects).sum();
-        let (all, early) = (count(suspects.count), count(early));
-        said.push(format!("{early} of the {all} are in the first tenth of the log's time."));
+        said.push(format!("In the first tenth of the log's time: {} of them.", count(early)));
     }
     said
 }
