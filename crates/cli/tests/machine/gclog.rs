@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use hugewise_jvm::jdks::Jdk;
-use libtest_mimic::Trial;
+use libtest_mimic::{Failed, Trial};
 use regex::Regex;
 use serde_json::Value;
 
@@ -55,13 +55,20 @@ pub fn trials() -> Vec<Trial> {
             let jdk = jdk.clone();
             let name =
                 format!("JDK {}: gclog reads what {collector} logs, with any decorations", jdk.version);
-            trials.push(trial(&name, &[Java], move || is_read(&jdk, collector)));
+            trials.push(reading(name, move || is_read(&jdk, collector)));
         }
+        let name = format!("JDK {}: gclog reads the rotation of two JVMs", jdk.version);
+        trials.push(reading(name, move || rotation_is_read(&jdk)));
     }
     if trials.is_empty() {
         trials.push(trial("gclog reads the logs of JVMs", &[Java], || Ok(())));
     }
     trials
+}
+
+/// A test that has nothing to do with the machine's settings, and need not wait for them.
+fn reading(name: String, test: impl FnOnce() -> Tested + Send + 'static) -> Trial {
+    Trial::test(name, move || test().map_err(|error| Failed::from(error.to_string())))
 }
 
 /// One JVM writes all the logs at once, so they must tell the same.
@@ -88,6 +95,42 @@ fn is_read(jdk: &Jdk, collector: &str) -> Tested {
         let count = json["safepoints"]["reaching"]["count"].as_u64();
         assert!(count >= Some(4), "{decorations}: {count:?} safepoints");
         assert_eq!(*safepoints.get_or_insert(count), count, "{decorations}");
+    }
+    Ok(())
+}
+
+/// Two JVMs, one after the other, go on in the same circle of files.
+fn rotation_is_read(jdk: &Jdk) -> Tested {
+    let folder = compiled("Churn", SOURCE)?;
+    let logs = folder.path().join("logs");
+    fs::create_dir(&logs)?;
+    for _ in 0..2 {
+        let mut java = Command::new(&jdk.java);
+        java.args(["-XX:+UseParallelGC", "-Xmx96m", "-cp"]).arg(folder.path());
+        let log = logs.join("gc.log");
+        java.arg(format!("-Xlog:gc*:file={}:uptime,tags:filecount=60,filesize=4k", log.display()));
+        assert!(java.arg("Churn").output()?.status.success());
+    }
+    let mut command = hugewise(&["gclog", "--json"]);
+    let (mut files, mut lines) = (0, 0);
+    let pause = Regex::new(r"(?m)\] GC\(\d+\) Pause .* [\d.]+ms$")?;
+    for file in fs::read_dir(&logs)? {
+        let file = file?.path();
+        lines += pause.find_iter(&fs::read_to_string(&file)?).count();
+        command.arg(file);
+        files += 1;
+    }
+    assert!(files > 4, "{files} files are no rotation");
+    let json: Value = serde_json::from_slice(&command.output()?.stdout)?;
+    let count = Value::from(lines);
+    let totals = &json["totals"];
+    assert_eq!((&totals["pauses"], &totals["pauses_with_cpu"]), (&count, &count), "{}", json["files"]);
+    assert_eq!((&json["jvms"], &json["unread_lines"]), (&2.into(), &0.into()));
+    let mut last = (0, 0.0);
+    for pause in json["pauses"].as_array().ok_or("no pauses")? {
+        let now = (pause["jvm"].as_u64().unwrap_or(9), pause["start_s"].as_f64().unwrap_or(-1.0));
+        assert!(last <= now, "{now:?} after {last:?}, in {}", json["files"]);
+        last = now;
     }
     Ok(())
 }

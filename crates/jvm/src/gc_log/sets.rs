@@ -14,7 +14,7 @@ use std::{
 use flate2::read::MultiGzDecoder;
 use memchr::memchr;
 
-use super::{Stamp, lines, numbers::SECOND, unified};
+use super::{Stamp, lines, unified};
 
 /// As much of a file's beginning and end is read for its stamps.
 const LOOK: u64 = 64 << 10;
@@ -144,7 +144,7 @@ fn cost(known: &[Known], full: usize, start: usize) -> (usize, u64, usize) {
         let (before, after) = (&known[before], &known[after]);
         let age = |stamp: Stamp| stamp.uptime_ns.or(stamp.monotonic_ns);
         if let (Some(end), Some(begin)) = (age(before.last), age(after.first)) {
-            cost.0 += usize::from(begin.saturating_add(SECOND) < end);
+            cost.0 += usize::from(begin < end);
             cost.1 = cost.1.saturating_add(begin.saturating_sub(end));
         }
         cost.2 += usize::from(before.modified > after.modified);
@@ -236,6 +236,16 @@ mod tests {
             (
                 "two JVMs, the second began in the middle",
                 [(".0", "30.0", "42.0"), (".1", "42.0", "44.0"), (".2", "0.0", "11.0"), ("", "11.0", "13.0")],
+                [".0", ".1", ".2", ""],
+            ),
+            (
+                "two short ones",
+                [
+                    (".0", "0.002", "0.160"),
+                    (".1", "0.160", "0.181"),
+                    (".2", "0.002", "0.150"),
+                    ("", "0.151", "0.169"),
+                ],
                 [".0", ".1", ".2", ""],
             ),
             (
