@@ -32,6 +32,7 @@ pub enum Command {
     Observe(commands::run::Observe),
     Collapse(commands::collapse::Collapse),
     Explain(commands::explain::Explain),
+    Gclog(commands::gclog::Gclog),
     Restore(commands::restore::Restore),
     Completions(commands::completions::Completions),
     Man(commands::man::Man),

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Command::Observe(observe) => commands::run::observe(&observe),
         Command::Explain(explain) => commands::explain::run(&explain, &terminal),
         Command::Collapse(collapse) => commands::collapse::run(&collapse, &terminal),
+        Command::Gclog(gclog) => commands::gclog::run(&gclog, &terminal),
         Command::Restore(restore) => commands::restore::run(&restore),
         Command::Completions(completions) => commands::completions::run(&completions),
         Command::Man(man) => commands::man::run(&man),

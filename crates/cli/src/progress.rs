@@ -37,3 +37,36 @@ impl Drop for Bar {
         self.0.finish_and_clear();
     }
 }
+
+/// How much of something large was read; nothing where standard error is not a terminal.
+pub struct Amount {
+    bar: ProgressBar,
+    unsaid: u64,
+}
+
+impl Amount {
+    /// Of so many bytes.
+    pub fn new(bytes: u64) -> Amount {
+        let bar = if stderr().is_terminal() { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:24} {bytes} of {total_bytes} (about {eta} left)")
+        {
+            bar.set_style(style);
+        }
+        Amount { bar, unsaid: 0 }
+    }
+
+    /// So many more were read.
+    pub fn more(&mut self, bytes: u64) {
+        self.unsaid += bytes;
+        if self.unsaid >= 16 << 20 {
+            self.bar.inc(std::mem::take(&mut self.unsaid));
+        }
+    }
+}
+
+impl Drop for Amount {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -17,6 +17,7 @@ fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
         ("check", schema_for!(report::check::Report)),
         ("collapse", schema_for!(report::collapse::Report)),
         ("explain", schema_for!(report::explain::Report)),
+        ("gclog", schema_for!(report::gclog::Report)),
         ("inspect", schema_for!(Document)),
         ("plan", schema_for!(Plan)),
         ("pretouch", schema_for!(report::pretouch::Report)),

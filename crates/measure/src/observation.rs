@@ -143,7 +143,7 @@ impl Observer {
             }
             RegionOfInterest::JavaHeap(log) => {
                 if self.heap.is_none() {
-                    self.heap = beginning_of(log).and_then(|text| gc_log::parse(&text).heap);
+                    self.heap = beginning_of(log).and_then(|text| gc_log::heap(&text));
                 }
                 // The first process of a launch line may be a wrapper that waits for the JVM.
                 tree.iter().find_map(|pid| {
@@ -185,8 +185,8 @@ impl Observer {
 }
 
 /// The first part of a log, in which the heap's place stands.
-fn beginning_of(log: &PathBuf) -> Option<String> {
+fn beginning_of(log: &PathBuf) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     File::open(log).ok()?.take(1 << 16).read_to_end(&mut text).ok()?;
-    Some(String::from_utf8_lossy(&text).into_owned())
+    Some(text)
 }

@@ -7,6 +7,7 @@ pub mod collapse;
 pub mod compare;
 pub mod completions;
 pub mod explain;
+pub mod gclog;
 pub mod inspect;
 pub mod man;
 pub mod plan;

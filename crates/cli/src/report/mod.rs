@@ -8,6 +8,7 @@ pub mod collapse;
 pub mod compare;
 mod drawing;
 pub mod explain;
+pub mod gclog;
 pub mod inspect;
 mod page;
 pub mod plan;

@@ -9,6 +9,7 @@ mod apply_killed;
 mod collapse;
 mod collapse_heap;
 mod ending;
+mod gclog;
 mod inspect;
 mod java;
 mod kernel_tools;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         apply_killed::trials(),
         killed::trials(),
         inspect::trials(),
+        gclog::trials(),
         memory::trials(),
         kernel_tools::trials(),
         collapse::trials(),

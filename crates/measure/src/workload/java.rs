@@ -1,10 +1,15 @@
 //! A `java` launch line: the right flags for that very JVM, and a log of our own.
 
-use std::{collections::BTreeMap, ffi::OsString, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs::{self, File},
+    path::Path,
+};
 
 use hugewise_jvm::{
     flags::{self, FinalFlags},
-    gc_log::{self, GcLog},
+    gc_log::{self, Event, Reader, summary::Summary},
     jdks::Jdk,
     launch::LaunchLine,
     page_flags,
@@ -132,24 +137,35 @@ fn bound(
     Ok(pools)
 }
 
-/// Reads our log; one that was never written tells nothing.
-pub(super) fn read_log(file: &Path) -> GcLog {
-    let text = fs::read(file).unwrap_or_default();
-    gc_log::parse(&String::from_utf8_lossy(&text))
-}
-
-/// Total, worst, share of system time, and when the heap was ready after the start.
-pub(super) fn figures(log: &GcLog, started_ns: u64) -> BTreeMap<String, f64> {
-    let durations = || log.pauses.iter().map(|pause| pause.duration_s);
-    let cpu = || log.pauses.iter().filter_map(|pause| pause.cpu);
-    let (user, sys) = (cpu().map(|cpu| cpu.user_s).sum::<f64>(), cpu().map(|cpu| cpu.sys_s).sum::<f64>());
-    let ready = log.heap_ready_ns.map(|ready| ready.saturating_sub(started_ns) as f64 / 1e9);
+/// Figures of our log: total, worst, share of system time, and when the heap was ready after the start.
+/// One that was never written tells nothing.
+pub(super) fn figures(log: &Path, started_ns: u64) -> BTreeMap<String, f64> {
+    let mut pauses = Summary::default();
+    let mut ready_ns = None;
+    let mut take = |event: Event<'_>| match event {
+        Event::Init(stamp) => ready_ns = stamp.best_ns(),
+        event => pauses.add(&event),
+    };
+    let mut reader = Reader::default();
+    // Where it ends early, what came before counts.
+    if let Ok(log) = File::open(log) {
+        let _ = reader.read(log, &mut take);
+    }
+    reader.finish(&mut take);
+    let ready = ready_ns.map(|ready| seconds(ready.saturating_sub(started_ns)));
     let known = ready.is_some();
+    let (total_ns, cpu) = pauses.totals();
+    let worst_ns = pauses.kinds.iter().map(|kind| kind.durations.max_ns).max().unwrap_or(0);
+    let worked_ns = cpu.user_ns + cpu.sys_ns;
     let values = [
-        known.then(|| durations().sum()),
-        known.then(|| durations().fold(0.0, f64::max)),
-        (user + sys > 0.0).then(|| sys / (user + sys)),
+        known.then(|| seconds(total_ns)),
+        known.then(|| seconds(worst_ns)),
+        (worked_ns > 0).then(|| cpu.sys_ns as f64 / worked_ns as f64),
         ready,
     ];
     FIGURES.iter().zip(values).filter_map(|((name, _), value)| Some(((*name).to_owned(), value?))).collect()
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }

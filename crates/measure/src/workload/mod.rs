@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hugewise_jvm::{flags::FinalFlags, gc_log::GcLog, launch::LaunchLine};
+use hugewise_jvm::{flags::FinalFlags, launch::LaunchLine};
 use hugewise_kernel::{
     backing::Backing,
     coverage::Coverage,
@@ -150,8 +150,7 @@ impl Workload {
                 coverage = reported;
             }
             (_, RegionOfInterest::JavaHeap(log)) => {
-                let log: GcLog = java::read_log(log);
-                figures.extend(java::figures(&log, execution.started_ns));
+                figures.extend(java::figures(log, execution.started_ns));
             }
             _ => {}
         }

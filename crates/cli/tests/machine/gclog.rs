@@ -1,0 +1,170 @@
+//! The logs of real JVMs: every collector, with every set of decorations.
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+use hugewise_jvm::jdks::Jdk;
+use libtest_mimic::{Failed, Trial};
+use regex::Regex;
+use serde_json::Value;
+
+use crate::{
+    Tested,
+    java::{compiled, knows},
+    needs::{Need::Java, jdks},
+    start::hugewise,
+    trial,
+};
+
+/// Young collections, full ones, and for G1 concurrent cycles.
+const SOURCE: &str = "
+public class Churn {
+    public static void main(String[] arguments) {
+        Object[] kept = new Object[400];
+        java.util.Random random = new java.util.Random(1);
+        for (int i = 1; i < 12000; i++) {
+            byte[] piece = new byte[random.nextInt(64 << 10)];
+            if (i % 4 == 0) kept[random.nextInt(kept.length)] = piece;
+            if (i % 2000 == 0) kept[random.nextInt(kept.length)] = new byte[2 << 20];
+            if (i % 3000 == 0) System.gc();
+        }
+    }
+}
+";
+const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
+/// Decorations, and the clock that they name.
+const DECORATIONS: [(&str, Option<&str>); 10] = [
+    ("none", None),
+    ("uptime,level,tags", Some("uptime")),
+    ("uptime", Some("uptime")),
+    ("uptimemillis,tags", Some("uptime")),
+    ("uptimenanos", Some("uptime")),
+    ("timemillis,pid,tid", Some("unix")),
+    ("timenanos,level", Some("monotonic")),
+    ("time,hostname,level,tags", Some("unix")),
+    ("hostname,pid,tid,level,tags", None),
+    (
+        "time,utctime,uptime,timemillis,uptimemillis,timenanos,uptimenanos,hostname,pid,tid,level,tags",
+        Some("uptime"),
+    ),
+];
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for jdk in jdks().into_iter().filter(|jdk| jdk.major >= 9) {
+        for collector in COLLECTORS.into_iter().filter(|collector| knows(&jdk, collector)) {
+            let jdk = jdk.clone();
+            let name =
+                format!("JDK {}: gclog reads what {collector} logs, with any decorations", jdk.version);
+            trials.push(reading(name, move || is_read(&jdk, collector)));
+        }
+        let name = format!("JDK {}: gclog reads the rotation of two JVMs", jdk.version);
+        trials.push(reading(name, move || rotation_is_read(&jdk)));
+    }
+    if trials.is_empty() {
+        trials.push(trial("gclog reads the logs of JVMs", &[Java], || Ok(())));
+    }
+    trials
+}
+
+/// A test that has nothing to do with the machine's settings, and need not wait for them.
+fn reading(name: String, test: impl FnOnce() -> Tested + Send + 'static) -> Trial {
+    Trial::test(name, move || test().map_err(|error| Failed::from(error.to_string())))
+}
+
+/// One JVM writes all the logs at once, so they must tell the same.
+fn is_read(jdk: &Jdk, collector: &str) -> Tested {
+    let folder = compiled("Churn", SOURCE)?;
+    let log = |n: usize| folder.path().join(format!("gc{n}.log"));
+    let mut java = Command::new(&jdk.java);
+    java.arg(format!("-XX:+{collector}")).args(["-Xmx96m", "-cp"]).arg(folder.path());
+    for (n, (decorations, _)) in DECORATIONS.iter().enumerate() {
+        java.arg(format!("-Xlog:gc*,safepoint*:file={}:{decorations}:filecount=0", log(n).display()));
+    }
+    let ran = java.arg("Churn").output()?;
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let expected = by_regular_expressions(&log(0))?;
+    assert!(expected.len() > 4, "too few pauses to tell: {}", expected.len());
+    let mut safepoints = None;
+    for (n, (decorations, clock)) in DECORATIONS.iter().enumerate() {
+        let ran = hugewise(&["gclog", "--json", &log(n).display().to_string()]).output()?;
+        let json: Value = serde_json::from_slice(&ran.stdout)?;
+        assert_eq!(json["unread_lines"], 0, "{decorations}: {}", json["unread"]);
+        assert_eq!((&json["clock"], &json["jvms"]), (&Value::from(*clock), &1.into()), "{decorations}");
+        let found: Vec<Paused> = json["pauses"].as_array().ok_or("no pauses")?.iter().map(paused).collect();
+        assert_eq!(found, expected, "{decorations}");
+        let count = json["safepoints"]["reaching"]["count"].as_u64();
+        assert!(count >= Some(4), "{decorations}: {count:?} safepoints");
+        assert_eq!(*safepoints.get_or_insert(count), count, "{decorations}");
+    }
+    Ok(())
+}
+
+/// Two JVMs, one after the other, go on in the same circle of files.
+fn rotation_is_read(jdk: &Jdk) -> Tested {
+    let folder = compiled("Churn", SOURCE)?;
+    let logs = folder.path().join("logs");
+    fs::create_dir(&logs)?;
+    for _ in 0..2 {
+        let mut java = Command::new(&jdk.java);
+        java.args(["-XX:+UseParallelGC", "-Xmx96m", "-cp"]).arg(folder.path());
+        let log = logs.join("gc.log");
+        java.arg(format!("-Xlog:gc*:file={}:uptime,tags:filecount=60,filesize=4k", log.display()));
+        assert!(java.arg("Churn").output()?.status.success());
+    }
+    let mut command = hugewise(&["gclog", "--json"]);
+    let (mut files, mut lines) = (0, 0);
+    let pause = Regex::new(r"(?m)\] GC\(\d+\) Pause .* [\d.]+ms$")?;
+    for file in fs::read_dir(&logs)? {
+        let file = file?.path();
+        lines += pause.find_iter(&fs::read_to_string(&file)?).count();
+        command.arg(file);
+        files += 1;
+    }
+    assert!(files > 4, "{files} files are no rotation");
+    let json: Value = serde_json::from_slice(&command.output()?.stdout)?;
+    let count = Value::from(lines);
+    let totals = &json["totals"];
+    assert_eq!((&totals["pauses"], &totals["pauses_with_cpu"]), (&count, &count), "{}", json["files"]);
+    assert_eq!((&json["jvms"], &json["unread_lines"]), (&2.into(), &0.into()));
+    let mut last = (0, 0.0);
+    for pause in json["pauses"].as_array().ok_or("no pauses")? {
+        let now = (pause["jvm"].as_u64().unwrap_or(9), pause["start_s"].as_f64().unwrap_or(-1.0));
+        assert!(last <= now, "{now:?} after {last:?}, in {}", json["files"]);
+        last = now;
+    }
+    Ok(())
+}
+
+/// Id, duration in µs, and user, system and real time in ms.
+type Paused = (u64, i64, Option<[i64; 3]>);
+
+fn paused(pause: &Value) -> Paused {
+    let whole = |name: &str, unit: f64| pause[name].as_f64().map(|value| (value * unit).round() as i64);
+    let cpu = || Some([whole("user_s", 1e3)?, whole("sys_s", 1e3)?, whole("real_s", 1e3)?]);
+    (pause["gc_id"].as_u64().unwrap_or(u64::MAX), whole("duration_s", 1e6).unwrap_or(-1), cpu())
+}
+
+/// The same in a slower way: CPU time belongs to a pause that ended since the last concurrent phase
+/// of its id.
+fn by_regular_expressions(log: &Path) -> Result<Vec<Paused>, Box<dyn std::error::Error>> {
+    let pause = Regex::new(r"^GC\((\d+)\) (?:[yYO]: )?Pause .*?([\d.]+)ms$")?;
+    let cpu = Regex::new(r"^GC\((\d+)\) User=([\d.]+)s Sys=([\d.]+)s Real=([\d.]+)s$")?;
+    let concurrent = Regex::new(r"^GC\((\d+)\) Concurrent .*ms$")?;
+    let mut found: Vec<Paused> = Vec::new();
+    let mut last: BTreeMap<u64, Option<usize>> = BTreeMap::new();
+    for line in fs::read_to_string(log)?.lines() {
+        if let Some(of) = pause.captures(line) {
+            let id = of[1].parse()?;
+            last.insert(id, Some(found.len()));
+            found.push((id, (of[2].parse::<f64>()? * 1e3).round() as i64, None));
+        } else if let Some(of) = concurrent.captures(line) {
+            last.insert(of[1].parse()?, None);
+        } else if let Some(of) = cpu.captures(line) {
+            if let Some(at) = last.get_mut(&of[1].parse()?).and_then(Option::take) {
+                let ms = |n: usize| of[n].parse::<f64>().map(|s| (s * 1e3).round() as i64);
+                found[at].2 = Some([ms(2)?, ms(3)?, ms(4)?]);
+            }
+        }
+    }
+    Ok(found)
+}

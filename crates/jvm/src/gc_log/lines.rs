@@ -1,0 +1,95 @@
+//! The lines of a stream of any size, in memory that does not grow with it.
+
+use std::io::{self, Read};
+
+use memchr::memchr;
+
+/// What is read at once: it stays in the processor's cache.
+const BUFFER: usize = 256 << 10;
+/// Of a longer line only this much is looked at.
+const LONGEST: usize = 64 << 10;
+
+/// Gives every line to `line`, without its end, cut at [`LONGEST`]; whether it was cut, too.
+pub(super) fn each(mut input: impl Read, mut line: impl FnMut(&[u8], bool)) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    let mut filled = 0;
+    // The rest of a line whose beginning was given already.
+    let mut passing = false;
+    loop {
+        let read = match input.read(&mut buffer[filled..]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // What came before the damage counts.
+            Err(error) => {
+                last(&buffer[..filled], passing, &mut line);
+                return Err(error);
+            }
+            Ok(read) => read,
+        };
+        if read == 0 {
+            last(&buffer[..filled], passing, &mut line);
+            return Ok(());
+        }
+        filled += read;
+        let mut start = 0;
+        while let Some(length) = memchr(b'\n', &buffer[start..filled]) {
+            if !passing {
+                give(&buffer[start..start + length], &mut line);
+            }
+            passing = false;
+            start += length + 1;
+        }
+        if passing {
+            start = filled;
+        } else if filled - start > LONGEST {
+            line(&buffer[start..start + LONGEST], true);
+            passing = true;
+            start = filled;
+        }
+        buffer.copy_within(start..filled, 0);
+        filled -= start;
+    }
+}
+
+fn last(rest: &[u8], passing: bool, line: &mut impl FnMut(&[u8], bool)) {
+    if !rest.is_empty() && !passing {
+        give(rest, line);
+    }
+}
+
+fn give(text: &[u8], line: &mut impl FnMut(&[u8], bool)) {
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    line(&text[..text.len().min(LONGEST)], text.len() > LONGEST);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives what it has in small pieces.
+    struct Pieces<'a>(&'a [u8], usize);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let size = self.1.min(self.0.len()).min(into.len());
+            let (now, later) = self.0.split_at(size);
+            into[..size].copy_from_slice(now);
+            self.0 = later;
+            Ok(size)
+        }
+    }
+
+    #[test]
+    fn lines_are_whole_however_they_arrive() -> io::Result<()> {
+        let long = vec![b'y'; LONGEST + 5];
+        let text = [b"one\r\n\ntwo\n".as_slice(), &long, b"\nlast"].concat();
+        for piece in [1, 3, 1000, usize::MAX] {
+            let mut seen: Vec<(Vec<u8>, bool)> = Vec::new();
+            each(Pieces(&text, piece), |line, cut| seen.push((line.to_vec(), cut)))?;
+            let whole = |text: &[u8]| (text.to_vec(), false);
+            let expected =
+                [whole(b"one"), whole(b""), whole(b"two"), (long[..LONGEST].to_vec(), true), whole(b"last")];
+            assert!(seen == expected, "in pieces of {piece}");
+        }
+        Ok(())
+    }
+}

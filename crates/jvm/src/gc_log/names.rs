@@ -1,0 +1,83 @@
+//! What a pause is called: its kind, and its cause.
+
+/// Pauses whose last group in brackets is the cause of the collection, and not a part of it.
+const WITH_CAUSE: [&str; 4] = ["Young", "Full", "Mixed", "Initial Mark"];
+/// Groups that say how it went.
+const OUTCOMES: [&str; 4] =
+    ["Evacuation Failure", "To-space exhausted", "Promotion Failed", "Concurrent Mode Failure"];
+
+/// Splits `Young (Normal) (G1 Evacuation Pause) (Evacuation Failure: Allocation)`: `kind` becomes
+/// `Young (Normal) (Evacuation Failure: Allocation)`, and `cause` the rest.
+pub(super) fn split(name: &str, kind: &mut String, cause: &mut String) {
+    kind.clear();
+    cause.clear();
+    let title = name.split(" (").next().unwrap_or(name);
+    let mut end = name.len();
+    if WITH_CAUSE.contains(&title) {
+        let (mut at, mut outcome) = (name.len(), "");
+        while let Some(start) = last_group(&name[..at]) {
+            let group = &name[start..at];
+            if OUTCOMES.iter().any(|known| group[2..].starts_with(known)) {
+                (at, outcome) = (start, &name[start..]);
+                continue;
+            }
+            cause.push_str(&group[2..group.len() - 1]);
+            end = start;
+            kind.push_str(&name[..end]);
+            kind.push_str(outcome);
+            return;
+        }
+    }
+    kind.push_str(&name[..end]);
+}
+
+/// Where ` (…)` begins, with which the text ends.
+fn last_group(text: &str) -> Option<usize> {
+    if !text.ends_with(')') {
+        return None;
+    }
+    let mut depth = 0usize;
+    for (at, byte) in text.bytes().enumerate().rev() {
+        match byte {
+            b')' => depth += 1,
+            b'(' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return text[..at].strip_suffix(' ').map(str::len);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_from_causes() {
+        for (name, kind, cause) in [
+            ("Young (Allocation Failure)", "Young", "Allocation Failure"),
+            ("Young (Normal) (G1 Evacuation Pause)", "Young (Normal)", "G1 Evacuation Pause"),
+            (
+                "Young (Mixed) (G1 Evacuation Pause) (Evacuation Failure: Allocation)",
+                "Young (Mixed) (Evacuation Failure: Allocation)",
+                "G1 Evacuation Pause",
+            ),
+            ("Full (System.gc())", "Full", "System.gc()"),
+            ("Initial Mark (G1 Humongous Allocation)", "Initial Mark", "G1 Humongous Allocation"),
+            ("Final Mark (unload classes)", "Final Mark (unload classes)", ""),
+            ("Mark Start (Major)", "Mark Start (Major)", ""),
+            ("Degenerated GC (Outside of Cycle)", "Degenerated GC (Outside of Cycle)", ""),
+            ("Remark", "Remark", ""),
+            ("Young (", "Young (", ""),
+            ("Young ()", "Young", ""),
+            ("Young)", "Young)", ""),
+            ("", "", ""),
+        ] {
+            let (mut found, mut why) = (String::new(), String::new());
+            split(name, &mut found, &mut why);
+            assert_eq!((found.as_str(), why.as_str()), (kind, cause), "{name}");
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! From lines to events: which CPU time belongs to which pause, and where one JVM ends and the next
+//! begins.
+
+use std::{
+    io::{self, Read},
+    mem,
+};
+
+use memchr::memmem;
+
+use super::{
+    Cpu, Event, Pause, Place, Safepoint, Stamp, Unread,
+    legacy::{self, Legacy},
+    lines, names,
+    numbers::SECOND,
+    safepoints::{self, Stop},
+    stamp::groups,
+    unified::{self, Said},
+};
+
+/// Of a name only this much is kept.
+const LONGEST_NAME: usize = 200;
+/// A JVM's first lines are younger than this.
+const YOUNG: u64 = 10 * SECOND;
+
+/// Reads logs. One reader reads the files of one rotation, the oldest first, as one log.
+#[derive(Debug, Default)]
+pub struct Reader {
+    place: Place,
+    files: usize,
+    run: Run,
+    held: Held,
+    /// Pauses that have begun: one, or two where a young collection turns into a full one.
+    begun: Vec<Begun>,
+    /// The operation of a safepoint that has begun.
+    stopping: String,
+    legacy: Legacy,
+    known: bool,
+    /// Is one number of nanoseconds alone the age of the JVM?
+    lone_is_uptime: Option<bool>,
+}
+
+/// The JVM that writes.
+#[derive(Debug, Default)]
+struct Run {
+    number: u32,
+    /// It told a pause or a safepoint.
+    seen: bool,
+    /// The last stamp.
+    last: Stamp,
+    /// The last id of a young or full collection: their ids only grow.
+    last_id: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    gc_id: u64,
+    place: Place,
+    young: bool,
+}
+
+/// A pause that waits for its CPU time, which comes in a line of its own.
+#[derive(Debug, Default)]
+struct Held {
+    there: bool,
+    legacy: bool,
+    place: Place,
+    gc_id: Option<u64>,
+    kind: String,
+    cause: String,
+    start: Stamp,
+    duration_ns: u64,
+    nested: bool,
+}
+
+impl Reader {
+    /// Reads a stream to its end, or to an error; what came before it is told.
+    pub fn read(&mut self, input: impl Read, sink: &mut impl FnMut(Event<'_>)) -> io::Result<()> {
+        self.place = Place { file: self.files, line: 0 };
+        self.files += 1;
+        lines::each(input, |line, cut| {
+            self.place.line += 1;
+            self.line(line, cut, sink);
+        })
+    }
+
+    /// Tells what was waiting for more: after the last stream, and before one of another log.
+    pub fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+        self.tell_held(None, sink);
+        self.give_up_begun(sink);
+        let mut legacy = mem::take(&mut self.legacy);
+        legacy.lost(&mut |said| self.legacy(said, b"", sink));
+        if self.run.seen {
+            self.next_run(sink);
+        }
+        self.lone_is_uptime = None;
+    }
+
+    /// Was there anything of a garbage collection log?
+    #[must_use]
+    pub fn knows_log(&self) -> bool {
+        self.known
+    }
+
+    /// How many JVMs told a pause or a safepoint, once the reader has finished.
+    #[must_use]
+    pub fn runs(&self) -> u32 {
+        self.run.number
+    }
+
+    fn line(&mut self, line: &[u8], cut: bool, sink: &mut impl FnMut(Event<'_>)) {
+        match line {
+            [b'[', next, ..] if next.is_ascii_digit() || next.is_ascii_lowercase() => {
+                let (decorations, message) = unified::split(line);
+                self.message(decorations, message, line, cut, sink);
+            }
+            [b'G', b'C', b'(', ..] => {
+                self.message(b"", line, line, cut, sink);
+            }
+            _ => self.other(line, cut, sink),
+        }
+    }
+
+    /// A line that does not begin as one of a unified log does.
+    fn other(&mut self, line: &[u8], cut: bool, sink: &mut impl FnMut(Event<'_>)) {
+        if self.message(b"", line, line, cut, sink) {
+            return;
+        }
+        if let Some(at) = memmem::find(line, safepoints::STOPPED) {
+            let (stamp, _) = Stamp::before_text(&line[..at]);
+            match safepoints::stopped(&line[at..]) {
+                Some(stop) => self.stopped(stop, stamp, sink),
+                None => self.unread("a safepoint", line, sink),
+            }
+            return;
+        }
+        let mut legacy = mem::take(&mut self.legacy);
+        let known = legacy.line(line, self.place, &mut |said| self.legacy(said, line, sink));
+        self.legacy = legacy;
+        self.known |= known;
+        if !known {
+            if let Some((decorations, message)) = unified::split_behind(line) {
+                self.message(decorations, message, line, cut, sink);
+            }
+        }
+    }
+
+    /// A message of a unified log; answers whether it was one.
+    fn message(
+        &mut self,
+        decorations: &[u8],
+        message: &[u8],
+        line: &[u8],
+        cut: bool,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> bool {
+        match unified::read(message) {
+            Said::Other if message.starts_with(b"GC(") => self.known = true,
+            Said::Other => return self.tagged(decorations, sink),
+            Said::Begins { gc_id, name } => {
+                // What begins twice is a damaged end.
+                if cut || self.begun.last().is_some_and(|begun| begun.gc_id == gc_id) {
+                    self.begun.pop();
+                    self.unread("a pause", line, sink);
+                } else {
+                    self.begins(gc_id, name, sink);
+                }
+            }
+            Said::Paused { gc_id, name, duration_ns } => {
+                let stamp = self.stamp(decorations);
+                self.paused(gc_id, name, stamp, duration_ns, sink);
+            }
+            Said::Cpu { gc_id, cpu } => {
+                // Where no pause of this id has just ended, it is of a concurrent phase.
+                if self.held.there && !self.held.legacy && self.held.gc_id == Some(gc_id) {
+                    self.tell_held(Some(cpu), sink);
+                }
+            }
+            Said::Concurrent { gc_id } => {
+                self.known = true;
+                if self.held.gc_id == Some(gc_id) {
+                    self.tell_held(None, sink);
+                }
+            }
+            Said::Stopping(operation) => {
+                self.stopping = text(operation).into_owned();
+            }
+            Said::Stopped(stop) => {
+                let stamp = self.stamp(decorations);
+                self.stopped(stop, stamp, sink);
+            }
+            Said::Starts => {
+                self.known = true;
+                if self.run.seen {
+                    self.next_run(sink);
+                }
+            }
+            Said::Heap(range) => sink(Event::Heap(range)),
+            Said::Unreadable(what) => {
+                // The end of what has begun: told once.
+                if what == "a pause" {
+                    self.begun.pop();
+                }
+                self.unread(what, line, sink);
+            }
+        }
+        true
+    }
+
+    /// A message that only its tags tell of.
+    fn tagged(&mut self, decorations: &[u8], sink: &mut impl FnMut(Event<'_>)) -> bool {
+        if decorations.is_empty() {
+            return false;
+        }
+        if groups(decorations).next_back() == Some(b"gc,init") {
+            self.known = true;
+            let stamp = self.stamp(decorations);
+            sink(Event::Init(stamp));
+        }
+        true
+    }
+
+    fn stamp(&mut self, decorations: &[u8]) -> Stamp {
+        let lone = self.lone_is_uptime.unwrap_or_else(|| {
+            let uptime = Stamp::of_decorations(decorations, true).uptime_ns;
+            *self.lone_is_uptime.insert(uptime.is_some_and(|ns| ns < YOUNG))
+        });
+        Stamp::of_decorations(decorations, lone)
+    }
+
+    fn begins(&mut self, gc_id: u64, name: &[u8], sink: &mut impl FnMut(Event<'_>)) {
+        let turns_full = matches!(&self.begun[..], [only] if only.young) && name.starts_with(b"Full");
+        if !turns_full {
+            self.give_up_begun(sink);
+        }
+        self.known = true;
+        self.begun.push(Begun { gc_id, place: self.place, young: name.starts_with(b"Young") });
+    }
+
+    fn paused(
+        &mut self,
+        gc_id: u64,
+        name: &[u8],
+        stamp: Stamp,
+        duration_ns: u64,
+        sink: &mut impl FnMut(Event<'_>),
+    ) {
+        self.tell_held(None, sink);
+        if self.begun.last().is_some_and(|begun| begun.gc_id == gc_id) {
+            self.begun.pop();
+        } else if !self.begun.is_empty() {
+            self.give_up_begun(sink);
+        }
+        let grows = name.starts_with(b"Young") || name.starts_with(b"Full");
+        // A full collection within a young one is told before it.
+        let falls = grows && self.run.last_id.is_some_and(|last| gc_id + 1 < last);
+        self.comes(stamp, falls, sink);
+        if grows {
+            self.run.last_id = Some(gc_id);
+        }
+        self.held.there = true;
+        self.held.legacy = false;
+        self.held.place = self.place;
+        self.held.gc_id = Some(gc_id);
+        self.held.start = stamp.before(duration_ns);
+        self.held.duration_ns = duration_ns;
+        self.held.nested = !self.begun.is_empty();
+        names::split(&text(name), &mut self.held.kind, &mut self.held.cause);
+    }
+
+    fn legacy(&mut self, said: legacy::Said, line: &[u8], sink: &mut impl FnMut(Event<'_>)) {
+        match said {
+            legacy::Said::Paused { place, stamp, gc_id, name, cause, duration_ns } => {
+                self.tell_held(None, sink);
+                self.comes(stamp, false, sink);
+                self.held = Held {
+                    there: true,
+                    legacy: true,
+                    place,
+                    gc_id,
+                    kind: name,
+                    cause: cause.unwrap_or_default(),
+                    start: stamp,
+                    duration_ns,
+                    nested: false,
+                };
+            }
+            legacy::Said::Cpu(cpu) if self.held.there && self.held.legacy => self.tell_held(Some(cpu), sink),
+            legacy::Said::Cpu(_) => {}
+            legacy::Said::Unreadable(place, what) => {
+                let text = if place == self.place { line } else { b"" };
+                sink(Event::Unread(Unread { place, what, text }));
+            }
+        }
+    }
+
+    fn stopped(&mut self, stop: Stop<'_>, stamp: Stamp, sink: &mut impl FnMut(Event<'_>)) {
+        self.comes(stamp, false, sink);
+        let before = mem::take(&mut self.stopping);
+        let named = stop.operation.map(text);
+        let operation = named.as_deref().or((!before.is_empty()).then_some(before.as_str()));
+        let Stop { reaching_ns, total_ns, .. } = stop;
+        let (place, run) = (self.place, self.run.number);
+        sink(Event::Safepoint(Safepoint { place, run, operation, end: stamp, reaching_ns, total_ns }));
+    }
+
+    /// A pause or a safepoint comes: of the same JVM, or of the next one?
+    fn comes(&mut self, stamp: Stamp, id_falls: bool, sink: &mut impl FnMut(Event<'_>)) {
+        // Lines of several threads may be a little out of order.
+        let falls = |before: Option<u64>, now: Option<u64>| {
+            before.zip(now).is_some_and(|(before, now)| now.saturating_add(SECOND) < before)
+        };
+        let last = self.run.last;
+        if id_falls || falls(last.uptime_ns, stamp.uptime_ns) || falls(last.monotonic_ns, stamp.monotonic_ns)
+        {
+            self.next_run(sink);
+        }
+        self.known = true;
+        self.run.seen = true;
+        self.run.last = stamp;
+    }
+
+    fn next_run(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+        self.tell_held(None, sink);
+        self.give_up_begun(sink);
+        self.run = Run { number: self.run.number.saturating_add(1), ..Run::default() };
+        // What is younger than ten seconds is an age; what is older may be either.
+        self.lone_is_uptime = self.lone_is_uptime.filter(|uptime| *uptime);
+    }
+
+    fn tell_held(&mut self, cpu: Option<Cpu>, sink: &mut impl FnMut(Event<'_>)) {
+        let held = &mut self.held;
+        if !mem::take(&mut held.there) {
+            return;
+        }
+        sink(Event::Pause(Pause {
+            place: held.place,
+            run: self.run.number,
+            gc_id: held.gc_id,
+            kind: &held.kind,
+            cause: (!held.cause.is_empty()).then_some(&held.cause),
+            start: held.start,
+            duration_ns: held.duration_ns,
+            cpu,
+            nested: held.nested,
+        }));
+    }
+
+    fn give_up_begun(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+        for begun in self.begun.drain(..) {
+            sink(Event::Unread(Unread { place: begun.place, what: "a pause without its end", text: b"" }));
+        }
+    }
+
+    fn unread(&mut self, what: &'static str, text: &[u8], sink: &mut impl FnMut(Event<'_>)) {
+        sink(Event::Unread(Unread { place: self.place, what, text }));
+    }
+}
+
+fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_NAME)])
+}

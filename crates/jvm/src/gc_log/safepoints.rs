@@ -1,0 +1,56 @@
+//! Safepoints: how long all threads stood still, and how long they took to stop.
+
+use memchr::{memchr, memchr_iter};
+
+use super::numbers::{SECOND, digits, nanos};
+
+/// A safepoint as a line tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stop<'a> {
+    /// The operation; older JVMs do not say.
+    pub operation: Option<&'a [u8]>,
+    /// Until the last thread stood still.
+    pub reaching_ns: Option<u64>,
+    /// With what came before and after the operation.
+    pub total_ns: u64,
+}
+
+/// What JDK 8 and, with tags `safepoint`, 9 to 12 write.
+pub(super) const STOPPED: &[u8] = b"Total time for which application threads were stopped: ";
+
+/// `Safepoint "G1CollectFull", Time since last: … ns, Reaching safepoint: 1354 ns, … Total: 5709 ns`
+pub(super) fn unified(message: &[u8]) -> Option<Stop<'_>> {
+    let rest = message.strip_prefix(b"Safepoint \"")?;
+    let end = memchr(b'"', rest)?;
+    let (operation, rest) = rest.split_at(end);
+    let reaching_ns = field(rest, b" Reaching safepoint: ")?;
+    Some(Stop {
+        operation: Some(operation),
+        reaching_ns: Some(reaching_ns),
+        total_ns: field(rest, b" Total: ")?,
+    })
+}
+
+/// `, NAME: 1354 ns`
+fn field(text: &[u8], name: &[u8]) -> Option<u64> {
+    let value = memchr_iter(b',', text).find_map(|comma| text[comma + 1..].strip_prefix(name))?;
+    let (value, rest) = digits(value)?;
+    rest.starts_with(b" ns").then_some(value)
+}
+
+/// `… were stopped: 0.0003502 seconds, Stopping threads took: 0.0000503 seconds`; the second half
+/// is missing before JDK 8.
+pub(super) fn stopped(message: &[u8]) -> Option<Stop<'static>> {
+    let (total_ns, rest) = seconds(message.strip_prefix(STOPPED)?)?;
+    let reaching_ns = match rest.strip_prefix(b", Stopping threads took: ") {
+        Some(rest) => Some(seconds(rest)?.0),
+        None => None,
+    };
+    Some(Stop { operation: None, reaching_ns, total_ns })
+}
+
+fn seconds(text: &[u8]) -> Option<(u64, &[u8])> {
+    let end = memchr(b' ', text)?;
+    let rest = text[end..].strip_prefix(b" seconds")?;
+    Some((nanos(&text[..end], SECOND)?, rest))
+}

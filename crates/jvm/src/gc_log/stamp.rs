@@ -1,0 +1,211 @@
+//! When a line was written, by every clock that it names.
+
+use super::numbers::{MILLISECOND, SECOND, digits, nanos, whole};
+
+/// A moment, in nanoseconds of each clock that the log names. Most logs name one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Since the start of the JVM.
+    pub uptime_ns: Option<u64>,
+    /// CLOCK_MONOTONIC, which is the kernel's own for its events.
+    pub monotonic_ns: Option<u64>,
+    /// Since 1970, UTC.
+    pub unix_ns: Option<u64>,
+}
+
+impl Stamp {
+    /// The clock that tells most: the JVM's own, then the kernel's, then that of the wall.
+    #[must_use]
+    pub fn best_ns(&self) -> Option<u64> {
+        self.uptime_ns.or(self.monotonic_ns).or(self.unix_ns)
+    }
+
+    /// So much earlier.
+    pub(super) fn before(self, duration_ns: u64) -> Stamp {
+        let earlier = |clock: Option<u64>| clock.map(|ns| ns.saturating_sub(duration_ns));
+        Stamp {
+            uptime_ns: earlier(self.uptime_ns),
+            monotonic_ns: earlier(self.monotonic_ns),
+            unix_ns: earlier(self.unix_ns),
+        }
+    }
+
+    /// The decorations of a unified log: `[0.033s][1795248120342ms][info ][gc,cpu  ]`.
+    ///
+    /// Only the order and the size of numbers say which clock they are of: `timenanos` comes before
+    /// `uptimenanos`. Of one alone, `lone_is_uptime` tells.
+    pub(super) fn of_decorations(decorations: &[u8], lone_is_uptime: bool) -> Stamp {
+        let mut stamp = Stamp::default();
+        let mut seconds = None;
+        let mut nanoseconds = [None; 2];
+        for group in groups(decorations) {
+            if let Some(number) = group.strip_suffix(b"ns").and_then(whole) {
+                let free = usize::from(nanoseconds[0].is_some());
+                nanoseconds[free] = Some(number);
+            } else if let Some(number) = group.strip_suffix(b"ms").and_then(whole) {
+                // A JVM does not live three years; 1973 is over.
+                let at = number.checked_mul(MILLISECOND);
+                if number >= 100_000_000_000 { stamp.unix_ns = at } else { stamp.uptime_ns = at }
+            } else if let Some(number) = group.strip_suffix(b"s").and_then(|text| nanos(text, SECOND)) {
+                seconds = Some(number);
+            } else if stamp.unix_ns.is_none() {
+                stamp.unix_ns = date(group);
+            }
+        }
+        stamp.uptime_ns = stamp.uptime_ns.or(seconds);
+        match nanoseconds {
+            [first, Some(second)] => (stamp.monotonic_ns, stamp.uptime_ns) = (first, Some(second)),
+            [Some(only), None] => {
+                let near = |uptime: u64| only.abs_diff(uptime) < SECOND;
+                if stamp.uptime_ns.map_or(lone_is_uptime, near) {
+                    stamp.uptime_ns = Some(only);
+                } else {
+                    stamp.monotonic_ns = Some(only);
+                }
+            }
+            _ => {}
+        }
+        stamp
+    }
+
+    /// What stands before a line of JDK 8 and older, and a GC id:
+    /// `2012-05-23T08:32:10.809+0200: 133452.830: #7: `, or any part of it.
+    pub(super) fn before_text(prefix: &[u8]) -> (Stamp, Option<u64>) {
+        let (mut stamp, mut gc_id) = (Stamp::default(), None);
+        let mut rest = prefix.trim_ascii_end();
+        for _ in 0..3 {
+            let Some(before) = rest.strip_suffix(b":") else { break };
+            let start = before.iter().rposition(|byte| *byte == b' ').map_or(0, |space| space + 1);
+            let word = &before[start..];
+            if let Some(id) = word.strip_prefix(b"#") {
+                gc_id = whole(id);
+            } else if let Some(at) = date(&word[word.len().saturating_sub(DATE)..]) {
+                stamp.unix_ns = Some(at);
+            } else {
+                // Another thread's text may stand right before it, and the stamp of that text.
+                let number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b',');
+                let from = word.iter().rposition(|byte| !number(byte)).map_or(0, |at| at + 1);
+                stamp.uptime_ns = nanos(&word[from..], SECOND);
+                if from > 0 {
+                    break;
+                }
+            }
+            rest = before[..start].trim_ascii_end();
+        }
+        (stamp, gc_id)
+    }
+}
+
+/// The insides of `[a][b ]`, without the blanks that fill them up.
+pub(super) fn groups(decorations: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    decorations
+        .split(|byte| *byte == b']')
+        .filter_map(|group| group.strip_prefix(b"["))
+        .map(<[u8]>::trim_ascii)
+}
+
+/// Length of a date.
+const DATE: usize = "2026-11-21T08:02:00.342+0000".len();
+
+/// `2026-11-21T08:02:00.342+0000`, in nanoseconds since 1970.
+fn date(text: &[u8]) -> Option<u64> {
+    if text.len() != DATE || text[4] != b'-' || text[7] != b'-' || text[10] != b'T' {
+        return None;
+    }
+    let number = |from: usize, to: usize| whole(&text[from..to]);
+    let (hour, minute) = (number(11, 13)?, number(14, 16)?);
+    let second_ns = nanos(&text[17..23], SECOND)?;
+    let (zone_hours, rest) = digits(&text[24..26])?;
+    let zone_ns = (zone_hours * 60 + number(26, 28)?) * 60 * SECOND;
+    if !rest.is_empty() {
+        return None;
+    }
+    let days = days_since_1970(number(0, 4)?, number(5, 7)?, number(8, 10)?)?;
+    let local = (((days * 24 + hour) * 60) + minute).checked_mul(60 * SECOND)?.checked_add(second_ns)?;
+    match text[23] {
+        b'+' => local.checked_sub(zone_ns),
+        b'-' => local.checked_add(zone_ns),
+        _ => None,
+    }
+}
+
+/// Days of the Gregorian calendar, counted in years that begin in March, so that the leap day is last.
+fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
+    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    days.checked_sub(719_468)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOMENT: u64 = 1_795_248_120_342 * MILLISECOND;
+
+    #[test]
+    fn every_clock_of_a_decorated_line_is_told_from_the_others() {
+        let all =
+            b"[2026-11-21T08:02:00.342+0000][2026-11-21T08:02:00.342+0000][0.002s][1795248120342ms][2ms]\
+                    [23357087740947ns][2350714ns][vm][24664][24665][info][gc,init]";
+        let stamp = Stamp::of_decorations(all, false);
+        let expected = Stamp {
+            uptime_ns: Some(2_350_714),
+            monotonic_ns: Some(23_357_087_740_947),
+            unix_ns: Some(MOMENT),
+        };
+        assert_eq!(stamp, expected);
+        let uptime = |ns| Stamp { uptime_ns: Some(ns), ..Stamp::default() };
+        let unix = |ns| Stamp { unix_ns: Some(ns), ..Stamp::default() };
+        for (decorations, expected) in [
+            ("[0.169s][info ]", uptime(169 * MILLISECOND)),
+            ("[0,169s]", uptime(169 * MILLISECOND)),
+            ("[132ms]", uptime(132 * MILLISECOND)),
+            ("[1795248120342ms]", unix(MOMENT)),
+            ("[2026-11-21T10:02:00.342+0200]", unix(MOMENT)),
+            ("[2026-11-21T02:32:00.342-0530]", unix(MOMENT)),
+            ("[0.146s][146316472ns]", uptime(146_316_472)),
+            ("[146316472ns]", Stamp { monotonic_ns: Some(146_316_472), ..Stamp::default() }),
+            ("[web7][4711][gc,cpu  ]", Stamp::default()),
+        ] {
+            assert_eq!(Stamp::of_decorations(decorations.as_bytes(), false), expected, "{decorations}");
+        }
+        assert_eq!(Stamp::of_decorations(b"[146316472ns]", true), uptime(146_316_472));
+    }
+
+    #[test]
+    fn stamps_of_jdk_8_are_read_from_their_end() {
+        let both = Stamp {
+            uptime_ns: Some(133_452_830 * MILLISECOND),
+            unix_ns: Some(1_337_754_730_809 * MILLISECOND),
+            ..Stamp::default()
+        };
+        let uptime = Stamp { unix_ns: None, ..both };
+        for (prefix, expected, id) in [
+            ("2012-05-23T08:32:10.809+0200: 133452.830: ", both, None),
+            ("2012-05-23T08:32:10.809+0200: 133452,830: #7: ", both, Some(7)),
+            ("133452.830: ", uptime, None),
+            ("an application says133452.830: ", uptime, None),
+            ("2012-05-23T08:32:10.809+0200: ", Stamp { uptime_ns: None, ..both }, None),
+            ("#12: ", Stamp::default(), Some(12)),
+            ("", Stamp::default(), None),
+            ("   ", Stamp::default(), None),
+            ("INFO: ", Stamp::default(), None),
+        ] {
+            assert_eq!(Stamp::before_text(prefix.as_bytes()), (expected, id), "{prefix}");
+        }
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (date, days) in
+            [((1970, 1, 1), 0), ((2000, 2, 29), 11_016), ((2000, 3, 1), 11_017), ((2026, 11, 21), 20_778)]
+        {
+            assert_eq!(days_since_1970(date.0, date.1, date.2), Some(days), "{date:?}");
+        }
+        assert_eq!(days_since_1970(1969, 12, 31), None);
+        assert_eq!(days_since_1970(2000, 13, 1), None);
+    }
+}

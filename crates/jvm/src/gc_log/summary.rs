@@ -1,0 +1,362 @@
+//! What the pauses of a log add up to, in memory that does not grow with it.
+
+use hdrhistogram::Histogram;
+
+use super::{Cpu, Event, Pause, Place, Safepoint, Stamp, Unread, timeline::Timeline};
+
+/// More kinds than these are counted as one: a JVM has two dozen at most.
+const MOST_KINDS: usize = 40;
+/// What the others are counted under.
+const OTHER_KINDS: &str = "other kinds";
+/// As many of the worst are kept.
+const WORST: usize = 10;
+/// As many lines that could not be read are kept.
+const UNREAD: usize = 20;
+/// As much of such a line is kept.
+const SHOWN: usize = 160;
+/// Three ticks of the CPU clock: what is less may be rounding.
+const LEAST_SYS_NS: u64 = 30_000_000;
+/// Quantiles do not tell longer times apart.
+const HOUR_NS: u64 = 3_600_000_000_000;
+
+/// All of a log.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// By kind, in the order of their first pauses.
+    pub kinds: Vec<Kind>,
+    /// Pauses that lie within others; the kinds have them, the totals have not.
+    pub nested: u64,
+    /// Safepoints, for a collection or anything else.
+    pub safepoints: Safepoints,
+    /// Pauses in which the kernel worked longer than the collector.
+    pub suspects: Suspects,
+    /// Lines that look like a pause, and could not be understood.
+    pub unread: u64,
+    /// The first of them.
+    pub unread_lines: Vec<UnreadLine>,
+    /// Pauses over time.
+    pub timeline: Timeline,
+}
+
+/// Pauses of one kind.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// `Young (Normal)`.
+    pub name: String,
+    /// Their figures.
+    pub durations: Durations,
+    /// How many of them have CPU times.
+    pub with_cpu: u64,
+    /// The sum of these.
+    pub cpu: Cpu,
+}
+
+/// How long things took.
+#[derive(Clone, Debug)]
+pub struct Durations {
+    /// How many.
+    pub count: u64,
+    /// All together.
+    pub total_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    spread: Histogram<u64>,
+}
+
+/// The safepoints of a log.
+#[derive(Debug, Default)]
+pub struct Safepoints {
+    /// From the first thread that was asked to stop to the end.
+    pub total: Durations,
+    /// Until the last thread stood still; older JVMs do not say.
+    pub reaching: Durations,
+    /// Those that took longest to reach.
+    pub worst: Vec<WorstSafepoint>,
+}
+
+/// A safepoint that took long to reach.
+#[derive(Clone, Debug)]
+pub struct WorstSafepoint {
+    /// Until the last thread stood still.
+    pub reaching_ns: u64,
+    /// For what.
+    pub operation: Option<String>,
+    /// When it was over.
+    pub end: Stamp,
+    /// Where the log says it.
+    pub place: Place,
+}
+
+/// Pauses with more system time than user time.
+#[derive(Debug, Default)]
+pub struct Suspects {
+    /// How many.
+    pub count: u64,
+    /// Their time.
+    pub total_ns: u64,
+    /// Their CPU time.
+    pub cpu: Cpu,
+    /// Those with most system time.
+    pub worst: Vec<Suspect>,
+}
+
+/// A pause with more system time than user time.
+#[derive(Clone, Debug)]
+pub struct Suspect {
+    /// `Young (Normal)`.
+    pub kind: String,
+    /// `System.gc()`.
+    pub cause: Option<String>,
+    /// When it began.
+    pub start: Stamp,
+    /// How long.
+    pub duration_ns: u64,
+    /// Its CPU time.
+    pub cpu: Cpu,
+    /// Where the log says it.
+    pub place: Place,
+    /// Which JVM of the log.
+    pub run: u32,
+}
+
+/// A line that could not be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadLine {
+    /// Where it is.
+    pub place: Place,
+    /// What it looks like.
+    pub what: &'static str,
+    /// Its beginning.
+    pub text: String,
+}
+
+/// The kernel worked longer than the collector, and for more than rounding could be.
+#[must_use]
+pub fn is_suspect(cpu: Cpu) -> bool {
+    cpu.sys_ns > cpu.user_ns && cpu.sys_ns >= LEAST_SYS_NS
+}
+
+impl Summary {
+    /// Takes an event in.
+    pub fn add(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Pause(pause) => self.pause(pause),
+            Event::Safepoint(safepoint) => self.safepoints.add(safepoint),
+            Event::Unread(unread) => self.unread(unread),
+            Event::Init(_) | Event::Heap(_) => {}
+        }
+    }
+
+    /// How many pauses stand for themselves.
+    #[must_use]
+    pub fn pauses(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.durations.count).sum::<u64>() - self.nested
+    }
+
+    /// How many have CPU times.
+    #[must_use]
+    pub fn with_cpu(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.with_cpu).sum()
+    }
+
+    /// Time and CPU time of the pauses that stand for themselves.
+    #[must_use]
+    pub fn totals(&self) -> (u64, Cpu) {
+        (self.timeline.total_ns(), self.timeline.cpu())
+    }
+
+    fn pause(&mut self, pause: &Pause<'_>) {
+        if pause.nested {
+            self.nested += 1;
+        } else {
+            self.timeline.add(pause);
+            if let Some(cpu) = pause.cpu.filter(|cpu| is_suspect(*cpu)) {
+                self.suspects.add(pause, cpu);
+            }
+        }
+        let kind = self.kind(pause.kind);
+        kind.durations.add(pause.duration_ns);
+        if let Some(cpu) = pause.cpu {
+            kind.with_cpu += 1;
+            kind.cpu.add(cpu);
+        }
+    }
+
+    fn kind(&mut self, name: &str) -> &mut Kind {
+        let found = self.kinds.iter().position(|kind| kind.name == name);
+        let at = found.unwrap_or_else(|| {
+            if self.kinds.len() <= MOST_KINDS {
+                let full = self.kinds.len() == MOST_KINDS;
+                let name = if full { OTHER_KINDS } else { name }.to_owned();
+                let durations = Durations::default();
+                self.kinds.push(Kind { name, durations, with_cpu: 0, cpu: Cpu::default() });
+            }
+            self.kinds.len() - 1
+        });
+        &mut self.kinds[at]
+    }
+
+    fn unread(&mut self, unread: &Unread<'_>) {
+        self.unread += 1;
+        if self.unread_lines.len() < UNREAD {
+            let shown = &unread.text[..unread.text.len().min(SHOWN)];
+            let text = String::from_utf8_lossy(shown).into_owned();
+            self.unread_lines.push(UnreadLine { place: unread.place, what: unread.what, text });
+        }
+    }
+}
+
+impl Cpu {
+    /// Adds another one.
+    pub fn add(&mut self, other: Cpu) {
+        self.user_ns = self.user_ns.saturating_add(other.user_ns);
+        self.sys_ns = self.sys_ns.saturating_add(other.sys_ns);
+        self.real_ns = self.real_ns.saturating_add(other.real_ns);
+    }
+}
+
+impl Durations {
+    /// Takes one in.
+    pub fn add(&mut self, ns: u64) {
+        self.count += 1;
+        self.total_ns = self.total_ns.saturating_add(ns);
+        self.max_ns = self.max_ns.max(ns);
+        // It grows as far as an hour asks for.
+        let _ = self.spread.record(ns.min(HOUR_NS));
+    }
+
+    /// What so large a share does not exceed, to three digits; nothing where there is none.
+    #[must_use]
+    pub fn quantile_ns(&self, share: f64) -> Option<u64> {
+        (self.count > 0).then(|| self.spread.value_at_quantile(share).min(self.max_ns))
+    }
+}
+
+impl Default for Durations {
+    fn default() -> Durations {
+        // Three digits are within what the constructor takes.
+        let spread = Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed"));
+        Durations { count: 0, total_ns: 0, max_ns: 0, spread }
+    }
+}
+
+impl Safepoints {
+    fn add(&mut self, safepoint: &Safepoint<'_>) {
+        self.total.add(safepoint.total_ns);
+        let Some(reaching_ns) = safepoint.reaching_ns else { return };
+        self.reaching.add(reaching_ns);
+        keep_worst(
+            &mut self.worst,
+            reaching_ns,
+            |worst| worst.reaching_ns,
+            || WorstSafepoint {
+                reaching_ns,
+                operation: safepoint.operation.map(str::to_owned),
+                end: safepoint.end,
+                place: safepoint.place,
+            },
+        );
+    }
+}
+
+impl Suspects {
+    fn add(&mut self, pause: &Pause<'_>, cpu: Cpu) {
+        self.count += 1;
+        self.total_ns = self.total_ns.saturating_add(pause.duration_ns);
+        self.cpu.add(cpu);
+        keep_worst(
+            &mut self.worst,
+            cpu.sys_ns,
+            |worst| worst.cpu.sys_ns,
+            || Suspect {
+                kind: pause.kind.to_owned(),
+                cause: pause.cause.map(str::to_owned),
+                start: pause.start,
+                duration_ns: pause.duration_ns,
+                cpu,
+                place: pause.place,
+                run: pause.run,
+            },
+        );
+    }
+}
+
+/// Keeps the list sorted, the worst first, and short.
+fn keep_worst<T>(list: &mut Vec<T>, size: u64, of: impl Fn(&T) -> u64, make: impl FnOnce() -> T) {
+    let at = list.partition_point(|kept| of(kept) >= size);
+    if at < WORST {
+        list.truncate(WORST - 1);
+        list.insert(at, make());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_exact_to_three_digits() {
+        let mut durations = Durations::default();
+        assert_eq!(durations.quantile_ns(0.5), None);
+        for us in 1..=1000 {
+            durations.add(us * 1000);
+        }
+        durations.add(u64::MAX);
+        for (share, us) in [(0.1, 101.0), (0.5, 501.0), (0.99, 991.0)] {
+            let found = durations.quantile_ns(share).unwrap_or(0) as f64 / 1000.0;
+            assert!((found / us - 1.0).abs() < 0.002, "{share}: {found}");
+        }
+        assert_eq!((durations.count, durations.max_ns, durations.total_ns), (1001, u64::MAX, u64::MAX));
+    }
+
+    fn pause(kind: &str, n: u64, user_ns: u64, sys_ns: u64) -> Pause<'_> {
+        let start = Stamp { uptime_ns: Some(n * 1_000_000_000), ..Stamp::default() };
+        let cpu = Some(Cpu { user_ns, sys_ns, real_ns: 7 });
+        let place = Place { file: 0, line: n };
+        Pause { place, run: 0, gc_id: None, kind, cause: None, start, duration_ns: 1000, cpu, nested: false }
+    }
+
+    #[test]
+    fn the_kernel_is_suspected_above_rounding_only_and_the_worst_are_kept() {
+        let mut summary = Summary::default();
+        for n in 0..100 {
+            summary.add(&Event::Pause(pause("Young", n, 10_000_000, 20_000_000)));
+            summary.add(&Event::Pause(pause("Full", n, 10_000_000, 40_000_000 + n)));
+            summary.add(&Event::Pause(pause("Full", n, 90_000_000, 80_000_000)));
+        }
+        assert_eq!(summary.suspects.count, 100);
+        let lines: Vec<u64> = summary.suspects.worst.iter().map(|worst| worst.place.line).collect();
+        assert_eq!(lines, (90..100).rev().collect::<Vec<_>>());
+        let counts: Vec<_> =
+            summary.kinds.iter().map(|kind| (kind.name.as_str(), kind.durations.count)).collect();
+        assert_eq!(counts, [("Young", 100), ("Full", 200)]);
+    }
+
+    #[test]
+    fn invented_kinds_do_not_grow_without_bound() {
+        let mut summary = Summary::default();
+        for n in 0..1000 {
+            summary.add(&Event::Pause(pause(&format!("Kind {n}"), n, 0, 0)));
+        }
+        assert_eq!(summary.kinds.len(), MOST_KINDS + 1);
+        assert_eq!(summary.kinds.last().map(|kind| kind.durations.count), Some(1000 - MOST_KINDS as u64));
+        assert_eq!(summary.pauses(), 1000);
+    }
+
+    #[test]
+    fn the_timeline_keeps_sums_while_its_steps_grow() {
+        let mut summary = Summary::default();
+        for n in 0..100_000 {
+            let run = u32::from(n >= 50_000);
+            let pause = Pause { run, ..pause("Young", n % 50_000, 1, 2) };
+            summary.add(&Event::Pause(pause));
+        }
+        let timeline = &summary.timeline;
+        assert!(timeline.steps.len() <= 512, "{}", timeline.steps.len());
+        assert_eq!(timeline.steps.iter().map(|step| step.pauses).sum::<u64>(), 100_000);
+        assert_eq!(timeline.steps.iter().map(|step| step.cpu.sys_ns).sum::<u64>(), 200_000);
+        assert_eq!(timeline.runs_ns, [49_999 * 1_000_000_000 + 1000]);
+        let span = timeline.span_ns().unwrap_or(0);
+        assert_eq!(span, 2 * (49_999 * 1_000_000_000 + 1000));
+    }
+}

@@ -1,0 +1,204 @@
+//! Lines of JDK 9 and later, and what becomes of them.
+
+use super::*;
+
+/// A pause in a few words: id, kind, cause, start in ms, duration in µs, user, sys and real in 10 ms.
+type Told = (Option<u64>, String, Option<String>, Option<u64>, u64, Option<[u64; 3]>);
+
+pub(super) fn told(pause: &Pause<'_>) -> Told {
+    let tick = |cpu: Cpu| [cpu.user_ns, cpu.sys_ns, cpu.real_ns].map(|ns| ns / 10_000_000);
+    let start = pause.start.best_ns().map(|ns| ns / 1_000_000);
+    let cause = pause.cause.map(str::to_owned);
+    (pause.gc_id, pause.kind.to_owned(), cause, start, pause.duration_ns / 1000, pause.cpu.map(tick))
+}
+
+#[derive(Default)]
+pub(super) struct Everything {
+    pub pauses: Vec<Told>,
+    pub runs: Vec<u32>,
+    pub nested: Vec<bool>,
+    pub safepoints: Vec<(Option<String>, Option<u64>, u64)>,
+    pub unread: Vec<(u64, &'static str)>,
+    pub inits: usize,
+    pub heap: Option<Range<u64>>,
+}
+
+pub(super) fn all(log: &[u8]) -> Everything {
+    let mut seen = Everything::default();
+    let mut reader = Reader::default();
+    let mut take = |event: Event<'_>| match event {
+        Event::Pause(pause) => {
+            seen.pauses.push(told(&pause));
+            seen.runs.push(pause.run);
+            seen.nested.push(pause.nested);
+        }
+        Event::Safepoint(stop) => {
+            seen.safepoints.push((stop.operation.map(str::to_owned), stop.reaching_ns, stop.total_ns));
+        }
+        Event::Unread(unread) => seen.unread.push((unread.place.line, unread.what)),
+        Event::Init(_) => seen.inits += 1,
+        Event::Heap(range) => seen.heap = Some(range),
+    };
+    assert!(reader.read(log, &mut take).is_ok(), "memory can be read");
+    reader.finish(&mut take);
+    seen
+}
+
+const G1: &str = "\
+[100ns][info ][gc,init      ] Heap Region Size: 1M
+[150ns][info ][gc,init      ] Periodic GC: Disabled
+[90ns][info ][pagesize     ] Heap:  min=256M max=512M base=0x00000000e0000000 page_size=4K size=512M
+[200000000ns][info ][gc,start    ] GC(0) Pause Young (Concurrent Start) (G1 Humongous Allocation)
+[210000000ns][info ][gc          ] GC(0) Pause Young (Concurrent Start) (G1 Humongous Allocation) 25M->3M(1024M) 6.500ms
+[211000000ns][info ][gc,cpu      ] GC(0) User=0.01s Sys=0.02s Real=0.01s
+[220000000ns][info ][gc          ] GC(1) Concurrent Mark Cycle
+[230000000ns][info ][gc          ] GC(1) Pause Remark 30M->30M(1024M) 1,500ms
+[231000000ns][info ][gc,cpu      ] GC(1) User=0,00s Sys=0,00s Real=0,00s
+[240000000ns][info ][gc          ] GC(1) Concurrent Mark Cycle 16.1ms
+[241000000ns][info ][gc,cpu      ] GC(1) User=9.00s Sys=9.00s Real=9.00s
+";
+
+#[test]
+fn pauses_carry_their_cpu_time_and_concurrent_phases_do_not_count() {
+    let seen = all(G1.as_bytes());
+    let young = "Young (Concurrent Start)".to_owned();
+    assert_eq!(
+        seen.pauses,
+        [
+            (Some(0), young, Some("G1 Humongous Allocation".to_owned()), Some(203), 6500, Some([1, 2, 1])),
+            (Some(1), "Remark".to_owned(), None, Some(228), 1500, Some([0, 0, 0])),
+        ]
+    );
+    assert_eq!((seen.unread, seen.inits), (vec![], 2));
+    assert_eq!(seen.heap, Some(0xe000_0000..0x1_0000_0000));
+    assert_eq!(heap(G1.as_bytes()), Some(0xe000_0000..0x1_0000_0000));
+    let older = b"[1ns][debug][gc,heap,coops] Heap address: 0x00000000e0000000, size: 512 MB, Compressed Oops mode: 32-bit";
+    assert_eq!(heap(older), Some(0xe000_0000..0x1_0000_0000));
+}
+
+#[test]
+fn a_pause_is_read_behind_any_decorations() {
+    for before in [
+        "",
+        "[0.033s][info][gc          ] ",
+        "[0,033s] ",
+        "[132ms] ",
+        "[1795219610451ms][4711] ",
+        "[2026-11-21T08:02:00.342+0000][web7][24664][24665][info][gc] ",
+        "[info ] ",
+        "[gc] ",
+        "[Web7][info ][gc] ",
+        "2026-11-21T08:02:00.342Z stdout F [0.033s][info][gc] ",
+        "no end of line[0.033s][info][gc] ",
+    ] {
+        let log = format!(
+            "{before}GC(7) Pause Young (Allocation Failure) 38M->17M(92M) 2.423ms\r\n{before}GC(7) User=0.25s Sys=1.50s Real=0.01s"
+        );
+        let seen = all(log.as_bytes());
+        let pauses: Vec<_> =
+            seen.pauses.iter().map(|told| (told.0, told.1.as_str(), told.4, told.5)).collect();
+        assert_eq!(pauses, [(Some(7), "Young", 2423, Some([25, 150, 1]))], "{before}");
+        assert_eq!(seen.unread, [], "{before}");
+    }
+}
+
+#[test]
+fn generational_zgc_has_pauses_without_cpu_time() {
+    let seen = all(b"[1.5s][info][gc,phases    ] GC(4) y: Pause Mark Start 0.006ms\n\
+                     [1.6s][info][gc,phases    ] GC(4) Y: Pause Mark Start (Major) 0.007ms\n\
+                     [1.7s][info][gc,stats] Young Pause: Pause Mark End 0.008 / 0.010 ms\n");
+    let kinds: Vec<_> = seen.pauses.iter().map(|told| (told.1.as_str(), told.4, told.5)).collect();
+    assert_eq!(kinds, [("Mark Start", 6, None), ("Mark Start (Major)", 7, None)]);
+    assert_eq!(seen.unread, []);
+}
+
+#[test]
+fn safepoints_tell_how_long_threads_took_to_stop() {
+    let seen = all(b"[1.0s][info][safepoint   ] Safepoint \"G1CollectFull\", Time since last: 374093 ns, Reaching safepoint: 1354 ns, Cleanup: 1505 ns, At safepoint: 5706819 ns, Total: 5709678 ns\n\
+        Safepoint \"ICBufferFull\", Time since last: 1 ns, Reaching safepoint: 467000000 ns, At safepoint: 3 ns, Leaving safepoint: 4 ns, Total: 467000007 ns, Threads: 0 runnable, 10 total\n\
+        [2.0s][info][safepoint] Entering safepoint region: RevokeBias\n\
+        [2.0s][info][safepoint] Leaving safepoint region\n\
+        [2.0s][info][safepoint] Total time for which application threads were stopped: 0.0003502 seconds, Stopping threads took: 0,0000503 seconds\n\
+        2012-05-23T08:32:10.809+0200: 1.5: Total time for which application threads were stopped: 0.0003502 seconds\n\
+        Safepoint \"Broken\", Time since last: 1 ns, Reaching\n");
+    let named = |name: &str| Some(name.to_owned());
+    assert_eq!(
+        seen.safepoints,
+        [
+            (named("G1CollectFull"), Some(1354), 5_709_678),
+            (named("ICBufferFull"), Some(467_000_000), 467_000_007),
+            (named("RevokeBias"), Some(50_300), 350_200),
+            (None, None, 350_200),
+        ]
+    );
+    assert_eq!(seen.unread, [(7, "a safepoint")]);
+}
+
+#[test]
+fn what_looks_like_a_pause_and_is_damaged_is_not_dropped_in_silence() {
+    let seen = all(b"[0.1s][info][gc] GC(1) Pause Young (Allocation Failure) 38M->17M(92M) 2.4\n\
+        [0.1s][info][gc] GC(1) Pause Young (Allocation Failure) 38M->\n\
+        [0.1s][info][gc,cpu] GC(1) User=0.0xs Sys=0.00s Real=0.00s\n\
+        [0.1s][info][gc,start] GC(2) Pause Full (System.gc())\n\
+        [0.1s][info][gc,start] GC(3) Pause Young (Allocation Failure)\n\
+        [0.1s][info][gc] GC(3) Pause Young (Allocation Failure) 38M->17M(92M) 99999999999999999999ms\n\
+        [0.2s][info][gc,start] GC(4) Pause Young (Alloc");
+    assert_eq!(seen.pauses, []);
+    let lines: Vec<u64> = seen.unread.iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [1, 2, 3, 4, 6, 7]);
+}
+
+#[test]
+fn a_full_collection_within_a_young_one_is_counted_once() {
+    let seen = all(b"GC(12) Pause Young (Allocation Failure)\n\
+        GC(13) Pause Full (Allocation Failure)\n\
+        GC(13) Pause Full (Allocation Failure) 400M->300M(500M) 80.000ms\n\
+        GC(12) Pause Young (Allocation Failure) 450M->300M(500M) 100.000ms\n\
+        GC(12) User=0.10s Sys=0.00s Real=0.10s\n");
+    assert_eq!(seen.nested, [true, false]);
+    assert_eq!(seen.runs, [0, 0]);
+    assert_eq!(seen.pauses.iter().map(|told| told.5).collect::<Vec<_>>(), [None, Some([10, 0, 10])]);
+    assert_eq!(seen.unread, []);
+}
+
+#[test]
+fn jvms_in_one_log_are_told_apart() {
+    let pause =
+        |stamp: &str, id: u32| format!("{stamp}GC({id}) Pause Full (System.gc()) 4M->3M(5M) 1.000ms\n");
+    for (log, runs) in [
+        // By the line every JVM begins with, even where its first lines are lost behind it.
+        (
+            format!(
+                "[0.1s][info][gc] Using G1\n{}[0.1s][info][gc] Using Serial\n{}",
+                pause("[0.2s]", 0),
+                pause("[0.2s]", 0)
+            ),
+            vec![0, 1],
+        ),
+        // By an age that falls: "exit" ends a JVM, not the file.
+        (
+            format!("{}[9.0s][info][gc,heap,exit] Heap\n{}", pause("[8.9s]", 5), pause("[0.2s]", 5)),
+            vec![0, 1],
+        ),
+        // By ids, where there is nothing else.
+        (format!("{}{}{}", pause("", 5), pause("", 6), pause("", 0)), vec![0, 0, 1]),
+        (format!("{}{}", pause("[5000.0s]", 5), pause("[5000.1s]", 6)), vec![0, 0]),
+        (format!("{}{}", pause("[5000000000000ns]", 5), pause("[2000000ns]", 6)), vec![0, 1]),
+    ] {
+        let seen = all(log.as_bytes());
+        assert_eq!((seen.runs, seen.unread), (runs, vec![]), "{log}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_and_endless_lines_do_no_harm() {
+    let mut log = b"\xff\0\xfe[0.1s][info][gc] GC(1) Pause Young (\xff) 38M->17M(92M) 2.400ms\n".to_vec();
+    log.extend(vec![b'['; 300_000]);
+    log.extend(b"\nGC(2) Pause Young (");
+    log.extend(vec![b'x'; 300_000]);
+    log.extend(b") 1.000ms\nGC(3) Pause Remark 1.000ms\n");
+    let seen = all(&log);
+    let kinds: Vec<_> = seen.pauses.iter().map(|told| told.0).collect();
+    assert_eq!(kinds, [Some(1), Some(3)]);
+    assert_eq!(seen.unread.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [3]);
+}

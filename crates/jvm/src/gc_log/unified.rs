@@ -1,0 +1,181 @@
+//! Lines of JDK 9 and later, `-Xlog`, with any decorations or none.
+
+use std::ops::Range;
+
+use hugewise_kernel::units::Bytes;
+use memchr::{memchr, memchr_iter, memmem, memrchr};
+
+use super::{
+    Cpu,
+    numbers::{MILLISECOND, SECOND, digits, nanos},
+    safepoints::{self, Stop},
+};
+
+/// What a message says.
+#[derive(Debug, PartialEq)]
+pub(super) enum Said<'a> {
+    /// A pause begins.
+    Begins { gc_id: u64, name: &'a [u8] },
+    /// A pause is over.
+    Paused { gc_id: u64, name: &'a [u8], duration_ns: u64 },
+    /// CPU time, of a pause or of a concurrent phase.
+    Cpu { gc_id: u64, cpu: Cpu },
+    /// A concurrent phase is over; CPU time may follow.
+    Concurrent { gc_id: u64 },
+    /// A safepoint is over.
+    Stopped(Stop<'a>),
+    /// A safepoint of JDK 9 to 12 begins: its operation.
+    Stopping(&'a [u8]),
+    /// A JVM has chosen its collector.
+    Starts,
+    /// Where the heap is.
+    Heap(Range<u64>),
+    /// It looks like one of these, and is not.
+    Unreadable(&'static str),
+    /// Anything else.
+    Other,
+}
+
+/// Splits a line into its decorations and its message; without decorations all of it is the message.
+pub(super) fn split(line: &[u8]) -> (&[u8], &[u8]) {
+    let mut at = 0;
+    while line.get(at) == Some(&b'[') {
+        match memchr(b']', &line[at..]) {
+            Some(end) => at += end + 1,
+            None => break,
+        }
+    }
+    let (decorations, message) = line.split_at(at);
+    (decorations, message.strip_prefix(b" ").unwrap_or(message))
+}
+
+/// The same where something else stands before the decorations, or before the message: what a
+/// container's runtime writes there, or a program that did not end its line.
+pub(super) fn split_behind(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = memmem::find(line, b"GC(").or_else(|| memmem::find(line, b"Safepoint \""))?;
+    let (before, message) = line.split_at(at);
+    let decorated = before.trim_ascii_end();
+    let mut start = decorated.len();
+    while start > 0 && decorated[start - 1] == b']' {
+        match memrchr(b'[', &decorated[..start]) {
+            Some(open) => start = open,
+            None => break,
+        }
+    }
+    Some((&decorated[start..], message))
+}
+
+/// Reads a message.
+pub(super) fn read(message: &[u8]) -> Said<'_> {
+    match message.first() {
+        Some(b'G') => collection(message).unwrap_or(Said::Other),
+        Some(b'S') if message.starts_with(b"Safepoint \"") => {
+            safepoints::unified(message).map_or(Said::Unreadable("a safepoint"), Said::Stopped)
+        }
+        Some(b'T') if message.starts_with(safepoints::STOPPED) => {
+            safepoints::stopped(message).map_or(Said::Unreadable("a safepoint"), Said::Stopped)
+        }
+        Some(b'E') => {
+            message.strip_prefix(b"Entering safepoint region: ").map_or(Said::Other, Said::Stopping)
+        }
+        Some(b'U') if message.starts_with(b"Using ") && is_collector(&message[6..]) => Said::Starts,
+        Some(b'H') => heap(message).map_or(Said::Other, Said::Heap),
+        _ => Said::Other,
+    }
+}
+
+fn is_collector(name: &[u8]) -> bool {
+    [
+        &b"Serial"[..],
+        b"Parallel",
+        b"G1",
+        b"Concurrent Mark Sweep",
+        b"The Z Garbage Collector",
+        b"Shenandoah",
+        b"Epsilon",
+    ]
+    .iter()
+    .any(|collector| name.starts_with(collector))
+}
+
+/// `GC(3) Pause Young …`, and of generational ZGC `GC(3) y: Pause Mark Start …`.
+fn collection(message: &[u8]) -> Option<Said<'_>> {
+    let (gc_id, rest) = digits(message.strip_prefix(b"GC(")?)?;
+    let rest = rest.strip_prefix(b") ")?;
+    let rest = match rest {
+        [_, b':', b' ', rest @ ..] => rest,
+        rest => rest,
+    };
+    Some(match rest.first()? {
+        b'P' => match rest.strip_prefix(b"Pause ") {
+            Some(name) => pause(gc_id, name),
+            None => Said::Other,
+        },
+        b'U' if rest.starts_with(b"User=") => match cpu(rest) {
+            Some(cpu) => Said::Cpu { gc_id, cpu },
+            None => Said::Unreadable("the CPU time of a collection"),
+        },
+        b'C' if rest.starts_with(b"Concurrent") && rest.ends_with(b"ms") => Said::Concurrent { gc_id },
+        _ => Said::Other,
+    })
+}
+
+/// `Young (Normal) (G1 Evacuation Pause) 25M->3M(1024M) 6.123ms`; its beginning has no duration.
+fn pause(gc_id: u64, text: &[u8]) -> Said<'_> {
+    let text = text.trim_ascii_end();
+    let (name, last) = match memrchr(b' ', text) {
+        Some(space) => (&text[..space], &text[space + 1..]),
+        None => (&b""[..], text),
+    };
+    if let Some(duration_ns) = last.strip_suffix(b"ms").and_then(|number| nanos(number, MILLISECOND)) {
+        return Said::Paused { gc_id, name: without_sizes(name), duration_ns };
+    }
+    // A name may end with anything but a number or sizes.
+    if last.first().is_some_and(u8::is_ascii_digit) || has_arrow(text) {
+        return Said::Unreadable("a pause");
+    }
+    Said::Begins { gc_id, name: text }
+}
+
+/// Takes `25M->3M(1024M)` off the end.
+pub(super) fn without_sizes(name: &[u8]) -> &[u8] {
+    match memrchr(b' ', name) {
+        Some(space) if has_arrow(&name[space..]) => &name[..space],
+        _ => name,
+    }
+}
+
+/// Is there a `->`?
+fn has_arrow(text: &[u8]) -> bool {
+    memchr_iter(b'>', text).any(|at| text[..at].ends_with(b"-"))
+}
+
+/// `User=0.01s Sys=0.00s Real=0.01s`
+fn cpu(text: &[u8]) -> Option<Cpu> {
+    let (user_ns, rest) = seconds(text, b"User=")?;
+    let (sys_ns, rest) = seconds(rest, b"Sys=")?;
+    let (real_ns, _) = seconds(rest, b"Real=")?;
+    Some(Cpu { user_ns, sys_ns, real_ns })
+}
+
+fn seconds<'a>(text: &'a [u8], key: &[u8]) -> Option<(u64, &'a [u8])> {
+    let text = text.trim_ascii_start().strip_prefix(key)?;
+    let end = memchr(b's', text)?;
+    Some((nanos(&text[..end], SECOND)?, &text[end + 1..]))
+}
+
+/// `Heap:  min=1G max=1G base=0x00000000c0000000 size=1G page_size=2M`, or
+/// `Heap address: 0x00000000e0000000, size: 512 MB, Compressed Oops mode: 32-bit`.
+fn heap(message: &[u8]) -> Option<Range<u64>> {
+    let message = std::str::from_utf8(message).ok()?;
+    let (start, size) = if let Some(rest) = message.strip_prefix("Heap: ") {
+        let field = |key: &str| rest.split_whitespace().find_map(|word| word.strip_prefix(key));
+        (field("base=")?, field("size=")?.to_owned())
+    } else {
+        let (start, rest) = message.strip_prefix("Heap address: ")?.split_once(", size: ")?;
+        (start, rest.split(", ").next()?.replace(' ', ""))
+    };
+    let start = u64::from_str_radix(start.strip_prefix("0x")?, 16).ok()?;
+    let size: Bytes = size.parse().ok()?;
+    Some(start..start.checked_add(size.0)?)
+}
