@@ -27,7 +27,7 @@ pub fn grid(most: usize) -> Vec<usize> {
 
 /// Counts beyond `most`, one to the octave, up to `last`.
 pub fn octaves(most: usize, last: usize) -> impl Iterator<Item = usize> {
-    std::iter::successors(most.checked_mul(2), |count| count.checked_mul(2))
+    std::iter::successors(most.max(1).checked_mul(2), |count| count.checked_mul(2))
         .take_while(move |count| *count <= last)
 }
 

@@ -80,10 +80,11 @@ pub struct Finding {
 pub struct Far {
     /// The memory that the lines lie in.
     pub bytes: Bytes,
-    /// What a load takes longer than one of as many packed lines, in nanoseconds.
-    pub miss_ns: f64,
+    /// What a load takes longer than one of as many packed lines, in nanoseconds: misses of the TLB, and
+    /// what the caches do better for lines that lie side by side, on pages of any size alike.
+    pub extra_ns: f64,
     /// The same of base pages.
-    pub base_miss_ns: f64,
+    pub base_extra_ns: f64,
 }
 
 /// The time of a load that hits everything, in nanoseconds.
@@ -133,7 +134,7 @@ fn far(curves: &Curves, of: &Measured) -> Option<Far> {
     ours.iter().rev().find_map(|ours| {
         let base = theirs.iter().find(|base| base.pages == ours.pages)?;
         let bytes = Bytes(ours.pages.checked_mul(curves.base.bytes().0)?);
-        Some(Far { bytes, miss_ns: ours.ns, base_miss_ns: base.ns })
+        Some(Far { bytes, extra_ns: ours.ns, base_extra_ns: base.ns })
     })
 }
 

@@ -112,7 +112,7 @@ fn far_out_two_page_sizes_are_held_against_each_other_where_both_were_measured()
     curves.measured[0].far = vec![point(16_384, 30.0), point(32_768, 40.0)];
     curves.measured[1].far = vec![point(16_384, 15.0), point(32_768, 18.0), point(65_536, 30.0)];
     let far = finding(&curves, &curves.measured[1]).far;
-    assert_eq!(far, Some(Far { bytes: Bytes(128 << 20), miss_ns: 8.0, base_miss_ns: 30.0 }));
+    assert_eq!(far, Some(Far { bytes: Bytes(128 << 20), extra_ns: 8.0, base_extra_ns: 30.0 }));
     curves.measured.remove(0);
     assert_eq!(finding(&curves, &curves.measured[0]).far, None);
     Ok(())

@@ -107,9 +107,14 @@ fn far(report: &Report) -> Vec<String> {
     let each = report.each().filter(huge).filter_map(|(measured, finding)| {
         let far = finding.far.as_ref()?;
         Some(format!(
-            "Over {} of memory, where the page tables leave the caches, a load misses for {:.1} ns on base \
-             pages and for {:.1} ns on pages of {} ({}).",
-            far.bytes, far.base_miss_ns, far.miss_ns, measured.page_size, measured.backing
+            "Over {} of memory, one line every {}, the page tables leave the caches: a load takes {:.1} ns \
+             longer than a packed one on base pages, and {:.1} ns longer on pages of {} ({}).",
+            far.bytes,
+            report.curves.base,
+            far.base_extra_ns,
+            far.extra_ns,
+            measured.page_size,
+            measured.backing
         ))
     });
     each.collect()
