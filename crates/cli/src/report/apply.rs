@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use hugewise_kernel::{difference::Difference, writer::Outcome};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::page::table;
 use crate::terminal::{Terminal, plain};
 
 /// What `apply` did, schema `hugewise.apply/1`.
@@ -121,15 +122,6 @@ fn made(text: &mut String, report: &Report, terminal: &Terminal) {
         _ if report.persisted.is_empty() => "It stays until 'hugewise restore' or a reboot.\n",
         _ => "'hugewise restore --persisted' undoes all of it.\n",
     };
-}
-
-fn table(headings: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(headings);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 fn lines(table: &Table) -> String {

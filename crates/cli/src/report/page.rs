@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use comfy_table::{CellAlignment, Table, presets};
+
 use crate::{
     findings::{Finding, Severity},
     terminal::{Terminal, plain},
@@ -89,6 +91,16 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A table whose columns but the first are numbers, on the right.
+pub fn table(headings: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(headings);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The pretouch experiment: how long it takes to make memory present, and to give it back.
 //!
-//! [`bench`] runs each [`Case`] in every [`Way`], every time in a process of its own: [`worker`] is
+//! [`mod@bench`] runs each [`Case`] in every [`Way`], every time in a process of its own: [`worker`] is
 //! such a process of this program, [`hotspot`] starts a JVM. [`ratios`] compares the ways in one run,
 //! and [`model`] says from all of it how long other sizes will take.
 

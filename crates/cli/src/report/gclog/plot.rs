@@ -3,12 +3,10 @@
 //! Colours are fixed here and mapped to the page's own by its style sheet, so that they follow light
 //! and dark.
 
-use anyhow::anyhow;
 use hugewise_jvm::gc_log::timeline::{Step, Timeline};
-use plotters::{
-    coord::{Shift, types::RangedCoordf64},
-    prelude::*,
-};
+use plotters::{coord::types::RangedCoordf64, prelude::*};
+
+use crate::report::drawing::{GRID, MUTED, PALETTE, draw, told};
 
 const HEIGHT: u32 = 230;
 /// plotters divides it by 1.24 when it writes SVG.
@@ -16,12 +14,10 @@ const TEXT_SIZE: f64 = 14.5;
 /// Pixels of a bar.
 const BAR: u32 = 3;
 
-const MUTED: RGBColor = RGBColor(0x5b, 0x64, 0x70);
-const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
 /// What the collector does.
-const USER: RGBColor = RGBColor(0x00, 0x72, 0xb2);
+const USER: RGBColor = PALETTE[1];
 /// What the kernel does.
-const SYS: RGBColor = RGBColor(0xd5, 0x5e, 0x00);
+const SYS: RGBColor = PALETTE[2];
 
 /// What is drawn of a step: up to two pieces of a bar, each with its upper end.
 type Bars = fn(&Step) -> [(f64, RGBColor); 2];
@@ -117,22 +113,4 @@ fn number(value: f64, width: f64) -> String {
         w if w >= 0.1 => format!("{value:.2}"),
         _ => format!("{value:.4}"),
     }
-}
-
-fn draw(
-    size: (u32, u32),
-    paint: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> anyhow::Result<()>,
-) -> anyhow::Result<String> {
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        paint(&area)?;
-        area.present().map_err(told)?;
-    }
-    Ok(svg)
-}
-
-/// The errors of plotters cannot be sent between threads, so only their words are kept.
-fn told(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("a plot could not be drawn: {error}")
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use hugewise_jvm::gc_log::summary::{Durations, Kind, Suspect};
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     words::{self, milliseconds, seconds},
 };
 use crate::{
-    report::page::Page,
+    report::page::{Page, table},
     terminal::{Terminal, plain},
 };
 
@@ -178,15 +178,6 @@ fn unread(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
         page.line("", "…")?;
     }
     Ok(())
-}
-
-fn table(headings: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(headings);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 fn lines(page: &mut Page<'_>, table: &Table) -> fmt::Result {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, ensure};
 use hugewise_kernel::{backing::Backing, units::Bytes};
 use hugewise_measure::{
     pretouch::{By, Row, bench::name},
@@ -21,24 +21,15 @@ use super::{
     Report,
     units::{threads, time},
 };
-use crate::report_file;
+use crate::{
+    report::drawing::{self, GRID, MUTED, PALETTE, TEXT, told},
+    report_file,
+};
 
 const PANEL: (u32, u32) = (420, 300);
 const HEAD: u32 = 64;
 /// The size asked for; plotters divides it by 1.24 when it writes SVG.
 const TEXT_SIZE: f64 = 15.5;
-const TEXT: RGBColor = RGBColor(0x1b, 0x1f, 0x24);
-const MUTED: RGBColor = RGBColor(0x5b, 0x64, 0x70);
-const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
-/// After Okabe and Ito, "Color Universal Design" (2008), which colour-blind people can tell apart.
-const PALETTE: [RGBColor; 6] = [
-    RGBColor(0x00, 0x72, 0xb2),
-    RGBColor(0xd5, 0x5e, 0x00),
-    RGBColor(0x00, 0x9e, 0x73),
-    RGBColor(0xcc, 0x79, 0xa7),
-    RGBColor(0xe6, 0x9f, 0x00),
-    RGBColor(0x56, 0xb4, 0xe9),
-];
 
 /// Writes the plot of the largest size and most threads, or one for each into a folder.
 pub fn write(report: &Report, path: &Path) -> anyhow::Result<()> {
@@ -87,22 +78,24 @@ fn page(report: &Report, bytes: Bytes, count: usize) -> anyhow::Result<String> {
     let makers: Vec<By> = rows.iter().map(|row| row.way.by).collect::<BTreeSet<_>>().into_iter().collect();
     let (xs, ys) = ranges(&rows)?;
     let panels = u32::try_from(backings.len())?.max(1);
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, (PANEL.0 * panels, PANEL.1 + HEAD)).into_drawing_area();
+    drawing::draw((PANEL.0 * panels, PANEL.1 + HEAD), |area| {
         area.fill(&WHITE).map_err(told)?;
         let (head, body) = area.split_vertically(HEAD);
         heading(&head, report, &format!("Pretouch of {bytes} by {}, over chunks", threads(count)), &makers)?;
         for (part, backing) in body.split_evenly((1, panels as usize)).iter().zip(&backings) {
             let lines = makers.iter().enumerate().map(|(index, by)| {
                 let of_line = rows.iter().filter(|row| row.case.backing == *backing && row.way.by == *by);
-                line(PALETTE[index % PALETTE.len()], &of_line.copied().collect::<Vec<_>>())
+                line(color_of(index), &of_line.copied().collect::<Vec<_>>())
             });
             panel(part, &backing.to_string(), &lines.collect::<Vec<_>>(), xs, ys)?;
         }
-        area.present().map_err(told)?;
-    }
-    Ok(svg)
+        Ok(())
+    })
+}
+
+/// The first is that of a reference, which there is none of here.
+fn color_of(index: usize) -> RGBColor {
+    PALETTE[1 + index % (PALETTE.len() - 1)]
 }
 
 fn line(color: RGBColor, rows: &[&Row]) -> Line {
@@ -144,7 +137,7 @@ fn heading(head: &Area<'_>, report: &Report, title: &str, makers: &[By]) -> anyh
     head.draw(&Text::new(title.to_owned(), (12, 18), style(TEXT))).map_err(told)?;
     let mut x = 18;
     for (index, by) in makers.iter().enumerate() {
-        let color = PALETTE[index % PALETTE.len()];
+        let color = color_of(index);
         let label = name(*by, &report.table.jvms);
         head.draw(&Circle::new((x, 44), 5, color.filled())).map_err(told)?;
         head.draw(&Text::new(label.to_owned(), (x + 12, 44), style(TEXT))).map_err(told)?;
@@ -198,9 +191,4 @@ fn draw(chart: &mut Chart<'_, '_>, line: &Line) -> anyhow::Result<()> {
     let ring = line.by_itself.iter().map(|at| Circle::new(*at, 7, color.stroke_width(2)));
     chart.draw_series(ring).map_err(told)?;
     Ok(())
-}
-
-/// The errors of plotters cannot be sent between threads, so only their words are kept.
-fn told(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("a plot could not be drawn: {error}")
 }
