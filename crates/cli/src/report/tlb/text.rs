@@ -107,8 +107,8 @@ fn far(report: &Report) -> Vec<String> {
     let each = report.each().filter(huge).filter_map(|(measured, finding)| {
         let far = finding.far.as_ref()?;
         Some(format!(
-            "Over {} of memory, one line every {}, the page tables leave the caches: a load takes {:.1} ns \
-             longer than a packed one on base pages, and {:.1} ns longer on pages of {} ({}).",
+            "Over {} of memory, one line every {}, a load takes {:.1} ns longer than a packed one on base \
+             pages, and {:.1} ns longer on pages of {} ({}).",
             far.bytes,
             report.curves.base,
             far.base_extra_ns,
@@ -169,7 +169,7 @@ fn in_words(entries: &Reading<Entries>, base: PageSize) -> String {
         Reading::Known(Entries::Pieces) => format!(
             "an entry holds {base}, not the page: parts of {base} of one page miss like base pages. So it is \
              where a host backs the guest's memory with smaller pages than the guest's own. Here huge \
-             pages do not make misses fewer, only shorter: their page tables are small."
+             pages do not make misses fewer; whether they make them cheaper, the figures far out say."
         ),
         Reading::Known(Entries::Mixed) => format!(
             "entries hold more than {base} and less than the page, or some of each: the host backs a part \
