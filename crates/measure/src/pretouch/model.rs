@@ -66,6 +66,8 @@ pub struct Line {
     pub threads: usize,
     /// What each GiB costs, in seconds.
     pub seconds_per_gib: f64,
+    /// The longest measured time on this backing, as a multiple of the modelled one; at least 1.
+    pub slowest: f64,
     /// Geometric mean of the sizes it was fitted to.
     pub(super) middle: f64,
 }
@@ -122,6 +124,8 @@ struct Cell {
     mean_ln: f64,
     count: usize,
     squares: f64,
+    /// Of the longest time.
+    most_ln: f64,
 }
 
 /// Fits the model.
@@ -157,6 +161,7 @@ fn cells(measured: &[Measured]) -> Result<(Names, Vec<Cell>), FitError> {
             mean_ln,
             count: logs.len(),
             squares: logs.iter().map(|log| (log - mean_ln).powi(2)).sum(),
+            most_ln: logs.iter().copied().fold(mean_ln, f64::max),
         }
     });
     let cells = cells.collect();
@@ -251,10 +256,15 @@ fn describe(names: &Names, cells: &[Cell], fitted: &Fitted, freedom: usize) -> M
     };
     let middles: Vec<f64> = (0..names.len()).map(middle).collect();
     let modelled = |cell: &Cell| fitted.fixed + cell.gib * fitted.rates[cell.line];
+    let slowest = |backing: Backing| {
+        let of_backing = cells.iter().filter(|cell| names[cell.line].0 == backing);
+        of_backing.map(|cell| cell.most_ln - modelled(cell).ln()).fold(0.0, f64::max).exp()
+    };
     let lines = names.iter().enumerate().map(|(line, &(backing, threads))| Line {
         backing,
         threads,
         seconds_per_gib: fitted.rates[line],
+        slowest: slowest(backing),
         middle: middles[line].exp(),
     });
     let residuals = cells.iter().map(|cell| Residual {

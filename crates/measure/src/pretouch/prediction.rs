@@ -115,7 +115,9 @@ impl Model {
         let variance = self.spread.one_process + of_fit + distance * distance * exponent;
         let quantile = student_t(0.5 + INTERVAL_CONFIDENCE / 2.0, self.freedom.max(1));
         let half = quantile.ok_or(PredictionError::OneSize)? * variance.sqrt();
-        Ok(Interval { low: (ln - half).exp(), middle: ln.exp(), high: (ln + half).exp() })
+        // What made one slow may make all of a larger one so: memory that the host must get first.
+        let slowest = self.lines[line].slowest;
+        Ok(Interval { low: (ln - half).exp(), middle: ln.exp(), high: (ln + half).exp() * slowest })
     }
 }
 
