@@ -85,7 +85,7 @@ fn on(region: &Value, size: &str) -> u64 {
 /// A mapping of its own region, because its neighbours are advised differently.
 struct Apart {
     mapping: Mapping,
-    _neighbours: [Mapping; 2],
+    _neighbours: Vec<Mapping>,
 }
 
 impl std::ops::Deref for Apart {
@@ -102,12 +102,21 @@ fn apart(bytes: u64, advice: Option<Advice>) -> Result<Apart, Box<dyn Error>> {
         mapping.advise(0..64 << 10, other)?;
         Ok(mapping)
     };
-    let above = neighbour()?;
+    let mut neighbours = vec![neighbour()?];
     let mapping = Mapping::anonymous(Bytes(bytes))?;
     if let Some(advice) = advice {
         mapping.advise(0..mapping.len(), advice)?;
     }
-    Ok(Apart { mapping, _neighbours: [above, neighbour()?] })
+    // The kernel aligns large mappings and leaves gaps beside them, which later ones would fill.
+    let all = mapping.addresses(&(0..mapping.len()));
+    let touches = |neighbours: &[Mapping], edge| {
+        let of = |one: &Mapping| one.addresses(&(0..one.len()));
+        neighbours.iter().any(|one| of(one).start == edge || of(one).end == edge)
+    };
+    while neighbours.len() < 200 && !(touches(&neighbours, all.start) && touches(&neighbours, all.end)) {
+        neighbours.push(neighbour()?);
+    }
+    Ok(Apart { mapping, _neighbours: neighbours })
 }
 
 fn own_regions() -> Tested {
