@@ -30,4 +30,29 @@ impl VmStat {
     pub fn growth(&self, before: &VmStat, name: &str) -> Option<u64> {
         Some(self.0.get(name)?.saturating_sub(*before.0.get(name)?))
     }
+
+    /// Times that a thread had to compact or reclaim memory itself, in any zone, since boot; nothing
+    /// where this kernel counts neither.
+    #[must_use]
+    pub fn stalls(&self) -> Option<u64> {
+        let counts =
+            self.0.iter().filter(|(name, _)| *name == "compact_stall" || name.starts_with("allocstall_"));
+        counts.map(|(_, count)| *count).reduce(u64::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::tree;
+
+    #[test]
+    fn stalls_of_all_zones_are_one_sum() {
+        let stalls = |text| VmStat::read(&tree(&[("proc/vmstat", text)]).1).ok()?.stalls();
+        assert_eq!(
+            stalls("compact_stall 3\nallocstall_dma 1\nallocstall_movable 5\ncompact_fail 7\n"),
+            Some(9)
+        );
+        assert_eq!(stalls("nr_free_pages 3\n"), None);
+    }
 }

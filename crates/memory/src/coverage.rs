@@ -59,10 +59,10 @@ pub(crate) fn whole_pages(addresses: &Range<u64>, size: PageSize) -> Range<u64> 
 }
 
 /// Where [`scan`] reads.
-pub(crate) const SCAN: &str = "PAGEMAP_SCAN of /proc/self/pagemap";
+const SCAN: &str = "PAGEMAP_SCAN of /proc/self/pagemap";
 
 /// What the page table holds; `size` is that of the huge pages there may be. Before Linux 6.7 an error.
-pub(crate) fn scan(addresses: Range<u64>, size: Option<PageSize>) -> io::Result<Coverage> {
+fn scan(addresses: Range<u64>, size: Option<PageSize>) -> io::Result<Coverage> {
     let scan = pagemap::scan(&File::open("/proc/self/pagemap")?, addresses)?;
     let mut seen = Coverage::none(SCAN);
     seen.resident = scan.present;
@@ -73,7 +73,7 @@ pub(crate) fn scan(addresses: Range<u64>, size: Option<PageSize>) -> io::Result<
 }
 
 /// The same by the kernel's own sums, which there are of whole mappings only.
-pub(crate) fn of_mappings(addresses: Range<u64>, thp_size: Option<PageSize>) -> Result<Coverage, String> {
+fn of_mappings(addresses: Range<u64>, thp_size: Option<PageSize>) -> Result<Coverage, String> {
     let vmas = mappings(&addresses)?;
     if vmas.iter().any(|vma| vma.addresses.start < addresses.start || addresses.end < vma.addresses.end) {
         return Err("the kernel merged the region with a neighbour, and is too old (before \

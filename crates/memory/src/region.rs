@@ -179,17 +179,8 @@ impl Region {
     /// What the kernel really gave, read from this process's page table.
     #[must_use]
     pub fn coverage(&self) -> Reading<Coverage> {
-        Reading::from(self.scanned().or_else(|_| self.read_smaps()))
-    }
-
-    fn scanned(&self) -> io::Result<Coverage> {
-        let size = if self.got.is_explicit() { Some(self.page_size) } else { self.thp_size };
-        coverage::scan(self.addresses(), size)
-    }
-
-    /// The older way: exact only where the kernel did not merge the region with a neighbour.
-    fn read_smaps(&self) -> Result<Coverage, String> {
-        coverage::of_mappings(self.mapping.addresses(&(0..self.mapping.len())), self.thp_size)
+        let whole = self.mapping.addresses(&(0..self.mapping.len()));
+        coverage::of_parts(&whole, &[(self.addresses(), self.pages().huge)])
     }
 
     /// The addresses of all its pages that hold a byte of `range` (offsets in bytes).

@@ -28,10 +28,6 @@ use hugewise_memory::{
 use super::{By, Case, Sample, Way};
 use crate::execution::Launch;
 
-/// Times that a thread compacted or reclaimed memory itself.
-const STALLS: [&str; 5] =
-    ["compact_stall", "allocstall_dma", "allocstall_dma32", "allocstall_normal", "allocstall_movable"];
-
 /// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
@@ -128,15 +124,15 @@ pub(super) fn growth(
     before: &Result<VmStat, ReadError>,
     after: &Result<VmStat, ReadError>,
 ) -> (Reading<u64>, Reading<u64>) {
-    let grown = |names: &[&str]| match (before, after) {
-        (Ok(before), Ok(after)) => {
-            let known: Vec<u64> = names.iter().filter_map(|name| after.growth(before, name)).collect();
-            let missing = || Reading::unknown(format!("this kernel does not count {}", names.join(", ")));
-            if known.is_empty() { missing() } else { Reading::Known(known.iter().sum()) }
-        }
+    let grown = |name: &str, count: &dyn Fn(&VmStat) -> Option<u64>| match (before, after) {
+        (Ok(before), Ok(after)) => match (count(before), count(after)) {
+            (Some(before), Some(after)) => Reading::Known(after.saturating_sub(before)),
+            _ => Reading::unknown(format!("this kernel does not count {name}")),
+        },
         (Err(error), _) | (_, Err(error)) => Reading::unknown(error),
     };
-    (grown(&["thp_fault_fallback"]), grown(&STALLS))
+    let fallbacks = grown("thp_fault_fallback", &|vmstat| vmstat.get("thp_fault_fallback"));
+    (fallbacks, grown("compact_stall, allocstall", &VmStat::stalls))
 }
 
 struct Done {

@@ -168,11 +168,7 @@ impl Watch {
 
 fn sample(root: &Root, pid: u32, begin: Instant) -> Sample {
     let waited = pressure::read(root).ok().map(|pressure| pressure.some);
-    let struggles = || {
-        let vmstat = VmStat::read(root).ok()?;
-        let stalls = ["compact_stall", "allocstall_normal", "allocstall_movable", "allocstall_dma32"];
-        stalls.iter().filter_map(|name| vmstat.get(name)).reduce(u64::saturating_add)
-    };
+    let struggles = || VmStat::read(root).ok()?.stalls();
     Sample {
         at: begin.elapsed(),
         stalled: threads::read(root, pid).ok().map(|threads| threads.stalled),
