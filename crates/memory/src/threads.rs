@@ -132,7 +132,7 @@ pub(crate) fn each(
     thread::scope(|scope| {
         let (sender, events) = mpsc::channel();
         let start = |events| {
-            thread::Builder::new().name("pretouch".to_owned()).spawn_scoped(scope, || worker(events))
+            thread::Builder::new().name("hugewise".to_owned()).spawn_scoped(scope, || worker(events))
         };
         // Fewer than wanted is well, too: a limit on threads is no reason to do nothing.
         let started: Vec<_> = (0..wanted).map_while(|_| start(sender.clone()).ok()).collect();

@@ -14,7 +14,7 @@ use libc::{c_int, c_uint};
 use super::checked;
 
 // Not in every C library that we build for; the number is the kernel's (include/uapi).
-const MADV_COLLAPSE: c_int = 25;
+pub(super) const MADV_COLLAPSE: c_int = 25;
 
 /// Opens the process of this number. ESRCH where there is none, ENOSYS before Linux 5.3.
 pub fn open(pid: u32) -> io::Result<File> {

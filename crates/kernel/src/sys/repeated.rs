@@ -12,12 +12,10 @@ use std::{
 
 use libc::{c_int, c_void};
 
-use super::{checked, last_error};
+use super::{checked, last_error, pidfd::MADV_COLLAPSE, span::MADV_POPULATE_WRITE};
 use crate::units::{PageSize, Pages};
 
-// Not in every C library that we build for; the numbers are the kernel's (include/uapi).
-const MADV_POPULATE_WRITE: c_int = 23;
-const MADV_COLLAPSE: c_int = 25;
+// Not in every C library that we build for; the number is the kernel's (include/uapi).
 const MFD_HUGE_SHIFT: u32 = 26;
 
 /// A file in memory, mapped over and over, one copy behind the other, and unmapped on drop.
