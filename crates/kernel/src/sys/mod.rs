@@ -7,6 +7,8 @@
 pub mod file;
 pub mod handover;
 pub mod memory;
+pub mod mount;
+pub mod netlink;
 pub mod pagemap;
 pub mod process;
 pub mod remote;
