@@ -30,6 +30,7 @@ pub enum Command {
     Bench(commands::bench::Bench),
     Run(commands::run::Run),
     Observe(commands::run::Observe),
+    Record(commands::record::Record),
     Explain(commands::explain::Explain),
     Restore(commands::restore::Restore),
     Completions(commands::completions::Completions),

@@ -7,6 +7,7 @@ pub mod experiment;
 pub mod machine;
 pub mod observation;
 pub mod proof;
+pub mod recording;
 pub mod schedule;
 pub mod statistics;
 pub mod touch;

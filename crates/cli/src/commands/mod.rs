@@ -9,5 +9,6 @@ pub mod explain;
 pub mod inspect;
 pub mod man;
 pub mod plan;
+pub mod record;
 pub mod restore;
 pub mod run;

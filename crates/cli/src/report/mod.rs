@@ -9,4 +9,5 @@ pub mod explain;
 pub mod inspect;
 mod page;
 pub mod plan;
+pub mod record;
 pub mod touch;

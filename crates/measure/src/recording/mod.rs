@@ -1,0 +1,17 @@
+//! Recordings: what the kernel and a JVM did, by thread and by time, in a file.
+
+mod events;
+mod means;
+mod model;
+mod reader;
+mod samples;
+mod session;
+mod summary;
+mod threads;
+mod writer;
+
+pub use model::*;
+pub use reader::{Ending, Reader, RecordingError};
+pub use session::{Assignment, RecordError, Recorded, Target, record};
+pub use summary::{HugePages, Stalls, Summary};
+pub use writer::Writer;

@@ -1,0 +1,334 @@
+//! A recording from its begin to its end.
+
+use std::{
+    ffi::OsString,
+    io,
+    path::Path,
+    process::{Child, Command, ExitStatus},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use hugewise_kernel::{
+    interrupt::Interrupt,
+    journal::{Journal, JournalError},
+    process,
+    root::Root,
+    sys::process::{ask_process_to_end, monotonic_ns},
+};
+
+use super::{
+    means::Means,
+    model::{End, EndReason, Evidence, Header, Line, Lost, Note, SCHEMA},
+    samples,
+    summary::Summary,
+    threads::Threads,
+    writer::Writer,
+};
+
+/// How often threads, memory and counters are looked at, at most.
+const GAP: Duration = Duration::from_secs(1);
+/// And how often in the first moments.
+const SHORTEST_GAP: Duration = Duration::from_millis(50);
+/// A look may cost this fraction of the time until the next.
+const BUDGET: u32 = 200;
+/// How long to wait between two ticks where there are no buffers to be emptied.
+const TICK: Duration = Duration::from_millis(100);
+/// A program that was started has this long to end by itself after a signal that came for us: a
+/// terminal sends Ctrl-C to both.
+const BY_ITSELF: Duration = Duration::from_secs(2);
+/// And this long after it was asked to.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What is recorded.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A process that runs.
+    Process(u32),
+    /// A program to be started.
+    Command(Vec<OsString>),
+}
+
+/// What to record, and where to.
+#[derive(Debug)]
+pub struct Assignment<'a> {
+    /// What is recorded.
+    pub target: Target,
+    /// The file.
+    pub output: &'a Path,
+    /// For how long at most.
+    pub limit: Option<Duration>,
+}
+
+/// How a recording went.
+#[derive(Debug)]
+pub struct Recorded {
+    /// What is in it.
+    pub summary: Summary,
+    /// How the program ended that was started; nothing where none was, or it still runs.
+    pub status: Option<ExitStatus>,
+    /// Why the recording ended.
+    pub reason: EndReason,
+}
+
+/// Why there is no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The process cannot be recorded.
+    #[error("{0}")]
+    Process(#[from] process::CannotTell),
+    /// The program could not be started.
+    #[error("{program} could not be started: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The file.
+    #[error("the recording {file}: {source}")]
+    File {
+        /// Its name.
+        file: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// Reading what the kernel recorded.
+    #[error("{0}")]
+    Kernel(String),
+}
+
+/// Records until the process ends, the time is over, or a signal comes for us. Settings are changed
+/// through `journal`, which the caller closes.
+pub fn record(
+    root: &Root,
+    journal: &mut Result<Journal, JournalError>,
+    assignment: &Assignment<'_>,
+    interrupt: &Interrupt,
+    say: &mut dyn FnMut(&Header),
+) -> Result<Recorded, RecordError> {
+    let file = |source| RecordError::File { file: assignment.output.display().to_string(), source };
+    if let Target::Process(pid) = assignment.target {
+        process::Process::read(root, pid)?;
+    }
+    let writer = Writer::create(assignment.output).map_err(file)?;
+    let means = Means::provide(root, journal.as_mut().map_err(|error| &*error));
+    let began_ns = monotonic_ns();
+    let (pid, child) = begin(root, &means, &assignment.target)?;
+    let mut session = Session {
+        root,
+        writer,
+        means,
+        threads: Threads::of(root, pid),
+        summary: Summary::default(),
+        child,
+        status: None,
+        main: pid,
+        memory_due: Instant::now(),
+        memory_gap: GAP,
+    };
+    let header = session.header(began_ns, &assignment.target);
+    say(&header);
+    session.emit(Line::Header(Box::new(header))).map_err(file)?;
+    session.run(assignment, interrupt).map_err(file)
+}
+
+/// Starts the program, or takes up the process: from now on its events are recorded.
+fn begin(root: &Root, means: &Means, target: &Target) -> Result<(u32, Option<Child>), RecordError> {
+    let follow = |tids: &[u32]| match &means.tracer {
+        Some(tracer) => tracer.follow(tids).map_err(RecordError::Kernel),
+        None => Ok(()),
+    };
+    match target {
+        Target::Process(pid) => {
+            // One that is made while we look is the child of one that is followed already, or is seen
+            // at the next look.
+            let threads = Threads::of(root, *pid);
+            let mut followed = Vec::new();
+            loop {
+                let now = threads.now().into_iter().map(|(_, tid)| tid);
+                let new: Vec<u32> = now.filter(|tid| !followed.contains(tid)).collect();
+                if new.is_empty() {
+                    return Ok((*pid, None));
+                }
+                follow(&new)?;
+                followed.extend(new);
+            }
+        }
+        Target::Command(command) => {
+            let Some((program, arguments)) = command.split_first() else {
+                let source = io::Error::new(io::ErrorKind::InvalidInput, "no program was named");
+                return Err(RecordError::Start { program: "nothing".to_owned(), source });
+            };
+            // Children of this thread are followed from their first moment; its own events are left out.
+            follow(&[hugewise_kernel::sys::process::thread_id()])?;
+            let child = Command::new(program).args(arguments).spawn().map_err(|source| {
+                RecordError::Start { program: program.to_string_lossy().into_owned(), source }
+            })?;
+            Ok((child.id(), Some(child)))
+        }
+    }
+}
+
+struct Session<'a> {
+    root: &'a Root,
+    writer: Writer,
+    means: Means,
+    threads: Threads,
+    summary: Summary,
+    child: Option<Child>,
+    status: Option<ExitStatus>,
+    main: u32,
+    memory_due: Instant,
+    memory_gap: Duration,
+}
+
+impl Session<'_> {
+    fn header(&self, began_ns: u64, target: &Target) -> Header {
+        let ago = Duration::from_nanos(monotonic_ns().saturating_sub(began_ns));
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ago);
+        let command = match target {
+            Target::Command(words) => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            Target::Process(pid) => process::Process::read(self.root, *pid).map_or(vec![], |p| p.command),
+        };
+        Header {
+            schema: SCHEMA.to_owned(),
+            hugewise: env!("CARGO_PKG_VERSION").to_owned(),
+            began_ns,
+            began_unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
+            pid: self.main,
+            started: matches!(target, Target::Command(_)),
+            command,
+            machine: samples::facts(self.root),
+            evidence: self.means.evidence.clone(),
+            events: self.means.events.clone(),
+        }
+    }
+
+    fn emit(&mut self, line: Line) -> io::Result<()> {
+        self.summary.add(&line);
+        self.writer.write(&line)
+    }
+
+    fn emit_all(&mut self, lines: Vec<Line>) -> io::Result<()> {
+        lines.into_iter().try_for_each(|line| self.emit(line))
+    }
+
+    fn run(mut self, assignment: &Assignment<'_>, interrupt: &Interrupt) -> io::Result<Recorded> {
+        let begin = Instant::now();
+        // At first often: a JVM makes its threads in its first moments.
+        let (mut due, mut gap) = (begin, SHORTEST_GAP);
+        let mut told_to_end: Option<(Instant, bool)> = None;
+        let reason = loop {
+            let tick = Instant::now();
+            self.tick(false)?;
+            if tick >= due {
+                self.look()?;
+                self.writer.flush()?;
+                gap = (gap * 2).min(GAP).max(tick.elapsed() * BUDGET);
+                due = tick + gap;
+            }
+            if self.has_ended() {
+                break EndReason::ProcessEnded;
+            }
+            if assignment.limit.is_some_and(|limit| begin.elapsed() >= limit) {
+                break EndReason::TimeOver;
+            }
+            if interrupt.signal().is_some() {
+                let (since, asked) = told_to_end.get_or_insert((tick, false));
+                if self.child.is_none() || since.elapsed() > BY_ITSELF + GRACE {
+                    break EndReason::Interrupted;
+                }
+                if !*asked && since.elapsed() > BY_ITSELF {
+                    // Not reaped yet, so that its number means nobody else.
+                    let _ = ask_process_to_end(self.main, || true);
+                    *asked = true;
+                }
+            }
+            thread::sleep(self.means.tracer.as_ref().map_or(TICK, |tracer| tracer.gap));
+        };
+        self.finish(reason)
+    }
+
+    /// What the kernel has for us.
+    fn tick(&mut self, last: bool) -> io::Result<()> {
+        let mut lines = Vec::new();
+        if let Some(tracer) = &mut self.means.tracer {
+            match tracer.read(last) {
+                Ok(read) => lines = read,
+                Err(reason) => {
+                    self.means.tracer = None;
+                    lines.push(Line::Lost(Lost {
+                        ns: monotonic_ns(),
+                        of: Evidence::Events,
+                        count: None,
+                        reason,
+                    }));
+                }
+            }
+        }
+        while let Some(ends) = &mut self.means.ends {
+            match ends.next_end() {
+                Ok(Some(stats)) => lines.extend(self.threads.ended(stats)),
+                Ok(None) => break,
+                Err(error) => {
+                    let reason = format!("taskstats: {error}");
+                    lines.push(Line::Lost(Lost {
+                        ns: monotonic_ns(),
+                        of: Evidence::Ends,
+                        count: None,
+                        reason,
+                    }));
+                    break;
+                }
+            }
+        }
+        self.emit_all(lines)
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        let lines = self.threads.look(self.means.delays.as_mut());
+        self.emit_all(lines)?;
+        let unknown = self.summary.nameless();
+        let strangers: Vec<Line> = unknown.into_iter().filter_map(|tid| self.threads.stranger(tid)).collect();
+        self.emit_all(strangers)?;
+        self.emit(Line::Machine(samples::machine(self.root)))?;
+        let begin = Instant::now();
+        if begin >= self.memory_due {
+            let pids: Vec<u32> = self.threads.processes().collect();
+            let memory = pids.into_iter().filter_map(|pid| samples::memory(self.root, pid));
+            let lines: Vec<Line> = memory.map(Line::Memory).collect();
+            self.emit_all(lines)?;
+            self.memory_gap = GAP.max(begin.elapsed() * BUDGET);
+            self.memory_due = begin + self.memory_gap;
+        }
+        Ok(())
+    }
+
+    fn has_ended(&mut self) -> bool {
+        match &mut self.child {
+            Some(child) => match child.try_wait() {
+                Ok(Some(status)) => {
+                    self.status = Some(status);
+                    true
+                }
+                Ok(None) => false,
+                Err(_) => true,
+            },
+            None => process::Process::read(self.root, self.main).is_err(),
+        }
+    }
+
+    fn finish(mut self, reason: EndReason) -> io::Result<Recorded> {
+        self.tick(true)?;
+        self.look()?;
+        if reason == EndReason::Interrupted && self.child.is_some() {
+            let text = format!("the recording ended, and process {} still runs", self.main);
+            self.emit(Line::Note(Note { ns: monotonic_ns(), text }))?;
+        }
+        let lost_events = self.means.tracer.as_ref().and_then(|tracer| tracer.lost());
+        self.emit(Line::End(End { ns: monotonic_ns(), reason, lost_events }))?;
+        self.writer.finish()?.sync_all()?;
+        Ok(Recorded { summary: self.summary, status: self.status, reason })
+    }
+}
