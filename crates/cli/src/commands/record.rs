@@ -45,6 +45,10 @@ pub struct Record {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     seconds: Option<u64>,
 
+    /// Do not ask a JVM for a log of its pauses: only one that it writes by itself is read
+    #[arg(long)]
+    no_jvm_log: bool,
+
     /// Number of the process
     #[arg(value_name = "PID", required_unless_present = "command", conflicts_with = "command")]
     pid: Option<u32>,
@@ -67,14 +71,19 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => return Err(error.into()),
         journal => journal,
     };
-    let assignment = Assignment { target, output: &output, limit: record.seconds.map(Duration::from_secs) };
+    let assignment = Assignment {
+        target,
+        output: &output,
+        limit: record.seconds.map(Duration::from_secs),
+        jvm_log: !record.no_jvm_log,
+    };
     let say = &mut |header: &Header| eprint!("{}", report::beginning(header));
     let recorded = recording::record(&root, &mut journal, &assignment, &interrupt, say);
     // Put back before anything is said of the result.
     let restored = journal.map(Journal::close).unwrap_or_default();
     let recorded = recorded?;
     eprint!("{}", report::summary(&recorded.summary, &output, terminal));
-    anyhow::ensure!(restored.failed.is_empty(), "{}", machine::failures(&restored));
+    anyhow::ensure!(machine::is_as_it_was(&restored), "{}", machine::failures(&restored));
     Ok(status(recorded.status, recorded.reason, &interrupt))
 }
 

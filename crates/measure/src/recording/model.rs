@@ -347,7 +347,7 @@ pub struct Memory {
     pub heap: Option<HeapMemory>,
 }
 
-/// The heap of a JVM at one moment, in bytes: /proc/PID/smaps.
+/// The heap of a JVM at one moment, in bytes: PAGEMAP_SCAN of Linux 6.7 and later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeapMemory {
     /// Present.

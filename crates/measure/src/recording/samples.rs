@@ -1,13 +1,17 @@
 //! Looks at the machine and at the memory of processes, now and then.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs::File, ops::Range};
 
 use hugewise_kernel::{
-    base_page, meminfo, pools, pressure, root::Root, sys::process::monotonic_ns, thp, units::Bytes,
+    base_page, meminfo, pools, pressure,
+    root::Root,
+    sys::{pagemap, process::monotonic_ns},
+    thp,
+    units::Bytes,
     vmstat::VmStat,
 };
 
-use super::model::{Facts, Machine, Memory, PoolSample};
+use super::model::{Facts, HeapMemory, Machine, Memory, PoolSample};
 
 /// The counters of /proc/vmstat that are kept, by how their names begin.
 const COUNTERS: [&str; 9] = [
@@ -59,8 +63,8 @@ pub fn machine(root: &Root) -> Machine {
     }
 }
 
-/// The memory of a process; nothing where it has ended, or may not be looked at.
-pub fn memory(root: &Root, pid: u32) -> Option<Memory> {
+/// The memory of a process, and of its `heap` where that is known; nothing where it has ended, or may not be looked at.
+pub fn memory(root: &Root, pid: u32, heap: Option<Range<u64>>) -> Option<Memory> {
     let text = root.read(format!("proc/{pid}/smaps_rollup")).ok()?;
     let amounts: BTreeMap<&str, u64> = text
         .lines()
@@ -79,8 +83,15 @@ pub fn memory(root: &Root, pid: u32) -> Option<Memory> {
         resident_bytes: sum(&["Rss"]) + hugetlb_bytes,
         thp_bytes: sum(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]),
         hugetlb_bytes,
-        heap: None,
+        heap: heap.and_then(|heap| heap_memory(root, pid, heap)),
     })
+}
+
+/// Nothing before Linux 6.7.
+fn heap_memory(root: &Root, pid: u32, heap: Range<u64>) -> Option<HeapMemory> {
+    let pagemap = File::open(root.path(format!("proc/{pid}/pagemap"))).ok()?;
+    let scan = pagemap::scan(&pagemap, heap).ok()?;
+    Some(HeapMemory { resident_bytes: scan.present, huge_bytes: scan.huge })
 }
 
 #[cfg(test)]
@@ -94,10 +105,10 @@ mod tests {
         let text = "5581-7ffc ---p 00000000 00:00 0 [rollup]\nRss: 3072 kB\nAnonHugePages: 2048 kB\n\
                     Shared_Hugetlb: 1024 kB\nPrivate_Hugetlb: 4096 kB\n";
         std::fs::write(folder.path().join("proc/7/smaps_rollup"), text)?;
-        let Some(seen) = memory(&Root::at(folder.path()), 7) else { unreachable!() };
+        let Some(seen) = memory(&Root::at(folder.path()), 7, None) else { unreachable!() };
         let kib = [seen.resident_bytes, seen.thp_bytes, seen.hugetlb_bytes].map(|bytes| bytes.0 >> 10);
         assert_eq!(kib, [8192, 2048, 5120]);
-        assert_eq!(memory(&Root::at(folder.path()), 8), None);
+        assert_eq!(memory(&Root::at(folder.path()), 8, None), None);
         Ok(())
     }
 }

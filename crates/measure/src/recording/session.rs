@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     io,
     path::Path,
-    process::{Child, Command, ExitStatus},
+    process::{Child, ExitStatus},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -18,6 +18,8 @@ use hugewise_kernel::{
 };
 
 use super::{
+    begin::{Scratch, begin},
+    jvm::Jvms,
     means::Means,
     model::{End, EndReason, Evidence, Header, Line, Lost, Note, SCHEMA},
     samples,
@@ -58,6 +60,8 @@ pub struct Assignment<'a> {
     pub output: &'a Path,
     /// For how long at most.
     pub limit: Option<Duration>,
+    /// May a JVM be asked to write a log of its pauses?
+    pub jvm_log: bool,
 }
 
 /// How a recording went.
@@ -114,7 +118,9 @@ pub fn record(
     let writer = Writer::create(assignment.output).map_err(file)?;
     let means = Means::provide(root, journal.as_mut().map_err(|error| &*error));
     let began_ns = monotonic_ns();
-    let (pid, child) = begin(root, &means, &assignment.target)?;
+    let scratch = Scratch::of(journal.as_ref().ok());
+    let begun = begin(root, &means, assignment, scratch.as_ref())?;
+    let (pid, child) = (begun.pid, begun.child);
     let mut session = Session {
         root,
         writer,
@@ -126,48 +132,17 @@ pub fn record(
         main: pid,
         memory_due: Instant::now(),
         memory_gap: GAP,
+        jvms: Jvms::new(assignment.jvm_log),
+        journal: journal.as_mut().ok(),
     };
     let header = session.header(began_ns, &assignment.target);
     say(&header);
     session.emit(Line::Header(Box::new(header))).map_err(file)?;
-    session.run(assignment, interrupt).map_err(file)
-}
-
-/// Starts the program, or takes up the process: from now on its events are recorded.
-fn begin(root: &Root, means: &Means, target: &Target) -> Result<(u32, Option<Child>), RecordError> {
-    let follow = |tids: &[u32]| match &means.tracer {
-        Some(tracer) => tracer.follow(tids).map_err(RecordError::Kernel),
-        None => Ok(()),
-    };
-    match target {
-        Target::Process(pid) => {
-            // One that is made while we look is the child of one that is followed already, or is seen
-            // at the next look.
-            let threads = Threads::of(root, *pid);
-            let mut followed = Vec::new();
-            loop {
-                let now = threads.now().into_iter().map(|(_, tid)| tid);
-                let new: Vec<u32> = now.filter(|tid| !followed.contains(tid)).collect();
-                if new.is_empty() {
-                    return Ok((*pid, None));
-                }
-                follow(&new)?;
-                followed.extend(new);
-            }
-        }
-        Target::Command(command) => {
-            let Some((program, arguments)) = command.split_first() else {
-                let source = io::Error::new(io::ErrorKind::InvalidInput, "no program was named");
-                return Err(RecordError::Start { program: "nothing".to_owned(), source });
-            };
-            // Children of this thread are followed from their first moment; its own events are left out.
-            follow(&[hugewise_kernel::sys::process::thread_id()])?;
-            let child = Command::new(program).args(arguments).spawn().map_err(|source| {
-                RecordError::Start { program: program.to_string_lossy().into_owned(), source }
-            })?;
-            Ok((child.id(), Some(child)))
-        }
+    if let Some(log) = begun.log {
+        let line = session.jvms.started_with_log(pid, log);
+        session.emit(line).map_err(file)?;
     }
+    session.run(assignment, interrupt).map_err(file)
 }
 
 struct Session<'a> {
@@ -181,6 +156,8 @@ struct Session<'a> {
     main: u32,
     memory_due: Instant,
     memory_gap: Duration,
+    jvms: Jvms,
+    journal: Option<&'a mut Journal>,
 }
 
 impl Session<'_> {
@@ -283,6 +260,8 @@ impl Session<'_> {
                 }
             }
         }
+        lines.extend(self.jvms.look(self.root, self.threads.processes(), self.journal.as_deref_mut()));
+        lines.extend(self.jvms.read(last));
         self.emit_all(lines)
     }
 
@@ -295,8 +274,10 @@ impl Session<'_> {
         self.emit(Line::Machine(samples::machine(self.root)))?;
         let begin = Instant::now();
         if begin >= self.memory_due {
-            let pids: Vec<u32> = self.threads.processes().collect();
-            let memory = pids.into_iter().filter_map(|pid| samples::memory(self.root, pid));
+            let memory = self
+                .threads
+                .processes()
+                .filter_map(|pid| samples::memory(self.root, pid, self.jvms.heap(pid)));
             let lines: Vec<Line> = memory.map(Line::Memory).collect();
             self.emit_all(lines)?;
             self.memory_gap = GAP.max(begin.elapsed() * BUDGET);
@@ -320,8 +301,10 @@ impl Session<'_> {
     }
 
     fn finish(mut self, reason: EndReason) -> io::Result<Recorded> {
-        self.tick(true)?;
         self.look()?;
+        let lines = self.jvms.end(self.root, self.journal.as_deref_mut());
+        self.emit_all(lines)?;
+        self.tick(true)?;
         if reason == EndReason::Interrupted && self.child.is_some() {
             let text = format!("the recording ended, and process {} still runs", self.main);
             self.emit(Line::Note(Note { ns: monotonic_ns(), text }))?;

@@ -1,0 +1,123 @@
+//! Takes up a process, or starts a program, so that nothing of it is missed.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+};
+
+use hugewise_jvm::{flags, launch::LaunchLine, log_control};
+use hugewise_kernel::{journal::Journal, root::Root, sys::process::thread_id};
+
+use super::{
+    means::Means,
+    session::{Assignment, RecordError, Target},
+    threads::Threads,
+};
+use crate::execution;
+
+/// The first release with `-Xlog`.
+const UNIFIED_LOGGING: u32 = 9;
+
+/// A private folder, for the log of a JVM that is started.
+pub enum Scratch {
+    /// That of the journal.
+    OfJournal(PathBuf),
+    /// Removed when dropped.
+    Own(tempfile::TempDir),
+}
+
+impl Scratch {
+    /// That of the journal, where there is one.
+    pub fn of(journal: Option<&Journal>) -> Option<Scratch> {
+        match journal {
+            Some(journal) => Some(Scratch::OfJournal(journal.scratch())),
+            None => execution::scratch_dir().ok().map(Scratch::Own),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Scratch::OfJournal(path) => path,
+            Scratch::Own(folder) => folder.path(),
+        }
+    }
+}
+
+/// What is recorded from now on.
+pub struct Begun {
+    /// The process that was named, or started.
+    pub pid: u32,
+    /// The one that was started.
+    pub child: Option<Child>,
+    /// The log that it was told to write.
+    pub log: Option<File>,
+}
+
+/// Starts the program, or takes up the process: from now on its events are recorded.
+pub fn begin(
+    root: &Root,
+    means: &Means,
+    assignment: &Assignment<'_>,
+    scratch: Option<&Scratch>,
+) -> Result<Begun, RecordError> {
+    let follow = |tids: &[u32]| match &means.tracer {
+        Some(tracer) => tracer.follow(tids).map_err(RecordError::Kernel),
+        None => Ok(()),
+    };
+    match &assignment.target {
+        Target::Process(pid) => {
+            // A thread made meanwhile is the child of one that is followed already, or is seen next time.
+            let threads = Threads::of(root, *pid);
+            let mut followed = Vec::new();
+            loop {
+                let now = threads.now().into_iter().map(|(_, tid)| tid);
+                let new: Vec<u32> = now.filter(|tid| !followed.contains(tid)).collect();
+                if new.is_empty() {
+                    return Ok(Begun { pid: *pid, child: None, log: None });
+                }
+                follow(&new)?;
+                followed.extend(new);
+            }
+        }
+        Target::Command(command) => {
+            let log = scratch.filter(|_| assignment.jvm_log).map(|scratch| scratch.path().join("jvm.log"));
+            let (command, log) = match log {
+                Some(file) => with_log(command, &file).unwrap_or_else(|| (command.clone(), None)),
+                None => (command.clone(), None),
+            };
+            let Some((program, arguments)) = command.split_first() else {
+                let source = io::Error::new(io::ErrorKind::InvalidInput, "no program was named");
+                return Err(RecordError::Start { program: "nothing".to_owned(), source });
+            };
+            // Children of this thread are followed from their first moment; its own events are left out.
+            follow(&[thread_id()])?;
+            let child = Command::new(program).args(arguments).spawn().map_err(|source| {
+                RecordError::Start { program: program.to_string_lossy().into_owned(), source }
+            })?;
+            Ok(Begun { pid: child.id(), child: Some(child), log })
+        }
+    }
+}
+
+/// A java command line that writes a log into `file`, too, and that file.
+///
+/// One behind a wrapper is left as it is: it may become another user's, who could not write there, and
+/// a JVM that cannot write its log does not start.
+fn with_log(command: &[OsString], file: &Path) -> Option<(Vec<OsString>, Option<File>)> {
+    let words: Vec<String> =
+        command.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<_>>()?;
+    let line = LaunchLine::parse(&words, &|name| std::fs::read_to_string(name))?.ok()?;
+    if !line.wrapper.is_empty() || Some(&line.java) != words.first() {
+        return None;
+    }
+    if flags::ask(&line).ok()?.major()? < UNIFIED_LOGGING {
+        return None;
+    }
+    let log = File::options().create_new(true).read(true).append(true).open(file).ok()?;
+    let mut command = command.to_vec();
+    command.insert(1, log_control::option(file).into());
+    Some((command, Some(log)))
+}
