@@ -146,3 +146,118 @@ fn next_line<'a>(text: &mut impl BufRead, buffer: &'a mut Vec<u8>) -> io::Result
         _ => Ok(None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
+    use hugewise_kernel::root::Root;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::recording::{End, EndReason, Note, samples};
+
+    fn header(schema: &str) -> Line {
+        Line::Header(Box::new(Header {
+            schema: schema.to_owned(),
+            hugewise: "0.1.0".to_owned(),
+            began_ns: 1,
+            began_unix_ms: 2,
+            pid: 7,
+            started: true,
+            command: vec!["java".to_owned()],
+            machine: samples::facts(&Root::at("/nowhere")),
+            evidence: std::collections::BTreeMap::new(),
+            events: vec![],
+        }))
+    }
+
+    fn note(text: &str) -> Line {
+        Line::Note(Note { ns: 3, text: text.to_owned() })
+    }
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        let _ = gzip.write_all(text);
+        gzip.finish().unwrap_or_default()
+    }
+
+    fn lines(lines: &[Line]) -> String {
+        lines.iter().map(|line| serde_json::to_string(line).unwrap_or_default() + "\n").collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.rec");
+        let end = Line::End(End { ns: 9, reason: EndReason::ProcessEnded, lost_events: Some(0) });
+        let mut writer = crate::recording::Writer::create(&path)?;
+        for line in [header(SCHEMA), note("a"), end.clone()] {
+            writer.write(&line)?;
+        }
+        writer.finish()?;
+        assert!(crate::recording::Writer::create(&path).is_err(), "it is there already");
+        let mut reader = Reader::open(&path)?;
+        assert_eq!((reader.header().pid, reader.ending()), (7, None));
+        assert_eq!(reader.by_ref().collect::<Result<Vec<_>, _>>()?, [note("a"), end]);
+        assert_eq!(reader.ending(), Some(Ending::Whole));
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_flushed_before_a_kill_is_read() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.rec");
+        let mut writer = crate::recording::Writer::create(&path)?;
+        writer.write(&header(SCHEMA))?;
+        writer.write(&note("a"))?;
+        writer.flush()?;
+        let killed = std::fs::read(&path)?;
+        writer.write(&note(&"b".repeat(1000)))?;
+        drop(writer);
+        for left in [&killed[..], &killed[..killed.len() - 1]] {
+            let mut reader = Reader::new(left)?;
+            assert_eq!(reader.by_ref().collect::<Result<Vec<_>, _>>()?, [note("a")]);
+            assert_eq!(reader.ending(), Some(Ending::CutOff));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_recording_is_refused_and_a_bad_line_passed_over() {
+        let refused =
+            |bytes: &[u8]| Reader::new(bytes).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused(b"PK").contains("no recording"));
+        assert!(refused(&gzip(b"")).contains("it is empty"));
+        assert!(refused(&gzip(b"{\"a\": 1}\n")).contains("names no format"));
+        assert!(
+            refused(&gzip(lines(&[header("hugewise.recording/9")]).as_bytes())).contains("a later hugewise")
+        );
+        let endless = gzip(&vec![b'x'; LONGEST as usize + 1]);
+        assert!(refused(&endless).contains("longer than any line"));
+
+        let text = format!("{}what?\n{}", lines(&[header(SCHEMA)]), lines(&[note("a")]));
+        let bytes = gzip(text.as_bytes());
+        let Ok(reader) = Reader::new(&bytes[..]) else { unreachable!() };
+        let read: Vec<_> = reader.map(|line| line.map_err(|error| error.to_string())).collect();
+        assert!(
+            matches!(&read[..], [Err(error), Ok(line)] if error.starts_with("line 2:") && *line == note("a"))
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_makes_it_panic(bytes in any::<Vec<u8>>(), text in "(.|\n)*", cut in any::<u16>()) {
+            let read = |bytes: &[u8]| Reader::new(bytes).map(Iterator::count);
+            let _ = read(&bytes);
+            let whole = gzip(format!("{}{text}\n{}", lines(&[header(SCHEMA)]), lines(&[note("a")])).as_bytes());
+            let _ = read(&whole[..usize::from(cut) % whole.len()]);
+            let mut damaged = whole;
+            let at = usize::from(cut) % damaged.len();
+            damaged[at] ^= 0x55;
+            let _ = read(&damaged);
+        }
+    }
+}

@@ -195,15 +195,19 @@ impl Session<'_> {
         let begin = Instant::now();
         // At first often: a JVM makes its threads in its first moments.
         let (mut due, mut gap) = (begin, SHORTEST_GAP);
+        let mut flush_due = begin;
         let mut told_to_end: Option<(Instant, bool)> = None;
         let reason = loop {
             let tick = Instant::now();
             self.tick(false)?;
             if tick >= due {
                 self.look()?;
-                self.writer.flush()?;
                 gap = (gap * 2).min(GAP).max(tick.elapsed() * BUDGET);
                 due = tick + gap;
+            }
+            if tick >= flush_due {
+                self.writer.flush()?;
+                flush_due = tick + GAP;
             }
             if self.has_ended() {
                 break EndReason::ProcessEnded;

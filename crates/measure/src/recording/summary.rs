@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hugewise_kernel::reading::Reading;
+
 use super::model::{Cause, Evidence, Line};
 
 /// What is in a recording, in short; lines are added one after the other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// From the begin to the last line with a time.
+    /// When the recording began.
     pub began_ns: u64,
     /// The last time that stood in a line.
     pub last_ns: u64,
@@ -21,6 +23,9 @@ pub struct Summary {
     pub collapses: BTreeMap<(u32, String), u64>,
     /// What the kernel accounted each thread for direct compaction and reclaim, in nanoseconds.
     pub delays: BTreeMap<u32, (u64, u64)>,
+    /// How much counters of the whole machine grew.
+    pub machine: BTreeMap<String, u64>,
+    first_counters: Option<BTreeMap<String, u64>>,
     /// Lines of JVM logs.
     pub log_lines: u64,
     /// What was lost, by evidence: how many that could be counted, and whether some could not.
@@ -28,6 +33,8 @@ pub struct Summary {
     /// Notes.
     pub notes: Vec<String>,
     unnamed: BTreeSet<u32>,
+    /// What the recording rests on, or why that is missing.
+    pub evidence: BTreeMap<Evidence, Reading<String>>,
 }
 
 /// Intervals of one thread and one cause.
@@ -58,6 +65,7 @@ impl Summary {
         match line {
             Line::Header(header) => {
                 (self.began_ns, self.last_ns) = (header.began_ns, header.began_ns);
+                self.evidence.clone_from(&header.evidence);
             }
             Line::Thread(thread) => self.name(thread.tid, &thread.name),
             Line::ThreadEnd(end) => {
@@ -103,7 +111,15 @@ impl Summary {
             }
             Line::Note(note) => self.notes.push(note.text.clone()),
             Line::End(end) => self.last_ns = self.last_ns.max(end.ns),
-            Line::Machine(machine) => self.last_ns = self.last_ns.max(machine.ns),
+            Line::Machine(machine) => {
+                self.last_ns = self.last_ns.max(machine.ns);
+                let first = self.first_counters.get_or_insert_with(|| machine.vmstat.clone());
+                let grown = |(name, now): (&String, &u64)| {
+                    let growth = now.saturating_sub(*first.get(name)?);
+                    (growth > 0).then(|| (name.clone(), growth))
+                };
+                self.machine = machine.vmstat.iter().filter_map(grown).collect();
+            }
             Line::Process(_) | Line::Usage(_) | Line::Memory(_) | Line::JvmLogSource(_) => {}
         }
     }
@@ -134,5 +150,67 @@ impl Summary {
             total_ns: all.total_ns.saturating_add(one.total_ns),
             longest_ns: all.longest_ns.max(one.longest_ns),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugewise_kernel::{
+        taskstats::{Delay, Delays},
+        tracefs::Value,
+    };
+
+    use super::*;
+    use crate::recording::model::{HugePage, Lost, Machine, Stall, Thread, ThreadEnd, ThreadUsage};
+
+    fn stall(tid: u32, begin_ns: Option<u64>, end_ns: Option<u64>) -> Line {
+        let details = BTreeMap::from([("status".to_owned(), Value::Word("success".to_owned()))]);
+        Line::Stall(Stall { cause: Cause::Compaction, tid, begin_ns, end_ns, details })
+    }
+
+    fn machine(ns: u64, stalls: u64) -> Line {
+        let vmstat = BTreeMap::from([("compact_stall".to_owned(), stalls), ("thp_split_page".to_owned(), 7)]);
+        Line::Machine(Machine { ns, vmstat, pressure_some_us: None, pools: vec![], available_bytes: None })
+    }
+
+    #[test]
+    fn what_has_no_end_counts_and_has_no_length() {
+        let mut summary = Summary::default();
+        for line in [stall(7, Some(10), Some(40)), stall(7, Some(50), None), stall(8, Some(0), Some(100))] {
+            summary.add(&line);
+        }
+        let of_7 = Stalls { count: 2, open: 1, total_ns: 30, longest_ns: 30 };
+        assert_eq!(summary.stalls[&(7, Cause::Compaction)], of_7);
+        let all = Stalls { count: 3, open: 1, total_ns: 130, longest_ns: 100 };
+        assert_eq!(summary.all_stalls(Cause::Compaction), all);
+        assert_eq!(summary.nameless(), [7, 8]);
+        assert!(summary.nameless().is_empty());
+    }
+
+    #[test]
+    fn names_losses_and_growth_are_kept() {
+        let mut summary = Summary::default();
+        let usage = ThreadUsage { tid: 9, user_ns: 1, sys_ns: 1, minor_faults: 1, major_faults: 0 };
+        let compact = Some(Delay { count: 2, ns: 33 });
+        let delays = Delays { compact, ..Delays::default() };
+        let lost = |count| Line::Lost(Lost { ns: 1, of: Evidence::Events, count, reason: String::new() });
+        let thread = Thread { ns: 1, tid: 7, pid: 7, name: "java".to_owned(), started_ticks: 1 };
+        for line in [
+            machine(5, 100),
+            Line::HugePage(HugePage { ns: 6, tid: 7, order: 9, got: false }),
+            Line::Thread(thread),
+            lost(Some(3)),
+            lost(None),
+            Line::ThreadEnd(ThreadEnd { ns: 8, pid: Some(7), name: "GC".to_owned(), usage, delays }),
+            machine(9, 104),
+        ] {
+            summary.add(&line);
+        }
+        assert_eq!(summary.names, BTreeMap::from([(7, "java".to_owned()), (9, "GC".to_owned())]));
+        assert_eq!(summary.huge_pages[&7], HugePages { got: 0, failed: 1 });
+        assert_eq!(summary.delays[&9], (33, 0));
+        assert_eq!(summary.lost[&Evidence::Events], (3, true));
+        assert_eq!(summary.machine, BTreeMap::from([("compact_stall".to_owned(), 4)]));
+        assert!(summary.nameless().is_empty());
     }
 }
