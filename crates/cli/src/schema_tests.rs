@@ -18,6 +18,8 @@ fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
         ("explain", schema_for!(report::explain::Report)),
         ("inspect", schema_for!(Document)),
         ("plan", schema_for!(Plan)),
+        ("record", schema_for!(report::record::Report)),
+        ("recording", schema_for!(hugewise_measure::recording::Line)),
         ("restore", schema_for!(restore::Report)),
         ("run", schema_for!(crate::launching::report::Report)),
     ];

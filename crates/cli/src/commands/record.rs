@@ -16,7 +16,11 @@ use hugewise_kernel::{
 };
 use hugewise_measure::recording::{self, Assignment, EndReason, Header, Target};
 
-use crate::{machine, report::record as report, terminal::Terminal};
+use crate::{
+    machine,
+    report::record::{self as report, Report},
+    terminal::{Terminal, print},
+};
 
 /// Record what makes a program wait for huge pages: by thread, into one file
 ///
@@ -49,6 +53,11 @@ pub struct Record {
     #[arg(long)]
     no_jvm_log: bool,
 
+    /// Print the summary as JSON (schema hugewise.record/1) on standard output, and not for people on
+    /// standard error
+    #[arg(long)]
+    json: bool,
+
     /// Number of the process
     #[arg(value_name = "PID", required_unless_present = "command", conflicts_with = "command")]
     pid: Option<u32>,
@@ -77,12 +86,16 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         limit: record.seconds.map(Duration::from_secs),
         jvm_log: !record.no_jvm_log,
     };
-    let say = &mut |header: &Header| eprint!("{}", report::beginning(header));
+    let say = &mut |header: &Header| eprint!("{}", report::beginning(header, &output));
     let recorded = recording::record(&root, &mut journal, &assignment, &interrupt, say);
     // Put back before anything is said of the result.
     let restored = journal.map(Journal::close).unwrap_or_default();
     let recorded = recorded?;
-    eprint!("{}", report::summary(&recorded.summary, &output, terminal));
+    if record.json {
+        print(&(serde_json::to_string_pretty(&Report::of(&recorded, &output))? + "\n"))?;
+    } else {
+        eprint!("{}", report::text(&recorded, &output, terminal));
+    }
     anyhow::ensure!(machine::is_as_it_was(&restored), "{}", machine::failures(&restored));
     Ok(status(recorded.status, recorded.reason, &interrupt))
 }

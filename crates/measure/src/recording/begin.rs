@@ -2,13 +2,18 @@
 
 use std::{
     ffi::OsString,
-    fs::File,
+    fs::{self, File},
     io,
     path::{Path, PathBuf},
     process::{Child, Command},
 };
 
-use hugewise_jvm::{flags, launch::LaunchLine, log_control};
+use hugewise_jvm::{
+    flags,
+    jdks::{self, Environment, Jdk},
+    launch::LaunchLine,
+    log_control,
+};
 use hugewise_kernel::{journal::Journal, root::Root, sys::process::thread_id};
 
 use super::{
@@ -109,15 +114,29 @@ pub fn begin(
 fn with_log(command: &[OsString], file: &Path) -> Option<(Vec<OsString>, Option<File>)> {
     let words: Vec<String> =
         command.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<_>>()?;
-    let line = LaunchLine::parse(&words, &|name| std::fs::read_to_string(name))?.ok()?;
+    let line = LaunchLine::parse(&words, &|name| fs::read_to_string(name))?.ok()?;
     if !line.wrapper.is_empty() || Some(&line.java) != words.first() {
         return None;
     }
-    if flags::ask(&line).ok()?.major()? < UNIFIED_LOGGING {
+    if major(&line)? < UNIFIED_LOGGING {
         return None;
     }
     let log = File::options().create_new(true).read(true).append(true).open(file).ok()?;
     let mut command = command.to_vec();
     command.insert(1, log_control::option(file).into());
     Some((command, Some(log)))
+}
+
+/// The release of its java: by the JDK that it belongs to, which costs nothing, or asked.
+fn major(line: &LaunchLine) -> Option<u32> {
+    let jdks = jdks::find(&Root::live(), &Environment::of_this_process());
+    let java = fs::canonicalize(&line.java).ok();
+    let is_it = |jdk: &&Jdk| match line.java.contains('/') {
+        true => java.is_some() && fs::canonicalize(&jdk.java).ok() == java,
+        false => jdk.default,
+    };
+    match jdks.iter().find(is_it) {
+        Some(jdk) => Some(jdk.major),
+        None => flags::ask(line).ok()?.major(),
+    }
 }
