@@ -16,6 +16,7 @@ use crate::sys::netlink::Socket;
 
 const NLMSG_ERROR: u16 = 2;
 const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
 const GENL_ID_CTRL: u16 = 0x10;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
@@ -74,6 +75,8 @@ pub struct TaskStats {
     pub tid: u32,
     /// Its process, since version 12.
     pub pid: Option<u32>,
+    /// The process that made its process.
+    pub parent: u32,
     /// Its name.
     pub name: String,
     /// CPU time in user space, in microseconds.
@@ -122,7 +125,12 @@ impl Channel {
     /// From now on this channel tells of every thread of the machine that ends on one of `cpus`
     /// (as `0-3,8`).
     pub fn tell_of_ends(&mut self, cpus: &str) -> io::Result<()> {
-        self.send(TASKSTATS_CMD_GET, CMD_ATTR_REGISTER_CPUMASK, format!("{}\0", cpus.trim()).as_bytes())
+        let mask = format!("{}\0", cpus.trim());
+        let flags = NLM_F_REQUEST | NLM_F_ACK;
+        let message =
+            request(self.family, flags, TASKSTATS_CMD_GET, CMD_ATTR_REGISTER_CPUMASK, mask.as_bytes());
+        self.socket.send(&message)?;
+        self.answer().map(drop)
     }
 
     /// The next thread that has ended; nothing where none has. ENOBUFS where some were lost.
@@ -137,7 +145,7 @@ impl Channel {
     }
 
     fn send(&self, command: u8, attribute: u16, value: &[u8]) -> io::Result<()> {
-        self.socket.send(&request(self.family, command, attribute, value))
+        self.socket.send(&request(self.family, NLM_F_REQUEST, command, attribute, value))
     }
 
     fn answer(&mut self) -> io::Result<Vec<u8>> {
@@ -154,13 +162,13 @@ impl Channel {
     }
 }
 
-fn request(family: u16, command: u8, attribute: u16, value: &[u8]) -> Vec<u8> {
+fn request(family: u16, flags: u16, command: u8, attribute: u16, value: &[u8]) -> Vec<u8> {
     let attribute_length = 4 + value.len();
     let length = HEADER + GENERIC_HEADER + attribute_length.next_multiple_of(4);
     let mut message = Vec::with_capacity(length);
     message.extend((length as u32).to_ne_bytes());
     message.extend(family.to_ne_bytes());
-    message.extend(NLM_F_REQUEST.to_ne_bytes());
+    message.extend(flags.to_ne_bytes());
     // The sequence and our port, which the kernel knows.
     message.extend([0; 8]);
     message.extend([command, 1, 0, 0]);
@@ -219,7 +227,7 @@ fn parse(bytes: &[u8]) -> Option<TaskStats> {
     let name = bytes.get(at..at + 32)?;
     let name = String::from_utf8_lossy(name.split(|byte| *byte == 0).next()?).into_owned();
     at += 32 + 8; // ac_sched
-    let tid = u32_at(bytes, at + 8)?;
+    let (tid, parent) = (u32_at(bytes, at + 8)?, u32_at(bytes, at + 12)?);
     at += 24; // ac_uid, ac_gid, ac_pid, ac_ppid, ac_btime
     let (user_us, sys_us) = (u64_at(bytes, at + 8)?, u64_at(bytes, at + 16)?);
     let (minor_faults, major_faults) = (u64_at(bytes, at + 24)?, u64_at(bytes, at + 32)?);
@@ -233,7 +241,7 @@ fn parse(bytes: &[u8]) -> Option<TaskStats> {
     at += 32; // ac_tgid, ac_tgetime, ac_exe_dev, ac_exe_inode
     let copy_on_write = if version >= 13 { delay(&mut at) } else { None };
     let delays = Delays { compact, reclaim, thrashing, swap_in, copy_on_write, cpu, block_io };
-    Some(TaskStats { version, tid, pid, name, user_us, sys_us, minor_faults, major_faults, delays })
+    Some(TaskStats { version, tid, pid, parent, name, user_us, sys_us, minor_faults, major_faults, delays })
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -279,7 +287,7 @@ mod tests {
 
         #[test]
         fn a_request_is_what_the_kernel_would_read(value in prop::collection::vec(any::<u8>(), 0..40)) {
-            let bytes = request(20, TASKSTATS_CMD_GET, CMD_ATTR_PID, &value);
+            let bytes = request(20, NLM_F_REQUEST, TASKSTATS_CMD_GET, CMD_ATTR_PID, &value);
             prop_assert_eq!(u32_at(&bytes, 0), Some(bytes.len() as u32));
             let body = message(&bytes).map_err(|error| TestCaseError::fail(error.to_string()))?;
             let found: Vec<_> = attributes(body).collect();

@@ -16,6 +16,8 @@ mod native;
 mod needs;
 mod plan;
 mod program;
+mod record;
+mod record_killed;
 mod refusals;
 mod regions;
 mod run;
@@ -56,6 +58,8 @@ fn main() -> ExitCode {
         killed::trials(),
         inspect::trials(),
         memory::trials(),
+        record::trials(),
+        record_killed::trials(),
         kernel_tools::trials(),
     ];
     libtest_mimic::run(&arguments, all.into_iter().flatten().collect()).exit_code()

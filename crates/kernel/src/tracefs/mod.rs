@@ -109,6 +109,13 @@ impl Tracefs {
         }
     }
 
+    /// The names of all instances.
+    pub fn instances(&self) -> Result<Vec<String>, TracefsError> {
+        let path = self.dir.join("instances");
+        let entries = fs::read_dir(&path).map_err(|source| TracefsError::Io { path, source })?;
+        Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+    }
+
     /// The folder of an instance of ours.
     #[must_use]
     pub fn instance(&self, id: u32) -> PathBuf {

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    io,
+    fs, io,
     path::Path,
     process::{Child, ExitStatus},
     thread,
@@ -119,7 +119,10 @@ pub fn record(
     let means = Means::provide(root, journal.as_mut().map_err(|error| &*error));
     let began_ns = monotonic_ns();
     let scratch = Scratch::of(journal.as_ref().ok());
-    let begun = begin(root, &means, assignment, scratch.as_ref())?;
+    let begun = begin(root, &means, assignment, scratch.as_ref()).inspect_err(|_| {
+        // There is nothing in it, and nothing will be.
+        let _ = fs::remove_file(assignment.output);
+    })?;
     let (pid, child) = (begun.pid, begun.child);
     let mut session = Session {
         root,
@@ -131,7 +134,7 @@ pub fn record(
         status: None,
         main: pid,
         memory_due: Instant::now(),
-        memory_gap: GAP,
+        memory_gap: SHORTEST_GAP,
         jvms: Jvms::new(assignment.jvm_log),
         journal: journal.as_mut().ok(),
     };
@@ -142,7 +145,14 @@ pub fn record(
         let line = session.jvms.started_with_log(pid, log);
         session.emit(line).map_err(file)?;
     }
-    session.run(assignment, interrupt).map_err(file)
+    match session.run(assignment, interrupt) {
+        Ok(reason) => session.finish(reason),
+        Err(error) => {
+            session.jvms.end(root, session.journal.as_deref_mut());
+            Err(error)
+        }
+    }
+    .map_err(file)
 }
 
 struct Session<'a> {
@@ -191,13 +201,13 @@ impl Session<'_> {
         lines.into_iter().try_for_each(|line| self.emit(line))
     }
 
-    fn run(mut self, assignment: &Assignment<'_>, interrupt: &Interrupt) -> io::Result<Recorded> {
+    fn run(&mut self, assignment: &Assignment<'_>, interrupt: &Interrupt) -> io::Result<EndReason> {
         let begin = Instant::now();
         // At first often: a JVM makes its threads in its first moments.
         let (mut due, mut gap) = (begin, SHORTEST_GAP);
         let mut flush_due = begin;
         let mut told_to_end: Option<(Instant, bool)> = None;
-        let reason = loop {
+        loop {
             let tick = Instant::now();
             self.tick(false)?;
             if tick >= due {
@@ -210,15 +220,15 @@ impl Session<'_> {
                 flush_due = tick + GAP;
             }
             if self.has_ended() {
-                break EndReason::ProcessEnded;
+                return Ok(EndReason::ProcessEnded);
             }
             if assignment.limit.is_some_and(|limit| begin.elapsed() >= limit) {
-                break EndReason::TimeOver;
+                return Ok(EndReason::TimeOver);
             }
             if interrupt.signal().is_some() {
                 let (since, asked) = told_to_end.get_or_insert((tick, false));
                 if self.child.is_none() || since.elapsed() > BY_ITSELF + GRACE {
-                    break EndReason::Interrupted;
+                    return Ok(EndReason::Interrupted);
                 }
                 if !*asked && since.elapsed() > BY_ITSELF {
                     // Not reaped yet, so that its number means nobody else.
@@ -227,8 +237,7 @@ impl Session<'_> {
                 }
             }
             thread::sleep(self.means.tracer.as_ref().map_or(TICK, |tracer| tracer.gap));
-        };
-        self.finish(reason)
+        }
     }
 
     /// What the kernel has for us.
@@ -284,7 +293,7 @@ impl Session<'_> {
                 .filter_map(|pid| samples::memory(self.root, pid, self.jvms.heap(pid)));
             let lines: Vec<Line> = memory.map(Line::Memory).collect();
             self.emit_all(lines)?;
-            self.memory_gap = GAP.max(begin.elapsed() * BUDGET);
+            self.memory_gap = (self.memory_gap * 2).min(GAP).max(begin.elapsed() * BUDGET);
             self.memory_due = begin + self.memory_gap;
         }
         Ok(())

@@ -109,13 +109,12 @@ impl Threads {
         self.read(tid, tid).map(|(thread, _)| Line::Thread(thread))
     }
 
-    /// The line of a thread that has ended, if it was one of theirs.
+    /// The line of a thread that has ended, if it was one of theirs: also of a process that was made and
+    /// ended between two looks.
     pub fn ended(&self, stats: TaskStats) -> Option<Line> {
-        let theirs = match stats.pid {
-            Some(pid) => self.processes.contains_key(&pid),
-            None => self.known.contains_key(&stats.tid),
-        };
-        theirs.then(|| {
+        let is_theirs = |pid: u32| self.processes.contains_key(&pid);
+        let of_theirs = is_theirs(stats.parent) || stats.pid.is_some_and(is_theirs);
+        (of_theirs || self.known.contains_key(&stats.tid)).then(|| {
             Line::ThreadEnd(ThreadEnd {
                 ns: monotonic_ns(),
                 pid: stats.pid,
