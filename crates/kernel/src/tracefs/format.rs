@@ -102,7 +102,7 @@ impl Field {
     }
 }
 
-/// `	field:unsigned long pfn;	offset:8;	size:8;	signed:0;`
+/// `field:unsigned long pfn; offset:8; size:8; signed:0;`
 fn field(line: &str) -> Option<Field> {
     let mut parts = line.trim().split(';').map(str::trim);
     let declaration = parts.next()?.strip_prefix("field:")?;

@@ -105,7 +105,7 @@ impl<'a> Page<'a> {
             };
             self.time = match kind {
                 TYPE_TIME_STAMP => {
-                    (self.time & TIME_STAMP_MISSING) | (u64::from(word()?) << DELTA_BITS) + delta
+                    (self.time & TIME_STAMP_MISSING) | ((u64::from(word()?) << DELTA_BITS) + delta)
                 }
                 TYPE_TIME_EXTEND => self.time.wrapping_add((u64::from(word()?) << DELTA_BITS) + delta),
                 _ => self.time.wrapping_add(delta),
@@ -156,7 +156,7 @@ mod tests {
 
     fn page(time: u64, flags: u64, data: &[u32]) -> Vec<u8> {
         let mut bytes: Vec<u8> = time.to_ne_bytes().to_vec();
-        bytes.extend((data.len() as u64 * 4 | flags).to_ne_bytes());
+        bytes.extend(((data.len() as u64 * 4) | flags).to_ne_bytes());
         bytes.extend(data.iter().flat_map(|word| word.to_ne_bytes()));
         bytes.extend(7u64.to_ne_bytes());
         bytes.resize(LAYOUT.size, 0);

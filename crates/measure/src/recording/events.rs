@@ -204,6 +204,10 @@ mod tests {
         Happened { ns, tid, known: known(name), details: details.collect() }
     }
 
+    fn of(waiting: Vec<Happened>) -> Events {
+        Events { waiting, ..Events::default() }
+    }
+
     fn stalls(lines: &[Line]) -> Vec<(u32, Option<u64>, Option<u64>)> {
         let stall = |line: &Line| match line {
             Line::Stall(stall) => Some((stall.tid, stall.begin_ns, stall.end_ns)),
@@ -214,15 +218,14 @@ mod tests {
 
     #[test]
     fn pairs_of_two_cpus_become_intervals_of_threads() {
-        let mut events = Events::default();
         // Read CPU by CPU: the end, on the first, stands before the begin, on the second.
-        events.waiting = vec![
+        let mut events = of(vec![
             happened(30, 7, "mm_compaction_end", &[("status", 8)]),
             happened(60, 7, "mm_compaction_begin", &[]),
             happened(10, 7, "mm_compaction_begin", &[]),
             happened(20, 8, "mm_compaction_begin", &[]),
             happened(5, 9, "mm_vmscan_direct_reclaim_end", &[]),
-        ];
+        ]);
         let lines = events.until(40);
         assert_eq!(stalls(&lines), [(9, None, Some(5)), (7, Some(10), Some(30))]);
         assert!(events.until(50).is_empty());
@@ -232,29 +235,26 @@ mod tests {
 
     #[test]
     fn an_end_that_was_lost_does_not_stretch_the_interval() {
-        let mut events = Events::default();
-        events.waiting = vec![
+        let mut events = of(vec![
             happened(10, 7, "mm_compaction_begin", &[]),
             happened(50, 7, "mm_compaction_begin", &[]),
             happened(60, 7, "mm_compaction_end", &[]),
-        ];
+        ]);
         assert_eq!(stalls(&events.until(u64::MAX)), [(7, Some(10), None), (7, Some(50), Some(60))]);
     }
 
     #[test]
     fn a_sleep_lies_before_its_event() {
-        let mut events = Events::default();
-        events.waiting = vec![happened(5_000, 7, "mm_vmscan_throttled", &[("usec_delayed", 3)])];
+        let mut events = of(vec![happened(5_000, 7, "mm_vmscan_throttled", &[("usec_delayed", 3)])]);
         assert_eq!(stalls(&events.until(u64::MAX)), [(7, Some(2_000), Some(5_000))]);
     }
 
     #[test]
     fn a_page_that_was_not_to_be_had_is_told() {
-        let mut events = Events::default();
-        events.waiting = vec![
+        let mut events = of(vec![
             happened(1, 7, "mm_page_alloc", &[("order", 9), ("pfn", NO_PAGE)]),
             happened(2, 7, "mm_page_alloc", &[("order", 9), ("pfn", 512)]),
-        ];
+        ]);
         let page = |ns, got| Line::HugePage(HugePage { ns, tid: 7, order: 9, got });
         assert_eq!(events.until(u64::MAX), [page(1, false), page(2, true)]);
     }

@@ -5,6 +5,7 @@ mod events;
 mod jvm;
 mod means;
 mod model;
+mod pace;
 mod reader;
 mod samples;
 mod session;

@@ -12,7 +12,7 @@ use std::{
 use hugewise_kernel::{
     interrupt::Interrupt,
     journal::{Journal, JournalError},
-    process,
+    process::{CannotTell, Process},
     root::Root,
     sys::process::{ask_process_to_end, monotonic_ns},
 };
@@ -22,18 +22,15 @@ use super::{
     jvm::Jvms,
     means::Means,
     model::{End, EndReason, Evidence, Header, Line, Lost, Note, SCHEMA},
+    pace::Pace,
     samples,
     summary::Summary,
     threads::Threads,
     writer::Writer,
 };
 
-/// How often threads, memory and counters are looked at, at most.
-const GAP: Duration = Duration::from_secs(1);
-/// And how often in the first moments.
-const SHORTEST_GAP: Duration = Duration::from_millis(50);
-/// A look may cost this fraction of the time until the next.
-const BUDGET: u32 = 200;
+/// What was written is safe from a kill after so long.
+const FLUSHED: Duration = Duration::from_secs(1);
 /// How long to wait between two ticks where there are no buffers to be emptied.
 const TICK: Duration = Duration::from_millis(100);
 /// A program that was started has this long to end by itself after a signal that came for us: a
@@ -80,7 +77,7 @@ pub struct Recorded {
 pub enum RecordError {
     /// The process cannot be recorded.
     #[error("{0}")]
-    Process(#[from] process::CannotTell),
+    Process(#[from] CannotTell),
     /// The program could not be started.
     #[error("{program} could not be started: {source}")]
     Start {
@@ -112,9 +109,10 @@ pub fn record(
     say: &mut dyn FnMut(&Header),
 ) -> Result<Recorded, RecordError> {
     let file = |source| RecordError::File { file: assignment.output.display().to_string(), source };
-    if let Target::Process(pid) = assignment.target {
-        process::Process::read(root, pid)?;
-    }
+    let taken_up = match assignment.target {
+        Target::Process(pid) => Some(Process::read(root, pid)?),
+        Target::Command(_) => None,
+    };
     let writer = Writer::create(assignment.output).map_err(file)?;
     let means = Means::provide(root, journal.as_mut().map_err(|error| &*error));
     let began_ns = monotonic_ns();
@@ -133,8 +131,7 @@ pub fn record(
         child,
         status: None,
         main: pid,
-        memory_due: Instant::now(),
-        memory_gap: SHORTEST_GAP,
+        taken_up,
         jvms: Jvms::new(assignment.jvm_log),
         journal: journal.as_mut().ok(),
     };
@@ -164,8 +161,8 @@ struct Session<'a> {
     child: Option<Child>,
     status: Option<ExitStatus>,
     main: u32,
-    memory_due: Instant,
-    memory_gap: Duration,
+    /// The process, where it was not started by us.
+    taken_up: Option<Process>,
     jvms: Jvms,
     journal: Option<&'a mut Journal>,
 }
@@ -176,7 +173,7 @@ impl Session<'_> {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ago);
         let command = match target {
             Target::Command(words) => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-            Target::Process(pid) => process::Process::read(self.root, *pid).map_or(vec![], |p| p.command),
+            Target::Process(_) => self.taken_up.iter().flat_map(|process| process.command.clone()).collect(),
         };
         Header {
             schema: SCHEMA.to_owned(),
@@ -203,21 +200,17 @@ impl Session<'_> {
 
     fn run(&mut self, assignment: &Assignment<'_>, interrupt: &Interrupt) -> io::Result<EndReason> {
         let begin = Instant::now();
-        // At first often: a JVM makes its threads in its first moments.
-        let (mut due, mut gap) = (begin, SHORTEST_GAP);
+        let (mut looks, mut memory) = (Pace::new(), Pace::new());
         let mut flush_due = begin;
         let mut told_to_end: Option<(Instant, bool)> = None;
         loop {
             let tick = Instant::now();
             self.tick(false)?;
-            if tick >= due {
-                self.look()?;
-                gap = (gap * 2).min(GAP).max(tick.elapsed() * BUDGET);
-                due = tick + gap;
-            }
+            looks.keep(|| self.look()).transpose()?;
+            memory.keep(|| self.memory()).transpose()?;
             if tick >= flush_due {
                 self.writer.flush()?;
-                flush_due = tick + GAP;
+                flush_due = tick + FLUSHED;
             }
             if self.has_ended() {
                 return Ok(EndReason::ProcessEnded);
@@ -284,32 +277,25 @@ impl Session<'_> {
         let unknown = self.summary.nameless();
         let strangers: Vec<Line> = unknown.into_iter().filter_map(|tid| self.threads.stranger(tid)).collect();
         self.emit_all(strangers)?;
-        self.emit(Line::Machine(samples::machine(self.root)))?;
-        let begin = Instant::now();
-        if begin >= self.memory_due {
-            let memory = self
-                .threads
-                .processes()
-                .filter_map(|pid| samples::memory(self.root, pid, self.jvms.heap(pid)));
-            let lines: Vec<Line> = memory.map(Line::Memory).collect();
-            self.emit_all(lines)?;
-            self.memory_gap = (self.memory_gap * 2).min(GAP).max(begin.elapsed() * BUDGET);
-            self.memory_due = begin + self.memory_gap;
-        }
-        Ok(())
+        self.emit(Line::Machine(samples::machine(self.root)))
+    }
+
+    fn memory(&mut self) -> io::Result<()> {
+        let seen = |pid| samples::memory(self.root, pid, self.jvms.heap(pid));
+        let lines: Vec<Line> = self.threads.processes().filter_map(seen).map(Line::Memory).collect();
+        self.emit_all(lines)
     }
 
     fn has_ended(&mut self) -> bool {
-        match &mut self.child {
-            Some(child) => match child.try_wait() {
-                Ok(Some(status)) => {
-                    self.status = Some(status);
-                    true
-                }
-                Ok(None) => false,
-                Err(_) => true,
-            },
-            None => process::Process::read(self.root, self.main).is_err(),
+        let Some(child) = &mut self.child else {
+            return self.taken_up.as_ref().is_none_or(|process| process.is_still_there(self.root).is_err());
+        };
+        match child.try_wait() {
+            Ok(status) => {
+                self.status = status;
+                status.is_some()
+            }
+            Err(_) => true,
         }
     }
 
