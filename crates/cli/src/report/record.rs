@@ -172,11 +172,11 @@ pub fn text(recorded: &Recorded, file: &Path, terminal: &Terminal) -> String {
         terminal,
         "RECORDED",
         &format!(
-            "{} · {} · {} threads · {} lines of a JVM's log",
+            "{} · {} · {} · {} of a JVM's log",
             file.display(),
             duration(took),
-            summary.names.len(),
-            summary.log_lines
+            counted(summary.names.len() as u64, "thread"),
+            counted(summary.log_lines, "line")
         ),
     );
     text.push_str(&stalls(summary, terminal));
@@ -219,7 +219,7 @@ fn stalls(summary: &Summary, terminal: &Terminal) -> String {
             "{:<24} {} in {}, the longest {}: {cause}{open}",
             name(tid),
             duration(all.total_ns),
-            times(all.count),
+            counted(all.count, "interval"),
             duration(all.longest_ns)
         );
         rows.push((all.total_ns, text));
@@ -256,7 +256,7 @@ fn huge_pages(summary: &Summary, terminal: &Terminal) -> String {
     };
     let (got, failed) = (sum(|pages| pages.got), sum(|pages| pages.failed));
     if got + failed > 0 {
-        let line = format!("{got} were got, {} asked for in vain", times(failed));
+        let line = format!("{got} got, {failed} asked for in vain");
         text.push_str(&row(terminal, "HUGE PAGES", &line));
     }
     let collapsed: u64 = summary
@@ -275,8 +275,8 @@ fn huge_pages(summary: &Summary, terminal: &Terminal) -> String {
     text
 }
 
-fn times(count: u64) -> String {
-    if count == 1 { "1 time".to_owned() } else { format!("{count} times") }
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn duration(ns: u64) -> String {
@@ -316,9 +316,9 @@ mod tests {
         summary.machine.insert("compact_stall".to_owned(), 6);
         assert_eq!(
             told(summary),
-            "RECORDED    a.rec · 8.50 s · 1 threads · 640 lines of a JVM's log\n\
-             STALLS      GC\u{fffd}[31m 7                6.11 s in 3 times, the longest 3.05 s: compaction\n            \
-             ? 8                      467.0 ms in 3 times, the longest 233.5 ms: compaction, 1 of them without an end\n\
+            "RECORDED    a.rec · 8.50 s · 1 thread · 640 lines of a JVM's log\n\
+             STALLS      GC\u{fffd}[31m 7                6.11 s in 3 intervals, the longest 3.05 s: compaction\n            \
+             ? 8                      467.0 ms in 3 intervals, the longest 233.5 ms: compaction, 1 of them without an end\n\
              MACHINE     compact_stall +6: of all its processes together\n\
              LOST        37 of the kernel events\n"
         );
