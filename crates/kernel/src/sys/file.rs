@@ -101,6 +101,15 @@ fn open_at_root(folder: &Path, path: &Path, flags: libc::c_int, mode: u64) -> io
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
+/// Gives back the space of the first `bytes` of a file, whose length stays. EOPNOTSUPP where its file
+/// system cannot.
+pub fn release_beginning(file: &File, bytes: u64) -> io::Result<()> {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let bytes = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+    // SAFETY: fallocate takes a descriptor that we own and no memory.
+    checked(unsafe { libc::fallocate(file.as_raw_fd(), mode, 0, bytes) }).map(drop)
+}
+
 /// Takes the lock of an open file, or tells that somebody else has it (`false`).
 ///
 /// It is released when the file is closed, by the death of its process too.

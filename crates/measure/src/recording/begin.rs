@@ -6,6 +6,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::{Child, Command},
+    thread,
 };
 
 use hugewise_jvm::{
@@ -64,14 +65,10 @@ pub struct Begun {
 /// Starts the program, or takes up the process: from now on its events are recorded.
 pub fn begin(
     root: &Root,
-    means: &Means,
+    means: &mut Means,
     assignment: &Assignment<'_>,
     scratch: Option<&Scratch>,
 ) -> Result<Begun, RecordError> {
-    let follow = |tids: &[u32]| match &means.tracer {
-        Some(tracer) => tracer.follow(tids).map_err(RecordError::Kernel),
-        None => Ok(()),
-    };
     match &assignment.target {
         Target::Process(pid) => {
             // A thread made meanwhile is the child of one that is followed already, or is seen next time.
@@ -83,7 +80,9 @@ pub fn begin(
                 if new.is_empty() {
                     return Ok(Begun { pid: *pid, child: None, log: None });
                 }
-                follow(&new)?;
+                if let Some(tracer) = &means.tracer {
+                    tracer.follow(&new).map_err(RecordError::Kernel)?;
+                }
                 followed.extend(new);
             }
         }
@@ -97,14 +96,25 @@ pub fn begin(
                 let source = io::Error::new(io::ErrorKind::InvalidInput, "no program was named");
                 return Err(RecordError::Start { program: "nothing".to_owned(), source });
             };
-            // Children of this thread are followed from their first moment; its own events are left out.
-            follow(&[thread_id()])?;
-            let child = Command::new(program).args(arguments).spawn().map_err(|source| {
+            let child = start(means, Command::new(program).args(arguments))?.map_err(|source| {
                 RecordError::Start { program: program.to_string_lossy().into_owned(), source }
             })?;
             Ok(Begun { pid: child.id(), child: Some(child), log })
         }
     }
+}
+
+/// Starts a program whose events are recorded from its first moment.
+fn start(means: &mut Means, command: &mut Command) -> Result<io::Result<Child>, RecordError> {
+    // By a thread of its own, whose children are followed: when it has ended, nothing of ours is.
+    let starting = || {
+        if let Some(tracer) = &mut means.tracer {
+            tracer.follow_children_of(thread_id()).map_err(RecordError::Kernel)?;
+        }
+        Ok(command.spawn())
+    };
+    let started = thread::scope(|scope| scope.spawn(starting).join());
+    started.unwrap_or_else(|_| Ok(Err(io::Error::other("starting it was broken off"))))
 }
 
 /// A java command line that writes a log into `file`, too, and that file.

@@ -77,14 +77,12 @@ struct Happened {
 impl Events {
     /// Switches on what this kernel has; answers the names, and those it has not.
     ///
-    /// `huge_order` is the size of a whole THP, in base pages as a power of two; `ours` are threads
-    /// whose events are not meant.
+    /// `huge_order` is the size of a whole THP, in base pages as a power of two.
     pub fn switch_on(
         instance: &Instance,
         huge_order: u32,
-        ours: &[u32],
     ) -> Result<(Events, Vec<String>, Vec<String>), TracefsError> {
-        let mut events = Events { ours: ours.iter().copied().collect(), ..Events::default() };
+        let mut events = Events::default();
         let (mut on, mut missing) = (Vec::new(), Vec::new());
         let orders = format!("order >= {huge_order}");
         for (index, (system, name, meaning, _)) in KNOWN.into_iter().enumerate() {
@@ -99,6 +97,11 @@ impl Events {
             }
         }
         Ok((events, on, missing))
+    }
+
+    /// From now on this thread is not meant: it is the recorder's own.
+    pub fn leave_out(&mut self, tid: u32) {
+        self.ours.insert(tid);
     }
 
     /// Takes in a page of the buffer.

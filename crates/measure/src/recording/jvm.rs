@@ -11,7 +11,7 @@ use std::{
 };
 
 use hugewise_jvm::{
-    attach::Jvm,
+    attach::{AttachError, Jvm},
     log_control::{self, LogFile},
     regions::{self, Kind},
 };
@@ -48,12 +48,31 @@ struct Seen {
     is_jvm: bool,
     tries: u32,
     settled: bool,
-    asking: Option<JoinHandle<Result<Found, String>>>,
+    asking: Option<JoinHandle<Result<Found, Failed>>>,
     noted: Option<Noted>,
     tail: Option<Tail>,
     heap: Option<Range<u64>>,
     heap_tries: u32,
     heap_due: Option<Instant>,
+}
+
+/// Why there is no log.
+struct Failed {
+    reason: String,
+    /// The JVM understood, and would say the same again.
+    for_good: bool,
+}
+
+impl From<String> for Failed {
+    fn from(reason: String) -> Failed {
+        Failed { reason, for_good: false }
+    }
+}
+
+impl From<AttachError> for Failed {
+    fn from(error: AttachError) -> Failed {
+        Failed { for_good: matches!(error, AttachError::Answer { .. }), reason: error.to_string() }
+    }
 }
 
 /// A log that can be read.
@@ -71,7 +90,7 @@ impl Jvms {
 
     /// The log of a JVM that was started with [`log_control::option`].
     pub fn started_with_log(&mut self, pid: u32, file: File) -> Line {
-        let seen = Seen { is_jvm: true, settled: true, tail: Some(Tail::of(file, None)), ..Seen::default() };
+        let seen = Seen { is_jvm: true, settled: true, tail: Some(Tail::own(file)), ..Seen::default() };
         self.all.insert(pid, seen);
         source(pid, "an option that was added to its command line".to_owned(), true)
     }
@@ -198,18 +217,18 @@ impl Seen {
         &mut self,
         root: &Root,
         pid: u32,
-        asking: JoinHandle<Result<Found, String>>,
+        asking: JoinHandle<Result<Found, Failed>>,
         journal: Option<&mut Journal>,
     ) -> Option<Line> {
-        let reason = match asking.join() {
+        let failed = match asking.join() {
             Ok(Ok(found)) => {
                 (self.settled, self.tail) = (true, Some(found.tail));
                 return Some(source(pid, found.source, found.monotonic));
             }
-            Ok(Err(reason)) => reason,
-            Err(_) => "asking it was broken off".to_owned(),
+            Ok(Err(failed)) => failed,
+            Err(_) => Failed::from("asking it was broken off".to_owned()),
         };
-        if self.tries < TRIES {
+        if self.tries < TRIES && !failed.for_good {
             return None;
         }
         self.settled = true;
@@ -219,7 +238,7 @@ impl Seen {
                 Err(_) => self.noted = Some(noted),
             }
         }
-        Some(note(format!("no log of the JVM in process {pid}: {reason}")))
+        Some(note(format!("no log of the JVM in process {pid}: {}", failed.reason)))
     }
 }
 
@@ -237,9 +256,9 @@ fn is_jvm(root: &Root, pid: u32) -> bool {
 
 /// A log of the JVM's own with the right clock; else one that it is asked for, and noted already; else
 /// one of its own with another clock.
-fn find_log(root: &Root, pid: u32, noted: Option<&Noted>) -> Result<Found, String> {
+fn find_log(root: &Root, pid: u32, noted: Option<&Noted>) -> Result<Found, Failed> {
     let process = Process::read(root, pid).map_err(|error| error.to_string())?;
-    let owner = *process.uid.known().ok_or("its user is not told")?;
+    let owner = *process.uid.known().ok_or_else(|| "its user is not told".to_owned())?;
     let own = log_control::of_command(&process.command, process.pid_inside.unwrap_or(pid));
     let follow = |log: &LogFile| follow(root, pid, owner, log);
     if let Some(own) = own.as_ref().filter(|own| own.monotonic && own.safepoints) {
@@ -248,19 +267,25 @@ fn find_log(root: &Root, pid: u32, noted: Option<&Noted>) -> Result<Found, Strin
         }
     }
     let asked = match noted {
-        None => Err("it may not be asked".to_owned()),
-        Some(noted) => Jvm::connect(root, pid).map_err(|error| error.to_string()).and_then(|jvm| {
-            let files = log_control::files(&jvm).map_err(|error| error.to_string())?;
-            match files.iter().find(|file| file.monotonic && file.safepoints) {
-                Some(file) => follow(file),
-                None => switch_on(root, &jvm, owner, noted),
-            }
-        }),
+        None => Err(Failed { reason: "it may not be asked".to_owned(), for_good: true }),
+        Some(noted) => ask_for_log(root, owner, noted),
     };
-    asked.or_else(|reason| match &own {
-        Some(own) => follow(own).map_err(|error| format!("{reason}; its own log: {error}")),
-        None => Err(reason),
+    asked.or_else(|failed| match &own {
+        Some(own) => follow(own).map_err(|error| Failed {
+            reason: format!("{}; its own log: {error}", failed.reason),
+            for_good: failed.for_good,
+        }),
+        None => Err(failed),
     })
+}
+
+fn ask_for_log(root: &Root, owner: u32, noted: &Noted) -> Result<Found, Failed> {
+    let jvm = Jvm::connect(root, noted.pid)?;
+    let files = log_control::files(&jvm)?;
+    match files.iter().find(|file| file.monotonic && file.safepoints) {
+        Some(file) => Ok(follow(root, noted.pid, owner, file)?),
+        None => switch_on(root, &jvm, owner, noted),
+    }
 }
 
 /// A file that the JVM writes by itself, from its end.
@@ -282,15 +307,15 @@ fn follow(root: &Root, pid: u32, owner: u32, log: &LogFile) -> Result<Found, Str
 
 /// Asks for a log of our own. Its file has no name any more when it is on: nothing is left of it once
 /// the JVM closes it.
-fn switch_on(root: &Root, jvm: &Jvm, owner: u32, noted: &Noted) -> Result<Found, String> {
+fn switch_on(root: &Root, jvm: &Jvm, owner: u32, noted: &Noted) -> Result<Found, Failed> {
     let folder = root.path(format!("proc/{}/root", noted.pid));
     let failed = |error: std::io::Error| format!("{}: {error}", noted.file);
     let file = file::create_inside(&folder, Path::new(&noted.file), owner).map_err(failed)?;
     let switched = log_control::switch_on(jvm, &noted.file);
     noted.remove_file(root);
-    switched.map_err(|error| error.to_string())?;
+    switched?;
     let source = "VM.log, switched on for the recording".to_owned();
-    Ok(Found { tail: Tail::of(file, None), source, monotonic: true })
+    Ok(Found { tail: Tail::own(file), source, monotonic: true })
 }
 
 /// Switches off a log that was noted in a journal; one of a JVM that has ended is off.

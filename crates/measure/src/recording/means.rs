@@ -9,7 +9,7 @@ use hugewise_kernel::{
     reading::Reading,
     root::Root,
     settings::Setting,
-    sys::process::{monotonic_ns, thread_id},
+    sys::process::monotonic_ns,
     taskstats::Channel,
     thp,
     tracefs::{self, Instance, Options, Tracefs},
@@ -131,7 +131,7 @@ impl Means {
         let buffer_kib = buffer(root);
         let instance = Instance::open(tracefs, id, Options { buffer_kib }).map_err(|error| words(&error))?;
         let (events, on, missing) =
-            Events::switch_on(&instance, huge_order(root), &[thread_id()]).map_err(|error| words(&error))?;
+            Events::switch_on(&instance, huge_order(root)).map_err(|error| words(&error))?;
         if on.is_empty() {
             return Err("this kernel has none of the events that matter".to_owned());
         }
@@ -157,6 +157,12 @@ impl Tracer {
     /// Records these threads and their children from now on.
     pub fn follow(&self, tids: &[u32]) -> Result<(), String> {
         self.instance.follow(tids).map_err(|error| error.to_string())
+    }
+
+    /// Records the children of this thread, which is the recorder's own and will be no more.
+    pub fn follow_children_of(&mut self, tid: u32) -> Result<(), String> {
+        self.events.leave_out(tid);
+        self.follow(&[tid])
     }
 
     /// Empties the buffers; answers what happened up to now. With `last`, what is open stays open.

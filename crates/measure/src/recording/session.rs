@@ -114,10 +114,10 @@ pub fn record(
         Target::Command(_) => None,
     };
     let writer = Writer::create(assignment.output).map_err(file)?;
-    let means = Means::provide(root, journal.as_mut().map_err(|error| &*error));
+    let mut means = Means::provide(root, journal.as_mut().map_err(|error| &*error));
     let began_ns = monotonic_ns();
     let scratch = Scratch::of(journal.as_ref().ok());
-    let begun = begin(root, &means, assignment, scratch.as_ref()).inspect_err(|_| {
+    let begun = begin(root, &mut means, assignment, scratch.as_ref()).inspect_err(|_| {
         // There is nothing in it, and nothing will be.
         let _ = fs::remove_file(assignment.output);
     })?;
