@@ -31,6 +31,7 @@ pub enum Command {
     Run(commands::run::Run),
     Observe(commands::run::Observe),
     Collapse(commands::collapse::Collapse),
+    Record(commands::record::Record),
     Explain(commands::explain::Explain),
     Gclog(commands::gclog::Gclog),
     Restore(commands::restore::Restore),

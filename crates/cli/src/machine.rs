@@ -39,6 +39,11 @@ pub fn close(machine: Machine) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Is everything as it was?
+pub fn is_as_it_was(restored: &Restored) -> bool {
+    restored.failed.is_empty() && restored.jvm_logs_left.is_empty()
+}
+
 /// What could not be put back, and what to do.
 pub fn failures(restored: &Restored) -> String {
     let each: Vec<String> = restored
@@ -47,6 +52,12 @@ pub fn failures(restored: &Restored) -> String {
         .map(|(entry, reason)| {
             format!("the {} was {} and could not be put back: {reason}", entry.setting, entry.was)
         })
+        .chain(restored.jvm_logs_left.iter().map(|(log, reason)| {
+            format!(
+                "the log {} of the JVM in process {} could not be switched off: {reason}",
+                log.file, log.pid
+            )
+        }))
         .collect();
     format!("{}; 'hugewise restore' tries again", each.join("; "))
 }

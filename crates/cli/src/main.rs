@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => commands::bench::run(&bench, &terminal),
         Command::Run(run) => commands::run::run(&run),
         Command::Observe(observe) => commands::run::observe(&observe),
+        Command::Record(record) => commands::record::run(&record, &terminal),
         Command::Explain(explain) => commands::explain::run(&explain, &terminal),
         Command::Collapse(collapse) => commands::collapse::run(&collapse, &terminal),
         Command::Gclog(gclog) => commands::gclog::run(&gclog, &terminal),

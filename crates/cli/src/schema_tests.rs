@@ -21,6 +21,8 @@ fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
         ("inspect", schema_for!(Document)),
         ("plan", schema_for!(Plan)),
         ("pretouch", schema_for!(report::pretouch::Report)),
+        ("record", schema_for!(report::record::Report)),
+        ("recording", schema_for!(hugewise_measure::recording::Line)),
         ("restore", schema_for!(restore::Report)),
         ("run", schema_for!(crate::launching::report::Report)),
         ("tlb", schema_for!(report::tlb::Report)),

@@ -8,6 +8,7 @@ pub mod flags;
 pub mod gc_log;
 pub mod jdks;
 pub mod launch;
+pub mod log_control;
 pub mod malloc;
 pub mod messages;
 pub mod page_flags;

@@ -11,6 +11,7 @@
 //! counts, after it the second file, and whoever is killed in between loses nothing.
 
 mod applied;
+mod jvm_log;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use store::Store;
 
 use applied::Applied;
 pub use applied::Kept;
+pub use jvm_log::{JvmLog, SwitchOff};
 
 /// Where the journal of this machine lies.
 pub const STATE_DIR: &str = "/run/hugewise";
@@ -56,6 +58,9 @@ pub struct Record {
     pub purpose: String,
     /// What was changed, in that order.
     pub entries: Vec<Entry>,
+    /// Logs of JVMs that were switched on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jvm_logs: Vec<JvmLog>,
 }
 
 /// One setting before its first change.
@@ -142,6 +147,10 @@ pub struct Restored {
     pub changed_since: Vec<ChangedSince>,
     /// Processes of the broken-off run that were still there, and were ended.
     pub ended_processes: Vec<u32>,
+    /// Logs of JVMs that are off again.
+    pub jvm_logs: Vec<JvmLog>,
+    /// Logs that are not, with the reason.
+    pub jvm_logs_left: Vec<(JvmLog, String)>,
     /// Was the machine rebooted since, so that there was nothing to put back?
     pub rebooted: bool,
 }
@@ -178,6 +187,7 @@ impl Journal {
             owner: std::process::id(),
             purpose: purpose.to_owned(),
             entries: Vec::new(),
+            jvm_logs: Vec::new(),
         };
         store.save(&record)?;
         file::private_dir(&store.scratch(&record))
@@ -225,6 +235,18 @@ impl Journal {
         Ok(setting.read(&self.root)?)
     }
 
+    /// Notes down that the log of a JVM will be switched on.
+    pub fn note_jvm_log(&mut self, log: JvmLog) -> Result<(), JournalError> {
+        self.record.jvm_logs.push(log);
+        self.store.save(&self.record)
+    }
+
+    /// Forgets the log of a JVM: it is off, or was never on.
+    pub fn forget_jvm_log(&mut self, log: &JvmLog) -> Result<(), JournalError> {
+        self.record.jvm_logs.retain(|noted| noted != log);
+        self.store.save(&self.record)
+    }
+
     /// Ends the journal and leaves the settings as they are now; [`restore`] still knows what they
     /// were. Where that cannot be written down, everything is put back.
     pub fn keep(mut self) -> Result<(), JournalError> {
@@ -242,14 +264,14 @@ impl Journal {
     #[must_use]
     pub fn close(mut self) -> Restored {
         self.closed = true;
-        put_back(&self.root, &self.store, &self.record)
+        put_back(&self.root, &self.store, &self.record, &jvm_log::left_to_restore)
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
         if !self.closed {
-            put_back(&self.root, &self.store, &self.record);
+            put_back(&self.root, &self.store, &self.record, &jvm_log::left_to_restore);
         }
     }
 }
@@ -266,12 +288,22 @@ pub fn unfinished(dir: &Path) -> Option<Record> {
 /// Puts back what a dead holder left, then what `apply` made and left, the last change first; does
 /// nothing where there is nothing to do.
 pub fn restore(root: &Root, dir: &Path, others: Others) -> Result<Restored, JournalError> {
+    restore_with(root, dir, others, &jvm_log::left_to_restore)
+}
+
+/// The same, and `switch_off` takes back what was switched on in a JVM.
+pub fn restore_with(
+    root: &Root,
+    dir: &Path,
+    others: Others,
+    switch_off: &SwitchOff<'_>,
+) -> Result<Restored, JournalError> {
     if !dir.exists() {
         return Ok(Restored::default());
     }
     let store = Store::lock(dir)?;
     let mut done = match store.load()? {
-        Some(record) => put_back(root, &store, &record),
+        Some(record) => put_back(root, &store, &record, switch_off),
         None => Restored::default(),
     };
     // What apply left is below what could not be put back.
@@ -287,7 +319,7 @@ impl Record {
     /// In words, what is left to put back.
     #[must_use]
     pub fn unfinished(&self) -> String {
-        let changed = match self.entries.len() {
+        let changed = match self.entries.len() + self.jvm_logs.len() {
             0 => "no setting was changed".to_owned(),
             1 => "1 setting is not as it was".to_owned(),
             n => format!("{n} settings are not as they were"),
@@ -299,13 +331,19 @@ impl Record {
     }
 }
 
-fn put_back(root: &Root, store: &Store, record: &Record) -> Restored {
+fn put_back(root: &Root, store: &Store, record: &Record, switch_off: &SwitchOff<'_>) -> Restored {
     let mut done = Restored { purpose: Some(record.purpose.clone()), ..Restored::default() };
     if boot_id(root).is_ok_and(|now| now != record.boot_id) {
         done.rebooted = true;
     } else {
         if record.owner != std::process::id() {
             done.ended_processes = end_processes_of(root, &record.run_id);
+        }
+        for log in &record.jvm_logs {
+            match log.end(root, switch_off) {
+                Ok(()) => done.jvm_logs.push(log.clone()),
+                Err(reason) => done.jvm_logs_left.push((log.clone(), reason)),
+            }
         }
         for entry in record.entries.iter().rev() {
             match put_back_one(root, entry) {
@@ -314,7 +352,7 @@ fn put_back(root: &Root, store: &Store, record: &Record) -> Restored {
             }
         }
     }
-    if done.failed.is_empty() {
+    if done.failed.is_empty() && done.jvm_logs_left.is_empty() {
         store.clear(record);
     }
     done

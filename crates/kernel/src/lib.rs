@@ -41,10 +41,12 @@ pub mod settings;
 pub mod smaps;
 pub mod sys;
 pub mod tape;
+pub mod taskstats;
 #[cfg(test)]
 mod testing;
 pub mod thp;
 pub mod threads;
+pub mod tracefs;
 pub mod units;
 pub mod vmstat;
 pub mod writer;

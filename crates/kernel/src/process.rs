@@ -27,7 +27,7 @@ pub struct Process {
     /// `THP_enabled`: false where it, or a parent, gave up THP by `prctl(2)`.
     pub thp_enabled: Reading<bool>,
     /// Ticks since boot at its start, which tell it from a later one of the same number.
-    started: Option<u64>,
+    pub started: Option<u64>,
 }
 
 /// Why the memory of a process cannot be told.

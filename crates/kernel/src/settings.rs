@@ -2,7 +2,11 @@
 //!
 //! Reading is free; writing is only possible through the [`crate::journal`].
 
-use std::{fmt, fs, io, path::PathBuf, str::FromStr};
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     limits, pools,
     root::{ReadError, Root},
-    thp,
+    thp, tracefs,
     units::PageSize,
 };
 
@@ -57,6 +61,14 @@ pub enum Setting {
     ShmMax,
     /// `kernel.shmall`: all SysV segments together, in base pages.
     ShmAll,
+    /// `kernel.task_delayacct`: does the kernel note what threads wait for? Those made while it is 0 are
+    /// never accounted for.
+    TaskDelayacct,
+    /// A tracing instance of our own: `present` or `absent`.
+    TraceInstance {
+        /// The process that records in it.
+        id: u32,
+    },
 }
 
 /// A setting of khugepaged, see [`thp::Khugepaged`].
@@ -126,6 +138,10 @@ impl Setting {
             Setting::ShmGroup => limits::SHM_GROUP.into(),
             Setting::ShmMax => limits::SHMMAX.into(),
             Setting::ShmAll => limits::SHMALL.into(),
+            Setting::TaskDelayacct => "proc/sys/kernel/task_delayacct".into(),
+            Setting::TraceInstance { id } => {
+                Path::new(tracefs::PLACES[0]).join("instances").join(tracefs::name(id))
+            }
         }
     }
 
@@ -150,7 +166,7 @@ impl Setting {
         }
         let largest = match self {
             Setting::ShmGroup => u64::from(u32::MAX),
-            Setting::Khugepaged { knob: Knob::Defrag } => 1,
+            Setting::Khugepaged { knob: Knob::Defrag } | Setting::TaskDelayacct => 1,
             _ => u64::MAX,
         };
         Ok(match value.parse::<u64>() {
@@ -173,6 +189,7 @@ impl Setting {
                     .map(|total: u64| total.saturating_sub(surplus))?
                     .to_string())
             }
+            Setting::TraceInstance { id } => tracefs::is_present(root, id).map(str::to_owned),
             _ if self.is_choice() => root.choice(self.path()),
             _ => Ok(root.value::<u64>(self.path(), NUMBER)?.to_string()),
         }
@@ -189,6 +206,9 @@ impl Setting {
 
     /// Writes it. The kernel may do less than it was told: read it back.
     pub(crate) fn write(self, root: &Root, value: &str) -> io::Result<()> {
+        if let Setting::TraceInstance { id } = self {
+            return tracefs::make(root, id, value == tracefs::PRESENT);
+        }
         // Never creates a file: a machine without the setting answers ENOENT.
         fs::OpenOptions::new()
             .write(true)
@@ -234,6 +254,8 @@ impl fmt::Display for Setting {
             Setting::ShmGroup => f.write_str("vm.hugetlb_shm_group"),
             Setting::ShmMax => f.write_str("kernel.shmmax"),
             Setting::ShmAll => f.write_str("kernel.shmall"),
+            Setting::TaskDelayacct => f.write_str("kernel.task_delayacct"),
+            Setting::TraceInstance { id } => write!(f, "tracing instance {}", tracefs::name(*id)),
             Setting::ThpEnabled { .. }
             | Setting::ShmemEnabled { .. }
             | Setting::ThpDefrag

@@ -25,6 +25,11 @@ impl VmStat {
         self.0.get(name).copied()
     }
 
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), *value))
+    }
+
     /// How much a counter grew since `before`; nothing where this kernel has it not.
     #[must_use]
     pub fn growth(&self, before: &VmStat, name: &str) -> Option<u64> {

@@ -8,6 +8,7 @@ pub mod machine;
 pub mod observation;
 pub mod pretouch;
 pub mod proof;
+pub mod recording;
 pub mod schedule;
 pub mod statistics;
 pub mod tlb;

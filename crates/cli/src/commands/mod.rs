@@ -11,5 +11,6 @@ pub mod gclog;
 pub mod inspect;
 pub mod man;
 pub mod plan;
+pub mod record;
 pub mod restore;
 pub mod run;

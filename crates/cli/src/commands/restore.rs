@@ -7,11 +7,12 @@ use std::{
 
 use clap::Args;
 use hugewise_kernel::{
-    journal::{self, ChangedSince, Others, Restored, STATE_DIR},
+    journal::{self, ChangedSince, JvmLog, Others, Restored, STATE_DIR},
     persisted::{self, Removed},
     root::Root,
     sys::process,
 };
+use hugewise_measure::recording;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -65,14 +66,17 @@ pub struct Report {
 /// Runs the command.
 pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
     let others = if restore.force { Others::Overwrite } else { Others::Leave };
-    let restored = journal::restore(&Root::live(), Path::new(STATE_DIR), others).map_err(|error| {
-        let error = anyhow::Error::new(error);
-        if process::is_root() {
-            error
-        } else {
-            error.context("only root can put settings back: sudo hugewise restore")
-        }
-    })?;
+    let root = Root::live();
+    let switch_off = &|log: &JvmLog| recording::switch_off(&root, log);
+    let restored =
+        journal::restore_with(&root, Path::new(STATE_DIR), others, switch_off).map_err(|error| {
+            let error = anyhow::Error::new(error);
+            if process::is_root() {
+                error
+            } else {
+                error.context("only root can put settings back: sudo hugewise restore")
+            }
+        })?;
     let persisted =
         if restore.persisted { persisted::remove(&restore.etc, restore.force) } else { Removed::default() };
     let report = Report { restored, persisted, still_persisted: persisted::present(&restore.etc) };
@@ -82,11 +86,12 @@ pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
         print(&text(&report))?;
     }
     let restored = &report.restored;
-    if !restored.failed.is_empty() {
+    if !machine::is_as_it_was(restored) {
         eprintln!("hugewise: {}", machine::failures(restored));
     }
-    let as_it_was =
-        restored.failed.is_empty() && restored.changed_since.is_empty() && report.persisted.left.is_empty();
+    let as_it_was = machine::is_as_it_was(restored)
+        && restored.changed_since.is_empty()
+        && report.persisted.left.is_empty();
     Ok(if as_it_was { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
 
@@ -104,15 +109,22 @@ fn text(report: &Report) -> String {
     );
     let put_back = restored.settings.iter().chain(&restored.undone);
     lines.extend(put_back.map(|entry| format!("Put back: {} = {}", entry.setting, entry.was)));
+    lines.extend(
+        restored
+            .jvm_logs
+            .iter()
+            .map(|log| format!("Off: the log that the JVM in process {} was asked to write", log.pid)),
+    );
     if restored.purpose.is_some()
         && restored.settings.is_empty()
-        && restored.failed.is_empty()
+        && restored.jvm_logs.is_empty()
+        && machine::is_as_it_was(restored)
         && !restored.rebooted
     {
         lines.push("It had not changed any setting yet.".to_owned());
     }
     lines.extend(restored.changed_since.iter().map(left_alone));
-    if lines.is_empty() && restored.failed.is_empty() {
+    if lines.is_empty() && machine::is_as_it_was(restored) {
         lines.push("Nothing to put back: no journal was left behind, and nothing is applied.".to_owned());
     }
     lines.extend(report.persisted.files.iter().map(|file| format!("Removed: {}", file.display())));

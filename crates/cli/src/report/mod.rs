@@ -13,5 +13,6 @@ pub mod inspect;
 mod page;
 pub mod plan;
 pub mod pretouch;
+pub mod record;
 pub mod tlb;
 pub mod touch;

@@ -20,6 +20,8 @@ mod needs;
 mod plan;
 mod pretouch;
 mod program;
+mod record;
+mod record_killed;
 mod refusals;
 mod regions;
 mod run;
@@ -64,6 +66,8 @@ fn main() -> ExitCode {
         inspect::trials(),
         gclog::trials(),
         memory::trials(),
+        record::trials(),
+        record_killed::trials(),
         kernel_tools::trials(),
         collapse::trials(),
         collapse_heap::trials(),

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_kernel::{journal::STATE_DIR, sys::file::try_lock};
+use hugewise_kernel::{journal::STATE_DIR, root::Root, sys::file::try_lock, tracefs::Tracefs};
 
 use crate::{Tested, start};
 
@@ -37,7 +37,15 @@ impl Snapshot {
 
     /// Fails where something is different now, and names it.
     pub fn is_preserved(&self) -> Tested {
-        let left = start::left_running();
+        self.compare(&start::left_running())
+    }
+
+    /// The same while something that a test started still runs.
+    pub fn settings_are_preserved(&self) -> Tested {
+        self.compare(&[])
+    }
+
+    fn compare(&self, left: &[String]) -> Tested {
         let now = at_rest(read)?;
         let mut different: Vec<String> = self
             .0
@@ -126,6 +134,14 @@ fn read() -> BTreeMap<String, String> {
     }
     for file in ["kernel/task_delayacct", "kernel/shmmax", "kernel/shmall", "vm/hugetlb_shm_group"] {
         note(format!("/proc/sys/{file}"));
+    }
+    if let Ok(tracefs) = Tracefs::open(&Root::live()) {
+        for name in tracefs.instances().unwrap_or_default() {
+            all.insert(format!("tracing instance {name}"), "there".to_owned());
+        }
+    }
+    for name in names("/tmp").into_iter().filter(|name| name.starts_with(".hugewise-")) {
+        all.insert(format!("/tmp/{name}"), "there".to_owned());
     }
     for name in names(STATE_DIR).into_iter().filter(|name| name != "lock") {
         all.insert(format!("{STATE_DIR}/{name}"), "there".to_owned());

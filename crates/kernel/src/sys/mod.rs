@@ -8,6 +8,8 @@ pub mod cpuid;
 pub mod file;
 pub mod handover;
 pub mod memory;
+pub mod mount;
+pub mod netlink;
 pub mod pagemap;
 pub mod pidfd;
 pub mod process;

@@ -174,6 +174,11 @@ pub fn quit_process(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<
     signal_process(pid, libc::SIGQUIT, still_meant)
 }
 
+/// Asks one process to end (SIGTERM), on the same condition.
+pub fn ask_process_to_end(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
+    signal_process(pid, libc::SIGTERM, still_meant)
+}
+
 fn signal_process(pid: u32, signal: c_int, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
     let pidfd = pidfd::open(pid)?;
     if !still_meant() {
@@ -208,10 +213,36 @@ pub fn effective_uid() -> u32 {
 /// Now, in nanoseconds of CLOCK_MONOTONIC: the clock of the JVM's `timenanos` too.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// The CPU time of the calling thread so far.
+#[must_use]
+pub fn thread_cpu() -> Duration {
+    Duration::from_nanos(clock_ns(libc::CLOCK_THREAD_CPUTIME_ID))
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to one live timespec; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    // SAFETY: writes to one live timespec; both clocks always exist.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Clock ticks in a second, as /proc counts CPU time.
+#[must_use]
+pub fn ticks_per_second() -> u64 {
+    // SAFETY: asks for a constant of the system.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    // Linux has told 100 to every program for decades.
+    u64::try_from(ticks).ok().filter(|ticks| *ticks > 0).unwrap_or(100)
+}
+
+/// The number of the calling thread.
+#[must_use]
+pub fn thread_id() -> u32 {
+    // SAFETY: gettid always succeeds.
+    unsafe { libc::gettid() }.unsigned_abs()
 }
 
 fn duration(time: libc::timeval) -> Duration {

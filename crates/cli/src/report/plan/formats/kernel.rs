@@ -89,7 +89,9 @@ fn thp(plan: &Plan) -> Vec<String> {
             | Setting::Khugepaged { .. }
             | Setting::ShmGroup
             | Setting::ShmMax
-            | Setting::ShmAll => {}
+            | Setting::ShmAll
+            | Setting::TaskDelayacct
+            | Setting::TraceInstance { .. } => {}
         }
     }
     for (name, mut sizes) in [("thp_anon", anon), ("thp_shmem", shmem)] {

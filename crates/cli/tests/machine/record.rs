@@ -1,0 +1,397 @@
+//! Recordings of real programs, and what is left of them on the machine: nothing.
+
+use std::{
+    collections::BTreeSet,
+    error::Error,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use hugewise_jvm::{attach::Jvm, jdks::Jdk, log_control};
+use hugewise_kernel::{
+    journal::{Journal, STATE_DIR},
+    root::Root,
+    settings::Setting,
+    sys::process::{monotonic_ns, thread_id},
+    tracefs::{self, Event, Instance, Options, Tracefs},
+};
+use hugewise_measure::recording::{Cause, EndReason, Ending, Evidence, Header, Line, Reader};
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::{
+    Tested,
+    needs::{
+        Need::{Java, Root as Rights, Thp},
+        jdks,
+    },
+    start::{BUSY, Running, hugewise, run_command, says},
+    trial,
+    without::{UNPRIVILEGED, for_everybody},
+};
+
+/// Fills its heap again and again, until it is ended, or for so many rounds.
+const SOURCE: &str = "
+public class Churn {
+    static byte[][] kept = new byte[1500][];
+    public static void main(String[] arguments) {
+        long rounds = arguments.length > 0 ? Long.parseLong(arguments[0]) : Long.MAX_VALUE;
+        for (long i = 0; i < rounds; i++) {
+            kept[(int) (i % kept.length)] = new byte[1 << 16];
+        }
+    }
+}
+";
+const OPTIONS: [&str; 4] = ["-Xms256m", "-Xmx256m", "-XX:+UseTransparentHugePages", "-XX:+UseParallelGC"];
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = vec![
+        trial("record: a program that compacts memory", &[Rights], compacts),
+        trial("record: SIGTERM ends it in order", &[Rights], || is_ended("TERM")),
+        trial("record: SIGINT ends it in order", &[Rights], || is_ended("INT")),
+        trial("record: SIGTERM ends the program that was started", &[Rights], ends_the_program),
+        trial("record: without rights", &[Rights], rights),
+        trial("record: every event is read, or counted as lost", &[Rights], every_event),
+        trial("record: what cannot be recorded", &[Rights], refusals),
+    ];
+    for jdk in jdks().into_iter().filter(|jdk| jdk.major >= 11) {
+        let needs = [Rights, Thp, Java];
+        let name = format!("record: JDK {}", jdk.version);
+        let started = jdk.clone();
+        trials.push(trial(&format!("{name}, started"), &needs, move || starts_a_jvm(&started)));
+        trials.push(trial(&format!("{name}, running"), &needs, move || takes_up_a_jvm(&jdk)));
+    }
+    trials
+}
+
+/// The class file of [`SOURCE`], in a folder.
+fn churn(jdk: &Jdk) -> Result<TempDir, Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("Churn.java"), SOURCE)?;
+    let compiler = jdk.java.with_file_name("javac");
+    let done = Command::new(compiler).current_dir(folder.path()).arg("Churn.java").status()?;
+    if done.success() { Ok(folder) } else { Err("Churn.java was not compiled".into()) }
+}
+
+/// A JVM that runs until it is killed.
+pub struct Churning {
+    pub running: Running,
+    _folder: TempDir,
+}
+
+impl Churning {
+    pub fn start(jdk: &Jdk) -> Result<Churning, Box<dyn Error>> {
+        let folder = churn(jdk)?;
+        let mut java = Command::new(&jdk.java);
+        java.args(OPTIONS).arg("-cp").arg(folder.path()).arg("Churn");
+        let running = Running::start(&mut java)?;
+        let churning = Churning { running, _folder: folder };
+        let begin = Instant::now();
+        while Jvm::connect(&Root::live(), churning.pid()).is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(30), "the JVM does not answer");
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(churning)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.running.child.id()
+    }
+
+    /// The logs that it writes into files now.
+    pub fn logs(&self) -> Result<usize, Box<dyn Error>> {
+        Ok(log_control::files(&Jvm::connect(&Root::live(), self.pid())?)?.len())
+    }
+
+    pub fn end(mut self) -> Tested {
+        self.running.child.kill()?;
+        self.running.wait()?;
+        Ok(())
+    }
+}
+
+/// A recording that was read to its end.
+struct Recording {
+    header: Header,
+    lines: Vec<Line>,
+    ending: Option<Ending>,
+}
+
+impl Recording {
+    fn read(path: &Path) -> Result<Recording, Box<dyn Error>> {
+        let mut reader = Reader::open(path)?;
+        let lines = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
+        Ok(Recording { header: reader.header().clone(), lines, ending: reader.ending() })
+    }
+
+    /// It is whole, nothing of it was lost, and it ended for this reason.
+    fn is_whole(&self, expected: EndReason) -> Tested {
+        let Some(Line::End(end)) = self.lines.last() else { return Err("it has no end".into()) };
+        assert_eq!((self.ending, end.reason, end.lost_events), (Some(Ending::Whole), expected, Some(0)));
+        let lost: Vec<_> = self.lines.iter().filter(|line| matches!(line, Line::Lost(_))).collect();
+        assert!(lost.is_empty(), "{lost:?}");
+        for evidence in [Evidence::Events, Evidence::Delays, Evidence::Ends, Evidence::Counters] {
+            assert!(self.header.evidence[&evidence].known().is_some(), "{:#?}", self.header.evidence);
+        }
+        Ok(())
+    }
+
+    fn thread_names(&self) -> BTreeSet<&str> {
+        self.lines
+            .iter()
+            .filter_map(|line| match line {
+                Line::Thread(thread) => Some(thread.name.as_str()),
+                Line::ThreadEnd(end) => Some(end.name.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The lines of the JVM's log.
+    fn log(&self) -> Vec<&str> {
+        let lines = self.lines.iter().filter_map(|line| match line {
+            Line::JvmLog(log) => Some(&log.lines),
+            _ => None,
+        });
+        lines.flatten().map(String::as_str).collect()
+    }
+
+    /// Its log holds pauses and safepoints, within its time, on its clock.
+    fn has_pauses(&self) -> Tested {
+        let end = match self.lines.last() {
+            Some(Line::End(end)) => end.ns,
+            _ => monotonic_ns(),
+        };
+        let log = self.log();
+        for word in ["Pause", "Safepoint \""] {
+            assert!(log.iter().any(|line| line.contains(word)), "no {word} in {log:#?}");
+        }
+        for line in log {
+            let ns = line.strip_prefix('[').and_then(|line| line.split_once("ns]"));
+            let ns: u64 = ns.ok_or(line)?.0.parse()?;
+            assert!((self.header.began_ns..=end).contains(&ns), "{ns}: {line}");
+        }
+        Ok(())
+    }
+}
+
+fn file() -> Result<(TempDir, PathBuf, String), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("a.rec");
+    let name = path.display().to_string();
+    Ok((folder, path, name))
+}
+
+fn compacts() -> Tested {
+    let (_folder, path, name) = file()?;
+    let script = "echo 1 > /proc/sys/vm/compact_memory; sh -c 'echo 1 > /proc/sys/vm/compact_memory'; exit 3";
+    let make = || hugewise(&["record", "-o", &name, "--json", "--", "sh", "-c", script]);
+    let ran = run_command(&make)?.ended_with(3)?;
+    let recording = Recording::read(&path)?;
+    recording.is_whole(EndReason::ProcessEnded)?;
+    let stalls: Vec<_> = recording
+        .lines
+        .iter()
+        .filter_map(|line| match line {
+            Line::Stall(stall) if stall.cause == Cause::Compaction => Some(stall),
+            _ => None,
+        })
+        .collect();
+    let tids: BTreeSet<u32> = stalls.iter().map(|stall| stall.tid).collect();
+    assert_eq!(tids.len(), 2, "the shell, and the one that it started: {stalls:#?}");
+    assert!(tids.contains(&recording.header.pid) && recording.header.started);
+    assert!(stalls.iter().all(|stall| stall.duration_ns().is_some()), "{stalls:#?}");
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout)?;
+    assert_eq!(report["stalls"].as_array().map(Vec::len), Some(2), "{report:#}");
+    assert_eq!(report["stalls"][0]["thread"], "sh");
+    assert_eq!(report["lost"].as_array().map(Vec::len), Some(0));
+    // A second recording does not overwrite the first.
+    let refused = run_command(&make)?.ended_with(2)?;
+    says(&refused.stderr, &[&name, "File exists"])
+}
+
+fn starts_a_jvm(jdk: &Jdk) -> Tested {
+    let (folder, path, name) = file()?;
+    let classes = churn(jdk)?;
+    let make = || {
+        let _ = fs::remove_file(&path);
+        let mut command = hugewise(&["record", "-o", &name, "--"]);
+        command.arg(&jdk.java).args(OPTIONS).arg("-cp").arg(classes.path()).args(["Churn", "150000"]);
+        command
+    };
+    let ran = run_command(&make)?.ended_with(0)?;
+    says(&ran.stderr, &["RECORDED", "STALLS", "HUGE PAGES"])?;
+    let recording = Recording::read(&path)?;
+    recording.is_whole(EndReason::ProcessEnded)?;
+    recording.has_pauses()?;
+    assert!(recording.log()[0].contains("[gc"), "from its first line on: {:?}", recording.log()[0]);
+    let names = recording.thread_names();
+    for thread in ["java", "GC Thread#0", "VM Thread"] {
+        assert!(names.contains(thread), "{thread} is not in {names:?}");
+    }
+    let has = |is: fn(&Line) -> bool| recording.lines.iter().any(is);
+    assert!(has(|line| matches!(line, Line::HugePage(page) if page.got && page.order >= 9)));
+    assert!(has(|line| matches!(line, Line::Usage(_))) && has(|line| matches!(line, Line::Delays(_))));
+    let touched = |line: &Line| matches!(line, Line::Memory(memory) if memory.thp_bytes.0 > 100 << 20);
+    assert!(recording.lines.iter().any(touched), "no THP was seen");
+    let main_ended =
+        |line: &Line| matches!(line, Line::ThreadEnd(end) if end.usage.tid == recording.header.pid);
+    assert!(recording.lines.iter().any(main_ended), "the end of its main thread is not told");
+    drop(folder);
+    Ok(())
+}
+
+fn takes_up_a_jvm(jdk: &Jdk) -> Tested {
+    let (_folder, path, name) = file()?;
+    let churning = Churning::start(jdk)?;
+    let pid = churning.pid().to_string();
+    assert_eq!(churning.logs()?, 0);
+    let make = || hugewise(&["record", "-o", &name, "--seconds", "4", &pid]);
+    run_command(&make)?.ended_with(0)?;
+    let recording = Recording::read(&path)?;
+    recording.is_whole(EndReason::TimeOver)?;
+    recording.has_pauses()?;
+    assert!(!recording.header.started && recording.thread_names().contains("GC Thread#0"));
+    let heap = |line: &Line| matches!(line, Line::Memory(memory) if memory.heap.is_some_and(|heap| heap.resident_bytes.0 > 100 << 20));
+    assert!(recording.lines.iter().any(heap), "the heap was not seen");
+    assert_eq!(churning.logs()?, 0, "a log of it is on still");
+    churning.end()
+}
+
+/// A recording of a program that sleeps, under way, and that program.
+fn of_a_sleeper(name: &str) -> Result<(Running, Running), Box<dyn Error>> {
+    let sleeper = Running::start(Command::new("sleep").arg("1000"))?;
+    let pid = sleeper.child.id().to_string();
+    let recording = Running::holding_the_journal(&|| {
+        let _ = fs::remove_file(name);
+        hugewise(&["record", "-o", name, &pid])
+    })?;
+    Ok((recording, sleeper))
+}
+
+fn is_ended(signal: &str) -> Tested {
+    let (_folder, path, name) = file()?;
+    let (recording, mut sleeper) = of_a_sleeper(&name)?;
+    thread::sleep(Duration::from_millis(700));
+    recording.signal(signal)?;
+    let ran = recording.wait()?.ended_with(0)?;
+    says(&ran.stderr, &["RECORDED", "none: no thread waited"])?;
+    Recording::read(&path)?.is_whole(EndReason::Interrupted)?;
+    assert!(sleeper.child.try_wait()?.is_none(), "what was recorded has ended");
+    sleeper.child.kill()?;
+    sleeper.wait()?;
+    Ok(())
+}
+
+fn ends_the_program() -> Tested {
+    let (_folder, path, name) = file()?;
+    let recording = Running::holding_the_journal(&|| {
+        let _ = fs::remove_file(&name);
+        hugewise(&["record", "-o", &name, "--", "sleep", "1000"])
+    })?;
+    thread::sleep(Duration::from_millis(700));
+    recording.signal("TERM")?;
+    recording.wait()?.ended_with(143)?;
+    Recording::read(&path)?.is_whole(EndReason::ProcessEnded)
+}
+
+fn rights() -> Tested {
+    use std::os::unix::process::CommandExt;
+    let (_folder, program, temporary) = for_everybody()?;
+    let name = temporary.join("a.rec");
+    let make = || {
+        let _ = fs::remove_file(&name);
+        let mut command = Command::new(&program);
+        command.arg("record").arg("-o").arg(&name).args(["--", "sh", "-c", "sleep 0.3; exit 4"]);
+        command.current_dir("/").env("TMPDIR", &temporary).uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+        command
+    };
+    let ran = run_command(&make)?.ended_with(4)?;
+    let lacks =
+        ["without kernel events", "without delay accounting", "CAP_DAC_OVERRIDE", "could not be told"];
+    says(&ran.stderr, &lacks)?;
+    let recording = Recording::read(&name)?;
+    assert_eq!(recording.ending, Some(Ending::Whole));
+    for evidence in [Evidence::Events, Evidence::Delays, Evidence::Ends] {
+        assert!(recording.header.evidence[&evidence].reason().is_some(), "{:#?}", recording.header.evidence);
+    }
+    assert!(recording.header.evidence[&Evidence::Counters].known().is_some());
+    assert!(recording.thread_names().contains("sh"));
+    fs::remove_file(&name)?;
+    assert_eq!(fs::read_dir(&temporary)?.count(), 0, "something was left");
+    Ok(())
+}
+
+/// Counts what this thread's page faults are recorded as, in a buffer of so many KiB.
+fn faults(buffer_kib: u64, pages: usize) -> Result<(u64, u64), Box<dyn Error>> {
+    let root = Root::live();
+    let begin = Instant::now();
+    let mut journal = loop {
+        match Journal::open(&root, Path::new(STATE_DIR), "a test") {
+            Ok(journal) => break journal,
+            Err(error) if error.to_string().contains(BUSY) && begin.elapsed() < Duration::from_secs(60) => {
+                thread::sleep(Duration::from_millis(100));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let id = std::process::id();
+    journal.set(Setting::TraceInstance { id }, tracefs::PRESENT)?;
+    let mut instance = Instance::open(Tracefs::open(&root)?, id, Options { buffer_kib })?;
+    let event = Event { system: "kmem", name: "mm_page_alloc", filter: "order == 0" };
+    let format = instance.enable(event)?.ok_or("this kernel has no mm_page_alloc")?;
+    let before = monotonic_ns();
+    instance.follow(&[thread_id()])?;
+    // A file in memory: each page of it is a page to be made.
+    let mut memory = tempfile::tempfile_in("/dev/shm").or_else(|_| tempfile::tempfile())?;
+    for _ in 0..pages {
+        std::io::Write::write_all(&mut memory, &[1; 4096])?;
+    }
+    let after = monotonic_ns();
+    let mut read = 0;
+    let mut wrong = Vec::new();
+    instance.drain(|_, page| match page {
+        Ok(page) => {
+            for record in page {
+                match record {
+                    Ok(record) if record.id == format.id && record.tid == thread_id() => {
+                        read += u64::from((before..=after).contains(&record.ns));
+                    }
+                    other => wrong.push(format!("{other:?}")),
+                }
+            }
+        }
+        Err(damaged) => wrong.push(damaged.to_string()),
+    })?;
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let lost = instance.losses()?.events;
+    drop(instance);
+    assert_eq!(journal.close().failed, []);
+    Ok((read, lost))
+}
+
+fn every_event() -> Tested {
+    let pages = 20_000;
+    let (read, lost) = faults(8 << 10, pages)?;
+    assert!(read >= pages as u64 && lost == 0, "{read} were read, {lost} lost");
+    // In a buffer that is far too small some are overwritten, and none is missing in the sum.
+    let (read, lost) = faults(8, pages)?;
+    assert!(lost > 0 && read > 0 && read + lost >= pages as u64, "{read} were read, {lost} lost");
+    Ok(())
+}
+
+fn refusals() -> Tested {
+    let (_folder, path, name) = file()?;
+    let nobody = run_command(&|| hugewise(&["record", "-o", &name, "4194303"]))?.ended_with(2)?;
+    says(&nobody.stderr, &["there is no process 4194303"])?;
+    let nothing =
+        run_command(&|| hugewise(&["record", "-o", &name, "--", "/nowhere/at-all"]))?.ended_with(2)?;
+    says(&nothing.stderr, &["/nowhere/at-all could not be started", "No such file"])?;
+    assert!(!path.exists(), "a recording of nothing is there");
+    File::create(&path)?;
+    let there = run_command(&|| hugewise(&["record", "-o", &name, "--", "true"]))?.ended_with(2)?;
+    says(&there.stderr, &["File exists"])
+}

@@ -1,0 +1,105 @@
+//! SIGKILL at random moments of `record`, and `hugewise restore` after it.
+//!
+//! `HUGEWISE_KILLS` sets how often, `HUGEWISE_SEED` the moments.
+
+use std::{
+    error::Error,
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use hugewise_measure::recording::Reader;
+use libtest_mimic::Trial;
+
+use crate::{
+    Tested,
+    killed::number,
+    needs::{
+        Need::{Java, Root, Thp},
+        jdks,
+    },
+    record::Churning,
+    settings::{JOURNAL, Snapshot},
+    start::{BUSY, Running, hugewise, run, says},
+    trial,
+};
+
+/// By then everything is on, the JVM's log too.
+const LATEST: Duration = Duration::from_millis(2500);
+
+pub fn trials() -> Vec<Trial> {
+    vec![trial("record: SIGKILL at any moment can be restored", &[Root, Thp, Java], any_moment)]
+}
+
+fn any_moment() -> Tested {
+    let kills = number("HUGEWISE_KILLS")?.unwrap_or(8);
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_micros()));
+    let seed = number("HUGEWISE_SEED")?.unwrap_or_else(now);
+    println!("{kills} kills, HUGEWISE_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let jdks = jdks();
+    let jdk = jdks.iter().find(|jdk| jdk.major >= 11).ok_or("no JDK of 11 or later")?;
+    let churning = Churning::start(jdk)?;
+    let mut found = [0; 2];
+    for kill in 0..kills {
+        // Most of it happens in the first moments.
+        let share = random.f64();
+        let moment = LATEST.mul_f64(share * share);
+        let what = format!("kill {kill} of {seed}, {} µs after the start", moment.as_micros());
+        let (settings, logs) = kill_once(&churning, moment).map_err(|error| format!("{what}: {error}"))?;
+        println!("{what}: {settings} settings, {logs} logs");
+        found[0] += settings;
+        found[1] += logs;
+    }
+    println!("put back: {} settings, {} logs", found[0], found[1]);
+    churning.end()
+}
+
+/// Records, kills, restores; what stood in the journal: settings, and logs of the JVM.
+fn kill_once(churning: &Churning, moment: Duration) -> Result<(usize, usize), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("a.rec");
+    let (name, pid) = (path.display().to_string(), churning.pid().to_string());
+    let (before, killed, id) = loop {
+        let _ = fs::remove_file(&path);
+        let before = Snapshot::take()?;
+        let mut running = Running::start(&mut hugewise(&["record", "-o", &name, &pid]))?;
+        thread::sleep(moment);
+        let id = running.child.id();
+        running.child.kill()?;
+        let ran = running.wait()?;
+        if !ran.stderr.contains(BUSY) {
+            break (before, ran, id);
+        }
+    };
+    assert!(!killed.stderr.contains("panicked"), "{killed:#?}");
+    let journal = fs::read(JOURNAL).ok();
+    let record: Option<serde_json::Value> = journal.map(|text| serde_json::from_slice(&text)).transpose()?;
+    let count = |record: &serde_json::Value, key: &str| record[key].as_array().map_or(0, Vec::len);
+    let left = record.filter(|record| record["owner"] == id);
+    let found = left.as_ref().map_or((0, 0), |record| (count(record, "entries"), count(record, "jvm_logs")));
+    if left.is_some() {
+        let restored = run(&["restore"])?.ended_with(0)?;
+        says(&restored.stdout, &["A hugewise was broken off in: record"])?;
+        let said = |word| restored.stdout.matches(word).count();
+        assert_eq!((said("Put back: "), said("Off: ")), found, "{restored:#?}");
+    }
+    let again = run(&["restore"])?.ended_with(0)?;
+    says(&again.stdout, &["Nothing to put back"])?;
+    assert_eq!(churning.logs()?, 0, "the JVM writes a log still");
+    readable(&path)?;
+    // The JVM itself was started before.
+    before.settings_are_preserved()?;
+    Ok(found)
+}
+
+/// What was written can be read, as far as it goes.
+fn readable(path: &Path) -> Tested {
+    let Ok(reader) = Reader::open(path) else { return Ok(()) };
+    for line in reader {
+        line?;
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! The logs that a JVM writes: which there are, and one more switched on and off while it runs.
+//!
+//! By the diagnostic command `VM.log` of JDK 9 and later, and the options `-Xlog` and `-Xloggc`.
+
+use std::path::{Path, PathBuf};
+
+use crate::attach::{AttachError, Jvm};
+
+/// What pauses and safepoints stand under.
+const WHAT: &str = "gc*=info,safepoint=info";
+/// `timenanos` is CLOCK_MONOTONIC.
+const DECORATORS: &str = "timenanos,pid,tid,level,tags";
+
+/// A file that a JVM writes its pauses into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFile {
+    /// Its name, as the JVM has it.
+    pub file: PathBuf,
+    /// Does each line carry CLOCK_MONOTONIC?
+    pub monotonic: bool,
+    /// Does it hold safepoints, too?
+    pub safepoints: bool,
+}
+
+/// The option that makes a JVM (9 or later) write a log into `file` from its start.
+#[must_use]
+pub fn option(file: &Path) -> String {
+    format!("-Xlog:{WHAT}:file=\"{}\":{DECORATORS}:filecount=0", file.display())
+}
+
+/// The files that a JVM writes its pauses into now.
+pub fn files(jvm: &Jvm) -> Result<Vec<LogFile>, AttachError> {
+    Ok(jvm.command("VM.log list")?.lines().filter_map(listed).collect())
+}
+
+/// Makes it write pauses and safepoints into `file`, too. It holds no space and no quote.
+pub fn switch_on(jvm: &Jvm, file: &str) -> Result<(), AttachError> {
+    let command = format!(
+        "VM.log output=\"file={file}\" what=\"{WHAT}\" decorators=\"{DECORATORS}\" output_options=\"filecount=0\""
+    );
+    jvm.command(&command).map(drop)
+}
+
+/// Ends that, if it does.
+pub fn switch_off(jvm: &Jvm, file: &str) -> Result<(), AttachError> {
+    let is_on = |text: &str| text.lines().any(|line| line.contains(&format!("file={file} ")));
+    // Where it is off already the command would make the file anew.
+    if is_on(&jvm.command("VM.log list")?) {
+        jvm.command(&format!("VM.log output=\"file={file}\" what=\"all=off\""))?;
+    }
+    Ok(())
+}
+
+/// ` #2: file=/tmp/gc.log all=off,gc*=info uptime,level,tags filecount=5,… (reconfigured)`
+fn listed(line: &str) -> Option<LogFile> {
+    let (number, output) = line.trim_start().strip_prefix('#')?.split_once(": ")?;
+    number.parse::<u32>().ok()?;
+    let mut words = output.split_whitespace();
+    let file = words.next()?.strip_prefix("file=")?;
+    let (what, decorators) = (words.next()?, words.next()?);
+    let holds = |tag: &str| what.split(',').any(|selection| selects(selection, tag));
+    holds("gc").then(|| LogFile {
+        file: PathBuf::from(file),
+        monotonic: decorators.split(',').any(|decorator| matches!(decorator, "timenanos" | "tn")),
+        safepoints: holds("safepoint"),
+    })
+}
+
+/// Does `gc*=info` hold the lines under `tag`?
+fn selects(selection: &str, tag: &str) -> bool {
+    let (tags, level) = selection.split_once('=').unwrap_or((selection, "info"));
+    let tags = tags.trim_end_matches('*');
+    (tags == tag || tags == "all") && matches!(level, "info" | "debug" | "trace")
+}
+
+/// The file that a command line makes a JVM write its pauses into; the last one that it names. Of names
+/// with `%t` nobody knows what they became; `own_pid` is what `%p` becomes.
+#[must_use]
+pub fn of_command(command: &[String], own_pid: u32) -> Option<LogFile> {
+    let named = command.iter().skip(1).rev().find_map(|word| match word.strip_prefix("-Xloggc:") {
+        Some(file) => Some(LogFile { file: PathBuf::from(file), monotonic: false, safepoints: false }),
+        None => of_option(word.strip_prefix("-Xlog:")?),
+    })?;
+    let name = named.file.to_str()?.replace("%p", &own_pid.to_string());
+    (!name.contains("%t")).then(|| LogFile { file: PathBuf::from(name), ..named })
+}
+
+/// `gc*,safepoint:file="/tmp/gc.log":timenanos,level,tags:filecount=0`
+fn of_option(option: &str) -> Option<LogFile> {
+    let (what, rest) = option.split_once(':')?;
+    let rest = rest.strip_prefix("file=").unwrap_or(rest);
+    let (file, rest) = match rest.strip_prefix('"') {
+        Some(quoted) => quoted.split_once('"')?,
+        None => rest.split_at(rest.find(':').unwrap_or(rest.len())),
+    };
+    if matches!(file, "" | "stdout" | "stderr") {
+        return None;
+    }
+    let decorators = rest.strip_prefix(':').and_then(|rest| rest.split(':').next()).unwrap_or_default();
+    let holds = |tag: &str| what.split(',').any(|selection| selects(selection, tag));
+    holds("gc").then(|| LogFile {
+        file: PathBuf::from(file),
+        monotonic: decorators.split(',').any(|decorator| matches!(decorator, "timenanos" | "tn")),
+        safepoints: holds("safepoint"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn log(file: &str, monotonic: bool, safepoints: bool) -> Option<LogFile> {
+        Some(LogFile { file: PathBuf::from(file), monotonic, safepoints })
+    }
+
+    #[test]
+    fn what_a_jvm_lists_is_read() {
+        let own = " #2: file=/tmp/own.log all=off,gc*=info,safepoint=info timenanos,pid,tid,level,tags \
+                   filecount=0,filesize=20480K,async=false (reconfigured)";
+        assert_eq!(listed(own), log("/tmp/own.log", true, true));
+        assert_eq!(
+            listed(" #3: file=gc.log all=off,gc=debug uptime,level,tags"),
+            log("gc.log", false, false)
+        );
+        assert_eq!(listed(" #3: file=c.log all=off,class*=info uptime"), None);
+        assert_eq!(listed(" #3: file=c.log gc=warning uptime"), None);
+        assert_eq!(listed(" #0: stdout all=warning uptime,level,tags"), None);
+    }
+
+    #[test]
+    fn the_file_of_a_command_line_is_found() {
+        let of =
+            |words: &[&str]| of_command(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), 7);
+        assert_eq!(of(&["java", "-Xloggc:/tmp/gc-%p.log", "A"]), log("/tmp/gc-7.log", false, false));
+        assert_eq!(of(&["java", "-Xlog:gc*:file=/tmp/a.log:tn,tags"]), log("/tmp/a.log", true, false));
+        let quoted = "-Xlog:gc*,safepoint*=debug:file=\"/tmp/a:b.log\":timenanos:filecount=0";
+        assert_eq!(of(&["java", "-Xlog:gc:x.log", quoted]), log("/tmp/a:b.log", true, true));
+        assert_eq!(of(&["java", "-Xlog:all=info:x.log"]), log("x.log", false, true));
+        for none in ["-Xlog:gc", "-Xlog:gc:stdout", "-Xlog:class:file=a", "-Xlog:gc:file=a-%t.log"] {
+            assert_eq!(of(&["java", none]), None, "{none}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(text in "(.|\n)*") {
+            let _ = listed(&text);
+            let _ = listed(&format!(" #2: file={text}"));
+            let _ = of_option(&text);
+            let _ = of_command(&["java".to_owned(), format!("-Xlog:{text}")], 1);
+        }
+    }
+}

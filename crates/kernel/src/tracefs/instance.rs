@@ -1,0 +1,201 @@
+//! A tracing instance of our own, while it records.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use super::{Damaged, Format, Layout, Page, Tracefs, TracefsError};
+
+/// An instance that was made through the journal.
+#[derive(Debug)]
+pub struct Instance {
+    dir: PathBuf,
+    layout: Layout,
+    /// The raw buffer of each CPU, with its number.
+    buffers: Vec<(u32, File)>,
+    piece: Vec<u8>,
+    /// Keeps the mount that `dir` lies in.
+    _tracefs: Tracefs,
+}
+
+/// What an instance is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The buffer of each CPU, in KiB.
+    pub buffer_kib: u64,
+}
+
+/// An event to record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// `compaction`, …
+    pub system: &'a str,
+    /// `mm_compaction_begin`, …
+    pub name: &'a str,
+    /// Which of them, as in its `filter`; all where empty.
+    pub filter: &'a str,
+}
+
+/// Events that were lost, since the instance was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Overwritten before they were read, or dropped.
+    pub events: u64,
+}
+
+impl Instance {
+    /// Sets up the instance `id`: its clock is CLOCK_MONOTONIC, and it follows the children of the
+    /// threads that it is told of.
+    pub fn open(tracefs: Tracefs, id: u32, options: Options) -> Result<Instance, TracefsError> {
+        let dir = tracefs.instance(id);
+        let header = dir.join("events/header_page");
+        let text = read_at_once(&header).map_err(|source| failed(&header, source))?;
+        let layout = Layout::parse(&text)
+            .ok_or_else(|| failed(&header, io::Error::new(io::ErrorKind::InvalidData, text)))?;
+        let mut instance =
+            Instance { dir, layout, buffers: Vec::new(), piece: vec![0; layout.size], _tracefs: tracefs };
+        instance.write("trace_clock", "mono")?;
+        instance.write("options/event-fork", "1")?;
+        instance.set_buffer(options.buffer_kib)?;
+        instance.open_buffers()?;
+        Ok(instance)
+    }
+
+    fn open_buffers(&mut self) -> Result<(), TracefsError> {
+        let folder = self.dir.join("per_cpu");
+        let names = fs::read_dir(&folder).map_err(|source| failed(&folder, source))?;
+        for name in names.flatten() {
+            let cpu = name.file_name().to_string_lossy().strip_prefix("cpu").and_then(|n| n.parse().ok());
+            let Some(cpu) = cpu else { continue };
+            let path = name.path().join("trace_pipe_raw");
+            let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
+            self.buffers.push((cpu, opened.map_err(|source| failed(&path, source))?));
+        }
+        self.buffers.sort_by_key(|(cpu, _)| *cpu);
+        Ok(())
+    }
+
+    /// How many CPUs have a buffer.
+    #[must_use]
+    pub fn cpus(&self) -> usize {
+        self.buffers.len()
+    }
+
+    /// Sets the size of each CPU's buffer; growing keeps what is in it.
+    pub fn set_buffer(&self, kib: u64) -> Result<(), TracefsError> {
+        self.write("buffer_size_kb", &kib.to_string())
+    }
+
+    /// Switches an event on. Nothing where this kernel has it not.
+    pub fn enable(&self, event: Event<'_>) -> Result<Option<Format>, TracefsError> {
+        let folder = Path::new("events").join(event.system).join(event.name);
+        let path = self.dir.join(&folder).join("format");
+        let format = match fs::read_to_string(&path) {
+            Ok(text) => Format::parse(&text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(failed(&path, source)),
+        };
+        let not_understood = || failed(&path, io::ErrorKind::InvalidData.into());
+        let format = format.ok_or_else(not_understood)?;
+        if !event.filter.is_empty() {
+            self.write(folder.join("filter"), event.filter)?;
+        }
+        self.write(folder.join("enable"), "1")?;
+        Ok(Some(format))
+    }
+
+    /// Records these threads from now on, and the children that they have from now on.
+    pub fn follow(&self, tids: &[u32]) -> Result<(), TracefsError> {
+        let path = self.dir.join("set_event_pid");
+        let mut file = OpenOptions::new().append(true).open(&path).map_err(|source| failed(&path, source))?;
+        // The kernel takes less than a page at once.
+        for some in tids.chunks(256) {
+            let text: String = some.iter().map(|tid| format!("{tid} ")).collect();
+            file.write_all(text.as_bytes()).map_err(|source| failed(&path, source))?;
+        }
+        Ok(())
+    }
+
+    /// Takes everything out of the buffers, CPU by CPU. Answers the bytes of the fullest.
+    pub fn drain(
+        &mut self,
+        mut each: impl FnMut(u32, Result<Page<'_>, Damaged>),
+    ) -> Result<u64, TracefsError> {
+        let mut fullest = 0;
+        for (cpu, buffer) in &mut self.buffers {
+            let mut bytes = 0;
+            loop {
+                match buffer.read(&mut self.piece) {
+                    Ok(0) => break,
+                    Ok(length) => {
+                        bytes += length as u64;
+                        each(*cpu, Page::open(self.piece.get(..length).unwrap_or_default(), self.layout));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(source) => {
+                        let path = self.dir.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+                        return Err(failed(&path, source));
+                    }
+                }
+            }
+            fullest = fullest.max(bytes);
+        }
+        Ok(fullest)
+    }
+
+    /// What was lost since the instance was made.
+    pub fn losses(&self) -> Result<Losses, TracefsError> {
+        let mut losses = Losses::default();
+        for (cpu, _) in &self.buffers {
+            let path = self.dir.join(format!("per_cpu/cpu{cpu}/stats"));
+            let text = fs::read_to_string(&path).map_err(|source| failed(&path, source))?;
+            losses.events += lost(&text);
+        }
+        Ok(losses)
+    }
+
+    fn write(&self, name: impl AsRef<Path>, value: &str) -> Result<(), TracefsError> {
+        let path = self.dir.join(name);
+        let written =
+            OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(value.as_bytes()));
+        written.map_err(|source| failed(&path, source))
+    }
+}
+
+/// A file that the kernel gives to one large read only: a second one finds nothing.
+fn read_at_once(path: &Path) -> io::Result<String> {
+    let mut bytes = vec![0; 1 << 12];
+    let length = File::open(path)?.read(&mut bytes)?;
+    bytes.truncate(length);
+    String::from_utf8(bytes).map_err(io::Error::other)
+}
+
+fn failed(path: &Path, source: io::Error) -> TracefsError {
+    TracefsError::Io { path: path.to_owned(), source }
+}
+
+/// The sum of the lines of `stats` that count what nobody will read.
+fn lost(stats: &str) -> u64 {
+    let counted = ["overrun", "commit overrun", "dropped events"];
+    let number = |line: &str| {
+        let (name, number) = line.split_once(':')?;
+        counted.contains(&name.trim()).then(|| number.trim().parse::<u64>().ok())?
+    };
+    stats.lines().filter_map(number).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ways_to_lose_events_are_counted() {
+        let stats = "entries: 17\noverrun: 3\ncommit overrun: 1\nbytes: 96\noldest event ts: 5.2\nnow ts: 6.1\n\
+                     dropped events: 2\nread events: 9\n";
+        assert_eq!(lost(stats), 6);
+    }
+}
