@@ -32,6 +32,7 @@ pub enum Command {
     Observe(commands::run::Observe),
     Collapse(commands::collapse::Collapse),
     Record(commands::record::Record),
+    Report(commands::report::Report),
     Explain(commands::explain::Explain),
     Gclog(commands::gclog::Gclog),
     Restore(commands::restore::Restore),

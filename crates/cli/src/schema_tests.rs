@@ -22,6 +22,7 @@ fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
         ("plan", schema_for!(Plan)),
         ("pretouch", schema_for!(report::pretouch::Report)),
         ("record", schema_for!(report::record::Report)),
+        ("report", schema_for!(report::pauses::Report)),
         ("recording", schema_for!(hugewise_measure::recording::Line)),
         ("restore", schema_for!(restore::Report)),
         ("run", schema_for!(crate::launching::report::Report)),

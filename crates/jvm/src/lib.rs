@@ -18,3 +18,4 @@ pub mod planner;
 pub mod planning;
 pub mod regions;
 pub mod rehearsed;
+pub mod threads;

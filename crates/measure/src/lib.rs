@@ -6,6 +6,7 @@ pub mod execution;
 pub mod experiment;
 pub mod machine;
 pub mod observation;
+pub mod pauses;
 pub mod pretouch;
 pub mod proof;
 pub mod recording;

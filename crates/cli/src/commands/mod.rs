@@ -12,5 +12,6 @@ pub mod inspect;
 pub mod man;
 pub mod plan;
 pub mod record;
+pub mod report;
 pub mod restore;
 pub mod run;

@@ -11,6 +11,7 @@ pub mod explain;
 pub mod gclog;
 pub mod inspect;
 mod page;
+pub mod pauses;
 pub mod plan;
 pub mod pretouch;
 pub mod record;

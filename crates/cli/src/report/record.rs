@@ -275,11 +275,13 @@ fn huge_pages(summary: &Summary, terminal: &Terminal) -> String {
     text
 }
 
-fn counted(count: u64, what: &str) -> String {
+/// `1 thread`, `2 threads`.
+pub fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-fn duration(ns: u64) -> String {
+/// `1.2 µs`, `1.2 ms`, `1.23 s`.
+pub fn duration(ns: u64) -> String {
     match ns {
         0..=999_999 => format!("{:.1} µs", ns as f64 / 1e3),
         1_000_000..=999_999_999 => format!("{:.1} ms", ns as f64 / 1e6),

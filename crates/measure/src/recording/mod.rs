@@ -1,6 +1,7 @@
 //! Recordings: what the kernel and a JVM did, by thread and by time, in a file.
 
 mod begin;
+mod costs;
 mod events;
 mod jvm;
 mod means;

@@ -83,6 +83,32 @@ pub struct Header {
     pub evidence: BTreeMap<Evidence, Reading<String>>,
     /// The kernel's events that were recorded.
     pub events: Vec<String>,
+    /// What first touch cost the recorder, before it began.
+    #[serde(default = "not_measured")]
+    pub first_touch: Reading<FirstTouch>,
+}
+
+fn not_measured() -> Reading<FirstTouch> {
+    Reading::unknown("the recorder did not measure it")
+}
+
+/// What the first touch of a page costs, in CPU time of the thread that touches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FirstTouch {
+    /// Of a base page.
+    pub base: PageCost,
+    /// Of a THP of the PMD size; nothing where too few were to be had without waiting.
+    pub huge: Option<PageCost>,
+}
+
+/// In nanoseconds for a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PageCost {
+    /// Of all that were touched.
+    pub mean_ns: u64,
+    /// In the dearest block of the PMD size. On a virtual machine a page may cost many times as much
+    /// where its host has to provide the memory first.
+    pub most_ns: u64,
 }
 
 /// A machine as it was when the recording began.

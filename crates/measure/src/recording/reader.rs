@@ -152,7 +152,7 @@ mod tests {
     use std::io::Write;
 
     use flate2::{Compression, write::GzEncoder};
-    use hugewise_kernel::root::Root;
+    use hugewise_kernel::{reading::Reading, root::Root};
     use proptest::prelude::*;
 
     use super::*;
@@ -170,6 +170,7 @@ mod tests {
             machine: samples::facts(&Root::at("/nowhere")),
             evidence: std::collections::BTreeMap::new(),
             events: vec![],
+            first_touch: Reading::unknown("not here"),
         }))
     }
 

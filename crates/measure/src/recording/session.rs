@@ -13,15 +13,17 @@ use hugewise_kernel::{
     interrupt::Interrupt,
     journal::{Journal, JournalError},
     process::{CannotTell, Process},
+    reading::Reading,
     root::Root,
     sys::process::{ask_process_to_end, monotonic_ns},
 };
 
 use super::{
     begin::{Scratch, begin},
+    costs,
     jvm::Jvms,
     means::Means,
-    model::{End, EndReason, Evidence, Header, Line, Lost, Note, SCHEMA},
+    model::{End, EndReason, Evidence, FirstTouch, Header, Line, Lost, Note, SCHEMA},
     pace::Pace,
     samples,
     summary::Summary,
@@ -115,6 +117,7 @@ pub fn record(
     };
     let writer = Writer::create(assignment.output).map_err(file)?;
     let mut means = Means::provide(root, journal.as_mut().map_err(|error| &*error));
+    let first_touch = costs::measure(root);
     let began_ns = monotonic_ns();
     let scratch = Scratch::of(journal.as_ref().ok());
     let begun = begin(root, &mut means, assignment, scratch.as_ref()).inspect_err(|_| {
@@ -135,7 +138,7 @@ pub fn record(
         jvms: Jvms::new(assignment.jvm_log),
         journal: journal.as_mut().ok(),
     };
-    let header = session.header(began_ns, &assignment.target);
+    let header = session.header(began_ns, &assignment.target, first_touch);
     say(&header);
     session.emit(Line::Header(Box::new(header))).map_err(file)?;
     if let Some(log) = begun.log {
@@ -168,7 +171,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn header(&self, began_ns: u64, target: &Target) -> Header {
+    fn header(&self, began_ns: u64, target: &Target, first_touch: Reading<FirstTouch>) -> Header {
         let ago = Duration::from_nanos(monotonic_ns().saturating_sub(began_ns));
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ago);
         let command = match target {
@@ -186,6 +189,7 @@ impl Session<'_> {
             machine: samples::facts(self.root),
             evidence: self.means.evidence.clone(),
             events: self.means.events.clone(),
+            first_touch,
         }
     }
 

@@ -7,7 +7,7 @@ mod plotted;
 #[cfg(test)]
 mod samples;
 mod text;
-mod words;
+pub mod words;
 
 pub use html::html;
 pub use text::text;

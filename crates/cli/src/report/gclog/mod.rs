@@ -5,7 +5,7 @@ mod json;
 mod metrics;
 mod plot;
 mod text;
-mod words;
+pub mod words;
 
 use hugewise_jvm::gc_log::summary::Summary;
 

@@ -9,7 +9,7 @@ mod docker;
 mod kernel;
 mod kubernetes;
 mod limits;
-mod quote;
+pub mod quote;
 #[cfg(test)]
 pub mod samples;
 mod sysctl;
