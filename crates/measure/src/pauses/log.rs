@@ -87,7 +87,8 @@ impl Log {
             LogSource { pid: self.pid, source: self.source.clone(), monotonic: self.monotonic, unread: 0 };
         let offset = if self.monotonic { Some(0) } else { self.offset() };
         let at = |stamp: &Stamp| match (self.monotonic, offset) {
-            (true, _) => stamp.monotonic_ns,
+            // Soon after the start of a machine its clock looks like the JVM's age.
+            (true, _) => stamp.monotonic_ns.or(stamp.uptime_ns),
             (false, Some(offset)) => u64::try_from(i128::from(stamp.best_ns()?) + offset).ok(),
             (false, None) => None,
         };

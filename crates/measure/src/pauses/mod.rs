@@ -5,9 +5,12 @@
 
 pub mod advice;
 mod gathered;
+mod gathering;
 mod log;
 mod spans;
 pub mod split;
+#[cfg(test)]
+mod tests;
 mod totals;
 pub mod verdict;
 

@@ -38,6 +38,11 @@ pub struct Stall {
     pub for_huge: bool,
 }
 
+/// All together. A recording is somebody else's: its figures may be anything.
+pub(super) fn sum(all: impl Iterator<Item = u64>) -> u64 {
+    all.fold(0, u64::saturating_add)
+}
+
 /// How long both last.
 pub(super) fn overlap(a: &Range<u64>, b: &Range<u64>) -> u64 {
     a.end.min(b.end).saturating_sub(a.start.max(b.start))

@@ -8,7 +8,7 @@ use hugewise_kernel::{reading::Reading, units::PageSize};
 use super::{
     gathered::{Gathered, Step},
     log::{Safepoint, Stop},
-    spans::{Wait, overlap, union, within},
+    spans::{Wait, overlap, sum, union, within},
 };
 use crate::recording::Evidence;
 
@@ -144,7 +144,7 @@ fn lay_step(gathered: &Gathered, step: &Step, pauses: &mut [Laid<'_>]) {
         return;
     }
     let span = step.from_ns..step.to_ns;
-    let shared: u64 = touched(pauses, thread.pid, &span).map(|laid| overlap(&laid.stop.span, &span)).sum();
+    let shared = sum(touched(pauses, thread.pid, &span).map(|laid| overlap(&laid.stop.span, &span)));
     // One that works in pauses only has done all of it there.
     let whole = match thread.role {
         Role::Collector => shared,
@@ -166,7 +166,7 @@ fn lay_step(gathered: &Gathered, step: &Step, pauses: &mut [Laid<'_>]) {
 fn lay_huge_pages(gathered: &Gathered, pauses: &mut [Laid<'_>]) {
     for page in &gathered.huge_pages {
         let thread = &gathered.threads[page.thread];
-        let at = page.ns..page.ns + 1;
+        let at = page.ns..page.ns.saturating_add(1);
         if !thread.role.collects() {
             continue;
         }
@@ -235,7 +235,7 @@ impl Laid<'_> {
                     Wait::Reclaim => &mut own.reclaim,
                 };
                 kind.count += 1;
-                kind.ns += overlap(&stall.span, &stop.span);
+                kind.ns = kind.ns.saturating_add(overlap(&stall.span, &stop.span));
                 let clipped = stall.span.start.max(stop.span.start)..stall.span.end.min(stop.span.end);
                 if stall.for_huge {
                     for_huge.push(clipped.clone());
@@ -245,25 +245,25 @@ impl Laid<'_> {
         }
         threads.retain(|thread, part| *part != ThreadPart { thread: *thread, ..ThreadPart::default() });
         let threads: Vec<ThreadPart> = threads.into_values().collect();
-        let waited =
-            |of: fn(&ThreadPart) -> u64| (events || accounted).then(|| threads.iter().map(of).sum::<u64>());
+        let waited = |of: fn(&ThreadPart) -> u64| (events || accounted).then(|| sum(threads.iter().map(of)));
         let (compaction_ns, reclaim_ns) = (waited(|part| part.compaction.ns), waited(|part| part.reclaim.ns));
         let (system_ns, user_ns) = stop.cpu.map_or((self.sys_ns as u64, 0), |cpu| (cpu.sys_ns, cpu.user_ns));
-        let stalled_ns = compaction_ns.unwrap_or(0) + reclaim_ns.unwrap_or(0);
+        let stalled_ns = compaction_ns.unwrap_or(0).saturating_add(reclaim_ns.unwrap_or(0));
         // A thread that waits may sleep: what it had time for is all that it did not wait.
         let wall_ns = (stop.span.end - stop.span.start).saturating_mul(threads.len() as u64);
-        let left = system_ns.min(wall_ns.saturating_sub(stalled_ns + user_ns));
-        let sum = |of: fn(&ThreadPart) -> u64| threads.iter().map(of).sum::<u64>();
+        let left = system_ns.min(wall_ns.saturating_sub(stalled_ns).saturating_sub(user_ns));
+        let all = |of: fn(&ThreadPart) -> u64| sum(threads.iter().map(of));
         let at_most = |pages: u64, cost: Option<u64>| match pages {
             0 => Some(0),
             pages => Some(pages.saturating_mul(cost?)),
         };
         let (zeroing_ns, first_touch_ns) = share_out(
             left,
-            at_most(sum(|part| part.huge_pages), costs.huge_ns),
-            at_most(sum(|part| part.base_faults), costs.base_ns),
+            at_most(all(|part| part.huge_pages), costs.huge_ns),
+            at_most(all(|part| part.base_faults), costs.base_ns),
         );
-        let explained_ns = zeroing_ns.zip(first_touch_ns).map(|(zeroing, touch)| zeroing + touch);
+        let explained_ns =
+            zeroing_ns.zip(first_touch_ns).map(|(zeroing, touch)| zeroing.saturating_add(touch));
         Explained {
             reaching: reaching(gathered, stop),
             stalled_ns: events.then(|| union(any)),
@@ -273,7 +273,8 @@ impl Laid<'_> {
                 reclaim_ns,
                 zeroing_ns,
                 first_touch_ns,
-                other_system_ns: explained_ns.map(|ns| system_ns.saturating_sub(stalled_ns + ns)),
+                other_system_ns: explained_ns
+                    .map(|ns| system_ns.saturating_sub(stalled_ns).saturating_sub(ns)),
                 user_ns: stop.cpu.map(|cpu| cpu.user_ns),
             },
             threads,
@@ -307,7 +308,7 @@ impl Explained {
     #[must_use]
     pub fn with_reaching_ns(&self) -> u64 {
         let own = self.stop.span.end - self.stop.span.start;
-        own + self.reaching.as_ref().map_or(0, |reaching| reaching.ns)
+        own.saturating_add(self.reaching.as_ref().map_or(0, |reaching| reaching.ns))
     }
 }
 
@@ -333,7 +334,7 @@ fn waiting_for(gathered: &Gathered, pid: u32, span: Range<u64>) -> Reaching {
         for stall in within(stalls, &span) {
             let ns = overlap(&stall.span, &span);
             match reaching.blockers.iter_mut().find(|(who, wait, _)| (*who, *wait) == (thread, stall.wait)) {
-                Some(blocker) => blocker.2 += ns,
+                Some(blocker) => blocker.2 = blocker.2.saturating_add(ns),
                 None => reaching.blockers.push((thread, stall.wait, ns)),
             }
             let clipped = stall.span.start.max(span.start)..stall.span.end.min(span.end);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     gathered::Gathered,
-    spans::{Stall, Wait, overlap},
+    spans::{Stall, Wait, overlap, sum},
     split::{Explained, Split},
 };
 
@@ -95,7 +95,7 @@ impl Totals {
                     own.sum.add(ns, stall.for_huge);
                     if stall.for_huge {
                         let second = seconds.entry((stall.wait, stall.span.start / SECOND_NS)).or_default();
-                        *second += ns;
+                        *second = second.saturating_add(ns);
                         own.worst_second_ns = own.worst_second_ns.max(*second);
                     }
                 }
@@ -110,17 +110,19 @@ impl Totals {
     fn add(&mut self, pause: &Explained) {
         let ns = pause.stop.span.end - pause.stop.span.start;
         self.pauses += 1;
-        self.paused_ns += ns;
-        self.stalled_ns += pause.stalled_ns.unwrap_or(0);
-        self.stalled_for_huge_ns += pause.stalled_for_huge_ns.unwrap_or(0);
+        self.paused_ns = self.paused_ns.saturating_add(ns);
+        self.stalled_ns = self.stalled_ns.saturating_add(pause.stalled_ns.unwrap_or(0));
+        self.stalled_for_huge_ns =
+            self.stalled_for_huge_ns.saturating_add(pause.stalled_for_huge_ns.unwrap_or(0));
         if let Some(reaching) = &pause.reaching {
-            self.reaching_ns += reaching.ns;
-            self.reaching_stalled_ns += reaching.stalled_ns;
-            self.reaching_stalled_for_huge_ns += reaching.stalled_for_huge_ns;
+            self.reaching_ns = self.reaching_ns.saturating_add(reaching.ns);
+            self.reaching_stalled_ns = self.reaching_stalled_ns.saturating_add(reaching.stalled_ns);
+            self.reaching_stalled_for_huge_ns =
+                self.reaching_stalled_for_huge_ns.saturating_add(reaching.stalled_for_huge_ns);
         }
         if pause.is_suspect() {
             self.suspects += 1;
-            self.suspects_ns += ns;
+            self.suspects_ns = self.suspects_ns.saturating_add(ns);
         }
         self.split.add(&pause.split);
     }
@@ -147,10 +149,10 @@ impl Split {
 impl WaitSum {
     fn add(&mut self, ns: u64, for_huge: bool) {
         self.count += 1;
-        self.ns += ns;
+        self.ns = self.ns.saturating_add(ns);
         self.longest_ns = self.longest_ns.max(ns);
         if for_huge {
-            self.for_huge_ns += ns;
+            self.for_huge_ns = self.for_huge_ns.saturating_add(ns);
         }
     }
 }
@@ -166,7 +168,7 @@ fn laid(gathered: &Gathered, thread: usize, stall: &Stall) -> u64 {
         .take_while(|pause| pause.span.start < stall.span.end)
         .filter(|pause| pause.pid == pid)
         .map(|pause| overlap(&pause.span, &stall.span));
-    in_pauses.sum()
+    sum(in_pauses)
 }
 
 /// The kernel's own sums, of the threads of all processes.
@@ -175,8 +177,10 @@ fn accounted(gathered: &Gathered) -> Option<BTreeMap<Wait, u64>> {
     for thread in gathered.threads.iter().filter(|thread| thread.accounted.is_some()) {
         let (compaction, reclaim) = thread.accounted?;
         let sums = sums.get_or_insert_with(BTreeMap::new);
-        *sums.entry(Wait::Compaction).or_default() += compaction;
-        *sums.entry(Wait::Reclaim).or_default() += reclaim;
+        let compacted = sums.entry(Wait::Compaction).or_default();
+        *compacted = compacted.saturating_add(compaction);
+        let reclaimed = sums.entry(Wait::Reclaim).or_default();
+        *reclaimed = reclaimed.saturating_add(reclaim);
     }
     sums
 }

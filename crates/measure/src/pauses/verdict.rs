@@ -4,7 +4,12 @@ use hugewise_jvm::threads::Role;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{gathered::Gathered, spans::Wait, split::Explained, totals::Totals};
+use super::{
+    gathered::Gathered,
+    spans::{Wait, sum},
+    split::Explained,
+    totals::Totals,
+};
 use crate::recording::Evidence;
 
 /// What is less matters to nobody.
@@ -138,10 +143,10 @@ pub fn decide(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Dec
 fn thp(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Option<Decision> {
     let held_up = |pause: &Explained| {
         let reaching = pause.reaching.as_ref().map_or(0, |reaching| reaching.stalled_for_huge_ns);
-        pause.stalled_for_huge_ns.unwrap_or(0) + reaching
+        pause.stalled_for_huge_ns.unwrap_or(0).saturating_add(reaching)
     };
-    let ns = totals.stalled_for_huge_ns + totals.reaching_stalled_for_huge_ns;
-    let of_ns = totals.paused_ns + totals.reaching_ns;
+    let ns = totals.stalled_for_huge_ns.saturating_add(totals.reaching_stalled_for_huge_ns);
+    let of_ns = totals.paused_ns.saturating_add(totals.reaching_ns);
     let worst = (0..pauses.len()).max_by_key(|at| held_up(&pauses[*at]));
     let one = worst.map(|at| (held_up(&pauses[at]), pauses[at].with_reaching_ns()));
     let matters = |ns: u64, of_ns: u64, share: f64| ns >= LEAST_NS && ns as f64 >= share * of_ns as f64;
@@ -181,7 +186,7 @@ fn without_events(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
             let because = Because::AccountedInPauses { ns, of_ns };
             return Some(Decision { verdict: Verdict::Thp, because });
         }
-        if sums.values().sum::<u64>() < LEAST_NS {
+        if sum(sums.values().copied()) < LEAST_NS {
             return None;
         }
     }
@@ -192,10 +197,11 @@ fn without_events(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
 }
 
 fn other_waiting(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
-    let ns = (totals.stalled_ns - totals.stalled_for_huge_ns)
-        + (totals.reaching_stalled_ns - totals.reaching_stalled_for_huge_ns);
-    let of_ns = totals.paused_ns + totals.reaching_ns;
-    let of = |wait: fn(&Explained) -> Option<u64>| pauses.iter().filter_map(wait).sum::<u64>();
+    let in_pauses = totals.stalled_ns.saturating_sub(totals.stalled_for_huge_ns);
+    let before = totals.reaching_stalled_ns.saturating_sub(totals.reaching_stalled_for_huge_ns);
+    let ns = in_pauses.saturating_add(before);
+    let of_ns = totals.paused_ns.saturating_add(totals.reaching_ns);
+    let of = |wait: fn(&Explained) -> Option<u64>| sum(pauses.iter().filter_map(wait));
     let (compaction, reclaim) = (of(|pause| pause.split.compaction_ns), of(|pause| pause.split.reclaim_ns));
     let wait = if compaction > reclaim { Wait::Compaction } else { Wait::Reclaim };
     (ns >= LEAST_NS && ns as f64 >= OF_ALL * of_ns as f64)
@@ -208,27 +214,27 @@ fn lost(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
     if count == 0 && !uncounted {
         return None;
     }
-    let harmless = totals.accounted.as_ref().is_some_and(|sums| sums.values().sum::<u64>() < LEAST_NS);
+    let harmless = totals.accounted.as_ref().is_some_and(|sums| sum(sums.values().copied()) < LEAST_NS);
     (!harmless).then_some(Decision { verdict: Verdict::CouldNotTell, because: Because::Lost { count } })
 }
 
 /// Getting and zeroing pages of any size.
 fn touched(pause: &Explained) -> u64 {
-    pause.split.zeroing_ns.unwrap_or(0) + pause.split.first_touch_ns.unwrap_or(0)
+    pause.split.zeroing_ns.unwrap_or(0).saturating_add(pause.split.first_touch_ns.unwrap_or(0))
 }
 
 fn first_touch(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
-    let ns: u64 = pauses.iter().map(touched).sum();
+    let ns = sum(pauses.iter().map(touched));
     if ns < LEAST_NS {
         return None;
     }
     let system = |pause: &Explained| pause.stop.cpu.map_or(0, |cpu| cpu.sys_ns);
-    let system_ns: u64 = pauses.iter().map(system).sum();
+    let system_ns = sum(pauses.iter().map(system));
     let suspects = || pauses.iter().filter(|pause| pause.is_suspect());
-    let of_suspects: u64 = suspects().map(touched).sum();
-    let suspected: u64 = suspects().map(system).sum();
-    let cpu: u64 =
-        pauses.iter().filter_map(|pause| Some(pause.stop.cpu?.user_ns + pause.stop.cpu?.sys_ns)).sum();
+    let of_suspects = sum(suspects().map(touched));
+    let suspected = sum(suspects().map(system));
+    let user = |pause: &Explained| pause.stop.cpu.map_or(0, |cpu| cpu.user_ns);
+    let cpu = sum(pauses.iter().map(user)).saturating_add(system_ns);
     let explains = suspected > 0 && of_suspects as f64 >= OF_SYSTEM * suspected as f64;
     let matters = match cpu {
         0 => ns as f64 >= OF_SYSTEM * totals.paused_ns as f64,
@@ -243,14 +249,15 @@ fn system(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
         return None;
     }
     let suspects = || pauses.iter().filter(|pause| pause.is_suspect());
-    let ns = suspects().filter_map(|pause| Some(pause.stop.cpu?.sys_ns)).sum();
-    let unexplained_ns: Option<u64> = suspects().map(|pause| pause.split.other_system_ns).sum();
+    let ns = sum(suspects().filter_map(|pause| Some(pause.stop.cpu?.sys_ns)));
+    let unexplained: Option<Vec<u64>> = suspects().map(|pause| pause.split.other_system_ns).collect();
+    let unexplained_ns = unexplained.map(|all| sum(all.into_iter()));
     let verdict = if unexplained_ns.is_some() { Verdict::Other } else { Verdict::CouldNotTell };
     Some(Decision { verdict, because: Because::System { ns, unexplained_ns } })
 }
 
 fn reaching(totals: &Totals) -> Option<Decision> {
-    let (ns, of_ns) = (totals.reaching_ns, totals.paused_ns + totals.reaching_ns);
+    let (ns, of_ns) = (totals.reaching_ns, totals.paused_ns.saturating_add(totals.reaching_ns));
     (ns >= REACHING_NS && ns as f64 >= OF_ONE * of_ns as f64)
         .then_some(Decision { verdict: Verdict::Other, because: Because::Reaching { ns, of_ns } })
 }

@@ -8,7 +8,7 @@ mod means;
 mod model;
 mod pace;
 mod reader;
-mod samples;
+pub(crate) mod samples;
 mod session;
 mod summary;
 mod tail;
