@@ -32,7 +32,7 @@ pub fn text(explained: &Explained<'_>, terminal: &Terminal) -> Result<String, fm
     let mut page = Page::new(terminal);
     recording(&mut page, explained)?;
     let verdict = explanation.decision.verdict;
-    let said = words::verdict(verdict);
+    let said = words::verdict(explanation);
     let said = match verdict {
         Verdict::None => terminal.good(said),
         Verdict::CouldNotTell => terminal.warn(said),
@@ -208,6 +208,7 @@ fn who(gathered: &Gathered, thread: usize) -> String {
 
 fn outside(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
     let outside = &explanation.totals.outside;
+    let heading = if explanation.totals.pauses == 0 { "STALLS" } else { "OUTSIDE" };
     if outside.is_empty() {
         return Ok(());
     }
@@ -227,11 +228,11 @@ fn outside(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
             sum.count,
             duration(sum.longest_ns)
         );
-        page.wrapped(if n == 0 { "OUTSIDE" } else { "" }, &said)?;
+        page.wrapped(if n == 0 { heading } else { "" }, &said)?;
     }
     match outside.len().saturating_sub(THREADS) {
         0 => Ok(()),
-        left => page.line("", format!("and {left} more that waited outside of pauses")),
+        left => page.line("", format!("and {left} more")),
     }
 }
 
@@ -253,7 +254,7 @@ fn accounting(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
             "{}: {} in intervals of kernel events; the kernel's own accounting says {}",
             words::waiting(wait),
             duration(found),
-            duration(accounted)
+            if accounted == 0 { "none".to_owned() } else { duration(accounted) }
         );
         page.wrapped(heading, &said)?;
         heading = "";

@@ -16,8 +16,9 @@ pub fn since_begin_s(gathered: &Gathered, ns: u64) -> f64 {
 }
 
 /// The verdict in a few words.
-pub fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
+pub fn verdict(explanation: &Explanation) -> &'static str {
+    match explanation.decision.verdict {
+        Verdict::None if explanation.totals.pauses == 0 => "nothing: no thread waited for huge pages",
         Verdict::Thp => "transparent huge pages: threads waited for the kernel to make them",
         Verdict::FirstTouch => "first touch: pauses touched memory that nobody had touched before",
         Verdict::Other => "something else than huge pages or first touch",
@@ -120,7 +121,7 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
             duration(*ns)
         )],
         Because::Nothing => match explanation.totals.pauses {
-            0 => vec!["There is no pause in it, and no thread waited for huge pages.".to_owned()],
+            0 => vec!["There is no pause of a JVM in it.".to_owned()],
             _ => vec!["What took time in the pauses was the collector itself, in user space.".to_owned()],
         },
         Because::NoEvents => vec![
