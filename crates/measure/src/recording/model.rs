@@ -114,6 +114,9 @@ pub struct End {
     pub reason: EndReason,
     /// Events of the kernel that were lost, in all; nothing where they cannot be counted.
     pub lost_events: Option<u64>,
+    /// CPU time that the recorder itself took, up to this line.
+    #[serde(default)]
+    pub recorder_cpu_ns: Option<u64>,
 }
 
 /// Why a recording ended.

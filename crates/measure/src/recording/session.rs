@@ -14,7 +14,7 @@ use hugewise_kernel::{
     journal::{Journal, JournalError},
     process::{CannotTell, Process},
     root::Root,
-    sys::process::{ask_process_to_end, monotonic_ns},
+    sys::process::{ask_process_to_end, monotonic_ns, process_cpu},
 };
 
 use super::{
@@ -309,7 +309,8 @@ impl Session<'_> {
             self.emit(Line::Note(Note { ns: monotonic_ns(), text }))?;
         }
         let lost_events = self.means.tracer.as_ref().and_then(|tracer| tracer.lost());
-        self.emit(Line::End(End { ns: monotonic_ns(), reason, lost_events }))?;
+        let recorder_cpu_ns = u64::try_from(process_cpu().as_nanos()).ok();
+        self.emit(Line::End(End { ns: monotonic_ns(), reason, lost_events, recorder_cpu_ns }))?;
         self.writer.finish()?.sync_all()?;
         Ok(Recorded { summary: self.summary, status: self.status, reason })
     }
