@@ -9,9 +9,15 @@
 //! Settings that are to stay are moved from the journal into a second file by [`Journal::keep`];
 //! [`restore`] undoes these, too. One rename is the moment at which they move: before it the journal
 //! counts, after it the second file, and whoever is killed in between loses nothing.
+//!
+//! Recordings may take hours, and change no setting that others do but one ([`Setting::TaskDelayacct`],
+//! which they watch). They have a journal of their own beside that of the settings, with its own lock, so
+//! that nobody waits for them: [`Journal::open_recording`].
 
 mod applied;
 mod jvm_log;
+#[cfg(test)]
+mod recording_tests;
 mod restore;
 mod store;
 #[cfg(test)]
@@ -130,7 +136,18 @@ pub struct Journal {
     closed: bool,
 }
 
+/// Where recordings have their journal, beside the one in `dir`.
+fn recordings(dir: &Path) -> PathBuf {
+    dir.join("recording")
+}
+
 impl Journal {
+    /// Takes the journal of recordings beside the one in `dir`, whoever holds that.
+    pub fn open_recording(root: &Root, dir: &Path, purpose: &str) -> Result<Journal, JournalError> {
+        file::private_dir(dir).map_err(|source| JournalError::File { path: dir.to_owned(), source })?;
+        Journal::open(root, &recordings(dir), purpose)
+    }
+
     /// Takes the journal in `dir`, to say what it is for.
     pub fn open(root: &Root, dir: &Path, purpose: &str) -> Result<Journal, JournalError> {
         let store = Store::lock(dir)?;
@@ -235,10 +252,13 @@ impl Drop for Journal {
 /// What a dead holder left in the journal of `dir`, if any did; only its owner can tell.
 #[must_use]
 pub fn unfinished(dir: &Path) -> Option<Record> {
-    if !dir.join(Store::RECORD).exists() {
-        return None;
-    }
-    Store::lock(dir).ok()?.load().ok()?
+    let of = |dir: &Path| {
+        if !dir.join(Store::RECORD).exists() {
+            return None;
+        }
+        Store::lock(dir).ok()?.load().ok()?
+    };
+    of(dir).or_else(|| of(&recordings(dir)))
 }
 
 impl Record {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     Entry, JournalError, JvmLog, Kept, RUN_VARIABLE, Record, SwitchOff, applied, boot_id, jvm_log,
-    store::Store,
+    recordings, store::Store,
 };
 use crate::{root::Root, sys::process};
 
@@ -39,6 +39,24 @@ pub struct Restored {
     pub jvm_logs_left: Vec<(JvmLog, String)>,
     /// Was the machine rebooted since, so that there was nothing to put back?
     pub rebooted: bool,
+    /// A recording that runs, and puts back by itself what it switched on.
+    pub recording: Option<String>,
+}
+
+impl Restored {
+    /// Adds what became of another journal.
+    fn add(&mut self, other: Restored) {
+        self.purpose = match (self.purpose.take(), other.purpose) {
+            (Some(one), Some(another)) => Some(format!("{one}, and {another}")),
+            (one, another) => one.or(another),
+        };
+        self.settings.extend(other.settings);
+        self.failed.extend(other.failed);
+        self.ended_processes.extend(other.ended_processes);
+        self.jvm_logs.extend(other.jvm_logs);
+        self.jvm_logs_left.extend(other.jvm_logs_left);
+        self.rebooted |= other.rebooted;
+    }
 }
 
 /// A setting that is not what `apply` left.
@@ -76,11 +94,12 @@ pub fn restore_with(
     if !dir.exists() {
         return Ok(Restored::default());
     }
+    // First of all: whoever holds the settings does not hold these.
+    let mut done = restore_recording(root, &recordings(dir), switch_off)?;
     let store = Store::lock(dir)?;
-    let mut done = match store.load()? {
-        Some(record) => put_back(root, &store, &record, switch_off),
-        None => Restored::default(),
-    };
+    if let Some(record) = store.load()? {
+        done.add(put_back(root, &store, &record, switch_off));
+    }
     // What apply left is below what could not be put back.
     if done.failed.is_empty() {
         if let Some(applied) = store.applied()? {
@@ -88,6 +107,19 @@ pub fn restore_with(
         }
     }
     Ok(done)
+}
+
+/// Puts back what a recording left that was killed.
+fn restore_recording(root: &Root, dir: &Path, switch_off: &SwitchOff<'_>) -> Result<Restored, JournalError> {
+    if !dir.exists() {
+        return Ok(Restored::default());
+    }
+    let store = match Store::lock(dir) {
+        Err(JournalError::Busy(who)) => return Ok(Restored { recording: Some(who), ..Restored::default() }),
+        store => store?,
+    };
+    let left = store.load()?;
+    Ok(left.map(|record| put_back(root, &store, &record, switch_off)).unwrap_or_default())
 }
 
 pub(super) fn put_back(root: &Root, store: &Store, record: &Record, switch_off: &SwitchOff<'_>) -> Restored {

@@ -14,6 +14,7 @@ use hugewise_kernel::{
     journal::{Journal, JournalError},
     process::{CannotTell, Process},
     root::Root,
+    settings::Setting,
     sys::process::{ask_process_to_end, monotonic_ns, process_cpu},
 };
 
@@ -271,7 +272,26 @@ impl Session<'_> {
         self.emit_all(lines)
     }
 
+    /// Another hugewise may have switched it on before us, and off again.
+    fn keep_accounting(&mut self) -> io::Result<()> {
+        let (Some(_), Some(journal)) = (&self.means.delays, self.journal.as_deref_mut()) else {
+            return Ok(());
+        };
+        if Setting::TaskDelayacct.read(self.root).is_ok_and(|now| now == "1") {
+            return Ok(());
+        }
+        let again = match journal.set(Setting::TaskDelayacct, "1") {
+            Ok(_) => "and it is on again".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let reason = format!(
+            "somebody switched kernel.task_delayacct off, {again}: threads made meanwhile have no delays"
+        );
+        self.emit(Line::Lost(Lost { ns: monotonic_ns(), of: Evidence::Delays, count: None, reason }))
+    }
+
     fn look(&mut self) -> io::Result<()> {
+        self.keep_accounting()?;
         let lines = self.threads.look(self.means.delays.as_mut());
         self.emit_all(lines)?;
         let unknown = self.summary.nameless();
