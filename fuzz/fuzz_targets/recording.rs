@@ -1,15 +1,52 @@
-//! Recordings, whole or damaged: no panic.
+//! Recordings, whole or damaged: no panic, and what is behind a bad line is read.
 
 #![no_main]
 
-use hugewise_measure::recording::{Reader, Summary};
+use std::{io::Write, sync::OnceLock};
+
+use flate2::{Compression, write::GzEncoder};
+use hugewise_kernel::root::Root;
+use hugewise_measure::recording::{Header, Line, Reader, SCHEMA, Summary, facts};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+/// The first line, and another one.
+fn frame() -> &'static (String, String) {
+    static FRAME: OnceLock<(String, String)> = OnceLock::new();
+    FRAME.get_or_init(|| {
+        let header = Line::Header(Box::new(Header {
+            schema: SCHEMA.to_owned(),
+            hugewise: String::new(),
+            began_ns: 1,
+            began_unix_ms: 2,
+            pid: 7,
+            started: true,
+            command: Vec::new(),
+            machine: facts(&Root::at("/nowhere")),
+            evidence: Default::default(),
+            events: Vec::new(),
+        }));
+        let note = r#"{"type":"note","ns":3,"text":"behind"}"#.to_owned();
+        (serde_json::to_string(&header).unwrap_or_default(), note)
+    })
+}
+
+fn read(bytes: &[u8]) -> Option<Summary> {
     let mut summary = Summary::default();
-    if let Ok(reader) = Reader::new(bytes) {
-        for line in reader.flatten() {
-            summary.add(&line);
-        }
+    for line in Reader::new(bytes).ok()?.flatten() {
+        summary.add(&line);
     }
+    Some(summary)
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = read(bytes);
+    let (header, note) = frame();
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::none());
+    let written = [header.as_bytes(), b"\n", bytes, b"\n", note.as_bytes(), b"\n"];
+    for piece in written {
+        let _ = gzip.write_all(piece);
+    }
+    let whole = gzip.finish().unwrap_or_default();
+    let told = read(&whole).expect("its header is whole");
+    assert!(told.notes.iter().any(|note| note == "behind"));
 });

@@ -30,7 +30,13 @@ pub fn option(file: &Path) -> String {
 
 /// The files that a JVM writes its pauses into now.
 pub fn files(jvm: &Jvm) -> Result<Vec<LogFile>, AttachError> {
-    Ok(jvm.command("VM.log list")?.lines().filter_map(listed).collect())
+    Ok(listed(&jvm.command("VM.log list")?))
+}
+
+/// The same in the answer of `VM.log list`.
+#[must_use]
+pub fn listed(answer: &str) -> Vec<LogFile> {
+    answer.lines().filter_map(output).collect()
 }
 
 /// Makes it write pauses and safepoints into `file`, too. It holds no space and no quote.
@@ -52,7 +58,7 @@ pub fn switch_off(jvm: &Jvm, file: &str) -> Result<(), AttachError> {
 }
 
 /// ` #2: file=/tmp/gc.log all=off,gc*=info uptime,level,tags filecount=5,… (reconfigured)`
-fn listed(line: &str) -> Option<LogFile> {
+fn output(line: &str) -> Option<LogFile> {
     let (number, output) = line.trim_start().strip_prefix('#')?.split_once(": ")?;
     number.parse::<u32>().ok()?;
     let mut words = output.split_whitespace();
@@ -119,14 +125,14 @@ mod tests {
     fn what_a_jvm_lists_is_read() {
         let own = " #2: file=/tmp/own.log all=off,gc*=info,safepoint=info timenanos,pid,tid,level,tags \
                    filecount=0,filesize=20480K,async=false (reconfigured)";
-        assert_eq!(listed(own), log("/tmp/own.log", true, true));
+        assert_eq!(output(own), log("/tmp/own.log", true, true));
         assert_eq!(
-            listed(" #3: file=gc.log all=off,gc=debug uptime,level,tags"),
+            output(" #3: file=gc.log all=off,gc=debug uptime,level,tags"),
             log("gc.log", false, false)
         );
-        assert_eq!(listed(" #3: file=c.log all=off,class*=info uptime"), None);
-        assert_eq!(listed(" #3: file=c.log gc=warning uptime"), None);
-        assert_eq!(listed(" #0: stdout all=warning uptime,level,tags"), None);
+        assert_eq!(output(" #3: file=c.log all=off,class*=info uptime"), None);
+        assert_eq!(output(" #3: file=c.log gc=warning uptime"), None);
+        assert_eq!(output(" #0: stdout all=warning uptime,level,tags"), None);
     }
 
     #[test]
@@ -147,7 +153,7 @@ mod tests {
         #[test]
         fn nothing_makes_it_panic(text in "(.|\n)*") {
             let _ = listed(&text);
-            let _ = listed(&format!(" #2: file={text}"));
+            let _ = output(&format!(" #2: file={text}"));
             let _ = of_option(&text);
             let _ = of_command(&["java".to_owned(), format!("-Xlog:{text}")], 1);
         }

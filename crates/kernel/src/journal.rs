@@ -9,9 +9,16 @@
 //! Settings that are to stay are moved from the journal into a second file by [`Journal::keep`];
 //! [`restore`] undoes these, too. One rename is the moment at which they move: before it the journal
 //! counts, after it the second file, and whoever is killed in between loses nothing.
+//!
+//! Recordings may take hours, and change no setting that others do but one ([`Setting::TaskDelayacct`],
+//! which they watch). They have a journal of their own beside that of the settings, with its own lock, so
+//! that nobody waits for them: [`Journal::open_recording`].
 
 mod applied;
 mod jvm_log;
+#[cfg(test)]
+mod recording_tests;
+mod restore;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -19,8 +26,6 @@ mod tests;
 use std::{
     io,
     path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant},
 };
 
 use schemars::JsonSchema;
@@ -29,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     root::{ReadError, Root},
     settings::Setting,
-    sys::{file, process},
+    sys::file,
 };
 
 use store::Store;
@@ -37,14 +42,13 @@ use store::Store;
 use applied::Applied;
 pub use applied::Kept;
 pub use jvm_log::{JvmLog, SwitchOff};
+use restore::put_back;
+pub use restore::{ChangedSince, Others, Restored, restore, restore_with};
 
 /// Where the journal of this machine lies.
 pub const STATE_DIR: &str = "/run/hugewise";
 /// Set in the environment of every process started for the holder of a journal, to its run id.
 pub const RUN_VARIABLE: &str = "HUGEWISE_RUN";
-/// How long a pool may take to give back pages that a dying process held.
-const SETTLING: Duration = Duration::from_secs(20);
-
 /// What stands in the journal's file.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
@@ -132,49 +136,18 @@ pub struct Journal {
     closed: bool,
 }
 
-/// What putting back did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Restored {
-    /// What was being done when it broke off; nothing where there was no journal.
-    pub purpose: Option<String>,
-    /// The settings that are now as they were.
-    pub settings: Vec<Entry>,
-    /// The settings that are not, with the reason.
-    pub failed: Vec<(Entry, String)>,
-    /// The settings that `apply` had made and that are now as they were before it.
-    pub undone: Vec<Entry>,
-    /// The settings that somebody else changed after `apply`, and that were left alone.
-    pub changed_since: Vec<ChangedSince>,
-    /// Processes of the broken-off run that were still there, and were ended.
-    pub ended_processes: Vec<u32>,
-    /// Logs of JVMs that are off again.
-    pub jvm_logs: Vec<JvmLog>,
-    /// Logs that are not, with the reason.
-    pub jvm_logs_left: Vec<(JvmLog, String)>,
-    /// Was the machine rebooted since, so that there was nothing to put back?
-    pub rebooted: bool,
-}
-
-/// A setting that is not what `apply` left.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ChangedSince {
-    /// What `apply` made of it, and what it was before.
-    #[serde(flatten)]
-    pub kept: Kept,
-    /// What it reads.
-    pub reads: String,
-}
-
-/// May [`restore`] overwrite what somebody else set after `apply`?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Others {
-    /// It is left alone, and said so.
-    Leave,
-    /// It is put back to what it was before `apply`, too.
-    Overwrite,
+/// Where recordings have their journal, beside the one in `dir`.
+fn recordings(dir: &Path) -> PathBuf {
+    dir.join("recording")
 }
 
 impl Journal {
+    /// Takes the journal of recordings beside the one in `dir`, whoever holds that.
+    pub fn open_recording(root: &Root, dir: &Path, purpose: &str) -> Result<Journal, JournalError> {
+        file::private_dir(dir).map_err(|source| JournalError::File { path: dir.to_owned(), source })?;
+        Journal::open(root, &recordings(dir), purpose)
+    }
+
     /// Takes the journal in `dir`, to say what it is for.
     pub fn open(root: &Root, dir: &Path, purpose: &str) -> Result<Journal, JournalError> {
         let store = Store::lock(dir)?;
@@ -279,40 +252,13 @@ impl Drop for Journal {
 /// What a dead holder left in the journal of `dir`, if any did; only its owner can tell.
 #[must_use]
 pub fn unfinished(dir: &Path) -> Option<Record> {
-    if !dir.join(Store::RECORD).exists() {
-        return None;
-    }
-    Store::lock(dir).ok()?.load().ok()?
-}
-
-/// Puts back what a dead holder left, then what `apply` made and left, the last change first; does
-/// nothing where there is nothing to do.
-pub fn restore(root: &Root, dir: &Path, others: Others) -> Result<Restored, JournalError> {
-    restore_with(root, dir, others, &jvm_log::left_to_restore)
-}
-
-/// The same, and `switch_off` takes back what was switched on in a JVM.
-pub fn restore_with(
-    root: &Root,
-    dir: &Path,
-    others: Others,
-    switch_off: &SwitchOff<'_>,
-) -> Result<Restored, JournalError> {
-    if !dir.exists() {
-        return Ok(Restored::default());
-    }
-    let store = Store::lock(dir)?;
-    let mut done = match store.load()? {
-        Some(record) => put_back(root, &store, &record, switch_off),
-        None => Restored::default(),
-    };
-    // What apply left is below what could not be put back.
-    if done.failed.is_empty() {
-        if let Some(applied) = store.applied()? {
-            applied::undo(root, &store, applied, others, &mut done)?;
+    let of = |dir: &Path| {
+        if !dir.join(Store::RECORD).exists() {
+            return None;
         }
-    }
-    Ok(done)
+        Store::lock(dir).ok()?.load().ok()?
+    };
+    of(dir).or_else(|| of(&recordings(dir)))
 }
 
 impl Record {
@@ -329,72 +275,6 @@ impl Record {
             self.owner, self.purpose
         )
     }
-}
-
-fn put_back(root: &Root, store: &Store, record: &Record, switch_off: &SwitchOff<'_>) -> Restored {
-    let mut done = Restored { purpose: Some(record.purpose.clone()), ..Restored::default() };
-    if boot_id(root).is_ok_and(|now| now != record.boot_id) {
-        done.rebooted = true;
-    } else {
-        if record.owner != std::process::id() {
-            done.ended_processes = end_processes_of(root, &record.run_id);
-        }
-        for log in &record.jvm_logs {
-            match log.end(root, switch_off) {
-                Ok(()) => done.jvm_logs.push(log.clone()),
-                Err(reason) => done.jvm_logs_left.push((log.clone(), reason)),
-            }
-        }
-        for entry in record.entries.iter().rev() {
-            match put_back_one(root, entry) {
-                Ok(()) => done.settings.push(entry.clone()),
-                Err(reason) => done.failed.push((entry.clone(), reason)),
-            }
-        }
-    }
-    if done.failed.is_empty() && done.jvm_logs_left.is_empty() {
-        store.clear(record);
-    }
-    done
-}
-
-/// Writes the old value until it is read back, and waits for what dying processes still hold.
-///
-/// What reads as it was is not written: its change may have been refused, as where /sys is read-only.
-fn put_back_one(root: &Root, entry: &Entry) -> Result<(), String> {
-    let begin = Instant::now();
-    let now = || entry.setting.read(root).map_err(|error| error.to_string());
-    let surplus_gone = || entry.setting.surplus(root).is_ok_and(|surplus| surplus <= entry.surplus);
-    loop {
-        if now()? != entry.was {
-            entry.setting.write(root, &entry.was).map_err(|error| error.to_string())?;
-        }
-        let now = now()?;
-        let late = begin.elapsed() > SETTLING;
-        // Surplus pages that do not go are in somebody else's use.
-        if now == entry.was && (surplus_gone() || late) {
-            return Ok(());
-        }
-        if late {
-            return Err(format!("wrote {}, and it still reads {now}", entry.was));
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Ends what still runs of a holder that died: the processes that carry its run id.
-fn end_processes_of(root: &Root, run_id: &str) -> Vec<u32> {
-    let marker = format!("{RUN_VARIABLE}={run_id}");
-    let carries_it = |pid: u32| {
-        root.read_bytes(format!("proc/{pid}/environ"))
-            .is_ok_and(|environ| environ.split(|b| *b == 0).any(|v| v == marker.as_bytes()))
-    };
-    let pids = root.list("proc").unwrap_or_default();
-    pids.iter()
-        .filter_map(|name| name.parse().ok())
-        .filter(|pid| *pid != std::process::id() && carries_it(*pid))
-        .filter(|pid| process::end_process(*pid, || carries_it(*pid)).is_ok())
-        .collect()
 }
 
 fn boot_id(root: &Root) -> Result<String, ReadError> {

@@ -41,6 +41,7 @@ pub mod settings;
 pub mod smaps;
 pub mod sys;
 pub mod tape;
+pub mod task_stat;
 pub mod taskstats;
 #[cfg(test)]
 mod testing;

@@ -19,13 +19,18 @@ pub struct Pressure {
 /// Reads it. ENOENT where the kernel has it not, EOPNOTSUPP where it is switched off.
 pub fn read(root: &Root) -> Result<Pressure, ReadError> {
     let text = root.read(MEMORY)?;
+    let first = text.lines().next().unwrap_or_default();
+    parse(&text).ok_or_else(|| root.content(MEMORY, 1, "some avg10= avg60= avg300= total=", first))
+}
+
+/// Reads its text; nothing where that does not tell.
+#[must_use]
+pub fn parse(text: &str) -> Option<Pressure> {
     let some = text.lines().find_map(|line| {
         let total = line.strip_prefix("some ")?.split(' ').find_map(|word| word.strip_prefix("total="))?;
         total.trim().parse().ok().map(Duration::from_micros)
     });
-    let first = text.lines().next().unwrap_or_default();
     some.map(|some| Pressure { some })
-        .ok_or_else(|| root.content(MEMORY, 1, "some avg10= avg60= avg300= total=", first))
 }
 
 #[cfg(test)]

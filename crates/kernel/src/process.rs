@@ -9,6 +9,7 @@ use crate::{
     fields::Fields,
     reading::Reading,
     root::{ReadError, Root},
+    task_stat::TaskStat,
 };
 
 /// A process, as far as it tells without being stopped or asked.
@@ -167,10 +168,9 @@ fn is_no_process(error: &ReadError) -> bool {
     matches!(error, ReadError::Io { source, .. } if source.raw_os_error() == Some(ESRCH))
 }
 
-/// Ticks since boot at its start: field 22 of /proc/PID/stat, the 20th behind the name.
+/// Ticks since boot at its start.
 fn started(root: &Root, pid: u32) -> Option<u64> {
-    let stat = root.read(format!("proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    Some(TaskStat::parse(&root.read(format!("proc/{pid}/stat")).ok()?)?.started_ticks)
 }
 
 /// There is none of this number here; perhaps in a container.

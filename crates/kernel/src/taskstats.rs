@@ -136,9 +136,9 @@ impl Channel {
     /// The next thread that has ended; nothing where none has. ENOBUFS where some were lost.
     pub fn next_end(&mut self) -> io::Result<Option<TaskStats>> {
         while let Some(length) = self.socket.receive(&mut self.buffer)? {
-            let body = message(self.buffer.get(..length).unwrap_or_default())?;
-            if let Some(stats) = stats(body) {
-                return Ok(Some(stats));
+            let told = TaskStats::of_datagram(self.buffer.get(..length).unwrap_or_default())?;
+            if told.is_some() {
+                return Ok(told);
             }
         }
         Ok(None)
@@ -159,6 +159,14 @@ impl Channel {
             }
             self.socket.wait(100)?;
         }
+    }
+}
+
+impl TaskStats {
+    /// What a datagram of the kernel tells of a thread; nothing where it is about something else, and the
+    /// kernel's error where it tells one.
+    pub fn of_datagram(datagram: &[u8]) -> io::Result<Option<TaskStats>> {
+        message(datagram).map(stats)
     }
 }
 
@@ -279,9 +287,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_datagram_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..700)) {
-            if let Ok(body) = message(&bytes) {
-                let _ = stats(body);
-            }
+            let _ = TaskStats::of_datagram(&bytes);
             let _ = parse(&bytes);
         }
 

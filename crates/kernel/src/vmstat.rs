@@ -11,12 +11,17 @@ pub struct VmStat(BTreeMap<String, u64>);
 impl VmStat {
     /// Reads all of them.
     pub fn read(root: &Root) -> Result<VmStat, ReadError> {
-        let text = root.read("proc/vmstat")?;
+        Ok(VmStat::parse(&root.read("proc/vmstat")?))
+    }
+
+    /// Reads its text; lines that are no counters are passed over.
+    #[must_use]
+    pub fn parse(text: &str) -> VmStat {
         let counter = |line: &str| {
             let (name, value) = line.split_once(' ')?;
             Some((name.to_owned(), value.trim().parse().ok()?))
         };
-        Ok(VmStat(text.lines().filter_map(counter).collect()))
+        VmStat(text.lines().filter_map(counter).collect())
     }
 
     /// A counter since boot; nothing where this kernel has it not.

@@ -35,7 +35,7 @@ Examples:
   sudo hugewise record -o slow.rec -- java -Xmx4g -XX:+UseTransparentHugePages -jar app.jar
 
 For the time of the recording there is a tracing instance of its own, and kernel.task_delayacct is 1; a
-JVM that writes no log is asked to. All of it is taken back at the end, on Ctrl-C and SIGTERM too, and
+JVM that writes no log is asked to. Other commands may change settings meanwhile. All of it is taken back at the end, on Ctrl-C and SIGTERM too, and
 after SIGKILL by 'hugewise restore'. Without root the evidence is weaker, and says so.
 
 Exit status: that of the program that was started, 128 and the signal if one ended it; otherwise 0; 2
@@ -76,7 +76,7 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     };
     let output = record.output.clone().unwrap_or_else(|| usual_name(&target));
     let interrupt = machine::watch()?;
-    let mut journal = match Journal::open(&root, Path::new(STATE_DIR), "record") {
+    let mut journal = match Journal::open_recording(&root, Path::new(STATE_DIR), "record") {
         Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => return Err(error.into()),
         journal => journal,
     };

@@ -124,6 +124,9 @@ fn text(report: &Report) -> String {
         lines.push("It had not changed any setting yet.".to_owned());
     }
     lines.extend(restored.changed_since.iter().map(left_alone));
+    if let Some(who) = &restored.recording {
+        lines.push(format!("A recording runs ({who}): it puts back by itself what it switched on."));
+    }
     if lines.is_empty() && machine::is_as_it_was(restored) {
         lines.push("Nothing to put back: no journal was left behind, and nothing is applied.".to_owned());
     }

@@ -26,6 +26,8 @@ pub struct Report {
     took_ns: u64,
     /// Why it ended.
     reason: EndReason,
+    /// CPU time that the recorder itself took, in nanoseconds.
+    recorder_cpu_ns: Option<u64>,
     /// What it rests on, or why that is missing.
     evidence: BTreeMap<Evidence, Reading<String>>,
     /// Threads that were seen.
@@ -121,6 +123,7 @@ impl Report {
             file: file.display().to_string(),
             took_ns: summary.last_ns.saturating_sub(summary.began_ns),
             reason: recorded.reason,
+            recorder_cpu_ns: summary.recorder_cpu_ns,
             evidence: summary.evidence.clone(),
             threads: summary.names.len(),
             stalls,
@@ -179,6 +182,9 @@ pub fn text(recorded: &Recorded, file: &Path, terminal: &Terminal) -> String {
             counted(summary.log_lines, "line")
         ),
     );
+    if let Some(ns) = summary.recorder_cpu_ns {
+        text.push_str(&row(terminal, "", &format!("{} of CPU time went into recording", duration(ns))));
+    }
     text.push_str(&stalls(summary, terminal));
     text.push_str(&huge_pages(summary, terminal));
     let counters: Vec<String> =

@@ -32,7 +32,7 @@ public class Churn {
 ";
 const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
 /// Decorations, and the clock that they name.
-const DECORATIONS: [(&str, Option<&str>); 10] = [
+const DECORATIONS: [(&str, Option<&str>); 11] = [
     ("none", None),
     ("uptime,level,tags", Some("uptime")),
     ("uptime", Some("uptime")),
@@ -41,6 +41,7 @@ const DECORATIONS: [(&str, Option<&str>); 10] = [
     ("timemillis,pid,tid", Some("unix")),
     ("timenanos,level", Some("monotonic")),
     ("time,hostname,level,tags", Some("unix")),
+    ("time,pid,tid", Some("unix")),
     ("hostname,pid,tid,level,tags", None),
     (
         "time,utctime,uptime,timemillis,uptimemillis,timenanos,uptimenanos,hostname,pid,tid,level,tags",
@@ -58,7 +59,15 @@ pub fn trials() -> Vec<Trial> {
             trials.push(reading(name, move || is_read(&jdk, collector)));
         }
         let name = format!("JDK {}: gclog reads the rotation of two JVMs", jdk.version);
-        trials.push(reading(name, move || rotation_is_read(&jdk)));
+        let rotated = jdk.clone();
+        trials.push(reading(name, move || rotation_is_read(&rotated)));
+        let name = format!("JDK {}: gclog reads decimal commas", jdk.version);
+        trials.push(match has_locales() {
+            true => reading(name, move || commas_are_read(&jdk)),
+            false => {
+                Trial::test(format!("{name} (skipped: no localedef)"), || Ok(())).with_ignored_flag(true)
+            }
+        });
     }
     if trials.is_empty() {
         trials.push(trial("gclog reads the logs of JVMs", &[Java], || Ok(())));
@@ -95,6 +104,42 @@ fn is_read(jdk: &Jdk, collector: &str) -> Tested {
         let count = json["safepoints"]["reaching"]["count"].as_u64();
         assert!(count >= Some(4), "{decorations}: {count:?} safepoints");
         assert_eq!(*safepoints.get_or_insert(count), count, "{decorations}");
+    }
+    Ok(())
+}
+
+/// Can a locale be made?
+fn has_locales() -> bool {
+    Path::new("/usr/share/i18n/locales/de_DE").exists()
+        && Command::new("localedef").arg("--version").output().is_ok_and(|ran| ran.status.success())
+}
+
+/// A JVM writes its numbers as its locale has them.
+fn commas_are_read(jdk: &Jdk) -> Tested {
+    let folder = compiled("Churn", SOURCE)?;
+    let locale = folder.path().join("de_DE.UTF-8");
+    let made = Command::new("localedef").args(["-i", "de_DE", "-f", "UTF-8"]).arg(locale).output()?;
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let log = |name: &str| folder.path().join(name);
+    let mut java = Command::new(&jdk.java);
+    java.args(["-XX:+UseG1GC", "-Xmx96m", "-cp"]).arg(folder.path());
+    for (name, decorations) in [("none.log", "none"), ("uptime.log", "uptime,level,tags")] {
+        java.arg(format!("-Xlog:gc*,safepoint*:file={}:{decorations}:filecount=0", log(name).display()));
+    }
+    let ran = java.arg("Churn").env("LOCPATH", folder.path()).env("LC_ALL", "de_DE.UTF-8").output()?;
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let text = fs::read_to_string(log("none.log"))?;
+    let comma = Regex::new(r"(\d),(\d+)(ms|s)\b")?;
+    assert!(comma.is_match(&text), "this JVM wrote no commas: {text}");
+    fs::write(log("points.log"), comma.replace_all(&text, "$1.$2$3").as_bytes())?;
+    let expected = by_regular_expressions(&log("points.log"))?;
+    assert!(expected.len() > 4 && expected.iter().any(|pause| pause.1 > 0), "{expected:?}");
+    for (name, clock) in [("none.log", None), ("uptime.log", Some("uptime"))] {
+        let ran = hugewise(&["gclog", "--json", &log(name).display().to_string()]).output()?;
+        let json: Value = serde_json::from_slice(&ran.stdout)?;
+        assert_eq!((&json["unread_lines"], &json["clock"]), (&0.into(), &Value::from(clock)), "{json:#}");
+        let found: Vec<Paused> = json["pauses"].as_array().ok_or("no pauses")?.iter().map(paused).collect();
+        assert_eq!(found, expected, "{name}");
     }
     Ok(())
 }

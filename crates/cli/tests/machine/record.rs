@@ -25,10 +25,10 @@ use tempfile::TempDir;
 use crate::{
     Tested,
     needs::{
-        Need::{Java, Root as Rights, Thp},
+        Need::{Java, Pool, Root as Rights, Thp},
         jdks,
     },
-    start::{BUSY, Running, hugewise, run_command, says},
+    start::{BUSY, Running, hugewise, run, run_command, says},
     trial,
     without::{UNPRIVILEGED, for_everybody},
 };
@@ -52,6 +52,7 @@ pub fn trials() -> Vec<Trial> {
         trial("record: a program that compacts memory", &[Rights], compacts),
         trial("record: SIGTERM ends it in order", &[Rights], || is_ended("TERM")),
         trial("record: SIGINT ends it in order", &[Rights], || is_ended("INT")),
+        trial("record: other commands do not wait for it", &[Rights, Pool], nobody_waits),
         trial("record: SIGTERM ends the program that was started", &[Rights], ends_the_program),
         trial("record: without rights", &[Rights], rights),
         trial("record: every event is read, or counted as lost", &[Rights], every_event),
@@ -281,6 +282,35 @@ fn is_ended(signal: &str) -> Tested {
     says(&ran.stderr, &["RECORDED", "none: no thread waited"])?;
     Recording::read(&path)?.is_whole(EndReason::Interrupted)?;
     assert!(sleeper.child.try_wait()?.is_none(), "what was recorded has ended");
+    sleeper.child.kill()?;
+    sleeper.wait()?;
+    Ok(())
+}
+
+/// Settings are applied and restored during a recording, which goes on; and what it needs and somebody
+/// else switches off is on again, and told.
+fn nobody_waits() -> Tested {
+    const ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
+    let (_folder, path, name) = file()?;
+    let (recording, mut sleeper) = of_a_sleeper(&name)?;
+    thread::sleep(Duration::from_millis(700));
+    run(&["apply", "--pool", "2MiB=+1"])?.ended_with(0)?;
+    let restored = run(&["restore"])?.ended_with(0)?;
+    let pid = format!("pid {}, record", recording.child.id());
+    says(&restored.stdout, &["Put back: pool of 2MiB pages", "A recording runs", &pid])?;
+    assert_eq!(fs::read_to_string(ACCOUNTING)?.trim(), "1", "restore took it from the recording");
+    fs::write(ACCOUNTING, "0")?;
+    let begin = Instant::now();
+    while fs::read_to_string(ACCOUNTING)?.trim() != "1" && begin.elapsed() < Duration::from_secs(10) {
+        thread::sleep(Duration::from_millis(20));
+    }
+    recording.signal("TERM")?;
+    let ran = recording.wait()?.ended_with(0)?;
+    says(&ran.stderr, &["LOST", "some of the delay accounting"])?;
+    let lines = Recording::read(&path)?.lines;
+    let told = |line: &Line| matches!(line, Line::Lost(lost) if lost.of == Evidence::Delays && lost.reason.contains("on again"));
+    assert!(lines.iter().any(told), "{lines:#?}");
+    assert!(matches!(lines.last(), Some(Line::End(end)) if end.lost_events == Some(0)), "{lines:#?}");
     sleeper.child.kill()?;
     sleeper.wait()?;
     Ok(())

@@ -21,7 +21,7 @@ use crate::{
         jdks,
     },
     record::Churning,
-    settings::{JOURNAL, Snapshot},
+    settings::{RECORDING, Snapshot},
     start::{BUSY, Running, hugewise, run, says},
     trial,
 };
@@ -75,7 +75,7 @@ fn kill_once(churning: &Churning, moment: Duration) -> Result<(usize, usize), Bo
         }
     };
     assert!(!killed.stderr.contains("panicked"), "{killed:#?}");
-    let journal = fs::read(JOURNAL).ok();
+    let journal = fs::read(RECORDING).ok();
     let record: Option<serde_json::Value> = journal.map(|text| serde_json::from_slice(&text)).transpose()?;
     let count = |record: &serde_json::Value, key: &str| record[key].as_array().map_or(0, Vec::len);
     let left = record.filter(|record| record["owner"] == id);

@@ -22,6 +22,8 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const NODES: &str = "/sys/devices/system/node";
 /// The journal of a call that runs, or was killed.
 pub const JOURNAL: &str = "/run/hugewise/journal.json";
+/// The same of a recording, which others do not wait for.
+pub const RECORDING: &str = "/run/hugewise/recording/journal.json";
 /// What `apply` left.
 pub const APPLIED: &str = "/run/hugewise/applied.json";
 
@@ -67,31 +69,26 @@ impl Snapshot {
     }
 }
 
-/// Holds the lock of the journal while it looks, so that no other hugewise changes anything.
+/// Holds the locks of the journals while it looks, so that no other hugewise changes anything.
 fn at_rest<T>(look: impl Fn() -> T) -> Result<T, Box<dyn Error>> {
     let begin = Instant::now();
     loop {
-        let lock = match File::open(Path::new(STATE_DIR).join("lock")) {
-            Ok(lock) => Some(lock),
-            // Nobody ever held it, or we may not see it, and then we can change nothing either.
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
-            {
-                None
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let locked = lock.as_ref().map_or(Ok(true), try_lock)?;
-        let left = Path::new(JOURNAL).exists() || Path::new(APPLIED).exists();
+        let locks = [open_lock("lock")?, open_lock("recording/lock")?];
+        let mut locked = true;
+        for lock in locks.iter().flatten() {
+            locked &= try_lock(lock)?;
+        }
+        let left = [JOURNAL, RECORDING, APPLIED].into_iter().any(|file| Path::new(file).exists());
         let patience = match (locked, left) {
             (true, false) => return Ok(look()),
             // Nobody holds it: whoever did was killed, or applied. Other tests restore that, too.
             (true, true) => PATIENCE / 12,
             (false, _) => PATIENCE,
         };
-        drop(lock);
+        drop(locks);
         if begin.elapsed() > patience {
-            let journal = fs::read_to_string(JOURNAL).unwrap_or_else(|error| error.to_string());
+            let of = |file| fs::read_to_string(file).unwrap_or_default();
+            let journal = of(JOURNAL) + &of(RECORDING);
             return Err(format!(
                 "another hugewise is at work, or was killed and not restored, or settings are applied \
                  ('hugewise restore' undoes them): {journal}"
@@ -99,6 +96,17 @@ fn at_rest<T>(look: impl Fn() -> T) -> Result<T, Box<dyn Error>> {
             .into());
         }
         thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Nothing where nobody ever held it, or we may not see it, and then we can change nothing either.
+fn open_lock(name: &str) -> io::Result<Option<File>> {
+    match File::open(Path::new(STATE_DIR).join(name)) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -143,8 +151,10 @@ fn read() -> BTreeMap<String, String> {
     for name in names("/tmp").into_iter().filter(|name| name.starts_with(".hugewise-")) {
         all.insert(format!("/tmp/{name}"), "there".to_owned());
     }
-    for name in names(STATE_DIR).into_iter().filter(|name| name != "lock") {
-        all.insert(format!("{STATE_DIR}/{name}"), "there".to_owned());
+    for folder in [STATE_DIR.to_owned(), format!("{STATE_DIR}/recording")] {
+        for name in names(&folder).into_iter().filter(|name| name != "lock" && name != "recording") {
+            all.insert(format!("{folder}/{name}"), "there".to_owned());
+        }
     }
     // Key, identifier, permissions and size: the rest changes with who looks at it.
     for line in fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default().lines().skip(1) {

@@ -12,7 +12,7 @@ use std::{
 
 use hugewise_measure::comparison::{Comparison, Round};
 
-use crate::settings::{JOURNAL, PATIENCE};
+use crate::settings::{JOURNAL, PATIENCE, RECORDING};
 
 /// In the environment of everything that these tests start.
 pub const MARKER: &str = "HUGEWISE_MACHINE_TEST";
@@ -66,14 +66,15 @@ impl Running {
         Ok(Running { child, stdout, stderr })
     }
 
-    /// Starts `make()` until it has the journal, waiting for others that have it.
+    /// Starts `make()` until it has its journal, waiting for others that have it.
     pub fn holding_the_journal(make: &dyn Fn() -> Command) -> Result<Running, Box<dyn Error>> {
         let begin = Instant::now();
         loop {
             let mut running = Running::start(&mut make())?;
             let owner = format!("\"owner\": {},", running.child.id());
             while running.child.try_wait()?.is_none() {
-                if fs::read_to_string(JOURNAL).is_ok_and(|journal| journal.contains(&owner)) {
+                let holds = |file| fs::read_to_string(file).is_ok_and(|journal| journal.contains(&owner));
+                if holds(JOURNAL) || holds(RECORDING) {
                     return Ok(running);
                 }
                 thread::sleep(Duration::from_millis(1));

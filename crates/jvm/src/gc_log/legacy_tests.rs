@@ -5,10 +5,14 @@ use super::tests::all;
 /// A log; for each pause: kind, cause, start in ms, duration in µs, CPU time in 10 ms.
 type Case = (&'static str, &'static [(&'static str, &'static str, Option<u64>, u64, Option<[u64; 3]>)]);
 
-const PAUSES: [Case; 23] = [
+const PAUSES: [Case; 24] = [
     (
         "2012-05-23T08:32:10.809+0200: 133452.830: [GC-- [PSYoungGen: 1K->1K(2K)] 5K->6K(9K), 6.2500471 secs] [Times: user=12.67 sys=24.84, real=6.24 secs] ",
         &[("Young (promotion failed)", "", Some(133_452_830), 6_250_047, Some([1267, 2484, 624]))],
+    ),
+    (
+        "2012-05-23T08:32:10.809+0200: [GC (Allocation Failure) [PSYoungGen: 1K->1K(2K)] 5K->6K(9K), 0.0124 secs] [Times: user=0.01 sys=0.00, real=0.01 secs] ",
+        &[("Young", "Allocation Failure", Some(1_337_754_730_809), 12_400, Some([1, 0, 1]))],
     ),
     (
         "12,655: [GC [PSYoungGen: 1K->1K(2K)] 5K->6K(9K), 0,3541657 secs] [Times: user=0,22 sys=0,48, real=0,35 secs] ",

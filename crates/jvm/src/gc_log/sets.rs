@@ -26,6 +26,11 @@ const OTHERS: [(&[u8], &str); 3] =
 /// is named twice is there once.
 #[must_use]
 pub fn arrange(files: &[PathBuf]) -> Vec<Vec<PathBuf>> {
+    arrange_by(files, &Seen::of)
+}
+
+/// The same, by what `look` tells of each file.
+pub fn arrange_by(files: &[PathBuf], look: &dyn Fn(&Path) -> Seen) -> Vec<Vec<PathBuf>> {
     let mut sets: Vec<(PathBuf, Vec<Member>)> = Vec::new();
     for file in files {
         let (base, place) = place(file);
@@ -36,7 +41,7 @@ pub fn arrange(files: &[PathBuf]) -> Vec<Vec<PathBuf>> {
             None => sets.push((base, vec![member])),
         }
     }
-    sets.into_iter().map(|(_, members)| ordered(members)).collect()
+    sets.into_iter().map(|(_, members)| ordered(members, look)).collect()
 }
 
 /// The files of a set that lie beside the bare one and were not named.
@@ -104,15 +109,15 @@ fn place(file: &Path) -> (PathBuf, InCircle) {
     (file.with_file_name(base), place)
 }
 
-/// A file, and when it was written.
-struct Known {
-    file: PathBuf,
+/// When a file was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Seen {
     first: Stamp,
     last: Stamp,
     modified: Option<SystemTime>,
 }
 
-fn ordered(mut members: Vec<Member>) -> Vec<PathBuf> {
+fn ordered(mut members: Vec<Member>, look: &dyn Fn(&Path) -> Seen) -> Vec<PathBuf> {
     if members.len() < 2 {
         return members.into_iter().map(|member| member.file).collect();
     }
@@ -122,9 +127,10 @@ fn ordered(mut members: Vec<Member>) -> Vec<PathBuf> {
     });
     let newest = members.iter().filter(|member| matches!(member.place, InCircle::Newest(_))).count();
     let full = members.len() - newest;
-    let mut known: Vec<Known> = members.iter().map(|member| Known::of(&member.file)).collect();
-    if known.iter().all(|file| file.first.unix_ns.is_some()) {
-        known.sort_by_key(|file| file.first.unix_ns);
+    let mut known: Vec<(PathBuf, Seen)> =
+        members.iter().map(|member| (member.file.clone(), look(&member.file))).collect();
+    if known.iter().all(|(_, seen)| seen.first.unix_ns.is_some()) {
+        known.sort_by_key(|(_, seen)| seen.first.unix_ns);
     } else if let Some(InCircle::Newest(Some(number))) = members.last().map(|member| member.place) {
         let older = members[..full].iter().filter(|m| matches!(m.place, InCircle::Full(n) if n < number));
         known[..full].rotate_left(older.count());
@@ -132,16 +138,16 @@ fn ordered(mut members: Vec<Member>) -> Vec<PathBuf> {
         let start = (0..full.max(1)).min_by_key(|start| cost(&known, full, *start)).unwrap_or(0);
         known[..full].rotate_left(start);
     }
-    known.into_iter().map(|file| file.file).collect()
+    known.into_iter().map(|(file, _)| file).collect()
 }
 
 /// How badly the files follow one another if the circle begins at `start`: ages that fall, time
 /// between them, and times of their last changes that fall.
-fn cost(known: &[Known], full: usize, start: usize) -> (usize, u64, usize) {
+fn cost(known: &[(PathBuf, Seen)], full: usize, start: usize) -> (usize, u64, usize) {
     let order = || (start..full).chain(0..start).chain(full..known.len());
     let mut cost = (0, 0u64, 0);
     for (before, after) in order().zip(order().skip(1)) {
-        let (before, after) = (&known[before], &known[after]);
+        let (before, after) = (known[before].1, known[after].1);
         let age = |stamp: Stamp| stamp.uptime_ns.or(stamp.monotonic_ns);
         if let (Some(end), Some(begin)) = (age(before.last), age(after.first)) {
             cost.0 += usize::from(begin < end);
@@ -152,16 +158,23 @@ fn cost(known: &[Known], full: usize, start: usize) -> (usize, u64, usize) {
     cost
 }
 
-impl Known {
-    fn of(file: &Path) -> Known {
-        let head = open(file).map(|input| stamps(input.take(LOOK)));
-        let tail = tail(file).map(stamps);
-        Known {
-            file: file.to_owned(),
-            first: head.ok().and_then(|seen| seen.0).unwrap_or_default(),
-            last: tail.ok().and_then(|seen| seen.1).unwrap_or_default(),
-            modified: file.metadata().and_then(|found| found.modified()).ok(),
+impl Seen {
+    /// What the beginning of a file and its end tell. What cannot be read tells nothing.
+    pub fn in_text(head: impl Read, tail: impl Read, modified: Option<SystemTime>) -> Seen {
+        Seen {
+            first: stamps(head.take(LOOK)).0.unwrap_or_default(),
+            last: stamps(tail.take(LOOK)).1.unwrap_or_default(),
+            modified,
         }
+    }
+
+    fn of(file: &Path) -> Seen {
+        let nothing = || -> Box<dyn Read> { Box::new(io::empty()) };
+        Seen::in_text(
+            open(file).unwrap_or_else(|_| nothing()),
+            tail(file).map_or_else(|_| nothing(), |tail| Box::new(tail)),
+            file.metadata().and_then(|found| found.modified()).ok(),
+        )
     }
 }
 
@@ -170,7 +183,7 @@ fn tail(file: &Path) -> io::Result<impl Read> {
     let mut input = File::open(file)?;
     let size = input.metadata()?.len();
     input.seek(SeekFrom::Start(size.saturating_sub(LOOK)))?;
-    Ok(input.take(LOOK))
+    Ok(input)
 }
 
 /// The first stamp and the last.

@@ -55,7 +55,7 @@ pub(super) fn reserved_heap(image: &Image) -> Option<Range<u64>> {
     mem_region(image, image.place(heap, "CollectedHeap::_reserved")?)
 }
 
-fn heap(image: &Image, jvm: &JvmIdentity, claims: &mut Claims) -> Option<()> {
+pub(super) fn heap(image: &Image, jvm: &JvmIdentity, claims: &mut Claims) -> Option<()> {
     if jvm.collector.known() == Some(&Collector::Z) {
         return z_heap(image, claims);
     }

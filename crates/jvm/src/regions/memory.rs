@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fs::File,
     io,
     ops::Range,
@@ -95,6 +95,8 @@ pub(super) struct Live<'a> {
     pagemap: io::Result<File>,
     /// Files that mappings were read from, by the mappings' first addresses.
     files: RefCell<BTreeMap<u64, Option<File>>>,
+    /// Pages of libraries that were read, by their number: their tables are read word by word.
+    library: RefCell<HashMap<u64, Option<Vec<u8>>>>,
 }
 
 /// Of a page, in `/proc/PID/pagemap`: `Documentation/admin-guide/mm/pagemap.rst`.
@@ -109,7 +111,26 @@ impl<'a> Live<'a> {
             page: base_page::read(root).known().map_or(4096, |page| page.bytes().0),
             pagemap: File::open(root.path(format!("proc/{pid}/pagemap"))),
             files: RefCell::default(),
+            library: RefCell::default(),
         }
+    }
+
+    /// Reads whatever is there, page by page.
+    fn read_pages(&self, address: u64, into: &mut [u8]) -> Option<()> {
+        let pagemap = self.pagemap.as_ref().ok()?;
+        let end = address.checked_add(into.len() as u64)?;
+        let first = address / self.page;
+        let mut entries = vec![0; usize::try_from(end.div_ceil(self.page) - first).ok()? * 8];
+        pagemap.read_exact_at(&mut entries, first.checked_mul(8)?).ok()?;
+        let mut left = into;
+        let mut at = address;
+        for (page, entry) in (first..).zip(entries.chunks_exact(8)) {
+            let length = ((page + 1) * self.page).min(end) - at;
+            let (piece, rest) = left.split_at_mut(usize::try_from(length).ok()?);
+            self.read_piece(at, piece, u64::from_ne_bytes(entry.try_into().ok()?))?;
+            (left, at) = (rest, at + length);
+        }
+        Some(())
     }
 
     /// Reads what lies in one mapping or none, and in pages that are all present or all not.
@@ -132,6 +153,36 @@ impl<'a> Live<'a> {
         file.as_ref()?.read_exact_at(into, vma.offset.checked_add(address - vma.addresses.start)?).ok()
     }
 
+    /// Reads what lies in one page of a library, which does not change but for its variables: those
+    /// are as they were when the page was read.
+    fn read_library(&self, address: u64, into: &mut [u8]) -> Option<()> {
+        let number = address / self.page;
+        let from = usize::try_from(address % self.page).ok()?;
+        let to = from.checked_add(into.len()).filter(|to| *to as u64 <= self.page)?;
+        let mut pages = self.library.borrow_mut();
+        let page = match pages.get(&number) {
+            Some(page) => page,
+            None => {
+                let page = self.library_page(number);
+                pages.entry(number).or_insert(page)
+            }
+        };
+        into.copy_from_slice(page.as_ref()?.get(from..to)?);
+        Some(())
+    }
+
+    fn library_page(&self, number: u64) -> Option<Vec<u8>> {
+        let address = number.checked_mul(self.page)?;
+        let at = self.vmas.partition_point(|vma| vma.addresses.end <= address);
+        let vma = self.vmas.get(at).filter(|vma| vma.addresses.contains(&address))?;
+        if vma.inode == 0 || !vma.permissions.ends_with('p') {
+            return None;
+        }
+        let mut page = vec![0; usize::try_from(self.page).ok()?];
+        self.read_pages(address, &mut page)?;
+        Some(page)
+    }
+
     /// The file that a mapping shows, and no other: whoever made the mapping may have put a link there.
     fn open(&self, vma: &Vma) -> Option<File> {
         let Range { start, end } = vma.addresses;
@@ -146,20 +197,7 @@ impl<'a> Live<'a> {
 
 impl Memory for Live<'_> {
     fn read(&self, address: u64, into: &mut [u8]) -> Option<()> {
-        let pagemap = self.pagemap.as_ref().ok()?;
-        let end = address.checked_add(into.len() as u64)?;
-        let first = address / self.page;
-        let mut entries = vec![0; usize::try_from(end.div_ceil(self.page) - first).ok()? * 8];
-        pagemap.read_exact_at(&mut entries, first.checked_mul(8)?).ok()?;
-        let mut left = into;
-        let mut at = address;
-        for (page, entry) in (first..).zip(entries.chunks_exact(8)) {
-            let length = ((page + 1) * self.page).min(end) - at;
-            let (piece, rest) = left.split_at_mut(usize::try_from(length).ok()?);
-            self.read_piece(at, piece, u64::from_ne_bytes(entry.try_into().ok()?))?;
-            (left, at) = (rest, at + length);
-        }
-        Some(())
+        self.read_library(address, into).or_else(|| self.read_pages(address, into))
     }
 
     fn reason(&self, address: u64) -> String {

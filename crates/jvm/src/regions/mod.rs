@@ -20,9 +20,14 @@ mod stacks;
 mod symbols;
 mod vm_structs;
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
-use hugewise_kernel::{reading::Reading, root::Root, smaps::Vma, units::Bytes};
+use hugewise_kernel::{
+    reading::Reading,
+    root::Root,
+    smaps::{self, Vma},
+    units::Bytes,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -259,6 +264,21 @@ pub(crate) fn flag_is_set(root: &Root, pid: u32, vmas: &[Vma], flag: &str) -> Op
     jvm::Flags::read(&image).is_set(flag)
 }
 
+/// Where the heap of the JVM in process `pid` lies, by the JVM's own tables: what they do not lead to
+/// is not known.
+#[must_use]
+pub fn heap(root: &Root, pid: u32) -> Option<Range<u64>> {
+    // The mappings without their counters, for which the kernel would walk through all pages.
+    let vmas = smaps::parse(&root.read(format!("proc/{pid}/maps")).ok()?).ok()?;
+    let library = vmas.iter().find(|vma| is_libjvm(&vma.name)).filter(|_| root.is_live())?;
+    let live = Live::of(root, pid, &vmas);
+    let image = Image::load(&live, library.addresses.start).ok()?;
+    let mut claims = Claims::over(&vmas);
+    known::heap(&image, &jvm::identify(&image), &mut claims)?;
+    let ranges = claims.into_ranges();
+    Some(ranges.first()?.start..ranges.last()?.end)
+}
+
 /// Has a process with these mappings the library of a HotSpot-like JVM in it?
 #[must_use]
 pub fn has_libjvm(vmas: &[Vma]) -> bool {
@@ -273,7 +293,6 @@ fn is_libjvm(name: &str) -> bool {
 mod tests {
     use std::error::Error;
 
-    use hugewise_kernel::smaps;
     use proptest::prelude::*;
 
     use super::{memory::made::Made, *};

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ChangedSince, Entry, JournalError, Others, Record, Restored, boot_id, put_back_one, store::Store,
+    ChangedSince, Entry, JournalError, Others, Record, Restored, boot_id, restore::put_back_one, store::Store,
 };
 use crate::root::{ReadError, Root};
 

@@ -5,10 +5,10 @@ use std::{error::Error, fs};
 use super::*;
 use crate::units::{Bytes, PageSize};
 
-type Tested = Result<(), Box<dyn Error>>;
+pub(super) type Tested = Result<(), Box<dyn Error>>;
 
 /// A machine with a 2 MiB pool, made of plain files.
-fn machine(dir: &Path) -> Result<Root, Box<dyn Error>> {
+pub(super) fn machine(dir: &Path) -> Result<Root, Box<dyn Error>> {
     let files = [
         ("proc/sys/kernel/random/boot_id", "boot-1\n"),
         ("proc/sys/kernel/random/uuid", "4f2a-77\n"),
@@ -356,54 +356,5 @@ fn a_file_of_applied_settings_that_is_none_is_named_and_kept() -> Tested {
     let error = restore(&root, &state, Others::Leave).err().ok_or("half a file was taken for a whole")?;
     assert!(error.to_string().contains("applied.json"), "{error}");
     assert!(state.join(Store::APPLIED).exists());
-    Ok(())
-}
-
-/// A process 7 that was started at tick 100, as far as its files tell.
-fn with_a_process(root: &Root) -> Tested {
-    fs::create_dir_all(root.path("proc/7/root/tmp"))?;
-    fs::create_dir_all(root.path("tmp"))?;
-    fs::write(root.path("proc/7/status"), "Name:\tjava\nState:\tS\nVmSize:\t4 kB\n")?;
-    Ok(fs::write(root.path("proc/7/stat"), format!("7 (java) S {} 100 0", ["0"; 18].join(" ")))?)
-}
-
-#[test]
-fn a_log_that_a_jvm_writes_is_switched_off_once_it_can_be() -> Tested {
-    let dir = tempfile::tempdir()?;
-    let root = machine(dir.path())?;
-    let state = dir.path().join("state");
-    with_a_process(&root)?;
-    let log = JvmLog::of(&root, 7, "/tmp/.hugewise-1.log".to_owned()).ok_or("no such process")?;
-    let mut journal = Journal::open(&root, &state, "record")?;
-    journal.note_jvm_log(log.clone())?;
-    // Whoever holds the journal switches it off itself; what it leaves is left to restore.
-    assert_eq!(journal.close().jvm_logs_left.len(), 1);
-    let refused = Journal::open(&root, &state, "the next").err().ok_or("opened over what is left")?;
-    assert!(refused.to_string().contains("1 setting is not as it was"), "{refused}");
-    let deaf = &|_: &JvmLog| Err("it does not answer".to_owned());
-    assert_eq!(restore_with(&root, &state, Others::Leave, deaf)?.jvm_logs_left.len(), 1);
-    let restored = restore_with(&root, &state, Others::Leave, &|_: &JvmLog| Ok(()))?;
-    assert_eq!((restored.jvm_logs, restored.jvm_logs_left.len()), (vec![log], 0));
-    assert_eq!(restore(&root, &state, Others::Leave)?, Restored::default());
-    Ok(())
-}
-
-#[test]
-fn a_jvm_that_has_ended_writes_no_log() -> Tested {
-    let dir = tempfile::tempdir()?;
-    let root = machine(dir.path())?;
-    let state = dir.path().join("state");
-    with_a_process(&root)?;
-    let file = root.path("tmp/.hugewise-1.log");
-    let log = JvmLog::of(&root, 7, "/tmp/.hugewise-1.log".to_owned()).ok_or("no such process")?;
-    let mut journal = Journal::open(&root, &state, "record")?;
-    journal.note_jvm_log(log)?;
-    fs::write(&file, "")?;
-    // Another process has its number.
-    fs::write(root.path("proc/7/stat"), format!("7 (java) S {} 200 0", ["0"; 18].join(" ")))?;
-    let restored = journal.close();
-    assert_eq!((restored.jvm_logs.len(), restored.jvm_logs_left.len()), (1, 0));
-    assert!(!file.exists(), "its file was left behind");
-    assert!(unfinished(&state).is_none());
     Ok(())
 }

@@ -153,7 +153,7 @@ impl Instance {
         for (cpu, _) in &self.buffers {
             let path = self.dir.join(format!("per_cpu/cpu{cpu}/stats"));
             let text = fs::read_to_string(&path).map_err(|source| failed(&path, source))?;
-            losses.events += lost(&text);
+            losses.events = losses.events.saturating_add(Losses::parse(&text).events);
         }
         Ok(losses)
     }
@@ -178,14 +178,17 @@ fn failed(path: &Path, source: io::Error) -> TracefsError {
     TracefsError::Io { path: path.to_owned(), source }
 }
 
-/// The sum of the lines of `stats` that count what nobody will read.
-fn lost(stats: &str) -> u64 {
-    let counted = ["overrun", "commit overrun", "dropped events"];
-    let number = |line: &str| {
-        let (name, number) = line.split_once(':')?;
-        counted.contains(&name.trim()).then(|| number.trim().parse::<u64>().ok())?
-    };
-    stats.lines().filter_map(number).sum()
+impl Losses {
+    /// Reads `per_cpu/cpuN/stats`: the sum of the lines that count what nobody will read.
+    #[must_use]
+    pub fn parse(stats: &str) -> Losses {
+        let counted = ["overrun", "commit overrun", "dropped events"];
+        let number = |line: &str| {
+            let (name, number) = line.split_once(':')?;
+            counted.contains(&name.trim()).then(|| number.trim().parse::<u64>().ok())?
+        };
+        Losses { events: stats.lines().filter_map(number).fold(0, u64::saturating_add) }
+    }
 }
 
 #[cfg(test)]
@@ -196,6 +199,6 @@ mod tests {
     fn all_ways_to_lose_events_are_counted() {
         let stats = "entries: 17\noverrun: 3\ncommit overrun: 1\nbytes: 96\noldest event ts: 5.2\nnow ts: 6.1\n\
                      dropped events: 2\nread events: 9\n";
-        assert_eq!(lost(stats), 6);
+        assert_eq!(Losses::parse(stats).events, 6);
     }
 }

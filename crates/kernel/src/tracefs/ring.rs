@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn header(kind: u32, delta: u32) -> u32 {
-        kind | delta << 5
+        kind | (delta << 5)
     }
 
     #[test]

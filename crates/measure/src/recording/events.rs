@@ -196,6 +196,8 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn known(name: &str) -> usize {
@@ -250,6 +252,32 @@ mod tests {
     fn a_sleep_lies_before_its_event() {
         let mut events = of(vec![happened(5_000, 7, "mm_vmscan_throttled", &[("usec_delayed", 3)])]);
         assert_eq!(stalls(&events.until(u64::MAX)), [(7, Some(2_000), Some(5_000))]);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_lost_no_interval_is_stretched(
+            all in prop::collection::vec((0u64..1000, 0u32..4, any::<bool>()), 0..60),
+            looks in prop::collection::vec(0u64..1000, 0..4),
+        ) {
+            let name = |begins| if begins { "mm_compaction_begin" } else { "mm_compaction_end" };
+            let waiting = all.iter().map(|(ns, tid, begins)| happened(*ns, *tid, name(*begins), &[]));
+            let mut events = of(waiting.collect());
+            let mut lines: Vec<Line> = looks.iter().flat_map(|ns| events.until(*ns)).collect();
+            lines.extend(events.until(u64::MAX));
+            lines.extend(events.left_open());
+            let told = stalls(&lines);
+            let ends = |ns: fn(&(u32, Option<u64>, Option<u64>)) -> Option<u64>| told.iter().filter_map(ns).count();
+            let begun = all.iter().filter(|(.., begins)| *begins).count();
+            prop_assert_eq!((ends(|told| told.1), ends(|told| told.2)), (begun, all.len() - begun));
+            // Nothing of the same thread happened within one.
+            for (tid, begin, end) in told {
+                if let (Some(begin), Some(end)) = (begin, end) {
+                    prop_assert!(begin <= end);
+                    prop_assert!(!all.iter().any(|(ns, of, _)| *of == tid && begin < *ns && *ns < end));
+                }
+            }
+        }
     }
 
     #[test]

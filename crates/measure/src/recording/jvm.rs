@@ -13,13 +13,12 @@ use std::{
 use hugewise_jvm::{
     attach::{AttachError, Jvm},
     log_control::{self, LogFile},
-    regions::{self, Kind},
+    regions,
 };
 use hugewise_kernel::{
     journal::{Journal, JvmLog as Noted},
     process::Process,
     root::Root,
-    smaps,
     sys::{file, process::monotonic_ns},
 };
 
@@ -186,11 +185,7 @@ impl Seen {
         }
         self.heap_tries += 1;
         self.heap_due = Some(Instant::now() + HEAP_GAP);
-        let Ok(vmas) = smaps::read(root, &pid.to_string()) else { return };
-        let naming = regions::name(root, pid, &vmas, false);
-        let heap = || naming.ranges.iter().filter(|range| range.kind == Kind::Heap);
-        let (start, end) = (heap().map(|range| range.start).min(), heap().map(|range| range.end).max());
-        self.heap = start.zip(end).map(|(start, end)| start..end);
+        self.heap = regions::heap(root, pid);
     }
 
     fn ask(&mut self, root: &Root, pid: u32, attach: bool, journal: Option<&mut Journal>) {

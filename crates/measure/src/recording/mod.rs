@@ -18,6 +18,7 @@ mod writer;
 pub use jvm::switch_off;
 pub use model::*;
 pub use reader::{Ending, Reader, RecordingError};
+pub use samples::facts;
 pub use session::{Assignment, RecordError, Recorded, Target, record};
 pub use summary::{HugePages, Stalls, Summary};
 pub use writer::Writer;

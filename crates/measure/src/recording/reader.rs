@@ -192,7 +192,12 @@ mod tests {
     fn what_was_written_is_read() -> Result<(), Box<dyn std::error::Error>> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a.rec");
-        let end = Line::End(End { ns: 9, reason: EndReason::ProcessEnded, lost_events: Some(0) });
+        let end = Line::End(End {
+            ns: 9,
+            reason: EndReason::ProcessEnded,
+            lost_events: Some(0),
+            recorder_cpu_ns: Some(5),
+        });
         let mut writer = crate::recording::Writer::create(&path)?;
         for line in [header(SCHEMA), note("a"), end.clone()] {
             writer.write(&line)?;

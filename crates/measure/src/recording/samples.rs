@@ -1,13 +1,13 @@
 //! Looks at the machine and at the memory of processes, now and then.
 
-use std::{collections::BTreeMap, fs::File, ops::Range};
+use std::{fs::File, ops::Range};
 
 use hugewise_kernel::{
     base_page, meminfo, pools, pressure,
     root::Root,
+    smaps,
     sys::{pagemap, process::monotonic_ns},
     thp,
-    units::Bytes,
     vmstat::VmStat,
 };
 
@@ -66,23 +66,13 @@ pub fn machine(root: &Root) -> Machine {
 /// The memory of a process, and of its `heap` where that is known; nothing where it has ended, or may not be looked at.
 pub fn memory(root: &Root, pid: u32, heap: Option<Range<u64>>) -> Option<Memory> {
     let text = root.read(format!("proc/{pid}/smaps_rollup")).ok()?;
-    let amounts: BTreeMap<&str, u64> = text
-        .lines()
-        .filter_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            Some((name, value.trim().strip_suffix(" kB")?.trim().parse().ok()?))
-        })
-        .collect();
-    let sum = |names: &[&str]| -> Bytes {
-        names.iter().filter_map(|name| amounts.get(name)).copied().map(Bytes::from_kib).sum()
-    };
-    let hugetlb_bytes = sum(&["Private_Hugetlb", "Shared_Hugetlb"]);
+    let sums = smaps::parse(&text).ok()?.into_iter().next()?;
     Some(Memory {
         ns: monotonic_ns(),
         pid,
-        resident_bytes: sum(&["Rss"]) + hugetlb_bytes,
-        thp_bytes: sum(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]),
-        hugetlb_bytes,
+        resident_bytes: sums.rss + sums.hugetlb,
+        thp_bytes: sums.thp,
+        hugetlb_bytes: sums.hugetlb,
         heap: heap.and_then(|heap| heap_memory(root, pid, heap)),
     })
 }

@@ -15,7 +15,8 @@ use hugewise_kernel::{
     process::{CannotTell, Process},
     reading::Reading,
     root::Root,
-    sys::process::{ask_process_to_end, monotonic_ns},
+    settings::Setting,
+    sys::process::{ask_process_to_end, monotonic_ns, process_cpu},
 };
 
 use super::{
@@ -275,7 +276,26 @@ impl Session<'_> {
         self.emit_all(lines)
     }
 
+    /// Another hugewise may have switched it on before us, and off again.
+    fn keep_accounting(&mut self) -> io::Result<()> {
+        let (Some(_), Some(journal)) = (&self.means.delays, self.journal.as_deref_mut()) else {
+            return Ok(());
+        };
+        if Setting::TaskDelayacct.read(self.root).is_ok_and(|now| now == "1") {
+            return Ok(());
+        }
+        let again = match journal.set(Setting::TaskDelayacct, "1") {
+            Ok(_) => "and it is on again".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let reason = format!(
+            "somebody switched kernel.task_delayacct off, {again}: threads made meanwhile have no delays"
+        );
+        self.emit(Line::Lost(Lost { ns: monotonic_ns(), of: Evidence::Delays, count: None, reason }))
+    }
+
     fn look(&mut self) -> io::Result<()> {
+        self.keep_accounting()?;
         let lines = self.threads.look(self.means.delays.as_mut());
         self.emit_all(lines)?;
         let unknown = self.summary.nameless();
@@ -313,7 +333,8 @@ impl Session<'_> {
             self.emit(Line::Note(Note { ns: monotonic_ns(), text }))?;
         }
         let lost_events = self.means.tracer.as_ref().and_then(|tracer| tracer.lost());
-        self.emit(Line::End(End { ns: monotonic_ns(), reason, lost_events }))?;
+        let recorder_cpu_ns = u64::try_from(process_cpu().as_nanos()).ok();
+        self.emit(Line::End(End { ns: monotonic_ns(), reason, lost_events, recorder_cpu_ns }))?;
         self.writer.finish()?.sync_all()?;
         Ok(Recorded { summary: self.summary, status: self.status, reason })
     }

@@ -28,6 +28,8 @@ pub struct Summary {
     first_counters: Option<BTreeMap<String, u64>>,
     /// Lines of JVM logs.
     pub log_lines: u64,
+    /// CPU time that the recorder itself took, in nanoseconds.
+    pub recorder_cpu_ns: Option<u64>,
     /// What was lost, by evidence: how many that could be counted, and whether some could not.
     pub lost: BTreeMap<Evidence, (u64, bool)>,
     /// Notes.
@@ -110,7 +112,10 @@ impl Summary {
                 *uncounted |= lost.count.is_none();
             }
             Line::Note(note) => self.notes.push(note.text.clone()),
-            Line::End(end) => self.last_ns = self.last_ns.max(end.ns),
+            Line::End(end) => {
+                self.last_ns = self.last_ns.max(end.ns);
+                self.recorder_cpu_ns = end.recorder_cpu_ns;
+            }
             Line::Machine(machine) => {
                 self.last_ns = self.last_ns.max(machine.ns);
                 let first = self.first_counters.get_or_insert_with(|| machine.vmstat.clone());

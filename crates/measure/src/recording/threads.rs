@@ -6,6 +6,7 @@ use hugewise_kernel::{
     process,
     root::Root,
     sys::process::{monotonic_ns, ticks_per_second},
+    task_stat::TaskStat,
     taskstats::{Channel, Delays, TaskStats},
 };
 
@@ -167,7 +168,7 @@ impl Threads {
 
     fn read(&self, pid: u32, tid: u32) -> Option<(Thread, ThreadUsage)> {
         let stat = self.root.read(format!("proc/{pid}/task/{tid}/stat")).ok()?;
-        let stat = Stat::parse(&stat)?;
+        let stat = TaskStat::parse(&stat)?;
         let ns = |ticks: u64| u64::try_from(u128::from(ticks) * 1_000_000_000 / u128::from(self.ticks)).ok();
         let usage = ThreadUsage {
             tid,
@@ -187,57 +188,11 @@ impl Threads {
     }
 }
 
-/// /proc/PID/task/TID/stat, see proc_pid_stat(5).
-#[derive(Debug, PartialEq, Eq)]
-struct Stat<'a> {
-    name: &'a str,
-    minor_faults: u64,
-    major_faults: u64,
-    user_ticks: u64,
-    sys_ticks: u64,
-    started_ticks: u64,
-}
-
-impl Stat<'_> {
-    fn parse(text: &str) -> Option<Stat<'_>> {
-        // The name may hold anything, parentheses and spaces too.
-        let (before, after) = text.rsplit_once(')')?;
-        let (_, name) = before.split_once('(')?;
-        let fields: Vec<&str> = after.split_whitespace().collect();
-        // `state`, the first behind the name, is the third field.
-        let field = |number: usize| fields.get(number - 3)?.parse().ok();
-        Some(Stat {
-            name,
-            minor_faults: field(10)?,
-            major_faults: field(12)?,
-            user_ticks: field(14)?,
-            sys_ticks: field(15)?,
-            started_ticks: field(22)?,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     const STAT: &str = "814 (GC) Thread#0) S 1 814 814 0 -1 4194304 77 0 5 0 300 200 0 0 20 0 9 0 4711 0 0";
-
-    #[test]
-    fn a_name_may_hold_what_it_wants() {
-        let expected = Stat {
-            name: "GC) Thread#0",
-            minor_faults: 77,
-            major_faults: 5,
-            user_ticks: 300,
-            sys_ticks: 200,
-            started_ticks: 4711,
-        };
-        assert_eq!(Stat::parse(STAT), Some(expected));
-        assert_eq!(Stat::parse("814 (a) S 1"), None);
-    }
 
     #[test]
     fn only_what_changed_is_told_again() -> std::io::Result<()> {
@@ -266,13 +221,5 @@ mod tests {
         std::fs::write(task.join("stat"), STAT.replace("4711", "4712"))?;
         assert_eq!(kinds(&threads.look(None)), ["thread", "usage"], "another thread of this number");
         Ok(())
-    }
-
-    proptest! {
-        #[test]
-        fn nothing_makes_it_panic(text in "(.|\n)*", cut in 0..STAT.len()) {
-            let _ = Stat::parse(&text);
-            let _ = Stat::parse(&format!("{}{text}", &STAT[..cut]));
-        }
     }
 }

@@ -1,0 +1,90 @@
+//! The journal of recordings, and what they switch on in JVMs.
+
+use std::fs;
+
+use super::{
+    tests::{Tested, machine},
+    *,
+};
+
+/// A process 7 that was started at tick 100, as far as its files tell.
+fn with_a_process(root: &Root) -> Tested {
+    fs::create_dir_all(root.path("proc/7/root/tmp"))?;
+    fs::create_dir_all(root.path("tmp"))?;
+    fs::write(root.path("proc/7/status"), "Name:\tjava\nState:\tS\nVmSize:\t4 kB\n")?;
+    Ok(fs::write(root.path("proc/7/stat"), format!("7 (java) S {} 100 0", ["0"; 18].join(" ")))?)
+}
+
+#[test]
+fn a_log_that_a_jvm_writes_is_switched_off_once_it_can_be() -> Tested {
+    let dir = tempfile::tempdir()?;
+    let root = machine(dir.path())?;
+    let state = dir.path().join("state");
+    with_a_process(&root)?;
+    let log = JvmLog::of(&root, 7, "/tmp/.hugewise-1.log".to_owned()).ok_or("no such process")?;
+    let mut journal = Journal::open(&root, &state, "record")?;
+    journal.note_jvm_log(log.clone())?;
+    // Whoever holds the journal switches it off itself; what it leaves is left to restore.
+    assert_eq!(journal.close().jvm_logs_left.len(), 1);
+    let refused = Journal::open(&root, &state, "the next").err().ok_or("opened over what is left")?;
+    assert!(refused.to_string().contains("1 setting is not as it was"), "{refused}");
+    let deaf = &|_: &JvmLog| Err("it does not answer".to_owned());
+    assert_eq!(restore_with(&root, &state, Others::Leave, deaf)?.jvm_logs_left.len(), 1);
+    let restored = restore_with(&root, &state, Others::Leave, &|_: &JvmLog| Ok(()))?;
+    assert_eq!((restored.jvm_logs, restored.jvm_logs_left.len()), (vec![log], 0));
+    assert_eq!(restore(&root, &state, Others::Leave)?, Restored::default());
+    Ok(())
+}
+
+#[test]
+fn a_jvm_that_has_ended_writes_no_log() -> Tested {
+    let dir = tempfile::tempdir()?;
+    let root = machine(dir.path())?;
+    let state = dir.path().join("state");
+    with_a_process(&root)?;
+    let file = root.path("tmp/.hugewise-1.log");
+    let log = JvmLog::of(&root, 7, "/tmp/.hugewise-1.log".to_owned()).ok_or("no such process")?;
+    let mut journal = Journal::open(&root, &state, "record")?;
+    journal.note_jvm_log(log)?;
+    fs::write(&file, "")?;
+    // Another process has its number.
+    fs::write(root.path("proc/7/stat"), format!("7 (java) S {} 200 0", ["0"; 18].join(" ")))?;
+    let restored = journal.close();
+    assert_eq!((restored.jvm_logs.len(), restored.jvm_logs_left.len()), (1, 0));
+    assert!(!file.exists(), "its file was left behind");
+    assert!(unfinished(&state).is_none());
+    Ok(())
+}
+
+#[test]
+fn a_recording_and_the_settings_do_not_wait_for_each_other() -> Tested {
+    let dir = tempfile::tempdir()?;
+    let root = machine(dir.path())?;
+    let state = dir.path().join("state");
+    fs::create_dir_all(root.path("proc/sys/kernel"))?;
+    let accounting = root.path("proc/sys/kernel/task_delayacct");
+    fs::write(&accounting, "0\n")?;
+    let mut recording = Journal::open_recording(&root, &state, "record")?;
+    recording.set(Setting::TaskDelayacct, "1")?;
+    let settings = Journal::open(&root, &state, "compare")?;
+    let second = Journal::open_recording(&root, &state, "record").err().ok_or("two recordings at once")?;
+    assert!(matches!(second, JournalError::Busy(_)), "{second}");
+    assert_eq!(settings.close().failed, []);
+    // One that runs is left alone, and one that was killed is put back, whoever holds the settings.
+    let restored = restore(&root, &state, Others::Leave)?;
+    assert!(restored.recording.is_some_and(|who| who.ends_with("record")));
+    assert_eq!(fs::read_to_string(&accounting)?.trim(), "1");
+    // As if it had been killed: its lock goes, and its file stays.
+    let file = recordings(&state).join(Store::RECORD);
+    let left = fs::read(&file)?;
+    drop(recording);
+    fs::write(&file, left)?;
+    fs::write(&accounting, "1\n")?;
+    assert!(unfinished(&state).is_some_and(|left| left.purpose == "record"));
+    let settings = Journal::open(&root, &state, "compare")?;
+    assert!(restore(&root, &state, Others::Leave).is_err_and(|error| matches!(error, JournalError::Busy(_))));
+    assert_eq!(fs::read_to_string(&accounting)?.trim(), "0");
+    assert_eq!(settings.close().failed, []);
+    assert_eq!(restore(&root, &state, Others::Leave)?, Restored::default());
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! Files of /proc that are read by their path, in a folder of our own: no panic.
+
+#![no_main]
+
+use std::{fs, path::PathBuf, sync::OnceLock};
+
+use hugewise_kernel::{meminfo, process::Process, root::Root};
+use libfuzzer_sys::fuzz_target;
+
+/// A machine of our own.
+fn folder() -> &'static PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = PathBuf::from(format!("{}/target/tree-{}", env!("CARGO_MANIFEST_DIR"), std::process::id()));
+        let _ = fs::create_dir_all(folder.join("proc/7"));
+        folder
+    })
+}
+
+fuzz_target!(|input: (bool, &str)| {
+    let (of_process, text) = input;
+    let root = Root::at(folder());
+    if of_process {
+        let _ = fs::write(folder().join("proc/7/status"), format!("Name:\ta\nVmSize:\t4 kB\n{text}"));
+        let _ = fs::write(folder().join("proc/7/cmdline"), text);
+        let _ = Process::read(&root, 7);
+    } else {
+        let _ = fs::write(folder().join("proc/meminfo"), format!("Hugepagesize: 2048 kB\n{text}"));
+        let _ = meminfo::read(&root);
+    }
+});
