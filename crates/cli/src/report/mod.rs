@@ -14,5 +14,6 @@ mod page;
 pub mod plan;
 pub mod pretouch;
 pub mod record;
+pub mod stall;
 pub mod tlb;
 pub mod touch;

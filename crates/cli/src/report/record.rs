@@ -143,6 +143,12 @@ pub fn beginning(header: &Header, file: &Path) -> String {
             text.push_str("hugewise: tracefs is mounted nowhere, and was mounted for this process alone\n");
         }
     }
+    text + &missing(header)
+}
+
+/// What it does not rest on, and what that costs.
+pub fn missing(header: &Header) -> String {
+    let mut text = String::new();
     for (evidence, reading) in &header.evidence {
         if let Reading::CouldNotTell { could_not_tell } = reading {
             let _ = writeln!(text, "hugewise: without {evidence}: {could_not_tell}");
@@ -279,7 +285,8 @@ fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-fn duration(ns: u64) -> String {
+/// A time in a unit that fits.
+pub fn duration(ns: u64) -> String {
     match ns {
         0..=999_999 => format!("{:.1} µs", ns as f64 / 1e3),
         1_000_000..=999_999_999 => format!("{:.1} ms", ns as f64 / 1e6),

@@ -10,8 +10,8 @@ use libc::{c_int, c_uint};
 
 use super::checked;
 
-/// Pages that a pipe is asked to hold: what one may without rights (`fs.pipe-max-size`).
-const PAGES: usize = 256;
+/// Pages that a pipe is asked to hold: what one may have with rights, and without (`fs.pipe-max-size`).
+const PAGES: [usize; 2] = [1024, 256];
 
 /// Pages of this process that the kernel cannot move, and so not make room around, as long as this
 /// lives, even where their mappings end.
@@ -68,9 +68,14 @@ impl Pipe {
         checked(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) })?;
         // SAFETY: both descriptors are new and nobody else's.
         let (read, write) = unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
-        let wanted = c_int::try_from(PAGES * page).unwrap_or(c_int::MAX);
-        // SAFETY: takes numbers only. Refused where the user has many pipes: then it stays smaller.
-        unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, wanted) };
+        // Where both are refused it stays as small as it is.
+        for pages in PAGES {
+            let wanted = c_int::try_from(pages * page).unwrap_or(c_int::MAX);
+            // SAFETY: takes numbers only.
+            if unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, wanted) } > 0 {
+                break;
+            }
+        }
         // SAFETY: takes numbers only.
         let size = checked(unsafe { libc::fcntl(write.as_raw_fd(), libc::F_GETPIPE_SZ) })?;
         Ok(Pipe { _read: read, write, left: (size.unsigned_abs() as usize / page.max(1)).max(1) })
@@ -112,13 +117,13 @@ mod tests {
     #[test]
     fn pages_of_more_than_one_pipe_are_pinned() -> io::Result<()> {
         const PAGE: usize = 1 << 16; // At least a base page, on every machine.
-        let mut memory = Mapping::anonymous(Bytes((600 * PAGE) as u64))?;
+        let mut memory = Mapping::anonymous(Bytes((1500 * PAGE) as u64))?;
         let mut pins = Pins::default();
-        let pages: Vec<u64> = (0..600).map(|n| memory.address() + (n * PAGE) as u64).collect();
+        let pages: Vec<u64> = (0..1500).map(|n| memory.address() + (n * PAGE) as u64).collect();
         memory.bytes_mut().iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         // Of base pages smaller than this, what is pinned is the first of each.
         pins.pin(&pages, 4096)?;
-        assert_eq!(pins.len(), 600);
+        assert_eq!(pins.len(), 1500);
         Ok(())
     }
 
