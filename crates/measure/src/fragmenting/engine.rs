@@ -85,7 +85,7 @@ pub enum FragmentError {
     /// Other programs took so much meanwhile that it was given up.
     #[error(
         "only {filled} could be filled before no more than the reserve of {reserve} was available, and {wanted} are \
-         needed for what was asked for: other programs take memory meanwhile; ask for less (--memory)"
+         needed for what was asked for: other programs take memory meanwhile; ask for less"
     )]
     Pressed {
         /// How far it came.

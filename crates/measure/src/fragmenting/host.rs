@@ -12,6 +12,7 @@ use std::{
 
 use hugewise_kernel::{
     interrupt::Interrupt,
+    meminfo,
     page_sizes::PageSizes,
     room,
     root::Root,
@@ -48,6 +49,8 @@ pub struct Fragmenter {
     pub sizes: PageSizes,
     /// What the user asked for.
     pub asked: Option<Bytes>,
+    /// Take only that from the machine, and leave all else as it is, so that others find huge pages there.
+    pub share: bool,
     /// The environment of what is started.
     pub environment: Launch,
 }
@@ -79,8 +82,17 @@ pub struct Held {
     _line: UnixStream,
     /// What was done.
     pub outcome: Outcome,
-    /// Whole blocks that were free before.
-    pub blocks_before: Pages,
+    /// What was free before: whole blocks, and all.
+    pub before: Free,
+}
+
+/// What is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Free {
+    /// Whole blocks of the size of a huge page.
+    pub blocks: Pages,
+    /// `MemFree`.
+    pub bytes: Bytes,
 }
 
 /// What was given back.
@@ -90,22 +102,30 @@ pub struct Returned {
     pub blocks_before: Pages,
     /// Those that are free now.
     pub blocks_after: Pages,
+    /// `MemFree` before, in bytes.
+    pub free_before: Bytes,
+    /// The same now: programs and the page cache may have taken some meanwhile.
+    pub free_after: Bytes,
     /// Was the kernel asked to compact memory, because too few came back by themselves; or why it was not.
     pub compacted: Option<String>,
 }
 
 impl Returned {
-    /// Is as much free in whole blocks as before?
+    /// Does as much of what is free lie in whole blocks as before?
     #[must_use]
     pub fn is_as_it_was(&self) -> bool {
-        self.blocks_after.0 as f64 >= self.blocks_before.0 as f64 * AS_IT_WAS
+        // What others took meanwhile cannot come back.
+        let there = self.free_after.share_of(self.free_before).unwrap_or(1.0).min(1.0);
+        self.blocks_after.0 as f64 >= self.blocks_before.0 as f64 * there * AS_IT_WAS
     }
 }
 
 impl Fragmenter {
     /// What would be done now, or why nothing would.
     pub fn plan(&self) -> Result<Plan, Refusal> {
-        Plan::of(self.asked, &State::read(&self.root, &self.sizes)?)
+        let state = State::read(&self.root, &self.sizes)?;
+        let plan = Plan::of(self.asked, &state)?;
+        Ok(if self.share { Plan::of_a_share(plan.left, &state) } else { plan })
     }
 
     /// Does it. `progress` hears of bytes filled, and of how many there will be.
@@ -115,7 +135,7 @@ impl Fragmenter {
         progress: &mut dyn FnMut(Bytes, Bytes),
     ) -> Result<Held, HostError> {
         let plan = self.plan()?;
-        let blocks_before = blocks(&self.root, &self.sizes)?;
+        let before = Free::read(&self.root, &self.sizes)?;
         let (ours, theirs) = UnixStream::pair()?;
         let launch = worker::launch(&self.program, &plan);
         let mut command = Command::new(&self.program);
@@ -134,7 +154,7 @@ impl Fragmenter {
         ours.set_read_timeout(Some(GLANCE))?;
         let outcome = listen(&ours, &mut process, plan.taken, interrupt, progress)?;
         let (root, sizes) = (self.root.clone(), self.sizes.clone());
-        Ok(Held { root, sizes, process, _line: ours, outcome, blocks_before })
+        Ok(Held { root, sizes, process, _line: ours, outcome, before })
     }
 }
 
@@ -184,29 +204,43 @@ impl Held {
 
     /// Gives everything back, and looks whether free memory lies as it did.
     pub fn end(self) -> Result<Returned, HostError> {
-        let Held { root, sizes, process, blocks_before, .. } = self;
+        let Held { root, sizes, process, before, .. } = self;
         // Ended, and waited for: its memory is free.
         drop(process);
+        let look = || {
+            let after = Free::read(&root, &sizes)?;
+            Ok::<_, HostError>(Returned {
+                blocks_before: before.blocks,
+                blocks_after: after.blocks,
+                free_before: before.bytes,
+                free_after: after.bytes,
+                compacted: None,
+            })
+        };
         let begin = Instant::now();
-        let mut returned = Returned { blocks_before, blocks_after: blocks(&root, &sizes)?, compacted: None };
+        let mut returned = look()?;
         while !returned.is_as_it_was() && begin.elapsed() < SETTLING {
             thread::sleep(GLANCE);
-            returned.blocks_after = blocks(&root, &sizes)?;
+            returned = look()?;
         }
         if !returned.is_as_it_was() {
-            returned.compacted = Some(match fs::write(root.path(COMPACT), "1") {
+            let compacted = match fs::write(root.path(COMPACT), "1") {
                 Ok(()) => "yes".to_owned(),
                 Err(error) => format!("no: /{COMPACT}: {error}"),
-            });
-            returned.blocks_after = blocks(&root, &sizes)?;
+            };
+            returned = Returned { compacted: Some(compacted), ..look()? };
         }
         Ok(returned)
     }
 }
 
-/// Whole blocks of the size of a huge page that are free.
-fn blocks(root: &Root, sizes: &PageSizes) -> Result<Pages, HostError> {
-    let thp = sizes.thp.ok_or_else(|| HostError::Failed("this kernel has no THP".to_owned()))?;
-    let room = room::read(root, sizes.base, thp).map_err(|error| HostError::Failed(error.to_string()))?;
-    Ok(room.blocks)
+impl Free {
+    fn read(root: &Root, sizes: &PageSizes) -> Result<Free, HostError> {
+        let failed = |reason: &str| HostError::Failed(reason.to_owned());
+        let thp = sizes.thp.ok_or_else(|| failed("this kernel has no THP"))?;
+        let room = room::read(root, sizes.base, thp).map_err(|error| failed(&error.to_string()))?;
+        let free = meminfo::read(root).free;
+        let bytes = *free.known().ok_or_else(|| failed(free.reason().unwrap_or("MemFree is unknown")))?;
+        Ok(Free { blocks: room.blocks, bytes })
+    }
 }

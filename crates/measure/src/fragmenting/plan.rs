@@ -68,7 +68,7 @@ pub enum Refusal {
     /// Not enough memory.
     #[error(
         "{asked} of fragmented memory are too much: {available} are available, of which {reserve} stay in reserve, \
-         so that it can be {most} at most{}. Ask for less (--memory), or end programs that hold memory",
+         so that it can be {most} at most{}. Ask for less, or end programs that hold memory",
         if *.most < LEAST { format!(", and below {LEAST} it shows nothing") } else { String::new() }
     )]
     TooLittle {
@@ -82,7 +82,7 @@ pub enum Refusal {
         most: Bytes,
     },
     /// Too little was asked for.
-    #[error("{0} of fragmented memory show nothing: ask for {LEAST} at least (--memory)")]
+    #[error("{0} of fragmented memory show nothing: ask for {LEAST} at least")]
     TooSmall(Bytes),
     /// A control group does not let us.
     #[error(
@@ -255,7 +255,7 @@ mod tests {
             state(mib).and_then(|state| Plan::of(asked.map(|gib| Bytes(gib << 30)), &state).err())
         };
         let told = refused(Some(30), 20 << 10).map(|refusal| refusal.to_string()).unwrap_or_default();
-        for word in ["30GiB", "20GiB are available", "1.2GiB stay", "at most", "--memory"] {
+        for word in ["30GiB", "20GiB are available", "1.2GiB stay", "at most", "Ask for less"] {
             assert!(told.contains(word), "{word}: {told}");
         }
         assert!(refused(None, 1400).is_some_and(|refusal| refusal.to_string().contains("shows nothing")));

@@ -62,6 +62,9 @@ pub struct Arguments {
     /// is there]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
+    /// Take only as much as that from the machine, and leave all else as it is: for tests
+    #[arg(long, hide = true, requires = "memory")]
+    share: bool,
     /// Keep the recording in this file, which must not exist
     #[arg(short, long, value_name = "FILE", requires = "command")]
     output: Option<PathBuf>,
@@ -121,7 +124,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     }
     let program = env::current_exe().context("finding this program")?;
     let asked = arguments.memory;
-    let fragmenter = Fragmenter { program, root, sizes, asked, environment };
+    let fragmenter = Fragmenter { program, root, sizes, asked, share: arguments.share, environment };
     let scratch = execution::scratch_dir().context("making a scratch folder")?;
     let mut bench = Bench { arguments, fragmenter, journal, interrupt, scratch };
     let done = bench.conduct();
@@ -167,7 +170,7 @@ impl Bench<'_> {
             );
         }
         let mut held = self.fragment(&plan)?;
-        let (outcome, blocks_before) = (held.outcome.clone(), held.blocks_before);
+        let (outcome, blocks_before) = (held.outcome.clone(), held.before.blocks);
         let mut recorded = None;
         let mut after = None;
         if probes.is_some() {

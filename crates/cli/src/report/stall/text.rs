@@ -181,8 +181,8 @@ fn meaning(probes: &Probes) -> String {
 fn returned(report: &Report) -> String {
     let returned = &report.returned;
     let mut text = format!(
-        "{} blocks of the size of a huge page are free, and {} were before.",
-        returned.blocks_after, returned.blocks_before
+        "{} blocks of the size of a huge page are free in {} of free memory; before it were {} in {}.",
+        returned.blocks_after, returned.free_after, returned.blocks_before, returned.free_before
     );
     if let Some(compacted) = &returned.compacted {
         text += &match compacted.strip_prefix("no: ") {
@@ -193,7 +193,7 @@ fn returned(report: &Report) -> String {
         };
     }
     if !returned.is_as_it_was() {
-        text += " The rest lies beside pages that cannot be moved, of this machine's kernel and programs.";
+        text += " The rest lies beside pages that could not be moved.";
     }
     text
 }
