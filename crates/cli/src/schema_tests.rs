@@ -26,6 +26,7 @@ fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
         ("recording", schema_for!(hugewise_measure::recording::Line)),
         ("restore", schema_for!(restore::Report)),
         ("run", schema_for!(crate::launching::report::Report)),
+        ("stall", schema_for!(report::stall::Report)),
         ("tlb", schema_for!(report::tlb::Report)),
     ];
     for (name, schema) in schemas {

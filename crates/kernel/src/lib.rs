@@ -17,6 +17,7 @@ pub mod difference;
 pub mod facts;
 mod fields;
 pub mod folios;
+pub mod frames;
 pub mod interrupt;
 pub mod journal;
 pub mod limits;

@@ -1,4 +1,4 @@
-//! The CPUs of a NUMA node.
+//! NUMA nodes: which have memory, and their CPUs.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,13 @@ pub fn cpus(root: &Root, node: u32) -> Result<BTreeSet<u32>, ReadError> {
     let path = format!("sys/devices/system/node/node{node}/cpulist");
     let text = root.read(&path)?;
     parse(text.trim()).ok_or_else(|| root.content(&path, 1, "a list like 0-3,8", text.trim()))
+}
+
+/// The nodes that have memory, from `/sys/devices/system/node/has_memory`.
+pub fn with_memory(root: &Root) -> Result<BTreeSet<u32>, ReadError> {
+    const PATH: &str = "sys/devices/system/node/has_memory";
+    let text = root.read(PATH)?;
+    parse(text.trim()).ok_or_else(|| root.content(PATH, 1, "a list like 0-3,8", text.trim()))
 }
 
 /// A list as the kernel prints it: `0-3,8`.

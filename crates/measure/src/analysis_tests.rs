@@ -17,6 +17,7 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
             fell_back: None,
             figures: BTreeMap::from([("wall".to_owned(), *seconds)]),
             coverage: Some(if arm == 0 { 0.0 } else { 0.9 }),
+            huge_pages_left: None,
         })
     });
     Comparison {
@@ -36,6 +37,7 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
             warm_up: 0,
             seed: 1,
             aa: false,
+            fragmented: None,
         },
         cases: vec![Case {
             workload: "test".to_owned(),

@@ -68,6 +68,11 @@ pub struct Design {
     pub seed: u64,
     /// One backing against itself.
     pub aa: bool,
+    /// Memory in bytes that was left free in pieces before each run, all other free memory being held;
+    /// nothing where memory was left as it was. Then runs on `thp` count whatever they got.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
+    pub fragmented: Option<Bytes>,
 }
 
 /// One workload with one set of parameter values.
@@ -131,6 +136,9 @@ pub struct Round {
     /// The share of the resident bytes of the region that matters (the Java heap, the buffer,
     /// malloc'd memory) that lay on huge pages, 0 to 1, as read from the kernel.
     pub coverage: Option<f64>,
+    /// Huge pages that could be had at once when it began, where memory had been fragmented for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub huge_pages_left: Option<u64>,
 }
 
 /// What was concluded of one arm in one case.

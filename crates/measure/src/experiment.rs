@@ -15,6 +15,7 @@ use crate::{
     analysis,
     comparison::{self, Case, Comparison, Design, Figure, LeftOut, Round},
     execution::{self, ExecutionError, last_lines},
+    fragmenting::{Fragmenter, Held, HostError},
     machine::Machine,
     observation::{Observer, RegionOfInterest},
     proof::{self, Evidence},
@@ -105,6 +106,8 @@ pub struct Experiment<'a> {
     pub scratch: &'a Path,
     /// Told when to stop.
     pub interrupt: &'a Interrupt,
+    /// Fragments memory before each run, where that is wanted.
+    pub fragmenter: Option<&'a Fragmenter>,
 }
 
 impl Experiment<'_> {
@@ -224,6 +227,8 @@ impl Experiment<'_> {
             // That of the run before would name another heap.
             let _ = fs::remove_file(log);
         }
+        // Anew for each run: one that takes and gives back memory makes it whole.
+        let mut held = self.fragment(slot)?;
         let mut observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp);
         let before = VmStat::read(self.root).ok();
         let execution =
@@ -232,6 +237,11 @@ impl Experiment<'_> {
                     ExecutionError::Interrupted => ExperimentError::Interrupted,
                     source => ExperimentError::Execution { what: what(), source },
                 })?;
+        let given_up = held.as_mut().is_some_and(|held| !held.is_held());
+        let huge_pages_left = held.as_ref().map(|held| held.outcome.blocks_left.0);
+        if let Some(held) = held {
+            held.end().map_err(|error| ExperimentError::Run { what: what(), reason: error.to_string() })?;
+        }
         // What ended by our own terminal's Ctrl-C did not fail.
         if self.interrupt.signal().is_some() {
             return Err(ExperimentError::Interrupted);
@@ -252,11 +262,30 @@ impl Experiment<'_> {
             thp_fallbacks: before.zip(after).and_then(|(b, a)| a.growth(&b, "thp_fault_fallback")),
             through_malloc: workload.is_asked_through_malloc(),
         };
-        let fell_back =
-            proof::fell_back(self.design.arms[slot.arm], &evidence, self.sizes, self.rules.least_coverage);
+        let arm = self.design.arms[slot.arm];
+        // On fragmented memory it is the question what it costs not to get them.
+        let least = match (arm, self.fragmenter) {
+            (Backing::Thp, Some(_)) => 0.0,
+            _ => self.rules.least_coverage,
+        };
+        let mut fell_back = proof::fell_back(arm, &evidence, self.sizes, least);
+        if given_up {
+            let why =
+                "memory ran short and was not fragmented to its end: leave more of it (--fragmented=SIZE)";
+            fell_back = Some(why.to_owned());
+        }
         let coverage = coverage.ok().and_then(|coverage| coverage.share());
-        let round = Round { case: slot.case, arm: slot.arm, block: slot.block, fell_back, figures, coverage };
+        let Slot { case, arm, block } = slot;
+        let round = Round { case, arm, block, fell_back, figures, coverage, huge_pages_left };
         Ok((round, named_by_run))
+    }
+
+    fn fragment(&self, slot: Slot) -> Result<Option<Held>, ExperimentError> {
+        let Some(fragmenter) = self.fragmenter else { return Ok(None) };
+        fragmenter.fragment(self.interrupt, &mut |_, _| {}).map(Some).map_err(|error| match error {
+            HostError::Interrupted => ExperimentError::Interrupted,
+            error => ExperimentError::Run { what: self.describe(slot), reason: error.to_string() },
+        })
     }
 
     fn describe(&self, slot: Slot) -> String {

@@ -4,6 +4,7 @@ pub mod analysis;
 pub mod comparison;
 pub mod execution;
 pub mod experiment;
+pub mod fragmenting;
 pub mod machine;
 pub mod observation;
 pub mod pauses;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -15,7 +15,10 @@ use hugewise_kernel::{backing::Backing, page_sizes::PageSizes, root::Root, units
 use hugewise_measure::{
     analysis,
     comparison::{Comparison, Design, Verdict},
+    execution::Launch,
     experiment::{Blocks, CaseToRun, Experiment, ExperimentError, Rules},
+    fragmenting::Fragmenter,
+    machine::Machine,
     workload::{OwnFigures, Workload, metric::Metric},
 };
 
@@ -43,6 +46,7 @@ Examples:
   sudo hugewise compare -b base,thp,hugetlb:1GiB --rounds 10 --html report.html -- java -Xmx8g Main
   sudo hugewise compare -L heap 1g,2g,4g -- java -Xms{heap} -Xmx{heap} Main
   hugewise compare -b base,thp --metric 'ops/s=throughput: ([0-9.]+)' -- ./server-benchmark
+  sudo hugewise compare --fragmented -b base,thp -- java -Xms4g -Xmx4g -jar app.jar --once
   hugewise compare --aa                the same backing twice: how much this machine's noise shows
 
 A pool that is too small is grown for the time of the experiment and put back at its end, on Ctrl-C
@@ -89,6 +93,10 @@ pub struct Compare {
     /// Run the first backing against itself, to see how the method behaves on this machine
     #[arg(long)]
     aa: bool,
+    /// Fragment memory before each run, so that no huge page can be made of what is free, and leave SIZE
+    /// of it to the workload [default: 6GiB, or what is there]. Runs on thp count whatever they get
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, conflicts_with = "aa")]
+    fragmented: Option<Option<Bytes>>,
     /// Size of the embedded workload's buffer
     #[arg(long, value_name = "SIZE", default_value = "1000000000", conflicts_with = "command")]
     bytes: Bytes,
@@ -123,7 +131,13 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let scratch = scratch.path();
     let mut notes = Vec::new();
     let cases = compare.cases(&root, scratch, &mut notes)?;
-    let design = compare.design();
+    let mut design = compare.design();
+    let fragmenter = compare.fragmented.map(|asked| compare.fragmenter(asked, &root, &sizes, &machine));
+    let fragmenter = fragmenter.transpose()?;
+    if let Some(fragmenter) = &fragmenter {
+        // Refused before anything is started.
+        design.fragmented = Some(fragmenter.plan()?.left);
+    }
     let experiment = Experiment {
         root: &root,
         sizes: &sizes,
@@ -136,6 +150,7 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         },
         scratch,
         interrupt: &interrupt,
+        fragmenter: fragmenter.as_ref(),
     };
     let comparison = experiment.conduct(&mut machine, &mut Bar::new());
     machine::close(machine)?;
@@ -207,7 +222,25 @@ impl Compare {
             warm_up: self.warm_up,
             seed: self.seed.unwrap_or_else(now),
             aa: self.aa,
+            fragmented: None, // How much is known from the machine.
         }
+    }
+
+    fn fragmenter(
+        &self,
+        asked: Option<Bytes>,
+        root: &Root,
+        sizes: &PageSizes,
+        machine: &Machine,
+    ) -> anyhow::Result<Fragmenter> {
+        Ok(Fragmenter {
+            program: env::current_exe().context("finding this program")?,
+            root: root.clone(),
+            sizes: sizes.clone(),
+            asked,
+            share: false,
+            environment: machine.mark(Launch::default()),
+        })
     }
 
     fn cases(&self, root: &Root, scratch: &Path, notes: &mut Vec<String>) -> anyhow::Result<Vec<CaseToRun>> {

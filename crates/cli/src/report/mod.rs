@@ -15,5 +15,6 @@ pub mod pauses;
 pub mod plan;
 pub mod pretouch;
 pub mod record;
+pub mod stall;
 pub mod tlb;
 pub mod touch;

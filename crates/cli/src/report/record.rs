@@ -146,6 +146,12 @@ pub fn beginning(header: &Header, file: &Path) -> String {
             text.push_str("hugewise: tracefs is mounted nowhere, and was mounted for this process alone\n");
         }
     }
+    text + &missing(header)
+}
+
+/// What it does not rest on, and what that costs.
+pub fn missing(header: &Header) -> String {
+    let mut text = String::new();
     for (evidence, reading) in &header.evidence {
         if let Reading::CouldNotTell { could_not_tell } = reading {
             let _ = writeln!(text, "hugewise: without {evidence}: {could_not_tell}");

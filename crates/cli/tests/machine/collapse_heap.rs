@@ -3,27 +3,27 @@
 use std::{env, error::Error, fs, path::Path, process::Command, time::Instant};
 
 use hugewise_jvm::jdks::Jdk;
+use hugewise_kernel::units::Bytes;
 use libtest_mimic::Trial;
 
 use crate::{
     Tested,
     collapse::{MIB, Program, collapse, json, total_huge},
+    fragmenting,
     java::{compiled, knows},
     needs::{
-        Need::{Compiler, Fragment, Java, Root, Thp},
+        Need::{Fragment, Java, Root, Thp},
         jdks,
     },
-    program::compile,
     start::{run, says},
     trial,
 };
 
 const LOAD: &str = include_str!("CollapseLoad.java");
-const FRAGMENT: &str = include_str!("fragment.c");
 const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
 
 pub fn trials() -> Vec<Trial> {
-    let needs = [Root, Thp, Compiler, Java, Fragment];
+    let needs = [Root, Thp, Java, Fragment];
     let mut trials = vec![trial("collapse: fragmented memory, of the whole machine", &needs, fragmented)];
     for jdk in jdks() {
         for collector in COLLECTORS.into_iter().filter(|collector| knows(&jdk, collector)) {
@@ -79,12 +79,8 @@ fn heap(jdk: &Jdk, collector: &str) -> Tested {
 fn fragmented() -> Tested {
     let jdk = jdks().first().cloned().ok_or("no JDK")?;
     let mut program = load(&jdk, &["-XX:+UseParallelGC", "-XX:+AlwaysPreTouch"], 2048)?;
-    let folder = tempfile::tempdir()?;
-    let binary = compile(folder.path(), "fragment", FRAGMENT)?;
-    // What is free in large pieces is found at once, and the page cache is not in the way.
-    fs::write("/proc/sys/vm/drop_caches", "1")?;
-    let mut fragment = Program::start(&mut Command::new(binary), folder)?;
-    eprintln!("{}", fragment.until("ready")?.concat());
+    let held = fragmenting::whole(Bytes(4 << 30))?;
+    eprintln!("{:?}", held.outcome);
     let pid = program.pid();
     let counters = || -> Result<u64, Box<dyn Error>> {
         let text = fs::read_to_string("/proc/vmstat")?;
@@ -102,7 +98,7 @@ fn fragmented() -> Tested {
     assert_eq!(told["outcome"], "fragmented", "{told:#}");
     assert!(stalls < 200, "{stalls} direct compactions");
     says(told["next_step"].as_str().unwrap_or_default(), &["free some"])?;
-    drop(fragment);
+    held.end()?;
     program.ask()?;
     program.ends_right()
 }

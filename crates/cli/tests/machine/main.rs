@@ -9,6 +9,7 @@ mod apply_killed;
 mod collapse;
 mod collapse_heap;
 mod ending;
+mod fragmenting;
 mod gclog;
 mod inspect;
 mod java;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         apply::trials(),
         apply_killed::trials(),
         killed::trials(),
+        fragmenting::trials(),
         inspect::trials(),
         gclog::trials(),
         memory::trials(),

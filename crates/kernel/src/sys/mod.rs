@@ -12,6 +12,7 @@ pub mod mount;
 pub mod netlink;
 pub mod pagemap;
 pub mod pidfd;
+pub mod pins;
 pub mod process;
 pub mod remote;
 pub mod repeated;

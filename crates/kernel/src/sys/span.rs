@@ -92,6 +92,13 @@ impl<'a> Span<'a> {
         self.give_back(pages, libc::MADV_REMOVE)
     }
 
+    /// Makes base pages of a huge page of which `pages` is a part (`MADV_COLD`, Linux 5.4). What of it was
+    /// given back before is free then, and what holds only zeros, too; whether the kernel really did it,
+    /// it does not tell.
+    pub fn split(&self, pages: Range<u64>) -> io::Result<()> {
+        self.give_back(pages, libc::MADV_COLD)
+    }
+
     fn give_back(&self, pages: Range<u64>, advice: c_int) -> io::Result<()> {
         if pages.start < self.addresses.start || self.addresses.end < pages.end {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));

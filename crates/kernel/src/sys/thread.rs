@@ -40,12 +40,7 @@ pub fn allowed_cpus() -> io::Result<BTreeSet<u32>> {
 
 /// From now on the calling thread runs on these CPUs only.
 pub fn stay_on(cpus: &BTreeSet<u32>) -> io::Result<()> {
-    let mut mask = [0 as c_ulong; BITS / WORD];
-    for &cpu in cpus {
-        if let Some(word) = mask.get_mut(cpu as usize / WORD) {
-            *word |= 1 << (cpu as usize % WORD);
-        }
-    }
+    let mask = mask_of(cpus);
     // SAFETY: the kernel only reads the mask, of the size we give.
     checked(unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) }).map(drop)
 }
@@ -73,6 +68,28 @@ pub fn nodes_of_memory(address: u64) -> io::Result<BTreeSet<u32>> {
     })?;
     let is_of_nodes = [MPOL_PREFERRED, MPOL_BIND, MPOL_PREFERRED_MANY].contains(&(mode & MPOL_MODE));
     Ok(if is_of_nodes { members(&mask) } else { BTreeSet::new() })
+}
+
+/// From now on the memory of the calling thread, and of threads that it starts, comes from these NUMA
+/// nodes in turn. ENOSYS on a kernel without NUMA.
+pub fn take_memory_from_all(nodes: &BTreeSet<u32>) -> io::Result<()> {
+    const MPOL_INTERLEAVE: c_int = 3;
+    let mask = mask_of(nodes);
+    // SAFETY: the kernel reads a mask of the size we give.
+    checked(unsafe {
+        libc::syscall(libc::SYS_set_mempolicy, MPOL_INTERLEAVE, mask.as_ptr(), BITS as c_ulong)
+    })
+    .map(drop)
+}
+
+fn mask_of(numbers: &BTreeSet<u32>) -> [c_ulong; BITS / WORD] {
+    let mut mask = [0 as c_ulong; BITS / WORD];
+    for &number in numbers {
+        if let Some(word) = mask.get_mut(number as usize / WORD) {
+            *word |= 1 << (number as usize % WORD);
+        }
+    }
+    mask
 }
 
 /// The numbers of the bits that are set.
@@ -108,6 +125,22 @@ mod tests {
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSYS)),
         }
         assert!(nodes_of_memory(8).is_err() || nodes_of_memory(8).is_ok_and(|nodes| nodes.is_empty()));
+    }
+
+    #[test]
+    fn memory_is_taken_from_a_node_that_is_there() -> io::Result<()> {
+        let taken = std::thread::spawn(|| {
+            let first = take_memory_from_all(&BTreeSet::from([0]));
+            (first, take_memory_from_all(&BTreeSet::from([8000])))
+        });
+        let (first, none) = taken.join().map_err(|_| io::Error::other("panicked"))?;
+        // A kernel without NUMA, or a container that may not.
+        assert!(
+            first.is_ok()
+                || first.is_err_and(|e| [libc::ENOSYS, libc::EPERM].contains(&e.raw_os_error().unwrap_or(0)))
+        );
+        assert!(none.is_err());
+        Ok(())
     }
 
     #[test]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::recording::{Evidence, FirstTouch, Header, Line, PageCost, Reader, SCHEMA, samples};
+use crate::recording::{Evidence, FirstTouch, Header, Line, PageCost, Reader, SCHEMA};
 
 const MS: u64 = 1_000_000;
 const JVM: u32 = 7;
@@ -116,7 +116,7 @@ impl Made {
             pid: JVM,
             started: true,
             command: vec!["java".to_owned(), "Main".to_owned()],
-            machine: samples::facts(&Root::at("/nowhere")),
+            machine: crate::recording::facts(&Root::at("/nowhere")),
             evidence: self.evidence.iter().map(|of| (*of, Reading::Known(String::new()))).collect(),
             events: vec![],
             first_touch: Reading::Known(FirstTouch {

@@ -115,12 +115,12 @@ fn release(region: Region, case: &Case, by: By) -> Result<f64, String> {
 }
 
 /// The share on huge pages.
-pub(super) fn share(coverage: &Coverage) -> Result<f64, String> {
+pub(crate) fn share(coverage: &Coverage) -> Result<f64, String> {
     coverage.share().ok_or_else(|| format!("nothing of it is present, by {}", coverage.source))
 }
 
 /// By how much counters of the machine grew: of huge pages that could not be made, and of stalls.
-pub(super) fn growth(
+pub(crate) fn growth(
     before: &Result<VmStat, ReadError>,
     after: &Result<VmStat, ReadError>,
 ) -> (Reading<u64>, Reading<u64>) {

@@ -8,7 +8,7 @@ mod means;
 mod model;
 mod pace;
 mod reader;
-pub(crate) mod samples;
+mod samples;
 mod session;
 mod summary;
 mod tail;

@@ -22,11 +22,12 @@ use hugewise_kernel::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use crate::threads::Stopped;
 use crate::{
     chunks::Chunks,
     region::Region,
     target::Target,
-    threads::{self, Crew, Stopped},
+    threads::{self, Crew},
 };
 
 /// How to make memory present; what is not said is chosen.

@@ -1,6 +1,7 @@
 //! `hugewise bench`: experiments on this machine itself.
 
 mod pretouch;
+mod stall;
 mod tlb;
 mod touch;
 
@@ -22,12 +23,19 @@ enum What {
     Tlb(tlb::Arguments),
     Touch(touch::Arguments),
     Pretouch(Box<pretouch::Arguments>),
+    Stall(stall::Arguments),
     /// One process of `bench touch`; prints its report as JSON
     #[command(hide = true)]
     TouchWorker(touch::Worker),
     /// One process of `bench pretouch`; prints its report as JSON
     #[command(hide = true)]
     PretouchWorker(pretouch::Worker),
+    /// The process of `bench stall` that fragments memory until its input ends
+    #[command(hide = true)]
+    FragmentWorker(stall::FragmentWorker),
+    /// One process of `bench stall` that asks for huge pages; prints its report as JSON
+    #[command(hide = true)]
+    StallProbe(stall::ProbeWorker),
 }
 
 /// A count that is not zero.
@@ -54,6 +62,12 @@ pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
             machine::tell_unfinished();
             pretouch::run(arguments, terminal)
         }
+        What::Stall(arguments) => {
+            machine::tell_unfinished();
+            stall::run(arguments, terminal)
+        }
+        What::FragmentWorker(worker) => stall::run_fragment_worker(worker),
+        What::StallProbe(worker) => stall::run_probe(worker),
         What::TouchWorker(worker) => touch::run_worker(worker),
         What::PretouchWorker(worker) => pretouch::run_worker(worker),
     }

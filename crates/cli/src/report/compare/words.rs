@@ -174,7 +174,14 @@ pub fn design(design: &Design) -> String {
         n => format!(", after {n} warm-ups"),
     };
     let s = if design.rounds == 1 { "" } else { "s" };
-    format!("{} round{s} of each, in blocks of random order (seed {}){warm_up}", design.rounds, design.seed)
+    let memory = match design.fragmented {
+        Some(left) => format!("; memory fragmented before each run, {left} left in pieces"),
+        None => String::new(),
+    };
+    format!(
+        "{} round{s} of each, in blocks of random order (seed {}){warm_up}{memory}",
+        design.rounds, design.seed
+    )
 }
 
 /// `Linux 6.12.0 x86_64, AMD EPYC, 2 CPUs, 8GiB`

@@ -1,0 +1,266 @@
+//! Memory fragmented on purpose: that no huge page can be made of it, and that all of it comes back.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use hugewise_kernel::{
+    frames,
+    interrupt::Interrupt,
+    page_sizes::PageSizes,
+    root::Root,
+    smaps,
+    units::{Bytes, PageSize},
+};
+use hugewise_measure::{
+    execution::Launch,
+    fragmenting::{Fragmenter, Held, Outcome, Plan, State, worker, worker::Said},
+};
+use libtest_mimic::Trial;
+
+use crate::{
+    Tested,
+    killed::number,
+    needs::Need::{Fragment, Free, Root as Rights, Thp},
+    settings::{JOURNAL, Snapshot},
+    start::{BUSY, MARKER, Running, hugewise, left_running, run, run_command, says},
+    trial,
+};
+
+/// What the small tests fragment; more may not be free on a small machine.
+const SHARE: &str = "256MiB";
+
+pub fn trials() -> Vec<Trial> {
+    let small = [Rights, Thp, Free(1024)];
+    let mut trials = vec![
+        trial("bench stall: blocks that were broken up cannot be made whole", &small, cannot_be_moved),
+        trial("bench stall: without a command", &small, load),
+        trial("bench stall: with a command", &small, command),
+        trial("bench stall: what is too much is refused", &[Thp], refusals),
+        trial("bench stall: SIGKILL at any moment gives memory back", &small, killed),
+    ];
+    for (signal, status) in [("INT", 130), ("TERM", 143)] {
+        let name = format!("bench stall: SIG{signal} gives memory back");
+        trials.push(trial(&name, &small, move || is_ended(signal, status)));
+    }
+    trials.push(trial("bench stall: the whole machine", &[Rights, Thp, Fragment], whole_machine));
+    trials.push(trial("compare --fragmented: the whole machine", &[Rights, Thp, Fragment], comparison));
+    trials
+}
+
+/// Fragments the memory of the whole machine as long as the answer lives.
+pub fn whole(left: Bytes) -> Result<Held, Box<dyn Error>> {
+    let root = Root::live();
+    let sizes = PageSizes::read(&root)?;
+    let program = env!("CARGO_BIN_EXE_hugewise").into();
+    let environment = vec![(MARKER.to_owned(), Some(std::process::id().to_string().into()))];
+    let environment = Launch { environment, ..Launch::default() };
+    let fragmenter = Fragmenter { program, root, sizes, asked: Some(left), share: false, environment };
+    Ok(fragmenter.fragment(&Interrupt::default(), &mut |_, _| {})?)
+}
+
+/// The process that fragments, of a share of memory, by itself.
+struct Worker(Child);
+
+impl Worker {
+    fn start(plan: &Plan) -> Result<(Worker, Outcome), Box<dyn Error>> {
+        let launch = worker::launch(env!("CARGO_BIN_EXE_hugewise").as_ref(), plan);
+        let mut command = Command::new(&launch.command[0]);
+        command.args(&launch.command[1..]).env(MARKER, std::process::id().to_string());
+        let mut worker = Worker(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+        let output = worker.0.stdout.take().ok_or("no output")?;
+        for line in BufReader::new(output).lines() {
+            match serde_json::from_str(&line?)? {
+                Said::Filled(_) => {}
+                Said::Ready(outcome) => return Ok((worker, *outcome)),
+                Said::Failed(reason) => return Err(reason.into()),
+            }
+        }
+        Err("it ended without a word".into())
+    }
+
+    /// The page frames of its anonymous memory, by address.
+    fn frames(&self, base: PageSize) -> Result<BTreeMap<u64, u64>, Box<dyn Error>> {
+        let id = self.0.id().to_string();
+        let pagemap = File::open(format!("/proc/{id}/pagemap"))?;
+        let mut all = BTreeMap::new();
+        for vma in smaps::read(&Root::live(), &id)?.iter().filter(|vma| vma.is_anonymous()) {
+            frames::visit(&pagemap, vma.addresses.clone(), base, |page| {
+                all.extend(page.frame.map(|frame| (page.address, frame)));
+            })?;
+        }
+        Ok(all)
+    }
+
+    /// Ends it as the end of hugewise does.
+    fn end(mut self) -> Tested {
+        drop(self.0.stdin.take());
+        assert!(self.0.wait()?.success());
+        Ok(())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn cannot_be_moved() -> Tested {
+    let root = Root::live();
+    let sizes = PageSizes::read(&root)?;
+    let thp = sizes.thp.ok_or("no THP")?;
+    let pages = thp.bytes().0 / sizes.base.bytes().0;
+    let plan = Plan::of_a_share(SHARE.parse()?, &State::read(&root, &sizes)?);
+    let (worker, outcome) = Worker::start(&plan)?;
+    assert_eq!(outcome.filled, plan.taken, "{outcome:#?}");
+    assert!(outcome.left + outcome.scattered >= plan.left || outcome.blocks.0 == 0, "{outcome:#?}");
+    assert!(outcome.pinned >= outcome.blocks, "{outcome:#?}");
+    let score = fs::read_to_string(format!("/proc/{}/oom_score_adj", worker.0.id()))?;
+    assert_eq!(score.trim(), "1000", "others would be ended before it");
+    // The last page of each block that was broken up.
+    let lasts = |frames: &BTreeMap<u64, u64>| -> BTreeMap<u64, u64> {
+        let is_last = |(_, frame): &(&u64, &u64)| *frame % pages == pages - 1;
+        frames.iter().filter(is_last).map(|(address, frame)| (*address, *frame)).collect()
+    };
+    let before = worker.frames(sizes.base)?;
+    let blocks: std::collections::BTreeSet<u64> =
+        lasts(&before).values().map(|frame| frame / pages).collect();
+    assert!(blocks.len() as u64 >= outcome.blocks.0, "{} of {outcome:#?}", blocks.len());
+    fs::write("/proc/sys/vm/compact_memory", "1")?;
+    let after = worker.frames(sizes.base)?;
+    let moved = lasts(&before).iter().filter(|(address, frame)| after.get(address) != Some(frame)).count();
+    // Of memory that lay in pieces, another page than the last of a block is the pinned one.
+    let may_move = lasts(&before).len() as u64 - outcome.blocks.0;
+    assert!(moved as u64 <= may_move, "{moved} pages were moved, {may_move} may be: {outcome:#?}");
+    worker.end()
+}
+
+fn stall(more: &[&str]) -> Command {
+    hugewise(&[&["bench", "stall", "--share", "--memory", SHARE], more].concat())
+}
+
+fn load() -> Tested {
+    let ran = run_command(&|| stall(&["--json"]))?.ended_with(0)?;
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout)?;
+    assert_eq!(report["schema"], "hugewise.stall/1");
+    for when in ["before", "fragmented"] {
+        let probe = &report["probes"][when];
+        assert_eq!(probe["bytes"], Bytes(128 << 20).0, "{report:#}");
+        assert!(probe["compaction"]["count"].is_u64() && probe["coverage"].is_f64(), "{report:#}");
+    }
+    assert_eq!((&report["held_to_the_end"], &report["program"]), (&true.into(), &serde_json::Value::Null));
+    let text = run_command(&|| stall(&[]))?.ended_with(0)?.stdout;
+    says(&text, &["FRAGMENTED", "MODE", "defrag", "waited for compaction", "MEANS", "RETURNED", "NEXT"])
+}
+
+fn command() -> Tested {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("a.rec").display().to_string();
+    let script = "echo its own; exit 3";
+    let make = || {
+        let _ = fs::remove_file(&file);
+        stall(&["-o", &file, "--", "sh", "-c", script])
+    };
+    let ran = run_command(&make)?.ended_with(3)?;
+    assert_eq!(ran.stdout, "its own\n");
+    says(&ran.stderr, &["FRAGMENTED", "RECORDED", &file, "RETURNED"])?;
+    assert!(fs::metadata(&file)?.len() > 0);
+    let ran = run_command(&|| stall(&["--json", "--", "sh", "-c", "exit 0"]))?.ended_with(0)?;
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout)?;
+    assert_eq!(report["program"]["schema"], "hugewise.record/1");
+    // One that is not there leaves nothing behind.
+    let ran = run_command(&|| stall(&["--", "/nowhere/at-all"]))?.ended_with(2)?;
+    says(&ran.stderr, &["/nowhere/at-all could not be started"])
+}
+
+fn refusals() -> Tested {
+    let much = run(&["bench", "stall", "--memory", "100TiB"])?.ended_with(2)?;
+    says(&much.stderr, &["100TiB", "are available", "stay in reserve", "at most"])?;
+    let little = run(&["bench", "stall", "--memory", "1MiB"])?.ended_with(2)?;
+    says(&little.stderr, &["1MiB", "256MiB at least"])?;
+    let compared = run(&["compare", "--fragmented=100TiB", "-b", "base", "--", "true"])?.ended_with(2)?;
+    says(&compared.stderr, &["100TiB", "are available"])
+}
+
+fn is_ended(signal: &str, status: i32) -> Tested {
+    let running = Running::holding_the_journal(&|| stall(&["--", "sleep", "1000"]))?;
+    // While it is at it, or while the program runs: a signal for the terminal's group reaches both.
+    thread::sleep(Duration::from_millis(300));
+    running.signal(signal)?;
+    let ran = running.wait()?;
+    let code = ran.status.code();
+    assert!(code == Some(status) || code == Some(143), "{ran:#?}");
+    Ok(())
+}
+
+fn killed() -> Tested {
+    let kills = number("HUGEWISE_KILLS")?.unwrap_or(6);
+    let seed = number("HUGEWISE_SEED")?.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("{kills} kills, HUGEWISE_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for kill in 0..kills {
+        let before = Snapshot::take()?;
+        // Ends when its parent has: whoever is recorded is left alone.
+        let program = "while [ -d /proc/$PPID ]; do sleep 0.05; done";
+        let mut running = Running::start(&mut stall(&["--", "sh", "-c", program]))?;
+        let moment = Duration::from_millis(random.u64(0..1500));
+        thread::sleep(moment);
+        let id = running.child.id();
+        running.child.kill()?;
+        let ran = running.wait()?;
+        if ran.stderr.contains(BUSY) {
+            continue;
+        }
+        let begin = Instant::now();
+        // The kernel ends it with its parent; its memory takes a moment to be given back.
+        while let Some(left) = left_running().into_iter().find(|process| process.contains("hugewise")) {
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "kill {kill} after {moment:?}: {left} is there"
+            );
+        }
+        let owner = format!("\"owner\": {id},");
+        if fs::read_to_string(JOURNAL).is_ok_and(|journal| journal.contains(&owner)) {
+            run(&["restore"])?.ended_with(0)?;
+        }
+        before.is_preserved().map_err(|error| format!("kill {kill} after {moment:?}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn whole_machine() -> Tested {
+    let ran = run(&["bench", "stall", "--json", "--memory", "2GiB"])?.ended_with(0)?;
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout)?;
+    let coverage = report["probes"]["fragmented"]["coverage"].as_f64();
+    eprintln!("{}", report["fragmented"]);
+    assert!(coverage.is_some_and(|share| share < 0.2), "{report:#}");
+    assert!(report["fragmented"]["blocks_left"].as_u64().is_some_and(|left| left < 50), "{report:#}");
+    let stalls = |when: &str| report["probes"][when]["compaction"]["count"].as_u64();
+    assert!(stalls("fragmented") > stalls("before"), "{report:#}");
+    assert_eq!(report["held_to_the_end"], true);
+    Ok(())
+}
+
+fn comparison() -> Tested {
+    let arguments = ["compare", "--no-java", "--bytes", "500MB", "-b", "base,thp", "--rounds", "1", "--json"];
+    let ran = run(&[&arguments[..], &["--fragmented=2GiB"]].concat())?.ended_with(0)?;
+    let comparison = ran.comparison()?;
+    assert_eq!(comparison.design.fragmented, Some(Bytes(2 << 30)));
+    assert_eq!(comparison.rounds.len(), 4);
+    for round in &comparison.rounds {
+        assert!(
+            round.fell_back.is_none() && round.huge_pages_left.is_some_and(|left| left < 50),
+            "{round:#?}"
+        );
+        assert!(round.coverage.is_some_and(|share| share < 0.3), "{round:#?}");
+    }
+    Ok(())
+}
