@@ -25,6 +25,7 @@ mod record;
 mod record_killed;
 mod refusals;
 mod regions;
+mod report;
 mod run;
 mod settings;
 mod start;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         memory::trials(),
         record::trials(),
         record_killed::trials(),
+        report::trials(),
         kernel_tools::trials(),
         collapse::trials(),
         collapse_heap::trials(),

@@ -120,6 +120,13 @@ impl Gathered {
         self.threads.get(thread).and_then(|thread| thread.name.as_deref()).unwrap_or("?")
     }
 
+    /// Is the thread one of the recorded processes? khugepaged, which works for all of them, is none.
+    #[must_use]
+    pub fn is_own(&self, thread: usize) -> bool {
+        let pid = self.threads.get(thread).and_then(|thread| thread.pid);
+        pid.is_none_or(|pid| self.processes.contains_key(&pid))
+    }
+
     /// Is there evidence of this kind?
     #[must_use]
     pub fn has(&self, evidence: Evidence) -> bool {

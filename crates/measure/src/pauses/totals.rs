@@ -37,7 +37,7 @@ pub struct Totals {
     /// Waiting that is no part of a pause, thread by thread, the longest first: all of the application's,
     /// and of the collector's what lay between pauses.
     pub outside: Vec<Outside>,
-    /// All waiting that was found, wherever it lay, by events.
+    /// All waiting of the recorded processes that was found, wherever it lay, by events.
     pub found: BTreeMap<Wait, WaitSum>,
     /// The same by the kernel's own accounting; nothing where it did not account.
     pub accounted: Option<BTreeMap<Wait, u64>>,
@@ -82,8 +82,9 @@ impl Totals {
             let mut seconds: BTreeMap<(Wait, u64), u64> = BTreeMap::new();
             for stall in stalls {
                 let ns = stall.span.end - stall.span.start;
-                let found = totals.found.entry(stall.wait).or_default();
-                found.add(ns, stall.for_huge);
+                if gathered.is_own(thread) {
+                    totals.found.entry(stall.wait).or_default().add(ns, stall.for_huge);
+                }
                 let laid = laid(gathered, thread, stall);
                 if laid == 0 {
                     let own = outside.entry(stall.wait).or_insert_with(|| Outside {

@@ -156,10 +156,7 @@ fn thp(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Option<Dec
             return Some(Decision { verdict: Verdict::Thp, because });
         }
     }
-    let is_meant = |thread: usize| {
-        let thread = &gathered.threads[thread];
-        thread.role != Role::Compiler && thread.pid.is_some_and(|pid| gathered.processes.contains_key(&pid))
-    };
+    let is_meant = |thread: usize| gathered.threads[thread].role != Role::Compiler && gathered.is_own(thread);
     let outside = (0..totals.outside.len())
         .filter(|at| is_meant(totals.outside[*at].thread))
         .max_by_key(|at| totals.outside[*at].worst_second_ns)?;

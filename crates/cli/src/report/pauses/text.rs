@@ -222,7 +222,11 @@ fn outside(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
         };
         let said = format!(
             "{}: {} in {} ({} ×, the longest {}){for_huge}",
-            who(&explanation.gathered, at.thread),
+            if explanation.gathered.is_own(at.thread) {
+                who(&explanation.gathered, at.thread)
+            } else {
+                format!("{}, for all processes", who(&explanation.gathered, at.thread))
+            },
             duration(sum.ns),
             words::waiting(at.wait),
             sum.count,

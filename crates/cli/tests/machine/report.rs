@@ -1,0 +1,275 @@
+//! `hugewise report`: what the kernel did to a real JVM, laid to its threads and pauses, beside the
+//! kernel's own text of the same events.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use hugewise_jvm::jdks::Jdk;
+use hugewise_kernel::{page_sizes::PageSizes, room, root::Root, thp, units::Bytes};
+use hugewise_measure::recording::Reader;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    Tested, fragmenting,
+    java::{compiled, knows},
+    needs::{
+        Need::{Fragment, Free, Java, Root as Rights, Thp},
+        jdks,
+    },
+    start::run,
+    trial,
+};
+
+/// Keeps so many MiB, and throws as much away.
+const SOURCE: &str = "
+import java.util.ArrayList;
+public class Retain {
+    public static void main(String[] arguments) {
+        ArrayList<byte[]> kept = new ArrayList<>();
+        for (long i = Long.parseLong(arguments[0]) * 16; i > 0; i--) {
+            kept.add(new byte[1 << 16]);
+            byte[] thrown = new byte[1 << 16];
+            thrown[(int) (i % thrown.length)] = 1;
+        }
+        System.out.println(kept.size());
+    }
+}
+";
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for jdk in jdks().into_iter().filter(|jdk| [17, 25].contains(&jdk.major)) {
+        for flag in ["-XX:-UseTransparentHugePages", "-XX:+UseTransparentHugePages"] {
+            let (jdk, name) =
+                (jdk.clone(), format!("report: JDK {}, memory not fragmented, {flag}", jdk.version));
+            trials.push(trial(&name, &[Rights, Thp, Java, Free(2500)], move || not_fragmented(&jdk, flag)));
+        }
+        for collector in
+            ["Parallel", "Z", "Shenandoah"].into_iter().filter(|name| knows(&jdk, &format!("Use{name}GC")))
+        {
+            let (jdk, name) =
+                (jdk.clone(), format!("report: JDK {}, {collector}, memory fragmented", jdk.version));
+            trials.push(trial(&name, &[Rights, Thp, Java, Fragment], move || fragmented(&jdk, collector)));
+        }
+    }
+    trials
+}
+
+/// A recording of [`SOURCE`], and its report.
+struct Reported {
+    _folder: TempDir,
+    recording: PathBuf,
+    report: Value,
+}
+
+fn reported(jdk: &Jdk, options: &[&str], keep: &str) -> Result<Reported, Box<dyn Error>> {
+    let folder = compiled("Retain", SOURCE)?;
+    let recording = folder.path().join("a.rec");
+    let (file, java) = (recording.display().to_string(), jdk.java.display().to_string());
+    let classes = folder.path().display().to_string();
+    let line =
+        [&["record", "-o", &file, "--", &java][..], options, &["-cp", &classes, "Retain", keep]].concat();
+    run(&line)?.ended_with(0)?;
+    let ran = run(&["report", "--json", &file])?;
+    let report = serde_json::from_str(&ran.stdout)?;
+    Ok(Reported { _folder: folder, recording, report })
+}
+
+/// The kernel works in the pauses, for memory is touched first: that is never laid to huge pages.
+fn not_fragmented(jdk: &Jdk, flag: &str) -> Tested {
+    let options = ["-Xms1500m", "-Xmx1500m", "-Xmn400m", "-XX:+UseParallelGC", flag];
+    let root = Root::live();
+    let sizes = PageSizes::read(&root)?;
+    let free = match sizes.thp {
+        Some(huge) => room::read(&root, sizes.base, huge)?.at_once.0,
+        None => 0,
+    };
+    let reported = reported(jdk, &options, "600")?;
+    let report = &reported.report;
+    assert!(report["pauses"].as_array().is_some_and(|pauses| !pauses.is_empty()), "{report:#}");
+    // Where memory is fragmented already, waiting for huge pages is what is to be found.
+    if flag.starts_with("-XX:-") || free > 1200 {
+        let verdict = report["verdict"].as_str().ok_or("no verdict")?;
+        assert!(["first_touch", "none"].contains(&verdict), "{report:#}");
+    }
+    Ok(())
+}
+
+/// What the kernel's own text says is found again: at least nine tenths of it, in the right threads, and
+/// in the worst pause to a tenth.
+fn fragmented(jdk: &Jdk, collector: &str) -> Tested {
+    let collector = format!("-XX:+Use{collector}GC");
+    let mut options = vec!["-Xms5g", "-Xmx5g", &collector, "-XX:+UseTransparentHugePages"];
+    if collector.contains("Parallel") {
+        options.push("-Xmn1g");
+    }
+    let _shared = SharedMemory::on_thp()?;
+    let held = fragmenting::whole(Bytes(6 << 30))?;
+    let trace = Trace::begin()?;
+    let reported = reported(jdk, &options, "2500");
+    let stalls = trace.end()?;
+    drop(held);
+    let reported = reported?;
+    let report = &reported.report;
+    assert_eq!(report["verdict"], "thp", "{report:#}");
+    let reader = Reader::open(&reported.recording)?;
+    let (began, pid) = (reader.header().began_ns as f64 / 1e9, reader.header().pid);
+    let own = threads(reader, pid);
+    let traced: f64 = own.iter().filter_map(|tid| stalls.get(tid)).flatten().map(length).sum();
+    let waiting = &report["waiting"][0];
+    let (found, accounted) = (number(&waiting["total_s"]), number(&waiting["accounted_s"]));
+    let mut laid: f64 = rows(&report["outside"])
+        .filter(|row| row["wait"] == "compaction")
+        .map(|row| number(&row["total_s"]))
+        .sum();
+    let mut worst = (0.0, 0.0, String::new());
+    for pause in rows(&report["pauses"]) {
+        let start = began + number(&pause["start_s"]);
+        let span = start..start + number(&pause["duration_s"]);
+        for thread in rows(&pause["threads"]) {
+            let tid = thread["tid"].as_u64().and_then(|tid| u32::try_from(tid).ok()).ok_or("no thread")?;
+            let said = number(&thread["compaction_s"]);
+            let really: f64 = stalls.get(&tid).into_iter().flatten().map(|stall| overlap(stall, &span)).sum();
+            laid += said;
+            if really.max(said) > worst.0 {
+                worst = (
+                    really.max(said),
+                    (said - really).abs(),
+                    format!("{tid}: {said} of {really} in {pause:#}"),
+                );
+            }
+        }
+    }
+    println!(
+        "JDK {} {collector}: compaction {traced:.3} s by the kernel's text, {found:.3} s found, {laid:.3} s laid to \
+         pauses or threads, {accounted:.3} s accounted; {} pauses; worst off by {:.1} ms of {:.1}",
+        jdk.version,
+        report["totals"]["pauses"],
+        worst.1 * 1e3,
+        worst.0 * 1e3
+    );
+    assert!(traced > 0.5, "nothing waited: {traced}");
+    assert!(found >= 0.9 * traced && laid >= 0.9 * traced, "{found}, {laid} of {traced}");
+    assert!(found >= 0.9 * accounted, "{found} of {accounted} accounted");
+    assert!(worst.1 <= 0.1 * worst.0, "{}", worst.2);
+    Ok(())
+}
+
+fn rows(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
+}
+
+fn length(span: &Range<f64>) -> f64 {
+    span.end - span.start
+}
+
+fn overlap(a: &Range<f64>, b: &Range<f64>) -> f64 {
+    (a.end.min(b.end) - a.start.max(b.start)).max(0.0)
+}
+
+/// The threads of a process that were recorded.
+fn threads(reader: Reader<fs::File>, pid: u32) -> Vec<u32> {
+    use hugewise_measure::recording::Line;
+    let mut all: Vec<u32> = reader
+        .filter_map(|line| match line {
+            Ok(Line::Thread(thread)) if thread.pid == pid => Some(thread.tid),
+            _ => None,
+        })
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// From when to when threads compacted, in seconds.
+type Stalls = BTreeMap<u32, Vec<Range<f64>>>;
+
+/// An instance of our own, of which the kernel's text is read.
+struct Trace {
+    mount: TempDir,
+}
+
+impl Trace {
+    fn begin() -> Result<Trace, Box<dyn Error>> {
+        let trace = Trace { mount: tempfile::tempdir()? };
+        let done = Command::new("mount").args(["-t", "tracefs", "none"]).arg(trace.mount.path()).status()?;
+        assert!(done.success(), "tracefs was not mounted");
+        fs::create_dir(trace.instance())?;
+        for (file, value) in [
+            ("trace_clock", "mono"),
+            ("buffer_size_kb", "16384"),
+            ("events/compaction/mm_compaction_begin/enable", "1"),
+            ("events/compaction/mm_compaction_end/enable", "1"),
+        ] {
+            fs::write(trace.instance().join(file), value)?;
+        }
+        Ok(trace)
+    }
+
+    fn instance(&self) -> PathBuf {
+        self.mount.path().join("instances/hugewise-test")
+    }
+
+    fn end(self) -> Result<Stalls, Box<dyn Error>> {
+        let text = fs::read(self.instance().join("trace"))?;
+        let (mut open, mut all) = (BTreeMap::new(), Stalls::new());
+        for line in String::from_utf8_lossy(&text).lines().filter(|line| !line.starts_with('#')) {
+            let Some((tid, seconds, event)) = happened(line) else { continue };
+            match event {
+                "mm_compaction_begin" => drop(open.insert(tid, seconds)),
+                _ => all.entry(tid).or_default().extend(open.remove(&tid).map(|begin| begin..seconds)),
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(self.instance());
+        let _ = Command::new("umount").arg(self.mount.path()).status();
+    }
+}
+
+/// `     GC Thread#0-18543   [001] .....  3456.789012: mm_compaction_begin: …`
+fn happened(line: &str) -> Option<(u32, f64, &str)> {
+    let (who, rest) = line.split_once(" [0")?;
+    let tid = who.trim_end().rsplit_once('-')?.1.parse().ok()?;
+    let mut words = rest.split_whitespace().skip(2);
+    let seconds = words.next()?.strip_suffix(':')?.parse().ok()?;
+    Some((tid, seconds, words.next()?.strip_suffix(':')?))
+}
+
+/// The heap of ZGC is shared memory, which has a mode of its own.
+struct SharedMemory(Option<&'static Path>);
+
+impl SharedMemory {
+    fn on_thp() -> Result<SharedMemory, Box<dyn Error>> {
+        let file = Path::new("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+        if thp::read(&Root::live()).shmem_enabled.known().map(String::as_str) != Some("never") {
+            return Ok(SharedMemory(None));
+        }
+        fs::write(file, "advise")?;
+        Ok(SharedMemory(Some(file)))
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        if let Some(file) = self.0 {
+            let _ = fs::write(file, "never");
+        }
+    }
+}
