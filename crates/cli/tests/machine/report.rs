@@ -47,17 +47,18 @@ public class Retain {
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for jdk in jdks().into_iter().filter(|jdk| [17, 25].contains(&jdk.major)) {
-        for flag in ["-XX:-UseTransparentHugePages", "-XX:+UseTransparentHugePages"] {
-            let (jdk, name) =
-                (jdk.clone(), format!("report: JDK {}, memory not fragmented, {flag}", jdk.version));
-            trials.push(trial(&name, &[Rights, Thp, Java, Free(2500)], move || not_fragmented(&jdk, flag)));
-        }
-        for collector in
-            ["Parallel", "Z", "Shenandoah"].into_iter().filter(|name| knows(&jdk, &format!("Use{name}GC")))
-        {
-            let (jdk, name) =
-                (jdk.clone(), format!("report: JDK {}, {collector}, memory fragmented", jdk.version));
-            trials.push(trial(&name, &[Rights, Thp, Java, Fragment], move || fragmented(&jdk, collector)));
+        for collector in ["Parallel", "Z", "Shenandoah"] {
+            if !knows(&jdk, &format!("Use{collector}GC")) {
+                continue;
+            }
+            let name = |memory: &str| format!("report: JDK {}, {collector}, {memory}", jdk.version);
+            for flag in ["-XX:-UseTransparentHugePages", "-XX:+UseTransparentHugePages"] {
+                let (of, name) = (jdk.clone(), name(&format!("memory as it is, {flag}")));
+                let needs = [Rights, Thp, Java, Free(2500)];
+                trials.push(trial(&name, &needs, move || not_fragmented(&of, collector, flag)));
+            }
+            let (of, name) = (jdk.clone(), name("memory fragmented"));
+            trials.push(trial(&name, &[Rights, Thp, Java, Fragment], move || fragmented(&of, collector)));
         }
     }
     trials
@@ -84,8 +85,10 @@ fn reported(jdk: &Jdk, options: &[&str], keep: &str) -> Result<Reported, Box<dyn
 }
 
 /// The kernel works in the pauses, for memory is touched first: that is never laid to huge pages.
-fn not_fragmented(jdk: &Jdk, flag: &str) -> Tested {
-    let options = ["-Xms1500m", "-Xmx1500m", "-Xmn400m", "-XX:+UseParallelGC", flag];
+fn not_fragmented(jdk: &Jdk, collector: &str, flag: &str) -> Tested {
+    let collector = format!("-XX:+Use{collector}GC");
+    let options = ["-Xms1500m", "-Xmx1500m", &collector, flag];
+    let _shared = SharedMemory::on_thp()?;
     let root = Root::live();
     let sizes = PageSizes::read(&root)?;
     let free = match sizes.thp {
