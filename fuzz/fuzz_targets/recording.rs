@@ -5,8 +5,8 @@
 use std::{io::Write, sync::OnceLock};
 
 use flate2::{Compression, write::GzEncoder};
-use hugewise_kernel::root::Root;
-use hugewise_measure::recording::{Header, Line, Reader, SCHEMA, Summary, facts};
+use hugewise_kernel::{reading::Reading, root::Root};
+use hugewise_measure::recording::{FirstTouch, Header, Line, PageCost, Reader, SCHEMA, Summary, facts};
 use libfuzzer_sys::fuzz_target;
 
 /// The first line, and another one.
@@ -24,6 +24,10 @@ fn frame() -> &'static (String, String) {
             machine: facts(&Root::at("/nowhere")),
             evidence: Default::default(),
             events: Vec::new(),
+            first_touch: Reading::Known(FirstTouch {
+                base: PageCost { mean_ns: 1, most_ns: u64::MAX },
+                huge: None,
+            }),
         }));
         let note = r#"{"type":"note","ns":3,"text":"behind"}"#.to_owned();
         (serde_json::to_string(&header).unwrap_or_default(), note)

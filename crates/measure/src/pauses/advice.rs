@@ -133,17 +133,14 @@ impl Program<'_> {
 
     /// The same program with `-XX:±AlwaysPreTouch`, as the values of a parameter.
     fn with_and_without_pre_touch(&self) -> Vec<String> {
-        let mut line: Vec<String> = "sudo hugewise compare -b base,thp -L touch \
-                                     -XX:-AlwaysPreTouch,-XX:+AlwaysPreTouch --"
-            .split(' ')
-            .map(str::to_owned)
-            .collect();
+        let mut line: Vec<String> =
+            "sudo hugewise compare -b base,thp -L touch +,- --".split(' ').map(str::to_owned).collect();
         for (at, word) in self.words.iter().enumerate() {
             if !word.ends_with("AlwaysPreTouch") {
                 line.push(word.clone());
             }
             if Some(at) == self.java {
-                line.push("{touch}".to_owned());
+                line.push("-XX:{touch}AlwaysPreTouch".to_owned());
             }
         }
         line
