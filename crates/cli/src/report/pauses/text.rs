@@ -71,12 +71,16 @@ fn totals(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
         page.wrapped(if n == 0 { "PAUSES" } else { "" }, said)?;
     }
     page.wrapped("", "where the time of the collector's threads went:")?;
-    let known: u64 = words::parts(&totals.split).iter().filter_map(|(_, ns)| *ns).sum();
-    for (what, ns) in words::parts(&totals.split) {
+    let sums = words::sums(explanation);
+    let known: u64 = sums.iter().filter_map(|(_, ns, _)| *ns).sum();
+    for (what, ns, untold) in sums {
         let told = match ns {
-            None => "could not tell".to_owned(),
+            None => untold,
             Some(0) => "none".to_owned(),
-            Some(ns) => format!("{:<10} {:>3.0} %", duration(ns), 100.0 * ns as f64 / known.max(1) as f64),
+            Some(ns) => {
+                let share = 100.0 * ns as f64 / known.max(1) as f64;
+                format!("{:<10} {share:>3.0} %   {untold}", duration(ns))
+            }
         };
         page.line("", format!("  {what:<26} {told}"))?;
     }

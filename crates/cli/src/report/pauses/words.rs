@@ -84,6 +84,22 @@ pub fn parts(split: &Split) -> [(&'static str, Option<u64>); 6] {
     ]
 }
 
+/// What all pauses took: as [`parts`], and in how many of them that could not be told.
+pub fn sums(explanation: &Explanation) -> Vec<(&'static str, Option<u64>, String)> {
+    let untold = |part: usize| {
+        let pauses = explanation.pauses.iter();
+        pauses.filter(|pause| parts(&pause.split)[part].1.is_none()).count()
+    };
+    let all = explanation.pauses.len();
+    let told = |(at, (what, ns)): (usize, (&'static str, Option<u64>))| match untold(at) {
+        0 => (what, ns, String::new()),
+        some if some == all => (what, None, "could not tell".to_owned()),
+        // Nothing, of those few of which it is known.
+        some => (what, ns.filter(|ns| *ns > 0), format!("could not tell in {some} of {all} pauses")),
+    };
+    parts(&explanation.totals.split).into_iter().enumerate().map(told).collect()
+}
+
 /// How many pauses, and how long.
 pub fn totals(totals: &Totals) -> Vec<String> {
     let reaching = match totals.reaching_ns {
