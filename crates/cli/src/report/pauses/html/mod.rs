@@ -21,9 +21,17 @@ use crate::{
 /// The name ends with `.html`, which is what switches escaping on.
 const TEMPLATE: &str = "page.html";
 /// The page's only script. It gets all that is from outside as data.
-const SCRIPT: &str = include_str!("timeline.js");
+const SCRIPT: &str = concat!(
+    "\"use strict\";\n(() => {\n",
+    include_str!("read.js"),
+    include_str!("view.js"),
+    include_str!("draw.js"),
+    include_str!("tell.js"),
+    include_str!("steer.js"),
+    "})();\n"
+);
 /// The SHA-256 of the script: browsers that know it run no other, whatever stands in the page.
-const SCRIPT_HASH: &str = "0SqtLeOGufUboe5MBoi+D+0eGuR+sBxSldgaRDbeF2U=";
+const SCRIPT_HASH: &str = "z5HxN0O40jqaxR7o515ACRCTgnIQNX3w/GOSPB1idG4=";
 /// As many pauses are listed, the longest first, and as many threads; the timeline has all.
 const LISTED: usize = 100;
 
@@ -71,6 +79,8 @@ struct Part {
     what: &'static str,
     time: String,
     share: String,
+    /// In how many pauses it could not be told.
+    untold: String,
 }
 
 #[derive(Serialize)]
@@ -136,21 +146,20 @@ fn page(explained: &Explained<'_>) -> anyhow::Result<Page> {
 }
 
 fn parts(explanation: &Explanation) -> Vec<Part> {
-    let parts = words::parts(&explanation.totals.split);
-    let known: u64 = parts.iter().filter_map(|(_, ns)| *ns).sum();
-    let part = |(what, ns): (&'static str, Option<u64>)| Part {
+    let sums = words::sums(explanation);
+    let known: u64 = sums.iter().filter_map(|(_, ns, _)| *ns).sum();
+    let share = |ns: u64| format!("{:.0} %", 100.0 * ns as f64 / known.max(1) as f64);
+    let part = |(what, ns, untold): (&'static str, Option<u64>, String)| Part {
         what,
         time: match ns {
-            None => "could not tell".to_owned(),
+            None => String::new(),
             Some(0) => "none".to_owned(),
             Some(ns) => duration(ns),
         },
-        share: match ns {
-            None | Some(0) => String::new(),
-            Some(ns) => format!("{:.0} %", 100.0 * ns as f64 / known.max(1) as f64),
-        },
+        share: ns.filter(|ns| *ns > 0).map_or_else(String::new, share),
+        untold,
     };
-    parts.into_iter().map(part).collect()
+    sums.into_iter().map(part).collect()
 }
 
 fn pauses(explanation: &Explanation) -> Vec<Row> {

@@ -23,7 +23,7 @@ type Tested = Result<(), Box<dyn Error>>;
 
 const BEGAN_NS: u64 = 7_000_000_000;
 /// What a thread may call itself, or a program may be called by.
-const HOSTILE: &str = "</script><script>alert(1)</script><!--\u{2028}\u{1b}[31m&\"'";
+const HOSTILE: &str = "</script><script>alert(1)</script><!--\u{2028}\u{202e}\u{1b}[31m&\"'";
 
 /// A JVM with a pause from 2 s to 3 s, and two threads that waited.
 fn gathered(stalls: [Vec<Stall>; 2], name: &str) -> Result<Gathered, Box<dyn Error>> {
@@ -213,12 +213,14 @@ fn pauses_safepoints_pages_and_memory_are_in_the_page() -> Tested {
 fn hostile_text_is_escaped_in_the_page_and_in_the_data() -> Tested {
     let page = page_of(compaction(), HOSTILE)?;
     assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (2, 2), "{page}");
-    assert!(!page.contains("<!--") && !page.contains('\u{1b}'));
+    for forbidden in ["<!--", "\u{1b}", "\u{202e}"] {
+        assert!(!page.contains(forbidden), "{forbidden:?}");
+    }
     let embedded = embedded_in(&page)?;
     assert!(!embedded.contains('\u{2028}') && !embedded.contains('&'), "{embedded}");
     assert!(page.contains("&lt;script&gt;alert(1)"));
     let data = data_of(&page)?;
-    let kept = HOSTILE.replace('\u{1b}', "\u{fffd}");
+    let kept = HOSTILE.replace(['\u{1b}', '\u{202e}'], "\u{fffd}");
     assert_eq!(data["threads"][1]["name"], json!(kept));
     assert_eq!(data["jvms"][0]["kinds"][0], json!(format!("Young {kept}")));
     for names in ["causes", "operations"] {
