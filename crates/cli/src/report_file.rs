@@ -33,11 +33,34 @@ pub fn write(file: &Path, page: &str) -> anyhow::Result<()> {
 fn target(file: &Path) -> anyhow::Result<Target> {
     if let Ok(found) = fs::metadata(file) {
         ensure!(!found.is_dir(), "it is a folder");
-        if !found.is_file() {
-            return Ok(Target::Stream(fs::OpenOptions::new().write(true).open(file)?));
+        // Where standard output is a file, /dev/stdout seems to be one, too, and is not to be replaced.
+        let is_stream = fs::read_link(file).is_ok_and(|to| to.starts_with("/proc/self/fd"));
+        if is_stream || !found.is_file() {
+            return Ok(Target::Stream(fs::OpenOptions::new().append(true).open(file)?));
         }
     }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let draft = tempfile::NamedTempFile::new_in(folder);
     Ok(Target::File(draft.with_context(|| format!("in the folder {}", folder.display()))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::{fd::AsRawFd, unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_stream_that_is_redirected_to_a_file_stays_a_link() -> anyhow::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let (shown, link) = (folder.path().join("shown"), folder.path().join("stdout"));
+        let mut redirected = fs::File::create(&shown)?;
+        redirected.write_all(b"text\n")?;
+        symlink(format!("/proc/self/fd/{}", redirected.as_raw_fd()), &link)?;
+        can_be_written(&link)?;
+        write(&link, "page\n")?;
+        assert!(fs::symlink_metadata(&link)?.is_symlink());
+        assert_eq!(fs::read_to_string(&shown)?, "text\npage\n");
+        Ok(())
+    }
 }

@@ -18,9 +18,11 @@ pub enum Color {
     Never,
 }
 
-/// Text from elsewhere, without anything that a terminal would take for a command.
+/// Text from elsewhere, without anything that a terminal would take for a command, or that would turn
+/// the order of what stands beside it.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if c.is_control() || turns(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Writes to standard output. A reader that has gone is an error, and no panic as with `print!`.

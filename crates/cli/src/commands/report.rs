@@ -15,6 +15,7 @@ use hugewise_measure::{
 use crate::{
     NEGATIVE,
     report::pauses::{self, Explained, Report as Json},
+    report_file,
     terminal::{Terminal, print},
 };
 
@@ -28,6 +29,7 @@ use crate::{
 Examples:
   sudo hugewise record -o slow.rec -- java -Xmx4g -XX:+UseTransparentHugePages -jar app.jar
   hugewise report slow.rec
+  hugewise report --html slow.html slow.rec
   hugewise report --json slow.rec | jq -r .verdict
 
 Nothing is changed on the machine, and the recording may be of another one.
@@ -42,14 +44,27 @@ pub struct Report {
     /// Print the verdict and every pause as JSON (schema hugewise.report/1)
     #[arg(long)]
     json: bool,
+
+    /// Write the result with a timeline as one self-contained page, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn run(report: &Report, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    if let Some(html) = &report.html {
+        report_file::can_be_written(html)
+            .with_context(|| format!("the report {} cannot be written", html.display()))?;
+    }
     let explained = explain(&report.file)?;
     match report.json {
         true => print(&(serde_json::to_string_pretty(&Json::of(&explained))? + "\n"))?,
         false => print(&pauses::text(&explained, terminal)?)?,
+    }
+    if let Some(html) = &report.html {
+        report_file::write(html, &pauses::html(&explained)?)
+            .with_context(|| format!("writing the report {}", html.display()))?;
+        eprintln!("hugewise: wrote {}", html.display());
     }
     Ok(match explained.explanation.decision.verdict {
         Verdict::None => ExitCode::SUCCESS,
@@ -62,4 +77,19 @@ fn explain(file: &Path) -> anyhow::Result<Explained<'_>> {
     let explanation = Explanation::of(Gathered::read(reader));
     let changes = advice::changes(&explanation);
     Ok(Explained { file, explanation, changes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::Color;
+
+    #[test]
+    fn a_page_that_cannot_be_written_is_refused_before_the_recording_is_read() {
+        let html = Some("/proc/no/page.html".into());
+        let report = Report { file: "/no/such.rec".into(), json: false, html };
+        let refused = run(&report, &Terminal::new(Color::Never));
+        let said = refused.map_or_else(|error| error.to_string(), |_| "it ran".to_owned());
+        assert_eq!(said, "the report /proc/no/page.html cannot be written");
+    }
 }

@@ -1,5 +1,6 @@
-//! The pauses of a recording and their causes: as text, as JSON.
+//! The pauses of a recording and their causes: as text, as a page, as JSON.
 
+mod html;
 mod json;
 mod text;
 mod words;
@@ -8,7 +9,7 @@ use std::path::Path;
 
 use hugewise_measure::pauses::{Explanation, advice::Change};
 
-pub use self::{json::Report, text::text};
+pub use self::{html::html, json::Report, text::text};
 
 /// A recording, what was found in it, and what would have avoided it.
 pub struct Explained<'a> {

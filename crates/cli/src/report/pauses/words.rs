@@ -1,14 +1,24 @@
 //! What is said of a recording, in any form.
 
+use hugewise_kernel::reading::Reading;
 use hugewise_measure::{
-    pauses::{Because, Explanation, Gathered, Verdict, Wait, advice::What},
+    pauses::{
+        Because, Explained as Pause, Explanation, Gathered, Outside, Split, ThreadPart, Totals, Verdict,
+        Wait, advice::What,
+    },
     recording::{Ending, Evidence},
 };
 
 use crate::{
-    report::record::{counted, duration},
+    report::{
+        plan::formats::quote::shell_line,
+        record::{counted, duration},
+    },
     terminal::plain,
 };
+
+/// Reaching a safepoint is worth a line from here on.
+pub const SLOW_NS: u64 = 10_000_000;
 
 /// Seconds since the begin of the recording.
 pub fn since_begin_s(gathered: &Gathered, ns: u64) -> f64 {
@@ -38,13 +48,146 @@ fn share(ns: u64, of_ns: u64) -> String {
     if of_ns == 0 { "0 %".to_owned() } else { format!("{:.0} %", 100.0 * ns as f64 / of_ns as f64) }
 }
 
+/// A thread, by its name and number.
+pub fn who(gathered: &Gathered, thread: usize) -> String {
+    let tid = gathered.threads.get(thread).map_or(0, |thread| thread.tid);
+    format!("{} {tid}", plain(gathered.name(thread)))
+}
+
+/// What was recorded, and on what machine.
+pub fn recording(gathered: &Gathered) -> [String; 2] {
+    let header = &gathered.header;
+    let thp = &header.machine.thp;
+    let mode = |reading: &Reading<String>| {
+        reading.known().map_or_else(|| "not known".to_owned(), |mode| plain(mode))
+    };
+    [
+        format!("process {}: {}", header.pid, plain(&shell_line(&header.command))),
+        format!(
+            "{} · {} · THP enabled {}, defrag {}",
+            duration(gathered.elapsed_ns()),
+            counted(gathered.threads.len() as u64, "thread"),
+            mode(&thp.enabled),
+            mode(&thp.defrag)
+        ),
+    ]
+}
+
+/// Parts of a split: what, and the time of threads; nothing where it could not be told.
+pub fn parts(split: &Split) -> [(&'static str, Option<u64>); 6] {
+    [
+        ("compaction", split.compaction_ns),
+        ("reclaim", split.reclaim_ns),
+        ("zeroing of huge pages", split.zeroing_ns),
+        ("first touch of base pages", split.first_touch_ns),
+        ("other system time", split.other_system_ns),
+        ("user time", split.user_ns),
+    ]
+}
+
+/// What all pauses took: as [`parts`], and in how many of them that could not be told.
+pub fn sums(explanation: &Explanation) -> Vec<(&'static str, Option<u64>, String)> {
+    let untold = |part: usize| {
+        let pauses = explanation.pauses.iter();
+        pauses.filter(|pause| parts(&pause.split)[part].1.is_none()).count()
+    };
+    let all = explanation.pauses.len();
+    let told = |(at, (what, ns)): (usize, (&'static str, Option<u64>))| match untold(at) {
+        0 => (what, ns, String::new()),
+        some if some == all => (what, None, "could not tell".to_owned()),
+        // Nothing, of those few of which it is known.
+        some => (what, ns.filter(|ns| *ns > 0), format!("could not tell in {some} of {all} pauses")),
+    };
+    parts(&explanation.totals.split).into_iter().enumerate().map(told).collect()
+}
+
+/// How many pauses, and how long.
+pub fn totals(totals: &Totals) -> Vec<String> {
+    let reaching = match totals.reaching_ns {
+        0 => String::new(),
+        ns => format!("; until all threads stood still, {} more", duration(ns)),
+    };
+    let pauses = counted(totals.pauses, "pause");
+    let mut said = vec![format!("{pauses}, {} in all{reaching}", duration(totals.paused_ns))];
+    let stalled = totals.stalled_ns + totals.reaching_stalled_ns;
+    if stalled > 0 {
+        said.push(format!("in {} of that at least one thread waited for the kernel", duration(stalled)));
+    }
+    said
+}
+
+/// The pause that the verdict rests on, or else the longest.
+pub fn worst(explanation: &Explanation) -> Option<&Pause> {
+    let at = match explanation.decision.because {
+        Because::HugePagesInPauses { worst, .. } => Some(worst),
+        _ => (0..explanation.pauses.len()).max_by_key(|at| explanation.pauses[*at].with_reaching_ns()),
+    };
+    explanation.pauses.get(at?)
+}
+
+/// What a thread of the collector did in a pause.
+pub fn thread_part(part: &ThreadPart) -> String {
+    let mut said = Vec::new();
+    for (part, what) in [(part.compaction, "compaction"), (part.reclaim, "reclaim")] {
+        if part.ns > 0 {
+            let count = if part.count > 0 { format!(" ({} ×)", part.count) } else { String::new() };
+            said.push(format!("{} in {what}{count}", duration(part.ns)));
+        }
+    }
+    if part.huge_pages > 0 {
+        said.push(format!("{} got", counted(part.huge_pages, "huge page")));
+    }
+    if part.huge_pages_failed > 0 {
+        said.push(format!("{} asked for in vain", part.huge_pages_failed));
+    }
+    if part.base_faults > 0 {
+        said.push(format!("{} touched first", counted(part.base_faults, "base page")));
+    }
+    said.join(", ")
+}
+
+/// What a thread waited for outside of pauses.
+pub fn outside(gathered: &Gathered, at: &Outside) -> String {
+    let sum = at.sum;
+    let for_huge = match sum.for_huge_ns {
+        0 => String::new(),
+        ns if ns == sum.ns => ", for huge pages".to_owned(),
+        ns => format!(", {} of it for huge pages", duration(ns)),
+    };
+    let all = if gathered.is_own(at.thread) { "" } else { ", for all processes" };
+    format!(
+        "{}{all}: {} in {} ({} ×, the longest {}){for_huge}",
+        who(gathered, at.thread),
+        duration(sum.ns),
+        waiting(at.wait),
+        sum.count,
+        duration(sum.longest_ns)
+    )
+}
+
+/// How much of what the kernel accounted for was found.
+pub fn accounting(totals: &Totals) -> Vec<String> {
+    let Some(sums) = totals.accounted.as_ref().filter(|_| !totals.found.is_empty()) else {
+        return Vec::new();
+    };
+    let told = |wait: Wait| {
+        let accounted = sums.get(&wait).copied().unwrap_or(0);
+        let found = totals.found.get(&wait).map_or(0, |sum| sum.ns);
+        ((accounted, found) != (0, 0)).then(|| {
+            format!(
+                "{}: {} in intervals of kernel events; the kernel's own accounting says {}",
+                waiting(wait),
+                duration(found),
+                if accounted == 0 { "none".to_owned() } else { duration(accounted) }
+            )
+        })
+    };
+    [Wait::Compaction, Wait::Reclaim].into_iter().filter_map(told).collect()
+}
+
 /// Why, in sentences.
 pub fn why(explanation: &Explanation) -> Vec<String> {
     let gathered = &explanation.gathered;
-    let name = |thread: usize| {
-        let tid = gathered.threads.get(thread).map_or(0, |thread| thread.tid);
-        format!("{} {tid}", plain(gathered.name(thread)))
-    };
     match &explanation.decision.because {
         Because::HugePagesInPauses { ns, of_ns, worst } => {
             let mut said = vec![format!(
@@ -75,7 +218,11 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
             duration(*of_ns)
         )],
         Because::HugePagesOutside { outside, ns, worst_second_ns } => {
-            let who = explanation.totals.outside.get(*outside).map_or_else(String::new, |at| name(at.thread));
+            let who = explanation
+                .totals
+                .outside
+                .get(*outside)
+                .map_or_else(String::new, |at| who(gathered, at.thread));
             vec![format!(
                 "Outside of pauses {who} waited for {} to get huge pages; in its worst second for {}. A log \
                  of pauses does not show that.",

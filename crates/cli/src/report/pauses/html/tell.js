@@ -1,0 +1,91 @@
+// What is told of a place.
+
+const moment = (us) => {
+  const digits = Math.min(6, Math.max(3, Math.ceil(-Math.log10((to - from) / 1e6)) + 3));
+  return seconds(us).toFixed(digits);
+};
+function length(us) {
+  if (us < 1000) return `${Math.round(us)} µs`;
+  if (us < 1e6) return `${(us / 1e3).toFixed(us < 1e4 ? 2 : 1)} ms`;
+  return `${(us / 1e6).toFixed(2)} s`;
+}
+const size = (kib) => kib < 1 << 20 ? `${Math.round(kib / 1024)} MiB` : `${(kib / (1 << 20)).toFixed(1)} GiB`;
+const span = (list, at) => `${seconds(list.start[at]).toFixed(6)} – ${seconds(list.end[at]).toFixed(6)} s, ${length(list.end[at] - list.start[at])}`;
+
+function pauseTold(row, at) {
+  const [, , kind, cause, id, stalled, huge] = row.read.slice(7 * at, 7 * at + 7);
+  const told = [`${row.jvm.kinds[kind]}${cause ? ` (${row.jvm.causes[cause - 1]})` : ""}${id ? `, GC(${id - 1})` : ""}`, span(row.spans, at)];
+  if (stalled > 1) told.push(`for ${length(stalled - 1)} of it a thread waited for the kernel${huge > 1 ? `, for ${length(huge - 1)} to get a huge page` : ""}`);
+  const safepoint = near(row.stopped, (row.spans.start[at] + row.spans.end[at]) / 2, 0);
+  if (safepoint >= 0 && row.found[4 * safepoint + 2]) told.push(`before, until all threads stood still: ${length(row.found[4 * safepoint + 2] - 1)}`);
+  return told;
+}
+
+function safepointTold(row, at) {
+  const [, , reached, operation] = row.found.slice(4 * at, 4 * at + 4);
+  const told = [`safepoint${operation ? ` for ${row.jvm.operations[operation - 1]}` : ""}`, span(row.stopped, at)];
+  if (reached) told.push(`until all threads stood still: ${length(reached - 1)}`);
+  return told;
+}
+
+function stallTold(row, at) {
+  const kind = row.spans.kind[at];
+  const told = [row.name, `${kind & 2 ? "reclaim" : "compaction"}${kind & 1 ? ", for a huge page" : ""}`, span(row.spans, at)];
+  const jvm = jvms.find((other) => other.jvm.pid === row.thread.pid);
+  if (!jvm) return told;
+  const pause = near(jvm.spans, row.spans.start[at], 0);
+  const way = near(jvm.reaching, row.spans.start[at], 0);
+  if (pause >= 0) told.push(`in ${jvm.jvm.kinds[jvm.read[7 * pause + 2]]} at ${seconds(jvm.spans.start[pause]).toFixed(3)} s`);
+  else if (way >= 0) told.push("while a safepoint was being reached");
+  else told.push("outside of pauses");
+  return told;
+}
+
+function memoryTold(row, us) {
+  const look = row.looks.findLast((other) => other.at <= us) || row.looks[0];
+  if (!look) return [];
+  const told = [`${row.name} at ${seconds(look.at).toFixed(3)} s`, `resident ${size(look.resident)}`, `on THP ${size(look.thp)}`, `on pages of pools ${size(look.hugetlb)}`];
+  if (look.share !== null) told.push(`${(100 * look.share).toFixed(0)} % of the heap on huge pages`);
+  return told;
+}
+
+/** Which of the spans is at this time, or the longest less than `slack` away; -1 where there is none. */
+function near(list, us, slack) {
+  let best = -1;
+  for (let i = after(list.end, us - slack); i < list.end.length && list.start[i] <= us + slack; i++) {
+    if (list.start[i] <= us && us < list.end[i]) return i;
+    if (slack && (best < 0 || list.end[i] - list.start[i] > list.end[best] - list.start[best])) best = i;
+  }
+  return best;
+}
+
+function count(list, us, slack) {
+  let n = 0;
+  for (let i = after(list.end, us - slack); i < list.end.length && list.start[i] <= us + slack; i++) n++;
+  return n;
+}
+
+/** What is to be told of a place: lines, and which span of the row it is. */
+function told(px, py) {
+  const n = rows.findIndex((row) => py >= row.y && py < row.y + row.height);
+  if (n < 0 || px < gutter) return null;
+  const row = rows[n], us = time(px), slack = 3 * (to - from) / (width - gutter);
+  if (row.what === "memory") return { row: n, at: -1, lines: memoryTold(row, us) };
+  const at = near(row.spans, us, slack);
+  const lines = [];
+  if (at >= 0) {
+    lines.push(...(row.what === "pauses" ? pauseTold(row, at) : stallTold(row, at)));
+    const others = count(row.spans, us, slack) - 1;
+    if (others > 0) lines.push(`and ${others} more here: zoom in`);
+  } else if (row.what === "pauses") {
+    const safepoint = near(row.stopped, us, slack);
+    if (safepoint >= 0) lines.push(...safepointTold(row, safepoint));
+  }
+  if (row.what === "stalls") {
+    const got = count(row.got, us, slack), vain = count(row.vain, us, slack);
+    if (got) lines.push(`${got === 1 ? "1 huge page" : `${got} huge pages`} got here`);
+    if (vain) lines.push(`${vain} asked for in vain here`);
+    if (lines.length && at < 0) lines.unshift(row.name);
+  }
+  return lines.length ? { row: n, at, lines } : null;
+}
