@@ -250,7 +250,8 @@ impl Laid<'_> {
         let (system_ns, user_ns) = stop.cpu.map_or((self.sys_ns as u64, 0), |cpu| (cpu.sys_ns, cpu.user_ns));
         let stalled_ns = compaction_ns.unwrap_or(0).saturating_add(reclaim_ns.unwrap_or(0));
         // A thread that waits may sleep: what it had time for is all that it did not wait.
-        let wall_ns = (stop.span.end - stop.span.start).saturating_mul(threads.len() as u64);
+        let duration_ns = stop.span.end - stop.span.start;
+        let wall_ns = duration_ns.saturating_mul(working(&threads, duration_ns));
         let left = system_ns.min(wall_ns.saturating_sub(stalled_ns).saturating_sub(user_ns));
         let all = |of: fn(&ThreadPart) -> u64| sum(threads.iter().map(of));
         let at_most = |pages: u64, cost: Option<u64>| match pages {
@@ -281,6 +282,17 @@ impl Laid<'_> {
             stop: stop.clone(),
         }
     }
+}
+
+/// How many threads had a part in a pause that is worth naming: the VM thread touches a page or two in
+/// most.
+fn working(threads: &[ThreadPart], duration_ns: u64) -> u64 {
+    let pages = |part: &ThreadPart| part.base_faults.saturating_add(part.huge_pages.saturating_mul(512));
+    let touched = sum(threads.iter().map(pages));
+    let works = |part: &&ThreadPart| {
+        pages(part) > touched / 100 || part.compaction.ns.saturating_add(part.reclaim.ns) > duration_ns / 100
+    };
+    threads.iter().filter(works).count() as u64
 }
 
 /// What is `left` goes to both, as far as they can explain it; in their proportion where it is less.

@@ -292,9 +292,15 @@ fn lost_events_make_no_claim_unless_the_accounting_says_that_nobody_waited() {
 }
 
 #[test]
+fn a_recording_of_nothing_tells_nothing() {
+    let made = Made { evidence: vec![Evidence::Events], lines: vec![] };
+    assert_eq!(made.explained().decision.because, Because::Empty);
+}
+
+#[test]
 fn slow_safepoints_without_stalls_are_something_else() {
     let mut made = Made::seen();
-    made.pause(1900, 1950, Some((80, 0))).safepoint(1000, 1900, 1950);
+    made.pause(1900, 1950, Some((80, 0))).safepoint(1000, 1900, 1950).machine(2000, 0);
     assert!(matches!(made.explained().decision.because, Because::Reaching { .. }));
 }
 

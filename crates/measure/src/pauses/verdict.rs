@@ -122,6 +122,8 @@ pub enum Because {
         /// How many that could be counted.
         count: u64,
     },
+    /// There is nothing in it but what it is of.
+    Empty,
     /// There is no log of the JVM, so nothing is known of its pauses.
     NoLog,
 }
@@ -129,7 +131,10 @@ pub enum Because {
 /// Decides.
 #[must_use]
 pub fn decide(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Decision {
-    let found = thp(gathered, pauses, totals)
+    let empty = Decision { verdict: Verdict::CouldNotTell, because: Because::Empty };
+    let found = (gathered.elapsed_ns() == 0)
+        .then_some(empty)
+        .or_else(|| thp(gathered, pauses, totals))
         .or_else(|| without_events(gathered, totals))
         .or_else(|| other_waiting(pauses, totals))
         .or_else(|| lost(gathered, totals))

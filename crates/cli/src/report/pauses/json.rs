@@ -72,6 +72,7 @@ struct Totals {
     stalled_for_huge_s: f64,
     /// For so long of reaching safepoints at least one thread of the application waited for the kernel.
     reaching_stalled_s: f64,
+    /// Of the pauses that could tell.
     split: SplitRow,
     /// Pauses in which the kernel worked longer than the collector.
     suspects: u64,

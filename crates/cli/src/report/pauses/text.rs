@@ -82,7 +82,7 @@ fn totals(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
                 format!("{:<10} {share:>3.0} %   {untold}", duration(ns))
             }
         };
-        page.line("", format!("  {what:<26} {told}"))?;
+        page.line("", format!("  {what:<27} {told}"))?;
     }
     Ok(())
 }

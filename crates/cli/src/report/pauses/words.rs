@@ -78,8 +78,8 @@ pub fn parts(split: &Split) -> [(&'static str, Option<u64>); 6] {
     [
         ("compaction", split.compaction_ns),
         ("reclaim", split.reclaim_ns),
-        ("zeroing of huge pages", split.zeroing_ns),
-        ("first touch of base pages", split.first_touch_ns),
+        ("zeroing huge pages, at most", split.zeroing_ns),
+        ("first touch, at most", split.first_touch_ns),
         ("other system time", split.other_system_ns),
         ("user time", split.user_ns),
     ]
@@ -282,6 +282,9 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
                 "The kernel lost {count}, and in what is left there is no cause. Record again, on a less busy \
                  machine."
             )]
+        }
+        Because::Empty => {
+            vec!["There is nothing in the recording but what it is of. Record again.".to_owned()]
         }
         Because::NoLog => vec![
             "There is no log of the JVM in it, so nothing is known of its pauses. Start the program with \
