@@ -41,7 +41,7 @@ pub enum What {
 #[must_use]
 pub fn changes(explanation: &Explanation) -> Vec<Change> {
     let header = &explanation.gathered.header;
-    let program = Program::of(&header.command);
+    let program = Program::of(&header.command, explanation.decision.verdict == Verdict::Thp);
     let machine = |name: &Option<&String>| name.map_or("", String::as_str).to_owned();
     let defrag = machine(&header.machine.thp.defrag.known());
     let mut whats = Vec::new();
@@ -78,15 +78,18 @@ struct Program<'a> {
     asks_for_thp: bool,
     pre_touches: bool,
     fixed_heap: bool,
+    /// It suffers from memory that is fragmented.
+    fragmented: bool,
 }
 
 impl Program<'_> {
-    fn of(words: &[String]) -> Program<'_> {
+    fn of(words: &[String], fragmented: bool) -> Program<'_> {
         let is_java = |word: &String| Path::new(word).file_name().is_some_and(|name| name == "java");
         let has = |flag: &str| words.iter().any(|word| word == flag);
         let last = |name: &str| words.iter().rev().find_map(|word| word.strip_prefix(name));
         Program {
             words,
+            fragmented,
             java: words.iter().position(is_java),
             asks_for_thp: has("-XX:+UseTransparentHugePages"),
             pre_touches: has("-XX:+AlwaysPreTouch"),
@@ -133,8 +136,11 @@ impl Program<'_> {
 
     /// The same program with `-XX:±AlwaysPreTouch`, as the values of a parameter.
     fn with_and_without_pre_touch(&self) -> Vec<String> {
-        let mut line: Vec<String> =
-            "sudo hugewise compare -b base,thp -L touch +,- --".split(' ').map(str::to_owned).collect();
+        let compare = match self.fragmented {
+            true => "sudo hugewise compare --fragmented -b base,thp -L touch +,- --",
+            false => "sudo hugewise compare -b base,thp -L touch +,- --",
+        };
+        let mut line: Vec<String> = compare.split(' ').map(str::to_owned).collect();
         for (at, word) in self.words.iter().enumerate() {
             if !word.ends_with("AlwaysPreTouch") {
                 line.push(word.clone());
