@@ -3,7 +3,11 @@
 use std::path::Path;
 
 use comfy_table::Table;
-use hugewise_kernel::{reading::Reading, taskstats::Delay, units::Pages};
+use hugewise_kernel::{
+    reading::Reading,
+    taskstats::Delay,
+    units::{Bytes, Pages},
+};
 use hugewise_measure::fragmenting::{Outcome, Probe};
 
 use super::{Mode, Probes, Report};
@@ -24,14 +28,11 @@ pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     let outcome = &report.fragmented.outcome;
     page.wrapped("FRAGMENTED", &format!("{} {}", fragmented(outcome), speed(outcome)))?;
     page.wrapped("", &blocks(outcome, report.fragmented.blocks_before))?;
-    if outcome.scattered.0 > 0 {
+    if !outcome.every_block_pinned {
         page.wrapped(
             "",
-            &format!(
-                "{} more lay in pieces already and were given back as they were: the kernel may still make \
-                 some huge pages of them.",
-                outcome.scattered
-            ),
+            "Which blocks its pages lie in the kernel tells only to root: without, compaction may still make some \
+             of them whole.",
         )?;
     }
     page.wrapped("MODE", &who_waits(&report.mode))?;
@@ -76,10 +77,14 @@ pub fn ending(report: &Report, kept: Option<&Path>, terminal: &Terminal) -> anyh
 
 /// How much of what, in a sentence.
 fn fragmented(outcome: &Outcome) -> String {
+    let from = match outcome.scattered {
+        Bytes::ZERO => String::new(),
+        scattered => format!(", {scattered} of which lay in pieces before"),
+    };
     format!(
-        "{} are free in pieces: each of {} blocks of the size of a huge page holds a page that cannot be moved. {} \
-         are held.",
-        outcome.left, outcome.blocks, outcome.held
+        "{} are free in pieces{from}, among {} pages that cannot be moved, one in each block of the size of a huge \
+         page. {} are held.",
+        outcome.left, outcome.pinned, outcome.held
     )
 }
 
@@ -200,8 +205,6 @@ fn returned(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hugewise_kernel::units::Bytes;
-
     use super::*;
     use crate::terminal::Color;
 
