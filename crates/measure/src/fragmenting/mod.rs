@@ -13,6 +13,6 @@ pub mod probe;
 pub mod worker;
 
 pub use engine::Outcome;
-pub use host::{Fragmenter, Held, HostError, Returned};
+pub use host::{Fragmenter, Free, Held, HostError, Returned};
 pub use plan::{Plan, Refusal, State};
 pub use probe::Probe;

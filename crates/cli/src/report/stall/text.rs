@@ -198,7 +198,8 @@ fn returned(report: &Report) -> String {
         };
     }
     if !returned.is_as_it_was() {
-        text += " The rest lies beside pages that could not be moved.";
+        text +=
+            " What other programs took meanwhile lies among the rest, until they end or the kernel moves it.";
     }
     text
 }
