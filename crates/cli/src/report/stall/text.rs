@@ -158,15 +158,17 @@ fn seconds(seconds: f64) -> String {
 
 fn meaning(probes: &Probes) -> String {
     let (before, now) = (&probes.before, &probes.fragmented);
+    let hardly_any = now.coverage.known().is_some_and(|share| *share < HARDLY_ANY);
     let mut text = match now.coverage.known() {
-        Some(share) if *share < HARDLY_ANY => {
+        Some(_) if hardly_any => {
             "Hardly a huge page could be had, and the program runs on small ones".to_owned()
         }
         Some(share) => format!("{:.0} % of the memory could be had on huge pages", share * 100.0),
         None => "How much of it is on huge pages could not be told".to_owned(),
     };
     let ratio = if before.seconds > 0.0 { now.seconds / before.seconds } else { 0.0 };
-    text += &format!("; to be told so took {ratio:.1} times as long as before.");
+    let what = if hardly_any { "to be told so" } else { "it" };
+    text += &format!("; {what} took {ratio:.1} times as long as before.");
     match now.compaction.known() {
         Some(delay) if delay.count > 0 => {
             let share = delay.ns as f64 / 1e9 / now.seconds.max(1e-9) * 100.0;
@@ -180,7 +182,10 @@ fn meaning(probes: &Probes) -> String {
             text += &format!(" How long it waited for compaction could not be told: {reason}.");
         }
     }
-    text + " A JVM pays this where its heap grows, in pauses too, unless the heap was pre-touched."
+    if hardly_any {
+        text += " A JVM pays this where its heap grows, in pauses too, unless the heap was pre-touched.";
+    }
+    text
 }
 
 fn returned(report: &Report) -> String {
