@@ -15,7 +15,7 @@ use crate::{
     analysis,
     comparison::{self, Case, Comparison, Design, Figure, LeftOut, Round},
     execution::{self, ExecutionError, last_lines},
-    fragmenting::{Fragmenter, Held, HostError},
+    fragmenting::{Fragmenter, Free, Held, HostError},
     machine::Machine,
     observation::{Observer, RegionOfInterest},
     proof::{self, Evidence},
@@ -118,6 +118,8 @@ impl Experiment<'_> {
         progress: &mut dyn Progress,
     ) -> Result<Comparison, ExperimentError> {
         let mut result = self.empty_comparison();
+        let free =
+            self.fragmenter.and_then(|fragmenter| Free::read(&fragmenter.root, &fragmenter.sizes).ok());
         let begin = Instant::now();
         let (cases, arms) = (self.cases.len(), self.design.arms.len());
         let runs_of_a_block = cases * arms;
@@ -159,6 +161,17 @@ impl Experiment<'_> {
             result.rounds.push(round);
         }
         progress.run(total, total, "");
+        if let Some((fragmenter, free)) = self.fragmenter.zip(free) {
+            match fragmenter.restore(free, self.interrupt) {
+                Ok(returned) if returned.is_as_it_was() => {}
+                Ok(returned) => result.notes.push(format!(
+                    "{} blocks of the size of a huge page are free, and {} were before: what other programs took \
+                     meanwhile lies among them",
+                    returned.blocks_after, returned.blocks_before
+                )),
+                Err(error) => result.notes.push(error.to_string()),
+            }
+        }
         result.design.rounds =
             result.rounds.iter().filter_map(|round| round.block).max().map_or(0, |last| last + 1);
         result.changes = machine.changes().to_vec();
@@ -239,9 +252,7 @@ impl Experiment<'_> {
                 })?;
         let given_up = held.as_mut().is_some_and(|held| !held.is_held());
         let huge_pages_left = held.as_ref().map(|held| held.outcome.blocks_left.0);
-        if let Some(held) = held {
-            held.end().map_err(|error| ExperimentError::Run { what: what(), reason: error.to_string() })?;
-        }
+        drop(held);
         // What ended by our own terminal's Ctrl-C did not fail.
         if self.interrupt.signal().is_some() {
             return Err(ExperimentError::Interrupted);

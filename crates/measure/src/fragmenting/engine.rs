@@ -44,14 +44,16 @@ pub struct Outcome {
     pub in_blocks: Bytes,
     /// Blocks that were broken up, and hold a page that cannot be moved.
     pub blocks: Pages,
-    /// What of them is free now, in bytes.
+    /// What is free in pieces now, in bytes.
     pub left: Bytes,
-    /// What else was given back, in bytes: memory that lay in pieces already, where too little was in
-    /// whole blocks.
+    /// What of that lay in pieces before, in bytes: where too little was free in whole blocks.
     pub scattered: Bytes,
+    /// Does every block that something lay in hold a page that cannot be moved? Which blocks those are the
+    /// kernel tells only to root; without, compaction may find some.
+    pub every_block_pinned: bool,
     /// What is held as long as it lasts, in bytes.
     pub held: Bytes,
-    /// Pages that cannot be moved: one in each block.
+    /// Pages that cannot be moved.
     pub pinned: Pages,
     /// Blocks that a program could still have at once, when it was done.
     pub blocks_left: Pages,
@@ -109,7 +111,7 @@ pub struct Fragmented {
     /// What was done.
     pub outcome: Outcome,
     _pins: Vec<Pins>,
-    _regions: Vec<Region>,
+    _regions: Vec<Filled>,
 }
 
 /// Does it. `progress` hears of bytes filled.
@@ -124,27 +126,35 @@ pub fn fragment(
     }
     let thp = sizes.thp.ok_or_else(|| FragmentError::Reading("this kernel has no THP".to_owned()))?;
     let pieces = Pieces::of(sizes.base, thp);
+    let at_once = || room::read(root, sizes.base, thp).map(|room| room.at_once).map_err(reading);
     let begin = Instant::now();
-    let (mut region, filled) = fill(root, plan.taken, plan.reserve, sizes, progress)?;
+    // What is free in whole blocks is quick to have. The rest is taken page by page: to make whole blocks
+    // of it first is the very stall that others are to see, and may take minutes.
+    let wholes = (at_once()? * thp).min(plan.taken);
+    let mut whole = Filled::fill(root, wholes, plan.reserve, Backing::Thp, sizes, progress)?;
+    let rest = plan.taken.saturating_sub(whole.filled).whole_pages(thp) * thp;
+    let before = whole.filled;
+    let more = &mut |filled| progress(before + filled);
+    let mut rest = Filled::fill(root, rest, plan.reserve, Backing::Base, sizes, more)?;
     let fill_seconds = begin.elapsed().as_secs_f64();
+    let filled = whole.filled + rest.filled;
     let wanted = plan.blocks(sizes.base, thp);
     if filled.whole_pages(thp).0 < wanted {
         let wanted = Pages(wanted) * thp;
         return Err(FragmentError::Pressed { filled, wanted, reserve: plan.reserve });
     }
-    let mut lies = Lie::read(&region, thp);
-    let in_blocks = Pages(lies.iter().filter(|lie| **lie == Lie::Whole).count() as u64) * thp;
-    keep_first(&mut lies, wanted as usize);
+    let in_blocks = Pages(whole.lies(Lie::Whole)) * thp;
+    keep_first(&mut whole.lies, wanted as usize);
     // What lies in pieces would be moved together, and make room for huge pages.
-    let scattered_pins = pin_scattered(&region, pieces)?;
-    let (mut blocks, mut pins) = break_up(&mut region, &lies, pieces)?;
-    pins.push(scattered_pins);
-    // Where whole blocks were too few, what lies in pieces anyway makes up for it.
-    let lacking = (wanted.saturating_sub(blocks) * pieces.free().0).min(filled.0);
-    let scattered = give_back(&mut region, &lies, Lie::Scattered, Bytes(lacking), thp)?;
+    let (mut pins, every_block_pinned) = pin_scattered(&[&whole, &rest], pieces)?;
+    let (mut blocks, more_pins) = break_up(&mut whole, pieces)?;
+    pins.extend(more_pins);
+    // Where whole blocks were too few, what lies in pieces makes up for it: it is pinned, too.
+    let lacking = Bytes(wanted.saturating_sub(blocks) * pieces.free().0);
+    let mut scattered = rest.give_back(lacking, thp)?;
+    scattered += whole.give_back(lacking.saturating_sub(scattered), thp)?;
     let held = filled.saturating_sub(Pages(blocks) * thp).saturating_sub(scattered);
-    let mut regions = vec![region];
-    let at_once = || room::read(root, sizes.base, thp).map(|room| room.at_once).map_err(reading);
+    let mut regions = vec![whole, rest];
     for _ in 0..if plan.everything { PASSES } else { 0 } {
         let rest = at_once()?;
         if rest.0 <= FEW {
@@ -152,10 +162,9 @@ pub fn fragment(
         }
         // Half of the reserve is never touched.
         let floor = Bytes(plan.left.0 + plan.reserve.0 / 2);
-        let (mut region, _) = fill(root, rest * thp, floor, sizes, &mut |_| {})?;
-        let lies = Lie::read(&region, thp);
-        let (more, more_pins) = break_up(&mut region, &lies, pieces)?;
-        give_back(&mut region, &lies, Lie::Scattered, rest * thp, thp)?;
+        let mut region = Filled::fill(root, rest * thp, floor, Backing::Thp, sizes, &mut |_| {})?;
+        let (more, more_pins) = break_up(&mut region, pieces)?;
+        region.give_back(rest * thp, thp)?;
         regions.push(region);
         pins.extend(more_pins);
         blocks += more;
@@ -168,8 +177,9 @@ pub fn fragment(
         filled,
         in_blocks,
         blocks: Pages(blocks),
-        left: Bytes(blocks * pieces.free().0),
+        left: Bytes(blocks * pieces.free().0) + scattered,
         scattered,
+        every_block_pinned,
         held,
         pinned: Pages(pins.iter().map(|pins| pins.len() as u64).sum()),
         blocks_left: at_once()?,
@@ -189,32 +199,74 @@ fn available(root: &Root) -> Result<Bytes, FragmentError> {
     available.known().copied().ok_or_else(|| reading(available.reason().unwrap_or("MemAvailable is unknown")))
 }
 
-/// Memory of so many bytes, as much of it present as leaves `floor` available.
-fn fill(
-    root: &Root,
-    bytes: Bytes,
-    floor: Bytes,
-    sizes: &PageSizes,
-    progress: &mut dyn FnMut(Bytes),
-) -> Result<(Region, Bytes), FragmentError> {
-    let mut region = region::reserve(bytes, &[Backing::Thp], sizes)?;
-    let how = Pretouch { chunk: Some(CHUNK), ..Pretouch::default() };
-    let mut unknown = None;
-    let done = region.pretouch(&how, &mut |so_far| {
-        progress(so_far.done);
-        match available(root) {
-            Ok(available) if available > floor => ControlFlow::Continue(()),
-            Ok(_) => ControlFlow::Break(()),
-            Err(error) => {
-                unknown = Some(error);
-                ControlFlow::Break(())
+/// Memory that was made present.
+#[derive(Debug)]
+struct Filled {
+    region: Region,
+    filled: Bytes,
+    /// Of each block of it.
+    lies: Vec<Lie>,
+}
+
+impl Filled {
+    /// So many bytes, as much of it present as leaves `floor` available.
+    fn fill(
+        root: &Root,
+        bytes: Bytes,
+        floor: Bytes,
+        backing: Backing,
+        sizes: &PageSizes,
+        progress: &mut dyn FnMut(Bytes),
+    ) -> Result<Filled, FragmentError> {
+        let thp = sizes.thp.ok_or_else(|| reading("this kernel has no THP"))?;
+        // Not even nothing can be mapped.
+        let mut region = region::reserve(bytes.max(thp.bytes()), &[backing], sizes)?;
+        if bytes == Bytes::ZERO {
+            return Ok(Filled { region, filled: Bytes::ZERO, lies: Vec::new() });
+        }
+        let how = Pretouch { chunk: Some(CHUNK), ..Pretouch::default() };
+        let mut unknown = None;
+        let done = region.pretouch(&how, &mut |so_far| {
+            progress(so_far.done);
+            match available(root) {
+                Ok(available) if available > floor => ControlFlow::Continue(()),
+                Ok(_) => ControlFlow::Break(()),
+                Err(error) => {
+                    unknown = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        match (unknown, done.stopped) {
+            (Some(error), _) => Err(error),
+            (None, None | Some(Stopped::Cancelled)) => {
+                let lies = Lie::read(&region, thp, backing);
+                Ok(Filled { region, filled: done.done, lies })
+            }
+            (None, Some(refused)) => {
+                Err(FragmentError::Fill { filled: done.done, reason: refused.to_string() })
             }
         }
-    });
-    match (unknown, done.stopped) {
-        (Some(error), _) => Err(error),
-        (None, None | Some(Stopped::Cancelled)) => Ok((region, done.done)),
-        (None, Some(refused)) => Err(FragmentError::Fill { filled: done.done, reason: refused.to_string() }),
+    }
+
+    /// How many of its blocks lie so.
+    fn lies(&self, lie: Lie) -> u64 {
+        self.lies.iter().filter(|of_block| **of_block == lie).count() as u64
+    }
+
+    /// Gives back what lies in pieces, at least `bytes` of it, where there is as much.
+    fn give_back(&mut self, bytes: Bytes, thp: PageSize) -> Result<Bytes, FragmentError> {
+        let blocks = self.region.bytes_mut().chunks_exact_mut(thp.bytes().0 as usize).zip(&self.lies);
+        let mut given = Bytes::ZERO;
+        for (block, _) in blocks.filter(|(_, lie)| **lie == Lie::Scattered) {
+            if given >= bytes {
+                break;
+            }
+            let span = Span::new(block);
+            span.discard(span.addresses()).map_err(FragmentError::BreakUp)?;
+            given += thp.bytes();
+        }
+        Ok(given)
     }
 }
 
@@ -233,14 +285,15 @@ enum Lie {
 
 impl Lie {
     /// Of each block of a region.
-    fn read(region: &Region, thp: PageSize) -> Vec<Lie> {
+    fn read(region: &Region, thp: PageSize, backing: Backing) -> Vec<Lie> {
         let start = region.bytes().as_ptr().addr() as u64;
         let count = region.bytes().len() as u64 / thp.bytes().0;
         let end = start + count * thp.bytes().0;
         let mapped = File::open("/proc/self/pagemap").and_then(|file| pagemap::present(&file, start..end));
         let Ok(mapped) = mapped else {
-            // Before Linux 6.7 nobody tells: blocks that are not whole are given back in vain.
-            return vec![Lie::Whole; count as usize];
+            // Before Linux 6.7 nobody tells: it is taken for what was asked for.
+            let lie = if backing == Backing::Thp { Lie::Whole } else { Lie::Scattered };
+            return vec![lie; count as usize];
         };
         let mut lies = vec![Lie::Absent; count as usize];
         for part in mapped {
@@ -259,8 +312,8 @@ fn keep_first(lies: &mut [Lie], most: usize) {
 }
 
 /// Breaks up every whole block, by several threads; how many, and the pages that cannot be moved.
-fn break_up(region: &mut Region, lies: &[Lie], pieces: Pieces) -> Result<(u64, Vec<Pins>), FragmentError> {
-    let all = region.bytes_mut().chunks_exact_mut(pieces.pages * pieces.page).zip(lies);
+fn break_up(whole: &mut Filled, pieces: Pieces) -> Result<(u64, Vec<Pins>), FragmentError> {
+    let all = whole.region.bytes_mut().chunks_exact_mut(pieces.pages * pieces.page).zip(&whole.lies);
     let mut blocks: Vec<&mut [u8]> =
         all.filter(|(_, lie)| **lie == Lie::Whole).map(|(block, _)| block).collect();
     let count = blocks.len();
@@ -307,47 +360,29 @@ fn break_up_share(blocks: &mut [&mut [u8]], pieces: Pieces) -> io::Result<Pins> 
 }
 
 /// Of memory that lies in pieces, pins the last page in each block of the machine's memory; where the kernel
-/// does not tell which those are, a page of each piece.
-fn pin_scattered(region: &Region, pieces: Pieces) -> Result<Pins, FragmentError> {
-    let start = region.bytes().as_ptr().addr() as u64;
-    let end = start + region.bytes().len() as u64;
+/// does not tell which those are, a page of each piece. Answers whether it did tell.
+fn pin_scattered(all: &[&Filled], pieces: Pieces) -> Result<(Vec<Pins>, bool), FragmentError> {
     let base = PageSize::new(Bytes(pieces.page as u64)).map_err(reading)?;
+    let block = pieces.pages * pieces.page;
     let pagemap = File::open("/proc/self/pagemap").map_err(reading)?;
-    // Before Linux 6.7 nobody tells what lies in pieces, and nothing of it is pinned.
-    let by_base = pagemap::present_by_base_entries(&pagemap, start..end).unwrap_or_default();
+    // By block, or by piece: the last place in it, and the address that is there.
     let mut last: HashMap<(bool, u64), (u64, u64)> = HashMap::new();
-    for part in by_base {
-        frames::visit(&pagemap, part.addresses, base, |page| {
-            let place = page.frame.unwrap_or(page.address / pieces.page as u64);
-            let block = if page.frame.is_some() { pieces.pages } else { pieces.piece } as u64;
-            let known = last.entry((page.frame.is_some(), place / block)).or_default();
-            *known = (*known).max((place, page.address));
-        })
-        .map_err(reading)?;
+    for filled in all {
+        let blocks = filled.region.bytes().chunks_exact(block).zip(&filled.lies);
+        for (block, _) in blocks.filter(|(_, lie)| **lie == Lie::Scattered) {
+            let start = block.as_ptr().addr() as u64;
+            let visited = frames::visit(&pagemap, start..start + block.len() as u64, base, |page| {
+                let place = page.frame.unwrap_or(page.address / pieces.page as u64);
+                let of = if page.frame.is_some() { pieces.pages } else { pieces.piece } as u64;
+                let known = last.entry((page.frame.is_some(), place / of)).or_default();
+                *known = (*known).max((place, page.address));
+            });
+            visited.map_err(reading)?;
+        }
     }
+    let told = last.keys().all(|(by_frame, _)| *by_frame);
     let pages: Vec<u64> = last.into_values().map(|(_, address)| address).collect();
     let mut pins = Pins::default();
     pins.pin(&pages, pieces.page).map_err(FragmentError::BreakUp)?;
-    Ok(pins)
-}
-
-/// Gives back blocks that lie so, at least `bytes` of them, where there are as many.
-fn give_back(
-    region: &mut Region,
-    lies: &[Lie],
-    which: Lie,
-    bytes: Bytes,
-    thp: PageSize,
-) -> Result<Bytes, FragmentError> {
-    let blocks = region.bytes_mut().chunks_exact_mut(thp.bytes().0 as usize).zip(lies);
-    let mut given = Bytes::ZERO;
-    for (block, _) in blocks.filter(|(_, lie)| **lie == which) {
-        if given >= bytes {
-            break;
-        }
-        let span = Span::new(block);
-        span.discard(span.addresses()).map_err(FragmentError::BreakUp)?;
-        given += thp.bytes();
-    }
-    Ok(given)
+    Ok((vec![pins], told))
 }

@@ -1,11 +1,12 @@
 //! Starts the process that fragments memory, and sees to it that everything comes back.
 
 use std::{
+    ffi::OsString,
     fs,
     io::{self, BufRead, BufReader},
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::PathBuf,
-    process::Command,
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -25,6 +26,7 @@ use serde::Serialize;
 use super::{
     engine::Outcome,
     plan::{Plan, Refusal, State},
+    probe,
     worker::{self, Said},
 };
 use crate::execution::Launch;
@@ -35,6 +37,8 @@ const COMPACT: &str = "proc/sys/vm/compact_memory";
 const GLANCE: Duration = Duration::from_millis(100);
 /// So long free memory may take to come together after the process has ended.
 const SETTLING: Duration = Duration::from_secs(2);
+/// So long the kernel may try to make the missing blocks whole.
+const TRYING: Duration = Duration::from_secs(15);
 /// Less of the blocks than this share is not what it was.
 const AS_IT_WAS: f64 = 0.9;
 
@@ -75,8 +79,6 @@ pub enum HostError {
 /// Memory is fragmented as long as this lives.
 #[derive(Debug)]
 pub struct Held {
-    root: Root,
-    sizes: PageSizes,
     process: GroupLeader,
     /// The other end is the process' standard input: it ends with it, too.
     _line: UnixStream,
@@ -138,23 +140,17 @@ impl Fragmenter {
         let before = Free::read(&self.root, &self.sizes)?;
         let (ours, theirs) = UnixStream::pair()?;
         let launch = worker::launch(&self.program, &plan);
-        let mut command = Command::new(&self.program);
+        let mut command = self.command(&launch.command);
         command
-            .args(&launch.command[1..])
             .stdin(OwnedFd::from(theirs.try_clone()?))
-            .stdout(OwnedFd::from(theirs));
-        for (variable, value) in &self.environment.environment {
-            if let Some(value) = value {
-                command.env(variable, value);
-            }
-        }
+            .stdout(OwnedFd::from(theirs))
+            .stderr(Stdio::inherit());
         let mut process = GroupLeader::start(&mut command, false)?;
         // And with it our copy of their end, so that the process' end is the end of the line.
         drop(command);
         ours.set_read_timeout(Some(GLANCE))?;
         let outcome = listen(&ours, &mut process, plan.taken, interrupt, progress)?;
-        let (root, sizes) = (self.root.clone(), self.sizes.clone());
-        Ok(Held { root, sizes, process, _line: ours, outcome, before })
+        Ok(Held { process, _line: ours, outcome, before })
     }
 }
 
@@ -202,40 +198,82 @@ impl Held {
         matches!(self.process.wait(Duration::ZERO), Ok(None))
     }
 
-    /// Gives everything back, and looks whether free memory lies as it did.
-    pub fn end(self) -> Result<Returned, HostError> {
-        let Held { root, sizes, process, before, .. } = self;
+    /// Gives everything back; what was free before.
+    pub fn end(self) -> Free {
         // Ended, and waited for: its memory is free.
-        drop(process);
-        let look = || {
-            let after = Free::read(&root, &sizes)?;
+        drop(self.process);
+        self.before
+    }
+}
+
+impl Fragmenter {
+    /// Looks whether free memory lies as it did, and sees to it as far as the kernel can.
+    ///
+    /// What others took meanwhile lies in the pieces. The kernel is asked to compact all memory; where that
+    /// is not enough, a process asks for huge pages in place of those that are missing, for which the kernel
+    /// tries harder, and gives them back.
+    pub fn restore(&self, before: Free, interrupt: &Interrupt) -> Result<Returned, HostError> {
+        let look = |compacted: &Option<String>| {
+            let after = Free::read(&self.root, &self.sizes)?;
             Ok::<_, HostError>(Returned {
                 blocks_before: before.blocks,
                 blocks_after: after.blocks,
                 free_before: before.bytes,
                 free_after: after.bytes,
-                compacted: None,
+                compacted: compacted.clone(),
             })
         };
         let begin = Instant::now();
-        let mut returned = look()?;
+        let mut returned = look(&None)?;
         while !returned.is_as_it_was() && begin.elapsed() < SETTLING {
             thread::sleep(GLANCE);
-            returned = look()?;
+            returned = look(&None)?;
         }
         if !returned.is_as_it_was() {
-            let compacted = match fs::write(root.path(COMPACT), "1") {
+            let compacted = Some(match fs::write(self.root.path(COMPACT), "1") {
                 Ok(()) => "yes".to_owned(),
                 Err(error) => format!("no: /{COMPACT}: {error}"),
-            };
-            returned = Returned { compacted: Some(compacted), ..look()? };
+            });
+            returned = look(&compacted)?;
+            if !returned.is_as_it_was() {
+                self.try_harder(before, interrupt)?;
+                returned = look(&compacted)?;
+            }
         }
         Ok(returned)
+    }
+
+    fn try_harder(&self, before: Free, interrupt: &Interrupt) -> Result<(), HostError> {
+        let state = State::read(&self.root, &self.sizes)?;
+        // All of what is free may be asked for, and no more than leaves a reserve.
+        let most = Plan::of(None, &state).map_or(Bytes::ZERO, |plan| plan.taken);
+        let launch = probe::launch(&self.program, (before.blocks * state.thp).min(most));
+        if most == Bytes::ZERO {
+            return Ok(());
+        }
+        let mut process = GroupLeader::start(&mut self.command(&launch.command), false)?;
+        let begin = Instant::now();
+        while begin.elapsed() < TRYING && interrupt.signal().is_none() && process.wait(GLANCE)?.is_none() {}
+        Ok(())
+    }
+
+    /// One of our own processes, whose output nobody reads.
+    fn command(&self, words: &[OsString]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(words.get(1..).unwrap_or_default());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        for (variable, value) in &self.environment.environment {
+            if let Some(value) = value {
+                command.env(variable, value);
+            }
+        }
+        command
     }
 }
 
 impl Free {
-    fn read(root: &Root, sizes: &PageSizes) -> Result<Free, HostError> {
+    /// Reads it.
+    pub fn read(root: &Root, sizes: &PageSizes) -> Result<Free, HostError> {
         let failed = |reason: &str| HostError::Failed(reason.to_owned());
         let thp = sizes.thp.ok_or_else(|| failed("this kernel has no THP"))?;
         let room = room::read(root, sizes.base, thp).map_err(|error| failed(&error.to_string()))?;

@@ -2,6 +2,7 @@
 
 use std::{
     path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -62,11 +63,18 @@ pub fn launch(program: &Path, bytes: Bytes) -> Launch {
 /// Does it in this process.
 pub fn run(bytes: Bytes) -> Result<Probe, WorkError> {
     let root = Root::live();
-    let sizes = PageSizes::read(&root).map_err(WorkError::PageSizes)?;
+    let accounted = accounts(&root);
+    // By a thread that begins now: the kernel accounts for those alone that began while that was on.
+    let probing = thread::spawn(move || by_this_thread(bytes, &root, accounted)).join();
+    probing.unwrap_or_else(|_| Err(WorkError::Incomplete(bytes, "a thread ended early".to_owned())))
+}
+
+fn by_this_thread(bytes: Bytes, root: &Root, accounted: Result<(), String>) -> Result<Probe, WorkError> {
+    let sizes = PageSizes::read(root).map_err(WorkError::PageSizes)?;
     let mut region = region::reserve(bytes, &[Backing::Thp], &sizes)?;
     let page = region.page_size();
     let count = usize::try_from(page.bytes().0).unwrap_or(usize::MAX);
-    let before = VmStat::read(&root);
+    let before = VmStat::read(root);
     let mut times: Vec<Duration> = Vec::new();
     for part in region.bytes_mut().chunks_mut(count) {
         let span = Span::new(part);
@@ -77,8 +85,9 @@ pub fn run(bytes: Bytes) -> Result<Probe, WorkError> {
             return Err(WorkError::Incomplete(bytes, error.to_string()));
         }
     }
-    let (fallbacks, stalls) = growth(&before, &VmStat::read(&root));
-    let delays = delays(&root);
+    let (fallbacks, stalls) = growth(&before, &VmStat::read(root));
+    // Another recording may have switched it off meanwhile.
+    let delays = Reading::from(accounted.and_then(|()| accounts(root))).and_then(|()| delays());
     let of = |take: fn(Delays) -> Option<Delay>| {
         delays.clone().and_then(|delays| take(delays).ok_or("this kernel does not account for it"))
     };
@@ -103,14 +112,17 @@ pub fn run(bytes: Bytes) -> Result<Probe, WorkError> {
     })
 }
 
-/// What this thread waited for; the kernel accounts for it only where that was on when it began.
-fn delays(root: &Root) -> Reading<Delays> {
+/// Does the kernel account for what threads wait for, of those that begin now?
+fn accounts(root: &Root) -> Result<(), String> {
     match root.value::<u8>("proc/sys/kernel/task_delayacct", "0 or 1") {
-        Ok(1) => {}
-        Ok(_) => return Reading::unknown("kernel.task_delayacct is 0, and switching it on takes root"),
-        Err(error) => return Reading::unknown(error),
+        Ok(1) => Ok(()),
+        Ok(_) => Err("kernel.task_delayacct was 0, and switching it on takes root".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
+}
+
+/// What this thread waited for.
+fn delays() -> Result<Delays, String> {
     let told = Channel::open().and_then(|mut channel| channel.thread(thread_id()));
-    Reading::from(told.map_err(|error| format!("taskstats: {error}; asking takes CAP_NET_ADMIN")))
-        .map(|told| told.delays)
+    told.map(|told| told.delays).map_err(|error| format!("taskstats: {error}; asking takes CAP_NET_ADMIN"))
 }

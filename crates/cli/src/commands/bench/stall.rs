@@ -147,9 +147,11 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         print(&(report::text(&report, terminal)? + &report::ending(&report, None, terminal)?))?;
     }
     anyhow::ensure!(machine::is_as_it_was(&restored), "{}", machine::failures(&restored));
-    let status = recorded.and_then(|(recorded, _)| recorded.status).map_or(0, exit_code);
-    let negative = status == 0 && !(report.held_to_the_end && report.returned.is_as_it_was());
-    Ok(ExitCode::from(if negative { NEGATIVE } else { status }))
+    Ok(match recorded {
+        Some((recorded, _)) => ExitCode::from(recorded.status.map_or(0, exit_code)),
+        None if report.held_to_the_end && report.returned.is_as_it_was() => ExitCode::SUCCESS,
+        None => ExitCode::from(NEGATIVE),
+    })
 }
 
 impl Bench<'_> {
@@ -179,7 +181,7 @@ impl Bench<'_> {
             recorded = Some(self.record()?);
         }
         let held_to_the_end = held.is_held();
-        let returned = held.end()?;
+        let returned = self.fragmenter.restore(held.end(), &self.interrupt)?;
         let probes = probes.zip(after).map(|(before, fragmented)| Probes { before, fragmented });
         let program = recorded.as_ref().map(|(recorded, name)| record::Report::of(recorded, name));
         let fragmented = report::Fragmented { outcome, blocks_before };

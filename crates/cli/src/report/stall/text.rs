@@ -3,7 +3,11 @@
 use std::path::Path;
 
 use comfy_table::Table;
-use hugewise_kernel::{reading::Reading, taskstats::Delay, units::Pages};
+use hugewise_kernel::{
+    reading::Reading,
+    taskstats::Delay,
+    units::{Bytes, Pages},
+};
 use hugewise_measure::fragmenting::{Outcome, Probe};
 
 use super::{Mode, Probes, Report};
@@ -24,14 +28,11 @@ pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     let outcome = &report.fragmented.outcome;
     page.wrapped("FRAGMENTED", &format!("{} {}", fragmented(outcome), speed(outcome)))?;
     page.wrapped("", &blocks(outcome, report.fragmented.blocks_before))?;
-    if outcome.scattered.0 > 0 {
+    if !outcome.every_block_pinned {
         page.wrapped(
             "",
-            &format!(
-                "{} more lay in pieces already and were given back as they were: the kernel may still make \
-                 some huge pages of them.",
-                outcome.scattered
-            ),
+            "Which blocks its pages lie in the kernel tells only to root: without, compaction may still make some \
+             of them whole.",
         )?;
     }
     page.wrapped("MODE", &who_waits(&report.mode))?;
@@ -76,10 +77,14 @@ pub fn ending(report: &Report, kept: Option<&Path>, terminal: &Terminal) -> anyh
 
 /// How much of what, in a sentence.
 fn fragmented(outcome: &Outcome) -> String {
+    let from = match outcome.scattered {
+        Bytes::ZERO => String::new(),
+        scattered => format!(", {scattered} of which lay in pieces before"),
+    };
     format!(
-        "{} are free in pieces: each of {} blocks of the size of a huge page holds a page that cannot be moved. {} \
-         are held.",
-        outcome.left, outcome.blocks, outcome.held
+        "{} are free in pieces{from}, among {} pages that cannot be moved, one in each block of the size of a huge \
+         page. {} are held.",
+        outcome.left, outcome.pinned, outcome.held
     )
 }
 
@@ -153,15 +158,17 @@ fn seconds(seconds: f64) -> String {
 
 fn meaning(probes: &Probes) -> String {
     let (before, now) = (&probes.before, &probes.fragmented);
+    let hardly_any = now.coverage.known().is_some_and(|share| *share < HARDLY_ANY);
     let mut text = match now.coverage.known() {
-        Some(share) if *share < HARDLY_ANY => {
+        Some(_) if hardly_any => {
             "Hardly a huge page could be had, and the program runs on small ones".to_owned()
         }
         Some(share) => format!("{:.0} % of the memory could be had on huge pages", share * 100.0),
         None => "How much of it is on huge pages could not be told".to_owned(),
     };
     let ratio = if before.seconds > 0.0 { now.seconds / before.seconds } else { 0.0 };
-    text += &format!("; to be told so took {ratio:.1} times as long as before.");
+    let what = if hardly_any { "to be told so" } else { "it" };
+    text += &format!("; {what} took {ratio:.1} times as long as before.");
     match now.compaction.known() {
         Some(delay) if delay.count > 0 => {
             let share = delay.ns as f64 / 1e9 / now.seconds.max(1e-9) * 100.0;
@@ -175,7 +182,10 @@ fn meaning(probes: &Probes) -> String {
             text += &format!(" How long it waited for compaction could not be told: {reason}.");
         }
     }
-    text + " A JVM pays this where its heap grows, in pauses too, unless the heap was pre-touched."
+    if hardly_any {
+        text += " A JVM pays this where its heap grows, in pauses too, unless the heap was pre-touched.";
+    }
+    text
 }
 
 fn returned(report: &Report) -> String {
@@ -193,15 +203,14 @@ fn returned(report: &Report) -> String {
         };
     }
     if !returned.is_as_it_was() {
-        text += " The rest lies beside pages that could not be moved.";
+        text +=
+            " What other programs took meanwhile lies among the rest, until they end or the kernel moves it.";
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use hugewise_kernel::units::Bytes;
-
     use super::*;
     use crate::terminal::Color;
 
