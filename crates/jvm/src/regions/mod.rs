@@ -20,7 +20,7 @@ mod stacks;
 mod symbols;
 mod vm_structs;
 
-use std::{fmt, ops::Range};
+use std::{collections::HashMap, fmt, ops::Range};
 
 use hugewise_kernel::{
     reading::Reading,
@@ -265,9 +265,10 @@ pub(crate) fn flag_is_set(root: &Root, pid: u32, vmas: &[Vma], flag: &str) -> Op
 }
 
 /// Where the heap of the JVM in process `pid` lies, by the JVM's own tables: what they do not lead to
-/// is not known.
+/// is not known. Each range holds all of it: there are several where it is mapped more than once, as by
+/// ZGC before JDK 21.
 #[must_use]
-pub fn heap(root: &Root, pid: u32) -> Option<Range<u64>> {
+pub fn heap(root: &Root, pid: u32) -> Option<Vec<Range<u64>>> {
     // The mappings without their counters, for which the kernel would walk through all pages.
     let vmas = smaps::parse(&root.read(format!("proc/{pid}/maps")).ok()?).ok()?;
     let library = vmas.iter().find(|vma| is_libjvm(&vma.name)).filter(|_| root.is_live())?;
@@ -275,8 +276,24 @@ pub fn heap(root: &Root, pid: u32) -> Option<Range<u64>> {
     let image = Image::load(&live, library.addresses.start).ok()?;
     let mut claims = Claims::over(&vmas);
     known::heap(&image, &jvm::identify(&image), &mut claims)?;
-    let ranges = claims.into_ranges();
-    Some(ranges.first()?.start..ranges.last()?.end)
+    Some(views(&claims.into_ranges(), &vmas))
+}
+
+/// The mappings within `ranges`, in one range for each time that they map the same.
+fn views(ranges: &[NamedRange], vmas: &[Vma]) -> Vec<Range<u64>> {
+    let mut views: Vec<Range<u64>> = Vec::new();
+    let mut times: HashMap<((u64, u64), u64, u64), usize> = HashMap::new();
+    for vma in vmas.iter().filter(|vma| range_at(ranges, vma.addresses.start).is_some()) {
+        let is_shared = vma.inode != 0 && vma.permissions.ends_with('s');
+        let time =
+            if is_shared { times.entry((vma.device, vma.inode, vma.offset)).or_default() } else { &mut 0 };
+        match views.get_mut(*time) {
+            Some(view) => view.end = vma.addresses.end,
+            None => views.push(vma.addresses.clone()),
+        }
+        *time += 1;
+    }
+    views
 }
 
 /// Has a process with these mappings the library of a HotSpot-like JVM in it?
@@ -334,6 +351,24 @@ f0000000-100000000 ---p 00000000 00:00 0
         }
         assert_eq!(named(0x1_0000_0000), None);
         Ok(())
+    }
+
+    #[test]
+    fn a_heap_that_is_mapped_twice_has_two_ranges_that_hold_it() {
+        let range = |start, end| NamedRange { start, end, name: "heap".to_owned(), kind: Kind::Heap };
+        let parsed = |text| smaps::parse(text).unwrap_or_default();
+        let twice = parsed(
+            "400000000000-400000200000 rw-s 00000000 00:01 77 /memfd:java_heap (deleted)\n\
+             400000400000-400000600000 rw-s 00200000 00:01 77 /memfd:java_heap (deleted)\n\
+             800000000000-800000200000 rw-s 00000000 00:01 77 /memfd:java_heap (deleted)\n\
+             800000400000-800000600000 rw-s 00200000 00:01 77 /memfd:java_heap (deleted)\n",
+        );
+        let ranges = [range(0x4000_0000_0000, 0x4000_0060_0000), range(0x8000_0000_0000, 0x8000_0060_0000)];
+        let expected = [0x4000_0000_0000..0x4000_0060_0000, 0x8000_0000_0000..0x8000_0060_0000];
+        assert_eq!(views(&ranges, &twice), expected);
+        let once =
+            parsed("c0000000-d0000000 rw-p 00000000 00:00 0\nd0000000-e0000000 ---p 00000000 00:00 0\n");
+        assert_eq!(views(&[range(0xc000_0000, 0xe000_0000)], &once), [0xc000_0000..0xe000_0000]);
     }
 
     #[test]
