@@ -29,6 +29,7 @@ mod settings;
 mod start;
 mod tlb;
 mod touch;
+mod trace;
 mod without;
 
 use std::process::ExitCode;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         memory::trials(),
         record::trials(),
         record_killed::trials(),
+        trace::trials(),
         kernel_tools::trials(),
         collapse::trials(),
         collapse_heap::trials(),

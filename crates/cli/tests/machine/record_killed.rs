@@ -41,7 +41,7 @@ fn any_moment() -> Tested {
     let mut random = fastrand::Rng::with_seed(seed);
     let jdks = jdks();
     let jdk = jdks.iter().find(|jdk| jdk.major >= 11).ok_or("no JDK of 11 or later")?;
-    let churning = Churning::start(jdk)?;
+    let churning = Churning::start(jdk, "UseParallelGC")?;
     let mut found = [0; 2];
     for kill in 0..kills {
         // Most of it happens in the first moments.
