@@ -87,7 +87,8 @@ fn kill_once(churning: &Churning, moment: Duration) -> Result<(usize, usize), Bo
         assert_eq!((said("Put back: "), said("Off: ")), found, "{restored:#?}");
     }
     let again = run(&["restore"])?.ended_with(0)?;
-    says(&again.stdout, &["Nothing to put back"])?;
+    // Another recording may run by now.
+    assert!(!again.stdout.contains("broken off") && !again.stdout.contains("Put back"), "{again:#?}");
     assert_eq!(churning.logs()?, 0, "the JVM writes a log still");
     readable(&path)?;
     // The JVM itself was started before.

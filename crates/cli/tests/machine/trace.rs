@@ -38,10 +38,11 @@ fn faults(buffer_kib: u64, pages: usize) -> Result<(u64, u64), Box<dyn Error>> {
     let id = std::process::id();
     journal.set(Setting::TraceInstance { id }, tracefs::PRESENT)?;
     let mut instance = Instance::open(Tracefs::open(&root)?, id, Options { buffer_kib })?;
+    // Before any event is on: an instance that follows nobody records everybody.
+    instance.follow(&[thread_id()])?;
     let event = Event { system: "kmem", name: "mm_page_alloc", filter: "order == 0" };
     let format = instance.enable(event)?.ok_or("this kernel has no mm_page_alloc")?;
     let before = monotonic_ns();
-    instance.follow(&[thread_id()])?;
     // A file in memory: each page of it is a page to be made.
     let mut memory = tempfile::tempfile_in("/dev/shm").or_else(|_| tempfile::tempfile())?;
     for _ in 0..pages {

@@ -20,7 +20,7 @@ mod stacks;
 mod symbols;
 mod vm_structs;
 
-use std::{collections::HashMap, fmt, ops::Range};
+use std::{collections::BTreeMap, fmt, ops::Range};
 
 use hugewise_kernel::{
     reading::Reading,
@@ -282,16 +282,24 @@ pub fn heap(root: &Root, pid: u32) -> Option<Vec<Range<u64>>> {
 /// The mappings within `ranges`, in one range for each time that they map the same.
 fn views(ranges: &[NamedRange], vmas: &[Vma]) -> Vec<Range<u64>> {
     let mut views: Vec<Range<u64>> = Vec::new();
-    let mut times: HashMap<((u64, u64), u64, u64), usize> = HashMap::new();
+    // What the last of them maps, from and to: of which file, and where in it.
+    let mut mapped: BTreeMap<((u64, u64), u64, u64), u64> = BTreeMap::new();
     for vma in vmas.iter().filter(|vma| range_at(ranges, vma.addresses.start).is_some()) {
+        let end = vma.offset.saturating_add(vma.addresses.end - vma.addresses.start);
+        let key = |offset| (vma.device, vma.inode, offset);
         let is_shared = vma.inode != 0 && vma.permissions.ends_with('s');
-        let time =
-            if is_shared { times.entry((vma.device, vma.inode, vma.offset)).or_default() } else { &mut 0 };
-        match views.get_mut(*time) {
+        let before = mapped.range(key(0)..key(end)).next_back();
+        let is_there = is_shared && before.is_some_and(|(_, until)| *until > vma.offset);
+        match views.last_mut().filter(|_| !is_there) {
             Some(view) => view.end = vma.addresses.end,
-            None => views.push(vma.addresses.clone()),
+            None => {
+                views.push(vma.addresses.clone());
+                mapped.clear();
+            }
         }
-        *time += 1;
+        if is_shared {
+            mapped.insert(key(vma.offset), end);
+        }
     }
     views
 }
@@ -360,7 +368,8 @@ f0000000-100000000 ---p 00000000 00:00 0
         let twice = parsed(
             "400000000000-400000200000 rw-s 00000000 00:01 77 /memfd:java_heap (deleted)\n\
              400000400000-400000600000 rw-s 00200000 00:01 77 /memfd:java_heap (deleted)\n\
-             800000000000-800000200000 rw-s 00000000 00:01 77 /memfd:java_heap (deleted)\n\
+             800000000000-800000100000 rw-s 00000000 00:01 77 /memfd:java_heap (deleted)\n\
+             800000100000-800000200000 rw-s 00100000 00:01 77 /memfd:java_heap (deleted)\n\
              800000400000-800000600000 rw-s 00200000 00:01 77 /memfd:java_heap (deleted)\n",
         );
         let ranges = [range(0x4000_0000_0000, 0x4000_0060_0000), range(0x8000_0000_0000, 0x8000_0060_0000)];

@@ -267,9 +267,10 @@ mod tests {
             lines.extend(events.until(u64::MAX));
             lines.extend(events.left_open());
             let told = stalls(&lines);
-            let ends = |ns: fn(&(u32, Option<u64>, Option<u64>)) -> Option<u64>| told.iter().filter_map(ns).count();
+            let begins = told.iter().filter(|(_, begin, _)| begin.is_some()).count();
+            let ends = told.iter().filter(|(.., end)| end.is_some()).count();
             let begun = all.iter().filter(|(.., begins)| *begins).count();
-            prop_assert_eq!((ends(|told| told.1), ends(|told| told.2)), (begun, all.len() - begun));
+            prop_assert_eq!((begins, ends), (begun, all.len() - begun));
             // Nothing of the same thread happened within one.
             for (tid, begin, end) in told {
                 if let (Some(begin), Some(end)) = (begin, end) {
