@@ -20,7 +20,7 @@ mod stacks;
 mod symbols;
 mod vm_structs;
 
-use std::{collections::BTreeMap, fmt, ops::Range};
+use std::{fmt, ops::Range};
 
 use hugewise_kernel::{
     reading::Reading,
@@ -275,33 +275,21 @@ pub fn heap(root: &Root, pid: u32) -> Option<Vec<Range<u64>>> {
     let live = Live::of(root, pid, &vmas);
     let image = Image::load(&live, library.addresses.start).ok()?;
     let mut claims = Claims::over(&vmas);
-    known::heap(&image, &jvm::identify(&image), &mut claims)?;
-    Some(views(&claims.into_ranges(), &vmas))
+    let jvm = jvm::identify(&image);
+    known::heap(&image, &jvm, &mut claims)?;
+    let views = if jvm.collector.known() == Some(&Collector::Z) { known::z_views(&image) } else { None };
+    Some(within(views, &claims.into_ranges()))
 }
 
-/// The mappings within `ranges`, in one range for each time that they map the same.
-fn views(ranges: &[NamedRange], vmas: &[Vma]) -> Vec<Range<u64>> {
-    let mut views: Vec<Range<u64>> = Vec::new();
-    // What the last of them maps, from and to: of which file, and where in it.
-    let mut mapped: BTreeMap<((u64, u64), u64, u64), u64> = BTreeMap::new();
-    for vma in vmas.iter().filter(|vma| range_at(ranges, vma.addresses.start).is_some()) {
-        let end = vma.offset.saturating_add(vma.addresses.end - vma.addresses.start);
-        let key = |offset| (vma.device, vma.inode, offset);
-        let is_shared = vma.inode != 0 && vma.permissions.ends_with('s');
-        let before = mapped.range(key(0)..key(end)).next_back();
-        let is_there = is_shared && before.is_some_and(|(_, until)| *until > vma.offset);
-        match views.last_mut().filter(|_| !is_there) {
-            Some(view) => view.end = vma.addresses.end,
-            None => {
-                views.push(vma.addresses.clone());
-                mapped.clear();
-            }
-        }
-        if is_shared {
-            mapped.insert(key(vma.offset), end);
-        }
-    }
-    views
+/// What of `ranges` lies in each view; all of it in one where there are none.
+fn within(views: Option<Vec<Range<u64>>>, ranges: &[NamedRange]) -> Vec<Range<u64>> {
+    let span = |view: &Range<u64>| {
+        let mut inside = ranges.iter().filter(|range| view.contains(&range.start));
+        let first = inside.next()?;
+        Some(first.start..inside.next_back().unwrap_or(first).end)
+    };
+    let all = 0..u64::MAX;
+    views.unwrap_or_else(|| vec![all]).iter().filter_map(span).collect()
 }
 
 /// Has a process with these mappings the library of a HotSpot-like JVM in it?
@@ -364,20 +352,10 @@ f0000000-100000000 ---p 00000000 00:00 0
     #[test]
     fn a_heap_that_is_mapped_twice_has_two_ranges_that_hold_it() {
         let range = |start, end| NamedRange { start, end, name: "heap".to_owned(), kind: Kind::Heap };
-        let parsed = |text| smaps::parse(text).unwrap_or_default();
-        let twice = parsed(
-            "400000000000-400000200000 rw-s 00000000 00:01 77 /memfd:java_heap (deleted)\n\
-             400000400000-400000600000 rw-s 00200000 00:01 77 /memfd:java_heap (deleted)\n\
-             800000000000-800000100000 rw-s 00000000 00:01 77 /memfd:java_heap (deleted)\n\
-             800000100000-800000200000 rw-s 00100000 00:01 77 /memfd:java_heap (deleted)\n\
-             800000400000-800000600000 rw-s 00200000 00:01 77 /memfd:java_heap (deleted)\n",
-        );
-        let ranges = [range(0x4000_0000_0000, 0x4000_0060_0000), range(0x8000_0000_0000, 0x8000_0060_0000)];
-        let expected = [0x4000_0000_0000..0x4000_0060_0000, 0x8000_0000_0000..0x8000_0060_0000];
-        assert_eq!(views(&ranges, &twice), expected);
-        let once =
-            parsed("c0000000-d0000000 rw-p 00000000 00:00 0\nd0000000-e0000000 ---p 00000000 00:00 0\n");
-        assert_eq!(views(&[range(0xc000_0000, 0xe000_0000)], &once), [0xc000_0000..0xe000_0000]);
+        let ranges = [range(0x400, 0x420), range(0x440, 0x460), range(0x800, 0x820)];
+        let views = vec![0x400..0x800, 0x800..0xc00, 0x1000..0x1400];
+        assert_eq!(within(Some(views), &ranges), [0x400..0x460, 0x800..0x820]);
+        assert_eq!(within(None, &ranges), [0x400..0x820]);
     }
 
     #[test]
