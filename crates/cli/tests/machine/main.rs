@@ -31,6 +31,7 @@ mod settings;
 mod start;
 mod tlb;
 mod touch;
+mod trace;
 mod without;
 
 use std::process::ExitCode;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         record::trials(),
         record_killed::trials(),
         report::trials(),
+        trace::trials(),
         kernel_tools::trials(),
         collapse::trials(),
         collapse_heap::trials(),

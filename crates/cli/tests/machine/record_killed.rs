@@ -41,7 +41,7 @@ fn any_moment() -> Tested {
     let mut random = fastrand::Rng::with_seed(seed);
     let jdks = jdks();
     let jdk = jdks.iter().find(|jdk| jdk.major >= 11).ok_or("no JDK of 11 or later")?;
-    let churning = Churning::start(jdk)?;
+    let churning = Churning::start(jdk, "UseParallelGC")?;
     let mut found = [0; 2];
     for kill in 0..kills {
         // Most of it happens in the first moments.
@@ -87,7 +87,8 @@ fn kill_once(churning: &Churning, moment: Duration) -> Result<(usize, usize), Bo
         assert_eq!((said("Put back: "), said("Off: ")), found, "{restored:#?}");
     }
     let again = run(&["restore"])?.ended_with(0)?;
-    says(&again.stdout, &["Nothing to put back"])?;
+    // Another recording may run by now.
+    assert!(!again.stdout.contains("broken off") && !again.stdout.contains("Put back"), "{again:#?}");
     assert_eq!(churning.logs()?, 0, "the JVM writes a log still");
     readable(&path)?;
     // The JVM itself was started before.

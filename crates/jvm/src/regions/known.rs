@@ -75,11 +75,23 @@ pub(super) fn heap(image: &Image, jvm: &JvmIdentity, claims: &mut Claims) -> Opt
 /// ZGC's addresses are an offset and, above it, bits that say how to see it: each combination that
 /// it uses is a view, and every mapping in a view is the heap.
 fn z_heap(image: &Image, claims: &mut Claims) -> Option<()> {
-    // 21 to 23 have two of them; the one without generations was given another letter there.
-    ["X", "Z"].into_iter().find_map(|letter| z_views(image, claims, letter))
+    let views = z_views(image)?;
+    for vma in claims.vmas() {
+        let addresses = &vma.addresses;
+        if views.iter().any(|view| view.start <= addresses.start && addresses.end <= view.end) {
+            claims.claim(addresses.clone(), "heap", Kind::Heap);
+        }
+    }
+    Some(())
 }
 
-fn z_views(image: &Image, claims: &mut Claims, letter: &str) -> Option<()> {
+/// The addresses of each view that ZGC has of its heap.
+pub(super) fn z_views(image: &Image) -> Option<Vec<Range<u64>>> {
+    // 21 to 23 have two of them; the one without generations was given another letter there.
+    ["X", "Z"].into_iter().find_map(|letter| z_views_of(image, letter))
+}
+
+fn z_views_of(image: &Image, letter: &str) -> Option<Vec<Range<u64>>> {
     let name = |field: &str| format!("{letter}GlobalsForVMStructs::{field}");
     let globals = image.static_field(&name("_instance_p"))?;
     let mask = |field: &str| image.memory.u64(image.field(globals, &name(field))?);
@@ -88,15 +100,8 @@ fn z_views(image: &Image, claims: &mut Claims, letter: &str) -> Option<()> {
         return None;
     }
     let metadata = mask(&format!("_{letter}AddressMetadataMask")).unwrap_or(0);
-    let views: Vec<u64> =
-        (0..47).map(|bit| 1u64 << bit).filter(|bit| metadata & bit != 0 || *bit == size).collect();
-    for vma in claims.vmas() {
-        let addresses = &vma.addresses;
-        if views.iter().any(|view| *view <= addresses.start && addresses.end <= view.saturating_add(size)) {
-            claims.claim(addresses.clone(), "heap", Kind::Heap);
-        }
-    }
-    Some(())
+    let views = (0..47).map(|bit| 1u64 << bit).filter(|bit| metadata & bit != 0 || *bit == size);
+    Some(views.map(|view| view..view.saturating_add(size)).collect())
 }
 
 fn code_cache(image: &Image, claims: &mut Claims) -> Option<()> {

@@ -70,7 +70,7 @@ fn a_recording_and_the_settings_do_not_wait_for_each_other() -> Tested {
     let second = Journal::open_recording(&root, &state, "record").err().ok_or("two recordings at once")?;
     assert!(matches!(second, JournalError::Busy(_)), "{second}");
     assert_eq!(settings.close().failed, []);
-    // One that runs is left alone, and one that was killed is put back, whoever holds the settings.
+    // One that runs is left alone, and one that was killed is put back.
     let restored = restore(&root, &state, Others::Leave)?;
     assert!(restored.recording.is_some_and(|who| who.ends_with("record")));
     assert_eq!(fs::read_to_string(&accounting)?.trim(), "1");
@@ -83,8 +83,9 @@ fn a_recording_and_the_settings_do_not_wait_for_each_other() -> Tested {
     assert!(unfinished(&state).is_some_and(|left| left.purpose == "record"));
     let settings = Journal::open(&root, &state, "compare")?;
     assert!(restore(&root, &state, Others::Leave).is_err_and(|error| matches!(error, JournalError::Busy(_))));
-    assert_eq!(fs::read_to_string(&accounting)?.trim(), "0");
     assert_eq!(settings.close().failed, []);
+    assert_eq!(restore(&root, &state, Others::Leave)?.purpose.as_deref(), Some("record"));
+    assert_eq!(fs::read_to_string(&accounting)?.trim(), "0");
     assert_eq!(restore(&root, &state, Others::Leave)?, Restored::default());
     Ok(())
 }

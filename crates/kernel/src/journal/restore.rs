@@ -94,9 +94,9 @@ pub fn restore_with(
     if !dir.exists() {
         return Ok(Restored::default());
     }
-    // First of all: whoever holds the settings does not hold these.
-    let mut done = restore_recording(root, &recordings(dir), switch_off)?;
+    // Nothing before both are ours: what was done would be told by none of two calls.
     let store = Store::lock(dir)?;
+    let mut done = restore_recording(root, &recordings(dir), switch_off)?;
     if let Some(record) = store.load()? {
         done.add(put_back(root, &store, &record, switch_off));
     }

@@ -267,11 +267,10 @@ mod tests {
             lines.extend(events.until(u64::MAX));
             lines.extend(events.left_open());
             let told = stalls(&lines);
-            let known = told.iter().fold((0, 0), |known, (_, begin, end)| {
-                (known.0 + usize::from(begin.is_some()), known.1 + usize::from(end.is_some()))
-            });
+            let begins = told.iter().filter(|(_, begin, _)| begin.is_some()).count();
+            let ends = told.iter().filter(|(.., end)| end.is_some()).count();
             let begun = all.iter().filter(|(.., begins)| *begins).count();
-            prop_assert_eq!(known, (begun, all.len() - begun));
+            prop_assert_eq!((begins, ends), (begun, all.len() - begun));
             // Nothing of the same thread happened within one.
             for (tid, begin, end) in told {
                 if let (Some(begin), Some(end)) = (begin, end) {

@@ -50,7 +50,7 @@ struct Seen {
     asking: Option<JoinHandle<Result<Found, Failed>>>,
     noted: Option<Noted>,
     tail: Option<Tail>,
-    heap: Option<Range<u64>>,
+    heap: Option<Vec<Range<u64>>>,
     heap_tries: u32,
     heap_due: Option<Instant>,
 }
@@ -94,9 +94,9 @@ impl Jvms {
         source(pid, "an option that was added to its command line".to_owned(), true)
     }
 
-    /// Where the heap of process `pid` lies.
-    pub fn heap(&self, pid: u32) -> Option<Range<u64>> {
-        self.all.get(&pid)?.heap.clone()
+    /// Where the heap of process `pid` lies: each range holds all of it.
+    pub fn heap(&self, pid: u32) -> Option<&[Range<u64>]> {
+        self.all.get(&pid)?.heap.as_deref()
     }
 
     /// Looks for JVMs among `processes`, and asks new ones for a log; not at every call.

@@ -130,14 +130,15 @@ impl Means {
         journal.set(Setting::TraceInstance { id }, tracefs::PRESENT).map_err(|error| words(&error))?;
         let buffer_kib = buffer(root);
         let instance = Instance::open(tracefs, id, Options { buffer_kib }).map_err(|error| words(&error))?;
-        let (events, on, missing) =
+        // An instance that follows nobody records everybody, so somebody is followed first.
+        let khugepaged = khugepaged(root);
+        instance.follow(&[khugepaged.unwrap_or(id)]).map_err(|error| words(&error))?;
+        let (mut events, on, missing) =
             Events::switch_on(&instance, huge_order(root)).map_err(|error| words(&error))?;
         if on.is_empty() {
             return Err("this kernel has none of the events that matter".to_owned());
         }
-        if let Some(khugepaged) = khugepaged(root) {
-            instance.follow(&[khugepaged]).map_err(|error| words(&error))?;
-        }
+        events.leave_out(id);
         let without = match missing.as_slice() {
             [] => String::new(),
             missing => format!("; this kernel has no {}", missing.join(", ")),

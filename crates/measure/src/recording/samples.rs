@@ -64,7 +64,7 @@ pub fn machine(root: &Root) -> Machine {
 }
 
 /// The memory of a process, and of its `heap` where that is known; nothing where it has ended, or may not be looked at.
-pub fn memory(root: &Root, pid: u32, heap: Option<Range<u64>>) -> Option<Memory> {
+pub fn memory(root: &Root, pid: u32, heap: Option<&[Range<u64>]>) -> Option<Memory> {
     let text = root.read(format!("proc/{pid}/smaps_rollup")).ok()?;
     let sums = smaps::parse(&text).ok()?.into_iter().next()?;
     Some(Memory {
@@ -77,11 +77,13 @@ pub fn memory(root: &Root, pid: u32, heap: Option<Range<u64>>) -> Option<Memory>
     })
 }
 
-/// Nothing before Linux 6.7.
-fn heap_memory(root: &Root, pid: u32, heap: Range<u64>) -> Option<HeapMemory> {
+/// Nothing before Linux 6.7. Of several mappings of the whole heap, the one that shows most of it: what is
+/// present in one may not have been touched through another.
+fn heap_memory(root: &Root, pid: u32, heap: &[Range<u64>]) -> Option<HeapMemory> {
     let pagemap = File::open(root.path(format!("proc/{pid}/pagemap"))).ok()?;
-    let scan = pagemap::scan(&pagemap, heap).ok()?;
-    Some(HeapMemory { resident_bytes: scan.present, huge_bytes: scan.huge })
+    let scans = heap.iter().map(|view| pagemap::scan(&pagemap, view.clone()).ok());
+    let most = scans.collect::<Option<Vec<_>>>()?.into_iter().max_by_key(|scan| scan.present)?;
+    Some(HeapMemory { resident_bytes: most.present, huge_bytes: most.huge })
 }
 
 #[cfg(test)]

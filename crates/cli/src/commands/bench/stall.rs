@@ -113,13 +113,12 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
     let interrupt = machine::watch()?;
-    // Two that fill the memory at once would both fail.
-    let mut journal = match Journal::open(&root, Path::new(STATE_DIR), "bench stall") {
-        Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => return Err(error.into()),
-        journal => journal,
-    };
+    let dir = Path::new(STATE_DIR);
+    // Held, and nothing is changed by it: two that fill the memory at once would both fail.
+    let lock = held(Journal::open(&root, dir, "bench stall"))?;
+    let journal = held(Journal::open_recording(&root, dir, "bench stall"))?;
     let mut environment = Launch::default();
-    if let Ok(journal) = &mut journal {
+    if let Ok(journal) = &lock {
         environment.environment.push((RUN_VARIABLE.to_owned(), Some(journal.run_id().into())));
     }
     let program = env::current_exe().context("finding this program")?;
@@ -130,6 +129,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     let done = bench.conduct();
     // Put back before anything is said of the result.
     let restored = bench.journal.map(Journal::close).unwrap_or_default();
+    drop(lock);
     let (report, recorded) = match done {
         Ok(done) => done,
         Err(error) => {
@@ -152,6 +152,14 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         None if report.held_to_the_end && report.returned.is_as_it_was() => ExitCode::SUCCESS,
         None => ExitCode::from(NEGATIVE),
     })
+}
+
+/// Without root there is none; one that somebody else holds, or left behind, is an error.
+fn held(journal: Result<Journal, JournalError>) -> Result<Result<Journal, JournalError>, JournalError> {
+    match journal {
+        Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => Err(error),
+        journal => Ok(journal),
+    }
 }
 
 impl Bench<'_> {

@@ -51,7 +51,8 @@ pub struct Memory {
     pub heap: Option<HeapMemory>,
 }
 
-/// The heap of a JVM at one moment, in bytes: PAGEMAP_SCAN of Linux 6.7 and later.
+/// The heap of a JVM at one moment, in bytes: PAGEMAP_SCAN of Linux 6.7 and later. Of a heap that is mapped more than
+/// once, as by ZGC before JDK 21, the mapping that shows most of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeapMemory {
     /// Present.
