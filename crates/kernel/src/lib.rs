@@ -22,6 +22,7 @@ pub mod interrupt;
 pub mod journal;
 pub mod limits;
 pub mod meminfo;
+mod native;
 pub mod nodes;
 pub mod occupancy;
 pub mod page_flags;

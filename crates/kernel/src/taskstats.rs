@@ -12,7 +12,10 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::sys::netlink::Socket;
+use crate::{
+    native::{u16_at, u32_at, u64_at},
+    sys::netlink::Socket,
+};
 
 const NLMSG_ERROR: u16 = 2;
 const NLM_F_REQUEST: u16 = 1;
@@ -250,18 +253,6 @@ fn parse(bytes: &[u8]) -> Option<TaskStats> {
     let copy_on_write = if version >= 13 { delay(&mut at) } else { None };
     let delays = Delays { compact, reclaim, thrashing, swap_in, copy_on_write, cpu, block_io };
     Some(TaskStats { version, tid, pid, parent, name, user_us, sys_us, minor_faults, major_faults, delays })
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
 #[cfg(test)]

@@ -18,3 +18,4 @@ pub mod record;
 pub mod stall;
 pub mod tlb;
 pub mod touch;
+mod web_page;

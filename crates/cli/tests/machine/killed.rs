@@ -13,6 +13,7 @@ use std::{
 };
 
 use libtest_mimic::Trial;
+use serde_json::Value;
 
 use crate::{
     Tested,
@@ -83,33 +84,43 @@ fn duration(make: &dyn Fn() -> Command) -> Result<Duration, Box<dyn Error>> {
     Ok(took)
 }
 
-/// Starts, kills, restores; the number of settings that stood in the journal, if there was one.
-fn kill_once(make: &dyn Fn() -> Command, moment: Duration) -> Result<Option<usize>, Box<dyn Error>> {
-    let (before, killed, id) = loop {
+/// Starts and kills; the machine before, and the journal that was left behind, if one was.
+pub fn left_behind(
+    make: &dyn Fn() -> Command,
+    moment: Duration,
+    journal: &str,
+) -> Result<(Snapshot, Option<Value>), Box<dyn Error>> {
+    loop {
         let before = Snapshot::take()?;
         let mut running = Running::start(&mut make())?;
         thread::sleep(moment);
         let id = running.child.id();
         running.child.kill()?;
-        let ran = running.wait()?;
-        if !ran.stderr.contains(BUSY) {
-            break (before, ran, id);
+        let killed = running.wait()?;
+        if killed.stderr.contains(BUSY) {
+            continue;
         }
-    };
-    assert!(!killed.stderr.contains("panicked"), "{killed:#?}");
-    let journal = fs::read(JOURNAL).ok();
-    let record: Option<serde_json::Value> = journal.map(|text| serde_json::from_slice(&text)).transpose()?;
-    let settings = match record.filter(|record| record["owner"] == id) {
+        assert!(!killed.stderr.contains("panicked"), "{killed:#?}");
+        let record: Option<Value> =
+            fs::read(journal).ok().map(|text| serde_json::from_slice(&text)).transpose()?;
+        return Ok((before, record.filter(|record| record["owner"] == id)));
+    }
+}
+
+/// Starts, kills, restores; the number of settings that stood in the journal, if there was one.
+fn kill_once(make: &dyn Fn() -> Command, moment: Duration) -> Result<Option<usize>, Box<dyn Error>> {
+    let (before, left) = left_behind(make, moment, JOURNAL)?;
+    let settings = match &left {
         None => None,
         Some(record) => Some(record["entries"].as_array().ok_or("a journal without entries")?.len()),
     };
-    if settings.is_some() {
+    if let Some(record) = &left {
         // Whoever wants to measure next is told, and changes nothing.
         for next in [&SMALL[..], &["bench", "touch", "--bytes", "1000", "--forks", "1"]] {
             let refused = run(next)?.ended_with(2)?;
             says(
                 &refused.stderr,
-                &["was ended before it could clean up", &id.to_string(), "hugewise restore"],
+                &["was ended before it could clean up", &record["owner"].to_string(), "hugewise restore"],
             )?;
         }
         let restored = run(&["restore"])?.ended_with(0)?;

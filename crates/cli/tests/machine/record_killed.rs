@@ -6,7 +6,6 @@ use std::{
     error::Error,
     fs,
     path::Path,
-    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -15,14 +14,14 @@ use libtest_mimic::Trial;
 
 use crate::{
     Tested,
-    killed::number,
+    killed::{left_behind, number},
     needs::{
         Need::{Java, Root, Thp},
         jdks,
     },
     record::Churning,
-    settings::{RECORDING, Snapshot},
-    start::{BUSY, Running, hugewise, run, says},
+    settings::RECORDING,
+    start::{hugewise, run, says},
     trial,
 };
 
@@ -62,23 +61,12 @@ fn kill_once(churning: &Churning, moment: Duration) -> Result<(usize, usize), Bo
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("a.rec");
     let (name, pid) = (path.display().to_string(), churning.pid().to_string());
-    let (before, killed, id) = loop {
+    let make = || {
         let _ = fs::remove_file(&path);
-        let before = Snapshot::take()?;
-        let mut running = Running::start(&mut hugewise(&["record", "-o", &name, &pid]))?;
-        thread::sleep(moment);
-        let id = running.child.id();
-        running.child.kill()?;
-        let ran = running.wait()?;
-        if !ran.stderr.contains(BUSY) {
-            break (before, ran, id);
-        }
+        hugewise(&["record", "-o", &name, &pid])
     };
-    assert!(!killed.stderr.contains("panicked"), "{killed:#?}");
-    let journal = fs::read(RECORDING).ok();
-    let record: Option<serde_json::Value> = journal.map(|text| serde_json::from_slice(&text)).transpose()?;
+    let (before, left) = left_behind(&make, moment, RECORDING)?;
     let count = |record: &serde_json::Value, key: &str| record[key].as_array().map_or(0, Vec::len);
-    let left = record.filter(|record| record["owner"] == id);
     let found = left.as_ref().map_or((0, 0), |record| (count(record, "entries"), count(record, "jvm_logs")));
     if left.is_some() {
         let restored = run(&["restore"])?.ended_with(0)?;

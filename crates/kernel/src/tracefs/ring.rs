@@ -3,6 +3,8 @@
 //! Source of the layout: `events/header_page`, `events/header_event`, include/linux/ring_buffer.h
 //! and kernel/trace/ring_buffer.c (the flags of lost events in `commit`).
 
+use crate::native::{u32_at, u64_at};
+
 const TYPE_PADDING: u32 = 29;
 const TYPE_TIME_EXTEND: u32 = 30;
 const TYPE_TIME_STAMP: u32 = 31;
@@ -136,14 +138,6 @@ impl<'a> Iterator for Page<'a> {
 fn record(ns: u64, bytes: &[u8]) -> Option<Record<'_>> {
     let id = u16::from_ne_bytes(bytes.get(COMMON_TYPE..COMMON_TYPE + 2)?.try_into().ok()?);
     Some(Record { ns, id, tid: u32_at(bytes, COMMON_PID)?, bytes })
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
 #[cfg(test)]

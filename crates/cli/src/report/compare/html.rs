@@ -2,7 +2,6 @@
 
 use anyhow::Context;
 use hugewise_measure::comparison::{Better, Comparison, Verdict};
-use minijinja::{Environment, syntax::SyntaxConfig, value::Serde};
 use serde::Serialize;
 
 use super::{
@@ -10,17 +9,11 @@ use super::{
     plotted::{self, Plot},
     words::{self, Scale},
 };
-
-/// The name ends with `.html`, which is what switches escaping on.
-const TEMPLATE: &str = "page.html";
+use crate::report::web_page;
 
 /// The whole page. All text from outside is escaped, in the plots too; there is no script in it.
 pub fn html(comparison: &Comparison) -> anyhow::Result<String> {
-    let mut environment = Environment::new();
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    environment.add_template(TEMPLATE, include_str!("page.html"))?;
-    let page = page(comparison)?;
-    environment.get_template(TEMPLATE)?.render(Serde(page)).context("the report could not be rendered")
+    web_page::render(include_str!("page.html"), page(comparison)?)
 }
 
 #[derive(Serialize)]

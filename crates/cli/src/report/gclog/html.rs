@@ -1,28 +1,20 @@
 //! The pauses of a log as one HTML page that needs nothing else.
 
-use anyhow::Context;
 use hugewise_jvm::gc_log::summary::Durations;
-use minijinja::{Environment, syntax::SyntaxConfig, value::Serde};
 use serde::Serialize;
 
 use super::{
     Log, plot,
     words::{self, milliseconds, seconds},
 };
-use crate::terminal::plain;
+use crate::{report::web_page, terminal::plain};
 
-/// The name ends with `.html`, which is what switches escaping on.
-const TEMPLATE: &str = "page.html";
 /// Widths of the plots: for a screen, and for a phone.
 const WIDTHS: [u32; 2] = [1100, 340];
 
 /// The whole page. All text from outside is escaped; there is no script in it.
 pub fn html(log: &Log) -> anyhow::Result<String> {
-    let mut environment = Environment::new();
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    environment.add_template(TEMPLATE, include_str!("page.html"))?;
-    let page = page(log)?;
-    environment.get_template(TEMPLATE)?.render(Serde(page)).context("the report could not be rendered")
+    web_page::render(include_str!("page.html"), page(log)?)
 }
 
 #[derive(Serialize)]

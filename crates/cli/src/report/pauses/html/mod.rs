@@ -2,9 +2,7 @@
 
 mod timeline;
 
-use anyhow::Context;
 use hugewise_measure::pauses::{Explained as Pause, Explanation, Verdict, advice};
-use minijinja::{Environment, syntax::SyntaxConfig, value::Serde};
 use serde::Serialize;
 
 use self::timeline::Timeline;
@@ -14,12 +12,11 @@ use crate::{
         gclog::words::milliseconds,
         plan::formats::quote::shell_line,
         record::{counted, duration},
+        web_page,
     },
     terminal::plain,
 };
 
-/// The name ends with `.html`, which is what switches escaping on.
-const TEMPLATE: &str = "page.html";
 /// The page's only script. It gets all that is from outside as data.
 const SCRIPT: &str = concat!(
     "\"use strict\";\n(() => {\n",
@@ -37,11 +34,7 @@ const LISTED: usize = 100;
 
 /// The whole page. All text from outside is escaped.
 pub fn html(explained: &Explained<'_>) -> anyhow::Result<String> {
-    let mut environment = Environment::new();
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    environment.add_template(TEMPLATE, include_str!("page.html"))?;
-    let page = page(explained)?;
-    environment.get_template(TEMPLATE)?.render(Serde(page)).context("the report could not be rendered")
+    web_page::render(include_str!("page.html"), page(explained)?)
 }
 
 #[derive(Serialize)]
