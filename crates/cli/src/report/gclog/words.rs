@@ -160,10 +160,10 @@ pub fn next_steps() -> [(&'static str, Option<&'static str>, &'static str); 3] {
              was something else.",
         ),
         (
-            "compaction",
-            Some("grep -E 'compact_stall|allocstall|thp_fault_fallback|pswpout' /proc/vmstat"),
-            "before and after such pauses: what does not grow was not the cause. The counters are those of \
-             the whole machine.",
+            "the cause",
+            Some("sudo hugewise record -o pauses.rec PID"),
+            "while such pauses happen, and then 'hugewise report pauses.rec': it lays what the kernel did in \
+             each thread to the pauses, and says which of these it was.",
         ),
         (
             "settings",
