@@ -8,6 +8,7 @@
 mod chunks;
 pub mod conversion;
 pub mod coverage;
+mod demand;
 pub mod pretouch;
 pub mod region;
 pub mod release;
