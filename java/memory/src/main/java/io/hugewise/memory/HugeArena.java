@@ -115,6 +115,13 @@ public final class HugeArena implements Arena {
         }
     }
 
+    /// All that is left, of which nothing is left then.
+    MemorySegment rest() {
+        checkUsable();
+        long used = next.getAndSet(memory.byteSize());
+        return memory.asSlice(used);
+    }
+
     private void checkUsable() {
         if (!scope.scope().isAlive()) {
             throw new IllegalStateException(this + " is closed");
