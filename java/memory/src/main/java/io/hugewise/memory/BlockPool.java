@@ -22,7 +22,7 @@ public final class BlockPool {
     ///
     /// @param arena the arena; it has nothing left then
     /// @param blockSize the size of each block, in bytes: up to 16 MiB. Blocks lie side by side: each is
-    ///     aligned to the largest power of two that divides the size, up to 8 KiB.
+    ///     aligned to the largest power of two that divides the size, up to 4 KiB.
     /// @return the pool
     /// @throws IllegalArgumentException if the size is not positive or too large, or there is too little memory
     public static BlockPool of(HugeArena arena, long blockSize) {
@@ -33,7 +33,7 @@ public final class BlockPool {
     ///
     /// @param memory the segment: native, and of at least 64 KiB
     /// @param blockSize the size of each block, in bytes: up to 16 MiB. Blocks lie side by side: each is
-    ///     aligned to the largest power of two that divides the size, up to 8 KiB.
+    ///     aligned to the largest power of two that divides the size, up to 4 KiB.
     /// @return the pool
     /// @throws IllegalArgumentException if the size is not positive or too large, or there is too little memory
     public static BlockPool of(MemorySegment memory, long blockSize) {

@@ -15,8 +15,8 @@ import java.util.Arrays;
 ///
 /// Any thread may allocate, and free what another has allocated. A thread keeps some free blocks for
 /// itself, so that neither takes a lock as a rule; those of a thread that has ended are used by others.
-/// Memory is not zeroed. Blocks are of 88 sizes up to 64 KiB, of which a request wastes less than an
-/// eighth (up to 15 bytes below 128), and of whole 8 KiB above. Each is aligned to 16 bytes.
+/// Memory is not zeroed. Blocks are of 80 sizes up to 64 KiB, of which a request wastes less than an
+/// eighth (up to 15 bytes below 128), and of whole 4 KiB above. Each is aligned to 16 bytes.
 ///
 /// # By segment or by offset
 ///
@@ -26,9 +26,9 @@ import java.util.Arrays;
 ///
 /// ```java
 /// static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
-/// MemorySegment entry = allocator.memory().asSlice(offset, 64);    // one check of bounds, then
-/// long key = entry.get(LONG, 0);                                  // loads that the JIT keeps apart from
-/// long next = entry.get(LONG, 8);                                 // others
+/// MemorySegment entry = allocator.memory().asSlice(offset, 64); // bounds are checked here, once
+/// long key = entry.get(LONG, 0);
+/// long next = entry.get(LONG, 8);
 /// ```
 ///
 /// A block that is freed twice, and an offset at which no block begins, are exceptions where that can be
@@ -38,8 +38,8 @@ import java.util.Arrays;
 ///
 /// # Costs
 ///
-/// The heap holds 8 bytes or less for each 8 KiB of the memory, and a byte and a bit for each block that
-/// was ever cut, none of which is in the memory itself.
+/// The heap holds 4 bytes for each 4 KiB of the memory (8 in a heap of 32 GiB or more), and a byte and a
+/// bit for each block; nothing of it is in the memory itself.
 public final class HugeAllocator implements SegmentAllocator {
     private final Blocks blocks;
     private final MemorySegment memory;
