@@ -104,10 +104,7 @@ final class Blocks {
         /// Takes the blocks of a stack from its bottom on.
         synchronized void drain(long[] stack, int count) {
             for (int i = 1; i <= count; i++) {
-                Span span = spans.at(stack[i] >>> Spans.UNIT_LOG2);
-                if (span == null) {
-                    throw new IllegalStateException("a block without a span");
-                }
+                Span span = spans.holding(stack[i]);
                 span.give(span.blockAt(stack[i]));
                 if (span.available() == 1) {
                     partial.add(span);
@@ -137,7 +134,7 @@ final class Blocks {
     /// free, and it can serve another size; but each costs some work.
     private static int unitsFor(long blockSize) {
         int blocks = blockSize <= 4096 ? 8 : blockSize <= 16 << 10 ? 4 : blockSize <= 256 << 10 ? 2 : 1;
-        int fewest = (int) (blocks * blockSize + Spans.UNIT - 1 >> Spans.UNIT_LOG2);
+        int fewest = (int) ((blocks * blockSize + Spans.UNIT - 1) >> Spans.UNIT_LOG2);
         int best = fewest;
         for (int units = fewest; units < fewest + 16 && lost(best, blockSize) > 1.0 / 32; units++) {
             if (lost(units, blockSize) < lost(best, blockSize)) {
@@ -237,9 +234,9 @@ final class Blocks {
                 return -1;
             }
         }
-        stack[0] = count - 1;
+        stack[0]--;
         long offset = stack[count];
-        Span span = spans.at(offset >>> Spans.UNIT_LOG2);
+        Span span = spans.holding(offset);
         span.taken[span.blockHolding(offset)] = 1;
         return offset;
     }
@@ -247,7 +244,7 @@ final class Blocks {
     private long[] filled(Cache cache, int sizeClass) {
         Store store = stores[sizeClass];
         long[] stack = cache.stacks[sizeClass];
-        if (stack == NONE) {
+        if (stack.length == NONE.length) {
             stack = new long[1 + 2 * store.batch];
             cache.stacks[sizeClass] = stack;
         }
@@ -282,7 +279,7 @@ final class Blocks {
 
     /// The offset of a block of its own, in whole units; -1 where there is none left.
     long takeLarge(long bytes, long alignment) {
-        long units = bytes + Spans.UNIT - 1 >>> Spans.UNIT_LOG2;
+        long units = (bytes + Spans.UNIT - 1) >>> Spans.UNIT_LOG2;
         if (units > spans.units()) {
             return -1;
         }
@@ -338,13 +335,13 @@ final class Blocks {
             count = (int) stack[0];
         }
         stack[count + 1] = offset;
-        stack[0] = count + 1;
+        stack[0]++;
     }
 
     private long[] withRoom(Cache cache, int sizeClass) {
         Store store = stores[sizeClass];
         long[] stack = cache.stacks[sizeClass];
-        if (stack == NONE) {
+        if (stack.length == NONE.length) {
             stack = new long[1 + 2 * store.batch];
             cache.stacks[sizeClass] = stack;
         } else {

@@ -63,7 +63,7 @@ final class Libhugewise {
     static Libhugewise get() {
         Libhugewise loaded = Loaded.library;
         if (loaded == null) {
-            synchronized (Loaded.class) {
+            synchronized (Loaded.LOCK) {
                 loaded = Loaded.library;
                 if (loaded == null) {
                     loaded = new Libhugewise(NativeLibrary.load(Platform.current()));
@@ -75,6 +75,8 @@ final class Libhugewise {
     }
 
     private static final class Loaded {
+        private static final Object LOCK = new Object();
+
         private static volatile @Nullable Libhugewise library;
     }
 

@@ -8,6 +8,7 @@ import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Arrays;
 import java.util.Map;
+import java.util.Objects;
 
 /// A folder in which nobody else can change anything, for as long as it takes to load a library from it.
 ///
@@ -89,7 +90,11 @@ final class PrivateFolder implements AutoCloseable {
     private record Status(int user, int mode) {
         static Status of(Path path) throws IOException {
             Map<String, Object> found = Files.readAttributes(path, "unix:uid,mode", LinkOption.NOFOLLOW_LINKS);
-            return new Status((Integer) found.get("uid"), (Integer) found.get("mode"));
+            return new Status(number(found, "uid"), number(found, "mode"));
+        }
+
+        private static int number(Map<String, Object> found, String name) {
+            return (Integer) Objects.requireNonNull(found.get(name));
         }
     }
 }

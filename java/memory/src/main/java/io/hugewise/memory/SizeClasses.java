@@ -43,7 +43,7 @@ final class SizeClasses {
             return size == 0 ? 0 : (size - 1) / GRAIN;
         }
         int doubling = 24 - Integer.numberOfLeadingZeros(size - 1);
-        return LINEAR + (doubling << STEPS_LOG2) + ((size - 1 - (128 << doubling)) >> 4 + doubling);
+        return LINEAR + (doubling << STEPS_LOG2) + ((size - 1 - (128 << doubling)) >> (4 + doubling));
     }
 
     /// The class of the smallest block that holds so much and is aligned to a power of two, up to a page

@@ -40,7 +40,7 @@ final class Span {
         this.blockSize = blockSize;
         this.blocks = blocks;
         this.taken = new byte[blocks];
-        this.here = new long[sizeClass >= 0 ? blocks + 63 >> 6 : 0];
+        this.here = new long[sizeClass >= 0 ? (blocks + 63) >> 6 : 0];
         this.inverse = blocks > 1 ? ((1L << SHIFT) + blockSize - 1) / blockSize : 0;
     }
 
@@ -71,7 +71,7 @@ final class Span {
 
     /// The block that holds an offset within the span.
     int blockHolding(long offset) {
-        return (int) ((offset - start) * inverse >>> SHIFT);
+        return (int) (((offset - start) * inverse) >>> SHIFT);
     }
 
     /// The block that begins at an offset within the span; -1 if none does.

@@ -1,6 +1,7 @@
 package io.hugewise.memory;
 
 import java.util.Comparator;
+import java.util.Objects;
 import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 
@@ -37,6 +38,11 @@ final class Spans {
     /// The span that a unit belongs to, as far as that is noted.
     @Nullable Span at(long unit) {
         return byUnit[(int) unit];
+    }
+
+    /// The span of a block that somebody has.
+    Span holding(long offset) {
+        return Objects.requireNonNull(at(offset >>> UNIT_LOG2));
     }
 
     /// A run cut into blocks; none if there is no run so long.
