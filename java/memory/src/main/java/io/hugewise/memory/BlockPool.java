@@ -58,9 +58,7 @@ public final class BlockPool {
     /// @throws MemoryExhaustedException if there is none left
     /// @throws IllegalStateException if the memory's arena is closed
     public long allocateOffset() {
-        if (!memory.scope().isAlive()) {
-            throw new IllegalStateException("the memory's arena is closed");
-        }
+        checkAlive();
         long offset = blocks.take(0);
         if (offset < 0) {
             throw new MemoryExhaustedException("no block of " + Bytes.text(blockSize) + " is left in "
@@ -69,12 +67,19 @@ public final class BlockPool {
         return offset;
     }
 
+    private void checkAlive() {
+        if (!memory.scope().isAlive()) {
+            throw new IllegalStateException("the memory's arena is closed");
+        }
+    }
+
     /// Frees a block.
     ///
     /// @param block a segment that was allocated here, or one that begins where it does
     /// @throws IllegalArgumentException if no block begins there
-    /// @throws IllegalStateException if it was freed already
+    /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
     public void free(MemorySegment block) {
+        checkAlive();
         blocks.give(block.address() - memory.address());
     }
 
@@ -82,8 +87,9 @@ public final class BlockPool {
     ///
     /// @param offset its offset
     /// @throws IllegalArgumentException if no block begins there
-    /// @throws IllegalStateException if it was freed already
+    /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
     public void freeOffset(long offset) {
+        checkAlive();
         blocks.give(offset);
     }
 

@@ -163,8 +163,9 @@ public final class HugeAllocator implements SegmentAllocator {
     ///
     /// @param block a segment that was allocated here, or one that begins where it does
     /// @throws IllegalArgumentException if no block begins there
-    /// @throws IllegalStateException if it was freed already
+    /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
     public void free(MemorySegment block) {
+        checkAlive();
         blocks.give(block.address() - memory.address());
     }
 
@@ -172,8 +173,9 @@ public final class HugeAllocator implements SegmentAllocator {
     ///
     /// @param offset its offset
     /// @throws IllegalArgumentException if no block begins there
-    /// @throws IllegalStateException if it was freed already
+    /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
     public void freeOffset(long offset) {
+        checkAlive();
         blocks.give(offset);
     }
 

@@ -87,6 +87,8 @@ class HugeArenaTest {
                 () -> allocator.allocate(10),
                 () -> allocator.allocateOffset(10),
                 () -> allocator.allocate(1 << 20, 8),
+                () -> allocator.free(block),
+                () -> allocator.freeOffset(offset),
                 () -> arena.allocate(1),
                 arena::coverage,
                 arena::pretouch,
