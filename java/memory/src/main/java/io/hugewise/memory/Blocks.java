@@ -365,7 +365,8 @@ final class Blocks {
     private Span spanOf(long offset) {
         long unit = offset >>> Spans.UNIT_LOG2;
         Span span = unit < spans.units() ? spans.at(unit) : null;
-        if (span == null || span.sizeClass == Span.FREE) {
+        // In a free span no block begins.
+        if (span == null) {
             throw noBlock(offset);
         }
         return span;
