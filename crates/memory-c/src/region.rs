@@ -21,7 +21,8 @@ use hugewise_kernel::{
 };
 use hugewise_memory::{
     coverage,
-    region::{self, Placement, Region as Reserved},
+    placement::Placement,
+    region::{self, Region as Reserved},
 };
 
 use crate::{

@@ -1,6 +1,6 @@
 //! Regions: reserved on the first backing of a list that can be had.
 
-use std::{ffi::CString, io, ops::Range};
+use std::{io, ops::Range};
 
 use hugewise_kernel::{
     backing::Backing,
@@ -16,7 +16,7 @@ use hugewise_kernel::{
 };
 use serde::Serialize;
 
-use crate::{coverage, demand::Demand, target::Target};
+use crate::{coverage, demand::Demand, placement::Placement, target::Target};
 
 /// Memory reserved on one backing, given back when dropped.
 #[derive(Debug)]
@@ -56,15 +56,6 @@ fn causes(fallbacks: &[Fallback]) -> String {
     }
     let causes: Vec<String> = fallbacks.iter().map(|f| format!("{}: {}", f.backing, f.cause)).collect();
     causes.join("; ")
-}
-
-/// Where memory is to come from, and what it is called.
-#[derive(Clone, Debug, Default)]
-pub struct Placement {
-    /// The NUMA node that all of it is to come from.
-    pub node: Option<u32>,
-    /// Its name in /proc/PID/maps, after `hugewise`.
-    pub name: Option<String>,
 }
 
 /// Reserves `len` bytes on the first of `preferences` that this machine can give.
@@ -133,7 +124,7 @@ fn reserve_on(
         mapping.bind(node).map_err(|error| format!("it could not be bound to node {node} ({error})"))?;
     }
     // A name is a help to people who read maps; a kernel without names does as well.
-    let _ = mapping.name(&full_name(placement.name.as_deref()));
+    let _ = mapping.name(&placement.full_name());
     Ok(Region {
         mapping,
         usable: start..start + len.0 as usize,
@@ -149,14 +140,6 @@ fn reserve_on(
 fn ignore_missing_thp(advised: io::Result<()>) -> io::Result<()> {
     const EINVAL: i32 = 22;
     advised.or_else(|error| if error.raw_os_error() == Some(EINVAL) { Ok(()) } else { Err(error) })
-}
-
-/// What the kernel takes as a name: up to 80 bytes with the zero, printable, and none of `[]\$` and the
-/// backquote.
-fn full_name(name: Option<&str>) -> CString {
-    let name = name.map_or_else(|| "hugewise".to_owned(), |name| format!("hugewise {name}"));
-    let taken = |c: char| if c.is_ascii_graphic() && !r"[]\$`".contains(c) || c == ' ' { c } else { '_' };
-    CString::new(name.chars().take(79).map(taken).collect::<String>()).unwrap_or_default()
 }
 
 impl Region {
@@ -345,13 +328,6 @@ mod tests {
         assert_eq!(region.fallbacks().len(), 1);
         assert!(region.fallbacks()[0].cause.contains("no pool of 1TiB"), "{:?}", region.fallbacks());
         Ok(())
-    }
-
-    #[test]
-    fn any_name_becomes_one_that_the_kernel_takes() {
-        assert_eq!(full_name(None).as_c_str(), c"hugewise");
-        assert_eq!(full_name(Some("row [cache]\0ü")).as_c_str(), c"hugewise row _cache___");
-        assert_eq!(full_name(Some(&"x".repeat(200))).count_bytes(), 79);
     }
 
     #[test]
