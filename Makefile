@@ -4,6 +4,8 @@ PREFIX ?= /usr/local
 SECONDS ?= 10
 CARGO_TARGET_DIR ?= target
 cargo := scripts/tools rust cc -- cargo
+# Maven finds a JDK 25 by itself, whatever it runs on.
+maven := scripts/tools maven jdk25 -- mvn --batch-mode --quiet --file java/pom.xml -Dstyle.color=never
 checked := scripts/tools rust lints cc -- cargo
 # The binary is left out: its comments are the text of --help, not of rustdoc.
 document := doc --workspace --exclude hugewise --no-deps --locked
@@ -15,7 +17,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 share := $(DESTDIR)$(PREFIX)/share
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build fmt lint doc bench fuzz clean install install-c
+.PHONY: help demo test test-java java build fmt lint doc bench fuzz clean install install-c
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -26,13 +28,21 @@ demo: ## compare base pages with huge pages, on this machine
 # Exit status 1 is a negative verdict: an answer, too.
 	@scripts/tools jdk -- $(binary) compare $(ARGS) || [ $$? -eq 1 ]
 
-test: ## formatting, lints, documentation, the C comparison, every test
+test: ## formatting, lints, documentation, the C comparison, every test, of Java too
 	@scripts/tools rust lints cc jdk
 	$(checked) fmt --all --check
 	$(checked) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings $(cargo) $(document)
 	scripts/tools cc -- benchmarks/touch/build
 	$(cargo) test --workspace --locked
+	$(MAKE) test-java
+
+test-java: ## of that, the library for Java alone
+	$(maven) install
+	scripts/tools maven jdk25 -- java/try-jar
+
+java: ## the library for Java, into the local Maven repository
+	$(maven) install -DskipTests
 
 # Only without the lib, which nobody needs here, the libraries for C are optimised as a whole.
 build: ## the release binary and the libraries for C, in target/release
@@ -82,4 +92,4 @@ install-c: | $(library).so $(library).a ## of that, the C library, its header an
 		crates/memory-c/hugewise.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/hugewise.pc
 
 clean: ## all that was built
-	rm -rf $(CARGO_TARGET_DIR) fuzz/target
+	rm -rf $(CARGO_TARGET_DIR) fuzz/target java/*/target

@@ -62,6 +62,30 @@
 typedef struct hugewise_region hugewise_region;
 
 /**
+ * Where memory is to come from, and what it is called. Set struct_size, what you want to choose, and all
+ * else to zero: hugewise_reserve_options options = {.struct_size = sizeof options, .name = "cache"};
+ */
+typedef struct hugewise_reserve_options {
+  /**
+   * sizeof(hugewise_reserve_options).
+   */
+  uint64_t struct_size;
+  /**
+   * A name for the memory, in UTF-8: /proc/PID/maps shows it as [anon:hugewise NAME], where the kernel
+   * keeps names (CONFIG_ANON_VMA_NAME), with _ for what it does not take and up to 79 bytes; NULL: none.
+   */
+  const char *name;
+  /**
+   * 1: all of it is to come from the NUMA node below, and from no other; 0: from anywhere.
+   */
+  uint32_t bind;
+  /**
+   * The number of the node.
+   */
+  uint32_t node;
+} hugewise_reserve_options;
+
+/**
  * How much lies on pages of one size.
  */
 typedef struct hugewise_page_bytes {
@@ -208,10 +232,25 @@ int hugewise_last_error_code(void);
  * region: where the handle is written; NULL is written where there is none. It is to be given back
  * with hugewise_region_release().
  *
+ * What the limits of the process's control groups (memory, pages of pools) do not allow cannot be had.
+ *
  * HUGEWISE_FAILED with EINVAL (an argument is wrong) or ENOMEM (no backing of the list could be had;
  * the text says of each why).
  */
 int hugewise_reserve(size_t len, const char *backings, struct hugewise_region **region);
+
+/**
+ * The same on one NUMA node, or with a name.
+ *
+ * options: NULL: as by hugewise_reserve().
+ *
+ * HUGEWISE_FAILED also with E2BIG (options of a later version). A node that there is not, or that
+ * the process may not use, is a backing that could not be had.
+ */
+int hugewise_reserve_at(size_t len,
+                        const char *backings,
+                        const struct hugewise_reserve_options *options,
+                        struct hugewise_region **region);
 
 /**
  * Where its memory begins; NULL for a wrong handle. Valid until it is released.

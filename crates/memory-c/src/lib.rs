@@ -7,6 +7,8 @@
 mod arguments;
 pub mod error;
 mod handles;
+#[cfg(all(feature = "old-glibc", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod old_glibc;
 mod preferences;
 pub mod pretouch;
 pub mod region;

@@ -21,6 +21,7 @@ use hugewise_kernel::{
 };
 use hugewise_memory::{
     coverage,
+    placement::Placement,
     region::{self, Region as Reserved},
 };
 
@@ -45,6 +46,36 @@ pub struct PageBytes {
     /// How much memory is present on them, in bytes.
     pub bytes: u64,
 }
+
+/// Where memory is to come from, and what it is called. Set struct_size, what you want to choose, and all
+/// else to zero: hugewise_reserve_options options = {.struct_size = sizeof options, .name = "cache"};
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ReserveOptions {
+    /// sizeof(hugewise_reserve_options).
+    pub struct_size: u64,
+    /// A name for the memory, in UTF-8: /proc/PID/maps shows it as [anon:hugewise NAME], where the kernel
+    /// keeps names (CONFIG_ANON_VMA_NAME), with _ for what it does not take and up to 79 bytes; NULL: none.
+    pub name: *const c_char,
+    /// 1: all of it is to come from the NUMA node below, and from no other; 0: from anywhere.
+    pub bind: u32,
+    /// The number of the node.
+    pub node: u32,
+}
+
+impl Default for ReserveOptions {
+    fn default() -> ReserveOptions {
+        ReserveOptions {
+            struct_size: size_of::<ReserveOptions>() as u64,
+            name: ptr::null(),
+            bind: 0,
+            node: 0,
+        }
+    }
+}
+
+/// The size that the struct had at first: a program may have been compiled with it.
+const FIRST_OPTIONS: usize = size_of::<ReserveOptions>();
 
 /// A region, and what C may look at as long as it is there.
 pub(crate) struct Held {
@@ -107,12 +138,31 @@ impl Held {
 /// region: where the handle is written; NULL is written where there is none. It is to be given back
 /// with hugewise_region_release().
 ///
+/// What the limits of the process's control groups (memory, pages of pools) do not allow cannot be had.
+///
 /// HUGEWISE_FAILED with EINVAL (an argument is wrong) or ENOMEM (no backing of the list could be had;
 /// the text says of each why).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_reserve(
     len: usize,
     backings: *const c_char,
+    region: *mut *mut Region,
+) -> c_int {
+    // SAFETY: the caller answers for it.
+    unsafe { hugewise_reserve_at(len, backings, ptr::null(), region) }
+}
+
+/// The same on one NUMA node, or with a name.
+///
+/// options: NULL: as by hugewise_reserve().
+///
+/// HUGEWISE_FAILED also with E2BIG (options of a later version). A node that there is not, or that
+/// the process may not use, is a backing that could not be had.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugewise_reserve_at(
+    len: usize,
+    backings: *const c_char,
+    options: *const ReserveOptions,
     region: *mut *mut Region,
 ) -> c_int {
     status(|| {
@@ -123,15 +173,35 @@ pub unsafe extern "C" fn hugewise_reserve(
         let backings = unsafe { arguments::text(backings, "backings") }?;
         let wanted = preferences::parse(&backings)
             .map_err(|error| Failure::argument(format!("backings \"{backings}\": {error}")))?;
+        // SAFETY: the caller answers for it.
+        let placement = unsafe { placement(options) }?;
         if len == 0 {
             return Err(Failure::argument("len is 0: there is no region of nothing"));
         }
         let sizes = page_sizes()?;
-        let reserved = region::reserve(Bytes(len as u64), &wanted, sizes)
+        let reserved = region::reserve_at(Bytes(len as u64), &wanted, sizes, &placement)
             .map_err(|error| Failure::new(libc::ENOMEM, error.to_string()))?;
         place.write(handles::keep(Held::new(reserved, sizes.base)));
         Ok(())
     })
+}
+
+/// # Safety
+/// `options` is NULL, or a struct that begins with its size, whose name is NULL or text.
+unsafe fn placement(options: *const ReserveOptions) -> Result<Placement, Failure> {
+    // SAFETY: the caller answers for it.
+    let options = unsafe { arguments::grown(options, FIRST_OPTIONS, "options") }?;
+    let node = match options.bind {
+        0 => None,
+        1 => Some(options.node),
+        other => return Err(Failure::argument(format!("options->bind is {other}: there are 0 and 1"))),
+    };
+    let name = match options.name.is_null() {
+        true => None,
+        // SAFETY: the caller answers for it.
+        false => Some(unsafe { arguments::text(options.name, "options->name") }?),
+    };
+    Ok(Placement { node, name })
 }
 
 /// Where its memory begins; NULL for a wrong handle. Valid until it is released.

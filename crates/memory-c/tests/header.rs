@@ -23,12 +23,13 @@ const HEADER: &str = "\
 const FILES: [&str; 3] = ["error.rs", "region.rs", "pretouch.rs"];
 
 /// Names that are prefixed in C; the functions have theirs.
-const NAMES: [(&str, &str); 12] = [
+const NAMES: [(&str, &str); 13] = [
     ("ABI_VERSION", "HUGEWISE_ABI_VERSION"),
     ("OK", "HUGEWISE_OK"),
     ("FAILED", "HUGEWISE_FAILED"),
     ("COULD_NOT_TELL", "HUGEWISE_COULD_NOT_TELL"),
     ("Region", "hugewise_region"),
+    ("ReserveOptions", "hugewise_reserve_options"),
     ("PageBytes", "hugewise_page_bytes"),
     ("WAY_ANY", "HUGEWISE_WAY_ANY"),
     ("WAY_POPULATE", "HUGEWISE_WAY_POPULATE"),

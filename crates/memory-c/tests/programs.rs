@@ -13,7 +13,7 @@ use std::{
 use hugewise::{
     error::ABI_VERSION,
     pretouch::{PretouchOptions, Pretouched},
-    region::PageBytes,
+    region::{PageBytes, ReserveOptions},
 };
 use tempfile::TempDir;
 
@@ -127,6 +127,7 @@ fn size_of_pointee<T, F>(_: impl Fn(&T) -> *const F) -> usize {
 #[test]
 fn structs_are_laid_out_as_in_c() -> Result<()> {
     let mut expected = layout!(PageBytes, "hugewise_page_bytes", page_size, bytes);
+    expected.extend(layout!(ReserveOptions, "hugewise_reserve_options", struct_size, name, bind, node));
     expected.extend(layout!(
         PretouchOptions,
         "hugewise_pretouch_options",

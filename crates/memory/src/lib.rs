@@ -8,6 +8,8 @@
 mod chunks;
 pub mod conversion;
 pub mod coverage;
+mod demand;
+pub mod placement;
 pub mod pretouch;
 pub mod region;
 pub mod release;

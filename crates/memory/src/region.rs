@@ -7,6 +7,7 @@ use hugewise_kernel::{
     coverage::Coverage,
     page_sizes::PageSizes,
     reading::Reading,
+    root::Root,
     sys::{
         memory::{Advice, Mapping},
         span::Span,
@@ -15,7 +16,7 @@ use hugewise_kernel::{
 };
 use serde::Serialize;
 
-use crate::{coverage, target::Target};
+use crate::{coverage, demand::Demand, placement::Placement, target::Target};
 
 /// Memory reserved on one backing, given back when dropped.
 #[derive(Debug)]
@@ -60,11 +61,22 @@ fn causes(fallbacks: &[Fallback]) -> String {
 /// Reserves `len` bytes on the first of `preferences` that this machine can give.
 ///
 /// Nothing is present yet: THP shows its success or failure only when the memory is populated, and
-/// only [`Region::coverage`] tells. A single preference is strict.
+/// only [`Region::coverage`] tells. A single preference is strict. What the caller's control groups do
+/// not allow is refused here, not where it is touched.
 pub fn reserve(len: Bytes, preferences: &[Backing], sizes: &PageSizes) -> Result<Region, ReserveError> {
+    reserve_at(len, preferences, sizes, &Placement::default())
+}
+
+/// The same, placed.
+pub fn reserve_at(
+    len: Bytes,
+    preferences: &[Backing],
+    sizes: &PageSizes,
+    placement: &Placement,
+) -> Result<Region, ReserveError> {
     let mut fallbacks = Vec::new();
     for &backing in preferences {
-        match reserve_on(len, backing, sizes) {
+        match reserve_on(len, backing, sizes, placement) {
             Ok(region) => return Ok(Region { fallbacks, ..region }),
             Err(cause) => fallbacks.push(Fallback { backing, cause }),
         }
@@ -72,13 +84,22 @@ pub fn reserve(len: Bytes, preferences: &[Backing], sizes: &PageSizes) -> Result
     Err(ReserveError { len, fallbacks })
 }
 
-fn reserve_on(len: Bytes, backing: Backing, sizes: &PageSizes) -> Result<Region, String> {
+fn reserve_on(
+    len: Bytes,
+    backing: Backing,
+    sizes: &PageSizes,
+    placement: &Placement,
+) -> Result<Region, String> {
     if let Some(missing) = sizes.missing(backing) {
         return Err(missing);
     }
     let page_size = sizes.huge_page_of(backing).unwrap_or(sizes.base);
     let rounded = len.align_up(page_size).ok_or("more than this machine could ever address")?;
-    let explain = |error| explain(&error, backing, rounded, page_size);
+    let demand = Demand { backing, len: rounded, page_size, node: placement.node };
+    if let Some(why) = demand.beyond_limits(&Root::live()).or_else(|| demand.beyond_node(&Root::live())) {
+        return Err(why);
+    }
+    let explain = |error| demand.explain(&error, &Root::live());
     let mapping = match backing {
         Backing::Base => Mapping::anonymous(rounded),
         // So much more that an aligned start can be chosen in it.
@@ -99,8 +120,11 @@ fn reserve_on(len: Bytes, backing: Backing, sizes: &PageSizes) -> Result<Region,
         Backing::Thp => mapping.advise(whole, Advice::HugePage).map_err(explain)?,
         Backing::Hugetlb(_) | Backing::Shm(_) => {}
     }
+    if let Some(node) = placement.node {
+        mapping.bind(node).map_err(|error| format!("it could not be bound to node {node} ({error})"))?;
+    }
     // A name is a help to people who read maps; a kernel without names does as well.
-    let _ = mapping.name(c"hugewise");
+    let _ = mapping.name(&placement.full_name());
     Ok(Region {
         mapping,
         usable: start..start + len.0 as usize,
@@ -114,29 +138,8 @@ fn reserve_on(len: Bytes, backing: Backing, sizes: &PageSizes) -> Result<Region,
 
 /// A kernel built without THP refuses advice on it, and gives base pages anyway.
 fn ignore_missing_thp(advised: io::Result<()>) -> io::Result<()> {
+    const EINVAL: i32 = 22;
     advised.or_else(|error| if error.raw_os_error() == Some(EINVAL) { Ok(()) } else { Err(error) })
-}
-
-const EPERM: i32 = 1;
-const ENOMEM: i32 = 12;
-const EINVAL: i32 = 22;
-const ENOSPC: i32 = 28;
-
-fn explain(error: &io::Error, backing: Backing, len: Bytes, page_size: PageSize) -> String {
-    let pages = len.pages_needed(page_size);
-    let why = match (backing, error.raw_os_error()) {
-        (Backing::Hugetlb(_) | Backing::Shm(_), Some(ENOMEM)) => {
-            format!("the pool has fewer than {pages} available pages of {page_size}")
-        }
-        (Backing::Shm(_), Some(EPERM)) => {
-            "needs CAP_IPC_LOCK, or a group named in vm.hugetlb_shm_group".to_owned()
-        }
-        (Backing::Shm(_), Some(EINVAL)) => format!("kernel.shmmax is below {len}"),
-        (Backing::Shm(_), Some(ENOSPC)) => format!("kernel.shmall does not allow {len} more"),
-        (_, Some(ENOMEM)) => format!("no {len} of address space or memory are to be had"),
-        _ => return error.to_string(),
-    };
-    format!("{why} ({error})")
 }
 
 impl Region {
@@ -264,7 +267,6 @@ fn place(all: &Range<u64>, offset: usize) -> u64 {
 mod tests {
     use std::{error::Error, ops::ControlFlow};
 
-    use hugewise_kernel::root::Root;
     use proptest::prelude::*;
 
     use super::*;
@@ -325,6 +327,15 @@ mod tests {
         assert_eq!(region.backing(), Backing::Base);
         assert_eq!(region.fallbacks().len(), 1);
         assert!(region.fallbacks()[0].cause.contains("no pool of 1TiB"), "{:?}", region.fallbacks());
+        Ok(())
+    }
+
+    #[test]
+    fn memory_of_a_node_that_is_not_there_is_refused() -> Tested {
+        let placement = Placement { node: Some(1000), name: None };
+        let refused = reserve_at(Bytes(1 << 20), &[Backing::Base], &sizes()?, &placement);
+        let cause = refused.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(cause.contains("could not be bound to node 1000"), "{cause}");
         Ok(())
     }
 

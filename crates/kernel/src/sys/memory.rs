@@ -7,7 +7,7 @@ use std::{
     slice,
 };
 
-use libc::{c_int, c_void};
+use libc::{c_int, c_ulong, c_void};
 
 use super::{checked, last_error, span::MADV_POPULATE_WRITE};
 use crate::units::{Bytes, PageSize};
@@ -143,6 +143,31 @@ impl Mapping {
         checked(unsafe { libc::madvise(start, len, advice) }).map(drop)
     }
 
+    /// Has all pages of it come from one NUMA node, and from no other (`mbind(2)`).
+    ///
+    /// EINVAL where there is no such node, or none with memory; ENOSYS on a kernel without NUMA. Where
+    /// the node runs out, populating fails, and touching kills.
+    pub fn bind(&self, node: u32) -> io::Result<()> {
+        const WORD: usize = c_ulong::BITS as usize;
+        let mut mask = [0 as c_ulong; 1024 / WORD];
+        let word = mask.get_mut(node as usize / WORD);
+        *word.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))? |= 1 << (node as usize % WORD);
+        // SAFETY: the policy of our own mapping; the mask is live. The kernel looks at one bit less than
+        // it is told.
+        checked(unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.start.as_ptr(),
+                self.len,
+                libc::MPOL_BIND,
+                mask.as_ptr(),
+                mask.len() * WORD + 1,
+                0,
+            )
+        })
+        .map(drop)
+    }
+
     /// Gives the range a name in /proc/PID/maps, where the kernel can (`CONFIG_ANON_VMA_NAME`).
     pub fn name(&self, name: &std::ffi::CStr) -> io::Result<()> {
         const PR_SET_VMA: c_int = 0x5356_4d41;
@@ -210,7 +235,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::sys::pagemap::scan;
+    use crate::sys::{pagemap::scan, thread::nodes_of_memory};
 
     #[test]
     fn anonymous_memory_is_zeroed_written_and_scanned() -> io::Result<()> {
@@ -234,6 +259,20 @@ mod tests {
             let Some(some) = SomeBytes::new(&bytes) else { unreachable!() };
             assert_eq!((some.at(0), some.at(u64::MAX)), (0, (len - 1) as u8));
         }
+    }
+
+    #[test]
+    fn memory_is_bound_to_a_node_that_there_is() -> io::Result<()> {
+        let memory = Mapping::anonymous(Bytes(1 << 20))?;
+        match memory.bind(0) {
+            Ok(()) => assert!(nodes_of_memory(memory.address())?.contains(&0)),
+            // A kernel without NUMA, or a container that may not.
+            Err(error) => {
+                assert!(matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)), "{error}")
+            }
+        }
+        assert!(memory.bind(1023).is_err() && memory.bind(1 << 20).is_err());
+        Ok(())
     }
 
     #[test]

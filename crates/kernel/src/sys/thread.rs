@@ -146,20 +146,7 @@ mod tests {
     #[test]
     fn memory_bound_to_a_node_has_it() -> io::Result<()> {
         let memory = Mapping::anonymous(Bytes(1 << 20))?;
-        let mask: c_ulong = 1;
-        // SAFETY: the policy of our own mapping; the mask is live, and two bits of it are looked at.
-        let bound = unsafe {
-            libc::syscall(
-                libc::SYS_mbind,
-                memory.address(),
-                memory.len(),
-                libc::MPOL_BIND,
-                &raw const mask,
-                2,
-                0,
-            )
-        };
-        if bound == 0 {
+        if memory.bind(0).is_ok() {
             assert_eq!(nodes_of_memory(memory.address() + 5)?, BTreeSet::from([0]));
         } // Otherwise a kernel without NUMA, or a container that may not.
         Ok(())

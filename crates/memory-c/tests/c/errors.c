@@ -27,6 +27,17 @@ static void reserving(void)
     FAILS(hugewise_reserve(MIB, "hugetlb:3MiB", &region), EINVAL, "power of two");
     FAILS(hugewise_reserve(MIB, not_utf8, &region), EINVAL, "not UTF-8");
     FAILS(hugewise_reserve(MIB, "hugetlb:1TiB", &region), ENOMEM, "no pool of 1TiB");
+    FAILS(hugewise_reserve_at(MIB, "base", &(hugewise_reserve_options){0}, &region), EINVAL, "options->struct_size");
+    FAILS(hugewise_reserve_at(
+              MIB, "base", &(hugewise_reserve_options){.struct_size = sizeof(hugewise_reserve_options), .bind = 2},
+              &region),
+          EINVAL, "options->bind is 2");
+    FAILS(hugewise_reserve_at(
+              MIB, "base",
+              &(hugewise_reserve_options){
+                  .struct_size = sizeof(hugewise_reserve_options), .bind = 1, .node = 1000},
+              &region),
+          ENOMEM, "could not be bound to node 1000");
     FAILS(hugewise_reserve((size_t)1 << 60, "thp,base", &region), ENOMEM, "could not be reserved");
     FAILS(hugewise_reserve((size_t)-1, "base", &region), ENOMEM, "ever address");
     EXPECT(region == NULL);

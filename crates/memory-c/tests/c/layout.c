@@ -14,6 +14,11 @@ int main(void)
     SIZE(hugewise_page_bytes);
     FIELD(hugewise_page_bytes, page_size);
     FIELD(hugewise_page_bytes, bytes);
+    SIZE(hugewise_reserve_options);
+    FIELD(hugewise_reserve_options, struct_size);
+    FIELD(hugewise_reserve_options, name);
+    FIELD(hugewise_reserve_options, bind);
+    FIELD(hugewise_reserve_options, node);
     SIZE(hugewise_pretouch_options);
     FIELD(hugewise_pretouch_options, struct_size);
     FIELD(hugewise_pretouch_options, chunk);

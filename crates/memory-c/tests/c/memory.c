@@ -165,6 +165,36 @@ static void a_fallback_carries_its_cause(void)
     EXPECT(hugewise_region_release(region) == HUGEWISE_OK);
 }
 
+/* Is there a mapping of this name? */
+static int is_mapped(const char *name)
+{
+    char line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    EXPECT(maps != NULL);
+    while (fgets(line, sizeof line, maps))
+        found |= strstr(line, name) != NULL;
+    EXPECT(fclose(maps) == 0);
+    return found;
+}
+
+static void a_region_has_its_name_and_its_node(void)
+{
+    hugewise_reserve_options options = {.struct_size = sizeof options, .name = "rows", .bind = 1, .node = 0};
+    hugewise_region *region = NULL;
+    if (hugewise_reserve_at(MIB, "base", &options, &region) != HUGEWISE_OK) {
+        /* A kernel without NUMA, or a container that may not. */
+        EXPECT_ERROR(ENOMEM, "could not be bound to node 0");
+        options.bind = 0;
+        EXPECT(hugewise_reserve_at(MIB, "base", &options, &region) == HUGEWISE_OK);
+    }
+    EXPECT(hugewise_region_pretouch(region, 0, MIB, NULL, NULL) == HUGEWISE_OK);
+    if (is_mapped("[anon:"))
+        EXPECT(is_mapped("[anon:hugewise rows]"));
+    EXPECT(hugewise_region_release(region) == HUGEWISE_OK);
+    EXPECT(!is_mapped("[anon:hugewise rows]"));
+}
+
 /* Where there is no /proc, nobody can tell, and nobody says zero. */
 static void could_not_tell_is_an_answer_of_its_own(void)
 {
@@ -206,5 +236,6 @@ int main(void)
     memory_is_made_present_and_given_back("shm,thp,base");
     memory_of_others_is_made_present();
     a_fallback_carries_its_cause();
+    a_region_has_its_name_and_its_node();
     return 0;
 }

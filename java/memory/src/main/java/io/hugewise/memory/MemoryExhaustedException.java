@@ -1,0 +1,13 @@
+package io.hugewise.memory;
+
+import java.io.Serial;
+
+/// An arena, an allocator or a pool has not so much left.
+public final class MemoryExhaustedException extends HugeMemoryException {
+    @Serial
+    private static final long serialVersionUID = 1;
+
+    MemoryExhaustedException(String message) {
+        super(message);
+    }
+}

@@ -1,0 +1,17 @@
+package io.hugewise.memory;
+
+import java.io.Serial;
+
+/// `libhugewise` could not be loaded. The message says what to do.
+public final class NativeLibraryException extends HugeMemoryException {
+    @Serial
+    private static final long serialVersionUID = 1;
+
+    NativeLibraryException(String message) {
+        super(message);
+    }
+
+    NativeLibraryException(String message, Throwable cause) {
+        super(message, cause);
+    }
+}

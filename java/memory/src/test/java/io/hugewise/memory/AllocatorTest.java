@@ -1,0 +1,214 @@
+package io.hugewise.memory;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_LONG_UNALIGNED;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.TreeMap;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class AllocatorTest {
+    private static final long MIB = 1 << 20;
+
+    private static HugeArena arena(long size) {
+        return HugeArena.ofShared(HugeOptions.reserve(size).only(Backing.base()));
+    }
+
+    @Test
+    void eachSizeHasTheSmallestClassThatHoldsIt() {
+        int[] sizes = SizeClasses.sizes();
+        assertThat(sizes[sizes.length - 1]).isEqualTo(SizeClasses.LARGEST);
+        for (int size = 0, index = 0; size <= SizeClasses.LARGEST; size++) {
+            index += size > sizes[index] ? 1 : 0;
+            assertThat(SizeClasses.of(size)).isEqualTo(index);
+            assertThat(sizes[index] - size).isLessThanOrEqualTo(Math.max(16, size / 8));
+            for (int alignment = 1; alignment <= Spans.UNIT; alignment *= 2) {
+                int aligned = SizeClasses.of(size, alignment);
+                assertThat(sizes[aligned] % alignment).isZero();
+                assertThat(sizes[aligned]).isGreaterThanOrEqualTo(size);
+            }
+        }
+    }
+
+    /// Against a model: every block holds what was written to it until it is freed, and no two overlap.
+    @ParameterizedTest
+    @ValueSource(longs = {1, 2, 3, 4, 5, 6})
+    void blocksAreApartAlignedAndKeepTheirContents(long seed) {
+        SplittableRandom random = new SplittableRandom(seed);
+        try (HugeArena arena = arena(24 * MIB)) {
+            // Not on a boundary.
+            arena.allocate(100);
+            HugeAllocator allocator = HugeAllocator.of(arena);
+            List<MemorySegment> live = new ArrayList<>();
+            TreeMap<Long, Long> ranges = new TreeMap<>();
+            for (int i = 0; i < 60_000; i++) {
+                if (!live.isEmpty() && random.nextInt(100) < (i / 10_000 % 2 == 0 ? 40 : 55)) {
+                    MemorySegment block = live.set(random.nextInt(live.size()), live.getLast());
+                    live.removeLast();
+                    assertThat(block.get(JAVA_BYTE, block.byteSize() - 1)).isEqualTo((byte) block.address());
+                    if (block.byteSize() > 8) {
+                        assertThat(block.get(JAVA_LONG_UNALIGNED, 0) >>> 8).isEqualTo(block.address() >>> 8);
+                    }
+                    ranges.remove(block.address());
+                    allocator.free(block);
+                    continue;
+                }
+                // At least one byte to mark.
+                long size = 1 + random.nextLong(1L << random.nextInt(4, random.nextInt(50) == 0 ? 20 : 12));
+                long alignment = random.nextInt(4) > 0 ? 16 : 1L << random.nextInt(18);
+                MemorySegment block;
+                try {
+                    block = allocator.allocate(size, alignment);
+                } catch (MemoryExhaustedException full) {
+                    assertThat(ranges.values().stream().mapToLong(Long::longValue).sum()).isGreaterThan(8 * MIB);
+                    continue;
+                }
+                assertThat(block.byteSize()).isEqualTo(size);
+                assertThat(block.address() % alignment).isZero();
+                var below = ranges.floorEntry(block.address() + size - 1);
+                assertThat(below == null || below.getKey() + below.getValue() <= block.address()).isTrue();
+                ranges.put(block.address(), size);
+                if (size > 8) {
+                    block.set(JAVA_LONG_UNALIGNED, 0, block.address());
+                }
+                block.set(JAVA_BYTE, size - 1, (byte) block.address());
+                live.add(block);
+            }
+            live.forEach(allocator::free);
+            // All of it is one piece again, but for what is kept for the next.
+            assertThat(allocator.allocate(20 * MIB, 16).byteSize()).isEqualTo(20 * MIB);
+        }
+    }
+
+    @Test
+    void whatIsNoBlockOrFreeAlreadyIsRefused() {
+        try (HugeArena arena = arena(4 * MIB)) {
+            HugeAllocator allocator = HugeAllocator.of(arena);
+            for (long size : new long[] {1, 48, 592, 65536, 65537, MIB}) {
+                long offset = allocator.allocateOffset(size);
+                assertThat(allocator.sizeAt(offset)).isGreaterThanOrEqualTo(size);
+                for (long wrong : new long[] {offset + 8, offset + 16, offset - 1, -1, Long.MIN_VALUE, 4 * MIB, 1L << 50}) {
+                    assertThatThrownBy(() -> allocator.freeOffset(wrong))
+                            .isInstanceOfAny(IllegalArgumentException.class, IllegalStateException.class);
+                }
+                allocator.freeOffset(offset);
+                assertThatThrownBy(() -> allocator.freeOffset(offset))
+                        .isInstanceOfAny(IllegalArgumentException.class, IllegalStateException.class);
+                assertThatThrownBy(() -> allocator.sizeAt(offset)).isInstanceOf(IllegalArgumentException.class);
+            }
+            assertThatThrownBy(() -> allocator.free(Arena.global().allocate(16))).isInstanceOf(IllegalArgumentException.class);
+            assertThatThrownBy(() -> allocator.allocateOffset(-1)).isInstanceOf(IllegalArgumentException.class);
+            assertThatThrownBy(() -> allocator.allocate(1, 3)).isInstanceOf(IllegalArgumentException.class);
+            assertThatThrownBy(() -> allocator.allocate(Long.MAX_VALUE, 16)).isInstanceOf(MemoryExhaustedException.class);
+        }
+    }
+
+    @Test
+    void tooLittleMemoryAndMemoryOfTheHeapAreRefused() {
+        assertThatThrownBy(() -> HugeAllocator.of(MemorySegment.ofArray(new byte[1 << 20]))).isInstanceOf(IllegalArgumentException.class);
+        try (HugeArena arena = arena(MIB)) {
+            assertThatThrownBy(() -> HugeAllocator.of(arena.allocate(1000))).isInstanceOf(IllegalArgumentException.class);
+            assertThatThrownBy(() -> HugeAllocator.of(arena.allocate(100 << 10).asReadOnly())).isInstanceOf(IllegalArgumentException.class);
+            assertThatThrownBy(() -> BlockPool.of(arena, 0)).isInstanceOf(IllegalArgumentException.class);
+        }
+    }
+
+    @Test
+    void memoryOfThreadsThatEndedIsUsedAgain() throws Exception {
+        try (HugeArena arena = arena(4 * MIB)) {
+            HugeAllocator allocator = HugeAllocator.of(arena);
+            for (int i = 0; i < 200; i++) {
+                Thread other = Thread.ofPlatform().start(() -> {
+                    for (long size : new long[] {100, 1000, 5000, 20_000, 60_000}) {
+                        allocator.freeOffset(allocator.allocateOffset(size));
+                    }
+                });
+                other.join();
+            }
+            assertThat(allocator.allocate(3 * MIB, 16).byteSize()).isEqualTo(3 * MIB);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {1, 24, 592, 4096, 100_000, 3 << 20})
+    void aPoolGivesEveryBlockOnceAndAllOfThemAgain(long blockSize) {
+        try (HugeArena arena = arena(8 * MIB)) {
+            BlockPool pool = BlockPool.of(arena.allocate(7 * MIB), blockSize);
+            for (int round = 0; round < 2; round++) {
+                Set<Long> offsets = new HashSet<>();
+                long most = Math.min(7 * MIB / blockSize, 200_000);
+                while (offsets.size() < most) {
+                    try {
+                        MemorySegment block = pool.allocate();
+                        assertThat(block.byteSize()).isEqualTo(blockSize);
+                        assertThat(offsets.add(block.address() - pool.memory().address())).isTrue();
+                    } catch (MemoryExhaustedException _) {
+                        break;
+                    }
+                }
+                assertThat(offsets.size()).isGreaterThanOrEqualTo((int) (0.9 * most));
+                long last = -blockSize;
+                for (long offset : offsets.stream().sorted().toList()) {
+                    assertThat(offset).isGreaterThanOrEqualTo(last + blockSize);
+                    last = offset;
+                    pool.freeOffset(offset);
+                }
+                long again = last;
+                assertThatThrownBy(() -> pool.freeOffset(again)).isInstanceOf(IllegalStateException.class);
+            }
+        }
+    }
+
+    /// A day of random work, whose mix of sizes and amount of memory change with the hours.
+    @ParameterizedTest
+    @ValueSource(strings = {"steady", "drifting", "changing"})
+    void aDayOfWorkLeavesLittleUnused(String mix) {
+        long most = 64 * MIB;
+        SplittableRandom random = new SplittableRandom(7);
+        // Nothing is written to it: it costs address space alone.
+        try (HugeArena arena = arena(4 * most)) {
+            HugeAllocator allocator = HugeAllocator.of(arena);
+            long[] offsets = new long[1 << 20];
+            int[] sizes = new int[1 << 20];
+            int count = 0;
+            long live = 0;
+            long peak = 0;
+            double worst = 0;
+            for (int hour = 0; hour < 24; hour++) {
+                double centre = mix.equals("steady") ? 0.4 : mix.equals("drifting") ? 0.1 + hour / 30.0 : hour % 2 == 0 ? 0.2 : 0.75;
+                long goal = (long) (most * (0.7 + 0.3 * Math.sin(hour * Math.PI / 12)));
+                for (int i = 0; i < 150_000; i++) {
+                    if (live < goal && random.nextInt(100) < 55) {
+                        double place = centre + 0.3 * (random.nextDouble() + random.nextDouble() + random.nextDouble() - 1.5);
+                        int size = (int) Math.round(16 * Math.pow(4096, Math.clamp(place, 0, 1)));
+                        offsets[count] = allocator.allocateOffset(size);
+                        sizes[count++] = size;
+                        live += size;
+                    } else if (count > 0) {
+                        int any = random.nextInt(count--);
+                        allocator.freeOffset(offsets[any]);
+                        live -= sizes[any];
+                        offsets[any] = offsets[count];
+                        sizes[any] = sizes[count];
+                    }
+                    if (live > peak) {
+                        peak = live;
+                        worst = live > most * 0.95 ? Math.max(worst, (double) allocator.held() / live) : worst;
+                    }
+                }
+            }
+            assertThat(peak).isGreaterThan(most / 100 * 95);
+            assertThat(worst).isBetween(1.0, 1.3);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+package io.hugewise.memory;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.nio.file.Path;
+import java.util.Comparator;
+import java.util.List;
+import jdk.jfr.Recording;
+import jdk.jfr.consumer.RecordedEvent;
+import jdk.jfr.consumer.RecordingFile;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class EventsTest {
+    @Test
+    void flightRecorderHearsOfAllThatHappens(@TempDir Path folder) throws Exception {
+        Path file = folder.resolve("test.jfr");
+        try (Recording recording = new Recording()) {
+            recording.start();
+            var options = HugeOptions.reserve(4 << 20).prefer(Backing.hugetlb(1L << 40), Backing.base()).pretouch().named("heard");
+            HugeArena.ofShared(options).close();
+            recording.stop();
+            recording.dump(file);
+        }
+        List<RecordedEvent> events = RecordingFile.readAllEvents(file).stream()
+                .filter(event -> event.getEventType().getName().startsWith("io.hugewise."))
+                .filter(event -> event.getString("arena").equals("heard"))
+                .sorted(Comparator.comparing(RecordedEvent::getEndTime))
+                .toList();
+        assertThat(events)
+                .extracting(event -> event.getEventType().getName())
+                .containsExactly("io.hugewise.Reserve", "io.hugewise.Fallback", "io.hugewise.Pretouch", "io.hugewise.Release");
+        assertThat(events).allMatch(event -> event.getLong("size") == 4 << 20);
+        assertThat(events.get(1).getString("cause")).contains("no pool of 1TiB");
+        assertThat(events.get(2).getInt("threads")).isPositive();
+    }
+}

@@ -1,0 +1,211 @@
+package io.hugewise.memory;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.random.RandomGenerator;
+import java.util.random.RandomGeneratorFactory;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class HugeArenaTest {
+    private static final long MIB = 1 << 20;
+
+    private static HugeOptions base(long size) {
+        return HugeOptions.reserve(size).only(Backing.base());
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {1, 2, 3})
+    void segmentsAreApartAlignedAndZero(long seed) {
+        RandomGenerator random = RandomGeneratorFactory.of("L64X128MixRandom").create(seed);
+        try (HugeArena arena = HugeArena.ofConfined(HugeOptions.reserve(16 * MIB).prefer(Backing.thp(), Backing.base()))) {
+            List<MemorySegment> all = new ArrayList<>();
+            long end = 0;
+            while (arena.used() < 12 * MIB) {
+                long alignment = 1L << random.nextInt(16);
+                MemorySegment segment = arena.allocate(random.nextLong(1 << random.nextInt(1, 18)), alignment);
+                assertThat(segment.address() % alignment).isZero();
+                assertThat(segment.address()).isGreaterThanOrEqualTo(end);
+                assertThat(segment.mismatch(MemorySegment.ofArray(new byte[(int) segment.byteSize()]))).isEqualTo(-1);
+                end = segment.address() + segment.byteSize();
+                segment.fill((byte) 1);
+                all.add(segment);
+            }
+            assertThat(all.getLast().scope()).isEqualTo(arena.scope());
+        }
+    }
+
+    @Test
+    void largeSegmentsBeginOnHugePages() {
+        try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(16 * MIB).prefer(Backing.thp(), Backing.base()))) {
+            arena.allocate(100);
+            MemorySegment large = arena.allocate(arena.backing().pageSize() + 1, 8);
+            assertThat(large.address() % arena.backing().pageSize()).isZero();
+        }
+    }
+
+    @Test
+    void whatIsLeftIsToldWhereItIsTooLittle() {
+        try (HugeArena arena = HugeArena.ofShared(base(MIB).named("rows"))) {
+            arena.allocate(MIB - 100, 1);
+            assertThatThrownBy(() -> arena.allocate(101, 1))
+                    .isInstanceOf(MemoryExhaustedException.class)
+                    .hasMessageContaining("arena rows of 1MiB has 100 bytes left, and 101 bytes are wanted");
+            assertThatThrownBy(() -> arena.allocate(Long.MAX_VALUE, 1)).isInstanceOf(MemoryExhaustedException.class);
+            assertThatThrownBy(() -> arena.allocate(1, Long.MIN_VALUE)).isInstanceOf(IllegalArgumentException.class);
+            assertThatThrownBy(() -> arena.allocate(1, 1L << 62)).isInstanceOf(MemoryExhaustedException.class);
+            assertThatThrownBy(() -> arena.allocate(-1, 1)).isInstanceOf(IllegalArgumentException.class);
+            assertThatThrownBy(() -> arena.allocate(1, 3)).isInstanceOf(IllegalArgumentException.class);
+            assertThat(arena.allocate(100, 1).byteSize()).isEqualTo(100);
+            assertThat(arena.allocate(0, 1).byteSize()).isZero();
+        }
+    }
+
+    @Test
+    void everyUseAfterCloseIsAnException() {
+        HugeArena arena = HugeArena.ofShared(base(MIB));
+        MemorySegment segment = arena.allocate(100);
+        HugeAllocator allocator = HugeAllocator.of(arena);
+        MemorySegment block = allocator.allocate(100);
+        long offset = allocator.allocateOffset(64);
+        arena.close();
+        List<Runnable> uses = List.of(
+                () -> segment.get(JAVA_BYTE, 0),
+                () -> block.set(JAVA_BYTE, 0, (byte) 1),
+                () -> allocator.memory().get(JAVA_LONG, offset),
+                () -> allocator.allocate(10),
+                () -> allocator.allocateOffset(10),
+                () -> allocator.allocate(1 << 20, 8),
+                () -> allocator.free(block),
+                () -> allocator.freeOffset(offset),
+                () -> arena.allocate(1),
+                arena::coverage,
+                arena::pretouch,
+                () -> arena.pretouch(segment, 1),
+                arena::close);
+        for (Runnable use : uses) {
+            assertThatThrownBy(use::run).isInstanceOf(IllegalStateException.class);
+        }
+    }
+
+    @Test
+    void aConfinedArenaIsOfItsThread() throws Exception {
+        try (HugeArena arena = HugeArena.ofConfined(base(MIB))) {
+            List<Throwable> thrown = new ArrayList<>();
+            Thread other = Thread.ofPlatform().start(() -> {
+                for (Runnable use : List.<Runnable>of(() -> arena.allocate(1), arena::coverage, arena::close)) {
+                    try {
+                        use.run();
+                    } catch (RuntimeException error) {
+                        thrown.add(error);
+                    }
+                }
+            });
+            other.join();
+            assertThat(thrown).hasSize(3).allMatch(WrongThreadException.class::isInstance);
+        }
+    }
+
+    @Test
+    void coverageIsWhatTheKernelSays() {
+        try (HugeArena arena = HugeArena.ofShared(base(8 * MIB))) {
+            assertThat(arena.coverage()).isInstanceOfSatisfying(Coverage.Known.class, known -> {
+                assertThat(known.resident()).isZero();
+                assertThat(known).hasToString("nothing present");
+            });
+            Pretouched half = arena.pretouch(arena.allocate(4 * MIB), 2);
+            assertThat(half.bytes()).isEqualTo(4 * MIB);
+            assertThat(present(arena, 4 * MIB).hugeShare()).isZero();
+            assertThat(arena.pretouch().bytes()).isEqualTo(8 * MIB);
+            assertThat(present(arena, 8 * MIB)).asString().contains("0.0 % huge (8MiB on pages of ");
+        }
+    }
+
+    /// Pages that the kernel is moving, to compact memory, are not there for a moment.
+    private static Coverage.Known present(HugeArena arena, long bytes) {
+        while (true) {
+            var known = (Coverage.Known) arena.coverage();
+            if (known.resident() == bytes) {
+                return known;
+            }
+            assertThat(known.resident()).isLessThanOrEqualTo(bytes);
+            Thread.onSpinWait();
+        }
+    }
+
+    @Test
+    void aFallbackIsToldWithItsCause() {
+        var options = HugeOptions.reserve(MIB).prefer(Backing.hugetlb(1L << 40), Backing.base());
+        try (HugeArena arena = HugeArena.ofShared(options)) {
+            assertThat(arena.backing().backing()).isEqualTo(Backing.base());
+            assertThat(arena.backing().isFallback()).isTrue();
+            assertThat(arena.backing()).asString().startsWith("base; not hugetlb:1TiB: ").contains("no pool of 1TiB");
+        }
+    }
+
+    @Test
+    void withoutAFallbackTheExceptionHasTheNumbers() {
+        assumeTrue(Files.exists(Machine.POOL), "no pool of 2 MiB pages");
+        var options = HugeOptions.reserve(1L << 45).only(Backing.hugetlb(2 << 20));
+        assertThatThrownBy(() -> HugeArena.ofShared(options))
+                .isInstanceOf(HugeMemoryException.class)
+                .hasMessageContaining("32TiB could not be reserved: hugetlb:2MiB: ")
+                .hasMessageContaining("16777216 wanted, ")
+                .hasMessageContaining("hugewise apply --pool 2MiB=+");
+    }
+
+    @Test
+    void aNodeThatIsNotThereIsRefused() {
+        assertThatThrownBy(() -> HugeArena.ofShared(base(MIB).onNode(1000)))
+                .isInstanceOf(HugeMemoryException.class)
+                .hasMessageContaining("node 1000");
+    }
+
+    @Test
+    void theMappingHasTheName() throws Exception {
+        try (HugeArena arena = HugeArena.ofShared(base(MIB).named("rows").pretouch(1))) {
+            String maps = Files.readString(Path.of("/proc/self/maps"));
+            assumeTrue(maps.contains("[anon:"), "a kernel without names");
+            assertThat(maps).contains("[anon:hugewise rows]");
+            assertThat(arena).hasToString("arena rows of 1MiB");
+        }
+    }
+
+    @Test
+    void elsewhereTheJvmsOwnMemoryIsUsedAndSaidToBe() {
+        Platform windows = new Platform("Windows 11", "amd64");
+        try (HugeArena arena = HugeArena.open(HugeOptions.reserve(MIB).pretouch(), Arena.ofShared(), windows)) {
+            assertThat(arena.allocate(MIB).get(JAVA_LONG, MIB - 8)).isZero();
+            assertThat(arena.backing().fallbacks()).hasSize(2);
+            assertThat(arena.backing()).asString().startsWith("base; not hugetlb: libhugewise is for Linux");
+            assertThat(arena.coverage()).asString().contains("could not be told").contains("Windows 11 on amd64");
+        }
+        var strict = HugeOptions.reserve(MIB).only(Backing.thp());
+        assertThatThrownBy(() -> HugeArena.open(strict, Arena.ofShared(), windows))
+                .isInstanceOf(HugeMemoryException.class)
+                .hasMessageContaining("with base pages among the backings");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"base", "thp", "hugetlb", "hugetlb:2MiB", "shm:1GiB", "hugetlb:64KiB"})
+    void backingsAreReadAsTheyAreWritten(String text) {
+        assertThat(Backing.parse(text)).hasToString(text);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"", "huge", "base:2MiB", "hugetlb:", "hugetlb:3MiB", "hugetlb:-1", "shm:9999EiB", "hugetlb:x"})
+    void whatIsNoBackingIsRefused(String text) {
+        assertThatThrownBy(() -> Backing.parse(text)).isInstanceOf(IllegalArgumentException.class);
+    }
+}

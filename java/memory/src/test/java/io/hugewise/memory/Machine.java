@@ -1,0 +1,100 @@
+package io.hugewise.memory;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.stream.Stream;
+
+/// What tests need of the machine, and how they leave it as it was.
+final class Machine {
+    static final long PAGE = 2 << 20;
+    static final Path POOL = Path.of("/sys/kernel/mm/hugepages/hugepages-2048kB");
+    private static final Path STATE = Path.of("/run/hugewise");
+
+    private Machine() {}
+
+    /// May pools be changed?
+    static boolean mayChangePools() {
+        return Files.isWritable(POOL.resolve("nr_hugepages")) && works("flock", "--version");
+    }
+
+    static boolean hasCompiler() {
+        return works("cc", "--version");
+    }
+
+    static boolean works(String... command) {
+        try {
+            return run(List.of(command)).status == 0;
+        } catch (UncheckedIOException _) {
+            return false;
+        }
+    }
+
+    record Ran(int status, String output) {}
+
+    /// Runs a command; what it prints to both ends up in the output.
+    static Ran run(List<String> command) {
+        try {
+            Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+            process.getOutputStream().close();
+            String output = new String(process.getInputStream().readAllBytes());
+            return new Ran(process.waitFor(), output);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        } catch (InterruptedException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    /// The JVM that runs the tests, with these arguments, and the library on its class path.
+    static Ran java(String... arguments) {
+        String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
+        String classes = Path.of("target", "classes").toAbsolutePath() + ":" + Path.of("target", "test-classes").toAbsolutePath();
+        return run(Stream.concat(Stream.of(java, "-Xmx64m", "-cp", classes), Stream.of(arguments)).toList());
+    }
+
+    /// A 2 MiB pool that has this many pages more until it is closed. Holds the lock of `hugewise` meanwhile,
+    /// as its own tests do. A process of its own puts the old value back: even if this one is killed.
+    static final class Pool implements AutoCloseable {
+        private final Process keeper;
+
+        Pool(int pages) throws IOException {
+            Files.createDirectories(STATE);
+            String script = "test ! -e /run/hugewise/journal.json || exit 3; old=$(cat " + POOL + "/nr_hugepages); "
+                    + "trap '' INT TERM; echo $((old + " + pages + ")) > " + POOL + "/nr_hugepages; "
+                    + "echo changed; cat > /dev/null; echo $old > " + POOL + "/nr_hugepages";
+            keeper = new ProcessBuilder("flock", "-w", "180", STATE.resolve("lock").toString(), "sh", "-c", script)
+                    .redirectError(ProcessBuilder.Redirect.INHERIT)
+                    .start();
+            BufferedReader said = keeper.inputReader();
+            if (said.readLine() == null) {
+                throw new IOException("another hugewise is at work, or was killed and not restored");
+            }
+        }
+
+        static long free() {
+            return number("free_hugepages") - number("resv_hugepages");
+        }
+
+        private static long number(String file) {
+            try {
+                return Long.parseLong(Files.readString(POOL.resolve(file)).strip());
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+        }
+
+        @Override
+        public void close() throws IOException {
+            keeper.getOutputStream().close();
+            // It ends by itself, whatever this process does; its end is the end of its output.
+            keeper.getInputStream().readAllBytes();
+            if (keeper.onExit().join().exitValue() != 0) {
+                throw new IOException("the pool was not put back");
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+package io.hugewise.memory;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import io.hugewise.memory.Machine.Ran;
+import java.io.IOException;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemoryLayout.PathElement;
+import java.lang.foreign.StructLayout;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class NativeLibraryTest {
+    private static final String ALLOWED = "--enable-native-access=ALL-UNNAMED";
+
+    /// Reserves an arena, and says so.
+    static final class Reserves {
+        public static void main(String[] arguments) {
+            try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(1 << 20).only(Backing.base()))) {
+                System.out.println("reserved " + arena);
+            } catch (HugeMemoryException error) {
+                System.out.println(error.getClass().getSimpleName() + ": " + error.getMessage());
+            }
+        }
+    }
+
+    private static String says(String... arguments) {
+        List<String> all = new ArrayList<>(List.of(arguments));
+        all.add(Reserves.class.getName());
+        Ran ran = Machine.java(all.toArray(String[]::new));
+        assertThat(ran.status()).as(ran.output()).isZero();
+        return ran.output();
+    }
+
+    @Test
+    void itIsUnpackedLoadedAndTakenAway(@TempDir Path folder) throws IOException {
+        // One line: nothing else is printed, not by the JVM either.
+        assertThat(says(ALLOWED, "-Djava.io.tmpdir=" + folder)).isEqualTo("reserved arena of 1MiB\n");
+        try (var left = Files.list(folder)) {
+            assertThat(left).isEmpty();
+        }
+    }
+
+    @Test
+    void withoutNativeAccessTheErrorNamesTheOption() {
+        assertThat(says()).startsWith("NativeLibraryException: ").contains("--enable-native-access=ALL-UNNAMED");
+    }
+
+    @Test
+    void anotherLibraryCanBeNamed(@TempDir Path folder) throws IOException {
+        Path library = folder.resolve("mine.so");
+        String folderInJar = Platform.current().folder().orElseThrow();
+        Files.copy(Path.of("target/classes/META-INF/native", folderInJar, "libhugewise.so"), library);
+        assertThat(says(ALLOWED, "-Dhugewise.library=" + library)).startsWith("reserved");
+        assertThat(says(ALLOWED, "-Dhugewise.library=" + folder.resolve("none.so"))).contains("there is no such file");
+        Files.writeString(library, "no library");
+        assertThat(says(ALLOWED, "-Dhugewise.library=" + library)).contains("could not be loaded (").contains("glibc 2.28");
+    }
+
+    @Test
+    void aLibraryOfAnotherVersionIsRefused(@TempDir Path folder) throws IOException {
+        assumeTrue(Machine.hasCompiler(), "no cc");
+        for (String[] test : new String[][] {
+            {"int hugewise_abi_version(void) { return 999; }", "has version 999 of its interface, and this jar needs 1"},
+            {"int other(void) { return 1; }", "is not libhugewise"},
+            {"int hugewise_abi_version(void) { return 1; }", "has no hugewise_last_error"}
+        }) {
+            Path source = Files.writeString(folder.resolve("other.c"), test[0]);
+            Path library = folder.resolve("other.so");
+            assertThat(Machine.run(List.of("cc", "-shared", "-fPIC", "-o", library.toString(), source.toString())).status()).isZero();
+            assertThat(says(ALLOWED, "-Dhugewise.library=" + library)).startsWith("NativeLibraryException: ").contains(test[1]);
+        }
+    }
+
+    @Test
+    void aFolderThatOthersCanWriteToIsRefused(@TempDir Path folder) throws IOException {
+        Path open = Files.createDirectory(folder.resolve("open"));
+        Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwxrwxrwx"));
+        Path below = Files.createDirectory(open.resolve("below"));
+        for (Path temporary : List.of(open, below)) {
+            assertThat(says(ALLOWED, "-Djava.io.tmpdir=" + temporary))
+                    .contains(open + " can be written by others")
+                    .contains("-Djava.io.tmpdir=FOLDER");
+        }
+        // A link does not hide it.
+        Path link = Files.createSymbolicLink(folder.resolve("link"), below);
+        assertThat(says(ALLOWED, "-Djava.io.tmpdir=" + link)).contains("can be written by others");
+        Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwx------"));
+        assertThat(says(ALLOWED, "-Djava.io.tmpdir=" + link)).startsWith("reserved");
+        assertThat(says(ALLOWED, "-Djava.io.tmpdir=" + folder.resolve("none"))).contains("could not be unpacked");
+    }
+
+    @Test
+    void aFolderOfAnotherUserIsRefused(@TempDir Path folder) throws IOException {
+        int me = (Integer) Files.getAttribute(folder, "unix:uid");
+        assumeTrue(me == 0, "needs root");
+        Path of = Files.createDirectory(folder.resolve("theirs"));
+        Files.setAttribute(of, "unix:uid", 12345);
+        assertThatThrownBy(() -> PrivateFolder.in(of, me).close())
+                .isInstanceOf(IOException.class)
+                .hasMessageContaining("belongs to user 12345");
+    }
+
+    @Test
+    void structsAreLaidOutAsInC(@TempDir Path folder) throws IOException {
+        Path c = Path.of("../../crates/memory-c");
+        assumeTrue(Machine.hasCompiler() && Files.isDirectory(c), "no cc");
+        Path program = folder.resolve("layout");
+        Ran built = Machine.run(List.of("cc", "-I" + c.resolve("include"), "-o", program.toString(), c.resolve("tests/c/layout.c").toString()));
+        assertThat(built.status()).as(built.output()).isZero();
+        List<String> expected = new ArrayList<>();
+        Map<String, StructLayout> structs = new LinkedHashMap<>();
+        structs.put("hugewise_page_bytes", NativeRegion.PAGE_BYTES);
+        structs.put("hugewise_reserve_options", NativeRegion.RESERVE_OPTIONS);
+        structs.put("hugewise_pretouch_options", NativeRegion.PRETOUCH_OPTIONS);
+        structs.put("hugewise_pretouched", NativeRegion.PRETOUCHED);
+        structs.forEach((name, struct) -> {
+            expected.add(name + " " + struct.byteSize());
+            for (MemoryLayout field : struct.memberLayouts()) {
+                String of = field.name().orElseThrow();
+                expected.add(name + "." + of + " " + struct.byteOffset(PathElement.groupElement(of)) + " " + field.byteSize());
+            }
+        });
+        assertThat(Machine.run(List.of(program.toString())).output().lines()).containsExactlyElementsOf(expected);
+        String header = Files.readString(c.resolve("include/hugewise.h"));
+        assertThat(header).contains("#define HUGEWISE_ABI_VERSION " + NativeLibrary.ABI_VERSION + "\n");
+    }
+}

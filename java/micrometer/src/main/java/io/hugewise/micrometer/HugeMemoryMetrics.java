@@ -1,0 +1,85 @@
+package io.hugewise.micrometer;
+
+import io.hugewise.memory.Coverage;
+import io.hugewise.memory.HugeAllocator;
+import io.hugewise.memory.HugeArena;
+import io.micrometer.core.instrument.Gauge;
+import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.Tags;
+import io.micrometer.core.instrument.binder.MeterBinder;
+import java.util.Optional;
+import java.util.function.ToDoubleFunction;
+
+/// Gauges of an arena, read from the kernel whenever they are asked for:
+///
+/// | Name | What it tells |
+/// |---|---|
+/// | `hugewise.arena.size` | bytes that were reserved |
+/// | `hugewise.arena.used` | bytes that were handed out |
+/// | `hugewise.arena.resident` | bytes that are present, by `page.size` (`base`, `huge`) |
+/// | `hugewise.arena.fallbacks` | better backings that could not be had |
+/// | `hugewise.allocator.held` | bytes that an allocator has taken from its memory |
+///
+/// All have the tags `arena`, the name of the arena, and `backing`, how it was got. What cannot be told is
+/// NaN, and so is everything once the arena is closed.
+///
+/// ```java
+/// new HugeMemoryMetrics(arena).bindTo(registry);
+/// ```
+public final class HugeMemoryMetrics implements MeterBinder {
+    private final HugeArena arena;
+    private final Optional<HugeAllocator> allocator;
+
+    /// Metrics of an arena.
+    ///
+    /// @param arena the arena
+    public HugeMemoryMetrics(HugeArena arena) {
+        this(arena, Optional.empty());
+    }
+
+    /// Metrics of an arena, and of an allocator in it.
+    ///
+    /// @param arena the arena
+    /// @param allocator the allocator
+    public HugeMemoryMetrics(HugeArena arena, HugeAllocator allocator) {
+        this(arena, Optional.of(allocator));
+    }
+
+    private HugeMemoryMetrics(HugeArena arena, Optional<HugeAllocator> allocator) {
+        this.arena = arena;
+        this.allocator = allocator;
+    }
+
+    @Override
+    public void bindTo(MeterRegistry registry) {
+        Tags tags = Tags.of("arena", arena.name().orElse("unnamed"), "backing", arena.backing().backing().toString());
+        bytes(registry, tags, "hugewise.arena.size", "Bytes that were reserved", HugeArena::size);
+        bytes(registry, tags, "hugewise.arena.used", "Bytes that were handed out", HugeArena::used);
+        String resident = "Bytes that are present, as the kernel tells it";
+        bytes(registry, tags.and("page.size", "huge"), "hugewise.arena.resident", resident, of -> resident(of, true));
+        bytes(registry, tags.and("page.size", "base"), "hugewise.arena.resident", resident, of -> resident(of, false));
+        gauge(tags, "hugewise.arena.fallbacks", "Better backings that could not be had", of -> of.backing().fallbacks().size())
+                .register(registry);
+        allocator.ifPresent(used -> bytes(registry, tags, "hugewise.allocator.held", "Bytes that the allocator has taken", _ -> used.held()));
+    }
+
+    private static double resident(HugeArena arena, boolean huge) {
+        return switch (arena.coverage()) {
+            case Coverage.Known known -> {
+                long onHuge = known.pages().stream().skip(1).mapToLong(Coverage.PageBytes::bytes).sum();
+                yield huge ? onHuge : known.resident() - onHuge;
+            }
+            case Coverage.Unknown _ -> Double.NaN;
+        };
+    }
+
+    private void bytes(MeterRegistry registry, Tags tags, String name, String description, ToDoubleFunction<HugeArena> read) {
+        gauge(tags, name, description, read).baseUnit("bytes").register(registry);
+    }
+
+    private Gauge.Builder<HugeArena> gauge(
+            Tags tags, String name, String description, ToDoubleFunction<HugeArena> read) {
+        ToDoubleFunction<HugeArena> whileOpen = of -> of.scope().isAlive() ? read.applyAsDouble(of) : Double.NaN;
+        return Gauge.builder(name, arena, whileOpen).tags(tags).description(description);
+    }
+}
