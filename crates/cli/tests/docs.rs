@@ -13,6 +13,7 @@ use std::{
     process::{Command, Output},
 };
 
+use hugewise_kernel::{page_sizes::PageSizes, room, root::Root};
 use regex::Regex;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -162,11 +163,19 @@ fn is_there(need: &str) -> bool {
     match need {
         "root" => is_root(),
         "pool" => may_write_pool(),
+        "thp" => huge_pages_at_once().is_some_and(|pages| pages >= 1000),
         path if path.starts_with('/') => Path::new(path).exists(),
         program => {
             env::split_paths(&env::var_os("PATH").unwrap_or_default()).any(|dir| dir.join(program).is_file())
         }
     }
+}
+
+/// Transparent huge pages that nobody has to make: what is printed with fewer is no fault of the page.
+fn huge_pages_at_once() -> Option<u64> {
+    let root = Root::live();
+    let sizes = PageSizes::read(&root).ok()?;
+    Some(room::read(&root, sizes.base, sizes.thp?).ok()?.at_once.0)
 }
 
 /// Runs a command line by a shell, as a reader of the page would.
