@@ -105,6 +105,10 @@ pub fn run(
             None => command.env_remove(variable),
         };
     }
+    // Many that end quickly would never be seen running when a signal has come.
+    if interrupt.signal().is_some() {
+        return Err(ExecutionError::Interrupted);
+    }
     let started_ns = monotonic_ns();
     let begin = Instant::now();
     let mut child = GroupLeader::start(&mut command, launch.thp_disabled)
@@ -182,6 +186,22 @@ mod tests {
         let execution = run(&launch, &mut observer, scratch.path(), timeout, &Interrupt::default())?;
         assert!(execution.wall < Duration::from_millis(10) || observer.peak_memory > Bytes::ZERO);
         Ok(execution)
+    }
+
+    #[test]
+    fn what_ends_quickly_is_not_started_after_a_signal() -> Result<(), Box<dyn Error>> {
+        let interrupt = Interrupt::install()?;
+        let own = std::process::id().to_string();
+        Command::new("sh").args(["-c", "kill -s HUP \"$0\"", &own]).status()?;
+        while interrupt.signal().is_none() {
+            std::thread::yield_now();
+        }
+        let launch = Launch { command: vec!["true".into()], ..Launch::default() };
+        let mut observer = Observer::new(&Root::live(), RegionOfInterest::Reported, None);
+        let scratch = scratch_dir()?;
+        let run = run(&launch, &mut observer, scratch.path(), None, &interrupt);
+        assert!(matches!(run, Err(ExecutionError::Interrupted)), "{run:?}");
+        Ok(())
     }
 
     #[test]
