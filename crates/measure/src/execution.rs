@@ -4,13 +4,14 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use hugewise_kernel::{
     interrupt::Interrupt,
+    journal::Journal,
     sys::process::{Ended, GroupLeader, monotonic_ns},
 };
 
@@ -158,6 +159,34 @@ pub fn last_lines(output: &str) -> String {
     }
     let last = &lines[lines.len().saturating_sub(LINES)..];
     format!("; the last it printed:\n    {}", last.join("\n    "))
+}
+
+/// A private folder for logs and output.
+#[derive(Debug)]
+pub enum Scratch {
+    /// That of a journal: it vanishes with that, after a SIGKILL, too.
+    OfJournal(PathBuf),
+    /// Removed when dropped.
+    Own(tempfile::TempDir),
+}
+
+impl Scratch {
+    /// That of the journal, where there is one.
+    pub fn of(journal: Option<&Journal>) -> io::Result<Scratch> {
+        match journal {
+            Some(journal) => Ok(Scratch::OfJournal(journal.scratch())),
+            None => scratch_dir().map(Scratch::Own),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Scratch::OfJournal(path) => path,
+            Scratch::Own(dir) => dir.path(),
+        }
+    }
 }
 
 /// A private folder for the files of a run, removed when dropped.

@@ -1,10 +1,6 @@
 //! What an experiment needs of the machine: provided through the journal, and put back.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, io, path::Path};
 
 use hugewise_kernel::{
     interrupt::Interrupt,
@@ -16,7 +12,7 @@ use hugewise_kernel::{
     units::{Bytes, PageSize, Pages},
 };
 
-use crate::execution::{self, Launch};
+use crate::execution::{Launch, Scratch};
 
 /// Machine-wide settings for the time of an experiment.
 #[derive(Debug)]
@@ -28,26 +24,6 @@ pub struct Machine {
     floor: Bytes,
     /// What was changed, for people.
     changes: Vec<String>,
-}
-
-/// A private folder for logs and output.
-#[derive(Debug)]
-pub enum Scratch {
-    /// That of the journal.
-    OfJournal(PathBuf),
-    /// Removed when dropped.
-    Own(tempfile::TempDir),
-}
-
-impl Scratch {
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        match self {
-            Scratch::OfJournal(path) => path,
-            Scratch::Own(dir) => dir.path(),
-        }
-    }
 }
 
 impl Machine {
@@ -65,10 +41,7 @@ impl Machine {
     /// A private folder, which vanishes with the journal, after a SIGKILL too; without a journal, one
     /// of its own.
     pub fn scratch(&self) -> io::Result<Scratch> {
-        match &self.journal {
-            Ok(journal) => Ok(Scratch::OfJournal(journal.scratch())),
-            Err(_) => execution::scratch_dir().map(Scratch::Own),
-        }
+        Scratch::of(self.journal.as_ref().ok())
     }
 
     /// Marks a process to be started as ours, so that `restore` finds it if we are killed.

@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command},
     thread,
 };
@@ -15,42 +15,17 @@ use hugewise_jvm::{
     launch::LaunchLine,
     log_control,
 };
-use hugewise_kernel::{journal::Journal, root::Root, sys::process::thread_id};
+use hugewise_kernel::{root::Root, sys::process::thread_id};
 
 use super::{
     means::Means,
     session::{Assignment, RecordError, Target},
     threads::Threads,
 };
-use crate::execution;
+use crate::execution::Scratch;
 
 /// The first release with `-Xlog`.
 const UNIFIED_LOGGING: u32 = 9;
-
-/// A private folder, for the log of a JVM that is started.
-pub enum Scratch {
-    /// That of the journal.
-    OfJournal(PathBuf),
-    /// Removed when dropped.
-    Own(tempfile::TempDir),
-}
-
-impl Scratch {
-    /// That of the journal, where there is one.
-    pub fn of(journal: Option<&Journal>) -> Option<Scratch> {
-        match journal {
-            Some(journal) => Some(Scratch::OfJournal(journal.scratch())),
-            None => execution::scratch_dir().ok().map(Scratch::Own),
-        }
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Scratch::OfJournal(path) => path,
-            Scratch::Own(folder) => folder.path(),
-        }
-    }
-}
 
 /// What is recorded from now on.
 pub struct Begun {

@@ -20,7 +20,7 @@ use hugewise_kernel::{
 };
 
 use super::{
-    begin::{Scratch, begin},
+    begin::begin,
     costs,
     jvm::Jvms,
     means::Means,
@@ -31,6 +31,7 @@ use super::{
     threads::Threads,
     writer::Writer,
 };
+use crate::execution::Scratch;
 
 /// What was written is safe from a kill after so long.
 const FLUSHED: Duration = Duration::from_secs(1);
@@ -120,7 +121,7 @@ pub fn record(
     let mut means = Means::provide(root, journal.as_mut().map_err(|error| &*error));
     let first_touch = costs::measure(root);
     let began_ns = monotonic_ns();
-    let scratch = Scratch::of(journal.as_ref().ok());
+    let scratch = Scratch::of(journal.as_ref().ok()).ok();
     let begun = begin(root, &mut means, assignment, scratch.as_ref()).inspect_err(|_| {
         // There is nothing in it, and nothing will be.
         let _ = fs::remove_file(assignment.output);

@@ -21,7 +21,7 @@ use hugewise_kernel::{
     units::Bytes,
 };
 use hugewise_measure::{
-    execution::{self, Launch, last_lines},
+    execution::{self, Launch, Scratch, last_lines},
     fragmenting::{Fragmenter, Held, HostError, Plan, Probe, probe, worker},
     observation::{Observer, RegionOfInterest},
     recording::{self, Assignment, Header, Target},
@@ -102,7 +102,7 @@ struct Bench<'a> {
     fragmenter: Fragmenter,
     journal: Result<Journal, JournalError>,
     interrupt: Interrupt,
-    scratch: tempfile::TempDir,
+    scratch: Scratch,
 }
 
 /// Runs the command.
@@ -124,7 +124,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     let program = env::current_exe().context("finding this program")?;
     let asked = arguments.memory;
     let fragmenter = Fragmenter { program, root, sizes, asked, share: arguments.share, environment };
-    let scratch = execution::scratch_dir().context("making a scratch folder")?;
+    let scratch = Scratch::of(journal.as_ref().ok()).context("making a scratch folder")?;
     let mut bench = Bench { arguments, fragmenter, journal, interrupt, scratch };
     let done = bench.conduct();
     // Put back before anything is said of the result.
