@@ -42,8 +42,7 @@ pub enum What {
 pub fn changes(explanation: &Explanation) -> Vec<Change> {
     let header = &explanation.gathered.header;
     let program = Program::of(&header.command, explanation.decision.verdict == Verdict::Thp);
-    let machine = |name: &Option<&String>| name.map_or("", String::as_str).to_owned();
-    let defrag = machine(&header.machine.thp.defrag.known());
+    let defrag = header.machine.thp.defrag.known().map_or("", String::as_str);
     let mut whats = Vec::new();
     match (explanation.decision.verdict, &explanation.decision.because) {
         (Verdict::Thp, because) => {
@@ -51,7 +50,7 @@ pub fn changes(explanation: &Explanation) -> Vec<Change> {
             if program.java.is_some() && in_pauses {
                 whats.extend(program.earlier_touch());
             }
-            whats.extend(match defrag.as_str() {
+            whats.extend(match defrag {
                 // It did not ask by madvise: the machine's mode alone made it wait.
                 "always" if !program.asks_for_thp => Some(What::DeferUnlessAsked),
                 "always" | "madvise" | "defer+madvise" => Some(What::Defer),
@@ -127,7 +126,11 @@ impl Program<'_> {
             What::PreTouch => Some(self.with_and_without_pre_touch()),
             What::FixedHeap => None,
             What::Thp => Some(run("sudo hugewise compare -b base,thp")),
-            What::Defer | What::DeferUnlessAsked | What::Explicit | What::ThpOff => {
+            // Once it is applied.
+            What::Defer | What::DeferUnlessAsked => {
+                Some(run("sudo hugewise compare --fragmented -b base,thp"))
+            }
+            What::Explicit | What::ThpOff => {
                 Some(run("sudo hugewise compare --fragmented -b base,thp,hugetlb"))
             }
         };

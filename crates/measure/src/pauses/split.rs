@@ -92,8 +92,9 @@ pub struct Reaching {
 ///
 /// Compaction and reclaim are what kernel events say; without them, what the kernel accounted threads
 /// for. Faults are only counted: they take what the threads had time for besides, as far as four times
-/// the dearest that the recorder measured for a page explains it, and no more than the system time. What of that is
-/// left is other system time, at least: a thread that waits for compaction works some of that time.
+/// the dearest that the recorder measured for a page explains it, and no more than the system time. What
+/// of that is left is other system time, at least: a thread that waits for compaction works some of that
+/// time.
 #[must_use]
 pub fn split(gathered: &Gathered) -> Vec<Explained> {
     let mut pauses: Vec<Laid> =
@@ -185,23 +186,26 @@ const DEARER: u64 = 4;
 struct Costs {
     base_ns: Option<u64>,
     huge_ns: Option<u64>,
+    /// Base pages in a huge one; nothing where a size is not known.
+    base_in_huge: Option<u64>,
 }
 
 impl Costs {
     fn of(gathered: &Gathered) -> Costs {
-        let Reading::Known(measured) = &gathered.header.first_touch else {
-            return Costs { base_ns: None, huge_ns: None };
-        };
-        let base_ns = measured.base.most_ns.saturating_mul(DEARER);
         let size = |reading: &Reading<PageSize>| reading.known().map(|size| size.bytes().0);
         let machine = &gathered.header.machine;
-        // A huge page takes no longer than as many base pages as lie in it.
-        let of_base = match (size(&machine.base_page), size(&machine.thp.pmd_size)) {
-            (Some(base), Some(huge)) if base > 0 => Some(base_ns.saturating_mul(huge / base)),
+        let base_in_huge = match (size(&machine.base_page), size(&machine.thp.pmd_size)) {
+            (Some(base), Some(huge)) => huge.checked_div(base),
             _ => None,
         };
+        let Reading::Known(measured) = &gathered.header.first_touch else {
+            return Costs { base_ns: None, huge_ns: None, base_in_huge };
+        };
+        let base_ns = measured.base.most_ns.saturating_mul(DEARER);
+        // A huge page takes no longer than as many base pages as lie in it.
+        let of_base = base_in_huge.map(|pages| base_ns.saturating_mul(pages));
         let of_huge = measured.huge.map(|cost| cost.most_ns.saturating_mul(DEARER));
-        Costs { base_ns: Some(base_ns), huge_ns: of_huge.max(of_base) }
+        Costs { base_ns: Some(base_ns), huge_ns: of_huge.max(of_base), base_in_huge }
     }
 }
 
@@ -251,7 +255,7 @@ impl Laid<'_> {
         let stalled_ns = compaction_ns.unwrap_or(0).saturating_add(reclaim_ns.unwrap_or(0));
         // A thread that waits may sleep: what it had time for is all that it did not wait.
         let duration_ns = stop.span.end - stop.span.start;
-        let wall_ns = duration_ns.saturating_mul(working(&threads, duration_ns));
+        let wall_ns = duration_ns.saturating_mul(working(&threads, duration_ns, costs.base_in_huge));
         let left = system_ns.min(wall_ns.saturating_sub(stalled_ns).saturating_sub(user_ns));
         let all = |of: fn(&ThreadPart) -> u64| sum(threads.iter().map(of));
         let at_most = |pages: u64, cost: Option<u64>| match pages {
@@ -286,8 +290,9 @@ impl Laid<'_> {
 
 /// How many threads had a part in a pause that is worth naming: the VM thread touches a page or two in
 /// most.
-fn working(threads: &[ThreadPart], duration_ns: u64) -> u64 {
-    let pages = |part: &ThreadPart| part.base_faults.saturating_add(part.huge_pages.saturating_mul(512));
+fn working(threads: &[ThreadPart], duration_ns: u64, base_in_huge: Option<u64>) -> u64 {
+    let of_huge = |part: &ThreadPart| part.huge_pages.saturating_mul(base_in_huge.unwrap_or(1));
+    let pages = |part: &ThreadPart| part.base_faults.saturating_add(of_huge(part));
     let touched = sum(threads.iter().map(pages));
     let works = |part: &&ThreadPart| {
         pages(part) > touched / 100 || part.compaction.ns.saturating_add(part.reclaim.ns) > duration_ns / 100
