@@ -7,14 +7,11 @@ import java.lang.foreign.MemorySegment;
 /// As with a [HugeAllocator], any thread may allocate and free, mostly without a lock; memory is not
 /// zeroed; a block can be known by its segment or by its offset; and freeing twice is an exception where
 /// that can be told.
-public final class BlockPool {
-    private final Blocks blocks;
-    private final MemorySegment memory;
+public final class BlockPool extends BlockMemory {
     private final long blockSize;
 
     private BlockPool(Blocks blocks, long blockSize) {
-        this.blocks = blocks;
-        this.memory = blocks.memory();
+        super(blocks);
         this.blockSize = blockSize;
     }
 
@@ -67,45 +64,8 @@ public final class BlockPool {
         return offset;
     }
 
-    private void checkAlive() {
-        if (!memory.scope().isAlive()) {
-            throw new IllegalStateException("the memory's arena is closed");
-        }
-    }
-
-    /// Frees a block.
-    ///
-    /// @param block a segment that was allocated here, or one that begins where it does
-    /// @throws IllegalArgumentException if no block begins there
-    /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
-    public void free(MemorySegment block) {
-        checkAlive();
-        blocks.give(block.address() - memory.address());
-    }
-
-    /// Frees a block.
-    ///
-    /// @param offset its offset
-    /// @throws IllegalArgumentException if no block begins there
-    /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
-    public void freeOffset(long offset) {
-        checkAlive();
-        blocks.give(offset);
-    }
-
     /// {@return the size of each block, in bytes}
     public long blockSize() {
         return blockSize;
-    }
-
-    /// {@return the memory that offsets are counted in}
-    public MemorySegment memory() {
-        return memory;
-    }
-
-    /// {@return how much is taken from the memory, in bytes: by blocks in use, free blocks of the same
-    /// spans, and those that threads keep}
-    public long held() {
-        return blocks.held();
     }
 }

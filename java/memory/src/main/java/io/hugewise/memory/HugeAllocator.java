@@ -40,13 +40,10 @@ import java.util.Arrays;
 ///
 /// The heap holds 4 bytes for each 4 KiB of the memory (8 in a heap of 32 GiB or more), and a byte and a
 /// bit for each block; nothing of it is in the memory itself.
-public final class HugeAllocator implements SegmentAllocator {
-    private final Blocks blocks;
-    private final MemorySegment memory;
+public final class HugeAllocator extends BlockMemory implements SegmentAllocator {
 
     private HugeAllocator(Blocks blocks) {
-        this.blocks = blocks;
-        this.memory = blocks.memory();
+        super(blocks);
     }
 
     /// An allocator in all that an arena has left.
@@ -148,35 +145,9 @@ public final class HugeAllocator implements SegmentAllocator {
         return offset;
     }
 
-    private void checkAlive() {
-        if (!memory.scope().isAlive()) {
-            throw new IllegalStateException("the memory's arena is closed");
-        }
-    }
-
     private MemoryExhaustedException exhausted(long byteSize) {
         return new MemoryExhaustedException(Bytes.text(byteSize) + " are wanted, and of " + Bytes.text(memory.byteSize())
                 + " the longest free run has " + Bytes.text(blocks.longestFree()) + ": free some, or reserve more");
-    }
-
-    /// Frees a block.
-    ///
-    /// @param block a segment that was allocated here, or one that begins where it does
-    /// @throws IllegalArgumentException if no block begins there
-    /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
-    public void free(MemorySegment block) {
-        checkAlive();
-        blocks.give(block.address() - memory.address());
-    }
-
-    /// Frees a block.
-    ///
-    /// @param offset its offset
-    /// @throws IllegalArgumentException if no block begins there
-    /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
-    public void freeOffset(long offset) {
-        checkAlive();
-        blocks.give(offset);
     }
 
     /// How much can be used of a block: what was asked for, or a little more.
@@ -186,17 +157,6 @@ public final class HugeAllocator implements SegmentAllocator {
     /// @throws IllegalArgumentException if no block begins there, or it was freed
     public long sizeAt(long offset) {
         return blocks.sizeAt(offset);
-    }
-
-    /// {@return the memory that offsets are counted in}
-    public MemorySegment memory() {
-        return memory;
-    }
-
-    /// {@return how much is taken from the memory, in bytes: by blocks in use, free blocks of the same
-    /// spans, and those that threads keep}
-    public long held() {
-        return blocks.held();
     }
 
     /// {@return up to which offset memory was ever used: what lies beyond was never touched}
