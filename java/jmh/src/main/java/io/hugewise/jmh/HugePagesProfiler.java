@@ -1,0 +1,212 @@
+package io.hugewise.jmh;
+
+import java.io.File;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
+import org.openjdk.jmh.annotations.Mode;
+import org.openjdk.jmh.infra.BenchmarkParams;
+import org.openjdk.jmh.infra.IterationParams;
+import org.openjdk.jmh.profile.ExternalProfiler;
+import org.openjdk.jmh.profile.InternalProfiler;
+import org.openjdk.jmh.profile.ProfilerException;
+import org.openjdk.jmh.results.AggregationPolicy;
+import org.openjdk.jmh.results.BenchmarkResult;
+import org.openjdk.jmh.results.IterationResult;
+import org.openjdk.jmh.results.Result;
+import org.openjdk.jmh.results.ScalarResult;
+import org.openjdk.jmh.results.TextResult;
+
+/// A profiler for JMH that adds to each result on which pages the memory really lay:
+///
+/// ```text
+/// java -cp benchmarks.jar:hugewise-jmh.jar org.openjdk.jmh.Main -prof io.hugewise.jmh.HugePagesProfiler
+/// ```
+///
+/// | Column | What it is |
+/// |---|---|
+/// | `pages.heap.huge` | the share of the heap's resident bytes on huge pages, read while an iteration ran |
+/// | `pages.memory.huge` | the same, of all memory of the JVM |
+/// | `pages.memory.resident` | how much that is |
+/// | `pages.faults` | page faults of the JVM, major ones too, for each operation |
+/// | `pages.machine.thp_…` | transparent huge pages that the kernel gave, and did not, on the whole machine, from the start of the fork to its end |
+/// | `pages.EVENT` | hardware counts for each operation, where `perf` can count them |
+/// | `pages.note`, `pages.machine.note` | what is missing, and why |
+///
+/// The option `events=A,B` names other events of `perf` than those of the data TLB.
+///
+/// It is external: the machine's counters are read around a fork, from outside; and also internal: memory
+/// is read inside the fork, which knows best where its heap is.
+@SuppressWarnings("rawtypes") // of JMH's interfaces
+public final class HugePagesProfiler implements ExternalProfiler, InternalProfiler {
+    private static final List<String> EVENTS = List.of("dTLB-loads", "dTLB-load-misses", "dTLB-store-misses");
+    /// What is missing: inside, and around. JMH would drop one of two notes of the same name.
+    private static final String NOTE = "pages.note";
+
+    private static final String MACHINE_NOTE = "pages.machine.note";
+    private static final Path ROOT = Path.of("/");
+
+    private final List<String> events;
+    /// These live in the JVM of the runner, or in the fork: whichever first needs them.
+    private @Nullable PerfEvents perf;
+    private @Nullable Heap heap;
+    private @Nullable ThpCounters before;
+    private @Nullable Looks looks;
+    private PerfEvents.@Nullable Counting counting;
+    private long faults;
+
+    /// With the events of the data TLB.
+    ///
+    /// @throws ProfilerException if this is not Linux
+    public HugePagesProfiler() throws ProfilerException {
+        this("");
+    }
+
+    /// Called by JMH.
+    ///
+    /// @param options what stands behind the profiler's name: `events=A,B`, or nothing
+    /// @throws ProfilerException if this is not Linux, or the options are not understood
+    public HugePagesProfiler(String options) throws ProfilerException {
+        if (options.isEmpty()) {
+            events = EVENTS;
+        } else if (options.startsWith("events=") && options.length() > "events=".length()) {
+            events = Arrays.asList(options.substring("events=".length()).split(",", -1));
+        } else {
+            throw new ProfilerException("'" + options + "' is not understood: use events=A,B");
+        }
+        if (!Files.isReadable(Path.of("/proc/self/smaps"))) {
+            throw new ProfilerException("/proc/self/smaps cannot be read: this profiler needs Linux");
+        }
+    }
+
+    @Override
+    public String getDescription() {
+        return "Huge pages: coverage of the heap and of all memory, page faults, fallbacks, dTLB misses";
+    }
+
+    private PerfEvents perf() {
+        if (perf == null) {
+            perf = PerfEvents.probe(events);
+        }
+        return perf;
+    }
+
+    // --- In the fork -----------------------------------------------------------------------------
+
+    @Override
+    public void beforeIteration(BenchmarkParams benchmark, IterationParams iteration) {
+        if (heap == null) {
+            heap = Heap.current();
+        }
+        boolean lengthKnown = benchmark.getMode() != Mode.SingleShotTime;
+        counting = perf().count();
+        faults = faults();
+        looks = new Looks(heap, lengthKnown ? iteration.getTime().convertTo(TimeUnit.MILLISECONDS) : 0);
+    }
+
+    @Override
+    public Collection<? extends Result> afterIteration(
+            BenchmarkParams benchmark, IterationParams iteration, IterationResult result) {
+        long faulted = faults() - faults;
+        long operations = result.getMetadata().getAllOps();
+        List<Result<?>> results = new ArrayList<>();
+        if (operations > 0 && faults >= 0) {
+            results.add(mean("faults", (double) faulted / operations, "#/op"));
+        }
+        if (counting != null && operations > 0) {
+            counting.end().forEach((event, count) -> results.add(mean(event, count / operations, "#/op")));
+        }
+        try {
+            Smaps seen = looks == null ? null : looks.end();
+            if (seen == null) {
+                results.add(note(NOTE, "coverage could not be told: an iteration was over too soon to look at its memory"));
+                return results;
+            }
+            results.add(mean("memory.huge", seen.memory.percent(), "%"));
+            results.add(mean("memory.resident", seen.memory.resident() / 1024.0, "MiB"));
+            if (seen.heap.resident() > 0) {
+                results.add(mean("heap.huge", seen.heap.percent(), "%"));
+            } else {
+                results.add(note(NOTE, "the heap's coverage could not be told: this JVM does not say where its heap is"));
+            }
+        } catch (IOException error) {
+            results.add(note(NOTE, "coverage could not be told: " + error.getMessage()));
+        }
+        return results;
+    }
+
+    /// Page faults of this process until now; -1 if that could not be told.
+    private static long faults() {
+        try {
+            return faults(Files.readString(Path.of("/proc/self/stat")));
+        } catch (IOException | RuntimeException error) {
+            return -1;
+        }
+    }
+
+    /// @param stat what `/proc/PID/stat` says: after the name, which is in brackets, come the state and,
+    ///     seven fields later, the minor and the major faults
+    static long faults(String stat) {
+        String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ", -1);
+        return Long.parseLong(fields[7]) + Long.parseLong(fields[9]);
+    }
+
+    // --- Around it -------------------------------------------------------------------------------
+
+    @Override
+    public void beforeTrial(BenchmarkParams benchmark) {
+        before = ThpCounters.read(ROOT);
+    }
+
+    @Override
+    public Collection<? extends Result> afterTrial(BenchmarkResult result, long pid, File out, File err) {
+        List<Result<?>> results = new ArrayList<>();
+        Map<String, Long> since = before == null ? Map.of() : ThpCounters.read(ROOT).since(before);
+        since.forEach((name, count) -> results.add(
+                new ScalarResult("pages.machine." + name, count, "#", AggregationPolicy.SUM)));
+        if (since.isEmpty()) {
+            results.add(note(MACHINE_NOTE, "/proc/vmstat has no counts of transparent huge pages"));
+        }
+        String missing = perf().missing(events);
+        if (!missing.isEmpty()) {
+            results.add(note(MACHINE_NOTE, missing));
+        }
+        return results;
+    }
+
+    private static Result<?> mean(String name, double value, String unit) {
+        return new ScalarResult("pages." + name, value, unit, AggregationPolicy.AVG);
+    }
+
+    /// JMH puts those of all iterations, or forks, one behind the other.
+    private static Result<?> note(String name, String text) {
+        return new TextResult(text + "\n", name);
+    }
+
+    @Override
+    public Collection<String> addJVMInvokeOptions(BenchmarkParams benchmark) {
+        return List.of();
+    }
+
+    @Override
+    public Collection<String> addJVMOptions(BenchmarkParams benchmark) {
+        return List.of();
+    }
+
+    @Override
+    public boolean allowPrintOut() {
+        return true;
+    }
+
+    @Override
+    public boolean allowPrintErr() {
+        return true;
+    }
+}
