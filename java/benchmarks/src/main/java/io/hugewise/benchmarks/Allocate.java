@@ -10,7 +10,6 @@ import java.util.concurrent.TimeUnit;
 import org.openjdk.jmh.annotations.Benchmark;
 import org.openjdk.jmh.annotations.BenchmarkMode;
 import org.openjdk.jmh.annotations.Fork;
-import org.openjdk.jmh.annotations.Level;
 import org.openjdk.jmh.annotations.Measurement;
 import org.openjdk.jmh.annotations.Mode;
 import org.openjdk.jmh.annotations.OutputTimeUnit;
@@ -27,7 +26,7 @@ import org.openjdk.jmh.annotations.Warmup;
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
 @Warmup(iterations = 3, time = 1)
 @Measurement(iterations = 5, time = 1)
-@Fork(1)
+@Fork(value = 1, jvmArgsAppend = "--enable-native-access=ALL-UNNAMED")
 public class Allocate {
     private static final int LIVE = 256;
     private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
@@ -100,7 +99,7 @@ public class Allocate {
     public static class MallocBlocks {
         private final long[] addresses = new long[LIVE];
 
-        @Setup(Level.Trial)
+        @Setup
         public void setup(Allocate of) throws Throwable {
             for (int i = 0; i < LIVE; i++) {
                 addresses[i] = (long) RawMemory.MALLOC.invokeExact((long) of.size);
@@ -125,7 +124,38 @@ public class Allocate {
         return live.addresses[i] = address;
     }
 
-    /// The same without the transition of the thread between Java and C.
+    /// Segments by malloc, as a program without hugewise would have them.
+    @Benchmark
+    public MemorySegment mallocSegment(MallocSegments live) throws Throwable {
+        int i = next();
+        RawMemory.FREE.invokeExact(live.segments[i].address());
+        long address = (long) RawMemory.MALLOC.invokeExact((long) size);
+        MemorySegment block = RawMemory.ALL.asSlice(address, size);
+        block.set(LONG, 0, i);
+        return live.segments[i] = block;
+    }
+
+    /// The live blocks of a thread, by malloc, as segments.
+    @State(Scope.Thread)
+    public static class MallocSegments {
+        private final MemorySegment[] segments = new MemorySegment[LIVE];
+
+        @Setup
+        public void setup(Allocate of) throws Throwable {
+            for (int i = 0; i < LIVE; i++) {
+                segments[i] = RawMemory.ALL.asSlice((long) RawMemory.MALLOC.invokeExact((long) of.size), of.size);
+            }
+        }
+
+        @TearDown
+        public void tearDown() throws Throwable {
+            for (MemorySegment segment : segments) {
+                RawMemory.FREE.invokeExact(segment.address());
+            }
+        }
+    }
+
+    /// The same as malloc, without the transition of the thread between Java and C.
     @Benchmark
     public long mallocCritical(MallocBlocks live) throws Throwable {
         int i = next();

@@ -12,7 +12,7 @@ import org.jspecify.annotations.Nullable;
 final class Looks {
     private static final Path SMAPS = Path.of("/proc/self/smaps");
     /// Where the length is not known: the first look after so much, in milliseconds, the next ones ever later.
-    private static final long FIRST = 50;
+    private static final long FIRST = 10;
 
     private final Thread thread;
     private volatile boolean over;
@@ -37,7 +37,7 @@ final class Looks {
                 if (!over && (before == null || seen.memory.resident() >= before.memory.resident())) {
                     best = seen;
                 }
-                pause = Math.max(2 * pause, 10 * TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begin));
+                pause = Math.max(pause * 3 / 2, 10 * TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begin));
             } while (millis == 0 && !over);
         } catch (IOException failed) {
             error = failed;

@@ -1,0 +1,144 @@
+"""Tables and answers from what was measured: for each cell one reading a round."""
+
+import math
+import statistics
+
+
+class Answers:
+    """Whether the claims hold: yes, no, could not tell."""
+
+    def __init__(self):
+        self.given = []
+        self.incomplete = False
+
+    def within(self, ratio, low, high):
+        """Does a ratio lie between two bounds, by its whole interval?"""
+        if ratio is None:
+            answer = "could not tell"
+        else:
+            _, begin, end = ratio
+            answer = "yes" if low <= begin and end <= high else "no" if end < low or begin > high else "could not tell"
+        self.given.append(answer)
+        return answer
+
+    def all_hold(self):
+        return not self.incomplete and all(answer == "yes" for answer in self.given)
+
+
+def table(head, rows):
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def heap(seen, _answers):
+    rows = []
+    for size in dict.fromkeys(size for size, _ in seen):
+        row = [f"{int(size):,}"]
+        for name in ("base", "thp", "explicit"):
+            row += [ns(seen.get((size, name))), huge(seen.get((size, name)), "heap.huge")]
+        row += [text(ratio(seen, (size, name), (size, "base"))) for name in ("thp", "explicit")]
+        rows.append(row)
+    head = ["bytes", "base, ns", "heap huge", "THP, ns", "heap huge", "explicit, ns", "heap huge", "THP / base", "explicit / base"]
+    return ["## ByteArrayTouch, heap of 1 GiB", "", *table(head, rows)]
+
+
+def segments(seen, answers):
+    rows = [[memory if len(memory) > 1 else memory[0], ns(readings), huge(readings, "memory.huge"), text(ratio(seen, memory, ("jdk",)))]
+            for memory, readings in seen.items() if memory[0] != "native"]
+    lines = ["## Random reads of 8 bytes in a segment of 2 GiB", "",
+             *table(["memory", "ns", "huge", "to Arena.ofShared (jdk)"], rows)]
+    rows = []
+    for backing in ("base", "thp", "hugetlb"):
+        of = ratio(seen, (f"arena:{backing}",), (f"raw:{backing}",))
+        rows.append([backing, text(of), answers.within(of, 0.97, 1.03)])
+    lines += table(["backing", "HugeArena / mapped by hand", "within 3 %"], rows)
+    rows = []
+    for backing in ("thp", "hugetlb"):
+        java = logs(seen, (f"arena:{backing}",), ("jdk",))
+        native = logs(seen, ("native", backing), ("native", "base"))
+        both = interval([a - b for a, b in zip(java, native)]) if java and native else None
+        rows.append([backing, text(java and interval(java)), text(native and interval(native)),
+                     huge(seen.get(("native", backing)), "memory.huge"), text(both), answers.within(both, 0.95, 1.05)])
+    return lines + table(["backing", "HugeArena / Arena.ofShared", "hugewise bench touch, to base", "its coverage", "the one by the other", "within 5 %"], rows)
+
+
+def allocate(seen, answers):
+    lines = ["## One free and one allocate, of 256 live blocks of a thread", ""]
+    names = list(dict.fromkeys(name for name, _, _ in seen))
+    for threads in ("1", "2"):
+        sizes = list(dict.fromkeys(size for _, size, of in seen if of == threads))
+        rows = [[name, *(ns(seen.get((name, size, threads))) for size in sizes), least_huge(seen, name, threads)] for name in names]
+        lines += [f"{threads} thread{'s, each' if threads == '2' else ''}: ns", "", *table(["bytes", *(f"{int(size):,}" for size in sizes), "huge"], rows)]
+    rows = []
+    for ours, theirs in (("huge by offset", "malloc by address"), ("huge by segment", "malloc by segment"), ("huge by offset", "malloc, critical")):
+        for size, threads in dict.fromkeys((size, threads) for _, size, threads in seen):
+            of = ratio(seen, (ours, size, threads), (theirs, size, threads))
+            if of:
+                # Critical calls are shown, and no claim: a thread that waits in one holds up all others.
+                claim = "–" if "critical" in theirs else answers.within(of, 0, 1)
+                rows.append([f"{ours} / {theirs}", f"{int(size):,}", threads, text(of), claim])
+    return lines + table(["ratio of times", "bytes", "threads", "ratio", "at most 1"], rows)
+
+
+def pretouch(seen, _answers):
+    rows = [[memory, ns(readings), huge(readings, "memory.huge"), f"{statistics.median(r['faults'] for r in readings):,.0f}"]
+            for (memory,), readings in seen.items()]
+    return ["## Reserving 1 GiB and making it present", "",
+            "The arena does it by all CPUs, the others by one thread. Coverage is the largest look while it ran.", "",
+            *table(["memory", "ms", "huge", "page faults"], rows)]
+
+
+# --- Numbers -------------------------------------------------------------------------------------
+
+
+def ns(readings):
+    return f"{statistics.median(r['best'] for r in readings):.3g}" if readings else "–"
+
+
+def huge(readings, name):
+    shares = [r[name] for r in readings or [] if isinstance(r.get(name), (int, float))]
+    return f"{min(shares):.0f} %" if shares else "not told"
+
+
+def least_huge(seen, name, threads):
+    return huge([r for (of, _, t), readings in seen.items() if of == name and t == threads for r in readings], "memory.huge")
+
+
+def logs(seen, of, to):
+    """Logarithms of the ratios within rounds."""
+    if not seen.get(of) or not seen.get(to):
+        return None
+    return [math.log(a["best"] / b["best"]) for a, b in zip(seen[of], seen[to])]
+
+
+def ratio(seen, of, to):
+    within = logs(seen, of, to)
+    return within and interval(within)
+
+
+def text(ratio):
+    if not ratio:
+        return "–"
+    middle, low, high = ratio
+    return f"{middle:.3f}" if math.isnan(low) else f"{middle:.3f} [{low:.3f}–{high:.3f}]"
+
+
+def interval(logs):
+    """Geometric mean, and its 95 % interval by Student's t; of one round there is none."""
+    mean = statistics.fmean(logs)
+    half = t_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.nan
+    return [math.exp(x) for x in (mean, mean - half, mean + half)]
+
+
+def t_quantile(freedom):
+    """The 97.5 % quantile of Student's t: bisection on its distribution function, by Simpson's rule."""
+    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
+
+    def below(t, steps=1000):
+        density = [scale * (1 + (t * i / steps) ** 2 / freedom) ** (-(freedom + 1) / 2) for i in range(steps + 1)]
+        return 0.5 + t / steps / 3 * (density[0] + 4 * sum(density[1:-1:2]) + 2 * sum(density[2:-1:2]) + density[-1])
+
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(middle) < 0.975 else (low, middle)
+    return low
