@@ -17,7 +17,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 share := $(DESTDIR)$(PREFIX)/share
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-java java build fmt lint doc bench fuzz clean install install-c
+.PHONY: help demo test test-java java build fmt lint doc bench bench-java fuzz clean install install-c
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -60,6 +60,11 @@ doc: ## the documentation of the crates
 
 bench: build ## the native touch loop against a plain C loop (minutes; RUN=--quick for a look)
 	scripts/tools rust cc python -- benchmarks/touch/run --hugewise $(binary) $(RUN)
+
+# An own RUN, also an empty one, runs the whole: --rounds, --parts.
+bench-java: RUN ?= --quick
+bench-java: build java ## the JMH benchmarks, with the coverage that proves each (minutes; RUN= for all of them)
+	scripts/tools jdk25 python -- benchmarks/java/run --hugewise $(binary) $(RUN)
 
 fuzz: ## every parser with random input, for SECONDS=10 each
 	scripts/tools rust cc c++ -- fuzz/run $(SECONDS)

@@ -145,11 +145,13 @@ impl Observer {
                 if self.heap.is_none() {
                     self.heap = beginning_of(log).and_then(|text| gc_log::heap(&text));
                 }
-                // The first process of a launch line may be a wrapper that waits for the JVM.
-                tree.iter().find_map(|pid| {
+                // The first process of a launch line may be a wrapper that waits for the JVM, or a JVM
+                // that has others do the work, as JMH does: the fullest heap counts, the last of equals.
+                let heap = |pid: &u32| {
                     let vmas = smaps::read(&self.root, &pid.to_string()).ok()?;
                     self.heap_coverage(*pid, &vmas)
-                })
+                };
+                tree.iter().filter_map(heap).max_by_key(|seen| seen.resident)
             }
         }
     }
@@ -189,4 +191,36 @@ fn beginning_of(log: &PathBuf) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     File::open(log).ok()?.take(1 << 16).read_to_end(&mut text).ok()?;
     Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error, fs};
+
+    use super::*;
+
+    /// JMH's own JVM has its pages; the one that it has started to measure has not.
+    #[test]
+    fn of_several_jvms_the_one_with_the_fullest_heap_counts() -> Result<(), Box<dyn Error>> {
+        let machine = tempfile::tempdir()?;
+        for (pid, children, resident, huge) in [("10", "11 ", 4096, 4096), ("11", "", 8192, 0)] {
+            let process = machine.path().join("proc").join(pid);
+            fs::create_dir_all(process.join("task").join(pid))?;
+            fs::write(process.join("task").join(pid).join("children"), children)?;
+            fs::write(
+                process.join("smaps"),
+                format!(
+                    "40000000000-40040000000 rw-s 00000000 00:01 9  /memfd:java_heap (deleted)\n\
+                     Size: 1048576 kB\nRss: {resident} kB\nShmemPmdMapped: {huge} kB\n"
+                ),
+            )?;
+        }
+        let region = RegionOfInterest::JavaHeap(machine.path().join("no.log"));
+        let mut observer = Observer::new(&Root::at(machine.path()), region, None);
+        observer.look(10);
+        let seen = observer.coverage.ok_or("nothing was seen")?;
+        assert_eq!(seen.resident, Bytes(8192 << 10));
+        assert!(seen.huge.is_empty() || seen.huge.values().all(|bytes| *bytes == Bytes::ZERO));
+        Ok(())
+    }
 }

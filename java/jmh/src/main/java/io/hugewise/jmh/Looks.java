@@ -37,7 +37,7 @@ final class Looks {
                 if (!over && (before == null || seen.memory.resident() >= before.memory.resident())) {
                     best = seen;
                 }
-                pause = Math.max(pause * 3 / 2, 10 * TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begin));
+                pause = Math.max(pause * 5 / 4, 10 * TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begin));
             } while (millis == 0 && !over);
         } catch (IOException failed) {
             error = failed;
