@@ -55,8 +55,8 @@ def segments(seen, answers):
     for backing in ("thp", "hugetlb"):
         java = logs(seen, (f"arena:{backing}",), ("jdk",))
         native = logs(seen, ("native", backing), ("native", "base"))
-        both = interval([a - b for a, b in zip(java, native)]) if java and native else None
-        rows.append([backing, text(java and interval(java)), text(native and interval(native)),
+        both = interval([a - b if a is not None and b is not None else None for a, b in zip(java, native)])
+        rows.append([backing, text(interval(java)), text(interval(native)),
                      huge(seen.get(("native", backing)), "memory.huge"), text(both), answers.within(both, 0.95, 1.05)])
     return lines + table(["backing", "HugeArena / Arena.ofShared", "hugewise bench touch, to base", "its coverage", "the one by the other", "within 5 %"], rows)
 
@@ -80,7 +80,7 @@ def allocate(seen, answers):
 
 
 def pretouch(seen, _answers):
-    rows = [[memory, ns(readings), huge(readings, "memory.huge"), f"{statistics.median(r['faults'] for r in readings):,.0f}"]
+    rows = [[memory, ns(readings), huge(readings, "memory.huge"), f"{statistics.median(r['faults'] for r in readings if r):,.0f}"]
             for (memory,), readings in seen.items()]
     return ["## Reserving 1 GiB and making it present", "",
             "The arena does it by all CPUs, the others by one thread. Coverage is the largest look while it ran.", "",
@@ -91,11 +91,11 @@ def pretouch(seen, _answers):
 
 
 def ns(readings):
-    return f"{statistics.median(r['best'] for r in readings):.3g}" if readings else "–"
+    return f"{statistics.median(r['best'] for r in readings if r):.3g}" if readings else "–"
 
 
 def huge(readings, name):
-    shares = [r[name] for r in readings or [] if isinstance(r.get(name), (int, float))]
+    shares = [r[name] for r in readings or [] if r and isinstance(r.get(name), (int, float))]
     return f"{min(shares):.0f} %" if shares else "not told"
 
 
@@ -106,13 +106,12 @@ def least_huge(seen, name, threads):
 def logs(seen, of, to):
     """Logarithms of the ratios within rounds."""
     if not seen.get(of) or not seen.get(to):
-        return None
-    return [math.log(a["best"] / b["best"]) for a, b in zip(seen[of], seen[to])]
+        return []
+    return [math.log(a["best"] / b["best"]) if a and b else None for a, b in zip(seen[of], seen[to])]
 
 
 def ratio(seen, of, to):
-    within = logs(seen, of, to)
-    return within and interval(within)
+    return interval(logs(seen, of, to))
 
 
 def text(ratio):
@@ -123,7 +122,12 @@ def text(ratio):
 
 
 def interval(logs):
-    """Geometric mean, and its 95 % interval by Student's t; of one round there is none."""
+    """Geometric mean, and its 95 % interval by Student's t; of one round there is none.
+
+    Rounds without a reading do not count; None if none has one."""
+    logs = [log for log in logs if log is not None]
+    if not logs:
+        return None
     mean = statistics.fmean(logs)
     half = t_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.nan
     return [math.exp(x) for x in (mean, mean - half, mean + half)]
