@@ -12,11 +12,11 @@ class Answers:
         self.incomplete = False
 
     def within(self, ratio, low, high):
-        """Does a ratio lie between two bounds, by its whole interval?"""
-        if ratio is None:
+        """Does a ratio lie between two bounds, by its whole interval? One round tells nothing."""
+        _, begin, end = ratio or (0, 0, 0)
+        if begin == end:
             answer = "could not tell"
         else:
-            _, begin, end = ratio
             answer = "yes" if low <= begin and end <= high else "no" if end < low or begin > high else "could not tell"
         self.given.append(answer)
         return answer
@@ -83,7 +83,8 @@ def pretouch(seen, _answers):
     rows = [[memory, ns(readings), huge(readings, "memory.huge"), f"{statistics.median(r['faults'] for r in readings if r):,.0f}"]
             for (memory,), readings in seen.items()]
     return ["## Reserving 1 GiB and making it present", "",
-            "The arena does it by all CPUs, the others by one thread. Coverage is the largest look while it ran.", "",
+            "The arena does it by all CPUs, the others by one thread. Coverage is that of the whole JVM at the fullest look,",
+            "which comes before all is present; the faults tell what that was: 1 GiB is 262,144 base pages, or 512 huge ones.", "",
             *table(["memory", "ms", "huge", "page faults"], rows)]
 
 
@@ -118,31 +119,21 @@ def text(ratio):
     if not ratio:
         return "–"
     middle, low, high = ratio
-    return f"{middle:.3f}" if math.isnan(low) else f"{middle:.3f} [{low:.3f}–{high:.3f}]"
+    return f"{middle:.3f}" if low == high else f"{middle:.3f} [{low:.3f}–{high:.3f}]"
 
 
 def interval(logs):
-    """Geometric mean, and its 95 % interval by Student's t; of one round there is none.
+    """The median ratio, and its 95 % interval by order statistics; of fewer than 6 rounds, which have none, the
+    least and the greatest. One bad round, in which others took the machine, does not move it.
 
     Rounds without a reading do not count; None if none has one."""
-    logs = [log for log in logs if log is not None]
+    logs = sorted(log for log in logs if log is not None)
     if not logs:
         return None
-    mean = statistics.fmean(logs)
-    half = t_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.nan
-    return [math.exp(x) for x in (mean, mean - half, mean + half)]
-
-
-def t_quantile(freedom):
-    """The 97.5 % quantile of Student's t: bisection on its distribution function, by Simpson's rule."""
-    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
-
-    def below(t, steps=1000):
-        density = [scale * (1 + (t * i / steps) ** 2 / freedom) ** (-(freedom + 1) / 2) for i in range(steps + 1)]
-        return 0.5 + t / steps / 3 * (density[0] + 4 * sum(density[1:-1:2]) + 2 * sum(density[2:-1:2]) + density[-1])
-
-    low, high = 0.0, 100.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if below(middle) < 0.975 else (low, middle)
-    return low
+    n = len(logs)
+    # As many are left out at each end as the binomial distribution allows.
+    outside, out = 2 * 0.5**n, 0
+    while n > 5 and outside + 2 * math.comb(n, out + 1) * 0.5**n <= 0.05:
+        out += 1
+        outside += 2 * math.comb(n, out) * 0.5**n
+    return [math.exp(x) for x in (statistics.median(logs), logs[out], logs[n - 1 - out])]
