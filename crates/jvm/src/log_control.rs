@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::attach::{AttachError, Jvm};
 
-/// What pauses and safepoints stand under.
-const WHAT: &str = "gc*=info,safepoint=info";
+/// What pauses, their CPU time and safepoints stand under. `gc*` would be several times as many lines,
+/// which are written while the program stands still: some 5 us each.
+const WHAT: &str = "gc=info,gc+cpu=info,safepoint=info";
+/// ZGC has its pauses here; others the phases of theirs.
+const PAUSES_OF_ZGC: &str = "gc+phases=info";
 /// `timenanos` is CLOCK_MONOTONIC.
 const DECORATORS: &str = "timenanos,pid,tid,level,tags";
 
@@ -22,10 +25,15 @@ pub struct LogFile {
     pub safepoints: bool,
 }
 
-/// The option that makes a JVM (9 or later) write a log into `file` from its start.
+/// The option that makes a JVM (9 or later) write a log into `file` from its start; `is_zgc` tells its
+/// collector.
 #[must_use]
-pub fn option(file: &Path) -> String {
-    format!("-Xlog:{WHAT}:file=\"{}\":{DECORATORS}:filecount=0", file.display())
+pub fn option(file: &Path, is_zgc: bool) -> String {
+    format!("-Xlog:{}:file=\"{}\":{DECORATORS}:filecount=0", what(is_zgc), file.display())
+}
+
+fn what(is_zgc: bool) -> String {
+    if is_zgc { format!("{WHAT},{PAUSES_OF_ZGC}") } else { WHAT.to_owned() }
 }
 
 /// The files that a JVM writes its pauses into now.
@@ -41,8 +49,9 @@ pub fn listed(answer: &str) -> Vec<LogFile> {
 
 /// Makes it write pauses and safepoints into `file`, too. It holds no space and no quote.
 pub fn switch_on(jvm: &Jvm, file: &str) -> Result<(), AttachError> {
+    let what = what(jvm.command("VM.flags")?.split_whitespace().any(|flag| flag == "-XX:+UseZGC"));
     let command = format!(
-        "VM.log output=\"file={file}\" what=\"{WHAT}\" decorators=\"{DECORATORS}\" output_options=\"filecount=0\""
+        "VM.log output=\"file={file}\" what=\"{what}\" decorators=\"{DECORATORS}\" output_options=\"filecount=0\""
     );
     jvm.command(&command).map(drop)
 }

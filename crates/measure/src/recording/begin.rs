@@ -1,6 +1,7 @@
 //! Takes up a process, or starts a program, so that nothing of it is missed.
 
 use std::{
+    env,
     ffi::OsString,
     fs::{self, File},
     io,
@@ -103,12 +104,12 @@ fn with_log(command: &[OsString], file: &Path) -> Option<(Vec<OsString>, Option<
     if !line.wrapper.is_empty() || Some(&line.java) != words.first() {
         return None;
     }
-    if major(&line)? < UNIFIED_LOGGING {
-        return None;
-    }
+    let major = major(&line).filter(|major| *major >= UNIFIED_LOGGING)?;
+    let options = line.effective(Some(major), &|name| env::var(name).ok(), &|name| fs::read_to_string(name)).ok()?;
+    let is_zgc = options.switch("UseZGC").is_some_and(|(on, _)| on);
     let log = File::options().create_new(true).read(true).append(true).open(file).ok()?;
     let mut command = command.to_vec();
-    command.insert(1, log_control::option(file).into());
+    command.insert(1, log_control::option(file, is_zgc).into());
     Some((command, Some(log)))
 }
 
