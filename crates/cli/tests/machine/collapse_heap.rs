@@ -88,9 +88,9 @@ fn fragmented() -> Tested {
         Ok(stall.ok_or("no compact_stall")?.parse()?)
     };
     let before = counters()?;
-    // Unless told, it does not even begin.
+    // Unless told, it takes no more than the few whole blocks that may be left.
     let refused = run(&["collapse", &pid, "--region", "heap"])?.ended_with(1)?;
-    says(&refused.stdout, &["NOT BEGUN", "--allow-reclaim", "compact_memory"])?;
+    says(&refused.stdout, &["--allow-reclaim", "compact_memory"])?;
     let begin = Instant::now();
     let told = collapse(&pid, &["--region", "heap"], 1)?;
     let (lasted, stalls) = (begin.elapsed(), counters()? - before);
