@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io,
-    mem::MaybeUninit,
+    mem::{self, MaybeUninit},
     os::{
         fd::AsRawFd,
         unix::process::{CommandExt, ExitStatusExt},
@@ -220,6 +220,15 @@ pub fn monotonic_ns() -> u64 {
 #[must_use]
 pub fn thread_cpu() -> Duration {
     Duration::from_nanos(clock_ns(libc::CLOCK_THREAD_CPUTIME_ID))
+}
+
+/// Lets the calling thread interrupt nobody when it wakes: it runs when a CPU is free, or at its turn. Its
+/// children are as any others. No matter if it fails.
+pub fn yield_to_others() {
+    // SAFETY: numbers alone, for which 0 is right.
+    let parameters: libc::sched_param = unsafe { mem::zeroed() };
+    // SAFETY: one live argument, which is only read; 0 is this thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK, &raw const parameters) };
 }
 
 /// The CPU time of all our threads so far, those that ended included.

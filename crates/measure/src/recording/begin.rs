@@ -105,7 +105,8 @@ fn with_log(command: &[OsString], file: &Path) -> Option<(Vec<OsString>, Option<
         return None;
     }
     let major = major(&line).filter(|major| *major >= UNIFIED_LOGGING)?;
-    let options = line.effective(Some(major), &|name| env::var(name).ok(), &|name| fs::read_to_string(name)).ok()?;
+    let options =
+        line.effective(Some(major), &|name| env::var(name).ok(), &|name| fs::read_to_string(name)).ok()?;
     let is_zgc = options.switch("UseZGC").is_some_and(|(on, _)| on);
     let log = File::options().create_new(true).read(true).append(true).open(file).ok()?;
     let mut command = command.to_vec();

@@ -2,7 +2,8 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
+    fs::{self, File},
+    io,
     path::Path,
     process::{Child, ExitStatus},
     thread,
@@ -16,7 +17,10 @@ use hugewise_kernel::{
     reading::Reading,
     root::Root,
     settings::Setting,
-    sys::process::{ask_process_to_end, monotonic_ns, process_cpu},
+    sys::{
+        pidfd,
+        process::{ask_process_to_end, monotonic_ns, process_cpu, yield_to_others},
+    },
 };
 
 use super::{
@@ -136,6 +140,7 @@ pub fn record(
         child,
         status: None,
         main: pid,
+        pidfd: taken_up.as_ref().and_then(|process| by_descriptor(root, process)),
         taken_up,
         jvms: Jvms::new(assignment.jvm_log),
         journal: journal.as_mut().ok(),
@@ -147,6 +152,7 @@ pub fn record(
         let line = session.jvms.started_with_log(pid, log);
         session.emit(line).map_err(file)?;
     }
+    yield_to_others();
     match session.run(assignment, interrupt) {
         Ok(reason) => session.finish(reason),
         Err(error) => {
@@ -155,6 +161,11 @@ pub fn record(
         }
     }
     .map_err(file)
+}
+
+/// None before Linux 5.3, or where its number is another's by now.
+fn by_descriptor(root: &Root, process: &Process) -> Option<File> {
+    pidfd::open(process.pid).ok().filter(|_| process.is_still_there(root).is_ok())
 }
 
 struct Session<'a> {
@@ -166,8 +177,9 @@ struct Session<'a> {
     child: Option<Child>,
     status: Option<ExitStatus>,
     main: u32,
-    /// The process, where it was not started by us.
+    /// The process, where it was not started by us, and by descriptor, which is cheaper to ask.
     taken_up: Option<Process>,
+    pidfd: Option<File>,
     jvms: Jvms,
     journal: Option<&'a mut Journal>,
 }
@@ -313,7 +325,12 @@ impl Session<'_> {
 
     fn has_ended(&mut self) -> bool {
         let Some(child) = &mut self.child else {
-            return self.taken_up.as_ref().is_none_or(|process| process.is_still_there(self.root).is_err());
+            return match &self.pidfd {
+                Some(pidfd) => pidfd::has_ended(pidfd, Duration::ZERO).unwrap_or(true),
+                None => {
+                    self.taken_up.as_ref().is_none_or(|process| process.is_still_there(self.root).is_err())
+                }
+            };
         };
         match child.try_wait() {
             Ok(status) => {
