@@ -4,6 +4,16 @@ import math
 import statistics
 
 
+# The ways to read a hash table in HashProbe. The first is the obvious one; the documentation recommends the next two.
+PATTERNS = {
+    "get": "`segment.get`, the segment in a field",
+    "slice": "a slice for each object, unaligned layouts",
+    "constantSlice": "the same, the segment in a constant",
+    "everything": "`get` by address, nothing checked",
+    "everythingSlice": "slices by address, nothing checked",
+}
+
+
 class Answers:
     """Whether the claims hold: yes, no, could not tell."""
 
@@ -59,6 +69,22 @@ def segments(seen, answers):
         rows.append([backing, text(interval(java)), text(interval(native)),
                      huge(seen.get(("native", backing)), "memory.huge"), text(both), answers.within(both, 0.95, 1.05)])
     return lines + table(["backing", "HugeArena / Arena.ofShared", "hugewise bench touch, to base", "its coverage", "the one by the other", "within 5 %"], rows)
+
+
+def probe(seen, answers):
+    rows = []
+    for name, meant in PATTERNS.items():
+        of = [(name, backing) for backing in ("base", "thp")]
+        if any(cell in seen for cell in of):
+            rows.append([meant, *(ns(seen.get(cell)) for cell in of), huge(seen.get(of[1]), "memory.huge"), text(ratio(seen, of[1], of[0]))])
+    lines = ["## A lookup in a hash table of 2 GiB on a HugeArena, not inlined", "",
+             *table(["access pattern", "base, ns", "THP, ns", "huge", "THP / base"], rows)]
+    rows = []
+    for name, most in (("slice", 1), ("constantSlice", 0.9)):
+        for backing in ("base", "thp"):
+            of = ratio(seen, (name, backing), ("get", backing))
+            rows += [[PATTERNS[name], backing, text(of), f"{most}: {answers.within(of, 0, most)}"]] if of else []
+    return lines + table(["access pattern", "backing", "to `segment.get`", "at most"], rows)
 
 
 def allocate(seen, answers):
