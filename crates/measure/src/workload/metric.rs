@@ -176,6 +176,7 @@ mod tests {
 
     #[test]
     fn scores_of_jmh_are_read_and_stale_ones_refused() -> Result<(), Box<dyn Error>> {
+        let run = printed("")?;
         let dir = tempfile::tempdir()?;
         let file = dir.path().join("jmh.json");
         fs::write(
@@ -183,7 +184,6 @@ mod tests {
             r#"[{"benchmark":"org.x.Cache.get","mode":"thrpt","params":{"n":"10"},
                  "primaryMetric":{"score":42.5,"scoreUnit":"ops/ms"}}]"#,
         )?;
-        let run = printed("")?;
         let scores = jmh_scores(&file, &run)?;
         let (figure, score) = &scores[0];
         assert_eq!((figure.name.as_str(), figure.unit.as_str(), *score), ("Cache.get n=10", "ops/ms", 42.5));
