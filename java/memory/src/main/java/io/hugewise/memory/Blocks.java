@@ -133,7 +133,7 @@ final class Blocks {
     /// The shortest span that loses little at its end. The fewer blocks it has, the sooner all of them are
     /// free, and it can serve another size; but each costs some work.
     private static int unitsFor(long blockSize) {
-        int blocks = blockSize <= 4096 ? 8 : blockSize <= 16 << 10 ? 4 : blockSize <= 256 << 10 ? 2 : 1;
+        int blocks = blockSize <= 1024 ? 4 : blockSize <= 8192 ? 2 : 1;
         int fewest = (int) ((blocks * blockSize + Spans.UNIT - 1) >> Spans.UNIT_LOG2);
         int best = fewest;
         for (int units = fewest; units < fewest + 16 && lost(best, blockSize) > 1.0 / 32; units++) {
