@@ -228,7 +228,9 @@ pub fn yield_to_others() {
     // SAFETY: numbers alone, for which 0 is right.
     let parameters: libc::sched_param = unsafe { mem::zeroed() };
     // SAFETY: one live argument, which is only read; 0 is this thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK, &raw const parameters) };
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK, &raw const parameters)
+    };
 }
 
 /// The CPU time of all our threads so far, those that ended included.
