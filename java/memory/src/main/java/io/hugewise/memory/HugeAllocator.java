@@ -38,8 +38,9 @@ import java.util.Arrays;
 ///
 /// # Costs
 ///
-/// The heap holds 4 bytes for each 4 KiB of the memory (8 in a heap of 32 GiB or more), and a byte and a
-/// bit for each block; nothing of it is in the memory itself.
+/// The heap holds 4 bytes for each 4 KiB of the memory (8 in a heap of 32 GiB or more), and for what is in
+/// use an object for each span and a byte and a bit for each block: for 4 KiB some 170 bytes with blocks of
+/// 64 bytes, 120 with 1 KiB, 60 with 4 KiB, 8 with 64 KiB. Nothing of it is in the memory itself.
 public final class HugeAllocator extends BlockMemory implements SegmentAllocator {
 
     private HugeAllocator(Blocks blocks) {
