@@ -2,18 +2,26 @@ import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 
 /**
- * Replaces live arrays of 64 KiB in a heap until it is ended: much garbage. After every so many it prints the
- * monotonic clock, and the CPU time of the process with its GC threads: both in ns.
+ * Replaces live trees of 2047 small objects until it is ended: much garbage, and live objects to be followed and
+ * copied. After every so many trees it prints the monotonic clock, and the CPU time of the process with its GC
+ * threads: both in ns.
  */
 public class Churn {
-    static final byte[][] KEPT = new byte[1500][];
+    static final Tree[] KEPT = new Tree[500];
+    static final int DEPTH = 10;
+
+    record Tree(Tree left, Tree right, long value) {}
+
+    static Tree tree(int depth) {
+        return depth < 0 ? null : new Tree(tree(depth - 1), tree(depth - 1), depth);
+    }
 
     public static void main(String[] arguments) {
-        int arrays = Integer.parseInt(arguments[0]);
+        int trees = Integer.parseInt(arguments[0]);
         var process = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
         for (long made = 1;; made++) {
-            KEPT[(int) (made % KEPT.length)] = new byte[1 << 16];
-            if (made % arrays == 0) {
+            KEPT[(int) (made % KEPT.length)] = tree(DEPTH);
+            if (made % trees == 0) {
                 System.out.println(System.nanoTime() + " " + process.getProcessCpuTime());
             }
         }
