@@ -32,7 +32,7 @@ import org.openjdk.jmh.annotations.Warmup;
 @Measurement(iterations = 5, time = 1)
 @Fork(value = 1, jvmArgsAppend = "--enable-native-access=ALL-UNNAMED")
 public class SegmentTouch {
-    private static final int READS = 4096;
+    static final int READS = 4096;
 
     /// Whose memory, and on which backing.
     @Param({"jdk", "arena:base", "raw:base", "arena:thp", "raw:thp", "arena:hugetlb", "raw:hugetlb"})

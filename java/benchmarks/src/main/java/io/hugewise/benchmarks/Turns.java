@@ -1,0 +1,133 @@
+package io.hugewise.benchmarks;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+
+/// A benchmark that takes turns with others, each in a JVM of its own: it is made ready, says so, and for each
+/// line on standard input runs for so many milliseconds and answers how many nanoseconds an operation took.
+///
+/// What a shared machine does to one of them it does to all, so that their ratio is known sooner than that of
+/// runs one after another.
+///
+/// Arguments: the method of [SegmentTouch] or [Allocate], its parameter, how many threads.
+public final class Turns {
+    private Turns() {}
+
+    /// Some operations at once.
+    private interface Work {
+        long some() throws Throwable;
+    }
+
+    public static void main(String[] arguments) throws IOException, InterruptedException, ExecutionException {
+        String method = arguments[0];
+        String parameter = arguments[1];
+        var shared = new Allocate.OnHugePages();
+        if (method.startsWith("huge")) {
+            shared.setup();
+        }
+        // What a thread works on is made by itself, as its allocator would have it.
+        List<ExecutorService> threads = new ArrayList<>();
+        List<Work> works = new ArrayList<>();
+        for (int i = 0; i < Integer.parseInt(arguments[2]); i++) {
+            ExecutorService thread = Executors.newSingleThreadExecutor();
+            threads.add(thread);
+            works.add(thread.submit(() -> work(method, parameter, shared)).get());
+        }
+        System.out.println("ready");
+        var turns = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = turns.readLine(); line != null; line = turns.readLine()) {
+            long lasting = Long.parseLong(line) * 1_000_000;
+            List<Future<Double>> took = new ArrayList<>();
+            for (int i = 0; i < threads.size(); i++) {
+                took.add(threads.get(i).submit(turn(works.get(i), lasting)));
+            }
+            double sum = 0;
+            for (Future<Double> one : took) {
+                sum += one.get();
+            }
+            System.out.println(sum / took.size());
+        }
+        System.exit(0);
+    }
+
+    private static Callable<Double> turn(Work work, long lasting) {
+        return () -> {
+            try {
+                long sum = 0;
+                long operations = 0;
+                long begin = System.nanoTime();
+                long now = begin;
+                while (now - begin < lasting) {
+                    sum += work.some();
+                    operations += SegmentTouch.READS;
+                    now = System.nanoTime();
+                }
+                // Never so, and not known to the compiler.
+                if (sum == 42) {
+                    System.err.println(sum);
+                }
+                return (double) (now - begin) / operations;
+            } catch (Throwable error) {
+                throw new IllegalStateException(error);
+            }
+        };
+    }
+
+    private static Work work(String method, String parameter, Allocate.OnHugePages on) {
+        if (method.equals("read")) {
+            var touch = new SegmentTouch();
+            touch.memory = parameter;
+            touch.bytes = 2L << 30;
+            touch.setup();
+            return touch::read;
+        }
+        var allocate = new Allocate();
+        allocate.size = Integer.parseInt(parameter);
+        try {
+            return switch (method) {
+                case "hugeOffset", "hugeSegment" -> {
+                    var live = new Allocate.HugeBlocks();
+                    live.setup(on, allocate);
+                    yield method.equals("hugeOffset")
+                            ? repeated(() -> allocate.hugeOffset(on, live))
+                            : repeated(() -> allocate.hugeSegment(on, live).address());
+                }
+                case "malloc", "mallocCritical" -> {
+                    var live = new Allocate.MallocBlocks();
+                    live.setup(allocate);
+                    yield method.equals("malloc")
+                            ? repeated(() -> allocate.malloc(live))
+                            : repeated(() -> allocate.mallocCritical(live));
+                }
+                case "mallocSegment" -> {
+                    var live = new Allocate.MallocSegments();
+                    live.setup(allocate);
+                    yield repeated(() -> allocate.mallocSegment(live).address());
+                }
+                default -> throw new IllegalArgumentException("no benchmark takes turns as " + method);
+            };
+        } catch (RuntimeException | Error error) {
+            throw error;
+        } catch (Throwable error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private static Work repeated(Work one) {
+        return () -> {
+            long sum = 0;
+            for (int i = 0; i < SegmentTouch.READS; i++) {
+                sum += one.some();
+            }
+            return sum;
+        };
+    }
+}
