@@ -66,7 +66,8 @@ public class Stay {
                 kept.add(new byte[1 << 20]);
             }
         } catch (OutOfMemoryError full) {
-            // As it was told.
+            // As it was told; room is needed to say so.
+            kept.remove(kept.size() - 1);
         }
         System.out.println(\"started\");
         System.in.read();
