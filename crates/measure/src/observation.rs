@@ -2,7 +2,8 @@
 //!
 //! Looking costs the kernel a walk of the page tables, so looks become rarer as they become dearer:
 //! they take no more than one two-hundredth of the time, whatever the backing, from the moment on
-//! when the region that matters was seen.
+//! when the region that matters was seen and no longer grows fast. Growth is counted in parts of what was
+//! there, so few looks are frequent, however large it becomes.
 
 use std::{
     fs::File,
@@ -25,9 +26,12 @@ use hugewise_kernel::{
 const LONGEST_GAP: Duration = Duration::from_millis(500);
 /// A look may cost this fraction of the time until the next.
 const BUDGET: u32 = 200;
-/// The longest time between two looks as long as the region was not seen, whatever they cost: a JVM
-/// may end less than half a second after its heap was there.
-const LONGEST_GAP_UNSEEN: Duration = Duration::from_millis(20);
+/// The longest time between two looks as long as the region was not seen or grows fast, whatever they cost:
+/// a JVM may end less than half a second after its heap was there, and what is seen of a heap that is
+/// being filled is not what it gets.
+const LONGEST_GAP_UNSETTLED: Duration = Duration::from_millis(20);
+/// The region grows fast if it became larger by this part of itself from one look to the next.
+const FAST_GROWTH: f64 = 1.0 / 8.0;
 
 /// Whose coverage is meant.
 #[derive(Clone, Debug)]
@@ -87,14 +91,17 @@ impl Observer {
         let tree = self.tree(pid);
         let memory = tree.iter().filter_map(|pid| self.memory(*pid)).sum();
         self.peak_memory = self.peak_memory.max(memory);
-        if let Some(seen) = self.region_coverage(&tree) {
-            if self.coverage.as_ref().is_none_or(|before| seen.resident >= before.resident) {
-                self.coverage = Some(seen);
-            }
+        let before = self.coverage.as_ref().map_or(Bytes::ZERO, |before| before.resident);
+        // What is mapped and not touched yet has no pages.
+        let seen = self.region_coverage(&tree).filter(|seen| seen.resident > Bytes::ZERO);
+        if let Some(seen) = seen.filter(|seen| seen.resident >= before) {
+            self.coverage = Some(seen);
         }
+        let after = self.coverage.as_ref().map_or(Bytes::ZERO, |after| after.resident);
+        let settled = after > Bytes::ZERO && after.0 as f64 <= before.0 as f64 * (1.0 + FAST_GROWTH);
         self.gap = (self.gap * 5 / 4).min(LONGEST_GAP).max(begin.elapsed() * BUDGET);
-        if self.coverage.is_none() && !matches!(self.region, RegionOfInterest::Reported) {
-            self.gap = self.gap.min(LONGEST_GAP_UNSEEN);
+        if !settled && !matches!(self.region, RegionOfInterest::Reported) {
+            self.gap = self.gap.min(LONGEST_GAP_UNSETTLED);
         }
     }
 
@@ -172,7 +179,7 @@ impl Observer {
             let part = heap.start.max(vma.addresses.start)..heap.end.min(vma.addresses.end);
             seen.add(&self.scan(pid, part)?);
         }
-        (seen.resident > Bytes::ZERO).then_some(seen)
+        Some(seen)
     }
 
     /// A part of a mapping, which smaps cannot tell apart.
@@ -195,28 +202,56 @@ fn beginning_of(log: &PathBuf) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{error::Error, fs};
+    use std::{error::Error, fs, io, path::Path};
 
     use super::*;
+
+    /// A process of `machine` with a heap of ZGC, of which so many KiB are resident and on huge pages.
+    fn jvm(machine: &Path, pid: u32, children: &str, resident: u64, huge: u64) -> io::Result<()> {
+        let process = machine.join(format!("proc/{pid}"));
+        fs::create_dir_all(process.join(format!("task/{pid}")))?;
+        fs::write(process.join(format!("task/{pid}/children")), children)?;
+        fs::write(
+            process.join("smaps"),
+            format!(
+                "40000000000-40040000000 rw-s 00000000 00:01 9  /memfd:java_heap (deleted)\n\
+                 Size: 1048576 kB\nRss: {resident} kB\nShmemPmdMapped: {huge} kB\n"
+            ),
+        )
+    }
+
+    fn observer(machine: &Path) -> Result<Observer, Box<dyn Error>> {
+        let region = RegionOfInterest::JavaHeap(machine.join("no.log"));
+        Ok(Observer::new(&Root::at(machine), region, Some("2m".parse()?)))
+    }
+
+    /// ZGC maps its heap before it touches it; a look may fall between the two, or into the touching.
+    #[test]
+    fn looks_stay_frequent_until_the_heap_is_filled() -> Result<(), Box<dyn Error>> {
+        let machine = tempfile::tempdir()?;
+        let mut observer = observer(machine.path())?;
+        let mut look = |resident, huge| -> io::Result<(Option<f64>, Duration)> {
+            jvm(machine.path(), 10, "", resident, huge)?;
+            // A look that costs much makes the gap long, where it may.
+            observer.gap = LONGEST_GAP;
+            observer.look(10);
+            Ok((observer.coverage.as_ref().and_then(Coverage::share), observer.gap))
+        };
+        assert_eq!(look(0, 0)?, (None, LONGEST_GAP_UNSETTLED));
+        assert_eq!(look(4096, 4096)?, (Some(1.0), LONGEST_GAP_UNSETTLED));
+        assert_eq!(look(8192, 4096)?, (Some(0.5), LONGEST_GAP_UNSETTLED));
+        let (share, gap) = look(8704, 4352)?;
+        assert!(share == Some(0.5) && gap >= LONGEST_GAP, "{share:?}, {gap:?}");
+        Ok(())
+    }
 
     /// JMH's own JVM has its pages; the one that it has started to measure has not.
     #[test]
     fn of_several_jvms_the_one_with_the_fullest_heap_counts() -> Result<(), Box<dyn Error>> {
         let machine = tempfile::tempdir()?;
-        for (pid, children, resident, huge) in [("10", "11 ", 4096, 4096), ("11", "", 8192, 0)] {
-            let process = machine.path().join("proc").join(pid);
-            fs::create_dir_all(process.join("task").join(pid))?;
-            fs::write(process.join("task").join(pid).join("children"), children)?;
-            fs::write(
-                process.join("smaps"),
-                format!(
-                    "40000000000-40040000000 rw-s 00000000 00:01 9  /memfd:java_heap (deleted)\n\
-                     Size: 1048576 kB\nRss: {resident} kB\nShmemPmdMapped: {huge} kB\n"
-                ),
-            )?;
-        }
-        let region = RegionOfInterest::JavaHeap(machine.path().join("no.log"));
-        let mut observer = Observer::new(&Root::at(machine.path()), region, None);
+        jvm(machine.path(), 10, "11 ", 4096, 4096)?;
+        jvm(machine.path(), 11, "", 8192, 0)?;
+        let mut observer = observer(machine.path())?;
         observer.look(10);
         let seen = observer.coverage.ok_or("nothing was seen")?;
         assert_eq!(seen.resident, Bytes(8192 << 10));
