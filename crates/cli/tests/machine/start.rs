@@ -193,7 +193,7 @@ pub fn rounds<'a>(comparison: &'a Comparison, backing: &str) -> Result<Vec<&'a R
 pub fn covered(comparison: &Comparison, backing: &str, least: f64) -> Result<(), Box<dyn Error>> {
     for round in rounds(comparison, backing)? {
         if round.fell_back.is_some() || round.coverage.is_none_or(|share| share < least) {
-            return Err(format!("coverage of at least {least} was expected on {backing}: {round:#?}").into());
+            return Err(format!("coverage of at least {least} was expected on {backing}: {round:?}").into());
         }
     }
     Ok(())
