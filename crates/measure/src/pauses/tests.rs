@@ -230,6 +230,23 @@ fn system_time_that_nothing_explains_is_something_else() {
     assert!(matches!(explained.decision.because, Because::System { .. }), "{:?}", explained.decision);
 }
 
+/// A JVM rounds to 10 ms: of many pauses one has more of the kernel than of itself by that alone.
+#[test]
+fn one_short_pause_of_the_kernel_among_many_of_the_collector_does_not_matter() {
+    for faults in [10, 20_000] {
+        let mut made = Made::seen();
+        for at in 0..20 {
+            made.pause(1000 + 50 * at, 1030 + 50 * at, Some((50, 0)));
+        }
+        made.pause(2100, 2130, Some((10, 30))).look(2200, GC0, faults, 30, 0);
+        assert_eq!(made.verdict(), Verdict::None);
+        assert_ne!(
+            made.pause(2300, 2500, Some((10, 200))).look(2600, GC0, faults, 200, 0).verdict(),
+            Verdict::None
+        );
+    }
+}
+
 #[test]
 fn a_collector_that_works_is_no_fault_of_the_kernel() {
     let mut made = Made::seen();

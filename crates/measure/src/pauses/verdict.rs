@@ -24,8 +24,9 @@ const OF_A_SECOND_NS: u64 = 100_000_000;
 const OF_SYSTEM: f64 = 0.5;
 /// First touch that takes so much of the pauses' CPU time matters, whatever the log suspects.
 const OF_CPU: f64 = 0.25;
-/// Reaching safepoints matters from here on.
-const REACHING_NS: u64 = 50_000_000;
+/// Reaching safepoints matters from here on, and the kernel's work in a single pause: a JVM rounds it to
+/// 10 ms.
+const LONG_NS: u64 = 50_000_000;
 
 /// The answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -139,7 +140,7 @@ pub fn decide(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Dec
         .or_else(|| other_waiting(pauses, totals))
         .or_else(|| lost(gathered, totals))
         .or_else(|| first_touch(pauses, totals))
-        .or_else(|| system(pauses, totals))
+        .or_else(|| system(pauses))
         .or_else(|| reaching(totals))
         .or_else(|| no_log(gathered));
     found.unwrap_or(Decision { verdict: Verdict::None, because: Because::Nothing })
@@ -225,34 +226,53 @@ fn touched(pause: &Explained) -> u64 {
     pause.split.zeroing_ns.unwrap_or(0).saturating_add(pause.split.first_touch_ns.unwrap_or(0))
 }
 
+/// System time of a pause.
+fn system_ns(pause: &Explained) -> u64 {
+    pause.stop.cpu.map_or(0, |cpu| cpu.sys_ns)
+}
+
+/// CPU time of all pauses.
+fn cpu_ns(pauses: &[Explained]) -> u64 {
+    let user = |pause: &Explained| pause.stop.cpu.map_or(0, |cpu| cpu.user_ns);
+    sum(pauses.iter().map(user)).saturating_add(sum(pauses.iter().map(system_ns)))
+}
+
+/// The pauses in which the kernel worked longer than the collector, where that matters: all together, or
+/// one by itself.
+fn suspects(pauses: &[Explained]) -> Vec<&Explained> {
+    let suspects: Vec<&Explained> = pauses.iter().filter(|pause| pause.is_suspect()).collect();
+    let system = || suspects.iter().map(|pause| system_ns(pause));
+    let matter = sum(system()) as f64 >= OF_ALL * cpu_ns(pauses) as f64 || system().any(|ns| ns >= LONG_NS);
+    if matter { suspects } else { Vec::new() }
+}
+
 fn first_touch(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
     let ns = sum(pauses.iter().map(touched));
     if ns < LEAST_NS {
         return None;
     }
-    let system = |pause: &Explained| pause.stop.cpu.map_or(0, |cpu| cpu.sys_ns);
-    let system_ns = sum(pauses.iter().map(system));
-    let suspects = || pauses.iter().filter(|pause| pause.is_suspect());
-    let of_suspects = sum(suspects().map(touched));
-    let suspected = sum(suspects().map(system));
-    let user = |pause: &Explained| pause.stop.cpu.map_or(0, |cpu| cpu.user_ns);
-    let cpu = sum(pauses.iter().map(user)).saturating_add(system_ns);
+    let of_all = sum(pauses.iter().map(system_ns));
+    let suspects = suspects(pauses);
+    let of_suspects = sum(suspects.iter().map(|pause| touched(pause)));
+    let suspected = sum(suspects.iter().map(|pause| system_ns(pause)));
     let explains = suspected > 0 && of_suspects as f64 >= OF_SYSTEM * suspected as f64;
-    let matters = match cpu {
+    let matters = match cpu_ns(pauses) {
         0 => ns as f64 >= OF_SYSTEM * totals.paused_ns as f64,
         cpu => ns as f64 >= OF_CPU * cpu as f64,
     };
-    (explains || matters)
-        .then_some(Decision { verdict: Verdict::FirstTouch, because: Because::Touch { ns, system_ns } })
+    (explains || matters).then_some(Decision {
+        verdict: Verdict::FirstTouch,
+        because: Because::Touch { ns, system_ns: of_all },
+    })
 }
 
-fn system(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
-    if totals.suspects == 0 {
+fn system(pauses: &[Explained]) -> Option<Decision> {
+    let suspects = suspects(pauses);
+    if suspects.is_empty() {
         return None;
     }
-    let suspects = || pauses.iter().filter(|pause| pause.is_suspect());
-    let ns = sum(suspects().filter_map(|pause| Some(pause.stop.cpu?.sys_ns)));
-    let unexplained: Option<Vec<u64>> = suspects().map(|pause| pause.split.other_system_ns).collect();
+    let ns = sum(suspects.iter().map(|pause| system_ns(pause)));
+    let unexplained: Option<Vec<u64>> = suspects.iter().map(|pause| pause.split.other_system_ns).collect();
     let unexplained_ns = unexplained.map(|all| sum(all.into_iter()));
     let verdict = if unexplained_ns.is_some() { Verdict::Other } else { Verdict::CouldNotTell };
     Some(Decision { verdict, because: Because::System { ns, unexplained_ns } })
@@ -260,7 +280,7 @@ fn system(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
 
 fn reaching(totals: &Totals) -> Option<Decision> {
     let (ns, of_ns) = (totals.reaching_ns, totals.paused_ns.saturating_add(totals.reaching_ns));
-    (ns >= REACHING_NS && ns as f64 >= OF_ONE * of_ns as f64)
+    (ns >= LONG_NS && ns as f64 >= OF_ONE * of_ns as f64)
         .then_some(Decision { verdict: Verdict::Other, because: Because::Reaching { ns, of_ns } })
 }
 
