@@ -42,7 +42,7 @@ pub struct Split {
     pub zeroing_ns: Option<u64>,
     /// Getting and zeroing base pages, at most.
     pub first_touch_ns: Option<u64>,
-    /// System time that is none of these.
+    /// System time that is none of these; not known where the log has no CPU times.
     pub other_system_ns: Option<u64>,
     /// In user space.
     pub user_ns: Option<u64>,
@@ -251,7 +251,11 @@ impl Laid<'_> {
         let threads: Vec<ThreadPart> = threads.into_values().collect();
         let waited = |of: fn(&ThreadPart) -> u64| (events || accounted).then(|| sum(threads.iter().map(of)));
         let (compaction_ns, reclaim_ns) = (waited(|part| part.compaction.ns), waited(|part| part.reclaim.ns));
-        let (system_ns, user_ns) = stop.cpu.map_or((self.sys_ns as u64, 0), |cpu| (cpu.sys_ns, cpu.user_ns));
+        // Looks tell how much system time there was around, and a collector that works beside the program
+        // has most of that outside of its pauses: enough as a limit to what it was, not for what else it was.
+        let by_looks = self.sys_ns as u64;
+        let (system_ns, user_ns) = stop.cpu.map_or((by_looks, 0), |cpu| (cpu.sys_ns, cpu.user_ns));
+        let system_is_told = stop.cpu.is_some() || by_looks == 0;
         let stalled_ns = compaction_ns.unwrap_or(0).saturating_add(reclaim_ns.unwrap_or(0));
         // A thread that waits may sleep: what it had time for is all that it did not wait.
         let duration_ns = stop.span.end - stop.span.start;
@@ -279,6 +283,7 @@ impl Laid<'_> {
                 zeroing_ns,
                 first_touch_ns,
                 other_system_ns: explained_ns
+                    .filter(|_| system_is_told)
                     .map(|ns| system_ns.saturating_sub(stalled_ns).saturating_sub(ns)),
                 user_ns: stop.cpu.map(|cpu| cpu.user_ns),
             },

@@ -230,6 +230,20 @@ fn system_time_that_nothing_explains_is_something_else() {
     assert!(matches!(explained.decision.because, Because::System { .. }), "{:?}", explained.decision);
 }
 
+/// ZGC's threads work beside the program, so that looks do not tell what they did in a pause.
+#[test]
+fn without_cpu_times_in_the_log_other_system_time_is_not_told() {
+    let mut made = Made::seen();
+    made.pause(1000, 1001, None).look(1400, GC0, 10, 300, 0);
+    let explained = made.explained();
+    let split = explained.pauses[0].split;
+    assert_eq!((split.other_system_ns, split.user_ns), (None, None));
+    assert!(split.first_touch_ns.is_some_and(|ns| ns <= MS), "{split:?}");
+    let mut idle = Made::seen();
+    idle.pause(1000, 1001, None).look(1400, GC0, 0, 0, 0);
+    assert_eq!(idle.explained().pauses[0].split.other_system_ns, Some(0));
+}
+
 /// A JVM rounds to 10 ms: of many pauses one has more of the kernel than of itself by that alone.
 #[test]
 fn one_short_pause_of_the_kernel_among_many_of_the_collector_does_not_matter() {

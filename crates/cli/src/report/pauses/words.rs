@@ -269,7 +269,16 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
         )],
         Because::Nothing => match explanation.totals.pauses {
             0 => vec!["There is no pause of a JVM in it.".to_owned()],
-            _ => vec!["What took time in the pauses was the collector itself, in user space.".to_owned()],
+            _ => vec![
+                match explanation.totals.split.user_ns {
+                    Some(_) => "What took time in the pauses was the collector itself, in user space.",
+                    None => {
+                        "No thread waited for it or touched much memory first; how long the collector \
+                             itself took is not in the log."
+                    }
+                }
+                .to_owned(),
+            ],
         },
         Because::NoEvents => vec![
             "Nobody looked at what threads waited for, and the machine compacted or reclaimed memory for \
