@@ -2,15 +2,12 @@
 
 /// The digits at the beginning, and what follows them.
 pub(super) fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
-    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
-    let (number, rest) = text.split_at(end);
-    if number.is_empty() {
-        return None;
+    let (mut value, mut rest) = (0u64, text);
+    while let [digit @ b'0'..=b'9', after @ ..] = rest {
+        value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+        rest = after;
     }
-    let value = number
-        .iter()
-        .try_fold(0u64, |value, digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')))?;
-    Some((value, rest))
+    (rest.len() < text.len()).then_some((value, rest))
 }
 
 /// The whole text as a number.

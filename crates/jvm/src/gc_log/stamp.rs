@@ -38,7 +38,9 @@ impl Stamp {
         let mut stamp = Stamp::default();
         let mut seconds = None;
         let mut nanoseconds = [None; 2];
-        for group in groups(decorations) {
+        // Numbers and dates begin with a digit; blanks fill up behind them.
+        let clocks = insides(decorations).filter(|group| group.first().is_some_and(u8::is_ascii_digit));
+        for group in clocks.map(<[u8]>::trim_ascii_end) {
             if let Some(number) = group.strip_suffix(b"ns").and_then(whole) {
                 let free = usize::from(nanoseconds[0].is_some());
                 nanoseconds[free] = Some(number);
@@ -98,10 +100,11 @@ impl Stamp {
 
 /// The insides of `[a][b ]`, without the blanks that fill them up.
 pub(super) fn groups(decorations: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    decorations
-        .split(|byte| *byte == b']')
-        .filter_map(|group| group.strip_prefix(b"["))
-        .map(<[u8]>::trim_ascii)
+    insides(decorations).map(<[u8]>::trim_ascii)
+}
+
+fn insides(decorations: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    decorations.split(|byte| *byte == b']').filter_map(|group| group.strip_prefix(b"["))
 }
 
 /// Length of a date.
