@@ -8,7 +8,7 @@ use memchr::{memchr, memchr2_iter, memmem, memrchr};
 
 use super::{
     Cpu, Place,
-    numbers::{MILLISECOND, SECOND, nanos},
+    numbers::{MILLISECONDS, SECONDS, nanos},
     stamp::Stamp,
     unified::without_sizes,
 };
@@ -202,7 +202,7 @@ fn shenandoah(line: &[u8], place: Place, said: &mut impl FnMut(Said)) -> bool {
     let inside = line[start + 7..].trim_ascii_end();
     let Some(comma) = memrchr(b',', inside) else { return false };
     let duration = inside[comma + 1..].trim_ascii().strip_suffix(b" ms]");
-    let Some(duration_ns) = duration.and_then(|number| nanos(number, MILLISECOND)) else {
+    let Some(duration_ns) = duration.and_then(|number| nanos(number, MILLISECONDS)) else {
         said(Said::Unreadable(place, "a pause"));
         return true;
     };
@@ -243,7 +243,7 @@ fn at_beginning(line: &[u8], start: usize) -> bool {
 fn duration(inside: &[u8]) -> Option<u64> {
     let number = inside.trim_ascii_end().strip_suffix(b" secs")?;
     let start = number.iter().rposition(|byte| *byte == b' ').map_or(0, |at| at + 1);
-    nanos(&number[start..], SECOND)
+    nanos(&number[start..], SECONDS)
 }
 
 /// `user=0.22 sys=0.48, real=0.35 secs]`, after `[Times: `.
@@ -258,5 +258,5 @@ fn seconds<'a>(text: &'a [u8], key: &[u8]) -> Option<(u64, &'a [u8])> {
     let text = text.trim_ascii_start().strip_prefix(key)?;
     let end = memchr(b' ', text)?;
     let number = text[..end].strip_suffix(b",").unwrap_or(&text[..end]);
-    Some((nanos(number, SECOND)?, &text[end..]))
+    Some((nanos(number, SECONDS)?, &text[end..]))
 }

@@ -7,6 +7,7 @@
 mod legacy;
 mod lines;
 mod names;
+mod near;
 mod numbers;
 mod reader;
 mod safepoints;

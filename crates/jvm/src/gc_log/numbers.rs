@@ -1,13 +1,60 @@
 //! Numbers as a log writes them, read from bytes without a detour.
 
+use std::str;
+
 /// The digits at the beginning, and what follows them.
+#[inline]
 pub(super) fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
+    // Ids and nanoseconds are long, and their lengths vary: eight digits are one step without a branch.
+    if let Some(eight) = text.first_chunk() {
+        let (value, count) = up_to_eight(*eight);
+        if (1..8).contains(&count) {
+            return Some((value, &text[count..]));
+        }
+    }
+    one_by_one(text)
+}
+
+/// The same, best where they are few.
+#[inline(always)]
+fn one_by_one(text: &[u8]) -> Option<(u64, &[u8])> {
+    /// So many digits always fit.
+    const FIT: usize = 19;
     let (mut value, mut rest) = (0u64, text);
     while let [digit @ b'0'..=b'9', after @ ..] = rest {
-        value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
         rest = after;
     }
-    (rest.len() < text.len()).then_some((value, rest))
+    match text.len() - rest.len() {
+        0 => None,
+        1..=FIT => Some((value, rest)),
+        count => long(text, count),
+    }
+}
+
+#[cold]
+fn long(text: &[u8], count: usize) -> Option<(u64, &[u8])> {
+    let (number, rest) = text.split_at(count);
+    Some((str::from_utf8(number).ok()?.parse().ok()?, rest))
+}
+
+/// The digits at the beginning of eight bytes, and how many they are.
+#[inline]
+fn up_to_eight(text: [u8; 8]) -> (u64, usize) {
+    const fn each(byte: u8) -> u64 {
+        u64::from_ne_bytes([byte; 8])
+    }
+    let values = u64::from_le_bytes(text) ^ each(b'0');
+    // The highest bit of every byte above 9, exact up to the first of them.
+    let others = (values.wrapping_add(each(0x80 - 10)) | values) & each(0x80);
+    let count = others.trailing_zeros() / 8;
+    // Zeros come before the first digit and what is no digit falls off; then neighbours become pairs,
+    // pairs fours, and fours the number.
+    let digits = values.checked_shl(64 - 8 * count).unwrap_or(0);
+    let pairs = (digits.wrapping_mul(10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    let number = (fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff;
+    (number, count as usize)
 }
 
 /// The whole text as a number.
@@ -15,43 +62,72 @@ pub(super) fn whole(text: &[u8]) -> Option<u64> {
     digits(text).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }
 
-/// A decimal number of a unit that has `scale` nanoseconds, a power of ten; with a point or, in some
+/// A decimal number of a unit that has ten to the `power` nanoseconds; with a point or, in some
 /// languages, a comma.
-pub(super) fn nanos(text: &[u8], scale: u64) -> Option<u64> {
-    let (whole, rest) = digits(text)?;
-    let mut value = whole.checked_mul(scale)?;
-    let Some((separator, fraction)) = rest.split_first() else { return Some(value) };
-    if !matches!(separator, b'.' | b',') || fraction.is_empty() {
-        return None;
-    }
-    let mut unit = scale;
-    for digit in fraction {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        unit /= 10;
-        value = value.checked_add(u64::from(digit - b'0') * unit)?;
-    }
-    Some(value)
+pub(super) fn nanos(text: &[u8], power: usize) -> Option<u64> {
+    leading_nanos(text, power).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }
 
+/// The same at the beginning of a text, and what follows it.
+#[inline]
+pub(super) fn leading_nanos(text: &[u8], power: usize) -> Option<(u64, &[u8])> {
+    let (whole, rest) = one_by_one(text)?;
+    let value = whole.checked_mul(POWERS[power])?;
+    let [b'.' | b',', fraction @ ..] = rest else { return Some((value, rest)) };
+    let (number, rest) = one_by_one(fraction)?;
+    let count = fraction.len() - rest.len();
+    let part = match power.checked_sub(count) {
+        Some(missing) => number * POWERS[missing],
+        None => number / POWERS.get(count - power)?,
+    };
+    Some((value.checked_add(part)?, rest))
+}
+
+/// The powers of ten that fit.
+const POWERS: [u64; 20] = {
+    let mut powers = [1; 20];
+    let mut n = 1;
+    while n < powers.len() {
+        powers[n] = 10 * powers[n - 1];
+        n += 1;
+    }
+    powers
+};
+
+/// A second has so many nanoseconds, as a power of ten.
+pub(super) const SECONDS: usize = 9;
+/// A millisecond has so many, as a power of ten.
+pub(super) const MILLISECONDS: usize = 6;
 /// The nanoseconds of a second.
-pub(super) const SECOND: u64 = 1_000_000_000;
+pub(super) const SECOND: u64 = POWERS[SECONDS];
 /// The nanoseconds of a millisecond.
-pub(super) const MILLISECOND: u64 = 1_000_000;
+pub(super) const MILLISECOND: u64 = POWERS[MILLISECONDS];
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn digits_are_those_of_the_number(text in "[0-9]{0,22}([^0-9][ -~]{0,10})?") {
+            let count = text.bytes().take_while(u8::is_ascii_digit).count();
+            let number = text[..count].parse().ok();
+            let expected = number.map(|number: u64| (number, &text.as_bytes()[count..]));
+            prop_assert_eq!(digits(text.as_bytes()), expected);
+            prop_assert_eq!(one_by_one(text.as_bytes()), expected);
+        }
+    }
 
     #[test]
     fn decimals_are_exact_to_the_nanosecond() {
-        assert_eq!(nanos(b"1.551", MILLISECOND), Some(1_551_000));
-        assert_eq!(nanos(b"0,3541657", SECOND), Some(354_165_700));
-        assert_eq!(nanos(b"12", SECOND), Some(12 * SECOND));
-        assert_eq!(nanos(b"0.1234567890123", SECOND), Some(123_456_789));
+        assert_eq!(nanos(b"1.551", MILLISECONDS), Some(1_551_000));
+        assert_eq!(nanos(b"0,3541657", SECONDS), Some(354_165_700));
+        assert_eq!(nanos(b"12", SECONDS), Some(12 * SECOND));
+        assert_eq!(nanos(b"0.1234567890123", SECONDS), Some(123_456_789));
         for text in ["", ".5", "1.", "1.5x", "1.5.5", "-1", "99999999999999999999"] {
-            assert_eq!(nanos(text.as_bytes(), SECOND), None, "{text}");
+            assert_eq!(nanos(text.as_bytes(), SECONDS), None, "{text}");
         }
     }
 }

@@ -2,8 +2,9 @@
 //! begins.
 
 use std::{
+    borrow::Cow,
     io::{self, Read},
-    mem,
+    mem, str,
 };
 
 use memchr::memmem;
@@ -14,7 +15,6 @@ use super::{
     lines, names,
     numbers::SECOND,
     safepoints::{self, Stop},
-    stamp::groups,
     unified::{self, Said},
 };
 
@@ -34,6 +34,8 @@ pub struct Reader {
     begun: Vec<Begun>,
     /// The operation of a safepoint that has begun.
     stopping: String,
+    /// The operation of the last safepoint that named one; the next is mostly the same.
+    operation: String,
     legacy: Legacy,
     known: bool,
     /// Is one number of nanoseconds alone the age of the JVM?
@@ -66,11 +68,34 @@ struct Held {
     legacy: bool,
     place: Place,
     gc_id: Option<u64>,
-    kind: String,
-    cause: String,
+    name: Name,
+    /// The name of an earlier one: young and full collections take turns.
+    other_name: Name,
     start: Stamp,
     duration_ns: u64,
     nested: bool,
+}
+
+/// What a pause is called.
+#[derive(Debug, Default)]
+struct Name {
+    /// What the log says; nothing for older JVMs.
+    text: Vec<u8>,
+    kind: String,
+    cause: String,
+}
+
+impl Held {
+    /// Takes the name of a unified log apart, if it is not one that was before.
+    fn named(&mut self, text: &[u8]) {
+        if self.name.text != text {
+            mem::swap(&mut self.name, &mut self.other_name);
+        }
+        if self.name.text != text {
+            text.clone_into(&mut self.name.text);
+            names::split(&short(text), &mut self.name.kind, &mut self.name.cause);
+        }
+    }
 }
 
 impl Reader {
@@ -109,19 +134,20 @@ impl Reader {
     }
 
     fn line(&mut self, line: &[u8], cut: bool, sink: &mut impl FnMut(Event<'_>)) {
-        match line {
-            [b'[', next, ..] if next.is_ascii_digit() || next.is_ascii_lowercase() => {
-                let (decorations, message) = unified::split(line);
-                self.message(decorations, message, line, cut, sink);
-            }
-            [b'G', b'C', b'(', ..] => {
-                self.message(b"", line, line, cut, sink);
-            }
-            _ => self.other(line, cut, sink),
+        let (decorations, message) = match line {
+            [b'[', next, ..] if next.is_ascii_digit() || next.is_ascii_lowercase() => unified::split(line),
+            [b'G', b'C', b'(', ..] => (&b""[..], line),
+            _ => return self.other(line, cut, sink),
+        };
+        if unified::is_detail(message) {
+            self.known = true;
+        } else {
+            self.message(decorations, message, line, cut, sink);
         }
     }
 
     /// A line that does not begin as one of a unified log does.
+    #[cold]
     fn other(&mut self, line: &[u8], cut: bool, sink: &mut impl FnMut(Event<'_>)) {
         if self.message(b"", line, line, cut, sink) {
             return;
@@ -183,7 +209,7 @@ impl Reader {
                 }
             }
             Said::Stopping(operation) => {
-                self.stopping = text(operation).into_owned();
+                self.stopping = short(operation).into_owned();
             }
             Said::Stopped(stop) => {
                 let stamp = self.stamp(decorations);
@@ -212,7 +238,11 @@ impl Reader {
         if decorations.is_empty() {
             return false;
         }
-        if groups(decorations).next_back() == Some(b"gc,init") {
+        if decorations
+            .trim_ascii_end()
+            .strip_suffix(b"]")
+            .is_some_and(|tags| tags.trim_ascii_end().ends_with(b"[gc,init"))
+        {
             self.known = true;
             let stamp = self.stamp(decorations);
             sink(Event::Init(stamp));
@@ -258,14 +288,16 @@ impl Reader {
         if grows {
             self.run.last_id = Some(gc_id);
         }
+        if self.held.legacy {
+            self.held = Held::default();
+        }
         self.held.there = true;
-        self.held.legacy = false;
         self.held.place = self.place;
         self.held.gc_id = Some(gc_id);
         self.held.start = stamp.before(duration_ns);
         self.held.duration_ns = duration_ns;
         self.held.nested = !self.begun.is_empty();
-        names::split(&text(name), &mut self.held.kind, &mut self.held.cause);
+        self.held.named(name);
     }
 
     fn legacy(&mut self, said: legacy::Said, line: &[u8], sink: &mut impl FnMut(Event<'_>)) {
@@ -278,8 +310,8 @@ impl Reader {
                     legacy: true,
                     place,
                     gc_id,
-                    kind: name,
-                    cause: cause.unwrap_or_default(),
+                    name: Name { text: Vec::new(), kind: name, cause: cause.unwrap_or_default() },
+                    other_name: Name::default(),
                     start: stamp,
                     duration_ns,
                     nested: false,
@@ -297,8 +329,16 @@ impl Reader {
     fn stopped(&mut self, stop: Stop<'_>, stamp: Stamp, sink: &mut impl FnMut(Event<'_>)) {
         self.comes(stamp, false, sink);
         let before = mem::take(&mut self.stopping);
-        let named = stop.operation.map(text);
-        let operation = named.as_deref().or((!before.is_empty()).then_some(before.as_str()));
+        let operation = match stop.operation {
+            Some(named) => {
+                if self.operation.as_bytes() != named {
+                    self.operation.clear();
+                    self.operation.push_str(&short(named));
+                }
+                Some(self.operation.as_str())
+            }
+            None => (!before.is_empty()).then_some(before.as_str()),
+        };
         let Stop { reaching_ns, total_ns, .. } = stop;
         let (place, run) = (self.place, self.run.number);
         sink(Event::Safepoint(Safepoint { place, run, operation, end: stamp, reaching_ns, total_ns }));
@@ -337,8 +377,8 @@ impl Reader {
             place: held.place,
             run: self.run.number,
             gc_id: held.gc_id,
-            kind: &held.kind,
-            cause: (!held.cause.is_empty()).then_some(&held.cause),
+            kind: &held.name.kind,
+            cause: (!held.name.cause.is_empty()).then_some(&held.name.cause),
             start: held.start,
             duration_ns: held.duration_ns,
             cpu,
@@ -357,6 +397,8 @@ impl Reader {
     }
 }
 
-fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_NAME)])
+fn short(bytes: &[u8]) -> Cow<'_, str> {
+    let bytes = &bytes[..bytes.len().min(LONGEST_NAME)];
+    // Nearly all is text, which this tells faster.
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }

@@ -1,8 +1,9 @@
 //! Safepoints: how long all threads stood still, and how long they took to stop.
 
-use memchr::{memchr, memchr_iter};
-
-use super::numbers::{SECOND, digits, nanos};
+use super::{
+    near,
+    numbers::{SECONDS, digits, nanos},
+};
 
 /// A safepoint as a line tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,21 +22,24 @@ pub(super) const STOPPED: &[u8] = b"Total time for which application threads wer
 /// `Safepoint "G1CollectFull", Time since last: … ns, Reaching safepoint: 1354 ns, … Total: 5709 ns`
 pub(super) fn unified(message: &[u8]) -> Option<Stop<'_>> {
     let rest = message.strip_prefix(b"Safepoint \"")?;
-    let end = memchr(b'"', rest)?;
-    let (operation, rest) = rest.split_at(end);
-    let reaching_ns = field(rest, b" Reaching safepoint: ")?;
-    Some(Stop {
-        operation: Some(operation),
-        reaching_ns: Some(reaching_ns),
-        total_ns: field(rest, b" Total: ")?,
-    })
+    let (operation, rest) = rest.split_at(near::position(rest, b'"')?);
+    let (reaching_ns, rest) = field(rest, b"Reaching safepoint: ")?;
+    let (total_ns, _) = field(rest, b"Total: ")?;
+    Some(Stop { operation: Some(operation), reaching_ns: Some(reaching_ns), total_ns })
 }
 
-/// `, NAME: 1354 ns`
-fn field(text: &[u8], name: &[u8]) -> Option<u64> {
-    let value = memchr_iter(b',', text).find_map(|comma| text[comma + 1..].strip_prefix(name))?;
-    let (value, rest) = digits(value)?;
-    rest.starts_with(b" ns").then_some(value)
+/// `…, NAME: 1354 ns`, and what follows it. Few names begin with the same letter.
+#[inline]
+fn field<'a, const LENGTH: usize>(text: &'a [u8], name: &[u8; LENGTH]) -> Option<(u64, &'a [u8])> {
+    let mut from = 0;
+    loop {
+        let at = from + near::position(&text[from..], name[0])?;
+        if text[..at].ends_with(b", ") && text[at..].starts_with(name) {
+            let (value, rest) = digits(&text[at + LENGTH..])?;
+            return rest.starts_with(b" ns").then_some((value, rest));
+        }
+        from = at + 1;
+    }
 }
 
 /// `… were stopped: 0.0003502 seconds, Stopping threads took: 0.0000503 seconds`; the second half
@@ -50,7 +54,7 @@ pub(super) fn stopped(message: &[u8]) -> Option<Stop<'static>> {
 }
 
 fn seconds(text: &[u8]) -> Option<(u64, &[u8])> {
-    let end = memchr(b' ', text)?;
+    let end = near::position(text, b' ')?;
     let rest = text[end..].strip_prefix(b" seconds")?;
-    Some((nanos(&text[..end], SECOND)?, rest))
+    Some((nanos(&text[..end], SECONDS)?, rest))
 }

@@ -1,6 +1,11 @@
 //! When a line was written, by every clock that it names.
 
-use super::numbers::{MILLISECOND, SECOND, digits, nanos, whole};
+use std::iter;
+
+use super::{
+    near,
+    numbers::{MILLISECOND, SECOND, SECONDS, digits, nanos, whole},
+};
 
 /// A moment, in nanoseconds of each clock that the log names. Most logs name one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,8 +43,9 @@ impl Stamp {
         let mut stamp = Stamp::default();
         let mut seconds = None;
         let mut nanoseconds = [None; 2];
-        // Numbers and dates begin with a digit; blanks fill up behind them.
-        let clocks = insides(decorations).filter(|group| group.first().is_some_and(u8::is_ascii_digit));
+        // A JVM writes its clocks first, and they begin with a digit; blanks fill up behind them.
+        let is_clock = |group: &&[u8]| group.first().is_some_and(u8::is_ascii_digit);
+        let clocks = insides(decorations).skip_while(|group| !is_clock(group)).take_while(is_clock);
         for group in clocks.map(<[u8]>::trim_ascii_end) {
             if let Some(number) = group.strip_suffix(b"ns").and_then(whole) {
                 let free = usize::from(nanoseconds[0].is_some());
@@ -48,7 +54,7 @@ impl Stamp {
                 // A JVM does not live three years; 1973 is over.
                 let at = number.checked_mul(MILLISECOND);
                 if number >= 100_000_000_000 { stamp.unix_ns = at } else { stamp.uptime_ns = at }
-            } else if let Some(number) = group.strip_suffix(b"s").and_then(|text| nanos(text, SECOND)) {
+            } else if let Some(number) = group.strip_suffix(b"s").and_then(|text| nanos(text, SECONDS)) {
                 seconds = Some(number);
             } else if stamp.unix_ns.is_none() {
                 stamp.unix_ns = date(group);
@@ -87,7 +93,7 @@ impl Stamp {
                 // Another thread's text may stand right before it, and the stamp of that text.
                 let number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b',');
                 let from = word.iter().rposition(|byte| !number(byte)).map_or(0, |at| at + 1);
-                stamp.uptime_ns = nanos(&word[from..], SECOND);
+                stamp.uptime_ns = nanos(&word[from..], SECONDS);
                 if from > 0 {
                     break;
                 }
@@ -98,13 +104,15 @@ impl Stamp {
     }
 }
 
-/// The insides of `[a][b ]`, without the blanks that fill them up.
-pub(super) fn groups(decorations: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    insides(decorations).map(<[u8]>::trim_ascii)
-}
-
-fn insides(decorations: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    decorations.split(|byte| *byte == b']').filter_map(|group| group.strip_prefix(b"["))
+/// The insides of `[a][b ]`.
+fn insides(decorations: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = decorations;
+    iter::from_fn(move || {
+        let inside = rest.strip_prefix(b"[")?;
+        let end = near::position(inside, b']')?;
+        rest = &inside[end + 1..];
+        Some(&inside[..end])
+    })
 }
 
 /// Length of a date.
@@ -117,7 +125,7 @@ fn date(text: &[u8]) -> Option<u64> {
     }
     let number = |from: usize, to: usize| whole(&text[from..to]);
     let (hour, minute) = (number(11, 13)?, number(14, 16)?);
-    let second_ns = nanos(&text[17..23], SECOND)?;
+    let second_ns = nanos(&text[17..23], SECONDS)?;
     let (zone_hours, rest) = digits(&text[24..26])?;
     let zone_ns = (zone_hours * 60 + number(26, 28)?) * 60 * SECOND;
     if !rest.is_empty() {

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use hugewise_kernel::units::Bytes;
-use memchr::{memchr, memchr_iter, memmem, memrchr};
+use memchr::{memmem, memrchr};
 
 use super::{
-    Cpu,
-    numbers::{MILLISECOND, SECOND, digits, nanos},
+    Cpu, near,
+    numbers::{MILLISECONDS, SECONDS, digits, leading_nanos, nanos},
     safepoints::{self, Stop},
 };
 
@@ -37,34 +37,33 @@ pub(super) enum Said<'a> {
 }
 
 /// Splits a line into its decorations and its message; without decorations all of it is the message.
+#[inline]
 pub(super) fn split(line: &[u8]) -> (&[u8], &[u8]) {
-    let mut at = 0;
-    while line.get(at) == Some(&b'[') {
-        match closing(&line[at..]) {
-            Some(end) => at += end + 1,
-            None => break,
-        }
-    }
+    let at = if line.first() == Some(&b'[') { end_of_groups(line) } else { 0 };
     let (decorations, message) = line.split_at(at);
     (decorations, message.strip_prefix(b" ").unwrap_or(message))
 }
 
-/// Where the first `]` is. Decorations are so short that eight bytes at a time are found sooner than by a
-/// search that is made for long texts.
-fn closing(text: &[u8]) -> Option<usize> {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    let mut rest = text;
-    while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        // Bytes that are a bracket become zero, and a zero borrows: the lowest such bit is that of the first.
-        let word = u64::from_le_bytes(*word) ^ (ONES * u64::from(b']'));
-        let found = word.wrapping_sub(ONES) & !word & (ONES << 7);
-        if found != 0 {
-            return Some(text.len() - rest.len() + found.trailing_zeros() as usize / 8);
+/// Where `[a][b]` ends, with which the text begins: behind the first `]` that no `[` follows, or else
+/// behind the last one.
+#[inline]
+fn end_of_groups(text: &[u8]) -> usize {
+    const BLOCK: usize = 16;
+    let mut at = 0;
+    // The compiler makes one comparison of a block.
+    while let Some(bytes) = text[at..].first_chunk::<{ BLOCK + 1 }>() {
+        if (0..BLOCK).fold(false, |any, n| any | ((bytes[n] == b']') & (bytes[n + 1] != b'['))) {
+            break;
         }
-        rest = after;
+        at += BLOCK;
     }
-    let found = rest.iter().position(|byte| *byte == b']')?;
-    Some(text.len() - rest.len() + found)
+    while let Some(closing) = near::position(&text[at..], b']') {
+        at += closing + 1;
+        if text.get(at) != Some(&b'[') {
+            return at;
+        }
+    }
+    memrchr(b']', text).map_or(0, |last| last + 1)
 }
 
 /// The same where something else stands before the decorations, or before the message: what a
@@ -81,6 +80,20 @@ pub(super) fn split_behind(line: &[u8]) -> Option<(&[u8], &[u8])> {
         }
     }
     Some((&decorated[start..], message))
+}
+
+/// Is it of a collection, and surely no pause, CPU time or concurrent phase? Most messages are.
+#[inline]
+pub(super) fn is_detail(message: &[u8]) -> bool {
+    let Some(id) = message.strip_prefix(b"GC(") else { return false };
+    let Some(end) = id.first_chunk().and_then(|id| near::first(*id, b')')) else { return false };
+    match &id[end + 1..] {
+        [b' ', _, b':', ..] => false,
+        [b' ', rest @ ..] => {
+            !(rest.starts_with(b"Pause ") || rest.starts_with(b"User=") || rest.starts_with(b"Concurrent"))
+        }
+        _ => false,
+    }
 }
 
 /// Reads a message.
@@ -141,11 +154,11 @@ fn collection(message: &[u8]) -> Option<Said<'_>> {
 /// `Young (Normal) (G1 Evacuation Pause) 25M->3M(1024M) 6.123ms`; its beginning has no duration.
 fn pause(gc_id: u64, text: &[u8]) -> Said<'_> {
     let text = text.trim_ascii_end();
-    let (name, last) = match memrchr(b' ', text) {
+    let (name, last) = match near::last_position(text, b' ') {
         Some(space) => (&text[..space], &text[space + 1..]),
         None => (&b""[..], text),
     };
-    if let Some(duration_ns) = last.strip_suffix(b"ms").and_then(|number| nanos(number, MILLISECOND)) {
+    if let Some(duration_ns) = last.strip_suffix(b"ms").and_then(|number| nanos(number, MILLISECONDS)) {
         return Said::Paused { gc_id, name: without_sizes(name), duration_ns };
     }
     // A name may end with anything but a number or sizes.
@@ -157,7 +170,7 @@ fn pause(gc_id: u64, text: &[u8]) -> Said<'_> {
 
 /// Takes `25M->3M(1024M)` off the end.
 pub(super) fn without_sizes(name: &[u8]) -> &[u8] {
-    match memrchr(b' ', name) {
+    match near::last_position(name, b' ') {
         Some(space) if has_arrow(&name[space..]) => &name[..space],
         _ => name,
     }
@@ -165,21 +178,22 @@ pub(super) fn without_sizes(name: &[u8]) -> &[u8] {
 
 /// Is there a `->`?
 fn has_arrow(text: &[u8]) -> bool {
-    memchr_iter(b'>', text).any(|at| text[..at].ends_with(b"-"))
+    let mut rest = text;
+    while let Some(at) = near::position(rest, b'>') {
+        if rest[..at].ends_with(b"-") {
+            return true;
+        }
+        rest = &rest[at + 1..];
+    }
+    false
 }
 
 /// `User=0.01s Sys=0.00s Real=0.01s`
 fn cpu(text: &[u8]) -> Option<Cpu> {
-    let (user_ns, rest) = seconds(text, b"User=")?;
-    let (sys_ns, rest) = seconds(rest, b"Sys=")?;
-    let (real_ns, _) = seconds(rest, b"Real=")?;
-    Some(Cpu { user_ns, sys_ns, real_ns })
-}
-
-fn seconds<'a>(text: &'a [u8], key: &[u8]) -> Option<(u64, &'a [u8])> {
-    let text = text.trim_ascii_start().strip_prefix(key)?;
-    let end = memchr(b's', text)?;
-    Some((nanos(&text[..end], SECOND)?, &text[end + 1..]))
+    let (user_ns, rest) = leading_nanos(text.strip_prefix(b"User=")?, SECONDS)?;
+    let (sys_ns, rest) = leading_nanos(rest.strip_prefix(b"s Sys=")?, SECONDS)?;
+    let (real_ns, rest) = leading_nanos(rest.strip_prefix(b"s Real=")?, SECONDS)?;
+    rest.starts_with(b"s").then_some(Cpu { user_ns, sys_ns, real_ns })
 }
 
 /// `Heap:  min=1G max=1G base=0x00000000c0000000 size=1G page_size=2M`, or
@@ -206,8 +220,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_bracket_is_found(text in vec(prop_oneof![Just(b']'), any::<u8>()], 0..40)) {
-            prop_assert_eq!(closing(&text), text.iter().position(|byte| *byte == b']'));
+        fn decorations_end_where_no_group_follows(text in vec(prop_oneof![Just(b'['), Just(b']'), Just(b' ')], 0..60)) {
+            let mut end = 0;
+            while text.get(end) == Some(&b'[') {
+                match text[end..].iter().position(|byte| *byte == b']') {
+                    Some(closing) => end += closing + 1,
+                    None => break,
+                }
+            }
+            prop_assert_eq!(split(&text).0, &text[..end]);
+        }
+
+        #[test]
+        fn what_is_a_detail_says_nothing(
+            message in "GC\\([0-9x]{0,9}\\)?[ )]?([yY]: ?)?(Pause Young|PSYoungGen|User=0.1s Sys=0.1s Real=0.1s|Us|Concurrent Mark|C)?( 1ms)?",
+        ) {
+            if is_detail(message.as_bytes()) {
+                prop_assert_eq!(read(message.as_bytes()), Said::Other);
+            }
         }
     }
 }
