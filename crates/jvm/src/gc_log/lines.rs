@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use memchr::memchr;
+use super::near;
 
 /// What is read at once: it stays in the processor's cache.
 const BUFFER: usize = 256 << 10;
@@ -13,6 +13,7 @@ const LONGEST: usize = 64 << 10;
 pub(super) fn each(mut input: impl Read, mut line: impl FnMut(&[u8], bool)) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     let mut filled = 0;
+    let mut places = [0; near::CHUNK + 2];
     // The rest of a line whose beginning was given already.
     let mut passing = false;
     loop {
@@ -31,12 +32,16 @@ pub(super) fn each(mut input: impl Read, mut line: impl FnMut(&[u8], bool)) -> i
         }
         filled += read;
         let mut start = 0;
-        while let Some(length) = memchr(b'\n', &buffer[start..filled]) {
-            if !passing {
-                give(&buffer[start..start + length], &mut line);
+        for (n, chunk) in buffer[filled - read..filled].chunks(near::CHUNK).enumerate() {
+            let offset = filled - read + n * near::CHUNK;
+            for place in near::all(chunk, b'\n', &mut places) {
+                let end = offset + usize::from(*place);
+                if !passing {
+                    give(&buffer[start..end], &mut line);
+                }
+                passing = false;
+                start = end + 1;
             }
-            passing = false;
-            start += length + 1;
         }
         if passing {
             start = filled;

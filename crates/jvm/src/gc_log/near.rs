@@ -1,13 +1,70 @@
 //! Searches in a line. What is looked for is some bytes away, where a search that is made for long texts
 //! takes longer to begin than to find.
 
+use std::array;
+
+use wide::u8x16;
+
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
+
+/// Which of these are the byte: a bit for each, the lowest for the first.
+#[inline]
+pub(super) fn mask(block: [u8; 16], byte: u8) -> u32 {
+    u8x16::new(block).cmp_eq(u8x16::splat(byte)).move_mask() as u32
+}
+
+/// As much is searched for [`all`] at once.
+pub(super) const CHUNK: usize = 4096;
+
+/// Everywhere the byte is in a chunk. What follows does not depend on how far each is from the one before,
+/// which no processor could foresee.
+#[inline]
+pub(super) fn all<'a>(chunk: &[u8], byte: u8, places: &'a mut [u16; CHUNK + 2]) -> &'a [u16] {
+    let (mut count, mut at) = (0, 0);
+    let mut rest = chunk;
+    while !rest.is_empty() {
+        let padded;
+        let block = match rest.split_first_chunk::<64>() {
+            Some((block, after)) => {
+                rest = after;
+                block
+            }
+            None => {
+                padded = array::from_fn(|n| rest.get(n).copied().unwrap_or(!byte));
+                rest = &[];
+                &padded
+            }
+        };
+        let mut found = 0;
+        for (quarter, sixteen) in block.chunks_exact(16).enumerate() {
+            found |= u64::from(mask(array::from_fn(|n| sixteen[n]), byte)) << (16 * quarter);
+        }
+        let mut next = || {
+            places[count] = at + found.trailing_zeros() as u16;
+            count += usize::from(found != 0);
+            found &= found.wrapping_sub(1);
+            found != 0
+        };
+        // Rarely more than two: without a branch so far.
+        next();
+        while next() {}
+        at += 64;
+    }
+    &places[..count]
+}
 
 /// Where the byte is first.
 #[inline]
 pub(super) fn position(text: &[u8], byte: u8) -> Option<usize> {
     let mut rest = text;
-    while let Some((eight, after)) = rest.split_first_chunk() {
+    while let Some((block, after)) = rest.split_first_chunk() {
+        let found = mask(*block, byte);
+        if found != 0 {
+            return Some(text.len() - rest.len() + found.trailing_zeros() as usize);
+        }
+        rest = after;
+    }
+    if let Some((eight, after)) = rest.split_first_chunk() {
         if let Some(at) = first(*eight, byte) {
             return Some(text.len() - rest.len() + at);
         }

@@ -1,6 +1,7 @@
 //! Numbers as a log writes them, read from bytes without a detour.
 
-use std::str;
+/// So many digits always fit; no log has more.
+const FIT: usize = 19;
 
 /// The digits at the beginning, and what follows them.
 #[inline]
@@ -12,30 +13,12 @@ pub(super) fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
             return Some((value, &text[count..]));
         }
     }
-    one_by_one(text)
-}
-
-/// The same, best where they are few.
-#[inline(always)]
-fn one_by_one(text: &[u8]) -> Option<(u64, &[u8])> {
-    /// So many digits always fit.
-    const FIT: usize = 19;
     let (mut value, mut rest) = (0u64, text);
     while let [digit @ b'0'..=b'9', after @ ..] = rest {
         value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
         rest = after;
     }
-    match text.len() - rest.len() {
-        0 => None,
-        1..=FIT => Some((value, rest)),
-        count => long(text, count),
-    }
-}
-
-#[cold]
-fn long(text: &[u8], count: usize) -> Option<(u64, &[u8])> {
-    let (number, rest) = text.split_at(count);
-    Some((str::from_utf8(number).ok()?.parse().ok()?, rest))
+    (1..=FIT).contains(&(text.len() - rest.len())).then_some((value, rest))
 }
 
 /// The digits at the beginning of eight bytes, and how many they are.
@@ -71,16 +54,25 @@ pub(super) fn nanos(text: &[u8], power: usize) -> Option<u64> {
 /// The same at the beginning of a text, and what follows it.
 #[inline]
 pub(super) fn leading_nanos(text: &[u8], power: usize) -> Option<(u64, &[u8])> {
-    let (whole, rest) = one_by_one(text)?;
-    let value = whole.checked_mul(POWERS[power])?;
-    let [b'.' | b',', fraction @ ..] = rest else { return Some((value, rest)) };
-    let (number, rest) = one_by_one(fraction)?;
-    let count = fraction.len() - rest.len();
-    let part = match power.checked_sub(count) {
-        Some(missing) => number * POWERS[missing],
-        None => number / POWERS.get(count - power)?,
+    let (mut value, mut count, mut whole) = (0u64, 0, None);
+    for byte in text {
+        match byte {
+            b'0'..=b'9' => value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')),
+            b'.' | b',' if whole.is_none() => whole = Some(count),
+            _ => break,
+        }
+        count += 1;
+    }
+    let (fraction, digits) = match whole {
+        Some(whole) => (count - whole - 1, count - 1),
+        None => (0, count),
     };
-    Some((value.checked_add(part)?, rest))
+    let readable = whole != Some(0) && (whole.is_none() || fraction > 0) && (1..=FIT).contains(&digits);
+    let value = match power.checked_sub(fraction) {
+        Some(missing) => value.checked_mul(POWERS[missing])?,
+        None => value / POWERS[(fraction - power).min(FIT)],
+    };
+    readable.then(|| (value, &text[count..]))
 }
 
 /// The powers of ten that fit.
@@ -113,10 +105,17 @@ mod tests {
         #[test]
         fn digits_are_those_of_the_number(text in "[0-9]{0,22}([^0-9][ -~]{0,10})?") {
             let count = text.bytes().take_while(u8::is_ascii_digit).count();
-            let number = text[..count].parse().ok();
-            let expected = number.map(|number: u64| (number, &text.as_bytes()[count..]));
-            prop_assert_eq!(digits(text.as_bytes()), expected);
-            prop_assert_eq!(one_by_one(text.as_bytes()), expected);
+            let number = text[..count].parse().ok().filter(|_| count <= FIT);
+            prop_assert_eq!(digits(text.as_bytes()), number.map(|number: u64| (number, &text.as_bytes()[count..])));
+        }
+
+        #[test]
+        fn decimals_are_whole_and_fraction(whole in "[0-9]{0,8}", fraction in "([.,][0-9]{0,11})?", rest in "[s ]?.{0,9}") {
+            let text = format!("{whole}{fraction}{rest}");
+            let part: u64 = format!("{:0<9.9}", fraction.get(1..).unwrap_or("")).parse().unwrap_or(0);
+            let number = whole.parse().ok().filter(|_| fraction.len() != 1).map(|whole: u64| whole * SECOND + part);
+            prop_assume!(!rest.starts_with(|next: char| next.is_ascii_digit() || ".,".contains(next)));
+            prop_assert_eq!(leading_nanos(text.as_bytes(), SECONDS), number.map(|number| (number, rest.as_bytes())));
         }
     }
 

@@ -48,14 +48,13 @@ pub(super) fn split(line: &[u8]) -> (&[u8], &[u8]) {
 /// behind the last one.
 #[inline]
 fn end_of_groups(text: &[u8]) -> usize {
-    const BLOCK: usize = 16;
     let mut at = 0;
-    // The compiler makes one comparison of a block.
-    while let Some(bytes) = text[at..].first_chunk::<{ BLOCK + 1 }>() {
-        if (0..BLOCK).fold(false, |any, n| any | ((bytes[n] == b']') & (bytes[n + 1] != b'['))) {
-            break;
+    while let (Some(block), Some(next)) = (text[at..].first_chunk(), text[at + 1..].first_chunk()) {
+        let found = near::mask(*block, b']') & !near::mask(*next, b'[');
+        if found != 0 {
+            return at + found.trailing_zeros() as usize + 1;
         }
-        at += BLOCK;
+        at += block.len();
     }
     while let Some(closing) = near::position(&text[at..], b']') {
         at += closing + 1;
