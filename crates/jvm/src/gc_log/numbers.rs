@@ -75,6 +75,17 @@ pub(super) fn leading_nanos(text: &[u8], power: usize) -> Option<(u64, &[u8])> {
     readable.then(|| (value, &text[count..]))
 }
 
+/// `0.01` at the beginning of a text, in nanoseconds where it is of seconds, and what follows it: nearly all
+/// CPU times are such.
+#[inline]
+pub(super) fn hundredths(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digit = |byte: &u8| u64::from(byte.wrapping_sub(b'0'));
+    let [whole, b'.' | b',', tenths, hundredths, rest @ ..] = text else { return None };
+    let [whole, tenths, hundredths] = [digit(whole), digit(tenths), digit(hundredths)];
+    let all = whole < 10 && tenths < 10 && hundredths < 10 && !rest.first().is_some_and(u8::is_ascii_digit);
+    all.then(|| ((100 * whole + 10 * tenths + hundredths) * (SECOND / 100), rest))
+}
+
 /// The powers of ten that fit.
 const POWERS: [u64; 20] = {
     let mut powers = [1; 20];

@@ -41,6 +41,10 @@ impl Stamp {
     /// `uptimenanos`. Of one alone, `lone_is_uptime` tells.
     pub(super) fn of_decorations(decorations: &[u8], lone_is_uptime: bool) -> Stamp {
         let mut stamp = Stamp::default();
+        if let Some(ns) = uptime_alone(decorations) {
+            stamp.uptime_ns = Some(ns);
+            return stamp;
+        }
         let mut seconds = None;
         let mut nanoseconds = [None; 2];
         // A JVM writes its clocks first, and they begin with a digit; blanks fill up behind them.
@@ -102,6 +106,20 @@ impl Stamp {
         }
         (stamp, gc_id)
     }
+}
+
+/// `[0.033s][info ]`, as the JVM writes it unless it is told otherwise: the only clock, to milliseconds.
+#[inline]
+fn uptime_alone(decorations: &[u8]) -> Option<u64> {
+    let (seconds, rest) = digits(decorations.strip_prefix(b"[")?)?;
+    let [b'.' | b',', a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', b's', b']', rest @ ..] = rest else {
+        return None;
+    };
+    if matches!(rest, [b'[', b'0'..=b'9', ..]) {
+        return None;
+    }
+    let ms = [a, b, c].into_iter().fold(0, |number, digit| 10 * number + u64::from(digit - b'0'));
+    seconds.checked_mul(SECOND)?.checked_add(ms * MILLISECOND)
 }
 
 /// The insides of `[a][b ]`.

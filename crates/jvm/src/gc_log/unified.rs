@@ -7,7 +7,7 @@ use memchr::{memmem, memrchr};
 
 use super::{
     Cpu, near,
-    numbers::{MILLISECONDS, SECONDS, digits, leading_nanos, nanos},
+    numbers::{MILLISECONDS, SECONDS, digits, hundredths, leading_nanos, nanos},
     safepoints::{self, Stop},
 };
 
@@ -189,10 +189,15 @@ fn has_arrow(text: &[u8]) -> bool {
 
 /// `User=0.01s Sys=0.00s Real=0.01s`
 fn cpu(text: &[u8]) -> Option<Cpu> {
-    let (user_ns, rest) = leading_nanos(text.strip_prefix(b"User=")?, SECONDS)?;
-    let (sys_ns, rest) = leading_nanos(rest.strip_prefix(b"s Sys=")?, SECONDS)?;
-    let (real_ns, rest) = leading_nanos(rest.strip_prefix(b"s Real=")?, SECONDS)?;
+    let (user_ns, rest) = seconds(text.strip_prefix(b"User=")?)?;
+    let (sys_ns, rest) = seconds(rest.strip_prefix(b"s Sys=")?)?;
+    let (real_ns, rest) = seconds(rest.strip_prefix(b"s Real=")?)?;
     rest.starts_with(b"s").then_some(Cpu { user_ns, sys_ns, real_ns })
+}
+
+#[inline]
+fn seconds(text: &[u8]) -> Option<(u64, &[u8])> {
+    hundredths(text).or_else(|| leading_nanos(text, SECONDS))
 }
 
 /// `Heap:  min=1G max=1G base=0x00000000c0000000 size=1G page_size=2M`, or
