@@ -1,14 +1,54 @@
 //! What a pause is called: its kind, and its cause.
 
+use std::{borrow::Cow, str};
+
+/// Of a name only this much is kept.
+const LONGEST: usize = 200;
 /// Pauses whose last group in brackets is the cause of the collection, and not a part of it.
 const WITH_CAUSE: [&str; 4] = ["Young", "Full", "Mixed", "Initial Mark"];
 /// Groups that say how it went.
 const OUTCOMES: [&str; 4] =
     ["Evacuation Failure", "To-space exhausted", "Promotion Failed", "Concurrent Mode Failure"];
 
+/// What a pause is called. Most are called as the one before, and need not be taken apart again.
+#[derive(Debug, Default)]
+pub(super) struct Name {
+    text: Vec<u8>,
+    pub kind: String,
+    /// Empty where the log does not say it.
+    pub cause: String,
+}
+
+impl Name {
+    /// A name that was never one text.
+    pub fn of_parts(kind: String, cause: String) -> Name {
+        Name { text: Vec::new(), kind, cause }
+    }
+
+    /// Is it what this text says?
+    pub fn is(&self, text: &[u8]) -> bool {
+        self.text == text
+    }
+
+    /// Takes a text apart, unless it was this one's already.
+    pub fn become_that_of(&mut self, text: &[u8]) {
+        if !self.is(text) {
+            text.clone_into(&mut self.text);
+            split(&short(text), &mut self.kind, &mut self.cause);
+        }
+    }
+}
+
+/// As text, and no longer than is kept.
+pub(super) fn short(name: &[u8]) -> Cow<'_, str> {
+    let name = &name[..name.len().min(LONGEST)];
+    // Nearly all is text, which this tells faster.
+    str::from_utf8(name).map_or_else(|_| String::from_utf8_lossy(name), Cow::Borrowed)
+}
+
 /// Splits `Young (Normal) (G1 Evacuation Pause) (Evacuation Failure: Allocation)`: `kind` becomes
 /// `Young (Normal) (Evacuation Failure: Allocation)`, and `cause` the rest.
-pub(super) fn split(name: &str, kind: &mut String, cause: &mut String) {
+fn split(name: &str, kind: &mut String, cause: &mut String) {
     kind.clear();
     cause.clear();
     let title = name.split(" (").next().unwrap_or(name);

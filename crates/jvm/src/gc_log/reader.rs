@@ -2,9 +2,8 @@
 //! begins.
 
 use std::{
-    borrow::Cow,
     io::{self, Read},
-    mem, str,
+    mem,
 };
 
 use memchr::memmem;
@@ -12,14 +11,13 @@ use memchr::memmem;
 use super::{
     Cpu, Event, Pause, Place, Safepoint, Stamp, Unread,
     legacy::{self, Legacy},
-    lines, names,
+    lines,
+    names::{Name, short},
     numbers::SECOND,
     safepoints::{self, Stop},
     unified::{self, Said},
 };
 
-/// Of a name only this much is kept.
-const LONGEST_NAME: usize = 200;
 /// A JVM's first lines are younger than this.
 const YOUNG: u64 = 10 * SECOND;
 
@@ -74,28 +72,6 @@ struct Held {
     start: Stamp,
     duration_ns: u64,
     nested: bool,
-}
-
-/// What a pause is called.
-#[derive(Debug, Default)]
-struct Name {
-    /// What the log says; nothing for older JVMs.
-    text: Vec<u8>,
-    kind: String,
-    cause: String,
-}
-
-impl Held {
-    /// Takes the name of a unified log apart, if it is not one that was before.
-    fn named(&mut self, text: &[u8]) {
-        if self.name.text != text {
-            mem::swap(&mut self.name, &mut self.other_name);
-        }
-        if self.name.text != text {
-            text.clone_into(&mut self.name.text);
-            names::split(&short(text), &mut self.name.kind, &mut self.name.cause);
-        }
-    }
 }
 
 impl Reader {
@@ -297,7 +273,10 @@ impl Reader {
         self.held.start = stamp.before(duration_ns);
         self.held.duration_ns = duration_ns;
         self.held.nested = !self.begun.is_empty();
-        self.held.named(name);
+        if !self.held.name.is(name) {
+            mem::swap(&mut self.held.name, &mut self.held.other_name);
+            self.held.name.become_that_of(name);
+        }
     }
 
     fn legacy(&mut self, said: legacy::Said, line: &[u8], sink: &mut impl FnMut(Event<'_>)) {
@@ -310,7 +289,7 @@ impl Reader {
                     legacy: true,
                     place,
                     gc_id,
-                    name: Name { text: Vec::new(), kind: name, cause: cause.unwrap_or_default() },
+                    name: Name::of_parts(name, cause.unwrap_or_default()),
                     other_name: Name::default(),
                     start: stamp,
                     duration_ns,
@@ -395,10 +374,4 @@ impl Reader {
     fn unread(&mut self, what: &'static str, text: &[u8], sink: &mut impl FnMut(Event<'_>)) {
         sink(Event::Unread(Unread { place: self.place, what, text }));
     }
-}
-
-fn short(bytes: &[u8]) -> Cow<'_, str> {
-    let bytes = &bytes[..bytes.len().min(LONGEST_NAME)];
-    // Nearly all is text, which this tells faster.
-    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }

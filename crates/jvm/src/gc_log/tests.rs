@@ -162,6 +162,25 @@ fn a_full_collection_within_a_young_one_is_counted_once() {
 }
 
 #[test]
+fn pauses_that_take_turns_keep_their_own_names() {
+    let seen = all(b"GC(1) Pause Young (Allocation Failure) 1.000ms\n\
+        GC(2) Pause Full (System.gc()) 1.000ms\n\
+        GC(3) Pause Young (Allocation Failure) 1.000ms\n\
+        GC(4) Pause Remark 1.000ms\n\
+        GC(5) Pause Full (System.gc()) 1.000ms\n\
+        GC(6) Pause Full (System.gc()) 1.000ms\n\
+        7.0: [Full GC (Ergonomics) 1K->1K(2K), 0.001 secs]\n\
+        GC(8) Pause 1.000ms\n");
+    let names: Vec<_> = seen.pauses.iter().map(|told| (told.1.as_str(), told.2.as_deref())).collect();
+    let (young, full) = (("Young", Some("Allocation Failure")), ("Full", Some("System.gc()")));
+    assert_eq!(
+        names,
+        [young, full, young, ("Remark", None), full, full, ("Full", Some("Ergonomics")), ("", None)]
+    );
+    assert_eq!(seen.unread, []);
+}
+
+#[test]
 fn jvms_in_one_log_are_told_apart() {
     let pause =
         |stamp: &str, id: u32| format!("{stamp}GC({id}) Pause Full (System.gc()) 4M->3M(5M) 1.000ms\n");
