@@ -139,5 +139,11 @@ mod tests {
         for text in ["", ".5", "1.", "1.5x", "1.5.5", "-1", "99999999999999999999"] {
             assert_eq!(nanos(text.as_bytes(), SECONDS), None, "{text}");
         }
+        for (text, is_short) in
+            [("0.01s Sys=", true), ("9,99", true), ("10.01s", false), ("0.015s", false), ("0.0xs", false)]
+        {
+            let whole = leading_nanos(text.as_bytes(), SECONDS).filter(|_| is_short);
+            assert_eq!(hundredths(text.as_bytes()), whole, "{text}");
+        }
     }
 }
