@@ -1,12 +1,15 @@
 //! What the flags of a JVM finally are: asked of that very `java`, with those very options.
 
-use std::{collections::BTreeMap, fs, io, path::PathBuf, process::Command, time::Duration};
+use std::{
+    collections::BTreeMap, env, ffi::OsString, fs, io, path::PathBuf, process::Command, time::Duration,
+};
 
 use hugewise_kernel::units::Bytes;
+use tempfile::TempDir;
 
 use crate::{
     asking,
-    launch::{LaunchError, LaunchLine, memory_options_of},
+    launch::{LaunchError, LaunchLine},
 };
 
 /// The final flags of a JVM, and which JVM it is.
@@ -62,6 +65,9 @@ pub enum AskError {
         /// How long it was waited for.
         limit: Duration,
     },
+    /// The empty folder in which it is asked could not be made.
+    #[error("making the empty folder in which the JVM is asked: {0}")]
+    Folder(io::Error),
     /// Options outside the command line could not be read.
     #[error(transparent)]
     Options(#[from] LaunchError),
@@ -77,10 +83,10 @@ pub fn ask(line: &LaunchLine) -> Result<FinalFlags, AskError> {
 }
 
 fn ask_patiently(line: &LaunchLine, patience: Duration) -> Result<FinalFlags, AskError> {
-    let command = version_command(line, &[])?;
-    let program = command.get_program().to_string_lossy().into_owned();
+    let question = question(line, &[])?;
+    let program = question.command.get_program().to_string_lossy().into_owned();
     let java = line.java.clone();
-    let printed = match asking::printed_by(command, patience) {
+    let printed = match asking::printed_by(question.command, patience) {
         Ok(Some(printed)) => printed,
         Ok(None) => return Err(AskError::TimedOut { java, limit: patience }),
         // The first word of a wrapper may be what is not there.
@@ -113,36 +119,51 @@ pub(crate) fn understand(
     Ok(flags)
 }
 
-/// The `java` of a launch line, to be started with those of its options and variables that decide about
-/// its memory, with `options` behind them, to print its flags and who it is; the heap is not pretouched,
-/// and nothing of the program is started.
-pub(crate) fn version_command(line: &LaunchLine, options: &[String]) -> Result<Command, LaunchError> {
-    let mut variables = Vec::new();
-    for (name, value) in line.environment(&|name| std::env::var(name).ok()) {
-        variables.push((name, memory_options_of(name, &value, &|file| fs::read_to_string(file))?));
-    }
-    // One that crashes is to leave no report in somebody's folder.
+/// A JVM that is to be asked, and the empty folder in which it runs.
+pub(crate) struct Question {
+    /// To be started while the folder is there.
+    pub command: Command,
+    _folder: TempDir,
+}
+
+/// The `java` of a launch line, to be started with those of its options that decide about its memory, and
+/// with `options` behind them, to print its flags and which JVM it is. It writes no file, the heap is not
+/// pretouched, and nothing of the program is started.
+pub(crate) fn question(line: &LaunchLine, options: &[String]) -> Result<Question, AskError> {
+    let folder = tempfile::Builder::new().prefix("hugewise-asks-").tempdir().map_err(AskError::Folder)?;
+    let asked = line.layout_options(&|name| env::var(name).ok(), &|file| fs::read_to_string(file))?;
     let printing = [
+        // One that crashes leaves no report, and one that runs no performance data in a shared folder.
         "-XX:ErrorFile=/dev/null",
+        "-XX:-UsePerfData",
         "-XX:-AlwaysPreTouch",
         "-XX:+PrintFlagsFinal",
         "-XshowSettings:properties",
         "-version",
     ];
-    let asked = LaunchLine {
-        wrapper: line.deciding_wrapper(),
-        options: line.memory_options().chain(options).cloned().chain(printing.map(str::to_owned)).collect(),
-        program: Vec::new(),
-        ..line.clone()
-    };
-    let mut words = asked.command();
-    if !asked.wrapper.is_empty() {
-        words = asked.with_environment(&variables).command();
+    let options = asked.options.iter().chain(options).cloned().chain(printing.map(str::to_owned)).collect();
+    let mut line = line.asking(options, folder.path());
+    if !line.wrapper.is_empty() {
+        line = line.with_environment(&asked.variables);
     }
+    let words = line.command();
     let (program, arguments) = words.split_first().unwrap_or((&line.java, &[]));
     let mut command = Command::new(program);
-    command.args(arguments).envs(variables);
-    Ok(command)
+    command.args(arguments).envs(asked.variables).current_dir(folder.path());
+    if let Some(path) = absolute_search_path() {
+        command.env("PATH", path);
+    }
+    Ok(Question { command, _folder: folder })
+}
+
+/// PATH for a program that runs in another folder; `None` if it can stay as it is.
+fn absolute_search_path() -> Option<OsString> {
+    let path = env::var_os("PATH")?;
+    if env::split_paths(&path).all(|folder| folder.is_absolute()) {
+        return None;
+    }
+    let here = env::current_dir().ok()?;
+    env::join_paths(env::split_paths(&path).map(|folder| here.join(folder))).ok()
 }
 
 /// Reads what `-XX:+PrintFlagsFinal -version` prints: flags on standard output, the version on

@@ -94,6 +94,20 @@ pub fn plan(
     {
         notes.push(format!("whether a control group limits these pages could not be told: {reason}"));
     }
+    let left_out = effective.left_out();
+    if !left_out.is_empty() {
+        notes.push(format!(
+            "the JVM was asked without these options, which do not decide how it lays out its memory, or could \
+             write a file or load code: {}",
+            left_out.join(" ")
+        ));
+    }
+    if let Some(flag) = effective.heap_in_a_file() {
+        notes.push(format!(
+            "{flag} puts the heap into a file: on which pages it lies is up to that file system, and this plan \
+             counts it as if it were ordinary memory"
+        ));
+    }
     if !set_aside.is_empty() {
         notes.push(format!("the plan's options take the place of {}", set_aside.join(" ")));
     }

@@ -83,8 +83,8 @@ fn rehearse(
     pools: &Pretended,
 ) -> Result<Rehearsal, DemandError> {
     let java = || line.java.clone();
-    let command = flags::version_command(line, options)?;
-    rehearsal::rehearse(command, sizes, pools, PATIENCE).map_err(|source| match source.kind() {
+    let question = flags::question(line, options)?;
+    rehearsal::rehearse(question.command, sizes, pools, PATIENCE).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => AskError::Start { java: java(), source }.into(),
         io::ErrorKind::TimedOut => AskError::TimedOut { java: java(), limit: PATIENCE }.into(),
         _ => DemandError::Rehearse { java: java(), source },

@@ -32,6 +32,7 @@ mod start;
 mod tlb;
 mod touch;
 mod trace;
+mod untouched;
 mod without;
 
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         native::trials(),
         java::trials(),
         plan::trials(),
+        untouched::trials(),
         program::trials(),
         run::trials(),
         tlb::trials(),

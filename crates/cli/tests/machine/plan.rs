@@ -118,7 +118,8 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-fn javas() -> Vec<PathBuf> {
+/// Every JDK of the machine, and those of [`MORE`].
+pub fn javas() -> Vec<PathBuf> {
     let found = jdks().into_iter().map(|jdk| jdk.java);
     let more = env::var_os(MORE).unwrap_or_default();
     let more = env::split_paths(&more).map(|path| if path.is_dir() { path.join("bin/java") } else { path });

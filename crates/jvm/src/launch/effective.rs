@@ -16,8 +16,15 @@ pub enum OptionSource {
     CommandLine,
     /// In a variable of [`super::OPTION_VARIABLES`].
     Variable(&'static str),
-    /// In the file that `-XX:VMOptionsFile` or `-XX:Flags` names.
-    File(String),
+    /// In the file that `-XX:VMOptionsFile` names.
+    OptionsFile {
+        /// The file.
+        file: String,
+        /// The variable that names it; `None` if the command line does.
+        named_in: Option<&'static str>,
+    },
+    /// In the file that `-XX:Flags` names.
+    SettingsFile(String),
 }
 
 impl std::fmt::Display for OptionSource {
@@ -25,7 +32,7 @@ impl std::fmt::Display for OptionSource {
         match self {
             OptionSource::CommandLine => f.write_str("the command line"),
             OptionSource::Variable(name) => f.write_str(name),
-            OptionSource::File(file) => f.write_str(file),
+            OptionSource::OptionsFile { file, .. } | OptionSource::SettingsFile(file) => f.write_str(file),
         }
     }
 }
@@ -59,6 +66,8 @@ impl LaunchLine {
         read: &Read<'_>,
     ) -> Result<Effective, LaunchError> {
         let mut found = Effective { notes: self.cautions(), ..Effective::default() };
+        let folder = self.folder();
+        let read = &super::from(&folder, read);
         let variables = self.environment(outer);
         let from_variable = |name: &'static str, found: &mut Effective| -> Result<(), LaunchError> {
             let Some((_, value)) = variables.iter().find(|(set, _)| *set == name) else { return Ok(()) };
@@ -79,7 +88,7 @@ impl LaunchLine {
 }
 
 /// The words of a variable; those of the launcher's may name argument files.
-pub(super) fn of_variable(name: &str, value: &str, read: &Read<'_>) -> Result<Vec<String>, LaunchError> {
+fn of_variable(name: &str, value: &str, read: &Read<'_>) -> Result<Vec<String>, LaunchError> {
     let words = shell::option_words(value, name)?;
     if name == "JDK_JAVA_OPTIONS" { argfile::expand(&words, read) } else { Ok(words) }
 }
@@ -90,12 +99,17 @@ impl Effective {
             let file = text.strip_prefix("-XX:VMOptionsFile=").map(str::to_owned);
             self.options.push(JvmOption { text, from: from.clone() });
             // No such file names another: a JVM refuses that.
-            if let Some(file) = file.filter(|_| !matches!(from, OptionSource::File(_))) {
+            let named_in = match from {
+                OptionSource::CommandLine => None,
+                OptionSource::Variable(name) => Some(*name),
+                OptionSource::OptionsFile { .. } | OptionSource::SettingsFile(_) => continue,
+            };
+            if let Some(file) = file {
                 let words = shell::option_words(
                     &super::open(&file, "file of JVM options", LARGEST_FILE, read)?,
                     &file,
                 )?;
-                self.add(words, &OptionSource::File(file), read)?;
+                self.add(words, &OptionSource::OptionsFile { file, named_in }, read)?;
             }
         }
         Ok(())
@@ -109,7 +123,7 @@ impl Effective {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
         let settings = lines.flat_map(str::split_whitespace).map(|setting| JvmOption {
             text: format!("-XX:{setting}"),
-            from: OptionSource::File(file.clone()),
+            from: OptionSource::SettingsFile(file.clone()),
         });
         self.options.splice(0..0, settings.collect::<Vec<_>>());
         Ok(())

@@ -6,12 +6,16 @@
 mod argfile;
 mod contradictions;
 mod effective;
+mod layout;
 mod shell;
 #[cfg(test)]
 mod tests;
 mod wrapper;
 
-use std::io;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use hugewise_kernel::units::Bytes;
 
@@ -142,7 +146,7 @@ impl LaunchLine {
             Err(error) => return Some(Err(error)),
         };
         let (java, words) = walked.rest.split_first()?;
-        Some(argfile::expand(words, read).map(|mut options| {
+        Some(argfile::expand(words, &from(&walked.folder, read)).map(|mut options| {
             let program = options.split_off(LaunchLine::options_end(&options));
             LaunchLine { wrapper: walked.wrapper, java: java.clone(), options, program }
         }))
@@ -194,13 +198,6 @@ impl LaunchLine {
         line
     }
 
-    /// The options that decide how the JVM lays out its memory: those worth repeating when it is
-    /// asked for its flags. Agents, logs, class paths and properties are not among them, for they
-    /// could start something.
-    pub fn memory_options(&self) -> impl Iterator<Item = &String> {
-        self.options.iter().filter(|option| is_memory_option(option))
-    }
-
     /// Those of [`OPTION_VARIABLES`] that the JVM will see, given the environment in which the
     /// line is started; in that order.
     #[must_use]
@@ -240,9 +237,23 @@ impl LaunchLine {
         self.walked().cautions
     }
 
-    /// The words of the wrapper that the JVM's flags depend on: processors, limits, user, variables.
-    pub(crate) fn deciding_wrapper(&self) -> Vec<String> {
-        self.walked().deciding
+    /// The line that asks the same `java` for its flags, with `options` and nothing of the program, to be
+    /// started in the folder `here`: behind those words of the wrapper that the flags depend on (processors,
+    /// limits, user, variables), and with the paths of programs absolute.
+    pub(crate) fn asking(&self, options: Vec<String>, here: &Path) -> LaunchLine {
+        let walked = self.walked();
+        let java = walked.absolute(&self.java);
+        let mut wrapper = walked.deciding;
+        if !walked.folder.as_os_str().is_empty() {
+            let back = ["env", "-C"].map(str::to_owned);
+            wrapper.extend(back.into_iter().chain([here.to_string_lossy().into_owned()]));
+        }
+        LaunchLine { wrapper, java, options, program: Vec::new() }
+    }
+
+    /// The folder in which the JVM starts, relative to that of the caller; empty if it is the same.
+    fn folder(&self) -> PathBuf {
+        self.walked().folder
     }
 
     fn walked(&self) -> wrapper::Walked {
@@ -276,13 +287,9 @@ pub fn option_value(options: &[String]) -> String {
     shell::join_options(options.iter().map(String::as_str))
 }
 
-/// The value of the variable `name`, with only the options in it that decide about the layout of
-/// memory, as [`LaunchLine::memory_options`]; argument files that the launcher would open are
-/// opened.
-pub(crate) fn memory_options_of(name: &str, value: &str, read: &Read<'_>) -> Result<String, LaunchError> {
-    let words = effective::of_variable(name, value, read)?;
-    let words = words.iter().map(String::as_str).filter(|word| is_memory_option(word));
-    Ok(shell::join_options(words))
+/// Reads files by names that are relative to `folder`.
+fn from<'a>(folder: &'a Path, read: &'a Read<'_>) -> impl Fn(&str) -> io::Result<String> + 'a {
+    move |name| read(&folder.join(name).to_string_lossy())
 }
 
 /// Reads a file of options, of no more than `limit` bytes.
@@ -299,25 +306,4 @@ fn is_page_flag(option: &str) -> bool {
     let name = flag.trim_start_matches(['+', '-']);
     let name = name.split_once('=').map_or(name, |(name, _)| name);
     PAGE_FLAGS.contains(&name)
-}
-
-fn is_memory_option(option: &str) -> bool {
-    // The first only costs memory: it changes no size and no place.
-    const STARTS_SOMETHING: [&str; 13] = [
-        "-XX:+AlwaysPreTouch",
-        "-Xlog",
-        "-Xloggc",
-        "-Xrun",
-        "-Xdebug",
-        "-Xshare:dump",
-        "-Xbootclasspath",
-        "-XX:StartFlightRecording",
-        "-XX:FlightRecorder",
-        "-XX:OnError",
-        "-XX:OnOutOfMemoryError",
-        "-XX:ArchiveClassesAtExit",
-        "-XX:CRaC",
-    ];
-    option.starts_with("-X") && !STARTS_SOMETHING.iter().any(|prefix| option.starts_with(prefix))
-        || option == "-server"
 }

@@ -12,7 +12,7 @@ pub fn own(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn files(name: &str) -> io::Result<String> {
+pub fn files(name: &str) -> io::Result<String> {
     match name {
         "opts" => Ok("-Xmx1g # the heap\n-cp \"/a dir/x.jar\" Main".to_owned()),
         "heap" => Ok("-Xms1g\n".to_owned()),
@@ -39,7 +39,7 @@ fn parsed(text: &str) -> Result<LaunchLine, LaunchError> {
     LaunchLine::of_java(&words(text), &files)
 }
 
-fn line(text: &str) -> LaunchLine {
+pub fn line(text: &str) -> LaunchLine {
     parsed(text).expect(text)
 }
 
@@ -136,7 +136,8 @@ fn the_jvm_sees_the_environment_that_the_wrapper_leaves() {
         assert_eq!(seen, expected, "{text}");
     }
     let sudo = line("taskset -c 0 sudo -u app nice java Main");
-    assert_eq!(sudo.deciding_wrapper(), own(&["taskset", "-c", "0", "sudo", "-n", "-u", "app"]));
+    let asked = sudo.asking(own(&["-Xint"]), Path::new("/empty"));
+    assert_eq!(asked.command(), own(&["taskset", "-c", "0", "sudo", "-n", "-u", "app", "java", "-Xint"]));
     assert!(sudo.cautions()[0].contains("sudo may change the environment"));
     let set = sudo.with_environment(&[("_JAVA_OPTIONS", "-Xint".to_owned())]);
     assert_eq!(set.environment(&outer)[1], ("_JAVA_OPTIONS", "-Xint".to_owned()));
@@ -190,7 +191,7 @@ fn the_words_without_a_shell_start_the_same() -> io::Result<()> {
     Ok(())
 }
 
-fn effective(text: &str, major: u32, variables: &[(&str, &str)]) -> Effective {
+pub fn effective(text: &str, major: u32, variables: &[(&str, &str)]) -> Effective {
     let outer = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
     line(text).effective(Some(major), &outer, &files).expect(text)
 }
@@ -268,12 +269,19 @@ fn page_flags_are_set_aside_and_replaced() {
 }
 
 #[test]
-fn asking_for_flags_starts_nothing() {
-    let line =
-        line("java -Xmx1g -XX:+UseZGC -javaagent:a.jar -Xlog:gc -agentlib:jdwp=x -Dp=1 -Xrunhprof Main");
-    assert_eq!(line.memory_options().collect::<Vec<_>>(), ["-Xmx1g", "-XX:+UseZGC"]);
-    let of_launcher = memory_options_of("JDK_JAVA_OPTIONS", "@heap -javaagent:'a b.jar'", &files);
-    assert_eq!(of_launcher.ok().as_deref(), Some("-Xms1g"));
+fn a_changed_folder_counts_for_files_and_programs() {
+    let read = |name: &str| match name {
+        "/srv/app/opts" => Ok("-Xmx1g".to_owned()),
+        other => Err(io::Error::other(other.to_owned())),
+    };
+    let line = LaunchLine::of_java(&words("env -C /srv env --chdir=app jdk/bin/java @opts Main"), &read);
+    let line = line.expect("a readable file");
+    assert_eq!(line.options, ["-Xmx1g"]);
+    let asked = line.asking(Vec::new(), Path::new("/empty")).command().join(" ");
+    assert_eq!(asked, "env -C /srv env --chdir=app env -C /empty /srv/app/jdk/bin/java");
+    let here = std::path::absolute("jdk/bin/java").expect("a folder");
+    let asked = parsed("jdk/bin/java Main").expect("a java").asking(Vec::new(), Path::new("/empty"));
+    assert_eq!(Path::new(&asked.java), here);
 }
 
 proptest! {

@@ -3,7 +3,10 @@
 //! Source: the manual pages of GNU coreutils, util-linux, numactl, sudo, doas, tini, dumb-init and
 //! gosu; POSIX for the shell's own words.
 
-use std::{iter, path::Path};
+use std::{
+    iter,
+    path::{Path, PathBuf},
+};
 
 use super::{LaunchError, shell};
 
@@ -94,6 +97,13 @@ pub(super) enum Change {
     Clear,
     Unset(String),
     Set(String, String),
+    Folder(String),
+}
+
+impl Change {
+    fn folder(&self) -> Option<&str> {
+        if let Change::Folder(folder) = self { Some(folder) } else { None }
+    }
 }
 
 /// A command line, its words before `java` understood.
@@ -104,6 +114,8 @@ pub(super) struct Walked {
     /// Those that the JVM's flags depend on.
     pub deciding: Vec<String>,
     pub environment: Vec<Change>,
+    /// The folder that `env -C` changes to, relative to that of the caller; empty if it does not.
+    pub folder: PathBuf,
     /// What could not be known.
     pub cautions: Vec<String>,
     /// `java` and all behind it.
@@ -162,10 +174,17 @@ pub(super) fn walk(command: &[String]) -> Result<Option<Walked>, LaunchError> {
 impl Walked {
     /// Sets words aside as those of a wrapper.
     fn keep(&mut self, words: Vec<String>, deciding: bool) {
-        if deciding {
-            self.deciding.extend_from_slice(&words);
+        if let Some((program, arguments)) = words.split_first().filter(|_| deciding) {
+            self.deciding.push(self.absolute(program));
+            self.deciding.extend_from_slice(arguments);
         }
         self.wrapper.extend(words);
+    }
+
+    /// The path of a program for a caller in another folder; a name without a slash is found by PATH.
+    pub(super) fn absolute(&self, program: &str) -> String {
+        let path = std::path::absolute(self.folder.join(program)).ok().filter(|_| program.contains('/'));
+        path.map_or(program.to_owned(), |path| path.to_string_lossy().into_owned())
     }
 
     fn wrapped(&mut self, wrapper: &Wrapper) {
@@ -215,8 +234,11 @@ impl Walked {
         let assignments = behind.iter().take_while(|word| assignment(word).is_some()).count();
         let length = (options + assignments).min(self.rest.len());
         let words: Vec<String> = self.rest.drain(..length).collect();
-        self.environment.extend(changes(&words));
+        let changes = changes(&words);
+        let folder = changes.iter().rev().find_map(Change::folder).map(|folder| self.folder.join(folder));
+        self.environment.extend(changes);
         self.keep(words, true);
+        self.folder = folder.unwrap_or_else(|| std::mem::take(&mut self.folder));
         Ok(!self.rest.is_empty())
     }
 }
@@ -269,8 +291,10 @@ fn changes(words: &[String]) -> Vec<Change> {
             changes.push(Change::Unset(name.to_owned()));
         } else if word == "--unset" {
             changes.extend(words.next().cloned().map(Change::Unset));
+        } else if let Some(folder) = word.strip_prefix("--chdir=") {
+            changes.push(Change::Folder(folder.to_owned()));
         } else if word == "--chdir" {
-            words.next();
+            changes.extend(words.next().cloned().map(Change::Folder));
         } else if let Some(cluster) = word.strip_prefix('-').filter(|cluster| !cluster.starts_with('-')) {
             for (at, letter) in cluster.char_indices() {
                 let attached = || cluster[at + 1..].to_owned();
@@ -279,7 +303,7 @@ fn changes(words: &[String]) -> Vec<Change> {
                     'u' | 'C' => {
                         let value = Some(attached()).filter(|value| !value.is_empty());
                         let value = value.or_else(|| words.next().cloned());
-                        changes.extend(value.filter(|_| letter == 'u').map(Change::Unset));
+                        changes.extend(value.map(if letter == 'u' { Change::Unset } else { Change::Folder }));
                         break;
                     }
                     _ => {}

@@ -1,0 +1,251 @@
+//! A JVM that is only asked leaves the user's files as they are, whatever its options would write, and runs
+//! no agent.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    ffi::OsString,
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::{
+    Tested,
+    needs::{
+        Need::{Compiler, Java},
+        jdks,
+    },
+    plan::javas,
+    start::{Ran, hugewise, run_command},
+    trial,
+};
+
+/// Flags whose value is text and no path; another value would be refused.
+const WORDS: [&str; 6] = [
+    "ShenandoahGCMode",
+    "ShenandoahGCHeuristics",
+    "CompilationMode",
+    "NativeMemoryTracking",
+    "MallocLimit",
+    "MetaspaceReclaimPolicy",
+];
+/// Switches that write, rotate or load something.
+const SWITCHES: [&str; 10] = [
+    "-XX:+LogVMOutput",
+    "-XX:+LogCompilation",
+    "-XX:+UseGCLogFileRotation",
+    "-XX:+PerfDataSaveToFile",
+    "-XX:+RecordDynamicDumpInfo",
+    "-XX:+AutoCreateSharedArchive",
+    "-XX:+HeapDumpOnOutOfMemoryError",
+    "-XX:+FlightRecorder",
+    "-XX:+DumpPerfMapAtExit",
+    "-Xshare:dump",
+];
+/// Writes into the file that its option names.
+const NATIVE_AGENT: &str = "
+#include <stdio.h>
+int Agent_OnLoad(void *jvm, char *options, void *reserved) {
+    FILE *file = fopen(options, \"w\");
+    if (file) { fputs(\"the agent ran\", file); fclose(file); }
+    return 0;
+}
+";
+const JAVA_AGENT: &str = "
+public class Agent {
+    public static void premain(String file) throws Exception {
+        java.nio.file.Files.write(java.nio.file.Paths.get(file), new byte[] {1});
+    }
+}
+";
+
+pub fn trials() -> Vec<Trial> {
+    let trials = javas().into_iter().map(|java| {
+        let name = format!("asking {} writes nothing and runs no agent", java.display());
+        trial(&name, &[Java, Compiler], move || leaves_all_as_it_was(&java))
+    });
+    trials.collect()
+}
+
+fn leaves_all_as_it_was(java: &Path) -> Tested {
+    let place = Place::new(java)?;
+    place.agents_run()?;
+    let before = content(place.folder.path())?;
+    assert!(before.len() > 30, "a file for each option: {before:?}");
+    let line = place.line();
+    for (arguments, status) in [
+        (&["plan"][..], 0),
+        (&["plan", "--backing", "thp"], 0),
+        (&["run", "--strict", "--no-cache", "--backing", "hugetlb"], 2),
+        // The program does not start, so there is nothing to compare.
+        (&["compare", "--rounds", "1", "--backing", "base"], 2),
+    ] {
+        let ran = place.called(arguments, &line)?;
+        assert_eq!(content(place.folder.path())?, before, "{arguments:?}: {ran:#?}");
+        let started = fs::read_to_string(place.started())?;
+        assert!(started.contains("-version"), "{arguments:?} asked nothing: {ran:#?}");
+        fs::write(place.started(), "")?;
+        let ran = ran.ended_with(status)?;
+        if arguments == ["plan"] {
+            for option in ["-Xlog", "-javaagent", "-agentpath", "-XX:+LogVMOutput"] {
+                assert!(ran.stdout.contains(option), "{option} is not named as left out: {ran:#?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A folder with a file for every option that could write to it, and one beside it for what tests need.
+struct Place {
+    folder: TempDir,
+    tools: TempDir,
+    jvm: PathBuf,
+    options: Vec<String>,
+}
+
+impl Place {
+    fn new(java: &Path) -> Result<Place, Box<dyn Error>> {
+        let folder = tempfile::tempdir()?;
+        let place = Place { options: Vec::new(), folder, tools: tempfile::tempdir()?, jvm: java.to_owned() };
+        place.build_agents()?;
+        // In place of the JVM: it starts it to be asked, and nothing else.
+        let script = format!(
+            "#!/bin/sh\necho \"$*\" >> '{}'\ncase \" $* \" in *' -version '*) exec '{}' \"$@\";; esac\nexit 9\n",
+            place.started().display(),
+            java.display()
+        );
+        fs::write(place.started(), "")?;
+        fs::write(place.java(), script)?;
+        fs::set_permissions(place.java(), fs::Permissions::from_mode(0o755))?;
+        let mut options: Vec<String> = SWITCHES.map(str::to_owned).to_vec();
+        for flag in text_flags(java)? {
+            options.push(format!("-XX:{flag}={}", place.file(&flag)?));
+        }
+        options.push(format!("-Xlog:gc*,safepoint*:file={}", place.file("unified.log")?));
+        options.push(format!("-Xloggc:{}", place.file("legacy.log")?));
+        options.push(format!("-javaagent:{}={}", place.jar().display(), place.file("java.agent")?));
+        options.push(format!("-agentpath:{}={}", place.library().display(), place.file("native.agent")?));
+        let argfile = format!("-Xlog:gc:file={}\n", place.file("argfile.log")?);
+        let vm_options = format!("-Xlog:gc:file={} -XX:+LogVMOutput", place.file("options.log")?);
+        let settings = format!("+LogVMOutput LogFile={}\n", place.file("settings.log")?);
+        for (name, text) in [("args", &argfile), ("vm.options", &vm_options), ("vm.settings", &settings)] {
+            fs::write(place.folder.path().join(name), text)?;
+        }
+        options.extend(["@args", "-XX:VMOptionsFile=vm.options", "-XX:Flags=vm.settings"].map(str::to_owned));
+        Ok(Place { options, ..place })
+    }
+
+    /// A file in the folder, with something in it that can be overwritten.
+    fn file(&self, name: &str) -> Result<String, Box<dyn Error>> {
+        let path = self.folder.path().join(name);
+        fs::write(&path, format!("{name}: to be kept\n"))?;
+        Ok(path.to_str().ok_or("a path that is no text")?.to_owned())
+    }
+
+    fn java(&self) -> PathBuf {
+        self.tools.path().join("java")
+    }
+
+    /// The arguments of every start of the JVM.
+    fn started(&self) -> PathBuf {
+        self.tools.path().join("started")
+    }
+
+    fn jar(&self) -> PathBuf {
+        self.tools.path().join("agent.jar")
+    }
+
+    fn library(&self) -> PathBuf {
+        self.tools.path().join("libagent.so")
+    }
+
+    fn build_agents(&self) -> Tested {
+        let tools = self.tools.path();
+        let source = tools.join("agent.c");
+        fs::write(&source, NATIVE_AGENT)?;
+        done(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(self.library()).arg(source))?;
+        let compilers = jdks().into_iter().filter(|jdk| jdk.has_compiler.known() == Some(&true));
+        let jdk = compilers.min_by_key(|jdk| jdk.major).ok_or("no JDK with a compiler")?;
+        fs::write(tools.join("Agent.java"), JAVA_AGENT)?;
+        fs::write(tools.join("manifest"), "Premain-Class: Agent\n")?;
+        let compiler = jdk.home.join("bin/javac");
+        done(Command::new(compiler).args(["--release", "8", "Agent.java"]).current_dir(tools))?;
+        let packer = jdk.home.join("bin/jar");
+        done(Command::new(packer).args(["cfm", "agent.jar", "manifest", "Agent.class"]).current_dir(tools))
+    }
+
+    /// Without this, agents that never work would prove nothing.
+    fn agents_run(&self) -> Tested {
+        let proof = self.tools.path().join("proof");
+        let native = format!("-agentpath:{}={}", self.library().display(), proof.display());
+        let java = format!("-javaagent:{}={}", self.jar().display(), proof.display());
+        for agent in [native, java] {
+            let ran = Command::new(&self.jvm).args([&agent, "-version"]).output()?;
+            assert!(proof.exists(), "{agent} does not run at all: {ran:?}");
+            fs::remove_file(&proof)?;
+        }
+        Ok(())
+    }
+
+    fn line(&self) -> Vec<OsString> {
+        let mut line = vec![self.java().into_os_string()];
+        line.extend(self.options.iter().map(OsString::from));
+        line.extend(["-Xmx96m", "-XX:+UseLargePages", "Main"].map(OsString::from));
+        line
+    }
+
+    fn called(&self, arguments: &[&str], line: &[OsString]) -> Result<Ran, Box<dyn Error>> {
+        let variable = |name: &str| format!("-Xlog:gc:file={}", self.folder.path().join(name).display());
+        let make = || {
+            let mut command = hugewise(arguments);
+            command.arg("--").args(line).current_dir(self.folder.path());
+            for name in ["JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"] {
+                command.env(name, variable(name));
+            }
+            command
+        };
+        run_command(&make)
+    }
+}
+
+fn done(command: &mut Command) -> Tested {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)).into())
+}
+
+/// The flags of a JVM whose value is text, [`WORDS`] left out.
+fn text_flags(java: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    let unlocked = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+UnlockExperimentalVMOptions"];
+    let output = Command::new(java).args(unlocked).args(["-XX:+PrintFlagsFinal", "-version"]).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let flags = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let is_text = words.next().is_some_and(|kind| kind.starts_with("ccstr"));
+        words.next().filter(|name| is_text && !WORDS.contains(name)).map(str::to_owned)
+    });
+    let flags: Vec<String> = flags.collect();
+    assert!(flags.len() > 15, "{flags:?}");
+    Ok(flags)
+}
+
+/// What lies in a folder: for each path its content and when it was changed.
+fn content(folder: &Path) -> Result<BTreeMap<PathBuf, (Vec<u8>, [i64; 4])>, Box<dyn Error>> {
+    let times = |path: &Path| -> std::io::Result<[i64; 4]> {
+        let found = fs::symlink_metadata(path)?;
+        Ok([found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()])
+    };
+    let mut all = BTreeMap::from([(folder.to_owned(), (Vec::new(), times(folder)?))]);
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        all.insert(path.clone(), (fs::read(&path)?, times(&path)?));
+    }
+    Ok(all)
+}
