@@ -100,9 +100,9 @@ fn default_size(root: &Root) -> Result<PageSize, Box<dyn Error>> {
     Ok(line.trim().parse()?)
 }
 
-/// Waits for other calls of hugewise, up to three minutes.
+/// Waits for other calls of hugewise, up to ten minutes.
 fn open(root: &Root) -> Result<Journal, JournalError> {
-    for _ in 0..180 {
+    for _ in 0..600 {
         match Journal::open(root, Path::new(STATE_DIR), "tests of formats") {
             Err(JournalError::Busy(_) | JournalError::Unfinished(_)) => thread::sleep(Duration::from_secs(1)),
             opened => return opened,

@@ -1,6 +1,6 @@
 //! A pool of the real kernel grows through the journal and is put back.
 //!
-//! Needs root and a pool of 2 MiB pages, and is listed as ignored elsewhere. Waits up to three
+//! Needs root and a pool of 2 MiB pages, and is listed as ignored elsewhere. Waits up to ten
 //! minutes for another hugewise that holds the settings.
 
 use std::{
@@ -26,7 +26,7 @@ type Tested = Result<(), Box<dyn Error>>;
 type Named = (&'static str, fn() -> Tested);
 
 const NR: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();

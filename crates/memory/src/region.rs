@@ -285,7 +285,7 @@ mod tests {
 
     /// Pages that the kernel is moving, to compact memory, are not there for a moment.
     fn coverage_of_at_least(region: &Region, bytes: Bytes) -> Result<Coverage, Box<dyn Error>> {
-        for _ in 0..500 {
+        for _ in 0..60_000 {
             let coverage = region.coverage().known().cloned().ok_or("no reading")?;
             if coverage.resident >= bytes {
                 return Ok(coverage);

@@ -8,7 +8,7 @@ use crate::{
     Tested,
     needs::Need::{Pool, Root},
     settings::JOURNAL,
-    start::{BUSY, Running, SMALL, hugewise, says},
+    start::{BUSY, Running, SMALL, hugewise, says, wait_until},
     trial,
 };
 
@@ -25,17 +25,14 @@ pub fn trials() -> Vec<Trial> {
 
 /// A comparison under way, whose pool has been grown.
 fn with_a_grown_pool() -> Result<Running, Box<dyn std::error::Error>> {
-    // Long enough never to end by itself.
+    // So many rounds that it never ends by itself.
     let mut arguments = [&SMALL[..], &["-b", "base,hugetlb"]].concat();
-    arguments[5] = "50";
+    arguments[5] = "100000";
     let running = Running::holding_the_journal(&|| hugewise(&arguments))?;
-    for _ in 0..2000 {
-        if fs::read_to_string(JOURNAL).is_ok_and(|journal| journal.contains("pool")) {
-            return Ok(running);
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Err(format!("its pool was never grown: {:#?}", running.wait()?).into())
+    wait_until("its pool has grown", || {
+        Ok(fs::read_to_string(JOURNAL).is_ok_and(|journal| journal.contains("pool")))
+    })?;
+    Ok(running)
 }
 
 fn ends_in_order(signal: &str, status: i32) -> Tested {

@@ -28,7 +28,7 @@ use crate::{
     Tested,
     killed::number,
     needs::Need::{Fragment, Free, Root as Rights, Thp},
-    settings::{JOURNAL, Snapshot},
+    settings::{JOURNAL, PATIENCE, Snapshot},
     start::{BUSY, MARKER, Running, hugewise, left_running, run, run_command, says},
     trial,
 };
@@ -226,10 +226,7 @@ fn killed() -> Tested {
         let begin = Instant::now();
         // The kernel ends it with its parent; its memory takes a moment to be given back.
         while let Some(left) = left_running().into_iter().find(|process| process.contains("hugewise")) {
-            assert!(
-                begin.elapsed() < Duration::from_secs(60),
-                "kill {kill} after {moment:?}: {left} is there"
-            );
+            assert!(begin.elapsed() < PATIENCE, "kill {kill} after {moment:?}: {left} is there");
         }
         let owner = format!("\"owner\": {id},");
         if fs::read_to_string(JOURNAL).is_ok_and(|journal| journal.contains(&owner)) {

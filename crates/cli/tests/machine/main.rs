@@ -2,7 +2,7 @@
 //!
 //! Every test takes down the machine's settings before and compares them after. What cannot run
 //! here is listed as ignored, with the reason in its name. Other calls of hugewise may run at the
-//! same time: the tests wait for them, up to three minutes.
+//! same time: the tests wait for them, up to ten minutes.
 
 mod apply;
 mod apply_killed;

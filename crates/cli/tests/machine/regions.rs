@@ -35,7 +35,7 @@ use crate::{
         jdks,
     },
     settings::PATIENCE,
-    start::{MARKER, says},
+    start::{MARKER, says, wait_until},
     trial,
 };
 
@@ -206,15 +206,11 @@ fn case(jdk: &Jdk, collector: &str, backing: &str, flags: &[&str]) -> Tested {
 
 /// A process that has ended may still be giving back its pages.
 fn pool_is_free() -> Tested {
-    let begin = Instant::now();
-    loop {
+    wait_until("the pool is free", || {
         let pools = pools::read(&Root::live())?;
         let free = pools.iter().filter(|pool| pool.node.is_none()).map(|pool| pool.available().0).max();
-        if free.is_some_and(|free| free >= POOL) || begin.elapsed() > Duration::from_secs(20) {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
+        Ok(free.is_some_and(|free| free >= POOL))
+    })
 }
 
 fn journal() -> Result<Journal, Box<dyn Error>> {

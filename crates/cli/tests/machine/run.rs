@@ -182,7 +182,7 @@ int main(int count, char **arguments) {
     for (size_t at = 0; at < bytes; at += 4096) memory[at] = 1;
     puts(getenv(\"GLIBC_TUNABLES\") ? getenv(\"GLIBC_TUNABLES\") : \"\");
     struct stat report;
-    for (int wait = 0; wait < 1000 && (stat(arguments[1], &report) || report.st_size == 0); wait++) usleep(100000);
+    for (int wait = 0; wait < 6000 && (stat(arguments[1], &report) || report.st_size == 0); wait++) usleep(100000);
     return 0;
 }
 ";

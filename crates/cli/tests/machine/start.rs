@@ -16,8 +16,8 @@ use crate::settings::{JOURNAL, PATIENCE, RECORDING};
 
 /// In the environment of everything that these tests start.
 pub const MARKER: &str = "HUGEWISE_MACHINE_TEST";
-/// A call that takes longer hangs.
-const LONGEST: Duration = Duration::from_secs(120);
+/// Longest wait for processes that were ended to be gone.
+const MAX_EXIT_TIME: Duration = Duration::from_secs(120);
 /// What the program says when another one holds the settings.
 pub const BUSY: &str = "another hugewise holds the settings";
 /// A comparison of the embedded workload, as short as it can be.
@@ -94,7 +94,7 @@ impl Running {
             if let Some(status) = self.child.try_wait()? {
                 break status;
             }
-            if begin.elapsed() > LONGEST {
+            if begin.elapsed() > PATIENCE {
                 self.child.kill()?;
                 break self.child.wait()?;
             }
@@ -148,6 +148,21 @@ pub fn run_command(make: &dyn Fn() -> Command) -> Result<Ran, Box<dyn Error>> {
     }
 }
 
+/// Waits until `is` holds; fails only after minutes, for a busy machine takes longer.
+pub fn wait_until(
+    what: &str,
+    mut is: impl FnMut() -> Result<bool, Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let begin = Instant::now();
+    while !is()? {
+        if begin.elapsed() > PATIENCE {
+            return Err(format!("not within {} s: {what}", PATIENCE.as_secs()).into());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
 /// Whatever these tests started and is still there, as process ids and names.
 pub fn left_running() -> Vec<String> {
     let marker = format!("{MARKER}={}", process::id());
@@ -167,7 +182,7 @@ pub fn left_running() -> Vec<String> {
             })
             .collect();
         // One that was killed may still be giving back its memory.
-        if left.is_empty() || begin.elapsed() > Duration::from_secs(5) {
+        if left.is_empty() || begin.elapsed() > MAX_EXIT_TIME {
             return left;
         }
         thread::sleep(Duration::from_millis(10));

@@ -16,7 +16,7 @@ use hugewise_kernel::{
 };
 use libtest_mimic::Trial;
 
-use crate::{Tested, needs::Need::Root as Rights, start::BUSY, trial};
+use crate::{Tested, needs::Need::Root as Rights, settings::PATIENCE, start::BUSY, trial};
 
 pub fn trials() -> Vec<Trial> {
     vec![trial("record: every event is read, or counted as lost", &[Rights], every_event)]
@@ -29,7 +29,7 @@ fn faults(buffer_kib: u64, pages: usize) -> Result<(u64, u64), Box<dyn Error>> {
     let mut journal = loop {
         match Journal::open(&root, Path::new(STATE_DIR), "a test") {
             Ok(journal) => break journal,
-            Err(error) if error.to_string().contains(BUSY) && begin.elapsed() < Duration::from_secs(60) => {
+            Err(error) if error.to_string().contains(BUSY) && begin.elapsed() < PATIENCE => {
                 thread::sleep(Duration::from_millis(100));
             }
             Err(error) => return Err(error.into()),

@@ -35,7 +35,7 @@ static void expect_present(int line, const hugewise_region *region, const void *
     hugewise_page_bytes pages[8];
     uint64_t present = 0;
     int tries;
-    for (tries = 0; tries < 10000; tries++) {
+    for (tries = 0; tries < 120000; tries++) {
         present = resident(pages, coverage(region, memory, len, pages));
         if (least <= present && present <= most)
             return;

@@ -80,7 +80,7 @@ fn check(case: &Case, stop_after: Option<Bytes>) -> Tested {
     let whole = addresses.start / 4096 * 4096..addresses.end.next_multiple_of(4096);
     // Pages that the kernel is moving, to compact memory, are not there for a moment.
     let all_there = || resident(whole.clone()).is_none_or(|present| present >= done.done);
-    let settled = (0..500).any(|_| {
+    let settled = (0..60_000).any(|_| {
         all_there() || {
             thread::sleep(Duration::from_millis(2));
             false
