@@ -11,7 +11,7 @@ use std::{
 };
 
 use hugewise_jvm::jdks::Jdk;
-use hugewise_kernel::{page_sizes::PageSizes, room, root::Root, thp, units::Bytes};
+use hugewise_kernel::{root::Root, thp, units::Bytes};
 use hugewise_measure::recording::Reader;
 use libtest_mimic::Trial;
 use serde_json::Value;
@@ -28,7 +28,8 @@ use crate::{
     trial,
 };
 
-/// Keeps so many MiB, and throws as much away.
+/// Keeps so many MiB, and throws twice as much away: more than the heap holds, so that it is collected
+/// at any load of the machine.
 const SOURCE: &str = "
 import java.util.ArrayList;
 public class Retain {
@@ -36,7 +37,7 @@ public class Retain {
         ArrayList<byte[]> kept = new ArrayList<>();
         for (long i = Long.parseLong(arguments[0]) * 16; i > 0; i--) {
             kept.add(new byte[1 << 16]);
-            byte[] thrown = new byte[1 << 16];
+            byte[] thrown = new byte[1 << 17];
             thrown[(int) (i % thrown.length)] = 1;
         }
         System.out.println(kept.size());
@@ -84,25 +85,35 @@ fn reported(jdk: &Jdk, options: &[&str], keep: &str) -> Result<Reported, Box<dyn
     Ok(Reported { _folder: folder, recording, report })
 }
 
-/// The kernel works in the pauses, for memory is touched first: that is never laid to huge pages.
+/// The kernel works in the pauses, for memory is touched first: that is never attributed to huge pages.
+///
+/// Other programs on the CPUs and in memory add to the pauses; the verdict may name what they add.
 fn not_fragmented(jdk: &Jdk, collector: &str, flag: &str) -> Tested {
     let collector = format!("-XX:+Use{collector}GC");
     let options = ["-Xms1500m", "-Xmx1500m", &collector, flag];
     let _shared = SharedMemory::on_thp()?;
-    let root = Root::live();
-    let sizes = PageSizes::read(&root)?;
-    let free = match sizes.thp {
-        Some(huge) => room::read(&root, sizes.base, huge)?.at_once.0,
-        None => 0,
-    };
     let reported = reported(jdk, &options, "600")?;
     let report = &reported.report;
     assert!(report["pauses"].as_array().is_some_and(|pauses| !pauses.is_empty()), "{report:#}");
-    // Where memory is fragmented already, waiting for huge pages is what is to be found.
-    if flag.starts_with("-XX:-") || free > 1200 {
-        let verdict = report["verdict"].as_str().ok_or("no verdict")?;
-        assert!(["first_touch", "none"].contains(&verdict), "{report:#}");
+    let mut waited = 0.0;
+    for row in rows(&report["waiting"]) {
+        let accounted = row["accounted_s"].as_f64().ok_or("no delay accounting")?;
+        assert!(number(&row["for_huge_s"]) <= accounted, "more than the kernel accounts: {report:#}");
+        waited += accounted;
     }
+    let text = |value: &Value| value.as_str().map(str::to_owned).ok_or("no verdict");
+    let (verdict, because) = (text(&report["verdict"])?, text(&report["because"]["is"])?);
+    let right = match (verdict.as_str(), because.as_str()) {
+        ("first_touch" | "none", _) => true,
+        // On busy CPUs threads reach safepoints late; beside others' use of memory, first touch takes
+        // more system time than was measured at the begin.
+        ("other" | "inconclusive" | "could_not_tell", "reaching" | "system") => true,
+        // The kernel accounts waits to these threads: memory is scarce or fragmented.
+        ("thp", _) => waited > 0.0 && flag.starts_with("-XX:+"),
+        ("other", "other_waiting") => waited > 0.0,
+        _ => false,
+    };
+    assert!(right, "{report:#}");
     Ok(())
 }
 
