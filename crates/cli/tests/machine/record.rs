@@ -6,8 +6,6 @@ use std::{
     fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
-    thread,
-    time::{Duration, Instant},
 };
 
 use hugewise_jvm::{attach::Jvm, jdks::Jdk, log_control};
@@ -23,7 +21,7 @@ use crate::{
         Need::{Java, Pool, Root as Rights, Thp},
         jdks,
     },
-    start::{Running, hugewise, run, run_command, says},
+    start::{Running, hugewise, run, run_command, says, wait_until},
     trial,
     without::{UNPRIVILEGED, for_everybody},
 };
@@ -97,11 +95,7 @@ impl Churning {
         let running = Running::start(&mut java)?;
         let pid = running.child.id();
         let churning = Churning { running: Some(running), pid, _folder: folder };
-        let begin = Instant::now();
-        while Jvm::connect(&Root::live(), churning.pid()).is_err() {
-            assert!(begin.elapsed() < Duration::from_secs(30), "the JVM does not answer");
-            thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("the JVM answers", || Ok(Jvm::connect(&Root::live(), churning.pid()).is_ok()))?;
         Ok(churning)
     }
 
@@ -167,6 +161,15 @@ impl Recording {
         lines.flatten().map(String::as_str).collect()
     }
 
+    /// The largest resident size of the heap, in bytes; `None` if no sample has the heap.
+    fn most_of_the_heap(&self) -> Option<u64> {
+        let heaps = self.lines.iter().filter_map(|line| match line {
+            Line::Memory(memory) => memory.heap.map(|heap| heap.resident_bytes.0),
+            _ => None,
+        });
+        heaps.max()
+    }
+
     /// Its log holds pauses and safepoints, within its time, on its clock.
     fn has_pauses(&self) -> Tested {
         let end = match self.lines.last() {
@@ -184,6 +187,17 @@ impl Recording {
         }
         Ok(())
     }
+}
+
+/// Waits until a recording under way has such a line in its file.
+fn has_line(path: &Path, is: impl Fn(&Line) -> bool) -> Tested {
+    let found = |reader: Reader<File>| reader.map_while(Result::ok).any(|line| is(&line));
+    wait_until("the line is recorded", || Ok(Reader::open(path).is_ok_and(found)))
+}
+
+/// Waits until a recording under way has sampled the machine.
+fn has_begun(path: &Path) -> Tested {
+    has_line(path, |line| matches!(line, Line::Machine(_)))
 }
 
 fn file() -> Result<(TempDir, PathBuf, String), Box<dyn Error>> {
@@ -263,18 +277,27 @@ fn takes_up_a_jvm(jdk: &Jdk) -> Tested {
     let churning = Churning::start(jdk, if knows(jdk, "UseZGC") { "UseZGC" } else { "UseG1GC" })?;
     let pid = churning.pid().to_string();
     assert_eq!(churning.logs()?, 0);
-    let make = || hugewise(&["record", "-o", &name, "--seconds", "4", &pid]);
-    run_command(&make)?.ended_with(0)?;
-    let recording = Recording::read(&path)?;
-    recording.is_whole(EndReason::TimeOver)?;
+    let mut recorded = None;
+    // On a busy machine the JVM takes longer until its heap is filled and was collected.
+    for seconds in ["4", "30", "300"] {
+        let make = || {
+            let _ = fs::remove_file(&path);
+            hugewise(&["record", "-o", &name, "--seconds", seconds, &pid])
+        };
+        run_command(&make)?.ended_with(0)?;
+        let recording = Recording::read(&path)?;
+        recording.is_whole(EndReason::TimeOver)?;
+        let filled = recording.most_of_the_heap() >= Some(100 << 20) && recording.has_pauses().is_ok();
+        recorded = Some(recording);
+        if filled {
+            break;
+        }
+    }
+    let recording = recorded.ok_or("nothing was recorded")?;
     recording.has_pauses()?;
     let is_worker = |name: &&str| name.starts_with("ZWorker") || name.starts_with("GC Thread");
     assert!(!recording.header.started && recording.thread_names().iter().any(is_worker));
-    let heaps = recording.lines.iter().filter_map(|line| match line {
-        Line::Memory(memory) => memory.heap.map(|heap| heap.resident_bytes.0),
-        _ => None,
-    });
-    let most = heaps.max().ok_or("the heap was not seen")?;
+    let most = recording.most_of_the_heap().ok_or("the heap was not seen")?;
     assert!((100 << 20..=HEAP + (16 << 20)).contains(&most), "{most} bytes of {HEAP}");
     assert_eq!(churning.logs()?, 0, "a log of it is on still");
     churning.end()
@@ -294,7 +317,7 @@ fn of_a_sleeper(name: &str) -> Result<(Running, Running), Box<dyn Error>> {
 fn is_ended(signal: &str) -> Tested {
     let (_folder, path, name) = file()?;
     let (recording, mut sleeper) = of_a_sleeper(&name)?;
-    thread::sleep(Duration::from_millis(700));
+    has_begun(&path)?;
     recording.signal(signal)?;
     let ran = recording.wait()?.ended_with(0)?;
     says(&ran.stderr, &["RECORDED", "none: no thread waited"])?;
@@ -311,17 +334,14 @@ fn nobody_waits() -> Tested {
     const ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
     let (_folder, path, name) = file()?;
     let (recording, mut sleeper) = of_a_sleeper(&name)?;
-    thread::sleep(Duration::from_millis(700));
+    has_begun(&path)?;
     run(&["apply", "--pool", "2MiB=+1"])?.ended_with(0)?;
     let restored = run(&["restore"])?.ended_with(0)?;
     let pid = format!("pid {}, record", recording.child.id());
     says(&restored.stdout, &["Put back: pool of 2MiB pages", "A recording runs", &pid])?;
     assert_eq!(fs::read_to_string(ACCOUNTING)?.trim(), "1", "restore took it from the recording");
     fs::write(ACCOUNTING, "0")?;
-    let begin = Instant::now();
-    while fs::read_to_string(ACCOUNTING)?.trim() != "1" && begin.elapsed() < Duration::from_secs(10) {
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("delay accounting is on again", || Ok(fs::read_to_string(ACCOUNTING)?.trim() == "1"))?;
     recording.signal("TERM")?;
     let ran = recording.wait()?.ended_with(0)?;
     says(&ran.stderr, &["LOST", "some of the delay accounting"])?;
@@ -340,7 +360,7 @@ fn ends_the_program() -> Tested {
         let _ = fs::remove_file(&name);
         hugewise(&["record", "-o", &name, "--", "sleep", "1000"])
     })?;
-    thread::sleep(Duration::from_millis(700));
+    has_begun(&path)?;
     recording.signal("TERM")?;
     recording.wait()?.ended_with(143)?;
     Recording::read(&path)?.is_whole(EndReason::ProcessEnded)
@@ -348,16 +368,18 @@ fn ends_the_program() -> Tested {
 
 fn rights() -> Tested {
     use std::os::unix::process::CommandExt;
-    let (_folder, program, temporary) = for_everybody()?;
-    let name = temporary.join("a.rec");
-    let make = || {
-        let _ = fs::remove_file(&name);
-        let mut command = Command::new(&program);
-        command.arg("record").arg("-o").arg(&name).args(["--", "sh", "-c", "sleep 0.3; exit 4"]);
-        command.current_dir("/").env("TMPDIR", &temporary).uid(UNPRIVILEGED).gid(UNPRIVILEGED);
-        command
-    };
-    let ran = run_command(&make)?.ended_with(4)?;
+    let (folder, program, temporary) = for_everybody()?;
+    let (name, over) = (temporary.join("a.rec"), folder.path().join("over"));
+    let script = "until [ -e \"$0\" ]; do sleep 0.1; done; exit 4";
+    let mut command = Command::new(&program);
+    command.arg("record").arg("-o").arg(&name).args(["--", "sh", "-c", script]).arg(&over);
+    command.current_dir("/").env("TMPDIR", &temporary).uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+    let recording = Running::start(&mut command)?;
+    // Without rights a program that ends between two samples is not recorded.
+    let sampled = has_line(&name, |line| matches!(line, Line::Thread(thread) if thread.name == "sh"));
+    File::create(&over)?;
+    let ran = recording.wait()?.ended_with(4)?;
+    sampled?;
     let lacks =
         ["without kernel events", "without delay accounting", "CAP_DAC_OVERRIDE", "could not be told"];
     says(&ran.stderr, &lacks)?;
