@@ -22,6 +22,7 @@ use crate::{
         memory_group,
     },
     program::compile,
+    settings::PATIENCE,
     start::{Ran, Running, hugewise, run, run_command, says},
     trial,
     without::{UNPRIVILEGED, for_everybody},
@@ -208,20 +209,18 @@ fn dry_run() -> Tested {
 
 fn rate_and_interrupt() -> Tested {
     let (program, parts) = target(64, |_| ())?;
-    let begin = Instant::now();
     let told = collapse(&program.pid(), &["--region", "malloc", "--rate", "0.125"], 1)?;
-    // More than 64 MiB at 128 MiB/s.
-    assert!(begin.elapsed() >= Duration::from_millis(490), "{:?}", begin.elapsed());
+    // A limit, which a busy machine only undercuts.
     assert!(told["gib_per_second"].as_f64().is_some_and(|rate| rate <= 0.125), "{told:#}");
     program.ends_right()?;
 
     let (program, _) = target(64, |_| ())?;
     let arguments =
-        ["collapse", &program.pid(), "--allow-reclaim", "--json", "--region", "malloc", "--rate", "0.01"];
+        ["collapse", &program.pid(), "--allow-reclaim", "--json", "--region", "malloc", "--rate", "0.001"];
     let running = Running::start(&mut hugewise(&arguments))?;
     let begin = Instant::now();
     while huge(&program.pid(), part(&parts, "malloc")?)? == 0 && total_huge(&program.pid())? == 0 {
-        assert!(begin.elapsed() < Duration::from_secs(60), "nothing was converted");
+        assert!(begin.elapsed() < PATIENCE, "nothing was converted");
         thread::sleep(Duration::from_millis(5));
     }
     running.signal("INT")?;
@@ -240,11 +239,11 @@ pub fn total_huge(pid: &str) -> Result<u64, Box<dyn Error>> {
 
 fn ends_meanwhile() -> Tested {
     let (mut program, _) = target(64, |_| ())?;
-    let arguments = ["collapse", &program.pid(), "--allow-reclaim", "--rate", "0.02"];
+    let arguments = ["collapse", &program.pid(), "--allow-reclaim", "--rate", "0.001"];
     let running = Running::start(&mut hugewise(&arguments))?;
     let begin = Instant::now();
     while total_huge(&program.pid())? == 0 {
-        assert!(begin.elapsed() < Duration::from_secs(60), "nothing was converted");
+        assert!(begin.elapsed() < PATIENCE, "nothing was converted");
         thread::sleep(Duration::from_millis(5));
     }
     program.child.kill()?;
@@ -256,18 +255,19 @@ fn ends_meanwhile() -> Tested {
 }
 
 fn rests() -> Tested {
-    let (program, _) = target(64, |_| ())?;
+    let (mut program, _) = target(64, |_| ())?;
     let arguments =
-        ["collapse", &program.pid(), "--allow-reclaim", "--json", "--region", "malloc", "--rate", "0.02"];
+        ["collapse", &program.pid(), "--allow-reclaim", "--json", "--region", "malloc", "--rate", "0.01"];
     let running = Running::start(&mut hugewise(&arguments))?;
     let begin = Instant::now();
     while total_huge(&program.pid())? == 0 {
-        assert!(begin.elapsed() < Duration::from_secs(60), "nothing was converted");
+        assert!(begin.elapsed() < PATIENCE, "nothing was converted");
         thread::sleep(Duration::from_millis(5));
     }
     Command::new("sh").args(["-c", "kill -s USR1 \"$0\"", &program.pid()]).status()?;
     let told = json(&running.wait()?.ended_with(1)?)?;
-    // It stalls in the pause, too, and so it is not our doing: the conversion goes on.
+    program.input.as_mut().ok_or("no input")?.write_all(b"\n")?;
+    // It stalls in the pause, too, and so collapsing is not the cause: it goes on.
     assert_eq!(told["outcome"], "finished", "{told:#}");
     let paused = told["paused"].as_array().ok_or("no pauses")?;
     let stall = paused.iter().find(|pause| pause["reason"] == "threads_stall");
@@ -310,7 +310,7 @@ fn without_rights() -> Tested {
     let mut own = Command::new("sleep").arg("100").uid(UNPRIVILEGED).gid(UNPRIVILEGED).spawn()?;
     let begin = Instant::now();
     while fs::read_to_string(format!("/proc/{}/comm", own.id()))?.trim() != "sleep"
-        && begin.elapsed() < Duration::from_secs(60)
+        && begin.elapsed() < PATIENCE
     {
         thread::sleep(Duration::from_millis(2));
     }
@@ -344,7 +344,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let begin = Instant::now();
-        while fs::remove_dir(&self.0).is_err() && begin.elapsed() < Duration::from_secs(10) {
+        while fs::remove_dir(&self.0).is_err() && begin.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(10));
         }
     }
