@@ -18,7 +18,7 @@ use hugewise_kernel::{
     pressure,
     room::{self, Room},
     root::Root,
-    sys::pidfd::Adviser,
+    sys::{pidfd::Adviser, process::thread_cpu},
     threads,
     units::{PageSize, Pages},
     vmstat::VmStat,
@@ -149,12 +149,14 @@ impl Watch {
     fn run(&self, root: &Root, pid: u32, begin: Instant) {
         let mut judge = Judge::default();
         while !self.over.load(Ordering::Relaxed) {
-            let look = Instant::now();
+            // Time on the CPU, not time that passed: on a busy machine stalls would be sampled too rarely.
+            let before = thread_cpu();
             let sample = sample(root, pid, begin);
             let strain = judge.look(&sample, self.paused.load(Ordering::Relaxed));
             *self.strain.lock().unwrap_or_else(PoisonError::into_inner) = strain;
             self.looked.store(true, Ordering::Relaxed);
-            thread::sleep(GAP.max(look.elapsed() * BUDGET).min(Duration::from_secs(1)));
+            let cost = thread_cpu().saturating_sub(before);
+            thread::sleep(GAP.max(cost * BUDGET).min(Duration::from_secs(1)));
         }
     }
 
