@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::{
     Tested,
-    needs::Need::{Java, Pool, Root as NeedsRoot, Thp},
+    needs::Need::{Jdk, Pool, Root as NeedsRoot, Thp},
     settings::PATIENCE,
     start::{Ran, hugewise, run, run_command, says},
     trial,
@@ -39,7 +39,7 @@ pub fn trials() -> Vec<Trial> {
         trial("inspect: advice that came too late, or never", &needs, reasons),
         trial("inspect: who cannot be told, each with its reason", &[NeedsRoot], not_told),
         trial("inspect: another user's process, and one's own", &[NeedsRoot], unprivileged),
-        trial("inspect: a heap that is mapped three times is counted once", &[NeedsRoot, Java], views),
+        trial("inspect: a heap that is mapped three times is counted once", &[NeedsRoot, Jdk(17)], views),
         trial("inspect --watch: goes on until it is told to end", &[], watch),
         trial("inspect --all and --cgroup: this process among them", &[], all_and_cgroup),
     ]
@@ -262,11 +262,10 @@ pub struct Jvm {
 
 impl Jvm {
     /// Starts the newest JDK, or that of this major version, and waits until its `main` runs.
-    pub fn start(major: Option<u32>, options: &[&str]) -> Result<Option<Jvm>, Box<dyn Error>> {
+    pub fn start(major: Option<u32>, options: &[&str]) -> Result<Jvm, Box<dyn Error>> {
         let jdks = crate::needs::jdks();
-        let Some(jdk) = jdks.iter().find(|jdk| major.is_none_or(|major| jdk.major == major)) else {
-            return Ok(None);
-        };
+        let jdk =
+            jdks.iter().find(|jdk| major.is_none_or(|major| jdk.major == major)).ok_or("no such JDK")?;
         let folder = tempfile::tempdir()?;
         let source = folder.path().join("Wait.java");
         fs::write(
@@ -287,7 +286,7 @@ impl Jvm {
                 return Err("the JVM did not come up".into());
             }
         }
-        Ok(Some(jvm))
+        Ok(jvm)
     }
 
     /// Stops all of its threads, so that two programs see the same of it.
@@ -324,7 +323,7 @@ impl Drop for Jvm {
 fn views() -> Tested {
     // Up to JDK 20, and without generations, ZGC mapped its heap three times.
     let options = ["-XX:+UseZGC", "-Xms128m", "-Xmx128m", "-XX:+AlwaysPreTouch"];
-    let Some(jvm) = Jvm::start(Some(17), &options)? else { return Ok(()) };
+    let jvm = Jvm::start(Some(17), &options)?;
     jvm.stop()?;
     let inspected = inspect(jvm.child.id())?;
     let regions = inspected["regions"].as_array().ok_or("no regions")?;

@@ -46,7 +46,7 @@ fn same(options: &[&str], pages: u64, mthp: bool) -> Tested {
     if mthp {
         journal.set(Setting::ThpEnabled { page_size: Some("64k".parse()?) }, "always")?;
     }
-    let Some(jvm) = Jvm::start(None, &[&HEAP[..], options].concat())? else { return Ok(()) };
+    let jvm = Jvm::start(None, &[&HEAP[..], options].concat())?;
     jvm.stop()?;
     let pid = jvm.child.id().to_string();
     let ours = Ours::of(&pid)?;

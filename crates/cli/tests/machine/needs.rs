@@ -32,6 +32,8 @@ pub enum Need {
     Thp,
     /// A JDK is installed.
     Java,
+    /// A JDK of this major version is installed.
+    Jdk(u32),
     /// A C compiler with glibc.
     Compiler,
     /// The jars of the off-heap caches of docs/run.md.
@@ -57,6 +59,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Free(mib) => meminfo::read(&Root::live()).free.known().is_some_and(|free| free.0 >> 20 >= mib),
         Need::Thp => Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists(),
         Need::Java => !jdks().is_empty(),
+        Need::Jdk(major) => jdks().iter().any(|jdk| jdk.major == major),
         Need::Compiler => works(Command::new("cc").arg("--version")),
         Need::OffHeapJars => env::var_os(OFF_HEAP_JARS).is_some_and(|dir| Path::new(&dir).is_dir()),
         Need::Namespaces => works(Command::new("unshare").args(["-m", "true"])),
@@ -71,6 +74,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Free(mib) => return (!met).then(|| format!("less than {mib} MiB of memory is free")),
         Need::Thp => "a kernel without THP",
         Need::Java => "no JDK",
+        Need::Jdk(major) => return (!met).then(|| format!("no JDK {major}")),
         Need::Compiler => "no cc",
         Need::OffHeapJars => "HUGEWISE_OFFHEAP_JARS names no folder (docs/run.md)",
         Need::Namespaces => "unshare -m does not work",
