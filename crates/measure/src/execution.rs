@@ -204,7 +204,11 @@ mod tests {
     use super::*;
     use crate::observation::RegionOfInterest;
 
-    fn shell(script: &str, timeout: Option<Duration>) -> Result<Execution, Box<dyn Error>> {
+    /// Runs a script; how it went, and the most memory that was seen of it.
+    fn shell(
+        script: &str,
+        timeout: Option<Duration>,
+    ) -> Result<(Result<Execution, ExecutionError>, Bytes), Box<dyn Error>> {
         let launch = Launch {
             command: ["sh", "-c", script].map(OsString::from).to_vec(),
             environment: vec![("ADDED".to_owned(), Some("yes".into()))],
@@ -212,9 +216,8 @@ mod tests {
         };
         let scratch = scratch_dir()?;
         let mut observer = Observer::new(&Root::live(), RegionOfInterest::Anonymous, None);
-        let execution = run(&launch, &mut observer, scratch.path(), timeout, &Interrupt::default())?;
-        assert!(execution.wall < Duration::from_millis(10) || observer.peak_memory > Bytes::ZERO);
-        Ok(execution)
+        let execution = run(&launch, &mut observer, scratch.path(), timeout, &Interrupt::default());
+        Ok((execution, observer.peak_memory))
     }
 
     #[test]
@@ -235,19 +238,25 @@ mod tests {
 
     #[test]
     fn output_status_and_environment_come_through() -> Result<(), Box<dyn Error>> {
-        let execution = shell("echo $ADDED; echo no >&2; sleep 0.1; exit 4", None)?;
+        let execution = shell("echo $ADDED; echo no >&2; exit 4", None)?.0?;
         assert_eq!(execution.output, "yes\nno\n");
         assert_eq!(execution.ended.status.code(), Some(4));
         Ok(())
     }
 
     #[test]
-    fn a_program_that_hangs_is_ended_and_its_last_words_shown() {
-        let error = shell("echo thinking; sleep 1000", Some(Duration::from_millis(200)));
-        let error = error.map(|_| ()).map_err(|error| error.to_string());
-        assert!(
-            error.as_ref().is_err_and(|e| e.contains("--timeout") && e.contains("thinking")),
-            "{error:?}"
-        );
+    fn a_program_that_hangs_is_ended_and_its_last_words_shown() -> Result<(), Box<dyn Error>> {
+        let mut seen = Vec::new();
+        // On a busy machine it may not be observed, nor have printed anything, before a short timeout.
+        for timeout in [200, 5_000, 120_000].map(Duration::from_millis) {
+            let (ended, peak_memory) = shell("echo thinking; sleep 1000", Some(timeout))?;
+            let error = ended.err().ok_or("it did not hang")?.to_string();
+            assert!(error.contains("--timeout"), "{error}");
+            if peak_memory > Bytes::ZERO && error.contains("thinking") {
+                return Ok(());
+            }
+            seen.push((error, peak_memory));
+        }
+        Err(format!("its output or its memory was not seen: {seen:?}").into())
     }
 }

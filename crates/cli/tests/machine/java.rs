@@ -27,7 +27,7 @@ public class Allocate {
             java.util.Arrays.fill(kept[i], (byte) 1);
             sum += kept[i][i];
         }
-        Thread.sleep(150);
+        Thread.sleep(500);
         System.out.println(\"kept: \" + sum);
     }
 }
@@ -152,7 +152,8 @@ fn the_heap(jdk: &Jdk) -> Tested {
 
 /// What stands before a `java` stays, and what it sets about pages does not count.
 fn behind_a_wrapper(jdk: &Jdk) -> Tested {
-    let wrapper = ["env", "_JAVA_OPTIONS=-XX:-UseLargePages -Dkept=1", "timeout", "60", "taskset", "-c", "0"];
+    let wrapper =
+        ["env", "_JAVA_OPTIONS=-XX:-UseLargePages -Dkept=1", "timeout", "600", "taskset", "-c", "0"];
     let options = ["--rounds", "1", "-b", "hugetlb"];
     let comparison = compare_behind(&wrapper, jdk, &options, &["-XX:+UseSerialGC"], &[], 0)?;
     covered(&comparison, "hugetlb", 0.95)?;

@@ -40,8 +40,8 @@ const BY_RUNNING: [Refusal; 7] = [
     ("command that crashes", &["--", "sh", "-c", "kill -s SEGV $$"], &["SIGSEGV"]),
     (
         "command that hangs",
-        &["--timeout", "1", "--", "sh", "-c", "echo so far; sleep 100"],
-        &["longer than 1s", "so far"],
+        &["--timeout", "5", "--", "sh", "-c", "echo so far; sleep 100"],
+        &["longer than 5s", "so far"],
     ),
     (
         "metric that never matches",

@@ -41,7 +41,7 @@ public class HugePagesProfilerTest {
                 .include(Subject.class.getName().replace('$', '.'))
                 .warmupIterations(0)
                 .measurementIterations(1)
-                .measurementTime(TimeValue.seconds(1))
+                .measurementTime(TimeValue.seconds(10))
                 .forks(1)
                 .jvmArgs("-Xms64m", "-Xmx64m", "-XX:+UseSerialGC", "-XX:+AlwaysPreTouch")
                 .addProfiler(HugePagesProfiler.class)
