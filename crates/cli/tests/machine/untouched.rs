@@ -236,13 +236,15 @@ fn text_flags(java: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(flags)
 }
 
-/// What lies in a folder: for each path its content and when it was changed.
-fn content(folder: &Path) -> Result<BTreeMap<PathBuf, (Vec<u8>, [i64; 4])>, Box<dyn Error>> {
+/// The files of a folder: of each its content, and when it and its inode were changed.
+type Content = BTreeMap<PathBuf, (Vec<u8>, [i64; 4])>;
+
+fn content(folder: &Path) -> Result<Content, Box<dyn Error>> {
     let times = |path: &Path| -> std::io::Result<[i64; 4]> {
         let found = fs::symlink_metadata(path)?;
         Ok([found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()])
     };
-    let mut all = BTreeMap::from([(folder.to_owned(), (Vec::new(), times(folder)?))]);
+    let mut all = Content::from([(folder.to_owned(), (Vec::new(), times(folder)?))]);
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         all.insert(path.clone(), (fs::read(&path)?, times(&path)?));

@@ -169,7 +169,7 @@ fn decides(option: &str) -> bool {
     let has_size = |prefix: &&str| {
         option.strip_prefix(*prefix).is_some_and(|size| size.starts_with(|c: char| c.is_ascii_digit()))
     };
-    LAYOUT_WORDS.contains(&option) || LAYOUT_SIZES.iter().any(|prefix| has_size(prefix))
+    LAYOUT_WORDS.contains(&option) || LAYOUT_SIZES.iter().any(has_size)
 }
 
 /// What an option is called: `-XX:HeapDumpPath`, `-XX:+LogVMOutput`, `-Xlog`, `-javaagent`, `-D`.
