@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use hugewise_kernel::backing::Backing;
+use hugewise_linux::hugepages::backing::Backing;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

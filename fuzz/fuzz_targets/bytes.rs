@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use hugewise_kernel::units::Bytes;
+use hugewise_linux::units::Bytes;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

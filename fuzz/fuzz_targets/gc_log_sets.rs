@@ -2,12 +2,7 @@
 
 #![no_main]
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    time::{Duration, SystemTime},
-};
-
+use std::{collections::BTreeSet, path::{Path, PathBuf}, time::{Duration, SystemTime}};
 use hugewise_jvm::gc_log::sets::{Seen, arrange_by};
 use libfuzzer_sys::fuzz_target;
 

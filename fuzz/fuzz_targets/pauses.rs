@@ -3,13 +3,9 @@
 #![no_main]
 
 use std::{fmt::Write as _, io::Write as _, sync::OnceLock};
-
 use flate2::{Compression, write::GzEncoder};
-use hugewise_kernel::{reading::Reading, root::Root};
-use hugewise_measure::{
-    pauses::{Explanation, Gathered, advice},
-    recording::{Evidence, FirstTouch, Header, Line, PageCost, Reader, SCHEMA, facts},
-};
+use hugewise_linux::{reading::Reading, root::Root};
+use hugewise_record::{attribution::{Explanation, Gathered, actions}, recording::{Evidence, FirstTouch, Header, Line, PageCost, Reader, SCHEMA, facts}};
 use libfuzzer_sys::fuzz_target;
 
 /// The lines before those of the input.
@@ -82,5 +78,5 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(pause.stalled_ns.is_some_and(|stalled| stalled <= ns));
         assert!(pause.threads.iter().all(|part| part.compaction.ns + part.reclaim.ns <= ns));
     }
-    let _ = advice::changes(&explanation);
+    let _ = actions::changes(&explanation);
 });

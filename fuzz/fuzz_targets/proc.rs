@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use hugewise_kernel::{pressure, smaps, task_stat::TaskStat, vmstat::VmStat};
+use hugewise_linux::proc::{pressure, smaps, task_stat::TaskStat, vmstat::VmStat};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

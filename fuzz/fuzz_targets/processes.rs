@@ -3,8 +3,7 @@
 #![no_main]
 
 use std::{fs, path::PathBuf, sync::OnceLock};
-
-use hugewise_kernel::{meminfo, process::Process, root::Root};
+use hugewise_linux::{proc::{meminfo, process::Process}, root::Root};
 use libfuzzer_sys::fuzz_target;
 
 /// A machine of our own.

@@ -3,10 +3,9 @@
 #![no_main]
 
 use std::{io::Write, sync::OnceLock};
-
 use flate2::{Compression, write::GzEncoder};
-use hugewise_kernel::{reading::Reading, root::Root};
-use hugewise_measure::recording::{FirstTouch, Header, Line, PageCost, Reader, SCHEMA, Summary, facts};
+use hugewise_linux::{reading::Reading, root::Root};
+use hugewise_record::recording::{FirstTouch, Header, Line, PageCost, Reader, SCHEMA, Summary, facts};
 use libfuzzer_sys::fuzz_target;
 
 /// The first line, and another one.

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use hugewise_kernel::smaps;
+use hugewise_linux::proc::smaps;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

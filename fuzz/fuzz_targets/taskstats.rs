@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use hugewise_kernel::taskstats::TaskStats;
+use hugewise_linux::proc::taskstats::TaskStats;
 use libfuzzer_sys::fuzz_target;
 
 /// Length, kind, flags, sequence and port; command, version and two bytes of nothing.

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use hugewise_kernel::tracefs::{Format, Layout, Losses};
+use hugewise_linux::tracefs::{Format, Layout, Losses};
 use libfuzzer_sys::fuzz_target;
 
 /// What random text would need long to find.

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use hugewise_kernel::tracefs::{Format, Layout, Page};
+use hugewise_linux::tracefs::{Format, Layout, Page};
 use libfuzzer_sys::fuzz_target;
 
 const FORMAT: &str = "name: mm_compaction_end

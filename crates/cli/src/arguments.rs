@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{commands, terminal::Color};
+use crate::{commands, output::terminal::Color};
 
 /// Huge pages for memory-hungry programs: measured, planned, applied reversibly, proven.
 #[derive(Parser)]

@@ -3,13 +3,8 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::Context;
-use hugewise_kernel::{
-    interrupt::Interrupt,
-    journal::{self, Restored, STATE_DIR},
-    meminfo,
-    root::Root,
-    units::Bytes,
-};
+use hugewise_changes::journal::{self, Restored, STATE_DIR};
+use hugewise_linux::{interrupt::Interrupt, proc::meminfo, root::Root, units::Bytes};
 use hugewise_measure::{experiment::ExperimentError, machine::Machine};
 
 /// A tenth of the memory, and never less than this, stays available beside a pool.

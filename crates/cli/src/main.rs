@@ -2,20 +2,10 @@
 
 mod arguments;
 mod commands;
-mod converting;
-mod embedded;
-mod findings;
-mod inspect;
-mod launching;
 mod machine;
-mod parameters;
-mod plan_file;
-mod progress;
-mod report;
-mod report_file;
+mod output;
 #[cfg(test)]
 mod schema_tests;
-mod terminal;
 
 use std::{io, process::ExitCode};
 
@@ -23,7 +13,7 @@ use clap::Parser;
 
 use crate::{
     arguments::{Arguments, Command},
-    terminal::Terminal,
+    output::terminal::Terminal,
 };
 
 /// Exit status where the command worked and its verdict is negative.

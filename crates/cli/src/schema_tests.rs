@@ -2,10 +2,11 @@
 
 use std::{env, error::Error, fs, path::Path};
 
-use hugewise_jvm::plan::Plan;
+use hugewise_evidence::process::Document;
+use hugewise_plan::plan::Plan;
 use schemars::{Schema, schema_for};
 
-use crate::{commands::restore, inspect::Document, report};
+use crate::commands;
 
 /// Set this to write the schemas anew.
 const WRITE: &str = "HUGEWISE_WRITE_SCHEMA";
@@ -13,21 +14,21 @@ const WRITE: &str = "HUGEWISE_WRITE_SCHEMA";
 #[test]
 fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
     let schemas: Vec<(&str, Schema)> = vec![
-        ("apply", schema_for!(report::apply::Report)),
-        ("check", schema_for!(report::check::Report)),
-        ("collapse", schema_for!(report::collapse::Report)),
-        ("explain", schema_for!(report::explain::Report)),
-        ("gclog", schema_for!(report::gclog::Report)),
+        ("apply", schema_for!(commands::apply::text::Report)),
+        ("check", schema_for!(commands::check::text::Report)),
+        ("collapse", schema_for!(commands::collapse::result::Report)),
+        ("explain", schema_for!(commands::explain::text::Report)),
+        ("gclog", schema_for!(commands::gclog::json::Report)),
         ("inspect", schema_for!(Document)),
         ("plan", schema_for!(Plan)),
-        ("pretouch", schema_for!(report::pretouch::Report)),
-        ("record", schema_for!(report::record::Report)),
-        ("report", schema_for!(report::pauses::Report)),
-        ("recording", schema_for!(hugewise_measure::recording::Line)),
-        ("restore", schema_for!(restore::Report)),
-        ("run", schema_for!(crate::launching::report::Report)),
-        ("stall", schema_for!(report::stall::Report)),
-        ("tlb", schema_for!(report::tlb::Report)),
+        ("pretouch", schema_for!(commands::bench::pretouch::result::Report)),
+        ("record", schema_for!(commands::record::text::Report)),
+        ("report", schema_for!(commands::report::json::Report)),
+        ("recording", schema_for!(hugewise_record::recording::Line)),
+        ("restore", schema_for!(commands::restore::Report)),
+        ("run", schema_for!(commands::run::report::Report)),
+        ("stall", schema_for!(commands::bench::stall::result::Report)),
+        ("tlb", schema_for!(commands::bench::tlb::result::Report)),
     ];
     for (name, schema) in schemas {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schema/{name}.json"));

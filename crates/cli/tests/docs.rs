@@ -13,7 +13,10 @@ use std::{
     process::{Command, Output},
 };
 
-use hugewise_kernel::{page_sizes::PageSizes, room, root::Root};
+use hugewise_linux::{
+    hugepages::{headroom, page_sizes::PageSizes},
+    root::Root,
+};
 use regex::Regex;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -175,7 +178,7 @@ fn is_there(need: &str) -> bool {
 fn huge_pages_at_once() -> Option<u64> {
     let root = Root::live();
     let sizes = PageSizes::read(&root).ok()?;
-    Some(room::read(&root, sizes.base, sizes.thp?).ok()?.at_once.0)
+    Some(headroom::read(&root, sizes.base, sizes.thp?).ok()?.at_once.0)
 }
 
 /// Runs a command line by a shell, as a reader of the page would.

@@ -5,7 +5,7 @@
 //! wrong one (kubernetes-validate, kubeconform, or the API server's own validation).
 
 #[allow(dead_code, unused_imports)]
-#[path = "../src/report/plan/formats/mod.rs"]
+#[path = "../src/commands/plan/formats/mod.rs"]
 mod formats;
 
 use std::{
@@ -19,13 +19,13 @@ use std::{
 };
 
 use formats::{Format, render, samples};
-use hugewise_jvm::plan::Plan;
-use hugewise_kernel::{
-    journal::{Journal, JournalError, STATE_DIR},
+use hugewise_changes::journal::{Journal, JournalError, STATE_DIR};
+use hugewise_linux::{
     root::Root,
     settings::Setting,
     units::{PageSize, Pages},
 };
+use hugewise_plan::plan::Plan;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 type Tested = Result<(), Box<dyn Error>>;

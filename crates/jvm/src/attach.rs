@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_kernel::{root::Root, smaps, sys::process};
+use hugewise_linux::{proc::smaps, root::Root, sys::process};
 
 use crate::regions;
 

@@ -5,10 +5,9 @@
 //! what we say. So nothing is tabulated by version, vendor, collector or CPU count, and not one
 //! page of the machine's pools is taken.
 
+use hugewise_linux::units::{Bytes, PageSize, Pages};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use hugewise_kernel::units::{Bytes, PageSize, Pages};
 
 /// What one JVM asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

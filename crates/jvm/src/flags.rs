@@ -4,11 +4,11 @@ use std::{
     collections::BTreeMap, env, ffi::OsString, fs, io, path::PathBuf, process::Command, time::Duration,
 };
 
-use hugewise_kernel::units::Bytes;
+use hugewise_linux::units::Bytes;
 use tempfile::TempDir;
 
 use crate::{
-    asking,
+    bounded_run,
     launch::{LaunchError, LaunchLine},
 };
 
@@ -86,7 +86,7 @@ fn ask_patiently(line: &LaunchLine, patience: Duration) -> Result<FinalFlags, As
     let question = question(line, &[])?;
     let program = question.command.get_program().to_string_lossy().into_owned();
     let java = line.java.clone();
-    let printed = match asking::printed_by(question.command, patience) {
+    let printed = match bounded_run::printed_by(question.command, patience) {
         Ok(Some(printed)) => printed,
         Ok(None) => return Err(AskError::TimedOut { java, limit: patience }),
         // The first word of a wrapper may be what is not there.
@@ -264,7 +264,7 @@ pub struct ExplicitDemand {
 mod tests {
     use std::{os::unix::fs::PermissionsExt, path::Path};
 
-    use hugewise_kernel::root::Root;
+    use hugewise_linux::root::Root;
     use proptest::prelude::*;
 
     use super::*;

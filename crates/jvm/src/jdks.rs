@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hugewise_kernel::{reading::Reading, root::Root};
+use hugewise_linux::{reading::Reading, root::Root};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

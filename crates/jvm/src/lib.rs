@@ -1,21 +1,16 @@
 //! What a JVM asks of huge pages, and what it got.
 
-mod asking;
 pub mod attach;
-pub mod choice;
+mod bounded_run;
 pub mod demand;
 pub mod flags;
 pub mod gc_log;
 pub mod jdks;
+pub mod large_page_flags;
 pub mod launch;
 pub mod log_control;
-pub mod malloc;
 pub mod messages;
-pub mod page_flags;
-pub mod page_log;
-pub mod plan;
-pub mod planner;
-pub mod planning;
+pub mod page_size_log;
 pub mod regions;
-pub mod rehearsed;
+pub mod rehearsal;
 pub mod threads;

@@ -4,18 +4,16 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-use hugewise_kernel::{
+use hugewise_evidence::observation::Observer;
+use hugewise_linux::{
     interrupt::Interrupt,
-    journal::Journal,
     sys::process::{Ended, GroupLeader, monotonic_ns},
 };
-
-use crate::observation::Observer;
 
 /// How long a program has between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);
@@ -161,48 +159,16 @@ pub fn last_lines(output: &str) -> String {
     format!("; the last it printed:\n    {}", last.join("\n    "))
 }
 
-/// A private folder for logs and output.
-#[derive(Debug)]
-pub enum Scratch {
-    /// That of a journal: it vanishes with that, after a SIGKILL, too.
-    OfJournal(PathBuf),
-    /// Removed when dropped.
-    Own(tempfile::TempDir),
-}
-
-impl Scratch {
-    /// That of the journal, where there is one.
-    pub fn of(journal: Option<&Journal>) -> io::Result<Scratch> {
-        match journal {
-            Some(journal) => Ok(Scratch::OfJournal(journal.scratch())),
-            None => scratch_dir().map(Scratch::Own),
-        }
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        match self {
-            Scratch::OfJournal(path) => path,
-            Scratch::Own(dir) => dir.path(),
-        }
-    }
-}
-
-/// A private folder for the files of a run, removed when dropped.
-pub fn scratch_dir() -> io::Result<tempfile::TempDir> {
-    // The folder is 0700 from the start; a lax umask changes nothing.
-    tempfile::Builder::new().prefix("hugewise-").tempdir()
-}
-
 #[cfg(test)]
 mod tests {
     use std::error::Error;
 
-    use hugewise_kernel::{root::Root, units::Bytes};
+    use hugewise_changes::scratch::scratch_dir;
+
+    use hugewise_evidence::observation::RegionOfInterest;
+    use hugewise_linux::{root::Root, units::Bytes};
 
     use super::*;
-    use crate::observation::RegionOfInterest;
 
     /// Runs a script; how it went, and the most memory that was seen of it.
     fn shell(

@@ -7,18 +7,24 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use hugewise_kernel::{
-    backing::Backing, interrupt::Interrupt, page_sizes::PageSizes, root::Root, units::Bytes, vmstat::VmStat,
+use hugewise_evidence::{
+    observation::{Observer, RegionOfInterest},
+    proof::{self, Evidence},
+};
+use hugewise_linux::{
+    hugepages::{backing::Backing, page_sizes::PageSizes},
+    interrupt::Interrupt,
+    proc::vmstat::VmStat,
+    root::Root,
+    units::Bytes,
 };
 
 use crate::{
     analysis,
     comparison::{self, Case, Comparison, Design, Figure, LeftOut, Round},
     execution::{self, ExecutionError, last_lines},
-    fragmenting::{Fragmenter, Free, Held, HostError},
+    fragmentation::{Fragmenter, Free, Held, HostError},
     machine::Machine,
-    observation::{Observer, RegionOfInterest},
-    proof::{self, Evidence},
     schedule::{self, Slot},
     workload::{Conditions, Prepared, Results, Workload},
 };

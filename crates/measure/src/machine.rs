@@ -2,17 +2,20 @@
 
 use std::{collections::BTreeMap, io, path::Path};
 
-use hugewise_kernel::{
-    interrupt::Interrupt,
+use hugewise_changes::{
     journal::{Journal, JournalError, RUN_VARIABLE, Restored},
     pool_growth::{self, Shortage},
+    scratch::Scratch,
+};
+use hugewise_linux::{
+    hugepages::thp,
+    interrupt::Interrupt,
     root::Root,
     settings::Setting,
-    thp,
     units::{Bytes, PageSize, Pages},
 };
 
-use crate::execution::{Launch, Scratch};
+use crate::execution::Launch;
 
 /// Machine-wide settings for the time of an experiment.
 #[derive(Debug)]

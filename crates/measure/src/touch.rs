@@ -5,11 +5,10 @@
 
 use std::{num::NonZeroUsize, ops::ControlFlow, time::Instant};
 
-use hugewise_kernel::{
-    backing::Backing,
-    counters::{Counters, Counts},
-    coverage::Coverage,
-    page_sizes::PageSizes,
+use hugewise_linux::{
+    cpu::counters::{Counters, Counts},
+    hugepages::{backing::Backing, page_sizes::PageSizes},
+    pages::coverage::Coverage,
     reading::Reading,
     root::Root,
     sys::memory::SomeBytes,

@@ -2,8 +2,12 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use hugewise_kernel::{
-    backing::Backing, interrupt::Interrupt, page_sizes::PageSizes, root::Root, units::Bytes,
+use hugewise_evidence::observation::{Observer, RegionOfInterest};
+use hugewise_linux::{
+    hugepages::{backing::Backing, page_sizes::PageSizes},
+    interrupt::Interrupt,
+    root::Root,
+    units::Bytes,
 };
 use serde::Serialize;
 
@@ -12,7 +16,6 @@ use crate::{
     execution::{self, ExecutionError, last_lines},
     experiment::{ExperimentError, Progress},
     machine::Machine,
-    observation::{Observer, RegionOfInterest},
     touch::{Touch, Touched},
     workload::native::{touched, worker},
 };

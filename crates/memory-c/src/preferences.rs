@@ -1,6 +1,6 @@
 //! A list of backings as text: `hugetlb:2MiB,thp,base`.
 
-use hugewise_kernel::backing::{Backing, BackingError};
+use hugewise_linux::hugepages::backing::{Backing, BackingError};
 
 /// The backings of a list, the best first. Blanks around them do not matter; an empty list, or an
 /// empty place in it, is an error.

@@ -4,24 +4,22 @@
 // The text is that of the header, for C programmers, to whom it is no news.
 #![allow(clippy::missing_safety_doc)]
 
-use std::{
-    ffi::{c_int, c_void},
-    num::NonZeroUsize,
-    ops::{ControlFlow, Range},
-    ptr,
-};
-
-use hugewise_kernel::{sys::span::Span, units::Bytes};
-use hugewise_memory::{
-    Stopped,
-    pretouch::{self, Pretouch, Progress, Way},
-};
-
 use crate::{
     arguments::{self, GrownPlace, Place},
     error::{Failure, status},
     handles,
     region::Region,
+};
+use hugewise_linux::{sys::parallel_range::Span, units::Bytes};
+use hugewise_memory::{
+    Stopped,
+    pretouch::{self, Pretouch, Progress, Way},
+};
+use std::{
+    ffi::{c_int, c_void},
+    num::NonZeroUsize,
+    ops::{ControlFlow, Range},
+    ptr,
 };
 
 /// The library chooses: populating where the kernel can.

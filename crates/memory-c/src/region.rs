@@ -4,17 +4,15 @@
 // The text is that of the header, for C programmers, to whom it is no news.
 #![allow(clippy::missing_safety_doc)]
 
-use std::{
-    collections::BTreeMap,
-    ffi::{CString, c_char, c_int, c_void},
-    ops::Range,
-    ptr,
-    sync::{Arc, OnceLock},
+use crate::{
+    arguments::{self, Place},
+    error::{Failure, status, to_c, value},
+    handles, preferences,
+    pretouch::addresses,
 };
-
-use hugewise_kernel::{
-    coverage::Coverage,
-    page_sizes::PageSizes,
+use hugewise_linux::{
+    hugepages::page_sizes::PageSizes,
+    pages::coverage::Coverage,
     reading::Reading,
     root::Root,
     units::{Bytes, PageSize},
@@ -24,12 +22,12 @@ use hugewise_memory::{
     placement::Placement,
     region::{self, Region as Reserved},
 };
-
-use crate::{
-    arguments::{self, Place},
-    error::{Failure, status, to_c, value},
-    handles, preferences,
-    pretouch::addresses,
+use std::{
+    collections::BTreeMap,
+    ffi::{CString, c_char, c_int, c_void},
+    ops::Range,
+    ptr,
+    sync::{Arc, OnceLock},
 };
 
 /// Reserved memory. It is known by this handle alone, which points to nothing.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hugewise_kernel::units::Bytes;
+use hugewise_linux::units::Bytes;
 
 /// Each thread finds so many chunks, so that none waits long for the slowest.
 const CHUNKS_A_THREAD: u64 = 16;

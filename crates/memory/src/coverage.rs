@@ -2,12 +2,12 @@
 
 use std::{fs::File, io, ops::Range};
 
-use hugewise_kernel::{
-    coverage::Coverage,
-    page_sizes::PageSizes,
+use hugewise_linux::{
+    hugepages::page_sizes::PageSizes,
+    pages::coverage::Coverage,
+    proc::smaps::{self, Vma},
     reading::Reading,
     root::Root,
-    smaps::{self, Vma},
     sys::pagemap,
     units::{Bytes, PageSize},
 };

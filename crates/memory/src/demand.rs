@@ -2,10 +2,12 @@
 
 use std::io;
 
-use hugewise_kernel::{
-    backing::Backing,
+use hugewise_linux::{
     cgroup::{self, CgroupLimits, Limit},
-    pools::{self, Pool},
+    hugepages::{
+        backing::Backing,
+        pools::{self, Pool},
+    },
     root::Root,
     units::{Bytes, PageSize},
 };
@@ -135,7 +137,7 @@ fn file_cache(root: &Root, limit: &Limit) -> Option<Bytes> {
 mod tests {
     use std::{error::Error, fs};
 
-    use hugewise_kernel::units::Pages;
+    use hugewise_linux::units::Pages;
 
     use super::*;
 

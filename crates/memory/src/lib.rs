@@ -2,11 +2,11 @@
 //!
 //! A [`region::Region`] is aligned so that every huge page of it is usable, and carries how it was
 //! got and, where it fell back, why. [`pretouch`] makes it, or any other memory of this process,
-//! present by several threads; [`release`] gives it back. A [`conversion`] makes memory huge that
+//! present by several threads; [`release`] gives it back. [`collapse`] puts memory on huge pages that
 //! another process has already.
 
 mod chunks;
-pub mod conversion;
+pub mod collapse;
 pub mod coverage;
 mod demand;
 pub mod placement;

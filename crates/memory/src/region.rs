@@ -2,15 +2,14 @@
 
 use std::{io, ops::Range};
 
-use hugewise_kernel::{
-    backing::Backing,
-    coverage::Coverage,
-    page_sizes::PageSizes,
+use hugewise_linux::{
+    hugepages::{backing::Backing, page_sizes::PageSizes},
+    pages::coverage::Coverage,
     reading::Reading,
     root::Root,
     sys::{
         memory::{Advice, Mapping},
-        span::Span,
+        parallel_range::Span,
     },
     units::{Bytes, PageSize},
 };

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_kernel::{backing::Backing, sys::span::Span, units::Bytes};
+use hugewise_linux::{hugepages::backing::Backing, sys::parallel_range::Span, units::Bytes};
 
 use crate::{
     chunks::Chunks,

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use hugewise_kernel::{
-    coverage::Coverage, page_sizes::PageSizes, reading::Reading, smaps::Vma, sys::span::Span, units::PageSize,
+use hugewise_linux::{
+    hugepages::page_sizes::PageSizes, pages::coverage::Coverage, proc::smaps::Vma, reading::Reading,
+    sys::parallel_range::Span, units::PageSize,
 };
 
 use crate::coverage::{self, Part};

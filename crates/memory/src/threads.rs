@@ -12,10 +12,10 @@ use std::{
     thread,
 };
 
-use hugewise_kernel::{
-    nodes,
+use hugewise_linux::{
+    numa,
     root::Root,
-    sys::thread::{self as own, Faults},
+    sys::{thread as own, thread::Faults},
     units::Bytes,
 };
 
@@ -36,7 +36,7 @@ impl Crew {
     pub fn for_memory(address: u64, asked: Option<NonZeroUsize>) -> Crew {
         let nodes = own::nodes_of_memory(address).unwrap_or_default();
         let allowed = own::allowed_cpus().unwrap_or_default();
-        let near = nodes.into_iter().filter_map(|node| nodes::cpus(&Root::live(), node).ok()).flatten();
+        let near = nodes.into_iter().filter_map(|node| numa::cpus(&Root::live(), node).ok()).flatten();
         let cpus = near_and_allowed(&near.collect(), &allowed);
         let usable = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let usable = cpus.as_ref().map_or(usable, |cpus| usable.min(cpus.len()));

@@ -6,17 +6,16 @@ use std::{
 };
 
 use clap::Args;
-use hugewise_kernel::{
+use hugewise_changes::{
     journal::{self, ChangedSince, JvmLog, Others, Restored, STATE_DIR},
     persisted::{self, Removed},
-    root::Root,
-    sys::process,
 };
-use hugewise_measure::recording;
+use hugewise_linux::{root::Root, sys::process};
+use hugewise_record::recording;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{NEGATIVE, machine, terminal::print};
+use crate::{NEGATIVE, machine, output::terminal::print};
 
 /// Put the machine's settings back: after a hugewise that was killed, and after 'hugewise apply'
 ///

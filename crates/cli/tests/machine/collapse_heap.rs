@@ -3,7 +3,7 @@
 use std::{env, error::Error, fs, path::Path, process::Command, time::Instant};
 
 use hugewise_jvm::jdks::Jdk;
-use hugewise_kernel::units::Bytes;
+use hugewise_linux::units::Bytes;
 use libtest_mimic::Trial;
 
 use crate::{

@@ -10,17 +10,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_kernel::{
-    frames,
+use hugewise_linux::{
+    hugepages::page_sizes::PageSizes,
     interrupt::Interrupt,
-    page_sizes::PageSizes,
+    pages::frames,
+    proc::smaps,
     root::Root,
-    smaps,
     units::{Bytes, PageSize},
 };
 use hugewise_measure::{
     execution::Launch,
-    fragmenting::{Fragmenter, Held, Outcome, Plan, State, worker, worker::Said},
+    fragmentation::{
+        Fragmenter, Held, Outcome, Plan, State,
+        worker::{self, Said},
+    },
 };
 use libtest_mimic::Trial;
 

@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_kernel::{
-    journal::{Journal, JournalError, STATE_DIR},
+use hugewise_changes::journal::{Journal, JournalError, STATE_DIR};
+use hugewise_linux::{
     root::Root,
     settings::Setting,
     sys::memory::{Advice, Mapping},

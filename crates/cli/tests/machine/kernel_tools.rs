@@ -8,15 +8,17 @@ use std::{
     process::{Command, Stdio},
 };
 
-use hugewise_kernel::settings::Setting;
+use hugewise_linux::settings::Setting;
 use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
     Tested,
     inspect::{Jvm, grow_pool, journal},
-    needs::Need::{Java, KernelTools, Pool, Root, Thp},
-    needs::{PAGE_TYPES, THPMAPS},
+    needs::{
+        Need::{Java, KernelTools, Pool, Root, Thp},
+        PAGE_TYPES, THPMAPS,
+    },
     start::run,
     trial,
 };

@@ -2,11 +2,9 @@
 
 use std::{error::Error, num::NonZeroUsize, ops::ControlFlow};
 
-use hugewise_kernel::{
-    backing::Backing,
-    journal::Journal,
-    page_sizes::PageSizes,
-    pool_growth,
+use hugewise_changes::{journal::Journal, pool_growth};
+use hugewise_linux::{
+    hugepages::{backing::Backing, page_sizes::PageSizes},
     root::Root,
     settings::Setting,
     units::{Bytes, Pages},

@@ -8,7 +8,7 @@ use std::{
 };
 
 use hugewise_jvm::jdks::{self, Environment, Jdk};
-use hugewise_kernel::{meminfo, root::Root, units::Bytes};
+use hugewise_linux::{proc::meminfo, root::Root, units::Bytes};
 
 /// Names `thpmaps`, of tools/mm in the kernel's source; it needs Python and numpy.
 pub const THPMAPS: &str = "HUGEWISE_THPMAPS";

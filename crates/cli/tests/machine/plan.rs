@@ -13,15 +13,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_jvm::plan::{Outcome, Plan};
-use hugewise_kernel::{
-    interrupt::Interrupt,
+use hugewise_changes::{
     journal::{Journal, JournalError, STATE_DIR},
     pool_growth,
-    pools::{self, Pool},
+};
+use hugewise_linux::{
+    hugepages::pools::{self, Pool},
+    interrupt::Interrupt,
     root::Root,
     units::{Bytes, PageSize, Pages},
 };
+use hugewise_plan::plan::{Outcome, Plan};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use hugewise_jvm::{attach::Jvm, jdks::Jdk, log_control};
-use hugewise_kernel::{root::Root, sys::process::monotonic_ns};
-use hugewise_measure::recording::{Cause, EndReason, Ending, Evidence, Header, Line, Reader};
+use hugewise_linux::{root::Root, sys::process::monotonic_ns};
+use hugewise_record::recording::{Cause, EndReason, Ending, Evidence, Header, Line, Reader};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use hugewise_measure::recording::Reader;
+use hugewise_record::recording::Reader;
 use libtest_mimic::Trial;
 
 use crate::{

@@ -11,17 +11,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hugewise_changes::journal::{Journal, JournalError, STATE_DIR};
 use hugewise_jvm::{
     attach,
     jdks::Jdk,
     regions::{self, Kind, NamedRange, Naming, Source},
 };
-use hugewise_kernel::{
-    journal::{Journal, JournalError, STATE_DIR},
-    pools,
+use hugewise_linux::{
+    hugepages::pools,
+    proc::smaps::{self, Vma},
     root::Root,
     settings::Setting,
-    smaps::{self, Vma},
     sys::pagemap,
     units::{Bytes, PageSize},
 };

@@ -11,8 +11,8 @@ use std::{
 };
 
 use hugewise_jvm::jdks::Jdk;
-use hugewise_kernel::{root::Root, thp, units::Bytes};
-use hugewise_measure::recording::Reader;
+use hugewise_linux::{hugepages::thp, root::Root, units::Bytes};
+use hugewise_record::recording::Reader;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -197,7 +197,7 @@ fn overlap(a: &Range<f64>, b: &Range<f64>) -> f64 {
 
 /// The threads of a process that were recorded.
 fn threads(reader: Reader<fs::File>, pid: u32) -> Vec<u32> {
-    use hugewise_measure::recording::Line;
+    use hugewise_record::recording::Line;
     let mut all: Vec<u32> = reader
         .filter_map(|line| match line {
             Ok(Line::Thread(thread)) if thread.pid == pid => Some(thread.tid),

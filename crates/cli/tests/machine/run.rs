@@ -9,20 +9,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_kernel::{
-    journal::{Journal, JournalError, STATE_DIR},
-    page_sizes::PageSizes,
-    root::Root,
-    settings::Setting,
-};
+use hugewise_changes::journal::{Journal, JournalError, STATE_DIR};
+use hugewise_linux::{hugepages::page_sizes::PageSizes, root::Root, settings::Setting};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
     Tested,
-    needs::Need::{Compiler, Java, Namespaces, OffHeapJars, Pool, Root as IsRoot, Thp},
-    needs::{OFF_HEAP_JARS, jdks},
+    needs::{
+        Need::{Compiler, Java, Namespaces, OffHeapJars, Pool, Root as IsRoot, Thp},
+        OFF_HEAP_JARS, jdks,
+    },
     program::compile,
     settings::PATIENCE,
     start::{Ran, Running, hugewise, says},

@@ -10,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_kernel::{journal::STATE_DIR, root::Root, sys::file::try_lock, tracefs::Tracefs};
+use hugewise_changes::journal::STATE_DIR;
+use hugewise_linux::{root::Root, sys::file::try_lock, tracefs::Tracefs};
 
 use crate::{Tested, start};
 

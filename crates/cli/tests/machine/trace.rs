@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_kernel::{
-    journal::{Journal, STATE_DIR},
+use hugewise_changes::journal::{Journal, STATE_DIR};
+use hugewise_linux::{
     root::Root,
     settings::Setting,
     sys::process::{monotonic_ns, thread_id},

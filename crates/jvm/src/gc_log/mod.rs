@@ -9,11 +9,15 @@ mod lines;
 mod names;
 mod near;
 mod numbers;
+#[cfg(test)]
+mod properties;
 mod reader;
 mod safepoints;
 pub mod sets;
 mod stamp;
 pub mod summary;
+#[cfg(test)]
+mod tests;
 pub mod timeline;
 mod unified;
 
@@ -129,10 +133,3 @@ pub fn heap(log: &[u8]) -> Option<Range<u64>> {
     });
     heap
 }
-
-#[cfg(test)]
-mod legacy_tests;
-#[cfg(test)]
-mod properties;
-#[cfg(test)]
-mod tests;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hugewise_kernel::units::Bytes;
+use hugewise_linux::units::Bytes;
 use memchr::{memmem, memrchr};
 
 use super::{

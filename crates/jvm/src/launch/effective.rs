@@ -5,7 +5,7 @@
 //! last one counts. A file named by `-XX:VMOptionsFile` stands where it is named; the settings of
 //! `-XX:Flags` come before everything.
 
-use hugewise_kernel::units::Bytes;
+use hugewise_linux::units::Bytes;
 
 use super::{LARGEST_FILE, LaunchError, LaunchLine, Read, Variable, argfile, shell};
 

@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hugewise_kernel::units::Bytes;
+use hugewise_linux::units::Bytes;
 
 pub use argfile::LARGEST as LARGEST_FILE;
 pub use contradictions::{Contradiction, contradictions};

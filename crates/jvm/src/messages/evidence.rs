@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use hugewise_kernel::{
+use hugewise_linux::{
     cgroup::Limit,
-    limits::{SHM_GROUP, SHMMAX},
-    pools,
+    hugepages::{
+        pools,
+        thp::{self, Thp},
+    },
+    proc::limits::{SHM_GROUP, SHMMAX},
     reading::Reading,
-    thp::{self, Thp},
     units::Pages,
 };
 

@@ -1,9 +1,8 @@
 //! What a message means on this machine: cause, evidence, and what mends it.
 
-use hugewise_kernel::{
+use hugewise_linux::{
     facts::Facts,
-    pools::Pool,
-    thp,
+    hugepages::{pools::Pool, thp},
     units::{Bytes, PageSize, Pages},
 };
 use schemars::JsonSchema;

@@ -11,7 +11,7 @@ mod tests;
 
 use std::sync::LazyLock;
 
-use hugewise_kernel::units::{Bytes, PageSize};
+use hugewise_linux::units::{Bytes, PageSize};
 use regex::{Captures, Regex, RegexSet};
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, fs, io, path::Path};
 
-use hugewise_kernel::{contiguity::Scan, facts::Facts, root::Root};
+use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, root::Root};
 use proptest::prelude::*;
 
 use super::{Family::*, *};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hugewise_kernel::{root::Root, smaps::Vma};
+use hugewise_linux::{proc::smaps::Vma, root::Root};
 
 use super::{NamedRange, Naming, Source, answers, claims::Claims, range_at};
 use crate::attach::Jvm;

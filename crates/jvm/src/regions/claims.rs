@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use hugewise_kernel::smaps::Vma;
+use hugewise_linux::proc::smaps::Vma;
 
 use super::{Kind, NamedRange};
 

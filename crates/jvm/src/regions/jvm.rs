@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use hugewise_kernel::{reading::Reading, units::Bytes};
+use hugewise_linux::{reading::Reading, units::Bytes};
 
 use super::{Collector, JvmIdentity, vm_structs::Image};
 

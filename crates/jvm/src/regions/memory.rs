@@ -10,11 +10,11 @@ use std::{
     path::Path,
 };
 
-use hugewise_kernel::{
-    base_page,
+use hugewise_linux::{
+    hugepages::base_page,
+    proc::smaps::Vma,
     root::Root,
-    smaps::Vma,
-    sys::{file::open_regular, remote},
+    sys::{file::open_regular, remote_memory},
 };
 
 /// Bytes at addresses.
@@ -136,7 +136,7 @@ impl<'a> Live<'a> {
     /// Reads what lies in one mapping or none, and in pages that are all present or all not.
     fn read_piece(&self, address: u64, into: &mut [u8], entry: u64) -> Option<()> {
         if entry & PRESENT != 0 {
-            return (remote::read(self.pid, address, into).ok()? == into.len()).then_some(());
+            return (remote_memory::read(self.pid, address, into).ok()? == into.len()).then_some(());
         }
         let at = self.vmas.partition_point(|vma| vma.addresses.end <= address);
         let vma = self.vmas.get(at).filter(|vma| vma.addresses.contains(&address))?;
@@ -203,7 +203,7 @@ impl Memory for Live<'_> {
     fn reason(&self, address: u64) -> String {
         let error = match &self.pagemap {
             Err(error) => error.to_string(),
-            Ok(_) => match remote::read(self.pid, address, &mut [0; 8]) {
+            Ok(_) => match remote_memory::read(self.pid, address, &mut [0; 8]) {
                 Ok(_) => return format!("process {} changed while it was read", self.pid),
                 Err(error) => error.to_string(),
             },

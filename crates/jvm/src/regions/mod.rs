@@ -22,10 +22,10 @@ mod vm_structs;
 
 use std::{fmt, ops::Range};
 
-use hugewise_kernel::{
+use hugewise_linux::{
+    proc::smaps::{self, Vma},
     reading::Reading,
     root::Root,
-    smaps::{self, Vma},
     units::Bytes,
 };
 use schemars::JsonSchema;

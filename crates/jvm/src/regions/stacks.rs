@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hugewise_kernel::{root::Root, smaps::Vma};
+use hugewise_linux::{proc::smaps::Vma, root::Root};
 
 use super::{
     Kind,

@@ -140,7 +140,7 @@ impl<'m> Dynamic<'m> {
 
 #[cfg(test)]
 mod tests {
-    use hugewise_kernel::{root::Root, smaps};
+    use hugewise_linux::{proc::smaps, root::Root};
     use proptest::prelude::*;
 
     use super::{

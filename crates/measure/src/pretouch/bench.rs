@@ -2,12 +2,15 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use hugewise_kernel::{
-    backing::Backing,
-    contiguity::{self, Scan},
+use hugewise_evidence::observation::{Observer, RegionOfInterest};
+use hugewise_linux::{
+    hugepages::{
+        backing::Backing,
+        contiguity::{self, Scan},
+        page_sizes::PageSizes,
+    },
     interrupt::Interrupt,
-    meminfo,
-    page_sizes::PageSizes,
+    proc::meminfo,
     reading::Reading,
     root::Root,
     units::{Bytes, PageSize},
@@ -16,16 +19,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    By, Case, LeftOut, Row, Sample, Way, host,
+    By, Case, LeftOut, Row, Sample, Way,
+    available::{self, Beside},
+    host,
     hotspot::Jvm,
-    room::{self, Beside},
     worker,
 };
 use crate::{
     execution::{self, ExecutionError, Launch, last_lines},
     experiment::{ExperimentError, Progress},
     machine::Machine,
-    observation::{Observer, RegionOfInterest},
 };
 
 /// What to measure.
@@ -273,7 +276,7 @@ fn leave_out_what_does_not_fit(cells: &mut [Cell], place: &Place<'_>) {
         jvm: cells.iter().any(|cell| matches!(cell.way.by, By::Jvm(_))),
     };
     for cell in cells {
-        cell.out = room::missing(cell.case.bytes, &beside, &memory, place.floor);
+        cell.out = available::missing(cell.case.bytes, &beside, &memory, place.floor);
     }
 }
 
@@ -286,7 +289,7 @@ fn leave_out_what_is_scattered(cells: &mut [Cell], place: &Place<'_>) {
     let seen = contiguity::read(place.root, &base, &[thp], &memory.total, &memory.free, Scan::IfQuick);
     let Some(Reading::Known(ready)) = seen.sizes.first().map(|of_size| &of_size.at_once) else { return };
     for cell in cells.iter_mut().filter(|cell| cell.out.is_none() && cell.case.backing == Backing::Thp) {
-        cell.out = room::scattered(cell.case.bytes, *ready * thp, thp);
+        cell.out = available::scattered(cell.case.bytes, *ready * thp, thp);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the model says of costs: of a page, of a byte, and of one more thread.
 
-use hugewise_kernel::{backing::Backing, units::Bytes};
+use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::Serialize;
 

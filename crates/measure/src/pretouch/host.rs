@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hugewise_kernel::root::Root;
+use hugewise_linux::root::Root;
 
 const BALLOONS: &str = "sys/bus/virtio/drivers/virtio_balloon";
 /// `VIRTIO_BALLOON_F_REPORTING`: the place of its bit in the device's `features`.

@@ -16,23 +16,26 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hugewise_evidence::observation::{Observer, RegionOfInterest};
 use hugewise_jvm::{
     flags::{self, FinalFlags},
+    large_page_flags,
     launch::{LaunchLine, OPTION_VARIABLES},
-    page_flags,
 };
-use hugewise_kernel::{
-    backing::Backing, interrupt::Interrupt, page_sizes::PageSizes, reading::Reading, root::Root,
-    sys::process::GroupLeader, units::Bytes, vmstat::VmStat,
+use hugewise_linux::{
+    hugepages::{backing::Backing, page_sizes::PageSizes},
+    interrupt::Interrupt,
+    proc::vmstat::VmStat,
+    reading::Reading,
+    root::Root,
+    sys::process::GroupLeader,
+    units::Bytes,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Case, Sample, worker};
-use crate::{
-    execution::{ExecutionError, Launch, last_lines},
-    observation::{Observer, RegionOfInterest},
-};
+use crate::execution::{ExecutionError, Launch, last_lines};
 
 /// How often the JVM's log is looked at.
 const GAP: Duration = Duration::from_millis(5);
@@ -89,7 +92,7 @@ impl Jvm {
             "-XX:+UseG1GC".to_owned(),
             format!("-XX:ParallelGCThreads={}", case.threads),
         ];
-        options.extend(page_flags::options(&self.flags, case.backing)?);
+        options.extend(large_page_flags::options(&self.flags, case.backing)?);
         options.extend(chunk.map(|chunk| format!("-XX:PreTouchParallelChunkSize={}", chunk.0)));
         Ok(options)
     }

@@ -4,6 +4,7 @@
 //! such a process of this program, [`hotspot`] starts a JVM. [`ratios`] compares the ways in one run,
 //! and [`model`] says from all of it how long other sizes will take.
 
+mod available;
 pub mod bench;
 pub mod costs;
 pub mod host;
@@ -11,10 +12,9 @@ pub mod hotspot;
 pub mod model;
 pub mod prediction;
 pub mod ratios;
-mod room;
 pub mod worker;
 
-use hugewise_kernel::{backing::Backing, reading::Reading, units::Bytes};
+use hugewise_linux::{hugepages::backing::Backing, reading::Reading, units::Bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

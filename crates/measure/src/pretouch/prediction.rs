@@ -1,6 +1,6 @@
 //! How long a pretouch will take: an interval, which grows with the distance from what was measured.
 
-use hugewise_kernel::{backing::Backing, units::Bytes};
+use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugewise_kernel::units::Bytes;
+use hugewise_linux::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -123,7 +123,7 @@ fn judge(default: &Row, jvm: usize, default_chunk: Option<Bytes>, tried: &[&Row]
 
 #[cfg(test)]
 mod tests {
-    use hugewise_kernel::{backing::Backing, reading::Reading};
+    use hugewise_linux::{hugepages::backing::Backing, reading::Reading};
 
     use super::*;
     use crate::pretouch::{Sample, Way};

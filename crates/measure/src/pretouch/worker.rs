@@ -10,15 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_kernel::{
-    backing::Backing,
-    coverage::Coverage,
-    page_sizes::PageSizes,
+use hugewise_linux::{
+    hugepages::{backing::Backing, page_sizes::PageSizes},
+    pages::coverage::Coverage,
+    proc::vmstat::VmStat,
     reading::Reading,
     root::{ReadError, Root},
-    sys::span::Span,
+    sys::parallel_range::Span,
     units::Bytes,
-    vmstat::VmStat,
 };
 use hugewise_memory::{
     pretouch::Pretouch,

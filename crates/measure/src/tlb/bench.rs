@@ -2,13 +2,12 @@
 
 use std::time::Instant;
 
-use hugewise_kernel::{
-    backing::Backing,
+use hugewise_linux::{
     cgroup,
-    cpu_tlb::{self, Tlb},
+    cpu::tlb::{self, Tlb},
+    hugepages::{backing::Backing, page_sizes::PageSizes},
     interrupt::Interrupt,
-    meminfo,
-    page_sizes::PageSizes,
+    proc::meminfo,
     reading::Reading,
     root::Root,
     units::{Bytes, PageSize, Pages},
@@ -190,7 +189,7 @@ impl Design {
             packed_on: packed_on.backing,
             measured,
             left_out,
-            cpuid: cpu_tlb::read(),
+            cpuid: tlb::read(),
             seconds: begin.elapsed().as_secs_f64(),
         })
     }

@@ -2,15 +2,14 @@
 
 use std::{collections::BTreeMap, fs::File, io, sync::atomic::Ordering::Relaxed};
 
-use hugewise_kernel::{
-    backing::Backing,
-    coverage::Coverage,
+use hugewise_linux::{
+    hugepages::{backing::Backing, page_sizes::PageSizes},
     interrupt::Interrupt,
-    page_sizes::PageSizes,
+    pages::coverage::Coverage,
+    proc::smaps,
     reading::Reading,
     root::Root,
-    smaps,
-    sys::{pagemap, repeated::Repeated},
+    sys::{aliases::Repeated, pagemap},
     units::{Bytes, PageSize, Pages},
 };
 

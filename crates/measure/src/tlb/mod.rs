@@ -8,8 +8,6 @@ pub mod chase;
 pub mod curve;
 pub mod finding;
 pub mod knees;
-#[cfg(test)]
-mod knees_tests;
 pub mod memory;
 #[cfg(test)]
 mod simulated_tests;

@@ -7,21 +7,22 @@ use std::{
     path::Path,
 };
 
+use hugewise_evidence::observation::RegionOfInterest;
 use hugewise_jvm::{
     flags::{self, FinalFlags},
     gc_log::{self, Event, Reader, summary::Summary},
     jdks::Jdk,
+    large_page_flags,
     launch::LaunchLine,
-    page_flags,
-    rehearsed::{self, DemandError},
+    rehearsal::{self, DemandError},
 };
-use hugewise_kernel::{
-    backing::Backing,
+use hugewise_linux::{
+    hugepages::backing::Backing,
     units::{Bytes, PageSize},
 };
 
 use super::{Conditions, Kind, OwnFigures, Prepared, Workload, metric::Metric};
-use crate::{execution::Launch, observation::RegionOfInterest, touch::Touch};
+use crate::{execution::Launch, touch::Touch};
 
 /// Figures that only a JVM has.
 pub(super) const FIGURES: [(&str, &str); 4] =
@@ -72,7 +73,7 @@ pub(super) fn prepare(
     backing: Backing,
     conditions: &Conditions,
 ) -> Result<Prepared, String> {
-    let mut options = page_flags::options(flags, backing)?;
+    let mut options = large_page_flags::options(flags, backing)?;
     let ours = options.join(" ");
     let mut region = RegionOfInterest::Anonymous;
     if flags.major().is_some_and(|major| major >= UNIFIED_LOGGING) {
@@ -113,7 +114,7 @@ fn pools(
     conditions: &Conditions,
 ) -> Result<BTreeMap<PageSize, Bytes>, String> {
     let sizes = conditions.sizes;
-    match rehearsed::ask_with(line, flags, backing, sizes) {
+    match rehearsal::ask_with(line, flags, backing, sizes) {
         Ok(asked) => {
             let of = |&size: &PageSize| (size, asked.demand.pages(size).1 * size);
             Ok(sizes.hugetlb.iter().map(of).filter(|(_, bytes)| *bytes > Bytes::ZERO).collect())

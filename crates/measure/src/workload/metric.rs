@@ -137,7 +137,7 @@ fn written_by(file: &Path, execution: &Execution) -> Result<(), String> {
 mod tests {
     use std::{error::Error, process::Command};
 
-    use hugewise_kernel::sys::process::{GroupLeader, monotonic_ns};
+    use hugewise_linux::sys::process::{GroupLeader, monotonic_ns};
 
     use super::*;
 

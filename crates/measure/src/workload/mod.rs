@@ -1,28 +1,26 @@
 //! Workloads: what is run, how a backing is put on it, and which figures it gives.
 
 mod java;
+pub mod metric;
 pub mod native;
 mod other;
-
-pub mod metric;
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
+use hugewise_evidence::observation::{Observer, RegionOfInterest};
 use hugewise_jvm::{flags::FinalFlags, launch::LaunchLine};
-use hugewise_kernel::{
-    backing::Backing,
-    coverage::Coverage,
-    page_sizes::PageSizes,
+use hugewise_linux::{
+    hugepages::{backing::Backing, page_sizes::PageSizes},
+    pages::coverage::Coverage,
     units::{Bytes, PageSize},
 };
 
 use crate::{
     comparison::{Better, Figure},
     execution::{Execution, Launch},
-    observation::{Observer, RegionOfInterest},
     workload::{metric::Metric, native::NativeTouch},
 };
 

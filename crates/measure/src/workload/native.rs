@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use hugewise_kernel::{backing::Backing, coverage::Coverage, reading::Reading, units::Bytes};
+use hugewise_evidence::observation::RegionOfInterest;
+use hugewise_linux::{
+    hugepages::backing::Backing, pages::coverage::Coverage, reading::Reading, units::Bytes,
+};
 
 use super::{Conditions, Kind, OwnFigures, Prepared, Workload};
 use crate::{
     execution::{Execution, Launch},
-    observation::RegionOfInterest,
     statistics,
     touch::{Touch, Touched},
 };

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, ffi::OsString};
 
-use hugewise_kernel::{backing::Backing, c_library::with_tunables, units::Bytes};
+use hugewise_evidence::observation::RegionOfInterest;
+use hugewise_linux::{c_library::with_tunables, hugepages::backing::Backing, units::Bytes};
 
 use super::{Conditions, Kind, OwnFigures, Prepared, Workload};
-use crate::{execution::Launch, observation::RegionOfInterest};
+use crate::execution::Launch;
 
 const TUNABLES: &str = "GLIBC_TUNABLES";
 /// On top of what the program used on base pages: each large allocation takes whole huge pages.

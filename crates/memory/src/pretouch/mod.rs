@@ -5,30 +5,34 @@
 //! (JDK-8259380). Where the kernel can, pages are populated (`MADV_POPULATE_WRITE`), which needs no
 //! page fault for each and gets THP whole (JDK-8315923); otherwise a byte of each is written back.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     num::NonZeroUsize,
     ops::ControlFlow,
     time::{Duration, Instant},
 };
 
-use hugewise_kernel::{
-    coverage::Coverage,
-    page_sizes::PageSizes,
+use hugewise_linux::{
+    hugepages::page_sizes::PageSizes,
+    pages::coverage::Coverage,
+    proc::vmstat::VmStat,
     reading::Reading,
     root::Root,
-    sys::span::{self, Span},
+    sys::parallel_range::{self, Span},
     units::{Bytes, PageSize},
-    vmstat::VmStat,
 };
 use serde::{Deserialize, Serialize};
 
-pub use crate::threads::Stopped;
 use crate::{
     chunks::Chunks,
     region::Region,
     target::Target,
     threads::{self, Crew},
 };
+
+pub use crate::threads::Stopped;
 
 /// How to make memory present; what is not said is chosen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -139,7 +143,7 @@ fn pretouch(
     how: &Pretouch,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Pretouched {
-    let way = how.way.unwrap_or(if span::can_populate() { Way::Populate } else { Way::Touch });
+    let way = how.way.unwrap_or(if parallel_range::can_populate() { Way::Populate } else { Way::Touch });
     let pages = target.pages();
     let crew = Crew::for_memory(pages.start, how.threads);
     let chunks = Chunks::cut(pages, target.grain.bytes(), how.chunk, crew.threads);
@@ -179,6 +183,3 @@ fn pretouch(
         stopped: worked.stopped,
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,6 @@
 use std::{error::Error, thread};
 
-use hugewise_kernel::sys::{
+use hugewise_linux::sys::{
     memory::{Advice, Mapping},
     pagemap,
 };
@@ -62,7 +62,7 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 fn check(case: &Case, stop_after: Option<Bytes>) -> Tested {
-    if case.how.way == Some(Way::Populate) && !span::can_populate() {
+    if case.how.way == Some(Way::Populate) && !parallel_range::can_populate() {
         return Ok(());
     }
     let (mut memory, contents) = marked(case.advice, case.seed)?;
@@ -116,7 +116,7 @@ fn each_base_page_is_made_once() -> Tested {
     let sizes = PageSizes::read(&Root::live())?;
     for way in [Way::Populate, Way::Touch] {
         let mut region =
-            region::reserve(Bytes(64 << 20), &[hugewise_kernel::backing::Backing::Base], &sizes)?;
+            region::reserve(Bytes(64 << 20), &[hugewise_linux::hugepages::backing::Backing::Base], &sizes)?;
         let how = Pretouch { threads: NonZeroUsize::new(4), chunk: Some(Bytes(4096)), way: Some(way) };
         let first = region.pretouch(&how, &mut go_on);
         let pages = Bytes(64 << 20).whole_pages(sizes.base).0;
@@ -131,7 +131,9 @@ fn each_base_page_is_made_once() -> Tested {
 #[test]
 fn what_is_given_back_is_gone_and_the_rest_stays() -> Tested {
     let sizes = PageSizes::read(&Root::live())?;
-    for backing in [hugewise_kernel::backing::Backing::Base, hugewise_kernel::backing::Backing::Thp] {
+    for backing in
+        [hugewise_linux::hugepages::backing::Backing::Base, hugewise_linux::hugepages::backing::Backing::Thp]
+    {
         if sizes.missing(backing).is_some() {
             continue;
         }

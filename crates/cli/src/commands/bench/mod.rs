@@ -1,15 +1,15 @@
 //! `hugewise bench`: experiments on this machine itself.
 
-mod pretouch;
-mod stall;
-mod tlb;
-mod touch;
+pub mod pretouch;
+pub mod stall;
+pub mod tlb;
+pub mod touch;
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::{machine, terminal::Terminal};
+use crate::{machine, output::terminal::Terminal};
 
 /// Measure this machine itself
 #[derive(Args)]

@@ -1,0 +1,187 @@
+//! Makes a [`Difference`] true, with the journal in hand.
+
+use std::path::Path;
+
+use hugewise_linux::{
+    interrupt::Interrupt,
+    root::{ReadError, Root},
+    settings::Setting,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    difference::{Change, Difference, pages},
+    journal::{Journal, JournalError, Restored},
+    pool_growth::{self, Shortage},
+};
+
+/// The only one who can make changes that stay: it holds the journal. Dropped, it puts all of them
+/// back.
+#[derive(Debug)]
+pub struct Writer {
+    root: Root,
+    journal: Journal,
+}
+
+/// A change that was made, as far as the kernel let it be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Outcome {
+    /// What was wanted.
+    #[serde(flatten)]
+    pub change: Change,
+    /// What the setting reads now; nothing where nothing was written.
+    pub reached: Option<String>,
+    /// Why that is not what was wanted.
+    pub shortage: Option<String>,
+}
+
+impl Outcome {
+    /// A change of a dry run.
+    #[must_use]
+    pub fn of_nothing(change: &Change) -> Outcome {
+        Outcome { change: change.clone(), reached: None, shortage: None }
+    }
+}
+
+/// Why a change was broken off.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// Somebody who asks nobody changed it between the look and the change.
+    #[error(
+        "the {setting} was {from} a moment ago, and is {now} now: somebody else is changing it; try again"
+    )]
+    Changed {
+        /// The setting.
+        setting: Setting,
+        /// What it was when the difference was read.
+        from: String,
+        /// What it is.
+        now: String,
+    },
+    /// A pool.
+    #[error(transparent)]
+    Pool(#[from] Shortage),
+    /// The journal, or the kernel refused the value.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A setting could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl WriteError {
+    /// What would help, with a leading separator.
+    #[must_use]
+    pub fn what_helps(&self) -> &'static str {
+        match self {
+            WriteError::Journal(error) | WriteError::Pool(Shortage::Journal(error)) => error.what_helps(),
+            _ => "",
+        }
+    }
+}
+
+impl Writer {
+    /// Takes the journal in `dir`, to say what it is for.
+    pub fn open(root: &Root, dir: &Path, purpose: &str) -> Result<Writer, JournalError> {
+        Ok(Writer { root: root.clone(), journal: Journal::open(root, dir, purpose)? })
+    }
+
+    /// Makes the changes one after the other and reads each back. A pool that stays too small is an
+    /// outcome, not an error.
+    pub fn carry_out(
+        &mut self,
+        difference: &Difference,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Outcome>, WriteError> {
+        difference.changes.iter().map(|change| self.change(change, interrupt)).collect()
+    }
+
+    fn change(&mut self, change: &Change, interrupt: &Interrupt) -> Result<Outcome, WriteError> {
+        let setting = change.setting;
+        let now = setting.read(&self.root)?;
+        if now != change.from {
+            return Err(WriteError::Changed { setting, from: change.from.clone(), now });
+        }
+        let reached = match setting {
+            _ if !change.is_needed() => now,
+            Setting::Pool { .. } => {
+                let target = pages(&change.to);
+                pool_growth::resize(&self.root, &mut self.journal, setting, target, interrupt)?.to_string()
+            }
+            _ => self.journal.set(setting, &change.to)?,
+        };
+        let shortage = (reached != change.to).then(|| self.shortage(change, &reached));
+        Ok(Outcome { change: change.clone(), reached: Some(reached), shortage })
+    }
+
+    fn shortage(&self, change: &Change, reached: &str) -> String {
+        match (change.setting, change.growth()) {
+            (Setting::Pool { page_size, node }, Some((_, needed))) => {
+                let got = pages(reached).saturating_sub(pages(&change.from));
+                pool_growth::shortage(&self.root, page_size, node, got, needed).to_string()
+            }
+            _ => format!("the kernel took {}, and reads {reached}", change.to),
+        }
+    }
+
+    /// Leaves the changes as they are; `hugewise restore` undoes them later.
+    pub fn keep(self) -> Result<(), JournalError> {
+        self.journal.keep()
+    }
+
+    /// Puts everything back.
+    #[must_use]
+    pub fn put_back(self) -> Restored {
+        self.journal.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error, fs};
+
+    use hugewise_linux::{settings::Knob, testing::tree, units::Bytes};
+
+    use super::*;
+    use crate::{
+        difference::{Request, Wanted},
+        journal::{self, Others},
+    };
+
+    const SCAN: &str = "sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs";
+
+    #[test]
+    fn changes_are_made_kept_and_undone() -> Result<(), Box<dyn Error>> {
+        let (dir, root) = tree(&[
+            ("proc/sys/kernel/random/boot_id", "boot-1\n"),
+            ("proc/sys/kernel/random/uuid", "4f2a\n"),
+            ("proc/sys/kernel/shmall", "7\n"),
+            (SCAN, "10000\n"),
+        ]);
+        let state = dir.path().join("state");
+        let scan = Setting::Khugepaged { knob: Knob::ScanSleepMillisecs };
+        let request =
+            |setting, value: &str| Request { setting, wanted: Wanted::Value(value.to_owned()), seen: None };
+        let requests = [request(scan, "500"), request(Setting::ShmAll, "7")];
+        let difference = Difference::read(&root, &requests, Bytes::ZERO)?;
+        let mut writer = Writer::open(&root, &state, "apply")?;
+        let outcomes = writer.carry_out(&difference, &Interrupt::default())?;
+        assert_eq!(
+            outcomes.iter().map(|outcome| outcome.reached.as_deref()).collect::<Vec<_>>(),
+            [Some("500"), Some("7")]
+        );
+        writer.keep()?;
+        assert_eq!(journal::restore(&root, &state, Others::Leave)?.undone.len(), 1);
+        assert_eq!(scan.read(&root)?, "10000");
+
+        // Somebody who does not ask for the journal is quicker.
+        fs::write(root.path(SCAN), "9\n")?;
+        let mut writer = Writer::open(&root, &state, "apply")?;
+        let refused = writer.carry_out(&difference, &Interrupt::default()).err().ok_or("written over")?;
+        assert!(refused.to_string().contains("was 10000 a moment ago, and is 9 now"), "{refused}");
+        drop(writer);
+        assert_eq!(scan.read(&root)?, "9", "nothing of theirs is lost");
+        Ok(())
+    }
+}

@@ -1,0 +1,272 @@
+//! Configuration files that set everything again at boot.
+//!
+//! What has a sysctl goes to sysctl.d, which is read first; the rest, which /sys alone has, to
+//! tmpfiles.d, whose lines `w!` write to a file that exists, at boot only (`tmpfiles.d(5)`). Each
+//! file carries a checksum, so that one which somebody else wrote, or edited, is known and left alone.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use hugewise_linux::{proc::meminfo, root::Root, settings::Setting, units::PageSize};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The first line of every file that we wrote.
+const HEADER: &str = "# Written by 'hugewise apply --persist', removed by 'hugewise restore --persisted'.";
+/// The second, up to the checksum of all lines below it.
+const CHECKSUM: &str = "# Once edited, it is left alone. Checksum: ";
+
+/// Why the files were not written.
+#[derive(Debug, thiserror::Error)]
+pub enum PersistError {
+    /// Somebody else's file has the name.
+    #[error("{} was not written by hugewise: move it away, or replace it with --overwrite", .0.display())]
+    Foreign(PathBuf),
+    /// Ours, and edited.
+    #[error("{} was edited since hugewise wrote it: move it away, or replace it with --overwrite", .0.display())]
+    Edited(PathBuf),
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+}
+
+/// What became of the files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Removed {
+    /// Removed.
+    pub files: Vec<PathBuf>,
+    /// Left, with the reason.
+    pub left: Vec<(PathBuf, String)>,
+}
+
+/// One of the two files, by the folder that it stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Sysctl,
+    Tmpfiles,
+}
+
+/// Its lines, by what they set.
+type Lines = BTreeMap<String, String>;
+
+/// What stands at its place.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Ours(Lines),
+    Edited,
+    Foreign,
+}
+
+/// The files as they shall be: made before anything is changed, written after it.
+#[derive(Debug)]
+pub struct Files(Vec<(PathBuf, String)>);
+
+impl Files {
+    /// Of `settings` with their values, and what the files in `etc` (the folder /etc) set already.
+    ///
+    /// Fails where a file is not ours or was edited, unless it may be overwritten; then what it set
+    /// is lost.
+    pub fn prepare(
+        root: &Root,
+        etc: &Path,
+        settings: &[(Setting, String)],
+        overwrite: bool,
+    ) -> Result<Files, PersistError> {
+        let default_size = meminfo::read(root).default_size.known().copied();
+        let mut files = Vec::new();
+        let mut obsolete = Vec::new();
+        let mut placed = Vec::new();
+        for (setting, value) in settings {
+            // The pool of the only node is that of the machine.
+            let setting = match setting.parts(root)[..] {
+                [only] => only,
+                _ => *setting,
+            };
+            if let Setting::Pool { page_size, node: None } = setting {
+                // They would undo at boot what is set for all nodes.
+                obsolete.push(format!("/hugepages/hugepages-{}/nr_hugepages", page_size.sysfs()));
+            }
+            placed.push((place(setting, default_size), value));
+        }
+        for kind in [Kind::Sysctl, Kind::Tmpfiles] {
+            let path = kind.path(etc);
+            let mut lines = match (found(&path)?, overwrite) {
+                (Found::Ours(lines), _) => lines,
+                (Found::Nothing, _) | (_, true) => Lines::new(),
+                (Found::Edited, false) => return Err(PersistError::Edited(path)),
+                (Found::Foreign, false) => return Err(PersistError::Foreign(path)),
+            };
+            let before = lines.clone();
+            lines.retain(|key, _| {
+                !(key.starts_with("/sys/devices/system/node/")
+                    && obsolete.iter().any(|end| key.ends_with(end)))
+            });
+            let ours = placed.iter().filter(|((of, _), _)| *of == kind);
+            lines.extend(ours.map(|((_, key), value)| (key.clone(), (*value).clone())));
+            if !lines.is_empty() || lines != before {
+                files.push((path, kind.text(&lines)));
+            }
+        }
+        Ok(Files(files))
+    }
+
+    /// Writes them: each complete or not at all, and safe from a crash. Answers where they are.
+    pub fn write(&self) -> Result<Vec<PathBuf>, PersistError> {
+        for (path, text) in &self.0 {
+            write(path, text).map_err(|source| PersistError::File { path: path.clone(), source })?;
+        }
+        Ok(self.0.iter().map(|(path, _)| path.clone()).collect())
+    }
+}
+
+/// The files that we wrote into `etc`, edited or not.
+#[must_use]
+pub fn present(etc: &Path) -> Vec<PathBuf> {
+    let ours = |path: &PathBuf| matches!(found(path), Ok(Found::Ours(_) | Found::Edited));
+    [Kind::Sysctl, Kind::Tmpfiles].map(|kind| kind.path(etc)).into_iter().filter(ours).collect()
+}
+
+/// Removes the files that we wrote into `etc`; an edited one only if `edited_too`, another's never.
+#[must_use]
+pub fn remove(etc: &Path, edited_too: bool) -> Removed {
+    let mut removed = Removed::default();
+    for path in [Kind::Sysctl, Kind::Tmpfiles].map(|kind| kind.path(etc)) {
+        // Of a call that was killed while it wrote.
+        let _ = fs::remove_file(path.with_extension("draft"));
+        let outcome = match found(&path) {
+            Ok(Found::Nothing | Found::Foreign) => continue,
+            Ok(Found::Edited) if !edited_too => {
+                Err("it was edited since hugewise wrote it; --force removes it all the same".to_owned())
+            }
+            Ok(Found::Ours(_) | Found::Edited) => fs::remove_file(&path).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match outcome {
+            Ok(()) => removed.files.push(path),
+            Err(reason) => removed.left.push((path, reason)),
+        }
+    }
+    removed
+}
+
+/// The file that sets `setting` at boot, and its name there.
+fn place(setting: Setting, default_size: Option<PageSize>) -> (Kind, String) {
+    let sysctl = match setting {
+        Setting::Pool { page_size, node: None } if Some(page_size) == default_size => "vm.nr_hugepages",
+        Setting::Overcommit { page_size } if Some(page_size) == default_size => "vm.nr_overcommit_hugepages",
+        Setting::ShmGroup => "vm.hugetlb_shm_group",
+        Setting::ShmMax => "kernel.shmmax",
+        Setting::ShmAll => "kernel.shmall",
+        _ => return (Kind::Tmpfiles, Path::new("/").join(setting.path()).to_string_lossy().into_owned()),
+    };
+    (Kind::Sysctl, sysctl.to_owned())
+}
+
+impl Kind {
+    fn path(self, etc: &Path) -> PathBuf {
+        etc.join(match self {
+            Kind::Sysctl => "sysctl.d/60-hugewise.conf",
+            Kind::Tmpfiles => "tmpfiles.d/hugewise.conf",
+        })
+    }
+
+    fn text(self, lines: &Lines) -> String {
+        let line = |(key, value): (&String, &String)| match self {
+            Kind::Sysctl => format!("{key} = {value}\n"),
+            Kind::Tmpfiles => format!("w! {key} - - - - {value}\n"),
+        };
+        let body: String = lines.iter().map(line).collect();
+        format!("{HEADER}\n{CHECKSUM}{:016x}\n{body}", checksum(&body))
+    }
+}
+
+/// Reads what stands at `path`; a link, or anything but a plain file, is not ours.
+fn found(path: &Path) -> Result<Found, PersistError> {
+    let failed = |source| PersistError::File { path: path.to_owned(), source };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(failed(error)),
+        Ok(found) if !found.is_file() => return Ok(Found::Foreign),
+        Ok(_) => {}
+    }
+    let mut bytes = Vec::new();
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path).map_err(failed)?;
+    file.read_to_end(&mut bytes).map_err(failed)?;
+    Ok(parse(&String::from_utf8_lossy(&bytes)))
+}
+
+fn parse(text: &str) -> Found {
+    let Some(rest) = text.strip_prefix(HEADER).and_then(|rest| rest.strip_prefix('\n')) else {
+        return Found::Foreign;
+    };
+    let body = rest.strip_prefix(CHECKSUM).and_then(|rest| rest.split_once('\n'));
+    match body {
+        Some((sum, body)) if sum == format!("{:016x}", checksum(body)) => {
+            Found::Ours(body.lines().filter_map(line).collect())
+        }
+        _ => Found::Edited,
+    }
+}
+
+/// What a line of ours sets, and to what.
+fn line(line: &str) -> Option<(String, String)> {
+    let mut words = line.split_whitespace();
+    let first = words.next()?;
+    let key = if first == "w!" { words.next()? } else { first };
+    Some((key.to_owned(), words.last()?.to_owned()))
+}
+
+/// FNV-1a, 64 bits: it tells an edited file, not a forged one.
+fn checksum(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    match fs::symlink_metadata(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir(folder)?,
+        Err(error) => return Err(error),
+        Ok(found) if !found.is_dir() => {
+            return Err(io::Error::other("its folder is a link, and not followed"));
+        }
+        Ok(_) => {}
+    }
+    // Neither of the two readers takes a file that does not end in .conf.
+    let draft = path.with_extension("draft");
+    let written = (|| {
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .mode(0o644)
+            .open(&draft)?;
+        file.set_permissions(fs::Permissions::from_mode(0o644))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, path)?;
+        File::open(folder)?.sync_all()
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}

@@ -1,0 +1,283 @@
+//! Making a hugetlb pool large enough for somebody, and finding out why it cannot be.
+
+use std::fs;
+
+use hugewise_linux::{
+    hugepages::pools::{self, Pool},
+    interrupt::Interrupt,
+    proc::meminfo,
+    reading::Reading,
+    root::{ReadError, Root},
+    settings::Setting,
+    units::{Bytes, PageSize, Pages},
+};
+
+use crate::journal::{Journal, JournalError};
+
+/// How much is asked of the kernel in one write, so that a signal is answered soon.
+const STEP: Bytes = Bytes(512 << 20);
+/// How often memory is compacted before a shortage is believed.
+const COMPACTIONS: usize = 3;
+
+/// Why a pool did not become large enough.
+#[derive(Debug, thiserror::Error)]
+pub enum Shortage {
+    /// Growing it would take the machine below the floor of available memory.
+    #[error(
+        "a pool of {needed} more pages of {page_size} would leave {left} of memory available, and the floor is \
+         {floor}"
+    )]
+    Floor {
+        /// Pages that are missing.
+        needed: Pages,
+        /// Their size.
+        page_size: PageSize,
+        /// What would remain available.
+        left: Bytes,
+        /// What must remain available.
+        floor: Bytes,
+    },
+    /// The kernel found fewer pages, although memory would have sufficed.
+    #[error(
+        "only {got} of {needed} more pages of {page_size} could be had: memory is free, but not contiguous, even \
+         after compaction; reserve them at boot, or sooner after it"
+    )]
+    NotContiguous {
+        /// Pages that the pool could be grown by.
+        got: Pages,
+        /// Pages that were missing.
+        needed: Pages,
+        /// Their size.
+        page_size: PageSize,
+    },
+    /// The kernel found fewer pages, for there was no memory for more.
+    #[error(
+        "only {got} of {needed} more pages of {page_size} could be had: {} had {free} of memory left for the \
+         others; free some, or ask for less",
+        place(*node)
+    )]
+    TooLittle {
+        /// Pages that the pool could be grown by.
+        got: Pages,
+        /// Pages that were missing.
+        needed: Pages,
+        /// Their size.
+        page_size: PageSize,
+        /// The node; the whole machine where nothing is named.
+        node: Option<u32>,
+        /// What was left: `MemAvailable`, on a node `MemFree`.
+        free: Bytes,
+    },
+    /// The kernel found fewer pages, and how much memory is free could not be told.
+    #[error("only {got} of {needed} more pages of {page_size} could be had; why could not be told")]
+    Unexplained {
+        /// Pages that the pool could be grown by.
+        got: Pages,
+        /// Pages that were missing.
+        needed: Pages,
+        /// Their size.
+        page_size: PageSize,
+    },
+    /// A signal came.
+    #[error("interrupted")]
+    Interrupted,
+    /// How much memory is available could not be told, and so the floor not be kept.
+    #[error("how much memory is available could not be told: {0}")]
+    Unknown(String),
+    /// The state of the pool could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// It could not be changed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Makes sure that `wanted` pages of the pool are available to new mappings, growing it where they
+/// are not; answers the pages it grew by.
+///
+/// Never takes `MemAvailable` below `floor`. Where the kernel finds too few pages, memory is
+/// compacted and it is tried again; if it still falls short, what was gained is given back.
+pub fn grow(
+    root: &Root,
+    journal: &mut Journal,
+    page_size: PageSize,
+    wanted: Pages,
+    floor: Bytes,
+    interrupt: &Interrupt,
+) -> Result<Pages, Shortage> {
+    let setting = Setting::Pool { page_size, node: None };
+    let pool = pool(root, page_size)?;
+    let before = pool.total.saturating_sub(pool.surplus);
+    let needed = wanted.saturating_sub(pool.available());
+    if needed == Pages(0) {
+        return Ok(needed);
+    }
+    keeps_floor(root, needed, page_size, floor)?;
+    let now = resize(root, journal, setting, before + needed, interrupt)?;
+    let gained = now.saturating_sub(before);
+    if gained < needed {
+        let shortage = shortage(root, page_size, None, gained, needed);
+        journal.set(setting, &before.to_string())?;
+        return Err(shortage);
+    }
+    Ok(needed)
+}
+
+/// Fails where `needed` more pages would take `MemAvailable` below `floor`.
+fn keeps_floor(root: &Root, needed: Pages, page_size: PageSize, floor: Bytes) -> Result<(), Shortage> {
+    let available = match meminfo::read(root).available {
+        Reading::Known(available) => available,
+        Reading::CouldNotTell { could_not_tell } => return Err(Shortage::Unknown(could_not_tell)),
+    };
+    let left = available.saturating_sub(needed * page_size);
+    if left < floor { Err(Shortage::Floor { needed, page_size, left, floor }) } else { Ok(()) }
+}
+
+/// Brings the pool `setting` to `target` pages, in steps with compaction between them where the
+/// kernel finds too few; answers how far it came. What was gained stays.
+pub fn resize(
+    root: &Root,
+    journal: &mut Journal,
+    setting: Setting,
+    target: Pages,
+    interrupt: &Interrupt,
+) -> Result<Pages, Shortage> {
+    let Setting::Pool { page_size, .. } = setting else { return Ok(Pages(0)) };
+    let pages = |text: String| Pages(text.parse().unwrap_or(0));
+    let before = pages(setting.read(root)?);
+    let step = STEP.pages_needed(page_size);
+    let set = |next: Pages| {
+        if interrupt.signal().is_some() {
+            return Err(Shortage::Interrupted);
+        }
+        Ok(pages(journal.set(setting, &next.to_string())?))
+    };
+    let now = in_steps(before, target, step, set, || compact(root))?;
+    // The kernel breaks off at a signal, too, and that is no shortage.
+    if now < target && interrupt.signal().is_some() {
+        return Err(Shortage::Interrupted);
+    }
+    Ok(now)
+}
+
+/// The steps themselves: `set` asks the kernel for so many pages and answers how many there are.
+fn in_steps<E>(
+    before: Pages,
+    target: Pages,
+    step: Pages,
+    mut set: impl FnMut(Pages) -> Result<Pages, E>,
+    compact: impl Fn(),
+) -> Result<Pages, E> {
+    if target < before {
+        return set(target);
+    }
+    let (mut now, mut compactions) = (before, 0);
+    while now < target {
+        let next = Pages((now + step).0.min(target.0));
+        now = set(next)?;
+        if now < next {
+            if compactions == COMPACTIONS {
+                break;
+            }
+            compact();
+            compactions += 1;
+        }
+    }
+    Ok(now)
+}
+
+/// Why the kernel gave `got` pages more and not `needed`.
+#[must_use]
+pub fn shortage(root: &Root, page_size: PageSize, node: Option<u32>, got: Pages, needed: Pages) -> Shortage {
+    let free = match node {
+        Some(node) => free_on(root, node),
+        None => meminfo::read(root).available.known().copied(),
+    };
+    match free {
+        Some(free) if free < needed.saturating_sub(got) * page_size => {
+            Shortage::TooLittle { got, needed, page_size, node, free }
+        }
+        Some(_) => Shortage::NotContiguous { got, needed, page_size },
+        None => Shortage::Unexplained { got, needed, page_size },
+    }
+}
+
+/// `MemFree` of a node.
+fn free_on(root: &Root, node: u32) -> Option<Bytes> {
+    let text = root.read(format!("{}/node{node}/meminfo", pools::NODES)).ok()?;
+    let mut words = text.lines().find(|line| line.contains(" MemFree:"))?.split_whitespace().rev();
+    (words.next()? == "kB").then_some(())?;
+    words.next()?.parse().ok().map(Bytes::from_kib)
+}
+
+fn place(node: Option<u32>) -> String {
+    node.map_or_else(|| "the machine".to_owned(), |node| format!("node {node}"))
+}
+
+/// The pool of one page size, over all nodes.
+pub fn pool(root: &Root, page_size: PageSize) -> Result<Pool, ReadError> {
+    let pools = pools::read(root)?;
+    pools.into_iter().find(|pool| pool.page_size == page_size && pool.node.is_none()).ok_or_else(|| {
+        ReadError::Io {
+            path: root.path(pools::folder(page_size, None)),
+            source: std::io::ErrorKind::NotFound.into(),
+        }
+    })
+}
+
+/// Asks the kernel to make free memory contiguous. Whether it could is seen in the next attempt.
+fn compact(root: &Root) {
+    let _ = fs::write(root.path("proc/sys/vm/compact_memory"), "1");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use hugewise_linux::testing::tree;
+
+    use super::*;
+
+    /// A kernel with `free` contiguous pages, to which each compaction adds `more`.
+    fn reach(free: u64, more: u64, target: u64) -> (Pages, usize) {
+        let (free, compacted) = (Cell::new(free), Cell::new(0));
+        let set = |next: Pages| Ok::<_, ()>(Pages(next.0.min(free.get())));
+        let compact = || {
+            free.set(free.get() + more);
+            compacted.set(compacted.get() + 1);
+        };
+        (in_steps(Pages(100), Pages(target), Pages(256), set, compact).unwrap_or_default(), compacted.get())
+    }
+
+    #[test]
+    fn a_pool_gets_as_far_as_the_kernel_finds_pages() {
+        assert_eq!(reach(5000, 0, 1000), (Pages(1000), 0));
+        assert_eq!(reach(812, 0, 1000), (Pages(812), COMPACTIONS));
+        assert_eq!(reach(812, 150, 1000), (Pages(1000), 2), "compaction helps");
+        assert_eq!(reach(812, 0, 40), (Pages(40), 0), "shrinking is one step");
+        assert_eq!(reach(812, 0, 100), (Pages(100), 0));
+    }
+
+    #[test]
+    fn too_little_memory_is_told_from_scattered_memory() -> Result<(), Box<dyn std::error::Error>> {
+        let size = PageSize::new(Bytes(2 << 20))?;
+        let (_dir, root) = tree(&[
+            ("proc/meminfo", "MemAvailable: 1048576 kB\n"),
+            (
+                "sys/devices/system/node/node1/meminfo",
+                "Node 1 MemTotal: 9999999 kB\nNode 1 MemFree:   4096 kB\n",
+            ),
+        ]);
+        let why = |node, needed| shortage(&root, size, node, Pages(10), Pages(needed)).to_string();
+        for (node, needed, said) in [
+            (None, 1000, "the machine had 1GiB of memory left"),
+            (None, 500, "memory is free, but not contiguous"),
+            (Some(1), 13, "node 1 had 4MiB of memory left"),
+            (Some(1), 12, "not contiguous"),
+            (Some(2), 1000, "why could not be told"),
+        ] {
+            assert!(why(node, needed).contains(said), "{}", why(node, needed));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! A pool of the real kernel grows through the journal and is put back.
+//!
+//! Needs root and a pool of 2 MiB pages, and is listed as ignored elsewhere. Waits up to ten
+//! minutes for another hugewise that holds the settings.
+
+use std::{
+    error::Error,
+    fs,
+    path::Path,
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
+
+use hugewise_changes::{
+    journal::{Journal, JournalError, STATE_DIR},
+    pool_growth::{self, Shortage},
+};
+use hugewise_linux::{
+    interrupt::Interrupt,
+    root::Root,
+    settings::Setting,
+    units::{Bytes, PageSize, Pages},
+};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+type Tested = Result<(), Box<dyn Error>>;
+type Named = (&'static str, fn() -> Tested);
+
+const NR: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+const PATIENCE: Duration = Duration::from_secs(600);
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // They share one pool.
+    arguments.test_threads = Some(1);
+    let tests: [Named; 4] = [
+        ("a pool grows by what is missing and is put back", grows),
+        ("a drop of the journal puts the pool back, too", dropped),
+        ("the floor is kept, and named", the_floor_is_kept),
+        ("what is there already is not grown", nothing_to_grow),
+    ];
+    let skipped = fs::OpenOptions::new().write(true).open(NR).err().map(|error| format!("{NR}: {error}"));
+    let trial = |(name, test): Named| match skipped.clone() {
+        Some(reason) => {
+            let name = format!("{name} (skipped: {reason})");
+            Trial::test(name, || Err(reason.into())).with_ignored_flag(true)
+        }
+        None => Trial::test(name, move || test().map_err(|error| Failed::from(error.to_string()))),
+    };
+    libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect()).exit_code()
+}
+
+fn two() -> Result<PageSize, Box<dyn Error>> {
+    Ok(PageSize::new(Bytes(2 << 20))?)
+}
+
+/// The journal of this machine, as soon as nobody else has it.
+fn journal() -> Result<Journal, JournalError> {
+    let begin = Instant::now();
+    loop {
+        match Journal::open(&Root::live(), Path::new(STATE_DIR), "tests of the pools") {
+            Err(JournalError::Busy(_) | JournalError::Unfinished(_)) if begin.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(100));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+fn nr() -> Result<u64, Box<dyn Error>> {
+    Ok(fs::read_to_string(NR)?.trim().parse()?)
+}
+
+/// `more` pages above those that are available.
+fn demand(more: u64) -> Result<Pages, Box<dyn Error>> {
+    Ok(pool_growth::pool(&Root::live(), two()?)?.available() + Pages(more))
+}
+
+fn grow(
+    journal: &mut Journal,
+    wanted: Pages,
+    floor: Bytes,
+) -> Result<Result<Pages, Shortage>, Box<dyn Error>> {
+    Ok(pool_growth::grow(&Root::live(), journal, two()?, wanted, floor, &Interrupt::default()))
+}
+
+fn grows() -> Tested {
+    let mut journal = journal()?;
+    let before = nr()?;
+    // More than is asked of the kernel in one write.
+    let wanted = demand(300)?;
+    let grown = grow(&mut journal, wanted, Bytes::ZERO)??;
+    assert_eq!((grown, nr()?), (Pages(300), before + 300));
+    assert!(pool_growth::pool(&Root::live(), two()?)?.available() >= wanted);
+    let restored = journal.close();
+    assert!(restored.failed.is_empty(), "{:?}", restored.failed);
+    let pool = Setting::Pool { page_size: two()?, node: None };
+    assert_eq!(restored.settings.len(), pool.parts(&Root::live()).len());
+    is_preserved(before)
+}
+
+fn dropped() -> Tested {
+    let mut journal = journal()?;
+    let before = nr()?;
+    let wanted = demand(5)?;
+    grow(&mut journal, wanted, Bytes::ZERO)??;
+    assert_eq!(nr()?, before + 5);
+    drop(journal);
+    is_preserved(before)
+}
+
+fn the_floor_is_kept() -> Tested {
+    let mut journal = journal()?;
+    let before = nr()?;
+    let floor = Bytes(1 << 50);
+    let wanted = demand(7)?;
+    let Err(shortage) = grow(&mut journal, wanted, floor)? else {
+        return Err("the pool grew below the floor".into());
+    };
+    let said = shortage.to_string();
+    assert!(matches!(shortage, Shortage::Floor { needed: Pages(7), .. }), "{said}");
+    for word in ["7 more pages of 2MiB", &format!("the floor is {floor}")] {
+        assert!(said.contains(word), "'{word}' in: {said}");
+    }
+    assert!(journal.entries().is_empty(), "nothing was changed, and nothing is to be put back");
+    drop(journal);
+    is_preserved(before)
+}
+
+fn nothing_to_grow() -> Tested {
+    let mut journal = journal()?;
+    let before = nr()?;
+    let wanted = demand(0)?;
+    assert_eq!(grow(&mut journal, wanted, Bytes(1 << 50))??, Pages(0));
+    drop(journal);
+    is_preserved(before)
+}
+
+/// Reads the pool with the journal in hand, so that no other hugewise changes it meanwhile.
+fn is_preserved(before: u64) -> Tested {
+    let _held = journal()?;
+    assert_eq!(nr()?, before, "pool state not preserved");
+    Ok(())
+}

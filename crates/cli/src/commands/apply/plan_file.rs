@@ -1,0 +1,158 @@
+//! A plan as `hugewise plan --json` prints it, as far as `apply` needs it.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
+
+use anyhow::{Context, ensure};
+use hugewise_changes::difference::{Request, Seen, Wanted};
+use hugewise_linux::{
+    settings::Setting,
+    units::{PageSize, Pages},
+};
+use hugewise_plan::plan::Plan;
+use serde::Deserialize;
+
+/// The schemas that are understood.
+const SCHEMA: &str = "hugewise.plan/1";
+
+/// What is read of a plan; whatever else stands in it is not for us.
+#[derive(Debug, Deserialize)]
+struct PlanFile {
+    schema: String,
+    pools: Vec<PlannedPool>,
+    #[serde(default)]
+    settings: Vec<PlannedSetting>,
+}
+
+/// A pool that a plan needs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PlannedPool {
+    /// Size of its pages.
+    pub page_size_bytes: PageSize,
+    /// The node; any where nothing is named.
+    pub node: Option<u32>,
+    /// Pages that must be available to new mappings.
+    pub pages_needed: Pages,
+    /// Those that were available when the plan was made.
+    pub pages_available: Pages,
+    /// All pages that were there then.
+    pub pages_in_pool: Pages,
+}
+
+/// A setting that a plan needs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PlannedSetting {
+    /// The setting.
+    pub setting: Setting,
+    /// What it was when the plan was made.
+    pub from: String,
+    /// What it must be.
+    pub to: String,
+}
+
+/// Reads the plan in `file`, or of standard input where that is `-`.
+pub fn read(file: &Path) -> anyhow::Result<Vec<Request>> {
+    let is_input = file == Path::new("-");
+    let text = if is_input {
+        let mut text = String::new();
+        io::stdin().lock().read_to_string(&mut text).context("reading the plan from standard input")?;
+        text
+    } else {
+        fs::read_to_string(file).with_context(|| format!("reading the plan {}", file.display()))?
+    };
+    parse(&text).with_context(|| {
+        let what = if is_input { "standard input".into() } else { file.to_string_lossy() };
+        format!("{what} is no plan that can be applied; 'hugewise plan --json' makes one")
+    })
+}
+
+fn parse(text: &str) -> anyhow::Result<Vec<Request>> {
+    let plan: PlanFile = serde_json::from_str(text)?;
+    ensure!(plan.schema == SCHEMA, "its schema is '{}', and {SCHEMA} is understood", plan.schema);
+    Ok(changes_of_plan(&plan.pools, &plan.settings))
+}
+
+/// What a plan that was just made wants changed.
+pub fn changes_of(plan: &Plan) -> Vec<Request> {
+    let pools = plan.pools.iter().map(|pool| PlannedPool {
+        page_size_bytes: pool.page_size_bytes,
+        node: pool.node,
+        pages_needed: pool.pages_needed,
+        pages_available: pool.pages_available,
+        pages_in_pool: pool.pages_in_pool,
+    });
+    let settings = plan.settings.iter().map(|planned| PlannedSetting {
+        setting: planned.setting,
+        from: planned.from.clone(),
+        to: planned.to.clone(),
+    });
+    changes_of_plan(&pools.collect::<Vec<_>>(), &settings.collect::<Vec<_>>())
+}
+
+/// What a plan wants changed.
+pub fn changes_of_plan(pools: &[PlannedPool], settings: &[PlannedSetting]) -> Vec<Request> {
+    let of_pool = |pool: &PlannedPool| Request {
+        setting: Setting::Pool { page_size: pool.page_size_bytes, node: pool.node },
+        wanted: Wanted::Available(pool.pages_needed),
+        seen: Some(Seen::Pool { total: pool.pages_in_pool, available: pool.pages_available }),
+    };
+    let of_setting = |planned: &PlannedSetting| Request {
+        setting: planned.setting,
+        wanted: Wanted::Value(planned.to.clone()),
+        seen: Some(Seen::Value(planned.from.clone())),
+    };
+    pools.iter().map(of_pool).chain(settings.iter().map(of_setting)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = r#"{"schema": "hugewise.plan/1", "verdict": {"fits": true}, "pools": [
+            {"page_size_bytes": 2097152, "node": null, "pages_needed": 651, "pages_available": 3,
+             "pages_in_pool": 7, "pages_to_add": 648, "why": "heap"}],
+            "settings": [{"setting": {"shmem_enabled": {"page_size": null}}, "from": "never", "to": "advise"},
+                         {"setting": "shm_max", "from": "1", "to": "2", "why": "shm"}]}"#;
+
+    #[test]
+    fn a_plan_is_read_with_whatever_else_stands_in_it() -> anyhow::Result<()> {
+        let requests = parse(PLAN)?;
+        assert_eq!(requests.len(), 3);
+        assert_eq!(requests[0].wanted, Wanted::Available(Pages(651)));
+        assert_eq!(requests[0].seen, Some(Seen::Pool { total: Pages(7), available: Pages(3) }));
+        assert_eq!(requests[1].setting, Setting::ShmemEnabled { page_size: None });
+        assert_eq!(requests[2].seen, Some(Seen::Value("1".to_owned())));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_plan_is_refused() {
+        for text in [
+            "",
+            "{}",
+            "[]",
+            r#"{"schema": "hugewise.check/1", "pools": []}"#,
+            r#"{"schema": "hugewise.plan/1", "pools": [{"page_size_bytes": 3}]}"#,
+            r#"{"schema": "hugewise.plan/1", "pools": [], "settings": [{"setting": "weather", "from": "", "to": ""}]}"#,
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_makes_it_panic() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..2000 {
+            let mut bytes = PLAN.as_bytes().to_vec();
+            for _ in 0..random.usize(1..4) {
+                let place = random.usize(..bytes.len());
+                bytes[place] = random.u8(..);
+            }
+            bytes.truncate(random.usize(..=bytes.len() * 2));
+            let _ = parse(&String::from_utf8_lossy(&bytes));
+        }
+    }
+}

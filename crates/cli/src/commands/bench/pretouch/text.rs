@@ -1,0 +1,338 @@
+//! The result of `bench pretouch` for the terminal.
+
+use comfy_table::{CellAlignment, Table, presets};
+use hugewise_linux::{hugepages::backing::Backing, reading::Reading, units::Bytes};
+use hugewise_measure::{
+    pretouch::{
+        Case, Row, Sample,
+        bench::name,
+        model::Model,
+        prediction::{Check, Prediction, Threads},
+        ratios::{Advice, Against, WORTH_A_FLAG},
+    },
+    statistics::median,
+};
+
+use super::{
+    result::Report,
+    units::{gib_per_second, threads, time},
+};
+use crate::output::terminal::{Terminal, plain};
+
+const HEADINGS: [&str; 13] = [
+    "backing",
+    "bytes",
+    "threads",
+    "by",
+    "chunk",
+    "Cnt",
+    "touch ms",
+    "worst ms",
+    "GiB/s",
+    "release ms",
+    "coverage",
+    "fallbacks",
+    "stalls",
+];
+/// Columns that are words.
+const WORDS: [usize; 2] = [0, 3];
+
+/// All of it.
+pub fn text(report: &Report, terminal: &Terminal) -> String {
+    let mut text = table(report, terminal);
+    for note in notes(report) {
+        text += &terminal.dim(&note);
+        text.push('\n');
+    }
+    for out in &report.table.left_out {
+        text += &format!("{} {}: {}\n", terminal.warn("left out"), plain(&out.what), multiline(&out.reason));
+    }
+    let sections = [
+        ("Against others, on the same memory in the same run", against(report)),
+        ("PreTouchParallelChunkSize", advice(report)),
+        ("Model", model(report)),
+        ("Prediction", predictions(report)),
+        ("Check", checks(report, terminal)),
+    ];
+    for (heading, lines) in sections {
+        if !lines.is_empty() {
+            text += &format!("\n{}\n", terminal.bold(heading));
+            lines.iter().for_each(|line| text += &format!("{line}\n"));
+        }
+    }
+    text
+}
+
+/// Text of others, whose lines stay lines.
+fn multiline(text: &str) -> String {
+    text.lines().map(plain).collect::<Vec<_>>().join("\n")
+}
+
+fn table(report: &Report, terminal: &Terminal) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(HEADINGS);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if !WORDS.contains(&index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    for row in &report.table.rows {
+        table.add_row(cells(row, report));
+    }
+    let lines = table.lines().enumerate().map(|(number, line)| {
+        let line = line.trim_end();
+        let line = if number == 0 { terminal.bold(line) } else { line.to_owned() };
+        line + "\n"
+    });
+    lines.collect::<String>() + "\n"
+}
+
+fn cells(row: &Row, report: &Report) -> Vec<String> {
+    let times: Vec<f64> = row.samples.iter().map(|sample| sample.seconds).collect();
+    let middle = median(&times).unwrap_or(f64::NAN);
+    let ms = |seconds: f64| format!("{:.1}", seconds * 1e3);
+    let used = row.samples.iter().map(|sample| sample.threads).min().unwrap_or_default();
+    let Case { bytes, backing, threads } = row.case;
+    vec![
+        backing.to_string(),
+        bytes.to_string(),
+        if used == threads { threads.to_string() } else { format!("{threads}→{used}") },
+        name(row.way.by, &report.table.jvms).to_owned(),
+        chunk(row),
+        times.len().to_string(),
+        ms(middle),
+        ms(times.iter().copied().fold(f64::NAN, f64::max)),
+        format!("{:.2}", gib_per_second(bytes, middle)),
+        of_all(row, |sample| sample.release_seconds.known().copied())
+            .and_then(|times| median(&times))
+            .map_or_else(|| "?".to_owned(), ms),
+        of_all(row, |sample| sample.coverage.known().copied())
+            .map(|shares| shares.into_iter().fold(1.0, f64::min))
+            .map_or_else(|| "?".to_owned(), |share| format!("{:.0} %", share * 100.0)),
+        most(row, |sample| sample.fallbacks.known().copied()),
+        most(row, |sample| sample.stalls.known().copied()),
+    ]
+}
+
+fn most(row: &Row, of: impl Fn(&Sample) -> Option<u64>) -> String {
+    let most = of_all(row, of).and_then(|counts| counts.into_iter().max());
+    most.map_or_else(|| "?".to_owned(), |count| count.to_string())
+}
+
+/// What every sample told; nothing if one did not.
+fn of_all<T>(row: &Row, of: impl Fn(&Sample) -> Option<T>) -> Option<Vec<T>> {
+    row.samples.iter().map(of).collect()
+}
+
+fn chunk(row: &Row) -> String {
+    let used = row.samples.first().and_then(|sample| sample.chunk);
+    match (row.way.chunk, used) {
+        (None, Some(used)) => format!("auto {used}"),
+        (None, None) => "auto".to_owned(),
+        (Some(asked), Some(used)) if asked != used => format!("{asked}→{used}"),
+        (Some(asked), _) => asked.to_string(),
+    }
+}
+
+fn notes(report: &Report) -> Vec<String> {
+    let samples = || report.table.rows.iter().flat_map(|row| &row.samples);
+    let mut notes = vec![
+        "touch: median time of Cnt processes until all of it is present, with the start of the threads; worst: \
+         the longest."
+            .to_owned(),
+        "release: until all of it is given back; of a JVM, from SIGKILL until it is gone.".to_owned(),
+        "coverage: the lowest share on huge pages, read from the kernel. Of the whole machine, the most during one \
+         process: fallbacks, THPs that could not be made (thp_fault_fallback); stalls, waits until memory was \
+         made free or whole (compact_stall, allocstall)."
+            .to_owned(),
+    ];
+    if report.table.rows.iter().any(|row| row.samples.iter().any(|s| s.threads != row.case.threads)) {
+        notes.push("threads A→B: A were asked for, and B worked.".to_owned());
+    }
+    let asked_otherwise = |row: &Row| {
+        row.way
+            .chunk
+            .is_some_and(|asked| row.samples.iter().any(|s| s.chunk.is_some_and(|used| used != asked)))
+    };
+    if report.table.rows.iter().any(asked_otherwise) {
+        notes.push("chunk A→B: A was asked for, and B used.".to_owned());
+    }
+    if report.table.host_takes_back_free_memory {
+        notes.push(
+            "The host of this virtual machine takes back memory that is free (free page reporting): times, above \
+             all of THP, hold what it takes to get it again."
+                .to_owned(),
+        );
+    }
+    let all = samples().count();
+    let counted: usize = report.table.rows.iter().map(|row| row.counted().count()).sum();
+    if counted < all {
+        notes.push(format!(
+            "{} of {all} processes did not get the pages they were to have: no ratio and no model holds them.",
+            all - counted
+        ));
+    }
+    let reasons = [
+        ("coverage", samples().find_map(|sample| sample.coverage.reason())),
+        ("fallbacks", samples().find_map(|sample| sample.fallbacks.reason())),
+        ("stalls", samples().find_map(|sample| sample.stalls.reason())),
+        ("release", samples().find_map(|sample| sample.release_seconds.reason())),
+    ];
+    for (what, reason) in reasons {
+        notes.extend(reason.map(|reason| format!("{what} ?: {}", plain(reason))));
+    }
+    notes
+}
+
+fn against(report: &Report) -> Vec<String> {
+    let line = |against: &Against| {
+        let Case { bytes, backing, threads: count } = against.case;
+        let other = name(against.other, &report.table.jvms);
+        let speed = match &against.speed {
+            Some(speed) => {
+                format!(
+                    "{:.2} × the speed of {other} ({:.2} to {:.2})",
+                    speed.estimate, speed.low, speed.high
+                )
+            }
+            None => format!("beside {other}: needs three repetitions that count"),
+        };
+        format!("  {bytes} on {backing}, {}: {speed}", threads(count))
+    };
+    report.against.iter().map(line).collect()
+}
+
+fn advice(report: &Report) -> Vec<String> {
+    report.advice.iter().map(|advice| format!("  {}", advised(advice, report))).collect()
+}
+
+fn advised(advice: &Advice, report: &Report) -> String {
+    let Case { bytes, backing, threads: count } = advice.case;
+    let jvm = report.table.jvms.get(advice.jvm).map_or("java", |jvm| jvm.name.as_str());
+    let place = format!("{jvm}, {bytes} on {backing}, {}", threads(count));
+    let default = advice.default_chunk.map(|chunk| format!(" ({chunk})")).unwrap_or_default();
+    let (Some(ratio), Some(fastest)) = (&advice.ratio, advice.fastest) else {
+        return format!("{place}: could not tell: three repetitions that count are needed");
+    };
+    let seen = format!(
+        "{fastest}, the fastest other of {}, takes {:.2} × its time ({:.2} to {:.2})",
+        advice.tried, ratio.estimate, ratio.low, ratio.high
+    );
+    if advice.worth_setting {
+        format!("{place}: set -XX:PreTouchParallelChunkSize={}; the default{default}: {seen}", fastest.0)
+    } else if advice.default_is_as_good {
+        format!("{place}: the default{default} is as good: {seen}")
+    } else {
+        let share = WORTH_A_FLAG * 100.0;
+        format!("{place}: keep the default{default}: no gain beyond noise and {share:.0} % was seen; {seen}")
+    }
+}
+
+fn model(report: &Report) -> Vec<String> {
+    let model = match &report.model {
+        Reading::Known(model) => model,
+        Reading::CouldNotTell { could_not_tell } => return vec![format!("  none: {could_not_tell}")],
+    };
+    let mut lines = vec![format!("  time = {} + bytes / speed", time(model.fixed_seconds))];
+    for line in &model.lines {
+        lines.push(format!(
+            "  {} with {}: {:.2} GiB/s, residuals {}",
+            line.backing,
+            threads(line.threads),
+            1.0 / line.seconds_per_gib,
+            residuals(model, line.backing, line.threads)
+        ));
+    }
+    for gain in &report.gains {
+        let limit = if gain.at_limit { ": more threads bring nothing here" } else { "" };
+        lines.push(format!(
+            "  {}: {} are {:.2} times as fast as {}{limit}",
+            gain.backing,
+            threads(gain.threads),
+            gain.speedup,
+            gain.from_threads
+        ));
+    }
+    if let Reading::Known(costs) = &report.costs {
+        lines.push(format!(
+            "  with {}: a GiB costs {}, and each base page {:.0} ns beside its bytes",
+            threads(costs.threads),
+            time(costs.seconds_per_gib),
+            costs.nanoseconds_per_base_page
+        ));
+    }
+    lines.push(format!(
+        "  Processes differ by {:.1} %, sizes from the model by {:.1} % (standard deviations; {} degrees of freedom).",
+        model.deviation_between_processes * 100.0,
+        model.deviation_from_model * 100.0,
+        model.freedom
+    ));
+    lines
+}
+
+fn residuals(model: &Model, backing: Backing, threads: usize) -> String {
+    let of_line = model.residuals.iter().filter(|r| (r.backing, r.threads) == (backing, threads));
+    let each = of_line.map(|residual| {
+        let off = (residual.measured_seconds / residual.modelled_seconds - 1.0) * 100.0;
+        format!("{}: {off:+.1} %", residual.bytes)
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn predictions(report: &Report) -> Vec<String> {
+    let mut lines: Vec<String> = report
+        .predictions
+        .iter()
+        .map(|prediction| match prediction {
+            Reading::Known(prediction) => format!("  {}", predicted(prediction)),
+            Reading::CouldNotTell { could_not_tell } => format!("  could not tell: {could_not_tell}"),
+        })
+        .collect();
+    if !lines.is_empty() {
+        lines.push(
+            "  For a new process, on a machine like this one, at rest; confidence 95 %. Not in it: memory of another \
+             NUMA node, memory that a host must first give to its virtual machine, huge pages that must first be \
+             made by compaction."
+                .to_owned(),
+        );
+    }
+    lines
+}
+
+fn predicted(prediction: &Prediction) -> String {
+    let how = match prediction.threads_are {
+        Threads::Measured => "",
+        Threads::Between => ", from fewer threads and from more",
+        Threads::Beyond => ", from a gain in proportion to no gain of more threads than were measured",
+        Threads::Below => ", from no loss to a loss in proportion with fewer threads than were measured",
+    };
+    let middle = prediction.seconds.map(|middle| format!(", likely {}", time(middle))).unwrap_or_default();
+    format!(
+        "{} on {} with {}: {} to {}{middle}{how}",
+        prediction.bytes,
+        prediction.backing,
+        threads(prediction.threads),
+        time(prediction.low_seconds),
+        time(prediction.high_seconds)
+    )
+}
+
+fn checks(report: &Report, terminal: &Terminal) -> Vec<String> {
+    let line = |check: &Check| {
+        let verdict = if check.inside { terminal.good("inside") } else { terminal.bad("outside") };
+        format!(
+            "  {}; measured {}: {verdict} ({} of {} processes)",
+            predicted(&check.prediction),
+            time(check.median_seconds),
+            check.times_inside,
+            check.measured_seconds.len()
+        )
+    };
+    let mut lines: Vec<String> = report.checks.iter().map(line).collect();
+    let held_out: Option<Bytes> = report.table.design.held_out;
+    if let (Some(held_out), true) = (held_out, lines.is_empty()) {
+        lines.push(format!("  could not tell: {held_out} was not measured, or there is no model"));
+    }
+    lines
+}

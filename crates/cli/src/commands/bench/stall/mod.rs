@@ -1,0 +1,297 @@
+//! `hugewise bench stall`: a program, or a plain load, on memory that was fragmented on purpose.
+
+pub mod result;
+pub mod text;
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{ExitCode, ExitStatus},
+};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use hugewise_changes::{
+    journal::{Journal, JournalError, RUN_VARIABLE, STATE_DIR},
+    scratch::Scratch,
+};
+use hugewise_evidence::observation::{Observer, RegionOfInterest};
+use hugewise_linux::{
+    hugepages::{page_sizes::PageSizes, thp},
+    interrupt::Interrupt,
+    root::Root,
+    settings::Setting,
+    units::Bytes,
+};
+use hugewise_measure::{
+    execution::{self, Launch, last_lines},
+    fragmentation::{Fragmenter, Held, HostError, Plan, Probe, probe, worker},
+};
+use hugewise_record::recording::{self, Assignment, Header, Target};
+
+use self::result::{Fragmented, Mode, Probes, Report};
+use crate::{
+    FAILED, NEGATIVE,
+    commands::record::text as record_text,
+    machine,
+    output::{
+        progress::Amount,
+        terminal::{Terminal, print},
+    },
+};
+
+/// How a program fares on fragmented memory, as on a machine that has been up for months
+///
+/// All memory that is available is filled, and as much of it as --memory says is given back in pieces of
+/// which no huge page can be made: one page of each huge page's place cannot be moved. Then COMMAND runs,
+/// and who waited for the kernel meanwhile is recorded. Without a COMMAND, half of that memory is asked
+/// for in huge pages, before and after. At the end all memory is whole again.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo hugewise bench stall
+  sudo hugewise bench stall -o slow.rec -- java -Xms5g -Xmx5g -XX:+UseTransparentHugePages -jar app.jar
+  sudo hugewise bench stall --memory 3GiB -- ./server-benchmark
+
+The page cache makes room, so other programs read files anew for a while. No setting is changed; whatever
+ends hugewise, SIGKILL too, gives the memory back. Where other programs want more memory than is left, the
+kernel ends the process that holds it before all others. Without root memory is fragmented all the same,
+and less is known of who waited.
+
+Exit status: that of COMMAND, 128 and the signal if one ended it; without COMMAND 0; 1 where the memory was
+given up before the end, or did not come back whole; 2 if it could not be done.")]
+pub struct Arguments {
+    /// How much fragmented memory is left free for the program, at least 256MiB [default: 6GiB, or what
+    /// is there]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Bytes>,
+    /// Take only as much as that from the machine, and leave all else as it is: for tests
+    #[arg(long, hide = true, requires = "memory")]
+    share: bool,
+    /// Keep the recording in this file, which must not exist
+    #[arg(short, long, value_name = "FILE", requires = "command")]
+    output: Option<PathBuf>,
+    /// Print JSON (schema hugewise.stall/1)
+    #[arg(long)]
+    json: bool,
+    /// The program to be started, and its arguments
+    #[arg(last = true)]
+    command: Vec<OsString>,
+}
+
+/// The process that fragments memory.
+#[derive(Args)]
+pub struct FragmentWorker {
+    #[arg(long)]
+    left: u64,
+    #[arg(long)]
+    taken: u64,
+    #[arg(long)]
+    reserve: u64,
+    #[arg(long)]
+    everything: bool,
+}
+
+/// One process that asks for huge pages.
+#[derive(Args)]
+pub struct ProbeWorker {
+    #[arg(long)]
+    bytes: u64,
+}
+
+/// What a run has at hand.
+struct Bench<'a> {
+    arguments: &'a Arguments,
+    fragmenter: Fragmenter,
+    journal: Result<Journal, JournalError>,
+    interrupt: Interrupt,
+    scratch: Scratch,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    if let Some(file) = &arguments.output {
+        anyhow::ensure!(!file.exists(), "{}: File exists; a recording is never overwritten", file.display());
+    }
+    let root = Root::live();
+    let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
+    let interrupt = machine::watch()?;
+    let dir = Path::new(STATE_DIR);
+    // Held, and nothing is changed by it: two that fill the memory at once would both fail.
+    let lock = held(Journal::open(&root, dir, "bench stall"))?;
+    let journal = held(Journal::open_recording(&root, dir, "bench stall"))?;
+    let mut environment = Launch::default();
+    if let Ok(journal) = &lock {
+        environment.environment.push((RUN_VARIABLE.to_owned(), Some(journal.run_id().into())));
+    }
+    let program = env::current_exe().context("finding this program")?;
+    let asked = arguments.memory;
+    let fragmenter = Fragmenter { program, root, sizes, asked, share: arguments.share, environment };
+    let scratch = Scratch::of(journal.as_ref().ok()).context("making a scratch folder")?;
+    let mut bench = Bench { arguments, fragmenter, journal, interrupt, scratch };
+    let done = bench.conduct();
+    // Put back before anything is said of the result.
+    let restored = bench.journal.map(Journal::close).unwrap_or_default();
+    drop(lock);
+    let (report, recorded) = match done {
+        Ok(done) => done,
+        Err(error) => {
+            let interrupted = matches!(error.downcast_ref(), Some(HostError::Interrupted));
+            return if interrupted { Ok(machine::after_signal(&bench.interrupt)) } else { Err(error) };
+        }
+    };
+    if arguments.json {
+        print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
+    } else if let Some((recorded, name)) = &recorded {
+        // The program's output stays its own.
+        eprint!("{}{}", text::text(&report, terminal)?, record_text::text(recorded, name, terminal));
+        eprint!("{}", text::ending(&report, arguments.output.as_deref(), terminal)?);
+    } else {
+        print(&(text::text(&report, terminal)? + &text::ending(&report, None, terminal)?))?;
+    }
+    anyhow::ensure!(machine::is_as_it_was(&restored), "{}", machine::failures(&restored));
+    Ok(match recorded {
+        Some((recorded, _)) => ExitCode::from(recorded.status.map_or(0, exit_code)),
+        None if report.held_to_the_end && report.returned.is_as_it_was() => ExitCode::SUCCESS,
+        None => ExitCode::from(NEGATIVE),
+    })
+}
+
+/// Without root there is none; one that somebody else holds, or left behind, is an error.
+fn held(journal: Result<Journal, JournalError>) -> Result<Result<Journal, JournalError>, JournalError> {
+    match journal {
+        Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => Err(error),
+        journal => Ok(journal),
+    }
+}
+
+impl Bench<'_> {
+    fn conduct(&mut self) -> anyhow::Result<(Report, Option<(recording::Recorded, PathBuf)>)> {
+        // Refused before anything is done.
+        let plan = self.fragmenter.plan()?;
+        let mode = Mode::of(thp::read(&self.fragmenter.root));
+        let mut probes = None;
+        let bytes = half(&plan, &self.fragmenter.sizes);
+        if self.arguments.command.is_empty() {
+            self.account_for_delays();
+            probes = Some(self.probe(bytes)?);
+        }
+        if !self.arguments.json {
+            eprintln!(
+                "hugewise: fills {} of memory, and leaves {} of it in pieces; Ctrl-C gives it back",
+                plan.taken, plan.left
+            );
+        }
+        let mut held = self.fragment(&plan)?;
+        let (outcome, blocks_before) = (held.outcome.clone(), held.before.blocks);
+        let mut recorded = None;
+        let mut after = None;
+        if probes.is_some() {
+            after = Some(self.probe(bytes)?);
+        } else {
+            recorded = Some(self.record()?);
+        }
+        let held_to_the_end = held.is_held();
+        let returned = self.fragmenter.restore(held.end(), &self.interrupt)?;
+        let probes = probes.zip(after).map(|(before, fragmented)| Probes { before, fragmented });
+        let program = recorded.as_ref().map(|(recorded, name)| record_text::Report::of(recorded, name));
+        let fragmented = Fragmented { outcome, blocks_before };
+        Ok((Report::new(mode, fragmented, probes, program, held_to_the_end, returned), recorded))
+    }
+
+    fn fragment(&self, plan: &Plan) -> Result<Held, HostError> {
+        let mut bar = Amount::new(plan.taken.0);
+        let mut told = 0;
+        self.fragmenter.fragment(&self.interrupt, &mut |filled, _| {
+            bar.more(filled.0.saturating_sub(told));
+            told = filled.0;
+        })
+    }
+
+    /// The program has the terminal.
+    fn record(&mut self) -> anyhow::Result<(recording::Recorded, PathBuf)> {
+        let file = self.arguments.output.clone().unwrap_or_else(|| self.scratch.path().join("stall.rec"));
+        let name = self.arguments.output.clone().unwrap_or_else(|| "not kept (-o FILE keeps it)".into());
+        let assignment = Assignment {
+            target: Target::Command(self.arguments.command.clone()),
+            output: &file,
+            limit: None,
+            jvm_log: true,
+        };
+        let quiet = self.arguments.json;
+        let shown = name.clone();
+        let say = &mut |header: &Header| {
+            if !quiet {
+                eprint!("{}", record_text::missing(header));
+            }
+        };
+        let root = &self.fragmenter.root;
+        let recorded = recording::record(root, &mut self.journal, &assignment, &self.interrupt, say)?;
+        Ok((recorded, shown))
+    }
+
+    /// Without it, or without root, how long a thread waited is not known.
+    fn account_for_delays(&mut self) {
+        if let Ok(journal) = &mut self.journal {
+            let root = &self.fragmenter.root;
+            if Setting::TaskDelayacct.read(root).is_ok_and(|now| now != "1") {
+                let _ = journal.set(Setting::TaskDelayacct, "1");
+            }
+        }
+    }
+
+    fn probe(&self, bytes: Bytes) -> anyhow::Result<Probe> {
+        let mut launch = probe::launch(&self.fragmenter.program, bytes);
+        launch.environment.clone_from(&self.fragmenter.environment.environment);
+        let root = &self.fragmenter.root;
+        let observer = Observer::new(root, RegionOfInterest::Reported, self.fragmenter.sizes.thp);
+        let mut observer = observer.looking_rarely();
+        let run = execution::run(&launch, &mut observer, self.scratch.path(), None, &self.interrupt);
+        let execution = match run {
+            Err(execution::ExecutionError::Interrupted) => return Err(HostError::Interrupted.into()),
+            run => run?,
+        };
+        if !execution.ended.status.success() {
+            bail!(
+                "asking for {bytes} in huge pages: {}{}",
+                execution.ended.status,
+                last_lines(&execution.output)
+            );
+        }
+        serde_json::from_str(&execution.output).context("the report of the process that asks for huge pages")
+    }
+}
+
+/// Half of what is left, in whole huge pages.
+fn half(plan: &Plan, sizes: &PageSizes) -> Bytes {
+    sizes.thp.map_or(Bytes(plan.left.0 / 2), |thp| Bytes(plan.left.0 / 2).whole_pages(thp) * thp)
+}
+
+/// That of the program, as a shell would show it.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(0);
+    u8::try_from(code).unwrap_or(FAILED)
+}
+
+/// The process that fragments memory, until its input ends.
+pub fn run_fragment_worker(arguments: &FragmentWorker) -> anyhow::Result<ExitCode> {
+    let plan = Plan {
+        left: Bytes(arguments.left),
+        taken: Bytes(arguments.taken),
+        reserve: Bytes(arguments.reserve),
+        everything: arguments.everything,
+    };
+    worker::run(&plan)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One process that asks for huge pages; prints what it found as JSON.
+pub fn run_probe(arguments: &ProbeWorker) -> anyhow::Result<ExitCode> {
+    // It is the load, and gives way first.
+    let _ = fs::write("/proc/self/oom_score_adj", "500");
+    print(&(serde_json::to_string(&probe::run(Bytes(arguments.bytes))?)? + "\n"))?;
+    Ok(ExitCode::SUCCESS)
+}

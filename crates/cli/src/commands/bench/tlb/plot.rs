@@ -1,0 +1,200 @@
+//! The curves as a picture: nanoseconds for a load over the number of pages, both logarithmic, with
+//! the knees on a strip above.
+
+use hugewise_measure::tlb::curve::Point;
+use plotters::{
+    coord::{Shift, types::RangedCoordf64},
+    prelude::*,
+    style::text_anchor::{HPos, VPos},
+};
+
+use super::result::Report;
+use crate::output::drawing::{GRID, MUTED, PALETTE, TEXT, draw, style, told};
+
+const WIDTH: u32 = 960;
+/// Height of the curves with their axis.
+const CHART: u32 = 460;
+/// Height of a line of the legend.
+const ROW: u32 = 22;
+/// Above the legend: title and subtitle.
+const TITLE: u32 = 62;
+/// Below the legend.
+const GAP: u32 = 14;
+/// Left of the curves: the axis of nanoseconds.
+const LEFT: u32 = 64;
+/// Right of the curves.
+const RIGHT: u32 = 24;
+/// Below the curves: the axis of pages.
+const BELOW: u32 = 56;
+
+/// The sizes asked for; plotters divides them by 1.24 when it writes SVG.
+const TITLE_SIZE: f64 = 22.0;
+const TEXT_SIZE: f64 = 16.0;
+
+/// A curve and its line of the legend.
+struct Drawn<'a> {
+    name: String,
+    points: &'a [Point],
+    color: RGBColor,
+    dashed: bool,
+    knees: Vec<(u64, usize)>,
+}
+
+fn curves(report: &Report) -> Vec<Drawn<'_>> {
+    let curves = &report.curves;
+    let mut all = vec![Drawn {
+        name: format!("packed lines ({})", curves.packed_on),
+        points: &curves.packed,
+        color: PALETTE[0],
+        dashed: false,
+        knees: Vec::new(),
+    }];
+    for (number, (measured, finding)) in report.each().enumerate() {
+        let color = PALETTE[1 + number % (PALETTE.len() - 1)];
+        let size = measured.page_size;
+        all.push(Drawn {
+            name: format!("a line on each page of {size} ({})", measured.backing),
+            points: &measured.paged,
+            color,
+            dashed: false,
+            knees: finding.levels.iter().map(|level| (level.pages, level.level)).collect(),
+        });
+        if let Some(strided) = &measured.strided {
+            let base = curves.base;
+            all.push(Drawn {
+                name: format!("a line on each {base} of pages of {size} ({})", measured.backing),
+                points: strided,
+                color,
+                dashed: true,
+                knees: Vec::new(),
+            });
+        }
+    }
+    all
+}
+
+/// The plot.
+pub fn svg(report: &Report) -> anyhow::Result<String> {
+    let curves = curves(report);
+    let points = || curves.iter().flat_map(|curve| curve.points);
+    let last = points().map(|point| point.pages).max().unwrap_or(1) as f64;
+    let (low, high) =
+        points().fold((f64::INFINITY, 0.0_f64), |(low, high), point| (low.min(point.ns), high.max(point.ns)));
+    let (low, high) = if low > 0.0 && low < high { (low, high) } else { (0.5, 2.0) };
+    let header = TITLE + ROW * u32::try_from(curves.len())? + GAP;
+    draw((WIDTH, header + CHART), |area| {
+        area.fill(&WHITE).map_err(told)?;
+        let (head, body) = area.split_vertically(header);
+        let (from, to) = (0.0, last.log2() + 0.1);
+        // Whole octaves of nanoseconds, so that the axis begins and ends on a line.
+        let (bottom, top) = ((low * 0.95).log2().floor(), (high * 1.05).log2().ceil());
+        let inner = f64::from(WIDTH - LEFT - RIGHT - 1);
+        let x = |pages: u64| (f64::from(LEFT) + (pages as f64).log2() / to * inner).floor() as i32;
+
+        legend(&head, report, &curves, &x, i32::try_from(header)?)?;
+        let mut chart = ChartBuilder::on(&body)
+            .margin_right(RIGHT)
+            .x_label_area_size(BELOW)
+            .y_label_area_size(LEFT)
+            .build_cartesian_2d(from..to, bottom..top)
+            .map_err(told)?;
+        axes(&mut chart, (to, bottom, top))?;
+        for curve in &curves {
+            for (pages, _) in &curve.knees {
+                let x = (*pages as f64).log2();
+                let line = PathElement::new([(x, bottom), (x, top)], curve.color.mix(0.45).stroke_width(1));
+                chart.draw_series([line]).map_err(told)?;
+            }
+        }
+        for (number, curve) in curves.iter().enumerate() {
+            // Broader than those that are drawn over it, so that none hides another.
+            let solid = curves[number + 1..].iter().filter(|later| !later.dashed).count();
+            let stroke = curve.color.stroke_width(2 + 2 * u32::try_from(solid)?);
+            let line = curve.points.iter().map(|point| ((point.pages as f64).log2(), point.ns.log2()));
+            if curve.dashed {
+                let line = DashedLineSeries::new(line, 5, 4, curve.color.stroke_width(2));
+                chart.draw_series(line).map_err(told)?;
+            } else {
+                chart.draw_series(LineSeries::new(line.clone(), stroke)).map_err(told)?;
+                let dots = line.map(|at| Circle::new(at, 2, curve.color.filled()));
+                chart.draw_series(dots).map_err(told)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// Title, names of the curves, and the knees of each at their place over the axis of pages.
+fn legend(
+    head: &Area<'_>,
+    report: &Report,
+    curves: &[Drawn<'_>],
+    x: &impl Fn(u64) -> i32,
+    height: i32,
+) -> anyhow::Result<()> {
+    let text = |size, color| style(size, color, HPos::Left, VPos::Center);
+    let title = Text::new("What the TLB holds", (20, 22), text(TITLE_SIZE, TEXT));
+    head.draw(&title).map_err(told)?;
+    let subtitle = format!(
+        "loads in random order, each waiting for the one before · lower quartile of {} passes · knees: where \
+         half of a step is done",
+        report.design.passes
+    );
+    head.draw(&Text::new(subtitle, (20, 46), text(TEXT_SIZE, MUTED))).map_err(told)?;
+    for (number, curve) in curves.iter().enumerate() {
+        let y = i32::try_from(TITLE + ROW * u32::try_from(number)? + ROW / 2)?;
+        let stroke = curve.color.stroke_width(3);
+        let ends: &[(i32, i32)] = if curve.dashed { &[(20, 28), (34, 42)] } else { &[(20, 42)] };
+        for (start, end) in ends {
+            head.draw(&PathElement::new([(*start, y), (*end, y)], stroke)).map_err(told)?;
+        }
+        head.draw(&Text::new(curve.name.clone(), (52, y), text(TEXT_SIZE, TEXT))).map_err(told)?;
+        for (pages, level) in &curve.knees {
+            let at = x(*pages);
+            let line = PathElement::new([(at, y), (at, height)], curve.color.mix(0.45).stroke_width(1));
+            head.draw(&line).map_err(told)?;
+            head.draw(&Circle::new((at, y), 4, curve.color.filled())).map_err(told)?;
+            let label = format!("level {level}: {pages} pages");
+            // Beside the dot, on the side where there is room.
+            let (shift, side) =
+                if at + 150 < i32::try_from(WIDTH)? { (9, HPos::Left) } else { (-9, HPos::Right) };
+            let label = Text::new(label, (at + shift, y), style(TEXT_SIZE, curve.color, side, VPos::Center));
+            head.draw(&label).map_err(told)?;
+        }
+    }
+    Ok(())
+}
+
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// Lines and numbers at powers of two.
+fn axes(chart: &mut Chart<'_, '_>, (right, bottom, top): (f64, f64, f64)) -> anyhow::Result<()> {
+    let number = |log: i32| {
+        let value = 2f64.powi(log);
+        if value < 1.0 { format!("{value}") } else { format!("{value:.0}") }
+    };
+    for log in bottom as i32..=top as i32 {
+        let y = f64::from(log);
+        chart.draw_series([PathElement::new([(0.0, y), (right, y)], GRID.stroke_width(1))]).map_err(told)?;
+        let label = style(TEXT_SIZE, MUTED, HPos::Right, VPos::Center);
+        let label = EmptyElement::at((0.0, y)) + Text::new(number(log), (-8, 0), label);
+        chart.plotting_area().draw(&label).map_err(told)?;
+    }
+    for log in 0..=right as i32 {
+        let x = f64::from(log);
+        chart.draw_series([PathElement::new([(x, bottom), (x, top)], GRID.stroke_width(1))]).map_err(told)?;
+        let label = style(TEXT_SIZE, MUTED, HPos::Center, VPos::Top);
+        let label = EmptyElement::at((x, bottom)) + Text::new(number(log), (0, 7), label);
+        chart.plotting_area().draw(&label).map_err(told)?;
+    }
+    let name = style(TEXT_SIZE, TEXT, HPos::Center, VPos::Top);
+    let name = EmptyElement::at((right / 2.0, bottom)) + Text::new("pages (or packed lines)", (0, 30), name);
+    chart.plotting_area().draw(&name).map_err(told)?;
+    let name = style(TEXT_SIZE, TEXT, HPos::Center, VPos::Bottom).transform(FontTransform::Rotate270);
+    let name =
+        EmptyElement::at((0.0, f64::midpoint(bottom, top))) + Text::new("ns for a load", (-36, 0), name);
+    chart.plotting_area().draw(&name).map_err(told)?;
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Reports of TLBs that are known.
+
+use hugewise_linux::{
+    hugepages::backing::Backing,
+    reading::Reading,
+    units::{Bytes, Pages},
+};
+use hugewise_measure::tlb::{
+    bench::{Curves, Design, LeftOut, Measured},
+    curve::{self, Point},
+};
+
+use super::{plot::svg, result::*, text::text};
+use crate::output::terminal::{Color, Terminal};
+
+type Tested = Result<(), Box<dyn std::error::Error>>;
+
+fn points(level: impl Fn(usize) -> f64) -> Vec<Point> {
+    let counts = curve::grid(8192).into_iter();
+    counts.map(|pages| Point { pages: pages as u64, ns: level(pages), spread: 0.0 }).collect()
+}
+
+/// Base pages with 64 and 1536 entries; huge pages with `huge`, whose parts cost `strided`.
+fn report(huge: impl Fn(usize) -> f64, strided: f64) -> Result<Report, Box<dyn std::error::Error>> {
+    let design =
+        Design { backings: Vec::new(), most: Pages(8192), passes: 40, memory: Bytes(1 << 30), seed: 1 };
+    let base = |pages| {
+        if pages > 1536 {
+            20.0
+        } else if pages > 64 {
+            3.0
+        } else {
+            1.0
+        }
+    };
+    let measured = |backing, size: &str, paged, strided| -> Result<Measured, Box<dyn std::error::Error>> {
+        let (page_size, coverage) = (size.parse()?, Reading::Known(1.0));
+        let far = vec![Point { pages: 262_144, ns: if size == "4k" { 45.0 } else { 25.0 }, spread: 0.0 }];
+        Ok(Measured { backing, page_size, distinct: Pages(512), coverage, paged, strided, far })
+    };
+    let curves = Curves {
+        base: "4k".parse()?,
+        packed: points(|_| 1.0),
+        packed_far: vec![Point { pages: 262_144, ns: 15.0, spread: 0.0 }],
+        packed_on: Backing::Thp,
+        measured: vec![
+            measured(Backing::Base, "4k", points(base), None)?,
+            measured(Backing::Thp, "2m", points(huge), Some(points(|_| strided)))?,
+        ],
+        left_out: vec![LeftOut { backing: Backing::Hugetlb(None), reason: "no\x1b pool".to_owned() }],
+        cpuid: Reading::unknown("hidden"),
+        seconds: 8.4,
+    };
+    Ok(Report::new(design, curves))
+}
+
+fn says(text: &str, lines: &[&str]) {
+    let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for line in lines {
+        assert!(text.contains(line), "'{line}' is not in:\n{text}");
+    }
+}
+
+#[test]
+fn the_table_has_a_row_for_each_level() -> Tested {
+    let report = report(|pages| if pages > 32 { 3.0 } else { 1.0 }, 1.0)?;
+    let text = text(&report, &Terminal::new(Color::Never))?;
+    says(
+        &text,
+        &[
+            "4KiB base 1 64 pages 256KiB 2.0 ns does not tell 2 1536 pages 6MiB 19.0 ns does not tell",
+            "Over 1GiB of memory, one line every 4KiB, a load takes 30.0 ns longer than a packed one on base \
+             pages, and 10.0 ns longer on pages of 2MiB (thp).",
+            "2MiB thp 1 32 pages 64MiB 2.0 ns does not tell",
+            "Only one level is visible up to 8192 pages",
+            "2MiB (thp): an entry holds the whole page",
+            "Does not tell: hidden.",
+            "thp: 8192 pages of 2MiB on the memory of 512, coverage 100 %",
+            "left out hugetlb: no\u{fffd} pool",
+        ],
+    );
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    Ok(())
+}
+
+#[test]
+fn what_is_not_visible_is_said_to_be_so() -> Tested {
+    let report = report(|_| 1.0, 3.0)?;
+    let text = text(&report, &Terminal::new(Color::Never))?;
+    says(
+        &text,
+        &[
+            "2MiB thp - not visible ? ?",
+            "No level is visible up to 8192 pages",
+            "an entry holds 4KiB, not the page",
+            "do not make misses fewer; whether they make them cheaper",
+        ],
+    );
+    Ok(())
+}
+
+#[test]
+fn the_plot_names_its_curves_and_knees() -> Tested {
+    let svg = svg(&report(|pages| if pages > 32 { 3.0 } else { 1.0 }, 1.0)?)?;
+    let texts: Vec<&str> = svg.lines().map(str::trim).filter(|line| !line.starts_with('<')).collect();
+    for text in [
+        "packed lines (thp)",
+        "a line on each page of 4KiB (base)",
+        "a line on each page of 2MiB (thp)",
+        "a line on each 4KiB of pages of 2MiB (thp)",
+        "level 1: 64 pages",
+        "level 2: 1536 pages",
+        "level 1: 32 pages",
+        "ns for a load",
+        "8192",
+    ] {
+        assert!(texts.contains(&text), "{text}: {texts:?}");
+    }
+    assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! The table, and below it what it means.
+
+use std::fmt;
+
+use hugewise_linux::{
+    reading::Reading,
+    units::{Bytes, PageSize},
+};
+use hugewise_measure::tlb::{
+    bench::Measured,
+    finding::{Entries, Finding, Level},
+};
+
+use super::result::Report;
+use crate::output::{
+    layout::Page,
+    terminal::{Terminal, plain},
+};
+
+/// The report as text.
+pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> {
+    let mut page = Page::new(terminal);
+    let design = &report.design;
+    page.line(
+        "TLB",
+        format!(
+            "by timing alone · {} passes in {:.0} s · a load that hits everything takes {:.2} ns",
+            design.passes, report.curves.seconds, report.load_ns
+        ),
+    )?;
+    page.text("")?;
+    page.text(
+        &terminal
+            .bold(row(["PAGES", "BACKING", "LEVEL", "HOLDS", "REACH", "A MISS COSTS", "CPUID"]).trim_end()),
+    )?;
+    for (measured, finding) in report.each() {
+        for line in rows(measured, finding, report.curves.base) {
+            page.text(line.trim_end())?;
+        }
+    }
+    page.text("")?;
+    for (number, (measured, finding)) in report.each().enumerate() {
+        page.wrapped(if number == 0 { "MEASURED" } else { "" }, &about(report, measured, finding))?;
+    }
+    for (number, told) in entries(report).iter().enumerate() {
+        page.wrapped(if number == 0 { "ENTRIES" } else { "" }, told)?;
+    }
+    for (number, told) in far(report).iter().enumerate() {
+        page.wrapped(if number == 0 { "FAR OUT" } else { "" }, told)?;
+    }
+    page.wrapped("CPUID", &cpuid(report))?;
+    page.wrapped(
+        "MISS",
+        "What a load takes longer than one that hits the first level. A miss of the last level walks the \
+         page table; in a virtual machine, the guest's and the host's. Where many pages lie on the memory \
+         of few, a walk finds more in the caches: it costs at least this.",
+    )?;
+    for out in &report.curves.left_out {
+        page.text(&format!("{} {}: {}", terminal.warn("left out"), out.backing, plain(&out.reason)))?;
+    }
+    Ok(page.into_text())
+}
+
+fn row(cells: [&str; 7]) -> String {
+    let [pages, backing, level, holds, reach, cost, cpuid] = cells;
+    format!("{pages:<12}{backing:<14}{level:>5}{holds:>14}{reach:>12}{cost:>17}   {cpuid}")
+}
+
+/// A row for each level; where none is visible, that is the row.
+fn rows(measured: &Measured, finding: &Finding, base: PageSize) -> Vec<String> {
+    let (size, backing) = (measured.page_size.to_string(), measured.backing.to_string());
+    if finding.levels.is_empty() {
+        return vec![row([&size, &backing, "-", "not visible", "?", "?", "-"])];
+    }
+    let line = |(number, level): (usize, &Level)| {
+        let first = number == 0;
+        let cost = format!("{}{:.1} ns", if level.cut_off { "at least " } else { "" }, level.miss_ns);
+        row([
+            if first { &size } else { "" },
+            if first { &backing } else { "" },
+            &level.level.to_string(),
+            &holds(level.pages, &finding.entries, base),
+            &level.reach.map_or_else(|| "?".to_owned(), |reach| reach.to_string()),
+            &cost,
+            &match &level.cpuid {
+                Reading::Known(told) if told.agrees => format!("{}: agrees", told.entries),
+                Reading::Known(told) => format!("{}: differs", told.entries),
+                Reading::CouldNotTell { .. } => "does not tell".to_owned(),
+            },
+        ])
+    };
+    finding.levels.iter().enumerate().map(line).collect()
+}
+
+/// So many pages, or pieces of them.
+fn holds(entries: u64, hold: &Reading<Entries>, base: PageSize) -> String {
+    match hold {
+        Reading::Known(Entries::Whole) => format!("{entries} pages"),
+        Reading::Known(Entries::Pieces) => format!("{entries} × {base}"),
+        _ => format!("{entries} entries"),
+    }
+}
+
+/// What a miss costs far out, and what huge pages take off it.
+fn far(report: &Report) -> Vec<String> {
+    let huge = |(measured, _): &(&Measured, &Finding)| measured.page_size > report.curves.base;
+    let each = report.each().filter(huge).filter_map(|(measured, finding)| {
+        let far = finding.far.as_ref()?;
+        Some(format!(
+            "Over {} of memory, one line every {}, a load takes {:.1} ns longer than a packed one on base \
+             pages, and {:.1} ns longer on pages of {} ({}).",
+            far.bytes,
+            report.curves.base,
+            far.base_extra_ns,
+            far.extra_ns,
+            measured.page_size,
+            measured.backing
+        ))
+    });
+    each.collect()
+}
+
+/// What the pages were, and how far the table goes.
+fn about(report: &Report, measured: &Measured, finding: &Finding) -> String {
+    let (size, visited) = (measured.page_size, finding.measured_to);
+    let mut told = format!("{}: {visited} pages of {size}", measured.backing);
+    if measured.distinct.0 < visited {
+        told += &format!(" on the memory of {}", measured.distinct);
+    }
+    told += &match &measured.coverage {
+        Reading::Known(share) => format!(", coverage {:.0} %. ", 100.0 * share),
+        Reading::CouldNotTell { could_not_tell } => format!(", coverage unknown: {could_not_tell}. "),
+    };
+    if visited < report.design.most.0 {
+        let memory = Bytes((measured.distinct * size).0);
+        told += &format!("Not measured beyond {visited} pages: {memory} of memory have no more lines. ");
+    }
+    told += &match finding.levels.len() {
+        0 => format!("No level is visible up to {visited} pages."),
+        1 => format!(
+            "Only one level is visible up to {visited} pages; whether it is the first or the second, timing \
+             does not tell."
+        ),
+        _ => String::new(),
+    };
+    told
+}
+
+/// What an entry holds of a huge page; backings for which it is the same are told together.
+fn entries(report: &Report) -> Vec<String> {
+    let base = report.curves.base;
+    let mut told: Vec<(String, String)> = Vec::new();
+    for (measured, finding) in report.each().filter(|(measured, _)| measured.page_size > base) {
+        let words = in_words(&finding.entries, base);
+        let name = format!("{} ({})", measured.page_size, measured.backing);
+        match told.iter_mut().find(|(_, known)| *known == words) {
+            Some((names, _)) => *names += &format!(", {name}"),
+            None => told.push((name, words)),
+        }
+    }
+    told.into_iter().map(|(names, words)| format!("{names}: {words}")).collect()
+}
+
+fn in_words(entries: &Reading<Entries>, base: PageSize) -> String {
+    match entries {
+        Reading::Known(Entries::Whole) => {
+            format!("an entry holds the whole page; parts of {base} of one page do not miss.")
+        }
+        Reading::Known(Entries::Pieces) => format!(
+            "an entry holds {base}, not the page: parts of {base} of one page miss like base pages. So it is \
+             where a host backs the guest's memory with smaller pages than the guest's own. Here huge \
+             pages do not make misses fewer; whether they make them cheaper, the figures far out say."
+        ),
+        Reading::Known(Entries::Mixed) => format!(
+            "entries hold more than {base} and less than the page, or some of each: the host backs a part \
+             of the guest's memory with smaller pages. The reach is not known."
+        ),
+        Reading::CouldNotTell { could_not_tell } => {
+            format!("whether an entry holds the whole page could not be told: {could_not_tell}.")
+        }
+    }
+}
+
+fn cpuid(report: &Report) -> String {
+    match &report.curves.cpuid {
+        Reading::CouldNotTell { could_not_tell } => format!("Does not tell: {could_not_tell}."),
+        Reading::Known(tlbs) => {
+            let each = tlbs.iter().map(|tlb| {
+                let sizes: Vec<String> = tlb.sizes.iter().map(ToString::to_string).collect();
+                format!("level {}: {} of {} [{}]", tlb.level, tlb.entries, sizes.join(", "), tlb.source)
+            });
+            each.collect::<Vec<_>>().join("; ") + ". What differs by no more than 19 % agrees."
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! What a machine offers, on one screen, and what was found.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Display},
+};
+
+use hugewise_jvm::jdks::Jdk;
+use hugewise_linux::{
+    cgroup::{Group, Limit, Version},
+    facts::Facts,
+    hugepages::{
+        contiguity::{Contiguity, Obtainable},
+        pools::Pool,
+        thp::{Thp, ThpSize},
+    },
+    proc::limits::{Capabilities, Limits},
+    reading::Reading,
+    units::{Bytes, Pages},
+};
+use hugewise_plan::findings::Finding;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::output::{
+    layout::Page,
+    terminal::{Terminal, plain},
+};
+
+/// As many reasons are told; JSON has them all.
+const REASONS: usize = 6;
+/// Free memory outside of the lists is worth a line above this share.
+const UNLISTED_SHARE: f64 = 0.1;
+
+/// What `check` says, schema `hugewise.check/1`.
+#[derive(Serialize, JsonSchema)]
+pub struct Report {
+    schema: &'static str,
+    facts: Facts,
+    jdks: Vec<Jdk>,
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Of these facts and findings.
+    pub fn new(facts: Facts, jdks: Vec<Jdk>, findings: Vec<Finding>) -> Report {
+        Report { schema: "hugewise.check/1", facts, jdks, findings }
+    }
+}
+
+/// The report as text.
+pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
+    let mut page = Page::new(terminal);
+    let facts = &report.facts;
+    machine(&mut page, facts)?;
+    pools(&mut page, facts)?;
+    obtainable(&mut page, facts)?;
+    transparent(&mut page, &facts.thp)?;
+    cgroup(&mut page, facts)?;
+    limits(&mut page, &facts.limits)?;
+    counters(&mut page, facts)?;
+    jdks(&mut page, &report.jdks)?;
+    untold(&mut page, facts)?;
+    for finding in &report.findings {
+        page.finding(finding)?;
+    }
+    Ok(page.into_text())
+}
+
+fn known<T: Display>(reading: &Reading<T>) -> String {
+    reading.known().map_or_else(|| "?".to_owned(), |value| plain(&value.to_string()))
+}
+
+fn yes_or_no(reading: &Reading<bool>) -> &'static str {
+    match reading.known() {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "?",
+    }
+}
+
+fn machine(page: &mut Page, facts: &Facts) -> fmt::Result {
+    let memory = &facts.meminfo;
+    page.line("MACHINE", format!("Linux {} · base page {}", known(&facts.kernel), known(&facts.base_page)))?;
+    page.line(
+        "",
+        format!(
+            "memory {} · {} free · {} available · {} in pools",
+            known(&memory.total),
+            known(&memory.free),
+            known(&memory.available),
+            known(&memory.hugetlb),
+        ),
+    )
+}
+
+fn pools(page: &mut Page, facts: &Facts) -> fmt::Result {
+    page.line(
+        "POOLS",
+        format!(
+            "{:18}{:>9}{:>9}{:>10}{:>9}{:>11}{:>12}",
+            "", "total", "free", "reserved", "surplus", "on demand", "available"
+        ),
+    )?;
+    let default_size = facts.meminfo.default_size.known();
+    let pools: Vec<&Pool> = match facts.pools.known() {
+        Some(pools) => pools.iter().collect(),
+        None => facts.machine_pools().collect(),
+    };
+    if pools.is_empty() {
+        return page.line("", "could not tell");
+    }
+    // On a machine with one node its pools say nothing new.
+    let many_nodes = pools.iter().any(|pool| pool.node.is_some_and(|node| node != 0));
+    for pool in pools.iter().filter(|pool| pool.node.is_none() || many_nodes) {
+        let name = match pool.node {
+            Some(node) => format!("  on node {node}"),
+            None if Some(&pool.page_size) == default_size => format!("{} (default)", pool.page_size),
+            None => pool.page_size.to_string(),
+        };
+        let or_dash = |pages: Option<Pages>| pages.map_or_else(|| "-".to_owned(), |pages| pages.to_string());
+        page.line(
+            "",
+            format!(
+                "{name:18}{:>9}{:>9}{:>10}{:>9}{:>11}{:>12}",
+                pool.total,
+                pool.free,
+                or_dash(pool.reserved),
+                pool.surplus,
+                or_dash(pool.overcommit),
+                pool.available() * pool.page_size
+            ),
+        )?;
+    }
+    Ok(())
+}
+
+fn obtainable(page: &mut Page, facts: &Facts) -> fmt::Result {
+    let Contiguity { unlisted, sizes, .. } = &facts.contiguity;
+    page.line("TO BE HAD", format!("{:18}{:>20}   {}", "", "at once", "after compaction"))?;
+    for pages in sizes {
+        page.line("", one_size(pages))?;
+    }
+    let share = |unlisted: &Bytes| facts.meminfo.free.known().and_then(|free| unlisted.share_of(*free));
+    if let Some(unlisted) = unlisted.known().filter(|u| share(u).is_some_and(|s| s > UNLISTED_SHARE)) {
+        page.wrapped(
+            "",
+            &format!(
+                "{unlisted} of the free memory stand in no free list, as not yet initialised or accepted: \
+                 more may be ready than is seen."
+            ),
+        )?;
+    }
+    Ok(())
+}
+
+fn one_size(pages: &Obtainable) -> String {
+    let size = pages.page_size;
+    let amount = |reading: &Reading<Pages>| match reading.known() {
+        Some(&pages) => format!("{pages} ({})", pages * size),
+        None => "?".to_owned(),
+    };
+    let mut line =
+        format!("{:18}{:>20}   at most {}", size.to_string(), amount(&pages.at_once), amount(&pages.at_most));
+    if let Some(Reading::Known(blocks)) = &pages.blocks {
+        line += &format!(", {} undecided", blocks.undecided);
+    }
+    line
+}
+
+fn transparent(page: &mut Page, thp: &Thp) -> fmt::Result {
+    page.line(
+        "THP",
+        format!(
+            "enabled {} · defrag {} · shmem_enabled {} · PMD size {}",
+            known(&thp.enabled),
+            known(&thp.defrag),
+            known(&thp.shmem_enabled),
+            known(&thp.pmd_size),
+        ),
+    )?;
+    page.line(
+        "",
+        format!(
+            "zero page {} · shrink underused {}",
+            yes_or_no(&thp.use_zero_page),
+            yes_or_no(&thp.shrink_underused),
+        ),
+    )?;
+    if let Some(sizes) = thp.sizes.known().filter(|sizes| !sizes.is_empty()) {
+        page.wrapped("", &format!("by size: anonymous {}", by_setting(sizes, |size| &size.enabled)))?;
+        page.wrapped("", &format!("by size: shared {}", by_setting(sizes, |size| &size.shmem_enabled)))?;
+    }
+    khugepaged(page, thp)
+}
+
+/// `inherit 2MiB · never 16KiB 32KiB`
+fn by_setting(sizes: &[ThpSize], setting: impl Fn(&ThpSize) -> &Reading<Option<String>>) -> String {
+    let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for size in sizes {
+        let word = match setting(size) {
+            Reading::Known(None) => continue,
+            Reading::Known(Some(word)) => plain(word),
+            Reading::CouldNotTell { .. } => "?".to_owned(),
+        };
+        groups.entry(word).or_default().push(size.page_size.to_string());
+    }
+    let groups: Vec<String> =
+        groups.iter().map(|(word, sizes)| format!("{word} {}", sizes.join(" "))).collect();
+    groups.join(" · ")
+}
+
+fn khugepaged(page: &mut Page, thp: &Thp) -> fmt::Result {
+    let settings = &thp.khugepaged;
+    page.line(
+        "",
+        format!(
+            "khugepaged: {} pages each {}ms, retry after {}ms, defrag {}",
+            known(&settings.pages_to_scan),
+            known(&settings.scan_sleep_millisecs),
+            known(&settings.alloc_sleep_millisecs),
+            yes_or_no(&settings.defrag),
+        ),
+    )?;
+    page.line(
+        "",
+        format!(
+            "khugepaged: max_ptes_none {} · max_ptes_swap {} · max_ptes_shared {}",
+            known(&settings.max_ptes_none),
+            known(&settings.max_ptes_swap),
+            known(&settings.max_ptes_shared),
+        ),
+    )
+}
+
+fn cgroup(page: &mut Page, facts: &Facts) -> fmt::Result {
+    let cgroup = &facts.cgroup;
+    page.wrapped("CGROUP", &format!("memory {}{}", limit(&cgroup.memory), of_group(&cgroup.memory_group)))?;
+    let sizes: Vec<String> = cgroup
+        .hugetlb
+        .iter()
+        .map(|h| match (limit(&h.touch), limit(&h.reserve)) {
+            (touch, reserve) if touch == reserve => format!("{} {touch}", h.page_size),
+            (touch, reserve) => format!("{} touch {touch}, map {reserve}", h.page_size),
+        })
+        .collect();
+    if sizes.is_empty() {
+        return Ok(());
+    }
+    page.wrapped("", &format!("hugetlb {}{}", sizes.join(" · "), of_group(&cgroup.hugetlb_group)))
+}
+
+fn limit(reading: &Reading<Option<Limit>>) -> String {
+    match reading {
+        Reading::CouldNotTell { .. } => "?".to_owned(),
+        Reading::Known(None) => "no limit".to_owned(),
+        Reading::Known(Some(limit)) => {
+            let used = limit.used.known().map_or_else(String::new, |used| format!(", {used} used"));
+            format!("{}{used} [/{}]", limit.bytes, plain(&limit.file.to_string_lossy()))
+        }
+    }
+}
+
+fn of_group(group: &Reading<Group>) -> String {
+    let Some(group) = group.known() else { return String::new() };
+    let version = match group.version {
+        Version::V1 => "v1",
+        Version::V2 => "v2",
+    };
+    let above = if group.hidden_above { ", limits above it cannot be seen" } else { "" };
+    format!(" · {version} {}{above}", plain(&group.path))
+}
+
+fn limits(page: &mut Page, limits: &Limits) -> fmt::Result {
+    let memlock = |reading: &Reading<Option<Bytes>>| match reading {
+        Reading::Known(None) => "unlimited".to_owned(),
+        Reading::Known(Some(bytes)) => bytes.to_string(),
+        Reading::CouldNotTell { .. } => "?".to_owned(),
+    };
+    // The kernel's own "no limit" is a little less than 2⁶⁴.
+    let huge = |value: u64| value > u64::MAX / 2;
+    let shmmax =
+        limits.shmmax.clone().map(|b| if huge(b.0) { "unlimited".to_owned() } else { b.to_string() });
+    let shmall =
+        limits.shmall.clone().map(|p| if huge(p.0) { "unlimited".into() } else { format!("{p} pages") });
+    page.line(
+        "LIMITS",
+        format!(
+            "memlock {} (hard {}) · shmmax {} · shmall {}",
+            memlock(&limits.memlock),
+            memlock(&limits.memlock_hard),
+            known(&shmmax),
+            known(&shmall),
+        ),
+    )?;
+    let can = |bit| yes_or_no(&limits.capabilities.clone().map(|set| set.has(bit))).to_owned();
+    page.line(
+        "",
+        format!(
+            "hugetlb_shm_group {} · caller: uid {}, gid {}, IPC_LOCK {}, SYS_ADMIN {}, PERFMON {}",
+            known(&limits.hugetlb_shm_group),
+            known(&limits.uid),
+            known(&limits.gid),
+            can(Capabilities::IPC_LOCK),
+            can(Capabilities::SYS_ADMIN),
+            can(Capabilities::PERFMON),
+        ),
+    )
+}
+
+fn counters(page: &mut Page, facts: &Facts) -> fmt::Result {
+    let cores = match facts.pmu.cores.known() {
+        None => "?".to_owned(),
+        Some(cores) if cores.is_empty() => {
+            "no counters on the cores: TLB misses cannot be counted".to_owned()
+        }
+        Some(cores) => format!("counters on the cores: {}", plain(&cores.join(", "))),
+    };
+    page.line("TLB", format!("{cores} · perf_event_paranoid {}", known(&facts.pmu.paranoid)))
+}
+
+fn jdks(page: &mut Page, jdks: &[Jdk]) -> fmt::Result {
+    if jdks.is_empty() {
+        return page.line("JDKS", "none found");
+    }
+    for (n, jdk) in jdks.iter().enumerate() {
+        let mut notes = String::new();
+        if jdk.default {
+            notes += " · java of PATH";
+        }
+        if jdk.has_compiler.known() == Some(&false) {
+            notes += " · no compiler";
+        }
+        let line = format!(
+            "{:12} {:18} {}{notes}",
+            plain(&jdk.version),
+            plain(jdk.implementor.as_deref().unwrap_or("-")),
+            plain(&jdk.home.to_string_lossy())
+        );
+        page.line(if n == 0 { "JDKS" } else { "" }, line)?;
+    }
+    Ok(())
+}
+
+/// Why there are question marks.
+fn untold(page: &mut Page, facts: &Facts) -> anyhow::Result<()> {
+    let mut reasons = Vec::new();
+    collect_reasons(&serde_json::to_value(facts)?, &mut reasons);
+    for (n, reason) in reasons.iter().take(REASONS).enumerate() {
+        page.wrapped(if n == 0 { "UNTOLD" } else { "" }, &plain(reason))?;
+    }
+    if reasons.len() > REASONS {
+        page.line("", format!("and {} more: see --json", reasons.len() - REASONS))?;
+    }
+    Ok(())
+}
+
+/// The reasons of everything that could not be told, each once.
+fn collect_reasons(value: &serde_json::Value, reasons: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            if let Some(serde_json::Value::String(reason)) = fields.get("could_not_tell") {
+                if !reasons.contains(reason) {
+                    reasons.push(reason.clone());
+                }
+            }
+            fields.values().for_each(|field| collect_reasons(field, reasons));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| collect_reasons(item, reasons)),
+        _ => {}
+    }
+}

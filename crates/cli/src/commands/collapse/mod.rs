@@ -1,0 +1,240 @@
+//! `hugewise collapse`: memory of a running process onto huge pages.
+
+pub mod candidates;
+pub mod result;
+pub mod text;
+pub mod words;
+
+use std::{fs::File, io, process::ExitCode, time::Duration};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use clap::Args;
+use hugewise_evidence::process::Machine;
+use hugewise_linux::{
+    interrupt::Interrupt,
+    proc::{
+        limits::{self, Capabilities},
+        meminfo,
+        process::Process,
+    },
+    reading::Reading,
+    root::Root,
+    sys::pidfd::{self, Adviser},
+    units::PageSize,
+};
+use hugewise_measure::experiment::Progress;
+use hugewise_memory::collapse::{
+    admission,
+    candidates::MIN_PRESENT,
+    engine::{Conversion, Outcome, Settings},
+    live::{self, Target},
+};
+
+use self::{
+    candidates::{Options, Seen, Wanted},
+    result::Report,
+};
+use crate::{
+    NEGATIVE, machine,
+    output::{
+        progress::Bar,
+        terminal::{Terminal, plain, print},
+    },
+};
+
+/// Put memory of a running process onto huge pages, without a restart
+///
+/// The kernel replaces base pages by huge ones under the process (MADV_COLLAPSE, Linux 6.1), whatever the
+/// settings for transparent huge pages: contents stay, and it goes on meanwhile. One huge page is made at
+/// a time. Nothing is done that would make the machine reclaim or compact memory, unless told.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Collapse {
+    /// Number of the process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: u32,
+
+    /// What of it
+    #[arg(long, value_enum, default_value_t = Wanted::All, value_name = "REGION")]
+    region: Wanted,
+
+    /// Convert no more than this in a second; without it, as fast as it goes
+    #[arg(long, value_name = "GiB/s", value_parser = rate)]
+    rate: Option<f64>,
+
+    /// Convert where at least so much of a huge page is present; the holes become memory that it takes
+    #[arg(long, value_name = "PERCENT", default_value_t = MIN_PRESENT, value_parser = clap::value_parser!(u8).range(1..=100))]
+    min_present: u8,
+
+    /// Go on where memory must be reclaimed or compacted for it: other programs may have to wait
+    #[arg(long)]
+    allow_reclaim: bool,
+
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// Print JSON (schema hugewise.collapse/1)
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  sudo hugewise collapse 4711 --dry-run          what could be converted, and what it would take
+  sudo hugewise collapse 4711 --region heap      the object heap of a JVM
+  sudo hugewise collapse 4711 --rate 0.5         everything, at 0.5 GiB/s at most
+  sudo hugewise collapse 4711 --json | jq .refused
+
+It takes CAP_SYS_NICE, and the right to read the process: its user, or CAP_SYS_PTRACE.
+
+Exit status: 0 everything wanted is on huge pages; 1 some of it is not; 2 wrong usage, or not possible
+here; 128 and the signal's number after Ctrl-C.";
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("a number above 0 is needed: GiB in a second".to_owned()),
+    }
+}
+
+/// Runs the command.
+pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    let root = Root::live();
+    ensure!(pidfd::can_collapse(), "{}", no_collapse(&root));
+    // The descriptor comes first: what is read from then on is of this process, or it has ended.
+    let pidfd = pidfd::open(collapse.pid);
+    let process = Process::read(&root, collapse.pid).map_err(|error| anyhow!(plain(&error.words)))?;
+    let pidfd = pidfd.with_context(|| format!("opening process {} (pidfd_open)", collapse.pid))?;
+    let missing = missing_rights(&root, &process);
+    if let Some(missing) = missing.as_ref().filter(|_| !collapse.dry_run) {
+        bail!("{missing}");
+    }
+    let machine = Machine::read(&root)?;
+    let size = machine.pmd().context("this kernel does not tell the size of transparent huge pages")?;
+    let subject = Subject { root: &root, machine: &machine, process: &process, collapse, size };
+    let mut report = subject.before(&pidfd)?;
+    report.notes.extend(missing);
+    if collapse.dry_run || report.is_over() {
+        return tell(&report, true, collapse, terminal);
+    }
+    if !collapse.json {
+        print(&text::before(&report, terminal)?)?;
+    }
+    let interrupt = machine::watch()?;
+    subject.convert(&Adviser::of(pidfd), &interrupt, &mut report)?;
+    let code = tell(&report, false, collapse, terminal)?;
+    let signal = interrupt.signal().and_then(|signal| u8::try_from(signal).ok());
+    Ok(signal.filter(|_| report.was_interrupted()).map_or(code, |signal| ExitCode::from(128 + signal)))
+}
+
+fn no_collapse(root: &Root) -> String {
+    let kernel = root.read("proc/sys/kernel/osrelease").unwrap_or_default();
+    format!(
+        "this kernel ({}) cannot make memory huge in place: MADV_COLLAPSE came with Linux 6.1, and needs \
+         CONFIG_TRANSPARENT_HUGEPAGE; what is left is to start the program on huge pages: hugewise run",
+        kernel.trim()
+    )
+}
+
+/// Which capabilities are missing, and what for; nothing where none is.
+fn missing_rights(root: &Root, process: &Process) -> Option<String> {
+    let mut missing = Vec::new();
+    let capabilities = limits::read(root).capabilities;
+    if capabilities.known().is_some_and(|capabilities| !capabilities.has(Capabilities::SYS_NICE)) {
+        missing.push("CAP_SYS_NICE, to advise on another process' memory (process_madvise)".to_owned());
+    }
+    let denied = |name: &str| {
+        File::open(root.path(format!("proc/{}/{name}", process.pid)))
+            .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    };
+    if denied("smaps") || denied("pagemap") {
+        let user = process.uid.known().map_or_else(String::new, |uid| format!(" (uid {uid})"));
+        missing.push(format!(
+            "CAP_SYS_PTRACE, to read process {}, which is another user's{user} or keeps others out \
+             (/proc/PID/smaps, /proc/PID/pagemap)",
+            process.pid
+        ));
+    }
+    (!missing.is_empty()).then(|| format!("missing: {}; try sudo", missing.join("; ")))
+}
+
+fn tell(report: &Report, whole: bool, collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    if collapse.json {
+        print(&(serde_json::to_string_pretty(report)? + "\n"))?;
+    } else {
+        let before = if whole { text::before(report, terminal)? } else { String::new() };
+        print(&(before + &text::after(report, terminal)?))?;
+    }
+    Ok(if report.is_fine() { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
+}
+
+/// What is converted, and how.
+struct Subject<'a> {
+    root: &'a Root,
+    machine: &'a Machine,
+    process: &'a Process,
+    collapse: &'a Collapse,
+    size: PageSize,
+}
+
+impl Subject<'_> {
+    fn look(&self) -> anyhow::Result<Seen> {
+        let options =
+            Options { size: self.size, wanted: self.collapse.region, min_present: self.collapse.min_present };
+        candidates::look(self.root, self.machine, self.process, options)
+    }
+
+    /// All that can be told before anything is done. Nothing can be done here: a pidfd alone advises on
+    /// nothing.
+    fn before(&self, pidfd: &File) -> anyhow::Result<Report> {
+        let seen = self.look()?;
+        let (pid, name) = (self.process.pid, plain(&self.process.name));
+        ensure!(!pidfd::has_ended(pidfd, Duration::ZERO)?, "{pid} ({name}) ended while it was read");
+        if self.collapse.region == Wanted::Heap && !seen.is_jvm {
+            bail!(
+                "{pid} ({name}) is no JVM, and so has no object heap; '--region malloc' is the heap of C \
+                 programs, '--region all' all that can be converted"
+            );
+        }
+        let room = live::room(self.root, self.machine.sizes.base, self.size);
+        let room = Reading::from(room);
+        let available = meminfo::read(self.root).available;
+        let admitted = admission::admit(seen.wanted(), self.size, &room, self.collapse.allow_reclaim);
+        let asked = result::Asked {
+            region: self.collapse.region,
+            size: self.size,
+            min_present: self.collapse.min_present,
+            rate: self.collapse.rate,
+            allow_reclaim: self.collapse.allow_reclaim,
+            dry_run: self.collapse.dry_run,
+        };
+        Ok(Report::before(self.process, asked, seen, room, available, admitted.err()))
+    }
+
+    fn convert(&self, adviser: &Adviser, interrupt: &Interrupt, report: &mut Report) -> anyhow::Result<()> {
+        let target = Target {
+            root: self.root,
+            pid: self.process.pid,
+            adviser,
+            sizes: &self.machine.sizes,
+            interrupt: Some(interrupt),
+        };
+        let settings = Settings {
+            size: self.size,
+            rate: self.collapse.rate.map(|rate| rate * f64::from(1 << 30)),
+            allow_reclaim: self.collapse.allow_reclaim,
+        };
+        let mut bar = Bar::new();
+        let what = format!("huge pages of {}", self.size);
+        let done: Conversion = live::convert(&target, report.candidates(), settings, &mut |done, total| {
+            bar.run(done, total, &what);
+        });
+        drop(bar);
+        let ended = done.outcome == Outcome::ProcessEnded || adviser.has_ended();
+        // One that ends while it is looked at again has told nothing.
+        let after = if ended { None } else { self.look().ok().filter(|_| !adviser.has_ended()) };
+        report.done(done, after);
+        Ok(())
+    }
+}

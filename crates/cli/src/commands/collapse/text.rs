@@ -1,0 +1,261 @@
+//! What was converted, for people.
+
+use std::collections::BTreeMap;
+
+use comfy_table::{CellAlignment, Table, presets};
+use hugewise_linux::{
+    reading::Reading,
+    units::{Bytes, Pages},
+};
+use hugewise_memory::collapse::{KEPT, suitable::Unsuitable};
+
+use super::result::{Outcome, Region, Report};
+use crate::{
+    commands::collapse::candidates::Wanted,
+    output::{
+        layout::Page,
+        terminal::{Terminal, plain},
+    },
+};
+
+/// The longest name of a region in a table.
+const NAME: usize = 40;
+/// As many refused ranges are shown.
+const REFUSED: usize = 8;
+/// What is left out is told from this on; JSON has all of it.
+const WORTH_TELLING: Bytes = Bytes(1 << 20);
+/// Regions with less than this are summed up.
+const SMALL: Bytes = Bytes(2 << 20);
+
+/// What is there, for people.
+pub fn before(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
+    let mut page = Page::new(terminal);
+    let mut facts = vec![format!("{} {}", report.pid, plain(&report.name))];
+    facts.extend(report.is_jvm.then(|| "a JVM".to_owned()));
+    page.line("PROCESS", facts.join(" · "))?;
+    page.wrapped("WANTED", &wanted(report))?;
+    page.wrapped("ROOM", &room(report))?;
+    page.line("", "")?;
+    for line in table_before(report).lines() {
+        page.text(line.trim_end())?;
+    }
+    let mut left_out: BTreeMap<Unsuitable, Bytes> = BTreeMap::new();
+    for (why, bytes) in report.regions.iter().flat_map(|region| &region.left_out) {
+        *left_out.entry(*why).or_default() += *bytes;
+    }
+    left_out.retain(|_, bytes| *bytes >= WORTH_TELLING);
+    if !left_out.is_empty() {
+        page.line("", "")?;
+    }
+    for (n, (why, bytes)) in left_out.iter().enumerate() {
+        page.wrapped(if n == 0 { "LEFT OUT" } else { "" }, &format!("{bytes}: {}", why.words()))?;
+    }
+    Ok(page.into_text())
+}
+
+fn wanted(report: &Report) -> String {
+    if report.wanted.pages == Pages(0) {
+        return match report.region {
+            Wanted::Heap => "nothing of its heap: what could be on huge pages is".to_owned(),
+            Wanted::Malloc => "nothing of malloc: what could be on huge pages is".to_owned(),
+            Wanted::All => "nothing: what could be on huge pages is".to_owned(),
+        };
+    }
+    let mut text = format!(
+        "{} on {} huge pages of {}",
+        report.wanted.present_bytes, report.wanted.pages, report.page_size
+    );
+    text += &match report.holes_bytes {
+        Bytes::ZERO => "; no holes in them: it takes no more memory".to_owned(),
+        holes => format!("; holes in them make the process {holes} larger"),
+    };
+    let sparse: u64 = report.regions.iter().map(|region| region.sparse.pages.0).sum();
+    if sparse > 0 {
+        text += &format!(
+            "; {} more are left alone, with less than {} % present (--min-present)",
+            Pages(sparse),
+            report.min_present
+        );
+    }
+    text
+}
+
+fn room(report: &Report) -> String {
+    let available = match &report.available {
+        Reading::Known(bytes) => format!("{bytes} available"),
+        Reading::CouldNotTell { could_not_tell } => format!("available: {could_not_tell}"),
+    };
+    match &report.room {
+        Reading::Known(room) => {
+            let mut text = format!(
+                "{} huge pages can be had at once: {} free blocks of {}, {} free above the watermarks; \
+                 {available}",
+                room.at_once, room.free_blocks, report.page_size, room.above_watermarks_bytes
+            );
+            if room.at_once.0 < report.wanted.pages.0.saturating_add(KEPT) && !report.allow_reclaim {
+                text += "; fewer than wanted: it goes on as far as the base pages that are given back join \
+                         to blocks again";
+            }
+            text
+        }
+        Reading::CouldNotTell { could_not_tell } => format!("could not tell: {could_not_tell}; {available}"),
+    }
+}
+
+/// What was done, for people.
+pub fn after(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
+    let mut page = Page::new(terminal);
+    if let (Outcome::Converted(_), Some(seconds)) = (report.outcome, report.seconds) {
+        page.line("", "")?;
+        page.wrapped("DONE", &done(report, seconds))?;
+        for (n, pause) in report.paused.iter().enumerate() {
+            let text = format!("{} times, {:.2} s: {}", pause.times, pause.seconds, pause.reason.words());
+            page.wrapped(if n == 0 { "PAUSED" } else { "" }, &text)?;
+        }
+        if report.after.is_some() {
+            page.line("", "")?;
+            for line in table_after(report).lines() {
+                page.text(line.trim_end())?;
+            }
+        }
+        refused(&mut page, report)?;
+    }
+    if let Some(cause) = &report.cause {
+        let heading = match report.outcome {
+            Outcome::DryRun => "REFUSED",
+            Outcome::NotBegun => "NOT BEGUN",
+            _ => "STOPPED",
+        };
+        page.line("", "")?;
+        page.wrapped(heading, cause)?;
+    }
+    if let Some(next) = &report.next_step {
+        page.wrapped("", &format!("→ {next}"))?;
+    }
+    for (n, note) in report.notes.iter().enumerate() {
+        page.wrapped(if n == 0 { "NOTE" } else { "" }, &plain(note))?;
+    }
+    Ok(page.into_text())
+}
+
+fn done(report: &Report, seconds: f64) -> String {
+    let mut facts = vec![format!("{} converted in {seconds:.2} s", report.converted_bytes)];
+    facts.extend(report.gib_per_second.map(|rate| match report.rate {
+        Some(most) => format!("{rate:.2} GiB/s, at most {most} were allowed"),
+        None => format!("{rate:.2} GiB/s"),
+    }));
+    facts.extend(report.longest_call_seconds.map(|longest| format!("longest call {:.1} ms", longest * 1e3)));
+    facts.extend(report.grown_bytes.map(|grown| {
+        let bytes = Bytes(grown.unsigned_abs());
+        match grown {
+            0 => "the process is no larger".to_owned(),
+            ..0 => format!("the process is {bytes} smaller"),
+            1.. => format!("the process is {bytes} larger"),
+        }
+    }));
+    if report.gone_bytes > Bytes::ZERO {
+        facts.push(format!("{} were given back before their turn", report.gone_bytes));
+    }
+    facts.join(" · ")
+}
+
+fn refused(page: &mut Page, report: &Report) -> std::fmt::Result {
+    if report.refused.is_empty() {
+        return Ok(());
+    }
+    page.line("", "")?;
+    for (n, refusal) in report.refused.iter().take(REFUSED).enumerate() {
+        let bytes = Bytes(refusal.end - refusal.start);
+        let text = format!("{:x}-{:x}, {bytes}: {}", refusal.start, refusal.end, refusal.reason);
+        page.wrapped(if n == 0 { "REFUSED" } else { "" }, &text)?;
+    }
+    let more = report.refused.len().saturating_sub(REFUSED);
+    if more > 0 {
+        page.wrapped("", &format!("and {more} more ranges: --json has them"))?;
+    }
+    Ok(())
+}
+
+/// Rows of cells; what is small becomes one row at the end.
+fn rows<const N: usize>(
+    report: &Report,
+    cells: impl Fn(&Region) -> [String; N],
+) -> (Vec<[String; N]>, usize) {
+    let is_large = |region: &&Region| {
+        region.resident_before.max(region.resident_after.unwrap_or_default()) >= SMALL
+            || region.wanted.pages > Pages(0)
+    };
+    let large: Vec<_> = report.regions.iter().filter(is_large).map(cells).collect();
+    let small = report.regions.len() - large.len();
+    (large, small)
+}
+
+fn table<const N: usize>(header: [&str; N], (rows, small): (Vec<[String; N]>, usize)) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    if small > 0 {
+        let regions = if small == 1 { "region" } else { "regions" };
+        table.add_row([format!("others ({small} {regions} below {SMALL})")]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn table_before(report: &Report) -> Table {
+    let header = ["region", "resident", "huge", "to convert", "holes", "too sparse"];
+    let cells = |region: &Region| {
+        [
+            shortened(&region.name),
+            region.resident_before.to_string(),
+            percent(region.huge_before, region.resident_before),
+            amount(region.wanted.present_bytes),
+            amount(region.holes_bytes),
+            amount(region.sparse.present_bytes),
+        ]
+    };
+    table(header, rows(report, cells))
+}
+
+fn table_after(report: &Report) -> Table {
+    let cells = |region: &Region| {
+        let (resident, huge) =
+            (region.resident_after.unwrap_or_default(), region.huge_after.unwrap_or_default());
+        [
+            shortened(&region.name),
+            resident.to_string(),
+            percent(region.huge_before, region.resident_before),
+            percent(huge, resident),
+        ]
+    };
+    table(["region", "resident", "huge before", "huge now"], rows(report, cells))
+}
+
+/// Nothing is a dash.
+fn amount(bytes: Bytes) -> String {
+    if bytes == Bytes::ZERO { "–".to_owned() } else { bytes.to_string() }
+}
+
+/// Never rounded to all, or to nothing, where it is not.
+fn percent(part: Bytes, whole: Bytes) -> String {
+    match part.share_of(whole) {
+        None => "–".to_owned(),
+        Some(share) if share > 0.99 && share < 1.0 => ">99 %".to_owned(),
+        Some(share) if share > 0.0 && share < 0.01 => "<1 %".to_owned(),
+        Some(share) => format!("{:.0} %", share * 100.0),
+    }
+}
+
+fn shortened(name: &str) -> String {
+    let name = plain(name);
+    match name.chars().count() {
+        length if length > NAME => {
+            format!("…{}", name.chars().skip(length - NAME + 1).collect::<String>())
+        }
+        _ => name,
+    }
+}

@@ -1,0 +1,77 @@
+//! The embedded workload: random reads of one buffer, natively and as a Java program.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use hugewise_jvm::jdks::{self, Environment, Jdk};
+use hugewise_linux::{hugepages::backing::Backing, root::Root, units::Bytes};
+use hugewise_measure::{experiment::CaseToRun, touch::Touch, workload::Workload};
+
+/// Reads in an iteration, and iterations: a second or two in all.
+const READS: u64 = 5_000_000;
+const ITERATIONS: usize = 9;
+/// The largest array for which a heap of 1 GiB leaves the program some room.
+const LARGEST_ARRAY: Bytes = Bytes(1_010_000_000);
+
+/// Which java runs the Java half.
+pub enum Java {
+    /// None.
+    LeftOut,
+    /// That of PATH, or else the newest that is found.
+    Usual,
+    /// The one of this path.
+    Named(PathBuf),
+}
+
+/// Both halves on a buffer of `bytes`; where the Java half cannot be run, `notes` says why.
+pub fn cases(
+    root: &Root,
+    bytes: Bytes,
+    java: &Java,
+    scratch: &Path,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Vec<CaseToRun>> {
+    let touch = Touch { bytes, backing: Backing::Base, reads: READS, iterations: ITERATIONS, warm_up: 1 };
+    let program = env::current_exe().context("finding this program's own file")?;
+    let case = |workload, command| CaseToRun { workload, command, parameters: BTreeMap::new() };
+    let mut cases = vec![case(Workload::native(program, touch), Vec::new())];
+    if matches!(java, Java::LeftOut) {
+        return Ok(cases);
+    }
+    match choose(root, java).and_then(|jdk| java_half(&jdk, &touch, scratch)) {
+        Ok((workload, command)) => cases.push(case(workload, command)),
+        Err(reason) => notes.push(format!("the Java half was left out: {reason}")),
+    }
+    Ok(cases)
+}
+
+fn choose(root: &Root, java: &Java) -> Result<Jdk, String> {
+    let jdks = jdks::find(root, &Environment::of_this_process());
+    let Java::Named(path) = java else {
+        let usual = jdks.iter().find(|jdk| jdk.default).or(jdks.first());
+        return usual.cloned().ok_or_else(|| {
+            "no JDK was found; install one (Debian: default-jdk-headless), or name its java with --java"
+                .to_owned()
+        });
+    };
+    let java = fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let is_it = |jdk: &&Jdk| fs::canonicalize(&jdk.java).is_ok_and(|known| known == java);
+    jdks.iter().find(is_it).cloned().ok_or_else(|| {
+        format!("{} is not the java of a JDK: no 'release' file stands beside its bin folder", path.display())
+    })
+}
+
+fn java_half(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<(Workload, Vec<String>), String> {
+    if jdk.has_compiler.known() == Some(&false) {
+        let home = jdk.home.display();
+        return Err(format!("{home} has no compiler (module jdk.compiler); install a full JDK"));
+    }
+    if touch.bytes > LARGEST_ARRAY {
+        return Err(format!("an array of {} does not fit in a heap of 1 GiB", touch.bytes));
+    }
+    Workload::java_touch(jdk, touch, scratch)
+}

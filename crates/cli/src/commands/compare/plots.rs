@@ -1,0 +1,271 @@
+//! The plots of a comparison, as SVG to put into a page.
+//!
+//! They are small, because a phone is 375 pixels wide: each is [`WIDTH`] wide, has a row for each
+//! backing with its name above its mark, and grows downwards. Colours are fixed here and mapped to
+//! the page's own by its style sheet, so that they follow light and dark.
+
+use plotters::{
+    coord::types::RangedCoordf64,
+    prelude::*,
+    style::text_anchor::{HPos, VPos},
+};
+
+use crate::output::drawing::{GRID, MUTED, PALETTE, TEXT, draw, style, told};
+
+/// Width of a plot, in the units of its view box.
+const WIDTH: u32 = 340;
+/// Height of a row.
+const ROW: u32 = 42;
+/// Height of the axis with its description.
+const AXIS: u32 = 46;
+/// The size asked for; plotters divides it by 1.24 when it writes SVG.
+const TEXT_SIZE: f64 = 15.5;
+/// The same for the axes.
+const AXIS_SIZE: f64 = 14.5;
+/// Characters of a row's name that fit beside its value.
+const LABEL: usize = 26;
+
+/// The colour of an arm, the same in every plot of a page.
+fn color(arm: usize) -> RGBColor {
+    PALETTE[arm % PALETTE.len()]
+}
+
+/// A row of a plot.
+pub struct Strip {
+    /// Its name.
+    pub label: String,
+    /// What stands at the end of its line: the value in words.
+    pub value: String,
+    /// Index of the arm, for the colour.
+    pub arm: usize,
+    /// What is drawn.
+    pub mark: Mark,
+}
+
+/// What a row shows.
+pub enum Mark {
+    /// Every round as a point, and their mean.
+    Points(Vec<f64>, f64),
+    /// An estimate with its interval.
+    Interval {
+        /// Lower end.
+        low: f64,
+        /// The estimate.
+        estimate: f64,
+        /// Upper end.
+        high: f64,
+    },
+    /// A share of a whole.
+    Bar(f64),
+}
+
+/// A line over the values of a parameter.
+pub struct Line {
+    /// The backing.
+    pub label: String,
+    /// Index of the arm, for the colour.
+    pub arm: usize,
+    /// For each value of the parameter: lowest, mean, highest; nothing where no round counts.
+    pub points: Vec<Option<(f64, f64, f64)>>,
+}
+
+/// Rows over a common axis. With `one`, a line stands at 1 and the axis always shows it.
+pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
+    let (from, to) = range(rows, one);
+    let count = rows.len() as f64;
+    let height = ROW * u32::try_from(rows.len())? + AXIS;
+    draw((WIDTH, height), |area| {
+        let mut chart = ChartBuilder::on(area)
+            .margin_left(8)
+            .margin_right(18)
+            .margin_bottom(4)
+            .x_label_area_size(AXIS - 4)
+            .build_cartesian_2d(from..to, 0.0..count)
+            .map_err(told)?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .disable_y_axis()
+            .x_labels(5)
+            .y_labels(0)
+            .axis_style(GRID)
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .x_label_formatter(&|value| plain(*value, to - from))
+            .label_style(("sans-serif", AXIS_SIZE).into_font().color(&MUTED))
+            .axis_desc_style(("sans-serif", AXIS_SIZE).into_font().color(&MUTED))
+            .x_desc(super::words::shortened(axis, 48))
+            .draw()
+            .map_err(told)?;
+        for (index, row) in rows.iter().enumerate() {
+            // The name on the upper half of the row, the mark on the lower.
+            let top = count - index as f64;
+            let middle = top - 0.70;
+            let name = super::words::shortened(&row.label, LABEL);
+            let label = style(TEXT_SIZE, TEXT, HPos::Left, VPos::Top);
+            let value = style(TEXT_SIZE, MUTED, HPos::Right, VPos::Top);
+            chart
+                .draw_series([EmptyElement::at((from, top)) + Text::new(name, (0, 4), label)])
+                .map_err(told)?;
+            chart
+                .draw_series([EmptyElement::at((to, top)) + Text::new(row.value.clone(), (0, 4), value)])
+                .map_err(told)?;
+            if one {
+                // Not through the text of the row.
+                let line = PathElement::new([(1.0, top - 0.42), (1.0, top - 1.0)], TEXT.stroke_width(1));
+                chart.draw_series([line]).map_err(told)?;
+            }
+            draw_mark(&mut chart, row, middle, (from, to))?;
+        }
+        Ok(())
+    })
+}
+
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// The mark of a row around the height `y`, cut off at the ends of the axis.
+fn draw_mark(chart: &mut Chart<'_, '_>, row: &Strip, y: f64, (from, to): (f64, f64)) -> anyhow::Result<()> {
+    let inside = |value: f64| value.clamp(from, to);
+    let upright = |x: f64, half: f64| [(inside(x), y - half), (inside(x), y + half)];
+    let color = color(row.arm);
+    match &row.mark {
+        Mark::Points(points, mean) => {
+            // Up and down in turn, so that equal rounds do not hide one another.
+            let spread = |index: usize| ((index * 7) % 5) as f64 * 0.06 - 0.12;
+            let circles = points.iter().enumerate().map(|(index, point)| {
+                Circle::new((inside(*point), y + spread(index)), 4, color.mix(0.55).filled())
+            });
+            chart.draw_series(circles).map_err(told)?;
+            let mean = PathElement::new(upright(*mean, 0.25), color.stroke_width(3));
+            chart.draw_series([mean]).map_err(told)?;
+        }
+        Mark::Interval { low, estimate, high } => {
+            let line = PathElement::new([(inside(*low), y), (inside(*high), y)], color.stroke_width(3));
+            let ends = [*low, *high].map(|end| PathElement::new(upright(end, 0.12), color.stroke_width(2)));
+            chart.draw_series([line]).map_err(told)?;
+            chart.draw_series(ends).map_err(told)?;
+            chart.draw_series([Circle::new((inside(*estimate), y), 5, color.filled())]).map_err(told)?;
+        }
+        Mark::Bar(share) => {
+            let bar = |end: f64, style| Rectangle::new([(0.0, y - 0.16), (end, y + 0.16)], style);
+            chart.draw_series([bar(to, GRID.filled()), bar(inside(*share), color.filled())]).map_err(told)?;
+        }
+    }
+    Ok(())
+}
+
+/// A line for each backing over the values of a parameter, with its lowest and highest round.
+pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> anyhow::Result<String> {
+    let seen: Vec<f64> = lines
+        .iter()
+        .flat_map(|line| line.points.iter().flatten())
+        .flat_map(|(low, _, high)| [*low, *high])
+        .collect();
+    let highest = seen.iter().copied().fold(0.0, f64::max);
+    let legend = 20 * u32::try_from(lines.len())?;
+    draw((WIDTH, 250 + legend), |area| {
+        let (head, body) = area.split_vertically(legend + 26);
+        let label = |color| style(TEXT_SIZE, color, HPos::Left, VPos::Center);
+        head.draw(&Text::new(axis.to_owned(), (8, 10), label(MUTED))).map_err(told)?;
+        for (index, line) in lines.iter().enumerate() {
+            let y = 34 + 20 * i32::try_from(index)?;
+            head.draw(&Circle::new((16, y), 5, color(line.arm).filled())).map_err(told)?;
+            let name = super::words::shortened(&line.label, LABEL);
+            head.draw(&Text::new(name, (28, y), label(TEXT))).map_err(told)?;
+        }
+        let last = values.len() as f64 - 0.5;
+        let top = if highest > 0.0 { highest * 1.08 } else { 1.0 };
+        let mut chart = ChartBuilder::on(&body)
+            .margin_right(12)
+            .margin_top(8)
+            .x_label_area_size(AXIS)
+            .y_label_area_size(46)
+            .build_cartesian_2d(-0.5..last, 0.0..top)
+            .map_err(told)?;
+        let tick = style(AXIS_SIZE, MUTED, HPos::Center, VPos::Top);
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .x_labels(0)
+            .y_labels(5)
+            .axis_style(GRID)
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .label_style(("sans-serif", AXIS_SIZE).into_font().color(&MUTED))
+            .y_label_formatter(&|value| plain(*value, top))
+            .draw()
+            .map_err(told)?;
+        // Every value where there is room, else every second, third …
+        let step = values.len().div_ceil(6).max(1);
+        for (index, value) in values.iter().enumerate().step_by(step) {
+            let name = Text::new(super::words::shortened(value, 10), (0, 7), tick.clone());
+            chart.draw_series([EmptyElement::at((index as f64, 0.0)) + name]).map_err(told)?;
+        }
+        let under = Text::new(super::words::shortened(parameter, 40), (0, 26), tick);
+        chart.draw_series([EmptyElement::at((last / 2.0 - 0.25, 0.0)) + under]).map_err(told)?;
+        for (number, line) in lines.iter().enumerate() {
+            let color = color(line.arm);
+            // Side by side, so that one does not hide another.
+            let aside = (number as f64 - (lines.len() as f64 - 1.0) / 2.0) * 0.07;
+            let known = || {
+                line.points.iter().enumerate().filter_map(|(x, point)| Some((x as f64 + aside, (*point)?)))
+            };
+            chart
+                .draw_series(LineSeries::new(
+                    known().map(|(x, (_, mean, _))| (x, mean)),
+                    color.stroke_width(2),
+                ))
+                .map_err(told)?;
+            chart
+                .draw_series(known().map(|(x, (low, _, high))| {
+                    PathElement::new([(x, low), (x, high)], color.stroke_width(1))
+                }))
+                .map_err(told)?;
+            chart
+                .draw_series(known().map(|(x, (_, mean, _))| Circle::new((x, mean), 4, color.filled())))
+                .map_err(told)?;
+        }
+        Ok(())
+    })
+}
+
+/// A tick with as many decimals as the width of the axis asks for.
+fn plain(value: f64, width: f64) -> String {
+    match width {
+        // Thousands would not fit side by side.
+        w if w >= 10_000.0 => format!("{:.0}k", value / 1000.0),
+        w if w >= 10.0 => format!("{value:.0}"),
+        w if w >= 1.0 => format!("{value:.1}"),
+        w if w >= 0.1 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// The range of an axis: all that is drawn and a little air.
+fn range(rows: &[Strip], one: bool) -> (f64, f64) {
+    let mut low = if one { 1.0 } else { f64::INFINITY };
+    let mut high = if one { 1.0 } else { f64::NEG_INFINITY };
+    for row in rows {
+        match &row.mark {
+            Mark::Bar(_) => return (0.0, 100.0),
+            Mark::Points(points, mean) => {
+                low = points.iter().copied().fold(low.min(*mean), f64::min);
+                high = points.iter().copied().fold(high.max(*mean), f64::max);
+            }
+            // What reaches beyond a factor of four is cut off, or the others would be dots.
+            Mark::Interval { low: from, high: to, .. } => {
+                low = low.min(from.max(0.25));
+                high = high.max(to.min(4.0));
+            }
+        }
+    }
+    if !(high - low).is_finite() {
+        return (0.0, 1.0);
+    }
+    // Never so narrow that the steps between ticks are lost in the digits of the values.
+    let least = high.abs().max(low.abs()) * 1e-6;
+    let air = if high > low { ((high - low) * 0.06).max(least) } else { (high.abs() * 0.05).max(0.5) };
+    // An axis of times or counts does not begin below nothing.
+    let from = if low >= 0.0 { (low - air).max(0.0) } else { low - air };
+    (from, high + air)
+}

@@ -1,0 +1,228 @@
+//! The result of a comparison as text, for a terminal of 100 columns.
+
+#[cfg(test)]
+mod tests;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use hugewise_measure::comparison::{Better, Comparison, Verdict};
+
+use super::{
+    rows::{self, CaseRows, Group, Row},
+    words::{self, Scale},
+};
+use crate::output::terminal::Terminal;
+
+/// Columns that a line may take.
+const WIDTH: u16 = 100;
+/// Backings side by side in the table of the other figures.
+const SIDE_BY_SIDE: usize = 4;
+
+/// The whole report.
+pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
+    let mut lines = vec![terminal.dim(&words::machine(&comparison.machine))];
+    lines.push(terminal.dim(&words::design(&comparison.design)));
+    let reference = rows::reference(comparison);
+    lines.push(terminal.dim(&format!("Ratios are to {reference}, within blocks; below 1 is better.")));
+    if comparison.design.aa {
+        lines.push("The same backing twice: a difference seen here is the machine's own noise.".to_owned());
+    }
+    for group in Group::all(comparison) {
+        lines.push(String::new());
+        heading(&mut lines, &group, terminal);
+        lines.push(String::new());
+        verdicts(&mut lines, &group, terminal);
+        if group.cases.iter().any(has_others) {
+            lines.push(String::new());
+            let legend = "(means; a change of 1 % or more is shown where its 95 % interval excludes 0)";
+            lines.push(format!("{} {}", terminal.bold("Other figures"), terminal.dim(legend)));
+        }
+        for case in &group.cases {
+            others(&mut lines, &group, case, terminal);
+        }
+        reasons(&mut lines, &group, terminal);
+    }
+    list(&mut lines, "Changed for the experiment, and put back", &comparison.changes, terminal);
+    list(&mut lines, "Notes", &comparison.notes, terminal);
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn heading(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
+    let Some(case) = group.first() else { return };
+    let mut title = terminal.bold(&words::shortened(&words::printable(&case.workload), usize::from(WIDTH)));
+    if !group.is_list() && !case.parameters.is_empty() {
+        title += &format!("  {}", rows::parameters(case));
+    }
+    lines.push(title);
+    if !case.command.is_empty() {
+        lines.push(terminal.dim(&words::command(case, usize::from(WIDTH))));
+    }
+}
+
+/// A table without lines, whose cells lie two blanks apart.
+fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table
+}
+
+/// One line a row, because nothing is wrapped.
+fn push(lines: &mut Vec<String>, table: &Table) {
+    lines.extend(table.lines().map(|line| line.trim_end().to_owned()));
+}
+
+fn align_right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
+    for column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+fn verdicts(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
+    let Some(case) = group.first() else { return };
+    let (name, better) =
+        group.figure().map_or((String::new(), Better::Lower), |figure| (figure.name.clone(), figure.better));
+    let largest = largest(group.rows().map(|(_, row)| row), &name);
+    let scale = group.figure().map(|figure| Scale::of(figure, largest));
+
+    let parameters: Vec<&String> =
+        if group.is_list() { case.parameters.keys().collect() } else { Vec::new() };
+    let mut header: Vec<String> =
+        parameters.iter().map(|name| words::shortened(&words::printable(name), 20)).collect();
+    header.extend(["backing", "coverage", "rounds"].map(str::to_owned));
+    header.push(scale.as_ref().map_or_else(|| "figure".to_owned(), |scale| scale.heading(&name)));
+    header.extend(["ratio [95 %]", "verdict"].map(str::to_owned));
+
+    let mut table = plain_table();
+    table.set_header(header);
+    let mut painted = vec![None];
+    let mut last: Option<*const _> = None;
+    for (case, row) in group.rows() {
+        let repeated = last.replace(std::ptr::from_ref(case)) == Some(std::ptr::from_ref(case));
+        let value = |name: &String| match case.parameters.get(name) {
+            Some(value) if !repeated => words::shortened(&words::printable(value), 20),
+            _ => String::new(),
+        };
+        let mut cells: Vec<String> = parameters.iter().copied().map(value).collect();
+        let verdict = words::verdict(row.result, better);
+        let mean = row.summary(&name).zip(scale.as_ref());
+        cells.extend([
+            row.label.clone(),
+            if row.result.verdict == Verdict::LeftOut {
+                "–".to_owned()
+            } else {
+                words::coverage(row.result.coverage)
+            },
+            words::rounds(row.result),
+            mean.map_or_else(|| "–".to_owned(), |(summary, scale)| scale.number(summary.mean)),
+            row.result.ratio.as_ref().map_or_else(String::new, words::ratio),
+            verdict.clone(),
+        ]);
+        table.add_row(cells);
+        painted.push(Some((verdict, row.result.verdict)));
+    }
+    let before = parameters.len();
+    align_right(&mut table, before + 1..before + 4);
+    let rows = table.lines().zip(painted).map(|(line, verdict)| match verdict {
+        None => terminal.dim(line.trim_end()),
+        Some((words, verdict)) => paint(line.trim_end(), &words, verdict, terminal),
+    });
+    lines.extend(rows);
+}
+
+/// The line with its verdict, which stands at the end, in its colour. The table itself is laid
+/// out without colours, which would count as text.
+fn paint(line: &str, words: &str, verdict: Verdict, terminal: &Terminal) -> String {
+    let Some(rest) = line.strip_suffix(words) else { return line.to_owned() };
+    let painted = match verdict {
+        Verdict::Base | Verdict::NoDifference => words.to_owned(),
+        Verdict::Faster => terminal.good(words),
+        Verdict::Slower => terminal.bad(words),
+        Verdict::TooNoisy | Verdict::FellBack => terminal.warn(words),
+        Verdict::LeftOut => terminal.dim(words),
+    };
+    format!("{rest}{painted}")
+}
+
+fn largest<'a>(rows: impl Iterator<Item = &'a Row<'a>>, figure: &str) -> f64 {
+    rows.filter_map(|row| row.summary(figure)).map(|summary| summary.mean.abs()).fold(0.0, f64::max)
+}
+
+/// The figures besides the one the verdict is drawn from: a row for each, a column for each backing.
+fn others(lines: &mut Vec<String>, group: &Group<'_>, case: &CaseRows<'_>, terminal: &Terminal) {
+    if !has_others(case) {
+        return;
+    }
+    let rows: Vec<&Row<'_>> = case.rows.iter().filter(|row| !row.result.figures.is_empty()).collect();
+    let corner = if group.is_list() { rows::parameters(case.case) } else { String::new() };
+    for side_by_side in rows.chunks(SIDE_BY_SIDE) {
+        let mut table = plain_table();
+        let mut header = vec![corner.clone()];
+        header.extend(side_by_side.iter().flat_map(|row| [row.label.clone(), String::new()]));
+        table.set_header(header);
+        for figure in case.case.figures.iter().skip(1) {
+            let scale = Scale::of(figure, largest(rows.iter().copied(), &figure.name));
+            let mut cells = vec![scale.heading(&figure.name)];
+            for row in side_by_side {
+                let summary = row.summary(&figure.name);
+                cells.push(summary.map_or_else(|| "–".to_owned(), |summary| scale.number(summary.mean)));
+                let changed = summary.and_then(|s| s.ratio).filter(|r| r.low > 1.0 || r.high < 1.0);
+                cells.push(
+                    changed.map_or_else(String::new, |ratio| words::signed(ratio.estimate, figure.better)),
+                );
+            }
+            table.add_row(cells);
+        }
+        align_right(&mut table, (0..side_by_side.len()).map(|column| 1 + 2 * column));
+        let start = lines.len();
+        push(lines, &table);
+        if let Some(header) = lines.get_mut(start) {
+            *header = terminal.dim(header);
+        }
+    }
+}
+
+/// Is anything known besides the figure the verdict is drawn from?
+fn has_others(case: &CaseRows<'_>) -> bool {
+    let known = |name: &str| case.rows.iter().any(|row| row.summary(name).is_some());
+    case.case.figures.iter().skip(1).any(|figure| known(&figure.name))
+}
+
+/// Why: for every row whose verdict needs it.
+fn reasons(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
+    let mut table = wrapped_table();
+    for (case, row) in group.rows() {
+        if let Some(reason) = row.reason() {
+            let who = match group.is_list() {
+                true => format!("{} {}", rows::parameters(case), row.label),
+                false => row.label.clone(),
+            };
+            table.add_row([who, words::printable(reason)]);
+        }
+    }
+    if !table.is_empty() {
+        lines.push(String::new());
+        lines.push(terminal.bold("Why"));
+        push(lines, &table);
+    }
+}
+
+fn wrapped_table() -> Table {
+    let mut table = plain_table();
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table
+}
+
+fn list(lines: &mut Vec<String>, title: &str, items: &[String], terminal: &Terminal) {
+    if items.is_empty() {
+        return;
+    }
+    lines.push(String::new());
+    lines.push(terminal.bold(title));
+    let mut table = wrapped_table();
+    for item in items {
+        table.add_row(["-".to_owned(), words::printable(item)]);
+    }
+    push(lines, &table);
+}

@@ -1,0 +1,333 @@
+//! How numbers and verdicts of a comparison are put into words, the same in every report.
+
+use hugewise_measure::{
+    comparison::{BackingResult, Better, Case, Comparison, Design, Figure, Machine, Ratio, Verdict},
+    statistics::SMALLEST_CLAIM,
+};
+
+/// How the values of one figure are printed: all in one unit, so that they can be compared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scale {
+    factor: f64,
+    unit: String,
+    whole: bool,
+}
+
+impl Scale {
+    /// The unit in which `largest` reads best.
+    pub fn of(figure: &Figure, largest: f64) -> Scale {
+        let scale = |factor: f64, unit: &str| Scale { factor, unit: unit.to_owned(), whole: false };
+        match figure.unit.as_str() {
+            "s" if largest > 0.0 && largest < 1e-3 => scale(1e6, "µs"),
+            "s" if largest > 0.0 && largest < 1.0 => scale(1e3, "ms"),
+            "bytes" => {
+                let (power, unit) = match largest {
+                    b if b < 1024.0 => (0, "B"),
+                    b if b < 1024.0 * 1024.0 => (1, "KiB"),
+                    b if b < 1024.0 * 1024.0 * 1024.0 => (2, "MiB"),
+                    b if b < 1024.0 * 1024.0 * 1024.0 * 1024.0 => (3, "GiB"),
+                    _ => (4, "TiB"),
+                };
+                scale(1024_f64.powi(-power), unit)
+            }
+            "" if figure.name.ends_with("share") => scale(100.0, "%"),
+            "" => Scale { factor: 1.0, unit: String::new(), whole: true },
+            unit => scale(1.0, &printable(unit)),
+        }
+    }
+
+    /// The number in this unit, without it.
+    pub fn number(&self, value: f64) -> String {
+        let value = value * self.factor;
+        match value.abs() {
+            huge if huge >= 1e15 => format!("{value:.2e}"),
+            _ if self.whole => thousands(value),
+            large if large >= 1000.0 => thousands(value),
+            large if large >= 100.0 => format!("{value:.0}"),
+            large if large >= 10.0 => format!("{value:.1}"),
+            0.0 => "0".to_owned(),
+            small if small < 1e-4 => format!("{value:.1e}"),
+            small if small < 0.095 => format!("{value:.4}"),
+            _ => format!("{value:.2}"),
+        }
+    }
+
+    /// The number with its unit.
+    pub fn value(&self, value: f64) -> String {
+        format!("{} {}", self.number(value), self.unit).trim_end().to_owned()
+    }
+
+    /// The value in this unit, for plotting.
+    pub fn scaled(&self, value: f64) -> f64 {
+        value * self.factor
+    }
+
+    /// `wall (ms)`
+    pub fn heading(&self, figure: &str) -> String {
+        let name = shortened(&name(figure), 30);
+        if self.unit.is_empty() || self.unit == name { name } else { format!("{name} ({})", self.unit) }
+    }
+}
+
+/// A figure's name for people: `gc_pause_total` is `gc pause total`.
+pub fn name(figure: &str) -> String {
+    printable(&figure.replace('_', " "))
+}
+
+fn thousands(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value <= -0.5 { format!("-{text}") } else { text }
+}
+
+/// A share as a percentage: `3.1 %`, `24 %`, `99.7 %`; what is not all is never shown as all.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0 %".to_owned(),
+        nearly if nearly > 99.9 && nearly < 100.0 => "99.9 %".to_owned(),
+        percent if percent.abs() < 9.95 || (percent > 99.0 && percent < 100.0) => format!("{percent:.1} %"),
+        percent => format!("{percent:.0} %"),
+    }
+}
+
+/// Coverage as a percentage: never rounded to all or nothing.
+pub fn coverage(share: Option<f64>) -> String {
+    match share {
+        None => "unknown".to_owned(),
+        Some(share) if share > 0.0 && share < 0.01 => "<1 %".to_owned(),
+        Some(share) if share > 0.99 && share < 1.0 => ">99 %".to_owned(),
+        Some(share) => format!("{:.0} %", share * 100.0),
+    }
+}
+
+/// `5 of 6`: the rounds that count, of those that ran.
+pub fn rounds(result: &BackingResult) -> String {
+    match result.rounds + result.rounds_fallen_back {
+        0 => "–".to_owned(),
+        all => format!("{} of {all}", result.rounds),
+    }
+}
+
+/// `0.551 [0.540–0.562]`
+pub fn ratio(ratio: &Ratio) -> String {
+    let digits = if ratio.high >= 10.0 { 1 } else { 3 };
+    format!("{:.digits$} [{:.digits$}–{:.digits$}]", ratio.estimate, ratio.low, ratio.high)
+}
+
+/// How the figure itself changed: `45 % lower`. The ratio is turned where higher is better; this is not.
+pub fn change(ratio: f64, better: Better) -> String {
+    let ratio = match better {
+        Better::Lower => ratio,
+        Better::Higher => 1.0 / ratio,
+    };
+    if ratio < 1.0 {
+        format!("{} lower", percent(1.0 - ratio))
+    } else if ratio >= 10.0 {
+        format!("{ratio:.0} times as high")
+    } else {
+        format!("{} higher", percent(ratio - 1.0))
+    }
+}
+
+/// A change in as few characters as possible: `−45 %`; none where it is too small to matter.
+pub fn signed(ratio: f64, better: Better) -> String {
+    if (ratio - 1.0).abs() < SMALLEST_CLAIM {
+        return String::new();
+    }
+    let change = change(ratio, better);
+    match (change.strip_suffix(" lower"), change.strip_suffix(" higher")) {
+        (Some(share), _) => format!("−{share}"),
+        (_, Some(share)) => format!("+{share}"),
+        _ => change.replace(" times as high", "×"),
+    }
+}
+
+/// The verdict in a few words.
+pub fn verdict(result: &BackingResult, better: Better) -> String {
+    let change = || result.ratio.map(|ratio| change(ratio.estimate, better)).unwrap_or_default();
+    match result.verdict {
+        Verdict::Base => "the reference".to_owned(),
+        Verdict::Faster => format!("faster: {}", change()),
+        Verdict::Slower => format!("slower: {}", change()),
+        Verdict::NoDifference => match result.smallest_difference {
+            Some(share) => format!("no difference ({} would show)", percent(share)),
+            None => "no difference".to_owned(),
+        },
+        Verdict::TooNoisy if result.ratio.is_none() => "could not tell".to_owned(),
+        Verdict::TooNoisy => "too noisy to tell".to_owned(),
+        Verdict::FellBack => "fell back".to_owned(),
+        Verdict::LeftOut => "left out".to_owned(),
+    }
+}
+
+/// `30 rounds of each, in blocks of random order (seed 7), after 1 warm-up`
+pub fn design(design: &Design) -> String {
+    let warm_up = match design.warm_up {
+        0 => String::new(),
+        1 => ", after 1 warm-up".to_owned(),
+        n => format!(", after {n} warm-ups"),
+    };
+    let s = if design.rounds == 1 { "" } else { "s" };
+    let memory = match design.fragmented {
+        Some(left) => format!("; memory fragmented before each run, {left} left in pieces"),
+        None => String::new(),
+    };
+    format!(
+        "{} round{s} of each, in blocks of random order (seed {}){warm_up}{memory}",
+        design.rounds, design.seed
+    )
+}
+
+/// `Linux 6.12.0 x86_64, AMD EPYC, 2 CPUs, 8GiB`
+pub fn machine(machine: &Machine) -> String {
+    let cpu = machine.cpu.as_ref().map(|cpu| format!("{cpu}, ")).unwrap_or_default();
+    let s = if machine.cpus == 1 { "" } else { "s" };
+    printable(&format!(
+        "Linux {} {}, {cpu}{} CPU{s}, {} memory",
+        machine.kernel, machine.architecture, machine.cpus, machine.memory
+    ))
+}
+
+/// `2026-11-21 02:15 UTC`, from seconds since 1970-01-01 UTC.
+pub fn moment(unix_s: u64) -> String {
+    // Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days: years begin
+    // in March, so that the leap day comes last; 400 years are an era.
+    let days = unix_s / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute) = (unix_s / 3_600 % 24, unix_s / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+/// A command line as it could be typed, at most `longest` characters of it.
+pub fn command(case: &Case, longest: usize) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
+    let words: Vec<String> = case
+        .command
+        .iter()
+        .map(|word| {
+            let word = printable(word);
+            if !word.is_empty() && word.chars().all(plain) {
+                word
+            } else {
+                format!("'{}'", word.replace('\'', r"'\''"))
+            }
+        })
+        .collect();
+    shortened(&words.join(" "), longest)
+}
+
+/// At most `longest` characters, the last one telling that there was more.
+pub fn shortened(text: &str, longest: usize) -> String {
+    if text.chars().count() <= longest {
+        return text.to_owned();
+    }
+    text.chars().take(longest.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Without control characters: a terminal would obey them, and a table would break.
+pub fn printable(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { safe.extend(c.escape_default()) } else { safe.push(c) }
+    }
+    safe
+}
+
+/// What the comparison means for one case, given its rows with their labels: a sentence for each
+/// kind of verdict.
+pub fn conclusions(comparison: &Comparison, rows: &[(String, &BackingResult)], case: &Case) -> Vec<String> {
+    let Some(figure) = case.figures.first() else { return Vec::new() };
+    let reference = super::rows::reference(comparison);
+    let named = |wanted: &[Verdict], tell: &dyn Fn(&BackingResult) -> String| {
+        let mut of_kind: Vec<_> = rows.iter().filter(|(_, row)| wanted.contains(&row.verdict)).collect();
+        let estimate = |row: &BackingResult| row.ratio.map_or(1.0, |ratio| ratio.estimate);
+        of_kind.sort_by(|(_, a), (_, b)| estimate(a).total_cmp(&estimate(b)));
+        let names: Vec<String> = of_kind.iter().map(|(label, row)| format!("{label}{}", tell(row))).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let by = |row: &BackingResult| {
+        let change = row.ratio.map(|ratio| change(ratio.estimate, figure.better)).unwrap_or_default();
+        format!(" ({} {change})", name(&figure.name))
+    };
+    let seen = |row: &BackingResult| {
+        row.smallest_difference.map(|s| format!(" ({} would have shown)", percent(s))).unwrap_or_default()
+    };
+    let nothing = |_: &BackingResult| String::new();
+    [
+        (format!("Faster than {reference}"), named(&[Verdict::Faster], &by)),
+        (format!("Slower than {reference}"), named(&[Verdict::Slower], &by)),
+        (format!("No difference from {reference} seen"), named(&[Verdict::NoDifference], &seen)),
+        ("Could not tell".to_owned(), named(&[Verdict::TooNoisy], &nothing)),
+        ("Did not get its pages".to_owned(), named(&[Verdict::FellBack], &nothing)),
+        ("Left out".to_owned(), named(&[Verdict::LeftOut], &nothing)),
+    ]
+    .into_iter()
+    .filter_map(|(kind, names)| Some(format!("{kind}: {}.", names?)))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(name: &str, unit: &str) -> Figure {
+        Figure { name: name.to_owned(), unit: unit.to_owned(), better: Better::Lower }
+    }
+
+    #[test]
+    fn moments_are_those_of_the_calendar() {
+        for (unix_s, text) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (1_709_251_199, "2024-02-29 23:59 UTC"),
+            (1_795_000_000, "2026-11-18 11:06 UTC"),
+        ] {
+            assert_eq!(moment(unix_s), text);
+        }
+    }
+
+    #[test]
+    fn values_are_printed_in_the_unit_of_the_largest() {
+        for (unit, largest, value, text) in [
+            ("s", 12.4, 0.5, "0.50 s"),
+            ("s", 0.4, 0.05, "50.0 ms"),
+            ("s", 0.0, 0.0, "0 s"),
+            ("bytes", 3e9, 1.5e9, "1.40 GiB"),
+            ("ns/op", 29.0, 15.83, "15.8 ns/op"),
+            ("", 1e6, 1_234_567.0, "1,234,567"),
+        ] {
+            assert_eq!(Scale::of(&figure("any", unit), largest).value(value), text);
+        }
+        assert_eq!(Scale::of(&figure("gc_sys_share", ""), 0.2).value(0.081), "8.10 %");
+    }
+
+    #[test]
+    fn coverage_is_all_or_nothing_only_when_it_is() {
+        let shown = [None, Some(0.0), Some(0.001), Some(0.5), Some(0.9999), Some(1.0)].map(coverage);
+        assert_eq!(shown, ["unknown", "0 %", "<1 %", "50 %", ">99 %", "100 %"]);
+    }
+
+    #[test]
+    fn a_change_is_of_the_figure_itself() {
+        assert_eq!(change(0.8, Better::Lower), "20 % lower");
+        assert_eq!(change(0.8, Better::Higher), "25 % higher");
+        assert_eq!(change(1.25, Better::Higher), "20 % lower");
+        assert_eq!(signed(0.8, Better::Lower), "−20 %");
+        assert_eq!(signed(0.0029, Better::Lower), "−99.7 %");
+        assert_eq!(signed(0.0001, Better::Lower), "−99.9 %");
+        assert_eq!(signed(12.0, Better::Lower), "12×");
+        assert_eq!(signed(1.004, Better::Lower), "");
+    }
+}

@@ -1,0 +1,90 @@
+//! The sums of a log as OpenMetrics text.
+
+use std::fmt::{self, Write};
+
+use super::reports::Log;
+use crate::output::terminal::plain;
+
+/// The exposition; it ends with `# EOF`.
+pub fn openmetrics(log: &Log) -> Result<String, fmt::Error> {
+    let summary = &log.summary;
+    let mut out = String::new();
+    family(&mut out, "gc_pause_seconds", "summary", Some("seconds"), "Pauses of all application threads.")?;
+    for kind in &summary.kinds {
+        let name = escaped(&kind.name);
+        for share in [0.5, 0.99, 1.0] {
+            if let Some(ns) = kind.durations.quantile_ns(share) {
+                let value = seconds(if share < 1.0 { ns } else { kind.durations.max_ns });
+                writeln!(out, "hugewise_gc_pause_seconds{{kind=\"{name}\",quantile=\"{share}\"}} {value}")?;
+            }
+        }
+        writeln!(out, "hugewise_gc_pause_seconds_count{{kind=\"{name}\"}} {}", kind.durations.count)?;
+        writeln!(
+            out,
+            "hugewise_gc_pause_seconds_sum{{kind=\"{name}\"}} {}",
+            seconds(kind.durations.total_ns)
+        )?;
+    }
+    let help = "CPU time of the process during pauses, to 10 ms, where the log has it.";
+    family(&mut out, "gc_pause_cpu_seconds", "counter", Some("seconds"), help)?;
+    for kind in summary.kinds.iter().filter(|kind| kind.with_cpu > 0) {
+        let name = escaped(&kind.name);
+        for (mode, ns) in [("user", kind.cpu.user_ns), ("system", kind.cpu.sys_ns)] {
+            let value = seconds(ns);
+            writeln!(out, "hugewise_gc_pause_cpu_seconds_total{{kind=\"{name}\",mode=\"{mode}\"}} {value}")?;
+        }
+    }
+    for (name, help, durations) in [
+        (
+            "safepoint_seconds",
+            "Time in which all threads stood still, or were about to.",
+            &summary.safepoints.total,
+        ),
+        (
+            "safepoint_reaching_seconds",
+            "Time until the last thread stood still.",
+            &summary.safepoints.reaching,
+        ),
+    ] {
+        if durations.count > 0 {
+            family(&mut out, name, "summary", Some("seconds"), help)?;
+            for share in [0.5, 0.99] {
+                let value = seconds(durations.quantile_ns(share).unwrap_or(0));
+                writeln!(out, "hugewise_{name}{{quantile=\"{share}\"}} {value}")?;
+            }
+            writeln!(out, "hugewise_{name}{{quantile=\"1\"}} {}", seconds(durations.max_ns))?;
+            writeln!(out, "hugewise_{name}_count {}", durations.count)?;
+            writeln!(out, "hugewise_{name}_sum {}", seconds(durations.total_ns))?;
+        }
+    }
+    for (name, help, value) in [
+        (
+            "gc_suspect_pauses",
+            "Pauses with more time in the kernel than in user space.",
+            summary.suspects.count,
+        ),
+        ("gc_log_unread_lines", "Lines that look like a pause, and could not be understood.", summary.unread),
+    ] {
+        family(&mut out, name, "counter", None, help)?;
+        writeln!(out, "hugewise_{name}_total {value}")?;
+    }
+    out.push_str("# EOF\n");
+    Ok(out)
+}
+
+fn family(out: &mut String, name: &str, kind: &str, unit: Option<&str>, help: &str) -> fmt::Result {
+    writeln!(out, "# TYPE hugewise_{name} {kind}")?;
+    if let Some(unit) = unit {
+        writeln!(out, "# UNIT hugewise_{name} {unit}")?;
+    }
+    writeln!(out, "# HELP hugewise_{name} {help}")
+}
+
+/// A label's value: a log is written by others.
+fn escaped(text: &str) -> String {
+    plain(text).replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

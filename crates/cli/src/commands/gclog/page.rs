@@ -1,0 +1,185 @@
+//! The pauses of a log as one HTML page that needs nothing else.
+
+use hugewise_jvm::gc_log::summary::Durations;
+use serde::Serialize;
+
+use super::{
+    plot,
+    reports::Log,
+    words::{self, milliseconds, seconds},
+};
+use crate::output::{terminal::plain, web_page};
+
+/// Widths of the plots: for a screen, and for a phone.
+const WIDTHS: [u32; 2] = [1100, 340];
+
+/// The whole page. All text from outside is escaped; there is no script in it.
+pub fn html(log: &Log) -> anyhow::Result<String> {
+    web_page::render(include_str!("page.html"), page(log)?)
+}
+
+#[derive(Serialize)]
+struct Page {
+    version: &'static str,
+    files: Vec<String>,
+    read: Vec<String>,
+    remarks: Vec<String>,
+    plots: Vec<Plot>,
+    kinds: Vec<Row>,
+    safepoints: Vec<Row>,
+    slow: Vec<Slow>,
+    meaning: Vec<String>,
+    suspects: Vec<Suspect>,
+    steps: Vec<NextStep>,
+    unread_lines: u64,
+    unread: Vec<Unread>,
+}
+
+#[derive(Serialize)]
+struct Plot {
+    title: &'static str,
+    wide: String,
+    narrow: String,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    figures: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Slow {
+    reaching: String,
+    operation: String,
+    place: String,
+}
+
+#[derive(Serialize)]
+struct Suspect {
+    kind: String,
+    cause: String,
+    figures: [String; 4],
+    place: String,
+}
+
+#[derive(Serialize)]
+struct NextStep {
+    what: &'static str,
+    command: Option<&'static str>,
+    says: &'static str,
+}
+
+#[derive(Serialize)]
+struct Unread {
+    place: String,
+    what: &'static str,
+    text: String,
+}
+
+fn page(log: &Log) -> anyhow::Result<Page> {
+    let summary = &log.summary;
+    let suspects = &summary.suspects;
+    let safepoints = [
+        ("threads stopped", &summary.safepoints.total),
+        ("until all stood still", &summary.safepoints.reaching),
+    ];
+    Ok(Page {
+        version: env!("CARGO_PKG_VERSION"),
+        files: log.files.iter().map(|file| words::file(file)).collect(),
+        read: words::read(log),
+        remarks: words::remarks(log),
+        plots: plots(log)?,
+        kinds: kinds(log),
+        safepoints: safepoints
+            .into_iter()
+            .filter(|(_, durations)| durations.count > 0)
+            .map(|(name, durations)| Row { name: name.to_owned(), figures: figures(durations) })
+            .collect(),
+        slow: slow(log),
+        meaning: if suspects.count > 0 { words::meaning(summary) } else { Vec::new() },
+        suspects: rows_of_suspects(log),
+        steps: words::next_steps()
+            .into_iter()
+            .map(|(what, command, says)| NextStep { what, command, says })
+            .collect(),
+        unread_lines: summary.unread,
+        unread: unread(log),
+    })
+}
+
+fn plots(log: &Log) -> anyhow::Result<Vec<Plot>> {
+    let (summary, [wide, narrow]) = (&log.summary, WIDTHS);
+    let timeline = &summary.timeline;
+    let mut plots = Vec::new();
+    if summary.pauses() > 0 {
+        let (wide, narrow) = (plot::longest(timeline, wide)?, plot::longest(timeline, narrow)?);
+        plots.push(Plot { title: "The longest pause over time", wide, narrow });
+    }
+    if summary.with_cpu() > 0 {
+        let (wide, narrow) = (plot::cpu(timeline, wide)?, plot::cpu(timeline, narrow)?);
+        plots.push(Plot { title: "CPU time in pauses over time", wide, narrow });
+    }
+    Ok(plots)
+}
+
+fn kinds(log: &Log) -> Vec<Row> {
+    let row = |kind: &hugewise_jvm::gc_log::summary::Kind| {
+        let mut figures = figures(&kind.durations);
+        for ns in [kind.cpu.user_ns, kind.cpu.sys_ns, kind.cpu.real_ns] {
+            figures.push(if kind.with_cpu > 0 { seconds(ns) } else { "?".to_owned() });
+        }
+        Row { name: plain(&kind.name), figures }
+    };
+    log.summary.kinds.iter().map(row).collect()
+}
+
+fn figures(durations: &Durations) -> Vec<String> {
+    let quantile = |share| durations.quantile_ns(share).map_or_else(|| "?".to_owned(), milliseconds);
+    vec![
+        words::count(durations.count),
+        seconds(durations.total_ns),
+        quantile(0.5),
+        quantile(0.99),
+        milliseconds(durations.max_ns),
+    ]
+}
+
+fn slow(log: &Log) -> Vec<Slow> {
+    let worst = log.summary.safepoints.worst.iter();
+    worst
+        .map(|worst| Slow {
+            reaching: milliseconds(worst.reaching_ns),
+            operation: worst.operation.as_deref().map(plain).unwrap_or_default(),
+            place: whereabouts(words::moment(worst.end), words::place(log, worst.place)),
+        })
+        .collect()
+}
+
+fn rows_of_suspects(log: &Log) -> Vec<Suspect> {
+    let worst = log.summary.suspects.worst.iter();
+    worst
+        .map(|suspect| Suspect {
+            kind: plain(&suspect.kind),
+            cause: suspect.cause.as_deref().map(plain).unwrap_or_default(),
+            figures: [
+                milliseconds(suspect.duration_ns),
+                seconds(suspect.cpu.user_ns),
+                seconds(suspect.cpu.sys_ns),
+                seconds(suspect.cpu.real_ns),
+            ],
+            place: whereabouts(words::moment(suspect.start), words::place(log, suspect.place)),
+        })
+        .collect()
+}
+
+fn whereabouts(moment: Option<String>, place: String) -> String {
+    moment.map_or_else(|| place.clone(), |moment| format!("{moment}, {place}"))
+}
+
+fn unread(log: &Log) -> Vec<Unread> {
+    let lines = log.summary.unread_lines.iter();
+    lines
+        .map(|line| Unread { place: words::place(log, line.place), what: line.what, text: plain(&line.text) })
+        .collect()
+}

@@ -1,0 +1,196 @@
+//! The pauses of a log as text.
+
+use std::fmt;
+
+use comfy_table::Table;
+use hugewise_jvm::gc_log::summary::{Durations, Kind, Suspect};
+
+use super::{
+    reports::Log,
+    words::{self, milliseconds, seconds},
+};
+use crate::output::{
+    layout::{Page, table},
+    terminal::{Terminal, plain},
+};
+
+/// The longest name of a kind in the table.
+const NAME: usize = 44;
+/// As many lines that could not be read are shown.
+const UNREAD: usize = 5;
+/// As many of the slowest safepoints are shown.
+const SLOWEST: usize = 3;
+/// A safepoint that took longer to reach is worth a line.
+const SLOW_NS: u64 = 10_000_000;
+
+/// The report.
+pub fn text(log: &Log, terminal: &Terminal) -> Result<String, fmt::Error> {
+    let mut page = Page::new(terminal);
+    for (n, file) in log.files.iter().enumerate() {
+        page.line(if n == 0 { "LOG" } else { "" }, words::file(file))?;
+    }
+    for said in words::read(log) {
+        page.wrapped("", &said)?;
+    }
+    if !log.summary.kinds.is_empty() {
+        page.line("", "")?;
+        lines(&mut page, &pauses(&log.summary.kinds))?;
+    }
+    let remarks = words::remarks(log);
+    if !remarks.is_empty() {
+        page.line("", "")?;
+    }
+    for (n, said) in remarks.iter().enumerate() {
+        page.wrapped(if n == 0 { "NOTE" } else { "" }, said)?;
+    }
+    safepoints(&mut page, log)?;
+    suspects(&mut page, log, terminal)?;
+    unread(&mut page, log, terminal)?;
+    Ok(page.into_text())
+}
+
+fn pauses(kinds: &[Kind]) -> Table {
+    let cpu_known = kinds.iter().any(|kind| kind.with_cpu > 0);
+    let mut headings = vec!["pause", "count", "total s", "p50 ms", "p99 ms", "max ms"];
+    if cpu_known {
+        headings.extend(["user s", "sys s", "real s"]);
+    }
+    let mut table = table(&headings);
+    for kind in kinds {
+        let mut row = vec![shortened(&plain(&kind.name))];
+        row.extend(figures(&kind.durations));
+        if cpu_known {
+            let cpu = [kind.cpu.user_ns, kind.cpu.sys_ns, kind.cpu.real_ns];
+            row.extend(cpu.map(|ns| if kind.with_cpu > 0 { seconds(ns) } else { "?".to_owned() }));
+        }
+        table.add_row(row);
+    }
+    table
+}
+
+fn figures(durations: &Durations) -> [String; 5] {
+    let quantile = |share| durations.quantile_ns(share).map_or_else(|| "?".to_owned(), milliseconds);
+    [
+        words::count(durations.count),
+        seconds(durations.total_ns),
+        quantile(0.5),
+        quantile(0.99),
+        milliseconds(durations.max_ns),
+    ]
+}
+
+fn safepoints(page: &mut Page<'_>, log: &Log) -> fmt::Result {
+    let safepoints = &log.summary.safepoints;
+    if safepoints.total.count == 0 {
+        return Ok(());
+    }
+    let mut table = table(&["safepoints", "count", "total s", "p50 ms", "p99 ms", "max ms"]);
+    for (name, durations) in
+        [("threads stopped", &safepoints.total), ("until all stood still", &safepoints.reaching)]
+    {
+        if durations.count > 0 {
+            let mut row = vec![name.to_owned()];
+            row.extend(figures(durations));
+            table.add_row(row);
+        }
+    }
+    page.line("", "")?;
+    lines(page, &table)?;
+    let slow: Vec<_> = safepoints.worst.iter().filter(|worst| worst.reaching_ns >= SLOW_NS).collect();
+    for (n, worst) in slow.iter().take(SLOWEST).enumerate() {
+        let of = worst.operation.as_deref().map(|operation| format!(" for {}", plain(operation)));
+        let at = words::moment(worst.end).map(|at| format!(" {at}")).unwrap_or_default();
+        let place = words::place(log, worst.place);
+        let said = format!("{} ms{}{at}, {place}", milliseconds(worst.reaching_ns), of.unwrap_or_default());
+        page.line(if n == 0 { "SLOW" } else { "" }, said)?;
+    }
+    if !slow.is_empty() {
+        page.wrapped(
+            "",
+            "is how long it took until every thread stood still. A thread that waits in the kernel for a huge \
+             page holds up all others; so does a long loop, or too few CPUs.",
+        )?;
+    }
+    Ok(())
+}
+
+fn suspects(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
+    let suspects = &log.summary.suspects;
+    if suspects.count == 0 {
+        return Ok(());
+    }
+    page.line("", "")?;
+    let said = match suspects.count {
+        1 => "the kernel worked more than the collector in one pause".to_owned(),
+        n => format!("the kernel worked more than the collector in {} pauses; the most:", words::count(n)),
+    };
+    page.line("KERNEL", terminal.warn(&said))?;
+    lines(page, &worst(log, &suspects.worst))?;
+    page.line("", "")?;
+    for (n, said) in words::meaning(&log.summary).iter().enumerate() {
+        page.wrapped(["MEANING", ""][n.min(1)], said)?;
+    }
+    page.line("", "")?;
+    for (n, (what, command, says)) in words::next_steps().iter().enumerate() {
+        page.line(if n == 0 { "TO KNOW" } else { "" }, terminal.bold(what))?;
+        if let Some(command) = command {
+            page.line("", terminal.good(&format!("$ {command}")))?;
+        }
+        page.wrapped("", says)?;
+    }
+    Ok(())
+}
+
+fn worst(log: &Log, suspects: &[Suspect]) -> Table {
+    let mut table = table(&["pause", "ms", "user s", "sys s", "real s", "where"]);
+    for suspect in suspects {
+        let at = words::moment(suspect.start).map(|at| format!("{at}, ")).unwrap_or_default();
+        table.add_row([
+            shortened(&plain(&suspect.kind)),
+            milliseconds(suspect.duration_ns),
+            seconds(suspect.cpu.user_ns),
+            seconds(suspect.cpu.sys_ns),
+            seconds(suspect.cpu.real_ns),
+            format!("{at}{}", words::place(log, suspect.place)),
+        ]);
+    }
+    table
+}
+
+fn unread(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
+    let summary = &log.summary;
+    if summary.unread == 0 {
+        return Ok(());
+    }
+    page.line("", "")?;
+    let lines = match summary.unread {
+        1 => "1 line looks like a pause, and could".to_owned(),
+        n => format!("{} lines look like a pause, and could", words::count(n)),
+    };
+    page.wrapped("UNREAD", &format!("{lines} not be understood: cut off, or damaged"))?;
+    for line in summary.unread_lines.iter().take(UNREAD) {
+        let text = plain(&line.text);
+        let text =
+            if text.is_empty() { String::new() } else { format!(": {}", terminal.dim(&cut(&text, 60))) };
+        page.line("", format!("{}, {}{text}", words::place(log, line.place), line.what))?;
+    }
+    if summary.unread > UNREAD as u64 {
+        page.line("", "…")?;
+    }
+    Ok(())
+}
+
+fn lines(page: &mut Page<'_>, table: &Table) -> fmt::Result {
+    table.lines().try_for_each(|line| page.text(line.trim_end()))
+}
+
+fn shortened(name: &str) -> String {
+    cut(name, NAME)
+}
+
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

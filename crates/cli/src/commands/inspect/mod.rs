@@ -1,0 +1,211 @@
+//! `hugewise inspect`: what processes really got.
+
+pub mod text;
+
+use std::{
+    io::{self, IsTerminal},
+    path::PathBuf,
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use hugewise_evidence::process::{self as evidence, Document, Failed, Inspected, Machine, Options};
+use hugewise_linux::{
+    cgroup::processes,
+    interrupt::Interrupt,
+    proc::process::{self, CannotTell, Obstacle},
+    root::Root,
+};
+
+use crate::{
+    NEGATIVE, machine,
+    output::terminal::{Terminal, print},
+};
+
+/// What processes really got: every region, its pages by size, and why not on huge ones
+///
+/// Read from the kernel, without any effect on the processes: only --attach lets a JVM know.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Inspect {
+    /// Numbers of the processes
+    #[arg(value_name = "PID")]
+    pids: Vec<u32>,
+
+    /// Every process, one line each
+    #[arg(long, conflicts_with_all = ["pids", "cgroup"])]
+    all: bool,
+
+    /// The processes of a control group and of those below it: a folder, or a name as in /proc/PID/cgroup
+    #[arg(long, value_name = "PATH", conflicts_with = "pids")]
+    cgroup: Option<PathBuf>,
+
+    /// Show every region, however small, with its addresses; look for parts of folios, too (JSON)
+    #[arg(long)]
+    full: bool,
+
+    /// Ask a JVM for the names of its regions: exact, and the JVM stops for a moment to answer
+    #[arg(long)]
+    attach: bool,
+
+    /// Look again and again, until Ctrl-C or the end of the processes
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
+    watch: Option<Duration>,
+
+    /// Print JSON (schema hugewise.inspect/1): an object for each process
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  sudo hugewise inspect 4711             one process: its regions, the largest first
+  sudo hugewise inspect 4711 --full      all of them, with their addresses
+  sudo hugewise inspect --all            every process, one line each
+  sudo hugewise inspect --cgroup /app    the processes of a container
+  hugewise inspect 4711 --watch 5        again every 5 seconds
+  hugewise inspect 4711 --json | jq '.regions[] | select(.reason == \"never_advised\")'
+
+Without root it works for your own processes; mTHP is told apart with CAP_SYS_ADMIN only.
+
+Exit status: 0 every process named could be told; 1 some could not; 2 none could, or wrong usage.";
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is needed".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if duration >= Duration::from_millis(100) => Ok(duration),
+        _ => Err("at least 0.1 seconds are needed".to_owned()),
+    }
+}
+
+/// Runs the command.
+pub fn run(inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    let root = Root::live();
+    if inspect.pids.is_empty() && !inspect.all && inspect.cgroup.is_none() {
+        if let Some(seconds) = inspect.watch {
+            bail!(
+                "no process is named; if {} was meant as one, put --watch behind it: hugewise inspect PID --watch",
+                seconds.as_secs_f64()
+            );
+        }
+        bail!("name a process, or --all, or --cgroup PATH; 'hugewise inspect --help' has examples");
+    }
+    let Some(gap) = inspect.watch else {
+        let looked = look(&root, inspect, terminal)?;
+        print(&looked.text)?;
+        return Ok(looked.exit_code());
+    };
+    let interrupt = machine::watch()?;
+    let first = look(&root, inspect, terminal)?;
+    let code = first.exit_code();
+    let mut looked = first;
+    loop {
+        let begin = Instant::now();
+        show_again(&looked.text, inspect.json)?;
+        if looked.told == 0 && !inspect.all {
+            return Ok(code);
+        }
+        if wait(gap.saturating_sub(begin.elapsed()), &interrupt) {
+            return Ok(code);
+        }
+        looked = look(&root, inspect, terminal)?;
+    }
+}
+
+/// On a terminal in place of what was there, in a pipe behind it.
+fn show_again(text: &str, json: bool) -> io::Result<()> {
+    match (io::stdout().is_terminal(), json) {
+        // To the upper left, and everything below cleared.
+        (true, false) => print(&format!("\x1b[H\x1b[2J{text}")),
+        (false, false) => print(&format!("{text}\n")),
+        (_, true) => print(text),
+    }
+}
+
+/// Waits; answers whether we were told to stop.
+fn wait(gap: Duration, interrupt: &Interrupt) -> bool {
+    let end = Instant::now() + gap;
+    while interrupt.signal().is_none() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    true
+}
+
+/// What one look gave.
+struct Looked {
+    text: String,
+    told: usize,
+    failed: usize,
+}
+
+impl Looked {
+    fn exit_code(&self) -> ExitCode {
+        match (self.told, self.failed) {
+            (_, 0) => ExitCode::SUCCESS,
+            (0, _) => ExitCode::from(crate::FAILED),
+            _ => ExitCode::from(NEGATIVE),
+        }
+    }
+}
+
+fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<Looked> {
+    let machine = Machine::read(root)?;
+    let pids = match &inspect.cgroup {
+        _ if inspect.all => process::all(root)?,
+        Some(group) => processes::read(root, group).map_err(anyhow::Error::msg)?,
+        None => inspect.pids.clone(),
+    };
+    ensure!(!pids.is_empty() || inspect.cgroup.is_none(), "no process is in this control group or below it");
+    let options = Options { attach: inspect.attach, full: inspect.full };
+    let told = |pid| match inspect.all {
+        true => evidence::glance(root, &machine, pid),
+        false => evidence::inspect(root, &machine, pid, options),
+    };
+    // Those that nobody named are no loss where they have no memory, or are no more.
+    let is_named = !inspect.all && inspect.cgroup.is_none();
+    let (mut found, mut failed): (Vec<Inspected>, Vec<Failed>) = (Vec::new(), Vec::new());
+    for pid in pids {
+        match told(pid) {
+            Ok(inspected) => found.push(inspected),
+            Err(CannotTell { obstacle, .. }) if !is_named && has_nothing(obstacle) => {}
+            Err(why) => failed.push(Failed::new(pid, why)),
+        }
+    }
+    if inspect.all {
+        found.sort_by_key(|inspected| std::cmp::Reverse(inspected.totals.resident_bytes));
+    }
+    // Of all processes, those of other users are left out as a rule.
+    let counted = if inspect.all { 0 } else { failed.len() };
+    let looked = |text| Looked { text, told: found.len(), failed: counted };
+    if !inspect.json {
+        let text = match inspect.all {
+            true => text::overview(&found, &failed, &machine, terminal)?,
+            false => text::text(&found, &failed, &machine, inspect.full, terminal)?,
+        };
+        return Ok(looked(text));
+    }
+    let (told, lines) =
+        (found.len(), found.len() + failed.len() > 1 || inspect.watch.is_some() || inspect.all);
+    let documents = found
+        .into_iter()
+        .map(|told| Document::Inspected(Box::new(told)))
+        .chain(failed.into_iter().map(Document::Failed));
+    let mut text = String::new();
+    for document in documents {
+        text +=
+            &if lines { serde_json::to_string(&document)? } else { serde_json::to_string_pretty(&document)? };
+        text.push('\n');
+    }
+    Ok(Looked { text, told, failed: counted })
+}
+
+fn has_nothing(obstacle: Obstacle) -> bool {
+    matches!(obstacle, Obstacle::KernelThread | Obstacle::NoProcess | Obstacle::Ended | Obstacle::Zombie)
+}

@@ -1,0 +1,401 @@
+//! What processes got, for people.
+
+use std::{collections::BTreeMap, fmt};
+
+use comfy_table::{CellAlignment, Table, presets};
+use hugewise_evidence::process::{Failed, Inspected, Kind, Machine, Reason, Region, Totals, huge};
+use hugewise_linux::{
+    proc::process::Obstacle,
+    units::{Bytes, PageSize},
+};
+
+use crate::output::{
+    layout::Page,
+    terminal::{Terminal, plain},
+};
+
+/// Regions with less than this share of what is resident are summed up.
+const SMALL: f64 = 0.005;
+/// The longest name of a region in the table.
+const NAME: usize = 44;
+/// As many names stand before a reason.
+const NAMES: usize = 3;
+/// As many processes are named that we may not read.
+const PIDS: usize = 8;
+
+/// One process after the other.
+pub fn text(
+    found: &[Inspected],
+    failed: &[Failed],
+    machine: &Machine,
+    full: bool,
+    terminal: &Terminal,
+) -> anyhow::Result<String> {
+    let mut page = Page::new(terminal);
+    for (n, inspected) in found.iter().enumerate() {
+        if n > 0 {
+            page.line("", "")?;
+        }
+        process(&mut page, inspected)?;
+        page.line("", "")?;
+        let rows = rows(inspected, full);
+        for line in table(&rows, machine, inspected.folio_sizes.known().is_some(), full).lines() {
+            page.text(line.trim_end())?;
+        }
+        reasons(&mut page, &rows)?;
+        untold(&mut page, inspected, machine)?;
+    }
+    failures(&mut page, failed, !found.is_empty())?;
+    Ok(page.into_text())
+}
+
+/// A line for each process.
+pub fn overview(
+    found: &[Inspected],
+    failed: &[Failed],
+    machine: &Machine,
+    terminal: &Terminal,
+) -> anyhow::Result<String> {
+    let mut page = Page::new(terminal);
+    let mut table = plain_table();
+    let thp = machine.pmd().map_or_else(|| "THP".to_owned(), |pmd| format!("THP {pmd}"));
+    table.set_header(["pid", "name", "resident", &thp, "of pools", "huge", "swapped"]);
+    for inspected in found {
+        let totals = &inspected.totals;
+        let all_huge = huge(&totals.bytes_by_page_size, machine.sizes.base);
+        let pools = totals.hugetlb_bytes;
+        // The sums do not tell of which size the pages of pools are: they stand in no size.
+        let thp = all_huge;
+        table.add_row([
+            inspected.pid.to_string(),
+            plain(&inspected.name),
+            totals.resident_bytes.to_string(),
+            amount(thp),
+            amount(pools),
+            percent((thp + pools).share_of(totals.resident_bytes)),
+            amount(totals.swapped_bytes),
+        ]);
+    }
+    right(&mut table, [0, 2, 3, 4, 5, 6]);
+    for line in table.lines() {
+        page.text(line.trim_end())?;
+    }
+    let (others, untold): (Vec<&Failed>, Vec<&Failed>) =
+        failed.iter().partition(|failed| failed.obstacle == Obstacle::NotAllowed);
+    let mut reasons: Vec<String> = untold.iter().map(|failed| plain(&failed.could_not_tell)).collect();
+    if !others.is_empty() {
+        let pids: Vec<String> = others.iter().map(|failed| failed.pid.to_string()).take(PIDS).collect();
+        let more = others.len().saturating_sub(PIDS);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        reasons.push(format!(
+            "{}{more}: another user's, or kept from others; reading them takes CAP_SYS_PTRACE, try sudo",
+            pids.join(", ")
+        ));
+    }
+    for (n, reason) in reasons.iter().enumerate() {
+        page.wrapped(if n == 0 { "UNTOLD" } else { "" }, reason)?;
+    }
+    Ok(page.into_text())
+}
+
+fn process(page: &mut Page, inspected: &Inspected) -> fmt::Result {
+    let mut facts = vec![format!("{} {}", inspected.pid, plain(&inspected.name))];
+    facts.extend(inspected.pid_inside.map(|pid| format!("{pid} in its container")));
+    facts.extend(inspected.is_jvm.filter(|is_jvm| *is_jvm).map(|_| "a JVM".to_owned()));
+    facts.extend(inspected.uid.known().map(|uid| format!("uid {uid}")));
+    facts.push(format!("names from {}", plain(&inspected.names_from)));
+    if inspected.thp_enabled.known() == Some(&false) {
+        facts.push("THP given up by prctl".to_owned());
+    }
+    page.line("PROCESS", facts.join(" · "))?;
+    let command = plain(&inspected.command.join(" "));
+    page.line("", shortened(&command, 88))?;
+    page.wrapped("MEMORY", &memory(&inspected.totals))
+}
+
+/// `1.1GiB resident: 96 % on 2MiB (1GiB) · 4 % on 4KiB (48MiB)`, the largest share first.
+fn memory(totals: &Totals) -> String {
+    let mut by_size: Vec<(&PageSize, &Bytes)> = totals.bytes_by_page_size.iter().collect();
+    by_size.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+    let shares = by_size.into_iter().map(|(size, bytes)| {
+        format!("{} on {size} ({bytes})", percent(bytes.share_of(totals.resident_bytes)))
+    });
+    let mut text = format!("{} resident: {}", totals.resident_bytes, shares.collect::<Vec<_>>().join(" · "));
+    if totals.hugetlb_bytes > Bytes::ZERO {
+        text += &format!(" · {} of that from pools", totals.hugetlb_bytes);
+    }
+    if totals.swapped_bytes > Bytes::ZERO {
+        text += &format!(" · {} swapped out", totals.swapped_bytes);
+    }
+    text
+}
+
+/// A line of the table: a region, or several of a kind.
+struct Row {
+    name: String,
+    addresses: Option<(u64, u64)>,
+    regions: usize,
+    resident: Bytes,
+    /// Without what stands in a row of another region, too.
+    counted: Bytes,
+    by_size: BTreeMap<PageSize, Bytes>,
+    hugetlb: Bytes,
+    swapped: Bytes,
+    /// Small bytes by reason and words.
+    reasons: Vec<Why>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Why {
+    reason: Reason,
+    words: String,
+    next_step: Option<String>,
+    bytes: Bytes,
+}
+
+impl Row {
+    fn named(name: String) -> Row {
+        Row {
+            name,
+            addresses: None,
+            regions: 0,
+            resident: Bytes::ZERO,
+            counted: Bytes::ZERO,
+            by_size: BTreeMap::new(),
+            hugetlb: Bytes::ZERO,
+            swapped: Bytes::ZERO,
+            reasons: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, region: &Region, base: Option<PageSize>) {
+        self.regions += 1;
+        self.resident += region.resident_bytes;
+        self.counted += region.resident_bytes.saturating_sub(region.counted_above_bytes);
+        self.hugetlb += region.hugetlb_bytes;
+        self.swapped += region.swapped_bytes;
+        for (size, bytes) in &region.bytes_by_page_size {
+            *self.by_size.entry(*size).or_default() += *bytes;
+        }
+        let (Some(reason), Some(words)) = (region.reason, &region.why) else { return };
+        let small = base.and_then(|base| region.bytes_by_page_size.get(&base)).copied().unwrap_or_default();
+        let bytes = small + region.swapped_bytes;
+        match self.reasons.iter_mut().find(|why| why.reason == reason && why.words == *words) {
+            Some(why) => why.bytes += bytes,
+            None => self.reasons.push(Why {
+                reason,
+                words: words.clone(),
+                next_step: region.next_step.clone(),
+                bytes,
+            }),
+        }
+    }
+
+    fn why(&self) -> Option<&Why> {
+        self.reasons.iter().max_by_key(|why| why.bytes)
+    }
+}
+
+/// The regions as rows, the largest first. Unless `full`, those of one name are one row, and small ones
+/// are summed up.
+fn rows(inspected: &Inspected, full: bool) -> Vec<Row> {
+    let regions = inspected.regions.as_deref().unwrap_or_default();
+    let base = inspected.totals.bytes_by_page_size.keys().next().copied();
+    if full {
+        let mut rows: Vec<Row> = regions
+            .iter()
+            .map(|region| {
+                let mut row = Row::named(with_view(region));
+                row.addresses = Some((region.start, region.end));
+                row.add(region, base);
+                row
+            })
+            .collect();
+        rows.sort_by_key(|row| std::cmp::Reverse((row.counted, row.resident)));
+        return rows;
+    }
+    let mut by_name: BTreeMap<String, Row> = BTreeMap::new();
+    let there = |region: &&Region| region.resident_bytes + region.swapped_bytes > Bytes::ZERO;
+    for region in regions.iter().filter(there) {
+        let name = of_a_kind(region);
+        by_name.entry(name.clone()).or_insert_with(|| Row::named(name)).add(region, base);
+    }
+    let total = inspected.totals.resident_bytes;
+    let is_small = |row: &Row| {
+        row.resident.share_of(total).is_none_or(|share| share < SMALL) && row.hugetlb == Bytes::ZERO
+    };
+    let (small, mut rows): (Vec<Row>, Vec<Row>) = by_name.into_values().partition(is_small);
+    rows.sort_by_key(|row| std::cmp::Reverse((row.counted, row.resident)));
+    let mut others = Row::named(String::new());
+    for row in small {
+        others.regions += row.regions;
+        others.resident += row.resident;
+        others.swapped += row.swapped;
+        row.by_size.iter().for_each(|(size, bytes)| *others.by_size.entry(*size).or_default() += *bytes);
+    }
+    if others.regions > 0 {
+        others.name = format!("others ({} regions, see --full)", others.regions);
+        others.regions = 1;
+        rows.push(others);
+    }
+    rows
+}
+
+fn of_a_kind(region: &Region) -> String {
+    match region.kind {
+        Kind::Stack if region.name.starts_with("stack of") && !region.name.ends_with("main thread") => {
+            "stacks of threads".to_owned()
+        }
+        _ => with_view(region),
+    }
+}
+
+fn with_view(region: &Region) -> String {
+    match region.same_memory_as {
+        Some(_) => format!("{} (mapped again, counted once)", region.name),
+        None => region.name.clone(),
+    }
+}
+
+fn table(rows: &[Row], machine: &Machine, folios_told: bool, full: bool) -> Table {
+    let mut sizes: Vec<PageSize> = rows.iter().flat_map(|row| row.by_size.keys().copied()).collect();
+    sizes.extend([Some(machine.sizes.base), machine.pmd()].into_iter().flatten());
+    sizes.sort_unstable();
+    sizes.dedup();
+    let any_pool = rows.iter().any(|row| row.hugetlb > Bytes::ZERO);
+    let any_swap = rows.iter().any(|row| row.swapped > Bytes::ZERO);
+    let mut header: Vec<String> = Vec::new();
+    if full {
+        header.push("addresses".to_owned());
+    }
+    header.extend(["region".to_owned(), "resident".to_owned()]);
+    header.extend(sizes.iter().map(|size| match *size == machine.sizes.base && !folios_told {
+        true => format!("{size} or mTHP"),
+        false => size.to_string(),
+    }));
+    header.extend(any_pool.then(|| "of pools".to_owned()));
+    header.extend(any_swap.then(|| "swapped".to_owned()));
+    header.extend(["huge", "why not"].map(str::to_owned));
+    let mut table = plain_table();
+    let columns = header.len();
+    table.set_header(header);
+    for row in rows {
+        let mut cells: Vec<String> = Vec::new();
+        if full {
+            cells.push(row.addresses.map_or_else(String::new, |(start, end)| format!("{start:x}-{end:x}")));
+        }
+        let times = if row.regions > 1 { format!(" ×{}", row.regions) } else { String::new() };
+        let name = plain(&row.name);
+        cells.push(if full { name } else { shortened(&name, NAME - times.chars().count()) + &times });
+        cells.push(row.resident.to_string());
+        cells.extend(sizes.iter().map(|size| amount(row.by_size.get(size).copied().unwrap_or_default())));
+        cells.extend(any_pool.then(|| amount(row.hugetlb)));
+        cells.extend(any_swap.then(|| amount(row.swapped)));
+        cells.push(percent(huge(&row.by_size, machine.sizes.base).share_of(row.resident)));
+        cells.push(row.why().map_or_else(String::new, |why| word(why.reason)));
+        table.add_row(cells);
+    }
+    let numbers = if full { 2 } else { 1 }..columns - 1;
+    right(&mut table, numbers);
+    table
+}
+
+/// The word of a reason, as in JSON.
+fn word(reason: Reason) -> String {
+    serde_json::to_value(reason).ok().and_then(|word| Some(word.as_str()?.to_owned())).unwrap_or_default()
+}
+
+/// Each reason in words, with the regions that it is for.
+fn reasons(page: &mut Page, rows: &[Row]) -> fmt::Result {
+    let mut told: Vec<(&Why, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        let Some(why) = row.why() else { continue };
+        match told.iter_mut().find(|(other, _)| other.words == why.words) {
+            Some((_, rows)) => rows.push(row),
+            None => told.push((why, vec![row])),
+        }
+    }
+    for (n, (why, rows)) in told.iter().enumerate() {
+        if n == 0 {
+            page.line("", "")?;
+        }
+        let mut names: Vec<String> =
+            rows.iter().take(NAMES).map(|row| shortened(&plain(&row.name), NAME)).collect();
+        if rows.len() > NAMES {
+            names.push(format!("{} more", rows.len() - NAMES));
+        }
+        let heading = if n == 0 { "WHY NOT" } else { "" };
+        page.wrapped(
+            heading,
+            &format!("{} ({}): {}", word(why.reason), names.join(", "), plain(&why.words)),
+        )?;
+        if let Some(next) = &why.next_step {
+            page.wrapped("", &format!("→ {}", plain(next)))?;
+        }
+    }
+    Ok(())
+}
+
+fn untold(page: &mut Page, inspected: &Inspected, machine: &Machine) -> fmt::Result {
+    let mut untold: Vec<String> = Vec::new();
+    if let Some(reason) = inspected.folio_sizes.reason() {
+        untold.push(format!("which of the {} pages belong to mTHP: {reason}", machine.sizes.base));
+    }
+    untold.extend(inspected.notes.iter().cloned());
+    for (n, text) in untold.iter().enumerate() {
+        page.wrapped(if n == 0 { "UNTOLD" } else { "" }, &plain(text))?;
+    }
+    Ok(())
+}
+
+fn failures(page: &mut Page, failed: &[Failed], after_others: bool) -> fmt::Result {
+    for (n, failed) in failed.iter().enumerate() {
+        if n == 0 && after_others {
+            page.line("", "")?;
+        }
+        page.wrapped(if n == 0 { "NOT TOLD" } else { "" }, &plain(&failed.could_not_tell))?;
+    }
+    Ok(())
+}
+
+fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table
+}
+
+fn right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
+    for column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+/// Nothing is a dash, which leads the eye to what is there.
+fn amount(bytes: Bytes) -> String {
+    if bytes == Bytes::ZERO { "–".to_owned() } else { bytes.to_string() }
+}
+
+/// Never rounded to all, or to nothing, where it is not.
+fn percent(share: Option<f64>) -> String {
+    match share {
+        None => "–".to_owned(),
+        Some(share) if share > 0.99 && share < 1.0 => ">99 %".to_owned(),
+        Some(share) if share > 0.0 && share < 0.01 => "<1 %".to_owned(),
+        Some(share) => format!("{:.0} %", share * 100.0),
+    }
+}
+
+/// The end matters most of a path, and the beginning of everything else.
+fn shortened(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let keep = width.saturating_sub(1);
+    match text.starts_with('/') {
+        true => format!("…{}", text.chars().skip(length - keep).collect::<String>()),
+        false => format!("{}…", text.chars().take(keep).collect::<String>()),
+    }
+}

@@ -1,0 +1,134 @@
+//! A Pod, or a Deployment of as many as there are instances.
+
+use hugewise_linux::units::Bytes;
+use hugewise_plan::plan::Plan;
+use serde_json::{Map, Value, json};
+
+use super::{
+    CannotSay, VARIABLE_NOTE, header, is_shm, launch, of_one, same_java, short, targets, thp_settings, yaml,
+};
+
+/// For what the plan does not know of: metaspace, stacks, malloc and direct buffers.
+const MARGIN: Bytes = Bytes(512 << 20);
+const IMAGE: &str = "registry.example/your-image:tag";
+
+pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+    if plan.backing.is_explicit() && targets(plan).is_empty() {
+        return Err(CannotSay::instead(
+            "the plan names no pool, and a pod must name each huge page that it takes",
+            "plan again",
+        ));
+    }
+    let launch = launch(plan);
+    let (beside, memory) = memory(plan);
+    let mut limits = Map::from_iter([("memory".to_owned(), Value::from(quantity(memory)))]);
+    for (size, bytes) in of_one(plan) {
+        limits.insert(format!("hugepages-{}", short(size, "B")), quantity(bytes).into());
+    }
+    let mut requests = limits.clone();
+    requests.insert("cpu".to_owned(), "1".into());
+    let mut container = json!({
+        "name": "jvm",
+        "image": IMAGE,
+        "resources": {"requests": requests, "limits": limits},
+    });
+    if !launch.command.is_empty() {
+        let words: Vec<String> = launch.command.iter().map(|word| unexpanded(word)).collect();
+        container["command"] = words.into();
+    }
+    if let Some((name, value)) = &launch.variable {
+        container["env"] = json!([{"name": name, "value": unexpanded(value)}]);
+    }
+    if is_shm(plan) {
+        container["securityContext"] = json!({"capabilities": {"add": ["IPC_LOCK"]}});
+    }
+    let pod = json!({"containers": [container]});
+    let object = if plan.instances > 1 {
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "jvm"},
+            "spec": {
+                "replicas": plan.instances,
+                "selector": {"matchLabels": {"app": "jvm"}},
+                "template": {"metadata": {"labels": {"app": "jvm"}}, "spec": pod},
+            },
+        })
+    } else {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "jvm"}, "spec": pod})
+    };
+    let direct =
+        plan.direct_memory_bytes.map_or(String::new(), |most| format!(" (those alone may take {most})"));
+    let mut paragraphs = vec![
+        "Load it  kubectl apply -f FILE\n\
+         Undo it  kubectl delete -f FILE"
+            .to_owned(),
+        format!(
+            "Set yourself: the image, cpu, and memory. Memory here is {beside} of regions that are on no pool,\n\
+             and {MARGIN} as a guess for metaspace, stacks, malloc and direct buffers{direct}."
+        ),
+    ];
+    paragraphs.extend(notes(plan));
+    if launch.variable.is_some() {
+        paragraphs.push(VARIABLE_NOTE.to_owned());
+    }
+    Ok(header(plan, &paragraphs) + &yaml::document(&object))
+}
+
+/// What must be known of the nodes, and of the rights.
+fn notes(plan: &Plan) -> Vec<String> {
+    let mut notes = vec![same_java(plan)];
+    if !targets(plan).is_empty() {
+        notes.push(
+            "Huge pages are of one instance. A node must have its pool (--format kernel or tmpfiles) before its\n\
+             kubelet starts; after a change restart the kubelet, or the pages are not given out.\n\
+             Requests of huge pages equal limits: they cannot be overcommitted, and a touch beyond the limit\n\
+             is a SIGBUS."
+                .to_owned(),
+        );
+        if !is_shm(plan) {
+            notes.push("The JVM needs no volume (medium HugePages) for them, and no privilege.".to_owned());
+        }
+    }
+    if is_shm(plan) {
+        notes.push(
+            "IPC_LOCK is for a container that runs as root. Otherwise put the group of the node's\n\
+             vm.hugetlb_shm_group into supplementalGroups of the pod's securityContext. No volume is needed."
+                .to_owned(),
+        );
+    }
+    let settings: Vec<String> =
+        thp_settings(plan).map(|(setting, to)| format!("\n  {} = {to}", super::file(setting))).collect();
+    if !settings.is_empty() {
+        notes.push(format!(
+            "No pod can set these; the node needs them (--format tmpfiles, tuned or kernel):{}",
+            settings.concat()
+        ));
+    }
+    notes
+}
+
+/// What regions of one instance take that are on no pool, and that with the margin.
+fn memory(plan: &Plan) -> (Bytes, Bytes) {
+    let on_pool = |size| targets(plan).iter().any(|target| target.size == size);
+    let regions = plan.regions.iter().map(|region| (region.page_size_bytes, region.bytes));
+    let off_heap = plan.off_heap.iter().map(|memory| (memory.page_size_bytes, memory.bytes));
+    let beside: Bytes =
+        regions.chain(off_heap).filter(|(size, _)| !on_pool(*size)).map(|(_, bytes)| bytes).sum();
+    let mib = |bytes: Bytes| Bytes(bytes.0.div_ceil(1 << 20).saturating_mul(1 << 20));
+    (mib(beside), mib(beside + MARGIN))
+}
+
+/// An exact amount, in the largest unit that needs no fraction.
+fn quantity(bytes: Bytes) -> String {
+    let units = [("Gi", 30), ("Mi", 20), ("Ki", 10)];
+    match units.iter().find(|(_, shift)| bytes.0 % (1 << shift) == 0) {
+        Some((name, shift)) => format!("{}{name}", bytes.0 >> shift),
+        None => bytes.0.to_string(),
+    }
+}
+
+/// Kubernetes takes `$(NAME)` for a variable, and `$$` for a dollar sign.
+fn unexpanded(word: &str) -> String {
+    word.replace('$', "$$")
+}

@@ -1,0 +1,43 @@
+//! limits.d: locked memory.
+
+use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
+use hugewise_plan::plan::Plan;
+
+use super::{CannotSay, header, targets};
+
+const FILE: &str = "/etc/security/limits.d/80-hugewise.conf";
+
+pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+    match plan.backing {
+        Backing::Base => return Err(CannotSay::not_needed("base pages take no limit")),
+        Backing::Thp => return Err(CannotSay::not_needed("transparent huge pages take no limit")),
+        Backing::Hugetlb(_) => {
+            return Err(CannotSay::not_needed(
+                "huge pages by mmap (backing hugetlb) are not bound by memlock, nor by any other limit",
+            ));
+        }
+        Backing::Shm(_) if targets(plan).is_empty() => {
+            return Err(CannotSay::not_needed("the plan needs no pool"));
+        }
+        Backing::Shm(_) => {}
+    }
+    let needed = plan.pools.iter().map(|pool| pool.pages_needed * pool.page_size_bytes);
+    let kib = needed.sum::<Bytes>().0.div_ceil(1024);
+    let text = header(
+        plan,
+        &[
+            format!(
+                "Put it into  {FILE}\n\
+                 Load it      log in again; services of systemd do not read it (use --format systemd)\n\
+                 Undo it      rm {FILE}"
+            ),
+            "Needed before Linux 5.16 alone. Later kernels do not look at memlock here: they ask for\n\
+             CAP_IPC_LOCK or the group of vm.hugetlb_shm_group (see --format sysctl), which is enough\n\
+             on earlier ones too."
+                .to_owned(),
+            "In kibibytes, for all segments of one user. Put your group in the place of hugepages."
+                .to_owned(),
+        ],
+    );
+    Ok(text + &format!("@hugepages - memlock {kib}\n"))
+}

@@ -1,0 +1,62 @@
+//! sysctl.d: the pool of the default page size.
+
+use hugewise_plan::plan::Plan;
+
+use super::{CannotSay, Target, header, is_shm, read_back, targets};
+
+const FILE: &str = "/etc/sysctl.d/80-hugewise.conf";
+/// The kernel's own default of both limits, in bytes and in pages: no limit.
+const NO_LIMIT: u64 = u64::MAX - (1 << 24);
+
+pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+    let targets = targets(plan);
+    if targets.is_empty() {
+        return Err(if plan.settings.is_empty() {
+            CannotSay::not_needed("the plan needs no pool")
+        } else {
+            CannotSay::instead(
+                "transparent huge pages have no sysctl",
+                "use --format tmpfiles, tuned or kernel",
+            )
+        });
+    }
+    let default = plan.default_page_size_bytes;
+    let (ours, others): (Vec<Target>, Vec<Target>) =
+        targets.iter().partition(|target| Some(target.size) == default && target.node.is_none());
+    let Some(pool) = ours.first() else {
+        return Err(CannotSay::instead(
+            "vm.nr_hugepages sets the pool of the machine's default page size, over all nodes, and the plan \
+             names a size or nodes",
+            "use --format tmpfiles, which sets each pool by size and node, or kernel",
+        ));
+    };
+    let mut paragraphs = vec![
+        format!(
+            "Put it into  {FILE}; each boot loads it.\n\
+             Load it now  sysctl -p {FILE}\n\
+             Undo it      rm {FILE}; sysctl -w vm.nr_hugepages={}",
+            pool.before
+        ),
+        read_back(&ours),
+    ];
+    if !others.is_empty() {
+        let each: Vec<String> = others.iter().map(|target| target.path()).collect();
+        paragraphs.push(format!(
+            "Not in this file, for no sysctl sets them; use --format tmpfiles or kernel:\n  {}",
+            each.join("\n  ")
+        ));
+    }
+    let mut text = header(plan, &paragraphs);
+    text.push_str(&format!("vm.nr_hugepages = {}\n", pool.pages));
+    if is_shm(plan) {
+        text.push_str(&format!(
+            "# Who is not root and has no CAP_IPC_LOCK must be in this group to have shared memory on huge\n\
+             # pages. Give its number (getent group NAME) and take away the mark:\n\
+             # vm.hugetlb_shm_group = GID\n\
+             # The largest segment in bytes, and all of them in base pages; these are the kernel's defaults.\n\
+             kernel.shmmax = {NO_LIMIT}\n\
+             kernel.shmall = {NO_LIMIT}\n"
+        ));
+    }
+    Ok(text)
+}

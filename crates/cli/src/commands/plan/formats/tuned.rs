@@ -1,0 +1,60 @@
+//! A TuneD profile.
+
+use hugewise_linux::settings::Setting;
+use hugewise_plan::plan::{Obtainable, Plan};
+
+use super::{CannotSay, Target, file, header, kernel, read_back, targets, thp_settings};
+
+const FOLDER: &str = "/etc/tuned/hugewise";
+
+pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+    let targets = targets(plan);
+    let mut vm = Vec::new();
+    let mut sysfs: Vec<String> =
+        targets.iter().map(|target| format!("{}={}\n", target.path(), target.pages)).collect();
+    for (setting, to) in thp_settings(plan) {
+        match setting {
+            Setting::ThpEnabled { page_size: None } => vm.push(format!("transparent_hugepages={to}\n")),
+            other => sysfs.push(format!("{}={to}\n", file(other))),
+        }
+    }
+    if vm.is_empty() && sysfs.is_empty() {
+        return Err(CannotSay::not_needed("the plan needs no pool and no other setting"));
+    }
+    // What cannot be had while the machine runs is set aside at boot, all sizes alike.
+    let at_boot: Vec<Target> =
+        targets.iter().copied().filter(|target| !is_obtainable(plan, target)).collect();
+    let mut paragraphs = vec![format!(
+        "Put it into  {FOLDER}/tuned.conf (newer TuneD: /etc/tuned/profiles/hugewise/tuned.conf)\n\
+         Load it      tuned-adm profile $(cat /etc/tuned/active_profile) hugewise\n\
+         Undo it      tuned-adm profile PROFILE, the one before: TuneD puts the values back"
+    )];
+    if !targets.is_empty() {
+        paragraphs.push(read_back(&targets));
+    }
+    if !at_boot.is_empty() {
+        paragraphs.push(
+            "[bootloader] is there because the pages cannot be had now: boot after loading. It works where\n\
+             TuneD manages the boot loader (GRUB 2, or BLS entries)."
+                .to_owned(),
+        );
+    }
+    let mut text = header(plan, &paragraphs);
+    text.push_str("[main]\nsummary=Huge pages as planned by hugewise\n");
+    for (name, lines) in [("vm", vm), ("sysfs", sysfs)] {
+        if !lines.is_empty() {
+            text.push_str(&format!("\n[{name}]\n{}", lines.concat()));
+        }
+    }
+    if !at_boot.is_empty() {
+        text.push_str(&format!("\n[bootloader]\ncmdline_hugewise=+{}\n", kernel::pools(&at_boot).join(" ")));
+    }
+    Ok(text)
+}
+
+fn is_obtainable(plan: &Plan, target: &Target) -> bool {
+    let of_target = |pool: &&hugewise_plan::plan::PoolPlan| {
+        pool.page_size_bytes == target.size && pool.node == target.node
+    };
+    plan.pools.iter().find(of_target).is_none_or(|pool| pool.obtainable == Obtainable::Yes)
+}

@@ -1,0 +1,351 @@
+//! What a recording rests on, and what is in it, in short.
+
+use std::{collections::BTreeMap, fmt::Write, path::Path};
+
+use hugewise_linux::reading::Reading;
+use hugewise_record::recording::{Cause, EndReason, Evidence, Header, Recorded, Summary};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::output::terminal::{Terminal, plain};
+
+/// As many threads are listed.
+const MOST: usize = 10;
+const LOST: &str = "LOST";
+/// Counters of the machine that say that somebody waited, or got no huge page.
+const TELLING: [&str; 4] = ["compact_stall", "allocstall_movable", "thp_fault_fallback", "thp_split_page"];
+
+/// The summary as JSON.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Report {
+    /// `hugewise.record/1`.
+    schema: &'static str,
+    /// The recording.
+    file: String,
+    /// How long it took, in nanoseconds.
+    took_ns: u64,
+    /// Why it ended.
+    reason: EndReason,
+    /// CPU time that the recorder itself took, in nanoseconds.
+    recorder_cpu_ns: Option<u64>,
+    /// What it rests on, or why that is missing.
+    evidence: BTreeMap<Evidence, Reading<String>>,
+    /// Threads that were seen.
+    threads: usize,
+    /// Intervals in which threads waited, the longest in all first.
+    stalls: Vec<Stall>,
+    /// Huge pages that threads asked for.
+    huge_pages: Vec<HugePages>,
+    /// What the kernel accounted threads for, since their start: those that waited.
+    delays: Vec<Delays>,
+    /// Lines of JVM logs.
+    jvm_log_lines: u64,
+    /// How much counters of the whole machine grew.
+    machine: BTreeMap<String, u64>,
+    /// What was lost.
+    lost: Vec<Lost>,
+    /// What whoever reads the recording should know.
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Stall {
+    tid: u32,
+    /// Nothing where it ended before its name could be read.
+    thread: Option<String>,
+    cause: Cause,
+    count: u64,
+    /// Those without a begin or an end, and so without a length.
+    open: u64,
+    total_ns: u64,
+    longest_ns: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct HugePages {
+    tid: u32,
+    thread: Option<String>,
+    got: u64,
+    failed: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Delays {
+    tid: u32,
+    thread: Option<String>,
+    compaction_ns: u64,
+    reclaim_ns: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Lost {
+    of: Evidence,
+    count: u64,
+    /// Was more lost than could be counted?
+    uncounted: bool,
+}
+
+impl Report {
+    /// Of a recording in `file`.
+    pub fn of(recorded: &Recorded, file: &Path) -> Report {
+        let summary = &recorded.summary;
+        let name = |tid: &u32| summary.names.get(tid).cloned();
+        let mut stalls: Vec<Stall> = summary
+            .stalls
+            .iter()
+            .map(|((tid, cause), all)| Stall {
+                tid: *tid,
+                thread: name(tid),
+                cause: *cause,
+                count: all.count,
+                open: all.open,
+                total_ns: all.total_ns,
+                longest_ns: all.longest_ns,
+            })
+            .collect();
+        stalls.sort_by_key(|stall| std::cmp::Reverse(stall.total_ns));
+        let huge_pages = summary.huge_pages.iter().map(|(tid, pages)| HugePages {
+            tid: *tid,
+            thread: name(tid),
+            got: pages.got,
+            failed: pages.failed,
+        });
+        let delays = summary.delays.iter().filter(|(_, delays)| **delays != (0, 0)).map(|(tid, delays)| {
+            Delays { tid: *tid, thread: name(tid), compaction_ns: delays.0, reclaim_ns: delays.1 }
+        });
+        let lost = summary.lost.iter().map(|(of, (count, uncounted))| Lost {
+            of: *of,
+            count: *count,
+            uncounted: *uncounted,
+        });
+        Report {
+            schema: "hugewise.record/1",
+            file: file.display().to_string(),
+            took_ns: summary.last_ns.saturating_sub(summary.began_ns),
+            reason: recorded.reason,
+            recorder_cpu_ns: summary.recorder_cpu_ns,
+            evidence: summary.evidence.clone(),
+            threads: summary.names.len(),
+            stalls,
+            huge_pages: huge_pages.collect(),
+            delays: delays.collect(),
+            jvm_log_lines: summary.log_lines,
+            machine: summary.machine.clone(),
+            lost: lost.collect(),
+            notes: summary.notes.clone(),
+        }
+    }
+}
+
+/// Before it begins: what it rests on, and how much weaker it is without the rest.
+pub fn beginning(header: &Header, file: &Path) -> String {
+    let program = header.command.first().map_or_else(String::new, |program| format!(" ({})", plain(program)));
+    let mut text = format!("hugewise: recording process {}{program} into {}\n", header.pid, file.display());
+    if let Some(mounted) = header.evidence.get(&Evidence::Events).and_then(Reading::known) {
+        if mounted.contains("for this process alone") {
+            text.push_str("hugewise: tracefs is mounted nowhere, and was mounted for this process alone\n");
+        }
+    }
+    text + &missing(header)
+}
+
+/// What it does not rest on, and what that costs.
+pub fn missing(header: &Header) -> String {
+    let mut text = String::new();
+    for (evidence, reading) in &header.evidence {
+        if let Reading::CouldNotTell { could_not_tell } = reading {
+            let _ = writeln!(text, "hugewise: without {evidence}: {could_not_tell}");
+            let _ = writeln!(text, "          {}", weaker(*evidence));
+        }
+    }
+    text
+}
+
+/// What is lost with a kind of evidence.
+fn weaker(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::Events => "so it will not be known when a thread waited; at best, for how long in all",
+        Evidence::Delays => "so the kernel's own sum of what each thread waited for is missing",
+        Evidence::Ends => "so what threads waited for that end between two looks will not be known",
+        Evidence::JvmLog => "so the JVM's pauses will not be known",
+        Evidence::Counters => "so nothing of the machine corroborates the rest",
+        Evidence::Pressure => "the rest does not need it",
+    }
+}
+
+/// At its end.
+pub fn text(recorded: &Recorded, file: &Path, terminal: &Terminal) -> String {
+    let summary = &recorded.summary;
+    let took = summary.last_ns.saturating_sub(summary.began_ns);
+    let mut text = row(
+        terminal,
+        "RECORDED",
+        &format!(
+            "{} · {} · {} · {} of a JVM's log",
+            file.display(),
+            duration(took),
+            counted(summary.names.len() as u64, "thread"),
+            counted(summary.log_lines, "line")
+        ),
+    );
+    if let Some(ns) = summary.recorder_cpu_ns {
+        text.push_str(&row(terminal, "", &format!("{} of CPU time went into recording", duration(ns))));
+    }
+    text.push_str(&stalls(summary, terminal));
+    text.push_str(&huge_pages(summary, terminal));
+    let counters: Vec<String> =
+        TELLING.iter().filter_map(|name| Some(format!("{name} +{}", summary.machine.get(*name)?))).collect();
+    if !counters.is_empty() {
+        let counters = counters.join(", ");
+        text.push_str(&row(terminal, "MACHINE", &format!("{counters}: of all its processes together")));
+    }
+    for (evidence, (count, uncounted)) in &summary.lost {
+        let how_many = match (count, uncounted) {
+            (0, _) => "some of".to_owned(),
+            (count, true) => format!("{count} and more of"),
+            (count, false) => format!("{count} of"),
+        };
+        text.push_str(&row(terminal, LOST, &format!("{how_many} the {evidence}")));
+    }
+    for note in &summary.notes {
+        text.push_str(&row(terminal, "NOTE", &plain(note)));
+    }
+    text
+}
+
+fn row(terminal: &Terminal, head: &str, text: &str) -> String {
+    let gap = " ".repeat(12usize.saturating_sub(head.len()));
+    let head = if head == LOST { terminal.warn(head) } else { terminal.bold(head) };
+    format!("{head}{gap}{text}\n")
+}
+
+/// The threads that waited longest, by events; or by what was accounted, where there are none.
+fn stalls(summary: &Summary, terminal: &Terminal) -> String {
+    let has_events = summary.evidence.get(&Evidence::Events).is_some_and(|reading| reading.known().is_some());
+    let name = |tid: &u32| format!("{} {tid}", plain(summary.names.get(tid).map_or("?", String::as_str)));
+    let mut rows: Vec<(u64, String)> = Vec::new();
+    for ((tid, cause), all) in &summary.stalls {
+        let open =
+            if all.open > 0 { format!(", {} of them without an end", all.open) } else { String::new() };
+        let text = format!(
+            "{:<24} {} in {}, the longest {}: {cause}{open}",
+            name(tid),
+            duration(all.total_ns),
+            counted(all.count, "interval"),
+            duration(all.longest_ns)
+        );
+        rows.push((all.total_ns, text));
+    }
+    if !has_events {
+        for (tid, (compaction, reclaim)) in &summary.delays {
+            for (ns, cause) in [(compaction, Cause::Compaction), (reclaim, Cause::Reclaim)] {
+                if *ns > 0 {
+                    rows.push((*ns, format!("{:<24} {} in all: {cause}", name(tid), duration(*ns))));
+                }
+            }
+        }
+    }
+    rows.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+    let left = rows.len().saturating_sub(MOST);
+    let mut text = match rows.is_empty() {
+        true if has_events => row(terminal, "STALLS", "none: no thread waited for compaction or reclaim"),
+        true => row(terminal, "STALLS", "could not be told"),
+        false => String::new(),
+    };
+    for (at, (_, line)) in rows.into_iter().take(MOST).enumerate() {
+        text.push_str(&row(terminal, if at == 0 { "STALLS" } else { "" }, &line));
+    }
+    if left > 0 {
+        text.push_str(&row(terminal, "", &format!("and {left} more in the recording")));
+    }
+    text
+}
+
+fn huge_pages(summary: &Summary, terminal: &Terminal) -> String {
+    let mut text = String::new();
+    let sum = |count: fn(&hugewise_record::recording::HugePages) -> u64| -> u64 {
+        summary.huge_pages.values().map(count).sum()
+    };
+    let (got, failed) = (sum(|pages| pages.got), sum(|pages| pages.failed));
+    if got + failed > 0 {
+        let line = format!("{got} got, {failed} asked for in vain");
+        text.push_str(&row(terminal, "HUGE PAGES", &line));
+    }
+    let collapsed: u64 = summary
+        .collapses
+        .iter()
+        .filter(|((_, what), _)| {
+            what == "mm_collapse_huge_page succeeded" || what == "mm_khugepaged_collapse_file succeeded"
+        })
+        .map(|(_, count)| count)
+        .sum();
+    let looks: u64 = summary.collapses.values().sum();
+    if looks > 0 {
+        let line = format!("{collapsed} made of small pages behind the program's back ({looks} events)");
+        text.push_str(&row(terminal, if text.is_empty() { "HUGE PAGES" } else { "" }, &line));
+    }
+    text
+}
+
+/// `1 thread`, `2 threads`.
+pub fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// `1.2 µs`, `1.2 ms`, `1.23 s`.
+pub fn duration(ns: u64) -> String {
+    match ns {
+        0..=999_999 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..=999_999_999 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugewise_record::recording::Stalls;
+
+    use super::*;
+    use crate::output::terminal::Color;
+
+    fn recorded(summary: Summary) -> Recorded {
+        Recorded { summary, status: None, reason: EndReason::ProcessEnded }
+    }
+
+    fn told(summary: Summary) -> String {
+        text(&recorded(summary), Path::new("a.rec"), &Terminal::new(Color::Never))
+    }
+
+    #[test]
+    fn the_worst_thread_stands_first_and_losses_are_told() {
+        let mut summary = Summary::default();
+        summary.evidence.insert(Evidence::Events, Reading::Known("here".to_owned()));
+        (summary.last_ns, summary.log_lines) = (8_500_000_000, 640);
+        summary.names.insert(7, "GC\u{1b}[31m".to_owned());
+        for (tid, total_ns, open) in [(7, 6_107_000_000, 0), (8, 467_000_000, 1)] {
+            let all = Stalls { count: 3, open, total_ns, longest_ns: total_ns / 2 };
+            summary.stalls.insert((tid, Cause::Compaction), all);
+        }
+        summary.lost.insert(Evidence::Events, (37, false));
+        summary.machine.insert("compact_stall".to_owned(), 6);
+        assert_eq!(
+            told(summary),
+            "RECORDED    a.rec · 8.50 s · 1 thread · 640 lines of a JVM's log\n\
+             STALLS      GC\u{fffd}[31m 7                6.11 s in 3 intervals, the longest 3.05 s: compaction\n            \
+             ? 8                      467.0 ms in 3 intervals, the longest 233.5 ms: compaction, 1 of them without an end\n\
+             MACHINE     compact_stall +6: of all its processes together\n\
+             LOST        37 of the kernel events\n"
+        );
+    }
+
+    #[test]
+    fn no_events_are_not_no_stalls() {
+        let mut summary = Summary::default();
+        assert!(told(summary.clone()).contains("could not be told"));
+        summary.delays.insert(7, (2_000_000, 0));
+        assert!(told(summary.clone()).contains("2.0 ms in all: compaction"));
+        summary.evidence.insert(Evidence::Events, Reading::Known("here".to_owned()));
+        summary.delays.clear();
+        assert!(told(summary).contains("none: no thread waited"));
+    }
+}

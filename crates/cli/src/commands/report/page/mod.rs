@@ -1,0 +1,249 @@
+//! The pauses of a recording as one HTML page that needs nothing else.
+
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+use hugewise_record::attribution::{Explained as Pause, Explanation, Verdict, actions};
+use serde::Serialize;
+
+use self::timeline::Timeline;
+use super::{reports::Explained, words};
+use crate::{
+    commands::{
+        gclog::words::milliseconds,
+        plan::formats::quote::shell_line,
+        record::text::{counted, duration},
+    },
+    output::{terminal::plain, web_page},
+};
+
+/// The page's only script. It gets all that is from outside as data.
+const SCRIPT: &str = concat!(
+    "\"use strict\";\n(() => {\n",
+    include_str!("read.js"),
+    include_str!("view.js"),
+    include_str!("draw.js"),
+    include_str!("tell.js"),
+    include_str!("steer.js"),
+    "})();\n"
+);
+/// The SHA-256 of the script: browsers that know it run no other, whatever stands in the page.
+const SCRIPT_HASH: &str = "z5HxN0O40jqaxR7o515ACRCTgnIQNX3w/GOSPB1idG4=";
+/// As many pauses are listed, the longest first, and as many threads; the timeline has all.
+const LISTED: usize = 100;
+
+/// The whole page. All text from outside is escaped.
+pub fn html(explained: &Explained<'_>) -> anyhow::Result<String> {
+    web_page::render(include_str!("page.html"), page(explained)?)
+}
+
+#[derive(Serialize)]
+struct Page {
+    version: &'static str,
+    file: String,
+    recording: [String; 2],
+    verdict: &'static str,
+    /// How the verdict looks.
+    kind: &'static str,
+    why: Vec<String>,
+    totals: Vec<String>,
+    parts: Vec<Part>,
+    pauses: Vec<Row>,
+    /// Does a log say why it collected?
+    causes: bool,
+    /// How many are not listed.
+    left: String,
+    worst: Option<Worst>,
+    outside: Vec<String>,
+    outside_left: usize,
+    accounting: Vec<String>,
+    remarks: Vec<String>,
+    changes: Vec<Change>,
+    /// Is there anything to draw?
+    drawn: bool,
+    /// The timeline as JSON that can stand between tags.
+    data: String,
+    script: &'static str,
+    script_hash: &'static str,
+}
+
+#[derive(Serialize)]
+struct Part {
+    what: &'static str,
+    time: String,
+    share: String,
+    /// In how many pauses it could not be told.
+    untold: String,
+}
+
+#[derive(Serialize)]
+struct Row {
+    /// Where the timeline shows it.
+    fragment: String,
+    kind: String,
+    cause: String,
+    figures: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Worst {
+    fragment: String,
+    head: String,
+    threads: Vec<String>,
+    reaching: Option<String>,
+    blockers: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Change {
+    what: &'static str,
+    command: Option<String>,
+    proof: Option<String>,
+}
+
+fn page(explained: &Explained<'_>) -> anyhow::Result<Page> {
+    let explanation = &explained.explanation;
+    let (gathered, totals) = (&explanation.gathered, &explanation.totals);
+    let timeline = Timeline::of(explanation);
+    let verdict = explanation.decision.verdict;
+    Ok(Page {
+        version: env!("CARGO_PKG_VERSION"),
+        file: plain(&explained.file.display().to_string()),
+        recording: words::recording(gathered),
+        verdict: words::verdict(explanation),
+        kind: match verdict {
+            Verdict::None => "good",
+            Verdict::CouldNotTell => "warn",
+            _ => "bad",
+        },
+        why: words::why(explanation),
+        totals: if totals.pauses > 0 { words::totals(totals) } else { Vec::new() },
+        parts: parts(explanation),
+        pauses: pauses(explanation),
+        causes: explanation.pauses.iter().any(|pause| pause.stop.cause.is_some()),
+        left: match explanation.pauses.len().saturating_sub(LISTED) {
+            0 => String::new(),
+            left => counted(left as u64, "pause"),
+        },
+        outside_left: totals.outside.len().saturating_sub(LISTED),
+        worst: worst(explanation),
+        outside: totals.outside.iter().take(LISTED).map(|at| words::outside(gathered, at)).collect(),
+        accounting: words::accounting(totals),
+        remarks: words::remarks(gathered),
+        changes: changes(&explained.changes),
+        drawn: !timeline.is_empty(),
+        data: embedded(&timeline)?,
+        script: SCRIPT,
+        script_hash: SCRIPT_HASH,
+    })
+}
+
+fn parts(explanation: &Explanation) -> Vec<Part> {
+    let sums = words::sums(explanation);
+    let known: u64 = sums.iter().filter_map(|(_, ns, _)| *ns).sum();
+    let share = |ns: u64| format!("{:.0} %", 100.0 * ns as f64 / known.max(1) as f64);
+    let part = |(what, ns, untold): (&'static str, Option<u64>, String)| Part {
+        what,
+        time: match ns {
+            None => String::new(),
+            Some(0) => "none".to_owned(),
+            Some(ns) => duration(ns),
+        },
+        share: ns.filter(|ns| *ns > 0).map_or_else(String::new, share),
+        untold,
+    };
+    sums.into_iter().map(part).collect()
+}
+
+fn pauses(explanation: &Explanation) -> Vec<Row> {
+    let mut order: Vec<&Pause> = explanation.pauses.iter().collect();
+    order.sort_by_key(|pause| std::cmp::Reverse(pause.with_reaching_ns()));
+    let ms = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), milliseconds);
+    let row = |pause: &Pause| {
+        let span = &pause.stop.span;
+        let mut figures = vec![
+            format!("{:.3}", words::since_begin_s(&explanation.gathered, span.start)),
+            milliseconds(span.end - span.start),
+            ms(pause.reaching.as_ref().map(|reaching| reaching.ns)),
+            ms(pause.stalled_ns),
+            ms(pause.stalled_for_huge_ns),
+        ];
+        figures.extend(words::parts(&pause.split).map(|(_, ns)| ms(ns)));
+        Row {
+            fragment: fragment(explanation, pause),
+            kind: plain(&pause.stop.kind),
+            cause: pause.stop.cause.as_deref().map(plain).unwrap_or_default(),
+            figures,
+        }
+    };
+    order.into_iter().take(LISTED).map(row).collect()
+}
+
+/// Where the timeline shows a pause: with the way to its safepoint, and some more at both sides.
+fn fragment(explanation: &Explanation, pause: &Pause) -> String {
+    let begin = |ns| words::since_begin_s(&explanation.gathered, ns);
+    let (start, end) = (begin(pause.stop.span.start), begin(pause.stop.span.end));
+    let from = start - pause.reaching.as_ref().map_or(0.0, |reaching| reaching.ns as f64 / 1e9);
+    let margin = ((end - from) * 0.1).max(1e-5);
+    format!("t={:.6},{:.6}", from - margin, end + margin)
+}
+
+fn worst(explanation: &Explanation) -> Option<Worst> {
+    let pause = words::worst(explanation).filter(|pause| !pause.threads.is_empty())?;
+    let gathered = &explanation.gathered;
+    let reaching = pause.reaching.as_ref().filter(|reaching| reaching.ns >= words::SLOW_NS);
+    let part = |part| words::thread_part(part);
+    Some(Worst {
+        fragment: fragment(explanation, pause),
+        head: format!(
+            "{} at {:.3} s, by thread",
+            plain(&pause.stop.kind),
+            words::since_begin_s(gathered, pause.stop.span.start)
+        ),
+        threads: pause
+            .threads
+            .iter()
+            .map(|of| format!("{}: {}", words::who(gathered, of.thread), part(of)))
+            .collect(),
+        reaching: reaching
+            .map(|reaching| format!("Before, until all threads stood still: {}", duration(reaching.ns))),
+        blockers: reaching
+            .into_iter()
+            .flat_map(|reaching| &reaching.blockers)
+            .map(|(thread, wait, ns)| {
+                let who = words::who(gathered, *thread);
+                format!("{who}: {} in {}", duration(*ns), words::waiting(*wait))
+            })
+            .collect(),
+    })
+}
+
+fn changes(changes: &[actions::Change]) -> Vec<Change> {
+    let line = |words: &Vec<String>| plain(&shell_line(words));
+    let change = |(n, change): (usize, &actions::Change)| {
+        // Several are proven by one line.
+        let shared = changes.get(n + 1).is_some_and(|next| next.proof == change.proof);
+        Change {
+            what: words::change(change.what),
+            command: change.command.as_ref().map(line),
+            proof: change.proof.as_ref().filter(|_| !shared).map(line),
+        }
+    };
+    changes.iter().enumerate().map(change).collect()
+}
+
+/// JSON that ends no element, whatever its strings are.
+fn embedded(timeline: &Timeline) -> anyhow::Result<String> {
+    let mut json = serde_json::to_string(timeline)?;
+    for (outside, escaped) in [
+        ("&", "\\u0026"),
+        ("<", "\\u003c"),
+        (">", "\\u003e"),
+        ("\u{2028}", "\\u2028"),
+        ("\u{2029}", "\\u2029"),
+    ] {
+        json = json.replace(outside, escaped);
+    }
+    Ok(json)
+}

@@ -1,0 +1,200 @@
+//! The pauses of a recording as text.
+
+use std::fmt;
+
+use comfy_table::Table;
+use hugewise_record::attribution::{Explained as Pause, Explanation, Verdict};
+
+use super::{reports::Explained, words};
+use crate::{
+    commands::{
+        compare::words::shortened,
+        gclog::words::milliseconds,
+        plan::formats::quote::shell_line,
+        record::text::{counted, duration},
+    },
+    output::{
+        layout::{Page, table},
+        terminal::{Terminal, plain},
+    },
+};
+
+/// As many pauses are listed, the longest first.
+const PAUSES: usize = 10;
+/// The longest name of a kind in the table.
+const KIND: usize = 24;
+/// As many threads are listed.
+const THREADS: usize = 8;
+
+/// The report.
+pub fn text(explained: &Explained<'_>, terminal: &Terminal) -> Result<String, fmt::Error> {
+    let explanation = &explained.explanation;
+    let mut page = Page::new(terminal);
+    recording(&mut page, explained)?;
+    let verdict = explanation.decision.verdict;
+    let said = words::verdict(explanation);
+    let said = match verdict {
+        Verdict::None => terminal.good(said),
+        Verdict::CouldNotTell => terminal.warn(said),
+        _ => terminal.bad(said),
+    };
+    page.line("", "")?;
+    page.line("VERDICT", said)?;
+    for why in words::why(explanation) {
+        page.wrapped("", &why)?;
+    }
+    if explanation.totals.pauses > 0 {
+        totals(&mut page, explanation)?;
+        pauses(&mut page, explanation)?;
+        longest(&mut page, explanation)?;
+    }
+    outside(&mut page, explanation)?;
+    accounting(&mut page, explanation)?;
+    let remarks = words::remarks(&explanation.gathered);
+    if !remarks.is_empty() {
+        page.line("", "")?;
+    }
+    for (n, said) in remarks.iter().enumerate() {
+        page.wrapped(if n == 0 { "NOTE" } else { "" }, said)?;
+    }
+    changes(&mut page, explained, terminal)?;
+    Ok(page.into_text())
+}
+
+fn recording(page: &mut Page<'_>, explained: &Explained<'_>) -> fmt::Result {
+    page.line("RECORDING", plain(&explained.file.display().to_string()))?;
+    words::recording(&explained.explanation.gathered).iter().try_for_each(|said| page.wrapped("", said))
+}
+
+fn totals(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
+    let totals = &explanation.totals;
+    page.line("", "")?;
+    for (n, said) in words::totals(totals).iter().enumerate() {
+        page.wrapped(if n == 0 { "PAUSES" } else { "" }, said)?;
+    }
+    page.wrapped("", "where the time of the collector's threads went:")?;
+    let sums = words::sums(explanation);
+    let known: u64 = sums.iter().filter_map(|(_, ns, _)| *ns).sum();
+    for (what, ns, untold) in sums {
+        let told = match ns {
+            None => untold,
+            Some(0) => "none".to_owned(),
+            Some(ns) => {
+                let share = 100.0 * ns as f64 / known.max(1) as f64;
+                format!("{:<10} {share:>3.0} %   {untold}", duration(ns))
+            }
+        };
+        page.line("", format!("  {what:<27} {told}"))?;
+    }
+    Ok(())
+}
+
+/// A table of the longest pauses, in milliseconds of threads.
+fn pauses(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
+    let mut order: Vec<&Pause> = explanation.pauses.iter().collect();
+    order.sort_by_key(|pause| std::cmp::Reverse(pause.with_reaching_ns()));
+    let left = order.len().saturating_sub(PAUSES);
+    let mut table = table(&[
+        "pause", "at s", "ms", "reaching", "stalled", "compact", "reclaim", "zeroing", "touch", "other",
+        "user",
+    ]);
+    let ms = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), milliseconds);
+    for pause in order.into_iter().take(PAUSES) {
+        let split = &pause.split;
+        let mut row = vec![
+            shortened(&plain(&pause.stop.kind), KIND),
+            format!("{:.3}", words::since_begin_s(&explanation.gathered, pause.stop.span.start)),
+            milliseconds(pause.stop.span.end - pause.stop.span.start),
+            ms(pause.reaching.as_ref().map(|reaching| reaching.ns)),
+            ms(pause.stalled_ns),
+        ];
+        row.extend(words::parts(split).map(|(_, ns)| ms(ns)));
+        table.add_row(row);
+    }
+    page.line("", "")?;
+    lines(page, &table)?;
+    if left > 0 {
+        page.text(&format!(" and {} that were shorter", counted(left as u64, "pause")))?;
+    }
+    Ok(())
+}
+
+/// Who waited in the pause that the verdict rests on, or else in the longest.
+fn longest(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
+    let Some(pause) = words::worst(explanation) else { return Ok(()) };
+    let gathered = &explanation.gathered;
+    if pause.threads.is_empty() {
+        return Ok(());
+    }
+    page.line("", "")?;
+    let head = format!(
+        "{} at {:.3} s, by thread:",
+        plain(&pause.stop.kind),
+        words::since_begin_s(gathered, pause.stop.span.start)
+    );
+    page.wrapped("THREADS", &head)?;
+    for part in pause.threads.iter().take(THREADS) {
+        let who = words::who(gathered, part.thread);
+        page.wrapped("", &format!("{who}: {}", words::thread_part(part)))?;
+    }
+    if let Some(reaching) = pause.reaching.as_ref().filter(|reaching| reaching.ns >= words::SLOW_NS) {
+        page.wrapped("", &format!("before, until all threads stood still: {}", duration(reaching.ns)))?;
+        for (thread, wait, ns) in reaching.blockers.iter().take(THREADS) {
+            let said =
+                format!("{}: {} in {}", words::who(gathered, *thread), duration(*ns), words::waiting(*wait));
+            page.wrapped("", &said)?;
+        }
+    }
+    Ok(())
+}
+
+fn outside(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
+    let outside = &explanation.totals.outside;
+    let heading = if explanation.totals.pauses == 0 { "STALLS" } else { "OUTSIDE" };
+    if outside.is_empty() {
+        return Ok(());
+    }
+    page.line("", "")?;
+    for (n, at) in outside.iter().take(THREADS).enumerate() {
+        let said = words::outside(&explanation.gathered, at);
+        page.wrapped(if n == 0 { heading } else { "" }, &said)?;
+    }
+    match outside.len().saturating_sub(THREADS) {
+        0 => Ok(()),
+        left => page.line("", format!("and {left} more")),
+    }
+}
+
+/// How much of what the kernel accounted for was found.
+fn accounting(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
+    for (n, said) in words::accounting(&explanation.totals).iter().enumerate() {
+        if n == 0 {
+            page.line("", "")?;
+        }
+        page.wrapped(if n == 0 { "EVIDENCE" } else { "" }, said)?;
+    }
+    Ok(())
+}
+
+fn changes(page: &mut Page<'_>, explained: &Explained<'_>, terminal: &Terminal) -> fmt::Result {
+    if explained.changes.is_empty() {
+        return Ok(());
+    }
+    page.line("", "")?;
+    for (n, change) in explained.changes.iter().enumerate() {
+        page.wrapped(if n == 0 { "CHANGE" } else { "or" }, words::change(change.what))?;
+        if let Some(command) = &change.command {
+            page.line("", terminal.good(&format!("$ {}", plain(&shell_line(command)))))?;
+        }
+        // Several are proven by one line.
+        let shared = explained.changes.get(n + 1).is_some_and(|next| next.proof == change.proof);
+        if let Some(proof) = change.proof.as_ref().filter(|_| !shared) {
+            page.line("to prove it", terminal.good(&format!("$ {}", plain(&shell_line(proof)))))?;
+        }
+    }
+    Ok(())
+}
+
+fn lines(page: &mut Page<'_>, table: &Table) -> fmt::Result {
+    table.lines().try_for_each(|line| page.text(line.trim_end()))
+}

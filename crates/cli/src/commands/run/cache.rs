@@ -1,0 +1,137 @@
+//! Answers of JVMs, kept for the next start of the same line.
+//!
+//! Never stale comes before fast: an entry holds the whole text of what it depends on, and is taken
+//! only where that is the same to the letter. What does not read well is no entry.
+
+use std::{
+    env, fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    io::Write,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use hugewise_linux::sys::{file, process};
+use hugewise_plan::backing_selection::Answers;
+use serde::{Deserialize, Serialize};
+
+/// The most entries that are kept.
+const MOST: usize = 100;
+/// Nothing that this program writes there is larger.
+const LARGEST: u64 = 4 << 20;
+
+/// A folder of answers.
+pub struct Cache(PathBuf);
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    key: String,
+    answers: Answers,
+}
+
+impl Cache {
+    /// That of the user; none where there is no place that is theirs alone.
+    pub fn of_user() -> Option<Cache> {
+        let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let parent = match absolute("XDG_CACHE_HOME") {
+            Some(cache) => cache,
+            None if process::is_root() => PathBuf::from("/var/cache"),
+            None => absolute("HOME")?.join(".cache"),
+        };
+        Cache::at(&parent)
+    }
+
+    fn at(parent: &Path) -> Option<Cache> {
+        let dir = parent.join("hugewise");
+        if !parent.is_dir() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).ok()?;
+        }
+        file::private_dir(&dir).ok().map(|_| Cache(dir))
+    }
+
+    fn file(&self, key: &str) -> PathBuf {
+        let mut hash = DefaultHasher::new();
+        key.hash(&mut hash);
+        self.0.join(format!("{:016x}.json", hash.finish()))
+    }
+
+    /// The answers that depend on exactly this.
+    pub fn get(&self, key: &str) -> Option<Answers> {
+        let file = self.file(key);
+        if fs::metadata(&file).ok()?.len() > LARGEST {
+            return None;
+        }
+        let entry: Entry = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+        (entry.key == key).then_some(entry.answers)
+    }
+
+    /// Keeps them. That it cannot be done costs time at the next start, and nothing else.
+    pub fn put(&self, key: String, answers: &Answers) {
+        let file = self.file(&key);
+        let keep = || {
+            let mut draft = tempfile::NamedTempFile::new_in(&self.0)?;
+            draft.write_all(&serde_json::to_vec(&Entry { key, answers: answers.clone() })?)?;
+            draft.persist(file)?;
+            anyhow::Ok(())
+        };
+        let _ = keep();
+        self.prune();
+    }
+
+    /// Removes the oldest entries beyond the most that are kept.
+    fn prune(&self) {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let mut entries: Vec<_> = entries
+            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+            .collect();
+        entries.sort();
+        for (_, path) in entries.iter().take(entries.len().saturating_sub(MOST)) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error, os::unix::fs::PermissionsExt};
+
+    use hugewise_linux::units::Bytes;
+
+    use super::*;
+
+    fn answers() -> Answers {
+        let (version, collector) = ("17".to_owned(), "G1".to_owned());
+        Answers { version, collector, max_heap: Bytes(1 << 30), offers: Vec::new() }
+    }
+
+    #[test]
+    fn only_the_same_key_gets_the_answer() -> Result<(), Box<dyn Error>> {
+        let dir = tempfile::tempdir()?;
+        let cache = Cache::at(dir.path()).ok_or("no cache")?;
+        cache.put("a".to_owned(), &answers());
+        assert_eq!((cache.get("a"), cache.get("b")), (Some(answers()), None));
+        // Two keys of one hash: the text decides.
+        fs::copy(cache.file("a"), cache.file("b"))?;
+        assert_eq!(cache.get("b"), None);
+        for broken in ["", "{", "{\"key\": \"a\"}", "null"] {
+            fs::write(cache.file("a"), broken)?;
+            assert_eq!(cache.get("a"), None, "{broken}");
+        }
+        cache.put("a".to_owned(), &answers());
+        assert_eq!(cache.get("a"), Some(answers()));
+        Ok(())
+    }
+
+    #[test]
+    fn it_does_not_grow_for_ever_and_trusts_nobody() -> Result<(), Box<dyn Error>> {
+        let dir = tempfile::tempdir()?;
+        let cache = Cache::at(dir.path()).ok_or("no cache")?;
+        for n in 0..MOST + 5 {
+            cache.put(n.to_string(), &answers());
+        }
+        assert_eq!(fs::read_dir(&cache.0)?.count(), MOST);
+        fs::set_permissions(&cache.0, fs::Permissions::from_mode(0o777))?;
+        assert!(Cache::at(dir.path()).is_none());
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Everything that a JVM's answers depend on, as one text.
+
+use std::{env, fmt::Write, fs, os::unix::fs::MetadataExt, path::Path};
+
+use hugewise_jvm::launch::LaunchLine;
+use hugewise_linux::{
+    cgroup,
+    facts::OSRELEASE,
+    hugepages::{page_sizes::PageSizes, thp::Thp},
+    root::Root,
+};
+use hugewise_plan::backing_selection::Wanted;
+
+/// Files that decide what a `java` is, relative to its home.
+const OF_JDK: [&str; 6] =
+    ["bin/java", "lib/server/libjvm.so", "lib/libjli.so", "lib/jvm.cfg", "lib/modules", "release"];
+/// Variables that the launcher, the loader or the JVM listen to begin so.
+const VARIABLES: [&str; 8] = ["JAVA", "JDK", "_JAVA", "_JDK", "LD_", "GLIBC_TUNABLES", "MALLOC", "CLASSPATH"];
+/// Options that choose another JVM of the same JDK, which is not looked at here.
+const OTHER_JVMS: [&str; 5] = ["-client", "-minimal", "-zero", "-XXaltjvm", "-jre-restrict-search"];
+
+/// The text; nothing where not everything can be told, and so nothing may be kept.
+pub fn key(
+    root: &Root,
+    command: &[String],
+    line: &LaunchLine,
+    java: &Path,
+    wanted: &Wanted,
+    sizes: &PageSizes,
+    thp: &Thp,
+) -> Option<String> {
+    // What another wrapper does to processors, limits and variables is not seen from here.
+    let assigns = |word: &String| word == "env" || word.contains('=');
+    if !line.wrapper.iter().all(assigns) {
+        return None;
+    }
+    let mut key = format!("hugewise {} {}\n", env!("CARGO_PKG_VERSION"), own_identity()?);
+    let mut say = |name: &str, value: &str| {
+        let _ = writeln!(key, "{name}: {value}");
+    };
+    say("line", &format!("{:?} {:?} {:?}", wanted.backing, command, line));
+    say("folder", &env::current_dir().ok()?.to_string_lossy());
+    for (name, value) in env::vars_os() {
+        let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+        if VARIABLES.iter().any(|of| name.starts_with(of)) {
+            if leads_elsewhere(value.split_whitespace()) {
+                return None;
+            }
+            say(&name, &value);
+        }
+    }
+    let words = line
+        .wrapper
+        .iter()
+        .flat_map(|word| word.split(['=', ' ']))
+        .chain(line.options.iter().map(String::as_str));
+    if leads_elsewhere(words) {
+        return None;
+    }
+    let home = java.parent()?.parent()?;
+    for file in OF_JDK {
+        say(file, &identity(&home.join(file))?);
+    }
+    let read = |path: &str| root.read(path).ok();
+    say("kernel", &read(OSRELEASE)?);
+    say("limits", &read("proc/self/limits")?);
+    for name in ["sys/devices/system/cpu/online", "sys/devices/system/node/online"] {
+        say(name, &read(name).unwrap_or_default());
+    }
+    let status = read("proc/self/status")?;
+    for line in status.lines() {
+        if ["Uid:", "Cpus_allowed_list:", "Mems_allowed_list:"].iter().any(|name| line.starts_with(name)) {
+            say("status", line);
+        }
+    }
+    say("memory", read("proc/meminfo")?.lines().next()?);
+    say("page sizes", &format!("{sizes:?}"));
+    say("thp", &format!("{:?} {:?} {:?}", thp.enabled, thp.shmem_enabled, thp.sizes));
+    let memory = cgroup::settings(root, "memory", &["memory.limit_in_bytes"], &["memory.max", "memory.high"]);
+    let cpu_v1 = ["cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares"];
+    let cpu = cgroup::settings(root, "cpu", &cpu_v1, &["cpu.max", "cpu.weight"]);
+    say("control groups", &format!("{:?} {:?}", memory.ok()?, cpu.ok()?));
+    Some(key)
+}
+
+/// Does an option name a file whose content is not in the line, or another JVM?
+fn leads_elsewhere<'a>(mut words: impl Iterator<Item = &'a str>) -> bool {
+    words.any(|word| {
+        let word = word.trim_start_matches(['"', '\'']);
+        word.starts_with('@')
+            || word.contains("-XX:Flags")
+            || word.contains("VMOptionsFile")
+            || OTHER_JVMS.iter().any(|option| word.starts_with(option))
+    })
+}
+
+fn own_identity() -> Option<String> {
+    identity(Path::new("/proc/self/exe"))
+}
+
+/// Which file it is, in which state: a change without a trace would take setting the clock back.
+fn identity(file: &Path) -> Option<String> {
+    let found = fs::metadata(file).ok()?;
+    Some(format!(
+        "{}:{} {} {}.{} {}.{}",
+        found.dev(),
+        found.ino(),
+        found.size(),
+        found.mtime(),
+        found.mtime_nsec(),
+        found.ctime(),
+        found.ctime_nsec()
+    ))
+}

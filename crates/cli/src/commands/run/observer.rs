@@ -1,0 +1,253 @@
+//! Who stays behind when a program takes over: looks at its memory until it is ready, tells once what
+//! each region really got, and ends.
+
+use std::{
+    io::{self, Write},
+    ops::Range,
+    os::fd::AsFd,
+    process::{Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use hugewise_jvm::regions::{self, Kind};
+use hugewise_linux::{
+    hugepages::{backing::Backing, page_sizes::PageSizes, thp},
+    pages::occupancy::Occupancy,
+    proc::{
+        process,
+        smaps::{self, Vma},
+        vmstat::VmStat,
+    },
+    root::Root,
+    sys::{
+        handover,
+        pidfd::{self, Adviser},
+    },
+    units::{Bytes, PageSize},
+};
+use hugewise_memory::collapse::{
+    candidates,
+    engine::{Conversion, Settings},
+    live::{self, Target},
+    refusals::Refusal,
+    suitable,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    readiness::Readiness,
+    report::{self, Outcome, Report},
+};
+use crate::commands::collapse;
+
+/// The first wait, which grows from look to look.
+const FIRST_GAP: Duration = Duration::from_millis(100);
+/// The longest wait between two looks that are cheap.
+const LONGEST_GAP: Duration = Duration::from_secs(1);
+/// A look may cost this fraction of the time until the next.
+const BUDGET: u32 = 100;
+
+/// What it is to look at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The program's name.
+    pub program: String,
+    /// The backing that was chosen for its heap, or for all of it if it has none.
+    pub backing: Backing,
+    /// The backing that was chosen for memory outside of the heap.
+    pub off_heap: Option<Backing>,
+    /// The heap at its largest; nothing if it is no JVM.
+    pub max_heap: Option<Bytes>,
+    /// Make what is not huge so.
+    pub convert: bool,
+    /// The program may be a child of the process: it was started through another one.
+    pub behind_wrapper: bool,
+    /// Report after so long, ready or not.
+    pub patience: Duration,
+    /// Write JSON to standard output instead of text to standard error.
+    pub json: bool,
+}
+
+/// Why this process can leave no observer behind; nothing where it can.
+pub fn impossible() -> Option<&'static str> {
+    handover::adopts_orphans().then_some(
+        "as process 1, or one that adopts orphans, the program would find a child that it never started",
+    )
+}
+
+/// Starts an observer of this process, which is no child of it.
+///
+/// With `file` it writes its report there.
+pub fn start(assignment: &Assignment, file: Option<std::fs::File>) -> anyhow::Result<()> {
+    if let Some(reason) = impossible() {
+        bail!(reason);
+    }
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("observe").arg(serde_json::to_string(assignment)?);
+    command.stdout(file.map_or_else(Stdio::null, Stdio::from));
+    handover::leave_behind(&mut command).context("leaving an observer behind")
+}
+
+/// Observes: the process is known by the pidfd on standard input.
+pub fn run(assignment: &Assignment) -> anyhow::Result<ExitCode> {
+    handover::close_inherited(3);
+    let root = Root::live();
+    let stdin = io::stdin();
+    let process = Process { pid: pid_of_stdin(&root)?, root: &root, assignment };
+    let begin = Instant::now();
+    let fallbacks = fallbacks(&root);
+    let mut readiness = Readiness::default();
+    let mut gap = FIRST_GAP;
+    let mut outcome = None;
+    let mut pid = process.pid;
+    while outcome.is_none() {
+        if pidfd::has_ended(&stdin, gap)? {
+            outcome = Some(Outcome::Ended);
+            break;
+        }
+        let look = Instant::now();
+        let heaviest = process.heaviest();
+        if let Some((seen, resident)) = heaviest {
+            pid = seen;
+            if readiness.look(begin.elapsed(), resident) {
+                outcome = Some(Outcome::Ready);
+            }
+        }
+        if begin.elapsed() >= assignment.patience {
+            outcome = outcome.or(Some(Outcome::StillGrowing));
+        }
+        gap = (gap * 3 / 2).min(LONGEST_GAP).max(look.elapsed() * BUDGET);
+    }
+    let mut report = Report::new(assignment, pid, begin.elapsed(), outcome.unwrap_or(Outcome::Ended));
+    if report.outcome != Outcome::Ended {
+        // One that ends meanwhile has told nothing.
+        process.look_closely(pid, &stdin, &mut report);
+        report.explain(assignment, &root, fallbacks);
+    }
+    let told =
+        if assignment.json { serde_json::to_string_pretty(&report)? + "\n" } else { report::text(&report) };
+    if assignment.json {
+        io::stdout().write_all(told.as_bytes())?;
+    } else {
+        // In one piece: the program writes there, too.
+        io::stderr().write_all(told.as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The process behind the pidfd on standard input.
+fn pid_of_stdin(root: &Root) -> anyhow::Result<u32> {
+    let info = root.read("proc/self/fdinfo/0")?;
+    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
+    pid.context("standard input is no process: 'hugewise run' starts observers")
+}
+
+/// Page faults, of the whole machine, for which no huge page could be made.
+pub(super) fn fallbacks(root: &Root) -> Option<u64> {
+    VmStat::read(root).ok()?.get("thp_fault_fallback")
+}
+
+struct Process<'a> {
+    pid: u32,
+    root: &'a Root,
+    assignment: &'a Assignment,
+}
+
+impl Process<'_> {
+    /// The process that the memory belongs to, and how much is resident.
+    fn heaviest(&self) -> Option<(u32, Bytes)> {
+        let mut tree = vec![self.pid];
+        let mut at = 0;
+        while let Some(&pid) = tree.get(at).filter(|_| self.assignment.behind_wrapper) {
+            for thread in self.root.list(format!("proc/{pid}/task")).unwrap_or_default() {
+                let children =
+                    self.root.read(format!("proc/{pid}/task/{thread}/children")).unwrap_or_default();
+                tree.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+            }
+            at += 1;
+        }
+        let resident = |pid: u32| {
+            let text = self.root.read(format!("proc/{pid}/smaps_rollup")).ok()?;
+            let all = smaps::parse(&text).ok()?;
+            Some((pid, all.iter().map(|vma| vma.rss + vma.hugetlb).sum()))
+        };
+        tree.into_iter().filter_map(resident).max_by_key(|(_, resident): &(u32, Bytes)| *resident)
+    }
+
+    /// Where the heap lies: by the JVM's own tables, or else by its size.
+    fn heap(&self, pid: u32, vmas: &[Vma]) -> Option<Range<u64>> {
+        let max = self.assignment.max_heap?;
+        let naming = regions::name(self.root, pid, vmas, false);
+        let mut parts = naming.ranges.iter().filter(|range| range.kind == Kind::Heap);
+        let first = parts.next().map(|first| first.start..parts.next_back().unwrap_or(first).end);
+        first.or_else(|| report::heap(vmas, max))
+    }
+
+    /// Reads what each region got, and makes huge what is to be.
+    fn look_closely(&self, pid: u32, pidfd: &impl AsFd, report: &mut Report) {
+        let thp_size = thp::pmd_size(self.root).known().copied();
+        let read = || smaps::read(self.root, &pid.to_string());
+        let mut vmas = match read() {
+            Ok(vmas) => vmas,
+            Err(error) => return report.notes.push(format!("its memory could not be read: {error}")),
+        };
+        let heap = |vmas: &[Vma]| self.heap(pid, vmas);
+        // Behind a wrapper the descriptor means another process.
+        if let (true, Some(size), true) = (self.assignment.convert, thp_size, pid == self.pid) {
+            let before = huge(&vmas);
+            match self.convert(&vmas, heap(&vmas).as_ref(), size, pidfd) {
+                Ok(done) => {
+                    report.converting_seconds = done.lasted.as_secs_f64();
+                    report.notes.extend(left_as_it_is(&done, size));
+                }
+                Err(error) => report.notes.push(format!("it could not be made huge from outside: {error:#}")),
+            }
+            match read() {
+                Ok(now) => vmas = now,
+                Err(error) => return report.notes.push(format!("its memory could not be read: {error}")),
+            }
+            report.converted_bytes = huge(&vmas).saturating_sub(before);
+        }
+        report.regions = report::regions(&vmas, heap(&vmas).as_ref(), thp_size, self.assignment);
+    }
+
+    /// Makes huge what is dense enough outside of the heap, as far as it takes nothing from others.
+    fn convert(
+        &self,
+        vmas: &[Vma],
+        heap: Option<&Range<u64>>,
+        size: PageSize,
+        pidfd: &impl AsFd,
+    ) -> anyhow::Result<Conversion> {
+        let process = process::Process::read(self.root, self.pid)?;
+        let sizes = PageSizes::read(self.root).map_err(anyhow::Error::msg)?;
+        let circumstances = collapse::candidates::circumstances(self.root, &process, size);
+        let occupancy = Occupancy::open(self.root, self.pid, sizes.base, size)?;
+        let mut all = Vec::new();
+        for vma in report::outside(vmas, heap) {
+            if suitable::unsuitable(vma, &circumstances).is_none() {
+                let slots = occupancy.slots(&vma.addresses)?;
+                all.extend(candidates::choose(&slots, size, candidates::MIN_PRESENT).candidates);
+            }
+        }
+        let adviser = Adviser::of(pidfd.as_fd().try_clone_to_owned()?.into());
+        let target =
+            Target { root: self.root, pid: self.pid, adviser: &adviser, sizes: &sizes, interrupt: None };
+        let settings = Settings { size, rate: None, allow_reclaim: false };
+        Ok(live::convert(&target, &all, settings, &mut |_, _| {}))
+    }
+}
+
+fn huge(vmas: &[Vma]) -> Bytes {
+    vmas.iter().map(|vma| vma.thp).sum()
+}
+
+/// What was not made huge, and why; nothing where all was.
+fn left_as_it_is(done: &Conversion, size: PageSize) -> Option<String> {
+    let left: Bytes = done.refusals.iter().map(Refusal::bytes).sum();
+    let first = done.refusals.first()?;
+    let reason = collapse::result::cause(done.outcome).unwrap_or_else(|| first.reason.words());
+    let tried = done.converted * size + left;
+    Some(format!("{left} of {tried} outside of the heap could not be made huge: {reason}"))
+}

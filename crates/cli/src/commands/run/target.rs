@@ -1,0 +1,297 @@
+//! Starting a program on huge pages: what must be read and asked for it, and what it is handed.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::PermissionsExt,
+    },
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, anyhow};
+use hugewise_jvm::{
+    flags::{self, FinalFlags},
+    large_page_flags,
+    launch::{LaunchError, LaunchLine},
+    rehearsal::{self, DemandError},
+};
+use hugewise_linux::{
+    c_library, cgroup,
+    facts::OSRELEASE,
+    hugepages::{backing::Backing, page_sizes::PageSizes, pools, thp::Thp},
+    proc::limits::{self, Capabilities},
+    root::Root,
+    sys::file,
+    units::{PageSize, Pages},
+};
+use hugewise_plan::backing_selection::{Answers, Choice, Ground, Offer, Wanted};
+
+use super::{cache::Cache, cache_key};
+
+/// The first Linux that can make the memory of another process huge.
+const CONVERTS: (u32, u32) = (6, 1);
+
+/// A program to be started.
+pub struct Target {
+    /// As it was given.
+    command: Vec<OsString>,
+    /// If it is a `java` and could be understood.
+    pub line: Option<LaunchLine>,
+    /// Why it could not, where a `java` seems to be in it.
+    pub not_understood: Option<LaunchError>,
+    /// Variables with options of the JVM, without those about large pages; and what was set aside.
+    variables: Vec<(&'static str, String)>,
+    aside: Vec<String>,
+    /// The file of the program that matters: behind a wrapper, that of the `java`.
+    file: PathBuf,
+}
+
+impl Target {
+    /// Looks at a command line.
+    pub fn new(command: &[OsString]) -> anyhow::Result<Target> {
+        let words: Option<Vec<String>> =
+            command.iter().map(|word| word.to_str().map(str::to_owned)).collect();
+        let parse = |words: Vec<String>| LaunchLine::parse(&words, &|file| fs::read_to_string(file));
+        let (line, not_understood) = match words.and_then(parse) {
+            Some(Err(error)) => (None, Some(error)),
+            line => (line.and_then(Result::ok), None),
+        };
+        let first = command.first().context("no program was named")?;
+        let named = line.as_ref().map_or(first.clone(), |line| OsString::from(&line.java));
+        // A wrapper may find it where we do not, as by a PATH of its own; the kernel says what is wrong then.
+        let wrapped = line.as_ref().is_some_and(|line| !line.wrapper.is_empty());
+        let file = find(&named).or_else(|error| if wrapped { find(first) } else { Err(error) });
+        let file = file.and_then(|file| Ok(std::path::absolute(file)?));
+        let file = file.with_context(|| format!("{} was not found", named.to_string_lossy()))?;
+        let of_line = |line: &LaunchLine| line.variables_without_page_flags(&|name| env::var(name).ok());
+        let (variables, aside) = line.as_ref().map(of_line).unwrap_or_default();
+        Ok(Target { command: command.to_vec(), line, not_understood, variables, aside, file })
+    }
+
+    /// Its name, without its folder.
+    pub fn name(&self) -> String {
+        self.file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// What the machine and the program are like.
+    pub fn ground(&self, root: &Root, sizes: &PageSizes, thp: &Thp, wanted: &Wanted) -> Ground {
+        let pools = pools::read(root).unwrap_or_default();
+        let malloc_matters = self.line.is_none() || wanted.off_heap.is_some();
+        let path = self.file.strip_prefix("/").unwrap_or(&self.file);
+        let program = match malloc_matters {
+            true => c_library::of_program(root, path).map_err(|error| error.to_string()),
+            false => Err("it was not looked at".to_owned()),
+        };
+        let privileged = || {
+            let set_id = fs::metadata(&self.file).is_ok_and(|found| found.permissions().mode() & 0o6000 != 0);
+            set_id || file::has_capabilities(&self.file)
+        };
+        let takes_pages = pools.iter().any(|pool| pool.available() > Pages(0));
+        Ground {
+            limits: if takes_pages { cgroup::read(root, &sizes.hugetlb).hugetlb } else { Vec::new() },
+            pools,
+            thp: thp.pmd_enabled().map(|(word, _)| word.to_owned()),
+            shared_thp: thp.pmd_shmem_enabled().map(|(word, _)| word.to_owned()),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            jemalloc: program.as_ref().ok().and_then(|program| program.jemalloc(root)),
+            c_library: program.map(|program| program.c_library),
+            privileged: malloc_matters && privileged(),
+            no_conversion: no_conversion(root),
+            sizes: sizes.clone(),
+        }
+    }
+
+    /// The JVM's answers, from the cache where they are there; nothing for another program.
+    pub fn answers(
+        &self,
+        root: &Root,
+        wanted: &Wanted,
+        sizes: &PageSizes,
+        thp: &Thp,
+        cache: Option<&Cache>,
+    ) -> anyhow::Result<Option<Answers>> {
+        let Some(line) = &self.line else { return Ok(None) };
+        let words: Vec<String> =
+            self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let key = cache.and_then(|cache| {
+            let java = fs::canonicalize(&self.file).ok()?;
+            Some((cache, cache_key::key(root, &words, line, &java, wanted, sizes, thp)?))
+        });
+        if let Some(answers) = key.as_ref().and_then(|(cache, key)| cache.get(key)) {
+            return Ok(Some(answers));
+        }
+        let (answers, exact) = ask(&line.with_environment(&self.variables), wanted, sizes)?;
+        if let Some((cache, key)) = key.filter(|_| exact) {
+            cache.put(key, &answers);
+        }
+        Ok(Some(answers))
+    }
+
+    /// What was taken out of the line for a choice, in words.
+    pub fn set_aside(&self, choice: &Choice) -> Vec<String> {
+        let (_, mut aside) =
+            self.line.as_ref().map(|line| line.with_page_flags(&choice.options)).unwrap_or_default();
+        aside.extend(self.aside.iter().cloned());
+        aside
+    }
+
+    /// What it is started by: the file, the words, and the environment.
+    pub fn handover(
+        &self,
+        choice: Option<&Choice>,
+    ) -> anyhow::Result<(OsString, Vec<OsString>, Vec<OsString>)> {
+        let mut words = self.command.clone();
+        let mut changed: Vec<(&str, String)> = Vec::new();
+        if let Some(choice) = choice {
+            changed = choice
+                .malloc
+                .as_ref()
+                .map(|malloc| malloc.variables(&|name| self.variable(name)))
+                .unwrap_or_default();
+            if let Some(line) = &self.line {
+                changed.extend(self.variables.clone());
+                words = self.with_options(line, &choice.options);
+                if !line.wrapper.is_empty() && !changed.is_empty() {
+                    // Behind whatever the wrapper does to variables.
+                    let (line, _) = line.with_page_flags(&choice.options);
+                    words =
+                        line.with_environment(&changed).command().into_iter().map(OsString::from).collect();
+                    changed.clear();
+                }
+            }
+        }
+        let first = words.first().context("no program was named")?;
+        let program = find(first).with_context(|| format!("{} was not found", first.to_string_lossy()))?;
+        let ours = |name: &OsStr| changed.iter().any(|(of, _)| name == OsStr::new(of));
+        let mut environment: Vec<OsString> = env::vars_os()
+            .filter(|(name, _)| !ours(name))
+            .map(|(name, value)| assignment(&name, &value))
+            .collect();
+        environment
+            .extend(changed.iter().map(|(name, value)| assignment(OsStr::new(name), OsStr::new(value))));
+        Ok((program.into_os_string(), words, environment))
+    }
+
+    /// The value of a variable as the program would see it.
+    fn variable(&self, name: &str) -> Option<String> {
+        let wrapper = self.line.as_ref().map(|line| line.wrapper.as_slice()).unwrap_or_default();
+        let assigned = wrapper.iter().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        assigned.map(str::to_owned).or_else(|| env::var(name).ok())
+    }
+
+    /// The command with these options. Its words stay as they were given where that is enough: what
+    /// stands in an argument file does not come to stand where every user can read it.
+    fn with_options(&self, line: &LaunchLine, options: &[String]) -> Vec<OsString> {
+        let (wanted, aside) = line.with_page_flags(options);
+        let given: Vec<String> =
+            self.command.iter().filter_map(|word| word.to_str().map(str::to_owned)).collect();
+        let at = line.wrapper.len();
+        if given.get(at) == Some(&line.java) && given[..at] == line.wrapper[..] {
+            let mut words = given;
+            for flag in &aside {
+                if let Some(found) = words.iter().skip(at).position(|word| word == flag) {
+                    words.remove(at + found);
+                }
+            }
+            words.splice(at + 1..at + 1, options.iter().cloned());
+            let same = LaunchLine::parse(&words, &|file| fs::read_to_string(file));
+            if same.is_some_and(|same| same.is_ok_and(|same| same == wanted)) {
+                return words.into_iter().map(OsString::from).collect();
+            }
+        }
+        wanted.command().into_iter().map(OsString::from).collect()
+    }
+}
+
+/// Asks a JVM; are all answers to the page, and not only bounds?
+fn ask(line: &LaunchLine, wanted: &Wanted, sizes: &PageSizes) -> anyhow::Result<(Answers, bool)> {
+    // Where the JVM cannot be rehearsed, it can still be started, and what it takes be bounded.
+    let (flags, exact) = match rehearsal::flags_of(line, sizes) {
+        Err(DemandError::Rehearse { .. }) => (flags::ask(line)?, false),
+        flags => (flags?, true),
+    };
+    let mut backings = vec![wanted.backing.unwrap_or(Backing::Hugetlb(None))];
+    for backing in [Backing::Thp, Backing::Base] {
+        if !backings.contains(&backing) {
+            backings.push(backing);
+        }
+    }
+    let offer = |backing| {
+        let mut offer =
+            Offer { backing, options: large_page_flags::options(&flags, backing), pages: Vec::new() };
+        if !backing.is_explicit() || offer.options.is_err() || sizes.missing(backing).is_some() {
+            return offer;
+        }
+        if !exact {
+            offer.pages = bound(&flags, backing, sizes);
+            return offer;
+        }
+        match rehearsal::ask_with(line, &flags, backing, sizes) {
+            Ok(asked) => {
+                let pages = sizes.hugetlb.iter().map(|size| (*size, asked.demand.pages(*size).1));
+                offer.pages = pages.filter(|(_, pages)| *pages > Pages(0)).collect();
+            }
+            Err(error) => offer.options = Err(error.to_string()),
+        }
+        offer
+    };
+    let offers = backings.into_iter().map(offer).collect();
+    let answers = Answers {
+        version: flags.version.clone(),
+        collector: flags.collector().unwrap_or("unknown").to_owned(),
+        max_heap: flags.bytes("MaxHeapSize").unwrap_or_default(),
+        offers,
+    };
+    Ok((answers, exact))
+}
+
+/// The most that a JVM could take from the pools, where it could not be rehearsed.
+fn bound(flags: &FinalFlags, backing: Backing, sizes: &PageSizes) -> Vec<(PageSize, Pages)> {
+    let (Some(demand), Some(default)) = (flags.explicit_demand(), sizes.default_hugetlb) else {
+        return Vec::new();
+    };
+    let of_heap = sizes.huge_page_of(backing).unwrap_or(default);
+    if of_heap == default {
+        return vec![(default, (demand.heap + demand.others).pages_needed(default))];
+    }
+    vec![(of_heap, demand.heap.pages_needed(of_heap)), (default, demand.others.pages_needed(default))]
+}
+
+/// Why this process could not make the memory of another one huge; nothing where it can.
+fn no_conversion(root: &Root) -> Option<String> {
+    let kernel = root.read(OSRELEASE).unwrap_or_default();
+    let mut numbers =
+        kernel.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
+    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < CONVERTS {
+        return Some(format!("it takes Linux 6.1, and this is {}", kernel.trim()));
+    }
+    match limits::read(root).capabilities.known() {
+        Some(capabilities) if capabilities.has(Capabilities::SYS_NICE) => None,
+        _ => Some("it takes CAP_SYS_NICE, as root has it".to_owned()),
+    }
+}
+
+/// The file that a command means, as execvp(3) finds it.
+fn find(command: &OsStr) -> anyhow::Result<PathBuf> {
+    let runs = |path: &Path| {
+        fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if command.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(command);
+        // What is wrong with a path that was named, the kernel says best.
+        return Ok(path);
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let here = |dir: PathBuf| if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir };
+    env::split_paths(&path)
+        .map(|dir| here(dir).join(command))
+        .find(|path| runs(path))
+        .ok_or_else(|| anyhow!("no folder of PATH has such a program"))
+}
+
+fn assignment(name: &OsStr, value: &OsStr) -> OsString {
+    OsString::from_vec([name.as_bytes(), b"=", value.as_bytes()].concat())
+}

@@ -1,0 +1,114 @@
+//! Text on a screen of 100 columns: headings at the left, everything else set in.
+
+use std::fmt::{self, Write};
+
+use comfy_table::{CellAlignment, Table, presets};
+use hugewise_plan::findings::{Finding, Severity};
+
+use crate::output::terminal::{Terminal, plain};
+
+/// The width of the screen that everything fits on.
+const WIDTH: usize = 100;
+/// How far text that belongs to a heading is set in.
+const INDENT: usize = 12;
+
+/// What has been written so far.
+pub struct Page<'a> {
+    text: String,
+    terminal: &'a Terminal,
+}
+
+impl<'a> Page<'a> {
+    /// Nothing yet.
+    pub fn new(terminal: &'a Terminal) -> Page<'a> {
+        Page { text: String::new(), terminal }
+    }
+
+    /// All that was written.
+    pub fn into_text(self) -> String {
+        self.text
+    }
+
+    /// A line as it is.
+    pub fn text(&mut self, line: &str) -> fmt::Result {
+        writeln!(self.text, "{line}")
+    }
+
+    /// A line below a heading, which the first line of a section has.
+    pub fn line(&mut self, heading: &str, content: impl AsRef<str>) -> fmt::Result {
+        let heading = self.terminal.bold(&format!("{heading:INDENT$}"));
+        writeln!(self.text, "{}", format!("{heading}{}", content.as_ref()).trim_end())
+    }
+
+    /// A heading with text of any length.
+    pub fn wrapped(&mut self, heading: &str, content: &str) -> fmt::Result {
+        for (n, line) in wrap(content, WIDTH - INDENT).iter().enumerate() {
+            self.line(if n == 0 { heading } else { "" }, line)?;
+        }
+        Ok(())
+    }
+
+    /// What was found, from what, what follows and what mends it.
+    pub fn finding(&mut self, finding: &Finding) -> fmt::Result {
+        let terminal = self.terminal;
+        let (word, severity) = match finding.severity {
+            Severity::Problem => ("problem", terminal.bad("problem")),
+            Severity::Warning => ("warning", terminal.warn("warning")),
+            Severity::Info => ("info", terminal.dim("info")),
+        };
+        writeln!(
+            self.text,
+            "\n{severity}{:pad$}{}",
+            "",
+            terminal.bold(finding.id),
+            pad = INDENT - word.len()
+        )?;
+        for evidence in &finding.evidence {
+            let source = plain(&evidence.source.to_string_lossy());
+            self.wrapped("", &format!("{} [{source}]", plain(&evidence.value)))?;
+        }
+        self.wrapped("", &plain(&finding.consequence))?;
+        match &finding.command {
+            // Never wrapped: it is to be copied.
+            Some(command) => self.line("", terminal.good(&format!("$ {}", plain(command)))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The words of a text in lines of at most `width`; a longer word has a line of its own.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A table whose columns but the first are numbers, on the right.
+pub fn table(headings: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(headings);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_broken_between_words_only() {
+        assert_eq!(wrap("one two  three", 7), ["one two", "three"]);
+        assert_eq!(wrap("a /very/long/path b", 5), ["a", "/very/long/path", "b"]);
+        assert_eq!(wrap("", 5), [""; 0]);
+    }
+}

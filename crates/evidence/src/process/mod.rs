@@ -1,0 +1,147 @@
+//! What a process really got: its mappings, named, counted by page size, and why not on huge pages.
+
+mod machine;
+mod measure;
+mod model;
+mod names;
+mod reason;
+mod stacks;
+mod views;
+
+use hugewise_linux::{
+    pages::folios::{self, Wanted},
+    proc::{
+        process::{CannotTell, Obstacle, Process},
+        smaps::{self, Place, Vma},
+    },
+    reading::Reading,
+    root::Root,
+    units::Bytes,
+};
+
+pub use self::{
+    machine::Machine,
+    measure::{AllMeasured, Measured},
+    model::{Document, Failed, Inspected, Region, Totals, huge},
+    names::{Kind, Naming, Part},
+    reason::Reason,
+};
+
+/// How closely to look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Ask a JVM for the names of its regions.
+    pub attach: bool,
+    /// Tell parts of folios, too, which takes longer.
+    pub full: bool,
+}
+
+/// Reads what process `pid` got.
+pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Result<Inspected, CannotTell> {
+    let process = Process::read(root, pid)?;
+    let vmas = smaps::read_many(root, &pid.to_string()).map_err(|error| process.explain(root, &error))?;
+    let wanted = if options.full { Wanted::All } else { Wanted::Whole };
+    let folios = folios::read(root, pid, vmas.iter().map(Place::from), &machine.sizes, wanted).into();
+    let Survey { naming, measured } = survey(root, machine, &process, &vmas, &folios, options.attach);
+    process.is_still_there(root)?;
+    if vmas.is_empty() {
+        let words = format!("{pid} ({}) has no mappings any more: it is ending", process.name);
+        return Err(CannotTell { obstacle: Obstacle::Ended, words });
+    }
+    let mut notes = naming.notes;
+    notes.extend(measured.notes);
+    let is_jvm = hugewise_jvm::regions::has_libjvm(&vmas);
+    let regions = naming.parts.into_iter().zip(measured.parts);
+    let regions: Vec<Region> = regions
+        .map(|(part, measured)| region(machine, &process, part, &measured, &folios, options))
+        .collect();
+    let mut totals = Totals::default();
+    regions.iter().for_each(|region| totals.add(region));
+    Ok(Inspected::new(process, is_jvm, naming.source, totals, folios.map(|_| ()), Some(regions), notes))
+}
+
+/// Every mapping of a process, named and counted.
+pub struct Survey {
+    /// The names of its parts.
+    pub naming: Naming,
+    /// What each of them got.
+    pub measured: AllMeasured,
+}
+
+/// Names and counts the mappings of a process, which are `vmas`.
+pub fn survey(
+    root: &Root,
+    machine: &Machine,
+    process: &Process,
+    vmas: &[Vma],
+    folios: &Reading<Vec<folios::Piece>>,
+    attach: bool,
+) -> Survey {
+    let naming = names::name(root, process, vmas, attach);
+    let views = views::find(root, process.pid, vmas);
+    let measured = measure::measure(root, machine, process, vmas, &naming.parts, folios, &views);
+    Survey { naming, measured }
+}
+
+/// The sums only, which the kernel has at hand: what a process got, one line each.
+pub fn glance(root: &Root, machine: &Machine, pid: u32) -> Result<Inspected, CannotTell> {
+    let process = Process::read(root, pid)?;
+    let path = format!("proc/{pid}/smaps_rollup");
+    let text = root.read(&path).map_err(|error| process.explain(root, &error))?;
+    let rollup = smaps::parse(&text).map_err(|(line, found)| {
+        process.explain(root, &root.content(&path, line, "a sum over all mappings", &found))
+    })?;
+    process.is_still_there(root)?;
+    let mut totals = Totals::default();
+    for sums in &rollup {
+        totals.resident_bytes += sums.rss + sums.hugetlb;
+        totals.hugetlb_bytes += sums.hugetlb;
+        totals.swapped_bytes += sums.swap;
+        totals.on(machine.sizes.base, sums.rss.saturating_sub(sums.thp));
+        if let Some(pmd) = machine.sizes.thp {
+            totals.on(pmd, sums.thp);
+        }
+    }
+    let untold = Reading::unknown("folio sizes are told of single processes: hugewise inspect PID");
+    Ok(Inspected::new(process, false, "none".to_owned(), totals, untold, None, Vec::new()))
+}
+
+fn region(
+    machine: &Machine,
+    process: &Process,
+    part: Part,
+    measured: &Measured,
+    folios: &Reading<Vec<folios::Piece>>,
+    options: Options,
+) -> Region {
+    let of_pmd = machine.sizes.thp;
+    let mut bytes_by_page_size = measured.hugetlb.clone();
+    let mut put = |size, bytes: Bytes| {
+        if bytes > Bytes::ZERO {
+            *bytes_by_page_size.entry(size).or_default() += bytes;
+        }
+    };
+    put(machine.sizes.base, measured.base);
+    measured.mthp.iter().for_each(|(size, bytes)| put(*size, *bytes));
+    of_pmd.into_iter().for_each(|size| put(size, measured.thp));
+    let why = measured.reason.map(|reason| reason::words(reason, &measured.evidence(process), machine));
+    Region {
+        name: part.name,
+        kind: part.kind,
+        start: part.addresses.start,
+        end: part.addresses.end,
+        mappings: measured.mappings,
+        resident_bytes: measured.resident(),
+        bytes_by_page_size,
+        hugetlb_bytes: measured.hugetlb.values().copied().sum(),
+        swapped_bytes: measured.swap,
+        split_bytes: folios.known().map(|_| measured.split),
+        part_of_folio_bytes: folios.known().filter(|_| options.full).map(|_| measured.part_of_folio),
+        counted_above_bytes: measured.counted_above,
+        same_memory_as: measured.same_memory_as,
+        reason: measured.reason.map(|reason| reason.reason),
+        candidates: measured.reason.map(reason::Judged::candidates).unwrap_or_default(),
+        why: why.as_ref().map(|why| why.sentence.clone()),
+        next_step: why.and_then(|why| why.next_step),
+    }
+}

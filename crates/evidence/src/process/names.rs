@@ -1,0 +1,355 @@
+//! What regions are for: names from what the kernel tells of any process, and a JVM's own where it has them.
+
+use std::ops::Range;
+
+use hugewise_jvm::regions::{self, Source};
+use hugewise_linux::{
+    proc::{process::Process, smaps::Vma},
+    root::Root,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::stacks::Stacks;
+
+/// What a region is for, roughly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Memory of a JVM that its flags for large pages are about: heap, card table, code cache …
+    JvmLargePages,
+    /// Memory of malloc.
+    Malloc,
+    /// The stack of a thread.
+    Stack,
+    /// Anonymous memory that nothing is known of.
+    Anonymous,
+    /// Shared memory.
+    Shared,
+    /// A mapped file.
+    File,
+    /// The kernel's own.
+    Kernel,
+    /// Addresses that nobody may use: set aside.
+    Reserved,
+}
+
+impl Kind {
+    fn of_jvm(kind: regions::Kind) -> Kind {
+        use regions::Kind as Jvm;
+        match kind {
+            Jvm::Heap | Jvm::CodeCache | Jvm::GcTable => Kind::JvmLargePages,
+            Jvm::Metaspace | Jvm::ClassSpace | Jvm::Cds | Jvm::Internal => Kind::Anonymous,
+            Jvm::ThreadStack => Kind::Stack,
+            Jvm::Malloc => Kind::Malloc,
+            Jvm::Other => Kind::File,
+        }
+    }
+
+    /// Do a JVM's flags for large pages concern it?
+    pub fn is_for_large_pages(self) -> bool {
+        self == Kind::JvmLargePages
+    }
+}
+
+/// Addresses with a name: several mappings, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// From and to.
+    pub addresses: Range<u64>,
+    /// What it is.
+    pub name: String,
+    /// What that is roughly.
+    pub kind: Kind,
+    /// What its JVM has it for, where it is a JVM's.
+    pub of_jvm: Option<regions::Kind>,
+}
+
+/// The names of all mappings of a process.
+#[derive(Debug)]
+pub struct Naming {
+    /// In the order of their addresses, apart from each other; together they hold every mapping.
+    pub parts: Vec<Part>,
+    /// Where the names are from.
+    pub source: String,
+    /// What should be known of them.
+    pub notes: Vec<String>,
+}
+
+/// Names every mapping. With `attach`, a JVM may be asked through its attach socket, which it notices.
+pub fn name(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
+    let mut everywhere = generic(vmas, &Stacks::find(root, process, vmas));
+    if malloc_takes_from_pool(root, process.pid) {
+        for part in everywhere.iter_mut().filter(|part| part.name == OF_A_POOL) {
+            part.name = "malloc, of a pool (glibc.malloc.hugetlb=2)".to_owned();
+            part.kind = Kind::Malloc;
+        }
+    }
+    let own = jvm(root, process, vmas, attach);
+    Naming {
+        parts: if own.parts.is_empty() { everywhere } else { overlay(everywhere, own.parts) },
+        source: own.source,
+        notes: own.notes,
+    }
+}
+
+/// The names that a JVM has for its regions; none where it is not one.
+fn jvm(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
+    if !attach && !regions::has_libjvm(vmas) {
+        return Naming { parts: Vec::new(), source: "the kernel".to_owned(), notes: Vec::new() };
+    }
+    let named = regions::name(root, process.pid, vmas, attach);
+    let source = match &named.source {
+        Source::Attached { commands } => format!("the JVM ({}), and its memory", commands.join(", ")),
+        Source::Passive { tables: true } => "the JVM's own tables, read in its memory".to_owned(),
+        Source::Passive { tables: false } => "the places of the mappings".to_owned(),
+        Source::NotAJvm(_) => "the kernel".to_owned(),
+    };
+    let mut notes = named.notes;
+    if let Source::NotAJvm(why) = named.source {
+        notes.push(why);
+        return Naming { parts: Vec::new(), source, notes };
+    }
+    // What it does not know better is left to the names that any process has.
+    let known = named.ranges.into_iter().filter(|range| range.kind != regions::Kind::Other);
+    let parts = known
+        .map(|range| Part {
+            addresses: range.start..range.end,
+            kind: Kind::of_jvm(range.kind),
+            of_jvm: Some(range.kind),
+            name: range.name,
+        })
+        .collect();
+    Naming { parts, source, notes }
+}
+
+/// Explicit huge pages that nobody else claims.
+const OF_A_POOL: &str = "anonymous, of a pool";
+
+/// Was the process started with a malloc that takes its memory from a pool?
+fn malloc_takes_from_pool(root: &Root, pid: u32) -> bool {
+    let environment = root.read_bytes(format!("proc/{pid}/environ")).unwrap_or_default();
+    let tunables =
+        environment.split(|byte| *byte == 0).find_map(|word| word.strip_prefix(b"GLIBC_TUNABLES="));
+    tunables
+        .unwrap_or_default()
+        .split(|byte| *byte == b':')
+        .any(|tunable| tunable == b"glibc.malloc.hugetlb=2")
+}
+
+/// Was the JVM told to use pages of a pool? The last of contrary flags holds.
+pub fn wants_pool(command: &[String]) -> bool {
+    let last = |flag: &str| {
+        let says = |argument: &String| match argument.strip_prefix("-XX:")?.split_at_checked(1)? {
+            ("+", name) if name == flag => Some(true),
+            ("-", name) if name == flag => Some(false),
+            _ => None,
+        };
+        command.iter().rev().find_map(says).unwrap_or(false)
+    };
+    last("UseLargePages") && !last("UseTransparentHugePages")
+}
+
+/// `parts` with `own` in their places. Both are in the order of their addresses.
+fn overlay(parts: Vec<Part>, own: Vec<Part>) -> Vec<Part> {
+    let mut all = Vec::with_capacity(parts.len() + own.len());
+    let mut first = 0;
+    for part in parts {
+        let mut left = part.addresses.start;
+        while own.get(first).is_some_and(|own| own.addresses.end <= part.addresses.start) {
+            first += 1;
+        }
+        for own in own[first..].iter().take_while(|own| own.addresses.start < part.addresses.end) {
+            if left < own.addresses.start {
+                all.push(Part { addresses: left..own.addresses.start, ..part.clone() });
+            }
+            left = left.max(own.addresses.end);
+        }
+        if left < part.addresses.end {
+            all.push(Part { addresses: left..part.addresses.end, ..part });
+        }
+    }
+    all.extend(own);
+    all.sort_by_key(|part| part.addresses.start);
+    all
+}
+
+/// The names that hold for any process.
+fn generic(vmas: &[Vma], stacks: &Stacks) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (index, vma) in vmas.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|before| vmas.get(before));
+        let (name, kind) = match stacks.name(vma) {
+            Some(name) => (name, Kind::Stack),
+            None if is_arena(vma, vmas.get(index + 1)) => ("malloc arena".to_owned(), Kind::Malloc),
+            None => match before.filter(|before| is_bss(vma, before)) {
+                Some(before) => (format!("{} (bss)", before.name), Kind::File),
+                None => by_name(vma),
+            },
+        };
+        match parts.last_mut() {
+            // What was advised differently was meant differently.
+            Some(last)
+                if last.name == name
+                    && last.kind == kind
+                    && goes_on(last, vma)
+                    && before.is_some_and(|before| before.advice == vma.advice) =>
+            {
+                last.addresses.end = vma.addresses.end;
+            }
+            // The rest of an arena is kept for it.
+            Some(last) if last.name == "malloc arena" && kind == Kind::Reserved && goes_on(last, vma) => {
+                last.addresses.end = vma.addresses.end;
+            }
+            _ => parts.push(Part { addresses: vma.addresses.clone(), name, kind, of_jvm: None }),
+        }
+    }
+    parts
+}
+
+/// Stacks are told apart by their guards, and views of the same file by where they begin.
+fn goes_on(last: &Part, vma: &Vma) -> bool {
+    last.addresses.end == vma.addresses.start && !matches!(last.kind, Kind::Stack | Kind::Shared)
+}
+
+/// An arena of glibc begins at a multiple of 64 MiB (`HEAP_MAX_SIZE`), of which it opens what it needs.
+fn is_arena(vma: &Vma, next: Option<&Vma>) -> bool {
+    const ARENA: u64 = 64 << 20;
+    let Range { start, end } = vma.addresses;
+    vma.name.is_empty()
+        && vma.permissions == "rw-p"
+        && start % ARENA == 0
+        && end - start < ARENA
+        && next.is_some_and(|next| {
+            next.name.is_empty()
+                && next.permissions == "---p"
+                && next.addresses.start == end
+                && next.addresses.end == start + ARENA
+        })
+}
+
+/// What a program's file leaves to be zero lies behind its data. What is larger is most likely other memory,
+/// which happens to lie there too.
+fn is_bss(vma: &Vma, before: &Vma) -> bool {
+    vma.name.is_empty()
+        && vma.addresses.end - vma.addresses.start <= 1 << 20
+        && vma.permissions == "rw-p"
+        && before.name.starts_with('/')
+        && before.permissions == "rw-p"
+        && before.inode != 0
+        && before.addresses.end == vma.addresses.start
+}
+
+fn by_name(vma: &Vma) -> (String, Kind) {
+    let name = vma.name.as_str();
+    let plain = name.strip_suffix(" (deleted)").unwrap_or(name);
+    let inner = |prefix: &str| plain.strip_prefix(prefix).map(|rest| rest.trim_end_matches(']'));
+    if let Some(name) = inner("[anon:") {
+        // glibc and the JVM name some of theirs.
+        let kind = if name.contains("malloc") { Kind::Malloc } else { Kind::Anonymous };
+        return (name.to_owned(), kind);
+    }
+    if let Some(name) = inner("[anon_shmem:") {
+        return (name.to_owned(), Kind::Shared);
+    }
+    if let Some(name) = plain.strip_prefix("/memfd:") {
+        return (format!("memfd {name}"), Kind::Shared);
+    }
+    if let Some(key) = plain.strip_prefix("/SYSV") {
+        return (format!("SysV segment {} (key 0x{key})", vma.inode), Kind::Shared);
+    }
+    match (plain, vma.permissions.as_bytes()) {
+        ("", [b'-', b'-', b'-', ..]) => ("set aside, not accessible".to_owned(), Kind::Reserved),
+        ("", _) => ("anonymous".to_owned(), Kind::Anonymous),
+        ("[heap]", _) => ("malloc main arena [heap]".to_owned(), Kind::Malloc),
+        ("[stack]", _) => ("stack of the main thread".to_owned(), Kind::Stack),
+        ("/anon_hugepage", _) => (OF_A_POOL.to_owned(), Kind::Anonymous),
+        ("/dev/zero", _) => ("shared anonymous".to_owned(), Kind::Shared),
+        (path, _) if path.starts_with("/dev/shm/") => (path.to_owned(), Kind::Shared),
+        (path, _) if path.starts_with('[') => (path.to_owned(), Kind::Kernel),
+        (path, permissions) => {
+            let part = match permissions {
+                [_, _, b'x', ..] => "text",
+                [_, b'w', ..] => "data",
+                [b'r', ..] => "read-only",
+                _ => "set aside",
+            };
+            (format!("{path} ({part})"), Kind::File)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vma(addresses: Range<u64>, permissions: &str, name: &str) -> Vma {
+        Vma { addresses, permissions: permissions.to_owned(), name: name.to_owned(), ..Vma::default() }
+    }
+
+    fn named(vmas: &[Vma]) -> Vec<(u64, String, Kind)> {
+        let parts = generic(vmas, &Stacks::default());
+        parts.into_iter().map(|part| (part.addresses.start, part.name, part.kind)).collect()
+    }
+
+    #[test]
+    fn what_the_kernel_tells_becomes_a_name() {
+        for (name, permissions, expected) in [
+            ("[heap]", "rw-p", "malloc main arena [heap]"),
+            ("[anon:glibc: malloc]", "rw-p", "glibc: malloc"),
+            ("/memfd:java_heap (deleted)", "rw-s", "memfd java_heap"),
+            ("/SYSV00000000 (deleted)", "rw-s", "SysV segment 0 (key 0x00000000)"),
+            ("/usr/lib/libc.so.6", "r-xp", "/usr/lib/libc.so.6 (text)"),
+            ("/a file: with\\012 all", "rw-p", "/a file: with\\012 all (data)"),
+            ("[vdso]", "r-xp", "[vdso]"),
+            ("", "---p", "set aside, not accessible"),
+        ] {
+            assert_eq!(by_name(&vma(0..1, permissions, name)).0, expected);
+        }
+    }
+
+    #[test]
+    fn neighbours_of_one_name_are_one_region() {
+        let vmas = [
+            vma(0x1000..0x2000, "rw-p", ""),
+            vma(0x2000..0x3000, "r--p", ""),
+            vma(0x4000..0x5000, "rw-p", ""),
+        ];
+        assert_eq!(named(&vmas).iter().map(|(start, ..)| *start).collect::<Vec<_>>(), [0x1000, 0x4000]);
+    }
+
+    #[test]
+    fn an_arena_is_known_by_its_place() {
+        let at = 64 << 20;
+        let vmas = [vma(at..at + 0x21000, "rw-p", ""), vma(at + 0x21000..2 * at, "---p", "")];
+        assert_eq!(named(&vmas), [(at, "malloc arena".to_owned(), Kind::Malloc)]);
+        let file = Vma { inode: 7, ..vma(0x1000..0x2000, "rw-p", "/bin/a") };
+        let bss = [file, vma(0x2000..0x3000, "rw-p", "")];
+        assert_eq!(named(&bss)[1].1, "/bin/a (bss)");
+    }
+
+    #[test]
+    fn names_of_a_jvm_take_their_places() {
+        let part = |addresses, name: &str| Part {
+            addresses,
+            name: name.to_owned(),
+            kind: Kind::Anonymous,
+            of_jvm: None,
+        };
+        let all = overlay(
+            vec![part(0..100, "a"), part(200..300, "b")],
+            vec![part(50..60, "x"), part(90..250, "y")],
+        );
+        let all: Vec<_> = all.iter().map(|p| (p.addresses.start, p.addresses.end, p.name.as_str())).collect();
+        assert_eq!(all, [(0, 50, "a"), (50, 60, "x"), (60, 90, "a"), (90, 250, "y"), (250, 300, "b")]);
+    }
+
+    #[test]
+    fn the_last_flag_holds() {
+        let wants = |line: &str| wants_pool(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert!(wants("java -XX:+UseLargePages A"));
+        assert!(!wants("java -XX:+UseLargePages -XX:-UseLargePages A"));
+        assert!(!wants("java -XX:+UseLargePages -XX:+UseTransparentHugePages A"));
+        assert!(!wants("java -XX: -XX:é A"));
+    }
+}

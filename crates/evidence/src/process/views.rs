@@ -1,0 +1,152 @@
+//! Memory that a process maps more than once, as ZGC did before JDK 21: counted once.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::File,
+    iter,
+    ops::Range,
+};
+
+use hugewise_linux::{proc::smaps::Vma, root::Root, sys::pagemap, units::Bytes};
+
+/// What of a mapping an earlier one holds already, by the index of the mapping.
+pub type Views = HashMap<usize, View>;
+
+/// A mapping of memory that an earlier mapping of the same process maps too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The earlier mapping, by its first address.
+    pub of: u64,
+    /// How much of what is present here is present there, or in another earlier one.
+    pub bytes: Bytes,
+}
+
+/// Finds mappings of the same part of the same file, shared with each other.
+pub fn find(root: &Root, pid: u32, vmas: &[Vma]) -> Views {
+    let mut by_file: BTreeMap<((u64, u64), u64), Vec<usize>> = BTreeMap::new();
+    for (index, vma) in vmas.iter().enumerate() {
+        if vma.inode != 0 && vma.is_shared && vma.rss + vma.hugetlb > Bytes::ZERO {
+            by_file.entry((vma.device, vma.inode)).or_default().push(index);
+        }
+    }
+    let mut views = Views::new();
+    let mut pagemap = None;
+    for indices in by_file.into_values().filter(|indices| any_overlap(indices, vmas)) {
+        let pagemap =
+            pagemap.get_or_insert_with(|| File::open(root.path(format!("proc/{pid}/pagemap"))).ok());
+        let mut seen = Seen::default();
+        for index in indices {
+            let vma = &vmas[index];
+            let (mut bytes, mut of) = (0, None);
+            for part in present(pagemap.as_ref(), vma) {
+                let (before, first) = seen.add(part, vma.addresses.start);
+                bytes += before;
+                of = of.or(first);
+            }
+            if let Some(of) = of {
+                views.insert(index, View { of, bytes: Bytes(bytes).min(vma.rss + vma.hugetlb) });
+            }
+        }
+    }
+    views
+}
+
+fn any_overlap(indices: &[usize], vmas: &[Vma]) -> bool {
+    let mut offsets: Vec<Range<u64>> = indices.iter().map(|index| offsets(&vmas[*index])).collect();
+    offsets.sort_unstable_by_key(|offsets| offsets.start);
+    offsets.windows(2).any(|two| two[1].start < two[0].end)
+}
+
+/// Offsets that were seen, none of them twice: where they begin, where they end, and in which mapping.
+#[derive(Default)]
+struct Seen(BTreeMap<u64, (u64, u64)>);
+
+impl Seen {
+    /// Adds offsets of the mapping at `address`; answers how many of them were there before, and in
+    /// which mapping the first one.
+    fn add(&mut self, part: Range<u64>, address: u64) -> (u64, Option<u64>) {
+        let before = self.0.range(..part.start).next_back().filter(|(_, (end, _))| *end > part.start);
+        let from = before.map_or(part.start, |(start, _)| *start);
+        let known: Vec<(u64, u64, u64)> =
+            self.0.range(from..part.end).map(|(start, (end, of))| (*start, *end, *of)).collect();
+        let (mut bytes, mut next) = (0, part.start);
+        for &(start, end, _) in &known {
+            bytes += overlap(&part, &(start..end));
+            if next < start {
+                self.0.insert(next, (start, address));
+            }
+            next = end;
+        }
+        if next < part.end {
+            self.0.insert(next, (part.end, address));
+        }
+        (bytes, known.first().map(|(_, _, of)| *of))
+    }
+}
+
+/// The offsets in its file that a mapping shows.
+fn offsets(vma: &Vma) -> Range<u64> {
+    vma.offset..vma.offset.saturating_add(vma.addresses.end - vma.addresses.start)
+}
+
+/// The offsets that are present; where the page table cannot be scanned, those from the first one on that
+/// it has room for: views of a heap have their pages at the same places.
+fn present(pagemap: Option<&File>, vma: &Vma) -> Vec<Range<u64>> {
+    let scanned = pagemap.and_then(|pagemap| pagemap::present(pagemap, vma.addresses.clone()).ok());
+    match scanned {
+        Some(mapped) => {
+            let offset = |address: u64| vma.offset + (address - vma.addresses.start);
+            mapped.into_iter().map(|m| offset(m.addresses.start)..offset(m.addresses.end)).collect()
+        }
+        None => iter::once(vma.offset..vma.offset.saturating_add((vma.rss + vma.hugetlb).0)).collect(),
+    }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> u64 {
+    one.end.min(other.end).saturating_sub(one.start.max(other.start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vma(start: u64, offset: u64, kib: u64) -> Vma {
+        Vma {
+            addresses: start..start + (kib << 10),
+            offset,
+            inode: 7,
+            is_shared: true,
+            rss: Bytes::from_kib(kib),
+            ..Vma::default()
+        }
+    }
+
+    #[test]
+    fn three_views_of_one_heap_are_one() {
+        // A process that does not exist: its page table cannot be scanned.
+        let nowhere = Root::at("/nonexistent");
+        let vmas = [vma(0x10_0000, 0, 64), vma(0x20_0000, 0, 64), vma(0x30_0000, 0, 32)];
+        let views = find(&nowhere, 1, &vmas);
+        assert_eq!(views.get(&0), None);
+        assert_eq!(views.get(&1), Some(&View { of: 0x10_0000, bytes: Bytes::from_kib(64) }));
+        assert_eq!(views.get(&2), Some(&View { of: 0x10_0000, bytes: Bytes::from_kib(32) }));
+    }
+
+    #[test]
+    fn other_parts_of_a_file_and_private_copies_are_no_views() {
+        let nowhere = Root::at("/nonexistent");
+        let copy = Vma { is_shared: false, ..vma(0x30_0000, 0, 64) };
+        assert!(find(&nowhere, 1, &[vma(0x10_0000, 0, 64), vma(0x20_0000, 0x1_0000, 64), copy]).is_empty());
+    }
+
+    #[test]
+    fn what_was_seen_is_not_counted_again() {
+        let mut seen = Seen::default();
+        assert_eq!(seen.add(10..20, 1), (0, None));
+        assert_eq!(seen.add(30..40, 2), (0, None));
+        assert_eq!(seen.add(15..35, 3), (10, Some(1)));
+        assert_eq!(seen.add(0..50, 4), (30, Some(1)));
+        assert_eq!(seen.add(20..30, 5), (10, Some(3)));
+        assert_eq!(seen.add(0..60, 6), (50, Some(4)));
+    }
+}

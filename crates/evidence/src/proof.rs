@@ -1,0 +1,168 @@
+//! Did a run get its pages? Decided from what the kernel said, never from what was asked.
+
+use hugewise_linux::{
+    hugepages::{backing::Backing, page_sizes::PageSizes},
+    pages::coverage::Coverage,
+    units::Bytes,
+};
+
+/// A run on base pages may hold this share of huge pages, and still be one.
+const BASE_LIMIT: f64 = 0.05;
+
+/// What there is to say about one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    /// The coverage of the region that matters; the reason where it could not be told.
+    pub coverage: Result<&'a Coverage, &'a str>,
+    /// What the program printed: a JVM warns there.
+    pub output: &'a str,
+    /// How often the kernel could not make a huge page meanwhile, on the whole machine
+    /// (`thp_fault_fallback`).
+    pub thp_fallbacks: Option<u64>,
+    /// Is the program asked through its C library?
+    pub through_malloc: bool,
+}
+
+/// Why the run does not count for `backing`; nothing if it got its pages.
+///
+/// `least` is the smallest share of huge pages that counts, 0 to 1.
+#[must_use]
+pub fn fell_back(backing: Backing, evidence: &Evidence, sizes: &PageSizes, least: f64) -> Option<String> {
+    let coverage = match (evidence.coverage, backing) {
+        (Ok(coverage), _) => coverage,
+        // Nothing could make pages huge here, so that there is nothing to prove.
+        (Err(_), Backing::Base) => return None,
+        (Err(reason), _) => return Some(format!("not proven: {reason}")),
+    };
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    if backing == Backing::Base {
+        let share = coverage.share().unwrap_or(0.0);
+        return (share > BASE_LIMIT)
+            .then(|| format!("{} of its memory lay on huge pages all the same", percent(share)));
+    }
+    let size = sizes.huge_page_of(backing)?;
+    let share = coverage.share_on(size).unwrap_or(0.0);
+    if share >= least {
+        return None;
+    }
+    let got = format!(
+        "{} of {} lay on {size} pages ({} wanted)",
+        percent(share),
+        coverage.resident,
+        percent(least)
+    );
+    let cause = cause(backing, evidence, coverage, size.bytes());
+    Some(
+        cause
+            .map_or_else(|| format!("{got}; the cause could not be told"), |cause| format!("{got}: {cause}")),
+    )
+}
+
+fn cause(backing: Backing, evidence: &Evidence, coverage: &Coverage, page: Bytes) -> Option<String> {
+    if let Some(warning) = jvm_warning(evidence.output) {
+        return Some(format!("the JVM said '{warning}'"));
+    }
+    if coverage.resident < Bytes(4 * page.0) {
+        return Some("it uses too little memory to fill huge pages".to_owned());
+    }
+    match (backing, evidence.thp_fallbacks) {
+        (Backing::Thp, Some(n)) if n > 0 => Some(format!(
+            "the kernel could not make a huge page {n} times meanwhile (thp_fault_fallback, whole machine); \
+             'hugewise check' tells how many are to be had"
+        )),
+        _ if evidence.through_malloc => Some(
+            "most likely its memory does not come from the main arena of a glibc that knows \
+             glibc.malloc.hugetlb (2.35 or later): another allocator, other threads' arenas, or a static program"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+/// The first line in which a JVM says that it could not have large pages.
+fn jvm_warning(output: &str) -> Option<&str> {
+    let about_pages = |line: &&str| {
+        let line = line.to_ascii_lowercase();
+        line.contains("large pages")
+            || line.contains("transparenthugepages")
+            || line.contains("shared memory")
+    };
+    let failed =
+        |line: &&str| line.contains("warning") || line.contains("Failed") || line.contains("disabled");
+    output.lines().map(str::trim).find(|line| about_pages(line) && failed(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use hugewise_linux::units::PageSize;
+
+    use super::*;
+
+    type Tested = Result<(), Box<dyn Error>>;
+
+    fn sizes() -> Result<PageSizes, Box<dyn Error>> {
+        let (two, one): (PageSize, PageSize) = ("2m".parse()?, "1g".parse()?);
+        Ok(PageSizes {
+            base: "4k".parse()?,
+            thp: Some(two),
+            hugetlb: vec![two, one],
+            default_hugetlb: Some(two),
+        })
+    }
+
+    fn covered(resident: u64, huge: u64, size: &str) -> Result<Coverage, Box<dyn Error>> {
+        let mut coverage = Coverage::none("a test");
+        coverage.resident = Bytes(resident);
+        coverage.huge.insert(size.parse()?, Bytes(huge));
+        Ok(coverage)
+    }
+
+    fn judge(backing: &str, coverage: &Coverage, output: &str) -> Result<Option<String>, Box<dyn Error>> {
+        let evidence =
+            Evidence { coverage: Ok(coverage), output, thp_fallbacks: Some(7), through_malloc: false };
+        Ok(fell_back(backing.parse()?, &evidence, &sizes()?, 0.8))
+    }
+
+    #[test]
+    fn full_coverage_counts_and_half_does_not() -> Tested {
+        assert_eq!(judge("thp", &covered(1 << 30, 1 << 30, "2m")?, "")?, None);
+        let half = judge("thp", &covered(1 << 30, 1 << 29, "2m")?, "")?;
+        assert!(half.is_some_and(|why| why.contains("50 %") && why.contains("7 times")));
+        Ok(())
+    }
+
+    #[test]
+    fn pages_of_another_size_are_not_those_asked_for() -> Tested {
+        assert!(judge("hugetlb:1g", &covered(1 << 30, 1 << 30, "2m")?, "")?.is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn the_jvms_own_words_are_quoted() -> Tested {
+        let output =
+            "hello\n[warning][pagesize] UseLargePages disabled, no large pages configured and available\n";
+        let why = judge("hugetlb", &covered(1 << 30, 0, "2m")?, output)?;
+        assert!(why.is_some_and(|why| why.contains("no large pages configured")));
+        Ok(())
+    }
+
+    #[test]
+    fn base_memory_that_is_huge_is_not_base() -> Tested {
+        assert!(judge("base", &covered(1 << 30, 1 << 29, "2m")?, "")?.is_some());
+        assert_eq!(judge("base", &covered(1 << 30, 0, "2m")?, "")?, None);
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_not_read_is_not_proven() -> Tested {
+        let evidence =
+            Evidence { coverage: Err("no smaps"), output: "", thp_fallbacks: None, through_malloc: true };
+        assert_eq!(fell_back(Backing::Base, &evidence, &sizes()?, 0.8), None);
+        assert!(
+            fell_back(Backing::Thp, &evidence, &sizes()?, 0.8).is_some_and(|why| why.contains("not proven"))
+        );
+        Ok(())
+    }
+}

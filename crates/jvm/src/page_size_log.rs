@@ -1,0 +1,82 @@
+//! What `-Xlog:pagesize` says of each region. The JVM's word, not the kernel's.
+
+use hugewise_linux::units::{Bytes, PageSize};
+
+/// The option that prints it without decorations, from JDK 9 on.
+pub const OPTION: &str = "-Xlog:pagesize*=info:stdout:none";
+
+/// A region as the JVM logs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// The JVM's name for it: `Heap`, `Card Table`, `CodeHeap 'profiled nmethods'`.
+    pub name: String,
+    /// Where it lies.
+    pub base: u64,
+    /// What it reserves.
+    pub size: Bytes,
+    /// The page size that the JVM believes it to be on.
+    pub page_size: PageSize,
+}
+
+/// Reads the lines that tell of a region; JDK 11 to 25 order the fields differently.
+///
+/// `Card Table: req_size=2M base=0x00007f39b0e00000 page_size=2M alignment=2M size=2M`
+#[must_use]
+pub fn parse(text: &str) -> Vec<Logged> {
+    text.lines().filter_map(line).collect()
+}
+
+fn line(line: &str) -> Option<Logged> {
+    let (name, fields) = line.split_once(": ")?;
+    let field = |key: &str| {
+        fields.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+    };
+    // Decorations, where there are some, end with a bracket.
+    let name = name.rsplit(']').next().unwrap_or(name).trim();
+    Some(Logged {
+        name: name.to_owned(),
+        base: u64::from_str_radix(field("base")?.strip_prefix("0x")?, 16).ok()?,
+        size: field("size")?.parse().ok()?,
+        page_size: field("page_size")?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_era_is_read() -> Result<(), Box<dyn Error>> {
+        for text in [
+            "Card Table:  min=2M max=2M base=0x00007f39b0e00000 page_size=2M size=2M",
+            "[0.012s][info][pagesize] Card Table: req_size=2M base=0x00007f39b0e00000 page_size=2M alignment=2M size=2M",
+            "Card Table: req_size=2M req_page_size=4K base=0x00007f39b0e00000 size=2M page_size=2M",
+        ] {
+            let read = parse(text);
+            let expected = Logged {
+                name: "Card Table".to_owned(),
+                base: 0x7f39_b0e0_0000,
+                size: "2m".parse()?,
+                page_size: "2m".parse()?,
+            };
+            assert_eq!(read, [expected], "{text}");
+        }
+        assert_eq!(
+            parse("CodeHeap 'non-nmethods':  min=4M max=6M base=0x1000 page_size=4K size=6M").len(),
+            1
+        );
+        assert_eq!(parse("Using the default large page size: 2M\nHeap: base=0x size=1G page_size=2M"), []);
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(text in "(.|\n)*") {
+            let _ = parse(&text);
+        }
+    }
+}

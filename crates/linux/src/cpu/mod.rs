@@ -1,0 +1,5 @@
+//! What the CPU reports: its TLB and its hardware counters.
+
+pub mod counters;
+pub mod pmu;
+pub mod tlb;

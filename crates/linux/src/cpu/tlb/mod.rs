@@ -1,0 +1,155 @@
+//! What the CPU says of its TLB: the leaves of CPUID.
+//!
+//! Intel: leaf 0x18 (deterministic address translation parameters), and before it the descriptors of
+//! leaf 2. AMD and Hygon: leaves 0x80000005, 0x80000006 and 0x80000019. A hypervisor answers in the
+//! CPU's place, and most hide all of it.
+
+#[cfg(test)]
+mod tests;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    reading::Reading,
+    sys::cpuid::{self, Registers},
+    units::{Bytes, PageSize},
+};
+
+/// A TLB for loads, as the CPU describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tlb {
+    /// From 1.
+    pub level: u32,
+    /// The page sizes whose translations it holds.
+    pub sizes: Vec<PageSize>,
+    /// How many of them, all sizes together.
+    pub entries: u32,
+    /// The leaf that says so.
+    pub source: String,
+}
+
+/// All TLBs for loads that the CPU tells of.
+#[must_use]
+pub fn read() -> Reading<Vec<Tlb>> {
+    if cfg!(target_arch = "x86_64") {
+        told(cpuid::leaf)
+    } else {
+        Reading::unknown("this kind of CPU has no CPUID")
+    }
+}
+
+/// How many pages of a size a level holds, where it was told.
+#[must_use]
+pub fn entries(tlbs: &[Tlb], level: u32, size: PageSize) -> Option<&Tlb> {
+    tlbs.iter().find(|tlb| tlb.level == level && tlb.sizes.contains(&size))
+}
+
+/// All TLBs that the leaves tell of.
+fn told(leaf: impl Fn(u32, u32) -> Option<Registers>) -> Reading<Vec<Tlb>> {
+    let vendor = leaf(0, 0).map(|[_, b, c, d]| [b, d, c].map(u32::to_le_bytes).concat());
+    let tlbs = match vendor.as_deref() {
+        Some(b"AuthenticAMD" | b"HygonGenuine") => amd(&leaf),
+        Some(b"GenuineIntel") => {
+            let parameters = translation_parameters(&leaf);
+            if parameters.is_empty() { descriptors(&leaf) } else { parameters }
+        }
+        _ => return Reading::unknown("this maker's CPUs do not tell it by CPUID, or not in a known way"),
+    };
+    // Bit 31 of leaf 1's ECX is kept for hypervisors.
+    let virtual_machine = leaf(1, 0).is_some_and(|[_, _, c, _]| c >> 31 == 1);
+    match (tlbs.is_empty(), virtual_machine) {
+        (false, _) => Reading::Known(tlbs),
+        (true, true) => Reading::unknown("the hypervisor hides the TLB's leaves of CPUID"),
+        (true, false) => Reading::unknown("the TLB's leaves of CPUID are empty"),
+    }
+}
+
+fn sizes(bytes: &[u64]) -> Vec<PageSize> {
+    bytes.iter().filter_map(|bytes| PageSize::new(Bytes(*bytes)).ok()).collect()
+}
+
+const BASE: u64 = 4 << 10;
+const MEDIUM: u64 = 2 << 20;
+const LARGE: u64 = 1 << 30;
+
+/// Intel's leaf 0x18: a sub-leaf for each TLB.
+fn translation_parameters(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<Tlb> {
+    /// No CPU has more; a number beyond is a hypervisor's invention.
+    const MOST: u32 = 64;
+    let last = leaf(0x18, 0).map_or(0, |[last, ..]| last.min(MOST));
+    let each = (0..=last).filter_map(|sub_leaf| {
+        let [_, b, sets, d] = leaf(0x18, sub_leaf)?;
+        // 0 is no TLB, 2 one for instructions, 5 one for stores.
+        let loads = matches!(d & 0x1f, 1 | 3 | 4);
+        let entries = (b >> 16).checked_mul(sets)?;
+        let held = [(0, BASE), (1, MEDIUM), (3, LARGE)].iter().filter(|(bit, _)| (b >> bit) & 1 == 1);
+        let sizes = sizes(&held.map(|(_, size)| *size).collect::<Vec<_>>());
+        (loads && entries > 0 && !sizes.is_empty()).then(|| Tlb {
+            level: (d >> 5) & 7,
+            sizes,
+            entries,
+            source: format!("leaf 0x18, sub-leaf {sub_leaf}"),
+        })
+    });
+    each.collect()
+}
+
+/// Descriptors of leaf 2 that speak of a TLB for loads: level, page sizes and entries. Intel 64 and IA-32
+/// Architectures Software Developer's Manual, volume 2, table "Encoding of CPUID Leaf 2 Descriptors".
+const DESCRIPTORS: [(u8, u32, &[u64], u32); 12] = [
+    (0x03, 1, &[BASE], 64),
+    (0x57, 1, &[BASE], 16),
+    (0x59, 1, &[BASE], 16),
+    (0x5a, 1, &[MEDIUM], 32),
+    (0x63, 1, &[MEDIUM], 32),
+    (0x63, 1, &[LARGE], 4),
+    (0xb4, 2, &[BASE], 256),
+    (0xc1, 2, &[BASE, MEDIUM], 1024),
+    (0xc2, 1, &[BASE, MEDIUM], 16),
+    (0xc3, 2, &[BASE, MEDIUM], 1536),
+    (0xc3, 2, &[LARGE], 16),
+    (0xca, 2, &[BASE], 512),
+];
+
+fn descriptors(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<Tlb> {
+    let Some(registers) = leaf(2, 0) else { return Vec::new() };
+    // The lowest byte of EAX is a count; a register with its highest bit set holds nothing.
+    let valid = registers.iter().enumerate().filter(|(_, register)| **register >> 31 == 0);
+    let bytes = valid
+        .flat_map(|(number, register)| register.to_le_bytes().into_iter().skip(usize::from(number == 0)));
+    let found = bytes.flat_map(|byte| DESCRIPTORS.iter().filter(move |known| known.0 == byte));
+    found
+        .map(|&(byte, level, held, entries)| Tlb {
+            level,
+            sizes: sizes(held),
+            entries,
+            source: format!("leaf 2, descriptor {byte:02X}h"),
+        })
+        .collect()
+}
+
+/// AMD's leaves. AMD64 Architecture Programmer's Manual, volume 3, appendix E.
+fn amd(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<Tlb> {
+    let mut tlbs = Vec::new();
+    let mut add = |from: u32, level, size, entries| {
+        if entries > 0 {
+            tlbs.push(Tlb { level, sizes: sizes(&[size]), entries, source: format!("leaf {from:#x}") });
+        }
+    };
+    if let Some([medium, base, ..]) = leaf(0x8000_0005, 0) {
+        add(0x8000_0005, 1, BASE, (base >> 16) & 0xff);
+        add(0x8000_0005, 1, MEDIUM, (medium >> 16) & 0xff);
+    }
+    // In these, four bits above the count tell the ways; none is a TLB that is switched off.
+    let held = |register: u32| if register >> 28 == 0 { 0 } else { (register >> 16) & 0xfff };
+    if let Some([medium, base, ..]) = leaf(0x8000_0006, 0) {
+        add(0x8000_0006, 2, BASE, held(base));
+        add(0x8000_0006, 2, MEDIUM, held(medium));
+    }
+    if let Some([first, second, ..]) = leaf(0x8000_0019, 0) {
+        add(0x8000_0019, 1, LARGE, held(first));
+        add(0x8000_0019, 2, LARGE, held(second));
+    }
+    tlbs
+}

@@ -1,0 +1,228 @@
+//! How many huge pages could be had right now: free memory counts only where it lies side by side.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    hugepages::movable_blocks::{self, Blocks},
+    reading::Reading,
+    root::{ReadError, Root},
+    units::{Bytes, PageSize, Pages},
+};
+
+/// Where the kernel lists its free blocks, see `Documentation/filesystems/proc.rst`.
+pub const BUDDYINFO: &str = "proc/buddyinfo";
+
+/// Larger machines are not scanned page by page unless one asks for it: it would take seconds.
+pub const SCANNED_UNASKED: Bytes = Bytes(256 << 30);
+
+/// What can be had, for each size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Contiguity {
+    /// Memory in the free blocks that the kernel lists.
+    pub listed: Reading<Bytes>,
+    /// Free memory that is in none of them: pages kept for one processor, and memory which the kernel has
+    /// not initialised or accepted yet. More huge pages than listed may come out of it.
+    pub unlisted: Reading<Bytes>,
+    /// For each size, the smallest first.
+    pub sizes: Vec<Obtainable>,
+}
+
+/// How many pages of one size could be had.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Obtainable {
+    /// The size.
+    pub page_size: PageSize,
+    /// Lying there ready; at least so many.
+    pub at_once: Reading<Pages>,
+    /// After compaction, without taking memory from anyone; at most so many.
+    pub at_most: Reading<Pages>,
+    /// What the page frames hold, where a page is larger than any block the kernel lists.
+    pub blocks: Option<Reading<Blocks>>,
+}
+
+/// When to scan every page frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// On machines where it takes no longer than a few seconds.
+    IfQuick,
+    /// Always.
+    Deep,
+}
+
+/// The free blocks of one zone.
+pub(crate) struct Zone {
+    /// `Node 0, zone   Normal`, with single blanks: as /proc/zoneinfo names it, too.
+    pub(crate) name: String,
+    /// Blocks by order.
+    counts: Vec<u64>,
+}
+
+/// Reads what could be had in each of `sizes`, on a machine with `total` memory of which `free` is free.
+#[must_use]
+pub fn read(
+    root: &Root,
+    base: &Reading<PageSize>,
+    sizes: &[PageSize],
+    total: &Reading<Bytes>,
+    free: &Reading<Bytes>,
+    scan: Scan,
+) -> Contiguity {
+    let zones = Reading::from(root.read(BUDDYINFO).and_then(|text| parse(root, &text)));
+    let base_and_zones = match (base, &zones) {
+        (Reading::Known(base), Reading::Known(zones)) => Ok((*base, zones)),
+        (Reading::CouldNotTell { could_not_tell }, _) | (_, Reading::CouldNotTell { could_not_tell }) => {
+            Err(could_not_tell)
+        }
+    };
+    let listed: Reading<Bytes> =
+        base_and_zones.map(|(base, zones)| zones.iter().map(|zone| zone.bytes(base)).sum()).into();
+    let unlisted = match (free, &listed) {
+        (Reading::Known(free), Reading::Known(listed)) => Reading::Known(free.saturating_sub(*listed)),
+        (unknown, Reading::Known(_)) => unknown.clone(),
+        (_, unknown) => unknown.clone(),
+    };
+    let scan_frames = |base, size| match total {
+        Reading::Known(total) if *total > SCANNED_UNASKED && scan == Scan::IfQuick => {
+            Reading::unknown(format!("not scanned on a machine above {SCANNED_UNASKED}: --deep does it"))
+        }
+        _ => movable_blocks::scan(root, base, size).map_err(|error| explain(&error)).into(),
+    };
+    let sizes = sizes.iter().map(|&page_size| {
+        let bound = free.clone().map(|free| free.whole_pages(page_size));
+        match base_and_zones {
+            Err(reason) => {
+                Obtainable { page_size, at_once: Reading::unknown(reason), at_most: bound, blocks: None }
+            }
+            Ok((base, zones)) => match listed_pages(zones, base, page_size) {
+                Some(at_once) => {
+                    Obtainable { page_size, at_once: Reading::Known(at_once), at_most: bound, blocks: None }
+                }
+                None => beyond_the_list(page_size, bound, scan_frames(base, page_size)),
+            },
+        }
+    });
+    Contiguity { sizes: sizes.collect(), listed, unlisted }
+}
+
+/// A size larger than any listed block.
+fn beyond_the_list(page_size: PageSize, bound: Reading<Pages>, blocks: Reading<Blocks>) -> Obtainable {
+    let at_most = match &blocks {
+        Reading::Known(b) => bound.map(|bound| bound.min(b.free + b.movable + b.undecided)),
+        Reading::CouldNotTell { .. } => bound,
+    };
+    Obtainable { page_size, at_once: blocks.clone().map(|b| b.free), at_most, blocks: Some(blocks) }
+}
+
+fn explain(error: &ReadError) -> String {
+    match error {
+        ReadError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            format!("{error}: it takes CAP_SYS_ADMIN to see what the page frames hold")
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// Pages of `size` in the listed blocks; `None` where no listed block could be so large.
+fn listed_pages(zones: &[Zone], base: PageSize, size: PageSize) -> Option<Pages> {
+    let order = size.log2().checked_sub(base.log2())? as usize;
+    let listed = zones.iter().any(|zone| zone.counts.len() > order);
+    listed.then(|| Pages(zones.iter().map(|zone| zone.pages(order)).fold(0, u64::saturating_add)))
+}
+
+impl Zone {
+    /// Pages of this order.
+    pub(crate) fn pages(&self, order: usize) -> u64 {
+        let larger = self.counts.iter().enumerate().skip(order);
+        larger
+            .map(|(of, &count)| 1u64.checked_shl((of - order) as u32).map_or(0, |n| count.saturating_mul(n)))
+            .fold(0, u64::saturating_add)
+    }
+
+    fn bytes(&self, base: PageSize) -> Bytes {
+        Pages(self.pages(0)) * base
+    }
+}
+
+/// `Node 0, zone   Normal   3270   1488 …`: how many blocks are free, for each order from 0.
+pub(crate) fn parse(root: &Root, text: &str) -> Result<Vec<Zone>, ReadError> {
+    let zone = |line: &str| -> Option<Zone> {
+        let (node, zone) = line.split_once("zone")?;
+        let mut words = zone.split_whitespace();
+        let name = format!("{}, zone {}", node.trim().trim_end_matches(','), words.next()?);
+        let counts: Vec<u64> = words.map(str::parse).collect::<Result<_, _>>().ok()?;
+        (!counts.is_empty()).then_some(Zone { name, counts })
+    };
+    let zones = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    zones
+        .map(|(n, line)| {
+            zone(line).ok_or_else(|| root.content(BUDDYINFO, n + 1, "a zone with its free blocks", line))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::tree;
+
+    const TEXT: &str = "\
+Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3 
+Node 0, zone   Normal   3270   1488    852    529    258    177    166     65    207    135    265 
+";
+
+    fn machine(text: &str, base: &str) -> Contiguity {
+        let (_dir, root) = tree(&[(BUDDYINFO, text)]);
+        let base = Reading::from(base.parse());
+        let sizes: Vec<PageSize> = ["2m", "1g"].iter().filter_map(|size| size.parse().ok()).collect();
+        let free = Reading::Known(Bytes(3 << 30));
+        read(&root, &base, &sizes, &free, &free, Scan::IfQuick)
+    }
+
+    #[test]
+    fn blocks_of_the_order_and_above_hold_huge_pages() {
+        let seen = machine(TEXT, "4k");
+        assert_eq!(seen.sizes[0].at_once, Reading::Known(Pages(1 + 2 * 3 + 135 + 2 * 265)));
+        assert_eq!(seen.sizes[0].at_most, Reading::Known(Pages(1536)));
+        assert!(seen.sizes[1].at_once.reason().is_some());
+        assert_eq!(seen.sizes[1].at_most, Reading::Known(Pages(3)));
+        assert!(seen.unlisted.known().is_some_and(|bytes| bytes.0 > 1 << 30));
+    }
+
+    #[test]
+    fn the_order_follows_from_the_base_page() {
+        assert_eq!(
+            machine("Node 0, zone Normal 0 0 0 0 0 7\n", "64k").sizes[0].at_once,
+            Reading::Known(Pages(7))
+        );
+    }
+
+    #[test]
+    fn a_broken_list_is_no_list() {
+        for text in ["Node 0, zone", "Node 0, zone DMA", "Node 0, zone DMA x", "zon", "Node 0, zone DMA -1"] {
+            let seen = machine(text, "4k");
+            assert!(seen.sizes[0].at_once.reason().is_some() && seen.listed.reason().is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn blocks_that_could_be_emptied_bound_what_can_be_had() {
+        let blocks = Blocks { free: Pages(2), movable: Pages(1), undecided: Pages(1), blocked: Pages(9) };
+        let (size, bound) = ("1g".parse::<PageSize>(), Reading::Known(Pages(8)));
+        let seen = size.map(|size| beyond_the_list(size, bound, Reading::Known(blocks)));
+        let seen = seen.map(|seen| (seen.at_once, seen.at_most));
+        assert_eq!(seen, Ok((Reading::Known(Pages(2)), Reading::Known(Pages(4)))));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_makes_it_panic(text in any::<String>(), numbers in any::<Vec<u64>>()) {
+            let _ = machine(&text, "4k");
+            let line: Vec<String> = numbers.iter().map(u64::to_string).collect();
+            let _ = machine(&format!("Node 0, zone Normal {}", line.join(" ")), "4k");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! How many huge pages can be taken before the kernel has to look for memory.
+//!
+//! Two things bound it in every zone: its free blocks of that size, and its watermarks. Below `low`
+//! (and what is kept for those who can use nothing else, `protection`) kswapd begins to reclaim.
+
+use std::collections::HashMap;
+
+use crate::{
+    hugepages::contiguity::{self, BUDDYINFO},
+    root::{ReadError, Root},
+    units::{Bytes, PageSize, Pages},
+};
+
+/// Where the watermarks stand, see `Documentation/filesystems/proc.rst`.
+pub const ZONEINFO: &str = "proc/zoneinfo";
+
+/// What can be taken, all zones together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Free blocks of that size, wherever they lie.
+    pub blocks: Pages,
+    /// Free memory above the watermarks, in blocks of any size.
+    pub above_watermarks: Bytes,
+    /// As many huge pages can be taken without reclaim and without compaction.
+    pub at_once: Pages,
+}
+
+/// Reads it for pages of `size`.
+pub fn read(root: &Root, base: PageSize, size: PageSize) -> Result<Room, ReadError> {
+    let order = size.log2().saturating_sub(base.log2()) as usize;
+    let zones = contiguity::parse(root, &root.read(BUDDYINFO)?)?;
+    let spare = spare_pages(&root.read(ZONEINFO)?);
+    let mut room = Room { blocks: Pages(0), above_watermarks: Bytes::ZERO, at_once: Pages(0) };
+    for zone in zones {
+        // In pages of `size` already: blocks above it hold several.
+        let blocks = zone.pages(order);
+        let spare = spare.get(&zone.name).copied().unwrap_or(0);
+        room.blocks.0 = room.blocks.0.saturating_add(blocks);
+        room.above_watermarks += Pages(spare) * base;
+        room.at_once.0 = room.at_once.0.saturating_add(blocks.min(spare >> order.min(63)));
+    }
+    Ok(room)
+}
+
+/// Base pages above the watermarks, by zone.
+fn spare_pages(text: &str) -> HashMap<String, u64> {
+    let mut all = HashMap::new();
+    let (mut name, mut free, mut low) = (String::new(), 0u64, 0u64);
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let number = |words: &mut dyn Iterator<Item = &str>| words.next().and_then(|n| n.parse().ok());
+        match words.next() {
+            Some("Node") => name = line.split_whitespace().collect::<Vec<_>>().join(" "),
+            Some("pages") if words.next() == Some("free") => free = number(&mut words).unwrap_or(0),
+            Some("low") => low = number(&mut words).unwrap_or(u64::MAX),
+            // The last of a zone's lines that matter here.
+            Some("protection:") => {
+                let numbers = words.filter_map(|word| word.trim_matches(['(', ',', ')']).parse::<u64>().ok());
+                let kept = numbers.max().unwrap_or(0);
+                all.insert(name.clone(), free.saturating_sub(low.saturating_add(kept)));
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::tree;
+
+    const BLOCKS: &str = "\
+Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3 
+Node 0, zone   Normal   3270   1488    852    529    258    177    166     65    207    135    265 
+";
+    const ZONES: &str = "\
+Node 0, zone      DMA
+  pages free     3840
+        min      10
+        low      13
+        high     16
+        protection: (0, 3019, 24137, 24137)
+Node 0, zone   Normal
+  per-node stats
+      nr_inactive_anon 1733
+  pages free     1254336
+        low      20179
+        protection: (0, 0, 0, 0)
+";
+
+    fn room(blocks: &str, zones: &str) -> Option<Room> {
+        let (_dir, root) = tree(&[(BUDDYINFO, blocks), (ZONEINFO, zones)]);
+        let sizes = ("4k".parse().ok()?, "2m".parse().ok()?);
+        read(&root, sizes.0, sizes.1).ok()
+    }
+
+    #[test]
+    fn what_is_kept_for_others_is_no_room() {
+        let seen = room(BLOCKS, ZONES);
+        assert_eq!(
+            seen,
+            Some(Room {
+                blocks: Pages(7 + 135 + 2 * 265),
+                above_watermarks: Bytes((1_254_336 - 20_179) << 12),
+                at_once: Pages(135 + 2 * 265),
+            })
+        );
+    }
+
+    #[test]
+    fn at_its_watermark_a_zone_has_no_room() {
+        let low = ZONES.replace("1254336", "20690");
+        assert_eq!(room(BLOCKS, &low).map(|room| room.at_once), Some(Pages(0)));
+        assert_eq!(room(BLOCKS, &low.replace("20690", "20691")).map(|room| room.at_once), Some(Pages(1)));
+        // Of a zone whose watermarks are not told, nothing is taken.
+        assert_eq!(room(BLOCKS, "").map(|room| room.at_once), Some(Pages(0)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_makes_it_panic(blocks in any::<String>(), zones in any::<String>(), n in any::<u64>()) {
+            let _ = room(&blocks, &zones);
+            let _ = room(BLOCKS, &zones);
+            let _ = room(&format!("Node 0, zone Normal {n} {n} {n}"), &ZONES.replace("1254336", &n.to_string()));
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The page sizes of this machine: read, never a constant.
+
+use serde::Serialize;
+
+use crate::{
+    hugepages::{backing::Backing, base_page, pools, thp},
+    proc::meminfo,
+    reading::Reading,
+    root::Root,
+    units::PageSize,
+};
+
+/// The page sizes that memory can be asked for on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PageSizes {
+    /// The base page size.
+    pub base: PageSize,
+    /// The size of a whole (PMD-mapped) THP; nothing where the kernel has no THP.
+    pub thp: Option<PageSize>,
+    /// The sizes that have a hugetlb pool, smallest first.
+    pub hugetlb: Vec<PageSize>,
+    /// The size that `hugetlb` means where none is named.
+    pub default_hugetlb: Option<PageSize>,
+}
+
+impl PageSizes {
+    /// Reads them; fails where not even the base page size can be told.
+    pub fn read(root: &Root) -> Result<PageSizes, String> {
+        let base = match base_page::read(root) {
+            Reading::Known(base) => base,
+            Reading::CouldNotTell { could_not_tell } => return Err(could_not_tell),
+        };
+        let pools = pools::read(root).unwrap_or_default();
+        Ok(PageSizes {
+            base,
+            thp: thp::pmd_size(root).known().copied(),
+            hugetlb: pools.iter().filter(|pool| pool.node.is_none()).map(|pool| pool.page_size).collect(),
+            default_hugetlb: meminfo::read(root).default_size.known().copied(),
+        })
+    }
+
+    /// The size of the huge pages that `backing` means here; nothing for base pages, and for a
+    /// backing that this machine has not.
+    #[must_use]
+    pub fn huge_page_of(&self, backing: Backing) -> Option<PageSize> {
+        match backing {
+            Backing::Base => None,
+            Backing::Thp => self.thp,
+            Backing::Hugetlb(named) | Backing::Shm(named) => {
+                named.or(self.default_hugetlb).filter(|size| self.hugetlb.contains(size))
+            }
+        }
+    }
+
+    /// Why this machine cannot give `backing` at all; nothing where it may.
+    #[must_use]
+    pub fn missing(&self, backing: Backing) -> Option<String> {
+        if backing == Backing::Base || self.huge_page_of(backing).is_some() {
+            return None;
+        }
+        Some(match backing.named_size() {
+            _ if backing == Backing::Thp => {
+                "this kernel has no transparent huge pages, or /sys is not mounted".to_owned()
+            }
+            Some(size) => {
+                let sizes: Vec<String> = self.hugetlb.iter().map(ToString::to_string).collect();
+                let has = if sizes.is_empty() { "none".to_owned() } else { sizes.join(" and ") };
+                format!("this machine has no pool of {size} pages (it has: {has})")
+            }
+            None => "this kernel has no hugetlb pools, or /sys is not mounted".to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn a_backing_means_what_the_machine_has() -> Result<(), Box<dyn Error>> {
+        let (small, large): (PageSize, PageSize) = ("64k".parse()?, "1g".parse()?);
+        let sizes = PageSizes {
+            base: "4k".parse()?,
+            thp: None,
+            hugetlb: vec![small, large],
+            default_hugetlb: Some(small),
+        };
+        assert_eq!(sizes.huge_page_of(Backing::Hugetlb(None)), Some(small));
+        assert_eq!(sizes.missing("hugetlb:1g".parse()?), None);
+        assert!(sizes.missing("shm:2m".parse()?).is_some_and(|why| why.contains("64KiB and 1GiB")));
+        assert!(sizes.missing(Backing::Thp).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn this_machine_has_a_base_page() -> Result<(), Box<dyn Error>> {
+        assert!(PageSizes::read(&Root::live())?.base.bytes().0 >= 4096);
+        Ok(())
+    }
+}

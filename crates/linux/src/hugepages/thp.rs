@@ -1,0 +1,273 @@
+//! Transparent huge pages: how the machine is set.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    hugepages::pools::page_size,
+    reading::Reading,
+    root::Root,
+    units::{Bytes, PageSize},
+};
+
+/// Where the settings stand.
+pub const THP: &str = "sys/kernel/mm/transparent_hugepage";
+
+/// The settings of the machine, in the kernel's own words.
+///
+/// Source: `Documentation/admin-guide/mm/transhuge.rst`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Thp {
+    /// Anonymous memory: `always`, `madvise` or `never`.
+    pub enabled: Reading<String>,
+    /// When a fault waits for a huge page to be made: `always`, `defer`, `defer+madvise`, `madvise`, `never`.
+    pub defrag: Reading<String>,
+    /// Shared memory: `always`, `within_size`, `advise`, `never`, `deny` or `force`.
+    pub shmem_enabled: Reading<String>,
+    /// `hpage_pmd_size`: the size that one entry of the middle page table maps.
+    pub pmd_size: Reading<PageSize>,
+    /// `use_zero_page`: a read of untouched memory gets one shared huge page of zeros.
+    pub use_zero_page: Reading<bool>,
+    /// `shrink_underused`: huge pages that are mostly zeros are split when memory is short.
+    pub shrink_underused: Reading<bool>,
+    /// The thread that makes huge pages of small ones.
+    pub khugepaged: Khugepaged,
+    /// Every size a folio can have, the smallest first; none before Linux 6.8.
+    pub sizes: Reading<Vec<ThpSize>>,
+}
+
+/// `khugepaged/`: the thread that makes huge pages of small ones behind the program's back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Khugepaged {
+    /// May it compact memory to get a huge page?
+    pub defrag: Reading<bool>,
+    /// Milliseconds between two scans.
+    pub scan_sleep_millisecs: Reading<u64>,
+    /// Milliseconds to wait after no huge page could be had.
+    pub alloc_sleep_millisecs: Reading<u64>,
+    /// Base pages looked at in one scan.
+    pub pages_to_scan: Reading<u64>,
+    /// How many base pages of a huge page may be absent, and so become memory that nobody asked for.
+    pub max_ptes_none: Reading<u64>,
+    /// How many may be swapped out.
+    pub max_ptes_swap: Reading<u64>,
+    /// How many may be shared with another process.
+    pub max_ptes_shared: Reading<u64>,
+}
+
+/// `hugepages-<N>kB/`: one size of folio (mTHP, and the PMD size itself).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ThpSize {
+    /// The size.
+    pub page_size: PageSize,
+    /// `always`, `inherit` (from the machine's `enabled`), `madvise` or `never`; none where anonymous memory
+    /// cannot have this size.
+    pub enabled: Reading<Option<String>>,
+    /// `always`, `inherit`, `within_size`, `advise` or `never`; none where shared memory cannot have this
+    /// size or the kernel is older than 6.11.
+    pub shmem_enabled: Reading<Option<String>>,
+}
+
+/// Reads all settings.
+#[must_use]
+pub fn read(root: &Root) -> Thp {
+    let choice = |name: &str| root.choice(path(name)).into();
+    let flag = |name: &str| root.value(path(name), "0 or 1").map(|value: u8| value != 0).into();
+    let number = |name: &str| root.value(path(name), "a number").into();
+    Thp {
+        enabled: choice("enabled"),
+        defrag: choice("defrag"),
+        shmem_enabled: choice("shmem_enabled"),
+        pmd_size: pmd_size(root),
+        use_zero_page: flag("use_zero_page"),
+        shrink_underused: flag("shrink_underused"),
+        khugepaged: Khugepaged {
+            defrag: flag("khugepaged/defrag"),
+            scan_sleep_millisecs: number("khugepaged/scan_sleep_millisecs"),
+            alloc_sleep_millisecs: number("khugepaged/alloc_sleep_millisecs"),
+            pages_to_scan: number("khugepaged/pages_to_scan"),
+            max_ptes_none: number("khugepaged/max_ptes_none"),
+            max_ptes_swap: number("khugepaged/max_ptes_swap"),
+            max_ptes_shared: number("khugepaged/max_ptes_shared"),
+        },
+        sizes: root.list(THP).map(|names| read_sizes(root, &names)).into(),
+    }
+}
+
+/// The size of a whole THP alone: one file, and not dozens.
+#[must_use]
+pub fn pmd_size(root: &Root) -> Reading<PageSize> {
+    Reading::from(root.value(path("hpage_pmd_size"), "a size in bytes").map(Bytes)).and_then(PageSize::new)
+}
+
+impl Thp {
+    /// What holds for anonymous memory and pages of PMD size, and the file (relative to the root) that
+    /// decides it: the size's own setting, or the machine's where it inherits or there is none.
+    #[must_use]
+    pub fn pmd_enabled(&self) -> Option<(&str, PathBuf)> {
+        self.decided("enabled", self.pmd().map(|size| &size.enabled), &self.enabled)
+    }
+
+    /// The same for shared memory.
+    #[must_use]
+    pub fn pmd_shmem_enabled(&self) -> Option<(&str, PathBuf)> {
+        match self.shmem_enabled.known().map(String::as_str) {
+            // These two hold whatever the sizes say.
+            Some(word @ ("deny" | "force")) => Some((word, path("shmem_enabled"))),
+            _ => {
+                self.decided("shmem_enabled", self.pmd().map(|size| &size.shmem_enabled), &self.shmem_enabled)
+            }
+        }
+    }
+
+    fn pmd(&self) -> Option<&ThpSize> {
+        self.sizes.known()?.iter().find(|size| Some(&size.page_size) == self.pmd_size.known())
+    }
+
+    fn decided<'a>(
+        &self,
+        name: &str,
+        own: Option<&'a Reading<Option<String>>>,
+        machine: &'a Reading<String>,
+    ) -> Option<(&'a str, PathBuf)> {
+        match own {
+            Some(Reading::CouldNotTell { .. }) => None,
+            Some(Reading::Known(Some(word))) if word != "inherit" => {
+                let folder = format!("hugepages-{}", self.pmd_size.known()?.sysfs());
+                Some((word, path(&folder).join(name)))
+            }
+            _ => machine.known().map(|word| (word.as_str(), path(name))),
+        }
+    }
+}
+
+/// The smallest large folio that any anonymous memory of the machine has now; the inner nothing where there
+/// is none. The outer one before Linux 6.13, which does not count them.
+#[must_use]
+pub fn smallest_anonymous_folio(root: &Root) -> Option<Option<PageSize>> {
+    let names = root.list(THP).ok()?;
+    let mut sizes: Vec<(PageSize, &String)> =
+        names.iter().filter_map(|name| Some((page_size(name)?, name))).collect();
+    sizes.sort_unstable();
+    let mut counted = false;
+    for (size, name) in sizes {
+        match root.value::<u64>(path(name).join("stats/nr_anon"), "a number") {
+            Ok(0) => counted = true,
+            Ok(_) => return Some(Some(size)),
+            // A size that only shared memory can have.
+            Err(error) if error.is_absent() => {}
+            Err(_) => return None,
+        }
+    }
+    counted.then_some(None)
+}
+
+/// Where the setting `name` stands, relative to the root.
+#[must_use]
+pub fn path(name: &str) -> PathBuf {
+    Path::new(THP).join(name)
+}
+
+fn read_sizes(root: &Root, names: &[String]) -> Vec<ThpSize> {
+    let setting = |folder: &str, name: &str| match root.choice(path(folder).join(name)) {
+        Ok(word) => Reading::Known(Some(word)),
+        Err(error) if error.is_absent() => Reading::Known(None),
+        Err(error) => Reading::unknown(error),
+    };
+    let sizes = names.iter().filter_map(|name| {
+        Some(ThpSize {
+            page_size: page_size(name)?,
+            enabled: setting(name, "enabled"),
+            shmem_enabled: setting(name, "shmem_enabled"),
+        })
+    });
+    let mut sizes: Vec<ThpSize> = sizes.collect();
+    sizes.sort_by_key(|size| size.page_size);
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::tree;
+
+    #[test]
+    fn settings_and_sizes_are_read() {
+        let (_dir, root) = tree(&[
+            ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+            ("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152\n"),
+            ("sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none", "511\n"),
+            ("sys/kernel/mm/transparent_hugepage/shrink_underused", "1\n"),
+            ("sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled", "always inherit madvise [never]\n"),
+            ("sys/kernel/mm/transparent_hugepage/hugepages-8kB/shmem_enabled", "always [inherit] never\n"),
+        ]);
+        let thp = read(&root);
+        assert_eq!(thp.enabled.known().map(String::as_str), Some("madvise"));
+        assert_eq!(thp.pmd_size.known().map(|size| size.log2()), Some(21));
+        assert_eq!(thp.khugepaged.max_ptes_none, Reading::Known(511));
+        assert_eq!(thp.shrink_underused, Reading::Known(true));
+        assert!(thp.defrag.reason().is_some());
+        let sizes = thp.sizes.known().cloned().unwrap_or_default();
+        assert_eq!(sizes.iter().map(|s| s.page_size.log2()).collect::<Vec<_>>(), [13, 16]);
+        assert_eq!(sizes[0].enabled, Reading::Known(None));
+        assert_eq!(sizes[1].enabled, Reading::Known(Some("never".to_owned())));
+    }
+
+    #[test]
+    fn folios_are_counted_where_the_kernel_counts_them() {
+        let stats = |size, name| format!("{THP}/hugepages-{size}kB/stats/{name}");
+        let smallest = |files: &[(&str, &str)]| {
+            let (_dir, root) = tree(files);
+            smallest_anonymous_folio(&root)
+        };
+        let (small, large, other) = (stats(64, "nr_anon"), stats(2048, "nr_anon"), stats(8, "split"));
+        let found = smallest(&[(&small, "0"), (&large, "3"), (&other, "1")]).flatten();
+        assert_eq!(found.map(PageSize::log2), Some(21));
+        assert_eq!(smallest(&[(&small, "0")]), Some(None));
+        assert_eq!(smallest(&[(&other, "0")]), None);
+    }
+
+    #[test]
+    fn a_kernel_without_it_is_not_one_that_has_it_off() {
+        let (_dir, root) = tree(&[]);
+        let thp = read(&root);
+        assert!(thp.enabled.known().is_none() && thp.sizes.known().is_none());
+    }
+
+    #[test]
+    fn a_size_decides_for_itself_or_inherits() {
+        let dir = "sys/kernel/mm/transparent_hugepage";
+        for (own, word, file) in [
+            ("[always] inherit madvise never", "always", "hugepages-2048kB/enabled"),
+            ("always [inherit] madvise never", "never", "enabled"),
+        ] {
+            let (_dir, root) = tree(&[
+                (&format!("{dir}/enabled"), "always madvise [never]"),
+                (&format!("{dir}/shmem_enabled"), "always never [deny]"),
+                (&format!("{dir}/hpage_pmd_size"), "2097152"),
+                (&format!("{dir}/hugepages-2048kB/enabled"), own),
+                (&format!("{dir}/hugepages-2048kB/shmem_enabled"), "[always] never"),
+            ]);
+            let thp = read(&root);
+            assert_eq!(thp.pmd_enabled(), Some((word, path(file))));
+            assert_eq!(thp.pmd_shmem_enabled(), Some(("deny", path("shmem_enabled"))));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_makes_it_panic(text in any::<String>()) {
+            let (_dir, root) = tree(&[
+                ("sys/kernel/mm/transparent_hugepage/enabled", &text),
+                ("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", &text),
+                ("sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled", &text),
+            ]);
+            let _ = read(&root);
+        }
+    }
+}

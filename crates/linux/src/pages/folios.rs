@@ -1,0 +1,430 @@
+//! Folios: what the page frames behind a process's base page table entries belong to.
+//!
+//! A huge page table entry is seen in smaps. Folios of other sizes (mTHP, and large folios of files) are
+//! mapped by base entries, and so are whole THPs whose huge entry was split: only /proc/PID/pagemap and
+//! /proc/kpageflags together tell them apart from single pages.
+
+use std::{
+    fs::File,
+    io::{self, ErrorKind},
+    ops::Range,
+    os::unix::fs::FileExt,
+};
+
+use crate::{
+    hugepages::{movable_blocks::KPAGEFLAGS, page_sizes::PageSizes, thp},
+    proc::smaps::Place,
+    root::Root,
+    sys::pagemap,
+    units::{Bytes, PageSize},
+};
+
+// Bits of `include/uapi/linux/kernel-page-flags.h`; of `Documentation/admin-guide/mm/pagemap.rst` below.
+const HEAD: u64 = 1 << 15;
+const TAIL: u64 = 1 << 16;
+const THP: u64 = 1 << 22;
+
+const PRESENT: u64 = 1 << 63;
+const FRAME: u64 = (1 << 55) - 1;
+
+/// Words of 8 bytes read at once from pagemap: page tables of half a gibibyte with base pages of 4 KiB.
+/// Whole, aligned folios never lie across such a border.
+const WINDOW: u64 = 1 << 17;
+/// As many words are read over rather than called for again.
+const HOLE: u64 = 32;
+/// As many page frames are looked up together.
+const BATCH: u64 = 1 << 18;
+
+/// Addresses whose pages belong to large folios, though base page table entries map them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// From and to.
+    pub addresses: Range<u64>,
+    /// What they belong to.
+    pub of: Folio,
+}
+
+/// The folio that a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Folio {
+    /// All of it is mapped here in one piece, at an address that is a multiple of its size.
+    Whole(PageSize),
+    /// Not so: a part is mapped elsewhere or not at all, or its address is no multiple of its size.
+    Part,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Whole folios alone: what cannot hold one is not looked at, and [`Folio::Part`] told of some only.
+    Whole,
+    /// Parts of folios, too.
+    All,
+}
+
+/// The pieces of process `pid` that belong to large folios, in the order of their addresses.
+///
+/// `places` are its mappings, in that order, too. Needs CAP_SYS_ADMIN, and where mappings are as large as
+/// a whole THP the ioctl PAGEMAP_SCAN (Linux 6.7); the error says so.
+pub fn read(
+    root: &Root,
+    pid: u32,
+    places: impl Iterator<Item = Place>,
+    sizes: &PageSizes,
+    wanted: Wanted,
+) -> Result<Vec<Piece>, String> {
+    let open = |path: String| {
+        File::open(root.path(&path)).map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => {
+                format!("folio sizes need CAP_SYS_ADMIN: {}: {error}", root.path(&path).display())
+            }
+            _ => format!("{}: {error}", root.path(&path).display()),
+        })
+    };
+    let flags = open(KPAGEFLAGS.to_owned())?;
+    let pagemap = open(format!("proc/{pid}/pagemap"))?;
+    let smallest = thp::smallest_anonymous_folio(root);
+    let pages = |size: PageSize| 1u64 << size.log2().saturating_sub(sizes.base.log2());
+    let mappings = places.filter_map(|place| {
+        let least = match smallest {
+            _ if place.of_file => SMALLEST_OF_FILE,
+            // Where the kernel counts none on the whole machine, nobody has one.
+            Some(None) => return None,
+            Some(Some(size)) => pages(size),
+            None => SMALLEST_ANONYMOUS,
+        };
+        let least = if wanted == Wanted::All { 1 } else { least };
+        let length = (place.addresses.end - place.addresses.start) >> sizes.base.log2();
+        // The page that stands for vsyscall(2) belongs to the kernel's half of the addresses.
+        let is_ours = place.addresses.end <= u64::MAX >> 1;
+        (is_ours && length >= least).then_some(Mapping { addresses: place.addresses, least })
+    });
+    let mappings: Vec<Mapping> = mappings.collect();
+    let mut small = Vec::new();
+    for Mapping { addresses, .. } in &mappings {
+        // A huge entry lies in no mapping that is smaller; to ask for each of these would take longer.
+        if sizes.thp.is_some_and(|pmd| addresses.end - addresses.start < pmd.bytes().0) {
+            small.push(addresses.clone());
+            continue;
+        }
+        let present = pagemap::present_by_base_entries(&pagemap, addresses.clone());
+        let present = present.map_err(|error| match error.raw_os_error() {
+            Some(ENOTTY) => "folio sizes need a kernel that knows PAGEMAP_SCAN (Linux 6.7)".to_owned(),
+            _ => format!("PAGEMAP_SCAN of {}: {error}", root.path(format!("proc/{pid}/pagemap")).display()),
+        })?;
+        small.extend(present.into_iter().map(|mapped| mapped.addresses));
+    }
+    let mut reader = Reader { pagemap, flags, base: sizes.base, mappings: &mappings, pieces: Vec::new() };
+    reader.read(&small)?;
+    Ok(reader.pieces)
+}
+
+/// A mapping that is looked at.
+struct Mapping {
+    addresses: Range<u64>,
+    /// In base pages: what is smaller holds no folio that is wanted.
+    least: u64,
+}
+
+/// In base pages: the page cache has folios of two.
+const SMALLEST_OF_FILE: u64 = 2;
+/// In base pages: anonymous folios need a third page for their list of those to be split.
+const SMALLEST_ANONYMOUS: u64 = 4;
+
+const ENOTTY: i32 = 25;
+
+/// Page frames that follow each other where their addresses do, within one mapping.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// Number of the first virtual page.
+    page: u64,
+    /// Number of the first page frame.
+    frame: u64,
+    length: u64,
+    /// As of its mapping.
+    least: u64,
+}
+
+impl Run {
+    /// Could a folio of the least size, which is a power of two, lie here whole and aligned?
+    fn may_hold(&self) -> bool {
+        let before = self.page.next_multiple_of(self.least) - self.page;
+        before + self.least <= self.length && (self.frame + before) % self.least == 0
+    }
+}
+
+struct Reader<'a> {
+    pagemap: File,
+    flags: File,
+    base: PageSize,
+    mappings: &'a [Mapping],
+    pieces: Vec<Piece>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, small: &[Range<u64>]) -> Result<(), String> {
+        let mut runs = Runs::default();
+        let (mut words, mut mapping) = (Vec::new(), 0);
+        let shift = self.base.log2();
+        let pages = |addresses: &Range<u64>| addresses.start >> shift..addresses.end >> shift;
+        // Of a process that changes meanwhile, mappings may be told that overlap: each page counts once.
+        let mut done = 0;
+        let apart = small.iter().filter_map(|addresses| {
+            let Range { start, end } = pages(addresses);
+            let rest = start.max(done)..end;
+            done = done.max(end);
+            (rest.start < rest.end).then_some(rest)
+        });
+        let mut small = apart.peekable();
+        let mut next = small.next();
+        while let Some(first) = next.take() {
+            // One look at all that lies close together.
+            let border = (first.start / WINDOW + 1) * WINDOW;
+            let mut inside = Vec::new();
+            inside.push(first.start..first.end.min(border));
+            let mut end = first.end;
+            while let Some(more) = small.next_if(|more| more.start < border && more.start - end <= HOLE) {
+                inside.push(more.start..more.end.min(border));
+                end = more.end;
+            }
+            next = if end > border { Some(border..end) } else { small.next() };
+            let from = first.start;
+            words.resize((end.min(border) - from) as usize * 8, 0);
+            let got = read_at(&self.pagemap, &mut words, from * 8);
+            let got = got.map_err(|error| format!("/proc/PID/pagemap could not be read: {error}"))?;
+            for page in inside.into_iter().flatten() {
+                let word = word(&words[..got], (page - from) as usize);
+                if word & PRESENT == 0 {
+                    continue; // It has gone since.
+                }
+                if word & FRAME == 0 {
+                    return Err(
+                        "folio sizes need CAP_SYS_ADMIN: /proc/PID/pagemap hides page frames".to_owned()
+                    );
+                }
+                let address = page * self.base.bytes().0;
+                let before = mapping;
+                while self.mappings.get(mapping).is_some_and(|m| m.addresses.end <= address) {
+                    mapping += 1;
+                }
+                let least = self.mappings.get(mapping).map_or(1, |mapping| mapping.least);
+                runs.push(Run { page, frame: word & FRAME, length: 1, least }, mapping == before);
+            }
+            if runs.pages >= BATCH {
+                self.look_up(&std::mem::take(&mut runs).runs)?;
+            }
+        }
+        self.look_up(&runs.runs)
+    }
+
+    /// Looks up the flags of all page frames, in the order of the frames.
+    fn look_up(&mut self, runs: &[Run]) -> Result<(), String> {
+        let mut order: Vec<u32> =
+            (0..runs.len() as u32).filter(|&run| runs[run as usize].may_hold()).collect();
+        order.sort_unstable_by_key(|&run| runs[run as usize].frame);
+        let mut pieces = Vec::new();
+        let mut bytes = Vec::new();
+        let mut rest = &order[..];
+        while let Some(&first) = rest.first() {
+            let start = runs[first as usize].frame;
+            // The flags of the frame behind tell whether the last folio ends there.
+            let mut end = start + runs[first as usize].length + 1;
+            let together = rest.iter().skip(1).take_while(|&&run| {
+                let run = runs[run as usize];
+                let close = run.frame <= end + HOLE && run.frame + run.length - start < WINDOW;
+                if close {
+                    end = end.max(run.frame + run.length + 1);
+                }
+                close
+            });
+            let (now, later) = rest.split_at(1 + together.count());
+            rest = later;
+            bytes.resize((end - start) as usize * 8, 0);
+            let got = read_at(&self.flags, &mut bytes, start * 8);
+            let got = got.map_err(|error| format!("/proc/kpageflags could not be read: {error}"))?;
+            for &run in now {
+                let run = runs[run as usize];
+                let from = (run.frame - start) as usize;
+                folios(run, |frame| word(&bytes[..got], from + frame as usize), self.base, &mut pieces);
+            }
+        }
+        pieces.sort_unstable_by_key(|piece: &Piece| piece.addresses.start);
+        for piece in pieces {
+            push(&mut self.pieces, piece);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Runs {
+    runs: Vec<Run>,
+    pages: u64,
+}
+
+impl Runs {
+    /// Adds a run of one page.
+    fn push(&mut self, next: Run, same_mapping: bool) {
+        self.pages += 1;
+        match self.runs.last_mut() {
+            Some(run)
+                if same_mapping
+                    && next.page % WINDOW != 0
+                    && run.page + run.length == next.page
+                    && run.frame + run.length == next.frame =>
+            {
+                run.length += 1;
+            }
+            _ => self.runs.push(next),
+        }
+    }
+}
+
+/// The pieces of a run that belong to large folios; `flags` tells those of its n-th frame, and of the one
+/// behind its last.
+fn folios(run: Run, flags: impl Fn(u64) -> u64, base: PageSize, pieces: &mut Vec<Piece>) {
+    let mut at = 0;
+    while at < run.length {
+        let first = flags(at);
+        let mut end = at + 1;
+        if first & THP == 0 || first & (HEAD | TAIL) == 0 {
+            at = end;
+            continue;
+        }
+        while end < run.length && flags(end) & TAIL != 0 {
+            end += 1;
+        }
+        let (page, length) = (run.page + at, end - at);
+        let whole = first & HEAD != 0 && flags(end) & TAIL == 0 && page % length == 0;
+        let size = PageSize::new(Bytes(length << base.log2())).ok().filter(|_| whole);
+        let addresses = page << base.log2()..(page + length) << base.log2();
+        push(pieces, Piece { addresses, of: size.map_or(Folio::Part, Folio::Whole) });
+        at = end;
+    }
+}
+
+/// Puts a piece behind the others, or makes the last one longer.
+fn push(pieces: &mut Vec<Piece>, piece: Piece) {
+    match pieces.last_mut() {
+        Some(last) if last.of == piece.of && last.addresses.end == piece.addresses.start => {
+            last.addresses.end = piece.addresses.end;
+        }
+        _ => pieces.push(piece),
+    }
+}
+
+/// The native word at `place`; nought behind the end.
+fn word(bytes: &[u8], place: usize) -> u64 {
+    let word = bytes.get(place * 8..place * 8 + 8).and_then(|word| word.try_into().ok());
+    word.map_or(0, u64::from_ne_bytes)
+}
+
+/// Fills the buffer from this place of the file, as far as the file goes.
+fn read_at(file: &File, buffer: &mut [u8], place: u64) -> io::Result<usize> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match file.read_at(&mut buffer[got..], place + got as u64) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}
+
+/// What of `addresses` lies in pieces, which are in the order of their addresses.
+pub fn inside<'a>(
+    pieces: &'a [Piece],
+    addresses: &Range<u64>,
+) -> impl Iterator<Item = (Folio, Bytes)> + use<'a> {
+    let (start, end) = (addresses.start, addresses.end);
+    let first = pieces.partition_point(|piece| piece.addresses.end <= start);
+    pieces[first..].iter().take_while(move |piece| piece.addresses.start < end).map(move |piece| {
+        let bytes = piece.addresses.end.min(end).saturating_sub(piece.addresses.start.max(start));
+        (piece.of, Bytes(bytes))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// First page, page behind the last, and folio.
+    type Found = (u64, u64, Folio);
+
+    fn pieces(page: u64, flags: &[u64]) -> Result<Vec<Found>, Box<dyn Error>> {
+        let (base, mut found): (PageSize, _) = ("4k".parse()?, Vec::new());
+        // The last word is that of the frame behind.
+        let run = Run { page, frame: 0, length: flags.len() as u64 - 1, least: 1 };
+        folios(run, |frame| flags.get(frame as usize).copied().unwrap_or(0), base, &mut found);
+        let plain = |piece: Piece| (piece.addresses.start >> 12, piece.addresses.end >> 12, piece.of);
+        Ok(found.into_iter().map(plain).collect())
+    }
+
+    const H: u64 = HEAD | THP;
+    const T: u64 = TAIL | THP;
+
+    #[test]
+    fn a_folio_counts_where_it_is_whole_and_aligned() -> Result<(), Box<dyn Error>> {
+        let (four, two) = (Folio::Whole("16k".parse()?), Folio::Whole("8k".parse()?));
+        // A single page, then two folios of 16 KiB and one of 8 KiB.
+        let flags = [0, 0, 0, 0, H, T, T, T, H, T, T, T, H, T, 0, 0];
+        assert_eq!(pieces(16, &flags)?, [(20, 28, four), (28, 30, two)]);
+        // At another address the first ones are not aligned; the last one is.
+        assert_eq!(pieces(18, &flags)?, [(22, 30, Folio::Part), (30, 32, two)]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_folio_that_goes_on_elsewhere_is_not_whole() -> Result<(), Box<dyn Error>> {
+        // Its beginning is not here.
+        assert_eq!(pieces(8, &[T, T, 0, 0])?, [(8, 10, Folio::Part)]);
+        // Its end is not: the frame behind still belongs to it.
+        assert_eq!(pieces(8, &[H, T, T])?, [(8, 10, Folio::Part)]);
+        // A compound page of a driver is no folio that memory was given from.
+        assert_eq!(pieces(8, &[HEAD, TAIL, 0])?, []);
+        // The huge page of zeros is marked, without a head.
+        assert_eq!(pieces(8, &[THP, THP, 0])?, []);
+        Ok(())
+    }
+
+    #[test]
+    fn a_run_is_looked_up_where_the_smallest_folio_fits() {
+        let may = |page, frame, length, least| Run { page, frame, length, least }.may_hold();
+        assert!(may(8, 16, 4, 4) && may(7, 15, 5, 4) && may(3, 9, 1, 1));
+        // Too short, not aligned, or aligned otherwise in memory than in the address.
+        assert!(!may(8, 16, 3, 4) && !may(7, 15, 4, 4) && !may(8, 17, 7, 4));
+    }
+
+    #[test]
+    fn what_lies_inside_is_cut_off_at_the_borders() -> Result<(), Box<dyn Error>> {
+        let whole = Folio::Whole("64k".parse()?);
+        let pieces = [
+            Piece { addresses: 0x10000..0x30000, of: whole },
+            Piece { addresses: 0x40000..0x41000, of: Folio::Part },
+        ];
+        let found = |range: Range<u64>| inside(&pieces, &range).collect::<Vec<_>>();
+        assert_eq!(found(0..0x100000), [(whole, Bytes(0x20000)), (Folio::Part, Bytes(0x1000))]);
+        assert_eq!(found(0x20000..0x40000), [(whole, Bytes(0x10000))]);
+        assert_eq!(found(0x30000..0x40000), []);
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic_and_pieces_stay_inside(
+            page in 0u64..1 << 40,
+            kinds in prop::collection::vec(prop::sample::select(vec![0, H, T, HEAD, TAIL, THP]), 1..100),
+        ) {
+            let found = pieces(page, &kinds).unwrap_or_default();
+            let end = page + kinds.len() as u64 - 1;
+            prop_assert!(found.iter().all(|(start, to, _)| page <= *start && start < to && *to <= end));
+            prop_assert!(found.windows(2).all(|two| two[0].1 <= two[1].0));
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The pages under a range of addresses: how many of which size, and why not larger.
+
+pub mod coverage;
+pub mod folios;
+pub mod frames;
+pub mod occupancy;
+pub mod ranges;

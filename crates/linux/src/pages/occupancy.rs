@@ -1,0 +1,166 @@
+//! What of every huge page's worth of addresses is present, and whether it is huge already.
+
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
+
+use crate::{
+    root::Root,
+    sys::pagemap,
+    units::{Bytes, PageSize},
+};
+
+/// One huge page's worth of addresses, at a multiple of its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Where it begins.
+    pub start: u64,
+    /// What is present in it.
+    pub present: Bytes,
+    /// Is it mapped by one huge entry? Never told before Linux 6.7.
+    pub huge: bool,
+}
+
+/// The page table of a process, open for looking.
+#[derive(Debug)]
+pub struct Occupancy {
+    pagemap: File,
+    base: PageSize,
+    size: PageSize,
+}
+
+const PRESENT: u64 = 1 << 63;
+/// `ENOTTY`: no such ioctl, before Linux 6.7.
+const NO_SUCH_CALL: i32 = 25;
+
+impl Occupancy {
+    /// Opens that of process `pid`, for huge pages of `size`. EACCES where we may not trace it.
+    pub fn open(root: &Root, pid: u32, base: PageSize, size: PageSize) -> io::Result<Occupancy> {
+        let pagemap = File::open(root.path(format!("proc/{pid}/pagemap")))?;
+        Ok(Occupancy { pagemap, base, size })
+    }
+
+    /// The whole slots in `addresses` of which something is present, in their order.
+    pub fn slots(&self, addresses: &Range<u64>) -> io::Result<Vec<Slot>> {
+        let whole = whole(addresses, self.size);
+        if whole.is_empty() {
+            return Ok(Vec::new());
+        }
+        match pagemap::present(&self.pagemap, whole.clone()) {
+            Ok(mapped) => {
+                let mut slots = Slots::new(self.size);
+                mapped.into_iter().for_each(|mapped| slots.add(&mapped.addresses, mapped.huge));
+                Ok(slots.found)
+            }
+            Err(error) if error.raw_os_error() == Some(NO_SUCH_CALL) => self.by_words(&whole),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same for kernels before 6.7: a word for every base page.
+    fn by_words(&self, whole: &Range<u64>) -> io::Result<Vec<Slot>> {
+        let (page, base) = (self.size.bytes().0, self.base.bytes().0);
+        let mut slots = Slots::new(self.size);
+        let mut bytes = vec![0u8; (page / base) as usize * 8];
+        for start in (whole.start..whole.end).step_by(page as usize) {
+            self.pagemap.read_exact_at(&mut bytes, start / base * 8)?;
+            for (n, word) in bytes.chunks_exact(8).enumerate() {
+                let word = word.try_into().map_or(0, u64::from_ne_bytes);
+                if word & PRESENT != 0 {
+                    let at = start + n as u64 * base;
+                    slots.add(&(at..at + base), false);
+                }
+            }
+        }
+        Ok(slots.found)
+    }
+}
+
+/// The part of `addresses` that whole pages of `size` fit in.
+#[must_use]
+pub fn whole(addresses: &Range<u64>, size: PageSize) -> Range<u64> {
+    let page = size.bytes().0;
+    let start = addresses.start.checked_next_multiple_of(page).unwrap_or(addresses.end);
+    start..(addresses.end / page * page).max(start)
+}
+
+/// Slots that something was found in.
+struct Slots {
+    page: u64,
+    found: Vec<Slot>,
+}
+
+impl Slots {
+    fn new(size: PageSize) -> Slots {
+        Slots { page: size.bytes().0, found: Vec::new() }
+    }
+
+    /// Adds addresses that are present, in their order.
+    fn add(&mut self, addresses: &Range<u64>, huge: bool) {
+        let mut at = addresses.start;
+        while at < addresses.end {
+            let start = at / self.page * self.page;
+            let end = start.saturating_add(self.page).min(addresses.end);
+            let bytes = Bytes(end - at);
+            match self.found.last_mut() {
+                Some(slot) if slot.start == start => slot.present += bytes,
+                _ => self.found.push(Slot { start, present: bytes, huge }),
+            }
+            at = end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        reading::Reading,
+        sys::memory::{Advice, Mapping},
+    };
+
+    #[test]
+    fn pages_are_put_into_their_slots() -> Result<(), Box<dyn Error>> {
+        let mut slots = Slots::new("64k".parse()?);
+        slots.add(&(0x1_0000..0x1_1000), false);
+        slots.add(&(0x1_2000..0x2_1000), false);
+        slots.add(&(0x4_0000..0x6_0000), true);
+        let found: Vec<_> = slots.found.iter().map(|slot| (slot.start, slot.present.0, slot.huge)).collect();
+        let expected = [
+            (0x1_0000, 0xf000, false),
+            (0x2_0000, 0x1000, false),
+            (0x4_0000, 0x1_0000, true),
+            (0x5_0000, 0x1_0000, true),
+        ];
+        assert_eq!(found, expected);
+        Ok(())
+    }
+
+    #[test]
+    fn both_ways_of_looking_see_the_same() -> Result<(), Box<dyn Error>> {
+        let Reading::Known(base) = crate::hugepages::base_page::read(&Root::live()) else { return Ok(()) };
+        let size: PageSize = "2m".parse()?;
+        let mapping = Mapping::anonymous(Bytes(8 << 20))?;
+        mapping.advise(0..8 << 20, Advice::NoHugePage)?;
+        mapping.advise(1 << 20..5 << 20, Advice::PopulateWrite)?;
+        let seen = Occupancy::open(&Root::live(), std::process::id(), base, size)?;
+        let all = mapping.addresses(&(0..mapping.len()));
+        let slots = seen.slots(&all)?;
+        assert_eq!(slots, seen.by_words(&whole(&all, size))?);
+        assert!((1..=3).contains(&slots.len()), "{slots:?}");
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn whole_slots_lie_inside(start in any::<u64>(), length in any::<u64>(), bits in 12u32..40) {
+            let Ok(size) = PageSize::new(Bytes(1 << bits)) else { return Ok(()) };
+            let addresses = start..start.saturating_add(length);
+            let whole = whole(&addresses, size);
+            prop_assert!(whole.is_empty() || (addresses.start <= whole.start && whole.end <= addresses.end));
+            prop_assert!(whole.is_empty() || (whole.start % size.bytes().0 == 0 && whole.end % size.bytes().0 == 0));
+        }
+    }
+}

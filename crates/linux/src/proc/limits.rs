@@ -1,0 +1,176 @@
+//! What the caller may do: resource limits, shared memory settings, identity and capabilities.
+
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    proc::fields::Fields,
+    reading::Reading,
+    root::Root,
+    units::{Bytes, Pages},
+};
+
+/// Where the resource limits stand.
+pub const LIMITS: &str = "proc/self/limits";
+/// Where identity and capabilities stand.
+pub const STATUS: &str = "proc/self/status";
+/// Where the shared memory settings stand.
+pub const SHMMAX: &str = "proc/sys/kernel/shmmax";
+/// See [`SHMMAX`].
+pub const SHMALL: &str = "proc/sys/kernel/shmall";
+/// Where the group stands that may use huge shared memory.
+pub const SHM_GROUP: &str = "proc/sys/vm/hugetlb_shm_group";
+
+/// What the caller may do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Limits {
+    /// `Max locked memory`, the soft limit; none is unlimited.
+    pub memlock: Reading<Option<Bytes>>,
+    /// `Max locked memory`, the hard limit; none is unlimited.
+    pub memlock_hard: Reading<Option<Bytes>>,
+    /// `kernel.shmmax`: the largest SysV segment.
+    pub shmmax: Reading<Bytes>,
+    /// `kernel.shmall`: all SysV segments together, in base pages.
+    pub shmall: Reading<Pages>,
+    /// `vm.hugetlb_shm_group`: the group that may use SysV segments on huge pages without CAP_IPC_LOCK.
+    pub hugetlb_shm_group: Reading<u32>,
+    /// The effective user.
+    pub uid: Reading<u32>,
+    /// The effective group.
+    pub gid: Reading<u32>,
+    /// The effective group and all supplementary ones.
+    pub groups: Reading<Vec<u32>>,
+    /// The effective capabilities.
+    pub capabilities: Reading<Capabilities>,
+}
+
+/// A set of capabilities, one bit for each (`linux/capability.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Capabilities(pub u64);
+
+impl Capabilities {
+    /// Lock memory, and use SysV segments on huge pages.
+    pub const IPC_LOCK: u32 = 14;
+    /// Read page flags, change settings.
+    pub const SYS_ADMIN: u32 = 21;
+    /// Advise on the memory of other processes.
+    pub const SYS_NICE: u32 = 23;
+    /// Count hardware events whatever `perf_event_paranoid` says (Linux 5.8).
+    pub const PERFMON: u32 = 38;
+
+    /// Is this one in the set?
+    #[must_use]
+    pub fn has(self, bit: u32) -> bool {
+        self.0.checked_shr(bit).is_some_and(|bits| bits & 1 == 1)
+    }
+}
+
+/// Reads all limits.
+#[must_use]
+pub fn read(root: &Root) -> Limits {
+    let status = Fields::read(root, STATUS);
+    // Real, effective, saved, file system: `Uid: 0 0 0 0`.
+    let effective =
+        |key| status.get(key, "four numbers", |value| value.split_whitespace().nth(1)?.parse::<u32>().ok());
+    let supplementary = status.get("Groups", "numbers", all_numbers);
+    let gid = effective("Gid");
+    let groups = match (&gid, supplementary) {
+        (Reading::Known(gid), Reading::Known(mut groups)) => {
+            groups.push(*gid);
+            groups.sort_unstable();
+            groups.dedup();
+            Reading::Known(groups)
+        }
+        (Reading::Known(_), unknown) => unknown,
+        (unknown, _) => unknown.clone().map(|gid| vec![gid]),
+    };
+    let (memlock, memlock_hard) = memlock(root);
+    Limits {
+        memlock,
+        memlock_hard,
+        shmmax: root.value(SHMMAX, "a number of bytes").map(Bytes).into(),
+        shmall: root.value(SHMALL, "a number of pages").map(Pages).into(),
+        hugetlb_shm_group: root.value(SHM_GROUP, "a group number").into(),
+        uid: effective("Uid"),
+        gid,
+        groups,
+        capabilities: status.get("CapEff", "a hexadecimal set", |value| {
+            u64::from_str_radix(value, 16).ok().map(Capabilities)
+        }),
+    }
+}
+
+fn all_numbers<T: FromStr>(text: &str) -> Option<Vec<T>> {
+    text.split_whitespace().map(|number| number.parse().ok()).collect()
+}
+
+/// Soft and hard limit of the line `Max locked memory  8388608  8388608  bytes`.
+fn memlock(root: &Root) -> (Reading<Option<Bytes>>, Reading<Option<Bytes>>) {
+    const NAME: &str = "Max locked memory";
+    let text = match root.read(LIMITS) {
+        Ok(text) => text,
+        Err(error) => return (Reading::unknown(&error), Reading::unknown(&error)),
+    };
+    let found = text.lines().zip(1..).find_map(|(line, number)| Some((line.strip_prefix(NAME)?, number)));
+    let Some((values, line)) = found else {
+        let missing = || Reading::unknown(format!("{} has no line '{NAME}'", root.path(LIMITS).display()));
+        return (missing(), missing());
+    };
+    let value = |n| match values.split_whitespace().nth(n) {
+        Some("unlimited") => Reading::Known(None),
+        other => other
+            .and_then(|word| word.parse().ok())
+            .map(|bytes| Some(Bytes(bytes)))
+            .ok_or_else(|| root.content(LIMITS, line, "a number of bytes or 'unlimited'", values.trim()))
+            .into(),
+    };
+    (value(0), value(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::tree;
+
+    #[test]
+    fn limits_identity_and_capabilities_are_read() {
+        let (_dir, root) = tree(&[
+            (
+                LIMITS,
+                "Max file size  unlimited unlimited bytes\nMax locked memory   65536   unlimited  bytes \n",
+            ),
+            (
+                STATUS,
+                "Name:\tjava\nUid:\t7\t1000\t7\t7\nGid:\t5\t100\t5\t5\nGroups:\t27 100 \nCapEff:\t0000000000204000\n",
+            ),
+            (SHMMAX, "18446744073692774399\n"),
+            (SHM_GROUP, "27\n"),
+        ]);
+        let limits = read(&root);
+        assert_eq!(limits.memlock, Reading::Known(Some(Bytes(65536))));
+        assert_eq!(limits.memlock_hard, Reading::Known(None));
+        assert_eq!(limits.shmmax, Reading::Known(Bytes(18_446_744_073_692_774_399)));
+        assert!(limits.shmall.reason().is_some());
+        assert_eq!((limits.uid, limits.groups), (Reading::Known(1000), Reading::Known(vec![27, 100])));
+        let has = limits.capabilities.map(|c| {
+            [Capabilities::IPC_LOCK, Capabilities::SYS_ADMIN, Capabilities::PERFMON, 99].map(|bit| c.has(bit))
+        });
+        assert_eq!(has, Reading::Known([true, true, false, false]));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_makes_it_panic(text in any::<String>()) {
+            let limits = format!("Max locked memory{text}");
+            let status = format!("Uid:{text}\nGid:{text}\nGroups:{text}\nCapEff:{text}");
+            let (_dir, root) = tree(&[(LIMITS, &limits), (STATUS, &status), (SHMMAX, &text)]);
+            let _ = read(&root);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The machine's memory as a whole: /proc/meminfo.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    hugepages::pools::Pool,
+    proc::fields::Fields,
+    reading::Reading,
+    root::Root,
+    units::{Bytes, PageSize, Pages},
+};
+
+/// Where it stands.
+pub const MEMINFO: &str = "proc/meminfo";
+
+/// Where the number of default-sized pages stands that may be made on demand.
+pub const OVERCOMMIT: &str = "proc/sys/vm/nr_overcommit_hugepages";
+
+/// The lines of /proc/meminfo which matter here, see `Documentation/filesystems/proc.rst`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Meminfo {
+    /// `MemTotal`: what the kernel has to give.
+    pub total: Reading<Bytes>,
+    /// `MemFree`: unused right now.
+    pub free: Reading<Bytes>,
+    /// `MemAvailable`: the kernel's estimate of what could be had without swapping.
+    pub available: Reading<Bytes>,
+    /// `Hugetlb`: what the pools of all sizes hold.
+    pub hugetlb: Reading<Bytes>,
+    /// `Hugepagesize`: the size taken where nobody names one.
+    pub default_size: Reading<PageSize>,
+    /// `HugePages_*` and `vm.nr_overcommit_hugepages`: the pool of the default size, all nodes together.
+    pub default_pool: Reading<Pool>,
+}
+
+/// Reads /proc/meminfo.
+#[must_use]
+pub fn read(root: &Root) -> Meminfo {
+    let fields = Fields::read(root, MEMINFO);
+    let pages = |key| fields.get(key, "a number of pages", |value| value.parse().ok().map(Pages));
+    let default_size = fields.kib("Hugepagesize").and_then(PageSize::new);
+    let counts = ["HugePages_Total", "HugePages_Free", "HugePages_Rsvd", "HugePages_Surp"].map(pages);
+    let default_pool = match (&default_size, counts) {
+        (
+            Reading::Known(page_size),
+            [Reading::Known(total), Reading::Known(free), Reading::Known(reserved), Reading::Known(surplus)],
+        ) => Reading::Known(Pool {
+            page_size: *page_size,
+            node: None,
+            total,
+            free,
+            surplus,
+            reserved: Some(reserved),
+            overcommit: root.value(OVERCOMMIT, "a number of pages").map(Pages).ok(),
+        }),
+        _ => Reading::unknown(format!("{} has no HugePages_ lines", root.path(MEMINFO).display())),
+    };
+    Meminfo {
+        total: fields.kib("MemTotal"),
+        free: fields.kib("MemFree"),
+        available: fields.kib("MemAvailable"),
+        hugetlb: fields.kib("Hugetlb"),
+        default_size,
+        default_pool,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::tree;
+
+    const TEXT: &str = "\
+MemTotal:       24731708 kB
+MemFree:        24117072 kB
+MemAvailable:   24222088 kB
+HugePages_Total:      12
+HugePages_Free:       10
+HugePages_Rsvd:        3
+HugePages_Surp:        1
+Hugepagesize:       2048 kB
+Hugetlb:           24576 kB
+";
+
+    #[test]
+    fn the_default_size_and_its_pool_are_read() {
+        let (_dir, root) = tree(&[(MEMINFO, TEXT), (OVERCOMMIT, "5\n")]);
+        let meminfo = read(&root);
+        assert_eq!(meminfo.total, Reading::Known(Bytes::from_kib(24731708)));
+        assert_eq!(meminfo.default_size.known().map(|s| s.sysfs()), Some("2048kB".to_owned()));
+        assert_eq!(meminfo.default_pool.known().map(Pool::available), Some(Pages(7)));
+        assert_eq!(meminfo.default_pool.known().and_then(|pool| pool.overcommit), Some(Pages(5)));
+    }
+
+    #[test]
+    fn a_kernel_without_hugetlb_has_no_pool_of_zero_pages() {
+        let (_dir, root) = tree(&[(MEMINFO, "MemTotal: 1 kB\nMemFree: many kB\n")]);
+        let meminfo = read(&root);
+        assert!(meminfo.default_pool.known().is_none() && meminfo.hugetlb.known().is_none());
+        assert!(meminfo.free.reason().is_some_and(|r| r.contains("meminfo:2: expected an amount in kB")));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(text in any::<String>()) {
+            let (_dir, root) = tree(&[(MEMINFO, &text)]);
+            let _ = read(&root);
+        }
+    }
+}

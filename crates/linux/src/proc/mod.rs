@@ -1,0 +1,12 @@
+//! Readings of /proc: the machine, its processes and their threads.
+
+pub mod fields;
+pub mod limits;
+pub mod meminfo;
+pub mod pressure;
+pub mod process;
+pub mod smaps;
+pub mod task_stat;
+pub mod taskstats;
+pub mod threads;
+pub mod vmstat;

@@ -1,0 +1,268 @@
+//! Other processes: who they are, and whether their memory can be looked at.
+
+use std::{fmt, io};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    proc::{fields::Fields, task_stat::TaskStat},
+    reading::Reading,
+    root::{ReadError, Root},
+};
+
+/// A process, as far as it tells without being stopped or asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Process {
+    /// Its number, where we are.
+    pub pid: u32,
+    /// Its number in its own PID namespace, where that is another one.
+    pub pid_inside: Option<u32>,
+    /// `Name`: what it calls itself, at most 15 bytes.
+    pub name: String,
+    /// Its command line; empty where it has wiped it out.
+    pub command: Vec<String>,
+    /// The effective user.
+    pub uid: Reading<u32>,
+    /// `THP_enabled`: false where it, or a parent, gave up THP by `prctl(2)`.
+    pub thp_enabled: Reading<bool>,
+    /// Ticks since boot at its start, which tell it from a later one of the same number.
+    pub started: Option<u64>,
+}
+
+/// Why the memory of a process cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Obstacle {
+    /// There is no process of this number.
+    NoProcess,
+    /// It ended while it was read.
+    Ended,
+    /// It has ended, and its parent has not taken notice.
+    Zombie,
+    /// It is a part of the kernel and has no memory of its own.
+    KernelThread,
+    /// It is another user's.
+    NotAllowed,
+    /// The kernel does not tell, or not what it should.
+    NotTold,
+}
+
+/// Why the memory of a process cannot be told, in words too.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{words}")]
+pub struct CannotTell {
+    /// Which kind it is.
+    pub obstacle: Obstacle,
+    /// What was tried, what the system answered, and what to do.
+    pub words: String,
+}
+
+fn cannot<T>(obstacle: Obstacle, words: impl fmt::Display) -> Result<T, CannotTell> {
+    Err(CannotTell { obstacle, words: words.to_string() })
+}
+
+impl Process {
+    /// Reads who process `pid` is, and whether it has memory of its own.
+    pub fn read(root: &Root, pid: u32) -> Result<Process, CannotTell> {
+        let status = format!("proc/{pid}/status");
+        if let Err(error) = root.read(&status) {
+            return if ended(&error) { no_process(root, pid) } else { cannot(Obstacle::NotTold, error) };
+        }
+        let fields = Fields::read(root, &status);
+        let text = |key| fields.get(key, "a word", |value| Some(value.to_owned())).known().cloned();
+        let name = text("Name").unwrap_or_default();
+        if text("State").is_some_and(|state| state.starts_with(['Z', 'X'])) {
+            return cannot(
+                Obstacle::Zombie,
+                format!(
+                    "{pid} ({name}) has ended, and has no memory any more: a zombie, until its parent takes notice"
+                ),
+            );
+        }
+        match (text("Kthread").as_deref(), text("VmSize")) {
+            (_, Some(_)) => {}
+            // `Kthread` is new in Linux 6.10.
+            (None | Some("1"), None) => {
+                return cannot(
+                    Obstacle::KernelThread,
+                    format!("{pid} ({name}) is a thread of the kernel, and has no memory of its own"),
+                );
+            }
+            (Some(_), None) => {
+                return cannot(
+                    Obstacle::Ended,
+                    format!("{pid} ({name}) is ending, and has no memory any more"),
+                );
+            }
+        }
+        let inside = text("NSpid").and_then(|numbers| numbers.split_whitespace().last()?.parse().ok());
+        let command = root.read(format!("proc/{pid}/cmdline")).unwrap_or_default();
+        Ok(Process {
+            pid,
+            pid_inside: inside.filter(|inside| *inside != pid),
+            name,
+            command: command.split_terminator('\0').map(str::to_owned).collect(),
+            uid: fields.get("Uid", "four numbers", |value| value.split_whitespace().nth(1)?.parse().ok()),
+            thp_enabled: fields.get("THP_enabled", "0 or 1", |value| match value {
+                "0" => Some(false),
+                "1" => Some(true),
+                _ => None,
+            }),
+            started: started(root, pid),
+        })
+    }
+
+    /// Is it still the process that was read, with its memory? What was read of one that has ended
+    /// meanwhile may be a part only.
+    pub fn is_still_there(&self, root: &Root) -> Result<(), CannotTell> {
+        let now = Process::read(root, self.pid);
+        if now
+            .is_ok_and(|now| now.started == self.started && now.command.is_empty() == self.command.is_empty())
+        {
+            return Ok(());
+        }
+        let name = &self.name;
+        cannot(Obstacle::Ended, format!("{} ({name}) ended while it was read", self.pid))
+    }
+
+    /// What it means that a file of this process could not be read.
+    #[must_use]
+    pub fn explain(&self, root: &Root, error: &ReadError) -> CannotTell {
+        let (pid, name) = (self.pid, &self.name);
+        let gone = CannotTell {
+            obstacle: Obstacle::Ended,
+            words: format!("{pid} ({name}) ended while it was read"),
+        };
+        if is_no_process(error) || self.is_still_there(root).is_err() {
+            return gone;
+        }
+        let (obstacle, words) = match error {
+            ReadError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                let user = self.uid.known().map_or_else(String::new, |uid| format!(" (uid {uid})"));
+                let words = format!(
+                    "{pid} ({name}) is another user's{user}, or keeps others out: reading its memory takes \
+                     that user or CAP_SYS_PTRACE, try sudo; {error}"
+                );
+                (Obstacle::NotAllowed, words)
+            }
+            error if error.is_absent() => {
+                let words =
+                    format!("this kernel tells no memory by mapping (CONFIG_PROC_PAGE_MONITOR): {error}");
+                (Obstacle::NotTold, words)
+            }
+            error => (Obstacle::NotTold, error.to_string()),
+        };
+        CannotTell { obstacle, words }
+    }
+}
+
+/// Does it mean that the process is no more? (`ESRCH` for one that ends between opening and reading.)
+fn ended(error: &ReadError) -> bool {
+    error.is_absent() || is_no_process(error)
+}
+
+fn is_no_process(error: &ReadError) -> bool {
+    const ESRCH: i32 = 3;
+    matches!(error, ReadError::Io { source, .. } if source.raw_os_error() == Some(ESRCH))
+}
+
+/// Ticks since boot at its start.
+fn started(root: &Root, pid: u32) -> Option<u64> {
+    Some(TaskStat::parse(&root.read(format!("proc/{pid}/stat")).ok()?)?.started_ticks)
+}
+
+/// There is none of this number here; perhaps in a container.
+fn no_process<T>(root: &Root, pid: u32) -> Result<T, CannotTell> {
+    let inside = |outside: &u32| {
+        let status = root.read(format!("proc/{outside}/status")).ok()?;
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        (numbers.split_whitespace().skip(1).last()?.parse::<u32>().ok()? == pid).then_some(*outside)
+    };
+    let outside: Vec<String> =
+        all(root).unwrap_or_default().iter().filter_map(inside).map(|outside| outside.to_string()).collect();
+    cannot(
+        Obstacle::NoProcess,
+        match outside.len() {
+            0 => format!("there is no process {pid}"),
+            _ => format!(
+                "there is no process {pid} here; in its container that is the number of what is {} here",
+                outside.join(" or ")
+            ),
+        },
+    )
+}
+
+/// The numbers of all processes.
+pub fn all(root: &Root) -> Result<Vec<u32>, ReadError> {
+    let mut pids: Vec<u32> = root.list("proc")?.iter().filter_map(|name| name.parse().ok()).collect();
+    pids.sort_unstable();
+    Ok(pids)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::tree;
+
+    fn obstacle(files: &[(&str, &str)], pid: u32) -> Option<CannotTell> {
+        let (_dir, root) = tree(files);
+        Process::read(&root, pid).err()
+    }
+
+    #[test]
+    fn who_has_no_memory_is_told_apart() {
+        let zombie = ("proc/7/status", "Name:\tgone\nState:\tZ (zombie)\n");
+        let thread = ("proc/8/status", "Name:\tkswapd0\nState:\tS (sleeping)\n");
+        let inside =
+            ("proc/9/status", "Name:\tjava\nState:\tS\nNSpid:\t9\t1\nVmSize:\t4 kB\nTHP_enabled:\t0\n");
+        let files = [zombie, thread, inside];
+        let told = |pid| obstacle(&files, pid).map(|told| told.obstacle);
+        assert_eq!((told(7), told(8), told(9)), (Some(Obstacle::Zombie), Some(Obstacle::KernelThread), None));
+        assert_eq!(told(10), Some(Obstacle::NoProcess));
+        let ending = ("proc/7/status", "Name:\tgone\nState:\tR\nKthread:\t0\n");
+        assert_eq!(obstacle(&[ending], 7).map(|told| told.obstacle), Some(Obstacle::Ended));
+        // A number inside a container leads to that of the machine.
+        assert!(obstacle(&files, 1).is_some_and(|told| told.words.contains("what is 9 here")));
+    }
+
+    #[test]
+    fn what_a_process_says_of_itself_is_read() {
+        let (_dir, root) = tree(&[
+            (
+                "proc/9/status",
+                "Name:\tjava\nUid:\t0\t7\t0\t0\nNSpid:\t9\t1\nVmSize:\t4 kB\nTHP_enabled:\t0\n",
+            ),
+            ("proc/9/cmdline", "java\0-Xmx1g\0\0A\0"),
+        ]);
+        let Ok(process) = Process::read(&root, 9) else { unreachable!() };
+        assert_eq!((process.pid_inside, process.thp_enabled.known()), (Some(1), Some(&false)));
+        assert_eq!(process.uid.known(), Some(&7));
+        assert_eq!(process.command, ["java", "-Xmx1g", "", "A"]);
+        assert!(process.is_still_there(&root).is_ok());
+    }
+
+    #[test]
+    fn another_process_of_the_same_number_is_not_the_same() {
+        let stat = |start| format!("9 (a) b) S {} {start} 0", ["0"; 18].join(" "));
+        let status = ("proc/9/status", "Name:\ta\nVmSize:\t4 kB\n");
+        let (_dir, root) = tree(&[status, ("proc/9/stat", &stat(100))]);
+        let (_other, later) = tree(&[status, ("proc/9/stat", &stat(200))]);
+        let Ok(process) = Process::read(&root, 9) else { unreachable!() };
+        assert!(process.is_still_there(&root).is_ok());
+        let ended = process.is_still_there(&later).err().map(|ended| ended.obstacle);
+        assert_eq!(ended, Some(Obstacle::Ended));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_makes_it_panic(text in any::<String>()) {
+            let (_dir, root) = tree(&[("proc/9/status", &text), ("proc/9/stat", &text)]);
+            let _ = Process::read(&root, 9);
+            let _ = Process::read(&root, 1);
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! /proc/PID/smaps: every mapping of a process, and the pages it got.
+//!
+//! Source of the meanings: Documentation/filesystems/proc.rst of the kernel.
+
+mod parser;
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    ops::Range,
+    sync::mpsc,
+    thread,
+};
+
+use crate::{
+    root::{ReadError, Root},
+    units::{Bytes, PageSize},
+};
+
+pub use parser::{Parser, Unreadable};
+
+/// One mapping.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vma {
+    /// Its addresses.
+    pub addresses: Range<u64>,
+    /// `rwxp` and the like.
+    pub permissions: String,
+    /// Where in its file it begins, in bytes.
+    pub offset: u64,
+    /// The device of its file, major and minor number.
+    pub device: (u64, u64),
+    /// The inode of its file; zero for anonymous memory.
+    pub inode: u64,
+    /// What it maps, as the kernel prints it; empty for anonymous memory.
+    pub name: String,
+    /// Present bytes, hugetlb pages excluded.
+    pub rss: Bytes,
+    /// Present bytes that belong to no file, hugetlb pages excluded.
+    pub anonymous: Bytes,
+    /// Bytes on THP of the PMD size: anonymous, shared memory and files together.
+    pub thp: Bytes,
+    /// Touched bytes on hugetlb pages.
+    pub hugetlb: Bytes,
+    /// The page size that the mapping was made for: that of its pool for hugetlb, otherwise the
+    /// base page size, whatever THP it holds.
+    pub kernel_page_size: Bytes,
+    /// Bytes that are swapped out.
+    pub swap: Bytes,
+    /// `THPeligible`: would the kernel make a huge page of some size here now? Nothing before Linux 5.0.
+    pub thp_eligible: Option<bool>,
+    /// What the program advised about huge pages.
+    pub advice: Advice,
+    /// `VmFlags` holds `ht`.
+    pub is_hugetlb: bool,
+    /// `VmFlags` holds `sh`: writes are seen by others that map the same file.
+    pub is_shared: bool,
+}
+
+/// What a program told the kernel about huge pages in a mapping, by `madvise(2)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Advice {
+    /// Nothing.
+    #[default]
+    None,
+    /// `MADV_HUGEPAGE`: `VmFlags` holds `hg`.
+    Huge,
+    /// `MADV_NOHUGEPAGE`: `VmFlags` holds `nh`.
+    NoHuge,
+}
+
+/// Whose memory a mapping is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// The program's own.
+    Anonymous,
+    /// Shared memory: memfd, /dev/shm, SysV, shared anonymous.
+    Shared,
+    /// A file's.
+    File,
+    /// The kernel's.
+    Kernel,
+    /// A pool's.
+    Pool,
+}
+
+/// As much is read before it is parsed.
+const PIECE: usize = 1 << 16;
+/// As many pieces may wait for the parser: the kernel, which takes longer, is not to wait for it.
+const AHEAD: usize = 128;
+
+impl Vma {
+    /// Whose memory it is.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let is_shared_memory = ["/memfd:", "/SYSV", "/dev/shm/", "/dev/zero", "[anon_shmem:"];
+        match self.name.as_str() {
+            _ if self.is_hugetlb => Memory::Pool,
+            "" | "[heap]" | "[stack]" => Memory::Anonymous,
+            name if name.starts_with("[anon:") => Memory::Anonymous,
+            name if is_shared_memory.iter().any(|prefix| name.starts_with(prefix)) => Memory::Shared,
+            name if name.starts_with('[') => Memory::Kernel,
+            _ => Memory::File,
+        }
+    }
+
+    /// Is it memory that the program asked for, and not a file's?
+    #[must_use]
+    pub fn is_anonymous(&self) -> bool {
+        self.name.is_empty() || self.name.starts_with("[heap]") || self.name.starts_with("[anon")
+    }
+}
+
+/// The mappings of process `pid` (`self` for our own), in the order of their addresses.
+///
+/// ESRCH or ENOENT where it has ended, EACCES where we may not trace it. Of a process that ends meanwhile,
+/// the kernel may give a part only, and no error.
+pub fn read(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
+    let smaps = Smaps::open(root, pid)?;
+    let (mut parser, mut piece) = (Parser::default(), Vec::new());
+    loop {
+        smaps.fill(&mut piece)?;
+        if piece.is_empty() {
+            return smaps.parsed(parser.finish());
+        }
+        smaps.parsed(parser.feed(&piece))?;
+    }
+}
+
+/// The same with a second thread, which parses what the kernel has printed while it prints the next: for
+/// programs with very many mappings.
+pub fn read_many(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
+    let smaps = &Smaps::open(root, pid)?;
+    let (send, receive) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
+    // Memory that is fresh each time would cost a page fault for every page.
+    let (give_back, returned) = mpsc::channel();
+    thread::scope(|scope| {
+        let parsing = scope.spawn(move || {
+            let mut parser = Parser::default();
+            for piece in receive {
+                smaps.parsed(parser.feed(&piece))?;
+                // The reader may have come to the end.
+                let _ = give_back.send(piece);
+            }
+            smaps.parsed(parser.finish())
+        });
+        loop {
+            let mut piece = returned.try_recv().unwrap_or_default();
+            smaps.fill(&mut piece)?;
+            // Whoever parses stops at what it cannot read, and says so.
+            if piece.is_empty() || send.send(piece).is_err() {
+                break;
+            }
+        }
+        drop(send);
+        parsing.join().unwrap_or_else(|_| Err(smaps.failed(io::Error::other("parsing it was broken off"))))
+    })
+}
+
+/// Where a mapping lies, and whether it is a file's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its addresses.
+    pub addresses: Range<u64>,
+    /// Is there a file behind it? Shared memory has one, too.
+    pub of_file: bool,
+}
+
+impl From<&Vma> for Place {
+    fn from(vma: &Vma) -> Place {
+        Place { addresses: vma.addresses.clone(), of_file: vma.inode != 0 }
+    }
+}
+
+/// The open file of a process.
+struct Smaps<'a> {
+    root: &'a Root,
+    path: String,
+    file: File,
+}
+
+impl Smaps<'_> {
+    fn open<'a>(root: &'a Root, pid: &str) -> Result<Smaps<'a>, ReadError> {
+        let path = format!("proc/{pid}/smaps");
+        Ok(Smaps { root, file: root.open(&path)?, path })
+    }
+
+    /// Fills `piece` anew with the next piece of the file; empty at its end.
+    fn fill(&self, piece: &mut Vec<u8>) -> Result<(), ReadError> {
+        piece.clear();
+        piece.reserve(PIECE);
+        (&self.file).take(PIECE as u64).read_to_end(piece).map_err(|source| self.failed(source))?;
+        Ok(())
+    }
+
+    fn failed(&self, source: io::Error) -> ReadError {
+        ReadError::Io { path: self.root.path(&self.path), source }
+    }
+
+    fn parsed<T>(&self, parsed: Result<T, Unreadable>) -> Result<T, ReadError> {
+        parsed.map_err(|(line, found)| {
+            self.root.content(&self.path, line, "a mapping or one of its counters", &found)
+        })
+    }
+}
+
+/// Parses the text; answers the number and text of the first line that it cannot read.
+pub fn parse(text: &str) -> Result<Vec<Vma>, Unreadable> {
+    let mut parser = Parser::default();
+    parser.feed(text.as_bytes())?;
+    parser.finish()
+}
+
+/// The coverage of some mappings taken together; `pmd_size` is the size of a whole THP.
+#[must_use]
+pub fn coverage<'a>(
+    vmas: impl IntoIterator<Item = &'a Vma>,
+    pmd_size: Option<PageSize>,
+) -> crate::pages::coverage::Coverage {
+    let mut seen = crate::pages::coverage::Coverage::none("/proc/PID/smaps");
+    for vma in vmas {
+        seen.resident += vma.rss + vma.hugetlb;
+        if let (true, Some(size)) = (vma.thp > Bytes::ZERO, pmd_size) {
+            *seen.huge.entry(size).or_default() += vma.thp;
+        }
+        if let (true, Ok(size)) = (vma.hugetlb > Bytes::ZERO, PageSize::new(vma.kernel_page_size)) {
+            *seen.huge.entry(size).or_default() += vma.hugetlb;
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &str = "\
+c0000000-100000000 rw-p 00000000 00:0f 1052                              /anon_hugepage (deleted)
+Size:            1048576 kB
+KernelPageSize:     2048 kB
+MMUPageSize:        2048 kB
+Rss:                   0 kB
+Shared_Hugetlb:        0 kB
+Private_Hugetlb:  1046528 kB
+VmFlags: rd wr mr mw me de ht sd
+7f0000000000-7f0040000000 rw-p 00000000 00:00 0
+KernelPageSize:        4 kB
+Rss:              524288 kB
+Anonymous:        524288 kB
+AnonHugePages:    262144 kB
+Private_Hugetlb:       0 kB
+THPeligible:           1
+VmFlags: rd wr mr mw me ac sd hg
+7ffc1000-7ffc2000 rw-p 00000000 00:00 0                          /dev/shm/a name: with\\012 everything
+Rss:                   4 kB
+";
+
+    #[test]
+    fn hugetlb_and_thp_are_told_apart() -> Result<(), Box<dyn Error>> {
+        let vmas = parse(TEXT).map_err(|(line, _)| line.to_string())?;
+        assert_eq!(vmas.len(), 3);
+        assert_eq!(vmas[2].name, "/dev/shm/a name: with\\012 everything");
+        assert!(vmas[0].is_hugetlb && !vmas[1].is_hugetlb);
+        let (two, pmd) = ("2m".parse()?, "2m".parse()?);
+        let heap = coverage(&vmas[..1], Some(pmd));
+        assert_eq!(heap.resident, Bytes::from_kib(1_046_528));
+        assert_eq!(heap.share(), Some(1.0));
+        assert_eq!(heap.huge.get(&two), Some(&Bytes::from_kib(1_046_528)));
+        assert_eq!(coverage(&vmas[1..2], Some(pmd)).share(), Some(0.5));
+        Ok(())
+    }
+
+    #[test]
+    fn an_unreadable_line_is_named() {
+        assert_eq!(parse("Rss: 4 kB\n"), Err((1, "Rss: 4 kB".to_owned())));
+        assert!(parse("c0-d0 rw-p 0 0:0 0\nRss: lots\n").is_err_and(|(line, _)| line == 2));
+    }
+
+    #[test]
+    fn what_the_reasons_are_drawn_from_is_read() -> Result<(), Box<dyn Error>> {
+        let vmas = parse(TEXT).map_err(|(line, _)| line.to_string())?;
+        assert_eq!((vmas[0].device, vmas[0].inode, vmas[0].offset), ((0, 15), 1052, 0));
+        assert_eq!((vmas[1].advice, vmas[1].thp_eligible), (Advice::Huge, Some(true)));
+        assert_eq!((vmas[2].advice, vmas[2].thp_eligible, vmas[2].swap), (Advice::None, None, Bytes::ZERO));
+        Ok(())
+    }
+
+    #[test]
+    fn foreseen_lines_are_read_like_the_first_ones() -> Result<(), Box<dyn Error>> {
+        // As the kernel prints them, with a counter that outgrows its column, and one left out.
+        let block = |start: u64, rss: u64, more: &str| {
+            format!(
+                "{start:x}-{:x} rw-p 00000000 00:00 0 \nSize:           {:8} kB\nRss:            {rss:8} kB\n\
+                 {more}AnonHugePages:  {:8} kB\nTHPeligible:    {:8}\nVmFlags: rd wr hg \n",
+                start + 0x1000,
+                4,
+                0,
+                1
+            )
+        };
+        let swap = "Swap:                  8 kB\n";
+        let text = [block(0x1000, 4, swap), block(0x2000, 123_456_789_012, swap), block(0x3000, 12, "")];
+        let text = text.concat() + &block(0x4000, 16, swap);
+        let vmas = parse(&text).map_err(|(line, text)| format!("{line}: {text}"))?;
+        let read: Vec<_> = vmas.iter().map(|vma| (vma.rss.0 >> 10, vma.swap.0 >> 10)).collect();
+        assert_eq!(read, [(4, 8), (123_456_789_012, 8), (12, 0), (16, 8)]);
+        assert!(vmas.iter().all(|vma| vma.advice == Advice::Huge && vma.thp_eligible == Some(true)));
+        Ok(())
+    }
+
+    #[test]
+    fn our_own_is_readable() -> Result<(), Box<dyn Error>> {
+        for vmas in [read(&Root::live(), "self")?, read_many(&Root::live(), "self")?] {
+            assert!(vmas.iter().any(|vma| vma.name == "[stack]"));
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics(text in "(.|\n)*") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn pieces_give_the_same_as_the_whole(cut in 0..TEXT.len()) {
+            let mut parser = Parser::default();
+            let (first, rest) = TEXT.as_bytes().split_at(cut);
+            let fed = [first, &rest[..1], &rest[1..]].into_iter().try_for_each(|piece| parser.feed(piece));
+            let pieces = fed.and_then(|()| parser.finish());
+            prop_assert_eq!(pieces, parse(TEXT));
+        }
+
+        #[test]
+        fn mangled_text_never_panics(cut in 0..TEXT.len(), junk in ".{0,20}") {
+            let _ = parse(&format!("{}{junk}{}", &TEXT[..cut], &TEXT[cut..]));
+        }
+    }
+}

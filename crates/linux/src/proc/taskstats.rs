@@ -1,0 +1,294 @@
+//! taskstats: what each thread waited for, by generic netlink.
+//!
+//! Sources: Documentation/accounting/{taskstats,taskstats-struct,delay-accounting}.rst and
+//! include/uapi/linux/{taskstats,genetlink,netlink}.h. The kernel fills the delays only of threads
+//! that were made while `kernel.task_delayacct` was 1.
+
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    native_endian::{u16_at, u32_at, u64_at},
+    sys::netlink::Socket,
+};
+
+const NLMSG_ERROR: u16 = 2;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const GENL_ID_CTRL: u16 = 0x10;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const TASKSTATS_CMD_GET: u8 = 1;
+const CMD_ATTR_PID: u16 = 1;
+const CMD_ATTR_REGISTER_CPUMASK: u16 = 3;
+const TYPE_STATS: u16 = 3;
+const TYPE_AGGR_PID: u16 = 4;
+/// Attributes may be marked as nested, or in network order.
+const TYPE_MASK: u16 = 0x3fff;
+
+const HEADER: usize = 16;
+const GENERIC_HEADER: usize = 4;
+/// A datagram holds a few structures of some 600 bytes.
+const DATAGRAM: usize = 16 << 10;
+/// How long the kernel may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Room for the threads that end between two looks.
+const BACKLOG: i32 = 1 << 20;
+
+/// How often a thread waited for something, and for how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Delay {
+    /// How often.
+    pub count: u64,
+    /// For how long, in nanoseconds.
+    pub ns: u64,
+}
+
+/// What one thread waited for, since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Delays {
+    /// For direct compaction (`COMPACT`), since version 11.
+    pub compact: Option<Delay>,
+    /// For direct reclaim (`FREEPAGES`).
+    pub reclaim: Delay,
+    /// For pages that were reclaimed a moment ago.
+    pub thrashing: Option<Delay>,
+    /// For pages to come back from swap.
+    pub swap_in: Delay,
+    /// For pages to be copied on write, since version 13.
+    pub copy_on_write: Option<Delay>,
+    /// For a CPU, while it could run.
+    pub cpu: Delay,
+    /// For block devices.
+    pub block_io: Delay,
+}
+
+/// What the kernel tells of one thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskStats {
+    /// The version of the structure.
+    pub version: u16,
+    /// The thread.
+    pub tid: u32,
+    /// Its process, since version 12.
+    pub pid: Option<u32>,
+    /// The process that made its process.
+    pub parent: u32,
+    /// Its name.
+    pub name: String,
+    /// CPU time in user space, in microseconds.
+    pub user_us: u64,
+    /// CPU time in the kernel, in microseconds.
+    pub sys_us: u64,
+    /// Page faults that needed no I/O.
+    pub minor_faults: u64,
+    /// Page faults that needed I/O.
+    pub major_faults: u64,
+    /// What it waited for.
+    pub delays: Delays,
+}
+
+/// A channel to the kernel's accounting.
+#[derive(Debug)]
+pub struct Channel {
+    socket: Socket,
+    family: u16,
+    buffer: Vec<u8>,
+}
+
+impl Channel {
+    /// Opens it. ENOENT where the kernel has no taskstats; asking takes CAP_NET_ADMIN.
+    pub fn open() -> io::Result<Channel> {
+        let mut channel =
+            Channel { socket: Socket::open(BACKLOG)?, family: GENL_ID_CTRL, buffer: vec![0; DATAGRAM] };
+        channel.send(CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0")?;
+        let answer = channel.answer()?;
+        let family = attributes(&answer)
+            .find(|(kind, _)| *kind == CTRL_ATTR_FAMILY_ID)
+            .and_then(|(_, value)| Some(u16::from_ne_bytes(value.get(..2)?.try_into().ok()?)));
+        channel.family = family.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+        Ok(channel)
+    }
+
+    /// What thread `tid` waited for. ESRCH where it has ended.
+    ///
+    /// Not on a channel that tells of ends: their messages would be lost in between.
+    pub fn thread(&mut self, tid: u32) -> io::Result<TaskStats> {
+        self.send(TASKSTATS_CMD_GET, CMD_ATTR_PID, &tid.to_ne_bytes())?;
+        let answer = self.answer()?;
+        stats(&answer).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    /// From now on this channel tells of every thread of the machine that ends on one of `cpus`
+    /// (as `0-3,8`).
+    pub fn tell_of_ends(&mut self, cpus: &str) -> io::Result<()> {
+        let mask = format!("{}\0", cpus.trim());
+        let flags = NLM_F_REQUEST | NLM_F_ACK;
+        let message =
+            request(self.family, flags, TASKSTATS_CMD_GET, CMD_ATTR_REGISTER_CPUMASK, mask.as_bytes());
+        self.socket.send(&message)?;
+        self.answer().map(drop)
+    }
+
+    /// The next thread that has ended; nothing where none has. ENOBUFS where some were lost.
+    pub fn next_end(&mut self) -> io::Result<Option<TaskStats>> {
+        while let Some(length) = self.socket.receive(&mut self.buffer)? {
+            let told = TaskStats::of_datagram(self.buffer.get(..length).unwrap_or_default())?;
+            if told.is_some() {
+                return Ok(told);
+            }
+        }
+        Ok(None)
+    }
+
+    fn send(&self, command: u8, attribute: u16, value: &[u8]) -> io::Result<()> {
+        self.socket.send(&request(self.family, NLM_F_REQUEST, command, attribute, value))
+    }
+
+    fn answer(&mut self) -> io::Result<Vec<u8>> {
+        let begin = Instant::now();
+        loop {
+            if let Some(length) = self.socket.receive(&mut self.buffer)? {
+                return message(self.buffer.get(..length).unwrap_or_default()).map(<[u8]>::to_vec);
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.socket.wait(100)?;
+        }
+    }
+}
+
+impl TaskStats {
+    /// What a datagram of the kernel tells of a thread; nothing where it is about something else, and the
+    /// kernel's error where it tells one.
+    pub fn of_datagram(datagram: &[u8]) -> io::Result<Option<TaskStats>> {
+        message(datagram).map(stats)
+    }
+}
+
+fn request(family: u16, flags: u16, command: u8, attribute: u16, value: &[u8]) -> Vec<u8> {
+    let attribute_length = 4 + value.len();
+    let length = HEADER + GENERIC_HEADER + attribute_length.next_multiple_of(4);
+    let mut message = Vec::with_capacity(length);
+    message.extend((length as u32).to_ne_bytes());
+    message.extend(family.to_ne_bytes());
+    message.extend(flags.to_ne_bytes());
+    // The sequence and our port, which the kernel knows.
+    message.extend([0; 8]);
+    message.extend([command, 1, 0, 0]);
+    message.extend((attribute_length as u16).to_ne_bytes());
+    message.extend(attribute.to_ne_bytes());
+    message.extend(value);
+    message.resize(length, 0);
+    message
+}
+
+/// The attributes of a datagram's message, or the error that it tells.
+fn message(datagram: &[u8]) -> io::Result<&[u8]> {
+    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    let kind = u16_at(datagram, 4).ok_or_else(invalid)?;
+    if kind == NLMSG_ERROR {
+        let code =
+            datagram.get(HEADER..HEADER + 4).and_then(|code| code.try_into().ok()).ok_or_else(invalid)?;
+        return match i32::from_ne_bytes(code) {
+            0 => Ok(&[]),
+            code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
+        };
+    }
+    datagram.get(HEADER + GENERIC_HEADER..).ok_or_else(invalid)
+}
+
+/// Kind and value of each attribute.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(bytes, 0)?);
+        let value = bytes.get(4..length)?;
+        let kind = u16_at(bytes, 2)? & TYPE_MASK;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn stats(body: &[u8]) -> Option<TaskStats> {
+    let (_, of_thread) = attributes(body).find(|(kind, _)| *kind == TYPE_AGGR_PID)?;
+    let (_, stats) = attributes(of_thread).find(|(kind, _)| *kind == TYPE_STATS)?;
+    parse(stats)
+}
+
+/// Reads `struct taskstats`: it only ever grew at its end, but for version 15, which put the largest
+/// and the smallest of each delay behind it (version 16 moved them to the end).
+fn parse(bytes: &[u8]) -> Option<TaskStats> {
+    let version = u16_at(bytes, 0)?;
+    let wide = version == 15;
+    let mut at = 16;
+    let delay = |at: &mut usize| {
+        let delay = Delay { count: u64_at(bytes, *at)?, ns: u64_at(bytes, *at + 8)? };
+        *at += if wide { 32 } else { 16 };
+        Some(delay)
+    };
+    let (cpu, block_io, swap_in) = (delay(&mut at)?, delay(&mut at)?, delay(&mut at)?);
+    at += 16; // cpu_run_{real,virtual}_total
+    let name = bytes.get(at..at + 32)?;
+    let name = String::from_utf8_lossy(name.split(|byte| *byte == 0).next()?).into_owned();
+    at += 32 + 8; // ac_sched
+    let (tid, parent) = (u32_at(bytes, at + 8)?, u32_at(bytes, at + 12)?);
+    at += 24; // ac_uid, ac_gid, ac_pid, ac_ppid, ac_btime
+    let (user_us, sys_us) = (u64_at(bytes, at + 8)?, u64_at(bytes, at + 16)?);
+    let (minor_faults, major_faults) = (u64_at(bytes, at + 24)?, u64_at(bytes, at + 32)?);
+    // ac_etime to ac_majflt; memory, I/O and switches up to cpu_scaled_run_real_total.
+    at += 5 * 8 + 16 * 8;
+    let reclaim = delay(&mut at)?;
+    let thrashing = if version >= 9 { delay(&mut at) } else { None };
+    at += 8; // ac_btime64
+    let compact = if version >= 11 { delay(&mut at) } else { None };
+    let pid = if version >= 12 { u32_at(bytes, at) } else { None };
+    at += 32; // ac_tgid, ac_tgetime, ac_exe_dev, ac_exe_inode
+    let copy_on_write = if version >= 13 { delay(&mut at) } else { None };
+    let delays = Delays { compact, reclaim, thrashing, swap_in, copy_on_write, cpu, block_io };
+    Some(TaskStats { version, tid, pid, parent, name, user_us, sys_us, minor_faults, major_faults, delays })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_kernel_tells_of_this_thread() {
+        let Ok(mut channel) = Channel::open() else { return };
+        let stats = match channel.thread(std::process::id()) {
+            Ok(stats) => stats,
+            // Without CAP_NET_ADMIN.
+            Err(error) => return assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+        };
+        assert_eq!(stats.tid, std::process::id());
+        assert!(stats.pid.is_none_or(|pid| pid == std::process::id()));
+        assert!(stats.minor_faults > 0 && !stats.name.is_empty(), "{stats:?}");
+        assert_eq!(channel.thread(u32::MAX / 2).err().and_then(|error| error.raw_os_error()), Some(3));
+    }
+
+    proptest! {
+        #[test]
+        fn no_datagram_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..700)) {
+            let _ = TaskStats::of_datagram(&bytes);
+            let _ = parse(&bytes);
+        }
+
+        #[test]
+        fn a_request_is_what_the_kernel_would_read(value in prop::collection::vec(any::<u8>(), 0..40)) {
+            let bytes = request(20, NLM_F_REQUEST, TASKSTATS_CMD_GET, CMD_ATTR_PID, &value);
+            prop_assert_eq!(u32_at(&bytes, 0), Some(bytes.len() as u32));
+            let body = message(&bytes).map_err(|error| TestCaseError::fail(error.to_string()))?;
+            let found: Vec<_> = attributes(body).collect();
+            prop_assert_eq!(found, vec![(CMD_ATTR_PID, value.as_slice())]);
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! What a rehearsed program is made to believe, call by call.
+
+use std::{collections::BTreeMap, os::fd::RawFd};
+
+use super::{Means, Pretended, Request};
+use crate::{
+    hugepages::page_sizes::PageSizes,
+    pages::ranges::Ranges,
+    root::Root,
+    sys::ptrace::{self, Call, Supervisor, Then, Watched},
+    units::{Bytes, PageSize},
+};
+
+const MAP_HUGETLB: u64 = libc::MAP_HUGETLB as u64;
+const MAP_FIXED: u64 = libc::MAP_FIXED as u64;
+const MAP_SHARED: u64 = libc::MAP_SHARED as u64;
+/// At this address or not at all; it replaces nothing.
+const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
+/// `MFD_HUGETLB` and `SHM_HUGETLB`.
+const MFD_HUGETLB: u64 = libc::MFD_HUGETLB as u64;
+const SHM_HUGETLB: u64 = libc::SHM_HUGETLB as u64;
+const FIXED: u64 = MAP_FIXED | MAP_FIXED_NOREPLACE;
+/// Six bits from here tell the page size, as log2; zero is the default size.
+const SIZE_SHIFT: u32 = 26;
+const SIZE_MASK: u64 = 0x3f << SIZE_SHIFT;
+/// `HUGETLBFS_MAGIC` of `linux/magic.h`.
+const HUGETLBFS: i64 = 0x9584_58f6;
+/// The kernel aligns explicit huge pages by itself; ordinary memory is put here for it.
+const FIRST_HINT: u64 = 0x5000_0000_0000;
+
+/// The calls to stop at.
+pub(super) const WATCHED: [Watched; 9] = [
+    Watched { number: libc::SYS_mmap, only_with: Some((3, (MAP_HUGETLB | MAP_FIXED | MAP_SHARED) as u32)) },
+    always(libc::SYS_munmap),
+    always(libc::SYS_memfd_create),
+    always(libc::SYS_ftruncate),
+    always(libc::SYS_fallocate),
+    always(libc::SYS_fstatfs),
+    always(libc::SYS_shmget),
+    always(libc::SYS_shmat),
+    always(libc::SYS_shmctl),
+];
+
+const fn always(number: libc::c_long) -> Watched {
+    Watched { number, only_with: None }
+}
+
+/// What the program is made to believe.
+pub(super) struct Stage {
+    sizes: PageSizes,
+    pools: Pretended,
+    requests: Vec<Request>,
+    /// Of each request what is held: addresses, of a file offsets.
+    held: Vec<Ranges>,
+    /// By process and descriptor: the request that a file stands for.
+    files: BTreeMap<(u32, u64), usize>,
+    /// By SysV id: the request that a segment stands for.
+    segments: BTreeMap<u64, usize>,
+    /// By thread: its process.
+    processes: BTreeMap<u32, u32>,
+    next_hint: u64,
+    /// A file whose name tells of huge pages: before JDK 17 the JVM looks for the word in its maps, for
+    /// the one page that it tries them with.
+    named: RawFd,
+}
+
+impl Stage {
+    pub(super) fn new(sizes: &PageSizes, pools: &Pretended, named: RawFd) -> Stage {
+        Stage {
+            sizes: sizes.clone(),
+            pools: pools.clone(),
+            requests: Vec::new(),
+            held: Vec::new(),
+            files: BTreeMap::new(),
+            segments: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            next_hint: FIRST_HINT,
+            named,
+        }
+    }
+
+    /// All requests, with what is held of them.
+    pub(super) fn into_requests(mut self) -> Vec<Request> {
+        for (request, held) in self.requests.iter_mut().zip(&self.held) {
+            request.held = Bytes(held.len());
+        }
+        self.requests
+    }
+
+    fn process_of(&mut self, thread: u32) -> u32 {
+        *self.processes.entry(thread).or_insert_with(|| {
+            let status = Root::live().read(format!("proc/{thread}/status")).unwrap_or_default();
+            let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+            group.unwrap_or(thread)
+        })
+    }
+
+    /// The page size that flags ask for.
+    fn page_size(&self, flags: u64) -> Option<PageSize> {
+        match (flags & SIZE_MASK) >> SIZE_SHIFT {
+            0 => self.sizes.default_hugetlb,
+            log2 => PageSize::new(Bytes(1u64.checked_shl(log2 as u32)?)).ok(),
+        }
+        .filter(|size| self.sizes.hugetlb.contains(size))
+    }
+
+    /// Does the pretended pool have as much?
+    fn has(&self, size: PageSize, bytes: u64) -> bool {
+        let all = self.requests.iter().zip(&self.held);
+        let held = all.filter(|(r, _)| r.page_size == size).map(|(_, held)| held.len()).sum();
+        let wanted = Bytes(held) + Bytes(bytes);
+        self.pools.get(&size).is_none_or(|pool| wanted.pages_needed(size) <= *pool)
+    }
+
+    /// Notes a request; answers where it stands in the list and whether it is granted.
+    fn ask(&mut self, process: u32, page_size: PageSize, means: Means, asked: Bytes) -> (usize, bool) {
+        let granted = self.has(page_size, asked.0);
+        self.requests.push(Request {
+            process,
+            page_size,
+            means,
+            start: None,
+            asked,
+            executable: false,
+            granted,
+            held: Bytes::ZERO,
+            limit: None,
+        });
+        self.held.push(Ranges::default());
+        (self.requests.len() - 1, granted)
+    }
+
+    fn mmap(&mut self, call: &mut Call, process: u32) -> Then {
+        let [address, length, protection, flags, _, offset] = call.arguments;
+        // It replaces what lay there.
+        if flags & MAP_FIXED != 0 && !self.released(process, address, length) {
+            return Then::Answer(-i64::from(libc::EINVAL));
+        }
+        if flags & MAP_HUGETLB == 0 {
+            let file = self.file_of(process, call.arguments[4]);
+            let Some(at) = file else { return Then::Make };
+            if !self.reserve(at, offset, length) {
+                return Then::Answer(-i64::from(libc::ENOMEM));
+            }
+            self.place(call, self.requests[at].page_size, length);
+            return Then::Make;
+        }
+        let Some(size) = self.page_size(flags) else { return Then::Answer(-i64::from(libc::EINVAL)) };
+        let Some(bytes) = Bytes(length).align_up(size) else { return Then::Answer(-i64::from(libc::EINVAL)) };
+        if flags & FIXED != 0 && address % size.bytes().0 != 0 {
+            return Then::Answer(-i64::from(libc::EINVAL));
+        }
+        let (at, granted) = self.ask(process, size, Means::Anonymous, bytes);
+        self.requests[at].executable = protection & libc::PROT_EXEC as u64 != 0;
+        if !granted {
+            return Then::Answer(-i64::from(libc::ENOMEM));
+        }
+        call.arguments[1] = bytes.0;
+        call.arguments[3] = flags & !(MAP_HUGETLB | SIZE_MASK) | libc::MAP_NORESERVE as u64;
+        self.place(call, size, bytes.0);
+        if flags & FIXED == 0 && bytes == size.bytes() {
+            call.arguments[3] &= !(libc::MAP_ANONYMOUS as u64);
+            call.arguments[4] = self.named as u64;
+            call.arguments[5] = 0;
+        }
+        Then::MakeAndTell
+    }
+
+    /// Lets an `mmap` that leaves the place to the kernel go where a huge page could begin.
+    fn place(&mut self, call: &mut Call, size: PageSize, length: u64) {
+        let (address, flags) = (call.arguments[0], call.arguments[3]);
+        if flags & FIXED == 0 && (address == 0 || address % size.bytes().0 != 0) {
+            call.arguments[0] = self.next_place(size, length);
+        }
+    }
+
+    /// Where nothing was put yet.
+    fn next_place(&mut self, size: PageSize, length: u64) -> u64 {
+        let place = self.next_hint.next_multiple_of(size.bytes().0);
+        self.next_hint = place.saturating_add(length).saturating_add(size.bytes().0);
+        place
+    }
+
+    /// Whatever of explicit memory lay in this range of a process is given back; refused (`false`), as
+    /// the kernel does, where that would cut a huge page in two.
+    fn released(&mut self, process: u32, start: u64, length: u64) -> bool {
+        let end = start.saturating_add(length);
+        let mapped = |request: &Request| request.process == process && request.means == Means::Anonymous;
+        let cuts = |(request, held): (&Request, &Ranges)| {
+            let inside = |address: u64| {
+                address % request.page_size.bytes().0 != 0 && held.missing(address, address + 1) == 0
+            };
+            mapped(request) && (inside(start) || inside(end))
+        };
+        if self.requests.iter().zip(&self.held).any(cuts) {
+            return false;
+        }
+        for (request, held) in self.requests.iter().zip(&mut self.held) {
+            if mapped(request) {
+                held.remove(start, end);
+            }
+        }
+        true
+    }
+
+    fn file_of(&self, process: u32, descriptor: u64) -> Option<usize> {
+        self.files.get(&(process, descriptor & 0xffff_ffff)).copied()
+    }
+
+    /// Pages of a file are set aside, by allocating them or by mapping them: those that were not yet.
+    fn reserve(&mut self, at: usize, offset: u64, length: u64) -> bool {
+        let end = offset.saturating_add(length);
+        let missing = self.held[at].missing(offset, end);
+        let granted = self.has(self.requests[at].page_size, missing);
+        let request = &mut self.requests[at];
+        request.asked += Bytes(missing);
+        request.granted &= granted;
+        if granted {
+            self.held[at].insert(offset, end);
+        }
+        granted
+    }
+
+    fn fallocate(&mut self, call: &Call, at: usize) -> Then {
+        let [_, mode, offset, length, ..] = call.arguments;
+        if mode as i32 & libc::FALLOC_FL_PUNCH_HOLE != 0 {
+            self.held[at].remove(offset, offset.saturating_add(length));
+            return Then::Answer(0);
+        }
+        if self.reserve(at, offset, length) {
+            Then::Answer(0)
+        } else {
+            Then::Answer(-i64::from(libc::ENOSPC))
+        }
+    }
+}
+
+impl Supervisor for Stage {
+    fn entering(&mut self, call: &mut Call) -> Then {
+        let process = self.process_of(call.thread);
+        let arguments = call.arguments;
+        match call.number {
+            libc::SYS_mmap => self.mmap(call, process),
+            libc::SYS_munmap => match self.released(process, arguments[0], arguments[1]) {
+                true => Then::Make,
+                false => Then::Answer(-i64::from(libc::EINVAL)),
+            },
+            libc::SYS_memfd_create if arguments[1] & MFD_HUGETLB != 0 => match self.page_size(arguments[1]) {
+                None => Then::Answer(-i64::from(libc::EINVAL)),
+                Some(size) => {
+                    self.ask(process, size, Means::File, Bytes::ZERO);
+                    call.arguments[1] &= !(MFD_HUGETLB | SIZE_MASK);
+                    Then::MakeAndTell
+                }
+            },
+            libc::SYS_ftruncate => {
+                if let Some(at) = self.file_of(process, call.arguments[0]) {
+                    self.requests[at].limit = Some(Bytes(arguments[1]));
+                }
+                Then::Make
+            }
+            libc::SYS_fallocate => match self.file_of(process, call.arguments[0]) {
+                Some(at) => self.fallocate(call, at),
+                None => Then::Make,
+            },
+            libc::SYS_fstatfs if self.file_of(process, call.arguments[0]).is_some() => Then::MakeAndTell,
+            libc::SYS_shmget if arguments[2] & SHM_HUGETLB != 0 => match self.page_size(arguments[2]) {
+                None => Then::Answer(-i64::from(libc::EINVAL)),
+                Some(size) => match self.ask(process, size, Means::SharedMemory, Bytes(arguments[1])) {
+                    (_, false) => Then::Answer(-i64::from(libc::ENOMEM)),
+                    (_, true) => {
+                        call.arguments[2] &= !(SHM_HUGETLB | SIZE_MASK);
+                        call.arguments[2] |= 0o10000; // SHM_NORESERVE
+                        Then::MakeAndTell
+                    }
+                },
+            },
+            libc::SYS_shmat if self.segments.contains_key(&arguments[0]) => {
+                if arguments[1] == 0 {
+                    let request = &self.requests[self.segments[&arguments[0]]];
+                    let (size, length) = (request.page_size, request.asked.0);
+                    call.arguments[1] = self.next_place(size, length);
+                }
+                Then::MakeAndTell
+            }
+            libc::SYS_shmctl if arguments[1] as i32 == libc::IPC_RMID => {
+                // Removed before anybody attached it: it is gone at once.
+                if let Some(&at) = self.segments.get(&arguments[0]) {
+                    if self.requests[at].start.is_none() {
+                        self.held[at] = Ranges::default();
+                    }
+                }
+                Then::Make
+            }
+            _ => Then::Make,
+        }
+    }
+
+    fn made(&mut self, call: &Call, result: i64) {
+        let process = self.process_of(call.thread);
+        let last = |requests: &[Request], means| {
+            requests.iter().rposition(|r| r.process == process && r.means == means && r.start.is_none())
+        };
+        match call.number {
+            libc::SYS_mmap => {
+                if let Some(at) = last(&self.requests, Means::Anonymous) {
+                    match u64::try_from(result) {
+                        Ok(start) => {
+                            self.requests[at].start = Some(start);
+                            self.held[at].insert(start, start + self.requests[at].asked.0);
+                        }
+                        Err(_) => self.requests[at].granted = false,
+                    }
+                }
+            }
+            libc::SYS_memfd_create => {
+                let at = self.requests.iter().rposition(|r| r.process == process && r.means == Means::File);
+                if let (Ok(descriptor), Some(at)) = (u64::try_from(result), at) {
+                    self.files.insert((process, descriptor), at);
+                }
+            }
+            libc::SYS_fstatfs if result == 0 => {
+                let Some(at) = self.file_of(process, call.arguments[0]) else { return };
+                let block = self.requests[at].page_size.bytes().0 as i64;
+                // struct statfs begins with f_type and f_bsize, eight bytes each.
+                let believed = [HUGETLBFS.to_ne_bytes(), block.to_ne_bytes()].concat();
+                let _ = ptrace::write_memory(call.thread, call.arguments[1], &believed);
+            }
+            libc::SYS_shmget => {
+                if let (Ok(id), Some(at)) = (u64::try_from(result), last(&self.requests, Means::SharedMemory))
+                {
+                    self.segments.insert(id, at);
+                    self.held[at].insert(0, self.requests[at].asked.0);
+                }
+            }
+            libc::SYS_shmat => {
+                if let (Ok(start), Some(&at)) = (u64::try_from(result), self.segments.get(&call.arguments[0]))
+                {
+                    self.requests[at].start = Some(start);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn executed(&mut self, process: u32) {
+        // Anonymous memory goes with the old program.
+        for (request, held) in self.requests.iter().zip(&mut self.held) {
+            if request.process == process && request.means == Means::Anonymous {
+                *held = Ranges::default();
+            }
+        }
+    }
+
+    fn ended(&mut self, thread: u32) {
+        self.processes.remove(&thread);
+    }
+}

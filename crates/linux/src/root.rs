@@ -1,0 +1,278 @@
+//! Where the machine's files are read: `/`, or a captured tree of another machine.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, Read},
+    path::{Component, Path, PathBuf},
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::capture::Tape;
+
+/// The folder that stands for `/` of the machine looked at.
+#[derive(Clone, Debug)]
+pub struct Root {
+    dir: PathBuf,
+    tape: Option<Arc<Mutex<Tape>>>,
+}
+
+/// No file of the kernel comes near this size, smaps of the largest programs included.
+const LARGEST: u64 = 1 << 30;
+
+/// As many links may follow each other, like in Linux (`path_resolution(7)`).
+const MOST_LINKS: usize = 40;
+
+/// A file that could not be read, or did not hold what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The content is not what the kernel documents.
+    #[error("{}:{line}: expected {expected}, found '{found}'", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What should have stood there.
+        expected: &'static str,
+        /// What stood there.
+        found: String,
+    },
+}
+
+impl ReadError {
+    /// Is it only that there is no such file?
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        // EOPNOTSUPP and the like are refusals: the file is there.
+        matches!(self, ReadError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+impl Root {
+    /// This machine.
+    #[must_use]
+    pub fn live() -> Root {
+        Root::at("/")
+    }
+
+    /// A captured tree, or one made for a test.
+    pub fn at(dir: impl Into<PathBuf>) -> Root {
+        Root { dir: dir.into(), tape: None }
+    }
+
+    /// The same root, which from now on keeps what is read: see [`Root::recorded`].
+    #[must_use]
+    pub fn recording(self) -> Root {
+        Root { tape: Some(Arc::default()), ..self }
+    }
+
+    /// Everything that was read through this root and its clones since [`Root::recording`].
+    #[must_use]
+    pub fn recorded(&self) -> Tape {
+        let tape = self.tape.as_ref().map(|tape| tape.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        tape.unwrap_or_default()
+    }
+
+    fn record(&self, record: impl FnOnce(&mut Tape)) {
+        if let Some(tape) = &self.tape {
+            record(&mut tape.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Is this the machine we run on, so that system calls speak of it too?
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.dir == Path::new("/")
+    }
+
+    /// Where `path` (relative to `/`, without a leading slash) lies.
+    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.dir.join(path)
+    }
+
+    /// The whole file as text; bytes that are not UTF-8 are replaced.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<String, ReadError> {
+        self.read_bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The whole file.
+    pub fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, ReadError> {
+        let inside = path.as_ref();
+        let path = self.path(inside);
+        // A captured tree may hold anything: a pipe would keep us waiting for ever.
+        let content = fs::metadata(&path).and_then(|found| match found.is_file() {
+            true if found.len() <= LARGEST => fs::read(&path),
+            true => Err(io::Error::other("this is larger than any file of the kernel")),
+            false => Err(io::Error::other("this is not a plain file")),
+        });
+        let content = content.map_err(|source| ReadError::Io { path, source })?;
+        self.record(|tape| tape.file(inside, &content));
+        Ok(content)
+    }
+
+    /// The file, to be read piece by piece; what is read this way is not recorded.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<fs::File, ReadError> {
+        let path = self.path(path);
+        let file = fs::metadata(&path).and_then(|found| match found.is_file() {
+            true => fs::File::open(&path),
+            false => Err(io::Error::other("this is not a plain file")),
+        });
+        file.map_err(|source| ReadError::Io { path, source })
+    }
+
+    /// At most `length` bytes from the beginning of a file; not recorded either.
+    pub fn beginning(&self, path: impl AsRef<Path>, length: u64) -> Result<Vec<u8>, ReadError> {
+        let path = path.as_ref();
+        let mut bytes = Vec::new();
+        let read = self.open(path)?.take(length).read_to_end(&mut bytes);
+        read.map_err(|source| ReadError::Io { path: self.path(path), source })?;
+        Ok(bytes)
+    }
+
+    /// Is there a plain file at `path`, whatever it holds?
+    pub fn has_file(&self, path: impl AsRef<Path>) -> bool {
+        let found = fs::metadata(self.path(path.as_ref())).is_ok_and(|found| found.is_file());
+        if found {
+            self.record(|tape| tape.present(path.as_ref()));
+        }
+        found
+    }
+
+    /// Where `path` leads once all links are followed, relative to `/` of the machine looked at.
+    ///
+    /// Links of a captured tree are followed inside the tree, as they were on its machine.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> Result<PathBuf, ReadError> {
+        let io_error = |path: &Path, source| ReadError::Io { path: self.path(path), source };
+        let mut left: Vec<OsString> = parts(path.as_ref());
+        let mut done = PathBuf::new();
+        let mut links = 0;
+        while let Some(part) = left.pop() {
+            if part == ".." {
+                done.pop();
+                continue;
+            }
+            let next = done.join(&part);
+            let kind = fs::symlink_metadata(self.path(&next)).map_err(|e| io_error(&next, e))?.file_type();
+            if !kind.is_symlink() {
+                done = next;
+                continue;
+            }
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(io_error(&next, io::Error::other("too many links follow each other")));
+            }
+            let target = fs::read_link(self.path(&next)).map_err(|e| io_error(&next, e))?;
+            self.record(|tape| tape.link(&next, &target));
+            if target.is_absolute() {
+                done = PathBuf::new();
+            }
+            left.extend(parts(&target));
+        }
+        Ok(done)
+    }
+
+    /// The whole file as one value, white space trimmed.
+    pub fn value<T: FromStr>(&self, path: impl AsRef<Path>, expected: &'static str) -> Result<T, ReadError> {
+        let text = self.read(path.as_ref())?;
+        text.trim().parse().map_err(|_| self.content(path, 1, expected, text.trim()))
+    }
+
+    /// The chosen word of a list like `always [madvise] never`.
+    pub fn choice(&self, path: impl AsRef<Path>) -> Result<String, ReadError> {
+        let text = self.read(path.as_ref())?;
+        text.split_once('[')
+            .and_then(|(_, rest)| rest.split_once(']'))
+            .map(|(chosen, _)| chosen.to_owned())
+            .ok_or_else(|| self.content(path, 1, "one word in [brackets]", text.trim()))
+    }
+
+    /// The names in a folder, sorted.
+    pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>, ReadError> {
+        let path = self.path(path);
+        let names = fs::read_dir(&path).and_then(|entries| {
+            entries
+                .map(|e| e.map(|e| e.file_name().to_string_lossy().into_owned()))
+                .collect::<io::Result<Vec<_>>>()
+        });
+        let mut names = names.map_err(|source| ReadError::Io { path, source })?;
+        names.sort();
+        Ok(names)
+    }
+
+    /// An error about the content of a file.
+    pub fn content(
+        &self,
+        path: impl AsRef<Path>,
+        line: usize,
+        expected: &'static str,
+        found: &str,
+    ) -> ReadError {
+        ReadError::Content { path: self.path(path), line, expected, found: found.chars().take(80).collect() }
+    }
+}
+
+/// The parts of a path, last one first; `/` and `.` left out.
+fn parts(path: &Path) -> Vec<OsString> {
+    let parts = path.components().filter_map(|part| match part {
+        Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
+    });
+    parts.rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_of_a_tree_are_followed_inside_the_tree() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        fs::create_dir_all(dir.path().join("usr/lib/real"))?;
+        symlink("/usr/lib/real", dir.path().join("usr/absolute"))?;
+        symlink("../usr/absolute", dir.path().join("usr/relative"))?;
+        symlink("round", dir.path().join("round"))?;
+        let root = Root::at(dir.path());
+        for path in ["usr/lib/real", "usr/absolute", "usr/relative/../real", "../../usr/absolute"] {
+            assert_eq!(root.resolve(path).ok(), Some(PathBuf::from("usr/lib/real")), "{path}");
+        }
+        assert!(root.resolve("round").is_err());
+        assert!(root.resolve("nowhere").is_err_and(|e| e.is_absent()));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_file_of_a_kernel_is_not_read() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        fs::File::create(dir.path().join("endless"))?.set_len(LARGEST + 1)?;
+        symlink("/dev/zero", dir.path().join("zero"))?;
+        let root = Root::at(dir.path());
+        assert!(root.read("endless").is_err() && root.read("zero").is_err() && root.read("").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_root_that_records_keeps_what_was_read() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        fs::write(dir.path().join("a"), [0xff, 0, b'x'])?;
+        fs::write(dir.path().join("b"), "never read")?;
+        let root = Root::at(dir.path()).recording();
+        assert!(root.clone().read("a").is_ok() && root.read("missing").is_err());
+        let copy = tempfile::tempdir()?;
+        root.recorded().write(copy.path())?;
+        assert_eq!(fs::read(copy.path().join("a"))?, [0xff, 0, b'x']);
+        assert!(!copy.path().join("b").exists());
+        Ok(())
+    }
+}

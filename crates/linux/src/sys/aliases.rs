@@ -1,0 +1,184 @@
+//! The same memory at many addresses: far more pages than there is memory for.
+
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::fd::{AsRawFd, FromRawFd},
+    ptr::{self, NonNull},
+    slice,
+    sync::atomic::AtomicU64,
+};
+
+use libc::{c_int, c_void};
+
+use super::{checked, last_error, parallel_range::MADV_POPULATE_WRITE, pidfd::MADV_COLLAPSE};
+use crate::units::{PageSize, Pages};
+
+// Not in every C library that we build for; the number is the kernel's (include/uapi).
+const MFD_HUGE_SHIFT: u32 = 26;
+
+/// A file in memory, mapped over and over, one copy behind the other, and unmapped on drop.
+///
+/// A translation belongs to an address, so that each copy of a page takes an entry of its own in the
+/// TLB, while all together take the memory of one.
+#[derive(Debug)]
+pub struct Repeated {
+    /// All that was reserved: a little more, so that an aligned start could be chosen in it.
+    reserved: NonNull<c_void>,
+    reserved_len: usize,
+    /// The offset in it of the first page.
+    start: usize,
+    len: usize,
+    /// The length of one copy.
+    copy: usize,
+}
+
+// SAFETY: the mapping is owned memory; nothing in it is tied to the thread that made it.
+unsafe impl Send for Repeated {}
+// SAFETY: it can be reached as atomics only.
+unsafe impl Sync for Repeated {}
+
+impl Repeated {
+    /// `pages` pages, on the memory of `distinct` of them; both at least one.
+    ///
+    /// With `pool` the memory is from the hugetlb pool of that size: ENOMEM where the pool is short,
+    /// ENOENT or EINVAL for a size that the kernel has not. Without, the pages are base pages until
+    /// [`Repeated::advise_huge`] and [`Repeated::collapse`] make larger ones of them.
+    pub fn new(size: PageSize, pool: bool, distinct: Pages, pages: Pages) -> io::Result<Repeated> {
+        let page = to_usize(size.bytes().0)?;
+        let copy = to_usize((distinct * size).0)?;
+        let len = to_usize((pages * size).0)?;
+        let reserved_len = len.checked_add(page).ok_or_else(no_memory)?;
+        if copy == 0 || len == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let file = memory(size, pool)?;
+        file.set_len(copy as u64)?;
+        let reserving = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+        let start = unsafe { libc::mmap(ptr::null_mut(), reserved_len, libc::PROT_NONE, reserving, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(last_error());
+        }
+        let reserved = NonNull::new(start).ok_or_else(no_memory)?;
+        let start = (start as usize).next_multiple_of(page) - start as usize;
+        let repeated = Repeated { reserved, reserved_len, start, len, copy };
+        for at in (0..len).step_by(copy) {
+            repeated.place(&file, at)?;
+        }
+        Ok(repeated)
+    }
+
+    /// Maps the file at the offset `at`.
+    fn place(&self, file: &File, at: usize) -> io::Result<()> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let len = self.copy.min(self.len - at);
+        // SAFETY: replaces a part of what we reserved, which nobody refers to yet.
+        let mapped = unsafe { libc::mmap(self.at(at), len, access, flags, file.as_raw_fd(), 0) };
+        if mapped == libc::MAP_FAILED { Err(last_error()) } else { Ok(()) }
+    }
+
+    fn at(&self, offset: usize) -> *mut c_void {
+        // SAFETY: `start` + `len` lies in what was reserved, and every offset is at most `len`.
+        unsafe { self.reserved.as_ptr().byte_add(self.start + offset.min(self.len)) }
+    }
+
+    /// Its words. More than one may lie on the same memory, which is why they are atomic.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: readable, writable, `len` long, aligned to a page, zeroed by the kernel, and living as
+        // long as self; that other words change with one is what an atomic allows.
+        unsafe { slice::from_raw_parts(self.at(0).cast(), self.len / size_of::<AtomicU64>()) }
+    }
+
+    /// Its addresses.
+    #[must_use]
+    pub fn addresses(&self) -> Range<u64> {
+        let start = self.at(0) as u64;
+        start..start + self.len as u64
+    }
+
+    /// Wishes for huge pages, or none (`MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`).
+    pub fn advise_huge(&self, huge: bool) -> io::Result<()> {
+        self.advise(self.len, if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE })
+    }
+
+    /// Makes huge pages of the memory (`MADV_COLLAPSE`, Linux 6.1), whatever the machine's setting.
+    pub fn collapse(&self) -> io::Result<()> {
+        self.advise(self.copy.min(self.len), MADV_COLLAPSE)
+    }
+
+    /// Makes every page present and writable (`MADV_POPULATE_WRITE`, Linux 5.14).
+    ///
+    /// Where memory or a cgroup limit runs out this is an error, not a SIGBUS.
+    pub fn populate(&self) -> io::Result<()> {
+        self.advise(self.len, MADV_POPULATE_WRITE)
+    }
+
+    /// The same for the first copy alone.
+    pub fn populate_once(&self) -> io::Result<()> {
+        self.advise(self.copy.min(self.len), MADV_POPULATE_WRITE)
+    }
+
+    fn advise(&self, len: usize, advice: c_int) -> io::Result<()> {
+        // SAFETY: the range lies in our mapping, and none of these kinds of advice changes contents.
+        checked(unsafe { libc::madvise(self.at(0), len, advice) }).map(drop)
+    }
+}
+
+impl Drop for Repeated {
+    fn drop(&mut self) {
+        // SAFETY: exactly what mmap returned, and no reference outlives self.
+        unsafe { libc::munmap(self.reserved.as_ptr(), self.reserved_len) };
+    }
+}
+
+/// A file of nothing in memory, of base pages or from the pool of `size`.
+fn memory(size: PageSize, pool: bool) -> io::Result<File> {
+    let huge = if pool { libc::MFD_HUGETLB | (size.log2() << MFD_HUGE_SHIFT) } else { 0 };
+    let name = c"hugewise";
+    // SAFETY: reads one string that is live, and returns a new descriptor.
+    let descriptor = checked(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | huge) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+fn to_usize(bytes: u64) -> io::Result<usize> {
+    usize::try_from(bytes).map_err(|_| no_memory())
+}
+
+fn no_memory() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOMEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::units::Bytes;
+
+    #[test]
+    fn what_is_written_to_one_copy_is_read_in_all() -> io::Result<()> {
+        let size = PageSize::new(Bytes(1 << 16)).map_err(io::Error::other)?;
+        let words = (1 << 16) / 8;
+        let repeated = Repeated::new(size, false, Pages(2), Pages(5))?;
+        repeated.words()[7].store(42, Relaxed);
+        let seen: Vec<u64> = (0..5).map(|page| repeated.words()[page * words + 7].load(Relaxed)).collect();
+        assert_eq!(seen, [42, 0, 42, 0, 42], "every second page is the first again");
+        assert_eq!(repeated.words().len(), 5 * words);
+        assert_eq!(repeated.addresses().start % (1 << 16), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn an_impossible_one_is_an_error() -> io::Result<()> {
+        let size = PageSize::new(Bytes(1 << 16)).map_err(io::Error::other)?;
+        for (distinct, pages) in [(0, 1), (1, 0), (1, 1 << 44), (1, u64::MAX)] {
+            assert!(Repeated::new(size, false, Pages(distinct), Pages(pages)).is_err());
+        }
+        Ok(())
+    }
+}

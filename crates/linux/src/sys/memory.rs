@@ -1,0 +1,292 @@
+//! Mappings: made, advised, populated, looked at, and given back when dropped.
+
+use std::{
+    io,
+    ops::Range,
+    ptr::{self, NonNull},
+    slice,
+};
+
+use libc::{c_int, c_ulong, c_void};
+
+use super::{checked, last_error, parallel_range::MADV_POPULATE_WRITE};
+use crate::units::{Bytes, PageSize};
+
+// Not in every C library that we build for; the numbers are the kernel's (include/uapi).
+const MAP_HUGE_SHIFT: u32 = 26;
+const SHM_HUGE_SHIFT: u32 = 26;
+const SHM_HUGETLB: c_int = 0o4000;
+
+/// Memory of this process, zeroed and private to it, unmapped on drop.
+///
+/// Writing to it needs `&mut`, reading `&`, like a boxed slice.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+    made_by: MadeBy,
+}
+
+/// How a mapping came to be, so that giving it back never guesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MadeBy {
+    Mmap,
+    Shmat,
+}
+
+/// What `madvise` is told about a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Transparent huge pages, please (`MADV_HUGEPAGE`).
+    HugePage,
+    /// No transparent huge pages (`MADV_NOHUGEPAGE`).
+    NoHugePage,
+    /// Make every page present and writable, contents kept (`MADV_POPULATE_WRITE`, Linux 5.14).
+    ///
+    /// Where memory or a cgroup limit runs out this is an error, not a SIGBUS.
+    PopulateWrite,
+}
+
+// SAFETY: a mapping is owned memory; nothing in it is tied to the thread that made it.
+unsafe impl Send for Mapping {}
+// SAFETY: through a shared reference it can only be read.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Anonymous memory of `len` bytes on whatever pages the kernel likes.
+    pub fn anonymous(len: Bytes) -> io::Result<Mapping> {
+        Mapping::mmap(len, 0)
+    }
+
+    /// Anonymous memory from the hugetlb pool of `size`; `len` is a multiple of it.
+    ///
+    /// The kernel reserves the pages here: ENOMEM when the pool is short, EINVAL for a size that
+    /// it has not. A limit of the hugetlb cgroup shows only when the memory is touched.
+    pub fn hugetlb(len: Bytes, size: PageSize) -> io::Result<Mapping> {
+        Mapping::mmap(len, libc::MAP_HUGETLB | (size.log2() << MAP_HUGE_SHIFT) as c_int)
+    }
+
+    fn mmap(len: Bytes, flags: c_int) -> io::Result<Mapping> {
+        let len = usize::try_from(len.0).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+        let start =
+            unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(last_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        Ok(Mapping { start, len, made_by: MadeBy::Mmap })
+    }
+
+    /// SysV shared memory, on the hugetlb pool of `size`; `len` is a multiple of it.
+    ///
+    /// EPERM without CAP_IPC_LOCK or membership of `vm.hugetlb_shm_group`, EINVAL above
+    /// `kernel.shmmax`, ENOSPC above `kernel.shmall`, ENOMEM when the pool is short. The segment is
+    /// marked for removal at once, so that it cannot outlive this process.
+    pub fn shared_hugetlb(len: Bytes, size: PageSize) -> io::Result<Mapping> {
+        let len = usize::try_from(len.0).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let flags = SHM_HUGETLB | (size.log2() << SHM_HUGE_SHIFT) as c_int | libc::IPC_CREAT | 0o600;
+        // SAFETY: makes a new segment; no memory of ours is involved.
+        let id = checked(unsafe { libc::shmget(libc::IPC_PRIVATE, len, flags) })?;
+        // SAFETY: attaches the new segment at an address of the kernel's choice.
+        let start = unsafe { libc::shmat(id, ptr::null(), 0) };
+        let attached = if start as isize == -1 { Err(last_error()) } else { Ok(start) };
+        // SAFETY: IPC_RMID takes no buffer; the segment lives on until the last detach.
+        checked(unsafe { libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) })?;
+        let start =
+            NonNull::new(attached?.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        Ok(Mapping { start, len, made_by: MadeBy::Shmat })
+    }
+
+    /// Where it begins.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Is there nothing in it? (The kernel makes no such mapping.)
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its bytes. Reading a page that is not present makes it so.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is readable, `len` long, zeroed by the kernel, and lives as long as self.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// Its bytes, to be written.
+    #[must_use]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and writable; `&mut self` excludes every other reference.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+
+    /// Advises the kernel on `range` (offsets in bytes; the start on a page boundary).
+    pub fn advise(&self, range: Range<usize>, advice: Advice) -> io::Result<()> {
+        let (start, len) = self.sub_range(&range)?;
+        let advice = match advice {
+            Advice::HugePage => libc::MADV_HUGEPAGE,
+            Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
+            Advice::PopulateWrite => MADV_POPULATE_WRITE,
+        };
+        // SAFETY: the range lies in our mapping, and none of these kinds of advice changes contents.
+        checked(unsafe { libc::madvise(start, len, advice) }).map(drop)
+    }
+
+    /// Has all pages of it come from one NUMA node, and from no other (`mbind(2)`).
+    ///
+    /// EINVAL where there is no such node, or none with memory; ENOSYS on a kernel without NUMA. Where
+    /// the node runs out, populating fails, and touching kills.
+    pub fn bind(&self, node: u32) -> io::Result<()> {
+        const WORD: usize = c_ulong::BITS as usize;
+        let mut mask = [0 as c_ulong; 1024 / WORD];
+        let word = mask.get_mut(node as usize / WORD);
+        *word.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))? |= 1 << (node as usize % WORD);
+        // SAFETY: the policy of our own mapping; the mask is live. The kernel looks at one bit less than
+        // it is told.
+        checked(unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.start.as_ptr(),
+                self.len,
+                libc::MPOL_BIND,
+                mask.as_ptr(),
+                mask.len() * WORD + 1,
+                0,
+            )
+        })
+        .map(drop)
+    }
+
+    /// Gives the range a name in /proc/PID/maps, where the kernel can (`CONFIG_ANON_VMA_NAME`).
+    pub fn name(&self, name: &std::ffi::CStr) -> io::Result<()> {
+        const PR_SET_VMA: c_int = 0x5356_4d41;
+        const PR_SET_VMA_ANON_NAME: c_int = 0;
+        // SAFETY: the kernel copies the name; the range is our own mapping.
+        checked(unsafe {
+            libc::prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, self.start.as_ptr(), self.len, name.as_ptr())
+        })
+        .map(drop)
+    }
+
+    /// The addresses of `range` (offsets in bytes).
+    #[must_use]
+    pub fn addresses(&self, range: &Range<usize>) -> Range<u64> {
+        self.address() + range.start as u64..self.address() + range.end as u64
+    }
+
+    fn sub_range(&self, range: &Range<usize>) -> io::Result<(*mut c_void, usize)> {
+        if range.start > range.end || range.end > self.len {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        // SAFETY: the offset was just checked to lie in the mapping (or one past its end).
+        let start = unsafe { self.start.as_ptr().add(range.start) };
+        Ok((start.cast(), range.end - range.start))
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let start: *mut c_void = self.start.as_ptr().cast();
+        match self.made_by {
+            // SAFETY: exactly what mmap returned, and no reference outlives self.
+            MadeBy::Mmap => unsafe { libc::munmap(start, self.len) },
+            // SAFETY: exactly what shmat returned, and no reference outlives self.
+            MadeBy::Shmat => unsafe { libc::shmdt(start) },
+        };
+    }
+}
+
+/// Bytes of which there is at least one, so that each fraction of them is a byte.
+#[derive(Clone, Copy, Debug)]
+pub struct SomeBytes<'a>(&'a [u8]);
+
+impl<'a> SomeBytes<'a> {
+    /// Nothing for no bytes.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Option<SomeBytes<'a>> {
+        (!bytes.is_empty()).then_some(SomeBytes(bytes))
+    }
+
+    /// The byte at `fraction` / 2⁶⁴ of the way, read without a check of the place: in a measured loop
+    /// the check would take room in the CPU's window of instructions that loads are then missing from.
+    #[inline]
+    #[must_use]
+    pub fn at(self, fraction: u64) -> u8 {
+        let place = (u128::from(fraction) * self.0.len() as u128) >> 64;
+        // SAFETY: fraction / 2⁶⁴ is below 1 and the length above 0, so that the place, rounded down,
+        // is below the length.
+        unsafe { *self.0.get_unchecked(place as usize) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::sys::{pagemap::scan, thread::nodes_of_memory};
+
+    #[test]
+    fn anonymous_memory_is_zeroed_written_and_scanned() -> io::Result<()> {
+        let page = 1 << 16; // At least a base page, on every machine.
+        let mut memory = Mapping::anonymous(Bytes(16 * page as u64))?;
+        memory.advise(0..16 * page, Advice::NoHugePage)?;
+        assert!(memory.bytes().iter().all(|b| *b == 0));
+        memory.bytes_mut()[3 * page] = 7;
+        let pagemap = File::open("/proc/self/pagemap")?;
+        if let Ok(scan) = scan(&pagemap, memory.addresses(&(3 * page..4 * page))) {
+            assert!(scan.present > Bytes::ZERO && scan.huge == Bytes::ZERO);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn every_fraction_is_a_byte() {
+        assert!(SomeBytes::new(&[]).is_none());
+        for len in [1usize, 2, 3, 1000] {
+            let bytes: Vec<u8> = (0..len).map(|place| place as u8).collect();
+            let Some(some) = SomeBytes::new(&bytes) else { unreachable!() };
+            assert_eq!((some.at(0), some.at(u64::MAX)), (0, (len - 1) as u8));
+        }
+    }
+
+    #[test]
+    fn memory_is_bound_to_a_node_that_there_is() -> io::Result<()> {
+        let memory = Mapping::anonymous(Bytes(1 << 20))?;
+        match memory.bind(0) {
+            Ok(()) => assert!(nodes_of_memory(memory.address())?.contains(&0)),
+            // A kernel without NUMA, or a container that may not.
+            Err(error) => {
+                assert!(matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)), "{error}")
+            }
+        }
+        assert!(memory.bind(1023).is_err() && memory.bind(1 << 20).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_range_outside_is_refused() -> io::Result<()> {
+        let memory = Mapping::anonymous(Bytes(1 << 16))?;
+        for range in [0..(1 << 16) + 1, 1 << 16..1 << 17] {
+            assert!(memory.advise(range, Advice::PopulateWrite).is_err());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn an_impossible_mapping_is_an_error() {
+        assert!(Mapping::anonymous(Bytes(0)).is_err());
+        assert!(Mapping::anonymous(Bytes(1 << 60)).is_err());
+    }
+}

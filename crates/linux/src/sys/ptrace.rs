@@ -1,0 +1,270 @@
+//! Running a program of one's own with some of its system calls watched, changed or answered.
+//!
+//! A seccomp filter stops the program at the calls that matter and at no other, so that it runs at
+//! nearly its own speed; ptrace then shows the call and lets it be changed (see ptrace(2),
+//! `PTRACE_O_TRACESECCOMP`, and `Documentation/userspace-api/seccomp_filter.rst`). It needs no
+//! privilege: one may always trace one's own children, unless Yama's `ptrace_scope` is 3.
+
+use std::{
+    io,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::{Child, Command, ExitStatus},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use libc::{c_int, c_long, c_ulong, c_void, pid_t};
+
+use super::checked;
+
+#[cfg(target_arch = "aarch64")]
+#[path = "ptrace_aarch64.rs"]
+mod registers;
+#[cfg(target_arch = "x86_64")]
+#[path = "ptrace_x86_64.rs"]
+mod registers;
+
+/// A system call of a traced program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The thread that makes it.
+    pub thread: u32,
+    /// Its number, one of libc's `SYS_`.
+    pub number: c_long,
+    /// Its arguments, as far as it has any.
+    pub arguments: [u64; 6],
+}
+
+/// A system call to stop at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Its number.
+    pub number: c_long,
+    /// Only where one of these bits is set in this argument (its lower 32 bits).
+    pub only_with: Option<(usize, u32)>,
+}
+
+/// What is to be done with a call that is about to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Make it, with the arguments as they now are.
+    Make,
+    /// Make it, and tell how it went.
+    MakeAndTell,
+    /// Do not make it: the program gets this result (an error as a negative errno).
+    Answer(i64),
+}
+
+/// Who decides about the calls of a traced program.
+pub trait Supervisor {
+    /// A watched call is about to be made.
+    fn entering(&mut self, call: &mut Call) -> Then;
+    /// It was made, and this is the kernel's answer (an error as a negative errno).
+    fn made(&mut self, call: &Call, result: i64);
+    /// A process began a new program: its memory is another now.
+    fn executed(&mut self, process: u32);
+    /// A thread or process ended.
+    fn ended(&mut self, thread: u32);
+}
+
+/// Starts `command` and sees it and all that it starts to their end; answers how the first ended.
+///
+/// Whatever runs after `patience` is killed, and the answer is an error of kind `TimedOut`.
+/// `started` is given the child, to take its pipes.
+pub fn supervise(
+    mut command: Command,
+    watched: &[Watched],
+    patience: Duration,
+    started: impl FnOnce(&mut Child),
+    supervisor: &mut dyn Supervisor,
+) -> io::Result<ExitStatus> {
+    let filter = filter(watched)?;
+    let prepare = move || {
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+        // SAFETY: prctl and ptrace are async-signal-safe; the filter outlives the calls that read it.
+        unsafe {
+            checked(libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0))?;
+            checked(libc::prctl(
+                libc::PR_SET_NO_NEW_PRIVS,
+                1 as c_ulong,
+                0 as c_ulong,
+                0 as c_ulong,
+                0 as c_ulong,
+            ))?;
+            checked(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program))?;
+        }
+        Ok(())
+    };
+    command.process_group(0);
+    // SAFETY: the closure runs between fork and exec and does nothing but the calls above.
+    let mut child = unsafe { command.pre_exec(prepare) }.spawn()?;
+    let first = child.id() as pid_t;
+    started(&mut child);
+    drop(command); // And with it our ends of its pipes.
+
+    let (done, waiting) = mpsc::channel::<()>();
+    let watchdog = thread::spawn(move || {
+        let late = waiting.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout);
+        if late {
+            // SAFETY: sends a signal to a group that exists: its leader is reaped only by the loop
+            // below, which ends this wait first.
+            unsafe { libc::kill(-first, libc::SIGKILL) };
+        }
+        late
+    });
+    let status = follow(first, supervisor);
+    drop(done);
+    match (watchdog.join(), status) {
+        (Ok(true), _) => Err(io::Error::from(io::ErrorKind::TimedOut)),
+        (_, status) => status,
+    }
+}
+
+/// Lets every traced thread run from stop to stop until none is left.
+fn follow(first: pid_t, supervisor: &mut dyn Supervisor) -> io::Result<ExitStatus> {
+    let mut known: Vec<pid_t> = Vec::new();
+    let mut awaited: Vec<Call> = Vec::new();
+    let mut status_of_first = None;
+    loop {
+        let mut status = 0;
+        // Only children of this thread: those that others wait for are not ours to reap.
+        // SAFETY: `status` is live.
+        let waited = checked(unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) });
+        let thread = match waited {
+            Ok(thread) => thread,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => break,
+            Err(error) => return Err(error),
+        };
+        if !libc::WIFSTOPPED(status) {
+            supervisor.ended(thread.unsigned_abs());
+            known.retain(|&other| other != thread);
+            if thread == first {
+                status_of_first = Some(ExitStatus::from_raw(status));
+            }
+            continue;
+        }
+        let is_new = !known.contains(&thread);
+        if is_new {
+            known.push(thread);
+        }
+        // A thread that was killed in the meantime answers ESRCH, and its end comes by itself.
+        let _ = answer_stop(thread, status, thread == first && is_new, is_new, &mut awaited, supervisor);
+    }
+    status_of_first.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
+}
+
+fn answer_stop(
+    thread: pid_t,
+    status: c_int,
+    is_start: bool,
+    is_new: bool,
+    awaited: &mut Vec<Call>,
+    supervisor: &mut dyn Supervisor,
+) -> io::Result<()> {
+    let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+    if is_start {
+        let options = libc::PTRACE_O_TRACESECCOMP
+            | libc::PTRACE_O_TRACEEXEC
+            | libc::PTRACE_O_TRACECLONE
+            | libc::PTRACE_O_TRACEFORK
+            | libc::PTRACE_O_TRACEVFORK
+            | libc::PTRACE_O_TRACESYSGOOD
+            | libc::PTRACE_O_EXITKILL;
+        request(libc::PTRACE_SETOPTIONS, thread, options as usize)?;
+        return resume(libc::PTRACE_CONT, thread, 0);
+    }
+    match (signal, event) {
+        (libc::SIGTRAP, libc::PTRACE_EVENT_SECCOMP) => {
+            let mut registers = registers::Registers::read(thread)?;
+            let before = registers.call(thread.unsigned_abs());
+            let mut call = before;
+            match supervisor.entering(&mut call) {
+                Then::Answer(result) => {
+                    registers.skip(thread, result)?;
+                    resume(libc::PTRACE_CONT, thread, 0)
+                }
+                then => {
+                    if call != before {
+                        registers.change(thread, &call)?;
+                    }
+                    if then == Then::MakeAndTell {
+                        awaited.push(call);
+                        return resume(libc::PTRACE_SYSCALL, thread, 0);
+                    }
+                    resume(libc::PTRACE_CONT, thread, 0)
+                }
+            }
+        }
+        // With PTRACE_O_TRACESYSGOOD: the end of a call that was to be told.
+        (signal, 0) if signal == libc::SIGTRAP | 0x80 => {
+            let result = registers::Registers::read(thread)?.result();
+            if let Some(at) = awaited.iter().position(|call| call.thread == thread.unsigned_abs()) {
+                supervisor.made(&awaited.swap_remove(at), result);
+            }
+            resume(libc::PTRACE_CONT, thread, 0)
+        }
+        (libc::SIGTRAP, libc::PTRACE_EVENT_EXEC) => {
+            supervisor.executed(thread.unsigned_abs());
+            resume(libc::PTRACE_CONT, thread, 0)
+        }
+        // A new thread begins with a stop that nobody sent.
+        (libc::SIGSTOP, 0) if is_new => resume(libc::PTRACE_CONT, thread, 0),
+        (signal, 0) => resume(libc::PTRACE_CONT, thread, signal),
+        _ => resume(libc::PTRACE_CONT, thread, 0),
+    }
+}
+
+/// Writes into the memory of a stopped thread.
+pub fn write_memory(thread: u32, address: u64, bytes: &[u8]) -> io::Result<()> {
+    let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes.len() };
+    // SAFETY: reads `bytes` only; the address is the other process's, and checked by the kernel.
+    let written = checked(unsafe {
+        libc::process_vm_writev(thread as pid_t, &raw const local, 1, &raw const remote, 1, 0)
+    })?;
+    if written.unsigned_abs() == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+type Request = libc::c_uint;
+
+fn resume(how: Request, thread: pid_t, signal: c_int) -> io::Result<()> {
+    request(how, thread, signal as usize)
+}
+
+fn request(what: Request, thread: pid_t, data: usize) -> io::Result<()> {
+    // SAFETY: only used for requests that take a plain number as data and write no memory of ours.
+    checked(unsafe { libc::ptrace(what, thread, 0, data) }).map(drop)
+}
+
+/// The seccomp filter: stop at what is watched, allow the rest.
+///
+/// A program of another architecture (32 bit on a 64-bit kernel) is not watched at all.
+fn filter(watched: &[Watched]) -> io::Result<Vec<libc::sock_filter>> {
+    const NUMBER: u32 = 0; // offsetof(struct seccomp_data, …), little-endian as are both architectures.
+    const ARCHITECTURE: u32 = 4;
+    const ARGUMENTS: u32 = 16;
+    let load = |offset| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: offset };
+    let equal = |k, jt, jf| libc::sock_filter { code: 0x15, jt, jf, k };
+    let any_bit = |k, jt, jf| libc::sock_filter { code: 0x45, jt, jf, k };
+    let answer = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
+    const ALLOW: u32 = 0x7fff_0000;
+    const TRACE: u32 = 0x7ff0_0000;
+    let mut program = vec![load(ARCHITECTURE), equal(registers::AUDIT_ARCH, 1, 0), answer(ALLOW)];
+    for call in watched {
+        let number = u32::try_from(call.number).map_err(io::Error::other)?;
+        program.push(load(NUMBER));
+        match call.only_with {
+            None => program.extend([equal(number, 0, 1), answer(TRACE)]),
+            Some((argument, bits)) => program.extend([
+                equal(number, 0, 3),
+                load(ARGUMENTS + 8 * argument as u32),
+                any_bit(bits, 0, 1),
+                answer(TRACE),
+            ]),
+        }
+    }
+    program.push(answer(ALLOW));
+    Ok(program)
+}

@@ -1,0 +1,218 @@
+//! Verdicts on comparisons made up for the purpose.
+
+use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
+
+use super::*;
+use crate::comparison::{Design, LeftOut, Machine};
+
+/// One case with the figure `wall`; `runs[arm][block]` seconds.
+fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
+    let arms = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
+    let figure = Figure { name: "wall".to_owned(), unit: "s".to_owned(), better };
+    let rounds = runs.iter().enumerate().flat_map(|(arm, seconds)| {
+        seconds.iter().enumerate().map(move |(block, seconds)| Round {
+            case: 0,
+            arm,
+            block: Some(block),
+            fell_back: None,
+            figures: BTreeMap::from([("wall".to_owned(), *seconds)]),
+            coverage: Some(if arm == 0 { 0.0 } else { 0.9 }),
+            huge_pages_left: None,
+        })
+    });
+    Comparison {
+        schema: "hugewise.compare/1".to_owned(),
+        version: "0.1.0".to_owned(),
+        started_unix_s: 0,
+        machine: Machine {
+            kernel: "6.12.0".to_owned(),
+            architecture: "x86_64".to_owned(),
+            cpu: None,
+            cpus: 2,
+            memory: Bytes(8 << 30),
+        },
+        design: Design {
+            arms: arms[..runs.len()].to_vec(),
+            rounds: runs[0].len(),
+            warm_up: 0,
+            seed: 1,
+            aa: false,
+            fragmented: None,
+        },
+        cases: vec![Case {
+            workload: "test".to_owned(),
+            command: vec!["test".to_owned()],
+            parameters: BTreeMap::new(),
+            figures: vec![figure],
+        }],
+        left_out: Vec::new(),
+        backings: Vec::new(),
+        rounds: rounds.collect(),
+        changes: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn analysed(mut comparison: Comparison) -> Vec<BackingResult> {
+    analyse(&mut comparison);
+    comparison.backings
+}
+
+const BASE: [f64; 5] = [10.0, 10.2, 9.9, 10.1, 10.0];
+const FAST: [f64; 5] = [8.0, 8.1, 8.0, 8.2, 7.9];
+
+#[test]
+fn a_clear_gain_is_faster_and_its_reverse_slower() {
+    let results = analysed(comparison(Better::Lower, &[&BASE, &FAST]));
+    assert_eq!(results[0].verdict, Verdict::Base);
+    assert_eq!(results[0].ratio, None);
+    assert_eq!(results[1].verdict, Verdict::Faster);
+    assert!(results[1].ratio.is_some_and(|r| r.low < 0.8 && r.estimate < 0.82 && r.high < 0.85));
+    assert_eq!(results[1].coverage, Some(0.9));
+    assert_eq!((results[1].rounds, results[1].rounds_fallen_back), (5, 0));
+    assert_eq!(analysed(comparison(Better::Lower, &[&FAST, &BASE]))[1].verdict, Verdict::Slower);
+}
+
+#[test]
+fn a_throughput_is_turned_so_that_below_one_is_better() {
+    let results = analysed(comparison(Better::Higher, &[&FAST, &BASE]));
+    assert_eq!(results[1].verdict, Verdict::Faster);
+    assert!(results[1].ratio.is_some_and(|r| r.high < 1.0));
+    assert!(results[1].figures[0].ratio.is_some_and(|r| r.high < 1.0));
+    assert!(results[1].figures[0].mean > 10.0, "the figure itself is not turned");
+}
+
+#[test]
+fn no_difference_says_what_would_have_been_seen() {
+    let results = analysed(comparison(Better::Lower, &[&BASE, &[10.1, 10.0, 10.1, 9.9, 10.1]]));
+    assert_eq!(results[1].verdict, Verdict::NoDifference);
+    assert!(results[1].smallest_difference.is_some_and(|d| d > 0.01 && d < 0.1));
+    assert!(results[1].reason.as_ref().is_some_and(|r| r.contains("would have been seen")));
+}
+
+#[test]
+fn noise_and_few_rounds_are_called_so() {
+    let results = analysed(comparison(Better::Lower, &[&BASE, &[8.0, 14.0, 9.0, 17.0, 7.0]]));
+    assert_eq!(results[1].verdict, Verdict::TooNoisy);
+    assert!(results[1].reason.as_ref().is_some_and(|r| r.contains("rounds on each side")), "{results:?}");
+
+    let results = analysed(comparison(Better::Lower, &[&BASE[..2], &FAST[..2]]));
+    assert_eq!(results[1].verdict, Verdict::TooNoisy);
+    assert_eq!((results[1].ratio, results[1].smallest_difference), (None, None));
+    assert!(results[1].reason.as_ref().is_some_and(|r| r.contains("3 are needed")), "{results:?}");
+}
+
+#[test]
+fn noise_asks_for_more_blocks_until_there_are_enough() {
+    let quiet = comparison(Better::Lower, &[&BASE, &FAST]);
+    assert_eq!(blocks_to_see(&quiet, 0, WORTH_SEEING), 0);
+    assert!(blocks_to_see(&quiet, 0, 0.01) > 0);
+    let noisy = comparison(Better::Lower, &[&BASE, &FAST, &[8.0, 14.0, 9.0, 17.0, 7.0]]);
+    assert!(blocks_to_see(&noisy, 0, WORTH_SEEING) > 20);
+    assert_eq!(blocks_to_see(&comparison(Better::Lower, &[&[], &[]]), 0, WORTH_SEEING), 0);
+    assert_eq!(blocks_to_see(&noisy, 9, WORTH_SEEING), 0);
+}
+
+#[test]
+fn a_figure_of_zero_has_no_ratio() {
+    let results = analysed(comparison(Better::Lower, &[&[0.0; 4], &[1.0; 4], &[0.0; 4]]));
+    for result in &results[1..] {
+        assert_eq!((result.verdict, result.ratio), (Verdict::TooNoisy, None));
+        assert!(result.reason.as_ref().is_some_and(|r| r.contains("zero or below")));
+    }
+}
+
+#[test]
+fn what_is_no_number_is_as_good_as_missing() {
+    let mut comparison = comparison(Better::Lower, &[&BASE, &FAST]);
+    comparison.rounds[6].figures.insert("wall".to_owned(), f64::NAN);
+    comparison.rounds[7].figures.clear();
+    let results = analysed(comparison);
+    assert_eq!(results[1].verdict, Verdict::Faster);
+    assert!(results[1].figures[0].mean.is_finite());
+
+    let extreme = [1e-300, 1e300, 1e-300, 1e300];
+    let results = analysed(self::comparison(Better::Lower, &[&extreme, &[1.0; 4]]));
+    assert_eq!(results[1].verdict, Verdict::TooNoisy);
+    assert!(serde_json::to_string(&results).is_ok_and(|json| !json.contains("\"high\":null")));
+}
+
+#[test]
+fn warm_ups_and_fallen_rounds_do_not_count() {
+    let mut comparison = comparison(Better::Lower, &[&BASE, &FAST]);
+    comparison.rounds[9].fell_back = Some("the pool was empty".to_owned());
+    comparison.rounds[9].figures.insert("wall".to_owned(), 1e9);
+    let mut warm_up = comparison.rounds[5].clone();
+    warm_up.block = None;
+    warm_up.figures.insert("wall".to_owned(), 1e9);
+    comparison.rounds.push(warm_up);
+    let results = analysed(comparison);
+    assert_eq!(results[1].verdict, Verdict::Faster);
+    assert_eq!((results[1].rounds, results[1].rounds_fallen_back), (4, 1));
+    assert!(results[1].figures[0].max < 9.0);
+    let reason = results[1].reason.clone().unwrap_or_default();
+    assert!(reason.contains("1 of 5 rounds did not get their pages: the pool was empty"), "{reason}");
+}
+
+#[test]
+fn an_arm_that_fell_back_too_often_names_the_commonest_cause() {
+    let mut comparison = comparison(Better::Lower, &[&BASE[..4], &FAST[..4]]);
+    for (round, cause) in [(4, "odd"), (5, "pool too small"), (6, "pool too small")] {
+        comparison.rounds[round].fell_back = Some(cause.to_owned());
+    }
+    let results = analysed(comparison.clone());
+    assert_eq!(results[1].verdict, Verdict::FellBack);
+    assert!(
+        results[1]
+            .reason
+            .as_ref()
+            .is_some_and(|r| r.ends_with("3 of 4 rounds did not get their pages: pool too small"))
+    );
+    assert_eq!(results[1].ratio, None);
+
+    // Half is not more than half.
+    comparison.rounds[4].fell_back = None;
+    assert_eq!(analysed(comparison.clone())[1].verdict, Verdict::FellBack);
+
+    // All of them: the coverage is the evidence for it.
+    for round in &mut comparison.rounds[4..] {
+        round.fell_back = Some("pool too small".to_owned());
+        round.coverage = Some(0.1);
+    }
+    let results = analysed(comparison);
+    assert!(results[1].coverage.is_some_and(|c| (c - 0.1).abs() < 1e-9));
+    assert!(results[1].figures.is_empty());
+}
+
+#[test]
+fn a_reference_that_fell_back_leaves_nothing_to_compare_with() {
+    let mut comparison = comparison(Better::Lower, &[&BASE, &FAST]);
+    for round in &mut comparison.rounds[..5] {
+        round.fell_back = Some("no pool".to_owned());
+    }
+    let results = analysed(comparison);
+    assert_eq!(results[0].verdict, Verdict::FellBack);
+    assert_eq!(results[1].verdict, Verdict::TooNoisy);
+    assert!(
+        results[1].reason.as_ref().is_some_and(|r| r.contains("of the reference") && r.contains("no pool"))
+    );
+}
+
+#[test]
+fn what_was_left_out_keeps_its_row_and_its_reason() {
+    let mut comparison = comparison(Better::Lower, &[&BASE, &FAST, &[]]);
+    comparison.left_out.push(LeftOut { case: 0, arm: 2, reason: "no pool of 2MiB pages".to_owned() });
+    let results = analysed(comparison);
+    assert_eq!(results.len(), 3);
+    assert_eq!(results[2].verdict, Verdict::LeftOut);
+    assert_eq!(results[2].reason.as_deref(), Some("no pool of 2MiB pages"));
+    assert_eq!((results[2].rounds, results[2].coverage), (0, None));
+}
+
+#[test]
+fn a_case_without_figures_or_rounds_is_no_panic() {
+    let mut comparison = comparison(Better::Lower, &[&[], &[]]);
+    assert_eq!(analysed(comparison.clone())[1].verdict, Verdict::TooNoisy);
+    comparison.cases[0].figures.clear();
+    assert_eq!(analysed(comparison)[1].verdict, Verdict::TooNoisy);
+}

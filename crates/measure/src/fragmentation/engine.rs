@@ -1,0 +1,387 @@
+//! Fills memory, breaks up what is to be left, and holds the rest.
+
+use std::{collections::HashMap, fs::File, io, num::NonZeroUsize, ops::ControlFlow, thread, time::Instant};
+
+use hugewise_linux::{
+    hugepages::{backing::Backing, headroom, page_sizes::PageSizes},
+    pages::frames,
+    proc::meminfo,
+    root::Root,
+    sys::{
+        pagemap,
+        parallel_range::{self, Span},
+        unmovable::Pins,
+    },
+    units::{Bytes, PageSize, Pages},
+};
+use hugewise_memory::{
+    pretouch::{Pretouch, Stopped},
+    region::{self, Region, ReserveError},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Pieces, Plan};
+
+/// Available memory is looked at after so much was filled by one thread.
+const CHUNK: Bytes = Bytes(16 << 20);
+/// So many blocks may be left: a zone keeps some for those who can use nothing else.
+const FEW: u64 = 4;
+/// How often what is left is looked for.
+const PASSES: usize = 8;
+/// What is broken up before it is pinned, by one thread.
+const AT_ONCE: usize = 256;
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Outcome {
+    /// What was wanted.
+    pub plan: Plan,
+    /// How much was filled, in bytes.
+    pub filled: Bytes,
+    /// How much of that was got in whole blocks of the size of a huge page, in bytes.
+    pub in_blocks: Bytes,
+    /// Blocks that were broken up, and hold a page that cannot be moved.
+    pub blocks: Pages,
+    /// What is free in pieces now, in bytes.
+    pub left: Bytes,
+    /// What of that lay in pieces before, in bytes: where too little was free in whole blocks.
+    pub scattered: Bytes,
+    /// Does every block that something lay in hold a page that cannot be moved? Which blocks those are the
+    /// kernel tells only to root; without, compaction may find some.
+    pub every_block_pinned: bool,
+    /// What is held as long as it lasts, in bytes.
+    pub held: Bytes,
+    /// Pages that cannot be moved.
+    pub pinned: Pages,
+    /// Blocks that a program could still have at once, when it was done.
+    pub blocks_left: Pages,
+    /// `MemAvailable` when it was done, in bytes.
+    pub available: Bytes,
+    /// How long filling took, in seconds.
+    pub fill_seconds: f64,
+    /// How long all of it took, in seconds.
+    pub seconds: f64,
+}
+
+/// Why memory could not be fragmented; what was taken is given back.
+#[derive(Debug, thiserror::Error)]
+pub enum FragmentError {
+    /// The kernel is too old.
+    #[error(
+        "memory is fragmented from Linux 5.14 on: an older kernel ends the process where memory runs out"
+    )]
+    TooOld,
+    /// Address space.
+    #[error(transparent)]
+    Reserve(#[from] ReserveError),
+    /// Memory.
+    #[error("filling memory stopped at {filled}: {reason}")]
+    Fill {
+        /// How far it came.
+        filled: Bytes,
+        /// What the kernel answered.
+        reason: String,
+    },
+    /// Other programs took so much meanwhile that it was given up.
+    #[error(
+        "only {filled} could be filled before no more than the reserve of {reserve} was available, and {wanted} are \
+         needed for what was asked for: other programs take memory meanwhile; ask for less"
+    )]
+    Pressed {
+        /// How far it came.
+        filled: Bytes,
+        /// What is needed at least.
+        wanted: Bytes,
+        /// The reserve.
+        reserve: Bytes,
+    },
+    /// A reading that it depends on.
+    #[error("{0}")]
+    Reading(String),
+    /// Breaking up.
+    #[error("breaking up huge pages: {0}")]
+    BreakUp(io::Error),
+}
+
+/// Fragmented memory; dropped, it is whole again.
+#[derive(Debug)]
+pub struct Fragmented {
+    /// What was done.
+    pub outcome: Outcome,
+    _pins: Vec<Pins>,
+    _regions: Vec<Filled>,
+}
+
+/// Does it. `progress` hears of bytes filled.
+pub fn fragment(
+    root: &Root,
+    plan: &Plan,
+    sizes: &PageSizes,
+    progress: &mut dyn FnMut(Bytes),
+) -> Result<Fragmented, FragmentError> {
+    if !parallel_range::can_populate() {
+        return Err(FragmentError::TooOld);
+    }
+    let thp = sizes.thp.ok_or_else(|| FragmentError::Reading("this kernel has no THP".to_owned()))?;
+    let pieces = Pieces::of(sizes.base, thp);
+    let at_once = || headroom::read(root, sizes.base, thp).map(|room| room.at_once).map_err(reading);
+    let begin = Instant::now();
+    // What is free in whole blocks is quick to have. The rest is taken page by page: to make whole blocks
+    // of it first is the very stall that others are to see, and may take minutes.
+    let wholes = (at_once()? * thp).min(plan.taken);
+    let mut whole = Filled::fill(root, wholes, plan.reserve, Backing::Thp, sizes, progress)?;
+    let rest = plan.taken.saturating_sub(whole.filled).whole_pages(thp) * thp;
+    let before = whole.filled;
+    let more = &mut |filled| progress(before + filled);
+    let mut rest = Filled::fill(root, rest, plan.reserve, Backing::Base, sizes, more)?;
+    let fill_seconds = begin.elapsed().as_secs_f64();
+    let filled = whole.filled + rest.filled;
+    let wanted = plan.blocks(sizes.base, thp);
+    if filled.whole_pages(thp).0 < wanted {
+        let wanted = Pages(wanted) * thp;
+        return Err(FragmentError::Pressed { filled, wanted, reserve: plan.reserve });
+    }
+    let in_blocks = Pages(whole.lies(Lie::Whole)) * thp;
+    keep_first(&mut whole.lies, wanted as usize);
+    // What lies in pieces would be moved together, and make room for huge pages.
+    let (mut pins, every_block_pinned) = pin_scattered(&[&whole, &rest], pieces)?;
+    let (mut blocks, more_pins) = break_up(&mut whole, pieces)?;
+    pins.extend(more_pins);
+    // Where whole blocks were too few, what lies in pieces makes up for it: it is pinned, too.
+    let lacking = Bytes(wanted.saturating_sub(blocks) * pieces.free().0);
+    let mut scattered = rest.give_back(lacking, thp)?;
+    scattered += whole.give_back(lacking.saturating_sub(scattered), thp)?;
+    let held = filled.saturating_sub(Pages(blocks) * thp).saturating_sub(scattered);
+    let mut regions = vec![whole, rest];
+    for _ in 0..if plan.everything { PASSES } else { 0 } {
+        let rest = at_once()?;
+        if rest.0 <= FEW {
+            break;
+        }
+        // Half of the reserve is never touched.
+        let floor = Bytes(plan.left.0 + plan.reserve.0 / 2);
+        let mut region = Filled::fill(root, rest * thp, floor, Backing::Thp, sizes, &mut |_| {})?;
+        let (more, more_pins) = break_up(&mut region, pieces)?;
+        region.give_back(rest * thp, thp)?;
+        regions.push(region);
+        pins.extend(more_pins);
+        blocks += more;
+        if more == 0 {
+            break;
+        }
+    }
+    let outcome = Outcome {
+        plan: *plan,
+        filled,
+        in_blocks,
+        blocks: Pages(blocks),
+        left: Bytes(blocks * pieces.free().0) + scattered,
+        scattered,
+        every_block_pinned,
+        held,
+        pinned: Pages(pins.iter().map(|pins| pins.len() as u64).sum()),
+        blocks_left: at_once()?,
+        available: available(root)?,
+        fill_seconds,
+        seconds: begin.elapsed().as_secs_f64(),
+    };
+    Ok(Fragmented { outcome, _pins: pins, _regions: regions })
+}
+
+fn reading(error: impl ToString) -> FragmentError {
+    FragmentError::Reading(error.to_string())
+}
+
+fn available(root: &Root) -> Result<Bytes, FragmentError> {
+    let available = meminfo::read(root).available;
+    available.known().copied().ok_or_else(|| reading(available.reason().unwrap_or("MemAvailable is unknown")))
+}
+
+/// Memory that was made present.
+#[derive(Debug)]
+struct Filled {
+    region: Region,
+    filled: Bytes,
+    /// Of each block of it.
+    lies: Vec<Lie>,
+}
+
+impl Filled {
+    /// So many bytes, as much of it present as leaves `floor` available.
+    fn fill(
+        root: &Root,
+        bytes: Bytes,
+        floor: Bytes,
+        backing: Backing,
+        sizes: &PageSizes,
+        progress: &mut dyn FnMut(Bytes),
+    ) -> Result<Filled, FragmentError> {
+        let thp = sizes.thp.ok_or_else(|| reading("this kernel has no THP"))?;
+        // Not even nothing can be mapped.
+        let mut region = region::reserve(bytes.max(thp.bytes()), &[backing], sizes)?;
+        if bytes == Bytes::ZERO {
+            return Ok(Filled { region, filled: Bytes::ZERO, lies: Vec::new() });
+        }
+        let how = Pretouch { chunk: Some(CHUNK), ..Pretouch::default() };
+        let mut unknown = None;
+        let done = region.pretouch(&how, &mut |so_far| {
+            progress(so_far.done);
+            match available(root) {
+                Ok(available) if available > floor => ControlFlow::Continue(()),
+                Ok(_) => ControlFlow::Break(()),
+                Err(error) => {
+                    unknown = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        match (unknown, done.stopped) {
+            (Some(error), _) => Err(error),
+            (None, None | Some(Stopped::Cancelled)) => {
+                let lies = Lie::read(&region, thp, backing);
+                Ok(Filled { region, filled: done.done, lies })
+            }
+            (None, Some(refused)) => {
+                Err(FragmentError::Fill { filled: done.done, reason: refused.to_string() })
+            }
+        }
+    }
+
+    /// How many of its blocks lie so.
+    fn lies(&self, lie: Lie) -> u64 {
+        self.lies.iter().filter(|of_block| **of_block == lie).count() as u64
+    }
+
+    /// Gives back what lies in pieces, at least `bytes` of it, where there is as much.
+    fn give_back(&mut self, bytes: Bytes, thp: PageSize) -> Result<Bytes, FragmentError> {
+        let blocks = self.region.bytes_mut().chunks_exact_mut(thp.bytes().0 as usize).zip(&self.lies);
+        let mut given = Bytes::ZERO;
+        for (block, _) in blocks.filter(|(_, lie)| **lie == Lie::Scattered) {
+            if given >= bytes {
+                break;
+            }
+            let span = Span::new(block);
+            span.discard(span.addresses()).map_err(FragmentError::BreakUp)?;
+            given += thp.bytes();
+        }
+        Ok(given)
+    }
+}
+
+/// How the memory of one block lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lie {
+    /// Side by side: a huge page.
+    Whole,
+    /// Wherever there was a page.
+    Scattered,
+    /// It is not there.
+    Absent,
+    /// It is left as it is.
+    Held,
+}
+
+impl Lie {
+    /// Of each block of a region.
+    fn read(region: &Region, thp: PageSize, backing: Backing) -> Vec<Lie> {
+        let start = region.bytes().as_ptr().addr() as u64;
+        let count = region.bytes().len() as u64 / thp.bytes().0;
+        let end = start + count * thp.bytes().0;
+        let mapped = File::open("/proc/self/pagemap").and_then(|file| pagemap::present(&file, start..end));
+        let Ok(mapped) = mapped else {
+            // Before Linux 6.7 nobody tells: it is taken for what was asked for.
+            let lie = if backing == Backing::Thp { Lie::Whole } else { Lie::Scattered };
+            return vec![lie; count as usize];
+        };
+        let mut lies = vec![Lie::Absent; count as usize];
+        for part in mapped {
+            let first = (part.addresses.start.max(start) - start) / thp.bytes().0;
+            let last = (part.addresses.end.min(end) - start).div_ceil(thp.bytes().0);
+            let lie = if part.huge { Lie::Whole } else { Lie::Scattered };
+            lies[first as usize..last as usize].fill(lie);
+        }
+        lies
+    }
+}
+
+/// Of whole blocks only the first so many; the rest is held.
+fn keep_first(lies: &mut [Lie], most: usize) {
+    lies.iter_mut().filter(|lie| **lie == Lie::Whole).skip(most).for_each(|lie| *lie = Lie::Held);
+}
+
+/// Breaks up every whole block, by several threads; how many, and the pages that cannot be moved.
+fn break_up(whole: &mut Filled, pieces: Pieces) -> Result<(u64, Vec<Pins>), FragmentError> {
+    let all = whole.region.bytes_mut().chunks_exact_mut(pieces.pages * pieces.page).zip(&whole.lies);
+    let mut blocks: Vec<&mut [u8]> =
+        all.filter(|(_, lie)| **lie == Lie::Whole).map(|(block, _)| block).collect();
+    let count = blocks.len();
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(count.max(1));
+    let share = count.div_ceil(threads).max(1);
+    let done: io::Result<Vec<Pins>> = thread::scope(|scope| {
+        let shares = blocks.chunks_mut(share);
+        let workers: Vec<_> =
+            shares.map(|share| scope.spawn(move || break_up_share(share, pieces))).collect();
+        let joined = workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended early"))));
+        joined.collect()
+    });
+    Ok((count as u64, done.map_err(FragmentError::BreakUp)?))
+}
+
+fn break_up_share(blocks: &mut [&mut [u8]], pieces: Pieces) -> io::Result<Pins> {
+    let page = pieces.page as u64;
+    let mut pins = Pins::default();
+    for group in blocks.chunks_mut(AT_ONCE) {
+        let mut last_pages = Vec::with_capacity(group.len());
+        for block in group {
+            for at in pieces.kept() {
+                // Pages of zeros would be replaced by the kernel's one page of zeros.
+                block[at * pieces.page] = 1;
+            }
+            let span = Span::new(block);
+            let start = span.addresses().start;
+            let mut from = 1;
+            for at in pieces.kept().skip(1) {
+                if from < at as u64 {
+                    span.discard(start + from * page..start + at as u64 * page)?;
+                }
+                from = at as u64 + 1;
+            }
+            let last = span.addresses().end - page;
+            span.split(last..last + page)?;
+            last_pages.push(last);
+        }
+        pins.pin(&last_pages, pieces.page)?;
+    }
+    Ok(pins)
+}
+
+/// Of memory that lies in pieces, pins the last page in each block of the machine's memory; where the kernel
+/// does not tell which those are, a page of each piece. Answers whether it did tell.
+fn pin_scattered(all: &[&Filled], pieces: Pieces) -> Result<(Vec<Pins>, bool), FragmentError> {
+    let base = PageSize::new(Bytes(pieces.page as u64)).map_err(reading)?;
+    let block = pieces.pages * pieces.page;
+    let pagemap = File::open("/proc/self/pagemap").map_err(reading)?;
+    // By block, or by piece: the last place in it, and the address that is there.
+    let mut last: HashMap<(bool, u64), (u64, u64)> = HashMap::new();
+    for filled in all {
+        let blocks = filled.region.bytes().chunks_exact(block).zip(&filled.lies);
+        for (block, _) in blocks.filter(|(_, lie)| **lie == Lie::Scattered) {
+            let start = block.as_ptr().addr() as u64;
+            let visited = frames::visit(&pagemap, start..start + block.len() as u64, base, |page| {
+                let place = page.frame.unwrap_or(page.address / pieces.page as u64);
+                let of = if page.frame.is_some() { pieces.pages } else { pieces.piece } as u64;
+                let known = last.entry((page.frame.is_some(), place / of)).or_default();
+                *known = (*known).max((place, page.address));
+            });
+            visited.map_err(reading)?;
+        }
+    }
+    let told = last.keys().all(|(by_frame, _)| *by_frame);
+    let pages: Vec<u64> = last.into_values().map(|(_, address)| address).collect();
+    let mut pins = Pins::default();
+    pins.pin(&pages, pieces.page).map_err(FragmentError::BreakUp)?;
+    Ok((vec![pins], told))
+}

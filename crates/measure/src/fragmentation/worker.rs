@@ -1,0 +1,81 @@
+//! The process that fragments memory, and holds it until its standard input ends.
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    path::Path,
+};
+
+use hugewise_linux::{hugepages::page_sizes::PageSizes, numa, root::Root, sys::thread, units::Bytes};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    engine::{self, Outcome},
+    plan::Plan,
+};
+use crate::execution::Launch;
+
+/// What it says, a line of JSON each.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// So much is filled.
+    Filled(Bytes),
+    /// It is done, and held from now on.
+    Ready(Box<Outcome>),
+    /// It could not be done.
+    Failed(String),
+}
+
+/// The command that does it.
+#[must_use]
+pub fn launch(program: &Path, plan: &Plan) -> Launch {
+    let mut command = vec![
+        program.into(),
+        "bench".into(),
+        "fragment-worker".into(),
+        format!("--left={}", plan.left.0).into(),
+        format!("--taken={}", plan.taken.0).into(),
+        format!("--reserve={}", plan.reserve.0).into(),
+    ];
+    if plan.everything {
+        command.push("--everything".into());
+    }
+    Launch { command, ..Launch::default() }
+}
+
+/// Does it in this process, and does not return before standard input ends.
+pub fn run(plan: &Plan) -> io::Result<()> {
+    let root = Root::live();
+    // Where memory gets short for others, this is what the kernel ends first.
+    fs::write("/proc/self/oom_score_adj", "1000")?;
+    // On a machine with several nodes the program may run on any of them.
+    if let Ok(nodes) = numa::with_memory(&root) {
+        let _ = thread::take_memory_from_all(&nodes);
+    }
+    let mut told = Bytes::ZERO;
+    let mut progress = |filled: Bytes| {
+        if filled.0 >= told.0 + (128 << 20) {
+            told = filled;
+            let _ = say(&Said::Filled(filled));
+        }
+    };
+    let done = PageSizes::read(&root)
+        .and_then(|sizes| engine::fragment(&root, plan, &sizes, &mut progress).map_err(|e| e.to_string()));
+    match done {
+        Ok(fragmented) => {
+            say(&Said::Ready(Box::new(fragmented.outcome.clone())))?;
+            let held = io::stdin().read_to_end(&mut Vec::new()).map(drop);
+            drop(fragmented);
+            held
+        }
+        Err(reason) => say(&Said::Failed(reason)),
+    }
+}
+
+fn say(said: &Said) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, said)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}

@@ -1,0 +1,108 @@
+//! Is there room for a size, without making memory free first?
+
+use hugewise_linux::{
+    proc::meminfo::Meminfo,
+    reading::Reading,
+    units::{Bytes, PageSize},
+};
+
+/// What takes memory at once: pools keep theirs from all others for as long as the experiment lasts.
+pub(super) struct Beside {
+    /// Pools of different sizes.
+    pub pools: u64,
+    /// Is there memory that is in no pool, too?
+    pub others: bool,
+    /// Are there JVMs?
+    pub jvm: bool,
+}
+
+/// Why a size does not fit into free memory; nothing where it does.
+pub(super) fn missing(bytes: Bytes, beside: &Beside, memory: &Meminfo, floor: Bytes) -> Option<String> {
+    let free = match &memory.free {
+        Reading::Known(free) => *free,
+        Reading::CouldNotTell { could_not_tell } => {
+            return Some(format!("how much memory is free could not be told: {could_not_tell}"));
+        }
+    };
+    let times = beside.pools + u64::from(beside.others);
+    // Page tables and processes; what a JVM has beside its heap.
+    let more = Bytes(bytes.0 / 256) + Bytes(16 << 20) + Bytes(if beside.jvm { 512 << 20 } else { 0 });
+    let needed = Bytes(bytes.0.saturating_mul(times)) + more;
+    if needed + floor <= free {
+        return None;
+    }
+    let each =
+        if times > 1 { format!(" (in {} and beside it)", many(beside.pools, "pool")) } else { String::new() };
+    let cached = memory.available.known().and_then(|available| available.0.checked_sub(free.0));
+    let cached = cached.filter(|cached| *cached > 0).map_or_else(String::new, |cached| {
+        format!("; files hold {} that the kernel could drop (/proc/sys/vm/drop_caches)", Bytes(cached))
+    });
+    Some(format!(
+        "it needs {needed}{each}, and of {free} free memory {floor} are to stay free (--floor): making memory free \
+         would be measured, too{cached}"
+    ))
+}
+
+/// Why a size cannot be had on THP without compaction; nothing where it can. `ready` is what is free in
+/// whole blocks of the size of a THP.
+pub(super) fn scattered(bytes: Bytes, ready: Bytes, thp: PageSize) -> Option<String> {
+    (bytes > ready).then(|| {
+        format!(
+            "only {ready} of free memory lie in whole blocks of {thp}: the kernel would compact memory for the rest, \
+             and that would be measured, too (/proc/sys/vm/compact_memory does it before)"
+        )
+    })
+}
+
+fn many(count: u64, what: &str) -> String {
+    if count == 1 { format!("a {what}") } else { format!("{count} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(free: Reading<Bytes>) -> Meminfo {
+        Meminfo {
+            total: Reading::Known(Bytes(32 << 30)),
+            free,
+            available: Reading::Known(Bytes(20 << 30)),
+            hugetlb: Reading::Known(Bytes::ZERO),
+            default_size: Reading::unknown("not asked"),
+            default_pool: Reading::unknown("not asked"),
+        }
+    }
+
+    #[test]
+    fn a_size_must_fit_beside_its_pools() {
+        let both = Beside { pools: 1, others: true, jvm: false };
+        let free = memory(Reading::Known(Bytes(10 << 30)));
+        let floor = Bytes(512 << 20);
+        assert_eq!(missing(Bytes(4 << 30), &both, &free, floor), None);
+        let why = missing(Bytes(5 << 30), &both, &free, floor).unwrap_or_default();
+        assert!(
+            why.contains("10.0GiB (in a pool and beside it)") && why.contains("files hold 10GiB"),
+            "{why}"
+        );
+        let alone = Beside { pools: 0, ..both };
+        assert_eq!(missing(Bytes(9 << 30), &alone, &free, floor), None);
+        assert!(missing(Bytes(9 << 30), &Beside { jvm: true, ..alone }, &free, floor).is_some());
+    }
+
+    #[test]
+    fn scattered_memory_is_told() -> Result<(), Box<dyn std::error::Error>> {
+        let thp = "2MiB".parse()?;
+        assert_eq!(scattered(Bytes(4 << 20), Bytes(4 << 20), thp), None);
+        assert!(scattered(Bytes(5 << 20), Bytes(4 << 20), thp).is_some_and(|why| why.contains("only 4MiB")));
+        Ok(())
+    }
+
+    #[test]
+    fn without_a_reading_nothing_is_risked() {
+        let unknown = memory(Reading::unknown("no MemFree"));
+        let beside = Beside { pools: 0, others: true, jvm: false };
+        assert!(
+            missing(Bytes(1), &beside, &unknown, Bytes::ZERO).is_some_and(|why| why.contains("no MemFree"))
+        );
+    }
+}

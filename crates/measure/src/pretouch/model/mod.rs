@@ -1,0 +1,345 @@
+//! The model of a pretouch: what making memory present costs, fitted to measured times.
+//!
+//! For each *line*, that is a backing and a number of threads, the time is
+//!
+//! > fixed + bytes · cost of a byte on this line
+//!
+//! with one fixed cost for all lines. It is fitted to the logarithms of the times: the error of a time
+//! is a share of it, whether that is a millisecond or a minute. From the costs of the lines follow
+//! those of a page and of a byte ([`Model::costs`]), and what threads add ([`Model::gains`]).
+//! Plain functions of numbers; docs/method.md describes the method.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::statistics::LEAST_DEVIATION;
+
+pub(super) const GIB: f64 = (1u64 << 30) as f64;
+/// The search for the fixed cost ends here at the latest; it takes a handful of steps.
+const MOST_STEPS: usize = 100;
+/// By how much the exponent of the growth may well differ from 1, before anything was measured: with 0.05
+/// a thousandfold size takes up to 1.4 times the time in proportion.
+const LIKELY_EXPONENT: f64 = 0.05;
+
+/// A time that was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// On what.
+    pub backing: Backing,
+    /// By how many threads.
+    pub threads: usize,
+    /// How much.
+    pub bytes: Bytes,
+    /// How long, in seconds.
+    pub seconds: f64,
+}
+
+/// What was fitted.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Model {
+    /// What each pretouch costs before its first byte, in seconds.
+    pub fixed_seconds: f64,
+    /// The lines, by backing and threads.
+    pub lines: Vec<Line>,
+    /// How measured and modelled times differ, a row for each size on each line.
+    pub residuals: Vec<Residual>,
+    /// Standard deviation of the logarithm of a time between processes that do the same.
+    pub deviation_between_processes: f64,
+    /// Standard deviation of the logarithm of the mean time of a size from the model.
+    pub deviation_from_model: f64,
+    /// Sizes on lines, less what was fitted.
+    pub freedom: usize,
+    #[serde(skip)]
+    pub(super) spread: Spread,
+}
+
+/// A backing and a number of threads.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Line {
+    /// The backing.
+    #[schemars(with = "String")]
+    pub backing: Backing,
+    /// The number of threads.
+    pub threads: usize,
+    /// What each GiB costs, in seconds.
+    pub seconds_per_gib: f64,
+    /// The longest measured time on this backing, as a multiple of the modelled one; at least 1.
+    pub slowest: f64,
+    /// Geometric mean of the sizes it was fitted to.
+    pub(super) middle: f64,
+}
+
+/// The measured time of a size on a line beside the modelled one.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Residual {
+    /// The backing.
+    #[schemars(with = "String")]
+    pub backing: Backing,
+    /// The number of threads.
+    pub threads: usize,
+    /// The size.
+    pub bytes: Bytes,
+    /// Processes.
+    pub processes: usize,
+    /// Geometric mean of their times.
+    pub measured_seconds: f64,
+    /// What the model says.
+    pub modelled_seconds: f64,
+}
+
+/// What the width of an interval is made of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Spread {
+    /// Variance of one process in a size that was not fitted, in squared logarithms.
+    pub one_process: f64,
+    /// Variance of the mean of a size around the model.
+    pub of_means: f64,
+    /// Variance of the growth with the size: of an exponent that the model holds to be 1.
+    pub of_exponent: Option<f64>,
+    /// 1 / S of the normal equations, or nothing where no fixed cost was fitted.
+    inverse_of_fixed: f64,
+    /// For each line the sums b = ΣJf·Jr and d = ΣJr².
+    sums: Vec<(f64, f64)>,
+}
+
+/// Why there is no model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FitError {
+    /// A residual needs more sizes than there are unknowns.
+    #[error("no backing was measured at two sizes or more: give --bytes at least two, better three")]
+    TooFewSizes,
+    /// Logarithms need positive numbers.
+    #[error("a measured size or time is zero")]
+    NotPositive,
+}
+
+/// The mean of a size on a line.
+#[derive(Clone, Copy)]
+struct Cell {
+    line: usize,
+    gib: f64,
+    mean_ln: f64,
+    count: usize,
+    squares: f64,
+    /// Of the longest time.
+    most_ln: f64,
+}
+
+/// Fits the model.
+pub fn fit(measured: &[Measured]) -> Result<Model, FitError> {
+    let (names, cells) = cells(measured)?;
+    if cells.len() <= names.len() {
+        return Err(FitError::TooFewSizes);
+    }
+    // The fixed cost takes a degree of freedom, and must not take the last.
+    let free = (cells.len() > names.len() + 1).then(|| solve(&cells, names.len(), true));
+    let fitted = free.filter(|fit| fit.fixed > 0.0).unwrap_or_else(|| solve(&cells, names.len(), false));
+    let unknowns = names.len() + usize::from(fitted.fixed > 0.0);
+    Ok(describe(&names, &cells, &fitted, cells.len() - unknowns))
+}
+
+type Names = Vec<(Backing, usize)>;
+
+fn cells(measured: &[Measured]) -> Result<(Names, Vec<Cell>), FitError> {
+    let mut groups: BTreeMap<(Backing, usize, Bytes), Vec<f64>> = BTreeMap::new();
+    for one in measured {
+        if one.bytes == Bytes::ZERO || !(one.seconds.is_finite() && one.seconds > 0.0) {
+            return Err(FitError::NotPositive);
+        }
+        groups.entry((one.backing, one.threads, one.bytes)).or_default().push(one.seconds.ln());
+    }
+    let mut names: Names = groups.keys().map(|(backing, threads, _)| (*backing, *threads)).collect();
+    names.dedup();
+    let cells = groups.iter().map(|((backing, threads, bytes), logs)| {
+        let mean_ln = logs.iter().sum::<f64>() / logs.len() as f64;
+        Cell {
+            line: names.iter().position(|name| name == &(*backing, *threads)).unwrap_or_default(),
+            gib: bytes.0 as f64 / GIB,
+            mean_ln,
+            count: logs.len(),
+            squares: logs.iter().map(|log| (log - mean_ln).powi(2)).sum(),
+            most_ln: logs.iter().copied().fold(mean_ln, f64::max),
+        }
+    });
+    let cells = cells.collect();
+    Ok((names, cells))
+}
+
+/// The unknowns, and the sums of the normal equations at them.
+struct Fitted {
+    fixed: f64,
+    rates: Vec<f64>,
+    sums: Vec<(f64, f64)>,
+    /// What is left of the fixed cost's own sum when the rates are eliminated.
+    schur: f64,
+    squares: f64,
+}
+
+/// Least squares of the logarithms: Gauss-Newton steps, halved until they help. The normal equations
+/// have an arrow's shape, for the lines share nothing but the fixed cost, and are solved in place.
+fn solve(cells: &[Cell], lines: usize, with_fixed: bool) -> Fitted {
+    let mut rates: Vec<f64> = (0..lines).map(|line| mean_rate(cells, line)).collect();
+    let mut fixed = 0.0;
+    let mut now = sums(cells, fixed, rates);
+    for _ in 0..MOST_STEPS {
+        let step =
+            if with_fixed && now.schur > f64::EPSILON * now.own { now.gradient / now.schur } else { 0.0 };
+        let steps: Vec<f64> =
+            now.fitted.sums.iter().zip(&now.of_rates).map(|((b, d), v)| (v - b * step) / d).collect();
+        let better = (0..40).map(|half| 0.5f64.powi(half)).find_map(|share| {
+            let rates: Vec<f64> =
+                now.fitted.rates.iter().zip(&steps).map(|(rate, step)| rate + share * step).collect();
+            let next = fixed + share * step;
+            let possible = rates.iter().all(|rate| *rate > 0.0) && next >= 0.0;
+            let candidate = possible.then(|| sums(cells, next, rates))?;
+            (candidate.fitted.squares < now.fitted.squares * (1.0 - 1e-12)).then_some(candidate)
+        });
+        match better {
+            Some(better) => {
+                fixed = better.fitted.fixed;
+                now = better;
+            }
+            None => break,
+        }
+    }
+    rates = now.fitted.rates.clone();
+    Fitted { fixed, rates, schur: now.schur, ..now.fitted }
+}
+
+fn mean_rate(cells: &[Cell], line: usize) -> f64 {
+    let logs: Vec<f64> =
+        cells.iter().filter(|cell| cell.line == line).map(|cell| cell.mean_ln - cell.gib.ln()).collect();
+    (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
+}
+
+struct Sums {
+    fitted: Fitted,
+    /// ΣJf².
+    own: f64,
+    schur: f64,
+    /// ΣJf·residual with the rates eliminated.
+    gradient: f64,
+    /// ΣJr·residual of each line.
+    of_rates: Vec<f64>,
+}
+
+fn sums(cells: &[Cell], fixed: f64, rates: Vec<f64>) -> Sums {
+    let mut sums = vec![(0.0, 0.0); rates.len()];
+    let mut of_rates = vec![0.0; rates.len()];
+    let (mut own, mut gradient, mut squares) = (0.0, 0.0, 0.0);
+    for cell in cells {
+        let modelled = fixed + cell.gib * rates[cell.line];
+        let residual = cell.mean_ln - modelled.ln();
+        let (to_fixed, to_rate) = (1.0 / modelled, cell.gib / modelled);
+        own += to_fixed * to_fixed;
+        gradient += to_fixed * residual;
+        sums[cell.line].0 += to_fixed * to_rate;
+        sums[cell.line].1 += to_rate * to_rate;
+        of_rates[cell.line] += to_rate * residual;
+        squares += residual * residual;
+    }
+    let mut schur = own;
+    for ((b, d), v) in sums.iter().zip(&of_rates) {
+        schur -= b * b / d;
+        gradient -= b * v / d;
+    }
+    Sums { fitted: Fitted { fixed, rates, sums, schur, squares }, own, schur, gradient, of_rates }
+}
+
+fn describe(names: &Names, cells: &[Cell], fitted: &Fitted, freedom: usize) -> Model {
+    let middle = |line: usize| {
+        let logs: Vec<f64> = cells.iter().filter(|c| c.line == line).map(|c| c.gib.ln()).collect();
+        logs.iter().sum::<f64>() / logs.len().max(1) as f64
+    };
+    let middles: Vec<f64> = (0..names.len()).map(middle).collect();
+    let modelled = |cell: &Cell| fitted.fixed + cell.gib * fitted.rates[cell.line];
+    let slowest = |backing: Backing| {
+        let of_backing = cells.iter().filter(|cell| names[cell.line].0 == backing);
+        of_backing.map(|cell| cell.most_ln - modelled(cell).ln()).fold(0.0, f64::max).exp()
+    };
+    let lines = names.iter().enumerate().map(|(line, &(backing, threads))| Line {
+        backing,
+        threads,
+        seconds_per_gib: fitted.rates[line],
+        slowest: slowest(backing),
+        middle: middles[line].exp(),
+    });
+    let residuals = cells.iter().map(|cell| Residual {
+        backing: names[cell.line].0,
+        threads: names[cell.line].1,
+        bytes: Bytes((cell.gib * GIB).round() as u64),
+        processes: cell.count,
+        measured_seconds: cell.mean_ln.exp(),
+        modelled_seconds: modelled(cell),
+    });
+    // No machine repeats itself better than this, whatever a few processes say.
+    let floor = LEAST_DEVIATION.powi(2);
+    let others: usize = cells.iter().map(|cell| cell.count - 1).sum();
+    let within = (cells.iter().map(|cell| cell.squares).sum::<f64>() / others.max(1) as f64).max(floor);
+    let of_means = (fitted.squares / freedom.max(1) as f64).max(floor);
+    let processes = cells.iter().map(|cell| cell.count).sum::<usize>() as f64 / cells.len() as f64;
+    // How far the size itself is off the model, beyond what so few processes would be anyway.
+    let of_sizes = (of_means - within / processes).max(0.0);
+    let spread = Spread {
+        one_process: within + of_sizes,
+        of_means,
+        of_exponent: exponent(cells, &middles, &modelled, of_means),
+        inverse_of_fixed: if fitted.fixed > 0.0 { 1.0 / fitted.schur } else { 0.0 },
+        sums: fitted.sums.clone(),
+    };
+    Model {
+        fixed_seconds: fitted.fixed,
+        lines: lines.collect(),
+        residuals: residuals.collect(),
+        deviation_between_processes: within.sqrt(),
+        deviation_from_model: of_means.sqrt(),
+        freedom,
+        spread,
+    }
+}
+
+/// How uncertain the growth with the size is, as the variance of an exponent that the model holds to be 1:
+/// the slope of what the model leaves over and its standard error, both squared. A model that is bent where
+/// it was measured is trusted less far away. Times that are mere noise say nothing of the exponent; then
+/// it is as uncertain as [`LIKELY_EXPONENT`] says, which weighs as so much evidence for 1.
+fn exponent(cells: &[Cell], middles: &[f64], modelled: &dyn Fn(&Cell) -> f64, of_means: f64) -> Option<f64> {
+    let (mut width, mut product) = (0.0, 0.0);
+    for cell in cells {
+        let from_middle = cell.gib.ln() - middles[cell.line];
+        width += from_middle * from_middle;
+        product += from_middle * (cell.mean_ln - modelled(cell).ln());
+    }
+    let of_slope = of_means / width;
+    let likely = LIKELY_EXPONENT.powi(2);
+    let weight = likely / (likely + of_slope);
+    let slope = (product / width).abs();
+    // What is certainly there is not argued away.
+    let certain = slope - 2.0 * of_slope.sqrt();
+    (width > 0.0).then(|| weight * of_slope + (weight * slope).max(certain).powi(2))
+}
+
+impl Model {
+    /// The logarithm of the time of `gib` on a line, and the variance of what was fitted there.
+    pub(super) fn at(&self, line: usize, gib: f64) -> (f64, f64) {
+        let modelled = self.fixed_seconds + gib * self.lines[line].seconds_per_gib;
+        let (to_fixed, to_rate) = (1.0 / modelled, gib / modelled);
+        let (b, d) = self.spread.sums[line];
+        let inverse = self.spread.inverse_of_fixed;
+        let of_rate = 1.0 / d + b * b / (d * d) * inverse;
+        let shared = -b / d * inverse;
+        let leverage =
+            to_fixed * to_fixed * inverse + to_rate * to_rate * of_rate + 2.0 * to_fixed * to_rate * shared;
+        (modelled.ln(), self.spread.of_means * leverage.max(0.0))
+    }
+
+    /// The lines of a backing, by threads.
+    pub fn lines_of(&self, backing: Backing) -> impl Iterator<Item = (usize, &Line)> {
+        self.lines.iter().enumerate().filter(move |(_, line)| line.backing == backing)
+    }
+}

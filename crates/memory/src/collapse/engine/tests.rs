@@ -1,0 +1,223 @@
+//! The engine in a world of numbers.
+
+use std::collections::VecDeque;
+
+use hugewise_linux::units::PageSize;
+
+use super::*;
+
+const PAGE: u64 = 2 << 20;
+const EPERM: i32 = 1;
+const ESRCH: i32 = 3;
+const EAGAIN: i32 = 11;
+const ENOMEM: i32 = 12;
+const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
+const ENOSYS: i32 = 38;
+
+/// A call takes a millisecond.
+struct Made {
+    /// Answers to calls in their order, by number; 0 and what is missing is a yes.
+    answers: VecDeque<i32>,
+    calls: usize,
+    room: Option<u64>,
+    /// What each huge page leaves of the room: 1 where its base pages do not join.
+    takes: u64,
+    gone: Vec<u64>,
+    strained: VecDeque<Option<Strain>>,
+    paused: Vec<bool>,
+    interrupted_at: Option<usize>,
+    ended_at: Option<usize>,
+    now: Duration,
+}
+
+fn made(answers: &[i32]) -> Made {
+    Made {
+        answers: answers.iter().copied().collect(),
+        calls: 0,
+        room: Some(1000),
+        takes: 0,
+        gone: Vec::new(),
+        strained: VecDeque::new(),
+        paused: Vec::new(),
+        interrupted_at: None,
+        ended_at: None,
+        now: Duration::from_secs(5),
+    }
+}
+
+impl World for Made {
+    fn collapse(&mut self, addresses: &Range<u64>) -> io::Result<()> {
+        assert_eq!(addresses.end - addresses.start, PAGE);
+        self.calls += 1;
+        self.now += Duration::from_millis(1);
+        match self.answers.pop_front().unwrap_or(0) {
+            0 => {
+                self.room = self.room.map(|room| room.saturating_sub(self.takes));
+                Ok(())
+            }
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+    fn has_ended(&mut self) -> bool {
+        self.ended_at.is_some_and(|at| self.calls >= at)
+    }
+    fn is_present(&mut self, addresses: &Range<u64>) -> Option<bool> {
+        Some(!self.gone.contains(&(addresses.start / PAGE)))
+    }
+    fn room(&mut self) -> Option<Pages> {
+        self.room.map(Pages)
+    }
+    fn strain(&mut self) -> Option<Strain> {
+        self.strained.pop_front().flatten()
+    }
+    fn pause(&mut self, paused: bool) {
+        self.paused.push(paused);
+    }
+    fn is_interrupted(&self) -> bool {
+        self.interrupted_at.is_some_and(|at| self.calls >= at)
+    }
+    fn now(&self) -> Duration {
+        self.now
+    }
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+    }
+    fn progress(&mut self, done: usize, total: usize) {
+        assert!(done <= total);
+    }
+}
+
+fn candidates(count: u64) -> Vec<Candidate> {
+    let one = |n| Candidate { addresses: n * PAGE..(n + 1) * PAGE, present: Bytes(PAGE - 4096) };
+    (0..count).map(one).collect()
+}
+
+fn settings() -> Settings {
+    let Ok(size) = PageSize::new(Bytes(PAGE)) else { unreachable!() };
+    Settings { size, rate: None, allow_reclaim: false }
+}
+
+fn converted(world: &mut Made, count: u64) -> Conversion {
+    convert(world, &candidates(count), settings())
+}
+
+fn told(conversion: &Conversion) -> Vec<(Range<u64>, Reason)> {
+    let pages = |range: &Range<u64>| range.start / PAGE..range.end / PAGE;
+    conversion.refusals.iter().map(|refusal| (pages(&refusal.addresses), refusal.reason)).collect()
+}
+
+#[test]
+fn all_are_converted_and_counted() {
+    let done = converted(&mut made(&[]), 100);
+    assert_eq!((done.outcome, done.converted, done.refusals.len()), (Outcome::Finished, Pages(100), 0));
+    assert_eq!((done.present, done.lasted), (Bytes(100 * (PAGE - 4096)), Duration::from_millis(100)));
+    assert_eq!(done.longest_call, Duration::from_millis(1));
+}
+
+#[test]
+fn what_is_held_is_tried_twice_and_then_let_be() {
+    let mut world = made(&[EAGAIN, 0, EAGAIN, EAGAIN, EINVAL, 0]);
+    let done = converted(&mut world, 5);
+    assert_eq!((done.outcome, done.converted, world.calls), (Outcome::Finished, Pages(3), 7));
+    assert_eq!(told(&done), [(1..2, Reason::Held), (2..3, Reason::Unsuitable)]);
+    // Held memory alone does not end it: a large pinned buffer is followed by what is not pinned.
+    let done = converted(&mut made(&[EAGAIN; 80]), 60);
+    assert_eq!((done.outcome, done.converted), (Outcome::Finished, Pages(20)));
+    assert_eq!(told(&done), [(0..40, Reason::Held)]);
+}
+
+#[test]
+fn where_no_huge_page_can_be_made_it_stops_soon() {
+    let mut world = made(&[0, ENOMEM, ENOMEM, 0]);
+    let done = converted(&mut world, 1000);
+    assert_eq!((done.outcome, done.converted, world.calls), (Outcome::Fragmented, Pages(1), 3));
+    assert_eq!(told(&done), [(1..3, Reason::NoMemory), (3..1000, Reason::NotTried)]);
+    // One failure among successes is a failure of its own.
+    let done = converted(&mut made(&[0, ENOMEM, 0, ENOMEM, 0]), 10);
+    assert_eq!((done.outcome, done.converted), (Outcome::Finished, Pages(8)));
+    let allowed = Settings { allow_reclaim: true, ..settings() };
+    // Where the kernel may reclaim, it is tried a little longer.
+    let mut world =
+        Made { room: Some(0), ..made(&[0, ENOMEM, ENOMEM, ENOMEM, 0, ENOMEM, ENOMEM, ENOMEM, ENOMEM]) };
+    let done = convert(&mut world, &candidates(100), allowed);
+    assert_eq!((done.outcome, done.converted, world.calls), (Outcome::Fragmented, Pages(2), 9));
+    let mut world = Made { room: Some(0), ..made(&[EAGAIN; 100]) };
+    let done = convert(&mut world, &candidates(100), allowed);
+    assert_eq!((done.outcome, world.calls), (Outcome::Fragmented, 2 * HELD as usize));
+}
+
+#[test]
+fn the_last_free_huge_pages_are_left_to_others() {
+    let mut world = Made { room: Some(100), takes: 1, ..made(&[]) };
+    let done = converted(&mut world, 1000);
+    assert_eq!((done.outcome, done.converted), (Outcome::NoRoom, Pages(100 - KEPT)));
+    assert_eq!(told(&done), [(100 - KEPT..1000, Reason::NotTried)]);
+    let mut world = Made { room: Some(KEPT), ..made(&[]) };
+    assert_eq!((converted(&mut world, 9).outcome, world.calls), (Outcome::NoRoom, 0));
+    // Base pages that join to blocks again give room for the next.
+    let mut world = Made { room: Some(KEPT + 1), ..made(&[]) };
+    assert_eq!(converted(&mut world, 1000).converted, Pages(1000));
+}
+
+#[test]
+fn limits_and_rights_end_it() {
+    let done = converted(&mut made(&[0, EBUSY, EBUSY]), 9);
+    assert_eq!((done.outcome, done.converted), (Outcome::GroupLimit, Pages(1)));
+    let done = converted(&mut made(&[ENOSYS]), 3);
+    assert_eq!((done.outcome, told(&done).len()), (Outcome::NotAllowed, 2));
+    let mut world = made(&[EPERM]);
+    let done = converted(&mut world, 9);
+    assert_eq!((done.outcome, world.calls), (Outcome::NotAllowed, 1));
+    assert_eq!(told(&done), [(0..1, Reason::NotAllowed), (1..9, Reason::NotTried)]);
+}
+
+#[test]
+fn what_was_given_back_meanwhile_is_not_missed() {
+    let mut world = Made { gone: vec![1, 2, 3], ..made(&[0, EINVAL, ENOMEM, ENOMEM, 0]) };
+    let done = converted(&mut world, 5);
+    assert_eq!((done.outcome, done.converted, done.gone), (Outcome::Finished, Pages(2), Pages(3)));
+    assert!(done.refusals.is_empty());
+}
+
+#[test]
+fn an_end_and_an_interrupt_leave_what_was_done() {
+    let mut world = Made { ended_at: Some(3), ..made(&[0, 0, ESRCH]) };
+    let done = converted(&mut world, 9);
+    assert_eq!((done.outcome, done.converted), (Outcome::ProcessEnded, Pages(2)));
+    assert_eq!(told(&done), [(2..9, Reason::NotTried)]);
+    // Its memory may be gone before the rest of it.
+    let mut world = made(&[0, ESRCH]);
+    assert_eq!((converted(&mut world, 9).outcome, world.calls), (Outcome::ProcessEnded, 2));
+    let mut world = Made { interrupted_at: Some(4), ..made(&[]) };
+    let done = converted(&mut world, 9);
+    assert_eq!((done.outcome, done.converted), (Outcome::Interrupted, Pages(4)));
+    assert_eq!(told(&done), [(4..9, Reason::NotTried)]);
+}
+
+#[test]
+fn it_rests_while_somebody_is_hurt() {
+    let (stall, press) = (Some(Strain::ThreadsStall), Some(Strain::MemoryPressure));
+    let mut world = made(&[]);
+    world.strained = [None, stall, stall, None, None, press, None].into();
+    let done = converted(&mut world, 9);
+    assert_eq!((done.outcome, done.converted), (Outcome::Finished, Pages(9)));
+    assert_eq!(world.paused, [true, false, true, false]);
+    let pauses: Vec<_> =
+        done.pauses.iter().map(|(why, pauses)| (*why, pauses.times, pauses.lasted)).collect();
+    assert_eq!(pauses, [(Strain::ThreadsStall, 1, GAP), (Strain::MemoryPressure, 1, Duration::ZERO)]);
+    // Pressure that does not pass ends it.
+    let mut world = made(&[]);
+    world.strained = vec![press; 10_000].into();
+    let done = converted(&mut world, 9);
+    assert_eq!((done.outcome, world.calls), (Outcome::MemoryPressure, 0));
+    assert!(done.lasted >= PATIENCE && world.paused == [true, false]);
+}
+
+#[test]
+fn the_rate_is_kept() {
+    let mut world = made(&[]);
+    let rate = Some(PAGE as f64 * 10.0);
+    let done = convert(&mut world, &candidates(20), Settings { rate, ..settings() });
+    assert!(done.lasted >= Duration::from_millis(1999), "{:?}", done.lasted);
+}

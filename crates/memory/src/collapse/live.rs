@@ -1,0 +1,180 @@
+//! The engine's world: a process of this machine.
+
+use std::{
+    io,
+    ops::Range,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use hugewise_linux::{
+    hugepages::{
+        headroom::{self, Room},
+        page_sizes::PageSizes,
+    },
+    interrupt::Interrupt,
+    pages::occupancy::Occupancy,
+    proc::{pressure, threads, vmstat::VmStat},
+    root::Root,
+    sys::{pidfd::Adviser, process::thread_cpu},
+    units::{PageSize, Pages},
+};
+
+use super::{
+    candidates::Candidate,
+    engine::{self, Conversion, Settings, World},
+    interference::{Judge, Sample, Strain},
+};
+
+/// What is waited between two samples, at least.
+const GAP: Duration = Duration::from_millis(20);
+/// And at least so many times as long as a sample took.
+const BUDGET: u32 = 20;
+
+/// A process whose memory is converted.
+#[derive(Debug)]
+pub struct Target<'a> {
+    /// This machine.
+    pub root: &'a Root,
+    /// Its number.
+    pub pid: u32,
+    /// What advises the kernel on it, whatever becomes of that number.
+    pub adviser: &'a Adviser,
+    /// The page sizes of the machine.
+    pub sizes: &'a PageSizes,
+    /// Tells whether to stop; nothing where nobody asks.
+    pub interrupt: Option<&'a Interrupt>,
+}
+
+/// Converts `candidates` of the process; `progress` hears how many of all were tried.
+pub fn convert(
+    target: &Target<'_>,
+    candidates: &[Candidate],
+    settings: Settings,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Conversion {
+    let watch = Watch::default();
+    thread::scope(|scope| {
+        let begin = Instant::now();
+        // Samples are taken while calls are under way, too: only then is their effect seen.
+        let watch = &watch;
+        scope.spawn(move || watch.run(target.root, target.pid, begin));
+        let occupancy = Occupancy::open(target.root, target.pid, target.sizes.base, settings.size).ok();
+        let mut live = Live { target, size: settings.size, occupancy, watch, begin, progress };
+        watch.wait_for_first();
+        let done = engine::convert(&mut live, candidates, settings);
+        watch.over.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+/// What there is for huge pages of this size, right now.
+pub fn room(root: &Root, base: PageSize, size: PageSize) -> Result<Room, String> {
+    headroom::read(root, base, size).map_err(|error| error.to_string())
+}
+
+struct Live<'a> {
+    target: &'a Target<'a>,
+    size: PageSize,
+    occupancy: Option<Occupancy>,
+    watch: &'a Watch,
+    begin: Instant,
+    progress: &'a mut dyn FnMut(usize, usize),
+}
+
+impl World for Live<'_> {
+    fn collapse(&mut self, addresses: &Range<u64>) -> io::Result<()> {
+        self.target.adviser.collapse(addresses)
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.target.adviser.has_ended()
+    }
+
+    fn is_present(&mut self, addresses: &Range<u64>) -> Option<bool> {
+        let slots = self.occupancy.as_ref()?.slots(addresses).ok()?;
+        Some(!slots.is_empty())
+    }
+
+    fn room(&mut self) -> Option<Pages> {
+        room(self.target.root, self.target.sizes.base, self.size).ok().map(|room| room.at_once)
+    }
+
+    fn strain(&mut self) -> Option<Strain> {
+        *self.watch.strain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pause(&mut self, paused: bool) {
+        self.watch.paused.store(paused, Ordering::Relaxed);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.target.interrupt.is_some_and(|interrupt| interrupt.signal().is_some())
+    }
+
+    fn now(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while !self.is_interrupted() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            thread::sleep(left.min(Duration::from_millis(50)));
+        }
+    }
+
+    fn progress(&mut self, done: usize, total: usize) {
+        (self.progress)(done, total);
+    }
+}
+
+/// Looks at the process and the machine, beside the conversion.
+#[derive(Default)]
+struct Watch {
+    strain: Mutex<Option<Strain>>,
+    paused: AtomicBool,
+    looked: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Watch {
+    fn run(&self, root: &Root, pid: u32, begin: Instant) {
+        let mut judge = Judge::default();
+        while !self.over.load(Ordering::Relaxed) {
+            // Time on the CPU, not time that passed: on a busy machine stalls would be sampled too rarely.
+            let before = thread_cpu();
+            let sample = sample(root, pid, begin);
+            let strain = judge.look(&sample, self.paused.load(Ordering::Relaxed));
+            *self.strain.lock().unwrap_or_else(PoisonError::into_inner) = strain;
+            self.looked.store(true, Ordering::Relaxed);
+            let cost = thread_cpu().saturating_sub(before);
+            thread::sleep(GAP.max(cost * BUDGET).min(Duration::from_secs(1)));
+        }
+    }
+
+    /// What is usual is seen before anything is done.
+    fn wait_for_first(&self) {
+        while !self.looked.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn sample(root: &Root, pid: u32, begin: Instant) -> Sample {
+    let waited = pressure::read(root).ok().map(|pressure| pressure.some);
+    let struggles = || VmStat::read(root).ok()?.stalls();
+    Sample {
+        at: begin.elapsed(),
+        stalled: threads::read(root, pid).ok().map(|threads| threads.stalled),
+        waited,
+        struggles: if waited.is_none() { struggles() } else { None },
+    }
+}

@@ -1,0 +1,370 @@
+//! What a program is started with: decided here from what was read and asked elsewhere.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use hugewise_linux::{
+    c_library::CLibrary,
+    cgroup::HugetlbLimits,
+    hugepages::{backing::Backing, page_sizes::PageSizes, pools::Pool},
+    units::{Bytes, PageSize, Pages},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::malloc::{Malloc, MallocMeans, OffHeap};
+
+/// The first glibc whose malloc can be told to use huge pages.
+const GLIBC_WITH_HUGE_PAGES: (u32, u32) = (2, 35);
+/// With more processors, threads that all allocate from one arena would wait for each other.
+const FEW_PROCESSORS: usize = 8;
+/// What malloc may take from a pool before the JVM has its heap.
+const MALLOC_AT_START: Bytes = Bytes(64 << 20);
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The backing; nothing is `auto`.
+    pub backing: Option<Backing>,
+    /// Malloc'd memory.
+    pub off_heap: Option<OffHeap>,
+    /// How it gets its huge pages.
+    pub malloc: Malloc,
+    /// Rather fail than fall back.
+    pub strict: bool,
+}
+
+/// What one backing takes for a launch line, or why the JVM cannot have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// The backing.
+    pub backing: Backing,
+    /// The options for it; the reason where there are none.
+    pub options: Result<Vec<String>, String>,
+    /// The pool pages it takes, at most.
+    pub pages: Vec<(PageSize, Pages)>,
+}
+
+/// A JVM's answers about a launch line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answers {
+    /// `17.0.15`.
+    pub version: String,
+    /// `G1`.
+    pub collector: String,
+    /// Its heap at the largest.
+    pub max_heap: Bytes,
+    /// The backings that may be chosen, the wanted one first.
+    pub offers: Vec<Offer>,
+}
+
+/// What the machine and the program are like, now.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// The page sizes.
+    pub sizes: PageSizes,
+    /// The pools of the whole machine.
+    pub pools: Vec<Pool>,
+    /// What the control group allows of them.
+    pub limits: Vec<HugetlbLimits>,
+    /// `enabled` of THP, as it holds for whole huge pages.
+    pub thp: Option<String>,
+    /// `shmem_enabled` of THP, as it holds for whole huge pages.
+    pub shared_thp: Option<String>,
+    /// Processors that the program may run on.
+    pub processors: usize,
+    /// The program's C library, or why that could not be told.
+    pub c_library: Result<CLibrary, String>,
+    /// A jemalloc that it could load.
+    pub jemalloc: Option<PathBuf>,
+    /// It runs with more rights than its caller, so that the loader ignores settings of malloc.
+    pub privileged: bool,
+    /// Why its memory could not be made huge from outside; nothing where it could.
+    pub no_conversion: Option<String>,
+}
+
+/// What the program is started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The backing it got.
+    pub backing: Backing,
+    /// Options for the JVM.
+    pub options: Vec<String>,
+    /// What its malloc is told.
+    pub malloc: Option<MallocMeans>,
+    /// Keep transparent huge pages away from it.
+    pub disable_thp: bool,
+    /// Make what is not huge so, from outside, once it is there.
+    pub convert: bool,
+    /// What was chosen and why, in one line.
+    pub why: String,
+}
+
+/// Decides for a launch line with these answers, or for another program where there are none.
+///
+/// An error is a refusal: what was asked for cannot be had, and nothing else was to be taken.
+pub fn choose(wanted: &Wanted, answers: Option<&Answers>, ground: &Ground) -> Result<Choice, String> {
+    match answers {
+        Some(answers) => for_java(wanted, answers, ground),
+        None => for_other(wanted, ground),
+    }
+}
+
+fn for_java(wanted: &Wanted, answers: &Answers, ground: &Ground) -> Result<Choice, String> {
+    let mut refused = Vec::new();
+    let slack = if wanted.off_heap == Some(OffHeap::Hugetlb) { MALLOC_AT_START } else { Bytes::ZERO };
+    for offer in &answers.offers {
+        let good = match &offer.options {
+            Err(reason) => Err(reason.clone()),
+            Ok(options) => ground.can_give(offer, &answers.collector, slack).map(|why| (options, why)),
+        };
+        let (options, why) = match good {
+            Ok(good) => good,
+            Err(reason) => {
+                refused.push(format!("not {}: {reason}", offer.backing));
+                continue;
+            }
+        };
+        let falls_back = match wanted.backing {
+            Some(backing) => offer.backing != backing,
+            None => offer.backing == Backing::Base,
+        };
+        if falls_back && wanted.strict {
+            return Err(format!("{} (--strict)", refused.join("; ")));
+        }
+        let taken = if offer.backing.is_explicit() { offer.pages.clone() } else { Vec::new() };
+        let (malloc, malloc_why) = match ground.off_heap(wanted, &taken) {
+            Some(Ok((means, why))) => (Some(means), format!("; {why}")),
+            Some(Err(reason)) if wanted.strict => return Err(format!("{reason} (--strict)")),
+            Some(Err(reason)) => (None, format!("; off-heap memory stays on base pages: {reason}")),
+            None => (None, String::new()),
+        };
+        let why = [vec![format!("{}{why}", offer.backing)], refused].concat().join("; ") + &malloc_why;
+        let base_was_asked = wanted.backing == Some(Backing::Base);
+        return Ok(Choice {
+            backing: offer.backing,
+            options: options.clone(),
+            convert: ground.converts(wanted.off_heap, malloc.as_ref()),
+            disable_thp: base_was_asked && wanted.off_heap != Some(OffHeap::Thp),
+            malloc,
+            why,
+        });
+    }
+    Err(refused.join("; "))
+}
+
+fn for_other(wanted: &Wanted, ground: &Ground) -> Result<Choice, String> {
+    let named = wanted.backing.and_then(Backing::named_size);
+    let off_heap = match wanted.backing {
+        Some(Backing::Shm(_)) => {
+            return Err("only a JVM can be told to use SysV shared memory; try --backing hugetlb".to_owned());
+        }
+        Some(Backing::Base) => wanted.off_heap,
+        Some(Backing::Hugetlb(_)) => wanted.off_heap.or(Some(OffHeap::Hugetlb)),
+        Some(Backing::Thp) | None => wanted.off_heap.or(Some(OffHeap::Thp)),
+    };
+    let base = Choice {
+        backing: Backing::Base,
+        options: Vec::new(),
+        malloc: None,
+        disable_thp: wanted.backing == Some(Backing::Base) && off_heap != Some(OffHeap::Thp),
+        convert: false,
+        why: "base: the kernel gives it no transparent huge pages".to_owned(),
+    };
+    let auto = if wanted.backing.is_none() && wanted.off_heap.is_none() {
+        "; auto takes no pool for a program whose demand cannot be asked: --backing hugetlb does"
+    } else {
+        ""
+    };
+    match ground.off_heap(&Wanted { off_heap, ..*wanted }, &[]) {
+        None => Ok(base),
+        Some(Ok((means, why))) => Ok(Choice {
+            backing: match off_heap {
+                Some(OffHeap::Hugetlb) => Backing::Hugetlb(named),
+                _ => Backing::Thp,
+            },
+            convert: ground.converts(off_heap, Some(&means)),
+            malloc: Some(means),
+            why: format!("no java, so it is asked through its malloc: {why}{auto}"),
+            ..base
+        }),
+        Some(Err(reason)) if wanted.strict => Err(format!("{reason} (--strict)")),
+        Some(Err(reason)) => Ok(Choice {
+            disable_thp: false,
+            why: format!("base: it is not told anything: {reason}{auto}"),
+            ..base
+        }),
+    }
+}
+
+impl Ground {
+    /// Can this backing be had now? Why it is the right one, or why not.
+    fn can_give(&self, offer: &Offer, collector: &str, slack: Bytes) -> Result<String, String> {
+        if let Some(missing) = self.sizes.missing(offer.backing) {
+            return Err(missing);
+        }
+        match offer.backing {
+            Backing::Base => Ok(String::new()),
+            Backing::Thp if self.thp.as_deref() == Some("never") => {
+                Err("transparent huge pages are switched off (enabled is never)".to_owned())
+            }
+            // Where it was not told, there is no such setting, or we may not see it: the kernel decides.
+            Backing::Thp
+                if collector == "ZGC" && matches!(self.shared_thp.as_deref(), Some("never" | "deny")) =>
+            {
+                Err("the heap of ZGC is shared memory, and shmem_enabled of THP is off".to_owned())
+            }
+            Backing::Thp => Ok(String::new()),
+            Backing::Hugetlb(_) | Backing::Shm(_) => {
+                let mut told = Vec::new();
+                for (size, pages) in &offer.pages {
+                    let extra = if Some(*size) == self.sizes.default_hugetlb { slack } else { Bytes::ZERO };
+                    let needed = *pages + extra.pages_needed(*size);
+                    let (available, why) = self.available(*size);
+                    if available < needed {
+                        return Err(format!("it takes {needed} pages of {size}, and {why}"));
+                    }
+                    told.push(format!("{needed} pages of {size}, and {why}"));
+                }
+                Ok(format!(": it takes {}", told.join("; ")))
+            }
+        }
+    }
+
+    /// Pages of one size that can be had now: in the pool, and within the limits of the control group.
+    fn available(&self, size: PageSize) -> (Pages, String) {
+        let pool = self.pools.iter().find(|pool| pool.page_size == size && pool.node.is_none());
+        let Some(pool) = pool else { return (Pages(0), format!("there is no pool of {size} pages")) };
+        let in_pool = pool.available();
+        let limits = self.limits.iter().filter(|limits| limits.page_size == size);
+        let left = limits.flat_map(|limits| [&limits.touch, &limits.reserve]).filter_map(|limit| {
+            let limit = limit.known()?.as_ref()?;
+            Some(
+                limit.bytes.saturating_sub(limit.used.known().copied().unwrap_or_default()).whole_pages(size),
+            )
+        });
+        match left.min() {
+            Some(left) if left < in_pool => (left, format!("its control group allows {left} more")),
+            _ => (in_pool, format!("{in_pool} are available")),
+        }
+    }
+
+    /// How malloc'd memory gets what is wanted; nothing where nothing is.
+    fn off_heap(
+        &self,
+        wanted: &Wanted,
+        taken: &[(PageSize, Pages)],
+    ) -> Option<Result<(MallocMeans, String), String>> {
+        Some(match wanted.off_heap? {
+            OffHeap::Hugetlb => self.pool_for_malloc(wanted.backing, taken),
+            OffHeap::Thp => self.thp_for_malloc(wanted.malloc),
+        })
+    }
+
+    fn pool_for_malloc(
+        &self,
+        backing: Option<Backing>,
+        taken: &[(PageSize, Pages)],
+    ) -> Result<(MallocMeans, String), String> {
+        self.glibc().map_err(|reason| format!("{reason}; only glibc's malloc takes pages of a pool"))?;
+        let backing = backing.filter(|backing| matches!(backing, Backing::Hugetlb(_)));
+        let backing = backing.unwrap_or(Backing::Hugetlb(None));
+        let Some(size) = self.sizes.huge_page_of(backing) else {
+            return Err(self.sizes.missing(backing).unwrap_or_default());
+        };
+        let (available, why) = self.available(size);
+        let heap = taken.iter().find(|(of, _)| *of == size).map_or(Pages(0), |(_, pages)| *pages);
+        let left = available.saturating_sub(heap);
+        if left == Pages(0) {
+            return Err(format!("no page of {size} is left for it ({why})"));
+        }
+        let value = backing.named_size().map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string());
+        let why = format!(
+            "off-heap memory from the pool: {left} pages of {size} ({}) are left for it",
+            left * size
+        );
+        Ok((MallocMeans::Tunables(vec![("glibc.malloc.hugetlb", value)]), why))
+    }
+
+    fn thp_for_malloc(&self, malloc: Malloc) -> Result<(MallocMeans, String), String> {
+        let asked_by_malloc = || match self.sizes.missing(Backing::Thp) {
+            Some(missing) => Err(missing),
+            None if self.thp.as_deref() == Some("never") => {
+                Err("transparent huge pages are switched off (enabled is never)".to_owned())
+            }
+            None => Ok(()),
+        };
+        let glibc = || {
+            asked_by_malloc()?;
+            let (major, minor) = self.glibc()?;
+            let tunables = [("glibc.malloc.hugetlb", "1"), ("glibc.malloc.arena_max", "1")];
+            let tunables = tunables.map(|(name, value)| (name, value.to_owned())).to_vec();
+            let why = format!(
+                "off-heap thp by glibc {major}.{minor} with one arena: its threads take turns in malloc"
+            );
+            Ok((MallocMeans::Tunables(tunables), why))
+        };
+        let jemalloc = || {
+            asked_by_malloc()?;
+            self.loader_listens()?;
+            let library = self.jemalloc.clone().ok_or("there is no libjemalloc.so.2 that it could load")?;
+            let why = format!("off-heap thp by jemalloc in place of its malloc (/{})", library.display());
+            Ok((MallocMeans::Preload(PathBuf::from("/").join(library)), why))
+        };
+        let convert = || match &self.no_conversion {
+            Some(reason) => Err(format!("its memory cannot be made huge from outside: {reason}")),
+            None => {
+                Ok((MallocMeans::Nothing, "off-heap thp by conversion, once the memory is there".to_owned()))
+            }
+        };
+        match malloc {
+            Malloc::Glibc => glibc(),
+            Malloc::Jemalloc => jemalloc(),
+            Malloc::Convert => convert(),
+            Malloc::Auto => {
+                let crowded = self.processors > FEW_PROCESSORS;
+                let first = if crowded { jemalloc().or_else(|_: String| glibc()) } else { glibc() };
+                first.or_else(|reason: String| {
+                    jemalloc().or_else(|_| convert()).map_err(|also| format!("{reason}; {also}"))
+                })
+            }
+        }
+    }
+
+    /// The version of a glibc that can be told to use huge pages.
+    fn glibc(&self) -> Result<(u32, u32), String> {
+        self.loader_listens()?;
+        match &self.c_library {
+            Err(reason) => Err(format!("its C library could not be told ({reason})")),
+            Ok(CLibrary::Glibc { version: Some(version), .. }) if *version >= GLIBC_WITH_HUGE_PAGES => {
+                Ok(*version)
+            }
+            Ok(CLibrary::Glibc { version: Some((major, minor)), .. }) => Err(format!(
+                "its malloc is that of glibc {major}.{minor}, which knows no huge pages (2.35 does)"
+            )),
+            Ok(CLibrary::Glibc { version: None, .. }) => {
+                Err("its malloc is that of a glibc before 2.33, which knows no huge pages (2.35 does)"
+                    .to_owned())
+            }
+            Ok(CLibrary::Musl) => Err("its malloc is musl's, which knows no huge pages".to_owned()),
+            Ok(CLibrary::Static) => {
+                Err("it is linked statically: its malloc takes no word from outside".to_owned())
+            }
+            Ok(CLibrary::Other(loader)) => Err(format!("its loader {} is not known", loader.display())),
+        }
+    }
+
+    fn loader_listens(&self) -> Result<(), String> {
+        if self.privileged {
+            return Err("it is a setuid program or has file capabilities, whose loader ignores what its \
+                        environment says of malloc"
+                .to_owned());
+        }
+        Ok(())
+    }
+
+    fn converts(&self, off_heap: Option<OffHeap>, malloc: Option<&MallocMeans>) -> bool {
+        off_heap == Some(OffHeap::Thp) && malloc.is_some() && self.no_conversion.is_none()
+    }
+}

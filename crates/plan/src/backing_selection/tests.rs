@@ -1,0 +1,179 @@
+use hugewise_linux::{cgroup::Limit, reading::Reading};
+use proptest::prelude::*;
+
+use super::*;
+
+fn size(text: &str) -> PageSize {
+    text.parse().expect("a page size")
+}
+
+/// A machine with so many 2 MiB pages to be had, and a program on glibc 2.36.
+fn ground(available: u64) -> Ground {
+    Ground {
+        sizes: PageSizes {
+            base: size("4k"),
+            thp: Some(size("2m")),
+            hugetlb: vec![size("2m")],
+            default_hugetlb: Some(size("2m")),
+        },
+        pools: vec![Pool {
+            page_size: size("2m"),
+            node: None,
+            total: Pages(available),
+            free: Pages(available),
+            reserved: Some(Pages(0)),
+            surplus: Pages(0),
+            overcommit: Some(Pages(1000)),
+        }],
+        limits: Vec::new(),
+        thp: Some("madvise".to_owned()),
+        shared_thp: Some("never".to_owned()),
+        processors: 2,
+        c_library: Ok(CLibrary::Glibc { version: Some((2, 36)), dir: "lib".into() }),
+        jemalloc: None,
+        privileged: false,
+        no_conversion: Some("it takes CAP_SYS_NICE".to_owned()),
+    }
+}
+
+fn offer(backing: Backing, option: &str, pages: u64) -> Offer {
+    let pages = if pages > 0 { vec![(size("2m"), Pages(pages))] } else { Vec::new() };
+    Offer { backing, options: Ok(vec![option.to_owned()]), pages }
+}
+
+fn answers() -> Answers {
+    Answers {
+        version: "17.0.15".to_owned(),
+        collector: "G1".to_owned(),
+        max_heap: Bytes(1 << 30),
+        offers: vec![
+            offer(Backing::Hugetlb(None), "+UseLargePages", 651),
+            offer(Backing::Thp, "+UseTransparentHugePages", 0),
+            offer(Backing::Base, "-UseLargePages", 0),
+        ],
+    }
+}
+
+fn chosen(wanted: Wanted, ground: &Ground) -> Choice {
+    choose(&wanted, Some(&answers()), ground).expect("a choice")
+}
+
+#[test]
+fn auto_takes_the_pool_if_it_suffices_then_thp_then_base() {
+    let auto = Wanted::default();
+    let choice = chosen(auto, &ground(651));
+    assert_eq!((choice.backing, choice.disable_thp), (Backing::Hugetlb(None), false));
+    assert_eq!(choice.why, "hugetlb: it takes 651 pages of 2MiB, and 651 are available");
+    let choice = chosen(auto, &ground(650));
+    assert_eq!(
+        (choice.backing, choice.options.as_slice()),
+        (Backing::Thp, &["+UseTransparentHugePages".to_owned()][..])
+    );
+    assert_eq!(choice.why, "thp; not hugetlb: it takes 651 pages of 2MiB, and 650 are available");
+    let off = Ground { thp: Some("never".to_owned()), ..ground(0) };
+    assert_eq!(chosen(auto, &off).backing, Backing::Base);
+    let zgc = Answers { collector: "ZGC".to_owned(), ..answers() };
+    assert_eq!(choose(&auto, Some(&zgc), &ground(0)).map(|choice| choice.backing), Ok(Backing::Base));
+}
+
+#[test]
+fn a_control_group_counts_as_the_pool_does() {
+    let limit =
+        |bytes, used| Limit { bytes: Bytes(bytes), used: Reading::Known(Bytes(used)), file: "f".into() };
+    let limits = HugetlbLimits {
+        page_size: size("2m"),
+        touch: Reading::Known(Some(limit(1400 << 20, 100 << 20))),
+        reserve: Reading::Known(None),
+    };
+    let choice = chosen(Wanted::default(), &Ground { limits: vec![limits], ..ground(2000) });
+    assert_eq!(choice.backing, Backing::Thp);
+    assert!(choice.why.ends_with("its control group allows 650 more"), "{}", choice.why);
+}
+
+#[test]
+fn strict_refuses_what_would_fall_back() {
+    let strict = Wanted { backing: Some(Backing::Hugetlb(None)), strict: true, ..Wanted::default() };
+    let refused = choose(&strict, Some(&answers()), &ground(3)).expect_err("a refusal");
+    assert_eq!(refused, "not hugetlb: it takes 651 pages of 2MiB, and 3 are available (--strict)");
+    let never = Ground { thp: Some("never".to_owned()), ..ground(0) };
+    let auto = Wanted { strict: true, ..Wanted::default() };
+    assert_eq!(choose(&auto, Some(&answers()), &ground(0)).map(|choice| choice.backing), Ok(Backing::Thp));
+    assert!(choose(&auto, Some(&answers()), &never).is_err());
+    let off_heap = Wanted { off_heap: Some(OffHeap::Hugetlb), ..auto };
+    assert!(choose(&off_heap, Some(&answers()), &ground(0)).is_err());
+}
+
+#[test]
+fn malloc_leaves_the_heap_its_pages() {
+    let wanted = Wanted { off_heap: Some(OffHeap::Hugetlb), ..Wanted::default() };
+    // Malloc comes first: so much is kept for it that the heap is still whole.
+    assert_eq!(chosen(wanted, &ground(660)).backing, Backing::Thp);
+    let choice = chosen(wanted, &ground(700));
+    assert_eq!(choice.backing, Backing::Hugetlb(None));
+    assert_eq!(choice.malloc, Some(MallocMeans::Tunables(vec![("glibc.malloc.hugetlb", "2".to_owned())])));
+    assert!(choice.why.contains("49 pages of 2MiB (98MiB) are left for it"), "{}", choice.why);
+}
+
+#[test]
+fn thp_for_malloc_by_what_works_here() {
+    let wanted = Wanted { off_heap: Some(OffHeap::Thp), ..Wanted::default() };
+    let means = |ground: &Ground| chosen(wanted, ground).malloc;
+    let one_arena = means(&ground(0)).expect("means").variables(&|_| Some("a.b=1".to_owned()));
+    assert_eq!(
+        one_arena,
+        [("GLIBC_TUNABLES", "a.b=1:glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1".to_owned())]
+    );
+    let jemalloc = Some(PathBuf::from("usr/lib/libjemalloc.so.2"));
+    let many = Ground { processors: 64, jemalloc: jemalloc.clone(), ..ground(0) };
+    assert_eq!(
+        means(&many).expect("means").variables(&|name| (name == "LD_PRELOAD").then(|| "x.so".to_owned())),
+        [
+            ("LD_PRELOAD", "/usr/lib/libjemalloc.so.2:x.so".to_owned()),
+            ("MALLOC_CONF", "thp:always,metadata_thp:auto".to_owned())
+        ]
+    );
+    let old = Ok(CLibrary::Glibc { version: Some((2, 31)), dir: "lib".into() });
+    let old = Ground { c_library: old, ..ground(0) };
+    assert!(chosen(wanted, &old).why.contains("stays on base pages: its malloc is that of glibc 2.31"));
+    let root = Ground { no_conversion: None, ..old.clone() };
+    let choice = chosen(wanted, &root);
+    assert_eq!((choice.malloc, choice.convert), (Some(MallocMeans::Nothing), true));
+    assert!(matches!(means(&Ground { jemalloc, ..old }), Some(MallocMeans::Preload(_))));
+    // What the machine refuses to malloc it does not refuse to a conversion.
+    let never = Ground { thp: Some("never".to_owned()), no_conversion: None, ..ground(0) };
+    assert_eq!(means(&never), Some(MallocMeans::Nothing));
+    assert_eq!(means(&Ground { privileged: true, ..ground(0) }), None);
+}
+
+#[test]
+fn other_programs_are_asked_through_malloc() {
+    let choose = |wanted: Wanted, ground: &Ground| choose(&wanted, None, ground);
+    let auto = choose(Wanted::default(), &ground(5000)).expect("a choice");
+    assert_eq!(auto.backing, Backing::Thp);
+    assert!(auto.why.contains("auto takes no pool"), "{}", auto.why);
+    let base =
+        choose(Wanted { backing: Some(Backing::Base), ..Wanted::default() }, &ground(0)).expect("a choice");
+    assert!(base.disable_thp && base.malloc.is_none());
+    let named = Wanted { backing: Some(Backing::Hugetlb(Some(size("2m")))), ..Wanted::default() };
+    let named = choose(named, &ground(9)).expect("a choice").malloc;
+    assert_eq!(named, Some(MallocMeans::Tunables(vec![("glibc.malloc.hugetlb", "2097152".to_owned())])));
+    assert!(choose(Wanted { backing: Some(Backing::Shm(None)), ..Wanted::default() }, &ground(0)).is_err());
+    let fixed = Ground { c_library: Ok(CLibrary::Static), ..ground(0) };
+    let auto = choose(Wanted::default(), &fixed).expect("a choice");
+    assert_eq!((auto.backing, auto.disable_thp), (Backing::Base, false));
+}
+
+proptest! {
+    /// Whatever the pool holds: what is chosen could be had, and strict never gives less than was asked.
+    #[test]
+    fn never_more_than_there_is(available in 0u64..1500, strict in any::<bool>(), off_heap in 0usize..3) {
+        let off_heap = [None, Some(OffHeap::Thp), Some(OffHeap::Hugetlb)][off_heap];
+        let backing = Some(Backing::Hugetlb(None));
+        let wanted = Wanted { backing, off_heap, strict, malloc: Malloc::Auto };
+        if let Ok(choice) = choose(&wanted, Some(&answers()), &ground(available)) {
+            prop_assert!(choice.backing != Backing::Hugetlb(None) || available >= 651);
+            prop_assert!(!strict || choice.backing == Backing::Hugetlb(None));
+            prop_assert!(!strict || off_heap.is_none() || choice.malloc.is_some());
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! From a demand and the facts of a machine to a plan: decided here, read nowhere.
+
+#[cfg(test)]
+mod tests;
+
+use hugewise_jvm::demand::{Demand, RegionDemand};
+use hugewise_linux::{
+    facts::Facts,
+    hugepages::{backing::Backing, page_sizes::PageSizes, pools::Pool},
+    proc::limits::Capabilities,
+    rehearsal::Pretended,
+    settings::Setting,
+    units::{Bytes, PageSize, Pages},
+};
+
+use crate::plan::{MemoryShare, Obtainable, OffHeap, Outcome, PoolPlan, RegionOutcome, SettingPlan, Verdict};
+
+/// The pools that a demand needs, for so many JVMs together.
+#[must_use]
+pub fn pools(
+    demand: &Demand,
+    off_heap: Option<&OffHeap>,
+    instances: u32,
+    node: Option<u32>,
+    facts: &Facts,
+    sizes: &PageSizes,
+) -> Vec<PoolPlan> {
+    let wanted = sizes.hugetlb.iter().filter_map(|&size| {
+        let (at_start, most) = demand.pages(size);
+        let off_heap = off_heap.filter(|off_heap| off_heap.page_size_bytes == size);
+        let off_heap = off_heap.map_or(Pages(0), |off_heap| off_heap.bytes.pages_needed(size));
+        let all = |pages: Pages| Pages((pages + off_heap).0.saturating_mul(instances.into()));
+        let (at_start, needed) = (all(at_start), all(most));
+        (needed.0 > 0).then(|| pool(size, at_start, needed, node, facts))
+    });
+    wanted.collect()
+}
+
+fn pool(size: PageSize, at_start: Pages, needed: Pages, node: Option<u32>, facts: &Facts) -> PoolPlan {
+    let of_node = |pool: &&Pool| pool.page_size == size && pool.node == node;
+    let found = facts.pools.known().and_then(|pools| pools.iter().find(of_node));
+    let found = found.or_else(|| facts.machine_pools().find(|pool| pool.page_size == size));
+    let available = found.map_or(Pages(0), Pool::available);
+    let add = needed.saturating_sub(available);
+    let (obtainable, why) = obtainable(size, add, facts);
+    PoolPlan {
+        page_size_bytes: size,
+        node,
+        pages_needed: needed,
+        pages_at_start: at_start,
+        pages_available: available,
+        pages_in_pool: found.map_or(Pages(0), |pool| pool.total.saturating_sub(pool.surplus)),
+        pages_to_add: add,
+        obtainable,
+        why,
+    }
+}
+
+/// Can so many pages be added now?
+fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (Obtainable, String) {
+    if add.0 == 0 {
+        return (Obtainable::Yes, "the pool has them".to_owned());
+    }
+    let bytes = add * size;
+    let Some(available) = facts.meminfo.available.known().copied() else {
+        let reason = facts.meminfo.available.reason().unwrap_or("the available memory is not known");
+        return (Obtainable::CouldNotTell, reason.to_owned());
+    };
+    if bytes > available {
+        let why = format!(
+            "{bytes} are to be taken, and {available} are available: stop something, or use a smaller heap"
+        );
+        return (Obtainable::NotEnoughMemory, why);
+    }
+    let Some(known) = facts.contiguity.sizes.iter().find(|sizes| sizes.page_size == size) else {
+        return (Obtainable::CouldNotTell, format!("nothing is known of free blocks of {size}"));
+    };
+    match (known.at_once.known(), known.at_once.reason()) {
+        (Some(&at_once), _) if at_once >= add => {
+            (Obtainable::Yes, format!("{} free blocks of {size} lie ready", at_once.0))
+        }
+        (Some(&at_once), _) => (
+            Obtainable::NotContiguous,
+            format!(
+                "{} free blocks of {size} lie ready, of {} to be added: 'hugewise apply' compacts memory as it \
+                 grows the pool; what is missing then can be reserved at boot (plan --format kernel)",
+                at_once.0, add.0
+            ),
+        ),
+        (None, reason) => (Obtainable::CouldNotTell, reason.unwrap_or_default().to_owned()),
+    }
+}
+
+/// What the pages to be added take from everyone else; nothing where the memory of the machine is not known.
+#[must_use]
+pub fn memory(pools: &[PoolPlan], facts: &Facts) -> Option<MemoryShare> {
+    let taken_bytes: Bytes = pools.iter().map(|pool| pool.pages_to_add * pool.page_size_bytes).sum();
+    let available_bytes = *facts.meminfo.available.known()?;
+    Some(MemoryShare {
+        total_bytes: *facts.meminfo.total.known()?,
+        available_bytes,
+        taken_bytes,
+        remaining_bytes: available_bytes.saturating_sub(taken_bytes),
+    })
+}
+
+/// The settings that must change before the backing can be had at all.
+#[must_use]
+pub fn settings(backing: Backing, demand: &Demand, facts: &Facts) -> Vec<SettingPlan> {
+    match backing {
+        Backing::Thp => thp_settings(&demand.java.collector, facts),
+        Backing::Shm(_) => shm_settings(demand, facts),
+        Backing::Base | Backing::Hugetlb(_) => Vec::new(),
+    }
+}
+
+fn thp_settings(collector: &str, facts: &Facts) -> Vec<SettingPlan> {
+    let mut settings = Vec::new();
+    if let Some(now) = facts.thp.enabled.known().filter(|now| *now == "never") {
+        settings.push(SettingPlan {
+            setting: Setting::ThpEnabled { page_size: None },
+            from: now.clone(),
+            to: "madvise".to_owned(),
+            why: "transparent huge pages are switched off for everyone".to_owned(),
+        });
+    }
+    let refused = |now: &&String| ["never", "deny"].contains(&now.as_str());
+    if let Some(now) = facts.thp.shmem_enabled.known().filter(refused).filter(|_| collector == "ZGC") {
+        settings.push(SettingPlan {
+            setting: Setting::ShmemEnabled { page_size: None },
+            from: now.clone(),
+            to: "advise".to_owned(),
+            why: "the heap of ZGC is shared memory".to_owned(),
+        });
+    }
+    settings
+}
+
+fn shm_settings(demand: &Demand, facts: &Facts) -> Vec<SettingPlan> {
+    let mut settings = Vec::new();
+    let largest = demand.regions.iter().map(|region| region.bytes).max().unwrap_or_default();
+    if let Some(now) = facts.limits.shmmax.known().filter(|most| **most < largest) {
+        settings.push(SettingPlan {
+            setting: Setting::ShmMax,
+            from: now.0.to_string(),
+            to: largest.0.to_string(),
+            why: "a segment must hold the whole heap".to_owned(),
+        });
+    }
+    let all: Bytes = demand.regions.iter().map(|region| region.bytes).sum();
+    if let (Some(base), Some(now)) = (facts.base_page.known(), facts.limits.shmall.known()) {
+        let needed = all.pages_needed(*base);
+        if *now < needed {
+            settings.push(SettingPlan {
+                setting: Setting::ShmAll,
+                from: now.to_string(),
+                to: needed.to_string(),
+                why: "all segments together must hold it".to_owned(),
+            });
+        }
+    }
+    if may_use_huge_segments(facts) == Some(false) {
+        if let (Some(now), Some(gid)) = (facts.limits.hugetlb_shm_group.known(), facts.limits.gid.known()) {
+            settings.push(SettingPlan {
+                setting: Setting::ShmGroup,
+                from: now.to_string(),
+                to: gid.to_string(),
+                why: "without CAP_IPC_LOCK only this group may have segments on huge pages".to_owned(),
+            });
+        }
+    }
+    settings
+}
+
+/// May the caller have SysV segments on huge pages?
+#[must_use]
+pub fn may_use_huge_segments(facts: &Facts) -> Option<bool> {
+    let limits = &facts.limits;
+    if limits.capabilities.known()?.has(Capabilities::IPC_LOCK) {
+        return Some(true);
+    }
+    Some(limits.groups.known()?.contains(limits.hugetlb_shm_group.known()?))
+}
+
+/// What a new process could take from each pool, as things stand.
+#[must_use]
+pub fn obtainable_pools(facts: &Facts) -> Pretended {
+    let pages = |pool: &Pool| {
+        let surplus = pool.overcommit.unwrap_or_default().saturating_sub(pool.surplus);
+        let pages = pool.available() + surplus;
+        let limit = facts.cgroup.hugetlb.iter().find(|limits| limits.page_size == pool.page_size);
+        let left = limit.and_then(|limits| left_of(limits.reserve.known()?.as_ref()?, pool.page_size));
+        left.map_or(pages, |left| left.min(pages))
+    };
+    facts.machine_pools().map(|pool| (pool.page_size, pages(pool))).collect()
+}
+
+fn left_of(limit: &hugewise_linux::cgroup::Limit, size: PageSize) -> Option<Pages> {
+    Some(limit.bytes.saturating_sub(*limit.used.known()?).whole_pages(size))
+}
+
+/// What was seen of a line started as it stands.
+#[derive(Clone, Debug)]
+pub struct AsItStands<'a> {
+    /// Does the line ask for explicit pages, by the JVM's final flags?
+    pub asks_explicit: bool,
+    /// Does it ask for transparent ones?
+    pub asks_thp: bool,
+    /// Did the JVM start?
+    pub started: bool,
+    /// What it got from the pools, and what it asks of transparent huge pages.
+    pub got: &'a [RegionDemand],
+    /// What it said.
+    pub messages: Vec<String>,
+}
+
+/// What happens if the line is started as things stand: `demand` is what it would get from large enough pools.
+#[must_use]
+pub fn verdict(seen: AsItStands<'_>, demand: &Demand, facts: &Facts, sizes: &PageSizes) -> Verdict {
+    let outcome_of = |region: &RegionDemand| {
+        let same = seen.got.iter().filter(|got| got.name == region.name && got.page_size_bytes > sizes.base);
+        let largest = same.clone().map(|got| got.page_size_bytes).max();
+        let got: Bytes = same.map(|got| got.bytes_at_start).sum();
+        RegionOutcome {
+            name: region.name.clone(),
+            bytes: region.bytes_at_start,
+            page_size_bytes: largest.unwrap_or(sizes.base),
+            huge_bytes: got.min(region.bytes_at_start),
+        }
+    };
+    let regions: Vec<RegionOutcome> = demand.regions.iter().map(outcome_of).collect();
+    let short = |(asked, got): &(&RegionDemand, &RegionOutcome)| {
+        asked.page_size_bytes > sizes.base
+            && (got.page_size_bytes < asked.page_size_bytes || got.huge_bytes < asked.bytes_at_start)
+    };
+    let lost: Vec<&str> =
+        demand.regions.iter().zip(&regions).filter(short).map(|(_, region)| region.name.as_str()).collect();
+    let sigbus = facts.cgroup.hugetlb.iter().find_map(|limits| {
+        let held: Pages = seen
+            .got
+            .iter()
+            .filter(|region| region.page_size_bytes == limits.page_size)
+            .map(|region| region.bytes.pages_needed(limits.page_size))
+            .sum();
+        let limit = limits.touch.known()?.as_ref()?;
+        let left = left_of(limit, limits.page_size)?;
+        (held > left).then(|| (limits.page_size, held, left, limit.file.clone()))
+    });
+    let thp = facts.thp.enabled.known().map(String::as_str);
+    let (outcome, summary) = match (seen.started, seen.asks_explicit, seen.asks_thp) {
+        (false, ..) => (Outcome::Exits, "the JVM does not start".to_owned()),
+        (true, true, _) => match (sigbus, lost.is_empty()) {
+            (Some((size, held, left, file)), _) => (
+                Outcome::DiesOfSigbus,
+                format!(
+                    "it starts, and is killed by SIGBUS when it touches more than {} of its {} pages of {size}: \
+                     the limit in /{}",
+                    left.0,
+                    held.0,
+                    file.display()
+                ),
+            ),
+            (None, true) => {
+                (Outcome::GetsHugePages, "every region gets the huge pages it asks for".to_owned())
+            }
+            (None, false) => {
+                (Outcome::FallsBack, format!("on smaller pages, wholly or in part, without an error: {}", lost.join(", ")))
+            }
+        },
+        (true, false, true) if thp == Some("never") => (
+            Outcome::FallsBack,
+            "transparent huge pages are switched off: everything is on base pages, without an error".to_owned(),
+        ),
+        (true, false, true) => (
+            Outcome::DecidedAtTouch,
+            "the kernel decides page by page, when memory is touched, whether it is huge".to_owned(),
+        ),
+        (true, false, false) if thp == Some("always") => (
+            Outcome::DecidedAtTouch,
+            "the line asks for nothing, and the kernel gives transparent huge pages to everyone (enabled=always)"
+                .to_owned(),
+        ),
+        (true, false, false) => {
+            (Outcome::DoesNotAsk, "nothing in the line asks for huge pages: all of it is on base pages".to_owned())
+        }
+    };
+    Verdict { outcome, summary, regions, messages: seen.messages }
+}

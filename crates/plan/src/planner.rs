@@ -1,0 +1,245 @@
+//! Making a plan: the line is understood, its `java` rehearsed, the machine read, and the rest decided.
+
+use std::{env, fs};
+
+use hugewise_jvm::{
+    demand::Demand,
+    flags::FinalFlags,
+    launch::{Contradiction, Effective, LaunchLine, contradictions},
+    rehearsal::{self, Asked, DemandError, Performance},
+};
+use hugewise_linux::{
+    facts::Facts,
+    hugepages::{backing::Backing, page_sizes::PageSizes},
+    reading::Reading,
+    rehearsal::Pretended,
+    units::{Bytes, PageSize, Pages},
+};
+
+use crate::{
+    decide::{self, AsItStands},
+    plan::{OffHeap, Plan, PoolPlan, Verdict},
+};
+
+/// What is planned.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The backing; where nothing is named, what the line asks for, or `hugetlb`.
+    pub backing: Option<Backing>,
+    /// How many such JVMs run at once.
+    pub instances: u32,
+    /// Memory outside of the heap that is to be on huge pages.
+    pub off_heap: Option<OffHeapWanted>,
+    /// The NUMA node of the pools.
+    pub node: Option<u32>,
+}
+
+/// Memory outside of the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffHeapWanted {
+    /// So much.
+    Bytes(Bytes),
+    /// What the JVM allows its direct buffers.
+    Direct,
+}
+
+/// Plans for a launch line on the machine of these facts.
+pub fn plan(
+    command: &[String],
+    line: &LaunchLine,
+    wanted: &Wanted,
+    facts: &Facts,
+    sizes: &PageSizes,
+) -> Result<Plan, DemandError> {
+    let given = rehearsal::flags_of(line, sizes).map_err(|error| refusal(line, error))?;
+    let effective =
+        line.effective(given.major(), &|name| env::var(name).ok(), &|file| fs::read_to_string(file))?;
+    let asks = asks(&effective);
+    let backing = wanted.backing.unwrap_or(asks.unwrap_or(Backing::Hugetlb(None)));
+    if let Some(missing) = sizes.missing(backing) {
+        return Err(DemandError::Impossible(missing));
+    }
+    let Asked { demand, options, set_aside } = rehearsal::ask_with(line, &given, backing, sizes)?;
+    let off_heap = wanted.off_heap.and_then(|wanted| {
+        let (bytes, source) = match wanted {
+            OffHeapWanted::Bytes(bytes) => (bytes, "--off-heap"),
+            OffHeapWanted::Direct => (demand.direct_memory?, "MaxDirectMemorySize"),
+        };
+        let page_size =
+            sizes.huge_page_of(if backing == Backing::Thp { backing } else { Backing::Hugetlb(None) })?;
+        Some(OffHeap { bytes, page_size_bytes: page_size, source: source.to_owned() })
+    });
+    let node = wanted.node.or_else(|| bound_node(&line.wrapper));
+    let nodes: Vec<u32> = facts.pools.known().into_iter().flatten().filter_map(|pool| pool.node).collect();
+    if let Some(node) = node.filter(|node| !nodes.is_empty() && !nodes.contains(node)) {
+        return Err(DemandError::Impossible(format!("this machine has no NUMA node {node} with memory")));
+    }
+    let pools = if backing.is_explicit() {
+        decide::pools(&demand, off_heap.as_ref(), wanted.instances, node, facts, sizes)
+    } else {
+        Vec::new()
+    };
+
+    let verdict =
+        as_it_stands(line, &given, asks, &demand, &taken_by_others(&pools, wanted.instances), facts, sizes)?;
+
+    let mut notes: Vec<String> = contradictions(&effective).iter().map(told).collect();
+    notes.extend(effective.notes.iter().cloned());
+    // Without this reading nothing says that pages may be touched, too.
+    let unread = facts
+        .cgroup
+        .hugetlb
+        .iter()
+        .filter(|limits| pools.iter().any(|p| p.page_size_bytes == limits.page_size));
+    if let Some(reason) = unread.flat_map(|limits| [&limits.touch, &limits.reserve]).find_map(Reading::reason)
+    {
+        notes.push(format!("whether a control group limits these pages could not be told: {reason}"));
+    }
+    let left_out = effective.left_out();
+    if !left_out.is_empty() {
+        notes.push(format!(
+            "the JVM was asked without these options, which do not decide how it lays out its memory, or could \
+             write a file or load code: {}",
+            left_out.join(" ")
+        ));
+    }
+    if let Some(flag) = effective.heap_in_a_file() {
+        notes.push(format!(
+            "{flag} puts the heap into a file: on which pages it lies is up to that file system, and this plan \
+             counts it as if it were ordinary memory"
+        ));
+    }
+    if !set_aside.is_empty() {
+        notes.push(format!("the plan's options take the place of {}", set_aside.join(" ")));
+    }
+    if pools.iter().any(|pool| pool.pages_at_start < pool.pages_needed) {
+        notes.push(
+            "the heap of ZGC takes pages from the pool as it grows, and cannot grow past it: the pool is planned \
+             for the largest heap"
+                .to_owned(),
+        );
+    }
+    Ok(Plan {
+        schema: "hugewise.plan/1".to_owned(),
+        command: command.to_vec(),
+        backing,
+        options,
+        instances: wanted.instances,
+        settings: decide::settings(backing, &demand, facts),
+        memory: decide::memory(&pools, facts),
+        java: demand.java,
+        heap: demand.heap,
+        direct_memory_bytes: demand.direct_memory,
+        default_page_size_bytes: sizes.default_hugetlb,
+        regions: demand.regions,
+        off_heap,
+        pools,
+        verdict,
+        notes,
+    })
+}
+
+/// What the other instances take from each pool when they have grown.
+fn taken_by_others(pools: &[PoolPlan], instances: u32) -> Vec<(PageSize, Pages)> {
+    let instances = u64::from(instances.max(1));
+    let others = |pool: &PoolPlan| Pages(pool.pages_needed.0 / instances * (instances - 1));
+    pools.iter().map(|pool| (pool.page_size_bytes, others(pool))).collect()
+}
+
+/// What the line does word for word as it was given, with what others leave of the pools as they are.
+fn as_it_stands(
+    line: &LaunchLine,
+    given: &FinalFlags,
+    asks: Option<Backing>,
+    planned: &Demand,
+    others: &[(PageSize, Pages)],
+    facts: &Facts,
+    sizes: &PageSizes,
+) -> Result<Verdict, DemandError> {
+    let mut pools = decide::obtainable_pools(facts);
+    for (size, taken) in others {
+        if let Some(left) = pools.get_mut(size) {
+            *left = left.saturating_sub(*taken);
+        }
+    }
+    if matches!(asks, Some(Backing::Shm(_))) && decide::may_use_huge_segments(facts) == Some(false) {
+        pools.values_mut().for_each(|pages| *pages = Pages(0));
+    }
+    let asks_explicit = asks.filter(|asks| asks.is_explicit());
+    let expected = match asks_explicit {
+        Some(asks) => {
+            let regions = Performance::of(line, given, sizes, &Pretended::new())?.regions(asks, sizes);
+            Demand { regions, ..planned.clone() }
+        }
+        None => planned.clone(),
+    };
+    let now = Performance::of(line, given, sizes, &pools)?;
+    let seen = AsItStands {
+        asks_explicit: asks_explicit.is_some(),
+        asks_thp: asks == Some(Backing::Thp),
+        started: now.rehearsal.status.success(),
+        got: &now.regions(asks.unwrap_or(Backing::Base), sizes),
+        messages: now.messages(),
+    };
+    Ok(decide::verdict(seen, &expected, facts, sizes))
+}
+
+/// Options that contradict each other are a better answer than the JVM's own.
+fn refusal(line: &LaunchLine, error: DemandError) -> DemandError {
+    let effective = line.effective(None, &|name| env::var(name).ok(), &|file| fs::read_to_string(file));
+    let refused =
+        effective.ok().and_then(|effective| contradictions(&effective).into_iter().find(|c| c.refused));
+    match refused {
+        Some(contradiction) => DemandError::Exits { java: line.java.clone(), said: told(&contradiction) },
+        None => error,
+    }
+}
+
+fn told(contradiction: &Contradiction) -> String {
+    format!("{}: {}", contradiction.options.join(" and "), contradiction.outcome)
+}
+
+/// The backing that options ask for; nothing if they ask for none.
+fn asks(effective: &Effective) -> Option<Backing> {
+    let is = |flag| effective.switch(flag).map(|(on, _)| on);
+    if is("UseLargePages") == Some(false) {
+        return None;
+    }
+    if is("UseTransparentHugePages") == Some(true) {
+        return Some(Backing::Thp);
+    }
+    let size = effective.value("LargePageSizeInBytes").and_then(|(size, _)| size.parse().ok());
+    match (is("UseLargePages"), is("UseHugeTLBFS"), is("UseSHM")) {
+        (_, Some(true), _) => Some(Backing::Hugetlb(size)),
+        (_, _, Some(true)) => Some(Backing::Shm(size)),
+        (Some(true), ..) => Some(Backing::Hugetlb(size)),
+        _ => None,
+    }
+}
+
+/// The one node that `numactl --membind` in a wrapper allows.
+fn bound_node(wrapper: &[String]) -> Option<u32> {
+    let at = wrapper.iter().position(|word| word.rsplit('/').next() == Some("numactl"))?;
+    let words = &wrapper[at + 1..];
+    let value = words.iter().enumerate().find_map(|(n, word)| match word.as_str() {
+        "-m" | "--membind" => words.get(n + 1).cloned(),
+        word => word.strip_prefix("--membind=").or_else(|| word.strip_prefix("-m")).map(str::to_owned),
+    });
+    value?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_bound_by_membind_alone() {
+        let node = |line: &str| bound_node(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(node("env A=1 /usr/bin/numactl -N 1 -m 0"), Some(0));
+        assert_eq!(node("numactl --membind=1 taskset -c 3"), Some(1));
+        assert_eq!(node("numactl -m1"), Some(1));
+        assert_eq!(node("numactl --membind 0,1"), None);
+        assert_eq!(node("numactl --cpunodebind=1"), None);
+        assert_eq!(node("taskset -m 1"), None);
+    }
+}

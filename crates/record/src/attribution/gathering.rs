@@ -1,0 +1,309 @@
+//! Lines of a recording, taken in one after the other.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hugewise_jvm::threads::Role;
+use hugewise_linux::proc::taskstats::Delays;
+
+use super::{
+    gathered::{Gathered, HugePageAt, Step, Thread},
+    intervals::{Stall, Wait, merge, within},
+    log::Log,
+};
+use crate::recording::{
+    Ending, Evidence, Header, Line, Machine, Memory, Process, Stall as Recorded, Thread as Seen, ThreadUsage,
+};
+
+/// An allocation follows the waiting for it at once; the thread may lose its CPU in between.
+const SOON_NS: u64 = 100_000_000;
+
+/// What was gathered so far.
+#[derive(Default)]
+pub(super) struct Gathering {
+    last_ns: u64,
+    processes: BTreeMap<u32, Process>,
+    threads: Vec<Thread>,
+    /// The thread that has this number now, and what it has used so far.
+    current: HashMap<u32, Current>,
+    stalls: Vec<Stall>,
+    open_stalls: u64,
+    huge_pages: Vec<HugePageAt>,
+    steps: Vec<Step>,
+    /// When threads were looked at last.
+    look_ns: u64,
+    started: bool,
+    logs: BTreeMap<u32, Log>,
+    memory: Vec<Memory>,
+    counters: Option<(Machine, Machine)>,
+    lost: BTreeMap<Evidence, (u64, bool)>,
+    notes: Vec<String>,
+}
+
+struct Current {
+    thread: usize,
+    started_ticks: Option<u64>,
+    usage: Option<ThreadUsage>,
+    delays: Option<Delays>,
+    /// Waits that no allocation has followed yet.
+    waited: Vec<usize>,
+}
+
+impl Gathering {
+    pub fn new(header: &Header) -> Gathering {
+        Gathering {
+            last_ns: header.began_ns,
+            look_ns: header.began_ns,
+            started: header.started,
+            ..Gathering::default()
+        }
+    }
+
+    pub fn add(&mut self, line: Line) {
+        match line {
+            Line::Header(_) => {}
+            Line::Process(process) => {
+                self.seen(process.ns);
+                self.processes.insert(process.pid, process);
+            }
+            Line::Thread(thread) => self.thread(thread),
+            Line::Stall(stall) => self.stall(&stall),
+            Line::HugePage(page) => {
+                self.seen(page.ns);
+                self.huge_page(page.ns, page.tid, page.got);
+            }
+            Line::Collapse(collapse) => self.seen(collapse.ns),
+            Line::Usage(usage) => {
+                self.seen(usage.ns);
+                usage.threads.into_iter().for_each(|used| self.used(usage.ns, used));
+            }
+            Line::Delays(delays) => {
+                self.seen(delays.ns);
+                delays.threads.into_iter().for_each(|of| self.delayed(delays.ns, of.tid, of.delays));
+            }
+            Line::ThreadEnd(end) => {
+                self.seen(end.ns);
+                let thread = self.current(end.usage.tid).thread;
+                let thread = &mut self.threads[thread];
+                thread.pid = thread.pid.or(end.pid);
+                thread.role = Role::of(&end.name);
+                thread.name = Some(end.name);
+                self.used(end.ns, end.usage);
+                self.delayed(end.ns, end.usage.tid, end.delays);
+                self.current.remove(&end.usage.tid);
+            }
+            Line::Machine(machine) => {
+                self.seen(machine.ns);
+                // A look ends with the machine.
+                self.look_ns = machine.ns;
+                match &mut self.counters {
+                    Some((_, last)) => *last = machine,
+                    None => self.counters = Some((machine.clone(), machine)),
+                }
+            }
+            Line::Memory(memory) => {
+                self.seen(memory.ns);
+                self.memory.push(memory);
+            }
+            Line::JvmLogSource(source) => {
+                self.seen(source.ns);
+                self.logs
+                    .entry(source.pid)
+                    .or_insert_with(|| Log::new(source.pid, source.source, source.monotonic));
+            }
+            Line::JvmLog(log) => {
+                self.seen(log.ns);
+                if let Some(known) = self.logs.get_mut(&log.pid) {
+                    known.add(log.ns, &log.lines);
+                }
+            }
+            Line::Lost(lost) => {
+                let sum = self.lost.entry(lost.of).or_default();
+                sum.0 = sum.0.saturating_add(lost.count.unwrap_or(0));
+                sum.1 |= lost.count.is_none();
+            }
+            Line::Note(note) => self.notes.push(note.text),
+            Line::End(end) => self.seen(end.ns),
+        }
+    }
+
+    fn seen(&mut self, ns: u64) {
+        self.last_ns = self.last_ns.max(ns);
+    }
+
+    /// Who has this number now; somebody not named yet, if nobody had it.
+    fn current(&mut self, tid: u32) -> &mut Current {
+        let threads = &mut self.threads;
+        self.current.entry(tid).or_insert_with(|| {
+            threads.push(Thread { tid, pid: None, name: None, role: Role::Application, accounted: None });
+            Current {
+                thread: threads.len() - 1,
+                started_ticks: None,
+                usage: None,
+                delays: None,
+                waited: Vec::new(),
+            }
+        })
+    }
+
+    fn thread(&mut self, thread: Seen) {
+        self.seen(thread.ns);
+        let ticks = Some(thread.started_ticks);
+        // Another one of the same number, of which the end was not told.
+        if self
+            .current
+            .get(&thread.tid)
+            .is_some_and(|old| old.started_ticks.is_some_and(|old| Some(old) != ticks))
+        {
+            self.current.remove(&thread.tid);
+        }
+        let current = self.current(thread.tid);
+        current.started_ticks = ticks;
+        let known = current.thread;
+        let known = &mut self.threads[known];
+        known.pid = Some(thread.pid);
+        known.role = Role::of(&thread.name);
+        known.name = Some(thread.name);
+    }
+
+    fn stall(&mut self, stall: &Recorded) {
+        let (Some(begin), Some(end)) = (stall.begin_ns, stall.end_ns) else {
+            self.open_stalls += 1;
+            return;
+        };
+        self.seen(end);
+        let at = self.stalls.len();
+        let current = self.current(stall.tid);
+        current.waited.push(at);
+        let thread = current.thread;
+        let span = begin..end.max(begin);
+        self.stalls.push(Stall { thread, wait: Wait::from(stall.cause), span, for_huge: false });
+    }
+
+    /// What the thread waited for before it, one wait soon after the other, was for this page.
+    fn huge_page(&mut self, ns: u64, tid: u32, got: bool) {
+        let current = self.current(tid);
+        let (thread, waited) = (current.thread, std::mem::take(&mut current.waited));
+        let mut before = ns;
+        for at in waited.into_iter().rev() {
+            let stall = &mut self.stalls[at];
+            if before.saturating_sub(stall.span.end) > SOON_NS {
+                break;
+            }
+            stall.for_huge = true;
+            before = before.min(stall.span.start);
+        }
+        self.huge_pages.push(HugePageAt { ns, thread, got });
+    }
+
+    /// Its first figures are of what it did before the recording, unless it was started by it.
+    fn used(&mut self, ns: u64, used: ThreadUsage) {
+        let (started, from_ns) = (self.started, self.look_ns);
+        let current = self.current(used.tid);
+        let begin = ThreadUsage { tid: used.tid, user_ns: 0, sys_ns: 0, minor_faults: 0, major_faults: 0 };
+        let before = current.usage.replace(used).or(started.then_some(begin));
+        let thread = current.thread;
+        if let Some(before) = before {
+            self.steps.push(Step {
+                thread,
+                from_ns,
+                to_ns: ns,
+                sys_ns: used.sys_ns.saturating_sub(before.sys_ns),
+                minor_faults: used.minor_faults.saturating_sub(before.minor_faults),
+                ..Step::default()
+            });
+        }
+    }
+
+    fn delayed(&mut self, ns: u64, tid: u32, delays: Delays) {
+        let (started, from_ns) = (self.started, self.look_ns);
+        let current = self.current(tid);
+        let waited = |delays: &Delays| (delays.compact.map_or(0, |delay| delay.ns), delays.reclaim.ns);
+        let before = current.delays.replace(delays).or(started.then(Delays::default));
+        let (now, thread) = (waited(&delays), current.thread);
+        let Some(before) = before.as_ref().map(waited) else { return };
+        let step = Step {
+            thread,
+            from_ns,
+            to_ns: ns,
+            compaction_ns: now.0.saturating_sub(before.0),
+            reclaim_ns: now.1.saturating_sub(before.1),
+            ..Step::default()
+        };
+        let accounted = self.threads[thread].accounted.get_or_insert((0, 0));
+        accounted.0 = accounted.0.saturating_add(step.compaction_ns);
+        accounted.1 = accounted.1.saturating_add(step.reclaim_ns);
+        if (step.compaction_ns, step.reclaim_ns) != (0, 0) {
+            self.steps.push(step);
+        }
+    }
+
+    pub fn end(self, header: Header, ending: Option<Ending>, unread: (u64, Option<String>)) -> Gathered {
+        let (mut pauses, mut safepoints) = (Vec::new(), Vec::new());
+        let logs = self.logs.values().map(|log| log.tell(&mut pauses, &mut safepoints)).collect();
+        pauses.sort_by_key(|pause| (pause.span.start, pause.span.end));
+        safepoints.sort_by_key(|safepoint| (safepoint.span.start, safepoint.span.end));
+        let mut huge_pages = self.huge_pages;
+        huge_pages.sort_by_key(|page| page.ns);
+        let machine = self.counters.map_or_else(BTreeMap::new, |(first, last)| {
+            let grown = |(name, now): (String, u64)| {
+                let grown = now.saturating_sub(*first.vmstat.get(&name)?);
+                Some((name, grown))
+            };
+            last.vmstat.into_iter().filter_map(grown).collect()
+        });
+        Gathered {
+            header,
+            ending,
+            last_ns: self.last_ns,
+            processes: self.processes,
+            stalls: by_thread(self.stalls, self.threads.len()),
+            threads: self.threads,
+            open_stalls: self.open_stalls,
+            huge_pages,
+            steps: self.steps,
+            pauses,
+            safepoints,
+            logs,
+            memory: self.memory,
+            machine,
+            lost: self.lost,
+            notes: self.notes,
+            unread,
+        }
+    }
+}
+
+/// Each thread's own, in order, without overlaps: a thread waits for one thing at a time, and where the
+/// kernel compacts within a reclaim it is compaction.
+fn by_thread(stalls: Vec<Stall>, threads: usize) -> Vec<Vec<Stall>> {
+    let mut all: Vec<[Vec<Stall>; 2]> = (0..threads).map(|_| [Vec::new(), Vec::new()]).collect();
+    for stall in stalls {
+        let kind = usize::from(stall.wait == Wait::Reclaim);
+        all[stall.thread][kind].push(stall);
+    }
+    all.into_iter()
+        .map(|[compaction, reclaim]| {
+            let compaction = merge(compaction);
+            let mut own: Vec<Stall> =
+                merge(reclaim).into_iter().flat_map(|stall| without(stall, &compaction)).collect();
+            own.extend(compaction);
+            own.sort_by_key(|stall| stall.span.start);
+            own
+        })
+        .collect()
+}
+
+/// What is left of a stall outside of others, which are in order.
+fn without(stall: Stall, others: &[Stall]) -> Vec<Stall> {
+    let (mut left, mut from) = (Vec::new(), stall.span.start);
+    for other in within(others, &stall.span.clone()) {
+        if other.span.start > from {
+            left.push(Stall { span: from..other.span.start, ..stall.clone() });
+        }
+        from = from.max(other.span.end);
+    }
+    if from < stall.span.end {
+        left.push(Stall { span: from..stall.span.end, ..stall });
+    }
+    left
+}

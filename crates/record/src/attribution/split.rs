@@ -1,0 +1,372 @@
+//! Lays what the kernel did to the pauses in which it did it.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use hugewise_jvm::{gc_log::summary::is_suspect, threads::Role};
+use hugewise_linux::{reading::Reading, units::PageSize};
+
+use super::{
+    gathered::{Gathered, Step},
+    intervals::{Wait, overlap, sum, union, within},
+    log::{Safepoint, Stop},
+};
+use crate::recording::Evidence;
+
+/// A pause, and where its time went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// The pause.
+    pub stop: Stop,
+    /// How long the application's threads took to stand still before it.
+    pub reaching: Option<Reaching>,
+    /// For how long of it at least one thread of the collector waited for the kernel, in nanoseconds;
+    /// nothing without kernel events.
+    pub stalled_ns: Option<u64>,
+    /// The same, where it was for a huge page.
+    pub stalled_for_huge_ns: Option<u64>,
+    /// The time of the collector's threads, by what they did.
+    pub split: Split,
+    /// Those of them that waited, or touched memory.
+    pub threads: Vec<ThreadPart>,
+}
+
+/// Time of threads, in nanoseconds: of two threads for a second it is two. Nothing where it could not
+/// be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// Waiting for the kernel to compact memory.
+    pub compaction_ns: Option<u64>,
+    /// Waiting for the kernel to free memory.
+    pub reclaim_ns: Option<u64>,
+    /// Getting and zeroing huge pages, at most: see [`split`].
+    pub zeroing_ns: Option<u64>,
+    /// Getting and zeroing base pages, at most.
+    pub first_touch_ns: Option<u64>,
+    /// System time that is none of these; not known where the log has no CPU times.
+    pub other_system_ns: Option<u64>,
+    /// In user space.
+    pub user_ns: Option<u64>,
+}
+
+/// A thread of the collector in a pause.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ThreadPart {
+    /// Which, by its place among those that were gathered.
+    pub thread: usize,
+    /// Its waiting for compaction.
+    pub compaction: Part,
+    /// Its waiting for reclaim.
+    pub reclaim: Part,
+    /// Huge pages that it got.
+    pub huge_pages: u64,
+    /// Those that it asked for in vain.
+    pub huge_pages_failed: u64,
+    /// Base pages that it touched first. Faults are counted now and then, and laid to the pauses in
+    /// between by their lengths.
+    pub base_faults: u64,
+}
+
+/// Waiting of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// How often; nothing is counted without kernel events.
+    pub count: u64,
+    /// All together, in nanoseconds.
+    pub ns: u64,
+}
+
+/// All threads were asked to stand still.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reaching {
+    /// Until the last one did, in nanoseconds.
+    pub ns: u64,
+    /// For how long of that at least one of them waited for the kernel.
+    pub stalled_ns: u64,
+    /// The same, where it was for a huge page.
+    pub stalled_for_huge_ns: u64,
+    /// Who, for what and how long.
+    pub blockers: Vec<(usize, Wait, u64)>,
+}
+
+/// Every pause, in the order of their times.
+///
+/// Compaction and reclaim are what kernel events say; without them, what the kernel accounted threads
+/// for. Faults are only counted: they take what the threads had time for besides, as far as four times
+/// the dearest that the recorder measured for a page explains it, and no more than the system time. What
+/// of that is left is other system time, at least: a thread that waits for compaction works some of that
+/// time.
+#[must_use]
+pub fn split(gathered: &Gathered) -> Vec<Explained> {
+    let mut pauses: Vec<Laid> =
+        gathered.pauses.iter().map(|stop| Laid { stop, threads: BTreeMap::new(), sys_ns: 0.0 }).collect();
+    for step in &gathered.steps {
+        lay_step(gathered, step, &mut pauses);
+    }
+    lay_huge_pages(gathered, &mut pauses);
+    let costs = Costs::of(gathered);
+    pauses.into_iter().map(|laid| laid.explain(gathered, &costs)).collect()
+}
+
+/// What was laid to a pause so far.
+struct Laid<'a> {
+    stop: &'a Stop,
+    threads: BTreeMap<usize, Counted>,
+    /// System time of the collector's threads, by looks.
+    sys_ns: f64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    faults: f64,
+    compaction_ns: f64,
+    reclaim_ns: f64,
+    huge_pages: u64,
+    huge_pages_failed: u64,
+}
+
+/// The pauses of process `pid` that reach into `span`.
+fn touched<'p, 'a>(
+    pauses: &'p mut [Laid<'a>],
+    pid: Option<u32>,
+    span: &Range<u64>,
+) -> impl Iterator<Item = &'p mut Laid<'a>> {
+    // Pauses of one JVM do not overlap, and hardly those of two: ends are in order as begins are.
+    let first = pauses.partition_point(|laid| laid.stop.span.end <= span.start);
+    let end = span.end;
+    pauses[first..]
+        .iter_mut()
+        .take_while(move |laid| laid.stop.span.start < end)
+        .filter(move |laid| Some(laid.stop.pid) == pid)
+}
+
+fn lay_step(gathered: &Gathered, step: &Step, pauses: &mut [Laid<'_>]) {
+    let thread = &gathered.threads[step.thread];
+    if !thread.role.collects() {
+        return;
+    }
+    let span = step.from_ns..step.to_ns;
+    let shared = sum(touched(pauses, thread.pid, &span).map(|laid| overlap(&laid.stop.span, &span)));
+    // One that works in pauses only has done all of it there.
+    let whole = match thread.role {
+        Role::Collector => shared,
+        _ => step.to_ns.saturating_sub(step.from_ns),
+    };
+    if shared == 0 || whole == 0 {
+        return;
+    }
+    for laid in touched(pauses, thread.pid, &span) {
+        let share = overlap(&laid.stop.span, &span) as f64 / whole as f64;
+        laid.sys_ns += share * step.sys_ns as f64;
+        let counted = laid.threads.entry(step.thread).or_default();
+        counted.faults += share * step.minor_faults as f64;
+        counted.compaction_ns += share * step.compaction_ns as f64;
+        counted.reclaim_ns += share * step.reclaim_ns as f64;
+    }
+}
+
+fn lay_huge_pages(gathered: &Gathered, pauses: &mut [Laid<'_>]) {
+    for page in &gathered.huge_pages {
+        let thread = &gathered.threads[page.thread];
+        let at = page.ns..page.ns.saturating_add(1);
+        if !thread.role.collects() {
+            continue;
+        }
+        if let Some(laid) = touched(pauses, thread.pid, &at).next() {
+            let counted = laid.threads.entry(page.thread).or_default();
+            *(if page.got { &mut counted.huge_pages } else { &mut counted.huge_pages_failed }) += 1;
+        }
+    }
+}
+
+/// Of what the recorder measured for a page, the most that another thread may have taken: several at once
+/// take longer, and so does memory that a host has to provide first.
+const DEARER: u64 = 4;
+
+/// The most that the first touch of a page may take.
+struct Costs {
+    base_ns: Option<u64>,
+    huge_ns: Option<u64>,
+    /// Base pages in a huge one; nothing where a size is not known.
+    base_in_huge: Option<u64>,
+}
+
+impl Costs {
+    fn of(gathered: &Gathered) -> Costs {
+        let size = |reading: &Reading<PageSize>| reading.known().map(|size| size.bytes().0);
+        let machine = &gathered.header.machine;
+        let base_in_huge = match (size(&machine.base_page), size(&machine.thp.pmd_size)) {
+            (Some(base), Some(huge)) => huge.checked_div(base),
+            _ => None,
+        };
+        let Reading::Known(measured) = &gathered.header.first_touch else {
+            return Costs { base_ns: None, huge_ns: None, base_in_huge };
+        };
+        let base_ns = measured.base.most_ns.saturating_mul(DEARER);
+        // A huge page takes no longer than as many base pages as lie in it.
+        let of_base = base_in_huge.map(|pages| base_ns.saturating_mul(pages));
+        let of_huge = measured.huge.map(|cost| cost.most_ns.saturating_mul(DEARER));
+        Costs { base_ns: Some(base_ns), huge_ns: of_huge.max(of_base), base_in_huge }
+    }
+}
+
+impl Laid<'_> {
+    fn explain(self, gathered: &Gathered, costs: &Costs) -> Explained {
+        let events = gathered.has(Evidence::Events);
+        let accounted = gathered.has(Evidence::Delays);
+        let stop = self.stop;
+        let mut threads: BTreeMap<usize, ThreadPart> = BTreeMap::new();
+        let part = |thread| ThreadPart { thread, ..ThreadPart::default() };
+        for (thread, counted) in &self.threads {
+            let own = threads.entry(*thread).or_insert_with(|| part(*thread));
+            (own.huge_pages, own.huge_pages_failed) = (counted.huge_pages, counted.huge_pages_failed);
+            // A huge page is one fault, too.
+            own.base_faults = (counted.faults.round() as u64).saturating_sub(counted.huge_pages);
+            if !events {
+                own.compaction.ns = counted.compaction_ns as u64;
+                own.reclaim.ns = counted.reclaim_ns as u64;
+            }
+        }
+        let (mut any, mut for_huge) = (Vec::new(), Vec::new());
+        for (thread, stalls) in gathered.stalls.iter().enumerate() {
+            let known = &gathered.threads[thread];
+            if known.pid != Some(stop.pid) || !known.role.collects() {
+                continue;
+            }
+            for stall in within(stalls, &stop.span) {
+                let own = threads.entry(thread).or_insert_with(|| part(thread));
+                let kind = match stall.wait {
+                    Wait::Compaction => &mut own.compaction,
+                    Wait::Reclaim => &mut own.reclaim,
+                };
+                kind.count += 1;
+                kind.ns = kind.ns.saturating_add(overlap(&stall.span, &stop.span));
+                let clipped = stall.span.start.max(stop.span.start)..stall.span.end.min(stop.span.end);
+                if stall.for_huge {
+                    for_huge.push(clipped.clone());
+                }
+                any.push(clipped);
+            }
+        }
+        threads.retain(|thread, part| *part != ThreadPart { thread: *thread, ..ThreadPart::default() });
+        let threads: Vec<ThreadPart> = threads.into_values().collect();
+        let waited = |of: fn(&ThreadPart) -> u64| (events || accounted).then(|| sum(threads.iter().map(of)));
+        let (compaction_ns, reclaim_ns) = (waited(|part| part.compaction.ns), waited(|part| part.reclaim.ns));
+        // Looks tell how much system time there was around, and a collector that works beside the program
+        // has most of that outside of its pauses: enough as a limit to what it was, not for what else it was.
+        let by_looks = self.sys_ns as u64;
+        let (system_ns, user_ns) = stop.cpu.map_or((by_looks, 0), |cpu| (cpu.sys_ns, cpu.user_ns));
+        let system_is_told = stop.cpu.is_some() || by_looks == 0;
+        let stalled_ns = compaction_ns.unwrap_or(0).saturating_add(reclaim_ns.unwrap_or(0));
+        // A thread that waits may sleep: what it had time for is all that it did not wait.
+        let duration_ns = stop.span.end - stop.span.start;
+        let wall_ns = duration_ns.saturating_mul(working(&threads, duration_ns, costs.base_in_huge));
+        let left = system_ns.min(wall_ns.saturating_sub(stalled_ns).saturating_sub(user_ns));
+        let all = |of: fn(&ThreadPart) -> u64| sum(threads.iter().map(of));
+        let at_most = |pages: u64, cost: Option<u64>| match pages {
+            0 => Some(0),
+            pages => Some(pages.saturating_mul(cost?)),
+        };
+        let (zeroing_ns, first_touch_ns) = share_out(
+            left,
+            at_most(all(|part| part.huge_pages), costs.huge_ns),
+            at_most(all(|part| part.base_faults), costs.base_ns),
+        );
+        let explained_ns =
+            zeroing_ns.zip(first_touch_ns).map(|(zeroing, touch)| zeroing.saturating_add(touch));
+        Explained {
+            reaching: reaching(gathered, stop),
+            stalled_ns: events.then(|| union(any)),
+            stalled_for_huge_ns: events.then(|| union(for_huge)),
+            split: Split {
+                compaction_ns,
+                reclaim_ns,
+                zeroing_ns,
+                first_touch_ns,
+                other_system_ns: explained_ns
+                    .filter(|_| system_is_told)
+                    .map(|ns| system_ns.saturating_sub(stalled_ns).saturating_sub(ns)),
+                user_ns: stop.cpu.map(|cpu| cpu.user_ns),
+            },
+            threads,
+            stop: stop.clone(),
+        }
+    }
+}
+
+/// How many threads had a part in a pause that is worth naming: the VM thread touches a page or two in
+/// most.
+fn working(threads: &[ThreadPart], duration_ns: u64, base_in_huge: Option<u64>) -> u64 {
+    let of_huge = |part: &ThreadPart| part.huge_pages.saturating_mul(base_in_huge.unwrap_or(1));
+    let pages = |part: &ThreadPart| part.base_faults.saturating_add(of_huge(part));
+    let touched = sum(threads.iter().map(pages));
+    let works = |part: &&ThreadPart| {
+        pages(part) > touched / 100 || part.compaction.ns.saturating_add(part.reclaim.ns) > duration_ns / 100
+    };
+    threads.iter().filter(works).count() as u64
+}
+
+/// What is `left` goes to both, as far as they can explain it; in their proportion where it is less.
+fn share_out(left: u64, zeroing: Option<u64>, touch: Option<u64>) -> (Option<u64>, Option<u64>) {
+    if left == 0 {
+        return (Some(0), Some(0));
+    }
+    let (Some(most_zeroing), Some(most_touch)) = (zeroing, touch) else { return (None, None) };
+    let most = most_zeroing.saturating_add(most_touch);
+    if most <= left {
+        return (zeroing, touch);
+    }
+    let zeroing = (u128::from(left) * u128::from(most_zeroing) / u128::from(most)) as u64;
+    (Some(zeroing), Some(left - zeroing))
+}
+
+impl Explained {
+    /// The kernel worked longer than the collector, and for more than rounding could be.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.stop.cpu.is_some_and(is_suspect)
+    }
+
+    /// With the time that its threads took to stand still.
+    #[must_use]
+    pub fn with_reaching_ns(&self) -> u64 {
+        let own = self.stop.span.end - self.stop.span.start;
+        own.saturating_add(self.reaching.as_ref().map_or(0, |reaching| reaching.ns))
+    }
+}
+
+/// How long it took to reach the safepoint that a pause lies in, and who waited meanwhile.
+fn reaching(gathered: &Gathered, stop: &Stop) -> Option<Reaching> {
+    let middle = stop.span.start + (stop.span.end - stop.span.start) / 2;
+    // They do not overlap: the last that began before.
+    let mine = |safepoint: &&Safepoint| safepoint.pid == stop.pid && safepoint.span.contains(&middle);
+    let before = gathered.safepoints.partition_point(|safepoint| safepoint.span.start <= middle);
+    let safepoint = gathered.safepoints[..before].iter().rev().take(8).find(mine)?;
+    Some(waiting_for(gathered, safepoint.pid, safepoint.span.start..safepoint.reached_ns?))
+}
+
+/// Who of the application's threads waited for the kernel, while the others waited for them.
+fn waiting_for(gathered: &Gathered, pid: u32, span: Range<u64>) -> Reaching {
+    let mut reaching = Reaching { ns: span.end.saturating_sub(span.start), ..Reaching::default() };
+    let (mut any, mut for_huge) = (Vec::new(), Vec::new());
+    for (thread, stalls) in gathered.stalls.iter().enumerate() {
+        let known = &gathered.threads[thread];
+        if known.pid != Some(pid) || known.role != Role::Application {
+            continue;
+        }
+        for stall in within(stalls, &span) {
+            let ns = overlap(&stall.span, &span);
+            match reaching.blockers.iter_mut().find(|(who, wait, _)| (*who, *wait) == (thread, stall.wait)) {
+                Some(blocker) => blocker.2 = blocker.2.saturating_add(ns),
+                None => reaching.blockers.push((thread, stall.wait, ns)),
+            }
+            let clipped = stall.span.start.max(span.start)..stall.span.end.min(span.end);
+            if stall.for_huge {
+                for_huge.push(clipped.clone());
+            }
+            any.push(clipped);
+        }
+    }
+    reaching.blockers.sort_by_key(|(_, _, ns)| std::cmp::Reverse(*ns));
+    (reaching.stalled_ns, reaching.stalled_for_huge_ns) = (union(any), union(for_huge));
+    reaching
+}

@@ -1,0 +1,394 @@
+//! Recordings made by hand, and what must be found in them.
+
+use hugewise_linux::{reading::Reading, root::Root};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::recording::{Evidence, FirstTouch, Header, Line, PageCost, Reader, SCHEMA};
+
+const MS: u64 = 1_000_000;
+const JVM: u32 = 7;
+const MAIN: u32 = 8;
+const GC0: u32 = 10;
+const GC1: u32 = 11;
+
+/// A recording, line by line. Its times are milliseconds.
+struct Made {
+    evidence: Vec<Evidence>,
+    lines: Vec<Value>,
+}
+
+impl Made {
+    /// A JVM with two threads of a parallel collector.
+    fn new(evidence: &[Evidence]) -> Made {
+        let process = json!({"type": "process", "ns": 0, "pid": JVM, "name": "java", "command": ["java"], "pid_inside": null});
+        let mut made = Made { evidence: evidence.to_vec(), lines: vec![process] };
+        for (tid, name) in [(MAIN, "java"), (GC0, "GC Thread#0"), (GC1, "GC Thread#1")] {
+            made.add(
+                json!({"type": "thread", "ns": 0, "tid": tid, "pid": JVM, "name": name, "started_ticks": 1}),
+            );
+        }
+        made.add(json!({"type": "jvm_log_source", "ns": 0, "pid": JVM, "source": "here", "monotonic": true}));
+        made
+    }
+
+    /// With kernel events.
+    fn seen() -> Made {
+        Made::new(&[Evidence::Events, Evidence::Delays])
+    }
+
+    fn add(&mut self, line: Value) -> &mut Made {
+        self.lines.push(line);
+        self
+    }
+
+    fn log(&mut self, line: String) -> &mut Made {
+        self.add(json!({"type": "jvm_log", "ns": 0, "pid": JVM, "lines": [line]}))
+    }
+
+    /// A pause from `from` to `to`, with its CPU time.
+    fn pause(&mut self, from: u64, to: u64, cpu: Option<(u64, u64)>) -> &mut Made {
+        let end = to * MS;
+        self.log(format!(
+            "[{end}ns][info][gc] GC(0) Pause Young (Allocation Failure) 6M->2M(9M) {}.000ms",
+            to - from
+        ));
+        if let Some((user, sys)) = cpu {
+            self.log(format!(
+                "[{end}ns][info][gc,cpu] GC(0) User={:.2}s Sys={:.2}s Real={:.2}s",
+                user as f64 / 1e3,
+                sys as f64 / 1e3,
+                (to - from) as f64 / 1e3
+            ));
+        }
+        self
+    }
+
+    /// A safepoint around it: threads were asked at `asked`, and stood still at `reached`.
+    fn safepoint(&mut self, asked: u64, reached: u64, end: u64) -> &mut Made {
+        self.log(format!(
+            "[{}ns][info][safepoint] Safepoint \"A\", Time since last: 1 ns, Reaching safepoint: {} ns, At \
+             safepoint: {} ns, Total: {} ns",
+            end * MS,
+            (reached - asked) * MS,
+            (end - reached) * MS,
+            (end - asked) * MS
+        ))
+    }
+
+    fn wait(&mut self, tid: u32, cause: &str, from: u64, to: u64) -> &mut Made {
+        self.add(json!({"type": "stall", "cause": cause, "tid": tid, "begin_ns": from * MS, "end_ns": to * MS, "details": {}}))
+    }
+
+    fn huge_page(&mut self, tid: u32, at: u64, got: bool) -> &mut Made {
+        self.add(json!({"type": "huge_page", "ns": at * MS, "tid": tid, "order": 9, "got": got}))
+    }
+
+    /// Compaction, and the huge page that it was for.
+    fn compaction(&mut self, tid: u32, from: u64, to: u64) -> &mut Made {
+        self.wait(tid, "compaction", from, to).huge_page(tid, to, false)
+    }
+
+    /// Faults, system time and what was accounted for compaction since the last look.
+    fn look(&mut self, at: u64, tid: u32, faults: u64, sys: u64, compact: u64) -> &mut Made {
+        let delay = |ns: u64| json!({"count": 1, "ns": ns});
+        let ns = at * MS;
+        self.add(json!({"type": "usage", "ns": ns, "threads": [
+            {"tid": tid, "user_ns": 0, "sys_ns": sys * MS, "minor_faults": faults, "major_faults": 0}]}))
+        .add(json!({"type": "delays", "ns": ns, "threads": [
+            {"tid": tid, "compact": delay(compact * MS), "reclaim": delay(0), "thrashing": null, "swap_in": delay(0),
+             "copy_on_write": null, "cpu": delay(0), "block_io": delay(0)}]}))
+    }
+
+    fn machine(&mut self, at: u64, compact_stall: u64) -> &mut Made {
+        self.add(json!({"type": "machine", "ns": at * MS, "vmstat": {"compact_stall": compact_stall},
+            "pressure_some_us": null, "pools": [], "available_bytes": null}))
+    }
+
+    fn text(&self) -> String {
+        let cost = PageCost { mean_ns: 1000, most_ns: 1000 };
+        let header = Line::Header(Box::new(Header {
+            schema: SCHEMA.to_owned(),
+            hugewise: "0".to_owned(),
+            began_ns: 0,
+            began_unix_ms: 0,
+            pid: JVM,
+            started: true,
+            command: vec!["java".to_owned(), "Main".to_owned()],
+            machine: crate::recording::facts(&Root::at("/nowhere")),
+            evidence: self.evidence.iter().map(|of| (*of, Reading::Known(String::new()))).collect(),
+            events: vec![],
+            first_touch: Reading::Known(FirstTouch {
+                base: cost,
+                huge: Some(PageCost { mean_ns: 1, most_ns: 500_000 }),
+            }),
+        }));
+        let lines = self.lines.iter().map(Value::to_string);
+        serde_json::to_string(&header).into_iter().chain(lines).map(|line| line + "\n").collect()
+    }
+
+    fn explained(&self) -> Explanation {
+        explain(&self.text())
+    }
+
+    fn verdict(&self) -> Verdict {
+        self.explained().decision.verdict
+    }
+}
+
+fn explain(text: &str) -> Explanation {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let _ = std::io::Write::write_all(&mut gzip, text.as_bytes());
+    let bytes = gzip.finish().unwrap_or_default();
+    let Ok(reader) = Reader::new(&bytes[..]) else { unreachable!("the header was written above") };
+    let gathered = Gathered::read(reader);
+    assert_eq!(gathered.unread, (0, None));
+    Explanation::of(gathered)
+}
+
+#[test]
+fn stalls_are_laid_to_threads_and_pauses() {
+    let mut made = Made::seen();
+    made.compaction(GC0, 900, 1100) // the second half lies in the pause
+        .compaction(GC0, 1200, 1500)
+        .compaction(GC1, 1400, 1600)
+        .wait(GC1, "reclaim", 1600, 1650)
+        .compaction(MAIN, 2000, 2460)
+        .compaction(MAIN, 2600, 2700)
+        .pause(1000, 2000, Some((20, 900)))
+        .safepoint(999, 1000, 2000)
+        .pause(2500, 2550, Some((20, 20)))
+        .safepoint(2100, 2500, 2550);
+    let explained = made.explained();
+    let [first, second] = &explained.pauses[..] else { unreachable!("{:?}", explained.pauses) };
+    let threads: Vec<_> = first
+        .threads
+        .iter()
+        .map(|part| (explained.gathered.name(part.thread), part.compaction.ns / MS, part.compaction.count))
+        .collect();
+    assert_eq!(threads, [("GC Thread#0", 400, 2), ("GC Thread#1", 200, 1)]);
+    assert_eq!(first.split.compaction_ns, Some(600 * MS));
+    assert_eq!(first.split.reclaim_ns, Some(50 * MS));
+    assert_eq!(first.stalled_ns, Some(550 * MS), "on the wall, together");
+    assert_eq!(first.stalled_for_huge_ns, Some(500 * MS), "no allocation followed the reclaim");
+    assert_eq!(second.stalled_ns, Some(0));
+    let Some(reaching) = &second.reaching else { unreachable!("{second:?}") };
+    assert_eq!((reaching.ns, reaching.stalled_for_huge_ns), (400 * MS, 360 * MS));
+    assert_eq!(
+        reaching.blockers.iter().map(|(_, wait, ns)| (*wait, *ns)).collect::<Vec<_>>(),
+        [(Wait::Compaction, 360 * MS)]
+    );
+    assert_eq!(explained.decision.verdict, Verdict::Thp);
+    let because = Because::HugePagesInPauses { ns: 860 * MS, of_ns: 1451 * MS, worst: 0 };
+    assert_eq!(explained.decision.because, because);
+    let outside: Vec<_> = explained
+        .totals
+        .outside
+        .iter()
+        .map(|outside| (explained.gathered.name(outside.thread), outside.sum.ns / MS))
+        .collect();
+    assert_eq!(outside, [("java", 560)]);
+    assert_eq!(explained.totals.found[&Wait::Compaction].ns, 1260 * MS);
+}
+
+#[test]
+fn faults_of_fresh_memory_are_first_touch_and_never_huge_pages() {
+    let mut made = Made::seen();
+    made.pause(1000, 1300, Some((30, 500)))
+        .look(1400, GC0, 100_000, 250, 0)
+        .look(1400, GC1, 100_000, 250, 0)
+        .machine(1400, 0);
+    let explained = made.explained();
+    assert_eq!(explained.decision.verdict, Verdict::FirstTouch);
+    assert_eq!(explained.pauses[0].split.first_touch_ns, Some(500 * MS), "800 ms at most, and not above sys");
+    assert_eq!(explained.pauses[0].split.other_system_ns, Some(0));
+    let said: Vec<_> = actions::changes(&explained).iter().map(|change| change.what).collect();
+    assert_eq!(said, [actions::What::PreTouch, actions::What::Thp]);
+
+    let mut huge = Made::seen();
+    huge.pause(1000, 1300, Some((30, 400))).look(1400, GC0, 200, 400, 0);
+    for at in 0..200 {
+        huge.huge_page(GC0, 1000 + at, true);
+    }
+    let explained = huge.explained();
+    assert_eq!(explained.decision.verdict, Verdict::FirstTouch);
+    let split = explained.pauses[0].split;
+    assert_eq!(
+        (split.zeroing_ns, split.first_touch_ns),
+        (Some(270 * MS), Some(0)),
+        "what one thread had time for"
+    );
+}
+
+#[test]
+fn system_time_that_nothing_explains_is_something_else() {
+    let mut made = Made::seen();
+    made.pause(1000, 1300, Some((30, 500))).look(1400, GC0, 10, 250, 0);
+    let explained = made.explained();
+    assert_eq!(explained.decision.verdict, Verdict::Other);
+    assert!(matches!(explained.decision.because, Because::System { .. }), "{:?}", explained.decision);
+}
+
+/// ZGC's threads work beside the program, so that looks do not tell what they did in a pause.
+#[test]
+fn without_cpu_times_in_the_log_other_system_time_is_not_told() {
+    let mut made = Made::seen();
+    made.pause(1000, 1001, None).look(1400, GC0, 10, 300, 0);
+    let explained = made.explained();
+    let split = explained.pauses[0].split;
+    assert_eq!((split.other_system_ns, split.user_ns), (None, None));
+    assert!(split.first_touch_ns.is_some_and(|ns| ns <= MS), "{split:?}");
+    let mut idle = Made::seen();
+    idle.pause(1000, 1001, None).look(1400, GC0, 0, 0, 0);
+    assert_eq!(idle.explained().pauses[0].split.other_system_ns, Some(0));
+}
+
+/// A JVM rounds to 10 ms: of many pauses one has more of the kernel than of itself by that alone.
+#[test]
+fn one_short_pause_of_the_kernel_among_many_of_the_collector_does_not_matter() {
+    for faults in [10, 20_000] {
+        let mut made = Made::seen();
+        for at in 0..20 {
+            made.pause(1000 + 50 * at, 1030 + 50 * at, Some((50, 0)));
+        }
+        made.pause(2100, 2130, Some((10, 30))).look(2200, GC0, faults, 30, 0);
+        assert_eq!(made.verdict(), Verdict::None);
+        assert_ne!(
+            made.pause(2300, 2500, Some((10, 200))).look(2600, GC0, faults, 200, 0).verdict(),
+            Verdict::None
+        );
+    }
+}
+
+#[test]
+fn a_collector_that_works_is_no_fault_of_the_kernel() {
+    let mut made = Made::seen();
+    made.pause(1000, 1300, Some((550, 20))).look(1400, GC0, 100, 10, 0).compaction(GC0, 1000, 1002);
+    assert_eq!(made.verdict(), Verdict::None);
+}
+
+#[test]
+fn waiting_outside_of_pauses_counts_where_a_thread_hardly_answers() {
+    let mut made = Made::seen();
+    for at in 0..5 {
+        made.compaction(MAIN, 5000 + 100 * at, 5050 + 100 * at);
+    }
+    made.pause(1000, 1001, None);
+    let explained = made.explained();
+    assert_eq!(explained.decision.verdict, Verdict::Thp);
+    assert!(
+        matches!(explained.decision.because, Because::HugePagesOutside { worst_second_ns, .. } if worst_second_ns == 250 * MS)
+    );
+
+    let mut seldom = Made::seen();
+    for second in 0..50 {
+        seldom.compaction(MAIN, 1000 * second, 1000 * second + 50);
+    }
+    assert_eq!(seldom.pause(1000, 1001, None).verdict(), Verdict::None);
+}
+
+#[test]
+fn waiting_for_small_pages_is_not_laid_to_huge_ones() {
+    let mut made = Made::seen();
+    made.wait(GC0, "reclaim", 1000, 1400).huge_page(GC0, 1900, true).pause(1000, 2000, Some((20, 900)));
+    let explained = made.explained();
+    assert_eq!(explained.pauses[0].stalled_for_huge_ns, Some(0), "the page came half a second later");
+    assert_eq!(explained.decision.verdict, Verdict::Other);
+}
+
+#[test]
+fn without_events_accounting_tells_or_a_machine_on_which_nobody_waited() {
+    let pause = |made: &mut Made| made.pause(1000, 1300, Some((30, 500))).machine(0, 100).verdict();
+    let mut accounted = Made::new(&[Evidence::Delays, Evidence::Counters]);
+    accounted.look(1400, GC0, 10, 250, 200);
+    assert_eq!(pause(&mut accounted), Verdict::Thp);
+    let mut blind = Made::new(&[Evidence::Counters]);
+    blind.machine(0, 100).machine(1400, 170);
+    assert_eq!(blind.pause(1000, 1300, Some((30, 500))).verdict(), Verdict::CouldNotTell);
+    let mut nobody = Made::new(&[Evidence::Counters]);
+    nobody.machine(0, 100).look(1400, GC0, 200_000, 500, 0).machine(1400, 100);
+    assert_eq!(nobody.pause(1000, 1300, Some((30, 500))).verdict(), Verdict::FirstTouch);
+}
+
+#[test]
+fn lost_events_make_no_claim_unless_the_accounting_says_that_nobody_waited() {
+    let lost = json!({"type": "lost", "ns": 0, "of": "events", "count": 40, "reason": "full"});
+    let mut made = Made::seen();
+    made.pause(1000, 1300, Some((30, 500))).add(lost.clone()).look(1400, GC0, 200_000, 500, 150);
+    assert_eq!(made.explained().decision.because, Because::Lost { count: 40 });
+    let mut harmless = Made::seen();
+    harmless.pause(1000, 1300, Some((30, 500))).add(lost).look(1400, GC0, 200_000, 500, 0);
+    assert_eq!(harmless.verdict(), Verdict::FirstTouch);
+}
+
+#[test]
+fn a_recording_of_nothing_tells_nothing() {
+    let made = Made { evidence: vec![Evidence::Events], lines: vec![] };
+    assert_eq!(made.explained().decision.because, Because::Empty);
+}
+
+#[test]
+fn slow_safepoints_without_stalls_are_something_else() {
+    let mut made = Made::seen();
+    made.pause(1900, 1950, Some((80, 0))).safepoint(1000, 1900, 1950).machine(2000, 0);
+    assert!(matches!(made.explained().decision.because, Because::Reaching { .. }));
+}
+
+#[test]
+fn a_number_that_another_thread_has_later_is_another_thread() {
+    let mut made = Made::seen();
+    let end = json!({"type": "thread_end", "ns": 1500 * MS, "pid": JVM, "name": "GC Thread#0", "tid": GC0, "user_ns": 0,
+        "sys_ns": 0, "minor_faults": 0, "major_faults": 0, "delays": {"compact": null, "reclaim": {"count": 0, "ns": 0},
+        "thrashing": null, "swap_in": {"count": 0, "ns": 0}, "copy_on_write": null, "cpu": {"count": 0, "ns": 0},
+        "block_io": {"count": 0, "ns": 0}}});
+    made.compaction(GC0, 1000, 1200).add(end).compaction(GC0, 1700, 1800);
+    let gathered = made.explained().gathered;
+    let of_gc0: Vec<_> = gathered.threads.iter().filter(|thread| thread.tid == GC0).collect();
+    assert_eq!(of_gc0.len(), 2, "{of_gc0:?}");
+    assert_eq!(gathered.stalls.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 0, 1]);
+}
+
+prop_compose! {
+    fn a_time()(time in prop_oneof![4 => 0u64..3000, 1 => Just(u64::MAX / MS)]) -> u64 { time }
+}
+
+fn anything() -> impl Strategy<Value = Vec<(u8, u32, u64, u64, u64)>> {
+    prop::collection::vec((0u8..8, MAIN..GC1 + 2, a_time(), a_time(), any::<u64>()), 0..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn no_pause_holds_more_than_its_time(lines in anything()) {
+        let mut made = Made::seen();
+        for (kind, tid, a, b, n) in lines {
+            let (from, to) = (a.min(b), a.max(b));
+            match kind {
+                0 if to - from < 100_000 => { made.pause(from, to, Some((n % 1000, n % 7000))); }
+                1 => { made.wait(tid, "compaction", from, to); }
+                2 => { made.wait(tid, "throttled", from, to); }
+                3 => { made.wait(tid, "reclaim", to, from); }
+                4 => { made.huge_page(tid, a, n % 2 == 0); }
+                5 => { made.look(a, tid, n, n % 100_000, n % 100_000); }
+                6 => { made.machine(a, n); }
+                _ => { made.safepoint(from, from, to); }
+            }
+        }
+        let explained = made.explained();
+        for pause in &explained.pauses {
+            let ns = pause.stop.span.end - pause.stop.span.start;
+            prop_assert!(pause.stalled_ns.is_some_and(|stalled| stalled <= ns));
+            prop_assert!(pause.stalled_for_huge_ns <= pause.stalled_ns);
+            for part in &pause.threads {
+                prop_assert!(part.compaction.ns + part.reclaim.ns <= ns, "{part:?} of {ns}");
+            }
+            if let (Some(cpu), Some(zeroing), Some(touch)) =
+                (pause.stop.cpu, pause.split.zeroing_ns, pause.split.first_touch_ns)
+            {
+                prop_assert!(zeroing + touch <= cpu.sys_ns);
+            }
+        }
+        let _ = actions::changes(&explained);
+    }
+}

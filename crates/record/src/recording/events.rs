@@ -1,0 +1,293 @@
+//! The kernel's events, made into lines: pairs become intervals.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use hugewise_linux::tracefs::{Damaged, Event, Format, Instance, Page, Record, TracefsError, Value};
+
+use super::model::{Cause, Collapse, HugePage, Line, Stall};
+
+/// What an event means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    Begin(Cause),
+    End(Cause),
+    /// A sleep that is told when it is over.
+    Slept,
+    HugePage,
+    Collapse,
+}
+
+/// The events to record, and the fields worth keeping. Moving single pages (`mm_migrate_pages`) and page
+/// faults are left out: they are many, and what they tell is in the intervals and counters.
+const KNOWN: [(&str, &str, Meaning, &[&str]); 16] = [
+    ("compaction", "mm_compaction_begin", Meaning::Begin(Cause::Compaction), &[]),
+    ("compaction", "mm_compaction_end", Meaning::End(Cause::Compaction), &["sync", "status"]),
+    ("vmscan", "mm_vmscan_direct_reclaim_begin", Meaning::Begin(Cause::Reclaim), &["order"]),
+    ("vmscan", "mm_vmscan_direct_reclaim_end", Meaning::End(Cause::Reclaim), &["nr_reclaimed"]),
+    ("vmscan", "mm_vmscan_memcg_reclaim_begin", Meaning::Begin(Cause::MemcgReclaim), &["order"]),
+    ("vmscan", "mm_vmscan_memcg_reclaim_end", Meaning::End(Cause::MemcgReclaim), &["nr_reclaimed"]),
+    ("vmscan", "mm_vmscan_node_reclaim_begin", Meaning::Begin(Cause::NodeReclaim), &["nid", "order"]),
+    ("vmscan", "mm_vmscan_node_reclaim_end", Meaning::End(Cause::NodeReclaim), &["nr_reclaimed"]),
+    ("vmscan", "mm_vmscan_throttled", Meaning::Slept, &["nid", "usec_timeout", "usec_delayed"]),
+    ("kmem", "mm_page_alloc", Meaning::HugePage, &[]),
+    (
+        "huge_memory",
+        "mm_khugepaged_scan_pmd",
+        Meaning::Collapse,
+        &["referenced", "none_or_zero", "status", "unmapped"],
+    ),
+    ("huge_memory", "mm_khugepaged_scan_file", Meaning::Collapse, &["present", "swap", "result"]),
+    ("huge_memory", "mm_khugepaged_collapse_file", Meaning::Collapse, &["is_shmem", "nr", "result"]),
+    ("huge_memory", "mm_collapse_huge_page", Meaning::Collapse, &["isolated", "status"]),
+    (
+        "huge_memory",
+        "mm_collapse_huge_page_isolate",
+        Meaning::Collapse,
+        &["none_or_zero", "referenced", "status"],
+    ),
+    ("huge_memory", "mm_collapse_huge_page_swapin", Meaning::Collapse, &["swapped_in", "referenced", "ret"]),
+];
+
+/// `mm_page_alloc` of no page.
+const NO_PAGE: u64 = u64::MAX;
+
+/// Events in the order of their times, and the intervals that they make.
+#[derive(Debug, Default)]
+pub struct Events {
+    formats: BTreeMap<u16, (usize, Format)>,
+    /// The recorder's own threads.
+    ours: BTreeSet<u32>,
+    /// Read, and perhaps followed by earlier ones of another CPU.
+    waiting: Vec<Happened>,
+    open: HashMap<(u32, Cause), (u64, Details)>,
+    /// Pages that were not what the kernel documents.
+    pub damaged: u64,
+}
+
+type Details = BTreeMap<String, Value>;
+
+#[derive(Debug)]
+struct Happened {
+    ns: u64,
+    tid: u32,
+    known: usize,
+    details: Details,
+}
+
+impl Events {
+    /// Switches on what this kernel has; answers the names, and those it has not.
+    ///
+    /// `huge_order` is the size of a whole THP, in base pages as a power of two.
+    pub fn switch_on(
+        instance: &Instance,
+        huge_order: u32,
+    ) -> Result<(Events, Vec<String>, Vec<String>), TracefsError> {
+        let mut events = Events::default();
+        let (mut on, mut missing) = (Vec::new(), Vec::new());
+        let orders = format!("order >= {huge_order}");
+        for (index, (system, name, meaning, _)) in KNOWN.into_iter().enumerate() {
+            let filter = if meaning == Meaning::HugePage { orders.as_str() } else { "" };
+            let shown = format!("{system}:{name}");
+            match instance.enable(Event { system, name, filter })? {
+                Some(format) => {
+                    events.formats.insert(format.id, (index, format));
+                    on.push(shown);
+                }
+                None => missing.push(shown),
+            }
+        }
+        Ok((events, on, missing))
+    }
+
+    /// From now on this thread is not meant: it is the recorder's own.
+    pub fn leave_out(&mut self, tid: u32) {
+        self.ours.insert(tid);
+    }
+
+    /// Takes in a page of the buffer.
+    pub fn page(&mut self, page: Result<Page<'_>, Damaged>) {
+        match page {
+            Ok(page) => {
+                for record in page {
+                    match record {
+                        Ok(record) => self.record(&record),
+                        Err(Damaged) => self.damaged += 1,
+                    }
+                }
+            }
+            Err(Damaged) => self.damaged += 1,
+        }
+    }
+
+    fn record(&mut self, record: &Record<'_>) {
+        let Some((known, format)) = self.formats.get(&record.id) else { return };
+        if self.ours.contains(&record.tid) {
+            return;
+        }
+        let (_, _, meaning, kept) = KNOWN[*known];
+        let names = if meaning == Meaning::HugePage { &["order", "pfn"][..] } else { kept };
+        let value = |name: &&str| Some(((*name).to_owned(), format.value(record.bytes, name)?));
+        let details = names.iter().filter_map(value).collect();
+        self.waiting.push(Happened { ns: record.ns, tid: record.tid, known: *known, details });
+    }
+
+    /// What happened before `ns`, in that order. The buffers of all CPUs must have been read after
+    /// that moment, so that nothing earlier is still to come.
+    pub fn until(&mut self, ns: u64) -> Vec<Line> {
+        self.waiting.sort_by_key(|happened| happened.ns);
+        let later = self.waiting.partition_point(|happened| happened.ns < ns);
+        let ready: Vec<Happened> = self.waiting.drain(..later).collect();
+        ready.into_iter().filter_map(|happened| self.line(happened)).collect()
+    }
+
+    fn line(&mut self, happened: Happened) -> Option<Line> {
+        let Happened { ns, tid, known, details } = happened;
+        let (_, name, meaning, _) = KNOWN[known];
+        let number = |name: &str| match details.get(name) {
+            Some(Value::Unsigned(number)) => Some(*number),
+            _ => None,
+        };
+        Some(match meaning {
+            Meaning::Begin(cause) => {
+                // One that was open and never ended: its end was lost.
+                let (begin, details) = self.open.insert((tid, cause), (ns, details))?;
+                Line::Stall(Stall { cause, tid, begin_ns: Some(begin), end_ns: None, details })
+            }
+            Meaning::End(cause) => {
+                let (begin_ns, mut all) = match self.open.remove(&(tid, cause)) {
+                    Some((begin, details)) => (Some(begin), details),
+                    None => (None, Details::new()),
+                };
+                all.extend(details);
+                Line::Stall(Stall { cause, tid, begin_ns, end_ns: Some(ns), details: all })
+            }
+            Meaning::Slept => {
+                let slept = number("usec_delayed")?.checked_mul(1000)?;
+                let begin_ns = Some(ns.saturating_sub(slept));
+                Line::Stall(Stall { cause: Cause::Throttled, tid, begin_ns, end_ns: Some(ns), details })
+            }
+            Meaning::HugePage => Line::HugePage(HugePage {
+                ns,
+                tid,
+                order: u32::try_from(number("order")?).ok()?,
+                got: number("pfn")? != NO_PAGE,
+            }),
+            Meaning::Collapse => Line::Collapse(Collapse { ns, tid, event: name.to_owned(), details }),
+        })
+    }
+
+    /// The intervals that have no end when the recording ends.
+    pub fn left_open(&mut self) -> Vec<Line> {
+        let mut left: Vec<Stall> = self
+            .open
+            .drain()
+            .map(|((tid, cause), (begin, details))| Stall {
+                cause,
+                tid,
+                begin_ns: Some(begin),
+                end_ns: None,
+                details,
+            })
+            .collect();
+        left.sort_by_key(|stall| (stall.begin_ns, stall.tid, stall.cause));
+        left.into_iter().map(Line::Stall).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn known(name: &str) -> usize {
+        KNOWN.iter().position(|known| known.1 == name).unwrap_or(usize::MAX)
+    }
+
+    fn happened(ns: u64, tid: u32, name: &str, details: &[(&str, u64)]) -> Happened {
+        let details = details.iter().map(|(name, value)| ((*name).to_owned(), Value::Unsigned(*value)));
+        Happened { ns, tid, known: known(name), details: details.collect() }
+    }
+
+    fn of(waiting: Vec<Happened>) -> Events {
+        Events { waiting, ..Events::default() }
+    }
+
+    fn stalls(lines: &[Line]) -> Vec<(u32, Option<u64>, Option<u64>)> {
+        let stall = |line: &Line| match line {
+            Line::Stall(stall) => Some((stall.tid, stall.begin_ns, stall.end_ns)),
+            _ => None,
+        };
+        lines.iter().filter_map(stall).collect()
+    }
+
+    #[test]
+    fn pairs_of_two_cpus_become_intervals_of_threads() {
+        // Read CPU by CPU: the end, on the first, stands before the begin, on the second.
+        let mut events = of(vec![
+            happened(30, 7, "mm_compaction_end", &[("status", 8)]),
+            happened(60, 7, "mm_compaction_begin", &[]),
+            happened(10, 7, "mm_compaction_begin", &[]),
+            happened(20, 8, "mm_compaction_begin", &[]),
+            happened(5, 9, "mm_vmscan_direct_reclaim_end", &[]),
+        ]);
+        let lines = events.until(40);
+        assert_eq!(stalls(&lines), [(9, None, Some(5)), (7, Some(10), Some(30))]);
+        assert!(events.until(50).is_empty());
+        assert!(events.until(61).is_empty(), "it has only begun");
+        assert_eq!(stalls(&events.left_open()), [(8, Some(20), None), (7, Some(60), None)]);
+    }
+
+    #[test]
+    fn an_end_that_was_lost_does_not_stretch_the_interval() {
+        let mut events = of(vec![
+            happened(10, 7, "mm_compaction_begin", &[]),
+            happened(50, 7, "mm_compaction_begin", &[]),
+            happened(60, 7, "mm_compaction_end", &[]),
+        ]);
+        assert_eq!(stalls(&events.until(u64::MAX)), [(7, Some(10), None), (7, Some(50), Some(60))]);
+    }
+
+    #[test]
+    fn a_sleep_lies_before_its_event() {
+        let mut events = of(vec![happened(5_000, 7, "mm_vmscan_throttled", &[("usec_delayed", 3)])]);
+        assert_eq!(stalls(&events.until(u64::MAX)), [(7, Some(2_000), Some(5_000))]);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_lost_no_interval_is_stretched(
+            all in prop::collection::vec((0u64..1000, 0u32..4, any::<bool>()), 0..60),
+            looks in prop::collection::vec(0u64..1000, 0..4),
+        ) {
+            let name = |begins| if begins { "mm_compaction_begin" } else { "mm_compaction_end" };
+            let waiting = all.iter().map(|(ns, tid, begins)| happened(*ns, *tid, name(*begins), &[]));
+            let mut events = of(waiting.collect());
+            let mut lines: Vec<Line> = looks.iter().flat_map(|ns| events.until(*ns)).collect();
+            lines.extend(events.until(u64::MAX));
+            lines.extend(events.left_open());
+            let told = stalls(&lines);
+            let begins = told.iter().filter(|(_, begin, _)| begin.is_some()).count();
+            let ends = told.iter().filter(|(.., end)| end.is_some()).count();
+            let begun = all.iter().filter(|(.., begins)| *begins).count();
+            prop_assert_eq!((begins, ends), (begun, all.len() - begun));
+            // Nothing of the same thread happened within one.
+            for (tid, begin, end) in told {
+                if let (Some(begin), Some(end)) = (begin, end) {
+                    prop_assert!(begin <= end);
+                    prop_assert!(!all.iter().any(|(ns, of, _)| *of == tid && begin < *ns && *ns < end));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_that_was_not_to_be_had_is_told() {
+        let mut events = of(vec![
+            happened(1, 7, "mm_page_alloc", &[("order", 9), ("pfn", NO_PAGE)]),
+            happened(2, 7, "mm_page_alloc", &[("order", 9), ("pfn", 512)]),
+        ]);
+        let page = |ns, got| Line::HugePage(HugePage { ns, tid: 7, order: 9, got });
+        assert_eq!(events.until(u64::MAX), [page(1, false), page(2, true)]);
+    }
+}

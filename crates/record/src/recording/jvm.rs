@@ -1,0 +1,326 @@
+//! JVMs among the recorded processes: their logs, and where their heaps lie.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{Seek, SeekFrom},
+    ops::Range,
+    path::Path,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use hugewise_changes::journal::{Journal, JvmLog as Noted};
+use hugewise_jvm::{
+    attach::{AttachError, Jvm},
+    log_control::{self, LogFile},
+    regions,
+};
+use hugewise_linux::{
+    proc::process::Process,
+    root::Root,
+    sys::{file, process::monotonic_ns},
+};
+
+use super::{
+    model::{Evidence, JvmLog, JvmLogSource, Line, Lost, Note},
+    tail::Tail,
+};
+
+/// How often JVMs are looked for: one is there soon after its process, and its first pauses soon after.
+const GAP: Duration = Duration::from_millis(200);
+/// A process that is no JVM, or one that cannot be asked yet, is looked at again so many times.
+const TRIES: u32 = 50;
+/// And so many times for its heap, which is dearer.
+const HEAP_TRIES: u32 = 8;
+const HEAP_GAP: Duration = Duration::from_secs(1);
+
+/// The JVMs that were seen.
+pub struct Jvms {
+    all: BTreeMap<u32, Seen>,
+    attach: bool,
+    due: Instant,
+}
+
+#[derive(Default)]
+struct Seen {
+    is_jvm: bool,
+    tries: u32,
+    settled: bool,
+    asking: Option<JoinHandle<Result<Found, Failed>>>,
+    noted: Option<Noted>,
+    tail: Option<Tail>,
+    heap: Option<Vec<Range<u64>>>,
+    heap_tries: u32,
+    heap_due: Option<Instant>,
+}
+
+/// Why there is no log.
+struct Failed {
+    reason: String,
+    /// The JVM understood, and would say the same again.
+    for_good: bool,
+}
+
+impl From<String> for Failed {
+    fn from(reason: String) -> Failed {
+        Failed { reason, for_good: false }
+    }
+}
+
+impl From<AttachError> for Failed {
+    fn from(error: AttachError) -> Failed {
+        Failed { for_good: matches!(error, AttachError::Answer { .. }), reason: error.to_string() }
+    }
+}
+
+/// A log that can be read.
+struct Found {
+    tail: Tail,
+    source: String,
+    monotonic: bool,
+}
+
+impl Jvms {
+    /// None yet; `attach` tells whether they may be asked to write a log.
+    pub fn new(attach: bool) -> Jvms {
+        Jvms { all: BTreeMap::new(), attach, due: Instant::now() }
+    }
+
+    /// The log of a JVM that was started with [`log_control::option`].
+    pub fn started_with_log(&mut self, pid: u32, file: File) -> Line {
+        let seen = Seen { is_jvm: true, settled: true, tail: Some(Tail::own(file)), ..Seen::default() };
+        self.all.insert(pid, seen);
+        source(pid, "an option that was added to its command line".to_owned(), true)
+    }
+
+    /// Where the heap of process `pid` lies: each range holds all of it.
+    pub fn heap(&self, pid: u32) -> Option<&[Range<u64>]> {
+        self.all.get(&pid)?.heap.as_deref()
+    }
+
+    /// Looks for JVMs among `processes`, and asks new ones for a log; not at every call.
+    pub fn look(
+        &mut self,
+        root: &Root,
+        processes: impl Iterator<Item = u32>,
+        mut journal: Option<&mut Journal>,
+    ) -> Vec<Line> {
+        let mut lines = Vec::new();
+        if Instant::now() < self.due {
+            return lines;
+        }
+        self.due = Instant::now() + GAP;
+        for pid in processes {
+            let attach = self.attach;
+            let seen = self.all.entry(pid).or_default();
+            if !seen.is_jvm {
+                if seen.tries >= TRIES {
+                    continue;
+                }
+                seen.is_jvm = is_jvm(root, pid);
+                seen.tries = if seen.is_jvm { 0 } else { seen.tries + 1 };
+                continue;
+            }
+            seen.find_heap(root, pid);
+            if seen.settled {
+                continue;
+            }
+            match seen.asking.take() {
+                Some(asking) if !asking.is_finished() => seen.asking = Some(asking),
+                Some(asking) => lines.extend(seen.answered(root, pid, asking, journal.as_deref_mut())),
+                None => seen.ask(root, pid, attach, journal.as_deref_mut()),
+            }
+        }
+        lines
+    }
+
+    /// What the logs have for us.
+    pub fn read(&mut self, last: bool) -> Vec<Line> {
+        let mut all = Vec::new();
+        for (pid, seen) in &mut self.all {
+            let Some(tail) = &mut seen.tail else { continue };
+            match tail.lines(last) {
+                Ok(lines) if lines.is_empty() => {}
+                Ok(lines) => all.push(Line::JvmLog(JvmLog { ns: monotonic_ns(), pid: *pid, lines })),
+                Err(error) => {
+                    seen.tail = None;
+                    all.push(Line::Lost(Lost {
+                        ns: monotonic_ns(),
+                        of: Evidence::JvmLog,
+                        count: None,
+                        reason: error.to_string(),
+                    }));
+                }
+            }
+        }
+        all
+    }
+
+    /// Switches off what was switched on; what that fails for stays in the journal.
+    pub fn end(&mut self, root: &Root, mut journal: Option<&mut Journal>) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for seen in self.all.values_mut() {
+            if let Some(asking) = seen.asking.take() {
+                let _ = asking.join();
+            }
+            let (Some(noted), Some(journal)) = (seen.noted.take(), journal.as_deref_mut()) else { continue };
+            match switch_off(root, &noted) {
+                Ok(()) => {
+                    let _ = journal.forget_jvm_log(&noted);
+                }
+                Err(reason) => lines.push(note(reason)),
+            }
+        }
+        lines
+    }
+}
+
+impl Seen {
+    /// The heap is there when the JVM has started.
+    fn find_heap(&mut self, root: &Root, pid: u32) {
+        let is_early = self.heap_due.is_some_and(|due| Instant::now() < due);
+        if self.heap.is_some() || self.heap_tries >= HEAP_TRIES || is_early {
+            return;
+        }
+        self.heap_tries += 1;
+        self.heap_due = Some(Instant::now() + HEAP_GAP);
+        self.heap = regions::heap(root, pid);
+    }
+
+    fn ask(&mut self, root: &Root, pid: u32, attach: bool, journal: Option<&mut Journal>) {
+        self.tries += 1;
+        let noted = match (attach, journal) {
+            (true, Some(journal)) => match &self.noted {
+                Some(noted) => Some(noted.clone()),
+                None => {
+                    let name: String = journal.run_id().chars().filter(char::is_ascii_alphanumeric).collect();
+                    let noted = Noted::of(root, pid, format!("/tmp/.hugewise-{name}-{pid}.log"));
+                    // Without the note nothing is switched on.
+                    noted.filter(|noted| journal.note_jvm_log(noted.clone()).is_ok())
+                }
+            },
+            _ => None,
+        };
+        self.noted.clone_from(&noted);
+        let root = root.clone();
+        // It may take seconds to answer, and the buffers of the kernel do not wait.
+        self.asking = Some(thread::spawn(move || find_log(&root, pid, noted.as_ref())));
+    }
+
+    fn answered(
+        &mut self,
+        root: &Root,
+        pid: u32,
+        asking: JoinHandle<Result<Found, Failed>>,
+        journal: Option<&mut Journal>,
+    ) -> Option<Line> {
+        let failed = match asking.join() {
+            Ok(Ok(found)) => {
+                (self.settled, self.tail) = (true, Some(found.tail));
+                return Some(source(pid, found.source, found.monotonic));
+            }
+            Ok(Err(failed)) => failed,
+            Err(_) => Failed::from("asking it was broken off".to_owned()),
+        };
+        if self.tries < TRIES && !failed.for_good {
+            return None;
+        }
+        self.settled = true;
+        if let (Some(noted), Some(journal)) = (self.noted.take(), journal) {
+            match switch_off(root, &noted) {
+                Ok(()) => drop(journal.forget_jvm_log(&noted)),
+                Err(_) => self.noted = Some(noted),
+            }
+        }
+        Some(note(format!("no log of the JVM in process {pid}: {}", failed.reason)))
+    }
+}
+
+fn source(pid: u32, source: String, monotonic: bool) -> Line {
+    Line::JvmLogSource(JvmLogSource { ns: monotonic_ns(), pid, source, monotonic })
+}
+
+fn note(text: String) -> Line {
+    Line::Note(Note { ns: monotonic_ns(), text })
+}
+
+fn is_jvm(root: &Root, pid: u32) -> bool {
+    root.read(format!("proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/libjvm.so"))
+}
+
+/// A log of the JVM's own with the right clock; else one that it is asked for, and noted already; else
+/// one of its own with another clock.
+fn find_log(root: &Root, pid: u32, noted: Option<&Noted>) -> Result<Found, Failed> {
+    let process = Process::read(root, pid).map_err(|error| error.to_string())?;
+    let owner = *process.uid.known().ok_or_else(|| "its user is not told".to_owned())?;
+    let own = log_control::of_command(&process.command, process.pid_inside.unwrap_or(pid));
+    let follow = |log: &LogFile| follow(root, pid, owner, log);
+    if let Some(own) = own.as_ref().filter(|own| own.monotonic && own.safepoints) {
+        if let Ok(found) = follow(own) {
+            return Ok(found);
+        }
+    }
+    let asked = match noted {
+        None => Err(Failed { reason: "it may not be asked".to_owned(), for_good: true }),
+        Some(noted) => ask_for_log(root, owner, noted),
+    };
+    asked.or_else(|failed| match &own {
+        Some(own) => follow(own).map_err(|error| Failed {
+            reason: format!("{}; its own log: {error}", failed.reason),
+            for_good: failed.for_good,
+        }),
+        None => Err(failed),
+    })
+}
+
+fn ask_for_log(root: &Root, owner: u32, noted: &Noted) -> Result<Found, Failed> {
+    let jvm = Jvm::connect(root, noted.pid)?;
+    let files = log_control::files(&jvm)?;
+    match files.iter().find(|file| file.monotonic && file.safepoints) {
+        Some(file) => Ok(follow(root, noted.pid, owner, file)?),
+        None => switch_on(root, &jvm, owner, noted),
+    }
+}
+
+/// A file that the JVM writes by itself, from its end.
+fn follow(root: &Root, pid: u32, owner: u32, log: &LogFile) -> Result<Found, String> {
+    let path = match log.file.is_absolute() {
+        true => log.file.clone(),
+        false => fs::read_link(root.path(format!("proc/{pid}/cwd")))
+            .map_err(|error| error.to_string())?
+            .join(&log.file),
+    };
+    let folder = root.path(format!("proc/{pid}/root"));
+    let open = move |path: &Path| file::open_inside(&folder, path, owner);
+    let mut file = open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    file.seek(SeekFrom::End(0)).map_err(|error| format!("{}: {error}", path.display()))?;
+    let source = format!("{}, which it writes itself", path.display());
+    let tail = Tail::of(file, Some(Box::new(move || open(&path))));
+    Ok(Found { tail, source, monotonic: log.monotonic })
+}
+
+/// Asks for a log of our own. Its file has no name any more when it is on: nothing is left of it once
+/// the JVM closes it.
+fn switch_on(root: &Root, jvm: &Jvm, owner: u32, noted: &Noted) -> Result<Found, Failed> {
+    let folder = root.path(format!("proc/{}/root", noted.pid));
+    let failed = |error: std::io::Error| format!("{}: {error}", noted.file);
+    let file = file::create_inside(&folder, Path::new(&noted.file), owner).map_err(failed)?;
+    let switched = log_control::switch_on(jvm, &noted.file);
+    noted.remove_file(root);
+    switched?;
+    let source = "VM.log, switched on for the recording".to_owned();
+    Ok(Found { tail: Tail::own(file), source, monotonic: true })
+}
+
+/// Switches off a log that was noted in a journal; one of a JVM that has ended is off.
+pub fn switch_off(root: &Root, noted: &Noted) -> Result<(), String> {
+    if !noted.is_there(root) {
+        noted.remove_file(root);
+        return Ok(());
+    }
+    let jvm = Jvm::connect(root, noted.pid).map_err(|error| error.to_string())?;
+    let switched = log_control::switch_off(&jvm, &noted.file).map_err(|error| error.to_string());
+    noted.remove_file(root);
+    switched
+}

@@ -1,0 +1,24 @@
+//! Recordings: what the kernel and a JVM did, by thread and by time, in a file.
+
+mod events;
+mod jvm;
+mod model;
+mod reader;
+mod samples;
+mod sampling_interval;
+mod session;
+mod sources;
+mod start;
+mod summary;
+mod tail;
+mod threads;
+mod touch_cost;
+mod writer;
+
+pub use jvm::switch_off;
+pub use model::*;
+pub use reader::{Ending, Reader, RecordingError};
+pub use samples::facts;
+pub use session::{Assignment, RecordError, Recorded, Target, record};
+pub use summary::{HugePages, Stalls, Summary};
+pub use writer::Writer;

@@ -1,0 +1,269 @@
+//! Reads a recording, line by line. The file is somebody else's: nothing in it is trusted.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::Path,
+};
+
+use flate2::read::MultiGzDecoder;
+
+use super::model::{Header, Line, SCHEMA};
+
+/// No line is longer: the longest, with ten thousand threads, has some megabytes.
+const LONGEST: u64 = 16 << 20;
+
+/// Why a file cannot be read as a recording, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The system refused.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is none.
+    #[error("this is no recording of hugewise: {0}")]
+    NotOne(String),
+    /// It is of a later hugewise.
+    #[error(
+        "this is a recording of the format {0}, and only {SCHEMA} is understood; a later hugewise reads it"
+    )]
+    OtherFormat(String),
+    /// A line that is not of the format.
+    #[error("line {line}: {reason}")]
+    Line {
+        /// Its number, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// A recording that is being read.
+#[derive(Debug)]
+pub struct Reader<R: Read> {
+    text: BufReader<MultiGzDecoder<R>>,
+    header: Header,
+    line: u64,
+    buffer: Vec<u8>,
+    /// How it ended; nothing as long as it has not.
+    end: Option<Ending>,
+}
+
+/// How the text of a recording ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// As it should.
+    Whole,
+    /// In the middle: whoever wrote it was killed, or the file was cut off.
+    CutOff,
+}
+
+impl Reader<File> {
+    /// Opens the recording in `path`.
+    pub fn open(path: &Path) -> Result<Reader<File>, RecordingError> {
+        Reader::new(File::open(path)?)
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the header.
+    pub fn new(bytes: R) -> Result<Reader<R>, RecordingError> {
+        let mut text = BufReader::new(MultiGzDecoder::new(bytes));
+        let mut buffer = Vec::new();
+        let first = match next_line(&mut text, &mut buffer) {
+            Ok(Some(line)) => line,
+            Ok(None) => return Err(RecordingError::NotOne("it is empty".to_owned())),
+            Err(error) => return Err(RecordingError::NotOne(error.to_string())),
+        };
+        let format = |value: &serde_json::Value| Some(value.get("schema")?.as_str()?.to_owned());
+        let value: serde_json::Value =
+            serde_json::from_slice(first).map_err(|error| RecordingError::NotOne(error.to_string()))?;
+        match format(&value) {
+            Some(format) if format == SCHEMA => {}
+            Some(format) => return Err(RecordingError::OtherFormat(format.chars().take(80).collect())),
+            None => return Err(RecordingError::NotOne("its first line names no format".to_owned())),
+        }
+        match serde_json::from_value(value) {
+            Ok(Line::Header(header)) => Ok(Reader { text, header: *header, line: 1, buffer, end: None }),
+            Ok(_) => Err(RecordingError::NotOne("its first line is no header".to_owned())),
+            Err(error) => Err(RecordingError::Line { line: 1, reason: error.to_string() }),
+        }
+    }
+
+    /// Of what the recording is.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// How it ended; nothing before the last line was read.
+    pub fn ending(&self) -> Option<Ending> {
+        self.end
+    }
+}
+
+impl<R: Read> Iterator for Reader<R> {
+    type Item = Result<Line, RecordingError>;
+
+    /// The next line behind the header. A line that cannot be understood is an error, and those
+    /// behind it can still be read.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.end.is_some() {
+            return None;
+        }
+        self.line += 1;
+        let line = self.line;
+        let wrong = |reason: String| Some(Err(RecordingError::Line { line, reason }));
+        match next_line(&mut self.text, &mut self.buffer) {
+            Ok(Some(text)) => match serde_json::from_slice(text) {
+                Ok(line) => Some(Ok(line)),
+                Err(error) => wrong(error.to_string()),
+            },
+            Ok(None) => {
+                // What is left has no end of line: it was cut off in its middle.
+                self.end = Some(if self.buffer.is_empty() { Ending::Whole } else { Ending::CutOff });
+                None
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.end = Some(Ending::CutOff);
+                None
+            }
+            Err(error) => {
+                self.end = Some(Ending::CutOff);
+                wrong(error.to_string())
+            }
+        }
+    }
+}
+
+/// The next whole line without its end; at the end of the text nothing, and in `buffer` what is left.
+fn next_line<'a>(text: &mut impl BufRead, buffer: &'a mut Vec<u8>) -> io::Result<Option<&'a [u8]>> {
+    buffer.clear();
+    text.take(LONGEST).read_until(b'\n', buffer)?;
+    match buffer.split_last() {
+        Some((b'\n', _)) => Ok(buffer.strip_suffix(b"\n")),
+        Some(_) if buffer.len() as u64 >= LONGEST => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "it is longer than any line of a recording"))
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
+    use hugewise_linux::{reading::Reading, root::Root};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::recording::{End, EndReason, Note, samples};
+
+    fn header(schema: &str) -> Line {
+        Line::Header(Box::new(Header {
+            schema: schema.to_owned(),
+            hugewise: "0.1.0".to_owned(),
+            began_ns: 1,
+            began_unix_ms: 2,
+            pid: 7,
+            started: true,
+            command: vec!["java".to_owned()],
+            machine: samples::facts(&Root::at("/nowhere")),
+            evidence: std::collections::BTreeMap::new(),
+            events: vec![],
+            first_touch: Reading::unknown("not here"),
+        }))
+    }
+
+    fn note(text: &str) -> Line {
+        Line::Note(Note { ns: 3, text: text.to_owned() })
+    }
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        let _ = gzip.write_all(text);
+        gzip.finish().unwrap_or_default()
+    }
+
+    fn lines(lines: &[Line]) -> String {
+        lines.iter().map(|line| serde_json::to_string(line).unwrap_or_default() + "\n").collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.rec");
+        let end = Line::End(End {
+            ns: 9,
+            reason: EndReason::ProcessEnded,
+            lost_events: Some(0),
+            recorder_cpu_ns: Some(5),
+        });
+        let mut writer = crate::recording::Writer::create(&path)?;
+        for line in [header(SCHEMA), note("a"), end.clone()] {
+            writer.write(&line)?;
+        }
+        writer.finish()?;
+        assert!(crate::recording::Writer::create(&path).is_err(), "it is there already");
+        let mut reader = Reader::open(&path)?;
+        assert_eq!((reader.header().pid, reader.ending()), (7, None));
+        assert_eq!(reader.by_ref().collect::<Result<Vec<_>, _>>()?, [note("a"), end]);
+        assert_eq!(reader.ending(), Some(Ending::Whole));
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_flushed_before_a_kill_is_read() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.rec");
+        let mut writer = crate::recording::Writer::create(&path)?;
+        writer.write(&header(SCHEMA))?;
+        writer.write(&note("a"))?;
+        writer.flush()?;
+        let killed = std::fs::read(&path)?;
+        writer.write(&note(&"b".repeat(1000)))?;
+        drop(writer);
+        for left in [&killed[..], &killed[..killed.len() - 1]] {
+            let mut reader = Reader::new(left)?;
+            assert_eq!(reader.by_ref().collect::<Result<Vec<_>, _>>()?, [note("a")]);
+            assert_eq!(reader.ending(), Some(Ending::CutOff));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_recording_is_refused_and_a_bad_line_passed_over() {
+        let refused =
+            |bytes: &[u8]| Reader::new(bytes).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused(b"PK").contains("no recording"));
+        assert!(refused(&gzip(b"")).contains("it is empty"));
+        assert!(refused(&gzip(b"{\"a\": 1}\n")).contains("names no format"));
+        assert!(
+            refused(&gzip(lines(&[header("hugewise.recording/9")]).as_bytes())).contains("a later hugewise")
+        );
+        let endless = gzip(&vec![b'x'; LONGEST as usize + 1]);
+        assert!(refused(&endless).contains("longer than any line"));
+
+        let text = format!("{}what?\n{}", lines(&[header(SCHEMA)]), lines(&[note("a")]));
+        let bytes = gzip(text.as_bytes());
+        let Ok(reader) = Reader::new(&bytes[..]) else { unreachable!() };
+        let read: Vec<_> = reader.map(|line| line.map_err(|error| error.to_string())).collect();
+        assert!(
+            matches!(&read[..], [Err(error), Ok(line)] if error.starts_with("line 2:") && *line == note("a"))
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_makes_it_panic(bytes in any::<Vec<u8>>(), text in "(.|\n)*", cut in any::<u16>()) {
+            let read = |bytes: &[u8]| Reader::new(bytes).map(Iterator::count);
+            let _ = read(&bytes);
+            let whole = gzip(format!("{}{text}\n{}", lines(&[header(SCHEMA)]), lines(&[note("a")])).as_bytes());
+            let _ = read(&whole[..usize::from(cut) % whole.len()]);
+            let mut damaged = whole;
+            let at = usize::from(cut) % damaged.len();
+            damaged[at] ^= 0x55;
+            let _ = read(&damaged);
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! A recording from its begin to its end.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io,
+    path::Path,
+    process::{Child, ExitStatus},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use hugewise_changes::journal::{Journal, JournalError};
+use hugewise_changes::scratch::Scratch;
+use hugewise_linux::{
+    interrupt::Interrupt,
+    proc::process::{CannotTell, Process},
+    reading::Reading,
+    root::Root,
+    settings::Setting,
+    sys::{
+        pidfd,
+        process::{ask_process_to_end, monotonic_ns, process_cpu, yield_to_others},
+    },
+};
+
+use super::{
+    jvm::Jvms,
+    model::{End, EndReason, Evidence, FirstTouch, Header, Line, Lost, Note, SCHEMA},
+    samples,
+    sampling_interval::Pace,
+    sources::Means,
+    start::begin,
+    summary::Summary,
+    threads::Threads,
+    touch_cost,
+    writer::Writer,
+};
+
+/// What was written is safe from a kill after so long.
+const FLUSHED: Duration = Duration::from_secs(1);
+/// How long to wait between two ticks where there are no buffers to be emptied.
+const TICK: Duration = Duration::from_millis(100);
+/// A program that was started has this long to end by itself after a signal that came for us: a
+/// terminal sends Ctrl-C to both.
+const BY_ITSELF: Duration = Duration::from_secs(2);
+/// And this long after it was asked to.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What is recorded.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A process that runs.
+    Process(u32),
+    /// A program to be started.
+    Command(Vec<OsString>),
+}
+
+/// What to record, and where to.
+#[derive(Debug)]
+pub struct Assignment<'a> {
+    /// What is recorded.
+    pub target: Target,
+    /// The file.
+    pub output: &'a Path,
+    /// For how long at most.
+    pub limit: Option<Duration>,
+    /// May a JVM be asked to write a log of its pauses?
+    pub jvm_log: bool,
+}
+
+/// How a recording went.
+#[derive(Debug)]
+pub struct Recorded {
+    /// What is in it.
+    pub summary: Summary,
+    /// How the program ended that was started; nothing where none was, or it still runs.
+    pub status: Option<ExitStatus>,
+    /// Why the recording ended.
+    pub reason: EndReason,
+}
+
+/// Why there is no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The process cannot be recorded.
+    #[error("{0}")]
+    Process(#[from] CannotTell),
+    /// The program could not be started.
+    #[error("{program} could not be started: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The file.
+    #[error("the recording {file}: {source}")]
+    File {
+        /// Its name.
+        file: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// Reading what the kernel recorded.
+    #[error("{0}")]
+    Kernel(String),
+}
+
+/// Records until the process ends, the time is over, or a signal comes for us. Settings are changed
+/// through `journal`, which the caller closes.
+pub fn record(
+    root: &Root,
+    journal: &mut Result<Journal, JournalError>,
+    assignment: &Assignment<'_>,
+    interrupt: &Interrupt,
+    say: &mut dyn FnMut(&Header),
+) -> Result<Recorded, RecordError> {
+    let file = |source| RecordError::File { file: assignment.output.display().to_string(), source };
+    let taken_up = match assignment.target {
+        Target::Process(pid) => Some(Process::read(root, pid)?),
+        Target::Command(_) => None,
+    };
+    let writer = Writer::create(assignment.output).map_err(file)?;
+    let mut means = Means::provide(root, journal.as_mut().map_err(|error| &*error));
+    let first_touch = touch_cost::measure(root);
+    let began_ns = monotonic_ns();
+    let scratch = Scratch::of(journal.as_ref().ok()).ok();
+    let begun = begin(root, &mut means, assignment, scratch.as_ref()).inspect_err(|_| {
+        // There is nothing in it, and nothing will be.
+        let _ = fs::remove_file(assignment.output);
+    })?;
+    let (pid, child) = (begun.pid, begun.child);
+    let mut session = Session {
+        root,
+        writer,
+        means,
+        threads: Threads::of(root, pid),
+        summary: Summary::default(),
+        child,
+        status: None,
+        main: pid,
+        pidfd: taken_up.as_ref().and_then(|process| by_descriptor(root, process)),
+        taken_up,
+        jvms: Jvms::new(assignment.jvm_log),
+        journal: journal.as_mut().ok(),
+    };
+    let header = session.header(began_ns, &assignment.target, first_touch);
+    say(&header);
+    session.emit(Line::Header(Box::new(header))).map_err(file)?;
+    if let Some(log) = begun.log {
+        let line = session.jvms.started_with_log(pid, log);
+        session.emit(line).map_err(file)?;
+    }
+    yield_to_others();
+    match session.run(assignment, interrupt) {
+        Ok(reason) => session.finish(reason),
+        Err(error) => {
+            session.jvms.end(root, session.journal.as_deref_mut());
+            Err(error)
+        }
+    }
+    .map_err(file)
+}
+
+/// None before Linux 5.3, or where its number is another's by now.
+fn by_descriptor(root: &Root, process: &Process) -> Option<File> {
+    pidfd::open(process.pid).ok().filter(|_| process.is_still_there(root).is_ok())
+}
+
+struct Session<'a> {
+    root: &'a Root,
+    writer: Writer,
+    means: Means,
+    threads: Threads,
+    summary: Summary,
+    child: Option<Child>,
+    status: Option<ExitStatus>,
+    main: u32,
+    /// The process, where it was not started by us, and by descriptor, which is cheaper to ask.
+    taken_up: Option<Process>,
+    pidfd: Option<File>,
+    jvms: Jvms,
+    journal: Option<&'a mut Journal>,
+}
+
+impl Session<'_> {
+    fn header(&self, began_ns: u64, target: &Target, first_touch: Reading<FirstTouch>) -> Header {
+        let ago = Duration::from_nanos(monotonic_ns().saturating_sub(began_ns));
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ago);
+        let command = match target {
+            Target::Command(words) => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            Target::Process(_) => self.taken_up.iter().flat_map(|process| process.command.clone()).collect(),
+        };
+        Header {
+            schema: SCHEMA.to_owned(),
+            hugewise: env!("CARGO_PKG_VERSION").to_owned(),
+            began_ns,
+            began_unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
+            pid: self.main,
+            started: matches!(target, Target::Command(_)),
+            command,
+            machine: samples::facts(self.root),
+            evidence: self.means.evidence.clone(),
+            events: self.means.events.clone(),
+            first_touch,
+        }
+    }
+
+    fn emit(&mut self, line: Line) -> io::Result<()> {
+        self.summary.add(&line);
+        self.writer.write(&line)
+    }
+
+    fn emit_all(&mut self, lines: Vec<Line>) -> io::Result<()> {
+        lines.into_iter().try_for_each(|line| self.emit(line))
+    }
+
+    fn run(&mut self, assignment: &Assignment<'_>, interrupt: &Interrupt) -> io::Result<EndReason> {
+        let begin = Instant::now();
+        let (mut looks, mut memory) = (Pace::new(), Pace::new());
+        let mut flush_due = begin;
+        let mut told_to_end: Option<(Instant, bool)> = None;
+        loop {
+            let tick = Instant::now();
+            self.tick(false)?;
+            looks.keep(|| self.look()).transpose()?;
+            memory.keep(|| self.memory()).transpose()?;
+            if tick >= flush_due {
+                self.writer.flush()?;
+                flush_due = tick + FLUSHED;
+            }
+            if self.has_ended() {
+                return Ok(EndReason::ProcessEnded);
+            }
+            if assignment.limit.is_some_and(|limit| begin.elapsed() >= limit) {
+                return Ok(EndReason::TimeOver);
+            }
+            if interrupt.signal().is_some() {
+                let (since, asked) = told_to_end.get_or_insert((tick, false));
+                if self.child.is_none() || since.elapsed() > BY_ITSELF + GRACE {
+                    return Ok(EndReason::Interrupted);
+                }
+                if !*asked && since.elapsed() > BY_ITSELF {
+                    // Not reaped yet, so that its number means nobody else.
+                    let _ = ask_process_to_end(self.main, || true);
+                    *asked = true;
+                }
+            }
+            thread::sleep(self.means.tracer.as_ref().map_or(TICK, |tracer| tracer.gap));
+        }
+    }
+
+    /// What the kernel has for us.
+    fn tick(&mut self, last: bool) -> io::Result<()> {
+        let mut lines = Vec::new();
+        if let Some(tracer) = &mut self.means.tracer {
+            match tracer.read(last) {
+                Ok(read) => lines = read,
+                Err(reason) => {
+                    self.means.tracer = None;
+                    lines.push(Line::Lost(Lost {
+                        ns: monotonic_ns(),
+                        of: Evidence::Events,
+                        count: None,
+                        reason,
+                    }));
+                }
+            }
+        }
+        while let Some(ends) = &mut self.means.ends {
+            match ends.next_end() {
+                Ok(Some(stats)) => lines.extend(self.threads.ended(stats)),
+                Ok(None) => break,
+                Err(error) => {
+                    let reason = format!("taskstats: {error}");
+                    lines.push(Line::Lost(Lost {
+                        ns: monotonic_ns(),
+                        of: Evidence::Ends,
+                        count: None,
+                        reason,
+                    }));
+                    break;
+                }
+            }
+        }
+        lines.extend(self.jvms.look(self.root, self.threads.processes(), self.journal.as_deref_mut()));
+        lines.extend(self.jvms.read(last));
+        self.emit_all(lines)
+    }
+
+    /// Another hugewise may have switched it on before us, and off again.
+    fn keep_accounting(&mut self) -> io::Result<()> {
+        let (Some(_), Some(journal)) = (&self.means.delays, self.journal.as_deref_mut()) else {
+            return Ok(());
+        };
+        if Setting::TaskDelayacct.read(self.root).is_ok_and(|now| now == "1") {
+            return Ok(());
+        }
+        let again = match journal.set(Setting::TaskDelayacct, "1") {
+            Ok(_) => "and it is on again".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let reason = format!(
+            "somebody switched kernel.task_delayacct off, {again}: threads made meanwhile have no delays"
+        );
+        self.emit(Line::Lost(Lost { ns: monotonic_ns(), of: Evidence::Delays, count: None, reason }))
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        self.keep_accounting()?;
+        let lines = self.threads.look(self.means.delays.as_mut());
+        self.emit_all(lines)?;
+        let unknown = self.summary.nameless();
+        let strangers: Vec<Line> = unknown.into_iter().filter_map(|tid| self.threads.stranger(tid)).collect();
+        self.emit_all(strangers)?;
+        self.emit(Line::Machine(samples::machine(self.root)))
+    }
+
+    fn memory(&mut self) -> io::Result<()> {
+        let seen = |pid| samples::memory(self.root, pid, self.jvms.heap(pid));
+        let lines: Vec<Line> = self.threads.processes().filter_map(seen).map(Line::Memory).collect();
+        self.emit_all(lines)
+    }
+
+    fn has_ended(&mut self) -> bool {
+        let Some(child) = &mut self.child else {
+            return match &self.pidfd {
+                Some(pidfd) => pidfd::has_ended(pidfd, Duration::ZERO).unwrap_or(true),
+                None => {
+                    self.taken_up.as_ref().is_none_or(|process| process.is_still_there(self.root).is_err())
+                }
+            };
+        };
+        match child.try_wait() {
+            Ok(status) => {
+                self.status = status;
+                status.is_some()
+            }
+            Err(_) => true,
+        }
+    }
+
+    fn finish(mut self, reason: EndReason) -> io::Result<Recorded> {
+        self.look()?;
+        let lines = self.jvms.end(self.root, self.journal.as_deref_mut());
+        self.emit_all(lines)?;
+        self.tick(true)?;
+        if reason == EndReason::Interrupted && self.child.is_some() {
+            let text = format!("the recording ended, and process {} still runs", self.main);
+            self.emit(Line::Note(Note { ns: monotonic_ns(), text }))?;
+        }
+        let lost_events = self.means.tracer.as_ref().and_then(|tracer| tracer.lost());
+        let recorder_cpu_ns = u64::try_from(process_cpu().as_nanos()).ok();
+        self.emit(Line::End(End { ns: monotonic_ns(), reason, lost_events, recorder_cpu_ns }))?;
+        self.writer.finish()?.sync_all()?;
+        Ok(Recorded { summary: self.summary, status: self.status, reason })
+    }
+}

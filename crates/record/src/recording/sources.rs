@@ -1,0 +1,253 @@
+//! The means of a recording: what could be switched on, and why the rest could not.
+
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+
+use hugewise_changes::journal::{Journal, JournalError};
+use hugewise_linux::{
+    hugepages::{base_page, thp},
+    proc::{pressure, process, taskstats::Channel, vmstat::VmStat},
+    reading::Reading,
+    root::Root,
+    settings::Setting,
+    sys::process::monotonic_ns,
+    tracefs::{self, Instance, Options, Tracefs},
+    units::Bytes,
+};
+
+use super::{
+    events::Events,
+    model::{Evidence, Line, Lost},
+};
+
+/// The buffers of all CPUs together, at first.
+const ALL_BUFFERS: Bytes = Bytes(64 << 20);
+/// The buffer of one CPU at first, at least and at most; and how far it may grow.
+const SMALLEST: u64 = 256;
+const LARGEST: u64 = 2048;
+const GROWN: u64 = 16 << 10;
+/// How often the buffers are emptied, at least and at most.
+const RARELY: Duration = Duration::from_millis(100);
+const OFTEN: Duration = Duration::from_millis(10);
+/// The order of 2 MiB in 4 KiB pages, where the kernel does not tell the size of a THP.
+const USUAL_ORDER: u32 = 9;
+
+/// The kernel's events.
+#[derive(Debug)]
+pub struct Tracer {
+    instance: Instance,
+    events: Events,
+    buffer_kib: u64,
+    lost: u64,
+    damaged: u64,
+    /// How long to wait until the buffers are emptied again.
+    pub gap: Duration,
+}
+
+/// What could be had.
+#[derive(Debug, Default)]
+pub struct Means {
+    /// The kernel's events.
+    pub tracer: Option<Tracer>,
+    /// Delay accounting, thread by thread.
+    pub delays: Option<Channel>,
+    /// Threads that end.
+    pub ends: Option<Channel>,
+    /// What each rests on, or why it is missing.
+    pub evidence: BTreeMap<Evidence, Reading<String>>,
+    /// The events that are recorded.
+    pub events: Vec<String>,
+}
+
+impl Means {
+    /// Switches on what can be switched on, through the journal.
+    pub fn provide(root: &Root, journal: Result<&mut Journal, &JournalError>) -> Means {
+        let mut means = Means::default();
+        let mut evidence = BTreeMap::new();
+        match journal {
+            Ok(journal) => {
+                evidence.insert(Evidence::Delays, means.account(root, journal).into());
+                evidence.insert(Evidence::Events, means.trace(root, journal).into());
+            }
+            Err(error) => {
+                let reason = format!("{error}{}", error.what_helps());
+                evidence.insert(Evidence::Delays, Reading::unknown(&reason));
+                evidence.insert(Evidence::Events, Reading::unknown(reason));
+            }
+        }
+        evidence.insert(Evidence::Ends, means.hear_of_ends(root).into());
+        evidence.insert(
+            Evidence::Counters,
+            VmStat::read(root).map(|_| "/proc/vmstat, of the whole machine".to_owned()).into(),
+        );
+        evidence.insert(
+            Evidence::Pressure,
+            pressure::read(root).map(|_| "/proc/pressure/memory, of the whole machine".to_owned()).into(),
+        );
+        means.evidence = evidence;
+        means
+    }
+
+    fn account(&mut self, root: &Root, journal: &mut Journal) -> Result<String, String> {
+        let mut channel =
+            Channel::open().map_err(|error| format!("taskstats: {error} (CONFIG_TASKSTATS)"))?;
+        let was = Setting::TaskDelayacct.read(root).map_err(|error| error.to_string())?;
+        let told = channel
+            .thread(std::process::id())
+            .map_err(|error| format!("taskstats: {error}; asking takes CAP_NET_ADMIN"))?;
+        if was != "1" {
+            journal.set(Setting::TaskDelayacct, "1").map_err(|error| error.to_string())?;
+        }
+        self.delays = Some(channel);
+        let since = match was.as_str() {
+            "1" => "was on".to_owned(),
+            _ => format!("switched on at {} ns: threads made before have no delays", monotonic_ns()),
+        };
+        Ok(format!("taskstats version {}; kernel.task_delayacct {since}", told.version))
+    }
+
+    fn hear_of_ends(&mut self, root: &Root) -> Result<String, String> {
+        let cpus = root.read("sys/devices/system/cpu/possible").map_err(|error| error.to_string())?;
+        let mut channel =
+            Channel::open().map_err(|error| format!("taskstats: {error} (CONFIG_TASKSTATS)"))?;
+        channel.tell_of_ends(&cpus).map_err(|error| format!("taskstats: {error}; it takes CAP_NET_ADMIN"))?;
+        self.ends = Some(channel);
+        Ok("taskstats tells of each".to_owned())
+    }
+
+    fn trace(&mut self, root: &Root, journal: &mut Journal) -> Result<String, String> {
+        let words = |error: &dyn std::error::Error| error.to_string();
+        Tracefs::numbers_are_ours(root).map_err(|error| words(&error))?;
+        let tracefs = Tracefs::open(root).map_err(|error| words(&error))?;
+        let mount = if tracefs.is_own_mount() {
+            "; tracefs is mounted nowhere, and was mounted for this process alone"
+        } else {
+            ""
+        };
+        let id = std::process::id();
+        journal.set(Setting::TraceInstance { id }, tracefs::PRESENT).map_err(|error| words(&error))?;
+        let buffer_kib = buffer(root);
+        let instance = Instance::open(tracefs, id, Options { buffer_kib }).map_err(|error| words(&error))?;
+        // An instance that follows nobody records everybody, so somebody is followed first.
+        let khugepaged = khugepaged(root);
+        instance.follow(&[khugepaged.unwrap_or(id)]).map_err(|error| words(&error))?;
+        let (mut events, on, missing) =
+            Events::switch_on(&instance, huge_order(root)).map_err(|error| words(&error))?;
+        if on.is_empty() {
+            return Err("this kernel has none of the events that matter".to_owned());
+        }
+        events.leave_out(id);
+        let without = match missing.as_slice() {
+            [] => String::new(),
+            missing => format!("; this kernel has no {}", missing.join(", ")),
+        };
+        let told = format!(
+            "instance {} with {buffer_kib} KiB for each of {} CPUs{without}{mount}",
+            tracefs::name(id),
+            instance.cpus()
+        );
+        self.events = on;
+        self.tracer = Some(Tracer { instance, events, buffer_kib, lost: 0, damaged: 0, gap: RARELY });
+        Ok(told)
+    }
+}
+
+impl Tracer {
+    /// Records these threads and their children from now on.
+    pub fn follow(&self, tids: &[u32]) -> Result<(), String> {
+        self.instance.follow(tids).map_err(|error| error.to_string())
+    }
+
+    /// Records the children of this thread, which is the recorder's own and will be no more.
+    pub fn follow_children_of(&mut self, tid: u32) -> Result<(), String> {
+        self.events.leave_out(tid);
+        self.follow(&[tid])
+    }
+
+    /// Empties the buffers; answers what happened up to now. With `last`, what is open stays open.
+    pub fn read(&mut self, last: bool) -> Result<Vec<Line>, String> {
+        let before = monotonic_ns();
+        let events = &mut self.events;
+        let fullest = self.instance.drain(|_, page| events.page(page)).map_err(|error| error.to_string())?;
+        let mut lines = self.events.until(if last { u64::MAX } else { before });
+        if last {
+            lines.extend(self.events.left_open());
+        }
+        let room = self.buffer_kib * 1024;
+        if fullest > room / 4 {
+            self.gap = (self.gap / 2).max(OFTEN);
+        } else {
+            self.gap = (self.gap * 5 / 4).min(RARELY);
+        }
+        if fullest > room / 2 && self.buffer_kib < GROWN && !last {
+            // Refused where memory is short: then it stays as it is, and losses are told.
+            if self.instance.set_buffer(self.buffer_kib * 2).is_ok() {
+                self.buffer_kib *= 2;
+            }
+        }
+        // Where there was room nothing was lost, and asking costs as much as reading.
+        if last || fullest > room / 2 {
+            lines.extend(self.losses());
+        }
+        Ok(lines)
+    }
+
+    /// What was lost since it was asked last.
+    fn losses(&mut self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let ns = monotonic_ns();
+        if let Ok(losses) = self.instance.losses() {
+            if losses.events > self.lost {
+                lines.push(Line::Lost(Lost {
+                    ns,
+                    of: Evidence::Events,
+                    count: Some(losses.events - self.lost),
+                    reason: format!("the buffers of {} KiB a CPU were full", self.buffer_kib),
+                }));
+                self.lost = losses.events;
+            }
+        }
+        if self.events.damaged > self.damaged {
+            lines.push(Line::Lost(Lost {
+                ns,
+                of: Evidence::Events,
+                count: None,
+                reason: format!("{} pages could not be read", self.events.damaged - self.damaged),
+            }));
+            self.damaged = self.events.damaged;
+        }
+        lines
+    }
+
+    /// Events that were lost so far; nothing where they cannot be counted.
+    pub fn lost(&self) -> Option<u64> {
+        (self.damaged == 0).then_some(self.lost)
+    }
+}
+
+/// The size of each CPU's buffer in KiB: machines with many CPUs get smaller ones.
+fn buffer(root: &Root) -> u64 {
+    let cpus = root.list("sys/devices/system/cpu").unwrap_or_default();
+    let is_cpu = |name: &&String| name.strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok());
+    let cpus = cpus.iter().filter(is_cpu).count().max(1) as u64;
+    (ALL_BUFFERS.0 / 1024 / cpus).clamp(SMALLEST, LARGEST)
+}
+
+/// The size of a whole THP in base pages, as a power of two.
+fn huge_order(root: &Root) -> u32 {
+    let huge = thp::pmd_size(root);
+    match (huge.known(), base_page::read(root).known()) {
+        (Some(huge), Some(base)) => huge.log2().saturating_sub(base.log2()),
+        _ => USUAL_ORDER,
+    }
+}
+
+/// The kernel's thread that makes huge pages of small ones.
+fn khugepaged(root: &Root) -> Option<u32> {
+    let is_it = |pid: &u32| {
+        // A program may have any name, and no kernel thread has a command line.
+        root.read(format!("proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "khugepaged")
+            && fs::read(root.path(Path::new(&format!("proc/{pid}/cmdline"))))
+                .is_ok_and(|line| line.is_empty())
+    };
+    process::all(root).ok()?.into_iter().find(is_it)
+}

@@ -1,0 +1,129 @@
+//! Takes up a process, or starts a program, so that nothing of it is missed.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, File},
+    io,
+    path::Path,
+    process::{Child, Command},
+    thread,
+};
+
+use hugewise_changes::scratch::Scratch;
+use hugewise_jvm::{
+    flags,
+    jdks::{self, Environment, Jdk},
+    launch::LaunchLine,
+    log_control,
+};
+use hugewise_linux::{root::Root, sys::process::thread_id};
+
+use super::{
+    session::{Assignment, RecordError, Target},
+    sources::Means,
+    threads::Threads,
+};
+
+/// The first release with `-Xlog`.
+const UNIFIED_LOGGING: u32 = 9;
+
+/// What is recorded from now on.
+pub struct Begun {
+    /// The process that was named, or started.
+    pub pid: u32,
+    /// The one that was started.
+    pub child: Option<Child>,
+    /// The log that it was told to write.
+    pub log: Option<File>,
+}
+
+/// Starts the program, or takes up the process: from now on its events are recorded.
+pub fn begin(
+    root: &Root,
+    means: &mut Means,
+    assignment: &Assignment<'_>,
+    scratch: Option<&Scratch>,
+) -> Result<Begun, RecordError> {
+    match &assignment.target {
+        Target::Process(pid) => {
+            // A thread made meanwhile is the child of one that is followed already, or is seen next time.
+            let threads = Threads::of(root, *pid);
+            let mut followed = Vec::new();
+            loop {
+                let now = threads.now().into_iter().map(|(_, tid)| tid);
+                let new: Vec<u32> = now.filter(|tid| !followed.contains(tid)).collect();
+                if new.is_empty() {
+                    return Ok(Begun { pid: *pid, child: None, log: None });
+                }
+                if let Some(tracer) = &means.tracer {
+                    tracer.follow(&new).map_err(RecordError::Kernel)?;
+                }
+                followed.extend(new);
+            }
+        }
+        Target::Command(command) => {
+            let log = scratch.filter(|_| assignment.jvm_log).map(|scratch| scratch.path().join("jvm.log"));
+            let (command, log) = match log {
+                Some(file) => with_log(command, &file).unwrap_or_else(|| (command.clone(), None)),
+                None => (command.clone(), None),
+            };
+            let Some((program, arguments)) = command.split_first() else {
+                let source = io::Error::new(io::ErrorKind::InvalidInput, "no program was named");
+                return Err(RecordError::Start { program: "nothing".to_owned(), source });
+            };
+            let child = start(means, Command::new(program).args(arguments))?.map_err(|source| {
+                RecordError::Start { program: program.to_string_lossy().into_owned(), source }
+            })?;
+            Ok(Begun { pid: child.id(), child: Some(child), log })
+        }
+    }
+}
+
+/// Starts a program whose events are recorded from its first moment.
+fn start(means: &mut Means, command: &mut Command) -> Result<io::Result<Child>, RecordError> {
+    // By a thread of its own, whose children are followed: when it has ended, nothing of ours is.
+    let starting = || {
+        if let Some(tracer) = &mut means.tracer {
+            tracer.follow_children_of(thread_id()).map_err(RecordError::Kernel)?;
+        }
+        Ok(command.spawn())
+    };
+    let started = thread::scope(|scope| scope.spawn(starting).join());
+    started.unwrap_or_else(|_| Ok(Err(io::Error::other("starting it was broken off"))))
+}
+
+/// A java command line that writes a log into `file`, too, and that file.
+///
+/// One behind a wrapper is left as it is: it may become another user's, who could not write there, and
+/// a JVM that cannot write its log does not start.
+fn with_log(command: &[OsString], file: &Path) -> Option<(Vec<OsString>, Option<File>)> {
+    let words: Vec<String> =
+        command.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<_>>()?;
+    let line = LaunchLine::parse(&words, &|name| fs::read_to_string(name))?.ok()?;
+    if !line.wrapper.is_empty() || Some(&line.java) != words.first() {
+        return None;
+    }
+    let major = major(&line).filter(|major| *major >= UNIFIED_LOGGING)?;
+    let options =
+        line.effective(Some(major), &|name| env::var(name).ok(), &|name| fs::read_to_string(name)).ok()?;
+    let is_zgc = options.switch("UseZGC").is_some_and(|(on, _)| on);
+    let log = File::options().create_new(true).read(true).append(true).open(file).ok()?;
+    let mut command = command.to_vec();
+    command.insert(1, log_control::option(file, is_zgc).into());
+    Some((command, Some(log)))
+}
+
+/// The release of its java: by the JDK that it belongs to, which costs nothing, or asked.
+fn major(line: &LaunchLine) -> Option<u32> {
+    let jdks = jdks::find(&Root::live(), &Environment::of_this_process());
+    let java = fs::canonicalize(&line.java).ok();
+    let is_it = |jdk: &&Jdk| match line.java.contains('/') {
+        true => java.is_some() && fs::canonicalize(&jdk.java).ok() == java,
+        false => jdk.default,
+    };
+    match jdks.iter().find(is_it) {
+        Some(jdk) => Some(jdk.major),
+        None => flags::ask(line).ok()?.major(),
+    }
+}

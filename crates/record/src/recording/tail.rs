@@ -1,0 +1,146 @@
+//! The end of a file that somebody else goes on writing.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    mem,
+    os::unix::fs::MetadataExt,
+};
+
+use hugewise_linux::sys::file;
+
+/// No line of a log is longer; what is longer is cut into pieces.
+const LONGEST: usize = 64 << 10;
+/// As much is read at once; the rest follows with the next call.
+const MOST: u64 = 4 << 20;
+
+/// Opens the file of this name anew, where it has one.
+type Reopen = Box<dyn Fn() -> io::Result<File> + Send>;
+
+/// What was read of a log of our own is given back in pieces of this size.
+const RELEASED: u64 = 1 << 20;
+
+/// A log that is read line by line as it grows.
+pub struct Tail {
+    file: File,
+    reopen: Option<Reopen>,
+    rest: Vec<u8>,
+    /// Of a file that nobody else reads: how much was read of it, and how much of that given back.
+    own: Option<(u64, u64)>,
+}
+
+impl Tail {
+    /// Of `file`, from where it stands; `reopen` finds the one that takes its name when it is rotated.
+    pub fn of(file: File, reopen: Option<Reopen>) -> Tail {
+        Tail { file, reopen, rest: Vec::new(), own: None }
+    }
+
+    /// Of a file that nobody else reads, from its beginning: what was read of it takes no space any more.
+    pub fn own(file: File) -> Tail {
+        Tail { own: Some((0, 0)), ..Tail::of(file, None) }
+    }
+
+    /// The whole lines that were added since; with `last`, what is left without an end, too.
+    pub fn lines(&mut self, last: bool) -> io::Result<Vec<String>> {
+        let read = (&self.file).take(MOST).read_to_end(&mut self.rest)?;
+        if let Some((done, released)) = &mut self.own {
+            *done += read as u64;
+            if *done - *released >= RELEASED {
+                // A file system that cannot keeps it all, for the time of the recording.
+                let _ = file::release_beginning(&self.file, *done / RELEASED * RELEASED);
+                *released = *done;
+            }
+        }
+        let mut lines = Vec::new();
+        let mut begin = 0;
+        for at in 0..self.rest.len() {
+            if self.rest[at] == b'\n' || at - begin >= LONGEST {
+                lines.push(text(&self.rest[begin..at]));
+                begin = if self.rest[at] == b'\n' { at + 1 } else { at };
+            }
+        }
+        self.rest.drain(..begin);
+        let rotated = if read == 0 { self.rotated() } else { None };
+        if (last || rotated.is_some()) && !self.rest.is_empty() {
+            lines.push(text(&mem::take(&mut self.rest)));
+        }
+        if let Some(next) = rotated {
+            self.file = next;
+        }
+        Ok(lines)
+    }
+
+    /// The file that has taken the place of this one, which is at its end.
+    fn rotated(&self) -> Option<File> {
+        let next = self.reopen.as_ref()?().ok()?;
+        let (ours, theirs) = (self.file.metadata().ok()?, next.metadata().ok()?);
+        ((ours.dev(), ours.ino()) != (theirs.dev(), theirs.ino())).then_some(next)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.strip_suffix(b"\r").unwrap_or(bytes)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Write};
+
+    use super::*;
+
+    #[test]
+    fn lines_are_told_once_and_whole() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("gc.log");
+        let mut log = File::create(&path)?;
+        let name = path.clone();
+        let mut tail = Tail::of(File::open(&path)?, Some(Box::new(move || File::open(&name))));
+        assert!(tail.lines(false)?.is_empty());
+        write!(log, "one\ntwo\nthr")?;
+        assert_eq!(tail.lines(false)?, ["one", "two"]);
+        writeln!(log, "ee")?;
+        assert_eq!(tail.lines(false)?, ["three"]);
+        // It is rotated: the old file first, then the new one from its beginning.
+        write!(log, "last of the old\nhalf")?;
+        fs::rename(&path, folder.path().join("gc.log.0"))?;
+        fs::write(&path, "first of the new\nend")?;
+        let mut lines = tail.lines(false)?;
+        lines.extend(tail.lines(false)?);
+        lines.extend(tail.lines(true)?);
+        assert_eq!(lines, ["last of the old", "half", "first of the new", "end"]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_log_of_our_own_takes_no_space_once_read() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("gc.log");
+        let mut log = File::options().create_new(true).append(true).open(&path)?;
+        let mut tail = Tail::own(File::options().read(true).write(true).open(&path)?);
+        let line = format!("{}\n", "x".repeat(1023));
+        for _ in 0..3 {
+            log.write_all(line.repeat(1024).as_bytes())?;
+            assert_eq!(tail.lines(false)?, vec!["x".repeat(1023); 1024]);
+        }
+        log.write_all(b"last\n")?;
+        assert_eq!(tail.lines(false)?, ["last"]);
+        let found = fs::metadata(&path)?;
+        assert_eq!(found.len(), (3 << 20) + 5);
+        // Where the file system can.
+        if file::release_beginning(&log, 4096).is_ok() {
+            assert!(found.blocks() * 512 < 1 << 20, "{} blocks", found.blocks());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_line_without_end_does_not_fill_the_memory() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("gc.log");
+        fs::write(&path, vec![b'x'; 3 * LONGEST])?;
+        let mut tail = Tail::of(File::open(&path)?, None);
+        assert_eq!(tail.lines(false)?.len(), 2);
+        assert_eq!(tail.lines(true)?, ["x".repeat(LONGEST)]);
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! What first touch costs here: the measure for page faults, which are only counted.
+
+use hugewise_linux::{
+    hugepages::{base_page, headroom, thp},
+    reading::Reading,
+    root::Root,
+    sys::{
+        memory::{Advice, Mapping},
+        process::thread_cpu,
+    },
+    units::{Bytes, PageSize},
+};
+
+use super::model::{FirstTouch, PageCost};
+
+/// Pages of the PMD size that are touched, on base pages and on huge ones.
+const BLOCKS: u64 = 4;
+/// Huge pages are touched only where so many can be had at once: never wait for one.
+const ROOM: u64 = 16 * BLOCKS;
+
+/// Touches a few pages, and tells the CPU time that it took.
+pub fn measure(root: &Root) -> Reading<FirstTouch> {
+    let (base, huge) = (base_page::read(root), thp::pmd_size(root));
+    let (Some(base), Some(huge)) = (base.known(), huge.known()) else {
+        return Reading::unknown("the sizes of pages are not known");
+    };
+    let cost = touch(*huge, Advice::NoHugePage, *base);
+    let at_once = headroom::read(root, *base, *huge).map_or(0, |room| room.at_once.0);
+    cost.map(|base_cost| FirstTouch {
+        base: base_cost,
+        huge: (at_once >= ROOM).then(|| touch(*huge, Advice::HugePage, *huge).ok()).flatten(),
+    })
+    .into()
+}
+
+/// Of touching one byte in every `step` of some blocks of `block`, block by block.
+fn touch(block: PageSize, advice: Advice, step: PageSize) -> std::io::Result<PageCost> {
+    let size = block.bytes().0;
+    let mut memory = Mapping::anonymous(Bytes((BLOCKS + 1) * size))?;
+    let aligned = memory.address().next_multiple_of(size) - memory.address();
+    let begin = usize::try_from(aligned).map_err(std::io::Error::other)?;
+    let len = memory.len();
+    memory.advise(0..len, advice)?;
+    let (size, step) = (size as usize, step.bytes().0 as usize);
+    let (mut total, mut most) = (0, 0);
+    for block in memory.bytes_mut()[begin..].chunks_exact_mut(size).take(BLOCKS as usize) {
+        let before = thread_cpu();
+        for page in block.chunks_mut(step) {
+            page[0] = 1;
+        }
+        let took = u64::try_from((thread_cpu() - before).as_nanos()).unwrap_or(u64::MAX);
+        (total, most) = (total + took, most.max(took));
+    }
+    let pages = (size / step) as u64;
+    Ok(PageCost { mean_ns: total / (pages * BLOCKS), most_ns: most / pages })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dearest_is_no_cheaper_than_the_mean() {
+        let Reading::Known(costs) = measure(&Root::live()) else { return };
+        for cost in [Some(costs.base), costs.huge].into_iter().flatten() {
+            assert!(cost.mean_ns > 0 && cost.most_ns >= cost.mean_ns, "{costs:?}");
+        }
+    }
+}
