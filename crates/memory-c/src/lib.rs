@@ -4,6 +4,8 @@
 //! Every function takes any argument: what C hands in is checked or copied in `arguments.rs`, regions
 //! are known by handles that are looked up in `handles.rs`, and a panic ends as an error in `error.rs`.
 
+#![warn(missing_docs)]
+
 mod arguments;
 pub mod error;
 mod handles;

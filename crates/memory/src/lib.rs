@@ -5,6 +5,8 @@
 //! present by several threads; [`release`] gives it back. [`collapse`] puts memory on huge pages that
 //! another process has already.
 
+#![warn(missing_docs)]
+
 mod chunks;
 pub mod collapse;
 pub mod coverage;
