@@ -1,4 +1,4 @@
-//! How numbers about huge pages are made: experiments, statistics, evidence.
+//! Experiments with huge pages: design, statistics, workloads and benchmarks.
 
 pub mod analysis;
 pub mod comparison;

@@ -1,4 +1,4 @@
-//! The measurement: every curve, all points in random order, pass after pass.
+//! Measures the curves: all points in random order, in several passes.
 
 use std::time::Instant;
 
@@ -25,98 +25,97 @@ use crate::{
     machine::Machine,
 };
 
-/// Loads in one timed run, and never less than a lap: some tenths of a millisecond, so that most runs
-/// end before anything disturbs them.
+/// Loads in one timed run, at least one lap: some tenths of a millisecond, so that most runs are undisturbed.
 const STEPS: usize = 16_384;
-/// Runs of a point in one pass; the quickest counts.
+/// Runs of a point in one pass; the fastest counts.
 const RUNS: usize = 5;
-/// The same for a point far out, whose laps are long.
+/// Runs of a point beyond [`Design::most`], whose laps are long.
 const FAR_RUNS: usize = 2;
-/// Only each so many passes visit the points far out.
+/// Points beyond [`Design::most`] are measured in one of this many passes.
 const FAR_EVERY: usize = 4;
 
-/// What to measure.
+/// The design of the measurement.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Design {
-    /// The backings.
+    /// Backings to measure, as given on the command line.
     #[schemars(with = "Vec<String>")]
     pub backings: Vec<Backing>,
-    /// Pages to go up to.
+    /// Largest number of pages to visit in one lap.
     pub most: Pages,
-    /// Passes over all points.
+    /// Number of passes over all points.
     pub passes: usize,
-    /// The memory that the pages of one backing may take, at most half of what is available.
+    /// Largest memory for the pages of one backing, in bytes; at most half of the available memory is used.
     pub memory: Bytes,
-    /// Of the order of lines and points.
+    /// Seed of the random order of lines and points.
     pub seed: u64,
 }
 
 /// The curves of one page size.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Measured {
-    /// How the pages were asked for.
+    /// The backing.
     #[schemars(with = "String")]
     pub backing: Backing,
-    /// Their size.
+    /// The page size, in bytes.
     pub page_size: PageSize,
-    /// How many of them differ; the others are the same memory at other addresses.
+    /// Number of pages with memory of their own; the others map the same memory at other addresses.
     pub distinct: Pages,
-    /// The share of all addresses on pages of this size, read when all was measured.
+    /// Share of all addresses on pages of this size, 0 to 1, read after the measurement.
     pub coverage: Reading<f64>,
-    /// One line on each page.
+    /// Loads of one line on each page.
     pub paged: Vec<Point>,
-    /// One line on each part of the size of a base page; nothing for base pages. Where one entry of the
-    /// TLB holds a whole page, this costs hardly more than packed lines.
+    /// Loads of one line in each part of the size of a base page; null for base pages. They cost little more
+    /// than packed lines if one TLB entry covers a whole page.
     pub strided: Option<Vec<Point>>,
-    /// The same far out: one line on each part of the size of a base page, over more and more memory.
+    /// Loads of one line in each part of the size of a base page, over increasing memory beyond `most`.
     pub far: Vec<Point>,
 }
 
-/// A backing without a curve.
+/// A backing that was not measured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LeftOut {
-    /// Which.
+    /// The backing.
     #[schemars(with = "String")]
     pub backing: Backing,
-    /// Why.
+    /// Why it was not measured.
     pub reason: String,
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Curves {
-    /// The base page size.
+    /// Base page size, in bytes.
     pub base: PageSize,
-    /// Packed lines: what the caches do.
+    /// Loads of packed lines, which show the effect of the caches alone.
     pub packed: Vec<Point>,
-    /// Packed lines, as many as were visited far out.
+    /// Loads of as many packed lines as the `far` curves visit.
     pub packed_far: Vec<Point>,
-    /// What they lay on.
+    /// Backing of the packed lines.
     #[schemars(with = "String")]
     pub packed_on: Backing,
-    /// A measurement for each backing that could be had.
+    /// One entry per measured backing.
     pub measured: Vec<Measured>,
-    /// Those that could not.
+    /// Backings that were not measured.
     pub left_out: Vec<LeftOut>,
-    /// What the CPU says of its TLB.
+    /// The TLB as CPUID describes it.
     pub cpuid: Reading<Vec<Tlb>>,
-    /// How long it all took.
+    /// Duration of the measurement, in seconds.
     pub seconds: f64,
 }
 
-/// A series of points.
+/// One curve while it is measured.
 struct Series<'a> {
     pool: &'a Pool,
     layout: Layout,
-    /// Counts beyond have no place.
+    /// Largest count that the pool has pages or lines for.
     most: usize,
     name: String,
-    /// For each count of the grid, each pass.
+    /// For each count of the grid, the time of a load in each pass, in nanoseconds.
     passes: Vec<Vec<f64>>,
 }
 
 impl Design {
-    /// Measures it, in this process.
+    /// Measures all curves in this process.
     pub fn run(
         &self,
         root: &Root,
@@ -131,7 +130,7 @@ impl Design {
         let wish = Wish { most: self.most, memory: self.memory.min(half_of_available(root)), line };
         let (mut pools, mut left_out) = (Vec::new(), Vec::new());
         for &backing in &self.backings {
-            // Base pages go as far as the memory does: what missing them costs depends on it.
+            // Base pages use all of the memory: the cost of their misses depends on it.
             let far = wish.memory.whole_pages(sizes.base).0.max(self.most.0);
             let wish = if backing == Backing::Base { Wish { most: Pages(far), ..wish } } else { wish };
             match memory::prepare(backing, wish, &sizes, machine, interrupt) {
@@ -168,7 +167,7 @@ impl Design {
             let (paged, beyond) = curves.next().unwrap_or_default();
             let strided = if pool.page_size > sizes.base { curves.next() } else { None };
             let (strided, far) = strided.map_or((None, beyond), |(near, far)| (Some(near), far));
-            // What the kernel took apart meanwhile is no curve of these pages.
+            // If the kernel split huge pages during the measurement, the curve is not one of this page size.
             match pool.proven() {
                 Ok(()) => measured.push(Measured {
                     backing: pool.backing,
@@ -221,7 +220,7 @@ impl Design {
                     progress.run(pass, self.passes, &series.name);
                 }
                 let (words, count) = (series.pool.mapping.words(), grid[at]);
-                // An order of its own each time: no finding hangs on a lucky one.
+                // A new random order for each point, so that no result depends on a favourable one.
                 chase::lay(words, series.layout, count, &mut random);
                 let runs = if is_far { FAR_RUNS } else { RUNS };
                 series.passes[at].push(chase::time(words, series.layout, count, STEPS.max(count), runs));
@@ -238,7 +237,7 @@ impl<'a> Series<'a> {
         Series { pool, layout, most, name, passes: vec![Vec::new(); grid.len()] }
     }
 
-    /// The points of the grid up to `near`, and those behind.
+    /// The points of the grid up to index `near`, and those after it.
     fn points(&self, grid: &[usize], near: usize) -> (Vec<Point>, Vec<Point>) {
         let points = |from: usize, to: usize| {
             let counts = grid.iter().zip(&self.passes).take(to).skip(from);
@@ -248,7 +247,7 @@ impl<'a> Series<'a> {
     }
 }
 
-/// Half of what may be taken: of the machine's memory, and of what the caller's control group has left.
+/// Half of the available memory of the machine or of the caller's cgroup, whichever is smaller.
 fn half_of_available(root: &Root) -> Bytes {
     let available = meminfo::read(root).available.known().copied().unwrap_or_default();
     let left = match cgroup::read(root, &[]).memory {
@@ -260,7 +259,7 @@ fn half_of_available(root: &Root) -> Bytes {
     Bytes(available.min(left).0 / 2)
 }
 
-/// The length of a cache line; where it cannot be told, what nearly every CPU has.
+/// Length of a cache line in bytes; the usual 64 if the kernel does not report it.
 fn cache_line(root: &Root) -> usize {
     const USUAL: usize = 64;
     let line = root.value::<usize>("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size", "a size");

@@ -1,34 +1,33 @@
-//! The pointer chase: loads that each wait for the one before, in random order.
+//! The pointer chase: dependent loads in random order.
 //!
-//! What a load waits for is the caches and the TLB. The same number of cache lines is chased in two
-//! layouts, so that the caches do the same in both and the difference is the TLB's.
+//! The time of a load depends on the caches and on the TLB. The same number of cache lines is chased in two
+//! layouts that load the caches alike, so that the difference is due to the TLB.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Instant,
 };
 
-/// A place in the memory, as it stands in a line.
+/// Bytes of the index that each line holds of the next line.
 const WORD: usize = size_of::<u64>();
 
-/// Where the cache lines lie that are chased.
+/// Placement of the cache lines that are chased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// One line on each page of this size; one behind the other, on as few pages as they fit on, where
-    /// there is none.
+    /// One line on each page of this size, in bytes; `None`: lines adjacent to each other.
     pub page: Option<usize>,
-    /// Length of a line.
+    /// Length of a cache line, in bytes.
     pub line: usize,
 }
 
 impl Layout {
-    /// Offset of line `index`.
+    /// Byte offset of line `index`.
     ///
-    /// Lines at one offset of every page would meet in few sets of the caches, and parts of pages in
-    /// few sets of the TLB where the host has smaller pages. So each line lies 65 further in its page
-    /// than its neighbour in the page before: 65 is odd, and no offset comes again before all are
-    /// taken. And one more after each round, for where pages follow each other in physical memory
-    /// too, their number and the offset decide the set together, and must not go in step.
+    /// Lines at the same offset of every page would compete for a few cache sets and, where the host uses
+    /// smaller pages, for a few TLB sets. Each line is therefore placed 65 lines further into its page than
+    /// the line of the previous page: 65 is odd, so every offset is used before one repeats. Each full round
+    /// shifts the offset by one more line: where pages are physically contiguous, page number and offset
+    /// together select the set and must not advance in step.
     #[must_use]
     pub fn offset(self, index: usize) -> usize {
         match self.page {
@@ -43,8 +42,8 @@ impl Layout {
 
 /// Writes a single cycle through `count` lines into `memory`, in an order drawn from `random`.
 ///
-/// Sattolo's algorithm (1986): a shuffle that gives every cycle through all lines the same chance,
-/// and nothing but such cycles, so that no line is left out.
+/// Sattolo's algorithm (1986): a shuffle that yields every cycle through all lines with equal probability, so
+/// that every line is visited.
 pub fn lay(memory: &[AtomicU64], layout: Layout, count: usize, random: &mut fastrand::Rng) {
     let mut next: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {
@@ -57,23 +56,22 @@ pub fn lay(memory: &[AtomicU64], layout: Layout, count: usize, random: &mut fast
     }
 }
 
-/// Follows the cycle for `steps` loads from the word `start`; says at which it ended.
+/// Follows the cycle for `steps` loads from the word `start`; returns the index of the last word.
 #[inline(never)]
 #[must_use]
 pub fn follow(memory: &[AtomicU64], start: usize, steps: usize) -> usize {
     let mut at = start;
     for _ in 0..steps {
-        // The check of the place is no part of the chain of loads: the next load is on its way already.
+        // The bounds check is not part of the chain of dependent loads: the next load is already issued.
         let Some(word) = memory.get(at) else { return 0 };
         at = word.load(Relaxed) as usize;
     }
     at
 }
 
-/// Nanoseconds for a load: the quickest of `runs` runs of `steps` loads, after one lap that does not
-/// count.
+/// Nanoseconds per load: the fastest of `runs` runs of `steps` loads, after one uncounted lap.
 ///
-/// Whatever disturbs a run makes it longer. A run is so short that most are not disturbed.
+/// Disturbances only lengthen a run, and runs are short enough that most are undisturbed.
 #[must_use]
 pub fn time(memory: &[AtomicU64], layout: Layout, count: usize, steps: usize, runs: usize) -> f64 {
     let mut at = follow(memory, layout.offset(0) / WORD, count);
@@ -128,7 +126,7 @@ mod tests {
         }
     }
 
-    /// How many lines fall on the fullest of `sets` sets, where physical memory is contiguous.
+    /// Number of lines in the fullest of `sets` sets, for physically contiguous memory.
     fn fullest(page: Option<usize>, count: usize, sets: usize) -> usize {
         let mut filled = vec![0; sets];
         for index in 0..count {
@@ -140,7 +138,7 @@ mod tests {
     #[test]
     fn cache_sets_are_used_as_evenly_as_by_packed_lines() {
         for page in [4 << 10, 16 << 10, 64 << 10, 2 << 20, 1 << 30] {
-            // 64 sets are those of a first-level cache, 1024 and 2048 those of second levels.
+            // First-level caches have 64 sets, second-level caches 1024 or 2048.
             for sets in [64, 1024, 2048] {
                 for count in [4096, 8192] {
                     let (paged, packed) = (fullest(Some(page), count, sets), fullest(None, count, sets));

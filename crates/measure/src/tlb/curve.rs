@@ -1,19 +1,18 @@
-//! Curves: nanoseconds for a load over the number of pages, and what of it is the TLB's.
+//! Curves: nanoseconds per load over the number of pages, and the share that the TLB adds.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is called one step: a quarter of an octave, the factor 2^(1/4), or 19 %. Two counts of pages
-/// that differ by no more are the same finding.
+/// One step, in octaves: the factor 2^(1/4), or 19 %. Page counts that differ by no more than one step agree.
 pub const STEP_IN_OCTAVES: f64 = 0.25;
 
-/// Up to here every count is measured, for small TLBs are counted out page by page.
+/// Largest count up to which every count is measured, because small TLBs need page-exact results.
 const EVERY: usize = 16;
-/// From there on this many counts to the octave, evenly: 64, 72, 80 …, 128, 144 … Real TLBs have such
-/// sizes (96, 1536, 3072), and one is at most an eighth away from the next.
+/// Counts per octave beyond that, evenly spaced: 64, 72, 80 …, 128, 144 … Real TLBs have such sizes (96,
+/// 1536, 3072), and neighbouring counts differ by at most an eighth.
 const TO_THE_OCTAVE: usize = 8;
 
-/// The counts that are measured, from 1 to at most `most`, in ascending order.
+/// The page counts to measure, from 1 to at most `most`, ascending.
 #[must_use]
 pub fn grid(most: usize) -> Vec<usize> {
     let coarse = (0..usize::BITS).flat_map(|octave| {
@@ -25,24 +24,24 @@ pub fn grid(most: usize) -> Vec<usize> {
     (1..=EVERY).chain(coarse.filter(|count| *count > EVERY)).take_while(|count| *count <= most).collect()
 }
 
-/// Counts beyond `most`, one to the octave, up to `last`.
+/// The doublings of `most`, up to `last`.
 pub fn octaves(most: usize, last: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(most.max(1).checked_mul(2), |count| count.checked_mul(2))
         .take_while(move |count| *count <= last)
 }
 
-/// What was measured for one count.
+/// The measured time of one page count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
-    /// How many pages were visited in turn, or how many packed lines.
+    /// Number of pages, or of packed lines, visited in one lap.
     pub pages: u64,
-    /// Nanoseconds for a load: the lower quartile of all passes.
+    /// Time of a load: the lower quartile over all passes, in nanoseconds.
     pub ns: f64,
-    /// How far the median of the passes lies above it.
+    /// Distance of the median of the passes above `ns`, in nanoseconds.
     pub spread: f64,
 }
 
-/// The point of a count whose passes took this long.
+/// The point for `pages` from the times of all passes, in nanoseconds; `None` without finite times.
 #[must_use]
 pub fn point(pages: usize, passes: &[f64]) -> Option<Point> {
     let mut sorted: Vec<f64> = passes.iter().copied().filter(|ns| ns.is_finite()).collect();
@@ -52,8 +51,8 @@ pub fn point(pages: usize, passes: &[f64]) -> Option<Point> {
     Some(Point { pages: pages as u64, ns: quartile, spread: median - quartile })
 }
 
-/// What the TLB adds to a load: the curve less that of as many packed lines. Counts that only one of
-/// the two has are left out; both ascend.
+/// The time that the TLB adds to a load: `paged` minus `packed` at equal counts. Both must ascend; counts
+/// that only one of them has are dropped.
 #[must_use]
 pub fn extra(paged: &[Point], packed: &[Point]) -> Vec<Point> {
     let of_packed = |pages| packed.iter().find(|point| point.pages == pages);
@@ -67,7 +66,7 @@ pub fn extra(paged: &[Point], packed: &[Point]) -> Vec<Point> {
         .collect()
 }
 
-/// Do two counts of pages differ by no more than one step?
+/// Whether two page counts differ by at most one step.
 #[must_use]
 pub fn within_a_step(a: u64, b: u64) -> bool {
     a > 0 && b > 0 && (a as f64 / b as f64).log2().abs() <= STEP_IN_OCTAVES

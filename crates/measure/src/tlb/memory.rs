@@ -1,4 +1,4 @@
-//! Memory to chase in: as many pages of one size as are wanted, proven to be of that size.
+//! Memory for the pointer chase: pages of one size, verified to be of that size.
 
 use std::{collections::BTreeMap, fs::File, io, sync::atomic::Ordering::Relaxed};
 
@@ -15,35 +15,31 @@ use hugewise_linux::{
 
 use crate::machine::Machine;
 
-/// What is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// Pages to be visited in turn.
+    /// Pages to visit in one lap.
     pub most: Pages,
-    /// The memory that they may take; beyond it, the same memory stands at several addresses.
+    /// Physical memory that the pages may occupy; further pages map the same memory at other addresses.
     pub memory: Bytes,
-    /// Length of a cache line.
+    /// Length of a cache line, in bytes.
     pub line: usize,
 }
 
-/// Pages of one size.
+/// Mapped pages of one size.
 #[derive(Debug)]
 pub struct Pool {
-    /// How they were asked for.
     pub backing: Backing,
-    /// Their size.
     pub page_size: PageSize,
-    /// Where they stand.
     pub mapping: Repeated,
-    /// How many different ones there are; the others are the same again.
+    /// Number of pages with memory of their own; the others map the same memory again.
     pub distinct: Pages,
-    /// How many can be visited in turn.
+    /// Number of pages that can be visited in one lap.
     pub most: Pages,
     base: PageSize,
     line: usize,
 }
 
-/// Makes them, or says why it cannot be done.
+/// Maps and populates the pages; the error says why that is not possible.
 pub fn prepare(
     backing: Backing,
     wish: Wish,
@@ -57,7 +53,7 @@ pub fn prepare(
     let page_size = sizes.huge_page_of(backing).unwrap_or(sizes.base);
     let fits = Pages(wish.memory.whole_pages(page_size).0.min(wish.most.0));
     if fits == Pages(0) {
-        return Err(format!("a page of {page_size} is more than the {} that may be taken", wish.memory));
+        return Err(format!("a page of {page_size} is larger than the {} allowed", wish.memory));
     }
     let mut cause = String::new();
     for distinct in fewer_and_fewer(fits) {
@@ -72,7 +68,7 @@ pub fn prepare(
     Err(cause)
 }
 
-/// Where memory is in pieces, one page may still be had where five hundred may not.
+/// `most`, then half as many pages down to 1: fragmented memory may provide one huge page and not 500.
 fn fewer_and_fewer(most: Pages) -> impl Iterator<Item = Pages> {
     std::iter::successors(Some(most), |pages| (pages.0 > 1).then_some(Pages(pages.0 / 2)))
 }
@@ -95,12 +91,12 @@ fn attempt(
             .map_err(|error| format!("{most} pages of {page_size} on the memory of {distinct}: {error}"))?;
         let (base, line) = (sizes.base, wish.line);
         let pool = Pool { backing, page_size, mapping, distinct, most, base, line };
-        pool.fill().map_err(|error| format!("making {distinct} pages of {page_size} present: {error}"))?;
+        pool.fill().map_err(|error| format!("populating {distinct} pages of {page_size}: {error}"))?;
         pool.proven().map(|()| pool)
     };
     match make() {
-        // A kernel that makes no huge page of shared memory afterwards does so at first touch, where
-        // its setting allows.
+        // A kernel that cannot collapse shared memory can still provide huge pages on first touch if
+        // `shmem_enabled` allows it.
         Err(cause) if backing == Backing::Thp && distinct == Pages(1) => {
             machine.provide_thp(true).map_err(|refused| format!("{cause}; {refused}"))?;
             make()
@@ -109,23 +105,23 @@ fn attempt(
     }
 }
 
-/// How many pages can be visited in turn where `distinct` of them differ: two lines on the same memory
-/// must not be at the same offset, and within the first `size / line` pages no offset comes again.
+/// Number of pages that one lap can visit when `distinct` of them have memory of their own: two lines on the
+/// same memory must differ in their offset, and offsets are unique within `size / line` pages.
 fn repeatable(distinct: Pages, most: Pages, size: PageSize, line: usize) -> Pages {
     let offsets = size.bytes().0 / line.max(1) as u64;
     Pages(most.0.min(distinct.0.max(offsets)))
 }
 
 impl Pool {
-    /// Makes all pages present, on huge pages where those are wanted.
+    /// Populates all pages, on huge pages if the backing has them.
     fn fill(&self) -> io::Result<()> {
         match self.backing {
-            // A kernel without THP refuses advice on it, and gives base pages anyway.
+            // A kernel without THP rejects the advice and provides base pages anyway.
             Backing::Base => drop(self.mapping.advise_huge(false)),
             Backing::Thp => {
                 self.mapping.advise_huge(true)?;
                 self.touch(self.mapping.populate_once(), self.distinct)?;
-                // Whether it did is read from the page table.
+                // The page table shows whether it succeeded.
                 let _ = self.mapping.collapse();
             }
             Backing::Hugetlb(_) | Backing::Shm(_) => {}
@@ -133,7 +129,7 @@ impl Pool {
         self.touch(self.mapping.populate(), self.most)
     }
 
-    /// Writes to every base page of the first `pages`, where the kernel is too old to be asked.
+    /// Writes to every base page of the first `pages` if the kernel lacks `MADV_POPULATE_WRITE`.
     fn touch(&self, populated: io::Result<()>, pages: Pages) -> io::Result<()> {
         const EINVAL: i32 = 22;
         match populated {
@@ -149,7 +145,7 @@ impl Pool {
         }
     }
 
-    /// The share of all addresses that is mapped by pages of the size that was asked for.
+    /// Share of all addresses that is mapped by pages of the requested size, 0 to 1.
     #[must_use]
     pub fn share(&self) -> Reading<f64> {
         let huge = self.scanned().or_else(|_| self.read_smaps());
@@ -160,7 +156,7 @@ impl Pool {
                 coverage.share_on(self.page_size)
             }
         };
-        Reading::from(huge.and_then(|coverage| share(coverage).ok_or("nothing is present".to_owned())))
+        Reading::from(huge.and_then(|coverage| share(coverage).ok_or("nothing is resident".to_owned())))
     }
 
     fn scanned(&self) -> Result<Coverage, String> {
@@ -173,7 +169,7 @@ impl Pool {
         Ok(seen)
     }
 
-    /// The older way.
+    /// For kernels without `PAGEMAP_SCAN`.
     fn read_smaps(&self) -> Result<Coverage, String> {
         let ours = self.mapping.addresses();
         let vmas = smaps::read(&Root::live(), "self").map_err(|error| error.to_string())?;
@@ -181,7 +177,7 @@ impl Pool {
         Ok(smaps::coverage(inside, Some(self.page_size)))
     }
 
-    /// Are all pages of the size that was asked for?
+    /// Checks that all pages are of the requested size.
     pub fn proven(&self) -> Result<(), String> {
         match self.share() {
             Reading::Known(1.0) => Ok(()),
@@ -189,20 +185,19 @@ impl Pool {
                 let (percent, size) = (100.0 * share, self.page_size);
                 Err(format!("only {percent:.1} % of the memory is on pages of {size}"))
             }
-            Reading::CouldNotTell { could_not_tell } => Err(format!(
-                "whether the pages are of {} could not be told: {could_not_tell}",
-                self.page_size
-            )),
+            Reading::CouldNotTell { could_not_tell } => {
+                Err(format!("it is unknown whether the pages are of {}: {could_not_tell}", self.page_size))
+            }
         }
     }
 
-    /// How many base pages of it differ.
+    /// Number of base-page-sized parts with memory of their own.
     #[must_use]
     pub fn distinct_base_pages(&self) -> usize {
         Bytes((self.distinct * self.page_size).0).whole_pages(self.base).0 as usize
     }
 
-    /// How many packed lines it holds.
+    /// Number of packed lines that fit.
     #[must_use]
     pub fn lines(&self) -> usize {
         (self.distinct * self.page_size).0 as usize / self.line

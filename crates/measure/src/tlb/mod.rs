@@ -1,7 +1,7 @@
-//! The TLB by timing alone: how many pages of each size it holds, and what a miss costs.
+//! The TLB measured by timing alone: its entries for each page size and the cost of a miss.
 //!
-//! [`memory`] provides pages, [`chase`] times loads on them, [`mod@bench`] makes curves of it, [`knees`]
-//! finds their steps and [`finding`] says what they mean.
+//! [`memory`] maps the pages, [`chase`] times loads on them, [`mod@bench`] measures the curves, [`knees`]
+//! finds their steps and [`finding`] derives the levels of the TLB.
 
 pub mod bench;
 pub mod chase;

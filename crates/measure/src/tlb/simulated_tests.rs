@@ -1,12 +1,11 @@
-//! Knees of TLBs whose size is known, because they are simulated: sets, ways and replacement, visited
-//! in the order of the chase.
+//! Knees of simulated TLBs of known size, with sets, ways and replacement, visited in the order of the chase.
 
 use super::{
     curve::{Point, grid, within_a_step},
     knees::knees,
 };
 
-/// Which entry of a set makes room.
+/// Replacement policy: which entry of a full set is evicted.
 #[derive(Clone, Copy, PartialEq)]
 enum Replaced {
     Oldest,
@@ -14,7 +13,7 @@ enum Replaced {
 }
 
 struct Simulated {
-    /// Pages in each set, the one used last at the end.
+    /// Pages in each set, most recently used last.
     sets: Vec<Vec<usize>>,
     ways: usize,
     replaced: Replaced,
@@ -25,7 +24,7 @@ impl Simulated {
         Simulated { sets: vec![Vec::new(); entries / ways], ways, replaced }
     }
 
-    /// Is the page there? It is, afterwards.
+    /// Whether the set holds `page`; inserts it if not.
     fn hits(&mut self, page: usize, random: &mut fastrand::Rng) -> bool {
         let sets = self.sets.len();
         let set = &mut self.sets[page % sets];
@@ -44,7 +43,7 @@ impl Simulated {
     }
 }
 
-/// The curve of two levels, where a miss of the first costs 2 ns and one of both 16 ns.
+/// The curve of two levels; a miss of the first costs 2 ns, a miss of both 16 ns.
 fn curve(levels: [(usize, usize); 2], replaced: Replaced) -> Vec<Point> {
     const WARM: usize = 3;
     const LAPS: usize = 8;
@@ -91,7 +90,7 @@ fn the_entries_are_found_where_the_oldest_makes_room() {
     }
 }
 
-/// A page that stays by chance makes the rise slow, and half of it is done later.
+/// Random replacement keeps some pages by chance, so that the rise is slower and its middle lies higher.
 #[test]
 fn replacement_at_random_is_found_higher() {
     for levels in TLBS {

@@ -1,4 +1,4 @@
-//! What the curves say of the TLB.
+//! The levels of the TLB, derived from the measured curves.
 
 #[cfg(test)]
 mod tests;
@@ -17,86 +17,85 @@ use super::{
     knees::{self, Knee},
 };
 
-/// Today's CPUs have two levels. A later rise is that of page tables that leave the
-/// caches.
+/// Levels of the TLB in current CPUs. Later rises stem from page tables that outgrow the caches.
 const LEVELS: usize = 2;
-/// Entries hold whole pages where strided lines miss by less than this share of what base pages do, and
-/// pieces where they miss by more than the rest of it.
+/// Entries cover whole pages if strided lines cost less than this share of the cost on base pages, and pieces
+/// if they cost more than 1 minus this share.
 const WHOLE: f64 = 0.25;
 
-/// What one entry of the TLB holds of a page.
+/// The part of a page that one TLB entry covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Entries {
     /// The whole page.
     Whole,
-    /// As much as a base page: the host holds the guest's memory in smaller pages.
+    /// A base page: the host backs the guest's memory with smaller pages.
     Pieces,
-    /// Something between, or both.
+    /// Between the two, or a mix of both.
     Mixed,
 }
 
-/// What CPUID says of a level, beside what was measured.
+/// A TLB level as CPUID describes it, compared with the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Told {
-    /// How many translations of this size it holds.
+    /// Entries of the level for this page size.
     pub entries: u32,
-    /// The leaf that says so.
+    /// The CPUID leaf that reports it.
     pub source: String,
-    /// Within one step (19 %) of what was measured?
+    /// Whether `entries` lies within one step (19 %) of the measured number of pages.
     pub agrees: bool,
 }
 
 /// A level of the TLB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Level {
-    /// From 1, in the order in which they were seen.
+    /// Number of the level, from 1, in the order in which the curve shows them.
     pub level: usize,
-    /// Pages that it holds.
+    /// Number of pages that the level holds.
     pub pages: u64,
-    /// The memory that they make; nothing where it is not known what an entry holds.
+    /// Memory that the level covers, in bytes; null if the coverage of an entry is unknown.
     pub reach: Option<Bytes>,
-    /// What a load that misses it takes longer than one that hits the first level, in nanoseconds.
+    /// Additional time of a load that misses this level over one that hits the first level, in nanoseconds.
     pub miss_ns: f64,
-    /// The curve ends before its cost is whole, which is at least this.
+    /// The curve ends within the step: `miss_ns` is a lower bound.
     pub cut_off: bool,
-    /// What CPUID says of this level.
+    /// The level as CPUID describes it.
     pub cpuid: Reading<Told>,
 }
 
-/// What is known of the TLB for one page size.
+/// The TLB for one page size.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Finding {
-    /// What an entry holds.
+    /// The part of a page that one entry covers.
     pub entries: Reading<Entries>,
-    /// The levels that are visible.
+    /// The visible levels, in ascending order.
     pub levels: Vec<Level>,
-    /// How many pages were visited in turn at most.
+    /// Largest number of pages visited in one lap.
     pub measured_to: u64,
-    /// What the TLB costs far out; nothing where not so much memory was to be had.
+    /// Cost of the TLB over more memory; null if too little memory was available.
     pub far: Option<Far>,
 }
 
-/// What the TLB adds to a load far out, where neither it nor the caches hold the page tables: one line
-/// on each part of the size of a base page, on pages of whichever size.
+/// The time that the TLB adds to a load over memory so large that neither the TLB nor the caches hold the
+/// page tables. One line is visited in each part of the size of a base page, whatever the page size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Far {
-    /// The memory that the lines lie in.
+    /// Memory that the lines span, in bytes.
     pub bytes: Bytes,
-    /// What a load takes longer than one of as many packed lines, in nanoseconds: misses of the TLB, and
-    /// what the caches do better for lines that lie side by side, on pages of any size alike.
+    /// Additional time of a load over one of as many packed lines, in nanoseconds: TLB misses, plus the
+    /// caches' gain from adjacent lines, which is the same for all page sizes.
     pub extra_ns: f64,
-    /// The same of base pages.
+    /// The same difference on base pages, in nanoseconds.
     pub base_extra_ns: f64,
 }
 
-/// The time of a load that hits everything, in nanoseconds.
+/// Time of a load that hits everything, in nanoseconds.
 #[must_use]
 pub fn load(curves: &Curves) -> f64 {
     curves.packed.iter().map(|point| point.ns).fold(f64::INFINITY, f64::min)
 }
 
-/// What the curves of one page size say.
+/// The levels of the TLB for one page size, derived from its curves.
 #[must_use]
 pub fn finding(curves: &Curves, of: &Measured) -> Finding {
     let load = load(curves);
@@ -130,7 +129,7 @@ pub fn finding(curves: &Curves, of: &Measured) -> Finding {
     Finding { levels: levels.collect(), measured_to, entries, far: far(curves, of) }
 }
 
-/// At the most memory that was measured for these pages and for base pages, too.
+/// The cost over the largest memory that was measured for both this page size and base pages.
 fn far(curves: &Curves, of: &Measured) -> Option<Far> {
     let base = curves.measured.iter().find(|measured| measured.page_size == curves.base)?;
     let (ours, theirs) = [of, base].map(|measured| curve::extra(&measured.far, &curves.packed_far)).into();
@@ -141,25 +140,25 @@ fn far(curves: &Curves, of: &Measured) -> Option<Far> {
     })
 }
 
-/// What CPUID says of a level whose entries hold `size` each.
+/// CPUID's description of a level whose entries cover `size` each.
 fn told(curves: &Curves, level: usize, size: Option<PageSize>, pages: u64) -> Reading<Told> {
-    let Some(size) = size else { return Reading::unknown("it is not known what an entry holds") };
+    let Some(size) = size else { return Reading::unknown("the coverage of an entry is unknown") };
     curves.cpuid.clone().and_then(|tlbs| {
         let level = u32::try_from(level).unwrap_or(u32::MAX);
         let tlb = tlb::entries(&tlbs, level, size)
-            .ok_or_else(|| format!("CPUID tells nothing of level {level} for {size} pages"))?;
+            .ok_or_else(|| format!("CPUID reports no level {level} for {size} pages"))?;
         let agrees = curve::within_a_step(pages, u64::from(tlb.entries));
         Ok::<Told, String>(Told { entries: tlb.entries, source: tlb.source.clone(), agrees })
     })
 }
 
-/// What an entry holds: lines on neighbouring parts of huge pages need as many entries as base pages
-/// do, or next to none.
+/// The part of a page that an entry covers: lines on neighbouring parts of huge pages miss as often as on
+/// base pages, or hardly ever.
 fn entries(curves: &Curves, base: &[Point], knee: Option<&Knee>, strided: &[Point]) -> Reading<Entries> {
     let Some(knee) = knee else {
-        return Reading::unknown("base pages show no first level to hold it against");
+        return Reading::unknown("base pages show no first level to compare with");
     };
-    // Where base pages miss the first level, and not yet the second.
+    // Counts at which base pages miss the first level but hit the second.
     let beyond = |point: &&Point| (knee.pages * 3 / 2..knee.pages * 3).contains(&point.pages);
     let mean = |curve: &[Point]| {
         let extra = curve::extra(curve, &curves.packed);

@@ -1,4 +1,4 @@
-//! What made curves say, of TLBs that are known.
+//! Findings from synthetic curves of known TLBs.
 
 use hugewise_linux::{cpu::tlb::Tlb, hugepages::backing::Backing, units::Pages};
 
@@ -8,7 +8,7 @@ type Tested = Result<(), Box<dyn std::error::Error>>;
 
 const LOAD: f64 = 1.25;
 
-/// Two levels of this many entries, with a miss of 2 ns and one of 20 ns.
+/// Time of a load with two levels of `first` and `second` entries; a miss costs 2 ns or 20 ns.
 fn stair(pages: usize, first: usize, second: usize) -> f64 {
     LOAD + if pages > second {
         20.0
@@ -34,7 +34,7 @@ fn measured(
     Ok(Measured { backing, page_size, distinct: Pages(1), coverage, paged, strided, far: Vec::new() })
 }
 
-/// A machine whose base pages have 64 and 2048 entries, with these huge pages.
+/// A machine whose TLB levels hold 64 and 2048 base pages, with the given huge pages.
 fn machine(huge: Measured, cpuid: Reading<Vec<Tlb>>) -> Result<Curves, Box<dyn std::error::Error>> {
     Ok(Curves {
         base: "4k".parse()?,
@@ -71,7 +71,7 @@ fn whole_entries_reach_far() -> Tested {
     assert_eq!(agree, [Some(true), Some(false)]);
     let base = finding(&curves, &curves.measured[0]);
     assert_eq!(levels(&base), [(1, 64, Some(Bytes(256 << 10))), (2, 2048, Some(Bytes(8 << 20)))]);
-    assert!(base.levels[0].cpuid.reason().is_some_and(|why| why.contains("nothing of level 1 for 4KiB")));
+    assert!(base.levels[0].cpuid.reason().is_some_and(|why| why.contains("no level 1 for 4KiB")));
     Ok(())
 }
 
@@ -89,14 +89,14 @@ fn pieces_reach_no_further_than_base_pages() -> Tested {
 
 #[test]
 fn what_is_not_visible_is_not_invented() -> Tested {
-    // Half of the memory in pieces: between both, and no reach is claimed.
+    // Half of the memory is held in pieces: the result lies between both, and no reach is given.
     let half = curve(|pages| f64::midpoint(stair(pages, 64, 2048), LOAD));
     let huge = measured(Backing::Thp, "2m", curve(|_| LOAD), Some(half))?;
     let mut curves = machine(huge, Reading::unknown("hidden"))?;
     let found = finding(&curves, &curves.measured[1]);
     assert_eq!((found.entries, found.levels.len()), (Reading::Known(Entries::Mixed), 0));
     assert_eq!(found.measured_to, 8192);
-    // Nothing to hold the strided lines against.
+    // Without base pages there is no curve to compare the strided lines with.
     curves.measured.remove(0);
     let found = finding(&curves, &curves.measured[0]);
     assert!(found.entries.reason().is_some_and(|why| why.contains("base pages were not measured")));

@@ -1,8 +1,8 @@
-//! Knees: the counts of pages at which a curve steps up for good.
+//! Knees: the page counts at which a curve steps up to a lasting higher level.
 //!
-//! A curve of a TLB is a stair: flat while every page has its entry, up where entries run out, flat
-//! again on what the next level costs. The stair is not sharp, for a TLB has sets and the pages fill
-//! them unevenly. Whatever is no stair (noise, a slope, a spike) has no knee.
+//! The curve of a TLB is a staircase: flat while each page has an entry, rising where the entries run out,
+//! flat again at the cost of the next level. The steps are not sharp, because the pages fill the sets of the
+//! TLB unevenly. Noise, slopes and single spikes have no knee.
 
 #[cfg(test)]
 mod tests;
@@ -14,46 +14,46 @@ use serde::{Deserialize, Serialize};
 
 use super::curve::Point;
 
-/// On each side of a place, the stretch whose median is its level: half an octave.
+/// Octaves on each side of a gap whose median is the level on that side.
 const WINDOW: f64 = 0.5;
-/// And never fewer points, so that one alone decides nothing.
+/// Least number of points in such a window, so that no level rests on a single point.
 const FEWEST: usize = 3;
-/// A step rises by at least this share of a load that hits everything: a load takes four or five
+/// Least rise of a step, as a share of the time of a load that hits everything: a load takes four or five
 /// cycles, and a miss costs more than one.
 const LEAST_OF_A_LOAD: f64 = 0.2;
-/// A step rises by this many deviations of the curve's noise, or it may be noise.
+/// Least rise of a step, in standard deviations of the curve's noise.
 const LEAST_OF_NOISE: f64 = 6.0;
-/// A step rises by at least this share of what lies below it: a slower rise is that of page tables
-/// that leave the caches.
+/// Least rise of a step, as a share of the level below it: page tables that outgrow the caches cause a slower
+/// rise.
 const LEAST_OF_LEVEL: f64 = 0.5;
-/// A step is over where the curve rises by less than this share of its steepest rise.
+/// A step ends where the rise falls below this share of its steepest rise.
 const FLAT: f64 = 0.2;
-/// A rise over more octaves is a slope. The windows make every step one octave wider.
+/// Widest step, in octaves; a wider rise is a slope. The windows widen every step by one octave.
 const WIDEST: f64 = 2.25;
-/// Of the median of absolute second differences: what makes it the deviation of normal noise.
+/// Converts the median of absolute second differences into the standard deviation of normal noise.
 const DEVIATION: f64 = 1.4826 / 2.449_489_742_783_178;
 
 /// A step of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Knee {
-    /// The largest count that lies below half of the rise.
+    /// Largest page count at which less than half of the rise is reached.
     pub pages: u64,
-    /// Level before the step, in nanoseconds.
+    /// Time of a load before the step, in nanoseconds.
     pub below: f64,
-    /// Level after it.
+    /// Time of a load after the step, in nanoseconds.
     pub above: f64,
-    /// The curve ends before it is flat again: the level after is the least that it can be.
+    /// The curve ends before it is flat again: `above` is a lower bound.
     pub cut_off: bool,
 }
 
-/// A place between two points.
+/// The gap between two neighbouring points of a curve.
 #[derive(Clone, Copy)]
 struct Gap {
-    /// Index of the point before.
+    /// Index of the point before the gap.
     at: usize,
     below: f64,
     above: f64,
-    /// The least rise that is more than noise.
+    /// Smallest rise that exceeds the noise, in nanoseconds.
     least: f64,
 }
 
@@ -63,13 +63,13 @@ impl Gap {
     }
 }
 
-/// The knees of a curve that ascends in pages, in that order. `load` is the time of a load that hits
-/// everything.
+/// The knees of a curve in ascending order; the points must ascend in pages. `load` is the time of a load
+/// that hits everything, in nanoseconds.
 #[must_use]
 pub fn knees(curve: &[Point], load: f64) -> Vec<Knee> {
     let noise = noise(curve);
     let gaps: Vec<Gap> = (0..curve.len()).filter_map(|at| gap(curve, at, load, noise)).collect();
-    // On most of its length a stair is flat, and a slope is not.
+    // A staircase is flat over most of its length, a slope is not.
     let usual = median(gaps.iter().map(|gap| gap.rise().abs()).collect()).unwrap_or(0.0);
     let mut steepest_first: Vec<usize> = (0..gaps.len()).collect();
     steepest_first.sort_by(|a, b| gaps[*b].rise().total_cmp(&gaps[*a].rise()));
@@ -81,7 +81,7 @@ pub fn knees(curve: &[Point], load: f64) -> Vec<Knee> {
             continue;
         }
         let rise = rise_around(&gaps, peak);
-        // What runs into a steeper rise is its flank.
+        // A rise that joins a steeper one is its flank.
         let is_flank = taken[rise.clone()].contains(&true);
         taken[rise.clone()].fill(true);
         if !is_flank {
@@ -92,7 +92,7 @@ pub fn knees(curve: &[Point], load: f64) -> Vec<Knee> {
     found
 }
 
-/// The gaps around the steepest that rise too.
+/// The gaps around the steepest one that belong to the same rise.
 fn rise_around(gaps: &[Gap], peak: usize) -> Range<usize> {
     let flat = gaps[peak].rise() * FLAT;
     let rises = |gap: &&Gap| gap.rise() >= flat;
@@ -101,7 +101,7 @@ fn rise_around(gaps: &[Gap], peak: usize) -> Range<usize> {
     first..last + 1
 }
 
-/// The deviation of a point, told by how it lies between its neighbours; steps hardly matter.
+/// Standard deviation of a point's noise, from second differences; steps hardly affect their median.
 fn noise(curve: &[Point]) -> f64 {
     let bends = curve.windows(3).map(|three| (three[0].ns - 2.0 * three[1].ns + three[2].ns).abs());
     median(bends.collect()).map_or(0.0, |bend| bend * DEVIATION)
@@ -130,7 +130,7 @@ fn gap(curve: &[Point], at: usize, load: f64, noise: f64) -> Option<Gap> {
     })
 }
 
-/// The knee of a rise, if it is one.
+/// The knee of a rise; `None` if the rise is too small or too wide.
 fn knee(curve: &[Point], rise: &[Gap]) -> Option<Knee> {
     let (first, last) = (rise.first()?, rise.last()?);
     let octave = |index: usize| curve.get(index).map(|point| (point.pages as f64).log2());
@@ -141,13 +141,13 @@ fn knee(curve: &[Point], rise: &[Gap]) -> Option<Knee> {
         return None;
     }
     let split = split(&curve[first.at..=last.at + 1], f64::midpoint(below, above));
-    // A rise that ends with the curve may not be over.
+    // The rise may continue beyond the end of the curve.
     let cut_off = octave(curve.len() - 1)? - octave(last.at + 1)? < WINDOW;
     Some(Knee { pages: curve[first.at + split].pages, below, above, cut_off })
 }
 
-/// The index of the last point before a curve crosses `half`: the place for which the points before
-/// reach above it, and those behind below it, by the least in sum.
+/// Index of the last point before the curve crosses `half`: the split with the smallest sum of excesses above
+/// `half` before it and shortfalls below `half` after it.
 fn split(curve: &[Point], half: f64) -> usize {
     let wrong = |at: usize| -> f64 {
         let before = curve[..=at].iter().map(|point| (point.ns - half).max(0.0));

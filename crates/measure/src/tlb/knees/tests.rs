@@ -1,14 +1,14 @@
-//! Knees that are known, and curves without any.
+//! Curves with known knees, and curves without knees.
 
 use proptest::prelude::*;
 
 use super::{Knee, knees};
 use crate::tlb::curve::{Point, grid, within_a_step};
 
-/// A load that hits everything.
+/// Time of a load that hits everything, in nanoseconds.
 const LOAD: f64 = 1.25;
 
-/// A curve of the grid with noise of up to `noise` to both sides.
+/// A curve over the grid with uniform noise of ± `noise` nanoseconds.
 fn curve(most: usize, seed: u64, noise: f64, level: impl Fn(f64) -> f64) -> Vec<Point> {
     let mut random = fastrand::Rng::with_seed(seed);
     let points = grid(most).into_iter().map(|pages| {
@@ -18,7 +18,7 @@ fn curve(most: usize, seed: u64, noise: f64, level: impl Fn(f64) -> f64) -> Vec<
     points.collect()
 }
 
-/// The share of a step that is done at `pages`, over `octaves` around `capacity`.
+/// Completed share of a step at `pages`, 0 to 1, for a step of `octaves` octaves around `capacity`.
 fn smooth(pages: f64, capacity: f64, octaves: f64) -> f64 {
     let past = (pages / capacity).log2() / octaves.max(0.01);
     (past + 0.5).clamp(0.0, 1.0)
@@ -155,6 +155,6 @@ fn a_recorded_curve_has_its_two_knees() {
     let curve: Vec<Point> = recorded.map(|(pages, ns)| Point { pages, ns, spread: 0.1 }).to_vec();
     let found = knees(&curve, LOAD);
     assert_eq!(pages(&found[..2]), [104, 2048], "{found:?}");
-    // Held against 16.2 ns this rise is a second one, and its end is not to be seen.
+    // Compared with 16.2 ns this rise is a step, and the curve ends before it does.
     assert!(found[2..].iter().all(|knee| knee.cut_off), "{found:?}");
 }
