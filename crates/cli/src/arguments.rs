@@ -1,4 +1,4 @@
-//! What the user may type. No system access happens here.
+//! The command line arguments. Parsing them accesses nothing on the system.
 
 use clap::{Parser, Subcommand};
 
@@ -8,7 +8,7 @@ use crate::{commands, output::terminal::Color};
 #[derive(Parser)]
 #[command(name = "hugewise", version, max_term_width = 100, after_help = AFTER_HELP)]
 pub struct Arguments {
-    /// Colours in the output
+    /// When to use colours
     #[arg(long, value_enum, default_value_t = Color::Auto, global = true, value_name = "WHEN")]
     pub color: Color,
 
@@ -17,8 +17,8 @@ pub struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 fine; 1 done, and the verdict is negative; 2 wrong usage, or the environment did not allow it.
-NO_COLOR in the environment switches colours off.";
+Exit status: 0 success; 1 success with a negative verdict; 2 usage or environment error.
+The environment variable NO_COLOR disables colours.";
 
 #[derive(Subcommand)]
 pub enum Command {

@@ -16,9 +16,9 @@ use crate::{
     output::terminal::Terminal,
 };
 
-/// Exit status where the command worked and its verdict is negative.
+/// Exit status of a command that succeeded with a negative verdict.
 const NEGATIVE: u8 = 1;
-/// Exit status where it could not be done: usage, or the environment.
+/// Exit status of a usage or environment error.
 const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(code) => code,
-        // Whoever reads us through a pipe may stop reading: that is not our failure.
+        // A reader at the other end of a pipe may close it early: not an error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{} {}", terminal.bad("hugewise:"), in_words(&error));
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error and its causes, without the causes that it has told already.
+/// The error and its causes, without causes that the text before already contains.
 fn in_words(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
         "" => cause,

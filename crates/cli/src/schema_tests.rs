@@ -1,4 +1,4 @@
-//! The published schemas say what `--json` prints.
+//! The published schemas describe the output of `--json`.
 
 use std::{env, error::Error, fs, path::Path};
 
@@ -8,7 +8,7 @@ use schemars::{Schema, schema_for};
 
 use crate::commands;
 
-/// Set this to write the schemas anew.
+/// Environment variable that makes the test write the schemas before it compares them.
 const WRITE: &str = "HUGEWISE_WRITE_SCHEMA";
 
 #[test]

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 const HUGEWISE: &str = env!("CARGO_BIN_EXE_hugewise");
 
-/// `hugewise check` with these arguments, in an environment that a captured tree can be compared with.
+/// Runs `hugewise check` in an environment in which a captured tree gives the same result.
 fn check(args: &[&str]) -> Output {
     let mut command = Command::new(HUGEWISE);
     command.arg("check").args(args).env("PATH", "/usr/bin:/bin").env_remove("JAVA_HOME");
@@ -78,14 +78,14 @@ fn without_sys_the_default_pool_is_still_told() {
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{shown}");
     assert!(shown.contains("2MiB (default)            4        4"), "{shown}");
-    assert!(shown.contains("no-sys") && shown.contains("UNTOLD"), "{shown}");
+    assert!(shown.contains("no-sys") && shown.contains("UNKNOWN"), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
 }
 
 #[test]
 fn what_is_no_machine_is_refused() {
     let empty = tree(&[]);
-    for (root, says) in [("/nowhere", "no such folder"), (path(&empty), "nothing of")] {
+    for (root, says) in [("/nowhere", "no such folder"), (path(&empty), "nothing in")] {
         let output = check(&["--root", root]);
         assert_eq!(output.status.code(), Some(2));
         assert!(text(&output.stderr).contains(says), "{}", text(&output.stderr));
@@ -132,7 +132,7 @@ fn a_capture_goes_into_an_empty_folder_only() {
     assert_eq!(fs::read_dir(full.path()).map(|entries| entries.count()).ok(), Some(1));
 }
 
-/// Takes away what no file holds: the reasons, which name the folder, and the page flags.
+/// Removes what a captured tree cannot reproduce: reasons, which name the folder, and page flags.
 fn what_files_hold(mut facts: Value) -> Value {
     fn forget_reasons(value: &mut Value) {
         match value {
@@ -164,8 +164,8 @@ fn a_captured_tree_gives_the_same_facts() {
 fn it_works_without_root() {
     let dir = tree(&[]);
     let copy = dir.path().join("hugewise");
-    // By cp: written by this process, it could not be run while another test's child, forked in the
-    // meantime, still holds it open for writing ("Text file busy").
+    // With cp: a copy that this process wrote could not be run while a child process of another test,
+    // forked during that time, holds it open for writing ("Text file busy").
     let copied = Command::new("cp").arg(HUGEWISE).arg(&copy).status().expect("a copy that everyone may run");
     assert!(copied.success());
     let mut command = Command::new(copy);
@@ -180,20 +180,20 @@ fn it_works_without_root() {
     if let Some(frames) = frames.filter(|size| !size["blocks"].is_null()) {
         let reason = frames["at_once"]["could_not_tell"].as_str().unwrap_or_default();
         assert!(reason.contains("CAP_SYS_ADMIN"), "{reason}");
-        assert!(frames["at_most"].is_u64(), "the bound is told all the same");
+        assert!(frames["at_most"].is_u64(), "the upper bound is known");
     }
 }
 
-/// What an installed program says, or nothing where it is not installed.
+/// Output of a program; `None` if it is not installed.
 fn oracle(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).output();
     if output.is_err() {
-        eprintln!("left out: {program} is not installed");
+        eprintln!("skipped: {program} is not installed");
     }
     Some(text(&output.ok()?.stdout))
 }
 
-/// The pools of this machine as a whole.
+/// The pools of this machine, without those of single nodes.
 fn pools() -> Vec<Value> {
     let report = json(&check(&["--json"]));
     let pools = report["facts"]["pools"].as_array().cloned().unwrap_or_default();
@@ -205,7 +205,7 @@ fn pools_agree_with_libhugetlbfs() {
     if !Path::new("/sys/kernel/mm/hugepages").exists() {
         return;
     }
-    // Size, minimum, current, maximum; others may change pools meanwhile, so it gets a few tries.
+    // Size, minimum, current, maximum. Repeated, because other processes may change pools during the test.
     let numbers =
         |line: &str| -> Vec<u64> { line.split_whitespace().map_while(|n| n.parse().ok()).collect() };
     let mut compared = Vec::new();

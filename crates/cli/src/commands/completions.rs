@@ -1,4 +1,4 @@
-//! `hugewise completions`: what a shell needs to complete our commands and options.
+//! `hugewise completions`: scripts with which shells complete commands and options.
 
 use std::{
     io::{self, Write},
@@ -10,11 +10,11 @@ use clap_complete::Shell;
 
 use crate::arguments::Arguments;
 
-/// Print a shell's completions
+/// Print the completion script for a shell
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Completions {
-    /// The shell
+    /// Shell to print the script for
     shell: Shell,
 }
 
@@ -24,9 +24,8 @@ Examples:
   hugewise completions zsh > ~/.zfunc/_hugewise
   hugewise completions fish > ~/.config/fish/completions/hugewise.fish";
 
-/// Runs the command.
 pub fn run(completions: &Completions) -> anyhow::Result<ExitCode> {
-    // By way of a buffer, since the generator panics where writing fails.
+    // Into a buffer: the generator panics if writing fails.
     let mut script = Vec::new();
     clap_complete::generate(completions.shell, &mut Arguments::command(), "hugewise", &mut script);
     io::stdout().write_all(&script)?;

@@ -13,11 +13,11 @@ use clap_mangen::Man as Page;
 
 use crate::arguments::Arguments;
 
-/// Print the manual page, or write the pages of all commands
+/// Print the manual page, or write the manual pages of all commands
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Man {
-    /// Write a page for each command into this folder, made if it is not there
+    /// Write one page per command to DIR, which is created if necessary
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -27,13 +27,12 @@ Examples:
   hugewise man | man -l -
   hugewise man --dir ~/.local/share/man/man1";
 
-/// Runs the command.
 pub fn run(man: &Man) -> anyhow::Result<ExitCode> {
     let arguments = Arguments::command();
     match &man.dir {
         Some(dir) => fs::create_dir_all(dir)
             .and_then(|()| clap_mangen::generate_to(arguments, dir))
-            .with_context(|| format!("writing manual pages to {}", dir.display()))?,
+            .with_context(|| format!("cannot write manual pages to {}", dir.display()))?,
         None => {
             let mut page = Vec::new();
             Page::new(arguments).render(&mut page)?;

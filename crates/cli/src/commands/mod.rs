@@ -1,4 +1,4 @@
-//! One file a command: gather, decide, render.
+//! The commands, one module each: gather, decide, render.
 
 pub mod apply;
 pub mod bench;

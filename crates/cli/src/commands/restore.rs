@@ -1,4 +1,4 @@
-//! `hugewise restore`: puts back what a killed call left behind.
+//! `hugewise restore`: restores settings that `apply` or a killed command changed.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,52 +17,51 @@ use serde::Serialize;
 
 use crate::{NEGATIVE, machine, output::terminal::print};
 
-/// Put the machine's settings back: after a hugewise that was killed, and after 'hugewise apply'
+/// Restore settings that 'hugewise apply' or a killed command changed
 ///
-/// Every command that changes a setting writes its old value into a journal first, and puts it back
-/// when it ends, on Ctrl-C and on an error too. Only SIGKILL leaves a journal behind. 'hugewise apply'
-/// alone leaves its changes, and this undoes them. It is safe to call this at any time, and twice.
+/// Every command that changes a setting first writes the old value to a journal, and restores it when
+/// the command ends, also on Ctrl-C and on errors. Only SIGKILL leaves a journal behind. 'hugewise
+/// apply' keeps its changes; this command undoes them. It is safe to run at any time, and repeatedly.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sudo hugewise restore           put everything back, and end what a killed comparison left running
-  sudo hugewise restore --json    the same, for a program to read
-  sudo hugewise restore --force   put back, too, what somebody else has set since 'hugewise apply'
-  sudo hugewise restore --persisted   and remove the files that set it again at boot
+  sudo hugewise restore               restore all settings, end processes of a killed comparison
+  sudo hugewise restore --json        print the result as JSON
+  sudo hugewise restore --force       also settings that another program changed since 'apply'
+  sudo hugewise restore --persisted   also remove the files that apply the settings at boot
 
-Exit status: 0 if everything is as it was; 1 if a setting could not be put back, or was left alone
-because somebody else has changed it since; 2 if another hugewise is at work.")]
+Exit status: 0 all settings are restored; 1 a setting could not be restored, or was skipped because
+another program has changed it since 'apply'; 2 another hugewise is running.")]
 pub struct Restore {
-    /// Put back what somebody else has set since 'hugewise apply', too; with --persisted, remove
-    /// edited files, too
+    /// Also restore settings that another program has changed since 'hugewise apply'; with
+    /// --persisted, also remove files that were edited since
     #[arg(long)]
     force: bool,
 
-    /// Remove the configuration files that 'hugewise apply --persist' wrote, too
+    /// Also remove the configuration files that 'hugewise apply --persist' wrote
     #[arg(long)]
     persisted: bool,
 
-    /// The folder of configuration files
+    /// Folder of the configuration files
     #[arg(long, value_name = "DIR", default_value = "/etc", hide = true)]
     etc: PathBuf,
 
-    /// Print what was done as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What was done, of the settings and of the configuration files.
+/// Result of `hugewise restore`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     #[serde(flatten)]
     restored: Restored,
-    /// What became of the files that `apply --persist` wrote.
+    /// Files that `apply --persist` wrote: removed, or kept with the reason. Empty without `--persisted`.
     persisted: Removed,
-    /// Such files that are still there, and set everything again at boot.
+    /// Files of `apply --persist` that still exist and apply the settings at boot.
     still_persisted: Vec<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
     let others = if restore.force { Others::Overwrite } else { Others::Leave };
     let root = Root::live();
@@ -73,7 +72,7 @@ pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
             if process::is_root() {
                 error
             } else {
-                error.context("only root can put settings back: sudo hugewise restore")
+                error.context("only root can restore settings: run 'sudo hugewise restore'")
             }
         })?;
     let persisted =
@@ -98,21 +97,18 @@ fn text(report: &Report) -> String {
     let restored = &report.restored;
     let mut lines = Vec::new();
     if let Some(purpose) = &restored.purpose {
-        lines.push(format!("A hugewise was broken off in: {purpose}"));
+        lines.push(format!("An earlier hugewise was killed during: {purpose}"));
     }
     if restored.rebooted {
-        lines.push("The machine was booted since; its settings went with the old boot.".to_owned());
+        lines.push("The machine has been rebooted since, which reset the settings.".to_owned());
     }
     lines.extend(
         restored.ended_processes.iter().map(|pid| format!("Ended process {pid}, which it had started.")),
     );
     let put_back = restored.settings.iter().chain(&restored.undone);
-    lines.extend(put_back.map(|entry| format!("Put back: {} = {}", entry.setting, entry.was)));
+    lines.extend(put_back.map(|entry| format!("Restored: {} = {}", entry.setting, entry.was)));
     lines.extend(
-        restored
-            .jvm_logs
-            .iter()
-            .map(|log| format!("Off: the log that the JVM in process {} was asked to write", log.pid)),
+        restored.jvm_logs.iter().map(|log| format!("Stopped: the log of the JVM in process {}", log.pid)),
     );
     if restored.purpose.is_some()
         && restored.settings.is_empty()
@@ -120,14 +116,14 @@ fn text(report: &Report) -> String {
         && machine::is_as_it_was(restored)
         && !restored.rebooted
     {
-        lines.push("It had not changed any setting yet.".to_owned());
+        lines.push("It had not changed any setting.".to_owned());
     }
     lines.extend(restored.changed_since.iter().map(left_alone));
     if let Some(who) = &restored.recording {
-        lines.push(format!("A recording runs ({who}): it puts back by itself what it switched on."));
+        lines.push(format!("A recording is running ({who}): it restores its own settings when it ends."));
     }
     if lines.is_empty() && machine::is_as_it_was(restored) {
-        lines.push("Nothing to put back: no journal was left behind, and nothing is applied.".to_owned());
+        lines.push("Nothing to restore: no command was killed, and no changes are applied.".to_owned());
     }
     lines.extend(report.persisted.files.iter().map(|file| format!("Removed: {}", file.display())));
     lines.extend(
@@ -140,7 +136,7 @@ fn text(report: &Report) -> String {
     if report.persisted.left.is_empty() {
         lines.extend(report.still_persisted.iter().map(|file| {
             format!(
-                "Still there, for the next boot: {}; 'hugewise restore --persisted' removes it",
+                "Persisted, applied again at boot: {}; 'hugewise restore --persisted' removes it",
                 file.display()
             )
         }));
@@ -152,8 +148,8 @@ fn text(report: &Report) -> String {
 fn left_alone(since: &ChangedSince) -> String {
     let entry = &since.kept.entry;
     format!(
-        "Left alone: {setting} is {reads}, and apply left it at {now}: somebody else changed it since. It was {was} \
-         before; 'hugewise restore --force' puts that back.",
+        "Skipped: {setting} is {reads}, but was {now} after apply: another program changed it since. It was {was} \
+         before apply; 'hugewise restore --force' restores that value.",
         setting = entry.setting,
         reads = since.reads,
         now = since.kept.now,

@@ -1,4 +1,4 @@
-//! What all plots have in common: colours, letters, the sheet.
+//! Shared by all plots: colours, text styles, the SVG area.
 
 use anyhow::anyhow;
 use plotters::{
@@ -7,15 +7,14 @@ use plotters::{
     style::text_anchor::{HPos, Pos, VPos},
 };
 
-/// Of text.
 pub const TEXT: RGBColor = RGBColor(0x1b, 0x1f, 0x24);
-/// Of text that may be passed over.
+/// Secondary text.
 pub const MUTED: RGBColor = RGBColor(0x5b, 0x64, 0x70);
-/// Of lines behind the curves.
+/// Grid lines.
 pub const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
 
-/// After Okabe and Ito, "Color Universal Design" (2008), which colour-blind people can tell apart;
-/// grey for the reference. The page's style sheet knows each of them.
+/// Colours of series, distinguishable with colour blindness (Okabe and Ito, "Color Universal Design", 2008);
+/// the first, grey, is for the reference. The style sheet of the page defines a class for each of them.
 pub const PALETTE: [RGBColor; 7] = [
     RGBColor(0x6c, 0x75, 0x7d),
     RGBColor(0x00, 0x72, 0xb2),
@@ -26,12 +25,11 @@ pub const PALETTE: [RGBColor; 7] = [
     RGBColor(0x56, 0xb4, 0xe9),
 ];
 
-/// Text of this size and colour, anchored so.
 pub fn style(size: f64, color: RGBColor, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&color).pos(Pos::new(horizontal, vertical))
 }
 
-/// An SVG of this size.
+/// Draws an SVG of `size` (width and height in pixels).
 pub fn draw(
     size: (u32, u32),
     paint: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> anyhow::Result<()>,
@@ -45,7 +43,7 @@ pub fn draw(
     Ok(svg)
 }
 
-/// The errors of plotters cannot be sent between threads, so only their words are kept.
+/// Converts an error of plotters, which is not `Send`, to its text.
 pub fn told(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("a plot could not be drawn: {error}")
+    anyhow!("cannot draw the plot: {error}")
 }

@@ -1,23 +1,22 @@
-//! Reports that are written to a file the user named.
+//! Writes a report to the file that the user named.
 
 use std::{fs, io::Write, os::unix::fs::PermissionsExt, path::Path};
 
 use anyhow::{Context, ensure};
 
-/// Where a report goes.
 enum Target {
-    /// A file: a draft beside it, so that a reader never sees half a page, and no link is followed.
+    /// A temporary file in the same folder, renamed at the end: readers never see half a page, and a symbolic
+    /// link is replaced, not followed.
     File(tempfile::NamedTempFile),
-    /// A device or a pipe, like /dev/stdout.
+    /// A device or a pipe, such as /dev/stdout.
     Stream(fs::File),
 }
 
-/// Could a report be written there? Leaves nothing behind.
+/// Checks that `file` can be written; leaves no file behind.
 pub fn can_be_written(file: &Path) -> anyhow::Result<()> {
     target(file).map(drop)
 }
 
-/// Writes `page` to `file`.
 pub fn write(file: &Path, page: &str) -> anyhow::Result<()> {
     match target(file)? {
         Target::Stream(mut stream) => stream.write_all(page.as_bytes())?,
@@ -33,7 +32,7 @@ pub fn write(file: &Path, page: &str) -> anyhow::Result<()> {
 fn target(file: &Path) -> anyhow::Result<Target> {
     if let Ok(found) = fs::metadata(file) {
         ensure!(!found.is_dir(), "it is a folder");
-        // Where standard output is a file, /dev/stdout seems to be one, too, and is not to be replaced.
+        // If standard output is redirected to a file, /dev/stdout looks like that file; it must not be replaced.
         let is_stream = fs::read_link(file).is_ok_and(|to| to.starts_with("/proc/self/fd"));
         if is_stream || !found.is_file() {
             return Ok(Target::Stream(fs::OpenOptions::new().append(true).open(file)?));

@@ -1,4 +1,4 @@
-//! Text on a screen of 100 columns: headings at the left, everything else set in.
+//! Text of 100 columns: headings in the first 12, content in the others.
 
 use std::fmt::{self, Write};
 
@@ -7,40 +7,38 @@ use hugewise_plan::findings::{Finding, Severity};
 
 use crate::output::terminal::{Terminal, plain};
 
-/// The width of the screen that everything fits on.
+/// Columns of text.
 const WIDTH: usize = 100;
-/// How far text that belongs to a heading is set in.
+/// Columns of the headings.
 const INDENT: usize = 12;
 
-/// What has been written so far.
+/// Collects text.
 pub struct Page<'a> {
     text: String,
     terminal: &'a Terminal,
 }
 
 impl<'a> Page<'a> {
-    /// Nothing yet.
     pub fn new(terminal: &'a Terminal) -> Page<'a> {
         Page { text: String::new(), terminal }
     }
 
-    /// All that was written.
     pub fn into_text(self) -> String {
         self.text
     }
 
-    /// A line as it is.
+    /// Appends a line without a heading or indentation.
     pub fn text(&mut self, line: &str) -> fmt::Result {
         writeln!(self.text, "{line}")
     }
 
-    /// A line below a heading, which the first line of a section has.
+    /// Appends a line; `heading` is empty except in the first line of a section.
     pub fn line(&mut self, heading: &str, content: impl AsRef<str>) -> fmt::Result {
         let heading = self.terminal.bold(&format!("{heading:INDENT$}"));
         writeln!(self.text, "{}", format!("{heading}{}", content.as_ref()).trim_end())
     }
 
-    /// A heading with text of any length.
+    /// Appends text of any length, wrapped, below a heading.
     pub fn wrapped(&mut self, heading: &str, content: &str) -> fmt::Result {
         for (n, line) in wrap(content, WIDTH - INDENT).iter().enumerate() {
             self.line(if n == 0 { heading } else { "" }, line)?;
@@ -48,7 +46,7 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// What was found, from what, what follows and what mends it.
+    /// Appends a finding: severity, id, evidence, consequence, and the command that fixes it.
     pub fn finding(&mut self, finding: &Finding) -> fmt::Result {
         let terminal = self.terminal;
         let (word, severity) = match finding.severity {
@@ -69,14 +67,14 @@ impl<'a> Page<'a> {
         }
         self.wrapped("", &plain(&finding.consequence))?;
         match &finding.command {
-            // Never wrapped: it is to be copied.
+            // Never wrapped, so that it can be copied.
             Some(command) => self.line("", terminal.good(&format!("$ {}", plain(command)))),
             None => Ok(()),
         }
     }
 }
 
-/// The words of a text in lines of at most `width`; a longer word has a line of its own.
+/// Wraps text into lines of at most `width` characters; a longer word has a line of its own.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -91,7 +89,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A table whose columns but the first are numbers, on the right.
+/// A table whose columns except the first are aligned to the right.
 pub fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(headings);

@@ -1,6 +1,4 @@
-//! What the commands found out, for people: text for the terminal, HTML for the browser.
-//!
-//! A renderer takes a plain value and gives text; it knows nothing of how the value was gathered.
+//! Shared by the renderers of all commands: terminal text, HTML pages, plots, progress.
 
 pub mod drawing;
 pub mod file;

@@ -1,15 +1,14 @@
-//! Progress of long work, on a terminal only.
+//! Progress of long operations on standard error, if that is a terminal.
 
 use std::io::{IsTerminal, stderr};
 
 use hugewise_measure::experiment::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar on standard error; nothing where that is not a terminal.
+/// Progress of an experiment, in runs. Hidden until the first run starts.
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// Not shown before the first run.
     pub fn new() -> Bar {
         let bar = if stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
         if let Ok(style) =
@@ -38,14 +37,14 @@ impl Drop for Bar {
     }
 }
 
-/// How much of something large was read; nothing where standard error is not a terminal.
+/// Progress of reading a file, in bytes.
 pub struct Amount {
     bar: ProgressBar,
     unsaid: u64,
 }
 
 impl Amount {
-    /// Of so many bytes.
+    /// `bytes`: the size of the file.
     pub fn new(bytes: u64) -> Amount {
         let bar = if stderr().is_terminal() { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
         if let Ok(style) =
@@ -56,7 +55,7 @@ impl Amount {
         Amount { bar, unsaid: 0 }
     }
 
-    /// So many more were read.
+    /// Adds `bytes` to the amount read; the bar is redrawn every 16 MiB.
     pub fn more(&mut self, bytes: u64) {
         self.unsaid += bytes;
         if self.unsaid >= 16 << 20 {

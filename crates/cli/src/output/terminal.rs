@@ -1,4 +1,4 @@
-//! Colours and width of the terminal, if there is one.
+//! Standard output: colours, and escaping of text from other sources.
 
 use std::{
     env,
@@ -18,27 +18,25 @@ pub enum Color {
     Never,
 }
 
-/// Text from elsewhere, without anything that a terminal would take for a command, or that would turn
-/// the order of what stands beside it.
+/// Text from another source, with control characters and bidirectional formatting characters replaced by U+FFFD.
 pub fn plain(text: &str) -> String {
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if c.is_control() || turns(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Writes to standard output. A reader that has gone is an error, and no panic as with `print!`.
+/// Writes to standard output. A closed pipe is an error, not a panic as with `print!`.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// How to write to standard output.
+/// Styles text for standard output, if colours are enabled.
 pub struct Terminal {
     color: bool,
 }
 
 impl Terminal {
-    /// Standard output, as the user wants it.
     pub fn new(color: Color) -> Terminal {
         let wanted = || {
             let no_color = env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
@@ -58,27 +56,27 @@ impl Terminal {
         if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// A heading, or what matters most.
+    /// Headings and main results.
     pub fn bold(&self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    /// What may be passed over.
+    /// Secondary text.
     pub fn dim(&self, text: &str) -> String {
         self.paint("2", text)
     }
 
-    /// Good news.
+    /// Positive results and commands to copy.
     pub fn good(&self, text: &str) -> String {
         self.paint("32", text)
     }
 
-    /// What needs a look.
+    /// Warnings.
     pub fn warn(&self, text: &str) -> String {
         self.paint("33", text)
     }
 
-    /// Bad news.
+    /// Problems and errors.
     pub fn bad(&self, text: &str) -> String {
         self.paint("1;31", text)
     }

@@ -88,9 +88,9 @@ fn applied_and_restored() -> Tested {
     let restored = run(&["restore"])?.ended_with(0)?;
     says(
         &restored.stdout,
-        &[&format!("Put back: pool of 2MiB pages = {before}"), "transparent_hugepage/defrag"],
+        &[&format!("Restored: pool of 2MiB pages = {before}"), "transparent_hugepage/defrag"],
     )?;
-    says(&run(&["restore"])?.ended_with(0)?.stdout, &["Nothing to put back"])
+    says(&run(&["restore"])?.ended_with(0)?.stdout, &["Nothing to restore"])
 }
 
 fn dry_run() -> Tested {
@@ -99,7 +99,7 @@ fn dry_run() -> Tested {
     let ran = run(&["apply", "--dry-run", "--pool", &wish])?.ended_with(0)?;
     says(&ran.stdout, &[&(before + 7).to_string(), "Nothing was changed"])?;
     let ran = run(&["apply", "--dry-run", "--pool", "2MiB=+100000000"])?.ended_with(1)?;
-    says(&ran.stdout, &["objection: the pools would take", "must stay for everybody else"])?;
+    says(&ran.stdout, &["objection: the pools would take", "must stay available"])?;
     let ran = run(&["apply", "--pool", "2MiB=+100000000"])?.ended_with(1)?;
     says(&ran.stdout, &["objection: ", "Nothing was changed. --force does it"])?;
     assert_eq!((pages()?, Path::new(APPLIED).exists()), (before, false));
@@ -135,10 +135,10 @@ fn plan_of_yesterday() -> Tested {
     }))?;
     fs::write(NR, (before + 10).to_string())?;
     let ran = run(&["apply", "--plan", &file])?.ended_with(0)?;
-    says(&ran.stdout, &["note:", "when the plan was made", "counted anew"])?;
+    says(&ran.stdout, &["note:", "when the plan was made", "recounted"])?;
     assert_eq!(pages()?, before + 50);
     let restored = run(&["restore"])?.ended_with(0)?;
-    says(&restored.stdout, &[&format!("Put back: pool of 2MiB pages = {}", before + 10)])?;
+    says(&restored.stdout, &[&format!("Restored: pool of 2MiB pages = {}", before + 10)])?;
     assert_eq!(pages()?, before + 10, "their ten pages are not ours to take");
     fs::write(NR, before.to_string())?;
     let nonsense = run(&["apply", "--plan", NR])?.ended_with(2)?;
@@ -155,7 +155,7 @@ fn setting_of_others() -> Tested {
     let ran = run(&["apply", "--plan", &file])?.ended_with(1)?;
     says(
         &ran.stdout,
-        &["objection: ", "was 77 when the plan was made", &format!("is {now} now"), "make the plan anew"],
+        &["objection: ", "was 77 when the plan was made", &format!("is {now} now"), "make a new plan"],
     )?;
     assert_eq!(read(SCAN)?, now);
     run(&["apply", "--plan", &file, "--force"])?.ended_with(0)?;
@@ -175,7 +175,7 @@ fn changed_since() -> Tested {
             &ran.stdout,
             &[
                 &format!(
-                    "Left alone: pool of 2MiB pages is {}, and apply left it at {}",
+                    "Skipped: pool of 2MiB pages is {}, but was {} after apply",
                     before + 4,
                     before + 10
                 ),
@@ -222,7 +222,7 @@ fn persisted() -> Tested {
     says(&fs::read_to_string(&sysctl)?, &["kernel.shmall = 18446744073692774398"])?;
     let lines = ["scan_sleep_millisecs - - - - 9999\n", "alloc_sleep_millisecs - - - - 59999\n"];
     says(&fs::read_to_string(&tmpfiles)?, &lines)?;
-    says(&run(&["restore", "--etc", &etc])?.ended_with(0)?.stdout, &["Still there, for the next boot"])?;
+    says(&run(&["restore", "--etc", &etc])?.ended_with(0)?.stdout, &["Persisted, applied again at boot"])?;
 
     // Somebody edits one: neither apply nor restore touches it.
     let edited = fs::read_to_string(&tmpfiles)? + "# mine\n";
@@ -256,7 +256,7 @@ fn too_small() -> Tested {
     let ran = short(&[])?.ended_with(1)?;
     says(
         &ran.stdout,
-        &["short: pool of 2MiB pages: only 0 of 40 more pages of 2MiB could be had", "contiguous"],
+        &["short: pool of 2MiB pages: got 0 of 40 more pages of 2MiB", "contiguous"],
     )?;
     let ran = short(&["--all-or-nothing", "--json"])?.ended_with(1)?;
     let report: Value = serde_json::from_str(&ran.stdout)?;
@@ -274,7 +274,7 @@ fn ends_in_order() -> Tested {
     let ran = running.wait()?;
     // On a quick machine it may have come too late.
     if ran.status.code() != Some(0) {
-        says(&ran.ended_with(130)?.stderr, &["interrupted", "the machine is as it was"])?;
+        says(&ran.ended_with(130)?.stderr, &["interrupted", "all settings are restored"])?;
         assert!(!Path::new(APPLIED).exists());
     }
     Ok(())

@@ -109,7 +109,7 @@ fn kill_once(victim: Victim, moment: Duration) -> Result<String, Box<dyn Error>>
     }
     run(&["restore"])?.ended_with(0)?;
     let again = run(&["restore"])?.ended_with(0)?;
-    says(&again.stdout, &["Nothing to put back"])?;
+    says(&again.stdout, &["Nothing to restore"])?;
     before.is_preserved()?;
     Ok(state)
 }

@@ -42,7 +42,7 @@ fn ends_in_order(signal: &str, status: i32) -> Tested {
     running.signal(signal)?;
     let ran = running.wait()?.ended_with(status)?;
     assert_eq!(ran.stdout, "", "half a comparison is none");
-    says(&ran.stderr, &["interrupted", "the machine is as it was"])
+    says(&ran.stderr, &["interrupted", "all settings are restored"])
 }
 
 fn ends_the_deaf() -> Tested {

@@ -124,12 +124,12 @@ fn kill_once(make: &dyn Fn() -> Command, moment: Duration) -> Result<Option<usiz
             )?;
         }
         let restored = run(&["restore"])?.ended_with(0)?;
-        says(&restored.stdout, &["A hugewise was broken off in: compare"])?;
-        let said = restored.stdout.matches("Put back: ").count();
+        says(&restored.stdout, &["An earlier hugewise was killed during: compare"])?;
+        let said = restored.stdout.matches("Restored: ").count();
         assert_eq!(Some(said), settings, "{restored:#?}");
     }
     let again = run(&["restore"])?.ended_with(0)?;
-    says(&again.stdout, &["Nothing to put back"])?;
+    says(&again.stdout, &["Nothing to restore"])?;
     before.is_preserved()?;
     Ok(settings)
 }

@@ -108,7 +108,7 @@ fn interrupted() -> Tested {
     thread::sleep(Duration::from_millis(400));
     running.signal("INT")?;
     let ran = running.wait()?.ended_with(130)?;
-    says(&ran.stderr, &["interrupted", "the machine is as it was"])?;
+    says(&ran.stderr, &["interrupted", "all settings are restored"])?;
     assert_eq!((ran.stdout.as_str(), left_running()), ("", Vec::new()));
     Ok(())
 }

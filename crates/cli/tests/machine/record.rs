@@ -338,7 +338,7 @@ fn nobody_waits() -> Tested {
     run(&["apply", "--pool", "2MiB=+1"])?.ended_with(0)?;
     let restored = run(&["restore"])?.ended_with(0)?;
     let pid = format!("pid {}, record", recording.child.id());
-    says(&restored.stdout, &["Put back: pool of 2MiB pages", "A recording runs", &pid])?;
+    says(&restored.stdout, &["Restored: pool of 2MiB pages", "A recording is running", &pid])?;
     assert_eq!(fs::read_to_string(ACCOUNTING)?.trim(), "1", "restore took it from the recording");
     fs::write(ACCOUNTING, "0")?;
     wait_until("delay accounting is on again", || Ok(fs::read_to_string(ACCOUNTING)?.trim() == "1"))?;

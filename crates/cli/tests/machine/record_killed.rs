@@ -70,13 +70,13 @@ fn kill_once(churning: &Churning, moment: Duration) -> Result<(usize, usize), Bo
     let found = left.as_ref().map_or((0, 0), |record| (count(record, "entries"), count(record, "jvm_logs")));
     if left.is_some() {
         let restored = run(&["restore"])?.ended_with(0)?;
-        says(&restored.stdout, &["A hugewise was broken off in: record"])?;
+        says(&restored.stdout, &["An earlier hugewise was killed during: record"])?;
         let said = |word| restored.stdout.matches(word).count();
-        assert_eq!((said("Put back: "), said("Off: ")), found, "{restored:#?}");
+        assert_eq!((said("Restored: "), said("Stopped: ")), found, "{restored:#?}");
     }
     let again = run(&["restore"])?.ended_with(0)?;
-    // Another recording may run by now.
-    assert!(!again.stdout.contains("broken off") && !again.stdout.contains("Put back"), "{again:#?}");
+    // Another recording may be running by now.
+    assert!(!again.stdout.contains("was killed") && !again.stdout.contains("Restored: "), "{again:#?}");
     assert_eq!(churning.logs()?, 0, "the JVM writes a log still");
     readable(&path)?;
     // The JVM itself was started before.

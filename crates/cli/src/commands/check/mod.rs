@@ -1,4 +1,4 @@
-//! `hugewise check`: what this machine offers, and what is wrong with it.
+//! `hugewise check`: the huge pages of this machine, and findings on them.
 
 pub mod text;
 
@@ -20,7 +20,7 @@ use crate::{
     output::terminal::Terminal,
 };
 
-/// What this machine offers in huge pages, and what stands in the way
+/// Show the huge pages that this machine offers, and problems that prevent their use
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Check {
@@ -28,36 +28,39 @@ pub struct Check {
     #[arg(long)]
     json: bool,
 
-    /// Check a captured tree of another machine
+    /// Check the files in DIR, captured on another machine, instead of this machine
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
-    /// Write the files that were read into DIR, which must be empty or not exist yet
+    /// Also copy the files that are read to DIR, which must be empty or not exist
     #[arg(long, value_name = "DIR")]
     capture: Option<PathBuf>,
 
-    /// Look at every page frame, however long it takes (above 256GiB of memory)
+    /// Scan every page frame also on machines with more than 256GiB of memory, where it takes long
     #[arg(long)]
     deep: bool,
 }
 
 const AFTER_HELP: &str = "\
 Examples:
-  hugewise check                        this machine, as the caller may use it
-  sudo hugewise check                   and how many 1GiB pages could be had
-  hugewise check --json | jq .findings
-  hugewise check --capture web7         write what was read into web7/
-  hugewise check --root web7            check it again, on any machine
+  hugewise check                        check this machine
+  sudo hugewise check                   also count the available 1GiB pages
+  hugewise check --json | jq .findings  print the findings as JSON
+  hugewise check --capture web7         also copy the files that are read to web7/
+  hugewise check --root web7            check these files, on any machine
 
-Nothing is changed on the machine.
+No setting is changed.
 
-Exit status: 0 no problem found; 1 a finding is a problem; 2 wrong usage, or nothing could be read.";
+Exit status: 0 no problem found; 1 a finding is a problem; 2 usage error, or nothing could be read.";
 
-/// Runs the command.
 pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = match &check.root {
         Some(dir) => {
-            ensure!(dir.is_dir(), "{}: there is no such folder; --capture DIR makes one", dir.display());
+            ensure!(
+                dir.is_dir(),
+                "{}: no such folder; 'hugewise check --capture DIR' creates one",
+                dir.display()
+            );
             Root::at(dir)
         }
         None => Root::live(),
@@ -69,14 +72,14 @@ pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let jdks = jdks::find(&root, &Environment::of_this_process());
     ensure!(
         facts.any_known(),
-        "nothing of {} could be read: {}",
+        "nothing in {} could be read: {}",
         root.path("").display(),
         facts.meminfo.total.reason().unwrap_or_default()
     );
     if let Some(dir) = &check.capture {
         let tape = root.recorded();
-        tape.write(dir).with_context(|| format!("cannot capture into {}", dir.display()))?;
-        eprintln!("hugewise: {} files written into {}", tape.len(), dir.display());
+        tape.write(dir).with_context(|| format!("cannot copy the files to {}", dir.display()))?;
+        eprintln!("hugewise: {} files copied to {}", tape.len(), dir.display());
     }
 
     let findings = findings(&facts, &jdks);

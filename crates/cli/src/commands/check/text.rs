@@ -1,4 +1,4 @@
-//! What a machine offers, on one screen, and what was found.
+//! The report of `check` as text and JSON.
 
 use std::{
     collections::BTreeMap,
@@ -27,12 +27,12 @@ use crate::output::{
     terminal::{Terminal, plain},
 };
 
-/// As many reasons are told; JSON has them all.
+/// Most reasons for unknown values that are listed in the text; JSON has all.
 const REASONS: usize = 6;
-/// Free memory outside of the lists is worth a line above this share.
+/// Share of the free memory outside of the free lists, 0 to 1, above which it is reported.
 const UNLISTED_SHARE: f64 = 0.1;
 
-/// What `check` says, schema `hugewise.check/1`.
+/// Result of `hugewise check`, schema `hugewise.check/1`.
 #[derive(Serialize, JsonSchema)]
 pub struct Report {
     schema: &'static str,
@@ -42,13 +42,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of these facts and findings.
     pub fn new(facts: Facts, jdks: Vec<Jdk>, findings: Vec<Finding>) -> Report {
         Report { schema: "hugewise.check/1", facts, jdks, findings }
     }
 }
 
-/// The report as text.
 pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
     let facts = &report.facts;
@@ -99,7 +97,7 @@ fn pools(page: &mut Page, facts: &Facts) -> fmt::Result {
         "POOLS",
         format!(
             "{:18}{:>9}{:>9}{:>10}{:>9}{:>11}{:>12}",
-            "", "total", "free", "reserved", "surplus", "on demand", "available"
+            "", "total", "free", "reserved", "surplus", "overcommit", "available"
         ),
     )?;
     let default_size = facts.meminfo.default_size.known();
@@ -108,9 +106,9 @@ fn pools(page: &mut Page, facts: &Facts) -> fmt::Result {
         None => facts.machine_pools().collect(),
     };
     if pools.is_empty() {
-        return page.line("", "could not tell");
+        return page.line("", "unknown");
     }
-    // On a machine with one node its pools say nothing new.
+    // With a single node, its pools equal those of the machine.
     let many_nodes = pools.iter().any(|pool| pool.node.is_some_and(|node| node != 0));
     for pool in pools.iter().filter(|pool| pool.node.is_none() || many_nodes) {
         let name = match pool.node {
@@ -137,7 +135,7 @@ fn pools(page: &mut Page, facts: &Facts) -> fmt::Result {
 
 fn obtainable(page: &mut Page, facts: &Facts) -> fmt::Result {
     let Contiguity { unlisted, sizes, .. } = &facts.contiguity;
-    page.line("TO BE HAD", format!("{:18}{:>20}   {}", "", "at once", "after compaction"))?;
+    page.line("AVAILABLE", format!("{:18}{:>20}   {}", "", "without compaction", "after compaction"))?;
     for pages in sizes {
         page.line("", one_size(pages))?;
     }
@@ -146,8 +144,8 @@ fn obtainable(page: &mut Page, facts: &Facts) -> fmt::Result {
         page.wrapped(
             "",
             &format!(
-                "{unlisted} of the free memory stand in no free list, as not yet initialised or accepted: \
-                 more may be ready than is seen."
+                "{unlisted} of the free memory are in no free list (not yet initialised or accepted): \
+                 more huge pages may be available than are counted here."
             ),
         )?;
     }
@@ -163,7 +161,7 @@ fn one_size(pages: &Obtainable) -> String {
     let mut line =
         format!("{:18}{:>20}   at most {}", size.to_string(), amount(&pages.at_once), amount(&pages.at_most));
     if let Some(Reading::Known(blocks)) = &pages.blocks {
-        line += &format!(", {} undecided", blocks.undecided);
+        line += &format!(", {} of them unknown", blocks.undecided);
     }
     line
 }
@@ -182,14 +180,14 @@ fn transparent(page: &mut Page, thp: &Thp) -> fmt::Result {
     page.line(
         "",
         format!(
-            "zero page {} · shrink underused {}",
+            "use_zero_page {} · shrink_underused {}",
             yes_or_no(&thp.use_zero_page),
             yes_or_no(&thp.shrink_underused),
         ),
     )?;
     if let Some(sizes) = thp.sizes.known().filter(|sizes| !sizes.is_empty()) {
-        page.wrapped("", &format!("by size: anonymous {}", by_setting(sizes, |size| &size.enabled)))?;
-        page.wrapped("", &format!("by size: shared {}", by_setting(sizes, |size| &size.shmem_enabled)))?;
+        page.wrapped("", &format!("anonymous by size: {}", by_setting(sizes, |size| &size.enabled)))?;
+        page.wrapped("", &format!("shmem by size: {}", by_setting(sizes, |size| &size.shmem_enabled)))?;
     }
     khugepaged(page, thp)
 }
@@ -215,7 +213,7 @@ fn khugepaged(page: &mut Page, thp: &Thp) -> fmt::Result {
     page.line(
         "",
         format!(
-            "khugepaged: {} pages each {}ms, retry after {}ms, defrag {}",
+            "khugepaged: scans {} pages every {} ms, retries after {} ms, defrag {}",
             known(&settings.pages_to_scan),
             known(&settings.scan_sleep_millisecs),
             known(&settings.alloc_sleep_millisecs),
@@ -241,7 +239,7 @@ fn cgroup(page: &mut Page, facts: &Facts) -> fmt::Result {
         .iter()
         .map(|h| match (limit(&h.touch), limit(&h.reserve)) {
             (touch, reserve) if touch == reserve => format!("{} {touch}", h.page_size),
-            (touch, reserve) => format!("{} touch {touch}, map {reserve}", h.page_size),
+            (touch, reserve) => format!("{} usage {touch}, reservations {reserve}", h.page_size),
         })
         .collect();
     if sizes.is_empty() {
@@ -267,7 +265,7 @@ fn of_group(group: &Reading<Group>) -> String {
         Version::V1 => "v1",
         Version::V2 => "v2",
     };
-    let above = if group.hidden_above { ", limits above it cannot be seen" } else { "" };
+    let above = if group.hidden_above { ", the limits of its ancestors are not visible" } else { "" };
     format!(" · {version} {}{above}", plain(&group.path))
 }
 
@@ -277,7 +275,7 @@ fn limits(page: &mut Page, limits: &Limits) -> fmt::Result {
         Reading::Known(Some(bytes)) => bytes.to_string(),
         Reading::CouldNotTell { .. } => "?".to_owned(),
     };
-    // The kernel's own "no limit" is a little less than 2⁶⁴.
+    // The kernel's value for "no limit" is slightly less than 2⁶⁴.
     let huge = |value: u64| value > u64::MAX / 2;
     let shmmax =
         limits.shmmax.clone().map(|b| if huge(b.0) { "unlimited".to_owned() } else { b.to_string() });
@@ -311,10 +309,8 @@ fn limits(page: &mut Page, limits: &Limits) -> fmt::Result {
 fn counters(page: &mut Page, facts: &Facts) -> fmt::Result {
     let cores = match facts.pmu.cores.known() {
         None => "?".to_owned(),
-        Some(cores) if cores.is_empty() => {
-            "no counters on the cores: TLB misses cannot be counted".to_owned()
-        }
-        Some(cores) => format!("counters on the cores: {}", plain(&cores.join(", "))),
+        Some(cores) if cores.is_empty() => "no hardware counters: TLB misses cannot be counted".to_owned(),
+        Some(cores) => format!("hardware counters: {}", plain(&cores.join(", "))),
     };
     page.line("TLB", format!("{cores} · perf_event_paranoid {}", known(&facts.pmu.paranoid)))
 }
@@ -326,7 +322,7 @@ fn jdks(page: &mut Page, jdks: &[Jdk]) -> fmt::Result {
     for (n, jdk) in jdks.iter().enumerate() {
         let mut notes = String::new();
         if jdk.default {
-            notes += " · java of PATH";
+            notes += " · java in PATH";
         }
         if jdk.has_compiler.known() == Some(&false) {
             notes += " · no compiler";
@@ -342,12 +338,12 @@ fn jdks(page: &mut Page, jdks: &[Jdk]) -> fmt::Result {
     Ok(())
 }
 
-/// Why there are question marks.
+/// The reasons why values are unknown, shown as `?`.
 fn untold(page: &mut Page, facts: &Facts) -> anyhow::Result<()> {
     let mut reasons = Vec::new();
     collect_reasons(&serde_json::to_value(facts)?, &mut reasons);
     for (n, reason) in reasons.iter().take(REASONS).enumerate() {
-        page.wrapped(if n == 0 { "UNTOLD" } else { "" }, &plain(reason))?;
+        page.wrapped(if n == 0 { "UNKNOWN" } else { "" }, &plain(reason))?;
     }
     if reasons.len() > REASONS {
         page.line("", format!("and {} more: see --json", reasons.len() - REASONS))?;
@@ -355,7 +351,7 @@ fn untold(page: &mut Page, facts: &Facts) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The reasons of everything that could not be told, each once.
+/// The reasons of all unknown values in `value`, each once.
 fn collect_reasons(value: &serde_json::Value, reasons: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(fields) => {
