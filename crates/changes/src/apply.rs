@@ -1,4 +1,4 @@
-//! Makes a [`Difference`] true, with the journal in hand.
+//! Carries out a [`Difference`] through the journal.
 
 use std::path::Path;
 
@@ -16,62 +16,58 @@ use crate::{
     pool_growth::{self, Shortage},
 };
 
-/// The only one who can make changes that stay: it holds the journal. Dropped, it puts all of them
-/// back.
+/// Makes changes that stay; holds the journal. Dropping it restores every setting that it changed.
 #[derive(Debug)]
 pub struct Writer {
     root: Root,
     journal: Journal,
 }
 
-/// A change that was made, as far as the kernel let it be.
+/// A change and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Outcome {
-    /// What was wanted.
+    /// The requested change.
     #[serde(flatten)]
     pub change: Change,
-    /// What the setting reads now; nothing where nothing was written.
+    /// The value read back after the change; `null` if nothing was written.
     pub reached: Option<String>,
-    /// Why that is not what was wanted.
+    /// Why `reached` differs from the requested value; `null` if it does not.
     pub shortage: Option<String>,
 }
 
 impl Outcome {
-    /// A change of a dry run.
+    /// The outcome of a dry run.
     #[must_use]
     pub fn of_nothing(change: &Change) -> Outcome {
         Outcome { change: change.clone(), reached: None, shortage: None }
     }
 }
 
-/// Why a change was broken off.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// Somebody who asks nobody changed it between the look and the change.
+    /// The setting changed between [`Difference::read`] and the write, by a program that does not take the
+    /// journal.
     #[error(
-        "the {setting} was {from} a moment ago, and is {now} now: somebody else is changing it; try again"
+        "the {setting} changed from {from} to {now} since this command read it: another program sets it; try again"
     )]
     Changed {
-        /// The setting.
         setting: Setting,
-        /// What it was when the difference was read.
+        /// The value when the difference was read.
         from: String,
-        /// What it is.
+        /// The value just before the write.
         now: String,
     },
-    /// A pool.
     #[error(transparent)]
     Pool(#[from] Shortage),
-    /// The journal, or the kernel refused the value.
+    /// The journal could not be written, or the kernel refused the value.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A setting could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
 impl WriteError {
-    /// What would help, with a leading separator.
+    /// The next step, starting with a separator; empty if there is none.
     #[must_use]
     pub fn what_helps(&self) -> &'static str {
         match self {
@@ -82,13 +78,13 @@ impl WriteError {
 }
 
 impl Writer {
-    /// Takes the journal in `dir`, to say what it is for.
+    /// Opens the journal in `dir`. `purpose` is the text shown to a second process that wants to open it.
     pub fn open(root: &Root, dir: &Path, purpose: &str) -> Result<Writer, JournalError> {
         Ok(Writer { root: root.clone(), journal: Journal::open(root, dir, purpose)? })
     }
 
-    /// Makes the changes one after the other and reads each back. A pool that stays too small is an
-    /// outcome, not an error.
+    /// Makes the changes in order and reads each setting back. A pool that stays too small is an outcome, not
+    /// an error.
     pub fn carry_out(
         &mut self,
         difference: &Difference,
@@ -121,16 +117,16 @@ impl Writer {
                 let got = pages(reached).saturating_sub(pages(&change.from));
                 pool_growth::shortage(&self.root, page_size, node, got, needed).to_string()
             }
-            _ => format!("the kernel took {}, and reads {reached}", change.to),
+            _ => format!("wrote {}, the kernel reports {reached}", change.to),
         }
     }
 
-    /// Leaves the changes as they are; `hugewise restore` undoes them later.
+    /// Closes the journal and keeps the new values; `hugewise restore` undoes them later.
     pub fn keep(self) -> Result<(), JournalError> {
         self.journal.keep()
     }
 
-    /// Puts everything back.
+    /// Restores every setting.
     #[must_use]
     pub fn put_back(self) -> Restored {
         self.journal.close()
@@ -175,13 +171,13 @@ mod tests {
         assert_eq!(journal::restore(&root, &state, Others::Leave)?.undone.len(), 1);
         assert_eq!(scan.read(&root)?, "10000");
 
-        // Somebody who does not ask for the journal is quicker.
+        // A program that does not take the journal changes the setting first.
         fs::write(root.path(SCAN), "9\n")?;
         let mut writer = Writer::open(&root, &state, "apply")?;
-        let refused = writer.carry_out(&difference, &Interrupt::default()).err().ok_or("written over")?;
-        assert!(refused.to_string().contains("was 10000 a moment ago, and is 9 now"), "{refused}");
+        let refused = writer.carry_out(&difference, &Interrupt::default()).err().ok_or("overwritten")?;
+        assert!(refused.to_string().contains("changed from 10000 to 9 since"), "{refused}");
         drop(writer);
-        assert_eq!(scan.read(&root)?, "9", "nothing of theirs is lost");
+        assert_eq!(scan.read(&root)?, "9", "the other program's value is kept");
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! All that writes a setting of the machine, and its undoing.
+//! Changes and restores settings of the machine.
 //!
-//! A [`difference::Difference`] is what would be written, without a way to write it; [`apply`] writes it, and the
-//! [`journal`] holds each setting as it was, synced before the first change.
+//! A [`difference::Difference`] lists the changes and cannot write; [`apply`] writes them, and the
+//! [`journal`] holds each setting's value from before its first change.
 
 pub mod apply;
 pub mod difference;

@@ -1,4 +1,4 @@
-//! Making a hugetlb pool large enough for somebody, and finding out why it cannot be.
+//! Growing a hugetlb pool, and the reason if it stays too small.
 
 use std::fs;
 
@@ -14,89 +14,79 @@ use hugewise_linux::{
 
 use crate::journal::{Journal, JournalError};
 
-/// How much is asked of the kernel in one write, so that a signal is answered soon.
+/// Memory requested per write to the pool's file, small enough that a signal is handled soon.
 const STEP: Bytes = Bytes(512 << 20);
-/// How often memory is compacted before a shortage is believed.
+/// How often memory is compacted before growing is given up.
 const COMPACTIONS: usize = 3;
 
-/// Why a pool did not become large enough.
 #[derive(Debug, thiserror::Error)]
 pub enum Shortage {
-    /// Growing it would take the machine below the floor of available memory.
+    /// A larger pool would leave less memory available than the floor.
     #[error(
-        "a pool of {needed} more pages of {page_size} would leave {left} of memory available, and the floor is \
-         {floor}"
+        "{needed} more pages of {page_size} in the pool would leave {left} of memory available; the floor is {floor}"
     )]
     Floor {
-        /// Pages that are missing.
+        /// Missing pages.
         needed: Pages,
-        /// Their size.
         page_size: PageSize,
-        /// What would remain available.
+        /// Memory that would stay available.
         left: Bytes,
-        /// What must remain available.
+        /// Memory that must stay available.
         floor: Bytes,
     },
-    /// The kernel found fewer pages, although memory would have sufficed.
+    /// The kernel found too few pages although there is enough free memory.
     #[error(
-        "only {got} of {needed} more pages of {page_size} could be had: memory is free, but not contiguous, even \
-         after compaction; reserve them at boot, or sooner after it"
+        "got {got} of {needed} more pages of {page_size}: memory is free, but not contiguous, even after \
+         compaction; reserve the pages at boot or soon after it"
     )]
     NotContiguous {
-        /// Pages that the pool could be grown by.
+        /// Pages by which the pool grew.
         got: Pages,
         /// Pages that were missing.
         needed: Pages,
-        /// Their size.
         page_size: PageSize,
     },
-    /// The kernel found fewer pages, for there was no memory for more.
+    /// The kernel found too few pages, and free memory is too small for the rest.
     #[error(
-        "only {got} of {needed} more pages of {page_size} could be had: {} had {free} of memory left for the \
-         others; free some, or ask for less",
+        "got {got} of {needed} more pages of {page_size}: {} had {free} of memory left for the rest; free memory, \
+         or ask for fewer pages",
         place(*node)
     )]
     TooLittle {
-        /// Pages that the pool could be grown by.
+        /// Pages by which the pool grew.
         got: Pages,
         /// Pages that were missing.
         needed: Pages,
-        /// Their size.
         page_size: PageSize,
-        /// The node; the whole machine where nothing is named.
+        /// The NUMA node; `None` for the whole machine.
         node: Option<u32>,
-        /// What was left: `MemAvailable`, on a node `MemFree`.
+        /// The remaining memory: `MemAvailable`, on a node `MemFree`.
         free: Bytes,
     },
-    /// The kernel found fewer pages, and how much memory is free could not be told.
-    #[error("only {got} of {needed} more pages of {page_size} could be had; why could not be told")]
+    /// The kernel found too few pages, and free memory is unknown.
+    #[error("got {got} of {needed} more pages of {page_size}: the cause is unknown")]
     Unexplained {
-        /// Pages that the pool could be grown by.
+        /// Pages by which the pool grew.
         got: Pages,
         /// Pages that were missing.
         needed: Pages,
-        /// Their size.
         page_size: PageSize,
     },
-    /// A signal came.
     #[error("interrupted")]
     Interrupted,
-    /// How much memory is available could not be told, and so the floor not be kept.
-    #[error("how much memory is available could not be told: {0}")]
+    /// `MemAvailable` is unknown, so the floor cannot be checked.
+    #[error("available memory is unknown: {0}")]
     Unknown(String),
-    /// The state of the pool could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It could not be changed.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
-/// Makes sure that `wanted` pages of the pool are available to new mappings, growing it where they
-/// are not; answers the pages it grew by.
+/// Grows the pool until `wanted` pages are available to new mappings. Returns the number of added pages.
 ///
-/// Never takes `MemAvailable` below `floor`. Where the kernel finds too few pages, memory is
-/// compacted and it is tried again; if it still falls short, what was gained is given back.
+/// Never takes `MemAvailable` below `floor`. If the kernel finds too few pages, memory is compacted and the
+/// write repeated; if pages are still missing, the pool gets its old size back.
 pub fn grow(
     root: &Root,
     journal: &mut Journal,
@@ -123,7 +113,7 @@ pub fn grow(
     Ok(needed)
 }
 
-/// Fails where `needed` more pages would take `MemAvailable` below `floor`.
+/// Fails if `needed` more pages would take `MemAvailable` below `floor`.
 fn keeps_floor(root: &Root, needed: Pages, page_size: PageSize, floor: Bytes) -> Result<(), Shortage> {
     let available = match meminfo::read(root).available {
         Reading::Known(available) => available,
@@ -133,8 +123,8 @@ fn keeps_floor(root: &Root, needed: Pages, page_size: PageSize, floor: Bytes) ->
     if left < floor { Err(Shortage::Floor { needed, page_size, left, floor }) } else { Ok(()) }
 }
 
-/// Brings the pool `setting` to `target` pages, in steps with compaction between them where the
-/// kernel finds too few; answers how far it came. What was gained stays.
+/// Sets the pool `setting` to `target` pages, in steps, and compacts memory if the kernel finds too few.
+/// Returns the new size. Pages gained before a failure stay in the pool.
 pub fn resize(
     root: &Root,
     journal: &mut Journal,
@@ -153,14 +143,14 @@ pub fn resize(
         Ok(pages(journal.set(setting, &next.to_string())?))
     };
     let now = in_steps(before, target, step, set, || compact(root))?;
-    // The kernel breaks off at a signal, too, and that is no shortage.
+    // A signal also ends the kernel's allocation; that is not a shortage.
     if now < target && interrupt.signal().is_some() {
         return Err(Shortage::Interrupted);
     }
     Ok(now)
 }
 
-/// The steps themselves: `set` asks the kernel for so many pages and answers how many there are.
+/// The steps of [`resize`]: `set` requests a pool size and returns the size reached.
 fn in_steps<E>(
     before: Pages,
     target: Pages,
@@ -186,7 +176,7 @@ fn in_steps<E>(
     Ok(now)
 }
 
-/// Why the kernel gave `got` pages more and not `needed`.
+/// Why the kernel added `got` instead of `needed` pages.
 #[must_use]
 pub fn shortage(root: &Root, page_size: PageSize, node: Option<u32>, got: Pages, needed: Pages) -> Shortage {
     let free = match node {
@@ -202,7 +192,6 @@ pub fn shortage(root: &Root, page_size: PageSize, node: Option<u32>, got: Pages,
     }
 }
 
-/// `MemFree` of a node.
 fn free_on(root: &Root, node: u32) -> Option<Bytes> {
     let text = root.read(format!("{}/node{node}/meminfo", pools::NODES)).ok()?;
     let mut words = text.lines().find(|line| line.contains(" MemFree:"))?.split_whitespace().rev();
@@ -225,7 +214,7 @@ pub fn pool(root: &Root, page_size: PageSize) -> Result<Pool, ReadError> {
     })
 }
 
-/// Asks the kernel to make free memory contiguous. Whether it could is seen in the next attempt.
+/// Compacts free memory. The effect shows in the next write to the pool.
 fn compact(root: &Root) {
     let _ = fs::write(root.path("proc/sys/vm/compact_memory"), "1");
 }
@@ -238,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// A kernel with `free` contiguous pages, to which each compaction adds `more`.
+    /// Grows a pool on a kernel with `free` contiguous pages, to which each compaction adds `more`.
     fn reach(free: u64, more: u64, target: u64) -> (Pages, usize) {
         let (free, compacted) = (Cell::new(free), Cell::new(0));
         let set = |next: Pages| Ok::<_, ()>(Pages(next.0.min(free.get())));
@@ -274,7 +263,7 @@ mod tests {
             (None, 500, "memory is free, but not contiguous"),
             (Some(1), 13, "node 1 had 4MiB of memory left"),
             (Some(1), 12, "not contiguous"),
-            (Some(2), 1000, "why could not be told"),
+            (Some(2), 1000, "the cause is unknown"),
         ] {
             assert!(why(node, needed).contains(said), "{}", why(node, needed));
         }

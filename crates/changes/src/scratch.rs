@@ -1,5 +1,3 @@
-//! A private folder for the files of one command.
-
 use std::{
     io,
     path::{Path, PathBuf},
@@ -7,17 +5,17 @@ use std::{
 
 use crate::journal::Journal;
 
-/// A private folder for logs and output.
+/// A private folder for the files of one command.
 #[derive(Debug)]
 pub enum Scratch {
-    /// That of a journal: it vanishes with that, after a SIGKILL, too.
+    /// The folder of a journal: removed with it, even after a SIGKILL.
     OfJournal(PathBuf),
     /// Removed when dropped.
     Own(tempfile::TempDir),
 }
 
 impl Scratch {
-    /// That of the journal, where there is one.
+    /// The folder of the journal; a new one without a journal.
     pub fn of(journal: Option<&Journal>) -> io::Result<Scratch> {
         match journal {
             Some(journal) => Ok(Scratch::OfJournal(journal.scratch())),
@@ -25,7 +23,6 @@ impl Scratch {
         }
     }
 
-    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
@@ -35,8 +32,8 @@ impl Scratch {
     }
 }
 
-/// A private folder for the files of a run, removed when dropped.
+/// A private folder, removed when dropped.
 pub fn scratch_dir() -> io::Result<tempfile::TempDir> {
-    // The folder is 0700 from the start; a lax umask changes nothing.
+    // mkdtemp(3) creates it with mode 0700, whatever the umask.
     tempfile::Builder::new().prefix("hugewise-").tempdir()
 }

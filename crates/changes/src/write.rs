@@ -1,15 +1,15 @@
-//! The one place that writes a setting. Callers stand in this crate, and hold a journal.
+//! The only function that writes a setting. Callers hold a journal.
 
 use std::{fs, io};
 
 use hugewise_linux::{root::Root, settings::Setting, tracefs};
 
-/// Writes a value. The kernel may do less than it was asked for: read the setting back.
+/// Writes a value. The kernel may apply only a part of it: read the setting back.
 pub(crate) fn write(setting: Setting, root: &Root, value: &str) -> io::Result<()> {
     if let Setting::TraceInstance { id } = setting {
         return tracefs::make(root, id, value == tracefs::PRESENT);
     }
-    // Never creates a file: a machine without the setting answers ENOENT.
+    // Opened without create: a machine without the setting returns ENOENT.
     fs::OpenOptions::new()
         .write(true)
         .truncate(true)

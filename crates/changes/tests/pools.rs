@@ -1,7 +1,7 @@
-//! A pool of the real kernel grows through the journal and is put back.
+//! A pool of the running kernel grows through the journal and is restored.
 //!
-//! Needs root and a pool of 2 MiB pages, and is listed as ignored elsewhere. Waits up to ten
-//! minutes for another hugewise that holds the settings.
+//! Needs root and a pool of 2 MiB pages; listed as ignored without them. Waits up to ten minutes while
+//! another hugewise holds the settings.
 
 use std::{
     error::Error,
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // They share one pool.
+    // The tests share one pool.
     arguments.test_threads = Some(1);
     let tests: [Named; 4] = [
         ("a pool grows by what is missing and is put back", grows),
@@ -55,7 +55,7 @@ fn two() -> Result<PageSize, Box<dyn Error>> {
     Ok(PageSize::new(Bytes(2 << 20))?)
 }
 
-/// The journal of this machine, as soon as nobody else has it.
+/// Opens the journal of this machine as soon as it is free.
 fn journal() -> Result<Journal, JournalError> {
     let begin = Instant::now();
     loop {
@@ -72,7 +72,7 @@ fn nr() -> Result<u64, Box<dyn Error>> {
     Ok(fs::read_to_string(NR)?.trim().parse()?)
 }
 
-/// `more` pages above those that are available.
+/// The available pages and `more`.
 fn demand(more: u64) -> Result<Pages, Box<dyn Error>> {
     Ok(pool_growth::pool(&Root::live(), two()?)?.available() + Pages(more))
 }
@@ -88,7 +88,7 @@ fn grow(
 fn grows() -> Tested {
     let mut journal = journal()?;
     let before = nr()?;
-    // More than is asked of the kernel in one write.
+    // More than one step of [`pool_growth::resize`].
     let wanted = demand(300)?;
     let grown = grow(&mut journal, wanted, Bytes::ZERO)??;
     assert_eq!((grown, nr()?), (Pages(300), before + 300));
@@ -137,7 +137,7 @@ fn nothing_to_grow() -> Tested {
     is_preserved(before)
 }
 
-/// Reads the pool with the journal in hand, so that no other hugewise changes it meanwhile.
+/// Checks the pool while holding the journal, so that no other hugewise changes it.
 fn is_preserved(before: u64) -> Tested {
     let _held = journal()?;
     assert_eq!(nr()?, before, "pool state not preserved");

@@ -1,6 +1,5 @@
-//! What must change for settings to be as somebody wants them: read and decided, never written.
-//!
-//! A [`Difference`] has no way to the kernel. What it lists is done by a [`crate::apply::Writer`].
+//! Which settings must change to meet a request. Nothing is written here: a [`Difference`] cannot reach the
+//! kernel, and [`crate::apply::Writer`] carries it out.
 
 #[cfg(test)]
 mod tests;
@@ -16,61 +15,56 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// One setting as somebody wants it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The setting.
     pub setting: Setting,
-    /// What it shall be.
     pub wanted: Wanted,
-    /// What a plan found when it was made; nothing where nobody looked before.
+    /// The value when the plan was made; `None` without a plan.
     pub seen: Option<Seen>,
 }
 
-/// What a setting shall be.
+/// The requested value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// This value; of a pool, the pages in it.
+    /// This value; for a pool, its number of pages.
     Value(String),
-    /// Of a pool: so many pages more than there are.
+    /// Pools only: add this number of pages.
     More(Pages),
-    /// Of a pool: large enough for so many pages to be available to new mappings.
+    /// Pools only: grow until this number of pages is available to new mappings.
     Available(Pages),
 }
 
-/// What was there when a plan was made.
+/// The value when the plan was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// A pool.
     Pool {
-        /// All its pages.
+        /// All pages of the pool.
         total: Pages,
-        /// Those that a new mapping could have.
+        /// Pages that a new mapping can get.
         available: Pages,
     },
-    /// Any other setting.
+    /// Any setting except a pool.
     Value(String),
 }
 
-/// One setting that is looked at, and changed unless it is as wanted already.
+/// A requested setting with its current and its requested value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Change {
     /// The setting.
     pub setting: Setting,
-    /// What it is; of a pool, the pages that are set aside for good.
+    /// The current value; for a pool, its pages without the surplus pages.
     pub from: String,
-    /// What it shall be.
+    /// The requested value.
     pub to: String,
 }
 
 impl Change {
-    /// Is it not as wanted already?
     #[must_use]
     pub fn is_needed(&self) -> bool {
         self.from != self.to
     }
 
-    /// Of a pool that grows: its page size, and the pages that are missing.
+    /// The page size of a pool that grows and the number of missing pages. `None` for other changes.
     #[must_use]
     pub fn growth(&self) -> Option<(PageSize, Pages)> {
         let Setting::Pool { page_size, .. } = self.setting else { return None };
@@ -79,47 +73,41 @@ impl Change {
     }
 }
 
-/// What must change, what speaks against it, and what is good to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Every setting that was named, in the order in which they are changed: what gives memory back
-    /// comes before what takes it.
+    /// Every requested setting, in the order of the writes: pools that shrink come before pools that grow.
     pub changes: Vec<Change>,
-    /// Why it should not be done. Who knows better may do it all the same.
+    /// Reasons against the changes. The user may apply despite them.
     pub objections: Vec<String>,
-    /// What is not as a plan found it, and what becomes of it.
+    /// Differences between the plan and the machine now, and their effect.
     pub notes: Vec<String>,
 }
 
-/// Why there is no difference to show.
 #[derive(Debug, thiserror::Error)]
 pub enum DifferenceError {
-    /// The setting has no such value.
+    /// The value is invalid for this setting.
     #[error("the {setting} cannot be set: {reason}")]
     Value {
-        /// The setting.
         setting: Setting,
-        /// What is wrong, and what would be right.
+        /// Why the value is invalid, and which values are valid.
         reason: String,
     },
-    /// This machine has no such setting.
     #[error("this machine has no {setting}: there is no /{}{has}", setting.path().display())]
     Missing {
-        /// The setting.
         setting: Setting,
-        /// What it has instead, with a leading separator.
+        /// The pools that the machine has, starting with a separator; empty if there are none.
         has: String,
     },
-    /// Two values for one setting.
-    #[error("the {0} is named twice, or together with a part of it: name it once")]
+    /// Two requests for one setting.
+    #[error("the {0} is requested twice, or once more as a part of another setting: request it once")]
     Twice(Setting),
-    /// It could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
 impl Difference {
-    /// Reads what is now and decides what must change, so that `floor` of memory stays available.
+    /// Reads the current values and computes the changes. It is an objection if less than `floor` of memory
+    /// would stay available.
     pub fn read(root: &Root, requests: &[Request], floor: Bytes) -> Result<Difference, DifferenceError> {
         let mut difference = Difference::default();
         let mut parts = Vec::new();
@@ -146,7 +134,7 @@ impl Difference {
         Ok(difference)
     }
 
-    /// Is there anything to do?
+    /// True if no setting has to change.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.changes.iter().any(Change::is_needed)
@@ -166,16 +154,15 @@ impl Difference {
                 (pages(&from) + needed.saturating_sub(pool.available())).to_string()
             }
             (Wanted::More(_) | Wanted::Available(_), _) => {
-                let reason = "a number of pages is for pools only".to_owned();
+                let reason = "only pools take a number of pages".to_owned();
                 return Err(DifferenceError::Value { setting, reason });
             }
         };
         if let Some(Seen::Value(seen)) = &request.seen {
-            // Somebody may have set already what the plan wants.
+            // No objection if the setting already has the requested value.
             if *seen != from && from != to {
                 self.objections.push(format!(
-                    "the {setting} was {seen} when the plan was made, and is {from} now: somebody else changed \
-                     it; make the plan anew"
+                    "the {setting} was {seen} when the plan was made, and is {from} now: make a new plan"
                 ));
             }
         }
@@ -184,13 +171,13 @@ impl Difference {
         Ok(())
     }
 
-    /// Says what a plan did not know of a pool.
+    /// Adds a note if the pool changed since the plan was made.
     fn note_pool(&mut self, request: &Request, pool: &Pool) {
         let Some(Seen::Pool { total, available }) = request.seen else { return };
         if (total, available) != (pool.total, pool.available()) {
             self.notes.push(format!(
-                "the {} had {total} pages when the plan was made, {available} of them available; now it has {}, {} \
-                 of them available: what is missing was counted anew",
+                "the {} had {total} pages ({available} available) when the plan was made, and has {} ({} available) \
+                 now: the missing pages were recounted",
                 request.setting,
                 pool.total,
                 pool.available()
@@ -198,7 +185,7 @@ impl Difference {
         }
     }
 
-    /// Says what becomes of pages that are in use in a pool that shrinks.
+    /// Adds a note on pages in use if the pool shrinks.
     fn in_use(&mut self, root: &Root, setting: Setting, from: &str, to: &str) -> Result<(), ReadError> {
         let Setting::Pool { page_size, node } = setting else { return Ok(()) };
         if pages(to) >= pages(from) {
@@ -208,13 +195,13 @@ impl Difference {
         let kept = (pool.used() + pool.reserved.unwrap_or_default()).saturating_sub(pages(to));
         if kept > Pages(0) {
             self.notes.push(format!(
-                "{kept} pages of the {setting} are in use or promised: they go back to the system when their users end"
+                "{kept} pages of the {setting} are in use or reserved: they return to the system when their users exit"
             ));
         }
         Ok(())
     }
 
-    /// Would all pools together take more memory than may be taken?
+    /// An objection if all pools together would leave less than `floor` of memory available.
     fn below_floor(&self, root: &Root, floor: Bytes) -> Option<String> {
         let size = |pages: Pages, setting| match setting {
             Setting::Pool { page_size, .. } => pages * page_size,
@@ -230,18 +217,17 @@ impl Difference {
         let taken = grown.saturating_sub(given);
         match meminfo::read(root).available {
             Reading::CouldNotTell { could_not_tell } => {
-                Some(format!("how much memory is available could not be told: {could_not_tell}"))
+                Some(format!("available memory is unknown: {could_not_tell}"))
             }
             Reading::Known(available) if available.saturating_sub(taken) < floor => Some(format!(
-                "the pools would take {taken} more of the {available} of memory that is available; {floor} must stay \
-                 for everybody else"
+                "the pools would take {taken} of {available} available memory; {floor} must stay available"
             )),
             Reading::Known(_) => None,
         }
     }
 }
 
-/// The number in the value of a pool, which was read or checked as one.
+/// The number of pages in a pool's value, which was validated before.
 pub(crate) fn pages(value: &str) -> Pages {
     Pages(value.parse().unwrap_or(0))
 }
@@ -254,7 +240,7 @@ fn pool(root: &Root, page_size: PageSize, node: Option<u32>) -> Result<Pool, Rea
     })
 }
 
-/// A setting that is not there, with what is.
+/// The error for a setting that does not exist; for a pool, it lists the pools that do.
 fn missing(root: &Root, setting: Setting, error: ReadError) -> DifferenceError {
     if !error.is_absent() {
         return error.into();

@@ -1,4 +1,4 @@
-//! Settings that were changed to stay.
+//! Settings that stay after `hugewise apply`.
 
 use hugewise_linux::root::{ReadError, Root};
 use schemars::JsonSchema;
@@ -8,32 +8,33 @@ use super::{
     ChangedSince, Entry, JournalError, Others, Record, Restored, boot_id, restore::put_back_one, store::Store,
 };
 
-/// What `apply` made and left, over all its calls in one boot.
+/// The changes of all `apply` calls of one boot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Applied {
-    /// The boot that the settings belong to.
+    /// The boot id when the settings were changed.
     pub boot_id: String,
-    /// The journal that was moved here last: one of this run id is finished.
+    /// The run id of the last journal moved here. A journal with this run id is finished.
     pub run_id: String,
-    /// What was changed, in the order of the first change.
+    /// The changed settings, in the order of their first change.
     pub entries: Vec<Kept>,
 }
 
-/// A setting before the first `apply`, and what the last one left.
+/// A setting that `apply` changed: its values before the first and after the last `apply`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Kept {
-    /// The setting, and what it was.
+    /// The setting and its value before.
     #[serde(flatten)]
     pub entry: Entry,
-    /// What it was left at.
+    /// The value that the last `apply` left.
     pub now: String,
-    /// Is it being undone? Then whatever it reads is the work of a [`super::restore`] that was killed.
+    /// True while `restore` undoes this setting; after a kill, any value of the setting is then restore's
+    /// own.
     #[serde(default, skip_serializing_if = "is_false")]
     pub undoing: bool,
 }
 
 impl Applied {
-    /// What is to be undone once the changes of `record` are kept above those of `earlier`.
+    /// Merges the changes of `record` into those of `earlier`.
     pub(super) fn after(
         root: &Root,
         earlier: Option<Applied>,
@@ -53,7 +54,7 @@ impl Applied {
     }
 }
 
-/// Undoes what `apply` left, and keeps in the file what could not be undone.
+/// Undoes the changes of `apply`; those that fail stay in the file.
 pub(super) fn undo(
     root: &Root,
     store: &Store,
@@ -75,7 +76,7 @@ pub(super) fn undo(
             done.changed_since.push(ChangedSince { kept: kept.clone(), reads });
         }
     }
-    // Undoing takes a while, and may be killed half-way.
+    // Saved first: undoing takes time and may be killed halfway.
     store.save_applied(&applied)?;
     let (undo, mut left): (Vec<Kept>, Vec<Kept>) = applied.entries.into_iter().partition(|kept| kept.undoing);
     for kept in undo.into_iter().rev() {
@@ -95,7 +96,7 @@ pub(super) fn undo(
     store.save_applied(&applied)
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+#[allow(clippy::trivially_copy_pass_by_ref)] // Serde passes a reference.
 fn is_false(value: &bool) -> bool {
     !*value
 }

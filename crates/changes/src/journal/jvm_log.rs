@@ -1,4 +1,4 @@
-//! What was switched on in another process, which is no setting of the machine.
+//! JVM logs that a command switched on: state of another process, not a setting of the machine.
 
 use std::{ffi::OsStr, fs, path::Path};
 
@@ -6,35 +6,35 @@ use hugewise_linux::{proc::process::Process, root::Root};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A log that a running JVM was asked to write.
+/// A log switched on in a running JVM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JvmLog {
-    /// The JVM.
+    /// The process id of the JVM.
     pub pid: u32,
-    /// Its start in ticks since boot, which tells it from a later process of this number.
+    /// Start of the JVM in clock ticks since boot; identifies it if the pid is reused.
     pub started: u64,
-    /// The log's file in its /tmp, `.hugewise-…`, as the JVM sees it.
+    /// The log file `.hugewise-…` in /tmp, as a path in the JVM's mount namespace.
     pub file: String,
 }
 
-/// Switches a log off, or says why it could not.
+/// Switches a log off; the error is the reason why it stays on.
 pub type SwitchOff<'a> = dyn Fn(&JvmLog) -> Result<(), String> + 'a;
 
 impl JvmLog {
-    /// A log of the process that runs as `pid` now.
+    /// `None` if process `pid` or its start time cannot be read.
     #[must_use]
     pub fn of(root: &Root, pid: u32, file: String) -> Option<JvmLog> {
         let started = Process::read(root, pid).ok()?.started?;
         Some(JvmLog { pid, started, file })
     }
 
-    /// Does the JVM run that wrote it?
+    /// True while the JVM that writes the log runs.
     #[must_use]
     pub fn is_there(&self, root: &Root) -> bool {
         Process::read(root, self.pid).is_ok_and(|process| process.started == Some(self.started))
     }
 
-    /// Switches it off; a JVM that has ended took its log along.
+    /// Switches the log off. If the JVM has exited, only the file is removed.
     pub(super) fn end(&self, root: &Root, switch_off: &SwitchOff<'_>) -> Result<(), String> {
         if self.is_there(root) {
             return switch_off(self);
@@ -43,9 +43,9 @@ impl JvmLog {
         Ok(())
     }
 
-    /// Removes the log's file, if it has still its name. One that the JVM writes to lives on without.
+    /// Removes the log file, if its name is ours. A JVM that has the file open continues to write to it.
     pub fn remove_file(&self, root: &Root) {
-        // The JVM's folders where it runs; its file may be among ours where it does not.
+        // A running JVM may have its own mount namespace; after its exit the file may still be in our /tmp.
         let tmp = if self.is_there(root) { format!("proc/{}/root/tmp", self.pid) } else { "tmp".to_owned() };
         let is_ours = |name: &&OsStr| name.to_string_lossy().starts_with(".hugewise-");
         if let Some(name) = Path::new(&self.file).file_name().filter(is_ours) {
@@ -54,7 +54,7 @@ impl JvmLog {
     }
 }
 
-/// Whoever has no means to reach a JVM.
+/// The [`SwitchOff`] of a caller that cannot attach to a JVM.
 pub(super) fn left_to_restore(log: &JvmLog) -> Result<(), String> {
     Err(format!("process {} still writes {}", log.pid, log.file))
 }

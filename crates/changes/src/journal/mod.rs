@@ -1,18 +1,17 @@
-//! The journal: settings as they were, written and synced before the first change.
+//! The journal: the values of settings before their first change, written and synced before that change.
 //!
-//! Whoever changes a machine-wide setting holds the journal. It is a file in a private folder,
-//! with a lock beside it that the kernel takes back when its holder dies. Closing or dropping the
-//! [`Journal`] puts everything back; after a SIGKILL, [`restore`] does the same from the file, as
-//! often as it is called. Settings do not outlive a boot, so a journal of an earlier boot restores
-//! nothing.
+//! Every command that changes a setting of the machine holds the journal: a file in a private folder, with a
+//! lock that the kernel releases when the holder dies. Closing or dropping the [`Journal`] restores every
+//! setting; after a SIGKILL, [`restore`] does the same from the file and may be repeated. Settings do not
+//! survive a reboot, so a journal of an earlier boot restores nothing.
 //!
-//! Settings that are to stay are moved from the journal into a second file by [`Journal::keep`];
-//! [`restore`] undoes these, too. One rename is the moment at which they move: before it the journal
-//! counts, after it the second file, and whoever is killed in between loses nothing.
+//! [`Journal::keep`] moves the changes that are to stay from the journal to a second file; [`restore`] undoes
+//! these, too. The move is one rename: a kill before it leaves the journal, a kill after it the second file,
+//! and no change is lost.
 //!
-//! Recordings may take hours, and change no setting that others do but one ([`Setting::TaskDelayacct`],
-//! which they watch). They have a journal of their own beside that of the settings, with its own lock, so
-//! that nobody waits for them: [`Journal::open_recording`].
+//! A recording may take hours, and changes only one setting that other commands read
+//! ([`Setting::TaskDelayacct`]). Recordings therefore have a journal and a lock of their own, and do not
+//! block other commands: [`Journal::open_recording`].
 
 mod applied;
 mod jvm_log;
@@ -46,74 +45,66 @@ pub use applied::Kept;
 pub use jvm_log::{JvmLog, SwitchOff};
 pub use restore::{ChangedSince, Others, Restored, restore, restore_with};
 
-/// Where the journal of this machine lies.
+/// The default folder of the journal.
 pub const STATE_DIR: &str = "/run/hugewise";
-/// Set in the environment of every process started for the holder of a journal, to its run id.
+/// Environment variable that carries the run id to every process started by the journal's holder.
 pub const RUN_VARIABLE: &str = "HUGEWISE_RUN";
-/// What stands in the journal's file.
+/// The content of the journal file.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
-    /// The boot that the settings belong to.
+    /// The boot id when the settings were changed.
     pub boot_id: String,
-    /// Names this use of the journal; children carry it in [`RUN_VARIABLE`].
+    /// Unique id of this run; child processes carry it in `HUGEWISE_RUN`.
     pub run_id: String,
-    /// Process id of the holder.
+    /// The process id of the holder.
     pub owner: u32,
-    /// What it was doing, for people.
+    /// The command of the holder, as text for messages.
     pub purpose: String,
-    /// What was changed, in that order.
+    /// The changed settings, in the order of their first change.
     pub entries: Vec<Entry>,
-    /// Logs of JVMs that were switched on.
+    /// JVM logs switched on by this run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jvm_logs: Vec<JvmLog>,
 }
 
-/// One setting before its first change.
+/// A setting before its first change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     /// The setting.
     pub setting: Setting,
-    /// Its value before.
+    /// The value before the change.
     pub was: String,
-    /// Of a pool: the surplus pages that were in use before.
+    /// Pools only: the number of surplus pages before the change.
     #[serde(default)]
     pub surplus: u64,
 }
 
-/// Why the journal could not be opened, or a setting not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// Another process holds it.
+    /// Another process holds the journal.
     #[error("another hugewise holds the settings of this machine ({0}): wait until it has ended")]
     Busy(String),
-    /// A holder died before it put its settings back.
+    /// The holder died before it restored its settings.
     #[error("{0}: run 'hugewise restore' first")]
     Unfinished(String),
-    /// The journal's folder or file.
+    /// A system call on the journal's folder or file failed.
     #[error("the journal {}: {source}; without it nothing is changed", path.display())]
-    File {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system answered.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// The value before the change could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The kernel refused the value.
     #[error("writing '{value}' to {}: {source}", path.display())]
     Write {
-        /// The setting's file.
+        /// The file of the setting.
         path: PathBuf,
-        /// The value.
         value: String,
-        /// What the kernel answered.
         source: io::Error,
     },
 }
 
 impl JournalError {
-    /// What would help, where the system refused to write a file; with a leading separator.
+    /// The next step if a file could not be written, starting with a separator; empty if there is none.
     #[must_use]
     pub fn what_helps(&self) -> &'static str {
         let source = match self {
@@ -128,7 +119,7 @@ impl JournalError {
     }
 }
 
-/// Settings being changed, and put back when this is closed or dropped.
+/// An open journal. Closing or dropping it restores every setting.
 #[derive(Debug)]
 pub struct Journal {
     root: Root,
@@ -137,19 +128,20 @@ pub struct Journal {
     closed: bool,
 }
 
-/// Where recordings have their journal, beside the one in `dir`.
+/// The folder of the journal of recordings.
 fn recordings(dir: &Path) -> PathBuf {
     dir.join("recording")
 }
 
 impl Journal {
-    /// Takes the journal of recordings beside the one in `dir`, whoever holds that.
+    /// Opens the journal of recordings in a subfolder of `dir`. The journal in `dir` itself may be held by
+    /// another process.
     pub fn open_recording(root: &Root, dir: &Path, purpose: &str) -> Result<Journal, JournalError> {
         file::private_dir(dir).map_err(|source| JournalError::File { path: dir.to_owned(), source })?;
         Journal::open(root, &recordings(dir), purpose)
     }
 
-    /// Takes the journal in `dir`, to say what it is for.
+    /// Opens the journal in `dir`. `purpose` is the text shown to a second process that wants to open it.
     pub fn open(root: &Root, dir: &Path, purpose: &str) -> Result<Journal, JournalError> {
         let store = Store::lock(dir)?;
         if let Some(record) = store.load()? {
@@ -169,26 +161,26 @@ impl Journal {
         Ok(Journal { root: root.clone(), store, record, closed: false })
     }
 
-    /// The id to put into [`RUN_VARIABLE`] of every child.
+    /// The value of [`RUN_VARIABLE`] for every child process.
     #[must_use]
     pub fn run_id(&self) -> &str {
         &self.record.run_id
     }
 
-    /// A private folder that vanishes with the journal.
+    /// A private folder that is removed with the journal.
     #[must_use]
     pub fn scratch(&self) -> PathBuf {
         self.store.scratch(&self.record)
     }
 
-    /// What was changed so far, with the values before.
+    /// The settings changed so far, with the values before.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.record.entries
     }
 
-    /// Writes the value before into the journal, then changes the setting; answers what the
-    /// setting is afterwards, which may be less than was asked for.
+    /// Saves the current value to the journal, then changes the setting. Returns the value read back, which
+    /// may differ from `value`.
     pub fn set(&mut self, setting: Setting, value: &str) -> Result<String, JournalError> {
         let parts = setting.parts(&self.root);
         let known = self.record.entries.len();
@@ -209,20 +201,20 @@ impl Journal {
         Ok(setting.read(&self.root)?)
     }
 
-    /// Notes down that the log of a JVM will be switched on.
+    /// Saves the log to the journal; call it before the log is switched on.
     pub fn note_jvm_log(&mut self, log: JvmLog) -> Result<(), JournalError> {
         self.record.jvm_logs.push(log);
         self.store.save(&self.record)
     }
 
-    /// Forgets the log of a JVM: it is off, or was never on.
+    /// Removes a log that is off from the journal.
     pub fn forget_jvm_log(&mut self, log: &JvmLog) -> Result<(), JournalError> {
         self.record.jvm_logs.retain(|noted| noted != log);
         self.store.save(&self.record)
     }
 
-    /// Ends the journal and leaves the settings as they are now; [`restore`] still knows what they
-    /// were. Where that cannot be written down, everything is put back.
+    /// Closes the journal and keeps the new values; [`restore`] undoes them later. If the values cannot be
+    /// saved, every setting is restored.
     pub fn keep(mut self) -> Result<(), JournalError> {
         let applied = Applied::after(&self.root, self.store.applied()?, &self.record)?;
         self.store.save_applied(&applied)?;
@@ -234,7 +226,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts everything back and ends the journal.
+    /// Restores every setting and closes the journal.
     #[must_use]
     pub fn close(mut self) -> Restored {
         self.closed = true;
@@ -250,7 +242,7 @@ impl Drop for Journal {
     }
 }
 
-/// What a dead holder left in the journal of `dir`, if any did; only its owner can tell.
+/// The record of a holder that died. `None` if there is none or only its owner may read it.
 #[must_use]
 pub fn unfinished(dir: &Path) -> Option<Record> {
     let of = |dir: &Path| {
@@ -263,13 +255,13 @@ pub fn unfinished(dir: &Path) -> Option<Record> {
 }
 
 impl Record {
-    /// In words, what is left to put back.
+    /// A sentence on the run and the number of settings that are not restored.
     #[must_use]
     pub fn unfinished(&self) -> String {
         let changed = match self.entries.len() + self.jvm_logs.len() {
             0 => "no setting was changed".to_owned(),
-            1 => "1 setting is not as it was".to_owned(),
-            n => format!("{n} settings are not as they were"),
+            1 => "1 setting is not restored".to_owned(),
+            n => format!("{n} settings are not restored"),
         };
         format!(
             "an earlier hugewise (pid {}, {}) was ended before it could clean up; {changed}",

@@ -1,4 +1,4 @@
-//! The journal of recordings, and what they switch on in JVMs.
+//! The journal of recordings, and the JVM logs in it.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-/// A process 7 that was started at tick 100, as far as its files tell.
+/// Process 7, started at tick 100.
 fn with_a_process(root: &Root) -> Tested {
     fs::create_dir_all(root.path("proc/7/root/tmp"))?;
     fs::create_dir_all(root.path("tmp"))?;
@@ -24,10 +24,12 @@ fn a_log_that_a_jvm_writes_is_switched_off_once_it_can_be() -> Tested {
     let log = JvmLog::of(&root, 7, "/tmp/.hugewise-1.log".to_owned()).ok_or("no such process")?;
     let mut journal = Journal::open(&root, &state, "record")?;
     journal.note_jvm_log(log.clone())?;
-    // Whoever holds the journal switches it off itself; what it leaves is left to restore.
+    // Closing the journal does not switch the log off: that is the holder's task, and otherwise that of
+    // restore.
     assert_eq!(journal.close().jvm_logs_left.len(), 1);
-    let refused = Journal::open(&root, &state, "the next").err().ok_or("opened over what is left")?;
-    assert!(refused.to_string().contains("1 setting is not as it was"), "{refused}");
+    let refused =
+        Journal::open(&root, &state, "the next").err().ok_or("opened over an unfinished journal")?;
+    assert!(refused.to_string().contains("1 setting is not restored"), "{refused}");
     let deaf = &|_: &JvmLog| Err("it does not answer".to_owned());
     assert_eq!(restore_with(&root, &state, Others::Leave, deaf)?.jvm_logs_left.len(), 1);
     let restored = restore_with(&root, &state, Others::Leave, &|_: &JvmLog| Ok(()))?;
@@ -47,11 +49,11 @@ fn a_jvm_that_has_ended_writes_no_log() -> Tested {
     let mut journal = Journal::open(&root, &state, "record")?;
     journal.note_jvm_log(log)?;
     fs::write(&file, "")?;
-    // Another process has its number.
+    // Another process has the same pid.
     fs::write(root.path("proc/7/stat"), format!("7 (java) S {} 200 0", ["0"; 18].join(" ")))?;
     let restored = journal.close();
     assert_eq!((restored.jvm_logs.len(), restored.jvm_logs_left.len()), (1, 0));
-    assert!(!file.exists(), "its file was left behind");
+    assert!(!file.exists(), "the log file remains");
     assert!(unfinished(&state).is_none());
     Ok(())
 }
@@ -70,11 +72,11 @@ fn a_recording_and_the_settings_do_not_wait_for_each_other() -> Tested {
     let second = Journal::open_recording(&root, &state, "record").err().ok_or("two recordings at once")?;
     assert!(matches!(second, JournalError::Busy(_)), "{second}");
     assert_eq!(settings.close().failed, []);
-    // One that runs is left alone, and one that was killed is put back.
+    // restore skips a running recording and restores after a killed one.
     let restored = restore(&root, &state, Others::Leave)?;
     assert!(restored.recording.is_some_and(|who| who.ends_with("record")));
     assert_eq!(fs::read_to_string(&accounting)?.trim(), "1");
-    // As if it had been killed: its lock goes, and its file stays.
+    // As after a kill: the lock is released, the file remains.
     let file = recordings(&state).join(Store::RECORD);
     let left = fs::read(&file)?;
     drop(recording);

@@ -1,4 +1,4 @@
-//! Putting back what stands in a journal.
+//! Restoring the settings of a journal.
 
 use std::{
     path::Path,
@@ -17,36 +17,37 @@ use super::{
     recordings, store::Store,
 };
 
-/// How long a pool may take to give back pages that a dying process held.
+/// How long a pool may take to release pages of a dying process.
 const SETTLING: Duration = Duration::from_secs(20);
 
-/// What putting back did.
+/// The result of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Restored {
-    /// What was being done when it broke off; nothing where there was no journal.
+    /// The command whose settings were restored; `null` if there was no journal.
     pub purpose: Option<String>,
-    /// The settings that are now as they were.
+    /// Settings that have their value from before the command again.
     pub settings: Vec<Entry>,
-    /// The settings that are not, with the reason.
+    /// Settings that could not be restored, with the reason.
     pub failed: Vec<(Entry, String)>,
-    /// The settings that `apply` had made and that are now as they were before it.
+    /// Settings changed by `apply` that have their value from before it again.
     pub undone: Vec<Entry>,
-    /// The settings that somebody else changed after `apply`, and that were left alone.
+    /// Settings skipped because another program changed them after `apply`.
     pub changed_since: Vec<ChangedSince>,
-    /// Processes of the broken-off run that were still there, and were ended.
+    /// Process ids of the killed run's remaining children, which were ended.
     pub ended_processes: Vec<u32>,
-    /// Logs of JVMs that are off again.
+    /// JVM logs that were switched off.
     pub jvm_logs: Vec<JvmLog>,
-    /// Logs that are not, with the reason.
+    /// JVM logs that are still on, with the reason.
     pub jvm_logs_left: Vec<(JvmLog, String)>,
-    /// Was the machine rebooted since, so that there was nothing to put back?
+    /// True if the machine was rebooted since, so that there was nothing to restore.
     pub rebooted: bool,
-    /// A recording that runs, and puts back by itself what it switched on.
+    /// The pid and command of a running recording, which restores its own settings when it ends; `null` if
+    /// there is none.
     pub recording: Option<String>,
 }
 
 impl Restored {
-    /// Adds what became of another journal.
+    /// Adds the result of a second journal.
     fn add(&mut self, other: Restored) {
         self.purpose = match (self.purpose.take(), other.purpose) {
             (Some(one), Some(another)) => Some(format!("{one}, and {another}")),
@@ -61,32 +62,32 @@ impl Restored {
     }
 }
 
-/// A setting that is not what `apply` left.
+/// A setting that changed after `apply`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ChangedSince {
-    /// What `apply` made of it, and what it was before.
+    /// The setting, with its values before and after `apply`.
     #[serde(flatten)]
     pub kept: Kept,
-    /// What it reads.
+    /// The current value.
     pub reads: String,
 }
 
-/// May [`restore`] overwrite what somebody else set after `apply`?
+/// How [`restore`] treats settings that another program changed after `apply`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
-    /// It is left alone, and said so.
+    /// Skip and report the setting.
     Leave,
-    /// It is put back to what it was before `apply`, too.
+    /// Restore the value from before `apply`.
     Overwrite,
 }
 
-/// Puts back what a dead holder left, then what `apply` made and left, the last change first; does
-/// nothing where there is nothing to do.
+/// Restores the settings of a run that died, then those changed by `apply`, each in reverse order. Does
+/// nothing if there is no journal. JVM logs stay on: see [`restore_with`].
 pub fn restore(root: &Root, dir: &Path, others: Others) -> Result<Restored, JournalError> {
     restore_with(root, dir, others, &jvm_log::left_to_restore)
 }
 
-/// The same, and `switch_off` takes back what was switched on in a JVM.
+/// Like [`restore`], and switches JVM logs off with `switch_off`.
 pub fn restore_with(
     root: &Root,
     dir: &Path,
@@ -96,13 +97,13 @@ pub fn restore_with(
     if !dir.exists() {
         return Ok(Restored::default());
     }
-    // Nothing before both are ours: what was done would be told by none of two calls.
+    // Both journals are locked before the first write: of two concurrent calls, one reports everything.
     let store = Store::lock(dir)?;
     let mut done = restore_recording(root, &recordings(dir), switch_off)?;
     if let Some(record) = store.load()? {
         done.add(put_back(root, &store, &record, switch_off));
     }
-    // What apply left is below what could not be put back.
+    // The values kept by apply are older than those of the journal, which must be restored first.
     if done.failed.is_empty() {
         if let Some(applied) = store.applied()? {
             applied::undo(root, &store, applied, others, &mut done)?;
@@ -111,7 +112,7 @@ pub fn restore_with(
     Ok(done)
 }
 
-/// Puts back what a recording left that was killed.
+/// Restores the settings of a killed recording.
 fn restore_recording(root: &Root, dir: &Path, switch_off: &SwitchOff<'_>) -> Result<Restored, JournalError> {
     if !dir.exists() {
         return Ok(Restored::default());
@@ -151,9 +152,9 @@ pub(super) fn put_back(root: &Root, store: &Store, record: &Record, switch_off: 
     done
 }
 
-/// Writes the old value until it is read back, and waits for what dying processes still hold.
+/// Writes the old value and reads it back, until dying processes have released their pages.
 ///
-/// What reads as it was is not written: its change may have been refused, as where /sys is read-only.
+/// A setting that has its old value is not written: the change may have failed, and /sys may be read-only.
 pub(super) fn put_back_one(root: &Root, entry: &Entry) -> Result<(), String> {
     let begin = Instant::now();
     let now = || entry.setting.read(root).map_err(|error| error.to_string());
@@ -164,18 +165,18 @@ pub(super) fn put_back_one(root: &Root, entry: &Entry) -> Result<(), String> {
         }
         let now = now()?;
         let late = begin.elapsed() > SETTLING;
-        // Surplus pages that do not go are in somebody else's use.
+        // Surplus pages that remain are in use by another process.
         if now == entry.was && (surplus_gone() || late) {
             return Ok(());
         }
         if late {
-            return Err(format!("wrote {}, and it still reads {now}", entry.was));
+            return Err(format!("wrote {}, the kernel still reports {now}", entry.was));
         }
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Ends what still runs of a holder that died: the processes that carry its run id.
+/// Ends the processes of a run that died; they carry its run id in their environment.
 fn end_processes_of(root: &Root, run_id: &str) -> Vec<u32> {
     let marker = format!("{RUN_VARIABLE}={run_id}");
     let carries_it = |pid: u32| {

@@ -1,4 +1,4 @@
-//! The journal's folder: its files, and the lock beside them.
+//! The files of the journal's folder, and their lock.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,12 +12,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Applied, JournalError, Record};
 
-/// The journal's folder, locked.
 #[derive(Debug)]
 pub(super) struct Store {
     path: PathBuf,
     dir: File,
-    /// Held open for its lock.
+    /// Open for its lock.
     _lock: File,
 }
 
@@ -38,20 +37,20 @@ impl Store {
         if !file::try_lock(&lock).map_err(failed(&lock_path))? {
             let holder = read_record::<Record>(&path.join(Store::RECORD)).ok().flatten();
             let who = holder.map_or_else(
-                || "which one cannot be told".to_owned(),
+                || "pid unknown".to_owned(),
                 |record| format!("pid {}, {}", record.owner, record.purpose),
             );
             return Err(JournalError::Busy(who));
         }
-        // Of a holder that was killed while it wrote; nothing was changed on its word.
+        // A draft is left by a holder killed while writing; no setting was changed after it.
         let _ = fs::remove_file(path.join(Store::DRAFT));
         Ok(Store { path: path.to_owned(), dir, _lock: lock })
     }
 
-    /// The record of a journal that is not finished.
+    /// The record of an unfinished journal.
     ///
-    /// One whose changes stand in the file of applied settings is finished: its holder was killed
-    /// between the two, and what it left is removed.
+    /// A journal whose changes are in the file of applied settings is finished: its holder was killed between
+    /// the two steps, and the leftover is removed.
     pub(super) fn load(&self) -> Result<Option<Record>, JournalError> {
         let Some(record) = self.read::<Record>(Store::RECORD)? else { return Ok(None) };
         if self.applied()?.is_some_and(|applied| applied.run_id == record.run_id) {
@@ -61,7 +60,6 @@ impl Store {
         Ok(Some(record))
     }
 
-    /// The settings that `apply` made and left.
     pub(super) fn applied(&self) -> Result<Option<Applied>, JournalError> {
         self.read(Store::APPLIED)
     }
@@ -84,7 +82,7 @@ impl Store {
         read_record(&path).map_err(|source| JournalError::File { path, source })
     }
 
-    /// Replaces a file, and returns only when it would survive a crash.
+    /// Replaces a file atomically and syncs it to disk.
     fn replace<T: Serialize>(&self, name: &str, record: &T) -> Result<(), JournalError> {
         let path = self.path.join(name);
         let draft = self.path.join(Store::DRAFT);
@@ -99,7 +97,7 @@ impl Store {
     }
 
     pub(super) fn clear(&self, record: &Record) {
-        // What is left behind here is found again by the next call.
+        // A file that cannot be removed here is found by the next call.
         let _ = fs::remove_dir_all(self.scratch(record));
         let _ = fs::remove_file(self.path.join(Store::RECORD));
         let _ = self.dir.sync_all();

@@ -8,7 +8,7 @@ use super::*;
 
 pub(super) type Tested = Result<(), Box<dyn Error>>;
 
-/// A machine with a 2 MiB pool, made of plain files.
+/// A machine with a pool of three 2 MiB pages.
 pub(super) fn machine(dir: &Path) -> Result<Root, Box<dyn Error>> {
     let files = [
         ("proc/sys/kernel/random/boot_id", "boot-1\n"),
@@ -50,7 +50,7 @@ fn what_was_changed_is_put_back_in_reverse() -> Tested {
     let mut journal = Journal::open(&root, &dir.path().join("state"), "a test")?;
     assert_eq!(journal.set(pool()?, "100")?, "100");
     assert_eq!(journal.set(pool()?, "200")?, "200");
-    assert_eq!(journal.entries().len(), 1, "the first value is the one to go back to");
+    assert_eq!(journal.entries().len(), 1, "the value before the first change is restored");
     let restored = journal.close();
     assert_eq!(restored.failed, []);
     assert_eq!(pool()?.read(&root)?, "3");
@@ -72,7 +72,7 @@ fn a_dropped_journal_puts_back_too() -> Tested {
     Ok(())
 }
 
-/// What SIGKILL leaves: the record on disk, nobody holding the lock.
+/// As after a SIGKILL: the record is on disk, and the lock is free.
 fn killed(root: &Root, state: &Path) -> Tested {
     let mut journal = Journal::open(root, state, "a test")?;
     journal.set(pool()?, "100")?;
@@ -90,7 +90,8 @@ fn after_a_kill_the_next_one_says_so_and_restore_mends_it_twice() -> Tested {
     let state = dir.path().join("state");
     killed(&root, &state)?;
     assert!(unfinished(&state).is_some());
-    let refused = Journal::open(&root, &state, "the next").err().ok_or("opened over a dead one")?;
+    let refused =
+        Journal::open(&root, &state, "the next").err().ok_or("opened over an unfinished journal")?;
     assert!(refused.to_string().contains("hugewise restore"), "{refused}");
     assert_eq!(restore(&root, &state, Others::Leave)?.settings.len(), 1);
     assert_eq!(pool()?.read(&root)?, "3");
@@ -115,12 +116,12 @@ fn after_a_reboot_nothing_is_written() -> Tested {
 fn surplus_pages_of_others_are_not_made_a_part_of_the_pool() -> Tested {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
-    // Three pages in all, one of them surplus: two were set aside.
+    // Three pages, one of them surplus: the pool's size is 2.
     fs::write(root.path("sys/kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages"), "1\n")?;
     let mut journal = Journal::open(&root, &dir.path().join("state"), "a test")?;
     journal.set(pool()?, "100")?;
     assert_eq!((journal.entries()[0].was.as_str(), journal.entries()[0].surplus), ("2", 1));
-    std::mem::forget(journal); // Plain files do not turn pages into surplus: nothing to put back.
+    std::mem::forget(journal); // Plain files cannot turn pages into surplus pages, so a restore would fail.
     Ok(())
 }
 
@@ -185,12 +186,12 @@ fn a_folder_that_others_may_write_to_is_refused() -> Tested {
     Ok(())
 }
 
-/// What a second start of the program would do: another journal has another id.
+/// A journal opened next has run id `id`.
 fn next_run(root: &Root, id: &str) -> Tested {
     Ok(fs::write(root.path("proc/sys/kernel/random/uuid"), id)?)
 }
 
-/// Applies and keeps `pages`.
+/// Applies and keeps a pool of `pages`.
 fn apply(root: &Root, state: &Path, id: &str, pages: &str) -> Tested {
     next_run(root, id)?;
     let mut journal = Journal::open(root, state, "apply")?;
@@ -205,8 +206,8 @@ fn what_was_kept_stays_until_it_is_undone() -> Tested {
     let state = dir.path().join("state");
     apply(&root, &state, "1", "100")?;
     apply(&root, &state, "2", "50")?;
-    assert!(unfinished(&state).is_none(), "this is no journal of a dead holder");
-    // Another command changes it for a while, and puts back what was applied.
+    assert!(unfinished(&state).is_none(), "the journal is finished");
+    // Another command changes the pool and restores the applied value.
     next_run(&root, "3")?;
     let mut journal = Journal::open(&root, &state, "compare")?;
     journal.set(pool()?, "70")?;
@@ -231,7 +232,7 @@ fn an_apply_that_takes_itself_back_leaves_nothing_to_undo() -> Tested {
     Ok(())
 }
 
-/// Every state that a SIGKILL can leave on the disk while changes are moved from the journal.
+/// Every state on disk that a SIGKILL can leave during [`Journal::keep`].
 #[test]
 fn a_kill_at_any_moment_of_the_move_loses_nothing() -> Tested {
     for before in [None, Some("20")] {
@@ -251,7 +252,7 @@ fn a_kill_at_any_moment_of_the_move_loses_nothing() -> Tested {
             journal.keep()?;
             fs::write(state.join(Store::RECORD), record)?;
             match (moment, earlier) {
-                // Written beside it, not yet renamed.
+                // Written, not yet renamed.
                 ("draft", Some(earlier)) => {
                     fs::rename(state.join(Store::APPLIED), state.join(Store::DRAFT))?;
                     fs::write(state.join(Store::APPLIED), earlier)?;
@@ -302,7 +303,7 @@ fn an_undoing_that_was_killed_half_way_is_taken_up_again() -> Tested {
     let state = dir.path().join("state");
     apply(&root, &state, "1", "100")?;
     let text = fs::read_to_string(state.join(Store::APPLIED))?;
-    // The kernel gave back some pages, and then the process was killed.
+    // The kernel released some pages before the process was killed.
     fs::write(
         state.join(Store::APPLIED),
         text.replace("\"now\": \"100\"", "\"now\": \"100\", \"undoing\": true"),
@@ -320,7 +321,7 @@ fn what_was_applied_before_a_reboot_is_void() -> Tested {
     let state = dir.path().join("state");
     apply(&root, &state, "1", "100")?;
     fs::write(root.path("proc/sys/kernel/random/boot_id"), "boot-2\n")?;
-    // The pool of the new boot is what counts.
+    // The pool of the new boot is restored.
     fs::write(root.path(pool()?.path()), "8\n")?;
     apply(&root, &state, "2", "60")?;
     assert_eq!(restore(&root, &state, Others::Leave)?.undone.len(), 1);
@@ -355,7 +356,7 @@ fn a_file_of_applied_settings_that_is_none_is_named_and_kept() -> Tested {
     let state = dir.path().join("state");
     apply(&root, &state, "1", "100")?;
     fs::write(state.join(Store::APPLIED), "{")?;
-    let error = restore(&root, &state, Others::Leave).err().ok_or("half a file was taken for a whole")?;
+    let error = restore(&root, &state, Others::Leave).err().ok_or("accepted half a file")?;
     assert!(error.to_string().contains("applied.json"), "{error}");
     assert!(state.join(Store::APPLIED).exists());
     Ok(())

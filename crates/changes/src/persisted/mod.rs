@@ -1,8 +1,8 @@
-//! Configuration files that set everything again at boot.
+//! Configuration files that apply the settings at boot.
 //!
-//! What has a sysctl goes to sysctl.d, which is read first; the rest, which /sys alone has, to
-//! tmpfiles.d, whose lines `w!` write to a file that exists, at boot only (`tmpfiles.d(5)`). Each
-//! file carries a checksum, so that one which somebody else wrote, or edited, is known and left alone.
+//! Settings with a sysctl go to sysctl.d, which is read first; those in /sys only go to tmpfiles.d, with
+//! lines `w!`, which write to an existing file at boot only (`tmpfiles.d(5)`). A checksum in each file shows
+//! whether it was edited; edited and foreign files are not changed.
 
 #[cfg(test)]
 mod tests;
@@ -19,50 +19,43 @@ use hugewise_linux::{proc::meminfo, root::Root, settings::Setting, units::PageSi
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The first line of every file that we wrote.
+/// The first line of each file.
 const HEADER: &str = "# Written by 'hugewise apply --persist', removed by 'hugewise restore --persisted'.";
-/// The second, up to the checksum of all lines below it.
+/// The second line, without the checksum of the lines below it.
 const CHECKSUM: &str = "# Once edited, it is left alone. Checksum: ";
 
-/// Why the files were not written.
 #[derive(Debug, thiserror::Error)]
 pub enum PersistError {
-    /// Somebody else's file has the name.
+    /// A file that hugewise did not write has this name.
     #[error("{} was not written by hugewise: move it away, or replace it with --overwrite", .0.display())]
     Foreign(PathBuf),
-    /// Ours, and edited.
+    /// The file was written by hugewise and edited since.
     #[error("{} was edited since hugewise wrote it: move it away, or replace it with --overwrite", .0.display())]
     Edited(PathBuf),
-    /// The system refused.
+    /// A system call failed.
     #[error("{}: {source}", path.display())]
-    File {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system answered.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
 }
 
-/// What became of the files.
+/// The result of removing the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Removed {
-    /// Removed.
+    /// The removed files.
     pub files: Vec<PathBuf>,
-    /// Left, with the reason.
+    /// The files that remain, with the reason.
     pub left: Vec<(PathBuf, String)>,
 }
 
-/// One of the two files, by the folder that it stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Sysctl,
     Tmpfiles,
 }
 
-/// Its lines, by what they set.
+/// Values by the name of the setting.
 type Lines = BTreeMap<String, String>;
 
-/// What stands at its place.
+/// The content of a file.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -71,15 +64,14 @@ enum Found {
     Foreign,
 }
 
-/// The files as they shall be: made before anything is changed, written after it.
+/// The content of the files, computed before the first setting is changed and written after the last.
 #[derive(Debug)]
 pub struct Files(Vec<(PathBuf, String)>);
 
 impl Files {
-    /// Of `settings` with their values, and what the files in `etc` (the folder /etc) set already.
+    /// Merges `settings` into the files in `etc` (the folder /etc).
     ///
-    /// Fails where a file is not ours or was edited, unless it may be overwritten; then what it set
-    /// is lost.
+    /// Fails if a file is foreign or edited and `overwrite` is false; with `overwrite`, its content is lost.
     pub fn prepare(
         root: &Root,
         etc: &Path,
@@ -91,13 +83,13 @@ impl Files {
         let mut obsolete = Vec::new();
         let mut placed = Vec::new();
         for (setting, value) in settings {
-            // The pool of the only node is that of the machine.
+            // On a machine with one node, that node's pool is the pool of the machine.
             let setting = match setting.parts(root)[..] {
                 [only] => only,
                 _ => *setting,
             };
             if let Setting::Pool { page_size, node: None } = setting {
-                // They would undo at boot what is set for all nodes.
+                // Lines for single nodes would undo the value for all nodes at boot.
                 obsolete.push(format!("/hugepages/hugepages-{}/nr_hugepages", page_size.sysfs()));
             }
             placed.push((place(setting, default_size), value));
@@ -124,7 +116,7 @@ impl Files {
         Ok(Files(files))
     }
 
-    /// Writes them: each complete or not at all, and safe from a crash. Answers where they are.
+    /// Writes each file atomically, synced to disk. Returns the paths.
     pub fn write(&self) -> Result<Vec<PathBuf>, PersistError> {
         for (path, text) in &self.0 {
             write(path, text).map_err(|source| PersistError::File { path: path.clone(), source })?;
@@ -133,24 +125,24 @@ impl Files {
     }
 }
 
-/// The files that we wrote into `etc`, edited or not.
+/// The files in `etc` that hugewise wrote, edited or not.
 #[must_use]
 pub fn present(etc: &Path) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| matches!(found(path), Ok(Found::Ours(_) | Found::Edited));
     [Kind::Sysctl, Kind::Tmpfiles].map(|kind| kind.path(etc)).into_iter().filter(ours).collect()
 }
 
-/// Removes the files that we wrote into `etc`; an edited one only if `edited_too`, another's never.
+/// Removes the files that hugewise wrote to `etc`; edited ones only if `edited_too`, foreign ones never.
 #[must_use]
 pub fn remove(etc: &Path, edited_too: bool) -> Removed {
     let mut removed = Removed::default();
     for path in [Kind::Sysctl, Kind::Tmpfiles].map(|kind| kind.path(etc)) {
-        // Of a call that was killed while it wrote.
+        // Left by a call killed while writing.
         let _ = fs::remove_file(path.with_extension("draft"));
         let outcome = match found(&path) {
             Ok(Found::Nothing | Found::Foreign) => continue,
             Ok(Found::Edited) if !edited_too => {
-                Err("it was edited since hugewise wrote it; --force removes it all the same".to_owned())
+                Err("it was edited since hugewise wrote it; --force removes it anyway".to_owned())
             }
             Ok(Found::Ours(_) | Found::Edited) => fs::remove_file(&path).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
@@ -163,7 +155,7 @@ pub fn remove(etc: &Path, edited_too: bool) -> Removed {
     removed
 }
 
-/// The file that sets `setting` at boot, and its name there.
+/// The file for `setting`, and the setting's name there.
 fn place(setting: Setting, default_size: Option<PageSize>) -> (Kind, String) {
     let sysctl = match setting {
         Setting::Pool { page_size, node: None } if Some(page_size) == default_size => "vm.nr_hugepages",
@@ -194,7 +186,7 @@ impl Kind {
     }
 }
 
-/// Reads what stands at `path`; a link, or anything but a plain file, is not ours.
+/// Reads the file at `path`. Links and special files are foreign.
 fn found(path: &Path) -> Result<Found, PersistError> {
     let failed = |source| PersistError::File { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
@@ -222,7 +214,7 @@ fn parse(text: &str) -> Found {
     }
 }
 
-/// What a line of ours sets, and to what.
+/// The name and the value in a line of a file that hugewise wrote.
 fn line(line: &str) -> Option<(String, String)> {
     let mut words = line.split_whitespace();
     let first = words.next()?;
@@ -230,7 +222,7 @@ fn line(line: &str) -> Option<(String, String)> {
     Some((key.to_owned(), words.last()?.to_owned()))
 }
 
-/// FNV-1a, 64 bits: it tells an edited file, not a forged one.
+/// FNV-1a, 64 bits: detects edits, not forgery.
 fn checksum(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
@@ -242,11 +234,11 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir(folder)?,
         Err(error) => return Err(error),
         Ok(found) if !found.is_dir() => {
-            return Err(io::Error::other("its folder is a link, and not followed"));
+            return Err(io::Error::other("its folder is a symbolic link, which is not followed"));
         }
         Ok(_) => {}
     }
-    // Neither of the two readers takes a file that does not end in .conf.
+    // systemd reads only files that end in .conf.
     let draft = path.with_extension("draft");
     let written = (|| {
         match fs::remove_file(&draft) {

@@ -12,7 +12,7 @@ type Tested = Result<(), Box<dyn Error>>;
 const SYSCTL: &str = "sysctl.d/60-hugewise.conf";
 const TMPFILES: &str = "tmpfiles.d/hugewise.conf";
 
-/// A machine whose default size is 2 MiB, with its /etc.
+/// A machine with a default huge page size of 2 MiB, and its /etc.
 fn machine() -> (tempfile::TempDir, Root, PathBuf) {
     let (dir, root) =
         tree(&[("proc/meminfo", "Hugepagesize: 2048 kB\n"), ("etc/sysctl.d/99-sysctl.conf", "# theirs\n")]);
@@ -56,8 +56,8 @@ fn each_setting_stands_where_boot_looks_for_it() -> Tested {
     );
     assert_eq!(fs::metadata(etc.join(TMPFILES))?.permissions().mode() & 0o7777, 0o644);
     assert_eq!(remove(&etc, false).files, [etc.join(SYSCTL), etc.join(TMPFILES)]);
-    assert_eq!(remove(&etc, false), Removed::default(), "twice does no harm");
-    assert_eq!(fs::read_dir(etc.join("sysctl.d"))?.count(), 1, "theirs is there, and nothing else");
+    assert_eq!(remove(&etc, false), Removed::default(), "the second call removes nothing");
+    assert_eq!(fs::read_dir(etc.join("sysctl.d"))?.count(), 1, "only the foreign file remains");
     Ok(())
 }
 
@@ -68,7 +68,7 @@ fn calls_add_up_and_the_last_word_counts() -> Tested {
     persist(&root, &etc, &[pool(21, None, "10"), (Setting::ShmAll, "7".to_owned())])?;
     persist(&root, &etc, &[pool(21, None, "20")])?;
     assert_eq!(body(etc.join(SYSCTL))?, ["kernel.shmall = 7", "vm.nr_hugepages = 20"]);
-    // The pool of one node would have undone at boot what was set for all.
+    // The line for one node would undo the value for all nodes at boot.
     assert_eq!(
         body(etc.join(TMPFILES))?,
         ["w! /sys/devices/system/node/node1/hugepages/hugepages-1048576kB/nr_hugepages - - - - 1"]
@@ -113,7 +113,7 @@ fn no_link_is_followed() -> Tested {
     fs::rename(etc.join("tmpfiles.d"), dir.path().join("elsewhere"))?;
     symlink(dir.path().join("elsewhere"), etc.join("tmpfiles.d"))?;
     let refused = persist(&root, &etc, &settings).err().ok_or("followed a link")?;
-    assert!(refused.to_string().contains("is a link"), "{refused}");
+    assert!(refused.to_string().contains("is a symbolic link"), "{refused}");
     Ok(())
 }
 
