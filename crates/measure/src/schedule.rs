@@ -1,17 +1,15 @@
-//! The order of the runs: blocks that hold every arm once, each in an order of its own.
+//! The order of the runs: blocks that hold every arm once, each block in its own random order.
 
-/// One run: which case, which arm, and in which block; nothing for a warm-up.
+/// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Index of the case.
     pub case: usize,
-    /// Index of the arm.
     pub arm: usize,
-    /// The block, from 0.
+    /// Index of the block, from 0; `None` for a warm-up.
     pub block: Option<usize>,
 }
 
-/// Warm-ups of every arm, in order.
+/// `times` warm-ups of every arm, in order.
 #[must_use]
 pub fn warm_ups(cases: usize, arms: usize, times: usize) -> Vec<Slot> {
     let slots =
@@ -19,8 +17,8 @@ pub fn warm_ups(cases: usize, arms: usize, times: usize) -> Vec<Slot> {
     slots.map(|(case, arm)| Slot { case, arm, block: None }).collect()
 }
 
-/// `blocks` blocks; in each, every arm of a case follows the other in random order, so that a ratio
-/// is made of runs that lie close in time.
+/// `blocks` blocks; within each, the arms of a case run consecutively in random order, so that a ratio
+/// compares runs that are close in time.
 #[must_use]
 pub fn blocks(cases: usize, arms: usize, blocks: usize, seed: u64) -> Vec<Slot> {
     let mut random = fastrand::Rng::with_seed(seed);

@@ -1,7 +1,7 @@
-//! The classic experiment: random one-byte reads of a buffer.
+//! The touch experiment: random one-byte reads of a buffer.
 //!
-//! Nothing but the TLB and the caches decides how long such a read takes, so it shows what huge
-//! pages can buy at best. The reads do not depend on each other: like a program's, they overlap.
+//! The time of such a read depends only on the TLB and the caches, so that it shows the largest possible gain
+//! from huge pages. The reads are independent of each other and overlap, as those of a program do.
 
 use std::{num::NonZeroUsize, ops::ControlFlow, time::Instant};
 
@@ -21,68 +21,59 @@ use hugewise_memory::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Where every run starts, so that all read the same bytes in the same order.
+/// Initial state of the random generator, so that all runs read the same bytes in the same order.
 pub const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
-    /// Size of the buffer.
     pub bytes: Bytes,
-    /// What it lies on, strictly.
+    /// The backing; there is no fallback to another.
     pub backing: Backing,
-    /// Reads in one iteration.
+    /// Reads per iteration.
     pub reads: u64,
-    /// Iterations that count.
+    /// Counted iterations.
     pub iterations: usize,
-    /// Iterations before, that do not.
+    /// Uncounted iterations before these.
     pub warm_up: usize,
 }
 
-/// What was seen.
+/// Result of a touch run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Touched {
-    /// Size of the buffer.
     pub bytes: Bytes,
-    /// What it lay on.
     pub backing: Backing,
-    /// Time to make the buffer present, in seconds.
+    /// Time to populate the buffer, in seconds.
     pub populate_s: f64,
-    /// Nanoseconds for a read, one mean for each iteration.
+    /// Mean time of a read in each iteration, in nanoseconds.
     pub ns_per_op: Vec<f64>,
-    /// The buffer's coverage, read after the last iteration.
+    /// Coverage of the buffer, read after the last iteration.
     pub coverage: Reading<Coverage>,
-    /// Hardware counts of all counted iterations together.
+    /// Hardware counters over all counted iterations.
     pub counts: Counts,
-    /// Reads in all counted iterations together.
+    /// Reads in all counted iterations.
     pub operations: u64,
-    /// The sum of all bytes read, so that no read can be left out.
+    /// Sum of all bytes read, so that the compiler cannot remove the reads.
     pub checksum: u64,
 }
 
-/// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
 pub enum TouchError {
-    /// The page sizes of the machine.
-    #[error("the page sizes of this machine could not be told: {0}")]
+    #[error("the page sizes of this machine are unknown: {0}")]
     PageSizes(String),
-    /// The backing could not be had.
     #[error(transparent)]
     Reserve(#[from] ReserveError),
-    /// There is nothing to read in a buffer of no bytes.
-    #[error("a buffer of no bytes cannot be read")]
+    #[error("the buffer is empty: give a size above 0")]
     Empty,
-    /// The pages could not be made present.
-    #[error("making {0} present: {1}")]
+    #[error("populating {0}: {1}")]
     Pretouch(Bytes, Stopped),
 }
 
-/// Runs it in this process.
+/// Runs the experiment in this process.
 pub fn run(touch: &Touch) -> Result<Touched, TouchError> {
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(TouchError::PageSizes)?;
     let mut region = region::reserve(touch.bytes, &[touch.backing], &sizes)?;
-    // By one thread, as a program does that touches what it uses.
+    // By a single thread, as a program populates memory that it touches itself.
     let how = Pretouch { threads: Some(NonZeroUsize::MIN), ..Pretouch::default() };
     let pretouched = region.pretouch(&how, &mut |_| ControlFlow::Continue(()));
     let populate_s = pretouched.elapsed.as_secs_f64();
@@ -116,10 +107,10 @@ pub fn run(touch: &Touch) -> Result<Touched, TouchError> {
     })
 }
 
-/// Reads `reads` bytes of `buffer` at random places and sums them up.
+/// Sums `reads` bytes of `buffer` at random offsets.
 ///
-/// The generator is xorshift64 (Marsaglia 2003, "Xorshift RNGs", with its triple 13, 7, 17); the
-/// place is the upper half of its product with the length, which needs no division.
+/// The generator is xorshift64 (Marsaglia 2003, "Xorshift RNGs", with the triple 13, 7, 17); the offset is
+/// the upper half of its product with the length, which avoids a division.
 #[inline(never)]
 fn read_randomly(buffer: SomeBytes, state: &mut u64, reads: u64) -> u64 {
     let mut x = *state;

@@ -1,4 +1,4 @@
-//! The touch experiment over sizes and backings: processes of their own, several times each.
+//! Runs the touch experiment over sizes and backings, each run in a process of its own.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -20,49 +20,44 @@ use crate::{
     workload::native::{touched, worker},
 };
 
-/// What to measure.
 #[derive(Clone, Debug)]
 pub struct TouchBench {
-    /// Sizes of the buffer.
     pub sizes: Vec<Bytes>,
-    /// What it lies on.
     pub backings: Vec<Backing>,
-    /// Processes for each size and backing.
+    /// Processes per size and backing.
     pub forks: usize,
-    /// Counted iterations in each process.
+    /// Counted iterations per process.
     pub iterations: usize,
-    /// Iterations before, that do not count.
+    /// Uncounted iterations before these.
     pub warm_up: usize,
-    /// Reads in one iteration.
+    /// Reads per iteration.
     pub reads: u64,
-    /// Of the order in which processes run.
+    /// Seed of the order in which the processes run.
     pub seed: u64,
 }
 
-/// What was measured for one size on one backing.
+/// The runs of one size on one backing.
 #[derive(Debug, Serialize)]
 pub struct Measured {
-    /// Size of the buffer.
     pub bytes: Bytes,
-    /// What it lay on.
     pub backing: Backing,
-    /// One report for each process.
+    /// One report per process.
     pub forks: Vec<Touched>,
 }
 
-/// Everything that was measured, in the order of sizes, then backings.
+/// All measurements, ordered by size, then backing.
 #[derive(Debug)]
 pub struct TouchTable {
-    /// The design.
     pub bench: TouchBench,
-    /// A row for each size and backing that could be had.
+    /// One row per size and backing that was measured.
     pub rows: Vec<Measured>,
-    /// Backings that were not measured; [`LeftOut::case`] is the size, [`LeftOut::arm`] the backing.
+    /// Backings that were not measured: [`LeftOut::case`] is the index of the size, [`LeftOut::arm`] of the
+    /// backing.
     pub left_out: Vec<LeftOut>,
 }
 
 impl TouchBench {
-    /// Runs it by `program`, which is this program.
+    /// Runs the experiment; `program` is the path of this program.
     pub fn run(
         self,
         program: &PathBuf,

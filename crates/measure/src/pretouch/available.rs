@@ -1,4 +1,4 @@
-//! Is there room for a size, without making memory free first?
+//! Checks that a size fits into free memory without reclaim or compaction.
 
 use hugewise_linux::{
     proc::meminfo::Meminfo,
@@ -6,26 +6,26 @@ use hugewise_linux::{
     units::{Bytes, PageSize},
 };
 
-/// What takes memory at once: pools keep theirs from all others for as long as the experiment lasts.
+/// Memory in use at the same time: pools hold theirs until the end of the experiment.
 pub(super) struct Beside {
-    /// Pools of different sizes.
+    /// Number of pools of different page sizes.
     pub pools: u64,
-    /// Is there memory that is in no pool, too?
+    /// Whether memory outside of pools is measured, too.
     pub others: bool,
-    /// Are there JVMs?
+    /// Whether JVMs are measured.
     pub jvm: bool,
 }
 
-/// Why a size does not fit into free memory; nothing where it does.
+/// Why a size does not fit into free memory; `None` if it fits.
 pub(super) fn missing(bytes: Bytes, beside: &Beside, memory: &Meminfo, floor: Bytes) -> Option<String> {
     let free = match &memory.free {
         Reading::Known(free) => *free,
         Reading::CouldNotTell { could_not_tell } => {
-            return Some(format!("how much memory is free could not be told: {could_not_tell}"));
+            return Some(format!("free memory is unknown: {could_not_tell}"));
         }
     };
     let times = beside.pools + u64::from(beside.others);
-    // Page tables and processes; what a JVM has beside its heap.
+    // Page tables and processes, and the memory of a JVM beside its heap.
     let more = Bytes(bytes.0 / 256) + Bytes(16 << 20) + Bytes(if beside.jvm { 512 << 20 } else { 0 });
     let needed = Bytes(bytes.0.saturating_mul(times)) + more;
     if needed + floor <= free {
@@ -35,21 +35,21 @@ pub(super) fn missing(bytes: Bytes, beside: &Beside, memory: &Meminfo, floor: By
         if times > 1 { format!(" (in {} and beside it)", many(beside.pools, "pool")) } else { String::new() };
     let cached = memory.available.known().and_then(|available| available.0.checked_sub(free.0));
     let cached = cached.filter(|cached| *cached > 0).map_or_else(String::new, |cached| {
-        format!("; files hold {} that the kernel could drop (/proc/sys/vm/drop_caches)", Bytes(cached))
+        format!("; {} of page cache could be dropped first (/proc/sys/vm/drop_caches)", Bytes(cached))
     });
     Some(format!(
-        "it needs {needed}{each}, and of {free} free memory {floor} are to stay free (--floor): making memory free \
-         would be measured, too{cached}"
+        "it needs {needed}{each}, and {floor} of the {free} free memory must stay free (--floor): reclaim would be \
+         measured, too{cached}"
     ))
 }
 
-/// Why a size cannot be had on THP without compaction; nothing where it can. `ready` is what is free in
-/// whole blocks of the size of a THP.
+/// Why THP for a size would need compaction; `None` if not. `ready` is the memory that is free in whole
+/// blocks of the size of a THP.
 pub(super) fn scattered(bytes: Bytes, ready: Bytes, thp: PageSize) -> Option<String> {
     (bytes > ready).then(|| {
         format!(
-            "only {ready} of free memory lie in whole blocks of {thp}: the kernel would compact memory for the rest, \
-             and that would be measured, too (/proc/sys/vm/compact_memory does it before)"
+            "only {ready} of free memory lie in whole blocks of {thp}: compaction for the rest would be measured, too \
+             (write 1 to /proc/sys/vm/compact_memory first)"
         )
     })
 }
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(missing(Bytes(4 << 30), &both, &free, floor), None);
         let why = missing(Bytes(5 << 30), &both, &free, floor).unwrap_or_default();
         assert!(
-            why.contains("10.0GiB (in a pool and beside it)") && why.contains("files hold 10GiB"),
+            why.contains("10.0GiB (in a pool and beside it)") && why.contains("10GiB of page cache"),
             "{why}"
         );
         let alone = Beside { pools: 0, ..both };

@@ -1,4 +1,4 @@
-//! The pretouch experiment over sizes, backings, threads and chunks: processes of their own, in blocks.
+//! Runs the pretouch experiment over sizes, backings, threads and chunks, each run in a process of its own.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -31,58 +31,55 @@ use crate::{
     machine::Machine,
 };
 
-/// What to measure.
+/// The design of the experiment.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Design {
-    /// Sizes.
+    /// Sizes to fit the model to, in bytes.
     pub sizes: Vec<Bytes>,
-    /// A size that is measured to check the model, and kept out of it.
+    /// A size that only checks the model, in bytes.
     pub held_out: Option<Bytes>,
-    /// Backings.
+    /// Backings to measure, as given on the command line.
     #[schemars(with = "Vec<String>")]
     pub backings: Vec<Backing>,
     /// Numbers of threads.
     pub threads: Vec<usize>,
-    /// Chunks; nothing where whoever does it decides.
+    /// Chunks, in bytes; null for the default of each implementation.
     pub chunks: Vec<Option<Bytes>>,
-    /// A plain loop and the kernel's own limit, too.
+    /// Whether a plain loop and `MADV_POPULATE_WRITE` are measured, too.
     pub baselines: bool,
-    /// Processes for each row.
+    /// Processes per row.
     pub repetitions: usize,
-    /// Of the order in which processes run.
+    /// Seed of the order in which the processes run.
     pub seed: u64,
 }
 
-/// What was measured.
+/// All measurements.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Table {
-    /// The design.
+    /// The design of the experiment.
     pub design: Design,
-    /// The JVMs.
+    /// The measured JVMs.
     pub jvms: Vec<Jvm>,
-    /// A row for each case and way, in the order of sizes, backings, threads, and ways.
+    /// One row per case and way, ordered by size, backing, number of threads and way.
     pub rows: Vec<Row>,
-    /// What is not among them.
+    /// Cases that were not measured.
     pub left_out: Vec<LeftOut>,
-    /// Is this a virtual machine whose host takes back memory as soon as it is free?
+    /// Whether this is a virtual machine whose host reclaims memory as soon as it is free.
     pub host_takes_back_free_memory: bool,
 }
 
-/// Where it is measured.
+/// The environment of the experiment.
 pub struct Place<'a> {
-    /// This program.
+    /// Path of this program.
     pub program: &'a Path,
-    /// The machine.
     pub root: &'a Root,
-    /// Its page sizes.
     pub sizes: &'a PageSizes,
-    /// What must stay free.
+    /// Memory that must stay free.
     pub floor: Bytes,
-    /// Signals.
     pub interrupt: &'a Interrupt,
 }
 
-/// A row to be measured, or what became of it.
+/// A row to measure, with its samples or the reason why it was left out.
 struct Cell {
     case: Case,
     way: Way,
@@ -92,7 +89,7 @@ struct Cell {
 }
 
 impl Design {
-    /// Runs it.
+    /// Runs the experiment.
     pub fn run(
         self,
         jvms: Vec<Jvm>,
@@ -160,8 +157,8 @@ impl Design {
         with_chunks(By::Engine).chain(baselines).chain((0..jvms).map(By::Jvm).flat_map(with_chunks)).collect()
     }
 
-    /// A warm-up of the largest size by everybody, then the repetitions. In each all cases in random order,
-    /// and the ways of a case one after the other, in an order of their own: what is compared lies close in
+    /// A warm-up of the largest size in every way, then the repetitions. Each repetition runs all cases in
+    /// random order; the ways of a case run consecutively in random order, so that compared runs are close in
     /// time.
     fn order(&self, cells: &[Cell]) -> Vec<(usize, Option<usize>)> {
         let mut random = fastrand::Rng::with_seed(self.seed);
@@ -170,8 +167,8 @@ impl Design {
         let all = || (0..cells.len()).filter(possible);
         let largest = all().map(|index| cells[index].case.bytes).max();
         let most = all().map(|index| cells[index].case.threads).max();
-        // A virtual machine gets its memory from the host when it is first used, and what was used last is
-        // used first: warmed up on the largest size, all others run on memory that is there.
+        // A virtual machine gets memory from its host on first use, and the memory used last is reused first:
+        // after a warm-up on the largest size, all other sizes run on memory that the guest already has.
         let chunk = self.judged().chunk;
         let warms = |cell: &Cell| {
             (Some(cell.case.bytes), Some(cell.case.threads), cell.way.chunk) == (largest, most, chunk)
@@ -203,7 +200,7 @@ impl Design {
     }
 }
 
-/// What was left out, once for each size, backing and reason.
+/// The cases that were left out, grouped by size, backing and reason.
 fn left_out(cells: &[Cell], jvms: &[Jvm]) -> Vec<LeftOut> {
     let mut groups: Vec<(&Cell, &str, Vec<String>)> = Vec::new();
     for cell in cells {
@@ -233,7 +230,6 @@ fn left_out(cells: &[Cell], jvms: &[Jvm]) -> Vec<LeftOut> {
     groups.into_iter().map(group).collect()
 }
 
-/// A case and a way in words.
 fn describe(case: &Case, way: &Way, jvms: &[Jvm]) -> String {
     format!("{} on {} by {}", case.bytes, case.backing, by_in_words(case, way, jvms))
 }
@@ -244,7 +240,7 @@ fn by_in_words(case: &Case, way: &Way, jvms: &[Jvm]) -> String {
     format!("{threads} of {}{chunk}", name(way.by, jvms))
 }
 
-/// Who it is, in a word or two.
+/// Name of an implementation, for people.
 #[must_use]
 pub fn name(by: By, jvms: &[Jvm]) -> &str {
     match by {
@@ -259,12 +255,12 @@ fn failed(what: &str, reason: impl ToString) -> ExperimentError {
     ExperimentError::Run { what: what.to_owned(), reason: reason.to_string() }
 }
 
-/// The pool that a backing takes from.
+/// The page size of the pool that a backing uses; `None` if it uses none.
 fn pool(backing: Backing, sizes: &PageSizes) -> Option<PageSize> {
     sizes.huge_page_of(backing).filter(|_| backing.is_explicit())
 }
 
-/// Leaves out sizes for which memory would have to be reclaimed: that would be measured, too.
+/// Leaves out sizes that need reclaim, which would be measured, too.
 fn leave_out_what_does_not_fit(cells: &mut [Cell], place: &Place<'_>) {
     let mut pools: Vec<PageSize> = cells.iter().filter_map(|c| pool(c.case.backing, place.sizes)).collect();
     pools.sort_unstable();
@@ -280,8 +276,7 @@ fn leave_out_what_does_not_fit(cells: &mut [Cell], place: &Place<'_>) {
     }
 }
 
-/// Leaves out THP for which memory would have to be compacted: that would be measured, too. Pools have
-/// taken theirs by then.
+/// Leaves out THP that needs compaction, which would be measured, too. The pools have their memory by then.
 fn leave_out_what_is_scattered(cells: &mut [Cell], place: &Place<'_>) {
     let Some(thp) = place.sizes.thp else { return };
     let memory = meminfo::read(place.root);
@@ -293,7 +288,7 @@ fn leave_out_what_is_scattered(cells: &mut [Cell], place: &Place<'_>) {
     }
 }
 
-/// Makes pools and settings as the cells need them, the largest first; what cannot be had leaves cells
+/// Grows pools and changes settings for the cells, largest first; cells whose needs cannot be met are left
 /// out.
 fn provide(
     cells: &mut [Cell],
@@ -301,7 +296,7 @@ fn provide(
     place: &Place<'_>,
     machine: &mut Machine,
 ) -> Result<(), ExperimentError> {
-    // The number of threads changes nothing, and asking a JVM takes a tenth of a second.
+    // The number of threads does not matter here, and starting a JVM to read its flags takes 0.1 s.
     let mut provided: Vec<(Case, Way, Option<String>)> = Vec::new();
     for cell in cells.iter_mut().rev().filter(|cell| cell.out.is_none()) {
         if place.interrupt.signal().is_some() {
@@ -348,17 +343,16 @@ fn provide_one(
     machine.provide_pools(&pools, place.interrupt)
 }
 
-/// Runs processes one at a time.
 struct Runner<'a> {
     place: &'a Place<'a>,
     jvms: &'a [Jvm],
-    /// The environment of everything that is started.
+    /// The environment of all started processes.
     marked: Launch,
     scratch: &'a Path,
 }
 
 impl Runner<'_> {
-    /// One process; the inner error is why this way cannot be measured here.
+    /// Runs one process; the inner error says why this way cannot be measured here.
     fn sample(&self, case: &Case, way: &Way) -> Result<Result<Sample, String>, ExperimentError> {
         let sampled = match way.by {
             By::Jvm(index) => match self.jvms.get(index) {

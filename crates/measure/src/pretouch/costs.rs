@@ -1,4 +1,4 @@
-//! What the model says of costs: of a page, of a byte, and of one more thread.
+//! The costs that follow from the model: of a page, of a byte, and the gain of more threads.
 
 use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::model::{GIB, Line, Model, Residual};
 
-/// Another thread that adds less than this share of speed adds none.
+/// Least speed-up, minus 1, that counts as a gain of more threads.
 const LEAST_GAIN: f64 = 0.05;
 
-/// What more threads brought.
+/// Gain of more threads.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Gain {
     /// The backing.
@@ -19,28 +19,27 @@ pub struct Gain {
     pub from_threads: usize,
     /// The larger number of threads.
     pub threads: usize,
-    /// How much faster they are.
+    /// Time with `from_threads`, divided by the time with `threads`.
     pub speedup: f64,
-    /// Bytes per second of the larger number.
+    /// Throughput with `threads`, in bytes per second.
     pub bytes_per_second: f64,
-    /// Is it beyond noise that more threads bring nothing, so that something else limits: the memory, or the
-    /// kernel's locks?
+    /// Whether more threads certainly bring no gain, so that memory bandwidth or kernel locks limit.
     pub at_limit: bool,
 }
 
-/// What one thread pays for, told apart by page sizes.
+/// Costs of one thread, split into pages and bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Costs {
-    /// The number of threads that this was told from.
+    /// Number of threads of the lines that the costs were derived from.
     pub threads: usize,
-    /// What each byte costs, zeroing above all, in seconds for a GiB.
+    /// Cost of the bytes, mainly zeroing, in seconds per GiB.
     pub seconds_per_gib: f64,
-    /// What a base page costs beside its bytes, in nanoseconds; below zero is shown as it is.
+    /// Cost of a base page in addition to its bytes, in nanoseconds; noise can make it negative.
     pub nanoseconds_per_base_page: f64,
 }
 
 impl Model {
-    /// What threads add, for each backing that was measured with several numbers of them.
+    /// Gains of more threads, for each backing that was measured with several numbers of threads.
     #[must_use]
     pub fn gains(&self) -> Vec<Gain> {
         let pairs = self.lines.windows(2).filter(|pair| pair[0].backing == pair[1].backing);
@@ -69,11 +68,12 @@ impl Model {
         (of_line(one) + of_line(other)).sqrt()
     }
 
-    /// The cost of a page and of a byte; nothing unless base pages and huge ones were measured with the
-    /// same number of threads.
+    /// The cost of a page and of a byte; `None` unless base pages and huge pages were measured with the same
+    /// number of threads.
     ///
-    /// A huge page's own cost is counted among its bytes: beside zeroing 2 MiB it does not show. What base
-    /// pages cost beyond that is the cost of the pages. Taken is the backing with the cheapest bytes.
+    /// The cost of a huge page itself counts as cost of its bytes, as it is negligible beside zeroing 2 MiB.
+    /// The additional cost of base pages is the cost of the pages. The backing with the cheapest bytes is
+    /// used.
     #[must_use]
     pub fn costs(&self, base_page: Bytes) -> Option<Costs> {
         let threads = self.lines.iter().map(|line| line.threads).min()?;

@@ -1,15 +1,15 @@
-//! What the host of a virtual machine does with memory that is free.
+//! Whether the host of a virtual machine takes back free memory.
 
 use std::path::Path;
 
 use hugewise_linux::root::Root;
 
 const BALLOONS: &str = "sys/bus/virtio/drivers/virtio_balloon";
-/// `VIRTIO_BALLOON_F_REPORTING`: the place of its bit in the device's `features`.
+/// Index of the bit `VIRTIO_BALLOON_F_REPORTING` in the device's `features`.
 const REPORTING: usize = 5;
 
-/// Does the host take back memory as soon as it is free ("free page reporting" of the balloon)? Then a page
-/// that is made present must be got from the host first, unless it was used a moment ago.
+/// Whether the host reclaims memory as soon as the guest frees it ("free page reporting" of the balloon).
+/// Populating a page then includes getting it back from the host, unless it was used very recently.
 #[must_use]
 pub fn takes_back_free_memory(root: &Root) -> bool {
     let devices = root.list(BALLOONS).unwrap_or_default();

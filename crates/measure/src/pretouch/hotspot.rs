@@ -1,11 +1,11 @@
-//! HotSpot's own pretouch: the heap of a JVM with `AlwaysPreTouch`, timed by the JVM's own log.
+//! HotSpot's own pretouch: the heap of a JVM with `AlwaysPreTouch`, timed by the JVM's log.
 //!
-//! G1 logs when it starts to pretouch a region of memory. The heap is the first of them, and what it logs
-//! next is written when the heap is done: the step is the time between these two lines, the start of its
-//! workers included. (The tables that follow have lines of their own, and are not counted.)
+//! G1 logs the start of each pretouch. The heap is the first, and the next line is written after it, so that
+//! the time between the two lines is the duration, including the start of the workers. (The tables that
+//! follow have lines of their own and are not counted.)
 //!
-//! `java -version` writes the version to standard error when the heap is ready. Here that is a socket
-//! which takes nothing more, so that the JVM waits there until its heap has been looked at.
+//! `java -version` writes the version to standard error once the heap is ready. Here that is a full socket,
+//! so that the JVM blocks until its coverage has been read.
 
 use std::{
     fs,
@@ -37,11 +37,11 @@ use serde::Serialize;
 use super::{Case, Sample, worker};
 use crate::execution::{ExecutionError, Launch, last_lines};
 
-/// How often the JVM's log is looked at.
+/// Interval at which the JVM's log is read.
 const GAP: Duration = Duration::from_millis(5);
-/// How long a JVM may take, beside [`FOR_A_GIB`].
+/// Longest start of a JVM, in addition to [`FOR_A_GIB`] per GiB of heap.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A stalled kernel was seen to need seconds for a GiB.
+/// A stalling kernel was observed to need seconds per GiB.
 const FOR_A_GIB: Duration = Duration::from_secs(20);
 /// The first release with `-Xlog`.
 const UNIFIED_LOGGING: u32 = 9;
@@ -49,18 +49,18 @@ const UNIFIED_LOGGING: u32 = 9;
 /// A JVM whose pretouch is measured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Jvm {
-    /// `java 25.0.3`.
+    /// Name and version, such as `java 25.0.3`.
     pub name: String,
-    /// Its `java`.
+    /// Path of its `java`.
     pub java: PathBuf,
-    /// Its `PreTouchParallelChunkSize` where none is given.
+    /// Default of `PreTouchParallelChunkSize`, in bytes; null if the JVM does not report it.
     pub default_chunk: Option<Bytes>,
     #[serde(skip)]
     flags: FinalFlags,
 }
 
 impl Jvm {
-    /// Asks a `java` who it is.
+    /// Reads version and flags from a `java`; the error says why its pretouch cannot be measured.
     pub fn ask(java: &Path) -> Result<Jvm, String> {
         let line = LaunchLine {
             java: java.display().to_string(),
@@ -79,7 +79,7 @@ impl Jvm {
         })
     }
 
-    /// One that nobody asked, for tests.
+    /// A JVM without flags, for tests.
     #[cfg(test)]
     pub(super) fn named(name: &str, default_chunk: Option<Bytes>) -> Jvm {
         Jvm { name: name.to_owned(), java: PathBuf::new(), default_chunk, flags: FinalFlags::default() }
@@ -97,8 +97,8 @@ impl Jvm {
         Ok(options)
     }
 
-    /// Does this JVM accept the options of a case? Answers what it takes from the pools, at most: the heap,
-    /// and what lies on the default size.
+    /// Checks that the JVM accepts the options of a case; returns upper bounds of what it takes from the
+    /// pools: the heap, and the memory on the default huge page size.
     pub fn accepts(&self, case: &Case, chunk: Option<Bytes>) -> Result<(Bytes, Bytes), String> {
         let line = LaunchLine {
             java: self.java.display().to_string(),
@@ -110,14 +110,14 @@ impl Jvm {
             Some(heap) if heap == case.bytes => {}
             heap => {
                 let heap = heap.map_or_else(|| "of unknown size".to_owned(), |heap| format!("of {heap}"));
-                return Err(format!("{} makes a heap {heap} of -Xmx{}", self.name, case.bytes.0));
+                return Err(format!("{} allocates a heap {heap} for -Xmx{}", self.name, case.bytes.0));
             }
         }
-        let demand = flags.explicit_demand().ok_or("this JVM did not tell its heap size")?;
+        let demand = flags.explicit_demand().ok_or("this JVM does not report its heap size")?;
         Ok((demand.heap, demand.others))
     }
 
-    /// Starts it once, with the environment of `marked`; its files go to `scratch`.
+    /// Starts the JVM once, with the environment of `marked`; its files go to `scratch`.
     pub fn measure(
         &self,
         case: &Case,
@@ -156,10 +156,7 @@ impl Jvm {
         let begin = Instant::now();
         drop(child);
         if step.bytes != case.bytes {
-            return Err(refused(format!(
-                "its log tells of a pretouch of {}, and not of its heap",
-                step.bytes
-            )));
+            return Err(refused(format!("its log shows a pretouch of {}, not of its heap", step.bytes)));
         }
         Ok(Sample {
             repetition: 0,
@@ -174,11 +171,11 @@ impl Jvm {
     }
 }
 
-/// A socket that takes nothing more, and its other end, which must be kept.
+/// A socket whose buffer is full, and its peer, which must stay open.
 fn full_socket() -> io::Result<(UnixStream, UnixStream)> {
     let (mut ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    // Large pieces first, then what is left between the last of them and the end.
+    // Large pieces first, then single bytes for the remainder.
     for piece in [&[b'\n'; 4096][..], &[b'\n'; 1][..]] {
         while match ours.write(piece) {
             Ok(_) => true,
@@ -190,7 +187,7 @@ fn full_socket() -> io::Result<(UnixStream, UnixStream)> {
     Ok((ours, theirs))
 }
 
-/// `timenanos` is CLOCK_MONOTONIC; the places of the heap and its pretouch are logged with these tags.
+/// `timenanos` is CLOCK_MONOTONIC; these tags log the addresses of the heap and its pretouch.
 fn log_option(file: &Path) -> String {
     format!(
         "-Xlog:gc+heap=debug,gc+init=info,gc+heap+coops=debug,pagesize=info:file=\"{}\":timenanos,level,tags:\
@@ -216,12 +213,12 @@ fn wait_for_heap(
         let ended = child.wait(GAP).map_err(failed)?;
         let text = fs::read(log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        // The first line of the collector's settings comes when all of it is set up.
+        // The collector logs its settings after all of the heap is set up.
         let ready = text.contains("[gc,init");
         match heap_step(&text) {
             Some(step) if ready => return Ok(step),
             _ if ready && text.contains("[gc,init") && text.contains("Pre-touch:") => {
-                return Err(failed(io::Error::other("its log does not tell when it pretouched its heap")));
+                return Err(failed(io::Error::other("its log does not show when its heap was pretouched")));
             }
             _ => {}
         }
@@ -240,7 +237,7 @@ fn wait_for_heap(
     }
 }
 
-/// The pretouch of the heap, as the log tells it.
+/// The pretouch of the heap, as logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     bytes: Bytes,
@@ -248,7 +245,7 @@ struct Step {
     nanoseconds: u64,
 }
 
-/// Reads the log. The heap's is the first pretouch: its line, and the time of the line after it.
+/// The first pretouch in the log, which is that of the heap: from its line to the next line with a time.
 fn heap_step(log: &str) -> Option<Step> {
     let mut lines = log.lines().skip_while(|line| !line.contains("Running G1 PreTouch with "));
     let first = lines.next()?;

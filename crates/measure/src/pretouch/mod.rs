@@ -1,8 +1,8 @@
-//! The pretouch experiment: how long it takes to make memory present, and to give it back.
+//! The pretouch experiment: the time to populate memory, and to release it.
 //!
-//! [`mod@bench`] runs each [`Case`] in every [`Way`], every time in a process of its own: [`worker`] is
-//! such a process of this program, [`hotspot`] starts a JVM. [`ratios`] compares the ways in one run,
-//! and [`model`] says from all of it how long other sizes will take.
+//! [`mod@bench`] runs each [`Case`] in every [`Way`], each time in a process of its own: [`worker`] is such a
+//! process of this program, [`hotspot`] starts a JVM. [`ratios`] compares the ways of one run, and [`model`]
+//! is fitted to predict other sizes.
 
 mod available;
 pub mod bench;
@@ -18,84 +18,85 @@ use hugewise_linux::{hugepages::backing::Backing, reading::Reading, units::Bytes
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The smallest share of huge pages with which a run counts as one on huge pages, 0 to 1.
+/// Least share of huge pages at which a run counts as one on huge pages, 0 to 1.
 pub const LEAST_COVERAGE: f64 = 0.8;
 
-/// The memory that is made present, and by how many threads.
+/// The memory to populate, and the number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Case {
-    /// How much.
+    /// Size of the memory, in bytes.
     pub bytes: Bytes,
-    /// On what.
+    /// The backing.
     #[schemars(with = "String")]
     pub backing: Backing,
-    /// By how many threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
-/// Who makes it present.
+/// The implementation that populates the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
     /// The engine of this project.
     Engine,
-    /// A loop that writes one byte to each base page, over an equal share for each thread.
+    /// A loop that writes one byte to each base page, with an equal share for each thread.
     Loop,
-    /// One call of the kernel's own for each thread's equal share (`MADV_POPULATE_WRITE`).
+    /// One call of `MADV_POPULATE_WRITE` for each thread's equal share.
     Kernel,
-    /// G1 of a JVM with `AlwaysPreTouch`; the index into the JVMs of the table.
+    /// G1 of a JVM with `AlwaysPreTouch`; the value is the index into `jvms`.
     Jvm(usize),
 }
 
-/// Who makes the memory present, and in what portions.
+/// An implementation with its chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Way {
-    /// Who.
+    /// The implementation.
     pub by: By,
-    /// The chunk that was asked for; nothing where whoever does it decides.
+    /// The requested chunk, in bytes; null for the default of the implementation.
     pub chunk: Option<Bytes>,
 }
 
-/// What one process told.
+/// The measurement of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
-    /// The repetition, from 0.
+    /// Index of the repetition, from 0.
     #[serde(default)]
     pub repetition: usize,
-    /// Time to make all of it present, in seconds, the start of the threads included.
+    /// Time to populate all of the memory, including the start of the threads, in seconds.
     pub seconds: f64,
-    /// Time to give it back, in seconds. Of a JVM: from SIGKILL until its process was gone.
+    /// Time to release the memory, in seconds; for a JVM from SIGKILL to the end of the process.
     pub release_seconds: Reading<f64>,
-    /// Share of it on huge pages, 0 to 1, as the kernel told when all of it was present.
+    /// Share of the memory on huge pages, 0 to 1, read when all of it was populated.
     pub coverage: Reading<f64>,
-    /// How often the kernel could not make a huge page meanwhile, on the whole machine.
+    /// Huge-page faults that fell back to base pages during that time, on the whole machine
+    /// (`thp_fault_fallback`).
     pub fallbacks: Reading<u64>,
-    /// How often a thread waited for the kernel to make memory free or whole meanwhile, on the whole
-    /// machine (`compact_stall`, `allocstall_*`).
+    /// Stalls in compaction or reclaim during that time, on the whole machine (`compact_stall`,
+    /// `allocstall_*`).
     pub stalls: Reading<u64>,
-    /// Threads that really did it.
+    /// Number of threads that were actually used.
     pub threads: usize,
-    /// The chunk that was really used.
+    /// Chunk that was actually used, in bytes; null if unknown.
     pub chunk: Option<Bytes>,
 }
 
-/// Everything that was measured of one case in one way.
+/// All measurements of one case in one way.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Row {
-    /// The memory.
+    /// The memory and the number of threads.
     #[serde(flatten)]
     pub case: Case,
-    /// Who, and in what portions.
+    /// The implementation and its chunk.
     #[serde(flatten)]
     pub way: Way,
-    /// Is this a size that was measured to check the prediction, and kept out of it?
+    /// Whether this size only checks the prediction and was not fitted.
     pub held_out: bool,
-    /// A sample for each process.
+    /// One entry per process.
     pub samples: Vec<Sample>,
 }
 
 impl Row {
-    /// The samples that had the pages they were to have.
+    /// The samples whose coverage matches the backing; an unknown coverage counts as a match.
     pub fn counted(&self) -> impl Iterator<Item = &Sample> {
         let huge = self.case.backing != Backing::Base;
         self.samples.iter().filter(move |sample| match sample.coverage {
@@ -106,10 +107,10 @@ impl Row {
     }
 }
 
-/// What could not be measured, and why.
+/// A case that was not measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LeftOut {
-    /// The memory, and who was to make it present.
+    /// The memory and, if only some were left out, the implementations.
     pub what: String,
     /// Why it was not measured, and what would help.
     pub reason: String,

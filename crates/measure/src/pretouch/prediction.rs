@@ -1,4 +1,4 @@
-//! How long a pretouch will take: an interval, which grows with the distance from what was measured.
+//! Prediction of the time of a pretouch: an interval that widens with the distance from the measured sizes.
 
 use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
@@ -7,52 +7,49 @@ use serde::Serialize;
 use super::model::{GIB, Model};
 use crate::statistics::{INTERVAL_CONFIDENCE, student_t};
 
-/// How long one pretouch by a new process will take.
+/// Predicted time of one pretouch by a new process.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Prediction {
-    /// How much.
+    /// Size of the memory, in bytes.
     pub bytes: Bytes,
-    /// On what.
+    /// The backing.
     #[schemars(with = "String")]
     pub backing: Backing,
-    /// By how many threads.
+    /// Number of threads.
     pub threads: usize,
     /// Lower end of the interval, in seconds.
     pub low_seconds: f64,
-    /// The middle; nothing where the number of threads was not measured, for then only bounds are known.
+    /// Middle of the interval, in seconds; null if this number of threads was not measured, so that only
+    /// bounds are known.
     pub seconds: Option<f64>,
     /// Upper end of the interval, in seconds.
     pub high_seconds: f64,
-    /// How the number of threads was dealt with.
+    /// How the interval was derived for this number of threads.
     pub threads_are: Threads,
 }
 
-/// How a number of threads relates to those that were measured.
+/// Relation of a number of threads to the measured numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Threads {
-    /// It was measured.
+    /// This number was measured.
     Measured,
-    /// Fewer and more were measured: the interval spans both.
+    /// Smaller and larger numbers were measured: the interval spans both.
     Between,
-    /// Only fewer were measured: from a gain in proportion to no gain.
+    /// Only smaller numbers were measured: the interval reaches from a proportional gain to no gain.
     Beyond,
-    /// Only more were measured: from no loss to a loss in proportion.
+    /// Only larger numbers were measured: the interval reaches from no loss to a proportional loss.
     Below,
 }
 
-/// Why there is no prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PredictionError {
-    /// No line of it.
     #[error("{0} was not measured")]
     NotMeasured(Backing),
-    /// How times grow with the size is not known at all.
-    #[error("only one size was measured: how times grow with the size is not known")]
+    #[error("only one size was measured: the growth with the size is unknown; give two or more sizes")]
     OneSize,
 }
 
-/// An interval, in seconds.
 #[derive(Clone, Copy)]
 struct Interval {
     low: f64,
@@ -61,8 +58,8 @@ struct Interval {
 }
 
 impl Model {
-    /// The interval in which the time of a new process lies, with a confidence of
-    /// [`INTERVAL_CONFIDENCE`] as far as the future is like what was measured.
+    /// The interval that contains the time of a new process with a confidence of [`INTERVAL_CONFIDENCE`],
+    /// provided that the machine behaves as during the measurement.
     pub fn predict(
         &self,
         bytes: Bytes,
@@ -115,29 +112,30 @@ impl Model {
         let variance = self.spread.one_process + of_fit + distance * distance * exponent;
         let quantile = student_t(0.5 + INTERVAL_CONFIDENCE / 2.0, self.freedom.max(1));
         let half = quantile.ok_or(PredictionError::OneSize)? * variance.sqrt();
-        // What made one slow may make all of a larger one so: memory that the host must get first.
+        // A cause that slowed one process may slow all of a larger one: memory that the host must provide
+        // first.
         let slowest = self.lines[line].slowest;
         Ok(Interval { low: (ln - half).exp(), middle: ln.exp(), high: (ln + half).exp() * slowest })
     }
 }
 
-/// A prediction beside what was then measured.
+/// A prediction compared with times measured for the check.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Check {
-    /// What was predicted, without these times.
+    /// The prediction, made without these times.
     pub prediction: Prediction,
-    /// The times, in seconds.
+    /// The measured times, in seconds.
     pub measured_seconds: Vec<f64>,
-    /// Their median.
+    /// Median of the measured times, in seconds.
     pub median_seconds: f64,
-    /// Does the median lie in the interval?
+    /// Whether the median lies in the interval.
     pub inside: bool,
-    /// How many of the times do.
+    /// Number of measured times in the interval.
     pub times_inside: usize,
 }
 
 impl Check {
-    /// Holds times against a prediction; nothing without times.
+    /// Compares a prediction with measured times; `None` without times.
     #[must_use]
     pub fn of(prediction: Prediction, measured_seconds: Vec<f64>) -> Option<Check> {
         let median_seconds = crate::statistics::median(&measured_seconds)?;

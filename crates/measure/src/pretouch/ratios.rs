@@ -1,4 +1,4 @@
-//! Ways compared with each other: ratios within one run, and which chunk a JVM is better off with.
+//! Ratios between the ways of one run, and the best chunk for each JVM.
 
 use std::collections::BTreeMap;
 
@@ -12,45 +12,46 @@ use crate::{
     statistics::{CLAIM_CONFIDENCE, INTERVAL_CONFIDENCE, PairedRatio, median},
 };
 
-/// A chunk is recommended only if it saves this share of the time: for less nobody should set a flag.
+/// Least share of the time that a recommended chunk must save.
 pub const WORTH_A_FLAG: f64 = 0.05;
 
-/// How fast the engine was beside somebody else, on the same memory in the same run.
+/// Speed of the engine relative to another implementation, on the same memory in the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Against {
-    /// The memory.
+    /// The memory and the number of threads.
     #[serde(flatten)]
     pub case: Case,
-    /// Somebody else, with what it decides by itself.
+    /// The other implementation, with its default chunk.
     pub other: By,
-    /// Speed of the engine by that of the other: above 1 the engine is faster. The geometric mean over
-    /// the repetitions with its interval; nothing with too few of them.
+    /// Time of the other, divided by the time of the engine: above 1 the engine is faster. Geometric mean
+    /// over the repetitions with its 95 % interval; null with fewer than 3 repetitions.
     pub speed: Option<Ratio>,
 }
 
-/// What a JVM's chunk should be.
+/// Recommendation for a JVM's `PreTouchParallelChunkSize`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Advice {
-    /// The memory.
+    /// The memory and the number of threads.
     #[serde(flatten)]
     pub case: Case,
     /// Index into the JVMs.
     pub jvm: usize,
-    /// The chunk that it takes by itself.
+    /// The JVM's default chunk, in bytes; null if the JVM does not report it.
     pub default_chunk: Option<Bytes>,
-    /// The chunk that was fastest of those tried, and its time by that of the default.
+    /// The fastest of the tried chunks, in bytes.
     pub fastest: Option<Bytes>,
-    /// Its time by that of the default, with the interval of a claim.
+    /// Time with `fastest`, divided by the time with the default chunk, with an interval of at least 99 %;
+    /// null with fewer than 3 repetitions.
     pub ratio: Option<Ratio>,
-    /// Is the flag worth setting: beyond noise, and by more than a few percent?
+    /// Whether `fastest` is certainly faster, and by 5 % or more.
     pub worth_setting: bool,
-    /// Is it certain that no chunk that was tried saves so much?
+    /// Whether no tried chunk can save 5 %, given the interval.
     pub default_is_as_good: bool,
-    /// Chunks other than the default that were tried.
+    /// Number of chunks tried, without the default.
     pub tried: usize,
 }
 
-/// The engine against everybody else, everyone with what it decides by itself.
+/// The engine compared with all other implementations, each with its default chunk.
 #[must_use]
 pub fn against(rows: &[Row]) -> Vec<Against> {
     let undecided = |row: &&Row| row.way.chunk.is_none() && !row.held_out;
@@ -67,7 +68,7 @@ pub fn against(rows: &[Row]) -> Vec<Against> {
     pairs.collect()
 }
 
-/// The times of `value` by those of `reference`, repetition by repetition.
+/// Times of `value` divided by those of `reference`, paired by repetition.
 fn paired(reference: &Row, value: &Row) -> Option<PairedRatio> {
     let of_reference: BTreeMap<usize, f64> =
         reference.counted().map(|sample| (sample.repetition, sample.seconds)).collect();
@@ -76,8 +77,8 @@ fn paired(reference: &Row, value: &Row) -> Option<PairedRatio> {
     PairedRatio::of(&pairs.collect::<Vec<_>>())
 }
 
-/// What to set `PreTouchParallelChunkSize` to, for each JVM on the largest memory where chunks were tried:
-/// there it matters.
+/// The recommended chunk for each JVM on the largest memory for which chunks were tried, where it matters
+/// most.
 #[must_use]
 pub fn advice(rows: &[Row], jvms: &[Jvm]) -> Vec<Advice> {
     let of_jvms = || rows.iter().filter(|row| matches!(row.way.by, By::Jvm(_)));
@@ -104,7 +105,7 @@ fn judge(default: &Row, jvm: usize, default_chunk: Option<Bytes>, tried: &[&Row]
         .min_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, row)| row);
     let pairs = fastest.and_then(|row| paired(default, row));
-    // The fastest of many is fast by luck, too: the more were tried, the surer it must be.
+    // The fastest of many can be fast by chance: a Bonferroni correction for the number of chunks.
     let confidence = 1.0 - (1.0 - CLAIM_CONFIDENCE) / tried.len().max(1) as f64;
     let ratio = pairs.and_then(|pairs| pairs.ratio(confidence));
     let claimed = pairs.and_then(|pairs| pairs.claim()).is_some();

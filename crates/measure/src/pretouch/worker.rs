@@ -27,24 +27,19 @@ use hugewise_memory::{
 use super::{By, Case, Sample, Way};
 use crate::execution::Launch;
 
-/// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
-    /// The page sizes of the machine.
-    #[error("the page sizes of this machine could not be told: {0}")]
+    #[error("the page sizes of this machine are unknown: {0}")]
     PageSizes(String),
-    /// The backing could not be had.
     #[error(transparent)]
     Reserve(#[from] ReserveError),
-    /// The pages could not be made present.
-    #[error("not all of {0} could be made present: {1}")]
+    #[error("not all of {0} could be populated: {1}")]
     Incomplete(Bytes, String),
-    /// A JVM is not for this process.
-    #[error("a JVM is started, and does not run in this process")]
+    #[error("a JVM is a process of its own and cannot be measured in this one")]
     Jvm,
 }
 
-/// The command that does it in a process of its own, and prints a [`Sample`] as JSON.
+/// The command of a process that does one pretouch and prints a [`Sample`] as JSON.
 #[must_use]
 pub fn launch(program: &Path, case: &Case, way: &Way) -> Launch {
     let by = match way.by {
@@ -65,7 +60,7 @@ pub fn launch(program: &Path, case: &Case, way: &Way) -> Launch {
     Launch { command, thp_disabled: case.backing == Backing::Base, ..Launch::default() }
 }
 
-/// Does it in this process.
+/// Does one pretouch in this process.
 pub fn run(case: &Case, way: &Way) -> Result<Sample, WorkError> {
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(WorkError::PageSizes)?;
@@ -99,7 +94,7 @@ pub fn run(case: &Case, way: &Way) -> Result<Sample, WorkError> {
     })
 }
 
-/// Gives all of it back, the engine in its own way and the others by `munmap`; seconds.
+/// Releases the memory, by the engine for the engine and else by `munmap`; returns the time in seconds.
 fn release(region: Region, case: &Case, by: By) -> Result<f64, String> {
     if by == By::Engine {
         let released = region.release(NonZeroUsize::new(case.threads));
@@ -113,12 +108,12 @@ fn release(region: Region, case: &Case, by: By) -> Result<f64, String> {
     Ok(begin.elapsed().as_secs_f64())
 }
 
-/// The share on huge pages.
+/// Share on huge pages, 0 to 1.
 pub(crate) fn share(coverage: &Coverage) -> Result<f64, String> {
-    coverage.share().ok_or_else(|| format!("nothing of it is present, by {}", coverage.source))
+    coverage.share().ok_or_else(|| format!("no page of it is resident, according to {}", coverage.source))
 }
 
-/// By how much counters of the machine grew: of huge pages that could not be made, and of stalls.
+/// Growth of the machine's counters of failed huge-page faults and of stalls.
 pub(crate) fn growth(
     before: &Result<VmStat, ReadError>,
     after: &Result<VmStat, ReadError>,
@@ -145,15 +140,15 @@ fn by_engine(region: &mut Region, case: &Case, chunk: Option<Bytes>) -> Result<D
     let done = region.pretouch(&how, &mut |_| ControlFlow::Continue(()));
     match done.stopped {
         None => Ok(Done { elapsed: done.elapsed, threads: done.threads, chunk: Some(done.chunk) }),
-        Some(stopped) => Err(WorkError::Incomplete(case.bytes, format!("{} is, then {stopped}", done.done))),
+        Some(stopped) => Err(WorkError::Incomplete(case.bytes, format!("{stopped}, after {}", done.done))),
     }
 }
 
-/// `work` on an equal share for each thread; the time from before the first thread starts to the end of
-/// the last, as in HotSpot's own log.
+/// Runs `work` on an equal share for each thread and times it from before the start of the first thread to
+/// the end of the last, as HotSpot's log does.
 ///
-/// All begin together: a thread that starts needs memory mapped for itself, and would wait for the end of a
-/// call of the kernel that holds the lock of all mappings.
+/// All threads begin together: a starting thread maps memory for itself, and would otherwise wait for the
+/// mmap lock held by a populating thread.
 fn in_shares(
     region: &mut Region,
     case: &Case,
@@ -205,7 +200,7 @@ impl Gate {
     const OPEN: u8 = 1;
     const NEVER: u8 = 2;
 
-    /// Waits until it is decided.
+    /// Waits for the decision; returns whether the gate opened.
     fn opens(&self) -> bool {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         loop {
@@ -216,7 +211,7 @@ impl Gate {
         }
     }
 
-    /// Opens it when so many wait.
+    /// Opens the gate as soon as `threads` threads wait.
     fn open_for(&self, threads: usize) {
         while self.waiting.load(Ordering::Acquire) < threads {
             thread::yield_now();

@@ -1,13 +1,13 @@
-//! The model of a pretouch: what making memory present costs, fitted to measured times.
+//! The cost model of a pretouch, fitted to measured times.
 //!
-//! For each *line*, that is a backing and a number of threads, the time is
+//! A *line* is a backing with a number of threads; on each line the time is
 //!
 //! > fixed + bytes · cost of a byte on this line
 //!
-//! with one fixed cost for all lines. It is fitted to the logarithms of the times: the error of a time
-//! is a share of it, whether that is a millisecond or a minute. From the costs of the lines follow
-//! those of a page and of a byte ([`Model::costs`]), and what threads add ([`Model::gains`]).
-//! Plain functions of numbers; docs/method.md describes the method.
+//! with one fixed cost for all lines. The model is fitted to the logarithms of the times, because the error
+//! of a time is proportional to it, from a millisecond to a minute. The costs of the lines yield those of a
+//! page and of a byte ([`Model::costs`]) and the gain of more threads ([`Model::gains`]). docs/method.md
+//! describes the method.
 
 #[cfg(test)]
 mod tests;
@@ -21,105 +21,99 @@ use serde::Serialize;
 use crate::statistics::LEAST_DEVIATION;
 
 pub(super) const GIB: f64 = (1u64 << 30) as f64;
-/// The search for the fixed cost ends here at the latest; it takes a handful of steps.
+/// Limit for the iterations of the fit, which usually needs fewer than 10.
 const MOST_STEPS: usize = 100;
-/// By how much the exponent of the growth may well differ from 1, before anything was measured: with 0.05
-/// a thousandfold size takes up to 1.4 times the time in proportion.
+/// Prior standard deviation of the exponent of the growth around 1: with 0.05, 1000 times the size takes up to
+/// 1.4 times the proportional time.
 const LIKELY_EXPONENT: f64 = 0.05;
 
-/// A time that was measured.
+/// One measured time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// On what.
     pub backing: Backing,
-    /// By how many threads.
     pub threads: usize,
-    /// How much.
     pub bytes: Bytes,
-    /// How long, in seconds.
     pub seconds: f64,
 }
 
-/// What was fitted.
+/// The fitted model.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Model {
-    /// What each pretouch costs before its first byte, in seconds.
+    /// Cost of a pretouch before its first byte, in seconds.
     pub fixed_seconds: f64,
-    /// The lines, by backing and threads.
+    /// The lines, ordered by backing and threads.
     pub lines: Vec<Line>,
-    /// How measured and modelled times differ, a row for each size on each line.
+    /// Measured and modelled times, one row per size and line.
     pub residuals: Vec<Residual>,
-    /// Standard deviation of the logarithm of a time between processes that do the same.
+    /// Standard deviation of the logarithm of the time between processes that do the same.
     pub deviation_between_processes: f64,
-    /// Standard deviation of the logarithm of the mean time of a size from the model.
+    /// Standard deviation of the logarithm of a size's mean time from the model.
     pub deviation_from_model: f64,
-    /// Sizes on lines, less what was fitted.
+    /// Degrees of freedom: number of sizes on all lines, minus the fitted parameters.
     pub freedom: usize,
     #[serde(skip)]
     pub(super) spread: Spread,
 }
 
-/// A backing and a number of threads.
+/// The fit for a backing and a number of threads.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Line {
     /// The backing.
     #[schemars(with = "String")]
     pub backing: Backing,
-    /// The number of threads.
+    /// Number of threads.
     pub threads: usize,
-    /// What each GiB costs, in seconds.
+    /// Cost of a GiB, in seconds.
     pub seconds_per_gib: f64,
-    /// The longest measured time on this backing, as a multiple of the modelled one; at least 1.
+    /// Longest measured time on this backing, divided by the modelled one; at least 1.
     pub slowest: f64,
-    /// Geometric mean of the sizes it was fitted to.
+    /// Geometric mean of the fitted sizes, in GiB.
     pub(super) middle: f64,
 }
 
-/// The measured time of a size on a line beside the modelled one.
+/// Measured and modelled time of one size on one line.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Residual {
     /// The backing.
     #[schemars(with = "String")]
     pub backing: Backing,
-    /// The number of threads.
+    /// Number of threads.
     pub threads: usize,
-    /// The size.
+    /// Size of the memory, in bytes.
     pub bytes: Bytes,
-    /// Processes.
+    /// Number of processes measured.
     pub processes: usize,
-    /// Geometric mean of their times.
+    /// Geometric mean of the measured times, in seconds.
     pub measured_seconds: f64,
-    /// What the model says.
+    /// Time according to the model, in seconds.
     pub modelled_seconds: f64,
 }
 
-/// What the width of an interval is made of.
+/// The variances that determine the width of an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Spread {
-    /// Variance of one process in a size that was not fitted, in squared logarithms.
+    /// Variance of one process at a size that was not fitted, in squared logarithms.
     pub one_process: f64,
-    /// Variance of the mean of a size around the model.
+    /// Variance of a size's mean around the model, in squared logarithms.
     pub of_means: f64,
-    /// Variance of the growth with the size: of an exponent that the model holds to be 1.
+    /// Variance of the exponent of the growth, which the model takes as 1; `None` with a single size per
+    /// line.
     pub of_exponent: Option<f64>,
-    /// 1 / S of the normal equations, or nothing where no fixed cost was fitted.
+    /// 1 / S of the normal equations; 0 if no fixed cost was fitted.
     inverse_of_fixed: f64,
-    /// For each line the sums b = ΣJf·Jr and d = ΣJr².
+    /// The sums b = ΣJf·Jr and d = ΣJr² of each line.
     sums: Vec<(f64, f64)>,
 }
 
-/// Why there is no model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FitError {
-    /// A residual needs more sizes than there are unknowns.
     #[error("no backing was measured at two sizes or more: give --bytes at least two, better three")]
     TooFewSizes,
-    /// Logarithms need positive numbers.
     #[error("a measured size or time is zero")]
     NotPositive,
 }
 
-/// The mean of a size on a line.
+/// The times of one size on one line.
 #[derive(Clone, Copy)]
 struct Cell {
     line: usize,
@@ -127,17 +121,17 @@ struct Cell {
     mean_ln: f64,
     count: usize,
     squares: f64,
-    /// Of the longest time.
+    /// Logarithm of the longest time.
     most_ln: f64,
 }
 
-/// Fits the model.
+/// Fits the model to all times.
 pub fn fit(measured: &[Measured]) -> Result<Model, FitError> {
     let (names, cells) = cells(measured)?;
     if cells.len() <= names.len() {
         return Err(FitError::TooFewSizes);
     }
-    // The fixed cost takes a degree of freedom, and must not take the last.
+    // The fixed cost uses a degree of freedom; at least one must remain.
     let free = (cells.len() > names.len() + 1).then(|| solve(&cells, names.len(), true));
     let fitted = free.filter(|fit| fit.fixed > 0.0).unwrap_or_else(|| solve(&cells, names.len(), false));
     let unknowns = names.len() + usize::from(fitted.fixed > 0.0);
@@ -171,18 +165,18 @@ fn cells(measured: &[Measured]) -> Result<(Names, Vec<Cell>), FitError> {
     Ok((names, cells))
 }
 
-/// The unknowns, and the sums of the normal equations at them.
+/// The fitted parameters, and the sums of the normal equations at them.
 struct Fitted {
     fixed: f64,
     rates: Vec<f64>,
     sums: Vec<(f64, f64)>,
-    /// What is left of the fixed cost's own sum when the rates are eliminated.
+    /// Schur complement of the fixed cost: its own sum after elimination of the rates.
     schur: f64,
     squares: f64,
 }
 
-/// Least squares of the logarithms: Gauss-Newton steps, halved until they help. The normal equations
-/// have an arrow's shape, for the lines share nothing but the fixed cost, and are solved in place.
+/// Least squares on the logarithms: Gauss-Newton steps, halved until the squares decrease. The lines share
+/// only the fixed cost, so the matrix of the normal equations is an arrow matrix and is solved directly.
 fn solve(cells: &[Cell], lines: usize, with_fixed: bool) -> Fitted {
     let mut rates: Vec<f64> = (0..lines).map(|line| mean_rate(cells, line)).collect();
     let mut fixed = 0.0;
@@ -223,7 +217,7 @@ struct Sums {
     /// ΣJf².
     own: f64,
     schur: f64,
-    /// ΣJf·residual with the rates eliminated.
+    /// ΣJf·residual after elimination of the rates.
     gradient: f64,
     /// ΣJr·residual of each line.
     of_rates: Vec<f64>,
@@ -278,13 +272,13 @@ fn describe(names: &Names, cells: &[Cell], fitted: &Fitted, freedom: usize) -> M
         measured_seconds: cell.mean_ln.exp(),
         modelled_seconds: modelled(cell),
     });
-    // No machine repeats itself better than this, whatever a few processes say.
+    // No machine repeats itself better than this; a few processes can agree by chance.
     let floor = LEAST_DEVIATION.powi(2);
     let others: usize = cells.iter().map(|cell| cell.count - 1).sum();
     let within = (cells.iter().map(|cell| cell.squares).sum::<f64>() / others.max(1) as f64).max(floor);
     let of_means = (fitted.squares / freedom.max(1) as f64).max(floor);
     let processes = cells.iter().map(|cell| cell.count).sum::<usize>() as f64 / cells.len() as f64;
-    // How far the size itself is off the model, beyond what so few processes would be anyway.
+    // Deviation of the sizes from the model beyond the noise of this number of processes.
     let of_sizes = (of_means - within / processes).max(0.0);
     let spread = Spread {
         one_process: within + of_sizes,
@@ -304,10 +298,10 @@ fn describe(names: &Names, cells: &[Cell], fitted: &Fitted, freedom: usize) -> M
     }
 }
 
-/// How uncertain the growth with the size is, as the variance of an exponent that the model holds to be 1:
-/// the slope of what the model leaves over and its standard error, both squared. A model that is bent where
-/// it was measured is trusted less far away. Times that are mere noise say nothing of the exponent; then
-/// it is as uncertain as [`LIKELY_EXPONENT`] says, which weighs as so much evidence for 1.
+/// Variance of the exponent of the growth with the size, which the model takes as 1: the squares of the
+/// residuals' slope and of its standard error. A slope within the measured sizes thus widens intervals
+/// further away. Slopes within the noise carry no information on the exponent; its prior variance is then
+/// [`LIKELY_EXPONENT`] squared.
 fn exponent(cells: &[Cell], middles: &[f64], modelled: &dyn Fn(&Cell) -> f64, of_means: f64) -> Option<f64> {
     let (mut width, mut product) = (0.0, 0.0);
     for cell in cells {
@@ -319,13 +313,13 @@ fn exponent(cells: &[Cell], middles: &[f64], modelled: &dyn Fn(&Cell) -> f64, of
     let likely = LIKELY_EXPONENT.powi(2);
     let weight = likely / (likely + of_slope);
     let slope = (product / width).abs();
-    // What is certainly there is not argued away.
+    // The part of the slope beyond two standard errors counts in full.
     let certain = slope - 2.0 * of_slope.sqrt();
     (width > 0.0).then(|| weight * of_slope + (weight * slope).max(certain).powi(2))
 }
 
 impl Model {
-    /// The logarithm of the time of `gib` on a line, and the variance of what was fitted there.
+    /// Logarithm of the modelled time of `gib` GiB on a line, and the variance of the fit there.
     pub(super) fn at(&self, line: usize, gib: f64) -> (f64, f64) {
         let modelled = self.fixed_seconds + gib * self.lines[line].seconds_per_gib;
         let (to_fixed, to_rate) = (1.0 / modelled, gib / modelled);
@@ -338,7 +332,7 @@ impl Model {
         (modelled.ln(), self.spread.of_means * leverage.max(0.0))
     }
 
-    /// The lines of a backing, by threads.
+    /// The lines of a backing with their indices, by ascending threads.
     pub fn lines_of(&self, backing: Backing) -> impl Iterator<Item = (usize, &Line)> {
         self.lines.iter().enumerate().filter(move |(_, line)| line.backing == backing)
     }

@@ -7,17 +7,17 @@ type Tested = Result<(), Box<dyn Error>>;
 
 const GIB_BYTES: u64 = 1 << 30;
 
-/// Times of a machine that is known: a fixed cost, a cost of each base page, one of each byte, and
-/// threads that share both until the memory can give no more.
+/// Model of a machine: a fixed cost, a cost per base page, a cost per byte, and a limit of the memory
+/// bandwidth that threads share.
 struct Machine {
     fixed: f64,
     per_page: f64,
     per_gib: f64,
-    /// GiB in a second, at most.
+    /// Memory bandwidth, in GiB per second.
     bandwidth: f64,
     /// Standard deviation of the logarithm of a time.
     noise: f64,
-    /// What a GiB costs more for each factor of e in the size.
+    /// Exponent of the growth of a GiB's cost with the size.
     bend: f64,
 }
 
@@ -49,7 +49,7 @@ impl Machine {
     }
 }
 
-/// Box and Muller, 1958.
+/// Standard normal deviate (Box and Muller, 1958).
 fn normal(random: &mut fastrand::Rng) -> f64 {
     (-2.0 * (1.0 - random.f64()).ln()).sqrt() * (std::f64::consts::TAU * random.f64()).cos()
 }
@@ -68,7 +68,7 @@ fn the_costs_of_a_quiet_machine_are_found() -> Tested {
     assert!(near(costs.seconds_per_gib, 0.12, 1e-6) && near(costs.nanoseconds_per_base_page, 400.0, 1e-6));
     let gains = model.gains();
     assert!(near(gains[0].speedup, 2.0, 1e-6), "base pages: the CPUs limit: {gains:?}");
-    // 0.06 s for a GiB would be more than the memory gives.
+    // 0.06 s per GiB would exceed the memory bandwidth.
     assert!(near(gains[1].bytes_per_second, 12.0 * GIB, 1e-6) && gains[1].speedup < 1.5, "{gains:?}");
     assert!(model.residuals.iter().all(|r| near(r.measured_seconds, r.modelled_seconds, 1e-6)));
     Ok(())
@@ -83,7 +83,7 @@ fn a_limit_that_threads_do_not_pass_is_seen() -> Tested {
     Ok(())
 }
 
-/// How often a new process at `bytes` lies in the interval, over many experiments.
+/// Share of experiments in which the time of a new process at `bytes` lies in the interval.
 fn covered(machine: &Machine, sizes: &[u64], bytes: u64) -> Result<f64, Box<dyn Error>> {
     const EXPERIMENTS: usize = 400;
     let mut random = fastrand::Rng::with_seed(7);
