@@ -1,4 +1,4 @@
-//! Running a program for its answer, and no longer than a limit.
+//! Runs a program within a time limit and captures its output.
 
 use std::{
     io::{self, Read},
@@ -11,25 +11,25 @@ use std::{
 
 use hugewise_linux::sys::process::GroupLeader;
 
-/// More is not read, and a program that prints more waits for its end in vain.
+/// Limit of each output stream, in bytes; a program that prints more blocks until the time limit.
 const LARGEST_ANSWER: u64 = 16 << 20;
 
-/// What a program answered.
+/// Exit status and output of a program; invalid UTF-8 is replaced.
 pub(crate) struct Printed {
     pub succeeded: bool,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// What `command` printed, its input closed; nothing if it did not end within `patience`, after which it
-/// and its descendants were killed.
+/// Runs `command` with empty standard input. `None` if it did not end within `patience`; it and its
+/// descendants are then killed.
 pub(crate) fn printed_by(mut command: Command, patience: Duration) -> io::Result<Option<Printed>> {
     let (stdout, theirs) = UnixStream::pair()?;
     command.stdin(Stdio::null()).stdout(OwnedFd::from(theirs));
     let (stderr, theirs) = UnixStream::pair()?;
     command.stderr(OwnedFd::from(theirs));
     let mut child = GroupLeader::start(&mut command, false)?;
-    // Our copies of its ends, without which no end of its output would come.
+    // Closes this process' copies of the write ends; otherwise the readers would never see the end of file.
     drop(command);
     let readers = [&stdout, &stderr].map(|stream| {
         stream.try_clone().map(|stream| {
@@ -50,7 +50,7 @@ pub(crate) fn printed_by(mut command: Command, patience: Duration) -> io::Result
         }
     };
     drop(child);
-    // A process that left the group may hold the other ends for ever. What was printed stays readable.
+    // A process that left the group may keep its write ends open. Bytes already written stay readable.
     for stream in [&stdout, &stderr] {
         let _ = stream.shutdown(Shutdown::Both);
     }

@@ -1,63 +1,64 @@
-//! What a launch line asks of huge pages: by region, bytes and page size.
+//! Huge-page demand of a launch line: bytes and page size of each region.
 //!
-//! It is asked of the very `java` that will run: started with the line's own options and
-//! `-version`, as a rehearsal in which every request for explicit pages is seen and pools hold
-//! what we say. So nothing is tabulated by version, vendor, collector or CPU count, and not one
-//! page of the machine's pools is taken.
+//! The demand comes from the
+//! `java` that will run: a rehearsal starts it with the line's own options and `-version`, records every
+//! request for explicit huge pages, and answers it from simulated pools. Nothing is tabulated by version,
+//! vendor, collector or CPU count, and no page of the machine's pools is taken.
 
 use hugewise_linux::units::{Bytes, PageSize, Pages};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What one JVM asks for.
+/// Demand of one JVM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Demand {
-    /// Which JVM.
+    /// The JVM that was rehearsed.
     pub java: Java,
-    /// The heap at its start and at its largest.
+    /// Initial and maximum heap size.
     pub heap: HeapSizes,
-    /// The regions that huge pages matter for, in the order in which the JVM asks for them.
+    /// Regions that can be on huge pages; those that take pages from pools come first, in the order of their
+    /// requests.
     pub regions: Vec<RegionDemand>,
-    /// What direct buffers may take outside of the heap (`MaxDirectMemorySize`; where it is not set, the
-    /// JVM takes the heap's largest size). No flag puts it on huge pages.
+    /// Limit of direct buffers, in bytes: `MaxDirectMemorySize`, or the maximum heap size if that is not set.
+    /// No JVM flag puts direct buffers on huge pages. `null` if the JVM does not have the flag.
     pub direct_memory: Option<Bytes>,
 }
 
-/// A JVM, as it names itself.
+/// Identity of a JVM, as it reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Java {
-    /// The program as the launch line has it.
+    /// `java` as written in the launch line.
     pub path: String,
-    /// `17.0.15`.
+    /// Version, such as `17.0.15`.
     pub version: String,
-    /// `G1`, `Parallel`, `Serial`, `ZGC`, `Shenandoah` or `Epsilon`.
+    /// `G1`, `Parallel`, `Serial`, `ZGC`, `Shenandoah`, `Epsilon`, `CMS` or `unknown`.
     pub collector: String,
 }
 
-/// `InitialHeapSize` and `MaxHeapSize`, as the JVM finally set them.
+/// Final values of `InitialHeapSize` and `MaxHeapSize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeapSizes {
-    /// What it begins with.
+    /// Initial heap size, in bytes.
     pub initial_bytes: Bytes,
-    /// What it may grow to.
+    /// Maximum heap size, in bytes.
     pub max_bytes: Bytes,
 }
 
-/// What one region asks for.
+/// Demand of one region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionDemand {
-    /// Its purpose: `heap`, `code cache`, `card table` …
+    /// Purpose: `heap`, `code cache`, `card table` …
     pub name: String,
-    /// The size of the pages it asks for: the base page size where it asks for no huge ones.
+    /// Page size that the region requests, in bytes; the base page size if it requests no huge pages.
     pub page_size_bytes: PageSize,
-    /// What it holds when the JVM has started.
+    /// Size once the JVM has started, in bytes.
     pub bytes_at_start: Bytes,
-    /// What it may grow to: only the heap of ZGC takes pages from a pool as it grows.
+    /// Maximum size, in bytes. Of the regions on pool pages only the heap of ZGC grows after the start.
     pub bytes: Bytes,
 }
 
 impl Demand {
-    /// Pages of one size, at the start and at most, of one JVM.
+    /// Pages of `size` that one JVM takes: at its start, and at most.
     #[must_use]
     pub fn pages(&self, size: PageSize) -> (Pages, Pages) {
         let of = |bytes: fn(&RegionDemand) -> Bytes| {

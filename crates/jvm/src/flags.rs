@@ -1,4 +1,4 @@
-//! What the flags of a JVM finally are: asked of that very `java`, with those very options.
+//! Final values of a JVM's flags, printed by the `java` that will run, with its own options.
 
 use std::{
     collections::BTreeMap, env, ffi::OsString, fs, io, path::PathBuf, process::Command, time::Duration,
@@ -12,72 +12,59 @@ use crate::{
     launch::{LaunchError, LaunchLine},
 };
 
-/// The final flags of a JVM, and which JVM it is.
+/// Final flags and identity of a JVM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FinalFlags {
-    /// `17.0.15`, as `java -version` says it.
+    /// As `java -version` prints it: `17.0.15`.
     pub version: String,
-    /// `java.home`: the folder of the JDK that ran, whatever links and wrappers led there.
+    /// `java.home`: directory of the JDK that ran, after all links and wrappers.
     pub java_home: Option<PathBuf>,
     /// `java.vendor`: `Debian`, `Eclipse Adoptium`.
     pub vendor: Option<String>,
     /// `java.vm.name`: `OpenJDK 64-Bit Server VM`.
     pub vm: Option<String>,
-    /// Values by name.
     values: BTreeMap<String, String>,
 }
 
-/// The JVM did not tell.
+/// Why the flags of a JVM are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// It could not be started.
     #[error("{java} could not be started: {source}")]
-    Start {
-        /// The program.
-        java: String,
-        /// What the system answered.
-        source: io::Error,
-    },
-    /// It ended with an error of its own.
+    Start { java: String, source: io::Error },
     #[error("{java} refuses these options: {said}")]
     Refused {
-        /// The program.
         java: String,
-        /// The first lines it printed.
+        /// Up to three lines of its output.
         said: String,
     },
-    /// It answered, and is no HotSpot.
+    /// The output has no `MaxHeapSize`, which every HotSpot prints.
     #[error(
-        "{java} is not a HotSpot JVM: {said}; its flags are its own, and hugewise knows those of HotSpot \
-         (OpenJDK, Oracle and their kin)"
+        "{java} is not a HotSpot JVM: {said}; hugewise supports HotSpot only (OpenJDK, Oracle JDK and builds \
+         of them)"
     )]
     NotHotSpot {
-        /// The program.
         java: String,
-        /// What it calls itself, or the first lines it printed.
+        /// `java.vm.name`, or up to three lines of its output.
         said: String,
     },
-    /// It did not end.
-    #[error("{java} was asked for its flags and did not answer within {}s: is it a JVM?", limit.as_secs())]
-    TimedOut {
-        /// The program.
-        java: String,
-        /// How long it was waited for.
-        limit: Duration,
-    },
-    /// The empty folder in which it is asked could not be made.
-    #[error("making the empty folder in which the JVM is asked: {0}")]
+    #[error(
+        "{java} -XX:+PrintFlagsFinal -version did not end within {} s; check that it is a JVM",
+        limit.as_secs()
+    )]
+    TimedOut { java: String, limit: Duration },
+    #[error("creating an empty directory to run the JVM in: {0}")]
     Folder(io::Error),
-    /// Options outside the command line could not be read.
+    /// The options in files and variables could not be read.
     #[error(transparent)]
     Options(#[from] LaunchError),
 }
 
-/// How long a JVM may take to print its flags; one on a loaded machine takes a second or two.
+/// Time limit for printing the flags; 1–2 s are usual on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Asks the `java` of a launch line, behind those words of its wrapper that its flags depend on, with
-/// the options and the environment that decide about its memory; nothing of the program is started.
+/// Reads the final flags of a launch line's JVM. `java` runs with `-version`, the options and variables that
+/// decide its memory layout, and the words of its wrapper that the flags depend on. No part of the program
+/// runs.
 pub fn ask(line: &LaunchLine) -> Result<FinalFlags, AskError> {
     ask_patiently(line, PATIENCE)
 }
@@ -89,13 +76,13 @@ fn ask_patiently(line: &LaunchLine, patience: Duration) -> Result<FinalFlags, As
     let printed = match bounded_run::printed_by(question.command, patience) {
         Ok(Some(printed)) => printed,
         Ok(None) => return Err(AskError::TimedOut { java, limit: patience }),
-        // The first word of a wrapper may be what is not there.
+        // With a wrapper, its first word may be the program that is missing.
         Err(source) => return Err(AskError::Start { java: program, source }),
     };
     understand(java, printed.succeeded, &printed.stdout, &printed.stderr)
 }
 
-/// What a JVM that was asked printed: its flags, or why there are none.
+/// Parses the output of a JVM that was started to print its flags.
 pub(crate) fn understand(
     java: String,
     succeeded: bool,
@@ -119,21 +106,21 @@ pub(crate) fn understand(
     Ok(flags)
 }
 
-/// A JVM that is to be asked, and the empty folder in which it runs.
+/// Command that makes a JVM print its flags, and the empty directory in which it runs.
 pub(crate) struct Question {
-    /// To be started while the folder is there.
+    /// Must be started before the directory is removed.
     pub command: Command,
     _folder: TempDir,
 }
 
-/// The `java` of a launch line, to be started with those of its options that decide about its memory, and
-/// with `options` behind them, to print its flags and which JVM it is. It writes no file, the heap is not
-/// pretouched, and nothing of the program is started.
+/// Command that makes the `java` of a launch line print its flags and version, with those of its options that
+/// decide its memory layout, followed by `options`. It writes no file, does not pre-touch the heap, and runs
+/// no part of the program.
 pub(crate) fn question(line: &LaunchLine, options: &[String]) -> Result<Question, AskError> {
     let folder = tempfile::Builder::new().prefix("hugewise-asks-").tempdir().map_err(AskError::Folder)?;
     let asked = line.layout_options(&|name| env::var(name).ok(), &|file| fs::read_to_string(file))?;
     let printing = [
-        // One that crashes leaves no report, and one that runs no performance data in a shared folder.
+        // No error report after a crash, and no performance data in the shared /tmp.
         "-XX:ErrorFile=/dev/null",
         "-XX:-UsePerfData",
         "-XX:-AlwaysPreTouch",
@@ -156,7 +143,7 @@ pub(crate) fn question(line: &LaunchLine, options: &[String]) -> Result<Question
     Ok(Question { command, _folder: folder })
 }
 
-/// PATH for a program that runs in another folder; `None` if it can stay as it is.
+/// `PATH` for a program that runs in another directory; `None` if it needs no change.
 fn absolute_search_path() -> Option<OsString> {
     let path = env::var_os("PATH")?;
     if env::split_paths(&path).all(|folder| folder.is_absolute()) {
@@ -166,8 +153,8 @@ fn absolute_search_path() -> Option<OsString> {
     env::join_paths(env::split_paths(&path).map(|folder| here.join(folder))).ok()
 }
 
-/// Reads what `-XX:+PrintFlagsFinal -version` prints: flags on standard output, the version on
-/// standard error.
+/// Parses the output of `-XX:+PrintFlagsFinal -version`: flags on standard output, the version on standard
+/// error.
 fn parse(stdout: &str, stderr: &str) -> FinalFlags {
     let values = stdout.lines().filter_map(|line| {
         // `     bool UseLargePages    = false    {pd product} {default}`
@@ -195,25 +182,24 @@ fn parse(stdout: &str, stderr: &str) -> FinalFlags {
 }
 
 impl FinalFlags {
-    /// Is a boolean flag of this name there, and on? Nothing if this JVM has no such flag.
+    /// Value of a boolean flag; `None` if this JVM does not have it.
     #[must_use]
     pub fn is_on(&self, name: &str) -> Option<bool> {
         self.values.get(name).map(|value| value == "true")
     }
 
-    /// Does this JVM know the flag at all?
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// A flag that is an amount of memory.
+    /// Value of a flag in bytes; `None` if this JVM does not have it.
     #[must_use]
     pub fn bytes(&self, name: &str) -> Option<Bytes> {
         self.values.get(name)?.parse().ok().map(Bytes)
     }
 
-    /// The collector that is on: `G1`, `Parallel`, `Serial`, `ZGC`, `Shenandoah`, `Epsilon` or `CMS`.
+    /// The enabled collector: `G1`, `Parallel`, `Serial`, `ZGC`, `Shenandoah`, `Epsilon` or `CMS`.
     #[must_use]
     pub fn collector(&self) -> Option<&'static str> {
         const COLLECTORS: [(&str, &str); 7] = [
@@ -228,35 +214,35 @@ impl FinalFlags {
         COLLECTORS.iter().find(|(flag, _)| self.is_on(flag) == Some(true)).map(|(_, name)| *name)
     }
 
-    /// The feature release: 8, 11, 17 …
+    /// Feature release, such as 8, 11 or 17; `None` if the version is unknown.
     #[must_use]
     pub fn major(&self) -> Option<u32> {
         let version = self.version.strip_prefix("1.").unwrap_or(&self.version);
         version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     }
 
-    /// The most pool that a launch with explicit pages can ask for: the heap, the code cache, and
-    /// the collector's tables.
+    /// Upper bound of the pool memory that a launch with explicit huge pages takes: heap, code cache and the
+    /// collector's tables. `None` without `MaxHeapSize`.
     ///
-    /// An upper bound. HotSpot maps each explicit region whole. The tables of the most demanding
-    /// collector (Shenandoah: two bitmaps of heap/32) bound those of the others (G1: bitmaps of
-    /// heap/64 and three tables of heap/512; Parallel: heap/32 and heap/512).
+    /// HotSpot maps each explicit region whole. The tables of Shenandoah (two bitmaps of heap/32) bound those
+    /// of the other collectors (G1: bitmaps of heap/64 and three tables of heap/512; Parallel: heap/32 and
+    /// heap/512).
     #[must_use]
     pub fn explicit_demand(&self) -> Option<ExplicitDemand> {
         let heap = self.bytes("MaxHeapSize")?;
         let code = self.bytes("ReservedCodeCacheSize").unwrap_or_default();
-        const ROUNDING: Bytes = Bytes(24 << 20); // A page more for each of the dozen regions.
+        const ROUNDING: Bytes = Bytes(24 << 20); // About 12 regions, each rounded up to 2 MiB.
         let tables = Bytes(heap.0 / 16 + 3 * (heap.0 / 512)) + ROUNDING;
         Some(ExplicitDemand { heap, others: code + tables })
     }
 }
 
-/// What a launch with explicit pages takes from the pools, at most.
+/// Upper bound of the pool memory that a launch with explicit huge pages takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExplicitDemand {
-    /// The heap, at its maximum.
+    /// Maximum heap size.
     pub heap: Bytes,
-    /// Code cache and tables: always on the default size, whatever the heap's page size.
+    /// Code cache and collector tables; on the default huge page size, whatever the heap's page size is.
     pub others: Bytes,
 }
 
@@ -289,7 +275,7 @@ ccstrlist OnError                                  =                            
 
     #[test]
     fn the_bound_holds_for_measured_consumption() {
-        // Pages of 2 MiB that JVMs were seen to consume with a heap of 1 GiB.
+        // Measured: pages of 2 MiB that JVMs took with a heap of 1 GiB.
         for (jdk, measured) in
             [("17 G1", 651), ("17 Parallel", 648), ("17 Shenandoah", 665), ("25 Shenandoah", 666)]
         {
@@ -315,10 +301,10 @@ ccstrlist OnError                                  =                            
             error.as_ref().is_err_and(|e| e.contains("not a HotSpot JVM: Eclipse OpenJ9 VM")),
             "{error:?}"
         );
-        // It leaves its process group, and keeps its output open.
+        // It leaves its process group and keeps its output open.
         let hangs = program(dir.path(), "#!/bin/sh\nsetsid sleep 5 &\nexec sleep 1000\n")?;
         let error = ask_patiently(&hangs, Duration::from_millis(300)).map_err(|error| error.to_string());
-        assert!(error.as_ref().is_err_and(|e| e.contains("did not answer")), "{error:?}");
+        assert!(error.as_ref().is_err_and(|e| e.contains("did not end within")), "{error:?}");
         let chatty = program(dir.path(), "#!/bin/sh\nexec yes\n")?;
         assert!(ask_patiently(&chatty, Duration::from_millis(300)).is_err());
         let lost = LaunchLine { java: "/nowhere/java".to_owned(), ..LaunchLine::default() };
@@ -326,7 +312,7 @@ ccstrlist OnError                                  =                            
         Ok(())
     }
 
-    /// Of every JDK of this machine; passes where there is none.
+    /// With every JDK of this machine; passes if there is none.
     #[test]
     fn real_jvms_answer_behind_their_wrappers() {
         for jdk in jdks::find(&Root::live(), &jdks::Environment::of_this_process()) {
@@ -352,7 +338,7 @@ ccstrlist OnError                                  =                            
             let text = "env JAVA_TOOL_OPTIONS=-Xmx64m nohup taskset -c 0 java -Xmx96m Main";
             let alone = asked(text).expect(text);
             assert_eq!(alone.bytes("MaxHeapSize"), Some(Bytes(96 << 20)));
-            // One processor alone: the JVM takes the serial collector.
+            // With one processor the JVM selects the serial collector.
             assert_eq!(alone.is_on("UseSerialGC"), Some(true));
             let last =
                 asked("env _JAVA_OPTIONS=-Xmx64m JDK_JAVA_OPTIONS=-Xmx32m java -Xmx96m Main").expect(text);

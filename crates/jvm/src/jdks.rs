@@ -1,4 +1,4 @@
-//! The JDKs of a machine.
+//! JDKs installed on a machine.
 
 use std::{
     env,
@@ -10,51 +10,49 @@ use hugewise_linux::{reading::Reading, root::Root};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One Java installation that has a `release` file. Paths are those of its own machine.
+/// Java installation with a `release` file. Paths are those of the machine it is installed on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Jdk {
-    /// Its folder, with all links followed.
+    /// Home directory, links resolved.
     pub home: PathBuf,
-    /// Its `java`.
+    /// Path of its `java`.
     pub java: PathBuf,
-    /// `JAVA_VERSION` of its `release` file: `17.0.15`, `1.8.0_392`.
+    /// `JAVA_VERSION` of the `release` file, such as `17.0.15` or `1.8.0_392`.
     pub version: String,
-    /// The feature release: 17, 8.
+    /// Feature release, such as 17 or 8.
     pub major: u32,
-    /// `IMPLEMENTOR` of its `release` file.
+    /// `IMPLEMENTOR` of the `release` file; `null` if the file has none.
     pub implementor: Option<String>,
-    /// Is this the `java` of PATH?
+    /// Whether the `java` of `PATH` is in this JDK.
     pub default: bool,
-    /// Can it compile, that is: is module `jdk.compiler` among `MODULES` of its `release` file?
+    /// Whether it can compile: `MODULES` of the `release` file contains `jdk.compiler`. Unknown if the file
+    /// lists no modules.
     pub has_compiler: Reading<bool>,
 }
 
-/// What the environment says about Java; it speaks of the live machine only.
+/// Environment variables that locate Java; used on the live machine only.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
-    /// `JAVA_HOME`.
     pub java_home: Option<PathBuf>,
-    /// `PATH`.
     pub path: Option<OsString>,
 }
 
 impl Environment {
-    /// Of this process.
     #[must_use]
     pub fn of_this_process() -> Environment {
         Environment { java_home: env::var_os("JAVA_HOME").map(PathBuf::from), path: env::var_os("PATH") }
     }
 }
 
-/// Folders that hold one JDK in each of their folders.
+/// Directories whose subdirectories may be JDKs.
 const PARENTS: [&str; 7] =
     ["usr/lib/jvm", "usr/lib64/jvm", "usr/java", "usr/local", "usr/local/lib/jvm", "opt", "opt/java"];
 
-/// Where `java` is looked for in a captured tree, whose PATH nobody knows.
+/// Search path for `java` in a captured tree, whose `PATH` is unknown.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The JDKs in the usual folders and, on the live machine, those of JAVA_HOME and PATH: each once,
-/// whatever links lead to it, the newest first.
+/// JDKs in the usual directories and, on the live machine, those of `JAVA_HOME` and `PATH`: links resolved,
+/// each once, the newest first.
 #[must_use]
 pub fn find(root: &Root, environment: &Environment) -> Vec<Jdk> {
     let (java_home, path) = if root.is_live() {
@@ -77,7 +75,7 @@ pub fn find(root: &Root, environment: &Environment) -> Vec<Jdk> {
         .chain(java_home.filter(|home| home.is_absolute()))
         .chain(of_path)
         .filter_map(|home| root.resolve(home).ok())
-        // A path that is not text could not be reported.
+        // A path that is not UTF-8 cannot be reported.
         .filter(|home| home.to_str().is_some())
         .collect();
     homes.sort();
@@ -89,7 +87,7 @@ pub fn find(root: &Root, environment: &Environment) -> Vec<Jdk> {
     jdks
 }
 
-/// The JDK in `home` (relative to the root, links followed), if there is one.
+/// Reads the JDK in `home` (relative to the root, links resolved); `None` if there is none.
 fn read(root: &Root, home: &Path, java_of_path: Option<&Path>) -> Option<Jdk> {
     let java = home.join("bin/java");
     if !root.has_file(&java) {
@@ -112,7 +110,7 @@ fn read(root: &Root, home: &Path, java_of_path: Option<&Path>) -> Option<Jdk> {
     })
 }
 
-/// The value of a line `KEY="value"`.
+/// Value of a line `KEY="value"`.
 fn property(release: &str, key: &str) -> Option<String> {
     release.lines().find_map(|line| {
         let value = line.trim().strip_prefix(key)?.strip_prefix('=')?;
@@ -120,7 +118,7 @@ fn property(release: &str, key: &str) -> Option<String> {
     })
 }
 
-/// 17 of `17.0.15`, 8 of `1.8.0_392`, 26 of `26-ea`.
+/// Feature release: 17 of `17.0.15`, 8 of `1.8.0_392`, 26 of `26-ea`.
 fn major(version: &str) -> Option<u32> {
     let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     match numbers.next()?.ok()? {

@@ -1,10 +1,10 @@
-//! The flags that put a backing on a JVM.
+//! JVM flags that select a backing.
 
 use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 
 use crate::flags::FinalFlags;
 
-/// The flags that put `backing` on this JVM; an error where it cannot have it.
+/// Flags that select `backing` on this JVM; an error if the JVM does not support it.
 pub fn options(flags: &FinalFlags, backing: Backing) -> Result<Vec<String>, String> {
     let mut options = Vec::new();
     let mut switch = |name: &str, on: bool| {
@@ -13,11 +13,12 @@ pub fn options(flags: &FinalFlags, backing: Backing) -> Result<Vec<String>, Stri
         }
     };
     if !flags.has("UseLargePages") {
-        return Err("this JVM has no UseLargePages flag: is it HotSpot?".to_owned());
+        return Err("this JVM has no UseLargePages flag; hugewise supports HotSpot only".to_owned());
     }
     switch("UseLargePages", backing != Backing::Base);
     switch("UseTransparentHugePages", backing == Backing::Thp);
-    // Gone in JDK 22 (JDK-8261894); before, they keep the JVM from choosing the other kind.
+    // Removed in JDK 22 (JDK-8261894). Older JVMs need them to rule out the other kind of explicit huge
+    // pages.
     switch("UseHugeTLBFS", matches!(backing, Backing::Hugetlb(_)));
     switch("UseSHM", matches!(backing, Backing::Shm(_)));
     if matches!(backing, Backing::Shm(_)) && !flags.has("UseSHM") {
@@ -28,7 +29,7 @@ pub fn options(flags: &FinalFlags, backing: Backing) -> Result<Vec<String>, Stri
     }
     if let Some(size) = backing.named_size() {
         if flags.is_on("UseZGC") == Some(true) && size.bytes() > Bytes(2 << 20) {
-            return Err(format!("ZGC does not use pages of {size}; try hugetlb"));
+            return Err(format!("ZGC does not support pages of {size}; try hugetlb"));
         }
         options.push(format!("-XX:LargePageSizeInBytes={}", size.bytes().0));
     }

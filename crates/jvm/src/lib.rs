@@ -1,4 +1,4 @@
-//! What a JVM asks of huge pages, and what it got.
+//! Huge-page demand of a JVM before its start, its regions while it runs, and the logs it writes.
 
 pub mod attach;
 mod bounded_run;

@@ -1,32 +1,32 @@
-//! The logs that a JVM writes: which there are, and one more switched on and off while it runs.
+//! Logs of a JVM: lists them, and switches one more on and off while the JVM runs.
 //!
-//! By the diagnostic command `VM.log` of JDK 9 and later, and the options `-Xlog` and `-Xloggc`.
+//! Uses the diagnostic command `VM.log` of JDK 9 and later, and the options `-Xlog` and `-Xloggc`.
 
 use std::path::{Path, PathBuf};
 
 use crate::attach::{AttachError, Jvm};
 
-/// What pauses, their CPU time and safepoints stand under. `gc*` would be several times as many lines,
-/// which are written while the program stands still: some 5 us each.
+/// Tags of pauses, their CPU time and safepoints. `gc*` would log several times as many lines, each of which
+/// takes about 5 µs of the pause.
 const WHAT: &str = "gc=info,gc+cpu=info,safepoint=info";
-/// ZGC has its pauses here; others the phases of theirs.
+/// ZGC logs its pauses under this tag; other collectors log phases of their pauses.
 const PAUSES_OF_ZGC: &str = "gc+phases=info";
 /// `timenanos` is CLOCK_MONOTONIC.
 const DECORATORS: &str = "timenanos,pid,tid,level,tags";
 
-/// A file that a JVM writes its pauses into.
+/// File into which a JVM logs its pauses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFile {
-    /// Its name, as the JVM has it.
+    /// Path as given to the JVM; may be relative to its working directory.
     pub file: PathBuf,
-    /// Does each line carry CLOCK_MONOTONIC?
+    /// Whether each line carries CLOCK_MONOTONIC.
     pub monotonic: bool,
-    /// Does it hold safepoints, too?
+    /// Whether it contains safepoints.
     pub safepoints: bool,
 }
 
-/// The option that makes a JVM (9 or later) write a log into `file` from its start; `is_zgc` tells its
-/// collector.
+/// Option with which a JVM (JDK 9 or later) logs into `file` from its start; `is_zgc` adds the tag of ZGC's
+/// pauses.
 #[must_use]
 pub fn option(file: &Path, is_zgc: bool) -> String {
     format!("-Xlog:{}:file=\"{}\":{DECORATORS}:filecount=0", what(is_zgc), file.display())
@@ -36,18 +36,18 @@ fn what(is_zgc: bool) -> String {
     if is_zgc { format!("{WHAT},{PAUSES_OF_ZGC}") } else { WHAT.to_owned() }
 }
 
-/// The files that a JVM writes its pauses into now.
+/// Files into which a running JVM logs its pauses.
 pub fn files(jvm: &Jvm) -> Result<Vec<LogFile>, AttachError> {
     Ok(listed(&jvm.command("VM.log list")?))
 }
 
-/// The same in the answer of `VM.log list`.
+/// Parses the answer of `VM.log list`.
 #[must_use]
 pub fn listed(answer: &str) -> Vec<LogFile> {
     answer.lines().filter_map(output).collect()
 }
 
-/// Makes it write pauses and safepoints into `file`, too. It holds no space and no quote.
+/// Makes a running JVM log pauses and safepoints into `file` as well. `file` contains no space and no quote.
 pub fn switch_on(jvm: &Jvm, file: &str) -> Result<(), AttachError> {
     let what = what(jvm.command("VM.flags")?.split_whitespace().any(|flag| flag == "-XX:+UseZGC"));
     let command = format!(
@@ -56,10 +56,10 @@ pub fn switch_on(jvm: &Jvm, file: &str) -> Result<(), AttachError> {
     jvm.command(&command).map(drop)
 }
 
-/// Ends that, if it does.
+/// Stops logging into `file`; does nothing if that is already off.
 pub fn switch_off(jvm: &Jvm, file: &str) -> Result<(), AttachError> {
     let is_on = |text: &str| text.lines().any(|line| line.contains(&format!("file={file} ")));
-    // Where it is off already the command would make the file anew.
+    // If it is already off, the command would create the file again.
     if is_on(&jvm.command("VM.log list")?) {
         jvm.command(&format!("VM.log output=\"file={file}\" what=\"all=off\""))?;
     }
@@ -81,15 +81,15 @@ fn output(line: &str) -> Option<LogFile> {
     })
 }
 
-/// Does `gc*=info` hold the lines under `tag`?
+/// Whether a selection such as `gc*=info` includes the lines with `tag`.
 fn selects(selection: &str, tag: &str) -> bool {
     let (tags, level) = selection.split_once('=').unwrap_or((selection, "info"));
     let tags = tags.trim_end_matches('*');
     (tags == tag || tags == "all") && matches!(level, "info" | "debug" | "trace")
 }
 
-/// The file that a command line makes a JVM write its pauses into; the last one that it names. Of names
-/// with `%t` nobody knows what they became; `own_pid` is what `%p` becomes.
+/// The last file that a command line makes a JVM log its pauses into; `own_pid` replaces `%p`.
+/// `None` if there is none, or if its name contains `%t` (the start time), which is unknown.
 #[must_use]
 pub fn of_command(command: &[String], own_pid: u32) -> Option<LogFile> {
     let named = command.iter().skip(1).rev().find_map(|word| match word.strip_prefix("-Xloggc:") {

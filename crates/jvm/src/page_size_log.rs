@@ -1,24 +1,23 @@
-//! What `-Xlog:pagesize` says of each region. The JVM's word, not the kernel's.
+//! Regions in the log of `-Xlog:pagesize`, with the page size that the JVM assumes; the kernel's may differ.
 
 use hugewise_linux::units::{Bytes, PageSize};
 
-/// The option that prints it without decorations, from JDK 9 on.
+/// Prints the log without decorations; JDK 9 and later.
 pub const OPTION: &str = "-Xlog:pagesize*=info:stdout:none";
 
-/// A region as the JVM logs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// The JVM's name for it: `Heap`, `Card Table`, `CodeHeap 'profiled nmethods'`.
+    /// The JVM's name of the region: `Heap`, `Card Table`, `CodeHeap 'profiled nmethods'`.
     pub name: String,
-    /// Where it lies.
+    /// First address.
     pub base: u64,
-    /// What it reserves.
+    /// Reserved bytes.
     pub size: Bytes,
-    /// The page size that the JVM believes it to be on.
+    /// Page size that the JVM assumes.
     pub page_size: PageSize,
 }
 
-/// Reads the lines that tell of a region; JDK 11 to 25 order the fields differently.
+/// Parses the lines that describe regions; the order of the fields differs between JDK 11 and 25.
 ///
 /// `Card Table: req_size=2M base=0x00007f39b0e00000 page_size=2M alignment=2M size=2M`
 #[must_use]
@@ -31,7 +30,7 @@ fn line(line: &str) -> Option<Logged> {
     let field = |key: &str| {
         fields.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
     };
-    // Decorations, where there are some, end with a bracket.
+    // Decorations, if any, end with a bracket.
     let name = name.rsplit(']').next().unwrap_or(name).trim();
     Some(Logged {
         name: name.to_owned(),

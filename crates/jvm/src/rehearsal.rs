@@ -1,4 +1,4 @@
-//! A launch line's demand, from a rehearsal of its `java`.
+//! Demand of a launch line, from a rehearsal of its `java`.
 
 use std::{env, io, time::Duration};
 
@@ -16,59 +16,45 @@ use crate::{
     page_size_log::{self, Logged},
 };
 
-/// How long a JVM may take to start and end; one on a loaded machine takes a second or two.
+/// Time limit of one start; 1–2 s are usual on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// As many lines of what a JVM says are worth repeating.
+/// Maximum number of messages kept of one start.
 const MESSAGES: usize = 6;
 
-/// Why the demand of a launch line is not known.
+/// Why the demand of a launch line is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum DemandError {
-    /// The JVM did not tell its flags.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// The line could not be understood.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// This JVM cannot have this backing.
+    /// The JVM does not support the backing.
     #[error("{0}")]
     Impossible(String),
-    /// It could not be rehearsed.
-    #[error("{java} could not be rehearsed (it takes ptrace of one's own children and seccomp): {source}")]
-    Rehearse {
-        /// The program.
-        java: String,
-        /// What the system answered.
-        source: io::Error,
-    },
-    /// It does not start with these options, however large the pools.
+    #[error("{java} could not be started under ptrace and seccomp, which the rehearsal needs: {source}")]
+    Rehearse { java: String, source: io::Error },
+    /// It exits at its start, even with sufficient pools.
     #[error("{java} does not start with these options: {said}")]
-    Exits {
-        /// The program.
-        java: String,
-        /// What it says.
-        said: String,
-    },
+    Exits { java: String, said: String },
 }
 
-/// The demand of a line, and what it takes to give it the backing.
+/// Demand of a launch line, and the options that select the backing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The demand.
     pub demand: Demand,
-    /// The options that give the JVM the backing.
+    /// Options that select the backing.
     pub options: Vec<String>,
-    /// The options of the line about large pages that they replace.
+    /// Options of the line about large pages that `options` replaces.
     pub set_aside: Vec<String>,
 }
 
-/// Asks what a launch line demands on a backing, whatever the machine's pools hold.
+/// Determines the demand of a launch line on a backing, independent of the machine's pools.
 pub fn ask(line: &LaunchLine, backing: Backing, sizes: &PageSizes) -> Result<Asked, DemandError> {
     let flags = flags_of(line, sizes)?;
     ask_with(line, &flags, backing, sizes)
 }
 
-/// The flags of a line's JVM where no pool is short: with a short one, ZGC would not start.
+/// Final flags of a launch line's JVM with sufficient pools; with too small ones ZGC would not start.
 pub fn flags_of(line: &LaunchLine, sizes: &PageSizes) -> Result<FinalFlags, DemandError> {
     let rehearsal = rehearse(line, &[], sizes, &Pretended::new())?;
     let succeeded = rehearsal.status.success();
@@ -90,7 +76,7 @@ fn rehearse(
     })
 }
 
-/// The same where the JVM's flags are known.
+/// Like [`ask`], with the JVM's flags already known.
 pub fn ask_with(
     line: &LaunchLine,
     flags: &FinalFlags,
@@ -99,7 +85,7 @@ pub fn ask_with(
 ) -> Result<Asked, DemandError> {
     let options = large_page_flags::options(flags, backing).map_err(DemandError::Impossible)?;
     let (line, mut set_aside) = line.with_page_flags(&options);
-    // Some variables count after the command line.
+    // Some variables take effect after the command line.
     let (variables, aside) = line.variables_without_page_flags(&|name| env::var(name).ok());
     set_aside.extend(aside);
     let line = line.with_environment(&variables);
@@ -129,19 +115,18 @@ pub fn ask_with(
     Ok(Asked { demand, options, set_aside })
 }
 
-/// A JVM's start with pretended pools.
+/// Start of a JVM with simulated pools.
 #[derive(Debug)]
 pub struct Performance {
-    /// What it asked for and how it ended.
+    /// Its requests and its exit status.
     pub rehearsal: Rehearsal,
-    /// Its final flags, with the pools pretended.
+    /// Its final flags with the simulated pools.
     pub flags: FinalFlags,
     log: Vec<Logged>,
 }
 
 impl Performance {
-    /// Starts the `java` of a line with pools that hold no more than `pools` says; `flags` are those that it
-    /// told before.
+    /// Starts the `java` of a line with pools of the sizes in `pools`; `flags` stand in if it does not start.
     pub fn of(
         line: &LaunchLine,
         flags: &FinalFlags,
@@ -152,14 +137,14 @@ impl Performance {
         let options: Vec<String> = logs.then(|| page_size_log::OPTION.to_owned()).into_iter().collect();
         let rehearsal = rehearse(line, &options, sizes, pools)?;
         let succeeded = rehearsal.status.success();
-        // One that does not start has told nothing new.
+        // A JVM that does not start prints no flags.
         let flags = flags::understand(line.java.clone(), succeeded, &rehearsal.stdout, &rehearsal.stderr)
             .unwrap_or_else(|_| flags.clone());
         let log = page_size_log::parse(&rehearsal.stdout);
         Ok(Performance { rehearsal, flags, log })
     }
 
-    /// What the JVM said that is worth repeating: its warnings and errors, once each.
+    /// Warnings and errors that the JVM printed, each once.
     #[must_use]
     pub fn messages(&self) -> Vec<String> {
         let lines = self.rehearsal.stdout.lines().chain(self.rehearsal.stderr.lines());
@@ -170,7 +155,7 @@ impl Performance {
         });
         let mut messages: Vec<String> = Vec::new();
         for line in telling.map(str::trim) {
-            // The same message about another address is the same message.
+            // Messages that differ in the address only are one message.
             let kind = |line: &str| line.split(" req_addr").next().unwrap_or_default().to_owned();
             if !messages.iter().any(|known| kind(known) == kind(line)) {
                 messages.push(line.to_owned());
@@ -180,8 +165,8 @@ impl Performance {
         messages
     }
 
-    /// What it held when it had started, by region: first what it took from pools, in that order,
-    /// then what its log says of other regions.
+    /// Regions once the JVM has started: first those with pages from pools, in the order of the requests,
+    /// then those of its log.
     #[must_use]
     pub fn regions(&self, backing: Backing, sizes: &PageSizes) -> Vec<RegionDemand> {
         let mut regions: Vec<RegionDemand> = Vec::new();
@@ -208,7 +193,7 @@ impl Performance {
             };
             add(&mut regions, region);
         }
-        // ZGC does not log its heap, and before JDK 9 there is no such log.
+        // ZGC does not log its heap, and JDK 8 has no such log.
         if !regions.iter().any(|region| region.name == HEAP) {
             let bytes = self.flags.bytes("MaxHeapSize").unwrap_or_default();
             let thp = sizes.thp.filter(|_| backing == Backing::Thp);
@@ -225,14 +210,15 @@ impl Performance {
         regions
     }
 
-    /// What a request may grow to. ZGC sizes the file of its heap for the largest heap, but before JDK 13
-    /// only as it grows.
+    /// Size to which a request may grow. ZGC sizes its heap file for the maximum heap; before JDK 13 the file
+    /// grows with the heap.
     fn largest(&self, request: &Request) -> Bytes {
         let max_heap = self.flags.bytes("MaxHeapSize").filter(|_| request.means == Means::File);
         request.held.max(request.limit.unwrap_or_default()).max(max_heap.unwrap_or_default())
     }
 
-    /// Without a request that was granted, an explicit page size in the log is only the JVM's belief.
+    /// Page size of a logged region. Without a granted request, a hugetlb page size in the log is only the
+    /// JVM's assumption.
     fn page_size_of(&self, logged: &Logged, backing: Backing, sizes: &PageSizes) -> PageSize {
         if backing == Backing::Thp && logged.page_size != sizes.base {
             return sizes.thp.unwrap_or(logged.page_size);
@@ -244,7 +230,7 @@ impl Performance {
         self.rehearsal.requests.iter().any(|request| covers(request, logged.base))
     }
 
-    /// The name of what was requested: the log's where it has one for this place.
+    /// Name of a requested region: that of the log, if it has one at this address.
     fn name(&self, request: &Request) -> String {
         if request.means == Means::File {
             return HEAP.to_owned();
@@ -260,15 +246,15 @@ impl Performance {
         let roundest = Bytes(request.page_size.bytes().0);
         match request.asked {
             size if size >= heap => HEAP.to_owned(),
-            // Source: HotSpot's sizes of what it does not log: a byte of table for 512 of heap, two or one
-            // bits of bitmap for each 8-byte word.
+            // Source: HotSpot's sizes of the tables that it does not log: one byte of table for 512 bytes of
+            // heap, one or two bits of bitmap for each 8-byte word.
             size if size >= Bytes(heap.0 / 64).max(roundest + roundest) => "mark bitmap".to_owned(),
             _ => "gc table".to_owned(),
         }
     }
 }
 
-/// Adds a region, or makes it part of one of the same name on the same pages.
+/// Adds a region, or merges it into one of the same name and page size.
 fn add(regions: &mut Vec<RegionDemand>, region: RegionDemand) {
     let same = |other: &&mut RegionDemand| {
         other.name == region.name && other.page_size_bytes == region.page_size_bytes
@@ -282,9 +268,8 @@ fn add(regions: &mut Vec<RegionDemand>, region: RegionDemand) {
     }
 }
 
-/// The name of the heap.
 pub const HEAP: &str = "heap";
-/// The name of the code cache, all its parts together.
+/// All code heaps together.
 pub const CODE_CACHE: &str = "code cache";
 
 fn covers(request: &Request, address: u64) -> bool {
@@ -294,7 +279,7 @@ fn covers(request: &Request, address: u64) -> bool {
             .is_some_and(|start| (start..start.saturating_add(request.asked.0)).contains(&address))
 }
 
-/// The JVM's name in plain words: `CodeHeap 'profiled nmethods'` is part of the code cache.
+/// Region name of a logged name: `CodeHeap 'profiled nmethods'` is part of the code cache.
 fn plain_name(logged: &str) -> String {
     if logged.starts_with("CodeHeap") || logged.starts_with("CodeCache") {
         return CODE_CACHE.to_owned();

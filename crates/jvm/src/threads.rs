@@ -1,22 +1,20 @@
-//! What a thread of a JVM is for, by its name, of which the kernel keeps 15 bytes.
+//! Roles of a JVM's threads, by thread name, of which the kernel keeps 15 bytes.
 //!
-//! Source: the names in HotSpot's `WorkerThreads`, `ConcurrentGCThread` and `CompileBroker`, JDK 9 to 25;
-//! JDK 8 names its threads for the kernel from 8u40 on.
+//! Source: the names in HotSpot's `WorkerThreads`, `ConcurrentGCThread` and `CompileBroker`, JDK 9 to 25; JDK
+//! 8 gives its threads kernel-visible names from 8u40 on.
 
-/// What a thread is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Collects garbage while all others stand still. The VM thread is one: Serial collects in it.
+    /// Collects garbage in pauses. Includes the VM thread, in which Serial collects.
     Collector,
-    /// Collects garbage while the application runs, and in pauses, too.
+    /// Collects garbage concurrently with the application, and in pauses.
     ConcurrentCollector,
-    /// Compiles.
     Compiler,
-    /// Anything else: the application's own, and helpers of the JVM.
+    /// Application threads and helper threads of the JVM.
     Application,
 }
 
-/// As HotSpot calls them: an application may have threads of similar names.
+/// HotSpot's names, as long as possible: an application may have threads with similar names.
 const CONCURRENT: [&str; 18] = [
     "G1 Conc#",
     "G1 Main",
@@ -39,7 +37,6 @@ const CONCURRENT: [&str; 18] = [
 ];
 
 impl Role {
-    /// By the name of the thread.
     #[must_use]
     pub fn of(name: &str) -> Role {
         let begins = |names: &[&str]| names.iter().any(|begin| name.starts_with(begin));
@@ -54,7 +51,6 @@ impl Role {
         }
     }
 
-    /// Does it collect garbage?
     #[must_use]
     pub fn collects(self) -> bool {
         matches!(self, Role::Collector | Role::ConcurrentCollector)
