@@ -1,4 +1,4 @@
-//! Fills memory, breaks up what is to be left, and holds the rest.
+//! Fills memory, breaks up the part that is to be left to others, and holds the rest.
 
 use std::{collections::HashMap, fs::File, io, num::NonZeroUsize, ops::ControlFlow, thread, time::Instant};
 
@@ -23,97 +23,78 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{Pieces, Plan};
 
-/// Available memory is looked at after so much was filled by one thread.
+/// Memory that a thread fills between two readings of `MemAvailable`.
 const CHUNK: Bytes = Bytes(16 << 20);
-/// So many blocks may be left: a zone keeps some for those who can use nothing else.
+/// Number of blocks that may stay free: each zone keeps some that only few allocations may use.
 const FEW: u64 = 4;
-/// How often what is left is looked for.
+/// Most passes over blocks that are still free.
 const PASSES: usize = 8;
-/// What is broken up before it is pinned, by one thread.
+/// Number of blocks that a thread breaks up before it pins their pages.
 const AT_ONCE: usize = 256;
 
-/// What was done.
+/// Result of the fragmentation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
-    /// What was wanted.
+    /// The plan.
     pub plan: Plan,
-    /// How much was filled, in bytes.
+    /// Memory that was filled, in bytes.
     pub filled: Bytes,
-    /// How much of that was got in whole blocks of the size of a huge page, in bytes.
+    /// Part of `filled` that was allocated in whole blocks of the size of a huge page, in bytes.
     pub in_blocks: Bytes,
-    /// Blocks that were broken up, and hold a page that cannot be moved.
+    /// Blocks that were broken up and hold an unmovable page.
     pub blocks: Pages,
-    /// What is free in pieces now, in bytes.
+    /// Memory that is free in pieces now, in bytes.
     pub left: Bytes,
-    /// What of that lay in pieces before, in bytes: where too little was free in whole blocks.
+    /// Part of `left` that was already in pieces, because too few whole blocks were free, in bytes.
     pub scattered: Bytes,
-    /// Does every block that something lay in hold a page that cannot be moved? Which blocks those are the
-    /// kernel tells only to root; without, compaction may find some.
+    /// Whether every block that held scattered pages now holds an unmovable page. The kernel reveals these
+    /// blocks to root only; otherwise compaction may still find some.
     pub every_block_pinned: bool,
-    /// What is held as long as it lasts, in bytes.
+    /// Memory held until the process ends, in bytes.
     pub held: Bytes,
-    /// Pages that cannot be moved.
+    /// Number of unmovable pages.
     pub pinned: Pages,
-    /// Blocks that a program could still have at once, when it was done.
+    /// Blocks of the size of a huge page that were still free at the end.
     pub blocks_left: Pages,
-    /// `MemAvailable` when it was done, in bytes.
+    /// `MemAvailable` at the end, in bytes.
     pub available: Bytes,
-    /// How long filling took, in seconds.
+    /// Duration of the filling, in seconds.
     pub fill_seconds: f64,
-    /// How long all of it took, in seconds.
+    /// Total duration, in seconds.
     pub seconds: f64,
 }
 
-/// Why memory could not be fragmented; what was taken is given back.
+/// Why memory could not be fragmented; all memory has been released.
 #[derive(Debug, thiserror::Error)]
 pub enum FragmentError {
-    /// The kernel is too old.
     #[error(
-        "memory is fragmented from Linux 5.14 on: an older kernel ends the process where memory runs out"
+        "Linux 5.14 or later is needed to fragment memory: an older kernel kills the process when memory runs out"
     )]
     TooOld,
-    /// Address space.
     #[error(transparent)]
     Reserve(#[from] ReserveError),
-    /// Memory.
     #[error("filling memory stopped at {filled}: {reason}")]
-    Fill {
-        /// How far it came.
-        filled: Bytes,
-        /// What the kernel answered.
-        reason: String,
-    },
-    /// Other programs took so much meanwhile that it was given up.
+    Fill { filled: Bytes, reason: String },
     #[error(
-        "only {filled} could be filled before no more than the reserve of {reserve} was available, and {wanted} are \
-         needed for what was asked for: other programs take memory meanwhile; ask for less"
+        "only {filled} could be filled before MemAvailable fell to the reserve of {reserve}, and {wanted} are needed: \
+         other programs allocated memory during that time; ask for less"
     )]
-    Pressed {
-        /// How far it came.
-        filled: Bytes,
-        /// What is needed at least.
-        wanted: Bytes,
-        /// The reserve.
-        reserve: Bytes,
-    },
-    /// A reading that it depends on.
+    Pressed { filled: Bytes, wanted: Bytes, reserve: Bytes },
     #[error("{0}")]
     Reading(String),
-    /// Breaking up.
     #[error("breaking up huge pages: {0}")]
     BreakUp(io::Error),
 }
 
-/// Fragmented memory; dropped, it is whole again.
+/// Holds fragmented memory; it is whole again after the drop.
 #[derive(Debug)]
 pub struct Fragmented {
-    /// What was done.
     pub outcome: Outcome,
     _pins: Vec<Pins>,
     _regions: Vec<Filled>,
 }
 
-/// Does it. `progress` hears of bytes filled.
+/// Fragments memory according to `plan`. `progress` receives the bytes filled so far.
 pub fn fragment(
     root: &Root,
     plan: &Plan,
@@ -127,8 +108,8 @@ pub fn fragment(
     let pieces = Pieces::of(sizes.base, thp);
     let at_once = || headroom::read(root, sizes.base, thp).map(|room| room.at_once).map_err(reading);
     let begin = Instant::now();
-    // What is free in whole blocks is quick to have. The rest is taken page by page: to make whole blocks
-    // of it first is the very stall that others are to see, and may take minutes.
+    // Whole free blocks are allocated quickly. The rest is taken page by page: assembling whole blocks for it
+    // would be the very stall under study, and may take minutes.
     let wholes = (at_once()? * thp).min(plan.taken);
     let mut whole = Filled::fill(root, wholes, plan.reserve, Backing::Thp, sizes, progress)?;
     let rest = plan.taken.saturating_sub(whole.filled).whole_pages(thp) * thp;
@@ -144,11 +125,11 @@ pub fn fragment(
     }
     let in_blocks = Pages(whole.lies(Lie::Whole)) * thp;
     keep_first(&mut whole.lies, wanted as usize);
-    // What lies in pieces would be moved together, and make room for huge pages.
+    // Compaction could migrate scattered pages together and so make room for huge pages.
     let (mut pins, every_block_pinned) = pin_scattered(&[&whole, &rest], pieces)?;
     let (mut blocks, more_pins) = break_up(&mut whole, pieces)?;
     pins.extend(more_pins);
-    // Where whole blocks were too few, what lies in pieces makes up for it: it is pinned, too.
+    // Where whole blocks were too few, pinned scattered memory is released in their place.
     let lacking = Bytes(wanted.saturating_sub(blocks) * pieces.free().0);
     let mut scattered = rest.give_back(lacking, thp)?;
     scattered += whole.give_back(lacking.saturating_sub(scattered), thp)?;
@@ -159,7 +140,7 @@ pub fn fragment(
         if rest.0 <= FEW {
             break;
         }
-        // Half of the reserve is never touched.
+        // Half of the reserve is never used.
         let floor = Bytes(plan.left.0 + plan.reserve.0 / 2);
         let mut region = Filled::fill(root, rest * thp, floor, Backing::Thp, sizes, &mut |_| {})?;
         let (more, more_pins) = break_up(&mut region, pieces)?;
@@ -198,17 +179,17 @@ fn available(root: &Root) -> Result<Bytes, FragmentError> {
     available.known().copied().ok_or_else(|| reading(available.reason().unwrap_or("MemAvailable is unknown")))
 }
 
-/// Memory that was made present.
+/// Populated memory.
 #[derive(Debug)]
 struct Filled {
     region: Region,
     filled: Bytes,
-    /// Of each block of it.
+    /// State of each block.
     lies: Vec<Lie>,
 }
 
 impl Filled {
-    /// So many bytes, as much of it present as leaves `floor` available.
+    /// Populates up to `bytes`, as long as `MemAvailable` stays above `floor`.
     fn fill(
         root: &Root,
         bytes: Bytes,
@@ -218,7 +199,7 @@ impl Filled {
         progress: &mut dyn FnMut(Bytes),
     ) -> Result<Filled, FragmentError> {
         let thp = sizes.thp.ok_or_else(|| reading("this kernel has no THP"))?;
-        // Not even nothing can be mapped.
+        // An empty region cannot be mapped.
         let mut region = region::reserve(bytes.max(thp.bytes()), &[backing], sizes)?;
         if bytes == Bytes::ZERO {
             return Ok(Filled { region, filled: Bytes::ZERO, lies: Vec::new() });
@@ -248,12 +229,12 @@ impl Filled {
         }
     }
 
-    /// How many of its blocks lie so.
+    /// Number of blocks in this state.
     fn lies(&self, lie: Lie) -> u64 {
         self.lies.iter().filter(|of_block| **of_block == lie).count() as u64
     }
 
-    /// Gives back what lies in pieces, at least `bytes` of it, where there is as much.
+    /// Releases scattered blocks, at least `bytes` if there are enough; returns the bytes released.
     fn give_back(&mut self, bytes: Bytes, thp: PageSize) -> Result<Bytes, FragmentError> {
         let blocks = self.region.bytes_mut().chunks_exact_mut(thp.bytes().0 as usize).zip(&self.lies);
         let mut given = Bytes::ZERO;
@@ -269,28 +250,28 @@ impl Filled {
     }
 }
 
-/// How the memory of one block lies.
+/// State of the memory of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lie {
-    /// Side by side: a huge page.
+    /// Physically contiguous: a huge page.
     Whole,
-    /// Wherever there was a page.
+    /// Scattered base pages.
     Scattered,
-    /// It is not there.
+    /// Not resident.
     Absent,
-    /// It is left as it is.
+    /// Kept as a huge page.
     Held,
 }
 
 impl Lie {
-    /// Of each block of a region.
+    /// The state of each block of a region.
     fn read(region: &Region, thp: PageSize, backing: Backing) -> Vec<Lie> {
         let start = region.bytes().as_ptr().addr() as u64;
         let count = region.bytes().len() as u64 / thp.bytes().0;
         let end = start + count * thp.bytes().0;
         let mapped = File::open("/proc/self/pagemap").and_then(|file| pagemap::present(&file, start..end));
         let Ok(mapped) = mapped else {
-            // Before Linux 6.7 nobody tells: it is taken for what was asked for.
+            // Before Linux 6.7 the kernel does not report it: assume that the backing was granted.
             let lie = if backing == Backing::Thp { Lie::Whole } else { Lie::Scattered };
             return vec![lie; count as usize];
         };
@@ -305,12 +286,12 @@ impl Lie {
     }
 }
 
-/// Of whole blocks only the first so many; the rest is held.
+/// Keeps the first `most` whole blocks for breaking up; the others are held.
 fn keep_first(lies: &mut [Lie], most: usize) {
     lies.iter_mut().filter(|lie| **lie == Lie::Whole).skip(most).for_each(|lie| *lie = Lie::Held);
 }
 
-/// Breaks up every whole block, by several threads; how many, and the pages that cannot be moved.
+/// Breaks up all whole blocks with several threads; returns their number and the unmovable pages.
 fn break_up(whole: &mut Filled, pieces: Pieces) -> Result<(u64, Vec<Pins>), FragmentError> {
     let all = whole.region.bytes_mut().chunks_exact_mut(pieces.pages * pieces.page).zip(&whole.lies);
     let mut blocks: Vec<&mut [u8]> =
@@ -337,7 +318,7 @@ fn break_up_share(blocks: &mut [&mut [u8]], pieces: Pieces) -> io::Result<Pins> 
         let mut last_pages = Vec::with_capacity(group.len());
         for block in group {
             for at in pieces.kept() {
-                // Pages of zeros would be replaced by the kernel's one page of zeros.
+                // The kernel replaces pages of zeros by the shared zero page when it splits a huge page.
                 block[at * pieces.page] = 1;
             }
             let span = Span::new(block);
@@ -358,13 +339,13 @@ fn break_up_share(blocks: &mut [&mut [u8]], pieces: Pieces) -> io::Result<Pins> 
     Ok(pins)
 }
 
-/// Of memory that lies in pieces, pins the last page in each block of the machine's memory; where the kernel
-/// does not tell which those are, a page of each piece. Answers whether it did tell.
+/// Pins the last page that scattered memory has in each block of the machine, or one page in each piece if
+/// the kernel does not reveal page frames. Returns the pins, and whether all frames were known.
 fn pin_scattered(all: &[&Filled], pieces: Pieces) -> Result<(Vec<Pins>, bool), FragmentError> {
     let base = PageSize::new(Bytes(pieces.page as u64)).map_err(reading)?;
     let block = pieces.pages * pieces.page;
     let pagemap = File::open("/proc/self/pagemap").map_err(reading)?;
-    // By block, or by piece: the last place in it, and the address that is there.
+    // By block, or by piece: the last frame or page number, and its address.
     let mut last: HashMap<(bool, u64), (u64, u64)> = HashMap::new();
     for filled in all {
         let blocks = filled.region.bytes().chunks_exact(block).zip(&filled.lies);

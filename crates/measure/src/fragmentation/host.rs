@@ -1,4 +1,4 @@
-//! Starts the process that fragments memory, and sees to it that everything comes back.
+//! Starts the process that fragments memory, and restores free memory afterwards.
 
 use std::{
     ffi::OsString,
@@ -30,106 +30,99 @@ use super::{
 };
 use crate::execution::Launch;
 
-/// Asks the kernel to compact all memory; it is no setting.
+/// Compacts all memory when written; it holds no setting.
 const COMPACT: &str = "proc/sys/vm/compact_memory";
-/// A signal for us is noticed after so long.
+/// Interval at which signals are checked.
 const GLANCE: Duration = Duration::from_millis(100);
-/// So long free memory may take to come together after the process has ended.
+/// Time for free memory to merge after the process has ended.
 const SETTLING: Duration = Duration::from_secs(2);
-/// So long the kernel may try to make the missing blocks whole.
+/// Time limit for the process that requests the missing huge pages.
 const TRYING: Duration = Duration::from_secs(15);
-/// Less of the blocks than this share is not what it was.
+/// Least share of the former free blocks at which memory counts as restored.
 const AS_IT_WAS: f64 = 0.9;
 
-/// Fragments memory, as often as it is asked to.
+/// Fragments memory, any number of times.
 #[derive(Debug)]
 pub struct Fragmenter {
-    /// This program.
+    /// Path of this program.
     pub program: PathBuf,
-    /// The machine.
     pub root: Root,
-    /// Its page sizes.
     pub sizes: PageSizes,
-    /// What the user asked for.
+    /// Requested size of fragmented memory; `None` for the default.
     pub asked: Option<Bytes>,
-    /// Take only that from the machine, and leave all else as it is, so that others find huge pages there.
+    /// Fragment only the requested size and leave other free blocks whole, so that other programs still get
+    /// huge pages.
     pub share: bool,
-    /// The environment of what is started.
+    /// The environment of the started processes.
     pub environment: Launch,
 }
 
-/// Why memory is not fragmented.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// It was not begun.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// It could not be done.
     #[error("fragmenting memory: {0}")]
     Failed(String),
-    /// The process could not be started or heard.
-    #[error("the process that fragments memory: {0}")]
+    #[error("the process that fragments memory cannot be started or read: {0}")]
     Process(#[from] io::Error),
-    /// A signal came for us.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Memory is fragmented as long as this lives.
+/// Keeps memory fragmented until it is dropped.
 #[derive(Debug)]
 pub struct Held {
     process: GroupLeader,
-    /// The other end is the process' standard input: it ends with it, too.
+    /// Connected to the process' standard input, whose end makes the process exit.
     _line: UnixStream,
-    /// What was done.
     pub outcome: Outcome,
-    /// What was free before: whole blocks, and all.
+    /// Free memory before the fragmentation.
     pub before: Free,
 }
 
-/// What is free.
+/// Free memory of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Free {
-    /// Whole blocks of the size of a huge page.
+    /// Free whole blocks of the size of a huge page.
     pub blocks: Pages,
-    /// `MemFree`.
     pub bytes: Bytes,
 }
 
-/// What was given back.
+/// Free memory before the fragmentation and after the restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Returned {
-    /// Whole blocks of the size of a huge page that were free before.
+    /// Free whole blocks of the size of a huge page before the fragmentation.
     pub blocks_before: Pages,
-    /// Those that are free now.
+    /// Free whole blocks of the size of a huge page now.
     pub blocks_after: Pages,
-    /// `MemFree` before, in bytes.
+    /// `MemFree` before the fragmentation, in bytes.
     pub free_before: Bytes,
-    /// The same now: programs and the page cache may have taken some meanwhile.
+    /// `MemFree` now, in bytes; programs and the page cache may have allocated memory in between.
     pub free_after: Bytes,
-    /// Was the kernel asked to compact memory, because too few came back by themselves; or why it was not.
+    /// `yes` if memory was compacted because too few blocks were free again, or `no:` with the reason; null
+    /// if no compaction was needed.
     pub compacted: Option<String>,
 }
 
 impl Returned {
-    /// Does as much of what is free lie in whole blocks as before?
+    /// Whether free memory is as contiguous as before.
     #[must_use]
     pub fn is_as_it_was(&self) -> bool {
-        // What others took meanwhile cannot come back.
+        // Memory that others allocated in between is not expected back.
         let there = self.free_after.share_of(self.free_before).unwrap_or(1.0).min(1.0);
         self.blocks_after.0 as f64 >= self.blocks_before.0 as f64 * there * AS_IT_WAS
     }
 }
 
 impl Fragmenter {
-    /// What would be done now, or why nothing would.
+    /// The plan for the current state of the machine, or why memory cannot be fragmented.
     pub fn plan(&self) -> Result<Plan, Refusal> {
         let state = State::read(&self.root, &self.sizes)?;
         let plan = Plan::of(self.asked, &state)?;
         Ok(if self.share { Plan::of_a_share(plan.left, &state) } else { plan })
     }
 
-    /// Does it. `progress` hears of bytes filled, and of how many there will be.
+    /// Fragments memory. `progress` receives the bytes filled so far, and the total.
     pub fn fragment(
         &self,
         interrupt: &Interrupt,
@@ -145,7 +138,7 @@ impl Fragmenter {
             .stdout(OwnedFd::from(theirs))
             .stderr(Stdio::inherit());
         let mut process = GroupLeader::start(&mut command, false)?;
-        // And with it our copy of their end, so that the process' end is the end of the line.
+        // The command holds our copy of the peer, which would hide the end of the process.
         drop(command);
         ours.set_read_timeout(Some(GLANCE))?;
         let outcome = listen(&ours, &mut process, plan.taken, interrupt, progress)?;
@@ -169,9 +162,9 @@ fn listen(
         match reader.read_until(b'\n', &mut text) {
             Ok(0) => {
                 let ended = process.wait(SETTLING)?.map(|ended| ended.status.to_string());
-                let how = ended.unwrap_or_else(|| "without a word".to_owned());
+                let how = ended.unwrap_or_else(|| "status unknown".to_owned());
                 return Err(HostError::Failed(format!(
-                    "the process ended early ({how}): where memory runs short, the kernel ends it before all others"
+                    "the process ended early ({how}): the kernel kills it first when memory runs out"
                 )));
             }
             Ok(_) => {
@@ -192,25 +185,25 @@ fn listen(
 }
 
 impl Held {
-    /// Is it still held? The kernel ends it before all others where memory runs short.
+    /// Whether the process still runs: the kernel kills it first when memory runs out.
     pub fn is_held(&mut self) -> bool {
         matches!(self.process.wait(Duration::ZERO), Ok(None))
     }
 
-    /// Gives everything back; what was free before.
+    /// Releases all memory; returns the free memory before the fragmentation.
     pub fn end(self) -> Free {
-        // Ended, and waited for: its memory is free.
+        // The drop kills the process and waits for it, after which its memory is free.
         drop(self.process);
         self.before
     }
 }
 
 impl Fragmenter {
-    /// Looks whether free memory lies as it did, and sees to it as far as the kernel can.
+    /// Waits until free memory is contiguous again, and helps if it is not.
     ///
-    /// What others took meanwhile lies in the pieces. The kernel is asked to compact all memory; where that
-    /// is not enough, a process asks for huge pages in place of those that are missing, for which the kernel
-    /// tries harder, and gives them back.
+    /// Memory that others allocated in between lies in the pieces. First all memory is compacted; if that is
+    /// not enough, a process allocates the missing huge pages, which makes the kernel compact harder, and
+    /// frees them again.
     pub fn restore(&self, before: Free, interrupt: &Interrupt) -> Result<Returned, HostError> {
         let look = |compacted: &Option<String>| {
             let after = Free::read(&self.root, &self.sizes)?;
@@ -244,7 +237,7 @@ impl Fragmenter {
 
     fn try_harder(&self, before: Free, interrupt: &Interrupt) -> Result<(), HostError> {
         let state = State::read(&self.root, &self.sizes)?;
-        // All of what is free may be asked for, and no more than leaves a reserve.
+        // Up to all free memory, minus the reserve.
         let most = Plan::of(None, &state).map_or(Bytes::ZERO, |plan| plan.taken);
         let launch = probe::launch(&self.program, (before.blocks * state.thp).min(most));
         if most == Bytes::ZERO {
@@ -256,7 +249,7 @@ impl Fragmenter {
         Ok(())
     }
 
-    /// One of our own processes, whose output nobody reads.
+    /// A process of this program, with its output discarded.
     fn command(&self, words: &[OsString]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(words.get(1..).unwrap_or_default());
@@ -271,7 +264,6 @@ impl Fragmenter {
 }
 
 impl Free {
-    /// Reads it.
     pub fn read(root: &Root, sizes: &PageSizes) -> Result<Free, HostError> {
         let failed = |reason: &str| HostError::Failed(reason.to_owned());
         let thp = sizes.thp.ok_or_else(|| failed("this kernel has no THP"))?;

@@ -1,10 +1,9 @@
-//! Memory fragmented on purpose, so that no huge page can be made of what is free.
+//! Deliberate fragmentation of memory, so that no huge page can be allocated from free memory.
 //!
-//! A process of its own fills all memory that is available: what is free in whole blocks with huge pages,
-//! the rest page by page. As many huge pages as are to be left to others are broken up: a page in 64 stays,
-//! the rest is free again. One page of each block cannot be moved, so that compaction works on it in vain.
-//! What is not left stays filled. No setting is changed, and when the process ends the kernel takes
-//! everything back.
+//! A process of its own fills all available memory: what is free in whole blocks with huge pages, the rest
+//! page by page. It then breaks up as many huge pages as are to be left to others: one page in 64 stays, the
+//! rest is freed. One page of each block is unmovable, so that compaction fails on it. The rest of the memory
+//! stays filled. No setting is changed, and the kernel reclaims everything when the process ends.
 
 pub mod engine;
 pub mod host;

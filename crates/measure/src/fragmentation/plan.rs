@@ -1,4 +1,4 @@
-//! How much to fragment, and whether there is enough.
+//! Sizes of the fragmentation, and whether memory suffices.
 
 use std::path::PathBuf;
 
@@ -13,95 +13,82 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is left to the program where nobody says how much.
+/// Default size of fragmented memory.
 pub const USUAL: Bytes = Bytes(6 << 30);
-/// Less is no experiment.
+/// Smallest size of fragmented memory that affects a program.
 pub const LEAST: Bytes = Bytes(256 << 20);
-/// Never less than this, and never less than a twentieth of the machine's memory, stays available.
+/// Smallest reserve; the reserve is at least a twentieth of the machine's memory, too.
 const SMALLEST_RESERVE: Bytes = Bytes(512 << 20);
-/// Of so many base pages in a row one stays.
+/// Base pages per piece, the last of which stays.
 const PIECE: u64 = 64;
 
-/// How much of what.
+/// Sizes of the fragmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
-    /// Memory in bytes that is free in pieces afterwards, for whoever wants it.
+    /// Memory that is free in pieces afterwards, for other programs, in bytes.
     pub left: Bytes,
-    /// Memory in bytes that is filled at first.
+    /// Memory to fill first, in bytes.
     pub taken: Bytes,
-    /// While it is filled, `MemAvailable` does not go below this, in bytes.
+    /// Lower limit of `MemAvailable` while memory is filled, in bytes.
     pub reserve: Bytes,
-    /// Is what is free in whole blocks after that broken up, too? If not, others find huge pages there.
+    /// Whether the remaining free blocks are broken up, too; otherwise other programs get huge pages from
+    /// them.
     pub everything: bool,
 }
 
-/// What a plan depends on.
+/// State of the machine that a plan depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    /// The page sizes.
     pub base: PageSize,
-    /// The size of a whole THP.
+    /// Size of a PMD-sized THP.
     pub thp: PageSize,
-    /// `MemTotal`.
     pub total: Bytes,
-    /// `MemAvailable`.
     pub available: Bytes,
-    /// What the smallest limit of the control groups leaves, and where it stands; nothing without one.
+    /// Remaining memory under the tightest cgroup limit, and the file of that limit; `None` without a limit.
     pub group: Option<(Bytes, PathBuf)>,
-    /// The file that says `never` about transparent huge pages, where one does.
+    /// The THP setting that is `never`, if any.
     pub never: Option<PathBuf>,
 }
 
-/// Why memory is not fragmented, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Something that must be known is not.
-    #[error("memory is not fragmented without knowing {0}")]
+    #[error("memory cannot be fragmented, because this is unknown: {0}")]
     CouldNotTell(String),
-    /// Nobody gets huge pages anyway.
     #[error(
-        "/{} is never: programs get no transparent huge pages, and so do not wait for them. To see how they \
-         would, switch it on: sudo hugewise apply --thp-enabled madvise",
+        "/{} is never: no program gets transparent huge pages or waits for them. To measure their effect, run: \
+         sudo hugewise apply --thp-enabled madvise",
         .0.display()
     )]
     Never(PathBuf),
-    /// Not enough memory.
     #[error(
         "{asked} of fragmented memory are too much: {available} are available, of which {reserve} stay in reserve, \
-         so that it can be {most} at most{}. Ask for less, or end programs that hold memory",
-        if *.most < LEAST { format!(", and below {LEAST} it shows nothing") } else { String::new() }
+         so that {most} are possible{}. Ask for less, or end programs that hold memory",
+        if *.most < LEAST { format!(", and less than {LEAST} has no effect") } else { String::new() }
     )]
     TooLittle {
-        /// What was asked for.
         asked: Bytes,
-        /// What is available.
         available: Bytes,
-        /// What stays.
         reserve: Bytes,
-        /// What could be.
+        /// The largest possible size.
         most: Bytes,
     },
-    /// Too little was asked for.
-    #[error("{0} of fragmented memory show nothing: ask for {LEAST} at least")]
+    #[error("{0} of fragmented memory have no effect: ask for {LEAST} at least")]
     TooSmall(Bytes),
-    /// A control group does not let us.
     #[error(
-        "{taken} must be filled, or the program gets whole huge pages from them, and the limit of the control group \
-         (/{}) leaves {room}: run it outside of that group",
+        "{taken} must be filled so that the program gets no whole huge pages, and the limit of the cgroup (/{}) \
+         leaves {room}: run it outside of that cgroup",
         .file.display()
     )]
     Group {
-        /// What must be filled.
         taken: Bytes,
-        /// What the limit leaves.
+        /// Remaining memory under the limit.
         room: Bytes,
-        /// Where it stands.
+        /// File of the limit.
         file: PathBuf,
     },
 }
 
 impl State {
-    /// Reads it.
     pub fn read(root: &Root, sizes: &PageSizes) -> Result<State, Refusal> {
         let memory = meminfo::read(root);
         let known = |reading: &Reading<Bytes>, what: &str| match reading {
@@ -111,29 +98,25 @@ impl State {
             }
         };
         let thp = sizes.thp.ok_or_else(|| {
-            Refusal::CouldNotTell(
-                "the size of huge pages: this kernel has no transparent huge pages".to_owned(),
-            )
+            Refusal::CouldNotTell("the size of a THP: this kernel has no transparent huge pages".to_owned())
         })?;
         let group = match cgroup::read(root, &[]).memory {
             Reading::Known(None) => None,
             Reading::Known(Some(limit)) => match limit.used {
                 Reading::Known(used) => Some((limit.bytes.saturating_sub(used), limit.file)),
                 Reading::CouldNotTell { could_not_tell } => {
-                    return Err(Refusal::CouldNotTell(format!(
-                        "what the control group uses: {could_not_tell}"
-                    )));
+                    return Err(Refusal::CouldNotTell(format!("memory use of the cgroup: {could_not_tell}")));
                 }
             },
-            // Without a controller there is no limit, and without rights to see one it shows while filling.
+            // Without a controller there is no limit; a limit that cannot be read ends the filling early.
             Reading::CouldNotTell { .. } => None,
         };
         let modes = thp::read(root);
         Ok(State {
             base: sizes.base,
             thp,
-            total: known(&memory.total, "how much memory there is")?,
-            available: known(&memory.available, "how much memory is available")?,
+            total: known(&memory.total, "total memory")?,
+            available: known(&memory.available, "available memory")?,
             group,
             never: modes.pmd_enabled().filter(|(mode, _)| *mode == "never").map(|(_, path)| path),
         })
@@ -141,7 +124,7 @@ impl State {
 }
 
 impl Plan {
-    /// For a machine in this state; `asked` is what is to be left, or what is usual.
+    /// The plan for `asked` bytes, or for the default size, on a machine in this state.
     pub fn of(asked: Option<Bytes>, state: &State) -> Result<Plan, Refusal> {
         if let Some(path) = &state.never {
             return Err(Refusal::Never(path.clone()));
@@ -166,33 +149,33 @@ impl Plan {
         }
     }
 
-    /// Of the machine's memory only so much, and whatever else is free stays as it is.
+    /// A plan that fragments `left` bytes only and leaves other free blocks whole.
     #[must_use]
     pub fn of_a_share(left: Bytes, state: &State) -> Plan {
         let plan = Plan { left, taken: Bytes::ZERO, reserve: SMALLEST_RESERVE, everything: false };
         Plan { taken: Bytes(plan.blocks(state.base, state.thp) * state.thp.bytes().0), ..plan }
     }
 
-    /// Blocks to be broken up.
+    /// Number of blocks to break up.
     #[must_use]
     pub fn blocks(&self, base: PageSize, thp: PageSize) -> u64 {
         self.left.0.div_ceil(Pieces::of(base, thp).free().0.max(1))
     }
 }
 
-/// What becomes of one block.
+/// How a block is broken up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
-    /// The size of a base page.
+    /// Size of a base page, in bytes.
     pub page: usize,
-    /// Base pages in a block.
+    /// Base pages per block.
     pub pages: usize,
-    /// Of so many of them the last stays.
+    /// Base pages per piece, the last of which stays.
     pub piece: usize,
 }
 
 impl Pieces {
-    /// Blocks of the size `thp`.
+    /// The pieces of a block of the size `thp`.
     #[must_use]
     pub fn of(base: PageSize, thp: PageSize) -> Pieces {
         let pages = (thp.bytes().0 / base.bytes().0).max(1);
@@ -203,15 +186,15 @@ impl Pieces {
         }
     }
 
-    /// The pages that stay, in their order. The first is among them: kernels before 6.8 break up a huge
-    /// page only where that is mapped. The last is the one that is pinned: compaction has moved all that
-    /// lies before by the time that it comes there.
+    /// Indices of the pages that stay, ascending. The first stays because kernels before 6.8 split a huge
+    /// page only if its first page is mapped. The last is pinned because compaction has moved all pages
+    /// before it by the time that it reaches a pinned one.
     pub fn kept(self) -> impl Iterator<Item = usize> {
         let last_of_each = (self.piece..=self.pages).step_by(self.piece).map(|end| end - 1);
         std::iter::once(0).chain(last_of_each.filter(|at| *at > 0))
     }
 
-    /// What one block gives back.
+    /// Memory that one broken block frees.
     #[must_use]
     pub fn free(self) -> Bytes {
         Bytes(((self.pages - self.kept().count().min(self.pages)) * self.page) as u64)
@@ -255,10 +238,10 @@ mod tests {
             state(mib).and_then(|state| Plan::of(asked.map(|gib| Bytes(gib << 30)), &state).err())
         };
         let told = refused(Some(30), 20 << 10).map(|refusal| refusal.to_string()).unwrap_or_default();
-        for word in ["30GiB", "20GiB are available", "1.2GiB stay", "at most", "Ask for less"] {
+        for word in ["30GiB", "20GiB are available", "1.2GiB stay", "are possible", "Ask for less"] {
             assert!(told.contains(word), "{word}: {told}");
         }
-        assert!(refused(None, 1400).is_some_and(|refusal| refusal.to_string().contains("shows nothing")));
+        assert!(refused(None, 1400).is_some_and(|refusal| refusal.to_string().contains("has no effect")));
         assert!(refused(None, 1600).is_none() && refused(None, 100).is_some());
         let small = state(20 << 10).and_then(|state| Plan::of(Some(Bytes(1 << 20)), &state).err());
         assert_eq!(small, Some(Refusal::TooSmall(Bytes(1 << 20))));

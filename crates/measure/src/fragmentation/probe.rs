@@ -1,4 +1,4 @@
-//! What a program that wants huge pages finds: how long each takes, and whether it is one.
+//! The probe: how long each huge page takes a program, and whether it gets one.
 
 use std::{
     path::Path,
@@ -26,34 +26,34 @@ use crate::{
     pretouch::worker::{WorkError, growth, share},
 };
 
-/// What was found, by one thread that asked for one huge page after the other.
+/// Result of one thread that populates one huge page after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Probe {
-    /// Memory that was asked for, in bytes.
+    /// Memory to populate, in bytes.
     pub bytes: Bytes,
-    /// That in huge pages.
+    /// Memory to populate, in huge pages.
     pub pages: Pages,
-    /// Share of it that was got on huge pages, 0 to 1.
+    /// Share of the memory on huge pages, 0 to 1.
     pub coverage: Reading<f64>,
-    /// How long all of it took, in seconds.
+    /// Total time of all pages, in seconds.
     pub seconds: f64,
-    /// The median of a huge page, or what was had in its place, in seconds.
+    /// Median time of a huge page or of the base pages in its place, in seconds.
     pub median_seconds: f64,
-    /// One in a hundred took longer than this, in seconds.
+    /// 99th percentile of these times, in seconds.
     pub slowest_hundredth_seconds: f64,
-    /// The longest, in seconds.
+    /// Longest of these times, in seconds.
     pub worst_seconds: f64,
-    /// How often and how long this thread waited for compaction, by the kernel's own account.
+    /// Waits of this thread for compaction: count and duration, from delay accounting.
     pub compaction: Reading<Delay>,
-    /// The same for direct reclaim.
+    /// Waits of this thread for direct reclaim: count and duration, from delay accounting.
     pub reclaim: Reading<Delay>,
-    /// How often the kernel could not make a huge page meanwhile, on the whole machine.
+    /// Huge-page faults that fell back to base pages during that time, on the whole machine.
     pub fallbacks: Reading<u64>,
-    /// How often a thread had to compact or reclaim memory itself meanwhile, on the whole machine.
+    /// Stalls in compaction or direct reclaim during that time, on the whole machine.
     pub stalls: Reading<u64>,
 }
 
-/// The command that does it in a process of its own, and prints a [`Probe`] as JSON.
+/// The command of a process that runs the probe and prints a [`Probe`] as JSON.
 #[must_use]
 pub fn launch(program: &Path, bytes: Bytes) -> Launch {
     let command =
@@ -61,11 +61,11 @@ pub fn launch(program: &Path, bytes: Bytes) -> Launch {
     Launch { command, ..Launch::default() }
 }
 
-/// Does it in this process.
+/// Runs the probe in this process.
 pub fn run(bytes: Bytes) -> Result<Probe, WorkError> {
     let root = Root::live();
     let accounted = accounts(&root);
-    // By a thread that begins now: the kernel accounts for those alone that began while that was on.
+    // In a new thread: delay accounting covers only threads that started while it was on.
     let probing = thread::spawn(move || by_this_thread(bytes, &root, accounted)).join();
     probing.unwrap_or_else(|_| Err(WorkError::Incomplete(bytes, "a thread ended early".to_owned())))
 }
@@ -87,10 +87,10 @@ fn by_this_thread(bytes: Bytes, root: &Root, accounted: Result<(), String>) -> R
         }
     }
     let (fallbacks, stalls) = growth(&before, &VmStat::read(root));
-    // Another recording may have switched it off meanwhile.
+    // Another recording may have switched it off in the meantime.
     let delays = Reading::from(accounted.and_then(|()| accounts(root))).and_then(|()| delays());
     let of = |take: fn(Delays) -> Option<Delay>| {
-        delays.clone().and_then(|delays| take(delays).ok_or("this kernel does not account for it"))
+        delays.clone().and_then(|delays| take(delays).ok_or("this kernel does not account for these waits"))
     };
     let all: Duration = times.iter().sum();
     times.sort_unstable();
@@ -113,17 +113,17 @@ fn by_this_thread(bytes: Bytes, root: &Root, accounted: Result<(), String>) -> R
     })
 }
 
-/// Does the kernel account for what threads wait for, of those that begin now?
+/// Checks that delay accounting is on for threads that start now.
 fn accounts(root: &Root) -> Result<(), String> {
     match root.value::<u8>("proc/sys/kernel/task_delayacct", "0 or 1") {
         Ok(1) => Ok(()),
-        Ok(_) => Err("kernel.task_delayacct was 0, and switching it on takes root".to_owned()),
+        Ok(_) => Err("kernel.task_delayacct is 0: setting it to 1 needs root".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// What this thread waited for.
+/// Waits of the calling thread.
 fn delays() -> Result<Delays, String> {
     let told = Channel::open().and_then(|mut channel| channel.thread(thread_id()));
-    told.map(|told| told.delays).map_err(|error| format!("taskstats: {error}; asking takes CAP_NET_ADMIN"))
+    told.map(|told| told.delays).map_err(|error| format!("taskstats: {error}; it needs CAP_NET_ADMIN"))
 }

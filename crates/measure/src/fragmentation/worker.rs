@@ -1,4 +1,4 @@
-//! The process that fragments memory, and holds it until its standard input ends.
+//! The process that fragments memory and holds it until the end of its standard input.
 
 use std::{
     fs,
@@ -15,19 +15,18 @@ use super::{
 };
 use crate::execution::Launch;
 
-/// What it says, a line of JSON each.
+/// A message on standard output, one line of JSON each.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
-    /// So much is filled.
+    /// Memory filled so far.
     Filled(Bytes),
-    /// It is done, and held from now on.
+    /// The memory is fragmented and held from now on.
     Ready(Box<Outcome>),
-    /// It could not be done.
     Failed(String),
 }
 
-/// The command that does it.
+/// The command of the process.
 #[must_use]
 pub fn launch(program: &Path, plan: &Plan) -> Launch {
     let mut command = vec![
@@ -44,12 +43,12 @@ pub fn launch(program: &Path, plan: &Plan) -> Launch {
     Launch { command, ..Launch::default() }
 }
 
-/// Does it in this process, and does not return before standard input ends.
+/// Fragments memory in this process and holds it until the end of standard input.
 pub fn run(plan: &Plan) -> io::Result<()> {
     let root = Root::live();
-    // Where memory gets short for others, this is what the kernel ends first.
+    // Makes the OOM killer choose this process first.
     fs::write("/proc/self/oom_score_adj", "1000")?;
-    // On a machine with several nodes the program may run on any of them.
+    // With several NUMA nodes, the program may run on any of them.
     if let Ok(nodes) = numa::with_memory(&root) {
         let _ = thread::take_memory_from_all(&nodes);
     }
