@@ -1,25 +1,25 @@
-//! The lines of a stream of any size, in memory that does not grow with it.
+//! Splits a stream of any size into lines, in constant memory.
 
 use std::io::{self, Read};
 
 use super::near;
 
-/// What is read at once: it stays in the processor's cache.
+/// Bytes per read; the buffer fits in the CPU cache.
 const BUFFER: usize = 256 << 10;
-/// Of a longer line only this much is looked at.
+/// Longer lines are cut at this many bytes.
 const LONGEST: usize = 64 << 10;
 
-/// Gives every line to `line`, without its end, cut at [`LONGEST`]; whether it was cut, too.
+/// Calls `line` for every line, without its end and cut at [`LONGEST`], and with whether it was cut.
 pub(super) fn each(mut input: impl Read, mut line: impl FnMut(&[u8], bool)) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     let mut filled = 0;
     let mut places = [0; near::CHUNK + 2];
-    // The rest of a line whose beginning was given already.
+    // Inside the rest of a line whose beginning was passed to `line` already.
     let mut passing = false;
     loop {
         let read = match input.read(&mut buffer[filled..]) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // What came before the damage counts.
+            // Lines before the error count.
             Err(error) => {
                 last(&buffer[..filled], passing, &mut line);
                 return Err(error);
@@ -70,7 +70,7 @@ fn give(text: &[u8], line: &mut impl FnMut(&[u8], bool)) {
 mod tests {
     use super::*;
 
-    /// Gives what it has in small pieces.
+    /// Returns its content in pieces of a given size.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {

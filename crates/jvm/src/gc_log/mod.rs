@@ -1,8 +1,7 @@
 //! Garbage collection logs of JDK 8 to 25: pauses with their CPU time, and safepoints.
 //!
-//! A [`Reader`] takes streams and tells [`Event`]s; what becomes of them is its caller's. It keeps no
-//! more than one pause, whatever the size of the log. [`sets`] puts the files of a rotation in order,
-//! [`summary`] adds up.
+//! A [`Reader`] turns streams into [`Event`]s and keeps no more than one pause in memory, whatever the size
+//! of the log. [`sets`] orders the files of a rotation, [`summary`] aggregates the events.
 
 mod legacy;
 mod lines;
@@ -26,7 +25,7 @@ use std::{ops::Range, path::Path};
 pub use reader::Reader;
 pub use stamp::Stamp;
 
-/// The option that makes a JVM write the log. The `timenanos` decoration is CLOCK_MONOTONIC.
+/// Option that makes a JVM write the log into `file`. The `timenanos` decoration is CLOCK_MONOTONIC.
 #[must_use]
 pub fn log_option(file: &Path) -> String {
     format!(
@@ -35,93 +34,86 @@ pub fn log_option(file: &Path) -> String {
     )
 }
 
-/// What a log tells, in its order.
+/// Content of a log, in the order of its lines.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'a> {
-    /// The application stood still for the collector. Concurrent phases are none of these.
+    /// A stop-the-world pause of the collector; concurrent phases are not pauses.
     Pause(Pause<'a>),
-    /// All threads stood still, for a collection or anything else.
+    /// A safepoint of any VM operation, collections included.
     Safepoint(Safepoint<'a>),
-    /// The collector set something up. After the last of these the heap is ready, pre-touch included.
+    /// The collector finished an initialization step. After the last one the heap is ready, pre-touch
+    /// included.
     Init(Stamp),
-    /// Where the heap was reserved. ZGC does not say.
+    /// Address range of the reserved heap. ZGC does not log it.
     Heap(Range<u64>),
-    /// A line that looks like a pause, CPU time or a safepoint, and could not be understood.
+    /// A line that resembles a pause, CPU time or a safepoint, and does not parse.
     Unread(Unread<'a>),
 }
 
-/// Where a line stands.
+/// Position of a line in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Which of the streams read, from 0.
+    /// Index of the stream, from 0.
     pub file: usize,
-    /// From 1.
+    /// Line number, from 1.
     pub line: u64,
 }
 
-/// A pause of all application threads.
+/// A stop-the-world pause of the collector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pause<'a> {
-    /// Where the log says it.
     pub place: Place,
-    /// The JVMs of the log are counted from 0.
+    /// Index of the JVM in the log, from 0.
     pub run: u32,
-    /// Id of the collection, where the log has ids.
+    /// Id of the collection; `None` if the log has no ids.
     pub gc_id: Option<u64>,
-    /// `Young (Normal)`, `Full`, `Mark End`: without what varies.
+    /// `Young (Normal)`, `Full`, `Mark End`: without the cause and sizes.
     pub kind: &'a str,
-    /// `System.gc()`, where the log says it.
+    /// `System.gc()`; `None` if the log has no cause.
     pub cause: Option<&'a str>,
-    /// When it began.
     pub start: Stamp,
-    /// How long, in nanoseconds.
     pub duration_ns: u64,
-    /// CPU time of the whole process meanwhile, where the collector logs it.
+    /// CPU time of the whole process during the pause; `None` if the collector does not log it.
     pub cpu: Option<Cpu>,
-    /// It lies within another pause, which is told after it and counts its time, too.
+    /// Whether another pause contains this one; the outer pause follows and includes its time.
     pub nested: bool,
 }
 
-/// CPU time of a pause, in nanoseconds; the JVM tells it to 10 ms.
+/// CPU time of a pause, in nanoseconds; the JVM logs it to 10 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// In user space.
     pub user_ns: u64,
-    /// In the kernel.
     pub sys_ns: u64,
-    /// By the clock on the wall.
+    /// Elapsed time.
     pub real_ns: u64,
 }
 
-/// All threads stood still.
+/// A stop of all Java threads for a VM operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Safepoint<'a> {
-    /// Where the log says it.
     pub place: Place,
-    /// The JVMs of the log are counted from 0.
+    /// Index of the JVM in the log, from 0.
     pub run: u32,
-    /// For what; JDK 8 does not say.
+    /// VM operation; `None` if the log lacks it, as that of JDK 8 does.
     pub operation: Option<&'a str>,
-    /// When it was over.
     pub end: Stamp,
-    /// Until the last thread stood still, where the log says it.
+    /// Time to safepoint (TTSP); `None` if the log lacks it.
     pub reaching_ns: Option<u64>,
-    /// All of it.
+    /// Time to safepoint, operation and resumption.
     pub total_ns: u64,
 }
 
-/// What could not be understood.
+/// A line that does not parse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread<'a> {
-    /// Where it is.
     pub place: Place,
-    /// What it looks like.
+    /// What the line resembles: `a pause`, `a safepoint` …
     pub what: &'static str,
-    /// The line, or its beginning; empty where it has passed already.
+    /// The line, or its beginning; empty if it is no longer in memory.
     pub text: &'a [u8],
 }
 
-/// Where the heap was reserved, from the beginning of a log.
+/// Address range of the reserved heap, from the beginning of a log.
 #[must_use]
 pub fn heap(log: &[u8]) -> Option<Range<u64>> {
     let mut heap = None;

@@ -1,36 +1,36 @@
-//! What a pause is called: its kind, and its cause.
+//! Names of pauses: kind and cause.
 
 use std::{borrow::Cow, str};
 
-/// Of a name only this much is kept.
+/// Names are cut at this many bytes.
 const LONGEST: usize = 200;
-/// Pauses whose last group in brackets is the cause of the collection, and not a part of it.
+/// Pauses whose last parenthesized group is the cause of the collection, not part of its kind.
 const WITH_CAUSE: [&str; 4] = ["Young", "Full", "Mixed", "Initial Mark"];
-/// Groups that say how it went.
+/// Groups that describe the outcome of a collection.
 const OUTCOMES: [&str; 4] =
     ["Evacuation Failure", "To-space exhausted", "Promotion Failed", "Concurrent Mode Failure"];
 
-/// What a pause is called. Most are called as the one before, and need not be taken apart again.
+/// Name of a pause. Consecutive pauses mostly have the same name, which is then not parsed again.
 #[derive(Debug, Default)]
 pub(super) struct Name {
     text: Vec<u8>,
     pub kind: String,
-    /// Empty where the log does not say it.
+    /// Empty if the log has no cause.
     pub cause: String,
 }
 
 impl Name {
-    /// A name that was never one text.
+    /// A name that does not come from one text.
     pub fn of_parts(kind: String, cause: String) -> Name {
         Name { text: Vec::new(), kind, cause }
     }
 
-    /// Is it what this text says?
+    /// Whether it was parsed from this text.
     pub fn is(&self, text: &[u8]) -> bool {
         self.text == text
     }
 
-    /// Takes a text apart, unless it was this one's already.
+    /// Parses `text`, unless it is the text parsed last.
     pub fn become_that_of(&mut self, text: &[u8]) {
         if !self.is(text) {
             text.clone_into(&mut self.text);
@@ -39,10 +39,10 @@ impl Name {
     }
 }
 
-/// As text, and no longer than is kept.
+/// As UTF-8, cut at [`LONGEST`] bytes.
 pub(super) fn short(name: &[u8]) -> Cow<'_, str> {
     let name = &name[..name.len().min(LONGEST)];
-    // Nearly all is text, which this tells faster.
+    // Almost all names are valid UTF-8, and this check is faster.
     str::from_utf8(name).map_or_else(|_| String::from_utf8_lossy(name), Cow::Borrowed)
 }
 
@@ -71,7 +71,7 @@ fn split(name: &str, kind: &mut String, cause: &mut String) {
     kind.push_str(&name[..end]);
 }
 
-/// Where ` (…)` begins, with which the text ends.
+/// Start of the ` (…)` at the end of the text.
 fn last_group(text: &str) -> Option<usize> {
     if !text.ends_with(')') {
         return None;

@@ -1,5 +1,5 @@
-//! Searches in a line. What is looked for is some bytes away, where a search that is made for long texts
-//! takes longer to begin than to find.
+//! Byte searches within a line. A match is a few bytes away, at which distance a search for long texts spends
+//! more time on its setup than on searching.
 
 use std::array;
 
@@ -7,17 +7,17 @@ use wide::u8x16;
 
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
 
-/// Which of these are the byte: a bit for each, the lowest for the first.
+/// Bit mask of the positions of `byte`, the lowest bit for the first position.
 #[inline]
 pub(super) fn mask(block: [u8; 16], byte: u8) -> u32 {
     u8x16::new(block).cmp_eq(u8x16::splat(byte)).move_mask() as u32
 }
 
-/// As much is searched for [`all`] at once.
+/// Bytes that [`all`] searches at once.
 pub(super) const CHUNK: usize = 4096;
 
-/// Everywhere the byte is in a chunk. What follows does not depend on how far each is from the one before,
-/// which no processor could foresee.
+/// All positions of `byte` in a chunk. The code has no branch that depends on the distance between two
+/// matches, which the CPU cannot predict.
 #[inline]
 pub(super) fn all<'a>(chunk: &[u8], byte: u8, places: &'a mut [u16; CHUNK + 2]) -> &'a [u16] {
     let (mut count, mut at) = (0, 0);
@@ -45,7 +45,7 @@ pub(super) fn all<'a>(chunk: &[u8], byte: u8, places: &'a mut [u16; CHUNK + 2]) 
             found &= found.wrapping_sub(1);
             found != 0
         };
-        // Rarely more than two: without a branch so far.
+        // Blocks rarely have more than two matches: the first two take no branch.
         next();
         while next() {}
         at += 64;
@@ -53,7 +53,7 @@ pub(super) fn all<'a>(chunk: &[u8], byte: u8, places: &'a mut [u16; CHUNK + 2]) 
     &places[..count]
 }
 
-/// Where the byte is first.
+/// First position of `byte`.
 #[inline]
 pub(super) fn position(text: &[u8], byte: u8) -> Option<usize> {
     let mut rest = text;
@@ -73,16 +73,17 @@ pub(super) fn position(text: &[u8], byte: u8) -> Option<usize> {
     rest.iter().position(|other| *other == byte).map(|at| text.len() - rest.len() + at)
 }
 
-/// The same of eight bytes, in one step.
+/// First position of `byte` in eight bytes, in one step.
 #[inline]
 pub(super) fn first(eight: [u8; 8], byte: u8) -> Option<usize> {
-    // What is looked for becomes zero, and a zero borrows: the lowest such bit is that of the first.
+    // Matching bytes become zero, and subtracting 1 borrows there: the lowest such bit is that of the first
+    // match.
     let word = u64::from_le_bytes(eight) ^ (ONES * u64::from(byte));
     let found = word.wrapping_sub(ONES) & !word & (ONES << 7);
     (found != 0).then(|| found.trailing_zeros() as usize / 8)
 }
 
-/// Where the byte is last.
+/// Last position of `byte`.
 #[inline]
 pub(super) fn last_position(text: &[u8], byte: u8) -> Option<usize> {
     let mut rest = text;

@@ -1,12 +1,12 @@
-//! Numbers as a log writes them, read from bytes without a detour.
+//! Parses the numbers of a log from bytes, without a conversion to text.
 
-/// So many digits always fit; no log has more.
+/// Most decimal digits that always fit in a `u64`; no log has more.
 const FIT: usize = 19;
 
-/// The digits at the beginning, and what follows them.
+/// The number at the beginning of `text`, and the rest.
 #[inline]
 pub(super) fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
-    // Ids and nanoseconds are long, and their lengths vary: eight digits are one step without a branch.
+    // Ids and nanoseconds have many digits of varying number: eight digits take one step without a branch.
     if let Some(eight) = text.first_chunk() {
         let (value, count) = up_to_eight(*eight);
         if (1..8).contains(&count) {
@@ -21,18 +21,18 @@ pub(super) fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
     (1..=FIT).contains(&(text.len() - rest.len())).then_some((value, rest))
 }
 
-/// The digits at the beginning of eight bytes, and how many they are.
+/// The number at the beginning of eight bytes, and its count of digits.
 #[inline]
 fn up_to_eight(text: [u8; 8]) -> (u64, usize) {
     const fn each(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; 8])
     }
     let values = u64::from_le_bytes(text) ^ each(b'0');
-    // The highest bit of every byte above 9, exact up to the first of them.
+    // The highest bit of every byte above 9; exact up to the first such byte.
     let others = (values.wrapping_add(each(0x80 - 10)) | values) & each(0x80);
     let count = others.trailing_zeros() / 8;
-    // Zeros come before the first digit and what is no digit falls off; then neighbours become pairs,
-    // pairs fours, and fours the number.
+    // Shifts zeros before the first digit and drops the bytes behind the last; then adds up neighbours to
+    // pairs, pairs to fours, and fours to the number.
     let digits = values.checked_shl(64 - 8 * count).unwrap_or(0);
     let pairs = (digits.wrapping_mul(10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
@@ -40,18 +40,18 @@ fn up_to_eight(text: [u8; 8]) -> (u64, usize) {
     (number, count as usize)
 }
 
-/// The whole text as a number.
+/// The number, if `text` consists of digits only.
 pub(super) fn whole(text: &[u8]) -> Option<u64> {
     digits(text).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }
 
-/// A decimal number of a unit that has ten to the `power` nanoseconds; with a point or, in some
-/// languages, a comma.
+/// Nanoseconds of a decimal number in units of 10^`power` ns, with a decimal point or, in some locales, a
+/// comma.
 pub(super) fn nanos(text: &[u8], power: usize) -> Option<u64> {
     leading_nanos(text, power).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }
 
-/// The same at the beginning of a text, and what follows it.
+/// Like [`nanos`], for the number at the beginning of `text`; also returns the rest.
 #[inline]
 pub(super) fn leading_nanos(text: &[u8], power: usize) -> Option<(u64, &[u8])> {
     let (mut value, mut count, mut whole) = (0u64, 0, None);
@@ -75,8 +75,8 @@ pub(super) fn leading_nanos(text: &[u8], power: usize) -> Option<(u64, &[u8])> {
     readable.then(|| (value, &text[count..]))
 }
 
-/// `0.01` at the beginning of a text, in nanoseconds where it is of seconds, and what follows it: nearly all
-/// CPU times are such.
+/// Nanoseconds of seconds such as `0.01` at the beginning of `text`, and the rest. Almost all CPU times have
+/// this form.
 #[inline]
 pub(super) fn hundredths(text: &[u8]) -> Option<(u64, &[u8])> {
     let digit = |byte: &u8| u64::from(byte.wrapping_sub(b'0'));
@@ -86,7 +86,7 @@ pub(super) fn hundredths(text: &[u8]) -> Option<(u64, &[u8])> {
     all.then(|| ((100 * whole + 10 * tenths + hundredths) * (SECOND / 100), rest))
 }
 
-/// The powers of ten that fit.
+/// Powers of ten that fit in a `u64`.
 const POWERS: [u64; 20] = {
     let mut powers = [1; 20];
     let mut n = 1;
@@ -97,13 +97,11 @@ const POWERS: [u64; 20] = {
     powers
 };
 
-/// A second has so many nanoseconds, as a power of ten.
+/// Nanoseconds of a second, as a power of ten.
 pub(super) const SECONDS: usize = 9;
-/// A millisecond has so many, as a power of ten.
+/// Nanoseconds of a millisecond, as a power of ten.
 pub(super) const MILLISECONDS: usize = 6;
-/// The nanoseconds of a second.
 pub(super) const SECOND: u64 = POWERS[SECONDS];
-/// The nanoseconds of a millisecond.
 pub(super) const MILLISECOND: u64 = POWERS[MILLISECONDS];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whatever is done to a log, reading it ends, and nothing is counted that is not there.
+//! Reading damaged logs ends without a panic and invents no events.
 
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ proptest! {
     ) {
         let log = words.concat();
         let seen = all(log.as_bytes());
-        // Each pause and each damage has a line that could be one.
+        // Each pause, and each line that does not parse, contains "GC".
         prop_assert!(seen.pauses.len() <= log.matches("GC").count());
     }
 
@@ -57,7 +57,7 @@ proptest! {
         let seen = all(&damaged);
         let whole = all(LOG).pauses;
         let kept = whole.iter().filter(|pause| seen.pauses.contains(pause)).count();
-        // A line that is glued to the next one, and the pause that was begun by a line before.
+        // Lost at most: a line joined with the next one, and the pause that an earlier line began.
         prop_assert!(kept + 2 >= whole.len(), "{kept} of {}", whole.len());
     }
 

@@ -1,5 +1,4 @@
-//! From lines to events: which CPU time belongs to which pause, and where one JVM ends and the next
-//! begins.
+//! From lines to events: assigns CPU times to pauses, and separates the JVMs of one log.
 
 use std::{
     io::{self, Read},
@@ -18,7 +17,7 @@ use super::{
     unified::{self, Said},
 };
 
-/// A JVM's first lines are younger than this.
+/// Uptime below which a line counts as one of a JVM's first lines.
 const YOUNG: u64 = 10 * SECOND;
 
 /// Reads logs. One reader reads the files of one rotation, the oldest first, as one log.
@@ -28,27 +27,26 @@ pub struct Reader {
     files: usize,
     run: Run,
     held: Held,
-    /// Pauses that have begun: one, or two where a young collection turns into a full one.
+    /// Pauses that have begun: one, or two if a young collection turns into a full one.
     begun: Vec<Begun>,
-    /// The operation of a safepoint that has begun.
+    /// Operation of a safepoint that has begun.
     stopping: String,
-    /// The operation of the last safepoint that named one; the next is mostly the same.
+    /// Operation of the last safepoint that named one; reused, since the next is mostly the same.
     operation: String,
     legacy: Legacy,
     known: bool,
-    /// Is one number of nanoseconds alone the age of the JVM?
+    /// Whether a single number of nanoseconds is the uptime; `None` before the first timestamp of a JVM.
     lone_is_uptime: Option<bool>,
 }
 
-/// The JVM that writes.
+/// One JVM of the log.
 #[derive(Debug, Default)]
 struct Run {
     number: u32,
-    /// It told a pause or a safepoint.
+    /// It logged a pause or a safepoint.
     seen: bool,
-    /// The last stamp.
     last: Stamp,
-    /// The last id of a young or full collection: their ids only grow.
+    /// Id of the last young or full collection: these ids only increase.
     last_id: Option<u64>,
 }
 
@@ -59,7 +57,7 @@ struct Begun {
     young: bool,
 }
 
-/// A pause that waits for its CPU time, which comes in a line of its own.
+/// A pause whose CPU time may follow in a line of its own.
 #[derive(Debug, Default)]
 struct Held {
     there: bool,
@@ -67,7 +65,7 @@ struct Held {
     place: Place,
     gc_id: Option<u64>,
     name: Name,
-    /// The name of an earlier one: young and full collections take turns.
+    /// An earlier name: young and full collections alternate.
     other_name: Name,
     start: Stamp,
     duration_ns: u64,
@@ -75,7 +73,7 @@ struct Held {
 }
 
 impl Reader {
-    /// Reads a stream to its end, or to an error; what came before it is told.
+    /// Reads a stream to its end or to an error; events before the error are passed to `sink`.
     pub fn read(&mut self, input: impl Read, sink: &mut impl FnMut(Event<'_>)) -> io::Result<()> {
         self.place = Place { file: self.files, line: 0 };
         self.files += 1;
@@ -85,7 +83,7 @@ impl Reader {
         })
     }
 
-    /// Tells what was waiting for more: after the last stream, and before one of another log.
+    /// Passes pending events to `sink`: call it after the last stream, and before a stream of another log.
     pub fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         self.tell_held(None, sink);
         self.give_up_begun(sink);
@@ -97,13 +95,13 @@ impl Reader {
         self.lone_is_uptime = None;
     }
 
-    /// Was there anything of a garbage collection log?
+    /// Whether the streams contained lines of a garbage collection log.
     #[must_use]
     pub fn knows_log(&self) -> bool {
         self.known
     }
 
-    /// How many JVMs told a pause or a safepoint, once the reader has finished.
+    /// Number of JVMs that logged a pause or a safepoint; valid after [`Reader::finish`].
     #[must_use]
     pub fn runs(&self) -> u32 {
         self.run.number
@@ -122,7 +120,7 @@ impl Reader {
         }
     }
 
-    /// A line that does not begin as one of a unified log does.
+    /// A line that does not begin like one of a unified log.
     #[cold]
     fn other(&mut self, line: &[u8], cut: bool, sink: &mut impl FnMut(Event<'_>)) {
         if self.message(b"", line, line, cut, sink) {
@@ -147,7 +145,7 @@ impl Reader {
         }
     }
 
-    /// A message of a unified log; answers whether it was one.
+    /// Handles a message of a unified log; returns whether it is one.
     fn message(
         &mut self,
         decorations: &[u8],
@@ -160,7 +158,7 @@ impl Reader {
             Said::Other if message.starts_with(b"GC(") => self.known = true,
             Said::Other => return self.tagged(decorations, sink),
             Said::Begins { gc_id, name } => {
-                // What begins twice is a damaged end.
+                // A repeated beginning is an end that is damaged.
                 if cut || self.begun.last().is_some_and(|begun| begun.gc_id == gc_id) {
                     self.begun.pop();
                     self.unread("a pause", line, sink);
@@ -173,7 +171,7 @@ impl Reader {
                 self.paused(gc_id, name, stamp, duration_ns, sink);
             }
             Said::Cpu { gc_id, cpu } => {
-                // Where no pause of this id has just ended, it is of a concurrent phase.
+                // If no pause with this id has just ended, it is the CPU time of a concurrent phase.
                 if self.held.there && !self.held.legacy && self.held.gc_id == Some(gc_id) {
                     self.tell_held(Some(cpu), sink);
                 }
@@ -199,7 +197,7 @@ impl Reader {
             }
             Said::Heap(range) => sink(Event::Heap(range)),
             Said::Unreadable(what) => {
-                // The end of what has begun: told once.
+                // It is the end of the pause that has begun, which is not reported a second time.
                 if what == "a pause" {
                     self.begun.pop();
                 }
@@ -209,7 +207,7 @@ impl Reader {
         true
     }
 
-    /// A message that only its tags tell of.
+    /// Handles a message that is recognized by its tags only.
     fn tagged(&mut self, decorations: &[u8], sink: &mut impl FnMut(Event<'_>)) -> bool {
         if decorations.is_empty() {
             return false;
@@ -258,7 +256,7 @@ impl Reader {
             self.give_up_begun(sink);
         }
         let grows = name.starts_with(b"Young") || name.starts_with(b"Full");
-        // A full collection within a young one is told before it.
+        // A full collection within a young one is logged before it.
         let falls = grows && self.run.last_id.is_some_and(|last| gc_id + 1 < last);
         self.comes(stamp, falls, sink);
         if grows {
@@ -323,9 +321,9 @@ impl Reader {
         sink(Event::Safepoint(Safepoint { place, run, operation, end: stamp, reaching_ns, total_ns }));
     }
 
-    /// A pause or a safepoint comes: of the same JVM, or of the next one?
+    /// Handles the time of a pause or a safepoint, and detects whether the next JVM has begun.
     fn comes(&mut self, stamp: Stamp, id_falls: bool, sink: &mut impl FnMut(Event<'_>)) {
-        // Lines of several threads may be a little out of order.
+        // Lines of several threads may be up to a second out of order.
         let falls = |before: Option<u64>, now: Option<u64>| {
             before.zip(now).is_some_and(|(before, now)| now.saturating_add(SECOND) < before)
         };
@@ -343,7 +341,8 @@ impl Reader {
         self.tell_held(None, sink);
         self.give_up_begun(sink);
         self.run = Run { number: self.run.number.saturating_add(1), ..Run::default() };
-        // What is younger than ten seconds is an age; what is older may be either.
+        // A number below ten seconds is an uptime, and so are those of the next JVM. A larger one may be
+        // either clock: the next JVM decides again.
         self.lone_is_uptime = self.lone_is_uptime.filter(|uptime| *uptime);
     }
 

@@ -1,22 +1,22 @@
-//! Safepoints: how long all threads stood still, and how long they took to stop.
+//! Safepoints: total duration and time to safepoint.
 
 use super::{
     near,
     numbers::{SECONDS, digits, nanos},
 };
 
-/// A safepoint as a line tells it.
+/// A safepoint, parsed from one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stop<'a> {
-    /// The operation; older JVMs do not say.
+    /// VM operation; `None` in logs before JDK 13.
     pub operation: Option<&'a [u8]>,
-    /// Until the last thread stood still.
+    /// Time to safepoint (TTSP); `None` before JDK 8.
     pub reaching_ns: Option<u64>,
-    /// With what came before and after the operation.
+    /// Includes the time before and after the operation.
     pub total_ns: u64,
 }
 
-/// What JDK 8 and, with tags `safepoint`, 9 to 12 write.
+/// Line of JDK 8, and with tags `safepoint` of JDK 9 to 12.
 pub(super) const STOPPED: &[u8] = b"Total time for which application threads were stopped: ";
 
 /// `Safepoint "G1CollectFull", Time since last: … ns, Reaching safepoint: 1354 ns, … Total: 5709 ns`
@@ -28,7 +28,7 @@ pub(super) fn unified(message: &[u8]) -> Option<Stop<'_>> {
     Some(Stop { operation: Some(operation), reaching_ns: Some(reaching_ns), total_ns })
 }
 
-/// `…, NAME: 1354 ns`, and what follows it. Few names begin with the same letter.
+/// `…, NAME: 1354 ns`, and the rest. Few names begin with the same letter.
 #[inline]
 fn field<'a, const LENGTH: usize>(text: &'a [u8], name: &[u8; LENGTH]) -> Option<(u64, &'a [u8])> {
     let mut from = 0;
@@ -42,8 +42,8 @@ fn field<'a, const LENGTH: usize>(text: &'a [u8], name: &[u8; LENGTH]) -> Option
     }
 }
 
-/// `… were stopped: 0.0003502 seconds, Stopping threads took: 0.0000503 seconds`; the second half
-/// is missing before JDK 8.
+/// `… were stopped: 0.0003502 seconds, Stopping threads took: 0.0000503 seconds`; the second half is missing
+/// before JDK 8.
 pub(super) fn stopped(message: &[u8]) -> Option<Stop<'static>> {
     let (total_ns, rest) = seconds(message.strip_prefix(STOPPED)?)?;
     let reaching_ns = match rest.strip_prefix(b", Stopping threads took: ") {

@@ -1,8 +1,7 @@
-//! The files of a rotation, and streams of any kind.
+//! Files of a log rotation, and streams of any kind.
 //!
-//! A JVM writes to the file that was named, and moves it away to `.0`, `.1`, … in a circle when it is
-//! full; the bare one is the newest. JDK 8 writes to `.N.current`. The next JVM goes on in the same
-//! circle.
+//! A JVM writes to the named file and, when that is full, renames it to `.0`, `.1`, … in turn; the file
+//! without a number is the newest. JDK 8 writes to `.N.current`. The next JVM continues the same rotation.
 
 use std::{
     fs::File,
@@ -16,20 +15,19 @@ use memchr::memchr;
 
 use super::{Stamp, lines, unified};
 
-/// As much of a file's beginning and end is read for its stamps.
+/// Bytes read at the beginning and the end of a file to find its timestamps.
 const LOOK: u64 = 64 << 10;
-/// What compressed files begin with that is not read here, and what reads them.
+/// Magic bytes of unsupported compression formats, and the programs that decompress them.
 const OTHERS: [(&[u8], &str); 3] =
     [(b"\x28\xb5\x2f\xfd", "zstdcat"), (b"\xfd7zXZ", "xzcat"), (b"BZh", "bzcat")];
 
-/// Puts files into sets, each in the order of its time; the sets stay in the order given. A file that
-/// is named twice is there once.
+/// Groups files into sets, each sorted by time; the sets keep the order of `files`. Duplicates are dropped.
 #[must_use]
 pub fn arrange(files: &[PathBuf]) -> Vec<Vec<PathBuf>> {
     arrange_by(files, &Seen::of)
 }
 
-/// The same, by what `look` tells of each file.
+/// Like [`arrange`], with the times that `look` returns for each file.
 pub fn arrange_by(files: &[PathBuf], look: &dyn Fn(&Path) -> Seen) -> Vec<Vec<PathBuf>> {
     let mut sets: Vec<(PathBuf, Vec<Member>)> = Vec::new();
     for file in files {
@@ -44,7 +42,7 @@ pub fn arrange_by(files: &[PathBuf], look: &dyn Fn(&Path) -> Seen) -> Vec<Vec<Pa
     sets.into_iter().map(|(_, members)| ordered(members, look)).collect()
 }
 
-/// The files of a set that lie beside the bare one and were not named.
+/// Other files of the rotation in the same directory.
 #[must_use]
 pub fn beside(file: &Path) -> Vec<PathBuf> {
     let (base, _) = place(file);
@@ -58,7 +56,7 @@ pub fn beside(file: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Opens a file, or standard input for `-`; gzip is read as what it holds.
+/// Opens a file, or standard input for `-`; gzip is decompressed.
 pub fn open(file: &Path) -> io::Result<Box<dyn Read>> {
     if file == Path::new("-") { plain(io::stdin().lock()) } else { plain(File::open(file)?) }
 }
@@ -67,8 +65,7 @@ fn plain(mut input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
     let mut magic = Vec::new();
     input.by_ref().take(6).read_to_end(&mut magic)?;
     if let Some((_, cat)) = OTHERS.iter().find(|(begins, _)| magic.starts_with(begins)) {
-        let advice =
-            format!("it is compressed in a way that is not read here; try: {cat} FILE | hugewise gclog -");
+        let advice = format!("this compression format is not supported; try: {cat} FILE | hugewise gclog -");
         return Err(io::Error::new(io::ErrorKind::InvalidData, advice));
     }
     let packed = magic.starts_with(b"\x1f\x8b");
@@ -83,13 +80,13 @@ struct Member {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InCircle {
-    /// The one that is written to; JDK 8 numbers it, too.
+    /// The file that the JVM writes to; JDK 8 numbers it, too.
     Newest(Option<u64>),
-    /// One that is full.
+    /// A full file, by its number.
     Full(u64),
 }
 
-/// `gc.log.3.gz`: the set it belongs to, and its place there.
+/// Base name of the set and position in the rotation, of a name such as `gc.log.3.gz`.
 fn place(file: &Path) -> (PathBuf, InCircle) {
     let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
         return (file.to_owned(), InCircle::Newest(None));
@@ -97,7 +94,7 @@ fn place(file: &Path) -> (PathBuf, InCircle) {
     let name = name.strip_suffix(".gz").unwrap_or(name);
     let (name, current) = name.strip_suffix(".current").map_or((name, false), |name| (name, true));
     let numbered = name.rsplit_once('.').and_then(|(base, number)| {
-        // What is longer is a date or a process.
+        // Longer numbers are dates or process ids.
         let number = number.parse().ok().filter(|_| number.len() <= 3)?;
         Some((base, number))
     });
@@ -109,7 +106,7 @@ fn place(file: &Path) -> (PathBuf, InCircle) {
     (file.with_file_name(base), place)
 }
 
-/// When a file was written.
+/// Times at which a file was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     first: Stamp,
@@ -141,8 +138,8 @@ fn ordered(mut members: Vec<Member>, look: &dyn Fn(&Path) -> Seen) -> Vec<PathBu
     known.into_iter().map(|(file, _)| file).collect()
 }
 
-/// How badly the files follow one another if the circle begins at `start`: ages that fall, time
-/// between them, and times of their last changes that fall.
+/// Discontinuity of the order that begins at `start`: number of uptimes that decrease, total gap in
+/// nanoseconds, number of modification times that decrease.
 fn cost(known: &[(PathBuf, Seen)], full: usize, start: usize) -> (usize, u64, usize) {
     let order = || (start..full).chain(0..start).chain(full..known.len());
     let mut cost = (0, 0u64, 0);
@@ -159,7 +156,7 @@ fn cost(known: &[(PathBuf, Seen)], full: usize, start: usize) -> (usize, u64, us
 }
 
 impl Seen {
-    /// What the beginning of a file and its end tell. What cannot be read tells nothing.
+    /// From the beginning and the end of a file; unreadable parts count as empty.
     pub fn in_text(head: impl Read, tail: impl Read, modified: Option<SystemTime>) -> Seen {
         Seen {
             first: stamps(head.take(LOOK)).0.unwrap_or_default(),
@@ -178,7 +175,7 @@ impl Seen {
     }
 }
 
-/// The end of a file that is not compressed.
+/// End of an uncompressed file.
 fn tail(file: &Path) -> io::Result<impl Read> {
     let mut input = File::open(file)?;
     let size = input.metadata()?.len();
@@ -186,10 +183,10 @@ fn tail(file: &Path) -> io::Result<impl Read> {
     Ok(input)
 }
 
-/// The first stamp and the last.
+/// First and last timestamp.
 fn stamps(input: impl Read) -> (Option<Stamp>, Option<Stamp>) {
     let (mut first, mut last) = (None, None);
-    // What cannot be read has no stamps, and its place by its number.
+    // An unreadable file has no timestamps, and is sorted by its number.
     let _ = lines::each(input, |line, _| {
         let stamp = match line {
             [b'[', next, ..] if next.is_ascii_digit() => Stamp::of_decorations(unified::split(line).0, false),
@@ -237,7 +234,7 @@ mod tests {
         let line = |stamp: &str| format!("[{stamp}s][info][gc] GC(1) Pause Remark 1.000ms\n");
         for (case, files, order) in [
             (
-                "one JVM whose circle has turned",
+                "one JVM, rotation wrapped around",
                 [
                     (".0", "300.0", "400.0"),
                     (".1", "100.0", "200.0"),
@@ -252,7 +249,7 @@ mod tests {
                 [".0", ".1", ".2", ""],
             ),
             (
-                "two short ones",
+                "two short JVMs",
                 [
                     (".0", "0.002", "0.160"),
                     (".1", "0.160", "0.181"),
@@ -262,7 +259,7 @@ mod tests {
                 [".0", ".1", ".2", ""],
             ),
             (
-                "the newest file is the second JVM's first",
+                "the second JVM wrote the newest file only",
                 [(".0", "90.0", "99.0"), (".1", "70.0", "80.0"), (".2", "80.0", "90.0"), ("", "0.0", "13.0")],
                 [".1", ".2", ".0", ""],
             ),

@@ -1,4 +1,4 @@
-//! When a line was written, by every clock that it names.
+//! Timestamps of log lines, by every clock that a line has.
 
 use std::iter;
 
@@ -7,25 +7,25 @@ use super::{
     numbers::{MILLISECOND, SECOND, SECONDS, digits, nanos, whole},
 };
 
-/// A moment, in nanoseconds of each clock that the log names. Most logs name one.
+/// Time of a line, by each clock that the log has. Most logs have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// Since the start of the JVM.
+    /// Since the start of the JVM; `None` if the log lacks this clock.
     pub uptime_ns: Option<u64>,
-    /// CLOCK_MONOTONIC, which is the kernel's own for its events.
+    /// CLOCK_MONOTONIC, the clock of the kernel's events; `None` if the log lacks it.
     pub monotonic_ns: Option<u64>,
-    /// Since 1970, UTC.
+    /// Since 1970, UTC; `None` if the log lacks this clock.
     pub unix_ns: Option<u64>,
 }
 
 impl Stamp {
-    /// The clock that tells most: the JVM's own, then the kernel's, then that of the wall.
+    /// The first available clock of: uptime, CLOCK_MONOTONIC, wall clock.
     #[must_use]
     pub fn best_ns(&self) -> Option<u64> {
         self.uptime_ns.or(self.monotonic_ns).or(self.unix_ns)
     }
 
-    /// So much earlier.
+    /// The time `duration_ns` earlier.
     pub(super) fn before(self, duration_ns: u64) -> Stamp {
         let earlier = |clock: Option<u64>| clock.map(|ns| ns.saturating_sub(duration_ns));
         Stamp {
@@ -35,10 +35,10 @@ impl Stamp {
         }
     }
 
-    /// The decorations of a unified log: `[0.033s][1795248120342ms][info ][gc,cpu  ]`.
+    /// Parses the decorations of a unified log: `[0.033s][1795248120342ms][info ][gc,cpu  ]`.
     ///
-    /// Only the order and the size of numbers say which clock they are of: `timenanos` comes before
-    /// `uptimenanos`. Of one alone, `lone_is_uptime` tells.
+    /// Only the order and magnitude of the numbers identify their clocks: `timenanos` precedes `uptimenanos`.
+    /// `lone_is_uptime` decides which one a single number is.
     pub(super) fn of_decorations(decorations: &[u8], lone_is_uptime: bool) -> Stamp {
         let mut stamp = Stamp::default();
         if let Some(ns) = uptime_alone(decorations) {
@@ -47,7 +47,7 @@ impl Stamp {
         }
         let mut seconds = None;
         let mut nanoseconds = [None; 2];
-        // A JVM writes its clocks first, and they begin with a digit; blanks fill up behind them.
+        // The JVM writes its clocks first. They begin with a digit and are padded with spaces.
         let is_clock = |group: &&[u8]| group.first().is_some_and(u8::is_ascii_digit);
         let clocks = insides(decorations).skip_while(|group| !is_clock(group)).take_while(is_clock);
         for group in clocks.map(<[u8]>::trim_ascii_end) {
@@ -55,7 +55,7 @@ impl Stamp {
                 let free = usize::from(nanoseconds[0].is_some());
                 nanoseconds[free] = Some(number);
             } else if let Some(number) = group.strip_suffix(b"ms").and_then(whole) {
-                // A JVM does not live three years; 1973 is over.
+                // Milliseconds: uptime up to about three years, Unix time from 1973 on.
                 let at = number.checked_mul(MILLISECOND);
                 if number >= 100_000_000_000 { stamp.unix_ns = at } else { stamp.uptime_ns = at }
             } else if let Some(number) = group.strip_suffix(b"s").and_then(|text| nanos(text, SECONDS)) {
@@ -80,7 +80,7 @@ impl Stamp {
         stamp
     }
 
-    /// What stands before a line of JDK 8 and older, and a GC id:
+    /// Parses the timestamp and GC id before a line of JDK 8 or older:
     /// `2012-05-23T08:32:10.809+0200: 133452.830: #7: `, or any part of it.
     pub(super) fn before_text(prefix: &[u8]) -> (Stamp, Option<u64>) {
         let (mut stamp, mut gc_id) = (Stamp::default(), None);
@@ -94,7 +94,7 @@ impl Stamp {
             } else if let Some(at) = date(&word[word.len().saturating_sub(DATE)..]) {
                 stamp.unix_ns = Some(at);
             } else {
-                // Another thread's text may stand right before it, and the stamp of that text.
+                // The text of another thread, or its timestamp, may directly precede the number.
                 let number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b',');
                 let from = word.iter().rposition(|byte| !number(byte)).map_or(0, |at| at + 1);
                 stamp.uptime_ns = nanos(&word[from..], SECONDS);
@@ -108,7 +108,7 @@ impl Stamp {
     }
 }
 
-/// `[0.033s][info ]`, as the JVM writes it unless it is told otherwise: the only clock, to milliseconds.
+/// `[0.033s][info ]`, the JVM's default decorations: uptime only, to milliseconds.
 #[inline]
 fn uptime_alone(decorations: &[u8]) -> Option<u64> {
     let (seconds, rest) = digits(decorations.strip_prefix(b"[")?)?;
@@ -122,7 +122,7 @@ fn uptime_alone(decorations: &[u8]) -> Option<u64> {
     seconds.checked_mul(SECOND)?.checked_add(ms * MILLISECOND)
 }
 
-/// The insides of `[a][b ]`.
+/// Contents of the groups of `[a][b ]`.
 fn insides(decorations: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = decorations;
     iter::from_fn(move || {
@@ -133,10 +133,9 @@ fn insides(decorations: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Length of a date.
 const DATE: usize = "2026-11-21T08:02:00.342+0000".len();
 
-/// `2026-11-21T08:02:00.342+0000`, in nanoseconds since 1970.
+/// Nanoseconds since 1970 of `2026-11-21T08:02:00.342+0000`.
 fn date(text: &[u8]) -> Option<u64> {
     if text.len() != DATE || text[4] != b'-' || text[7] != b'-' || text[10] != b'T' {
         return None;
@@ -158,7 +157,7 @@ fn date(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// Days of the Gregorian calendar, counted in years that begin in March, so that the leap day is last.
+/// In the Gregorian calendar. Years are counted from March, so that the leap day is the last day.
 fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;

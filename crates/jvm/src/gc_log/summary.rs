@@ -1,143 +1,126 @@
-//! What the pauses of a log add up to, in memory that does not grow with it.
+//! Aggregates the events of a log, in constant memory.
 
 use hdrhistogram::Histogram;
 
 use super::{Cpu, Event, Pause, Place, Safepoint, Stamp, Unread, timeline::Timeline};
 
-/// More kinds than these are counted as one: a JVM has two dozen at most.
+/// Kinds of pauses kept; further kinds are counted as one. A JVM has at most about 24.
 const MOST_KINDS: usize = 40;
-/// What the others are counted under.
 const OTHER_KINDS: &str = "other kinds";
-/// As many of the worst are kept.
+/// Length of each list of worst pauses or safepoints.
 const WORST: usize = 10;
-/// As many lines that could not be read are kept.
+/// Lines that do not parse and are kept.
 const UNREAD: usize = 20;
-/// As much of such a line is kept.
+/// Bytes kept of such a line.
 const SHOWN: usize = 160;
-/// Three ticks of the CPU clock: what is less may be rounding.
+/// Three ticks of the JVM's CPU times (10 ms each): less may be rounding.
 const LEAST_SYS_NS: u64 = 30_000_000;
-/// Quantiles do not tell longer times apart.
+/// Longer durations count as one hour in quantiles.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// All of a log.
+/// Aggregates of one log.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// By kind, in the order of their first pauses.
+    /// In the order of their first pauses.
     pub kinds: Vec<Kind>,
-    /// Pauses that lie within others; the kinds have them, the totals have not.
+    /// Pauses within other pauses; counted in `kinds`, not in the totals.
     pub nested: u64,
-    /// Safepoints, for a collection or anything else.
     pub safepoints: Safepoints,
-    /// Pauses in which the kernel worked longer than the collector.
+    /// Pauses with sys > user.
     pub suspects: Suspects,
-    /// Lines that look like a pause, and could not be understood.
+    /// Number of lines that resemble a pause, CPU time or a safepoint, and do not parse.
     pub unread: u64,
-    /// The first of them.
+    /// The first 20 of them.
     pub unread_lines: Vec<UnreadLine>,
-    /// Pauses over time.
     pub timeline: Timeline,
 }
 
-/// Pauses of one kind.
 #[derive(Clone, Debug)]
 pub struct Kind {
     /// `Young (Normal)`.
     pub name: String,
-    /// Their figures.
     pub durations: Durations,
-    /// How many of them have CPU times.
+    /// Number of pauses with CPU times.
     pub with_cpu: u64,
-    /// The sum of these.
+    /// Sum of their CPU times.
     pub cpu: Cpu,
 }
 
-/// How long things took.
+/// Aggregate of durations.
 #[derive(Clone, Debug)]
 pub struct Durations {
-    /// How many.
     pub count: u64,
-    /// All together.
+    /// Sum.
     pub total_ns: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ns: u64,
     spread: Histogram<u64>,
 }
 
-/// The safepoints of a log.
 #[derive(Debug, Default)]
 pub struct Safepoints {
-    /// From the first thread that was asked to stop to the end.
+    /// From the request to the resumption of the threads.
     pub total: Durations,
-    /// Until the last thread stood still; older JVMs do not say.
+    /// Time to safepoint (TTSP); logged from JDK 8 on.
     pub reaching: Durations,
-    /// Those that took longest to reach.
+    /// Those with the longest time to safepoint.
     pub worst: Vec<WorstSafepoint>,
 }
 
-/// A safepoint that took long to reach.
 #[derive(Clone, Debug)]
 pub struct WorstSafepoint {
-    /// Until the last thread stood still.
+    /// Time to safepoint.
     pub reaching_ns: u64,
-    /// For what.
+    /// VM operation; `None` if the log lacks it.
     pub operation: Option<String>,
-    /// When it was over.
     pub end: Stamp,
-    /// Where the log says it.
     pub place: Place,
 }
 
-/// Pauses with more system time than user time.
+/// Pauses with sys > user.
 #[derive(Debug, Default)]
 pub struct Suspects {
-    /// How many.
     pub count: u64,
-    /// Their time.
+    /// Sum of their durations.
     pub total_ns: u64,
-    /// Their CPU time.
+    /// Sum of their CPU times.
     pub cpu: Cpu,
-    /// Those with most system time.
+    /// Those with the most system time.
     pub worst: Vec<Suspect>,
 }
 
-/// A pause with more system time than user time.
+/// A pause with sys > user.
 #[derive(Clone, Debug)]
 pub struct Suspect {
     /// `Young (Normal)`.
     pub kind: String,
-    /// `System.gc()`.
+    /// `System.gc()`; `None` if the log has no cause.
     pub cause: Option<String>,
-    /// When it began.
     pub start: Stamp,
-    /// How long.
     pub duration_ns: u64,
-    /// Its CPU time.
     pub cpu: Cpu,
-    /// Where the log says it.
     pub place: Place,
-    /// Which JVM of the log.
+    /// Index of the JVM in the log, from 0.
     pub run: u32,
 }
 
-/// A line that could not be understood.
+/// A line that does not parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadLine {
-    /// Where it is.
     pub place: Place,
-    /// What it looks like.
+    /// What the line resembles: `a pause`, `a safepoint` …
     pub what: &'static str,
-    /// Its beginning.
+    /// At most its first 160 bytes.
     pub text: String,
 }
 
-/// The kernel worked longer than the collector, and for more than rounding could be.
+/// Whether a pause has sys > user by more than the rounding of the log can explain.
 #[must_use]
 pub fn is_suspect(cpu: Cpu) -> bool {
     cpu.sys_ns > cpu.user_ns && cpu.sys_ns >= LEAST_SYS_NS
 }
 
 impl Summary {
-    /// Takes an event in.
     pub fn add(&mut self, event: &Event<'_>) {
         match event {
             Event::Pause(pause) => self.pause(pause),
@@ -147,19 +130,19 @@ impl Summary {
         }
     }
 
-    /// How many pauses stand for themselves.
+    /// Number of pauses, nested ones excluded.
     #[must_use]
     pub fn pauses(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.durations.count).sum::<u64>() - self.nested
     }
 
-    /// How many have CPU times.
+    /// Number of pauses with CPU times.
     #[must_use]
     pub fn with_cpu(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.with_cpu).sum()
     }
 
-    /// Time and CPU time of the pauses that stand for themselves.
+    /// Duration and CPU time of all pauses, nested ones excluded.
     #[must_use]
     pub fn totals(&self) -> (u64, Cpu) {
         (self.timeline.total_ns(), self.timeline.cpu())
@@ -207,7 +190,6 @@ impl Summary {
 }
 
 impl Cpu {
-    /// Adds another one.
     pub fn add(&mut self, other: Cpu) {
         self.user_ns = self.user_ns.saturating_add(other.user_ns);
         self.sys_ns = self.sys_ns.saturating_add(other.sys_ns);
@@ -216,16 +198,15 @@ impl Cpu {
 }
 
 impl Durations {
-    /// Takes one in.
     pub fn add(&mut self, ns: u64) {
         self.count += 1;
         self.total_ns = self.total_ns.saturating_add(ns);
         self.max_ns = self.max_ns.max(ns);
-        // It grows as far as an hour asks for.
+        // Does not fail: the histogram grows up to one hour.
         let _ = self.spread.record(ns.min(HOUR_NS));
     }
 
-    /// What so large a share does not exceed, to three digits; nothing where there is none.
+    /// Quantile to three significant digits, `share` from 0 to 1; `None` without durations.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         (self.count > 0).then(|| self.spread.value_at_quantile(share).min(self.max_ns))
@@ -234,7 +215,7 @@ impl Durations {
 
 impl Default for Durations {
     fn default() -> Durations {
-        // Three digits are within what the constructor takes.
+        // The constructor accepts up to five digits.
         let spread = Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed"));
         Durations { count: 0, total_ns: 0, max_ns: 0, spread }
     }
@@ -281,7 +262,7 @@ impl Suspects {
     }
 }
 
-/// Keeps the list sorted, the worst first, and short.
+/// Inserts into a list sorted by descending size, of at most [`WORST`] entries.
 fn keep_worst<T>(list: &mut Vec<T>, size: u64, of: impl Fn(&T) -> u64, make: impl FnOnce() -> T) {
     let at = list.partition_point(|kept| of(kept) >= size);
     if at < WORST {

@@ -1,8 +1,8 @@
-//! Lines of JDK 9 and later, and what becomes of them.
+//! Logs of JDK 9 and later, and the events read from them.
 
 use super::*;
 
-/// A pause in a few words: id, kind, cause, start in ms, duration in µs, user, sys and real in 10 ms.
+/// Fields of a pause: id, kind, cause, start in ms, duration in µs, user, sys and real in 10 ms.
 type Told = (Option<u64>, String, Option<String>, Option<u64>, u64, Option<[u64; 3]>);
 
 pub(super) fn told(pause: &Pause<'_>) -> Told {
@@ -185,7 +185,7 @@ fn jvms_in_one_log_are_told_apart() {
     let pause =
         |stamp: &str, id: u32| format!("{stamp}GC({id}) Pause Full (System.gc()) 4M->3M(5M) 1.000ms\n");
     for (log, runs) in [
-        // By the line every JVM begins with, even where its first lines are lost behind it.
+        // By the first line of every JVM, even if its own first lines are lost.
         (
             format!(
                 "[0.1s][info][gc] Using G1\n{}[0.1s][info][gc] Using Serial\n{}",
@@ -194,12 +194,12 @@ fn jvms_in_one_log_are_told_apart() {
             ),
             vec![0, 1],
         ),
-        // By an age that falls: "exit" ends a JVM, not the file.
+        // By a decreasing uptime: the tag "exit" ends a JVM, not the file.
         (
             format!("{}[9.0s][info][gc,heap,exit] Heap\n{}", pause("[8.9s]", 5), pause("[0.2s]", 5)),
             vec![0, 1],
         ),
-        // By ids, where there is nothing else.
+        // By the ids, in a log without timestamps.
         (format!("{}{}{}", pause("", 5), pause("", 6), pause("", 0)), vec![0, 0, 1]),
         (format!("{}{}", pause("[5000.0s]", 5), pause("[5000.1s]", 6)), vec![0, 0]),
         (format!("{}{}", pause("[5000000000000ns]", 5), pause("[2000000ns]", 6)), vec![0, 1]),

@@ -1,28 +1,28 @@
-//! Pauses over time, in as many steps as a picture has room for.
+//! Pauses over time, in a bounded number of steps.
 
 use super::{Cpu, Pause, summary::is_suspect};
 
-/// The most steps there are; where more would be needed, two become one.
+/// Maximum number of steps; before it is exceeded, the width doubles.
 const STEPS: usize = 512;
-/// The width of the first steps.
+/// Initial width of a step.
 const NARROWEST_NS: u64 = 1_000_000;
-/// As many beginnings of JVMs are kept.
+/// Maximum number of JVM starts kept.
 const MOST_RUNS: usize = 64;
 
-/// Pauses over time. The JVMs of one log follow one another; time between them is left out, since
-/// their own clocks do not tell it.
+/// Pauses over time. The JVMs of one log follow one another without a gap, because uptimes do not reveal the
+/// time between two JVMs.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// How long a step is.
+    /// Width of a step.
     pub width_ns: u64,
     /// From the beginning of the log.
     pub steps: Vec<Step>,
-    /// Where a JVM begins, from the second on.
+    /// Start of each JVM from the second on.
     pub runs_ns: Vec<u64>,
-    /// The log has no stamps: a second stands for a pause.
+    /// The log has no timestamps: pauses are one second apart.
     pub by_number: bool,
     run: u32,
-    /// The stamp of the present JVM that lies at the point `base_ns`.
+    /// Timestamp of the current JVM at the position `base_ns`.
     origin_ns: Option<u64>,
     base_ns: u64,
     end_ns: u64,
@@ -31,23 +31,22 @@ pub struct Timeline {
     count: u64,
 }
 
-/// What happened in a step.
+/// Aggregate of the pauses that began in a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Pauses that began in it.
     pub pauses: u64,
-    /// The longest of them.
+    /// Longest pause.
     pub longest_ns: u64,
-    /// All of them.
+    /// Sum of the pauses.
     pub total_ns: u64,
-    /// Their CPU time, where it is known.
+    /// Sum of their CPU times, as far as logged.
     pub cpu: Cpu,
-    /// Those in which the kernel worked longer than the collector.
+    /// Number of pauses with sys > user.
     pub suspects: u64,
 }
 
 impl Step {
-    /// Makes one of two.
+    /// Merges another step into this one.
     pub fn add(&mut self, other: &Step) {
         self.pauses += other.pauses;
         self.longest_ns = self.longest_ns.max(other.longest_ns);
@@ -76,25 +75,24 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// The sum of all pauses.
+    /// Sum of all pauses.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
         self.total_ns
     }
 
-    /// The sum of their CPU times.
+    /// Sum of their CPU times.
     #[must_use]
     pub fn cpu(&self) -> Cpu {
         self.cpu
     }
 
-    /// From the beginning of the first pause to the end of the last; nothing without stamps.
+    /// From the start of the first pause to the end of the last; `None` without timestamps.
     #[must_use]
     pub fn span_ns(&self) -> Option<u64> {
         (!self.by_number && self.count > 0).then_some(self.end_ns)
     }
 
-    /// Takes a pause in.
     pub fn add(&mut self, pause: &Pause<'_>) {
         let stamp = pause.start.best_ns();
         if self.count == 0 {
@@ -111,7 +109,7 @@ impl Timeline {
         let at = if self.by_number {
             self.count.saturating_mul(1_000_000_000)
         } else {
-            // A line without a stamp, between others that have one, is where the last one was.
+            // A line without a timestamp, between lines with one, counts as simultaneous with the last.
             stamp.map_or(self.end_ns, |stamp| {
                 let origin = *self.origin_ns.get_or_insert(stamp);
                 self.base_ns.saturating_add(stamp.saturating_sub(origin))
@@ -142,7 +140,7 @@ impl Timeline {
         &mut self.steps[step]
     }
 
-    /// Makes one step of two.
+    /// Doubles the width: merges each two steps into one.
     fn fold(&mut self) {
         self.width_ns = self.width_ns.saturating_mul(2);
         self.steps = self

@@ -1,4 +1,4 @@
-//! Lines of JDK 9 and later, `-Xlog`, with any decorations or none.
+//! Lines of JDK 9 and later (`-Xlog`), with any decorations or none.
 
 use std::ops::Range;
 
@@ -11,32 +11,32 @@ use super::{
     safepoints::{self, Stop},
 };
 
-/// What a message says.
+/// A parsed message.
 #[derive(Debug, PartialEq)]
 pub(super) enum Said<'a> {
-    /// A pause begins.
+    /// Start of a pause.
     Begins { gc_id: u64, name: &'a [u8] },
-    /// A pause is over.
+    /// End of a pause.
     Paused { gc_id: u64, name: &'a [u8], duration_ns: u64 },
-    /// CPU time, of a pause or of a concurrent phase.
+    /// CPU time of a pause or of a concurrent phase.
     Cpu { gc_id: u64, cpu: Cpu },
-    /// A concurrent phase is over; CPU time may follow.
+    /// End of a concurrent phase; its CPU time may follow.
     Concurrent { gc_id: u64 },
-    /// A safepoint is over.
+    /// End of a safepoint.
     Stopped(Stop<'a>),
-    /// A safepoint of JDK 9 to 12 begins: its operation.
+    /// Operation of a safepoint of JDK 9 to 12 that begins.
     Stopping(&'a [u8]),
-    /// A JVM has chosen its collector.
+    /// First message of a JVM: its collector.
     Starts,
-    /// Where the heap is.
+    /// Address range of the heap.
     Heap(Range<u64>),
-    /// It looks like one of these, and is not.
+    /// Resembles one of the above and does not parse.
     Unreadable(&'static str),
     /// Anything else.
     Other,
 }
 
-/// Splits a line into its decorations and its message; without decorations all of it is the message.
+/// Splits a line into decorations and message; a line without decorations is all message.
 #[inline]
 pub(super) fn split(line: &[u8]) -> (&[u8], &[u8]) {
     let at = if line.first() == Some(&b'[') { end_of_groups(line) } else { 0 };
@@ -44,8 +44,8 @@ pub(super) fn split(line: &[u8]) -> (&[u8], &[u8]) {
     (decorations, message.strip_prefix(b" ").unwrap_or(message))
 }
 
-/// Where `[a][b]` ends, with which the text begins: behind the first `]` that no `[` follows, or else
-/// behind the last one.
+/// Length of the groups `[a][b]` at the beginning of the text: up to the first `]` that no `[` follows, or
+/// else up to the last one.
 #[inline]
 fn end_of_groups(text: &[u8]) -> usize {
     let mut at = 0;
@@ -65,8 +65,8 @@ fn end_of_groups(text: &[u8]) -> usize {
     memrchr(b']', text).map_or(0, |last| last + 1)
 }
 
-/// The same where something else stands before the decorations, or before the message: what a
-/// container's runtime writes there, or a program that did not end its line.
+/// Like [`split`], for lines with other text before the decorations or before the message: a container
+/// runtime's prefix, or the output of a program that did not end its line.
 pub(super) fn split_behind(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = memmem::find(line, b"GC(").or_else(|| memmem::find(line, b"Safepoint \""))?;
     let (before, message) = line.split_at(at);
@@ -81,7 +81,8 @@ pub(super) fn split_behind(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&decorated[start..], message))
 }
 
-/// Is it of a collection, and surely no pause, CPU time or concurrent phase? Most messages are.
+/// Whether a message has a GC id and is certainly no pause, CPU time or concurrent phase; most messages are
+/// such.
 #[inline]
 pub(super) fn is_detail(message: &[u8]) -> bool {
     let Some(id) = message.strip_prefix(b"GC(") else { return false };
@@ -95,7 +96,6 @@ pub(super) fn is_detail(message: &[u8]) -> bool {
     }
 }
 
-/// Reads a message.
 pub(super) fn read(message: &[u8]) -> Said<'_> {
     match message.first() {
         Some(b'G') => collection(message).unwrap_or(Said::Other),
@@ -150,7 +150,7 @@ fn collection(message: &[u8]) -> Option<Said<'_>> {
     })
 }
 
-/// `Young (Normal) (G1 Evacuation Pause) 25M->3M(1024M) 6.123ms`; its beginning has no duration.
+/// `Young (Normal) (G1 Evacuation Pause) 25M->3M(1024M) 6.123ms`; the start of a pause has no duration.
 fn pause(gc_id: u64, text: &[u8]) -> Said<'_> {
     let text = text.trim_ascii_end();
     let (name, last) = match near::last_position(text, b' ') {
@@ -160,14 +160,14 @@ fn pause(gc_id: u64, text: &[u8]) -> Said<'_> {
     if let Some(duration_ns) = last.strip_suffix(b"ms").and_then(|number| nanos(number, MILLISECONDS)) {
         return Said::Paused { gc_id, name: without_sizes(name), duration_ns };
     }
-    // A name may end with anything but a number or sizes.
+    // The name of a starting pause ends neither with a number nor with sizes.
     if last.first().is_some_and(u8::is_ascii_digit) || has_arrow(text) {
         return Said::Unreadable("a pause");
     }
     Said::Begins { gc_id, name: text }
 }
 
-/// Takes `25M->3M(1024M)` off the end.
+/// Removes `25M->3M(1024M)` from the end.
 pub(super) fn without_sizes(name: &[u8]) -> &[u8] {
     match near::last_position(name, b' ') {
         Some(space) if has_arrow(&name[space..]) => &name[..space],
@@ -175,7 +175,7 @@ pub(super) fn without_sizes(name: &[u8]) -> &[u8] {
     }
 }
 
-/// Is there a `->`?
+/// Whether the text contains `->`.
 fn has_arrow(text: &[u8]) -> bool {
     let mut rest = text;
     while let Some(at) = near::position(rest, b'>') {

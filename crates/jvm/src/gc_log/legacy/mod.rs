@@ -1,8 +1,8 @@
 //! Lines of JDK 8 and older: nested brackets, into which other threads write.
 //!
-//! A pause is what stands between `[GC` and its own closing bracket, over as many lines as it takes;
-//! its duration stands before that bracket. Phases that other threads write in between have their
-//! brackets closed, so that counting brackets passes over them, and over their CPU times.
+//! A pause extends from `[GC` to its own closing bracket, over any number of lines, and ends with its
+//! duration. Phases that other threads write in between close their own brackets, so that counting brackets
+//! skips them and their CPU times.
 
 #[cfg(test)]
 mod tests;
@@ -16,9 +16,9 @@ use super::{
     unified::without_sizes,
 };
 
-/// As much of a pause's beginning says of which kind it is.
+/// Bytes kept of the beginning of a pause, which decide its kind.
 const HEAD: usize = 240;
-/// Words somewhere in a pause that change its kind.
+/// Words anywhere in a pause that change its kind.
 const MARKS: [&str; 8] = [
     "promotion failed",
     "concurrent mode failure",
@@ -30,20 +30,20 @@ const MARKS: [&str; 8] = [
     "(mixed)",
 ];
 
-/// A pause whose closing bracket has not come yet.
+/// A pause whose closing bracket has not been read yet.
 #[derive(Debug)]
 struct Open {
     place: Place,
     stamp: Stamp,
     gc_id: Option<u64>,
-    /// What follows its first bracket.
+    /// Text after its first bracket.
     head: Vec<u8>,
-    /// Which of [`MARKS`] it has.
+    /// Which of [`MARKS`] it contains.
     marks: [bool; MARKS.len()],
     depth: usize,
 }
 
-/// What a line says.
+/// An event of a line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Said {
     Paused {
@@ -58,21 +58,21 @@ pub(super) enum Said {
     Unreadable(Place, &'static str),
 }
 
-/// The reader: a pause may be open.
+/// Reader, with the pause that is open.
 #[derive(Debug, Default)]
 pub(super) struct Legacy {
     open: Option<Open>,
 }
 
 impl Legacy {
-    /// Reads a line and answers whether it was one of a log's.
+    /// Reads a line; returns whether it belongs to a log.
     pub fn line(&mut self, line: &[u8], place: Place, said: &mut impl FnMut(Said)) -> bool {
         let mut rest = line;
         let mut before = &b""[..];
         if let Some(start) =
             pause_start(line).filter(|start| self.open.is_some() && at_beginning(line, *start))
         {
-            // No pause begins within another: the end of that one is lost.
+            // No pause begins within another: the end of the open one is lost.
             self.lost(said);
             (before, rest) = line.split_at(start);
         }
@@ -108,7 +108,7 @@ impl Legacy {
         }
     }
 
-    /// Nothing more comes, or nothing of this kind.
+    /// Reports an open pause as unreadable: its end will not follow.
     pub fn lost(&mut self, said: &mut impl FnMut(Said)) {
         if let Some(open) = self.open.take() {
             said(Said::Unreadable(open.place, "a pause without its end"));
@@ -117,7 +117,7 @@ impl Legacy {
 }
 
 impl Open {
-    /// Takes text in; answers where the closing bracket is, if it is there.
+    /// Reads text; returns the position of the closing bracket if the text contains it.
     fn read(&mut self, text: &[u8]) -> Option<usize> {
         let end = memchr2_iter(b'[', b']', text).find(|at| {
             if text[*at] == b'[' {
@@ -136,7 +136,7 @@ impl Open {
         end
     }
 
-    /// The pause, of which `inside` is the last line.
+    /// The pause, whose last line is `inside`.
     fn close(self, inside: &[u8]) -> Said {
         let Some(duration_ns) = duration(inside) else {
             return Said::Unreadable(self.place, "a pause without a duration");
@@ -150,7 +150,7 @@ impl Open {
         self.marks.iter().zip(MARKS).any(|(seen, name)| *seen && name == mark)
     }
 
-    /// Kind and cause, in the words of later JVMs where they say the same.
+    /// Kind and cause, with the names that later JVMs use for the same.
     fn name(&self, head: &str) -> (String, Option<String>) {
         let full = head.starts_with("Full GC");
         let rest = head.trim_start_matches("Full ").trim_start_matches("GC").trim_start_matches('-');
@@ -183,7 +183,7 @@ impl Open {
     }
 }
 
-/// `(System.gc()) …`: what is between the brackets.
+/// `(System.gc()) …`: the text inside the parentheses.
 fn group(text: &str) -> Option<&str> {
     let mut depth = 0usize;
     for (at, byte) in text.bytes().enumerate() {
@@ -199,7 +199,7 @@ fn group(text: &str) -> Option<&str> {
     None
 }
 
-/// What Shenandoah writes where it was brought to JDK 8: `0.427: [Pause Init Mark, 0.419 ms]`.
+/// Shenandoah as backported to JDK 8: `0.427: [Pause Init Mark, 0.419 ms]`.
 fn shenandoah(line: &[u8], place: Place, said: &mut impl FnMut(Said)) -> bool {
     let Some(start) = memmem::find(line, b"[Pause ") else { return false };
     let inside = line[start + 7..].trim_ascii_end();
@@ -215,7 +215,7 @@ fn shenandoah(line: &[u8], place: Place, said: &mut impl FnMut(Said)) -> bool {
     true
 }
 
-/// Where `[GC` or `[Full GC` of a pause begins: not `[GC concurrent-…` and not `[GC Worker …`.
+/// Position of `[GC` or `[Full GC` of a pause: not of `[GC concurrent-…` or `[GC Worker …`.
 fn pause_start(text: &[u8]) -> Option<usize> {
     let of_a_pause = |at: usize| {
         let after = &text[at + 2..];
@@ -237,7 +237,7 @@ fn pause_start(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// Do only stamps stand before it?
+/// Whether only timestamps precede it.
 fn at_beginning(line: &[u8], start: usize) -> bool {
     line[..start].iter().all(|byte| byte.is_ascii_digit() || b" .,:+-T#Z".contains(byte))
 }

@@ -1,4 +1,4 @@
-//! Lines of JDK 8 and older, and what becomes of them.
+//! Logs of JDK 8 and older, and the events read from them.
 
 use crate::gc_log::tests::all;
 
@@ -32,7 +32,7 @@ const PAUSES: [Case; 24] = [
         "3.5: [Full GC (Ergonomics) [PSYoungGen: 2K->0K(3K)] [ParOldGen: 6K->5K(7K)] 8K->5K(10K), [Metaspace: 2K->2K(1056768K)], 0.0345 secs] [Times: user=0.05 sys=0.01, real=0.03 secs] ",
         &[("Full", "Ergonomics", Some(3500), 34_500, Some([5, 1, 3]))],
     ),
-    // Concurrent phases are no pauses, and their times are nobody's.
+    // Concurrent phases are not pauses, and their CPU times belong to no pause.
     (
         "1.0: [GC (CMS Initial Mark) [1 CMS-initial-mark: 2K(5K)] 3K(8K), 0.0012 secs] [Times: user=0.01 sys=0.00, real=0.00 secs] \n\
          1.1: [CMS-concurrent-mark-start]\n\
@@ -43,7 +43,7 @@ const PAUSES: [Case; 24] = [
             ("Remark", "CMS Final Remark", Some(1300), 4500, Some([2, 0, 1])),
         ],
     ),
-    // They interleave, and leave two times in one event.
+    // A concurrent phase interleaves with a pause, and both have CPU times.
     (
         "163928,446: [GC 163928,446: [ParNew: 1K->1K(2K), 0,0123 secs]163928,452: [CMS163928,452: [CMS-concurrent-sweep: 1,100/1,200 secs] [Times: user=5,00 sys=5,00, real=5,00 secs] \n\
          \x20(concurrent mode failure): 6K->5K(7K), 3,5 secs] 8K->5K(10K), [CMS Perm : 5K->5K(6K)], 3,6 secs] [Times: user=3,50 sys=0,10, real=3,60 secs] ",
@@ -57,12 +57,12 @@ const PAUSES: [Case; 24] = [
         "3.398: [Full GC 3.398: [CMS (concurrent mode failure)[YG occupancy: 594957 K (1887488 K)]3.489: [weak refs processing, 0.0000140 secs]: 0K->0K(6K), 0.1308660 secs] 5K->5K(8K), [CMS Perm : 2K->2K(2K)], 0.1310260 secs] [Times: user=0.13 sys=0.03, real=0.14 secs]",
         &[("Full (concurrent mode failure)", "", Some(3398), 131_026, Some([13, 3, 14]))],
     ),
-    // A class that is unloaded says so in between.
+    // Class unloading is logged inside the pause.
     (
         "7.0: [Full GC [Unloading class sun.reflect.Accessor1]\n[Unloading class sun.reflect.Accessor2]\n 5K->5K(8K), 0.25 secs]\n",
         &[("Full", "", Some(7000), 250_000, None)],
     ),
-    // The ages of survivors stand in the middle of a line.
+    // Survivor ages are logged inside a line.
     (
         "2.0: [GC (Allocation Failure) 2.0: [ParNew\nDesired survivor size 1 bytes, new threshold 6 (max 6)\n- age   1:  10 bytes,  10 total\n: 1K->1K(2K), 0.0123 secs] 5K->6K(9K), 0.0124 secs] [Times: user=0.01 sys=0.00, real=0.01 secs] ",
         &[("Young", "Allocation Failure", Some(2000), 12_400, Some([1, 0, 1]))],
@@ -71,17 +71,17 @@ const PAUSES: [Case; 24] = [
         "2.0: [GC\nDesired survivor size 1 bytes, new threshold 6 (max 6)\n[PSYoungGen: 1K->1K(2K)] 5K->6K(9K), 0.0124 secs]",
         &[("Young", "", Some(2000), 12_400, None)],
     ),
-    // G1 with its details puts the times on a line of their own.
+    // G1 with details writes the CPU times on a line of their own.
     (
         "4.0: [GC pause (G1 Evacuation Pause) (young), 0.0312 secs]\n   [Parallel Time: 28.9 ms, GC Workers: 8]\n      [GC Worker Start (ms): Min: 1.0, Avg: 1.1]\n   [Eden: 24.0M(24.0M)->0.0B(13.0M) Survivors: 0.0B->3.0M Heap: 24.0M(256.0M)->5.0M(256.0M)]\n [Times: user=0.10 sys=0.20, real=0.03 secs] \n",
         &[("Young", "G1 Evacuation Pause", Some(4000), 31_200, Some([10, 20, 3]))],
     ),
-    // It splits a header …
+    // With details G1 splits the header …
     (
         "312.6: [GC pause (young)2012-05-23T08:32:10.809+0200: 312.680: [GC concurrent-mark-start]\n (initial-mark), 0.28645100 secs]\n",
         &[("Young (Concurrent Start)", "", Some(312_600), 286_451, None)],
     ),
-    // … and tells its decisions within it.
+    // … and logs its decisions inside it.
     (
         "4.0: [GC pause (G1 Evacuation Pause) (mixed) 4.0: [G1Ergonomics (CSet Construction) start choosing CSet, _pending_cards: 1]\n 4.0: [G1Ergonomics (CSet Construction) finish]\n (to-space exhausted), 0.1 secs]\n",
         &[("Young (Mixed) (to-space exhausted)", "G1 Evacuation Pause", Some(4000), 100_000, None)],
@@ -97,7 +97,7 @@ const PAUSES: [Case; 24] = [
         "6.0: [GC (Allocation Failure) --[PSYoungGen: 1K->1K(2K)] 5K->6K(9K), 0.25 secs] [Times: user=0.01 sys=0.00, real=0.25 secs]",
         &[("Young (promotion failed)", "Allocation Failure", Some(6000), 250_000, Some([1, 0, 25]))],
     ),
-    // A phase that is interrupted by a collection, and goes on behind it.
+    // A collection interrupts a concurrent phase, which continues after it.
     (
         "1.0: [CMS-concurrent-abortable-preclean1.1: [GC 1.1: [ParNew: 1K->1K(2K), 0.0123 secs] 5K->6K(9K), 0.0124 secs] [Times: user=0.01 sys=0.00, real=0.01 secs]\n: 0.5/1.0 secs] [Times: user=5.00 sys=5.00, real=5.00 secs]\n",
         &[("Young", "", Some(1100), 12_400, Some([1, 0, 1]))],
@@ -106,7 +106,7 @@ const PAUSES: [Case; 24] = [
         "0.427: [Pause Init Mark, 0.419 ms]\n0.428: [Concurrent marking 12M->13M(64M), 0.041 ms]\n0.430: [Pause Full 12M->13M(64M), 1.25 ms]\n",
         &[("Init Mark", "", Some(427), 419, None), ("Full", "", Some(430), 1250, None)],
     ),
-    // An application that writes to the same place.
+    // An application writes to the same file.
     (
         "hello1.0: [GC (Metadata GC Threshold) 5K->6K(9K), 0.5 secs]hello\nGC is a word, [GC too\n",
         &[("Young", "Metadata GC Threshold", Some(1000), 500_000, None)],
