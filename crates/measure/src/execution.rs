@@ -1,4 +1,4 @@
-//! Running a program once, under observation, and ending it if it must be.
+//! Runs a program once, samples it, and terminates it on a timeout or a signal.
 
 use std::{
     ffi::OsString,
@@ -15,68 +15,53 @@ use hugewise_linux::{
     sys::process::{Ended, GroupLeader, monotonic_ns},
 };
 
-/// How long a program has between SIGTERM and SIGKILL.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);
-/// As much of a program's output is searched for figures.
+/// Bytes of each of a program's outputs that are searched for figures.
 const LARGEST_OUTPUT: u64 = 64 << 20;
 
-/// A program to be run, with one backing put on it.
+/// How to start a program on a backing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Variables to set, or to take away, beside our own environment.
+    /// Environment variables to set, or to remove if `None`.
     pub environment: Vec<(String, Option<OsString>)>,
-    /// Keep transparent huge pages away from it.
+    /// Whether THP is disabled for the process.
     pub thp_disabled: bool,
 }
 
-/// How a run went.
+/// A finished run.
 #[derive(Debug)]
 pub struct Execution {
-    /// When it was started, in nanoseconds of CLOCK_MONOTONIC.
+    /// Start, in nanoseconds of CLOCK_MONOTONIC.
     pub started_ns: u64,
-    /// From start to end.
+    /// Wall-clock time.
     pub wall: Duration,
-    /// What it and its children used.
+    /// Exit status and resource usage, including children.
     pub ended: Ended,
-    /// What it printed: standard output, then standard error.
+    /// Standard output, followed by standard error.
     pub output: String,
 }
 
-/// Why there is no run to show.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecutionError {
-    /// It could not be started.
     #[error("{program} could not be started: {source}")]
-    Start {
-        /// The program.
-        program: String,
-        /// What the system answered.
-        source: io::Error,
-    },
-    /// It did not end in time, and was ended.
-    #[error("it ran longer than {}s (--timeout), and was ended{}", limit.as_secs_f64(), last_lines(output))]
+    Start { program: String, source: io::Error },
+    #[error("it ran longer than {} s (--timeout) and was terminated{}", limit.as_secs_f64(), last_lines(output))]
     TimedOut {
-        /// The limit.
         limit: Duration,
-        /// What it had printed.
+        /// Output up to the timeout.
         output: String,
     },
-    /// A signal came for us.
     #[error("interrupted")]
     Interrupted,
-    /// Our own files, or waiting for it.
+    /// A file of this process, or a wait for the program, failed.
     #[error("running {program}: {source}")]
-    Io {
-        /// The program.
-        program: String,
-        /// What the system answered.
-        source: io::Error,
-    },
+    Io { program: String, source: io::Error },
 }
 
-/// Runs `launch` to its end; its output goes to files in `scratch`, its input is empty.
+/// Runs `launch` to its end, with its output in files in `scratch` and an empty input.
 pub fn run(
     launch: &Launch,
     observer: &mut Observer,
@@ -104,7 +89,7 @@ pub fn run(
             None => command.env_remove(variable),
         };
     }
-    // Many that end quickly would never be seen running when a signal has come.
+    // Many short programs in a row would otherwise never notice a signal.
     if interrupt.signal().is_some() {
         return Err(ExecutionError::Interrupted);
     }
@@ -147,7 +132,7 @@ fn read_output(stdout: &mut File, stderr: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The end of what a program printed, for an error about it.
+/// The end of a program's output, for an error message.
 #[must_use]
 pub fn last_lines(output: &str) -> String {
     const LINES: usize = 6;
@@ -156,7 +141,7 @@ pub fn last_lines(output: &str) -> String {
         return "; it printed nothing".to_owned();
     }
     let last = &lines[lines.len().saturating_sub(LINES)..];
-    format!("; the last it printed:\n    {}", last.join("\n    "))
+    format!("; its last output:\n    {}", last.join("\n    "))
 }
 
 #[cfg(test)]
@@ -170,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs a script; how it went, and the most memory that was seen of it.
+    /// Runs a script; returns the execution and the largest sampled memory.
     fn shell(
         script: &str,
         timeout: Option<Duration>,
@@ -213,7 +198,7 @@ mod tests {
     #[test]
     fn a_program_that_hangs_is_ended_and_its_last_words_shown() -> Result<(), Box<dyn Error>> {
         let mut seen = Vec::new();
-        // On a busy machine it may not be observed, nor have printed anything, before a short timeout.
+        // On a busy machine a short timeout may end it before its first sample or output.
         for timeout in [200, 5_000, 120_000].map(Duration::from_millis) {
             let (ended, peak_memory) = shell("echo thinking; sleep 1000", Some(timeout))?;
             let error = ended.err().ok_or("it did not hang")?.to_string();

@@ -1,4 +1,4 @@
-//! The experiment: every case on every backing, in blocks, each run proven.
+//! The experiment: every case on every backing, in blocks, with a check of each run's coverage.
 
 use std::{
     collections::BTreeMap,
@@ -29,95 +29,74 @@ use crate::{
     workload::{Conditions, Prepared, Results, Workload},
 };
 
-/// A workload with the parameter values that were put into it.
+/// A workload with one set of parameter values.
 #[derive(Debug)]
 pub struct CaseToRun {
-    /// What is run.
     pub workload: Workload,
-    /// The command line as it was given, parameters by name; empty for the native workload.
+    /// The command line as given, with parameters by name; empty for the native workload.
     pub command: Vec<String>,
-    /// Values from `--parameter-list`.
+    /// Values from `--parameter-list`, by name.
     pub parameters: BTreeMap<String, String>,
 }
 
-/// How many blocks there are.
+/// Number of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// This many.
+    /// A fixed number.
     Exactly(usize),
-    /// At least [`FEWEST_BLOCKS`]; then more, until a difference worth seeing would be seen in every
-    /// case, or this long has been measured, or there are [`MOST_BLOCKS`].
+    /// [`FEWEST_BLOCKS`] to [`MOST_BLOCKS`], until a difference of [`analysis::WORTH_SEEING`] would be
+    /// detected in every case, or until the time limit.
     UntilPrecise(Duration),
 }
 
-/// Blocks without which the noise is not known well.
+/// Fewest blocks that give a useful estimate of the noise.
 pub const FEWEST_BLOCKS: usize = 5;
-/// Blocks after which more are hardly of use.
+/// Blocks beyond which precision hardly improves.
 pub const MOST_BLOCKS: usize = 30;
 
-/// What to do, beside the design.
+/// Rules of the experiment beyond the design.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// How many blocks there are.
     pub blocks: Blocks,
-    /// A run that takes longer is ended, and with it the experiment.
+    /// Time limit of a run; a longer run is terminated, and the experiment with it.
     pub timeout: Option<Duration>,
-    /// The smallest share of huge pages with which a run counts, 0 to 1.
+    /// Least share of huge pages at which a run counts, 0 to 1.
     pub least_coverage: f64,
 }
 
-/// Is told how far the experiment is.
+/// Receives the progress of the experiment.
 pub trait Progress {
-    /// A run begins: `done` of `total` are over.
+    /// Called at the start of a run, after `done` of `total` runs.
     fn run(&mut self, done: usize, total: usize, what: &str);
 }
 
-/// Why the experiment was broken off.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// A run failed.
     #[error("{what}: {source}")]
-    Execution {
-        /// Which.
-        what: String,
-        /// How.
-        source: ExecutionError,
-    },
-    /// A run ended with an error of its own, or gave no figures.
+    Execution { what: String, source: ExecutionError },
+    /// A run ended with an error status, or reported no figures.
     #[error("{what}: {reason}")]
-    Run {
-        /// Which.
-        what: String,
-        /// Why.
-        reason: String,
-    },
-    /// A signal came.
+    Run { what: String, reason: String },
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Everything that stays the same over the experiment.
+/// The constants of the experiment.
 pub struct Experiment<'a> {
-    /// The machine's files.
     pub root: &'a Root,
-    /// Its page sizes.
     pub sizes: &'a PageSizes,
-    /// What is run.
     pub cases: &'a [CaseToRun],
-    /// How it is laid out.
     pub design: &'a Design,
-    /// The rest.
     pub rules: Rules,
-    /// A private folder.
+    /// A private directory.
     pub scratch: &'a Path,
-    /// Told when to stop.
     pub interrupt: &'a Interrupt,
-    /// Fragments memory before each run, where that is wanted.
+    /// Fragments memory before each run; `None` to leave it as it is.
     pub fragmenter: Option<&'a Fragmenter>,
 }
 
 impl Experiment<'_> {
-    /// Runs it; the machine's settings are changed as needed, and stay so until `machine` is closed.
+    /// Runs the experiment; settings of the machine stay changed until `machine` is closed.
     pub fn conduct(
         &self,
         machine: &mut Machine,
@@ -152,7 +131,7 @@ impl Experiment<'_> {
             };
             progress.run(done, total, &self.describe(slot));
             let (round, named_by_run) = match self.run(slot, &prepared, machine) {
-                // It runs on the reference and not with these pages: that is an answer.
+                // The workload runs on the reference but not on this backing: that is a result.
                 Err(ExperimentError::Run { reason, .. }) if slot.block.is_none() && slot.arm > 0 => {
                     result.left_out.push(LeftOut { case: slot.case, arm: slot.arm, reason });
                     continue;
@@ -171,8 +150,8 @@ impl Experiment<'_> {
             match fragmenter.restore(free, self.interrupt) {
                 Ok(returned) if returned.is_as_it_was() => {}
                 Ok(returned) => result.notes.push(format!(
-                    "{} blocks of the size of a huge page are free, and {} were before: what other programs took \
-                     meanwhile lies among them",
+                    "{} blocks of the size of a huge page are free, {} were free before: other programs allocated memory \
+                         in between",
                     returned.blocks_after, returned.blocks_before
                 )),
                 Err(error) => result.notes.push(error.to_string()),
@@ -184,7 +163,7 @@ impl Experiment<'_> {
         Ok(result)
     }
 
-    /// Are these blocks enough?
+    /// Whether `blocks` blocks are enough.
     fn suffices(&self, blocks: usize, elapsed: Duration, so_far: &Comparison) -> bool {
         let Blocks::UntilPrecise(limit) = self.rules.blocks else { return false };
         let precise = || {
@@ -194,7 +173,7 @@ impl Experiment<'_> {
         blocks >= FEWEST_BLOCKS && (elapsed >= limit || precise())
     }
 
-    /// Prepares a run and the machine for it; nothing if that arm is, or is now, left out.
+    /// Prepares a run and the machine for it; `None` if that arm is left out.
     fn prepare(
         &self,
         slot: Slot,
@@ -243,10 +222,10 @@ impl Experiment<'_> {
         let what = || self.describe(slot);
         let launch = machine.mark(prepared.launch.clone());
         if let RegionOfInterest::JavaHeap(log) = &prepared.region {
-            // That of the run before would name another heap.
+            // The log of the previous run names another heap.
             let _ = fs::remove_file(log);
         }
-        // Anew for each run: one that takes and gives back memory makes it whole.
+        // Anew for each run, because a run that allocates and frees memory makes free memory contiguous.
         let mut held = self.fragment(slot)?;
         let mut observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp);
         let before = VmStat::read(self.root).ok();
@@ -259,7 +238,7 @@ impl Experiment<'_> {
         let given_up = held.as_mut().is_some_and(|held| !held.is_held());
         let huge_pages_left = held.as_ref().map(|held| held.outcome.blocks_left.0);
         drop(held);
-        // What ended by our own terminal's Ctrl-C did not fail.
+        // A program that Ctrl-C ended has not failed.
         if self.interrupt.signal().is_some() {
             return Err(ExperimentError::Interrupted);
         }
@@ -280,15 +259,14 @@ impl Experiment<'_> {
             through_malloc: workload.is_asked_through_malloc(),
         };
         let arm = self.design.arms[slot.arm];
-        // On fragmented memory it is the question what it costs not to get them.
+        // On fragmented memory the cost of missing huge pages is the question.
         let least = match (arm, self.fragmenter) {
             (Backing::Thp, Some(_)) => 0.0,
             _ => self.rules.least_coverage,
         };
         let mut fell_back = proof::fell_back(arm, &evidence, self.sizes, least);
         if given_up {
-            let why =
-                "memory ran short and was not fragmented to its end: leave more of it (--fragmented=SIZE)";
+            let why = "the process that fragments memory ended before the run: leave more memory (--fragmented=SIZE)";
             fell_back = Some(why.to_owned());
         }
         let coverage = coverage.ok().and_then(|coverage| coverage.share());
@@ -335,13 +313,13 @@ impl Experiment<'_> {
     }
 }
 
-/// Puts figures that the first run named before those of the process: they decide the verdict.
+/// Puts the figures named by the first run before those of the process: the first figure decides the verdict.
 fn name_figures(case: &mut Case, named: Vec<Figure>) {
     let new: Vec<Figure> = named.into_iter().filter(|figure| !case.figures.contains(figure)).collect();
     case.figures.splice(0..0, new);
 }
 
-/// Which arms were prepared before, so that what was done to them is told once.
+/// Arms that were prepared before, so that their notes are printed once.
 #[derive(Default)]
 struct ArmsReady(Vec<(usize, usize)>);
 
@@ -356,7 +334,7 @@ impl ArmsReady {
     }
 }
 
-/// The machine, as a report names it.
+/// The machine as described in reports.
 #[must_use]
 pub fn describe_machine(root: &Root) -> comparison::Machine {
     let line = |path: &str, key: &str| {

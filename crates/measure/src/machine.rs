@@ -1,4 +1,4 @@
-//! What an experiment needs of the machine: provided through the journal, and put back.
+//! Machine-wide settings of an experiment, changed through the journal and restored.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -17,23 +17,23 @@ use hugewise_linux::{
 
 use crate::execution::Launch;
 
-/// Machine-wide settings for the time of an experiment.
+/// Machine-wide settings for the duration of an experiment.
 #[derive(Debug)]
 pub struct Machine {
     root: Root,
-    /// Or why there is none, so that nothing can be changed.
+    /// The journal, or why there is none; without one, nothing can be changed.
     journal: Result<Journal, JournalError>,
-    /// `MemAvailable` never goes below this.
+    /// Lower limit of `MemAvailable` when pools grow.
     floor: Bytes,
-    /// What was changed, for people.
+    /// The changes made so far, for people.
     changes: Vec<String>,
 }
 
 impl Machine {
-    /// With the journal in `state`, where this process may have one.
+    /// Opens the journal in `state`; if this process may not keep one, nothing is changed.
     ///
-    /// A journal that another process holds, or left unfinished, is an error: its settings are not
-    /// those of a machine at rest. Without the right to keep one, nothing is changed.
+    /// A journal that another process holds, or that was left unfinished, is an error: the current settings
+    /// are not those of a machine at rest.
     pub fn open(root: &Root, state: &Path, purpose: &str, floor: Bytes) -> Result<Machine, JournalError> {
         match Journal::open(root, state, purpose) {
             Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => Err(error),
@@ -41,13 +41,13 @@ impl Machine {
         }
     }
 
-    /// A private folder, which vanishes with the journal, after a SIGKILL too; without a journal, one
-    /// of its own.
+    /// A private directory that is removed with the journal, after a SIGKILL too; without a journal, a
+    /// temporary one.
     pub fn scratch(&self) -> io::Result<Scratch> {
         Scratch::of(self.journal.as_ref().ok())
     }
 
-    /// Marks a process to be started as ours, so that `restore` finds it if we are killed.
+    /// Marks a process to be started, so that `restore` finds it if this process is killed.
     #[must_use]
     pub fn mark(&self, mut launch: Launch) -> Launch {
         if let Ok(journal) = &self.journal {
@@ -56,13 +56,12 @@ impl Machine {
         launch
     }
 
-    /// What was changed, for people.
     #[must_use]
     pub fn changes(&self) -> &[String] {
         &self.changes
     }
 
-    /// Makes the pools large enough, or says why they are not.
+    /// Grows the pools as needed; the error says why that failed.
     pub fn provide_pools(
         &mut self,
         pools: &BTreeMap<PageSize, Bytes>,
@@ -85,12 +84,12 @@ impl Machine {
         Ok(())
     }
 
-    /// Makes sure that the kernel makes transparent huge pages where it is advised to, or says why
-    /// it does not; of shared memory too if `shared`.
+    /// Enables THP for memory with `MADV_HUGEPAGE`, and for shared memory if `shared`; the error says why
+    /// that failed.
     pub fn provide_thp(&mut self, shared: bool) -> Result<(), String> {
         let thp = thp::read(&self.root);
         let decides = |path: &Path, of_all: &Path| {
-            // The size's own setting, or that of all sizes that inherit.
+            // The setting of the PMD size itself, or the one that all inheriting sizes share.
             if path == of_all { None } else { thp.pmd_size.known().copied() }
         };
         if let Some(("never", path)) = thp.pmd_enabled() {
@@ -99,9 +98,9 @@ impl Machine {
         }
         if let (true, Some((now @ ("never" | "deny"), path))) = (shared, thp.pmd_shmem_enabled()) {
             let page_size = decides(&path, &thp::path("shmem_enabled"));
-            // `deny` of the whole machine is not lifted: somebody meant it.
+            // A machine-wide `deny` is a deliberate choice of the administrator.
             if now == "deny" {
-                return Err(format!("/{} is deny, and that is left alone", path.display()));
+                return Err(format!("/{} is deny, which hugewise does not override", path.display()));
             }
             self.switch(Setting::ShmemEnabled { page_size }, "advise")?;
         }
@@ -116,7 +115,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Puts everything back.
+    /// Restores all settings.
     #[must_use]
     pub fn close(self) -> Restored {
         self.journal.map(Journal::close).unwrap_or_default()

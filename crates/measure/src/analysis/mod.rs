@@ -1,8 +1,8 @@
-//! What a comparison means: from the rounds to a verdict for each backing.
+//! The results of a comparison: a verdict for each backing, derived from the rounds.
 //!
-//! Pure: the same rounds always give the same verdicts. The experiment is a randomised block
-//! design; every figure is compared within its block, so that what slows the whole machine for a
-//! while slows both sides of a ratio. docs/method.md says how and why.
+//! Pure: equal rounds give equal verdicts. The experiment is a randomised block design; every figure is
+//! compared within its block, so that a temporary slowdown of the machine affects both sides of a ratio.
+//! docs/method.md describes the method.
 
 #[cfg(test)]
 mod tests;
@@ -14,14 +14,13 @@ use crate::{
     statistics::{self, CLAIM_CONFIDENCE, FEWEST_PAIRS, INTERVAL_CONFIDENCE, MOST_PAIRS, PairedRatio},
 };
 
-/// Where a difference of this share would not have been seen, the rounds are called too noisy.
+/// Largest acceptable smallest detectable difference, as a share; beyond it the rounds are too noisy.
 pub const TOO_NOISY: f64 = 0.20;
 
-/// The difference that the advice on how many rounds to run aims at, as a share.
+/// Difference, as a share, that the recommended number of rounds would detect.
 pub const WORTH_SEEING: f64 = 0.10;
 
-/// Draws the conclusions: fills [`Comparison::backings`], a row for each case and arm, from the
-/// rounds and from what was left out.
+/// Fills [`Comparison::backings`] from the rounds and the arms that did not run, one row per case and arm.
 pub fn analyse(comparison: &mut Comparison) {
     let arms = comparison.design.arms.len();
     comparison.backings = comparison
@@ -33,11 +32,12 @@ pub fn analyse(comparison: &mut Comparison) {
         .collect();
 }
 
-/// How many more blocks it would take, with the noise so far, until a difference of `share` in the
-/// first figure would be seen in every arm of `case`; 0 where it already would.
+/// Number of further blocks after which a difference of `share` in the first figure would be detected in
+/// every arm of `case`, given the noise so far; 0 if it already would.
 ///
-/// It looks at the spread and never at the difference: running on until it says 0 keeps the false
-/// claims of simulated experiments at 1 % or below. Arms without enough pairs to know their spread are passed over.
+/// It depends on the spread and never on the difference: stopping when it returns 0 keeps the false claims of
+/// simulated experiments at 1 % or below. Arms with too few pairs for an estimate of their spread are
+/// skipped.
 #[must_use]
 pub fn blocks_to_see(comparison: &Comparison, case: usize, share: f64) -> usize {
     let Some(figure) = comparison.cases.get(case).and_then(|case| case.figures.first()) else { return 0 };
@@ -52,7 +52,7 @@ pub fn blocks_to_see(comparison: &Comparison, case: usize, share: f64) -> usize 
         .unwrap_or(0)
 }
 
-/// What the rounds say of one arm in one case.
+/// The rounds of one arm in one case.
 struct Arm<'a> {
     counted: Vec<&'a Round>,
     fallen_back: Vec<&'a Round>,
@@ -68,12 +68,12 @@ impl<'a> Arm<'a> {
         Arm { counted, fallen_back }
     }
 
-    /// Did no more than half of the rounds count, because of rounds that fell back?
+    /// Whether at least half of the rounds fell back.
     fn fell_back(&self) -> bool {
         !self.fallen_back.is_empty() && self.counted.len() <= self.fallen_back.len()
     }
 
-    /// How many fell back and the most common cause; of equals, the one that came first.
+    /// The number of rounds that fell back, and their most common cause; among equals, the first.
     fn fallback(&self) -> Option<String> {
         let mut causes: Vec<(&str, usize)> = Vec::new();
         for cause in self.fallen_back.iter().filter_map(|round| round.fell_back.as_deref()) {
@@ -96,7 +96,7 @@ impl<'a> Arm<'a> {
         self.counted.iter().filter_map(|round| Some((round.block?, value(round, figure)?))).collect()
     }
 
-    /// Mean coverage of the rounds that count, or else of those that fell back.
+    /// Mean coverage of the counted rounds, or of those that fell back if none counts.
     fn coverage(&self) -> Option<f64> {
         let rounds = if self.counted.is_empty() { &self.fallen_back } else { &self.counted };
         let shares: Vec<f64> =
@@ -105,13 +105,13 @@ impl<'a> Arm<'a> {
     }
 }
 
-/// A figure of one round, if it was read and is a number.
+/// A figure of a round; `None` if it was not read or is not a finite number.
 fn value(round: &Round, figure: &str) -> Option<f64> {
     round.figures.get(figure).copied().filter(|value| value.is_finite())
 }
 
-/// The figures of both arms in the blocks where both count: (reference, value), turned so that a
-/// ratio of value over reference is below 1 where the value is better.
+/// The figures of both arms in blocks where both count, ordered so that second divided by first is below 1 if
+/// the arm is better than the reference.
 fn pairs(reference: &Arm<'_>, arm: &Arm<'_>, figure: &Figure) -> Vec<(f64, f64)> {
     let references = reference.by_block(&figure.name);
     arm.by_block(&figure.name)
@@ -169,7 +169,7 @@ fn summary(figure: &Figure, arm: &Arm<'_>, reference: Option<&Arm<'_>>) -> Optio
     })
 }
 
-/// A verdict with what it rests on.
+/// A verdict with its basis.
 struct Judged {
     verdict: Verdict,
     ratio: Option<Ratio>,
@@ -240,9 +240,12 @@ fn too_noisy(paired: &PairedRatio, smallest: Option<f64>) -> String {
         |smallest| format!("only a difference of {} would have been seen", percent(smallest)),
     );
     let advice = paired.pairs_to_see(WORTH_SEEING).map_or_else(
-        || "quieten the machine".to_owned(),
+        || "stop other programs and measure again".to_owned(),
         |rounds| {
-            format!("with this noise {} takes about {rounds} rounds on each side", percent(WORTH_SEEING))
+            format!(
+                "detecting {} at this noise takes about {rounds} rounds of each backing",
+                percent(WORTH_SEEING)
+            )
         },
     );
     format!("{seen}; {advice}")
@@ -253,11 +256,11 @@ fn without_ratio(reference: &Arm<'_>, arm: &Arm<'_>, figure: &str, pairs: usize)
         return format!("'{figure}' is zero or below in some rounds, so that it has no ratio");
     }
     match reference.fallback() {
-        Some(fallback) => format!(
-            "only {pairs} blocks have both sides, {FEWEST_PAIRS} are needed; of the reference, {fallback}"
-        ),
+        Some(fallback) => {
+            format!("only {pairs} blocks are complete, {FEWEST_PAIRS} are needed; reference: {fallback}")
+        }
         None => format!(
-            "only {pairs} blocks have '{figure}' on both sides ({} rounds here, {} of the reference), \
+            "only {pairs} blocks have '{figure}' for both backings ({} rounds here, {} of the reference), \
              {FEWEST_PAIRS} are needed",
             arm.counted.len(),
             reference.counted.len()
@@ -265,7 +268,7 @@ fn without_ratio(reference: &Arm<'_>, arm: &Arm<'_>, figure: &str, pairs: usize)
     }
 }
 
-/// A share in words: `3.1 %` below ten per cent, `24 %` above.
+/// A share as text: `3.1 %` below 10 %, `24 %` above.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }

@@ -1,11 +1,11 @@
-//! Verdicts on comparisons made up for the purpose.
+//! Verdicts on synthetic comparisons.
 
 use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 
 use super::*;
 use crate::comparison::{Design, LeftOut, Machine};
 
-/// One case with the figure `wall`; `runs[arm][block]` seconds.
+/// A case with the figure `wall`; `runs[arm][block]` is in seconds.
 fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
     let arms = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
     let figure = Figure { name: "wall".to_owned(), unit: "s".to_owned(), better };
@@ -94,7 +94,7 @@ fn no_difference_says_what_would_have_been_seen() {
 fn noise_and_few_rounds_are_called_so() {
     let results = analysed(comparison(Better::Lower, &[&BASE, &[8.0, 14.0, 9.0, 17.0, 7.0]]));
     assert_eq!(results[1].verdict, Verdict::TooNoisy);
-    assert!(results[1].reason.as_ref().is_some_and(|r| r.contains("rounds on each side")), "{results:?}");
+    assert!(results[1].reason.as_ref().is_some_and(|r| r.contains("rounds of each backing")), "{results:?}");
 
     let results = analysed(comparison(Better::Lower, &[&BASE[..2], &FAST[..2]]));
     assert_eq!(results[1].verdict, Verdict::TooNoisy);
@@ -170,11 +170,11 @@ fn an_arm_that_fell_back_too_often_names_the_commonest_cause() {
     );
     assert_eq!(results[1].ratio, None);
 
-    // Half is not more than half.
+    // Exactly half is not more than half.
     comparison.rounds[4].fell_back = None;
     assert_eq!(analysed(comparison.clone())[1].verdict, Verdict::FellBack);
 
-    // All of them: the coverage is the evidence for it.
+    // If all fell back, their coverage is the evidence.
     for round in &mut comparison.rounds[4..] {
         round.fell_back = Some("pool too small".to_owned());
         round.coverage = Some(0.1);
@@ -194,7 +194,7 @@ fn a_reference_that_fell_back_leaves_nothing_to_compare_with() {
     assert_eq!(results[0].verdict, Verdict::FellBack);
     assert_eq!(results[1].verdict, Verdict::TooNoisy);
     assert!(
-        results[1].reason.as_ref().is_some_and(|r| r.contains("of the reference") && r.contains("no pool"))
+        results[1].reason.as_ref().is_some_and(|r| r.contains("reference: 5 of 5") && r.contains("no pool"))
     );
 }
 

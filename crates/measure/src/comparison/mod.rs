@@ -1,7 +1,7 @@
-//! What a comparison holds: the design, every round, and what was concluded.
+//! The data of a comparison: design, rounds and results.
 //!
-//! These are plain values. `compare` of the command line fills in the design and the rounds,
-//! [`crate::analysis`] draws the conclusions, and the reports print them.
+//! Plain values: [`crate::experiment`] fills in the design and the rounds, [`crate::analysis`] the results,
+//! and the reports print them.
 
 #[cfg(test)]
 mod tests;
@@ -12,114 +12,113 @@ use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The result of `hugewise compare`, as `--json` prints it.
+/// The result of `hugewise compare --json`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// `hugewise.compare/1`; the number grows when a field changes its meaning.
+    /// `hugewise.compare/1`; the number increases when a field changes its meaning.
     pub schema: String,
-    /// The version of the tool.
+    /// Version of hugewise.
     pub version: String,
-    /// When it began, seconds since 1970-01-01 UTC.
+    /// Start of the experiment, in seconds since 1970-01-01 UTC.
     pub started_unix_s: u64,
-    /// The machine it ran on.
+    /// The machine of the experiment.
     pub machine: Machine,
-    /// How the experiment was laid out.
+    /// Design of the experiment.
     pub design: Design,
-    /// What ran: one workload, or one for each value of a parameter list.
+    /// The workload, once for each combination of parameter values.
     pub cases: Vec<Case>,
-    /// What was not tried, and why.
+    /// Arms that did not run, with the reasons.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
-    /// What was concluded, a row for each case and arm: those of the first case, then those of
-    /// the second. Filled in by [`crate::analysis::analyse`].
+    /// Results, one row per arm, grouped by case. Filled in by [`crate::analysis::analyse`].
     pub backings: Vec<BackingResult>,
-    /// Every run, warm-ups included, in the order in which they ran.
+    /// All runs in the order of execution, including warm-ups.
     pub rounds: Vec<Round>,
-    /// What was changed on the machine for the time of the experiment, and put back.
+    /// Settings that were changed for the experiment and restored.
     pub changes: Vec<String>,
-    /// What else a reader must know.
+    /// Remarks for the reader.
     pub notes: Vec<String>,
 }
 
-/// The machine an experiment ran on.
+/// The machine of an experiment.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// Kernel release.
     pub kernel: String,
-    /// Architecture, as `uname -m` says it.
+    /// Architecture, as reported by `uname -m`.
     pub architecture: String,
-    /// Model name of the CPU, where /proc/cpuinfo tells.
+    /// Model name of the CPU from /proc/cpuinfo; null if it is not listed there.
     pub cpu: Option<String>,
-    /// CPUs that this process may use.
+    /// Number of CPUs that this process may use.
     pub cpus: usize,
     /// `MemTotal`, in bytes.
     #[schemars(with = "u64")]
     pub memory: Bytes,
 }
 
-/// How the experiment was laid out.
+/// Design of the experiment.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Design {
-    /// What was compared, in the order of the tables; arm 0 is the reference.
+    /// The backings in the order of the tables; arm 0 is the reference.
     #[schemars(with = "Vec<String>")]
     pub arms: Vec<Backing>,
-    /// Blocks: each holds every arm once, in random order.
+    /// Number of blocks; each holds every arm once, in random order.
     pub rounds: usize,
-    /// Runs of each arm before the first block, not counted.
+    /// Uncounted runs of each arm before the first block.
     pub warm_up: usize,
-    /// The seed of the order.
+    /// Seed of the random order.
     pub seed: u64,
-    /// One backing against itself.
+    /// Whether one backing is compared with itself (an A/A test).
     pub aa: bool,
-    /// Memory in bytes that was left free in pieces before each run, all other free memory being held;
-    /// nothing where memory was left as it was. Then runs on `thp` count whatever they got.
+    /// Memory that was free in pieces during each run while all other free memory was held, in bytes; absent
+    /// without `--fragmented`. With it, runs on `thp` count whatever their coverage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub fragmented: Option<Bytes>,
 }
 
-/// One workload with one set of parameter values.
+/// A workload with one set of parameter values.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Case {
-    /// A short name: `native`, `java 17.0.15`, or the command's own.
+    /// Short name: `native`, `java 17.0.15`, or the name of the command.
     pub workload: String,
-    /// The command line before a backing is put on it; empty for the native workload.
+    /// The command line without the options of a backing; empty for the native workload.
     pub command: Vec<String>,
     /// Values from `--parameter-list`, by name.
     pub parameters: BTreeMap<String, String>,
-    /// The figures of this case. The first is the one the verdict is drawn from.
+    /// The figures of this case; the first decides the verdict.
     pub figures: Vec<Figure>,
 }
 
-/// A figure that every round gives, in one unit.
+/// A figure that every round reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
-    /// Its name, the key in [`Round::figures`].
+    /// Name, which is the key in [`Round::figures`].
     pub name: String,
-    /// Its unit: `s`, `bytes`, `ns/op`; empty for a count or a share.
+    /// Unit: `s`, `bytes`, `ns/op`; empty for a count or a share.
     pub unit: String,
-    /// Which way is better.
+    /// The direction of improvement.
     pub better: Better,
 }
 
-/// Which way a figure is better.
+/// The direction in which a figure improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// Like a time.
+    /// Lower is better, as for a time.
     Lower,
-    /// Like a throughput.
+    /// Higher is better, as for a throughput.
     Higher,
 }
 
-/// An arm that was not tried in one case.
+/// An arm that did not run in one case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOut {
     /// Index into [`Comparison::cases`].
     pub case: usize,
     /// Index into [`Design::arms`].
     pub arm: usize,
-    /// Why, and what would make it possible.
+    /// Why it did not run, and what would make it possible.
     pub reason: String,
 }
 
@@ -130,56 +129,57 @@ pub struct Round {
     pub case: usize,
     /// Index into [`Design::arms`].
     pub arm: usize,
-    /// The block, from 0; nothing for a warm-up.
+    /// Index of the block, from 0; null for a warm-up.
     pub block: Option<usize>,
-    /// Why it did not get its pages and is not counted; nothing if it did.
+    /// Why the run did not get its pages and is not counted; null if it did.
     pub fell_back: Option<String>,
-    /// The figures by name; one that could not be read is missing.
+    /// The figures by name; figures that could not be read are absent.
     pub figures: BTreeMap<String, f64>,
-    /// The share of the resident bytes of the region that matters (the Java heap, the buffer,
-    /// malloc'd memory) that lay on huge pages, 0 to 1, as read from the kernel.
+    /// Share of the region's resident bytes on huge pages, 0 to 1, as the kernel reports it; null if unknown.
+    /// The region is the Java heap, the buffer, or malloc'd memory.
     pub coverage: Option<f64>,
-    /// Huge pages that could be had at once when it began, where memory had been fragmented for it.
+    /// Huge pages that were free at the start of the run; absent without `--fragmented`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub huge_pages_left: Option<u64>,
 }
 
-/// What was concluded of one arm in one case.
+/// Result for one arm in one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackingResult {
-    /// [`Case::workload`].
+    /// The name from [`Case::workload`].
     pub workload: String,
-    /// [`Case::parameters`].
+    /// The values from [`Case::parameters`].
     pub parameters: BTreeMap<String, String>,
     /// The backing.
     #[schemars(with = "String")]
     pub backing: Backing,
-    /// What it means.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The name of the figure the verdict is drawn from.
+    /// Name of the figure that decides the verdict.
     pub figure: String,
-    /// That figure against arm 0, within blocks, with a 95 % interval. Turned so that below 1
-    /// is always better, whichever way the figure is.
+    /// That figure divided by the one of arm 0, within blocks, with a 95 % interval; inverted if higher is
+    /// better, so that below 1 is always better. Null without enough rounds.
     pub ratio: Option<Ratio>,
-    /// The smallest difference (as a share: 0.03 is 3 %) that this many rounds with this much
-    /// noise would have shown four times out of five. Nothing where the rounds are too few to tell.
+    /// Smallest difference, as a share (0.03 is 3 %), that this number of rounds with this noise would detect
+    /// four times out of five; null with too few rounds.
     pub smallest_difference: Option<f64>,
-    /// Mean of the counted rounds' coverage, 0 to 1; where no round counts, of those that fell back.
+    /// Mean coverage of the counted rounds, 0 to 1, or of those that fell back if none counts; null if
+    /// unknown.
     pub coverage: Option<f64>,
-    /// Rounds that count.
+    /// Number of counted rounds.
     pub rounds: usize,
-    /// Rounds that did not get their pages.
+    /// Number of rounds that did not get their pages.
     pub rounds_fallen_back: usize,
-    /// In words: the cause of a fallback, why it was left out, what the verdict rests on.
+    /// In words: the cause of a fallback, why the arm was left out, or the basis of the verdict.
     pub reason: Option<String>,
-    /// Every figure of the counted rounds.
+    /// Summaries of all figures over the counted rounds.
     pub figures: Vec<FigureSummary>,
 }
 
 /// A ratio with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
-    /// The estimate: the geometric mean of the ratios within blocks.
+    /// Geometric mean of the ratios within blocks.
     pub estimate: f64,
     /// Lower end of the interval.
     pub low: f64,
@@ -187,46 +187,46 @@ pub struct Ratio {
     pub high: f64,
 }
 
-/// One figure over the counted rounds of one arm.
+/// Summary of one figure over the counted rounds of one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FigureSummary {
-    /// [`Figure::name`].
+    /// The name from [`Figure::name`].
     pub name: String,
-    /// [`Figure::unit`].
+    /// The unit from [`Figure::unit`].
     pub unit: String,
     /// Mean, in that unit.
     pub mean: f64,
-    /// Smallest.
+    /// Minimum, in that unit.
     pub min: f64,
-    /// Median.
+    /// Median, in that unit.
     pub median: f64,
-    /// Largest.
+    /// Maximum, in that unit.
     pub max: f64,
-    /// Against arm 0, within blocks, turned so that below 1 is better.
+    /// Divided by the figure of arm 0, within blocks, inverted so that below 1 is better; null for arm 0.
     pub ratio: Option<Ratio>,
 }
 
-/// What a comparison means for one backing.
+/// Verdict on one backing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The reference itself.
+    /// The reference.
     Base,
-    /// Better than base.
+    /// Better than the reference.
     Faster,
-    /// Worse than base.
+    /// Worse than the reference.
     Slower,
-    /// None seen; see [`BackingResult::smallest_difference`].
+    /// No difference detected; see [`BackingResult::smallest_difference`].
     NoDifference,
-    /// The rounds differ so much that even a large difference would not have been seen.
+    /// The noise would have hidden even a large difference.
     TooNoisy,
-    /// It never, or too seldom, got its pages.
+    /// At least half of the rounds did not get their pages.
     FellBack,
-    /// It was not tried; the reason says why.
+    /// Not run; `reason` says why.
     LeftOut,
 }
 
-/// The JSON schema of [`Comparison`], as it is published in docs/schema/compare.json.
+/// The JSON schema of [`Comparison`], published as docs/schema/compare.json.
 #[must_use]
 pub fn schema() -> schemars::Schema {
     schemars::schema_for!(Comparison)

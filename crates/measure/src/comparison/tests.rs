@@ -1,4 +1,4 @@
-//! The published schema says what the JSON holds, no more and no less.
+//! The published schema matches the JSON exactly.
 
 use std::{env, error::Error, fs, path::Path};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::analysis::analyse;
 
-/// Set this to write the schema anew.
+/// Environment variable that makes the test write the schema.
 const WRITE: &str = "HUGEWISE_WRITE_SCHEMA";
 
 fn sample() -> Result<Comparison, serde_json::Error> {
@@ -83,7 +83,7 @@ fn the_rows_keep_their_contract() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Every value has the type that the schema gives it, and no field is unknown to the schema.
+/// Checks that every value has the type given by the schema, and every field is in the schema.
 fn check(value: &Value, schema: &Value, root: &Value, at: &str) -> Result<(), String> {
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
         return check(value, &root["$defs"][name], root, at);

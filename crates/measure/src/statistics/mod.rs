@@ -1,7 +1,6 @@
-//! The statistics of a comparison: ratios of pairs, their intervals, and what can be claimed.
+//! Statistics of a comparison: ratios of pairs, their intervals, and the differences that can be claimed.
 //!
-//! Plain functions of numbers. What the numbers are and which of them count is for
-//! [`crate::analysis`] to say. The method is described in docs/method.md.
+//! Pure functions of numbers; [`crate::analysis`] selects the numbers. docs/method.md describes the method.
 
 #[cfg(test)]
 mod tests;
@@ -13,40 +12,39 @@ use crate::comparison::Ratio;
 /// Confidence of every printed interval of a ratio.
 pub const INTERVAL_CONFIDENCE: f64 = 0.95;
 
-/// Confidence of the interval that a claim needs. It is stricter than the printed one because
-/// several backings are looked at in one table, and a false claim costs more than a missed one.
+/// Confidence of the interval that a claim needs. It exceeds the printed one because one table compares
+/// several backings, and a false claim costs more than a missed one.
 pub const CLAIM_CONFIDENCE: f64 = 0.99;
 
-/// A difference smaller than this share is never claimed, however certain: nobody would act on it.
+/// Smallest difference that is claimed, as a share; smaller ones do not matter in practice.
 pub const SMALLEST_CLAIM: f64 = 0.01;
 
-/// How often the smallest visible difference would be seen.
+/// Probability of detecting the smallest visible difference.
 pub const POWER: f64 = 0.80;
 
-/// Fewer pairs than this carry no interval worth the name.
+/// Fewest pairs for an interval.
 pub const FEWEST_PAIRS: usize = 3;
 
-/// More pairs than this are never asked for.
+/// Largest number of pairs that is recommended.
 pub const MOST_PAIRS: usize = 1000;
 
-/// The least standard deviation (of the logarithm of a ratio) that a claim reckons with.
+/// Least standard deviation of the logarithm of a ratio that a claim is based on.
 ///
-/// Three pairs that agree to the last digit by chance, or because a clock is coarse, have a
-/// standard deviation of nothing, and any interval made from it excludes 1. No machine that
-/// people share repeats itself better than this, so a claim never rests on less.
+/// Three pairs can agree to the last digit by chance or because of a coarse clock; their standard deviation
+/// is 0, and their interval excludes 1. No shared machine repeats itself better than this.
 pub const LEAST_DEVIATION: f64 = 0.01;
 
-/// A mean and how far the true one may lie from it.
+/// A mean with the half-width of its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeanWithError {
-    /// The arithmetic mean, in the unit of the values.
+    /// Arithmetic mean, in the unit of the values.
     pub mean: f64,
-    /// Half the width of the interval, in the unit of the values; a single value has none.
+    /// Half-width of the interval, in the unit of the values; `None` for a single value.
     pub error: Option<f64>,
 }
 
-/// The mean of `values` with half the width of its Student interval, as JMH prints its score
-/// (there with a confidence of 0.999). `None` where there are no values.
+/// The mean of `values` with the half-width of its Student interval, as JMH prints its score (there with a
+/// confidence of 0.999). `None` without values.
 ///
 /// Student, "The probable error of a mean", Biometrika 6 (1908).
 #[must_use]
@@ -59,12 +57,11 @@ pub fn mean_with_error(values: &[f64], confidence: f64) -> Option<MeanWithError>
     Some(MeanWithError { mean, error })
 }
 
-/// The arithmetic mean.
 #[must_use]
 pub fn mean(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     let sum: f64 = values.iter().sum();
-    // Dividing first cannot overflow, but makes 0.999… of the mean of many ones.
+    // Dividing first cannot overflow, but yields 0.999… as the mean of many ones.
     let mean = if sum.is_finite() { sum / count } else { values.iter().map(|value| value / count).sum() };
     (!values.is_empty()).then_some(mean)
 }
@@ -81,35 +78,34 @@ pub fn median(values: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2 - 1).map(|lower| f64::midpoint(*lower, upper))
 }
 
-/// The sample standard deviation (divisor n − 1); `None` of fewer than two values.
+/// Sample standard deviation (divisor n − 1); `None` for fewer than two values.
 fn deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// The quantile of Student's t distribution with `freedom` degrees of freedom.
+/// Quantile of Student's t distribution with `freedom` degrees of freedom.
 pub(crate) fn student_t(probability: f64, freedom: usize) -> Option<f64> {
     let inside = probability > 0.0 && probability < 1.0;
     let t = StudentsT::new(0.0, 1.0, freedom as f64).ok()?;
     inside.then(|| t.inverse_cdf(probability))
 }
 
-/// Ratios of pairs, on the logarithmic scale, where a ratio and its reverse are equally far from 1.
+/// Ratios of pairs on the logarithmic scale, where a ratio and its inverse are equally far from 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairedRatio {
     pairs: usize,
     /// Mean of the logarithms.
     mean: f64,
-    /// Their standard deviation.
+    /// Standard deviation of the logarithms.
     deviation: f64,
 }
 
 impl PairedRatio {
-    /// From pairs (reference, value): the ratio is value over reference.
+    /// From pairs (reference, value); the ratio is value divided by reference.
     ///
-    /// `None` with fewer than [`FEWEST_PAIRS`], or where a ratio means nothing because a figure is
-    /// zero, negative or not a number.
+    /// `None` with fewer than [`FEWEST_PAIRS`], or if a value is zero, negative or not a number.
     #[must_use]
     pub fn of(pairs: &[(f64, f64)]) -> Option<PairedRatio> {
         let positive = |value: f64| value.is_finite() && value > 0.0;
@@ -120,14 +116,14 @@ impl PairedRatio {
         Some(PairedRatio { pairs: logs.len(), mean: mean(&logs)?, deviation: deviation(&logs)? })
     }
 
-    /// The geometric mean of the ratios with its Student interval.
+    /// Geometric mean of the ratios with its Student interval.
     #[must_use]
     pub fn ratio(&self, confidence: f64) -> Option<Ratio> {
         self.interval(confidence, self.deviation)
     }
 
-    /// The ratio, if it may be claimed: its [`CLAIM_CONFIDENCE`] interval, made with no less than
-    /// [`LEAST_DEVIATION`], excludes 1, and it differs from 1 by at least [`SMALLEST_CLAIM`].
+    /// The ratio, if it can be claimed: the [`CLAIM_CONFIDENCE`] interval, based on at least
+    /// [`LEAST_DEVIATION`], excludes 1, and the ratio differs from 1 by at least [`SMALLEST_CLAIM`].
     #[must_use]
     pub fn claim(&self) -> Option<f64> {
         let strict = self.interval(CLAIM_CONFIDENCE, self.deviation.max(LEAST_DEVIATION))?;
@@ -136,16 +132,16 @@ impl PairedRatio {
         (excludes_one && matters).then_some(strict.estimate)
     }
 
-    /// The smallest difference, as a share, that would have been claimed with a probability of
-    /// [`POWER`]: (t₀.₉₉₅ + t₀.₈₀) · standard error, the usual approximation of the noncentral t,
-    /// turned from a logarithm into a share.
+    /// Smallest difference, as a share, that would be claimed with a probability of [`POWER`]: (t₀.₉₉₅ +
+    /// t₀.₈₀) · standard error, the usual approximation of the noncentral t, converted from a logarithm to a
+    /// share.
     #[must_use]
     pub fn smallest_difference(&self) -> Option<f64> {
         smallest_difference(self.deviation, self.pairs)
     }
 
-    /// How many pairs with the noise of these would show a difference of `share`; `None` where
-    /// [`MOST_PAIRS`] would not.
+    /// Number of pairs with this noise that would detect a difference of `share`; `None` if it exceeds
+    /// [`MOST_PAIRS`].
     #[must_use]
     pub fn pairs_to_see(&self, share: f64) -> Option<usize> {
         (FEWEST_PAIRS..=MOST_PAIRS)

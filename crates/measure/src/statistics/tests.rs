@@ -1,4 +1,4 @@
-//! Known values, degenerate input, and how often the claims are false or missed.
+//! Known values, degenerate input, and rates of false and missed claims.
 
 use std::f64::consts::TAU;
 
@@ -76,17 +76,17 @@ fn what_has_no_ratio_gets_none() {
     assert_eq!(PairedRatio::of(&[]), None);
 }
 
-/// How one figure scatters around its true value, in units of the noise.
+/// Distribution of a figure around its true value, in units of the noise.
 #[derive(Clone, Copy, Debug)]
 enum Noise {
     Normal,
-    /// t with 3 degrees of freedom, scaled to a standard deviation of 1.
+    /// Student's t with 3 degrees of freedom, scaled to a standard deviation of 1.
     HeavyTailed,
-    /// One run in ten is slower by six to twelve deviations: a neighbour woke up.
+    /// One run in ten is slower by 6 to 12 standard deviations, as when another program wakes up.
     Outliers,
-    /// Slow and fast spells: a first-order autoregression over the runs, with a trend on top.
+    /// Slow and fast periods: a first-order autoregression over the runs, with a trend.
     Drift,
-    /// One of two states, four deviations apart, with little noise inside each.
+    /// One of two states, 4 standard deviations apart, with little noise in each.
     TwoStates,
 }
 
@@ -94,8 +94,8 @@ fn normal(rng: &mut Rng) -> f64 {
     (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (TAU * rng.f64()).cos()
 }
 
-/// `blocks` pairs of runs in random order, with `noise` as a share; the second of each pair takes
-/// `effect` times as long as the first.
+/// `blocks` pairs of runs in random order, with `noise` as a share; the second of each pair takes `effect`
+/// times as long as the first.
 fn experiment(rng: &mut Rng, shape: Noise, noise: f64, blocks: usize, effect: f64) -> Vec<(f64, f64)> {
     let mut spell = normal(rng);
     let trend = normal(rng) * 4.0 / (2 * blocks) as f64;
@@ -127,7 +127,7 @@ fn experiment(rng: &mut Rng, shape: Noise, noise: f64, blocks: usize, effect: f6
         .collect()
 }
 
-/// The share of `trials` experiments in which something was claimed, and in which it was too noisy.
+/// Shares of `trials` experiments with a claim, and with too much noise.
 fn claimed(shape: Noise, noise: f64, blocks: usize, effect: f64, trials: usize) -> (f64, f64) {
     let mut rng = Rng::with_seed(0x5eed ^ ((blocks as u64) << 32) ^ (noise * 1e4) as u64);
     let (mut claims, mut noisy) = (0, 0);
@@ -189,8 +189,8 @@ fn the_smallest_difference_is_seen_four_times_in_five() {
     }
 }
 
-/// Adding blocks until a difference of 10 % would be seen looks at the spread, not at the
-/// difference; it must not buy false claims.
+/// Adding blocks until a difference of 10 % would be detected depends on the spread, not on the difference,
+/// and must not increase false claims.
 #[test]
 fn rounds_added_until_the_spread_is_known_claim_no_more() {
     use Noise::*;

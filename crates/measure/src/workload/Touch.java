@@ -7,7 +7,7 @@ import java.util.Arrays;
  * median iteration.
  */
 public final class Touch {
-    /** Reads in one call: small, so that the loop is compiled as a method and not in mid-flight. */
+    /** Reads per call: small, so that the loop is compiled as a method and not by on-stack replacement. */
     private static final int CHUNK = 100_000;
 
     private final byte[] buffer;
@@ -29,7 +29,7 @@ public final class Touch {
             x ^= x << 13;
             x ^= x >>> 7;
             x ^= x << 17;
-            // The upper half of the unsigned product with the length.
+            // Upper half of the unsigned product of x and length.
             long place = Math.multiplyHigh(x, length) + ((x >> 63) & length);
             sum += bytes[(int) place] & 0xFF;
         }

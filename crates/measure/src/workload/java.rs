@@ -1,4 +1,4 @@
-//! A `java` launch line: the right flags for that very JVM, and a log of our own.
+//! A `java` launch line, with the flags that this JVM needs for a backing and a log of its own.
 
 use std::{
     collections::BTreeMap,
@@ -24,34 +24,32 @@ use hugewise_linux::{
 use super::{Conditions, Kind, OwnFigures, Prepared, Workload, metric::Metric};
 use crate::{execution::Launch, touch::Touch};
 
-/// Figures that only a JVM has.
 pub(super) const FIGURES: [(&str, &str); 4] =
     [("gc_pauses", "s"), ("gc_worst_pause", "s"), ("gc_sys_share", ""), ("heap_ready", "s")];
 
-/// The embedded workload's program.
+/// Source of the embedded Java workload.
 const TOUCH: &str = include_str!("Touch.java");
-/// The first release with `-Xlog`.
+/// First JDK release with `-Xlog`.
 const UNIFIED_LOGGING: u32 = 9;
 
 impl Workload {
-    /// A `java` launch line; asks that `java` what its flags are.
+    /// A `java` launch line; reads the flags from that `java`.
     pub fn java(line: LaunchLine, own: OwnFigures) -> Result<Workload, String> {
         let flags = flags::ask(&line).map_err(|error| error.to_string())?;
         let name = format!("java {}", flags.version);
         Ok(Workload { name, own, kind: Kind::Java { line, flags } })
     }
 
-    /// The embedded workload as a one-file Java program in `scratch`, on a heap of 1 GiB.
-    ///
-    /// Answers its launch line, too.
+    /// The embedded workload as a one-file Java program in `scratch`, on a heap of 1 GiB; and its launch
+    /// line.
     pub fn java_touch(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<(Workload, Vec<String>), String> {
         let source = scratch.join("Touch.java");
         fs::write(&source, TOUCH).map_err(|error| format!("{}: {error}", source.display()))?;
         let line = LaunchLine {
             wrapper: Vec::new(),
             java: jdk.java.display().to_string(),
-            // G1 by name: on small machines the JVM would choose a collector whose generations
-            // cannot hold an array of this size.
+            // Selects G1, because a JVM on a small machine would choose a collector whose generations cannot
+            // hold an array of this size.
             options: ["-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch"].map(str::to_owned).to_vec(),
             program: vec![
                 source.display().to_string(),
@@ -105,8 +103,8 @@ pub(super) fn prepare(
     })
 }
 
-/// What the launch takes from the pools: to the page where the JVM can be rehearsed, and no less than
-/// that where it cannot.
+/// Demand of the launch line on the pools: exact to the page if the JVM can be rehearsed, else an upper
+/// bound.
 fn pools(
     line: &LaunchLine,
     flags: &FinalFlags,
@@ -124,13 +122,13 @@ fn pools(
     }
 }
 
-/// What it takes at most: the heap on the named size, the rest on the default size.
+/// Upper bound: the heap on the page size of the backing, the rest on the default huge page size.
 fn bound(
     flags: &FinalFlags,
     backing: Backing,
     conditions: &Conditions,
 ) -> Result<BTreeMap<PageSize, Bytes>, String> {
-    let demand = flags.explicit_demand().ok_or("this JVM did not tell its heap size")?;
+    let demand = flags.explicit_demand().ok_or("this JVM does not report its heap size")?;
     let default = conditions.sizes.default_hugetlb.ok_or("this kernel has no default huge page size")?;
     let heap_size = conditions.sizes.huge_page_of(backing).unwrap_or(default);
     let mut pools = BTreeMap::from([(default, demand.others)]);
@@ -138,8 +136,8 @@ fn bound(
     Ok(pools)
 }
 
-/// Figures of our log: total, worst, share of system time, and when the heap was ready after the start.
-/// One that was never written tells nothing.
+/// Figures of the log: total and worst pause, share of system time in them, and time from the start until the
+/// heap was ready. Empty without a log.
 pub(super) fn figures(log: &Path, started_ns: u64) -> BTreeMap<String, f64> {
     let mut pauses = Summary::default();
     let mut ready_ns = None;
@@ -148,7 +146,7 @@ pub(super) fn figures(log: &Path, started_ns: u64) -> BTreeMap<String, f64> {
         event => pauses.add(&event),
     };
     let mut reader = Reader::default();
-    // Where it ends early, what came before counts.
+    // A truncated log still counts up to its end.
     if let Ok(log) = File::open(log) {
         let _ = reader.read(log, &mut take);
     }

@@ -1,4 +1,4 @@
-//! The workload's own figures: found in its output, or in a result file of JMH.
+//! Figures that a workload reports itself, in its output or in a result file of JMH.
 
 use std::{
     fs,
@@ -15,21 +15,18 @@ use crate::{
     execution::{Execution, last_lines},
 };
 
-/// A figure that a workload gives itself.
+/// A figure that is read from the output of a workload.
 #[derive(Clone, Debug)]
 pub struct Metric {
     figure: Figure,
-    /// The last match in the output counts: its first group, or the whole.
+    /// Matches the value: the first group of the last match in the output, or the whole match.
     expression: Regex,
 }
 
-/// `NAME=REGEX` is not one.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricError {
-    /// No `=`, or nothing before it.
     #[error("'{0}' is not NAME=REGEX, like 'ops/s=throughput: ([0-9.]+)'")]
     Syntax(String),
-    /// The expression.
     #[error("the expression of metric '{0}': {1}")]
     Expression(String, regex::Error),
 }
@@ -37,7 +34,7 @@ pub enum MetricError {
 impl FromStr for Metric {
     type Err = MetricError;
 
-    /// `NAME=REGEX`. More is better where NAME begins with `+` or ends in `/s`, else less is.
+    /// Parses `NAME=REGEX`. Higher is better if NAME begins with `+` or ends in `/s`, else lower is.
     fn from_str(text: &str) -> Result<Metric, MetricError> {
         let (name, expression) = text.split_once('=').ok_or_else(|| MetricError::Syntax(text.to_owned()))?;
         let plain = name.trim_start_matches('+').trim();
@@ -60,13 +57,13 @@ impl Metric {
         Ok(metric)
     }
 
-    /// Its name, unit and direction.
+    /// Name, unit and direction.
     #[must_use]
     pub fn figure(&self) -> Figure {
         self.figure.clone()
     }
 
-    /// Its value in one run.
+    /// The value in one run.
     pub(crate) fn read(&self, execution: &Execution) -> Result<f64, String> {
         let (name, expression) = (&self.figure.name, &self.expression);
         let found = expression
@@ -85,7 +82,7 @@ impl Metric {
     }
 }
 
-/// The scores in the result file that JMH wrote in one run (`-rf json -rff FILE`), in its order.
+/// The scores in the result file that JMH wrote in this run (`-rf json -rff FILE`), in its order.
 pub(crate) fn jmh_scores(file: &Path, execution: &Execution) -> Result<Vec<(Figure, f64)>, String> {
     written_by(file, execution)?;
     let text = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -101,7 +98,7 @@ pub(crate) fn jmh_scores(file: &Path, execution: &Execution) -> Result<Vec<(Figu
     }
 }
 
-/// `Cache.get n=10`, of the class, the method and the parameters.
+/// Name such as `Cache.get n=10`, from class, method and parameters.
 fn jmh_figure(result: &Value) -> Figure {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let benchmark = text(&result["benchmark"]);
@@ -114,18 +111,18 @@ fn jmh_figure(result: &Value) -> Figure {
     Figure { name, unit: text(&result["primaryMetric"]["scoreUnit"]), better }
 }
 
-/// A number as people print it; `1,234,567.8` has separators.
+/// Parses a number, with or without thousands separators as in `1,234,567.8`.
 fn number(text: &str) -> Option<f64> {
     let plain = text.trim().replace([',', '_'], "");
     plain.parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
-/// A result of an earlier run must not pass for one of this.
+/// Rejects the result file of an earlier run.
 fn written_by(file: &Path, execution: &Execution) -> Result<(), String> {
     let modified = fs::metadata(file).and_then(|found| found.modified()).map_err(|error| {
         format!("{}: {error}; does the command write it (-rf json -rff {0})?", file.display())
     })?;
-    // The clock of file times lags by a tick.
+    // File times can lag by one clock tick.
     let began = SystemTime::now() - execution.wall - Duration::from_millis(20);
     if modified < began {
         return Err(format!("{} was not written by this run: give JMH '-rff {0}'", file.display()));

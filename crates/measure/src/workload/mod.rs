@@ -1,4 +1,4 @@
-//! Workloads: what is run, how a backing is put on it, and which figures it gives.
+//! Workloads: how each is started on a backing, and the figures that it reports.
 
 mod java;
 pub mod metric;
@@ -24,21 +24,21 @@ use crate::{
     workload::{metric::Metric, native::NativeTouch},
 };
 
-/// Something that can be run on different backings.
+/// A program that can run on different backings.
 #[derive(Debug)]
 pub struct Workload {
-    /// A short name: `native`, `java 17.0.15`, or the program's.
+    /// Short name: `native`, `java 17.0.15`, or the name of the program.
     pub name: String,
     own: OwnFigures,
     kind: Kind,
 }
 
-/// The figures that a workload gives itself; the first of them decides the verdict.
+/// Figures that a workload reports itself; the first decides the verdict.
 #[derive(Clone, Debug, Default)]
 pub struct OwnFigures {
-    /// Found in its output.
+    /// Figures read from its output.
     pub metrics: Vec<Metric>,
-    /// The result file that it lets JMH write; which scores it holds is known after a run.
+    /// Result file written by JMH; the names of its scores are known only after a run.
     pub jmh: Option<PathBuf>,
 }
 
@@ -49,45 +49,43 @@ enum Kind {
     Other { command: Vec<String> },
 }
 
-/// A workload with a backing put on it.
+/// A workload prepared for a backing.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// How to start it.
     pub launch: Launch,
-    /// Whose coverage proves what it got.
+    /// Region whose coverage is checked.
     pub region: RegionOfInterest,
-    /// What it takes from the hugetlb pools, by their page size.
+    /// Demand on the hugetlb pools, by page size.
     pub pools: BTreeMap<PageSize, Bytes>,
-    /// Its Java heap lies in shared memory, so that THP needs `shmem_enabled`.
+    /// Whether the Java heap lies in shared memory, so that THP depends on `shmem_enabled`.
     pub shared_memory: bool,
-    /// What was done to its options, for people.
+    /// Changes of its options, for people.
     pub notes: Vec<String>,
 }
 
-/// The machine and the files that workloads are prepared with.
+/// The machine and the files for the preparation of workloads.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions<'a> {
-    /// Page sizes of the machine.
     pub sizes: &'a PageSizes,
-    /// A private folder for logs and programs.
+    /// A private directory for logs and programs.
     pub scratch: &'a Path,
-    /// The most memory that the workload was seen to use on base pages, once it has been run.
+    /// Peak memory of the workload on base pages; `None` before its first run.
     pub peak_on_base: Option<Bytes>,
 }
 
-/// What one run gave.
+/// Results of one run.
 #[derive(Debug)]
 pub struct Results {
     /// Figures by name.
     pub figures: BTreeMap<String, f64>,
-    /// Those of them that no other than the run could name, in their order.
+    /// The figures whose names are known only after the run, in their order.
     pub named_by_run: Vec<Figure>,
-    /// Coverage of the region that matters; the reason where it could not be told.
+    /// Coverage of the checked region, or why it is unknown.
     pub coverage: Result<Coverage, String>,
 }
 
 impl Workload {
-    /// Puts `backing` on it, or says why that cannot be done.
+    /// Prepares the workload for `backing`; the error says why that is not possible.
     pub fn prepare(&self, backing: Backing, conditions: &Conditions) -> Result<Prepared, String> {
         if let Some(missing) = conditions.sizes.missing(backing) {
             return Err(missing);
@@ -99,7 +97,7 @@ impl Workload {
         }
     }
 
-    /// The figures of this workload, the one that the verdict is drawn from first.
+    /// The figures of this workload; the first decides the verdict.
     #[must_use]
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures: Vec<Figure> = self.own.metrics.iter().map(Metric::figure).collect();
@@ -113,13 +111,13 @@ impl Workload {
         figures
     }
 
-    /// Is a backing put on it through its C library, because it has no options for that?
+    /// Whether the backing is set through the C library, because the program has no option for it.
     #[must_use]
     pub fn is_asked_through_malloc(&self) -> bool {
         matches!(self.kind, Kind::Other { .. })
     }
 
-    /// Reads the figures and the coverage of a run that ended well.
+    /// Reads the figures and the coverage of a successful run.
     pub fn results(
         &self,
         prepared: &Prepared,
@@ -138,7 +136,7 @@ impl Workload {
             }
         }
         let mut coverage = observer.coverage.clone().ok_or_else(|| {
-            "its coverage could not be read: it ended before it was looked at, or we may not read its smaps"
+            "its coverage is unknown: it ended before its first sample, or its smaps could not be read"
                 .to_owned()
         });
         match (&self.kind, &prepared.region) {
@@ -167,7 +165,7 @@ const PROCESS_FIGURES: [(&str, &str); 6] = [
 
 fn process_figures(execution: &Execution, observer: &Observer) -> BTreeMap<String, f64> {
     let ended = &execution.ended;
-    // The kernel's own maximum sees what lies between two looks, but no hugetlb pages.
+    // The kernel's maximum includes peaks between two samples, but no hugetlb pages.
     let peak = observer.peak_memory.max(ended.max_rss);
     let values = [
         execution.wall.as_secs_f64(),

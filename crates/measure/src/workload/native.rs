@@ -1,4 +1,4 @@
-//! The embedded workload, natively: this program's own touch worker in a process of its own.
+//! The embedded native workload: the touch worker of this program, in a process of its own.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -14,10 +14,8 @@ use crate::{
     touch::{Touch, Touched},
 };
 
-/// Figures of its own, before those of the process.
 pub(super) const FIGURES: [(&str, &str); 2] = [("time", "ns/op"), ("populate", "s")];
 
-/// The touch worker.
 #[derive(Clone, Debug)]
 pub struct NativeTouch {
     program: PathBuf,
@@ -25,7 +23,7 @@ pub struct NativeTouch {
 }
 
 impl Workload {
-    /// Random reads, by `program`, which is this program.
+    /// The touch experiment; `program` is the path of this program.
     #[must_use]
     pub fn native(program: PathBuf, touch: Touch) -> Workload {
         Workload {
@@ -36,7 +34,7 @@ impl Workload {
     }
 }
 
-/// The command that runs one touch in a process of its own, and prints a [`Touched`] as JSON.
+/// The command of a process that runs one touch experiment and prints a [`Touched`] as JSON.
 #[must_use]
 pub fn worker(program: &PathBuf, touch: &Touch) -> Launch {
     let arguments = [
@@ -52,7 +50,7 @@ pub fn worker(program: &PathBuf, touch: &Touch) -> Launch {
     Launch { command, thp_disabled: touch.backing == Backing::Base, ..Launch::default() }
 }
 
-/// What the worker printed.
+/// Parses the report of the worker.
 pub fn touched(execution: &Execution) -> Result<Touched, String> {
     serde_json::from_str(&execution.output).map_err(|error| format!("the touch worker's report: {error}"))
 }
@@ -73,12 +71,12 @@ impl NativeTouch {
     }
 }
 
-/// Figures and coverage of a run.
+/// Figures by name, and the coverage or why it is unknown.
 pub(super) type Reported = (BTreeMap<String, f64>, Result<Coverage, String>);
 
 pub(super) fn results(execution: &Execution) -> Result<Reported, String> {
     let touched = touched(execution)?;
-    // The median: what another program of the machine does to one iteration is not the workload's.
+    // The median, so that a disturbance of one iteration by another program does not count.
     let time = statistics::median(&touched.ns_per_op).ok_or("the touch worker made no iteration")?;
     let figures = FIGURES.iter().zip([time, touched.populate_s]);
     let coverage = match touched.coverage {

@@ -1,4 +1,4 @@
-//! Any other program: asked through its C library and the kernel, not through its own options.
+//! Any other program: its backing is set through the C library and the kernel.
 
 use std::{collections::BTreeMap, ffi::OsString};
 
@@ -9,11 +9,11 @@ use super::{Conditions, Kind, OwnFigures, Prepared, Workload};
 use crate::execution::Launch;
 
 const TUNABLES: &str = "GLIBC_TUNABLES";
-/// On top of what the program used on base pages: each large allocation takes whole huge pages.
+/// Allowance for the rounding of large allocations to whole huge pages.
 const ROUNDING: Bytes = Bytes(64 << 20);
 
 impl Workload {
-    /// A program that is not a `java` launch line.
+    /// A program without options for huge pages.
     #[must_use]
     pub fn other(command: Vec<String>, own: OwnFigures) -> Workload {
         let program = command.first().map(String::as_str).unwrap_or_default();
@@ -41,7 +41,7 @@ pub(super) fn prepare(
             named.map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string())
         }
         Backing::Shm(_) => {
-            return Err("only a JVM can be told to use SysV shared memory; try hugetlb".to_owned());
+            return Err("only a JVM has an option for SysV shared memory: try hugetlb".to_owned());
         }
     };
     let ours = [("glibc.malloc.hugetlb", tunable)];
