@@ -1,16 +1,15 @@
-//! How a range of addresses is cut for several threads: never through a huge page.
+//! Divides a range of addresses among threads, never within a huge page.
 
 use std::ops::Range;
 
 use hugewise_linux::units::Bytes;
 
-/// Each thread finds so many chunks, so that none waits long for the slowest.
+/// Minimum number of chunks per thread, so that all threads finish at about the same time.
 const CHUNKS_A_THREAD: u64 = 16;
-/// The chunk that is chosen unasked: long beside a system call, and short enough for progress to be
-/// seen, and to be stopped at.
+/// Default chunk size: long compared with a system call, short enough to show progress and to stop at.
 const USUAL: Bytes = Bytes(4 << 20);
 
-/// A range of addresses, cut at multiples of the chunk's size.
+/// A range of addresses, cut at multiples of the chunk size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunks {
     addresses: Range<u64>,
@@ -18,11 +17,11 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// Cuts `addresses` for so many threads.
+    /// Cuts `addresses` for `threads` threads.
     ///
-    /// A chunk is a multiple of `grain`, the largest page in the range or what one page table maps, so
-    /// that no two threads meet in a page or in a page table. `asked` is taken down to what still gives
-    /// each thread several chunks, and up to the grain.
+    /// A chunk is a multiple of `grain`: the largest page in the range or the memory mapped by one page
+    /// table, so that no two threads share a page or a page table. `asked` is the requested chunk size; it is
+    /// reduced until every thread has several chunks, and rounded up to the grain.
     #[must_use]
     pub fn cut(addresses: Range<u64>, grain: Bytes, asked: Option<Bytes>, threads: usize) -> Chunks {
         let grain = grain.0.max(1);
@@ -33,19 +32,17 @@ impl Chunks {
         Chunks { addresses: addresses.start..addresses.start + length, size }
     }
 
-    /// The size of a chunk; the first and the last may be shorter.
+    /// Bytes per chunk; the first and the last chunk may be shorter.
     #[must_use]
     pub fn size(&self) -> Bytes {
         self.size
     }
 
-    /// All of them together.
     #[must_use]
     pub fn length(&self) -> Bytes {
         Bytes(self.addresses.end - self.addresses.start)
     }
 
-    /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {
         if self.addresses.is_empty() {
@@ -54,7 +51,6 @@ impl Chunks {
         (self.addresses.end - 1) / self.size.0 - self.addresses.start / self.size.0 + 1
     }
 
-    /// One of them.
     #[must_use]
     pub fn get(&self, index: u64) -> Option<Range<u64>> {
         if index >= self.count() {
@@ -79,7 +75,7 @@ mod tests {
     fn a_chunk_is_what_the_range_the_threads_and_the_page_allow() {
         const M: u64 = 1 << 20;
         assert_eq!(sizes(1 << 30, 2 * M, None, 1), USUAL);
-        // Asked for less than a page, and for so much that one thread would have all the work.
+        // Less than a page; then so large that one thread would do all the work.
         assert_eq!(sizes(1 << 30, 2 * M, Some(4096), 2), Bytes(2 * M));
         assert_eq!(sizes(1 << 30, 2 * M, Some(1 << 30), 2), Bytes(32 * M));
         assert_eq!(sizes(8 << 30, 2 * M, Some(1 << 30), 2), Bytes(256 * M));

@@ -1,4 +1,4 @@
-//! Coverage of addresses of this process.
+//! Coverage of memory of this process.
 
 use std::{fs::File, io, ops::Range};
 
@@ -12,10 +12,10 @@ use hugewise_linux::{
     units::{Bytes, PageSize},
 };
 
-/// Addresses, and the size of the huge pages that may be there.
+/// Addresses, and the size of the huge pages possible there; `None` for base pages only.
 pub(crate) type Part = (Range<u64>, Option<PageSize>);
 
-/// What the kernel really gave to any memory of this process: to all pages that hold a byte of it.
+/// The coverage of all pages that hold a byte of `addresses`, in memory of this process.
 #[must_use]
 pub fn of(addresses: Range<u64>, sizes: &PageSizes) -> Reading<Coverage> {
     match mappings(&addresses) {
@@ -25,7 +25,7 @@ pub fn of(addresses: Range<u64>, sizes: &PageSizes) -> Reading<Coverage> {
     }
 }
 
-/// Cuts memory by its mappings.
+/// Divides `addresses` at the boundaries of mappings.
 pub(crate) fn parts(addresses: &Range<u64>, vmas: &[Vma], sizes: &PageSizes) -> Vec<Part> {
     let all = whole_pages(addresses, sizes.base);
     let part = |vma: &Vma| {
@@ -35,13 +35,13 @@ pub(crate) fn parts(addresses: &Range<u64>, vmas: &[Vma], sizes: &PageSizes) -> 
     vmas.iter().map(part).collect()
 }
 
-/// The same of memory whose parts are known.
+/// Like [`of`], for memory whose parts are known.
 pub(crate) fn of_parts(addresses: &Range<u64>, parts: &[Part]) -> Reading<Coverage> {
     let mut seen = Coverage::none(SCAN);
     for (part, size) in parts {
         match scan(part.clone(), *size) {
             Ok(read) => seen.add(&read),
-            // The older way: exact only where the kernel did not merge the memory with a neighbour.
+            // Fallback to smaps: exact only if the kernel did not merge the memory with a neighbour.
             Err(_) => {
                 let size = parts.iter().find_map(|(_, size)| *size);
                 return Reading::from(of_mappings(addresses.clone(), size));
@@ -51,17 +51,17 @@ pub(crate) fn of_parts(addresses: &Range<u64>, parts: &[Part]) -> Reading<Covera
     Reading::Known(seen)
 }
 
-/// The addresses of all pages that hold a byte of these.
+/// `addresses` extended to whole pages.
 pub(crate) fn whole_pages(addresses: &Range<u64>, size: PageSize) -> Range<u64> {
     let page = size.bytes().0;
     let last = u64::MAX / page * page;
     addresses.start / page * page..addresses.end.checked_next_multiple_of(page).unwrap_or(last)
 }
 
-/// Where [`scan`] reads.
+/// The source of readings by [`scan`].
 const SCAN: &str = "PAGEMAP_SCAN of /proc/self/pagemap";
 
-/// What the page table holds; `size` is that of the huge pages there may be. Before Linux 6.7 an error.
+/// Reads the page table; `size` is that of the possible huge pages. An error before Linux 6.7.
 fn scan(addresses: Range<u64>, size: Option<PageSize>) -> io::Result<Coverage> {
     let scan = pagemap::scan(&File::open("/proc/self/pagemap")?, addresses)?;
     let mut seen = Coverage::none(SCAN);
@@ -72,7 +72,7 @@ fn scan(addresses: Range<u64>, size: Option<PageSize>) -> io::Result<Coverage> {
     Ok(seen)
 }
 
-/// The same by the kernel's own sums, which there are of whole mappings only.
+/// The coverage from smaps, which has sums of whole mappings only.
 fn of_mappings(addresses: Range<u64>, thp_size: Option<PageSize>) -> Result<Coverage, String> {
     let vmas = mappings(&addresses)?;
     if vmas.iter().any(|vma| vma.addresses.start < addresses.start || addresses.end < vma.addresses.end) {
@@ -83,7 +83,7 @@ fn of_mappings(addresses: Range<u64>, thp_size: Option<PageSize>) -> Result<Cove
     Ok(smaps::coverage(&vmas, thp_size))
 }
 
-/// What is mapped at any of these addresses.
+/// The mappings that overlap these addresses.
 pub(crate) fn mappings(addresses: &Range<u64>) -> Result<Vec<Vma>, String> {
     let vmas = smaps::read(&Root::live(), "self").map_err(|error| error.to_string())?;
     let inside = |vma: &Vma| vma.addresses.start < addresses.end && addresses.start < vma.addresses.end;

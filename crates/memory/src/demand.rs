@@ -1,4 +1,4 @@
-//! What is asked of the machine, and why it cannot be had: with the numbers, and what would help.
+//! A reservation's demand on the machine, and the cause, with figures and remedy, if it cannot be met.
 
 use std::io;
 
@@ -17,21 +17,20 @@ const ENOMEM: i32 = 12;
 const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
 
-/// One region on one backing.
+/// The demand of one region on one backing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     pub backing: Backing,
-    /// Whole pages.
+    /// A multiple of the page size.
     pub len: Bytes,
     pub page_size: PageSize,
     pub node: Option<u32>,
 }
 
 impl Demand {
-    /// Which limit of the caller's control groups is below it. The kernel lets such memory be mapped, and
-    /// kills who touches too much of it: with SIGBUS on a pool, by the OOM killer elsewhere.
-    ///
-    /// A limit that could not be read refuses nothing.
+    /// Why a limit of the caller's control groups is too low; `None` if the limits suffice or are unknown.
+    /// The kernel maps more memory than the limit and later kills the process that touches it: by SIGBUS on a
+    /// pool, otherwise by the OOM killer.
     pub fn beyond_limits(&self, root: &Root) -> Option<String> {
         let explicit = self.backing.is_explicit();
         let sizes = if explicit { vec![self.page_size] } else { Vec::new() };
@@ -60,15 +59,15 @@ impl Demand {
 
     fn above(&self, limit: &Limit, left: Bytes, what: &str) -> String {
         format!(
-            "the control group may have {} {what}, of which {left} are left, and {} are wanted: raise /{}, or \
-             reserve less",
+            "the control group is limited to {} {what}, of which {left} are left, and {} are requested: raise /{}, \
+             or reserve less",
             limit.bytes,
             self.len,
             limit.file.display()
         )
     }
 
-    /// What the system's answer means here.
+    /// The meaning of the kernel's error for this demand.
     pub fn explain(&self, error: &io::Error, root: &Root) -> String {
         let why = match (self.backing, error.raw_os_error()) {
             (Backing::Hugetlb(_) | Backing::Shm(_), Some(ENOMEM)) => {
@@ -81,14 +80,14 @@ impl Demand {
             }
             (Backing::Shm(_), Some(EINVAL)) => format!("kernel.shmmax is below {}", self.len),
             (Backing::Shm(_), Some(ENOSPC)) => format!("kernel.shmall does not allow {} more", self.len),
-            (_, Some(ENOMEM)) => format!("no {} of address space or memory are to be had", self.len),
+            (_, Some(ENOMEM)) => format!("{} of address space or memory are not available", self.len),
             _ => return error.to_string(),
         };
         format!("{why} ({error})")
     }
 
-    /// Are there too few pages of the pool on the node that they are to come from? The kernel promises
-    /// pages of all nodes together, and kills who touches one that its node has not.
+    /// Why the pool on the requested node is too small; `None` if it suffices. The kernel reserves pages of
+    /// all nodes together, and kills a process that touches a page missing on its node.
     pub fn beyond_node(&self, root: &Root) -> Option<String> {
         let node = self.node.filter(|_| self.backing.is_explicit())?;
         let pools = pools::read(root).ok()?;
@@ -97,7 +96,7 @@ impl Demand {
         (pool.available() < self.len.pages_needed(self.page_size)).then(|| self.short(Some(pool)))
     }
 
-    /// The pool as it stands now, which may be later than the answer.
+    /// The pool's state now, which may differ from that at the error.
     fn short(&self, pool: Option<&Pool>) -> String {
         let (pages, size) = (self.len.pages_needed(self.page_size), self.page_size);
         let Some(pool) = pool else {
@@ -111,19 +110,19 @@ impl Demand {
                 format!("{has}; 'sudo hugewise apply --pool {size}{at}=+{missing}' adds them")
             }
             _ => format!(
-                "{has}; a limit of the control group on reserving them is lower, or others were faster"
+                "{has}; the control group limits reservations to fewer pages, or another process reserved them"
             ),
         }
     }
 }
 
-/// What may still be charged; what can be reclaimed does not count as used.
+/// Bytes that may still be charged. Reclaimable memory does not count as used.
 fn left(limit: &Limit, reclaimable: Bytes) -> Bytes {
     let used = limit.used.known().copied().unwrap_or(Bytes::ZERO);
     limit.bytes.saturating_sub(used.saturating_sub(reclaimable))
 }
 
-/// The file cache of a group and those below it; v1 keeps sums of those under names of their own.
+/// File cache of a group and its descendants; cgroup v1 has names of its own for these sums.
 fn file_cache(root: &Root, limit: &Limit) -> Option<Bytes> {
     let text = root.read(limit.file.with_file_name("memory.stat")).ok()?;
     let of = |name: &str| {
@@ -166,7 +165,7 @@ mod tests {
             wanted.short(Some(&pool(100, 30, 10)?)),
             "pool of 2MiB pages: 128 wanted, 20 available of 100; 'sudo hugewise apply --pool 2MiB=+108' adds them"
         );
-        assert!(wanted.short(Some(&pool(500, 300, 10)?)).contains("a limit of the control group"));
+        assert!(wanted.short(Some(&pool(500, 300, 10)?)).contains("the control group limits reservations"));
         assert!(wanted.short(None).contains("fewer than 128"));
         Ok(())
     }
@@ -223,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_memory_below_the_demand_refuses_it() -> Result<(), Box<dyn Error>> {
-        // 1 GiB, of which 768 MiB are used, 256 of them by files.
+        // 1 GiB, of which 768 MiB are used, 256 MiB of them by file cache.
         let files = [
             ("sys/fs/cgroup/all/app/memory.limit_in_bytes", "1073741824\n"),
             ("sys/fs/cgroup/all/app/memory.usage_in_bytes", "805306368\n"),
@@ -237,12 +236,12 @@ mod tests {
             assert_eq!(
                 refused(backing, 514, &files)?.as_deref(),
                 Some(
-                    "the control group may have 1GiB of memory, of which 512MiB are left, and 514MiB are wanted: \
-                     raise /sys/fs/cgroup/all/app/memory.limit_in_bytes, or reserve less"
+                    "the control group is limited to 1GiB of memory, of which 512MiB are left, and 514MiB are \
+                     requested: raise /sys/fs/cgroup/all/app/memory.limit_in_bytes, or reserve less"
                 )
             );
         }
-        // It does not count pages of a pool.
+        // It does not charge pages of a pool.
         assert_eq!(refused("hugetlb", 514, &files)?, None);
         Ok(())
     }
@@ -255,7 +254,7 @@ mod tests {
         ];
         assert_eq!(refused("hugetlb", 6, &files)?, None);
         let cause = refused("shm:2m", 8, &files)?.unwrap_or_default();
-        assert!(cause.contains("may have 8MiB of pages of the pool, of which 6MiB are left"), "{cause}");
+        assert!(cause.contains("limited to 8MiB of pages of the pool, of which 6MiB are left"), "{cause}");
         assert_eq!(refused("thp", 8, &files)?, None);
         Ok(())
     }

@@ -1,9 +1,8 @@
-//! Memory on huge pages: reserve it with a chosen backing, make it present, prove what it got, give it back.
+//! Memory on huge pages: reserve it on a chosen backing, populate it, read its coverage, release it.
 //!
-//! A [`region::Region`] is aligned so that every huge page of it is usable, and carries how it was
-//! got and, where it fell back, why. [`pretouch`] makes it, or any other memory of this process,
-//! present by several threads; [`release`] gives it back. [`collapse`] puts memory on huge pages that
-//! another process has already.
+//! A [`region::Region`] is aligned so that each of its huge pages is usable, and records its backing and why
+//! it fell back, if it did. [`pretouch`] populates it, or any other memory of this process, by several
+//! threads; [`release`] releases it. [`collapse`] puts existing memory of another process on huge pages.
 
 #![warn(missing_docs)]
 

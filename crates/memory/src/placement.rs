@@ -1,18 +1,18 @@
-//! Where memory is to come from, and what it is called.
+//! The NUMA node and the name of reserved memory.
 
 use std::ffi::CString;
 
-/// Where memory is to come from, and what it is called.
+/// The NUMA node and the name of reserved memory.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
-    /// The NUMA node that all of it is to come from.
+    /// The only NUMA node to allocate from; `None` for any.
     pub node: Option<u32>,
-    /// Its name in /proc/PID/maps, after `hugewise`.
+    /// The name in /proc/PID/maps, after `hugewise`; `None` for `hugewise` alone.
     pub name: Option<String>,
 }
 
 impl Placement {
-    /// What the kernel takes as a name: up to 80 bytes with the zero, printable, and none of `[]\$` and
+    /// The name as the kernel accepts it: at most 80 bytes with the final zero, printable, without `[]\$` and
     /// the backquote.
     pub(crate) fn full_name(&self) -> CString {
         let name =

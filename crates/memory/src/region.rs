@@ -1,4 +1,4 @@
-//! Regions: reserved on the first backing of a list that can be had.
+//! Regions: memory reserved on the first available backing of a list.
 
 use std::{io, ops::Range};
 
@@ -17,11 +17,11 @@ use serde::Serialize;
 
 use crate::{coverage, demand::Demand, placement::Placement, target::Target};
 
-/// Memory reserved on one backing, given back when dropped.
+/// Memory reserved on one backing, unmapped when dropped.
 #[derive(Debug)]
 pub struct Region {
     mapping: Mapping,
-    /// Offsets in the mapping of what was asked for.
+    /// Offsets of the requested bytes in the mapping.
     usable: Range<usize>,
     got: Backing,
     page_size: PageSize,
@@ -30,22 +30,22 @@ pub struct Region {
     fallbacks: Vec<Fallback>,
 }
 
-/// A backing that was wanted and not got.
+/// A preferred backing that was not available.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fallback {
-    /// What was tried.
+    /// The backing.
     pub backing: Backing,
-    /// What the system answered, and what would help.
+    /// The error of the system, and the remedy.
     pub cause: String,
 }
 
-/// No backing of the list could be had.
+/// No backing of the list is available.
 #[derive(Debug, thiserror::Error)]
 #[error("{len} could not be reserved: {}", causes(.fallbacks))]
 pub struct ReserveError {
-    /// How much was asked for.
+    /// The requested bytes.
     pub len: Bytes,
-    /// What was tried, in that order.
+    /// The backings in the order tried, with their errors.
     pub fallbacks: Vec<Fallback>,
 }
 
@@ -57,16 +57,15 @@ fn causes(fallbacks: &[Fallback]) -> String {
     causes.join("; ")
 }
 
-/// Reserves `len` bytes on the first of `preferences` that this machine can give.
+/// Reserves `len` bytes on the first available backing of `preferences`; a single one is strict.
 ///
-/// Nothing is present yet: THP shows its success or failure only when the memory is populated, and
-/// only [`Region::coverage`] tells. A single preference is strict. What the caller's control groups do
-/// not allow is refused here, not where it is touched.
+/// No page is populated yet. Whether THP succeeded shows only after that, in [`Region::coverage`]. Fails if
+/// the limits of the caller's control groups are too low, instead of at the first touch.
 pub fn reserve(len: Bytes, preferences: &[Backing], sizes: &PageSizes) -> Result<Region, ReserveError> {
     reserve_at(len, preferences, sizes, &Placement::default())
 }
 
-/// The same, placed.
+/// Like [`reserve`], with a NUMA node and a name.
 pub fn reserve_at(
     len: Bytes,
     preferences: &[Backing],
@@ -93,7 +92,7 @@ fn reserve_on(
         return Err(missing);
     }
     let page_size = sizes.huge_page_of(backing).unwrap_or(sizes.base);
-    let rounded = len.align_up(page_size).ok_or("more than this machine could ever address")?;
+    let rounded = len.align_up(page_size).ok_or("exceeds the address space of this machine")?;
     let demand = Demand { backing, len: rounded, page_size, node: placement.node };
     if let Some(why) = demand.beyond_limits(&Root::live()).or_else(|| demand.beyond_node(&Root::live())) {
         return Err(why);
@@ -101,7 +100,7 @@ fn reserve_on(
     let explain = |error| demand.explain(&error, &Root::live());
     let mapping = match backing {
         Backing::Base => Mapping::anonymous(rounded),
-        // So much more that an aligned start can be chosen in it.
+        // One page more, so that an aligned start exists.
         Backing::Thp => Mapping::anonymous(rounded + page_size.bytes()),
         Backing::Hugetlb(_) => Mapping::hugetlb(rounded, page_size),
         Backing::Shm(_) => Mapping::shared_hugetlb(rounded, page_size),
@@ -111,8 +110,11 @@ fn reserve_on(
     let start = (mapping.address().next_multiple_of(page) - mapping.address()) as usize;
     let whole = start..start + rounded.0 as usize;
     if whole.end > mapping.len() {
-        // The kernel aligns pages of a pool itself; a tool that stands in for it may not.
-        return Err(format!("what was given, at {:#x}, is not on pages of {page_size}", mapping.address()));
+        // The kernel aligns hugetlb mappings; an emulation of it may not.
+        return Err(format!(
+            "the mapping at {:#x} is not aligned to pages of {page_size}",
+            mapping.address()
+        ));
     }
     match backing {
         Backing::Base => ignore_missing_thp(mapping.advise(whole, Advice::NoHugePage)).map_err(explain)?,
@@ -122,7 +124,7 @@ fn reserve_on(
     if let Some(node) = placement.node {
         mapping.bind(node).map_err(|error| format!("it could not be bound to node {node} ({error})"))?;
     }
-    // A name is a help to people who read maps; a kernel without names does as well.
+    // Kernels without names of anonymous memory ignore it.
     let _ = mapping.name(&placement.full_name());
     Ok(Region {
         mapping,
@@ -135,57 +137,57 @@ fn reserve_on(
     })
 }
 
-/// A kernel built without THP refuses advice on it, and gives base pages anyway.
+/// A kernel built without THP rejects the advice, and gives base pages anyway.
 fn ignore_missing_thp(advised: io::Result<()>) -> io::Result<()> {
     const EINVAL: i32 = 22;
     advised.or_else(|error| if error.raw_os_error() == Some(EINVAL) { Ok(()) } else { Err(error) })
 }
 
 impl Region {
-    /// The backing it was got on.
+    /// The backing that the memory is reserved on.
     #[must_use]
     pub fn backing(&self) -> Backing {
         self.got
     }
 
-    /// The size of the pages it asked for: that of the pool, of a whole THP, or the base size.
+    /// The requested page size: that of the pool, of a THP at PMD size, or the base page size.
     #[must_use]
     pub fn page_size(&self) -> PageSize {
         self.page_size
     }
 
-    /// Did it ask for pages that are larger than base pages?
+    /// True if the requested page size is larger than the base page size.
     pub(crate) fn is_huge(&self) -> bool {
         self.page_size > self.base_size
     }
 
-    /// What was tried before, and why it was not got.
+    /// The backings tried before, with their errors.
     #[must_use]
     pub fn fallbacks(&self) -> &[Fallback] {
         &self.fallbacks
     }
 
-    /// Its bytes; the first lies on a boundary of the page size.
+    /// The reserved bytes, aligned to the page size.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.mapping.bytes()[self.usable.clone()]
     }
 
-    /// Its bytes, to be written.
+    /// The reserved bytes, mutable.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let usable = self.usable.clone();
         &mut self.mapping.bytes_mut()[usable]
     }
 
-    /// What the kernel really gave, read from this process's page table.
+    /// The coverage, read from the page table.
     #[must_use]
     pub fn coverage(&self) -> Reading<Coverage> {
         let whole = self.mapping.addresses(&(0..self.mapping.len()));
         coverage::of_parts(&whole, &[(self.addresses(), self.pages().huge)])
     }
 
-    /// The addresses of all its pages that hold a byte of `range` (offsets in bytes).
+    /// The addresses of all pages that hold a byte of `range`, given as byte offsets.
     #[must_use]
     pub fn pages_holding(&self, range: Range<usize>) -> Range<u64> {
         let (all, page) = (self.addresses(), self.page_size.bytes().0);
@@ -196,8 +198,8 @@ impl Region {
         start..place(&all, range.end).next_multiple_of(page).min(all.end)
     }
 
-    /// The addresses of the whole pages in `range` (offsets in bytes). Behind the last byte of the
-    /// region nobody can use the rest of its page, which counts as within.
+    /// The addresses of the whole pages in `range`, given as byte offsets. The rest of the last page of the
+    /// region cannot be used otherwise and counts as part of it.
     #[must_use]
     pub fn pages_within(&self, range: Range<usize>) -> Range<u64> {
         let (all, page) = (self.addresses(), self.page_size.bytes().0);
@@ -210,32 +212,32 @@ impl Region {
         self.mapping.addresses(&self.whole_pages())
     }
 
-    /// All of it, made up to whole pages, to be worked on by several threads.
+    /// The whole region, extended to whole pages, as work for several threads.
     pub(crate) fn target(&mut self) -> Target<'_> {
         let (pages, whole) = (self.pages(), self.whole_pages());
         pages.target(Span::new(&mut self.mapping.bytes_mut()[whole]))
     }
 
-    /// What is to be known of its pages.
+    /// The page sizes of the region.
     pub(crate) fn pages(&self) -> Pages {
         let explicit = self.got.is_explicit();
         Pages {
             page_size: self.page_size,
             huge: if explicit { Some(self.page_size) } else { self.thp_size },
             grain: self.thp_size.filter(|_| !explicit).map_or(self.page_size, |thp| thp.max(self.page_size)),
-            // A THP may not be had: then each base page is there only after it was touched itself.
+            // A THP may fall back to base pages, each of which must be touched.
             step: if explicit { self.page_size } else { self.base_size },
         }
     }
 
-    /// The usable range, made up to whole pages of the size that was asked for.
+    /// The offsets of the region, extended to whole pages of the requested size.
     fn whole_pages(&self) -> Range<usize> {
         let page = self.page_size.bytes().0 as usize;
         self.usable.start..self.usable.end.next_multiple_of(page).min(self.mapping.len())
     }
 }
 
-/// The pages of a region.
+/// The page sizes of a region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pages {
     page_size: PageSize,
@@ -245,7 +247,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// A part of the region, or all of it, to be worked on by several threads.
+    /// A part of the region, or the whole, as work for several threads.
     pub fn target(self, span: Span<'_>) -> Target<'_> {
         Target {
             parts: vec![(span.addresses(), self.huge)],
@@ -257,7 +259,7 @@ impl Pages {
     }
 }
 
-/// The address at an offset, or the end.
+/// The address at an offset, at most the end.
 fn place(all: &Range<u64>, offset: usize) -> u64 {
     all.start.saturating_add(offset as u64).min(all.end)
 }
@@ -282,7 +284,7 @@ mod tests {
         stopped.map_or(Ok(()), |stopped| Err(stopped.into()))
     }
 
-    /// Pages that the kernel is moving, to compact memory, are not there for a moment.
+    /// Waits until `bytes` are resident: pages under migration for compaction are not present for a moment.
     fn coverage_of_at_least(region: &Region, bytes: Bytes) -> Result<Coverage, Box<dyn Error>> {
         for _ in 0..60_000 {
             let coverage = region.coverage().known().cloned().ok_or("no reading")?;

@@ -1,4 +1,4 @@
-//! Giving memory back: a part of a region while the rest is used, or all of it.
+//! Releases memory: a part of a region in use, or the whole region.
 
 use std::{
     num::NonZeroUsize,
@@ -15,35 +15,36 @@ use crate::{
     threads::{self, Crew, Stopped},
 };
 
-/// What was given back.
+/// The result of a release.
 #[derive(Debug)]
 pub struct Released {
-    /// The bytes of all whole pages that were to be given back.
+    /// Bytes of all whole pages in the range.
     pub wanted: Bytes,
-    /// Those that were.
+    /// Bytes released.
     pub done: Bytes,
-    /// Threads that worked.
+    /// Number of threads.
     pub threads: usize,
-    /// How long it took.
+    /// Wall time.
     pub elapsed: Duration,
-    /// Why not all was given back.
+    /// Why the work ended early; `None` if it did not.
     pub stopped: Option<Stopped>,
 }
 
 impl Region {
-    /// Gives back the whole pages of the region's size in `range` (offsets in bytes), so that no huge
-    /// page is split: their contents are lost, they read as zero, and [`Region::pretouch`] makes them present again.
+    /// Releases the whole pages in `range`, given as byte offsets, so that no huge page is split. Their
+    /// contents are lost; they read as zero, and [`Region::pretouch`] populates them again.
     ///
-    /// Pages of a pool go back to it. Shared memory gives up its claim to them, too: others may take
-    /// them meanwhile, and then only a pre-touch tells without being killed that there is none left.
-    /// For pools it needs Linux 5.18.
+    /// Hugetlb pages return to the pool. Shared memory loses its reservation, too: another process may take
+    /// the pages, and then only a pre-touch detects that none is left without being killed. Hugetlb needs
+    /// Linux 5.18.
     pub fn decommit(&mut self, range: Range<usize>, threads: Option<NonZeroUsize>) -> Released {
         let pages = self.pages_within(range);
         let shared = self.is_shared();
         give_back(&self.target(), pages, shared, threads)
     }
 
-    /// The same while others use the rest of it: for a span of [`Region::pages_within`] the range.
+    /// Like [`Region::decommit`], while other threads use the rest. `span` must come from
+    /// [`Region::pages_within`].
     pub fn decommit_span(&self, span: Span<'_>, threads: Option<NonZeroUsize>) -> Released {
         let pages = span.addresses();
         give_back(&self.pages().target(span), pages, self.is_shared(), threads)
@@ -53,8 +54,8 @@ impl Region {
         matches!(self.backing(), Backing::Shm(_))
     }
 
-    /// Gives back all of it: by several threads on base pages, where each page is work; huge pages are
-    /// given back faster than threads are started.
+    /// Releases the whole region: by several threads on base pages; huge pages are released faster than
+    /// threads start.
     pub fn release(mut self, threads: Option<NonZeroUsize>) -> Released {
         let begin = Instant::now();
         let length = self.bytes().len();

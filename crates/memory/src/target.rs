@@ -1,4 +1,4 @@
-//! Memory that several threads are to work on.
+//! Memory as work for several threads.
 
 use std::ops::Range;
 
@@ -9,22 +9,22 @@ use hugewise_linux::{
 
 use crate::coverage::{self, Part};
 
-/// A span, and what is to be known of its pages.
+/// A span and the page sizes in it.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
     pub span: Span<'a>,
-    /// The largest page that may be in it.
+    /// The largest page size possible in it.
     pub page_size: PageSize,
-    /// No chunk is cut through so much: the page, or what one page table maps.
+    /// Chunks are multiples of it: the page size, or the memory mapped by one page table.
     pub grain: PageSize,
-    /// Every page has a byte at a multiple of it.
+    /// Distance at which each page has a byte.
     pub step: PageSize,
-    /// Addresses, and the size of the huge pages that may be there.
+    /// Addresses, and the size of the huge pages possible there.
     pub parts: Vec<Part>,
 }
 
 impl<'a> Target<'a> {
-    /// Any memory of this process; its pages are looked up.
+    /// Any memory of this process; its mappings are read.
     pub fn of(span: Span<'a>, sizes: &PageSizes) -> Result<Target<'a>, String> {
         let vmas = coverage::mappings(&span.addresses())?;
         all_usable(&span.addresses(), &vmas)?;
@@ -41,18 +41,17 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// The addresses of all pages that hold a byte of it.
+    /// The addresses of all pages that hold a byte of the span.
     pub fn pages(&self) -> Range<u64> {
         coverage::whole_pages(&self.span.addresses(), self.step)
     }
 
-    /// What its pages really are.
     pub fn coverage(&self) -> Reading<Coverage> {
         coverage::of_parts(&self.span.addresses(), &self.parts)
     }
 }
 
-/// Is there no gap, and may all be read and written? Elsewhere a touch would end the process.
+/// Fails on a gap or a page that cannot be read and written: touching it would end the process.
 fn all_usable(addresses: &Range<u64>, vmas: &[Vma]) -> Result<(), String> {
     let mut at = addresses.start;
     for vma in vmas {
@@ -61,7 +60,7 @@ fn all_usable(addresses: &Range<u64>, vmas: &[Vma]) -> Result<(), String> {
         }
         if !vma.permissions.starts_with("rw") {
             let Range { start, end } = vma.addresses;
-            return Err(format!("{start:#x}-{end:#x} may not be read and written ({})", vma.permissions));
+            return Err(format!("{start:#x}-{end:#x} is not readable and writable ({})", vma.permissions));
         }
         at = vma.addresses.end;
     }

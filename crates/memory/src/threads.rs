@@ -1,4 +1,4 @@
-//! Work on chunks by several threads at once.
+//! Chunks of work, done by several threads.
 
 use std::{
     collections::BTreeSet,
@@ -21,18 +21,17 @@ use hugewise_linux::{
 
 use crate::chunks::Chunks;
 
-/// Who works, and where.
+/// The number of threads and their CPUs.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    /// How many threads.
     pub threads: usize,
-    /// The CPUs they stay on; anywhere if none are named.
+    /// The CPUs to run on; `None` for no restriction.
     pub cpus: Option<BTreeSet<u32>>,
 }
 
 impl Crew {
-    /// So many threads as are asked for, or as CPUs may be used; on the node of the memory at `address`
-    /// where a policy binds it to one.
+    /// `asked` threads, by default one per usable CPU; on the node of the memory at `address` if a policy
+    /// binds it to one.
     pub fn for_memory(address: u64, asked: Option<NonZeroUsize>) -> Crew {
         let nodes = own::nodes_of_memory(address).unwrap_or_default();
         let allowed = own::allowed_cpus().unwrap_or_default();
@@ -44,37 +43,37 @@ impl Crew {
     }
 }
 
-/// The CPUs to stay on; nothing where that is no restriction, or leaves no CPU at all.
+/// The CPUs to run on; `None` if that is no restriction or leaves no CPU.
 fn near_and_allowed(near: &BTreeSet<u32>, allowed: &BTreeSet<u32>) -> Option<BTreeSet<u32>> {
     let both: BTreeSet<u32> = near.intersection(allowed).copied().collect();
     (!both.is_empty() && both != *allowed).then_some(both)
 }
 
-/// What came of it.
+/// The result of the work.
 #[derive(Debug, Default)]
 pub(crate) struct Worked {
-    /// Bytes in the chunks that were done to their end.
+    /// Bytes in finished chunks.
     pub done: Bytes,
-    /// Threads that worked.
+    /// Number of threads.
     pub threads: usize,
-    /// Page faults of all of them.
+    /// Page faults of all threads.
     pub faults: Faults,
-    /// Why not all was done.
+    /// Why the work ended early; `None` if it did not.
     pub stopped: Option<Stopped>,
 }
 
-/// Why work on a range ended before its end.
+/// Why work on a range ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Stopped {
-    /// The progress callback asked for it.
-    #[error("it was told to stop")]
+    /// The progress callback returned `Break`.
+    #[error("cancelled by the progress callback")]
     Cancelled,
-    /// The kernel refused.
+    /// The kernel returned an error.
     #[error("at {:#x}-{:#x}: {}", .addresses.start, .addresses.end, in_words(.error))]
     Refused {
-        /// The chunk it was at; a part of it may be done.
+        /// The chunk; a part of it may be done.
         addresses: Range<u64>,
-        /// What the kernel said.
+        /// The error.
         error: io::Error,
     },
 }
@@ -85,10 +84,10 @@ fn in_words(error: &io::Error) -> String {
     const EHWPOISON: i32 = 133;
     let why = match error.raw_os_error() {
         Some(ENOMEM) => {
-            "there is no more memory, in the machine or within the limit of the memory cgroup, or part of it is not mapped"
+            "out of memory, on the machine or within the limit of the memory cgroup, or a part is not mapped"
         }
-        Some(EFAULT) => "there is no more page in the pool, or within the limit of the hugetlb cgroup",
-        Some(EHWPOISON) => "the memory is broken there",
+        Some(EFAULT) => "the pool has no free page, or the limit of the hugetlb cgroup is reached",
+        Some(EHWPOISON) => "hardware memory error",
         _ => return error.to_string(),
     };
     format!("{why} ({error})")
@@ -99,7 +98,7 @@ enum Event {
     Refused(Range<u64>, io::Error),
 }
 
-/// Has every chunk done by `work`. The caller's thread waits, and hears of the bytes done so far.
+/// Calls `work` for every chunk. The calling thread waits, and passes the bytes done so far to `progress`.
 pub(crate) fn each(
     chunks: &Chunks,
     crew: &Crew,
@@ -110,7 +109,7 @@ pub(crate) fn each(
     let worker = |events: Sender<Event>| {
         let before = own::faults().unwrap_or_default();
         if let Some(cpus) = &crew.cpus {
-            // Elsewhere the work is done as well, only not as fast.
+            // Without the affinity the work is only slower.
             let _ = own::stay_on(cpus);
         }
         gate.wait();
@@ -122,7 +121,7 @@ pub(crate) fn each(
                 Err(error) => Event::Refused(chunk, error),
             };
             stop.fetch_or(matches!(event, Event::Refused(..)), Ordering::Relaxed);
-            // Nobody listens only after a panic of the callback.
+            // The receiver is gone only if the callback panicked.
             let _ = events.send(event);
         }
         since(before)
@@ -134,7 +133,7 @@ pub(crate) fn each(
         let start = |events| {
             thread::Builder::new().name("hugewise".to_owned()).spawn_scoped(scope, || worker(events))
         };
-        // Fewer than wanted is well, too: a limit on threads is no reason to do nothing.
+        // Fewer threads suffice if a limit on threads is reached.
         let started: Vec<_> = (0..wanted).map_while(|_| start(sender.clone()).ok()).collect();
         gate.open_for(started.len());
         if started.is_empty() && wanted > 0 {
@@ -162,14 +161,14 @@ pub(crate) fn each(
         }
     });
     if worked.done == chunks.length() {
-        worked.stopped = None; // Told to stop when there was nothing left to do.
+        worked.stopped = None; // Stopped after the last chunk.
     }
     worked
 }
 
-/// Holds threads until all have started. A thread that starts has memory mapped for itself, for which it
-/// needs the lock of all mappings alone; those at work already hold it most of the time, and take it again
-/// before one that waits for it (milliseconds for each mapping, until the kernel hands it over).
+/// Holds the threads until all have started. A starting thread maps memory, for which it needs mmap_lock
+/// exclusively; working threads hold that lock most of the time and take it again before a waiting writer,
+/// which costs the starting thread milliseconds for each mapping.
 #[derive(Default)]
 struct Gate {
     waiting: AtomicUsize,
@@ -230,7 +229,7 @@ mod tests {
         let worked = each(&chunks, &crew(1), &refuse, &mut |_| ControlFlow::Continue(()));
         assert_eq!(worked.done, Bytes(7 << 12));
         let stopped = worked.stopped.map(|stopped| stopped.to_string()).unwrap_or_default();
-        assert!(stopped.starts_with("at 0x7000-0x8000: there is no more memory"), "{stopped}");
+        assert!(stopped.starts_with("at 0x7000-0x8000: out of memory"), "{stopped}");
     }
 
     proptest! {

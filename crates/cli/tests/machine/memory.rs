@@ -91,7 +91,7 @@ fn an_empty_pool() -> Tested {
     take_all(&mut journal)?;
     let done = pretouch(&mut region);
     let stopped = done.stopped.as_ref().map(ToString::to_string).unwrap_or_default();
-    assert!(stopped.contains("no more page in the pool"), "{done:?}");
+    assert!(stopped.contains("the pool has no free page"), "{done:?}");
     assert_eq!(done.done, Bytes::ZERO);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! May a conversion begin? It must not make the machine reclaim or compact memory unless it is told to.
+//! Whether a collapse may begin: by default it must not make the machine reclaim or compact memory.
 
 use hugewise_linux::{
     hugepages::headroom::Room,
@@ -8,50 +8,51 @@ use hugewise_linux::{
 
 use super::{KEPT, candidates::Sum};
 
-/// Why a conversion should not begin.
+/// Why a collapse must not begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// No huge page can be had without reclaim or compaction.
+    /// No huge page is available without reclaim or compaction.
     #[error("{}", no_room(.room))]
     NoRoom {
-        /// What there is.
+        /// The free memory.
         room: Room,
     },
-    /// Holes would take more memory than there is without reclaim.
+    /// Filling the holes needs more memory than is free without reclaim.
     #[error(
-        "holes in sparse ranges would take {grows} more, and {} are free above the kernel's watermarks: \
-         other memory would have to give way",
+        "holes in sparse ranges need {grows} more, and {} are free above the kernel's watermarks: other memory \
+         would be reclaimed",
         .room.above_watermarks
     )]
     Grows {
-        /// What the holes take.
+        /// Bytes that the holes need.
         grows: Bytes,
-        /// What there is.
+        /// The free memory.
         room: Room,
     },
-    /// How much room there is could not be told.
+    /// The free memory could not be read.
     #[error(
-        "how many huge pages are free could not be told ({reason}), and so not whether memory would have to be reclaimed or compacted for them"
+        "the number of free huge pages is unknown ({reason}), and so is whether memory would be reclaimed or compacted"
     )]
     NotTold {
-        /// Why.
+        /// The error of the reading.
         reason: String,
     },
 }
 
 fn no_room(room: &Room) -> String {
     format!(
-        "memory would have to be reclaimed or compacted: of free memory, {} lie above the kernel's watermarks, \
-         and {} free blocks are as large as a huge page; {} huge pages can be taken at once, and {KEPT} are \
-         left to others",
+        "memory would be reclaimed or compacted: {} of memory are free above the kernel's watermarks, and {} free \
+         blocks have the size of a huge page; {} huge pages are available at once, and {KEPT} stay free for other \
+         programs",
         room.above_watermarks, room.blocks, room.at_once
     )
 }
 
-/// Decides for huge pages of `size`; the room that is counted on, where it may begin.
+/// Decides whether collapsing `wanted` into huge pages of `size` may begin. `room` is free memory before the
+/// first collapse.
 ///
-/// One free huge page is enough to go on with: each conversion gives its base pages back, which join to
-/// blocks again as far as they lie side by side. Whether they do is looked at on the way.
+/// One free huge page above [`KEPT`] suffices: each collapse frees base pages, which the kernel merges to
+/// blocks if they are adjacent. The engine reads the free memory again during the work.
 pub fn admit(wanted: Sum, size: PageSize, room: &Reading<Room>, allow_reclaim: bool) -> Result<(), Refused> {
     if allow_reclaim || wanted.pages == Pages(0) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Which huge pages of a mapping are worth it.
+//! Which huge pages of a mapping are worth collapsing.
 
 use std::ops::Range;
 
@@ -9,57 +9,57 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Of a huge page's worth of addresses, so many percent must be present.
+/// Minimum resident share of a candidate, in percent.
 ///
-/// The rest becomes memory that nobody asked for: at 75, a third more than was there at most. What is
-/// denser than that is nearly all of a heap that is in use; what is sparser is mostly the end of an
-/// arena, which grows into its huge page by itself or never.
+/// The holes become resident memory that the program did not use: at 75 at most a third more than before.
+/// Nearly all of a heap in use is denser; sparser ranges are mostly ends of arenas, which fill up by
+/// themselves or never.
 pub const MIN_PRESENT: u8 = 75;
 
-/// One huge page to be made.
+/// The address range of one huge page to be collapsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its addresses.
+    /// Start and end address.
     pub addresses: Range<u64>,
-    /// What of it is present.
+    /// Resident bytes.
     pub present: Bytes,
 }
 
-/// The sum over some huge pages' worth of addresses.
+/// Sum over aligned ranges of one huge page each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Sum {
-    /// How many.
+    /// Number of ranges, in huge pages.
     pub pages: Pages,
-    /// What of them is present.
+    /// Resident bytes.
     pub present_bytes: Bytes,
 }
 
 impl Sum {
-    /// Adds one of them.
+    /// Adds a range with `present` resident bytes.
     pub fn add(&mut self, present: Bytes) {
         self.pages.0 += 1;
         self.present_bytes += present;
     }
 
-    /// The memory it takes to make all of it present.
+    /// Memory needed to make the ranges fully resident.
     #[must_use]
     pub fn holes(&self, size: PageSize) -> Bytes {
         (self.pages * size).saturating_sub(self.present_bytes)
     }
 }
 
-/// What lies in some addresses.
+/// The ranges of a mapping, by what is done with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// To be converted.
+    /// Ranges to collapse.
     pub candidates: Vec<Candidate>,
-    /// Huge already.
+    /// Ranges on huge pages already.
     pub huge: Sum,
-    /// Too little of them is present.
+    /// Ranges with too few resident bytes.
     pub sparse: Sum,
 }
 
-/// Chooses among what is present.
+/// Selects the `slots` of which at least `min_present` percent are resident and that are not on huge pages.
 #[must_use]
 pub fn choose(slots: &[Slot], size: PageSize, min_present: u8) -> Chosen {
     let page = size.bytes().0;

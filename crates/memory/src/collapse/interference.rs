@@ -1,20 +1,20 @@
-//! Is somebody hurt? Then the conversion pauses.
+//! Whether a collapse disturbs the process or the machine, and must pause.
 
 use std::{collections::VecDeque, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What is looked at again and again.
+/// A sample of the process and the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// When, on a clock that only goes on.
+    /// Time of the sample on a monotonic clock.
     pub at: Duration,
-    /// Threads of the process that wait in the kernel (state D).
+    /// Threads of the process in uninterruptible sleep (state D); `None` if unknown.
     pub stalled: Option<usize>,
-    /// For how long, since boot, somebody on the machine waited for memory (PSI `some`).
+    /// Total time since boot in which at least one task waited for memory (PSI `some`); `None` without PSI.
     pub waited: Option<Duration>,
-    /// Direct reclaims and compactions since boot.
+    /// Direct reclaims and compactions since boot; `None` if PSI is used instead or the counters are missing.
     pub struggles: Option<u64>,
 }
 
@@ -22,14 +22,14 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Strain {
-    /// Threads of the process wait in the kernel.
+    /// Threads of the process are in uninterruptible sleep.
     ThreadsStall,
-    /// Programs on this machine wait for memory.
+    /// Tasks on this machine wait for memory.
     MemoryPressure,
 }
 
 impl Strain {
-    /// In words.
+    /// A phrase for messages.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -39,31 +39,31 @@ impl Strain {
     }
 }
 
-/// So many samples in a row with stalled threads are a stall, and not chance.
+/// Consecutive samples with stalled threads that count as a stall.
 const IN_A_ROW: usize = 3;
-/// The kernel sums up PSI every two seconds.
+/// Interval at which the kernel updates PSI.
 const SUMMED_UP: Duration = Duration::from_secs(2);
-/// Pressure: so large a share of the time somebody waited.
+/// Minimum share of PSI `some` in the elapsed time that counts as pressure.
 const SHARE: f64 = 0.1;
-/// For so long the last word of the counters holds.
+/// How long an increase of the counters counts as pressure.
 const HOLDS: Duration = Duration::from_millis(100);
 
-/// Draws conclusions from samples.
+/// Decides from samples whether to pause.
 #[derive(Clone, Debug, Default)]
 pub struct Judge {
-    /// As many threads stall whatever we do.
+    /// Stalled threads that the collapse does not cause.
     usual: Option<usize>,
     recent: VecDeque<usize>,
-    /// Was the conversion paused when the last sample was looked at?
+    /// Whether the collapse was paused at the previous sample.
     paused: bool,
-    /// The last value of `waited`, and when it was new.
+    /// The last value of `waited`, and the time when it changed.
     waited: Option<(Duration, Duration)>,
     struggles: Option<u64>,
     pressed_until: Duration,
 }
 
 impl Judge {
-    /// What the newest sample means; `paused` is whether the conversion rests right now.
+    /// Evaluates the newest sample. `paused` is true while the collapse pauses.
     pub fn look(&mut self, sample: &Sample, paused: bool) -> Option<Strain> {
         let stalls = sample.stalled.is_some_and(|stalled| self.stalls(stalled, paused));
         if self.is_pressed(sample) {
@@ -78,11 +78,11 @@ impl Judge {
         }
     }
 
-    /// Do more threads stall than they did before, in every one of the last samples?
+    /// True if more threads than usual are stalled in each of the last samples.
     fn stalls(&mut self, stalled: usize, paused: bool) -> bool {
         let usual = *self.usual.get_or_insert(stalled);
         if self.paused != paused {
-            // What was before the pause says nothing of the pause.
+            // Samples from before the pause do not count for it.
             self.paused = paused;
             self.recent.clear();
         }
@@ -93,7 +93,7 @@ impl Judge {
         let least = self.recent.iter().copied().min().unwrap_or(0);
         self.recent.pop_front();
         if least > usual && paused {
-            // We do nothing, and they stall all the same: it is not our doing.
+            // They stall while nothing is collapsed: another cause.
             self.usual = Some(least);
         }
         least > usual && !paused
@@ -148,11 +148,11 @@ mod tests {
             [look(0, false), look(2, false), look(2, false), look(2, false)],
             [None, None, None, stall]
         );
-        // Three samples of the pause itself tell.
+        // It takes three samples of the pause itself.
         assert_eq!([look(2, true), look(2, true), look(2, true)], [stall, stall, None]);
         assert_eq!([look(2, false), look(2, false), look(2, false)], [None; 3]);
         assert_eq!([look(3, false), look(3, false), look(3, false)], [None, None, stall]);
-        // Where they do not stall in the pause, it was our doing, and is again.
+        // Fewer stalls in the pause: the collapse caused them, and causes them again.
         assert_eq!([look(1, true), look(3, true), look(3, true)], [stall, stall, None]);
         assert_eq!([look(3, false), look(3, false), look(3, false)], [None, None, stall]);
     }
@@ -161,7 +161,7 @@ mod tests {
     fn pressure_is_a_share_of_the_time_the_kernel_summed_up() {
         let waited = |ms| Sample { waited: Some(Duration::from_millis(ms)), ..Sample::default() };
         let press = Some(Strain::MemoryPressure);
-        // Nothing for ten seconds, then 150 ms of the last two: less than a tenth.
+        // No wait for ten seconds, then 150 ms in the last two: less than a tenth.
         assert_eq!(judged(&[(0, waited(500)), (10_000, waited(650))], false), [None, None]);
         let seen = [(0, waited(500)), (10_000, waited(750)), (11_000, waited(750)), (12_001, waited(750))];
         assert_eq!(judged(&seen, true), [None, press, press, None]);
@@ -179,7 +179,7 @@ mod tests {
         ];
         let press = Some(Strain::MemoryPressure);
         assert_eq!(judged(&seen, false), [None, None, press, press, None]);
-        // And where nothing can be read, nothing is said.
+        // Without any counter there is no pause.
         assert_eq!(judged(&[(0, Sample::default()), (9, Sample::default())], false), [None, None]);
     }
 }

@@ -1,4 +1,4 @@
-//! The engine's world: a process of this machine.
+//! The engine on a process of this machine.
 
 use std::{
     io,
@@ -30,27 +30,27 @@ use super::{
     interference::{Judge, Sample, Strain},
 };
 
-/// What is waited between two samples, at least.
+/// Minimum interval between two samples.
 const GAP: Duration = Duration::from_millis(20);
-/// And at least so many times as long as a sample took.
+/// Minimum interval between two samples, as a multiple of a sample's CPU time.
 const BUDGET: u32 = 20;
 
-/// A process whose memory is converted.
+/// The process whose memory is collapsed.
 #[derive(Debug)]
 pub struct Target<'a> {
-    /// This machine.
+    /// The machine's files.
     pub root: &'a Root,
-    /// Its number.
+    /// The process id, for files in /proc.
     pub pid: u32,
-    /// What advises the kernel on it, whatever becomes of that number.
+    /// A pidfd, which stays valid if the pid is reused.
     pub adviser: &'a Adviser,
     /// The page sizes of the machine.
     pub sizes: &'a PageSizes,
-    /// Tells whether to stop; nothing where nobody asks.
+    /// The user's request to stop; `None` if there is no source of one.
     pub interrupt: Option<&'a Interrupt>,
 }
 
-/// Converts `candidates` of the process; `progress` hears how many of all were tried.
+/// Collapses `candidates` of the process. `progress` receives the number of candidates tried and of all.
 pub fn convert(
     target: &Target<'_>,
     candidates: &[Candidate],
@@ -60,7 +60,7 @@ pub fn convert(
     let watch = Watch::default();
     thread::scope(|scope| {
         let begin = Instant::now();
-        // Samples are taken while calls are under way, too: only then is their effect seen.
+        // Samples are also taken during calls: only then is their effect visible.
         let watch = &watch;
         scope.spawn(move || watch.run(target.root, target.pid, begin));
         let occupancy = Occupancy::open(target.root, target.pid, target.sizes.base, settings.size).ok();
@@ -72,7 +72,7 @@ pub fn convert(
     })
 }
 
-/// What there is for huge pages of this size, right now.
+/// Memory free now for huge pages of `size`.
 pub fn room(root: &Root, base: PageSize, size: PageSize) -> Result<Room, String> {
     headroom::read(root, base, size).map_err(|error| error.to_string())
 }
@@ -136,7 +136,7 @@ impl World for Live<'_> {
     }
 }
 
-/// Looks at the process and the machine, beside the conversion.
+/// Samples the process and the machine in a thread of its own.
 #[derive(Default)]
 struct Watch {
     strain: Mutex<Option<Strain>>,
@@ -149,7 +149,7 @@ impl Watch {
     fn run(&self, root: &Root, pid: u32, begin: Instant) {
         let mut judge = Judge::default();
         while !self.over.load(Ordering::Relaxed) {
-            // Time on the CPU, not time that passed: on a busy machine stalls would be sampled too rarely.
+            // CPU time, not elapsed time: on a busy machine the interval would grow without need.
             let before = thread_cpu();
             let sample = sample(root, pid, begin);
             let strain = judge.look(&sample, self.paused.load(Ordering::Relaxed));
@@ -160,7 +160,7 @@ impl Watch {
         }
     }
 
-    /// What is usual is seen before anything is done.
+    /// The first sample, before any collapse, is the reference.
     fn wait_for_first(&self) {
         while !self.looked.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(1));

@@ -1,9 +1,9 @@
-//! Making memory of a running process huge, in place: `MADV_COLLAPSE` from outside.
+//! Collapses memory of a running process into huge pages, in place, from outside: `MADV_COLLAPSE` through
+//! process_madvise(2).
 //!
-//! On its way: [`suitable`] tells which mappings can be converted at all, [`candidates`] which huge
-//! pages of them are worth it, [`admission`] whether the machine has room; [`engine`] converts one
-//! huge page after the other, at a [`pace`], and lets go where [`interference`] shows. Deciding is pure:
-//! what the engine does to the world stands in [`live`].
+//! [`suitable`] selects the mappings, [`candidates`] the huge pages of them that are worth it, [`admission`]
+//! checks free memory; [`engine`] collapses one huge page after the other at a [`pace`], and pauses on
+//! [`interference`]. These are pure; [`live`] holds the system calls and readings.
 
 pub mod admission;
 pub mod candidates;
@@ -14,5 +14,6 @@ pub mod pace;
 pub mod refusals;
 pub mod suitable;
 
-/// Huge pages that are left to others: taking the last ones would make everybody else wait.
+/// Free huge pages that a collapse leaves to other programs, which would otherwise have to reclaim or
+/// compact.
 pub const KEPT: u64 = 8;

@@ -1,10 +1,10 @@
-//! No faster than asked for.
+//! The rate limit of a collapse.
 
 use std::time::Duration;
 
 use hugewise_linux::units::Bytes;
 
-/// A rate that is never exceeded: what was missed, in a pause for example, is not caught up.
+/// A rate limit without catching up: time lost, for example in a pause, is not made up for.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     bytes_per_second: Option<f64>,
@@ -12,13 +12,13 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// At most so many bytes a second; nothing is as fast as it goes.
+    /// `bytes_per_second` is the maximum rate; `None` for no limit.
     #[must_use]
     pub fn new(bytes_per_second: Option<f64>) -> Pace {
         Pace { bytes_per_second, next: Duration::ZERO }
     }
 
-    /// How long to wait at `end`, after `bytes` were converted from `begin` on.
+    /// Time to wait at `end` after `bytes` were collapsed from `begin` on.
     pub fn wait(&mut self, bytes: Bytes, begin: Duration, end: Duration) -> Duration {
         let Some(rate) = self.bytes_per_second else { return Duration::ZERO };
         let takes = Duration::try_from_secs_f64(bytes.0 as f64 / rate).unwrap_or(Duration::MAX);
@@ -36,7 +36,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_rate_holds_over_every_stretch(calls in prop::collection::vec((0u64..5000, 0u64..5000), 1..100)) {
-            // A MiB in 1000 µs.
+            // 1 MiB in 1000 µs.
             let mut pace = Pace::new(Some(f64::from(1 << 20) * 1000.0));
             let (mut now, mut begins) = (Duration::ZERO, Vec::new());
             for (idle, takes) in calls {

@@ -1,34 +1,34 @@
-//! What could not be converted, and why.
+//! Candidates that were not collapsed, and why.
 
 use std::{io, ops::Range};
 
 use hugewise_linux::units::Bytes;
 
-/// Why a huge page was not made.
+/// Why a candidate was not collapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// EINVAL: the kernel takes this memory for unsuitable.
+    /// EINVAL: the kernel considers this memory unsuitable.
     Unsuitable,
-    /// EBUSY: its control group may have no more memory.
+    /// EBUSY: the limit of its memory cgroup is reached.
     GroupLimit,
-    /// EAGAIN, twice: its pages are held by somebody.
+    /// EAGAIN, twice: its pages are pinned, locked or under migration.
     Held,
-    /// ENOMEM: no huge page could be made.
+    /// ENOMEM: no huge page could be allocated.
     NoMemory,
-    /// EPERM.
+    /// EPERM: missing capability.
     NotAllowed,
-    /// ESRCH: the process has ended.
+    /// ESRCH: the process has exited.
     NoProcess,
-    /// ENOSYS: something keeps the call from the kernel.
+    /// ENOSYS: the call is blocked.
     NoSuchCall,
-    /// Any other answer, by its number.
+    /// Any other error number.
     Other(i32),
-    /// Everything ended before its turn.
+    /// The work ended before its turn.
     NotTried,
 }
 
 impl Reason {
-    /// What the kernel's answer means.
+    /// Maps the kernel's error.
     #[must_use]
     pub fn of(error: &io::Error) -> Reason {
         // Numbers of include/uapi/asm-generic/errno.h.
@@ -44,51 +44,50 @@ impl Reason {
         }
     }
 
-    /// In the field's terms.
+    /// A phrase for messages.
     #[must_use]
     pub fn words(self) -> String {
         match self {
             Reason::Unsuitable => {
-                "EINVAL: not fit for a huge page: advised against or given up by prctl since, \
-                                   unmapped in part, or registered with userfaultfd"
+                "EINVAL: unsuitable for a huge page: disabled since by madvise or prctl, partly unmapped, or \
+                 registered with userfaultfd"
                     .to_owned()
             }
-            Reason::GroupLimit => "EBUSY: the memory limit of its control group leaves no room".to_owned(),
+            Reason::GroupLimit => "EBUSY: the memory limit of its control group is reached".to_owned(),
             Reason::Held => {
-                "EAGAIN, twice: pages of it are held: pinned for I/O (io_uring, RDMA, vmsplice), \
-                             locked, or being moved"
+                "EAGAIN, twice: its pages are pinned for I/O (io_uring, RDMA, vmsplice), locked, or under migration"
                     .to_owned()
             }
-            Reason::NoMemory => "ENOMEM: no huge page could be made: too little contiguous memory".to_owned(),
-            Reason::NotAllowed => "EPERM: CAP_SYS_NICE is missing, or does not count here".to_owned(),
+            Reason::NoMemory => "ENOMEM: no huge page could be allocated: too little contiguous memory".to_owned(),
+            Reason::NotAllowed => "EPERM: CAP_SYS_NICE is missing, or has no effect in this user namespace".to_owned(),
             Reason::NoProcess => "ESRCH: the process has ended".to_owned(),
             Reason::NoSuchCall => {
-                "ENOSYS: process_madvise is kept from us, as by the seccomp filter of a container".to_owned()
+                "ENOSYS: process_madvise is blocked, for example by the seccomp filter of a container".to_owned()
             }
             Reason::Other(number) => io::Error::from_raw_os_error(number).to_string(),
-            Reason::NotTried => "not tried: everything ended before".to_owned(),
+            Reason::NotTried => "not tried: the collapse ended before".to_owned(),
         }
     }
 }
 
-/// Addresses that were refused for one reason.
+/// Adjacent addresses refused for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// From and to.
+    /// Start and end address.
     pub addresses: Range<u64>,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
 impl Refusal {
-    /// How much that is.
+    /// The size of the range.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         Bytes(self.addresses.end.saturating_sub(self.addresses.start))
     }
 }
 
-/// Adds one; neighbours of the same reason become one.
+/// Adds a refusal, merged with the last one if adjacent and for the same reason.
 pub fn add(all: &mut Vec<Refusal>, addresses: Range<u64>, reason: Reason) {
     match all.last_mut() {
         Some(last) if last.reason == reason && last.addresses.end == addresses.start => {

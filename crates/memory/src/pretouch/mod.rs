@@ -1,9 +1,9 @@
-//! Pre-touch: makes every page of a range present, by several threads, before it is used.
+//! Pre-touch: populates every page of a range by several threads, before it is used.
 //!
-//! The work is cut so that no huge page is shared by two threads, nor, on base pages, what one page
-//! table maps: threads that meet in one page wait for each other, and all but one zero it in vain
-//! (JDK-8259380). Where the kernel can, pages are populated (`MADV_POPULATE_WRITE`), which needs no
-//! page fault for each and gets THP whole (JDK-8315923); otherwise a byte of each is written back.
+//! No two threads share a huge page or, on base pages, the memory of one page table: threads that fault in
+//! the same page wait for each other, and all but one zero it for nothing (JDK-8259380). Pages are populated
+//! by `MADV_POPULATE_WRITE` where the kernel has it, which needs no page fault per page and gets whole THPs
+//! (JDK-8315923); otherwise a byte of each page is written back.
 
 #[cfg(test)]
 mod tests;
@@ -34,69 +34,68 @@ use crate::{
 
 pub use crate::threads::Stopped;
 
-/// How to make memory present; what is not said is chosen.
+/// Options of a pre-touch; `None` is the default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pretouch {
-    /// How many threads; as many as CPUs may be used if not said.
+    /// Number of threads; by default the number of usable CPUs.
     pub threads: Option<NonZeroUsize>,
-    /// How much a thread does at a time. Made smaller where it would leave a thread without work, and
-    /// larger where it would split a page.
+    /// Bytes per chunk. Reduced if a thread would have no work, and increased if a page would be split.
     pub chunk: Option<Bytes>,
-    /// By which means; populating if not said, where the kernel can.
+    /// How pages are populated; by default [`Way::Populate`] where the kernel has it.
     pub way: Option<Way>,
 }
 
-/// A means to make pages present. Both keep contents, and memory in use may be used meanwhile.
+/// How pages are populated. Both keep the contents, and the memory may be used at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
-    /// `MADV_POPULATE_WRITE` (Linux 5.14). Where no page can be had, that is an error.
+    /// `MADV_POPULATE_WRITE` (Linux 5.14). An error if no page is available.
     Populate,
-    /// A byte of each page written back. Where no page can be had, the kernel kills the process.
+    /// A byte of each page is read and written back. If no page is available, the kernel kills the process.
     Touch,
 }
 
-/// How far it is.
+/// The progress of a pre-touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes in chunks that are done.
+    /// Bytes in finished chunks.
     pub done: Bytes,
     /// Bytes in all chunks.
     pub total: Bytes,
 }
 
-/// What was done.
+/// The result of a pre-touch.
 #[derive(Debug)]
 pub struct Pretouched {
-    /// The bytes of all pages of the range.
+    /// Bytes of all pages of the range.
     pub wanted: Bytes,
-    /// The bytes of all chunks that were done to their end; more may be present.
+    /// Bytes of all finished chunks; more may be populated.
     pub done: Bytes,
-    /// Threads that worked.
+    /// Number of threads.
     pub threads: usize,
-    /// The chunk that was used.
+    /// The chunk size used.
     pub chunk: Bytes,
-    /// The largest page there may be in the range.
+    /// The largest page size possible in the range.
     pub page_size: PageSize,
-    /// The means that was used.
+    /// How pages were populated.
     pub way: Way,
-    /// How long it took, reading the coverage left out.
+    /// Wall time, without reading the coverage.
     pub elapsed: Duration,
-    /// Page faults of the threads that needed no disk; populating a page may count as one.
+    /// Minor page faults of the threads; a populate call may count as one.
     pub minor_faults: u64,
-    /// Page faults of the threads that did.
+    /// Major page faults of the threads.
     pub major_faults: u64,
-    /// What the pages really are, read from this process's page table.
+    /// The coverage, read from the page table.
     pub coverage: Reading<Coverage>,
-    /// Page faults that wanted a THP and got none (`thp_fault_fallback`), of the whole machine in that
-    /// time: those of this range are among them.
+    /// Page faults of all processes on the machine during that time that got no THP (`thp_fault_fallback`);
+    /// includes those of this range.
     pub thp_fallbacks: Reading<u64>,
-    /// Why not all was done.
+    /// Why the work ended early; `None` if it did not.
     pub stopped: Option<Stopped>,
 }
 
 impl Pretouched {
-    /// Bytes made present in a second; nothing where no time passed.
+    /// Populated bytes per second; `None` if the elapsed time is 0.
     #[must_use]
     pub fn bytes_per_second(&self) -> Option<f64> {
         let seconds = self.elapsed.as_secs_f64();
@@ -105,8 +104,8 @@ impl Pretouched {
 }
 
 impl Region {
-    /// Makes every page of the region present, contents kept. `progress` is called on this thread from
-    /// chunk to chunk, and may end the work, which leaves the rest of the region as it was.
+    /// Populates every page of the region and keeps the contents. `progress` is called on this thread after
+    /// each chunk and may end the work; the rest of the region then stays as it is.
     pub fn pretouch(
         &mut self,
         how: &Pretouch,
@@ -115,7 +114,8 @@ impl Region {
         pretouch(&self.target(), how, progress)
     }
 
-    /// The same for a part of it that others use meanwhile: a span of [`Region::pages_holding`] it.
+    /// Like [`Region::pretouch`], for a part of the region while other threads use the rest. `span` must come
+    /// from [`Region::pages_holding`].
     pub fn pretouch_span(
         &self,
         span: Span<'_>,
@@ -126,9 +126,9 @@ impl Region {
     }
 }
 
-/// Makes every page present that holds a byte of any memory of this process, contents kept.
+/// Populates every page that holds a byte of `span`, any memory of this process, and keeps the contents.
 ///
-/// An error where its mappings could not be read.
+/// Fails if the mappings cannot be read, or have a gap.
 pub fn span(
     span: Span<'_>,
     how: &Pretouch,

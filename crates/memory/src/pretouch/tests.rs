@@ -17,13 +17,13 @@ fn go_on(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Present bytes of these addresses; nothing where this kernel cannot tell.
+/// Resident bytes of these addresses; `None` if the kernel has no PAGEMAP_SCAN.
 fn resident(addresses: std::ops::Range<u64>) -> Option<Bytes> {
     let pagemap = std::fs::File::open("/proc/self/pagemap").ok()?;
     pagemap::scan(&pagemap, addresses).ok().map(|scan| scan.present)
 }
 
-/// Memory with a mark here and there, and what is in it.
+/// Memory with some non-zero bytes, and a copy of its contents.
 fn marked(advice: Advice, seed: u64) -> Tested<(Mapping, Vec<u8>)> {
     let mut memory = Mapping::anonymous(Bytes(LENGTH as u64))?;
     memory.advise(0..LENGTH, advice)?;
@@ -36,7 +36,7 @@ fn marked(advice: Advice, seed: u64) -> Tested<(Mapping, Vec<u8>)> {
     Ok((memory, contents))
 }
 
-/// Any span of any memory, by any threads, chunks and means.
+/// A pre-touch with random arguments.
 #[derive(Clone, Debug)]
 struct Case {
     from: usize,
@@ -78,7 +78,7 @@ fn check(case: &Case, stop_after: Option<Bytes>) -> Tested {
     assert!(matches!(done.stopped, None | Some(Stopped::Cancelled)), "{done:?}");
     assert!(done.coverage.known().is_some(), "{done:?}");
     let whole = addresses.start / 4096 * 4096..addresses.end.next_multiple_of(4096);
-    // Pages that the kernel is moving, to compact memory, are not there for a moment.
+    // Pages under migration for compaction are not present for a moment.
     let all_there = || resident(whole.clone()).is_none_or(|present| present >= done.done);
     let settled = (0..60_000).any(|_| {
         all_there() || {
@@ -89,7 +89,7 @@ fn check(case: &Case, stop_after: Option<Bytes>) -> Tested {
     assert!(settled, "{:?} of {done:?}", resident(whole.clone()));
     assert!(memory.bytes() == contents, "contents changed");
     if done.stopped.is_some() {
-        // What was left is made present by the next.
+        // A second call populates the rest.
         let span = Span::new(&mut memory.bytes_mut()[case.from..case.from + case.length]);
         assert!(super::span(span, &case.how, &mut go_on)?.stopped.is_none());
         assert!(memory.bytes() == contents, "contents changed");
@@ -120,7 +120,7 @@ fn each_base_page_is_made_once() -> Tested {
         let how = Pretouch { threads: NonZeroUsize::new(4), chunk: Some(Bytes(4096)), way: Some(way) };
         let first = region.pretouch(&how, &mut go_on);
         let pages = Bytes(64 << 20).whole_pages(sizes.base).0;
-        // The threads' own stacks take a few.
+        // The threads' own stacks add some.
         assert!((pages..pages + 64).contains(&first.minor_faults), "{first:?}");
         let again = region.pretouch(&how, &mut go_on);
         assert!(again.minor_faults < 64, "{again:?}");
@@ -140,7 +140,7 @@ fn what_is_given_back_is_gone_and_the_rest_stays() -> Tested {
         let mut region = region::reserve(Bytes(16 << 20), &[backing], &sizes)?;
         region.bytes_mut().fill(1);
         let page = region.page_size().bytes().0 as usize;
-        // Not whole pages: none of the neighbours' bytes may go.
+        // No whole pages at the ends: the neighbours' bytes must stay.
         let released = region.decommit(1..2 * page + 1, NonZeroUsize::new(2));
         assert!(released.stopped.is_none(), "{released:?}");
         assert_eq!(released.done, region.page_size().bytes());
@@ -156,7 +156,7 @@ fn memory_that_is_not_there_is_refused() -> Tested {
     let mut memory = Mapping::anonymous(Bytes(1 << 20))?;
     let addresses = Span::new(memory.bytes_mut()).addresses();
     drop(memory);
-    // The pages are gone, which a populate of them tells; nothing is read or written.
+    // The populate call fails on unmapped pages; nothing is read or written.
     let error = Span::new(&mut []).populate(addresses).err().ok_or("populated")?;
     assert_eq!(error.raw_os_error(), Some(12));
     Ok(())

@@ -1,4 +1,4 @@
-//! One huge page after the other, until all are made or something is in the way.
+//! Collapses candidates one after the other, until all are done or a failure ends the work.
 
 #[cfg(test)]
 mod tests;
@@ -17,108 +17,109 @@ use super::{
     refusals::{self, Reason, Refusal},
 };
 
-/// What the engine does to the world, and sees of it.
+/// The process and the machine as the engine sees them.
 pub trait World {
-    /// Makes these addresses one huge page.
+    /// Collapses these addresses into one huge page.
     fn collapse(&mut self, addresses: &Range<u64>) -> io::Result<()>;
-    /// Has the process ended?
+    /// True once the process has exited.
     fn has_ended(&mut self) -> bool;
-    /// Is anything present there, still? Nothing where that cannot be told.
+    /// Whether any page of these addresses is resident; `None` if unknown.
     fn is_present(&mut self, addresses: &Range<u64>) -> Option<bool>;
-    /// Huge pages that can be taken without reclaim and compaction; nothing where that cannot be told.
+    /// Huge pages available without reclaim and compaction; `None` if unknown.
     fn room(&mut self) -> Option<Pages>;
-    /// Is somebody hurt right now?
+    /// Why to pause now; `None` to go on.
     fn strain(&mut self) -> Option<Strain>;
-    /// From now on nothing is done, or something is again.
+    /// Called with `true` when the engine begins to pause and with `false` when it goes on.
     fn pause(&mut self, paused: bool);
-    /// Are we told to stop?
+    /// True once the user asked to stop.
     fn is_interrupted(&self) -> bool;
-    /// Time on a clock that only goes on.
+    /// Time on a monotonic clock.
     fn now(&self) -> Duration;
-    /// Waits, and less where we are told to stop.
+    /// Waits for `time`, or until [`World::is_interrupted`].
     fn wait(&mut self, time: Duration);
-    /// So many of all were tried.
+    /// Reports that `done` of `total` candidates were tried.
     fn progress(&mut self, done: usize, total: usize);
 }
 
-/// How to convert.
+/// Options of a collapse.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The size of a huge page.
     pub size: PageSize,
-    /// At most so many bytes a second.
+    /// Maximum rate, in bytes per second; `None` for no limit.
     pub rate: Option<f64>,
-    /// Go on where the kernel must reclaim or compact memory for it.
+    /// Go on even if the kernel must reclaim or compact memory.
     pub allow_reclaim: bool,
 }
 
-/// How it ended.
+/// Why a collapse ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Every huge page was tried.
+    /// Every candidate was tried.
     Finished,
-    /// The process ended.
+    /// The process exited.
     ProcessEnded,
-    /// We were told to stop.
+    /// The user asked to stop.
     Interrupted,
-    /// No huge pages are left that can be had without reclaim or compaction.
+    /// No huge page is available without reclaim or compaction.
     NoRoom,
-    /// The kernel could make none any more, whatever it did.
+    /// The kernel failed to allocate huge pages several times in a row.
     Fragmented,
-    /// The memory limit of its control group was reached.
+    /// The memory limit of the process's control group is reached.
     GroupLimit,
-    /// We may not do that.
+    /// The kernel does not permit `process_madvise`.
     NotAllowed,
-    /// Programs on this machine went on waiting for memory, though we paused.
+    /// Memory pressure on the machine lasted although the collapse paused.
     MemoryPressure,
 }
 
-/// Pauses for one reason.
+/// The pauses for one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
-    /// How many.
+    /// Number of pauses.
     pub times: u64,
-    /// How long, together.
+    /// Their total duration.
     pub lasted: Duration,
 }
 
-/// What was done.
+/// The result of a collapse.
 #[derive(Clone, Debug)]
 pub struct Conversion {
-    /// How it ended.
+    /// Why it ended.
     pub outcome: Outcome,
-    /// Huge pages made.
+    /// Huge pages collapsed.
     pub converted: Pages,
-    /// What of them was present before.
+    /// Bytes of them that were resident before.
     pub present: Bytes,
-    /// What was not converted, and why; in the order it was tried.
+    /// Candidates that were not collapsed, in the order of the attempts.
     pub refusals: Vec<Refusal>,
-    /// Huge pages' worth of addresses whose memory was given back before their turn: nobody misses them.
+    /// Candidates whose memory the program released before their turn, in huge pages.
     pub gone: Pages,
-    /// From the first call to the end.
+    /// Wall time of the whole work.
     pub lasted: Duration,
-    /// The longest single call: for so long the process could have to wait for us at once.
+    /// Duration of the longest call, and so the longest single wait that the collapse can cause a thread of
+    /// the process.
     pub longest_call: Duration,
-    /// When it rested, and why.
+    /// Pauses by reason.
     pub pauses: BTreeMap<Strain, Pauses>,
 }
 
-/// Failures of this kind in a row that say that there is no point in going on.
+/// Consecutive failures of one kind that end the work.
 const NO_POINT: u32 = 2;
-/// The same for huge pages that could not be made, where the kernel may reclaim memory for them: a part
-/// of what it tries succeeds.
+/// Consecutive ENOMEM failures that end the work if the kernel may reclaim: some of its attempts succeed.
 const NO_POINT_IN_RECLAIM: u32 = 4;
-/// The same where pages are held: that is mostly those pages' own matter, unless no blocks are free.
+/// Consecutive EAGAIN failures that end the work if no free blocks are left either. Held pages alone say
+/// nothing about the next candidate.
 const HELD: u32 = 8;
-/// No longer is waited for the pressure to pass.
+/// Longest pause before the work ends.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What is waited between two looks.
+/// Interval at which a pause checks whether to go on.
 const GAP: Duration = Duration::from_millis(20);
-/// Room is looked at again after so many huge pages at the latest.
+/// Maximum number of huge pages between two readings of free memory.
 const LOOK: u64 = 32;
 
-/// Converts `candidates`, in their order.
+/// Collapses `candidates` in order.
 pub fn convert(world: &mut impl World, candidates: &[Candidate], settings: Settings) -> Conversion {
     let begin = world.now();
     let mut work = Work {
@@ -141,7 +142,7 @@ pub fn convert(world: &mut impl World, candidates: &[Candidate], settings: Setti
     for (n, candidate) in candidates.iter().enumerate() {
         let ended = match work.ready() {
             Err(outcome) => Some((outcome, n)),
-            // Of one that is refused, its refusal tells.
+            // The candidate that ended the work has its own refusal already.
             Ok(()) => work.one(candidate).err().map(|(outcome, told)| (outcome, n + usize::from(told))),
         };
         if let Some((outcome, left)) = ended {
@@ -158,7 +159,7 @@ pub fn convert(world: &mut impl World, candidates: &[Candidate], settings: Setti
     done
 }
 
-/// Failures in a row.
+/// Consecutive failures by kind.
 #[derive(Default)]
 struct Failures {
     no_memory: u32,
@@ -170,14 +171,14 @@ struct Work<'a, W> {
     world: &'a mut W,
     settings: Settings,
     pace: Pace,
-    /// Huge pages that may still be taken before room is looked at again.
+    /// Huge pages to collapse before free memory is read again.
     until_look: u64,
     failures: Failures,
     done: Conversion,
 }
 
 impl<W: World> Work<'_, W> {
-    /// Waits until the next one may be made; the outcome where none may any more.
+    /// Waits until the next collapse may begin, or returns why none may.
     fn ready(&mut self) -> Result<(), Outcome> {
         self.rest()?;
         if self.world.is_interrupted() {
@@ -187,20 +188,20 @@ impl<W: World> Work<'_, W> {
             return Ok(());
         }
         if self.until_look == 0 {
-            // Where it cannot be told, failures will.
+            // If free memory is unknown, only failures end the work.
             let room = self.world.room().map_or(KEPT + LOOK, |room| room.0);
             let spare = room.saturating_sub(KEPT);
             if spare == 0 {
                 return Err(Outcome::NoRoom);
             }
-            // Others take from it, too.
+            // Half of it: other programs allocate, too.
             self.until_look = (spare / 2).clamp(1, LOOK);
         }
         self.until_look -= 1;
         Ok(())
     }
 
-    /// Pauses as long as somebody is hurt.
+    /// Pauses while threads stall or memory is under pressure.
     fn rest(&mut self) -> Result<(), Outcome> {
         let Some(reason) = self.world.strain() else { return Ok(()) };
         let begin = self.world.now();
@@ -220,13 +221,13 @@ impl<W: World> Work<'_, W> {
         let pauses = self.done.pauses.entry(reason).or_default();
         pauses.times += 1;
         pauses.lasted += self.world.now().saturating_sub(begin);
-        // What was free before may be taken.
+        // Others may have taken free memory during the pause.
         self.until_look = 0;
         outcome
     }
 
-    /// One call, and a second one where the first asks for it. Where that is the end of all, the outcome,
-    /// and whether this one's refusal was noted.
+    /// Collapses one candidate, with one retry after EAGAIN. The error is the outcome that ends the work, and
+    /// whether the refusal of this candidate is recorded.
     fn one(&mut self, candidate: &Candidate) -> Result<(), (Outcome, bool)> {
         let begin = self.world.now();
         let mut answer = self.call(candidate);
@@ -255,13 +256,13 @@ impl<W: World> Work<'_, W> {
         answer
     }
 
-    /// What a refusal means: for this huge page, or for all that are left.
+    /// Records the refusal, and decides whether it ends the work.
     fn failed(&mut self, candidate: &Candidate, error: &io::Error) -> Result<(), (Outcome, bool)> {
         let reason = Reason::of(error);
         if self.world.has_ended() || reason == Reason::NoProcess {
             return Err((Outcome::ProcessEnded, false));
         }
-        // The kernel has the same numbers for memory that is no more.
+        // The kernel returns the same errors for memory that was released.
         let may_be_gone = matches!(reason, Reason::Unsuitable | Reason::NoMemory);
         if may_be_gone && self.world.is_present(&candidate.addresses) == Some(false) {
             self.done.gone.0 += 1;
@@ -271,7 +272,7 @@ impl<W: World> Work<'_, W> {
         self.is_the_end(reason).map_or(Ok(()), |outcome| Err((outcome, true)))
     }
 
-    /// Is there no point in going on after a refusal for this reason?
+    /// The outcome if refusals for this reason end the work.
     fn is_the_end(&mut self, reason: Reason) -> Option<Outcome> {
         let in_a_row = match reason {
             Reason::NoMemory => &mut self.failures.no_memory,

@@ -1,4 +1,4 @@
-//! The engine in a world of numbers.
+//! The engine on a simulated machine.
 
 use std::collections::VecDeque;
 
@@ -15,13 +15,13 @@ const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
 const ENOSYS: i32 = 38;
 
-/// A call takes a millisecond.
+/// A simulated machine on which a call takes 1 ms.
 struct Made {
-    /// Answers to calls in their order, by number; 0 and what is missing is a yes.
+    /// Error numbers of successive calls; 0 and a missing entry mean success.
     answers: VecDeque<i32>,
     calls: usize,
     room: Option<u64>,
-    /// What each huge page leaves of the room: 1 where its base pages do not join.
+    /// Huge pages by which a collapse reduces free memory: 1 if the freed base pages do not merge.
     takes: u64,
     gone: Vec<u64>,
     strained: VecDeque<Option<Strain>>,
@@ -121,7 +121,7 @@ fn what_is_held_is_tried_twice_and_then_let_be() {
     let done = converted(&mut world, 5);
     assert_eq!((done.outcome, done.converted, world.calls), (Outcome::Finished, Pages(3), 7));
     assert_eq!(told(&done), [(1..2, Reason::Held), (2..3, Reason::Unsuitable)]);
-    // Held memory alone does not end it: a large pinned buffer is followed by what is not pinned.
+    // Held memory alone does not end the work: unpinned memory may follow a large pinned buffer.
     let done = converted(&mut made(&[EAGAIN; 80]), 60);
     assert_eq!((done.outcome, done.converted), (Outcome::Finished, Pages(20)));
     assert_eq!(told(&done), [(0..40, Reason::Held)]);
@@ -133,11 +133,11 @@ fn where_no_huge_page_can_be_made_it_stops_soon() {
     let done = converted(&mut world, 1000);
     assert_eq!((done.outcome, done.converted, world.calls), (Outcome::Fragmented, Pages(1), 3));
     assert_eq!(told(&done), [(1..3, Reason::NoMemory), (3..1000, Reason::NotTried)]);
-    // One failure among successes is a failure of its own.
+    // A failure between successes counts alone.
     let done = converted(&mut made(&[0, ENOMEM, 0, ENOMEM, 0]), 10);
     assert_eq!((done.outcome, done.converted), (Outcome::Finished, Pages(8)));
     let allowed = Settings { allow_reclaim: true, ..settings() };
-    // Where the kernel may reclaim, it is tried a little longer.
+    // If the kernel may reclaim, more failures are allowed.
     let mut world =
         Made { room: Some(0), ..made(&[0, ENOMEM, ENOMEM, ENOMEM, 0, ENOMEM, ENOMEM, ENOMEM, ENOMEM]) };
     let done = convert(&mut world, &candidates(100), allowed);
@@ -155,7 +155,7 @@ fn the_last_free_huge_pages_are_left_to_others() {
     assert_eq!(told(&done), [(100 - KEPT..1000, Reason::NotTried)]);
     let mut world = Made { room: Some(KEPT), ..made(&[]) };
     assert_eq!((converted(&mut world, 9).outcome, world.calls), (Outcome::NoRoom, 0));
-    // Base pages that join to blocks again give room for the next.
+    // Freed base pages that merge to blocks make room for the next collapse.
     let mut world = Made { room: Some(KEPT + 1), ..made(&[]) };
     assert_eq!(converted(&mut world, 1000).converted, Pages(1000));
 }
@@ -186,7 +186,7 @@ fn an_end_and_an_interrupt_leave_what_was_done() {
     let done = converted(&mut world, 9);
     assert_eq!((done.outcome, done.converted), (Outcome::ProcessEnded, Pages(2)));
     assert_eq!(told(&done), [(2..9, Reason::NotTried)]);
-    // Its memory may be gone before the rest of it.
+    // Its memory may be released before the process has exited.
     let mut world = made(&[0, ESRCH]);
     assert_eq!((converted(&mut world, 9).outcome, world.calls), (Outcome::ProcessEnded, 2));
     let mut world = Made { interrupted_at: Some(4), ..made(&[]) };
@@ -206,7 +206,7 @@ fn it_rests_while_somebody_is_hurt() {
     let pauses: Vec<_> =
         done.pauses.iter().map(|(why, pauses)| (*why, pauses.times, pauses.lasted)).collect();
     assert_eq!(pauses, [(Strain::ThreadsStall, 1, GAP), (Strain::MemoryPressure, 1, Duration::ZERO)]);
-    // Pressure that does not pass ends it.
+    // Lasting pressure ends the work.
     let mut world = made(&[]);
     world.strained = vec![press; 10_000].into();
     let done = converted(&mut world, 9);

@@ -56,8 +56,8 @@ class MachineTest {
                     java, "-Xmx64m", "-cp", Path.of("target", "classes") + ":" + Path.of("target", "test-classes"),
                     "--enable-native-access=ALL-UNNAMED", Limited.class.getName()));
             assertThat(ran.output())
-                    .contains("the control group may have 400MiB of memory, of which ")
-                    .contains("are left, and 512MiB are wanted: raise /sys/fs/cgroup/memory/hugewise-java-")
+                    .contains("the control group is limited to 400MiB of memory, of which ")
+                    .contains("are left, and 512MiB are requested: raise /sys/fs/cgroup/memory/hugewise-java-")
                     .contains("and 64 MiB were written");
             assertThat(ran.status()).isZero();
         } finally {
