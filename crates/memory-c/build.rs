@@ -1,7 +1,7 @@
-//! Gives the shared library its soname, so that a program finds only a library of the same ABI.
+//! Sets the soname of the shared library, so that a program loads only a library of the same ABI version.
 
 fn main() {
-    // The number is ABI_VERSION of src/error.rs; a test holds them together.
+    // The number is ABI_VERSION of src/error.rs; a test checks that.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libhugewise.so.1");
     println!("cargo::rerun-if-changed=build.rs");
 }

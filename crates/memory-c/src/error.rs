@@ -1,6 +1,6 @@
-//! How a function answers, and what is kept of its failure for the thread that called it.
+//! Return values of the functions, and the last error of each thread.
 
-// The exported names: no other library has names that begin with hugewise_.
+// The exported names are unique: no other library has the prefix hugewise_.
 #![allow(unsafe_code)]
 
 use std::{
@@ -9,20 +9,20 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// The version of this interface. A program is served by a library of the same number; functions,
-/// and fields at the end of structs that carry their size, may be added without a new one.
+/// The version of this interface. Program and library must have the same. Functions, and fields at the end of
+/// structs with a struct_size, may be added without a new version.
 pub const ABI_VERSION: u32 = 1;
 
-/// Done.
+/// Success.
 pub const OK: c_int = 0;
 
-/// Not done: hugewise_last_error() says why.
+/// Failure; hugewise_last_error() has the reason.
 pub const FAILED: c_int = -1;
 
-/// The kernel did not say: nothing is known, which is not zero. hugewise_last_error() says why.
+/// The value is unknown, which is not zero; hugewise_last_error() has the reason.
 pub const COULD_NOT_TELL: c_int = 1;
 
-/// Why a function did not do what it was asked to.
+/// A status other than HUGEWISE_OK, with its reason.
 #[derive(Debug)]
 pub struct Failure {
     status: c_int,
@@ -31,17 +31,17 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Not done; the code is an errno.
+    /// A failure; `code` is an errno.
     pub fn new(code: c_int, text: impl Into<String>) -> Failure {
         Failure { status: FAILED, code, text: text.into() }
     }
 
-    /// An argument is wrong.
+    /// A failure with EINVAL.
     pub fn argument(text: impl Into<String>) -> Failure {
         Failure::new(libc::EINVAL, text)
     }
 
-    /// The kernel did not say.
+    /// An unknown value, with ENODATA.
     pub fn could_not_tell(reason: impl Into<String>) -> Failure {
         Failure { status: COULD_NOT_TELL, code: libc::ENODATA, text: reason.into() }
     }
@@ -56,7 +56,7 @@ thread_local! {
     static LAST: RefCell<Last> = RefCell::new(Last { code: 0, text: CString::default() });
 }
 
-/// Runs the body of a function that returns a status, and keeps its failure for this thread.
+/// Runs the body of a function that returns a status, and stores its failure for this thread.
 pub(crate) fn status(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     match guarded(body) {
         Ok(()) => OK,
@@ -64,7 +64,7 @@ pub(crate) fn status(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     }
 }
 
-/// The same for a function that returns a value, and `otherwise` where it fails.
+/// Runs the body of a function that returns a value, and `otherwise` on failure.
 pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) -> T {
     guarded(body).unwrap_or_else(|failure| {
         keep(failure);
@@ -72,14 +72,14 @@ pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) 
     })
 }
 
-/// A panic must not cross into C: it would end the program.
+/// A panic must not cross into C: it would abort the program.
 fn guarded<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // What a panic leaves half done is not looked at again: locks pass on their contents, which are
-    // whole between any two statements.
+    // State that a panic interrupted is not read again: locks are not poisoned, and their contents are
+    // consistent after every statement.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         Err(Failure::new(
             libc::ENOTRECOVERABLE,
-            "a mistake in libhugewise, described on standard error: please report it",
+            "a bug in libhugewise, described on standard error: please report it",
         ))
     })
 }
@@ -87,24 +87,24 @@ fn guarded<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
 fn keep(failure: Failure) -> c_int {
     let Failure { status, code, text } = failure;
     let text = to_c(&text);
-    // While a thread ends, its store may be gone already; the status says enough then.
+    // The thread-local storage of an ending thread may be gone; the status remains.
     let _ = LAST.try_with(|last| last.replace(Last { code, text }));
     status
 }
 
-/// Text for C, where a zero byte ends it.
+/// A C string; zero bytes become blanks.
 pub(crate) fn to_c(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
-/// The version of this interface, to be compared with HUGEWISE_ABI_VERSION by a program that loads
-/// the library at run time.
+/// The version of this interface, for programs that load the library at run time to compare with
+/// HUGEWISE_ABI_VERSION.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_abi_version() -> u32 {
     ABI_VERSION
 }
 
-/// The version of the library, like "0.1.0". It is never NULL, and stays.
+/// The version of the library, for example "0.1.0". Never NULL; valid forever.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_version() -> *const c_char {
     const VERSION: &CStr =
@@ -115,21 +115,21 @@ pub extern "C" fn hugewise_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// What the last call that did not return HUGEWISE_OK on this thread tried, what the system answered,
-/// and what would help, in UTF-8. "" where there was none.
+/// The message of the last call on this thread that did not return HUGEWISE_OK, in UTF-8: the attempt, the
+/// system's error, and the remedy. "" if there was none.
 ///
-/// Never NULL. Valid until the next call on this thread that fails, or until the thread ends. A call
-/// that succeeds leaves it as it is.
+/// Never NULL. Valid until the next failure on this thread or the end of the thread. A successful call does
+/// not change it.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().text.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// The same as a number of errno.h; 0 where there was none.
+/// The errno of the message of hugewise_last_error(); 0 if there was none.
 ///
-/// EINVAL: an argument is wrong. ENOMEM: the memory could not be had. ENODATA: could not tell.
-/// ERANGE: the array is too short. E2BIG: a struct of a later version. ECANCELED: the callback said so.
-/// ENOTRECOVERABLE: a mistake in the library. Others are the kernel's.
+/// EINVAL: an argument is wrong. ENOMEM: the memory is not available. ENODATA: the value is unknown. ERANGE:
+/// the array is too short. E2BIG: a struct of a later version. ECANCELED: cancelled by the callback.
+/// ENOTRECOVERABLE: a bug in the library. Others are from the kernel.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_last_error_code() -> c_int {
     LAST.try_with(|last| last.borrow().code).unwrap_or(0)
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn last_error() -> String {
-        // SAFETY: text that stays until the next failure of this thread.
+        // SAFETY: valid until the next failure of this thread.
         unsafe { CStr::from_ptr(hugewise_last_error()) }.to_string_lossy().into_owned()
     }
 
@@ -149,7 +149,7 @@ mod tests {
         let nothing: Vec<u8> = Vec::new();
         assert_eq!(value(7, || Ok(nothing[0])), 7);
         assert_eq!(hugewise_last_error_code(), libc::ENOTRECOVERABLE);
-        assert!(last_error().contains("a mistake in libhugewise"));
+        assert!(last_error().contains("a bug in libhugewise"));
     }
 
     #[test]

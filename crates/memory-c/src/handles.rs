@@ -1,8 +1,8 @@
-//! Regions by handle.
+//! The table of regions by handle.
 //!
-//! A handle is a number that looks like a pointer to C. It is never used twice: one that was
-//! released, or was never given, is an error and not a crash. A region that is released while another
-//! thread is at work on it stays until that work is done.
+//! A handle is a number that C sees as a pointer. Handles are never reused, so a released or invalid one is
+//! an error, not a crash. A region that is released during a call of another thread lives until that call
+//! ends.
 
 use std::{
     collections::BTreeMap,
@@ -22,10 +22,10 @@ struct Handles {
 
 static HANDLES: RwLock<Handles> = RwLock::new(Handles { regions: BTreeMap::new(), last: 0 });
 
-/// Looks like an address, yet never is one, nor a small number that a program may make up.
+/// Distance of handles: handles are not valid addresses, nor small numbers that a program may make up.
 const STEP: usize = 0x1000;
 
-/// Keeps a region, and gives it a handle.
+/// Stores a region and returns its handle.
 pub(crate) fn keep(held: Held) -> *mut Region {
     let mut handles = HANDLES.write().unwrap_or_else(PoisonError::into_inner);
     handles.last += STEP;
@@ -34,13 +34,12 @@ pub(crate) fn keep(held: Held) -> *mut Region {
     ptr::without_provenance_mut(handle)
 }
 
-/// The region of a handle.
 pub(crate) fn find(region: *const Region) -> Result<Arc<Held>, Failure> {
     let handles = HANDLES.read().unwrap_or_else(PoisonError::into_inner);
     handles.regions.get(&region.addr()).cloned().ok_or_else(|| unknown(region))
 }
 
-/// The region of a handle, which is one no more.
+/// Removes a handle from the table and returns its region.
 pub(crate) fn take(region: *const Region) -> Result<Arc<Held>, Failure> {
     let mut handles = HANDLES.write().unwrap_or_else(PoisonError::into_inner);
     handles.regions.remove(&region.addr()).ok_or_else(|| unknown(region))

@@ -1,8 +1,8 @@
-//! The C interface of `hugewise-memory`, as in `include/hugewise.h`: that file is what C sees of
-//! [`error`], [`region`] and [`pretouch`], and `docs/c.md` shows its use.
+//! The C interface of `hugewise-memory`. `include/hugewise.h` is generated from [`error`], [`region`] and
+//! [`pretouch`]; `docs/c.md` shows its use.
 //!
-//! Every function takes any argument: what C hands in is checked or copied in `arguments.rs`, regions
-//! are known by handles that are looked up in `handles.rs`, and a panic ends as an error in `error.rs`.
+//! Every function accepts any argument: `arguments.rs` validates and copies it, `handles.rs` looks up regions
+//! by handle, and `error.rs` turns a panic into an error.
 
 #![warn(missing_docs)]
 

@@ -1,9 +1,9 @@
-//! Has the shared library work with glibc 2.28, whichever newer one it is linked with.
+//! Makes the shared library run on glibc 2.28, even if linked with a newer one.
 //!
-//! The linker binds each function to its newest version. What Rust's standard library uses of later
-//! versions than 2.28 is defined here, hidden in the library: functions that only moved to another file
-//! (2.34) go on to their old version, and those that were new (2.30, 2.33) to the system call they stand
-//! for. Only for a shared library: in a static one these names would become those of the whole program.
+//! The linker binds each function to its newest version. Functions of later versions than 2.28 that Rust's
+//! standard library uses are defined here, hidden in the library: those that only moved to another library
+//! file (2.34) jump to their old version, the new ones (2.30, 2.33) to the system call. Only for a shared
+//! library: in a static one these definitions would apply to the whole program.
 
 #![allow(unsafe_code)]
 
@@ -25,12 +25,12 @@ macro_rules! jump {
     };
 }
 
-/// `name` is `name` of an old version.
+/// Binds `name` to an old version of it.
 macro_rules! old {
     ($name:literal, $x86_64:literal) => {
         #[cfg(target_arch = "x86_64")]
         old!(of $name, $x86_64);
-        // The first version of glibc on aarch64 has them all.
+        // All are in the first version of glibc on aarch64.
         #[cfg(target_arch = "aarch64")]
         old!(of $name, "GLIBC_2.17");
     };
@@ -57,7 +57,7 @@ old!("pthread_key_delete", "GLIBC_2.2.5");
 old!("pthread_setname_np", "GLIBC_2.12");
 old!("pthread_setspecific", "GLIBC_2.2.5");
 
-/// `name` is the function `target`.
+/// Binds `name` to the function `target`.
 macro_rules! own {
     ($name:literal, $target:path) => {
         global_asm!(
@@ -75,7 +75,7 @@ own!("lstat64", lstat);
 own!("fstat64", fstat);
 own!("gettid", gettid);
 
-// The kernel's struct is glibc's on both machines.
+// struct stat64 is that of the kernel on both architectures.
 extern "C" fn stat(path: *const c_char, found: *mut libc::stat64) -> c_int {
     // SAFETY: as stat64(3) is called.
     unsafe { libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path, found, 0) as c_int }
@@ -93,6 +93,6 @@ extern "C" fn fstat(file: c_int, found: *mut libc::stat64) -> c_int {
 }
 
 extern "C" fn gettid() -> c_int {
-    // SAFETY: takes nothing.
+    // SAFETY: no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as c_int }
 }

@@ -2,8 +2,8 @@
 
 use hugewise_linux::hugepages::backing::{Backing, BackingError};
 
-/// The backings of a list, the best first. Blanks around them do not matter; an empty list, or an
-/// empty place in it, is an error.
+/// Parses a list of backings, in order of preference. Blanks around them are ignored; an empty list or entry
+/// is an error.
 pub fn parse(list: &str) -> Result<Vec<Backing>, BackingError> {
     list.split(',').map(|backing| backing.trim().parse()).collect()
 }

@@ -1,7 +1,7 @@
-//! Memory made present, and a part of it given back.
+//! Populating memory, and releasing a part of a region.
 
 #![allow(unsafe_code)]
-// The text is that of the header, for C programmers, to whom it is no news.
+// The docs are the header's, for C programmers.
 #![allow(clippy::missing_safety_doc)]
 
 use crate::{
@@ -22,36 +22,36 @@ use std::{
     ptr,
 };
 
-/// The library chooses: populating where the kernel can.
+/// Populate if the kernel can, otherwise touch.
 pub const WAY_ANY: u32 = 0;
 
-/// MADV_POPULATE_WRITE (Linux 5.14): where no page can be had, that is an error.
+/// MADV_POPULATE_WRITE (Linux 5.14): an error if no page is available.
 pub const WAY_POPULATE: u32 = 1;
 
-/// A byte of each page is written back: where no page can be had, the kernel kills the process.
+/// A byte of each page is read and written back: the kernel kills the process if no page is available.
 pub const WAY_TOUCH: u32 = 2;
 
-/// In place of a number: the kernel did not say.
+/// An unknown number.
 pub const UNKNOWN: u64 = u64::MAX;
 
-/// How to make memory present. Set struct_size, what you want to choose, and all else to zero:
+/// Options of a pre-touch. Set struct_size and the fields to choose, all others to zero:
 /// hugewise_pretouch_options options = {.struct_size = sizeof options, .threads = 2};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PretouchOptions {
     /// sizeof(hugewise_pretouch_options).
     pub struct_size: u64,
-    /// How much a thread does at a time, in bytes; 0: the library chooses.
+    /// Bytes that a thread populates at a time; 0: chosen by the library.
     pub chunk: u64,
-    /// How many threads; 0: as many as CPUs may be used.
+    /// Number of threads; 0: one per usable CPU.
     pub threads: u32,
     /// HUGEWISE_WAY_ANY, HUGEWISE_WAY_POPULATE or HUGEWISE_WAY_TOUCH.
     pub way: u32,
-    /// Called from time to time, on the calling thread, with the bytes that are done and those that are
-    /// wanted; NULL: nobody is called. What it returns ends the work if it is not 0. It may call any
-    /// function of this library, and must return: no exception, no longjmp.
+    /// Called on the calling thread after each chunk, with the number of bytes done and in total; NULL: no
+    /// calls. A return value other than 0 ends the work. It may call any function of this library and must
+    /// return: no exception, no longjmp.
     pub progress: Option<unsafe extern "C" fn(context: *mut c_void, done: u64, wanted: u64) -> c_int>,
-    /// Handed to progress.
+    /// First argument of progress.
     pub context: *mut c_void,
 }
 
@@ -68,49 +68,49 @@ impl Default for PretouchOptions {
     }
 }
 
-/// What was done. Set struct_size before the call:
+/// The result of a pre-touch. Set struct_size before the call:
 /// hugewise_pretouched touched = {.struct_size = sizeof touched};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Pretouched {
     /// sizeof(hugewise_pretouched).
     pub struct_size: u64,
-    /// The bytes of all pages that hold a byte of the memory.
+    /// Bytes of all pages that hold a byte of the memory.
     pub wanted: u64,
-    /// Those of all chunks that were done to their end; more may be present.
+    /// Bytes of all finished chunks; more may be populated.
     pub done: u64,
-    /// The chunk that was used, in bytes.
+    /// The chunk size used, in bytes.
     pub chunk: u64,
-    /// The largest page there may be, in bytes.
+    /// The largest page size possible in the memory, in bytes.
     pub page_size: u64,
-    /// How long it took, in nanoseconds.
+    /// Wall time, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Page faults of the threads that needed no disk.
+    /// Minor page faults of the threads.
     pub minor_faults: u64,
-    /// Page faults of the threads that did.
+    /// Major page faults of the threads.
     pub major_faults: u64,
-    /// Page faults that wanted a transparent huge page and got none, of the whole machine in that time;
-    /// HUGEWISE_UNKNOWN where the kernel does not say.
+    /// Page faults of all processes on the machine during that time that got no transparent huge page;
+    /// HUGEWISE_UNKNOWN if the kernel has no such counter.
     pub thp_fallbacks: u64,
-    /// Threads that worked.
+    /// Number of threads.
     pub threads: u32,
-    /// HUGEWISE_WAY_POPULATE or HUGEWISE_WAY_TOUCH, whichever was used.
+    /// HUGEWISE_WAY_POPULATE or HUGEWISE_WAY_TOUCH.
     pub way: u32,
 }
 
-/// The sizes that the structs had at first: a program may have been compiled with them.
+/// The sizes of the structs in their first version, with which a program may have been compiled.
 const FIRST_OPTIONS: usize = size_of::<PretouchOptions>();
 const FIRST_PRETOUCHED: usize = size_of::<Pretouched>();
 
-/// Makes len bytes of a region present from offset on, contents kept, by several threads: all pages that
-/// hold one of these bytes. The memory may be used meanwhile.
+/// Populates all pages that hold one of len bytes of a region, from offset on, by several threads. The
+/// contents are kept, and the memory may be used at the same time.
 ///
-/// options: NULL: the library chooses.
-/// pretouched: what was done, also where it failed on the way; may be NULL.
+/// options: NULL for the defaults.
+/// pretouched: the result, also after a failure on the way; may be NULL.
 ///
 /// HUGEWISE_FAILED with EINVAL (an argument is wrong, or reaches beyond the region), E2BIG (options of a
-/// later version), ENOMEM (the memory, the pool or a limit ran out), ECANCELED (progress said so), or
-/// what else the kernel answered. What was made present before that stays.
+/// later version), ENOMEM (out of memory, out of pages of the pool, or a limit is reached), ECANCELED
+/// (cancelled by progress), or another error of the kernel. Pages populated before the failure stay.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_region_pretouch(
     region: *const Region,
@@ -122,9 +122,9 @@ pub unsafe extern "C" fn hugewise_region_pretouch(
     status(|| {
         let held = handles::find(region)?;
         let pages = held.region().pages_holding(held.range(offset, len)?);
-        // SAFETY: pages of the region, which stays as long as it is held here.
+        // SAFETY: pages of the region, which lives as long as `held`.
         let span = unsafe { Span::in_use(pages) };
-        // SAFETY: the caller answers for both.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             carry_out(options, pretouched, |how, progress| {
                 Ok(held.region().pretouch_span(span, how, progress))
@@ -133,9 +133,9 @@ pub unsafe extern "C" fn hugewise_region_pretouch(
     })
 }
 
-/// The same for any memory of this process. It must be readable and writable, and stay so during the
-/// call. Its mappings are looked up first, in /proc/self/smaps: that takes longer the more memory the
-/// process has, and hugewise_region_pretouch() does without it.
+/// Like hugewise_region_pretouch(), for any memory of this process. It must be readable and writable during
+/// the whole call. Reads the mappings in /proc/self/smaps first, which takes the longer the more memory the
+/// process has; hugewise_region_pretouch() does not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_pretouch(
     start: *mut c_void,
@@ -145,9 +145,9 @@ pub unsafe extern "C" fn hugewise_pretouch(
 ) -> c_int {
     status(|| {
         let addresses = addresses(start, len)?;
-        // SAFETY: the caller answers for it.
+        // SAFETY: guaranteed by the caller.
         let span = unsafe { Span::in_use(addresses) };
-        // SAFETY: the caller answers for both.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             carry_out(options, pretouched, |how, progress| {
                 pretouch::span(span, how, progress)
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn hugewise_pretouch(
     })
 }
 
-/// Memory of the caller's.
+/// The addresses of memory of the caller, which must not be empty.
 pub(crate) fn addresses(start: *const c_void, len: usize) -> Result<Range<u64>, Failure> {
     if start.is_null() {
         return Err(Failure::argument("start is NULL"));
@@ -168,7 +168,7 @@ pub(crate) fn addresses(start: *const c_void, len: usize) -> Result<Range<u64>, 
     let first = start.expose_provenance();
     let end = first
         .checked_add(len)
-        .ok_or_else(|| Failure::argument(format!("len {len} is beyond every address")))?;
+        .ok_or_else(|| Failure::argument(format!("start + len {len} exceeds the address space")))?;
     Ok(first as u64..end as u64)
 }
 
@@ -182,9 +182,9 @@ unsafe fn carry_out(
         &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<pretouch::Pretouched, Failure>,
 ) -> Result<(), Failure> {
-    // SAFETY: the caller answers for it.
+    // SAFETY: guaranteed by the caller.
     let options = unsafe { arguments::grown(options, FIRST_OPTIONS, "options") }?;
-    // SAFETY: the caller answers for it.
+    // SAFETY: guaranteed by the caller.
     let place = unsafe { GrownPlace::new(pretouched, FIRST_PRETOUCHED, "pretouched") }?;
     let how = Pretouch {
         threads: NonZeroUsize::new(options.threads as usize),
@@ -193,7 +193,7 @@ unsafe fn carry_out(
     };
     let mut progress = |progress: Progress| {
         let Some(callback) = options.progress else { return ControlFlow::Continue(()) };
-        // SAFETY: a function of the caller's, called with the context that it gave.
+        // SAFETY: the caller's function, with the caller's context.
         match unsafe { callback(options.context, progress.done.0, progress.total.0) } {
             0 => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
@@ -214,7 +214,7 @@ fn way(way: u32) -> Result<Option<Way>, Failure> {
         WAY_ANY => Ok(None),
         WAY_POPULATE => Ok(Some(Way::Populate)),
         WAY_TOUCH => Ok(Some(Way::Touch)),
-        _ => Err(Failure::argument(format!("options->way is {way}: there are 0, 1 and 2"))),
+        _ => Err(Failure::argument(format!("options->way is {way}: valid are 0, 1 and 2"))),
     }
 }
 
@@ -241,7 +241,7 @@ fn failure(stopped: &Stopped, done: Bytes, wanted: Bytes) -> Failure {
     let code = match stopped {
         Stopped::Cancelled => libc::ECANCELED,
         Stopped::Refused { error, .. } => match error.raw_os_error() {
-            // So the kernel says that a pool is empty.
+            // The error of the kernel for an empty pool.
             Some(libc::EFAULT) => libc::ENOMEM,
             Some(code) => code,
             None => libc::EIO,
@@ -250,20 +250,19 @@ fn failure(stopped: &Stopped, done: Bytes, wanted: Bytes) -> Failure {
     Failure::new(code, format!("{done} of {wanted} done: {stopped}"))
 }
 
-/// Gives the whole pages in len bytes of a region, from offset on, back to the kernel or the pool: what
-/// was in them is lost, and they read as zero. A page that lies in it only in part stays as it is, but
-/// for the last of the region. The memory stays reserved; hugewise_region_pretouch() makes it present
-/// again. Other parts may be used meanwhile.
+/// Releases the whole pages in len bytes of a region, from offset on, to the kernel or the pool: their
+/// contents are lost, and they read as zero. Pages partly outside of the range stay, except for the last page
+/// of the region. The memory stays reserved; hugewise_region_pretouch() populates it again. Other parts may
+/// be used at the same time.
 ///
-/// Where the kernel does not keep the pages of a pool reserved for the region (newer ones do, mostly),
-/// others may take them then. To touch such memory when the pool has none left kills the process
-/// (SIGBUS): make it present by hugewise_region_pretouch(), which is an error then. For pools it needs
-/// Linux 5.18.
+/// If the kernel does not keep the pages of a pool reserved for the region (most newer kernels do), other
+/// processes may take them. Touching such memory when the pool is empty kills the process (SIGBUS);
+/// hugewise_region_pretouch() returns an error instead. Pools need Linux 5.18.
 ///
-/// given_back: how many bytes were given back, also where it failed on the way; may be NULL.
+/// given_back: the number of bytes released, also after a failure on the way; may be NULL.
 ///
-/// HUGEWISE_FAILED with EINVAL (an argument is wrong, reaches beyond the region, or the kernel cannot do
-/// that), or what else the kernel answered.
+/// HUGEWISE_FAILED with EINVAL (an argument is wrong, reaches beyond the region, or the kernel cannot release
+/// such pages), or another error of the kernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_region_decommit(
     region: *const Region,
@@ -276,11 +275,11 @@ pub unsafe extern "C" fn hugewise_region_decommit(
         let pages = held.region().pages_within(held.range(offset, len)?);
         let place = match given_back.is_null() {
             true => None,
-            // SAFETY: the caller answers for it.
+            // SAFETY: guaranteed by the caller.
             false => Some(unsafe { Place::new(given_back, "given_back") }?),
         };
-        // SAFETY: pages of the region, which stays as long as it is held here; the caller wants to
-        // lose what is in them.
+        // SAFETY: pages of the region, which lives as long as `held`; the caller asked to discard their
+        // contents.
         let span = unsafe { Span::in_use(pages) };
         let released = held.region().decommit_span(span, None);
         if let Some(place) = place {

@@ -1,7 +1,7 @@
-//! Memory: reserved, looked at, given back.
+//! Reserving memory, reading its coverage, and releasing it.
 
 #![allow(unsafe_code)]
-// The text is that of the header, for C programmers, to whom it is no news.
+// The docs are the header's, for C programmers.
 #![allow(clippy::missing_safety_doc)]
 
 use crate::{
@@ -30,34 +30,34 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// Reserved memory. It is known by this handle alone, which points to nothing.
+/// A handle of reserved memory; not a pointer to anything.
 pub struct Region {
     _opaque: [u8; 0],
 }
 
-/// How much lies on pages of one size.
+/// Memory on pages of one size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageBytes {
-    /// The size of the pages, in bytes.
+    /// The page size, in bytes.
     pub page_size: u64,
-    /// How much memory is present on them, in bytes.
+    /// Resident bytes on such pages.
     pub bytes: u64,
 }
 
-/// Where memory is to come from, and what it is called. Set struct_size, what you want to choose, and all
-/// else to zero: hugewise_reserve_options options = {.struct_size = sizeof options, .name = "cache"};
+/// The NUMA node and the name of memory. Set struct_size and the fields to choose, all others to zero:
+/// hugewise_reserve_options options = {.struct_size = sizeof options, .name = "cache"};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ReserveOptions {
     /// sizeof(hugewise_reserve_options).
     pub struct_size: u64,
-    /// A name for the memory, in UTF-8: /proc/PID/maps shows it as [anon:hugewise NAME], where the kernel
-    /// keeps names (CONFIG_ANON_VMA_NAME), with _ for what it does not take and up to 79 bytes; NULL: none.
+    /// A name for the memory, in UTF-8, or NULL: /proc/PID/maps shows it as [anon:hugewise NAME] if the
+    /// kernel has names (CONFIG_ANON_VMA_NAME), with _ for characters that it rejects and cut at 79 bytes.
     pub name: *const c_char,
-    /// 1: all of it is to come from the NUMA node below, and from no other; 0: from anywhere.
+    /// 1: allocate from the NUMA node below only; 0: from any node.
     pub bind: u32,
-    /// The number of the node.
+    /// The number of the NUMA node.
     pub node: u32,
 }
 
@@ -72,15 +72,14 @@ impl Default for ReserveOptions {
     }
 }
 
-/// The size that the struct had at first: a program may have been compiled with it.
+/// The size of the struct in its first version, with which a program may have been compiled.
 const FIRST_OPTIONS: usize = size_of::<ReserveOptions>();
 
-/// A region, and what C may look at as long as it is there.
+/// A region with the values that C gets pointers to, valid while it exists.
 pub(crate) struct Held {
     region: Reserved,
     base_size: PageSize,
-    /// Where its memory begins. Kept from the start, since a reference to memory that C writes to
-    /// must not be made later.
+    /// The start of its memory. Stored at creation: later, no reference may be made to memory that C writes.
     address: usize,
     len: usize,
     backing: CString,
@@ -102,7 +101,7 @@ impl Held {
         &self.region
     }
 
-    /// A part of it, checked to be one.
+    /// The offsets from `offset` to `offset + len`, if they are within the region.
     pub(crate) fn range(&self, offset: usize, len: usize) -> Result<Range<usize>, Failure> {
         let end = offset.checked_add(len).filter(|end| *end <= self.len);
         match end {
@@ -117,45 +116,46 @@ impl Held {
 
     fn fallback(&self, index: usize) -> Result<&(CString, CString), Failure> {
         self.fallbacks.get(index).ok_or_else(|| {
-            Failure::argument(format!("there is no fallback {index}: there are {}", self.fallbacks.len()))
+            Failure::argument(format!(
+                "there is no fallback {index}: the region has {}",
+                self.fallbacks.len()
+            ))
         })
     }
 }
 
-/// Reserves len bytes on the first of some backings that this machine can give.
+/// Reserves len bytes on the first available backing of a list.
 ///
-/// backings: the best first, separated by commas, like "hugetlb:2MiB,thp,base": hugetlb:SIZE (a pool of
-/// huge pages), shm:SIZE (the same by shared memory), both also without a SIZE, for the machine's
-/// default one; thp (transparent huge pages); base (no huge pages). A single backing is strict: that
-/// one or none.
+/// backings: the preferred first, separated by commas, for example "hugetlb:2MiB,thp,base": hugetlb:SIZE (a
+/// pool of huge pages), shm:SIZE (a pool, through shared memory), both also without SIZE for the default huge
+/// page size; thp (transparent huge pages); base (no huge pages). A list of one has no fallback.
 ///
-/// The memory begins on a boundary of its page size, is zeroed, can be read and written, and belongs
-/// to this process. Nothing is present yet: hugewise_region_pretouch() makes it so. Whether thp gave
-/// huge pages only hugewise_region_coverage() tells, when it is present.
+/// The memory is aligned to its page size, zeroed, readable, writable and private to this process. No page is
+/// populated yet: see hugewise_region_pretouch(). Whether thp got huge pages shows only after that, in
+/// hugewise_region_coverage().
 ///
-/// region: where the handle is written; NULL is written where there is none. It is to be given back
-/// with hugewise_region_release().
+/// region: receives the handle, or NULL on failure. Release it with hugewise_region_release().
 ///
-/// What the limits of the process's control groups (memory, pages of pools) do not allow cannot be had.
+/// A backing beyond the limits of the process's control groups (memory, hugetlb) is not available.
 ///
-/// HUGEWISE_FAILED with EINVAL (an argument is wrong) or ENOMEM (no backing of the list could be had;
-/// the text says of each why).
+/// HUGEWISE_FAILED with EINVAL (an argument is wrong) or ENOMEM (no backing of the list is available; the
+/// message has the reason for each).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_reserve(
     len: usize,
     backings: *const c_char,
     region: *mut *mut Region,
 ) -> c_int {
-    // SAFETY: the caller answers for it.
+    // SAFETY: guaranteed by the caller.
     unsafe { hugewise_reserve_at(len, backings, ptr::null(), region) }
 }
 
-/// The same on one NUMA node, or with a name.
+/// Like hugewise_reserve(), on one NUMA node or with a name.
 ///
-/// options: NULL: as by hugewise_reserve().
+/// options: NULL for the defaults.
 ///
-/// HUGEWISE_FAILED also with E2BIG (options of a later version). A node that there is not, or that
-/// the process may not use, is a backing that could not be had.
+/// HUGEWISE_FAILED also with E2BIG (options of a later version). A NUMA node that does not exist, or that the
+/// process may not use, makes a backing unavailable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_reserve_at(
     len: usize,
@@ -164,17 +164,17 @@ pub unsafe extern "C" fn hugewise_reserve_at(
     region: *mut *mut Region,
 ) -> c_int {
     status(|| {
-        // SAFETY: the caller answers for it.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { Place::new(region, "region") }?;
         place.write(ptr::null_mut());
-        // SAFETY: the caller answers for it.
+        // SAFETY: guaranteed by the caller.
         let backings = unsafe { arguments::text(backings, "backings") }?;
         let wanted = preferences::parse(&backings)
             .map_err(|error| Failure::argument(format!("backings \"{backings}\": {error}")))?;
-        // SAFETY: the caller answers for it.
+        // SAFETY: guaranteed by the caller.
         let placement = unsafe { placement(options) }?;
         if len == 0 {
-            return Err(Failure::argument("len is 0: there is no region of nothing"));
+            return Err(Failure::argument("len is 0: a region has at least 1 byte"));
         }
         let sizes = page_sizes()?;
         let reserved = region::reserve_at(Bytes(len as u64), &wanted, sizes, &placement)
@@ -185,82 +185,81 @@ pub unsafe extern "C" fn hugewise_reserve_at(
 }
 
 /// # Safety
-/// `options` is NULL, or a struct that begins with its size, whose name is NULL or text.
+/// `options` is NULL, or a struct that begins with its size, whose name is NULL or a string.
 unsafe fn placement(options: *const ReserveOptions) -> Result<Placement, Failure> {
-    // SAFETY: the caller answers for it.
+    // SAFETY: guaranteed by the caller.
     let options = unsafe { arguments::grown(options, FIRST_OPTIONS, "options") }?;
     let node = match options.bind {
         0 => None,
         1 => Some(options.node),
-        other => return Err(Failure::argument(format!("options->bind is {other}: there are 0 and 1"))),
+        other => return Err(Failure::argument(format!("options->bind is {other}: valid are 0 and 1"))),
     };
     let name = match options.name.is_null() {
         true => None,
-        // SAFETY: the caller answers for it.
+        // SAFETY: guaranteed by the caller.
         false => Some(unsafe { arguments::text(options.name, "options->name") }?),
     };
     Ok(Placement { node, name })
 }
 
-/// Where its memory begins; NULL for a wrong handle. Valid until it is released.
+/// The start of the memory; NULL for an invalid handle. Valid until the region is released.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_address(region: *const Region) -> *mut c_void {
     value(ptr::null_mut(), || Ok(ptr::with_exposed_provenance_mut(handles::find(region)?.address)))
 }
 
-/// How many bytes it has: as many as were asked for; 0 for a wrong handle.
+/// The requested size in bytes; 0 for an invalid handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_len(region: *const Region) -> usize {
     value(0, || Ok(handles::find(region)?.len))
 }
 
-/// The size of the pages it was asked for on, in bytes; 0 for a wrong handle.
+/// The requested page size in bytes; 0 for an invalid handle.
 ///
-/// What it got is told by hugewise_region_coverage().
+/// hugewise_region_coverage() has the page sizes that the kernel gave.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_page_size(region: *const Region) -> usize {
     value(0, || Ok(handles::find(region)?.region.page_size().bytes().0 as usize))
 }
 
-/// The backing of the list that it was got on, like "hugetlb:2MiB"; NULL for a wrong handle. Valid
+/// The backing that the memory is reserved on, for example "hugetlb:2MiB"; NULL for an invalid handle. Valid
 /// until the region is released.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_backing(region: *const Region) -> *const c_char {
     value(ptr::null(), || Ok(handles::find(region)?.backing.as_ptr()))
 }
 
-/// How many backings of the list were tried before, and could not be had; 0 for a wrong handle.
+/// The number of backings that were tried before and not available; 0 for an invalid handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_fallbacks(region: *const Region) -> usize {
     value(0, || Ok(handles::find(region)?.fallbacks.len()))
 }
 
-/// The backing of one of them, counted from 0, in the order of the list; NULL where there is none.
-/// Valid until the region is released.
+/// The backing of a fallback, by index from 0 in the order of the list; NULL if there is none. Valid until
+/// the region is released.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_fallback_backing(region: *const Region, index: usize) -> *const c_char {
     value(ptr::null(), || Ok(handles::find(region)?.fallback(index)?.0.as_ptr()))
 }
 
-/// Why it could not be had; NULL where there is none. Valid until the region is released.
+/// Why the backing of a fallback was not available; NULL if there is none. Valid until the region is
+/// released.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_fallback_cause(region: *const Region, index: usize) -> *const c_char {
     value(ptr::null(), || Ok(handles::find(region)?.fallback(index)?.1.as_ptr()))
 }
 
-/// What the kernel really gave: how much of the region is present on pages of each size.
+/// The coverage of a region: its resident bytes by page size, as the kernel reports them.
 ///
-/// pages: capacity items to write to; one for each page size on which anything is present, the
-/// smallest first. The first stands for base pages and holds smaller transparent huge pages (mTHP),
-/// too, which this reading does not tell apart; it is there even with 0 bytes. 8 are enough for every
-/// machine known.
-/// count: how many there are, even if capacity is less.
+/// pages: an array of capacity items; receives an item for each page size with resident bytes, the smallest
+/// first. The first item is for base pages and includes smaller transparent huge pages (mTHP), which this
+/// reading does not distinguish; it is present even with 0 bytes. 8 items suffice for all known machines.
+/// count: receives the number of items, even if capacity is less.
 ///
-/// Pages that the kernel is moving at this moment (compaction) are not present: they are in the next
-/// reading.
+/// Pages under migration (compaction) do not count as resident; the next reading has them.
 ///
-/// HUGEWISE_COULD_NOT_TELL where the kernel does not say, and HUGEWISE_FAILED with EINVAL or ERANGE
-/// (capacity is too small). pages and count mean nothing then, but for count with ERANGE.
+/// HUGEWISE_COULD_NOT_TELL if the kernel does not report it, and HUGEWISE_FAILED with EINVAL or ERANGE
+/// (capacity is too small). pages and count are then undefined, except for count with ERANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_region_coverage(
     region: *const Region,
@@ -270,14 +269,14 @@ pub unsafe extern "C" fn hugewise_region_coverage(
 ) -> c_int {
     status(|| {
         let held = handles::find(region)?;
-        // SAFETY: the caller answers for it.
+        // SAFETY: guaranteed by the caller.
         unsafe { tell(pages, capacity, count, || Ok((held.region.coverage(), held.base_size))) }
     })
 }
 
-/// The same for len bytes from start on, of any memory of this process: for all base pages that hold one
-/// of them. Its mappings are looked up first, in /proc/self/smaps: that takes longer the more memory
-/// the process has, and hugewise_region_coverage() does without it.
+/// Like hugewise_region_coverage(), for all base pages that hold one of len bytes from start on, in any
+/// memory of this process. Reads the mappings in /proc/self/smaps first, which takes the longer the more
+/// memory the process has; hugewise_region_coverage() does not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_coverage(
     start: *const c_void,
@@ -292,41 +291,41 @@ pub unsafe extern "C" fn hugewise_coverage(
             let sizes = page_sizes()?;
             Ok((coverage::of(addresses, sizes), sizes.base))
         };
-        // SAFETY: the caller answers for it.
+        // SAFETY: guaranteed by the caller.
         unsafe { tell(pages, capacity, count, read) }
     })
 }
 
 /// # Safety
-/// `pages` is NULL or an array of `capacity` items; `count` is NULL or may be written.
+/// `pages` is NULL or an array of `capacity` items; `count` is NULL or writable.
 unsafe fn tell(
     pages: *mut PageBytes,
     capacity: usize,
     count: *mut usize,
     read: impl FnOnce() -> Result<(Reading<Coverage>, PageSize), Failure>,
 ) -> Result<(), Failure> {
-    // SAFETY: the caller answers for it.
+    // SAFETY: guaranteed by the caller.
     let count = unsafe { Place::new(count, "count") }?;
-    // SAFETY: the caller answers for it.
+    // SAFETY: guaranteed by the caller.
     let pages = unsafe { arguments::array(pages, capacity, "pages") }?;
     let (coverage, base_size) = read()?;
     let found = by_page_size(&coverage, base_size)?;
     count.write(found.len());
     let room = pages.get_mut(..found.len()).ok_or_else(|| {
-        Failure::new(libc::ERANGE, format!("capacity is {capacity}, and there are {}", found.len()))
+        Failure::new(libc::ERANGE, format!("capacity is {capacity}, but {} items are needed", found.len()))
     })?;
     room.copy_from_slice(&found);
     Ok(())
 }
 
-/// Read once: the sizes stay as they are until the machine is started anew.
+/// Read once: the page sizes do not change until the next boot.
 fn page_sizes() -> Result<&'static PageSizes, Failure> {
     static SIZES: OnceLock<PageSizes> = OnceLock::new();
     if let Some(sizes) = SIZES.get() {
         return Ok(sizes);
     }
     let sizes = PageSizes::read(&Root::live())
-        .map_err(|why| Failure::new(libc::ENODATA, format!("the base page size could not be told: {why}")))?;
+        .map_err(|why| Failure::new(libc::ENODATA, format!("the base page size is unknown: {why}")))?;
     Ok(SIZES.get_or_init(|| sizes))
 }
 
@@ -341,17 +340,17 @@ fn by_page_size(coverage: &Reading<Coverage>, base_size: PageSize) -> Result<Vec
     Ok(sizes.iter().map(|(size, bytes)| PageBytes { page_size: size.bytes().0, bytes: bytes.0 }).collect())
 }
 
-/// Gives a region back to the kernel: its memory, its handle, and all texts got by it.
+/// Releases a region: its memory, its handle, and all strings returned for it.
 ///
-/// A call of another thread that is at work on it ends first, and the memory goes then. That no thread
-/// uses the memory itself any more is for the program to see to.
+/// A call of another thread on this region ends first; then the memory is released. The program must make
+/// sure that no thread uses the memory any more.
 ///
-/// HUGEWISE_FAILED with EINVAL for a wrong handle, also for one that was released already: handles are
-/// never used twice.
+/// HUGEWISE_FAILED with EINVAL for an invalid handle, also for one already released: handles are never
+/// reused.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_release(region: *mut Region) -> c_int {
     status(|| {
-        // By several threads, where nobody is at work on it; or else who is last gives it back.
+        // By several threads if no call is running; otherwise the last call releases it.
         if let Some(held) = Arc::into_inner(handles::take(region)?) {
             held.region.release(None);
         }

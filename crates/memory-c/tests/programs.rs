@@ -1,4 +1,4 @@
-//! Programs in C use the libraries that cargo built for these tests.
+//! C programs use the libraries that cargo built for these tests.
 
 use std::{
     env,
@@ -21,7 +21,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const C99: [&str; 6] = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"];
 
-/// What the static library needs of the system, as `rustc --print native-static-libs` says.
+/// Libraries that the static library needs, from `rustc --print native-static-libs`.
 const STATIC_NEEDS: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
 #[derive(Clone, Copy, PartialEq)]
@@ -34,8 +34,8 @@ fn crate_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The folder of this very test, where cargo puts the libraries of the package beside it, whatever the
-/// profile and the target folder are. (Those one folder up may be of an older build.)
+/// A library in the folder of this test program, where cargo puts the package's libraries for any profile and
+/// target folder. Those one folder up may be of an older build.
 fn built(library: &str) -> Result<PathBuf> {
     let path = env::current_exe()?.with_file_name(library);
     if !path.exists() {
@@ -53,7 +53,7 @@ fn done(what: &mut Command) -> Result<Output> {
     Ok(output)
 }
 
-/// Compiles `source` into a folder that has the libraries as they are installed.
+/// Compiles `source` into a folder with the libraries named as installed.
 fn compiled(source: &Path, linked: Linked) -> Result<(TempDir, PathBuf)> {
     let folder = tempfile::tempdir()?;
     let program = folder.path().join("program");
@@ -108,7 +108,7 @@ fn threads_share_the_library() -> Result<()> {
     runs_both_ways("threads.c")
 }
 
-/// The layout of a struct as Rust sees it, the way layout.c prints it.
+/// The layout of a struct in Rust, in the format of layout.c.
 macro_rules! layout {
     ($type:ty, $name:literal, $($field:ident),*) => {{
         let mut lines = vec![format!("{} {}", $name, size_of::<$type>())];
@@ -202,7 +202,7 @@ fn the_example_of_the_page_compiles_and_runs() -> Result<()> {
     fs::write(&source, example)?;
     for linked in [Linked::Shared, Linked::Static] {
         let printed = runs(&source, linked)?;
-        // On the first backing, or on another and why.
+        // On the first backing, or on another with the reason.
         assert!(printed.starts_with("reserved 268435456 bytes on "), "{printed}");
         assert!(printed.contains("on hugetlb:1GiB"), "{printed}");
         assert!(printed.contains("\n268435456 bytes present after "), "{printed}");

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A struct as it is now, of which the first two fields were there at first.
+/// A struct in its current version; the first version had the first two fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Now {
@@ -20,16 +20,16 @@ impl Default for Now {
 const FIRST: usize = 16;
 
 proptest! {
-    /// Programs compiled with older and newer headers: `words` is their struct.
+    /// Programs compiled with older and newer headers; `words` is their struct.
     #[test]
     fn a_struct_of_any_version_is_read_and_written(words in proptest::collection::vec(0u64..3, 2..6)) {
         let mut words = words;
         words[0] = words.len() as u64 * 8;
         let at = words.as_mut_ptr().cast::<Now>();
-        // SAFETY: the words are there, as many as the first says.
+        // SAFETY: the first word holds the size of the words.
         let read = unsafe { grown(at.cast_const(), FIRST, "it") };
         if words.iter().skip(3).any(|word| *word != 0) {
-            let unknown = read.is_err_and(|failure| format!("{failure:?}").contains("does not know"));
+            let unknown = read.is_err_and(|failure| format!("{failure:?}").contains("does not have"));
             prop_assert!(unknown);
         } else {
             let expected = Now { struct_size: words[0], old: words[1], new: words.get(2).copied().unwrap_or(2) };
@@ -49,7 +49,7 @@ proptest! {
 fn a_size_that_was_not_set_is_seen() {
     for size in [0, 15, 4097, u64::MAX] {
         let mut value = Now { struct_size: size, ..Now::default() };
-        // SAFETY: the first field is there, and no more is looked at.
+        // SAFETY: the first field is valid, and nothing else is read.
         let refused = unsafe { grown(&raw const value, FIRST, "it").is_err() };
         // SAFETY: as above.
         let refused_to_write = unsafe { GrownPlace::new(&raw mut value, FIRST, "it").is_err() };

@@ -1,4 +1,4 @@
-/* Wrong arguments are errors that say what is wrong, never a crash. */
+/* Wrong arguments cause errors that name the argument, never a crash. */
 #define _DEFAULT_SOURCE
 
 #include "expect.h"
@@ -39,7 +39,7 @@ static void reserving(void)
               &region),
           ENOMEM, "could not be bound to node 1000");
     FAILS(hugewise_reserve((size_t)1 << 60, "thp,base", &region), ENOMEM, "could not be reserved");
-    FAILS(hugewise_reserve((size_t)-1, "base", &region), ENOMEM, "ever address");
+    FAILS(hugewise_reserve((size_t)-1, "base", &region), ENOMEM, "exceeds the address space");
     EXPECT(region == NULL);
 }
 
@@ -88,7 +88,7 @@ static void parts(hugewise_region *region)
 
 static void structs(hugewise_region *region)
 {
-    /* As a later header may have it. */
+    /* The structs of a later header. */
     struct {
         hugewise_pretouch_options known;
         uint64_t later;
@@ -114,7 +114,7 @@ static void structs(hugewise_region *region)
     EXPECT(hugewise_region_pretouch(region, 0, 1, how, &touched.known) == HUGEWISE_OK);
     EXPECT(touched.known.done > 0 && touched.later == 0);
     options.later = 1;
-    FAILS(hugewise_region_pretouch(region, 0, 1, how, NULL), E2BIG, "does not know");
+    FAILS(hugewise_region_pretouch(region, 0, 1, how, NULL), E2BIG, "does not have");
 }
 
 static void memory_of_others(void)
@@ -126,15 +126,15 @@ static void memory_of_others(void)
     EXPECT(memory != MAP_FAILED);
     FAILS(hugewise_pretouch(NULL, 1, NULL, NULL), EINVAL, "start is NULL");
     FAILS(hugewise_pretouch(memory, 0, NULL, NULL), EINVAL, "len is 0");
-    FAILS(hugewise_pretouch(memory, (size_t)-1, NULL, NULL), EINVAL, "beyond every address");
+    FAILS(hugewise_pretouch(memory, (size_t)-1, NULL, NULL), EINVAL, "exceeds the address space");
     FAILS(hugewise_pretouch((void *)-4096, 4095, &touch, NULL), EINVAL, "nothing is mapped");
     FAILS(hugewise_coverage(NULL, 1, pages, 8, &count), EINVAL, "start is NULL");
     FAILS(hugewise_coverage(memory, 1, pages, 8, NULL), EINVAL, "count is NULL");
-    /* A touch of either would end the program. */
+    /* Touching either would end the program. */
     EXPECT(munmap(memory + MIB, MIB) == 0);
     FAILS(hugewise_pretouch(memory, 3 * MIB, &touch, NULL), EINVAL, "nothing is mapped at");
     EXPECT(mprotect(memory, MIB, PROT_READ) == 0);
-    FAILS(hugewise_pretouch(memory, MIB, &touch, NULL), EINVAL, "may not be read and written (r--p)");
+    FAILS(hugewise_pretouch(memory, MIB, &touch, NULL), EINVAL, "is not readable and writable (r--p)");
     EXPECT(hugewise_coverage(memory + MIB, 4096, pages, 8, &count) == HUGEWISE_COULD_NOT_TELL);
     EXPECT_ERROR(ENODATA, "nothing is mapped");
 }

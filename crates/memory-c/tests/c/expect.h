@@ -1,4 +1,4 @@
-/* What the test programs share: checks that name their line, and the thread's last error. */
+/* Checks of the test programs; a failure prints the line and the last error of the thread. */
 #ifndef EXPECT_H
 #define EXPECT_H
 
@@ -13,13 +13,13 @@
 #define EXPECT(what)                                                                                       \
     do {                                                                                                   \
         if (!(what)) {                                                                                     \
-            fprintf(stderr, "%s:%d: not so: %s; last error: %s\n", __FILE__, __LINE__, #what,              \
+            fprintf(stderr, "%s:%d: failed: %s; last error: %s\n", __FILE__, __LINE__, #what,              \
                     hugewise_last_error());                                                                \
             exit(1);                                                                                       \
         }                                                                                                  \
     } while (0)
 
-/* The last call failed with this code, and said at least this. */
+/* Checks the last error: its code, and that its message contains the text. */
 #define EXPECT_ERROR(code, text)                                                                           \
     do {                                                                                                   \
         EXPECT(hugewise_last_error_code() == (code));                                                      \

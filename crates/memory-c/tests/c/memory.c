@@ -1,4 +1,4 @@
-/* Memory is reserved, used, looked at and given back, the way a program does it. */
+/* Memory is reserved, used, measured and released, as a program does it. */
 #define _DEFAULT_SOURCE
 
 #include "expect.h"
@@ -17,7 +17,7 @@ static uint64_t resident(const hugewise_page_bytes *pages, size_t count)
     return sum;
 }
 
-/* Of a region, or of len bytes from memory on. */
+/* The coverage of a region, or without one of len bytes from memory on; returns the number of items. */
 static size_t coverage(const hugewise_region *region, const void *memory, size_t len, hugewise_page_bytes *pages)
 {
     size_t count = 99;
@@ -28,7 +28,7 @@ static size_t coverage(const hugewise_region *region, const void *memory, size_t
     return count;
 }
 
-/* Is so much present in the end? While the kernel moves pages (compaction), they are not. */
+/* Waits until least to most bytes are resident: pages under migration (compaction) are not present. */
 static void expect_present(int line, const hugewise_region *region, const void *memory, size_t len, uint64_t least,
                            uint64_t most)
 {
@@ -85,7 +85,7 @@ static void a_region_is_what_was_asked_for(const char *backings, size_t len)
 static int stop_half_way(void *context, uint64_t done, uint64_t wanted)
 {
     hugewise_region *region = *(hugewise_region **)context;
-    /* The library can be used from here, too. */
+    /* The callback may call the library. */
     EXPECT(hugewise_region_len(region) == 64 * MIB);
     return done * 2 >= wanted;
 }
@@ -108,10 +108,10 @@ static void memory_is_made_present_and_given_back(const char *backings)
     options.context = &region;
     status = hugewise_region_pretouch(region, 0, 64 * MIB, &options, &touched);
     EXPECT(touched.done >= 32 * MIB && touched.wanted == 64 * MIB);
-    /* The threads may have been done with the rest before they heard of it. */
+    /* The threads may have finished the rest before they saw the request. */
     EXPECT(status == (touched.done < touched.wanted ? HUGEWISE_FAILED : HUGEWISE_OK));
     if (status != HUGEWISE_OK)
-        EXPECT_ERROR(ECANCELED, "of 64MiB done: it was told to stop");
+        EXPECT_ERROR(ECANCELED, "of 64MiB done: cancelled by the progress callback");
 
     memset(memory, 7, page_size);
     options.progress = NULL;
@@ -124,14 +124,14 @@ static void memory_is_made_present_and_given_back(const char *backings)
     EXPECT_PRESENT(region, 64 * MIB);
     expect_present(__LINE__, NULL, memory, 64 * MIB, 64 * MIB, 64 * MIB);
 
-    /* Only whole pages go: not the first, which lies in the range but for a byte. */
+    /* Only whole pages are released: not the first, one byte of which is outside of the range. */
     EXPECT(hugewise_region_decommit(region, 1, 32 * MIB - 1, &given_back) == HUGEWISE_OK);
     EXPECT(given_back == 32 * MIB - page_size);
     EXPECT(memory[0] == 7 && memory[page_size - 1] == 7 && memory[page_size] == 0);
     EXPECT(hugewise_region_decommit(region, 0, 64 * MIB, NULL) == HUGEWISE_OK);
     EXPECT_PRESENT(region, 0);
 
-    /* And a part is made present again. */
+    /* Populate a part again. */
     EXPECT(hugewise_region_pretouch(region, page_size, 1, NULL, NULL) == HUGEWISE_OK);
     EXPECT_PRESENT(region, page_size);
     EXPECT(memory[page_size] == 0);
@@ -165,7 +165,7 @@ static void a_fallback_carries_its_cause(void)
     EXPECT(hugewise_region_release(region) == HUGEWISE_OK);
 }
 
-/* Is there a mapping of this name? */
+/* True if a line of the maps contains this name. */
 static int is_mapped(const char *name)
 {
     char line[512];
@@ -183,7 +183,7 @@ static void a_region_has_its_name_and_its_node(void)
     hugewise_reserve_options options = {.struct_size = sizeof options, .name = "rows", .bind = 1, .node = 0};
     hugewise_region *region = NULL;
     if (hugewise_reserve_at(MIB, "base", &options, &region) != HUGEWISE_OK) {
-        /* A kernel without NUMA, or a container that may not. */
+        /* A kernel without NUMA, or a container without the permission. */
         EXPECT_ERROR(ENOMEM, "could not be bound to node 0");
         options.bind = 0;
         EXPECT(hugewise_reserve_at(MIB, "base", &options, &region) == HUGEWISE_OK);
@@ -195,7 +195,7 @@ static void a_region_has_its_name_and_its_node(void)
     EXPECT(!is_mapped("[anon:hugewise rows]"));
 }
 
-/* Where there is no /proc, nobody can tell, and nobody says zero. */
+/* Without /proc the coverage is unknown, not zero. */
 static void could_not_tell_is_an_answer_of_its_own(void)
 {
     hugewise_page_bytes pages[8];
@@ -204,7 +204,7 @@ static void could_not_tell_is_an_answer_of_its_own(void)
     hugewise_region *region = NULL;
     pid_t child;
     if (geteuid() != 0) {
-        fprintf(stderr, "skipped: could not tell (needs root)\n");
+        fprintf(stderr, "skipped: unknown coverage (needs root)\n");
         return;
     }
     EXPECT(hugewise_reserve(MIB, "base", &region) == HUGEWISE_OK);

@@ -1,4 +1,4 @@
-/* Any number of threads, each with regions of its own, and all with one. */
+/* Several threads with a region each, and one shared region. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "expect.h"
@@ -40,7 +40,7 @@ static void *work(void *context)
         for (i = 0; i < MIB; i++)
             EXPECT(memory[i] == number);
         EXPECT(hugewise_region_release(own) == HUGEWISE_OK);
-        /* All make the same memory present, while each writes to its part of it. */
+        /* All threads populate the same memory while each writes to its part. */
         memory = (unsigned char *)hugewise_region_address(shared) + number * MIB;
         memset(memory, round, MIB);
         EXPECT(hugewise_region_pretouch(shared, 0, THREADS * MIB, round % 2 ? &touch : NULL, NULL) == HUGEWISE_OK);
@@ -49,7 +49,7 @@ static void *work(void *context)
         EXPECT(hugewise_region_coverage(shared, pages, 8, &count) == HUGEWISE_OK);
     }
     pthread_barrier_wait(&all_there);
-    /* One of them has it, whoever is first; to the others it is gone. */
+    /* The first release succeeds, the others fail. */
     if (hugewise_region_release(shared) == HUGEWISE_OK)
         return &shared;
     EXPECT_ERROR(EINVAL, "it was released");
