@@ -44,7 +44,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Undoes what the test applied, also where the test fails half-way.
+/// Undoes what the test applied, also if the test fails.
 struct Undo;
 
 impl Drop for Undo {
@@ -61,7 +61,7 @@ fn pages() -> Result<u64, Box<dyn Error>> {
     Ok(read(NR)?.parse()?)
 }
 
-/// The word for `defrag` that is not in force.
+/// A value of `defrag` that is not in force.
 fn other_defrag() -> Result<&'static str, Box<dyn Error>> {
     Ok(if read(DEFRAG)?.contains("[defer+madvise]") { "madvise" } else { "defer+madvise" })
 }
@@ -71,19 +71,22 @@ fn applied_and_restored() -> Tested {
     let (before, defrag) = (pages()?, other_defrag()?);
     let more = ["apply", "--pool", "2MiB=+300", "--thp-defrag", defrag];
     let ran = run(&more)?.ended_with(0)?;
-    says(&ran.stdout, &["setting", "was", "wanted", "is", "pool of 2MiB pages", "until 'hugewise restore'"])?;
+    says(
+        &ran.stdout,
+        &["setting", "before", "requested", "current", "pool of 2MiB pages", "until 'hugewise restore'"],
+    )?;
     assert_eq!(pages()?, before + 300);
     says(&read(DEFRAG)?, &[&format!("[{defrag}]")])?;
-    // Again, as JSON: now there is nothing to do with defrag.
+    // Again, as JSON: `defrag` already has the value.
     let again = run(&["apply", "--pool", "2MiB=+5", "--thp-defrag", defrag, "--json"])?.ended_with(0)?;
     let report: Value = serde_json::from_str(&again.stdout)?;
     assert_eq!((&report["schema"], &report["state"]), (&json!("hugewise.apply/1"), &json!("kept")));
     assert_eq!(report["changes"][0]["from"], report["changes"][0]["to"]);
     assert_eq!(report["changes"][1]["reached"], json!((before + 305).to_string()));
-    // It is no accident that somebody must clean up.
+    // Applied settings are not reported as left behind by a killed command.
     assert_eq!(run(&["check"])?.stderr, "");
     let same = run(&["apply", "--thp-defrag", defrag])?.ended_with(0)?;
-    says(&same.stdout, &["the same", "everything is as wanted"])?;
+    says(&same.stdout, &["unchanged", "all settings have the requested values"])?;
 
     let restored = run(&["restore"])?.ended_with(0)?;
     says(
@@ -99,9 +102,9 @@ fn dry_run() -> Tested {
     let ran = run(&["apply", "--dry-run", "--pool", &wish])?.ended_with(0)?;
     says(&ran.stdout, &[&(before + 7).to_string(), "Nothing was changed"])?;
     let ran = run(&["apply", "--dry-run", "--pool", "2MiB=+100000000"])?.ended_with(1)?;
-    says(&ran.stdout, &["objection: the pools would take", "must stay available"])?;
+    says(&ran.stdout, &["warning: the pools would take", "must stay available"])?;
     let ran = run(&["apply", "--pool", "2MiB=+100000000"])?.ended_with(1)?;
-    says(&ran.stdout, &["objection: ", "Nothing was changed. --force does it"])?;
+    says(&ran.stdout, &["warning: ", "Nothing was changed. --force applies"])?;
     assert_eq!((pages()?, Path::new(APPLIED).exists()), (before, false));
     Ok(())
 }
@@ -116,7 +119,7 @@ fn compared_above() -> Tested {
     Ok(())
 }
 
-/// Writes a plan, and gives its path as long as the folder is held.
+/// Writes a plan into a temporary folder; returns the folder and the path.
 fn plan(text: &Value) -> Result<(tempfile::TempDir, String), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("plan.json");
@@ -127,7 +130,7 @@ fn plan(text: &Value) -> Result<(tempfile::TempDir, String), Box<dyn Error>> {
 fn plan_of_yesterday() -> Tested {
     let _undo = Undo;
     let before = pages()?;
-    // Made when the pool was as it is; then somebody else takes 10 more pages.
+    // The plan is made with the pool as it is; then another program adds 10 pages.
     let (_dir, file) = plan(&json!({
         "schema": "hugewise.plan/1",
         "pools": [{"page_size_bytes": 2 << 20, "node": null, "pages_needed": before + 50,
@@ -139,10 +142,10 @@ fn plan_of_yesterday() -> Tested {
     assert_eq!(pages()?, before + 50);
     let restored = run(&["restore"])?.ended_with(0)?;
     says(&restored.stdout, &[&format!("Restored: pool of 2MiB pages = {}", before + 10)])?;
-    assert_eq!(pages()?, before + 10, "their ten pages are not ours to take");
+    assert_eq!(pages()?, before + 10, "the ten pages that another program added remain");
     fs::write(NR, before.to_string())?;
     let nonsense = run(&["apply", "--plan", NR])?.ended_with(2)?;
-    says(&nonsense.stderr, &[NR, "is no plan", "hugewise plan --json"])
+    says(&nonsense.stderr, &[NR, "is not a plan", "hugewise plan --json"])
 }
 
 fn setting_of_others() -> Tested {
@@ -155,7 +158,7 @@ fn setting_of_others() -> Tested {
     let ran = run(&["apply", "--plan", &file])?.ended_with(1)?;
     says(
         &ran.stdout,
-        &["objection: ", "was 77 when the plan was made", &format!("is {now} now"), "make a new plan"],
+        &["warning: ", "was 77 when the plan was made", &format!("is {now} now"), "make a new plan"],
     )?;
     assert_eq!(read(SCAN)?, now);
     run(&["apply", "--plan", &file, "--force"])?.ended_with(0)?;
@@ -184,7 +187,7 @@ fn changed_since() -> Tested {
         )?;
         assert_eq!(pages()?, before + 4);
     }
-    assert!(!read(DEFRAG)?.contains(&format!("[{defrag}]")), "the others are put back");
+    assert!(!read(DEFRAG)?.contains(&format!("[{defrag}]")), "the other settings are restored");
     run(&["restore", "--force"])?.ended_with(0)?;
     assert_eq!(pages()?, before);
     Ok(())
@@ -194,12 +197,12 @@ fn refused_half_way() -> Tested {
     let defrag = other_defrag()?;
     let more = ["apply", "--thp-defrag", defrag, "--khugepaged", "max_ptes_none=999999", "--pool", "2MiB=+3"];
     let ran = run(&more)?.ended_with(2)?;
-    says(&ran.stderr, &["everything was put back", "max_ptes_none", "Invalid argument"])?;
+    says(&ran.stderr, &["all changes were undone", "max_ptes_none", "Invalid argument"])?;
     for (arguments, said) in [
         (&["--thp-enabled", "sometimes"][..], "always, madvise, never"),
         (&["--pool", "64KiB=1"], "there are pools of 2MiB"),
         (&["--pool", "2MiB@99=1"], "2MiB@0"),
-        (&["--pool", "2MiB=1", "--pool", "2MiB=2"], "named twice"),
+        (&["--pool", "2MiB=1", "--pool", "2MiB=2"], "requested twice"),
         (&[], "nothing to apply"),
         (&["--plan", "/nowhere/plan.json"], "/nowhere/plan.json"),
     ] {
@@ -218,13 +221,13 @@ fn persisted() -> Tested {
     let apply = |more: &[&str]| run(&[&["apply", "--persist", "--etc", &etc], more].concat());
     apply(&["--khugepaged", "scan_sleep_millisecs=9999"])?.ended_with(0)?;
     let ran = apply(&["--khugepaged", "alloc_sleep_millisecs=59999", "--shmall", "18446744073692774398"])?;
-    says(&ran.ended_with(0)?.stdout, &["Set again at every boot", "restore --persisted"])?;
+    says(&ran.ended_with(0)?.stdout, &["Persisted, applied again at boot", "restore --persisted"])?;
     says(&fs::read_to_string(&sysctl)?, &["kernel.shmall = 18446744073692774398"])?;
     let lines = ["scan_sleep_millisecs - - - - 9999\n", "alloc_sleep_millisecs - - - - 59999\n"];
     says(&fs::read_to_string(&tmpfiles)?, &lines)?;
     says(&run(&["restore", "--etc", &etc])?.ended_with(0)?.stdout, &["Persisted, applied again at boot"])?;
 
-    // Somebody edits one: neither apply nor restore touches it.
+    // After an edit of one file, neither apply nor restore changes it.
     let edited = fs::read_to_string(&tmpfiles)? + "# mine\n";
     fs::write(&tmpfiles, &edited)?;
     let before = read(SCAN)?;
@@ -239,7 +242,7 @@ fn persisted() -> Tested {
     Ok(())
 }
 
-/// A pool that takes every value and keeps its own: a file of the kernel that does so lies above it.
+/// A pool that accepts every value and keeps its own: a kernel file with this behaviour is mounted over it.
 fn too_small() -> Tested {
     let constant = "/proc/sys/kernel/random/write_wakeup_threshold";
     let has = read(constant)?.parse::<u64>()?;
@@ -254,10 +257,7 @@ fn too_small() -> Tested {
         })
     };
     let ran = short(&[])?.ended_with(1)?;
-    says(
-        &ran.stdout,
-        &["short: pool of 2MiB pages: got 0 of 40 more pages of 2MiB", "contiguous"],
-    )?;
+    says(&ran.stdout, &["too small: pool of 2MiB pages: got 0 of 40 more pages of 2MiB", "contiguous"])?;
     let ran = short(&["--all-or-nothing", "--json"])?.ended_with(1)?;
     let report: Value = serde_json::from_str(&ran.stdout)?;
     assert_eq!(
@@ -272,7 +272,7 @@ fn ends_in_order() -> Tested {
     let running = Running::holding_the_journal(&|| hugewise(&["apply", "--pool", "2MiB=+1000"]))?;
     running.signal("INT")?;
     let ran = running.wait()?;
-    // On a quick machine it may have come too late.
+    // On a fast machine the signal may come after the end.
     if ran.status.code() != Some(0) {
         says(&ran.ended_with(130)?.stderr, &["interrupted", "all settings are restored"])?;
         assert!(!Path::new(APPLIED).exists());

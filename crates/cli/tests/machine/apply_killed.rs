@@ -33,7 +33,7 @@ const APPLY: [&str; 7] = [
 ];
 const EARLIER: [&str; 5] = ["apply", "--pool", "2MiB=+40", "--khugepaged", "scan_sleep_millisecs=10002"];
 
-/// What is killed.
+/// The command that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Victim {
     Apply,
@@ -58,7 +58,7 @@ fn any_moment() -> Tested {
     for kill in 0..kills {
         let victim = [Victim::Apply, Victim::Apply, Victim::SecondApply, Victim::Restore][kill as usize % 4];
         let whole = if victim == Victim::Restore { restores } else { applies };
-        // A little beyond its end, for no two take the same time.
+        // Up to a tenth after the expected end, because run times vary.
         let moment = whole.mul_f64(random.f64() * 1.1);
         let what = format!("kill {kill} of {seed}, {victim:?}, {} µs after the start", moment.as_micros());
         let state = kill_once(victim, moment).map_err(|error| format!("{what}: {error}"))?;
@@ -69,14 +69,14 @@ fn any_moment() -> Tested {
     Ok(())
 }
 
-/// How long it takes when nobody kills it.
+/// Duration of a command that is not killed.
 fn took(arguments: &[&str]) -> Result<Duration, Box<dyn Error>> {
     let begin = Instant::now();
     run(arguments)?.ended_with(0)?;
     Ok(begin.elapsed())
 }
 
-/// Brings the machine to where the victim starts, kills it, restores; what the victim left behind.
+/// Starts `victim`, kills it after `moment`, restores; returns a description of the files left behind.
 fn kill_once(victim: Victim, moment: Duration) -> Result<String, Box<dyn Error>> {
     let before = Snapshot::take()?;
     match victim {
@@ -97,13 +97,13 @@ fn kill_once(victim: Victim, moment: Duration) -> Result<String, Box<dyn Error>>
     };
     assert!(!killed.stderr.contains("panicked"), "{killed:#?}");
     let ended = if killed.status.code() == Some(0) { "it had ended" } else { "killed" };
-    // Another hugewise may be at work already.
+    // Another hugewise may be running already.
     let journal = fs::read_to_string(JOURNAL).is_ok_and(|text| text.contains(&format!("\"owner\": {id},")));
     let there = |is: bool| if is { "there" } else { "none" };
     let applied = Path::new(APPLIED).exists();
     let state = format!("{ended}, journal {}, applied {}", there(journal), there(applied));
     if journal {
-        // Whoever wants to apply next is told, or finds that the journal was finished.
+        // The next `apply` reports the journal, or finds it complete.
         let next = run(&["apply", "--dry-run", "--pool", "2MiB=1"])?;
         assert!(!next.stderr.contains("panicked"), "{next:#?}");
     }

@@ -1,4 +1,4 @@
-//! `hugewise apply`: makes changes that stay, until `hugewise restore`.
+//! `hugewise apply`: changes settings until `hugewise restore`.
 
 pub mod plan_file;
 pub mod text;
@@ -33,92 +33,93 @@ use crate::{
     output::terminal::{Terminal, print},
 };
 
-/// Change the machine's settings to what a plan or you ask for, and keep them so
+/// Apply a plan or single settings, until 'hugewise restore' or a reboot
 ///
-/// The difference is shown first. Then every old value is written to the journal, the settings are
-/// changed and read back. A pool grows in steps, with compaction between them where the kernel finds
-/// too few pages; if it stays too small, what was got is kept and the cause is named. 'hugewise
-/// restore' undoes everything; a reboot does, too, unless --persist.
+/// Prints the changes first. Then, for each setting, writes the old value to the journal, changes the
+/// setting and reads it back. A pool grows in steps; if the kernel finds too few free pages, memory is
+/// compacted between the steps. A pool that stays too small keeps the pages that it got, and the cause
+/// is printed. 'hugewise restore' undoes all changes; so does a reboot, except with --persist.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Apply {
-    /// A plan made by 'hugewise plan --json'; - reads it from standard input
+    /// Plan written by 'hugewise plan --json'; - reads standard input
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     plan: Option<PathBuf>,
-    /// Pages in a pool, on all nodes or on one; + for so many more. May be given several times
+    /// Pages in a pool, on all NUMA nodes or on one; +PAGES adds to the pool. May be repeated
     #[arg(long, value_name = "SIZE[@NODE]=[+]PAGES")]
     pool: Vec<PoolWish>,
-    /// Pages that may be made on demand
+    /// Surplus pages that may be allocated beyond the pool (nr_overcommit_hugepages)
     #[arg(long, value_name = "SIZE=PAGES")]
     overcommit: Vec<OfSize>,
-    /// Transparent huge pages of all sizes that inherit, or of one: always, madvise, never, inherit
+    /// THP mode: always, madvise, never; of a single size also inherit
     #[arg(long, value_name = "[SIZE=]WORD")]
     thp_enabled: Vec<OfSize>,
-    /// When a page fault waits for a huge page: always, defer, defer+madvise, madvise, never
+    /// When page faults wait for huge pages: always, defer, defer+madvise, madvise, never
     #[arg(long, value_name = "WORD")]
     thp_defrag: Option<String>,
-    /// Transparent huge pages of shared memory: always, within_size, advise, never, inherit, …
+    /// THP mode of shared memory: always, within_size, advise, never, …; of a single size also inherit
     #[arg(long, value_name = "[SIZE=]WORD")]
     shmem_enabled: Vec<OfSize>,
-    /// A setting of khugepaged: defrag, scan_sleep_millisecs, alloc_sleep_millisecs, pages_to_scan,
+    /// khugepaged setting: defrag, scan_sleep_millisecs, alloc_sleep_millisecs, pages_to_scan,
     /// max_ptes_none, max_ptes_swap, max_ptes_shared
     #[arg(long, value_name = "NAME=NUMBER")]
     khugepaged: Vec<KnobWish>,
-    /// The group that may use SysV segments on huge pages
+    /// Group that may use SysV shared memory on huge pages (vm.hugetlb_shm_group)
     #[arg(long, value_name = "GID")]
     shm_group: Option<u32>,
-    /// The largest SysV segment
+    /// Largest SysV shared memory segment (kernel.shmmax)
     #[arg(long, value_name = "SIZE")]
     shmmax: Option<Bytes>,
-    /// All SysV segments together, in base pages
+    /// Total of all SysV shared memory segments, in base pages (kernel.shmall)
     #[arg(long, value_name = "PAGES")]
     shmall: Option<u64>,
-    /// Show the difference, and change nothing
+    /// Print the changes without applying them
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Put everything back if a pool does not become as large as wanted
+    /// Undo all changes if a pool stays smaller than requested
     #[arg(long)]
     all_or_nothing: bool,
-    /// Do it against objections: too little memory would stay, or a setting is not as planned with
+    /// Apply despite warnings: too little memory would stay available, or a setting has changed since
+    /// the plan was made
     #[arg(long)]
     force: bool,
-    /// What must stay available beside the pools [default: a tenth of what is available now]
+    /// Memory that must stay available [default: a tenth of the memory available now, at least 512MiB]
     #[arg(long, value_name = "SIZE")]
     floor: Option<Bytes>,
-    /// Set it again at every boot: write sysctl.d/60-hugewise.conf and tmpfiles.d/hugewise.conf
+    /// Also apply the settings at every boot: write sysctl.d/60-hugewise.conf and tmpfiles.d/hugewise.conf
     #[arg(long)]
     persist: bool,
-    /// Replace these files even where hugewise did not write them, or they were edited since
+    /// Replace these files even if hugewise did not write them, or they were edited since
     #[arg(long, requires = "persist")]
     overwrite: bool,
     /// Print JSON (schema hugewise.apply/1)
     #[arg(long)]
     json: bool,
-    /// The folder of configuration files
+    /// Folder of the configuration files
     #[arg(long, value_name = "DIR", default_value = "/etc", hide = true)]
     etc: PathBuf,
     #[command(flatten)]
     wishes: Wishes,
-    /// A java launch line, to be planned for first; the options above this say how
+    /// java command line: apply the plan that 'hugewise plan' makes for it
     #[arg(last = true)]
     command: Vec<String>,
 }
 
 const AFTER_HELP: &str = "\
 Examples:
-  hugewise apply --dry-run --pool 2MiB=1000           show what would change
-  sudo hugewise apply --pool 2MiB=1000                1000 pages in the pool
+  hugewise apply --dry-run --pool 2MiB=1000           print what would change
+  sudo hugewise apply --pool 2MiB=1000                set the pool to 1000 pages
   sudo hugewise apply --pool 2MiB=+200 --pool 1GiB@0=4
   sudo hugewise apply --thp-enabled madvise --shmem-enabled advise --khugepaged max_ptes_none=0
-  sudo hugewise apply --thp-enabled 64KiB=madvise     one size alone
-  sudo hugewise apply -- java -Xmx4g -jar app.jar     what this line needs, by 'hugewise plan'
+  sudo hugewise apply --thp-enabled 64KiB=madvise     set a single page size
+  sudo hugewise apply -- java -Xmx4g -jar app.jar     apply the plan for this command line
   sudo hugewise apply --plan plan.json --all-or-nothing
-  sudo hugewise apply --pool 2MiB=1000 --persist      at every boot, too
-  sudo hugewise restore                               undo it
+  sudo hugewise apply --pool 2MiB=1000 --persist      also apply it at every boot
+  sudo hugewise restore                               undo all changes
 
-Exit status: 0 everything is as wanted; 1 a pool is smaller, or there are objections and nothing was
-changed (with --dry-run: nothing would be); 2 wrong usage, or it could not be done and everything was
-put back; 128 and the signal when interrupted, after putting everything back.";
+Exit status: 0 all settings have the requested values; 1 a pool is smaller than requested, or there are
+warnings and nothing was changed (with --dry-run: nothing would be changed); 2 usage error, or a failure
+after which all changes were undone; 128 + signal number if interrupted, with all changes undone.";
 
 /// `SIZE[@NODE]=[+]PAGES`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,10 +147,10 @@ impl FromStr for PoolWish {
     type Err = String;
 
     fn from_str(text: &str) -> Result<PoolWish, String> {
-        let (pool, pages) = text.split_once('=').ok_or("write SIZE=PAGES, like 2MiB=1000")?;
+        let (pool, pages) = text.split_once('=').ok_or("expected SIZE=PAGES, such as 2MiB=1000")?;
         let (size, node) = match pool.split_once('@') {
             Some((size, node)) => {
-                (size, Some(node.parse().map_err(|_| format!("'{node}' is not the number of a node"))?))
+                (size, Some(node.parse().map_err(|_| format!("'{node}' is not a NUMA node number"))?))
             }
             None => (pool, None),
         };
@@ -183,20 +184,19 @@ impl FromStr for KnobWish {
     type Err = String;
 
     fn from_str(text: &str) -> Result<KnobWish, String> {
-        let (knob, value) = text.split_once('=').ok_or("write NAME=NUMBER, like max_ptes_none=0")?;
+        let (knob, value) = text.split_once('=').ok_or("expected NAME=NUMBER, such as max_ptes_none=0")?;
         Ok(KnobWish { knob: knob.parse()?, value: value.to_owned() })
     }
 }
 
-/// Runs the command.
 pub fn run(apply: &Apply, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
     let requests = apply.requests()?;
     if requests.is_empty() && (apply.plan.is_some() || !apply.command.is_empty()) {
-        print("Nothing is to be changed: the plan needs no pool and no setting.\n")?;
+        print("Nothing to change: the plan needs no pool and no setting.\n")?;
         return Ok(ExitCode::SUCCESS);
     }
-    ensure!(!requests.is_empty(), "nothing to apply: name a --plan or a setting, like --pool 2MiB=1000");
+    ensure!(!requests.is_empty(), "nothing to apply: give --plan or a setting, such as --pool 2MiB=1000");
     let floor = machine::floor(&root, apply.floor);
     let difference = Difference::read(&root, &requests, floor)?;
     let objected = !difference.objections.is_empty() && !apply.force;
@@ -227,7 +227,7 @@ impl Apply {
         Ok(requests)
     }
 
-    /// The settings that were named one by one.
+    /// The requests of the options for single settings.
     fn explicit(&self) -> anyhow::Result<Vec<Request>> {
         let mut wishes: Vec<(Setting, Wanted)> = Vec::new();
         for pool in &self.pool {
@@ -237,7 +237,7 @@ impl Apply {
         let mut value = |setting, value: String| wishes.push((setting, Wanted::Value(value)));
         for OfSize { page_size, value: pages } in &self.overcommit {
             let page_size =
-                page_size.context("--overcommit needs a page size: write SIZE=PAGES, like 2MiB=100")?;
+                page_size.context("--overcommit needs a page size: expected SIZE=PAGES, such as 2MiB=100")?;
             value(Setting::Overcommit { page_size }, pages.clone());
         }
         for OfSize { page_size, value: word } in &self.thp_enabled {
@@ -265,7 +265,7 @@ impl Apply {
         Ok(wishes.into_iter().map(|(setting, wanted)| Request { setting, wanted, seen: None }).collect())
     }
 
-    /// Takes the journal, looks again, and makes the difference true.
+    /// Opens the journal, reads the difference again, and applies it.
     fn change(
         &self,
         root: &Root,
@@ -275,7 +275,7 @@ impl Apply {
     ) -> anyhow::Result<ExitCode> {
         let interrupt = machine::watch()?;
         let mut writer = Writer::open(root, Path::new(STATE_DIR), "apply").map_err(advised)?;
-        // From here on no other hugewise changes anything.
+        // While the journal is open, no other hugewise changes settings.
         let difference = Difference::read(root, requests, floor)?;
         self.show_difference(&difference, terminal)?;
         if !difference.objections.is_empty() && !self.force {
@@ -293,7 +293,7 @@ impl Apply {
                 return interrupted(&error, &interrupt).ok_or_else(|| {
                     let helps = error.what_helps();
                     anyhow::Error::new(error)
-                        .context(format!("it was broken off, and everything was put back{helps}"))
+                        .context(format!("apply failed, and all changes were undone{helps}"))
                 });
             }
         };
@@ -307,14 +307,14 @@ impl Apply {
                 Ok(written) => report.persisted = written.unwrap_or_default(),
                 Err(error) => {
                     put_back(writer)?;
-                    return Err(anyhow::Error::new(error).context("the settings were put back"));
+                    return Err(anyhow::Error::new(error).context("all changes were undone"));
                 }
             }
-            writer.keep().context("the settings were put back")?;
+            writer.keep().context("all changes were undone")?;
         }
         if !report.persisted.is_empty() && !has_tmpfiles(root) {
             report.notes.push(
-                "systemd-tmpfiles is not installed: nothing here reads tmpfiles.d at boot, sysctl.d alone may be"
+                "systemd-tmpfiles is not installed: this machine does not apply tmpfiles.d at boot"
                     .to_owned(),
             );
         }
@@ -322,7 +322,8 @@ impl Apply {
         Ok(if short { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
     }
 
-    /// The configuration files as they shall be: what is wanted, for at boot all of it can be had.
+    /// The configuration files, with the requested values: at boot, also pools that are too small now can be
+    /// allocated in full.
     fn files(&self, root: &Root, difference: &Difference) -> anyhow::Result<Files> {
         let settings: Vec<(Setting, String)> =
             difference.changes.iter().map(|change| (change.setting, change.to.clone())).collect();
@@ -346,25 +347,24 @@ impl Apply {
     }
 }
 
-/// Undoes what was done so far, and says so where that failed.
+/// Undoes the changes made so far; an error if that failed for any of them.
 fn put_back(writer: Writer) -> anyhow::Result<()> {
     let restored = writer.put_back();
     ensure!(restored.failed.is_empty(), "{}", machine::failures(&restored));
     Ok(())
 }
 
-/// The exit status after a signal.
 fn interrupted(error: &WriteError, interrupt: &Interrupt) -> Option<ExitCode> {
     matches!(error, WriteError::Pool(Shortage::Interrupted)).then(|| machine::after_signal(interrupt))
 }
 
-/// Why the journal was not had, with the next step.
+/// The error of opening the journal, with the next step.
 fn advised(error: JournalError) -> anyhow::Error {
     let error = anyhow::Error::new(error);
     if process::is_root() {
         error
     } else {
-        error.context("only root can change settings: use sudo; --dry-run shows the difference without")
+        error.context("only root can change settings: use sudo, or --dry-run to print the changes")
     }
 }
 

@@ -1,4 +1,4 @@
-//! A plan as `hugewise plan --json` prints it, as far as `apply` needs it.
+//! Reads the parts of the output of `hugewise plan --json` that `apply` needs.
 
 use std::{
     fs,
@@ -15,10 +15,9 @@ use hugewise_linux::{
 use hugewise_plan::plan::Plan;
 use serde::Deserialize;
 
-/// The schemas that are understood.
 const SCHEMA: &str = "hugewise.plan/1";
 
-/// What is read of a plan; whatever else stands in it is not for us.
+/// The fields of a plan that `apply` reads; others are ignored.
 #[derive(Debug, Deserialize)]
 struct PlanFile {
     schema: String,
@@ -30,52 +29,50 @@ struct PlanFile {
 /// A pool that a plan needs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct PlannedPool {
-    /// Size of its pages.
     pub page_size_bytes: PageSize,
-    /// The node; any where nothing is named.
+    /// `None` for the pool of all nodes.
     pub node: Option<u32>,
     /// Pages that must be available to new mappings.
     pub pages_needed: Pages,
-    /// Those that were available when the plan was made.
+    /// Pages available when the plan was made.
     pub pages_available: Pages,
-    /// All pages that were there then.
+    /// All pages in the pool when the plan was made.
     pub pages_in_pool: Pages,
 }
 
 /// A setting that a plan needs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct PlannedSetting {
-    /// The setting.
     pub setting: Setting,
-    /// What it was when the plan was made.
+    /// Value when the plan was made.
     pub from: String,
-    /// What it must be.
+    /// Value that the plan needs.
     pub to: String,
 }
 
-/// Reads the plan in `file`, or of standard input where that is `-`.
+/// Reads the plan from `file`, or from standard input if that is `-`.
 pub fn read(file: &Path) -> anyhow::Result<Vec<Request>> {
     let is_input = file == Path::new("-");
     let text = if is_input {
         let mut text = String::new();
-        io::stdin().lock().read_to_string(&mut text).context("reading the plan from standard input")?;
+        io::stdin().lock().read_to_string(&mut text).context("cannot read the plan from standard input")?;
         text
     } else {
-        fs::read_to_string(file).with_context(|| format!("reading the plan {}", file.display()))?
+        fs::read_to_string(file).with_context(|| format!("cannot read the plan {}", file.display()))?
     };
     parse(&text).with_context(|| {
         let what = if is_input { "standard input".into() } else { file.to_string_lossy() };
-        format!("{what} is no plan that can be applied; 'hugewise plan --json' makes one")
+        format!("{what} is not a plan; 'hugewise plan --json' writes one")
     })
 }
 
 fn parse(text: &str) -> anyhow::Result<Vec<Request>> {
     let plan: PlanFile = serde_json::from_str(text)?;
-    ensure!(plan.schema == SCHEMA, "its schema is '{}', and {SCHEMA} is understood", plan.schema);
+    ensure!(plan.schema == SCHEMA, "its schema is '{}', and must be {SCHEMA}", plan.schema);
     Ok(changes_of_plan(&plan.pools, &plan.settings))
 }
 
-/// What a plan that was just made wants changed.
+/// The changes that `plan` needs.
 pub fn changes_of(plan: &Plan) -> Vec<Request> {
     let pools = plan.pools.iter().map(|pool| PlannedPool {
         page_size_bytes: pool.page_size_bytes,
@@ -92,7 +89,7 @@ pub fn changes_of(plan: &Plan) -> Vec<Request> {
     changes_of_plan(&pools.collect::<Vec<_>>(), &settings.collect::<Vec<_>>())
 }
 
-/// What a plan wants changed.
+/// The changes that these parts of a plan need.
 pub fn changes_of_plan(pools: &[PlannedPool], settings: &[PlannedSetting]) -> Vec<Request> {
     let of_pool = |pool: &PlannedPool| Request {
         setting: Setting::Pool { page_size: pool.page_size_bytes, node: pool.node },

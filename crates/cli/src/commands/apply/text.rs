@@ -1,4 +1,4 @@
-//! What `apply` changes, and what came of it.
+//! The changes of `apply` and their outcome, as text and JSON.
 
 use std::path::PathBuf;
 
@@ -12,40 +12,39 @@ use crate::output::{
     terminal::{Terminal, plain},
 };
 
-/// What `apply` did, schema `hugewise.apply/1`.
+/// Result of `hugewise apply`, schema `hugewise.apply/1`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     schema: &'static str,
-    /// What became of the changes.
+    /// Whether the changes were applied.
     pub state: State,
-    /// Every setting that was named.
+    /// One entry for each requested setting.
     pub changes: Vec<Outcome>,
-    /// Why it should not be done.
+    /// Warnings because of which the changes are not applied without `--force`.
     pub objections: Vec<String>,
-    /// What is good to know.
+    /// Remarks that do not prevent the changes.
     pub notes: Vec<String>,
-    /// The configuration files that set it again at boot.
+    /// Configuration files that apply the settings at boot; empty without `--persist`.
     pub persisted: Vec<PathBuf>,
 }
 
-/// What became of the changes.
+/// Whether the changes were applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Shown only.
+    /// Printed only.
     DryRun,
-    /// There were objections: nothing was changed.
+    /// Nothing was changed, because of `objections`.
     Refused,
-    /// Everything was as wanted already.
+    /// All settings already had the requested values.
     AsWanted,
-    /// Made, and kept until `hugewise restore`.
+    /// Applied, and kept until `hugewise restore`.
     Kept,
-    /// Made, and put back because a pool stayed too small.
+    /// Applied, and undone because a pool stayed too small.
     PutBack,
 }
 
 impl Report {
-    /// Of changes that were made.
     pub fn new(state: State, difference: &Difference, changes: Vec<Outcome>) -> Report {
         Report {
             schema: "hugewise.apply/1",
@@ -57,41 +56,40 @@ impl Report {
         }
     }
 
-    /// Of changes that were not made.
+    /// The report of changes that were not applied.
     pub fn of_nothing(state: State, difference: &Difference) -> Report {
         Report::new(state, difference, difference.changes.iter().map(Outcome::of_nothing).collect())
     }
 
-    /// All was put back after it was made.
+    /// Marks the changes as undone.
     pub fn put_back(&mut self) {
         self.state = State::PutBack;
     }
 }
 
-/// The difference, before anything is done.
+/// The requested changes, before they are applied.
 pub fn difference_text(difference: &Difference, terminal: &Terminal) -> String {
-    let mut table = table(&["setting", "is", "wanted"]);
+    let mut table = table(&["setting", "current", "requested"]);
     for change in &difference.changes {
-        let to = if change.is_needed() { change.to.as_str() } else { "the same" };
+        let to = if change.is_needed() { change.to.as_str() } else { "unchanged" };
         table.add_row([change.setting.to_string(), plain(&change.from), plain(to)]);
     }
     let mut text = lines(&table);
     for objection in &difference.objections {
-        text += &format!("{} {}\n", terminal.bad("objection:"), plain(objection));
+        text += &format!("{} {}\n", terminal.bad("warning:"), plain(objection));
     }
     text
 }
 
-/// What came of it.
 pub fn outcome_text(report: &Report, terminal: &Terminal) -> String {
     let mut text = String::from("\n");
     match report.state {
         State::DryRun if report.objections.is_empty() => text += "Nothing was changed: this was a dry run.\n",
         State::DryRun => {
-            text += "Nothing was changed: this was a dry run. Without it nothing would be, unless --force.\n";
+            text += "Nothing was changed: this was a dry run. Without --force, the warnings prevent the changes.\n";
         }
-        State::Refused => text += "Nothing was changed. --force does it against the objections.\n",
-        State::AsWanted => text += "Nothing was changed: everything is as wanted.\n",
+        State::Refused => text += "Nothing was changed. --force applies the changes despite the warnings.\n",
+        State::AsWanted => text += "Nothing was changed: all settings have the requested values.\n",
         State::Kept | State::PutBack => made(&mut text, report, terminal),
     }
     for note in &report.notes {
@@ -101,7 +99,7 @@ pub fn outcome_text(report: &Report, terminal: &Terminal) -> String {
 }
 
 fn made(text: &mut String, report: &Report, terminal: &Terminal) {
-    let mut table = table(&["setting", "was", "wanted", "is"]);
+    let mut table = table(&["setting", "before", "requested", "current"]);
     for outcome in &report.changes {
         let change = &outcome.change;
         let is = match report.state {
@@ -113,16 +111,17 @@ fn made(text: &mut String, report: &Report, terminal: &Terminal) {
     *text += &lines(&table);
     for outcome in &report.changes {
         if let Some(shortage) = &outcome.shortage {
-            *text += &format!("{} {}: {}\n", terminal.bad("short:"), outcome.change.setting, plain(shortage));
+            *text +=
+                &format!("{} {}: {}\n", terminal.bad("too small:"), outcome.change.setting, plain(shortage));
         }
     }
     for file in &report.persisted {
-        *text += &format!("Set again at every boot: {}\n", plain(&file.to_string_lossy()));
+        *text += &format!("Persisted, applied again at boot: {}\n", plain(&file.to_string_lossy()));
     }
     *text += match report.state {
-        State::PutBack => "Everything was put back: --all-or-nothing.\n",
-        _ if report.persisted.is_empty() => "It stays until 'hugewise restore' or a reboot.\n",
-        _ => "'hugewise restore --persisted' undoes all of it.\n",
+        State::PutBack => "All changes were undone, because of --all-or-nothing.\n",
+        _ if report.persisted.is_empty() => "The changes remain until 'hugewise restore' or a reboot.\n",
+        _ => "'hugewise restore --persisted' undoes the changes and removes these files.\n",
     };
 }
 
