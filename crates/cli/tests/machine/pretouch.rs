@@ -1,4 +1,4 @@
-//! `bench pretouch`: what it reads of the kernel and of JVMs; never how fast anything is.
+//! `bench pretouch`: readings from the kernel and from JVMs. No test judges a time.
 
 use std::{fs, thread, time::Duration};
 
@@ -32,7 +32,7 @@ fn json(arguments: &[&str]) -> Result<Value, Box<dyn std::error::Error>> {
     Ok(serde_json::from_str(&ran.stdout)?)
 }
 
-/// Every process of every row had the pages it was to have, and told how long it took.
+/// Every process of every row got the requested pages, and reports its times.
 fn hold(rows: &[Value]) -> Tested {
     for row in rows {
         let samples = row["samples"].as_array().ok_or("no samples")?;
@@ -57,7 +57,7 @@ fn all_backings() -> Tested {
         (&"hugewise.pretouch/1".into(), &Value::Array(vec![]))
     );
     let rows = report["rows"].as_array().ok_or("no rows")?;
-    // Sizes, backings, threads; the engine, the loop and the kernel.
+    // Sizes, backings, threads; methods: hugewise, loop, kernel.
     assert_eq!(rows.len(), 2 * 3 * 2 * 3);
     hold(rows)?;
     let predictions = report["predictions"].as_array().ok_or("no predictions")?;
@@ -99,7 +99,7 @@ fn a_plot() -> Tested {
 
 fn too_large() -> Tested {
     let ran = run(&["bench", "pretouch", "-b", "base", "--bytes", "1TiB,2TiB"])?.ended_with(1)?;
-    says(&ran.stdout, &["left out 2TiB on base", "--floor", "none: "])
+    says(&ran.stdout, &["skipped 2TiB on base", "--floor", "no model: "])
 }
 
 fn interrupted() -> Tested {

@@ -1,4 +1,4 @@
-//! `hugewise bench`: experiments on this machine itself.
+//! `hugewise bench`: measurements of this machine.
 
 pub mod pretouch;
 pub mod stall;
@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 
 use crate::{machine, output::terminal::Terminal};
 
-/// Measure this machine itself
+/// Measure this machine: TLB, random reads, pre-touch, fragmented memory
 #[derive(Args)]
 pub struct Bench {
     #[command(subcommand)]
@@ -24,30 +24,29 @@ enum What {
     Touch(touch::Arguments),
     Pretouch(Box<pretouch::Arguments>),
     Stall(stall::Arguments),
-    /// One process of `bench touch`; prints its report as JSON
+    /// A process of `bench touch`; prints its measurement as JSON
     #[command(hide = true)]
     TouchWorker(touch::Worker),
-    /// One process of `bench pretouch`; prints its report as JSON
+    /// A process of `bench pretouch`; prints its measurement as JSON
     #[command(hide = true)]
     PretouchWorker(pretouch::Worker),
-    /// The process of `bench stall` that fragments memory until its input ends
+    /// The process of `bench stall` that fragments memory until its standard input is closed
     #[command(hide = true)]
     FragmentWorker(stall::FragmentWorker),
-    /// One process of `bench stall` that asks for huge pages; prints its report as JSON
+    /// The test load of `bench stall`, which requests huge pages; prints its measurement as JSON
     #[command(hide = true)]
     StallProbe(stall::ProbeWorker),
 }
 
-/// A count that is not zero.
+/// Parses a count of at least 1.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("at least 1 is needed".to_owned()),
+        Ok(0) => Err("must be at least 1".to_owned()),
         Ok(count) => Ok(count),
         Err(error) => Err(format!("{error}")),
     }
 }
 
-/// Runs the command.
 pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     match &bench.what {
         What::Tlb(arguments) => {

@@ -1,4 +1,4 @@
-//! `hugewise bench pretouch`: how long it takes to make memory present, and will take for more of it.
+//! `hugewise bench pretouch`: measured and predicted times of pre-touch.
 
 pub mod plot;
 pub mod result;
@@ -36,10 +36,11 @@ use crate::{
     },
 };
 
-/// How long it takes to make memory present, and to give it back
+/// Measure how long it takes to pre-touch memory and to release it
 ///
-/// Sizes, backings, threads and chunks, each in processes of its own and in random order; what the kernel
-/// really gave is read from it. From the times follows how long other sizes take, as an interval.
+/// Each combination of size, backing, number of threads and chunk size is measured in separate processes,
+/// in random order; the coverage is read from the kernel. A model of the times predicts those of other
+/// sizes, as 95 % intervals.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -49,50 +50,52 @@ Examples:
   hugewise bench pretouch --backing base,thp --predict 512GiB,4TiB --predict-threads 1,8,32
   sudo hugewise bench pretouch --bytes 512MiB,1GiB,2GiB --verify
 
-Pools are grown for the time of the experiment and put back at its end, which needs root; without
-it, what the pools already hold is used and the rest is left out. Sizes for which memory would have
-to be reclaimed or compacted are left out, too.
-Exit status: 0; 1 if a backing that was named could not be measured, or --verify measured a time
-outside of its interval, or none; 2 it could not be done; 128 and the signal when interrupted.")]
+As root, pools are enlarged for the experiment and restored at its end. Without root, only free pages
+of the pools are used; backings for which they do not suffice are skipped. Sizes for which the kernel
+would have to reclaim or compact memory are skipped, too.
+Exit status: 0 success; 1 a backing given with --backing could not be measured, or --verify measured no
+time or one outside of its interval; 2 usage or environment error; 128 + signal number if interrupted.")]
 pub struct Arguments {
-    /// Sizes, in bytes or like 1GiB; the model needs two at least
+    /// Sizes, in bytes or with a unit such as 1GiB; the model needs at least two
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "1GiB,2GiB,4GiB")]
     bytes: Vec<Bytes>,
     /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE] [default: base,thp,hugetlb]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     backing: Vec<Backing>,
-    /// Numbers of threads [default: 1, and as many as CPUs may be used]
+    /// Numbers of threads [default: 1, and the number of usable CPUs]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST", value_parser = at_least_one)]
     threads: Vec<usize>,
-    /// Chunks that a thread takes at a time; auto is what the engine, or a JVM, takes by itself
+    /// Chunk sizes, the memory that a thread populates at a time; auto is the default of hugewise or of
+    /// the JVM
     #[arg(short, long, value_delimiter = ',', value_name = "LIST", default_value = "auto")]
     chunk: Vec<Chunk>,
-    /// Processes for each size, backing, number of threads and chunk
+    /// Processes for each size, backing, number of threads and chunk size
     #[arg(short, long, default_value_t = 5, value_parser = at_least_one)]
     repetitions: usize,
-    /// Measure a plain loop of writes, and one call of the kernel for each thread, too
+    /// Also measure a plain loop of writes, and one call of MADV_POPULATE_WRITE per thread
     #[arg(long)]
     baselines: bool,
-    /// Measure HotSpot's AlwaysPreTouch (G1), too: of these java, or of all JDKs that are found
+    /// Also measure HotSpot's AlwaysPreTouch (G1) with these java executables, or with all JDKs found
     #[arg(long, value_name = "JAVA", num_args = 0.., value_delimiter = ',')]
     jvm: Option<Vec<PathBuf>>,
-    /// Say how long these sizes will take
+    /// Predict the times of these sizes
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     predict: Vec<Bytes>,
-    /// With these numbers of threads [default: those that are measured]
+    /// Numbers of threads for --predict [default: the measured ones]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = at_least_one, requires = "predict")]
     predict_threads: Vec<usize>,
-    /// Measure twice the largest size, too, and say if it takes as long as the others foretell
+    /// Also measure twice the largest size, and check that its time is in the predicted interval
     #[arg(long)]
     verify: bool,
-    /// Draw the times over the chunks: to FILE.svg those of the largest size and most threads, or to a
-    /// folder those of each size and number of threads
+    /// Draw time against chunk size: into FILE.svg for the largest size and most threads, into a folder
+    /// for each size and number of threads
     #[arg(long, value_name = "PATH")]
     plot: Option<PathBuf>,
-    /// Seed of the order in which processes run
+    /// Seed of the random order of the processes
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What must stay free beside all of it [default: 512MiB, and of what is available a tenth beside pools]
+    /// Memory that must stay free [default: 512MiB; when a pool grows, a tenth of the memory available
+    /// now, at least 512MiB]
     #[arg(long, value_name = "SIZE")]
     floor: Option<Bytes>,
     /// Print the result as JSON
@@ -100,7 +103,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What a process of its own is told
+/// Arguments of a measuring process
 #[derive(Args)]
 pub struct Worker {
     #[arg(long)]
@@ -115,7 +118,7 @@ pub struct Worker {
     chunk: Option<Bytes>,
 }
 
-/// Who works in a process of its own.
+/// Method by which a measuring process populates memory.
 #[derive(Clone, Copy, ValueEnum)]
 enum Worked {
     Engine,
@@ -123,7 +126,7 @@ enum Worked {
     Kernel,
 }
 
-/// A chunk, or what is taken where none is named.
+/// A chunk size; `None` for the default.
 #[derive(Clone, Copy)]
 struct Chunk(Option<Bytes>);
 
@@ -134,7 +137,7 @@ impl FromStr for Chunk {
         match text {
             "auto" => Ok(Chunk(None)),
             text => match text.parse() {
-                Ok(Bytes::ZERO) => Err("a chunk of nothing".to_owned()),
+                Ok(Bytes::ZERO) => Err("must be at least 1 byte".to_owned()),
                 Ok(chunk) => Ok(Chunk(Some(chunk))),
                 Err(error) => Err(format!("{error}; or auto")),
             },
@@ -142,12 +145,12 @@ impl FromStr for Chunk {
     }
 }
 
-/// What stays free beside the largest size, so that the kernel does not begin to reclaim.
+/// Memory that stays free beside the largest size by default, so that the kernel does not reclaim.
 const LEAST_FREE: Bytes = Bytes(512 << 20);
-/// Where no backing is named.
+/// Backings measured by default.
 const USUAL: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
 
-/// Runs the worker.
+/// Measures in this process and prints the result as JSON.
 pub fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
     let case = Case { bytes: worker.bytes, backing: worker.backing, threads: worker.threads };
     let by = match worker.by {
@@ -160,7 +163,6 @@ pub fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the command.
 pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let design = arguments.design()?;
     let question = Question {
@@ -171,7 +173,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         },
     };
     if let Some(path) = &arguments.plot {
-        ensure!(design.chunks.len() > 1, "--plot draws times over chunks: name several with --chunk");
+        ensure!(design.chunks.len() > 1, "--plot needs several chunk sizes: give them with --chunk");
         if !path.is_dir() {
             file::can_be_written(path).with_context(|| format!("--plot {}", path.display()))?;
         }
@@ -181,7 +183,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
     let interrupt = machine::watch()?;
     let mut machine = machine::open_machine(&root, "bench pretouch", arguments.floor)?;
-    let program = env::current_exe().context("finding this program's own file")?;
+    let program = env::current_exe().context("cannot determine the path of this executable")?;
     let place = Place {
         program: &program,
         root: &root,
@@ -214,10 +216,9 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
 impl Arguments {
     fn design(&self) -> anyhow::Result<Design> {
         let sizes = sorted(&self.bytes);
-        ensure!(!sizes.contains(&Bytes::ZERO), "--bytes 0: nothing cannot be made present");
+        ensure!(!sizes.contains(&Bytes::ZERO), "--bytes 0: a size must be at least 1 byte");
         let largest = sizes.last().copied().unwrap_or_default();
-        let twice =
-            largest.0.checked_mul(2).context("--verify: twice the largest size cannot be addressed")?;
+        let twice = largest.0.checked_mul(2).context("--verify: twice the largest size exceeds 64 bits")?;
         let mut chunks: Vec<Option<Bytes>> = self.chunk.iter().map(|chunk| chunk.0).collect();
         chunks.sort_unstable();
         chunks.dedup();
@@ -233,19 +234,22 @@ impl Arguments {
         })
     }
 
-    /// Those that were named, or all that are found and can be measured.
+    /// The JVMs given with `--jvm`, or all JDKs found that can be measured.
     fn jvms(&self) -> anyhow::Result<Vec<Jvm>> {
         let Some(named) = &self.jvm else { return Ok(Vec::new()) };
         if !named.is_empty() {
             return named.iter().map(|java| Jvm::ask(java).map_err(anyhow::Error::msg)).collect();
         }
         let found = jdks::find(&Root::live(), &Environment::of_this_process());
-        ensure!(!found.is_empty(), "--jvm: no JDK was found in the usual folders; name a java behind it");
+        ensure!(
+            !found.is_empty(),
+            "--jvm: no JDK was found in the usual folders; give the path of a java executable"
+        );
         let mut jvms = Vec::new();
         for jdk in found {
             match Jvm::ask(&jdk.java) {
                 Ok(jvm) => jvms.push(jvm),
-                Err(reason) => eprintln!("hugewise: left out {}: {reason}", jdk.java.display()),
+                Err(reason) => eprintln!("hugewise: skipped {}: {reason}", jdk.java.display()),
             }
         }
         Ok(jvms)
@@ -259,7 +263,7 @@ fn sorted<T: Copy + Ord>(values: &[T]) -> Vec<T> {
     values
 }
 
-/// In the order in which they were named.
+/// `values` in their order, without duplicates.
 fn unique(values: &[Backing]) -> Vec<Backing> {
     let mut kept = Vec::new();
     values.iter().for_each(|value| {

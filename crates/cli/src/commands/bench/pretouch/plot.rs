@@ -1,4 +1,4 @@
-//! Times over chunks, as SVG: a panel for each backing, a line for each that makes memory present.
+//! Time against chunk size, as SVG: a panel for each backing, a line for each method.
 
 use std::{
     collections::BTreeSet,
@@ -28,10 +28,10 @@ use crate::output::{
 
 const PANEL: (u32, u32) = (420, 300);
 const HEAD: u32 = 64;
-/// The size asked for; plotters divides it by 1.24 when it writes SVG.
+/// In pixels, times 1.24: plotters divides font sizes by 1.24 in SVG.
 const TEXT_SIZE: f64 = 15.5;
 
-/// Writes the plot of the largest size and most threads, or one for each into a folder.
+/// Writes the plot of the largest size and most threads to a file, or one for each of them to a folder.
 pub fn write(report: &Report, path: &Path) -> anyhow::Result<()> {
     let mut pages: BTreeSet<(Bytes, usize)> = report
         .table
@@ -40,9 +40,9 @@ pub fn write(report: &Report, path: &Path) -> anyhow::Result<()> {
         .filter(|row| row.way.chunk.is_some() && !row.held_out)
         .map(|row| (row.case.bytes, row.case.threads))
         .collect();
-    ensure!(!pages.is_empty(), "--plot: nothing was measured in chunks, and there is nothing to draw");
+    ensure!(!pages.is_empty(), "--plot: no chunk size was measured");
     if !path.is_dir() {
-        // The last of the largest size has the most threads.
+        // Sorted by size, then by threads.
         pages = pages.into_iter().next_back().into_iter().collect();
     }
     for (bytes, count) in pages {
@@ -51,7 +51,7 @@ pub fn write(report: &Report, path: &Path) -> anyhow::Result<()> {
             false => path.to_owned(),
         };
         let svg = page(report, bytes, count)?;
-        file::write(&file, &svg).with_context(|| format!("writing {}", file.display()))?;
+        file::write(&file, &svg).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }
@@ -59,9 +59,9 @@ pub fn write(report: &Report, path: &Path) -> anyhow::Result<()> {
 /// A line of a panel.
 struct Line {
     color: RGBColor,
-    /// Chunk as asked for, and lowest, median, highest time.
+    /// Requested chunk size in bytes, with minimum, median and maximum time in seconds.
     points: Vec<(f64, [f64; 3])>,
-    /// What it takes by itself, and its time.
+    /// Default chunk size in bytes, with its median time in seconds.
     by_itself: Option<(f64, f64)>,
 }
 
@@ -81,7 +81,12 @@ fn page(report: &Report, bytes: Bytes, count: usize) -> anyhow::Result<String> {
     drawing::draw((PANEL.0 * panels, PANEL.1 + HEAD), |area| {
         area.fill(&WHITE).map_err(told)?;
         let (head, body) = area.split_vertically(HEAD);
-        heading(&head, report, &format!("Pretouch of {bytes} by {}, over chunks", threads(count)), &makers)?;
+        heading(
+            &head,
+            report,
+            &format!("Pre-touch of {bytes} by {}: time against chunk size", threads(count)),
+            &makers,
+        )?;
         for (part, backing) in body.split_evenly((1, panels as usize)).iter().zip(&backings) {
             let lines = makers.iter().enumerate().map(|(index, by)| {
                 let of_line = rows.iter().filter(|row| row.case.backing == *backing && row.way.by == *by);
@@ -93,7 +98,7 @@ fn page(report: &Report, bytes: Bytes, count: usize) -> anyhow::Result<String> {
     })
 }
 
-/// The first is that of a reference, which there is none of here.
+/// The first colour is that of a reference, which this plot does not have.
 fn color_of(index: usize) -> RGBColor {
     PALETTE[1 + index % (PALETTE.len() - 1)]
 }
@@ -113,7 +118,7 @@ fn line(color: RGBColor, rows: &[&Row]) -> Line {
     Line { color, points: points.collect(), by_itself }
 }
 
-/// The axes of all panels, so that they can be compared.
+/// The ranges of both axes, common to all panels.
 fn ranges(rows: &[&Row]) -> anyhow::Result<((f64, f64), (f64, f64))> {
     let chunks = rows.iter().flat_map(|row| {
         let used = row.samples.first().and_then(|sample| sample.chunk).filter(|_| row.way.chunk.is_none());
@@ -143,8 +148,7 @@ fn heading(head: &Area<'_>, report: &Report, title: &str, makers: &[By]) -> anyh
         head.draw(&Text::new(label.to_owned(), (x + 12, 44), style(TEXT))).map_err(told)?;
         x += 40 + 8 * i32::try_from(label.len())?;
     }
-    head.draw(&Text::new("ring: the chunk it takes by itself".to_owned(), (x, 44), style(MUTED)))
-        .map_err(told)
+    head.draw(&Text::new("ring: default chunk size".to_owned(), (x, 44), style(MUTED))).map_err(told)
 }
 
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<LogCoord<f64>, LogCoord<f64>>>;
@@ -170,7 +174,7 @@ fn panel(area: &Area<'_>, title: &str, lines: &[Line], xs: (f64, f64), ys: (f64,
         .y_label_formatter(&|seconds| time(*seconds))
         .label_style(small())
         .axis_desc_style(small())
-        .x_desc("chunk")
+        .x_desc("chunk size")
         .draw()
         .map_err(told)?;
     for line in lines {

@@ -1,4 +1,4 @@
-//! The result of `bench pretouch`: what was measured, and what follows from it.
+//! The result of `bench pretouch`: measurements, model and predictions.
 
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
@@ -19,45 +19,42 @@ use hugewise_measure::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What `bench pretouch` found, schema `hugewise.pretouch/1`.
+/// Result of `hugewise bench pretouch`, schema `hugewise.pretouch/1`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     pub(super) schema: &'static str,
-    /// The version of the tool.
+    /// Version of hugewise.
     pub version: &'static str,
-    /// The machine it ran on.
+    /// The machine on which it was measured.
     pub machine: Machine,
-    /// What was measured.
+    /// The measurements.
     #[serde(flatten)]
     pub table: Table,
-    /// The engine beside everybody else, on the same memory.
+    /// Speed of hugewise relative to the other methods, on the same memory.
     pub against: Vec<Against>,
-    /// What to set `PreTouchParallelChunkSize` to, where chunks were tried.
+    /// Recommended values of `PreTouchParallelChunkSize`; empty if no chunk sizes were measured.
     pub advice: Vec<Advice>,
-    /// The model that predicts.
+    /// The model used for predictions.
     pub model: Reading<Model>,
-    /// What more threads brought.
+    /// Speedups by more threads.
     pub gains: Vec<Gain>,
-    /// The cost of a base page and of a byte.
+    /// Costs per byte and per base page.
     pub costs: Reading<Costs>,
-    /// The answers to --predict.
+    /// Predictions for the sizes of `--predict`.
     pub predictions: Vec<Reading<Prediction>>,
-    /// The held out size, predicted and measured.
+    /// Prediction and measurement of the size that `--verify` keeps out of the model.
     pub checks: Vec<Check>,
-    /// What was changed on the machine for the time of the experiment, and put back.
+    /// Settings that were changed during the experiment and restored.
     pub changes: Vec<String>,
 }
 
-/// What is to be predicted, for every backing that was measured.
+/// Sizes and numbers of threads to predict, for each measured backing.
 pub struct Question {
-    /// Sizes.
     pub bytes: Vec<Bytes>,
-    /// Numbers of threads.
     pub threads: Vec<usize>,
 }
 
 impl Report {
-    /// Draws the conclusions.
     pub fn new(
         table: Table,
         question: &Question,
@@ -83,7 +80,7 @@ impl Report {
             advice: ratios::advice(&table.rows, &table.jvms),
             gains: model.known().map(Model::gains).unwrap_or_default(),
             costs: costs.map_or_else(
-                || Reading::unknown("base pages and huge ones must be measured with as many threads"),
+                || Reading::unknown("base and huge pages were not measured with the same number of threads"),
                 Reading::Known,
             ),
             model,

@@ -1,4 +1,4 @@
-//! The result of `bench pretouch` for the terminal.
+//! The result of `bench pretouch` as text.
 
 use comfy_table::{CellAlignment, Table, presets};
 use hugewise_linux::{hugepages::backing::Backing, reading::Reading, units::Bytes};
@@ -23,7 +23,7 @@ const HEADINGS: [&str; 13] = [
     "backing",
     "bytes",
     "threads",
-    "by",
+    "method",
     "chunk",
     "Cnt",
     "touch ms",
@@ -34,10 +34,9 @@ const HEADINGS: [&str; 13] = [
     "fallbacks",
     "stalls",
 ];
-/// Columns that are words.
+/// Indexes of the columns that are aligned to the left.
 const WORDS: [usize; 2] = [0, 3];
 
-/// All of it.
 pub fn text(report: &Report, terminal: &Terminal) -> String {
     let mut text = table(report, terminal);
     for note in notes(report) {
@@ -45,14 +44,14 @@ pub fn text(report: &Report, terminal: &Terminal) -> String {
         text.push('\n');
     }
     for out in &report.table.left_out {
-        text += &format!("{} {}: {}\n", terminal.warn("left out"), plain(&out.what), multiline(&out.reason));
+        text += &format!("{} {}: {}\n", terminal.warn("skipped"), plain(&out.what), multiline(&out.reason));
     }
     let sections = [
-        ("Against others, on the same memory in the same run", against(report)),
+        ("Speed relative to other methods, on the same memory", against(report)),
         ("PreTouchParallelChunkSize", advice(report)),
         ("Model", model(report)),
         ("Prediction", predictions(report)),
-        ("Check", checks(report, terminal)),
+        ("Verification", checks(report, terminal)),
     ];
     for (heading, lines) in sections {
         if !lines.is_empty() {
@@ -63,7 +62,7 @@ pub fn text(report: &Report, terminal: &Terminal) -> String {
     text
 }
 
-/// Text of others, whose lines stay lines.
+/// Text from another program, with its line breaks.
 fn multiline(text: &str) -> String {
     text.lines().map(plain).collect::<Vec<_>>().join("\n")
 }
@@ -120,7 +119,7 @@ fn most(row: &Row, of: impl Fn(&Sample) -> Option<u64>) -> String {
     most.map_or_else(|| "?".to_owned(), |count| count.to_string())
 }
 
-/// What every sample told; nothing if one did not.
+/// The values of all samples; `None` if one is unknown.
 fn of_all<T>(row: &Row, of: impl Fn(&Sample) -> Option<T>) -> Option<Vec<T>> {
     row.samples.iter().map(of).collect()
 }
@@ -138,17 +137,17 @@ fn chunk(row: &Row) -> String {
 fn notes(report: &Report) -> Vec<String> {
     let samples = || report.table.rows.iter().flat_map(|row| &row.samples);
     let mut notes = vec![
-        "touch: median time of Cnt processes until all of it is present, with the start of the threads; worst: \
+        "touch: median time in which Cnt processes populated all of the memory, including thread start; worst: \
          the longest."
             .to_owned(),
-        "release: until all of it is given back; of a JVM, from SIGKILL until it is gone.".to_owned(),
-        "coverage: the lowest share on huge pages, read from the kernel. Of the whole machine, the most during one \
-         process: fallbacks, THPs that could not be made (thp_fault_fallback); stalls, waits until memory was \
-         made free or whole (compact_stall, allocstall)."
+        "release: median time to release all of the memory; of a JVM, from SIGKILL until its end.".to_owned(),
+        "coverage: lowest share of the memory on huge pages, read from the kernel. Machine-wide counts, maximum \
+         during one process: fallbacks, failed THP allocations (thp_fault_fallback); stalls, direct compaction \
+         and reclaim (compact_stall, allocstall)."
             .to_owned(),
     ];
     if report.table.rows.iter().any(|row| row.samples.iter().any(|s| s.threads != row.case.threads)) {
-        notes.push("threads A→B: A were asked for, and B worked.".to_owned());
+        notes.push("threads A→B: A requested, B used.".to_owned());
     }
     let asked_otherwise = |row: &Row| {
         row.way
@@ -156,12 +155,12 @@ fn notes(report: &Report) -> Vec<String> {
             .is_some_and(|asked| row.samples.iter().any(|s| s.chunk.is_some_and(|used| used != asked)))
     };
     if report.table.rows.iter().any(asked_otherwise) {
-        notes.push("chunk A→B: A was asked for, and B used.".to_owned());
+        notes.push("chunk A→B: A requested, B used.".to_owned());
     }
     if report.table.host_takes_back_free_memory {
         notes.push(
-            "The host of this virtual machine takes back memory that is free (free page reporting): times, above \
-             all of THP, hold what it takes to get it again."
+            "The host reclaims free memory of this virtual machine (free page reporting): times, mainly those of \
+             THP, include getting it back from the host."
                 .to_owned(),
         );
     }
@@ -169,7 +168,7 @@ fn notes(report: &Report) -> Vec<String> {
     let counted: usize = report.table.rows.iter().map(|row| row.counted().count()).sum();
     if counted < all {
         notes.push(format!(
-            "{} of {all} processes did not get the pages they were to have: no ratio and no model holds them.",
+            "{} of {all} processes did not get the requested pages: ratios and the model exclude them.",
             all - counted
         ));
     }
@@ -180,7 +179,7 @@ fn notes(report: &Report) -> Vec<String> {
         ("release", samples().find_map(|sample| sample.release_seconds.reason())),
     ];
     for (what, reason) in reasons {
-        notes.extend(reason.map(|reason| format!("{what} ?: {}", plain(reason))));
+        notes.extend(reason.map(|reason| format!("{what} unknown (?): {}", plain(reason))));
     }
     notes
 }
@@ -192,11 +191,11 @@ fn against(report: &Report) -> Vec<String> {
         let speed = match &against.speed {
             Some(speed) => {
                 format!(
-                    "{:.2} × the speed of {other} ({:.2} to {:.2})",
+                    "{:.2} × the speed of {other} (95 %: {:.2} to {:.2})",
                     speed.estimate, speed.low, speed.high
                 )
             }
-            None => format!("beside {other}: needs three repetitions that count"),
+            None => format!("inconclusive against {other}: fewer than 3 repetitions got the requested pages"),
         };
         format!("  {bytes} on {backing}, {}: {speed}", threads(count))
     };
@@ -213,10 +212,10 @@ fn advised(advice: &Advice, report: &Report) -> String {
     let place = format!("{jvm}, {bytes} on {backing}, {}", threads(count));
     let default = advice.default_chunk.map(|chunk| format!(" ({chunk})")).unwrap_or_default();
     let (Some(ratio), Some(fastest)) = (&advice.ratio, advice.fastest) else {
-        return format!("{place}: could not tell: three repetitions that count are needed");
+        return format!("{place}: inconclusive: fewer than 3 repetitions got the requested pages");
     };
     let seen = format!(
-        "{fastest}, the fastest other of {}, takes {:.2} × its time ({:.2} to {:.2})",
+        "{fastest}, the fastest of {} other sizes, takes {:.2} × its time ({:.2} to {:.2})",
         advice.tried, ratio.estimate, ratio.low, ratio.high
     );
     if advice.worth_setting {
@@ -225,14 +224,14 @@ fn advised(advice: &Advice, report: &Report) -> String {
         format!("{place}: the default{default} is as good: {seen}")
     } else {
         let share = WORTH_A_FLAG * 100.0;
-        format!("{place}: keep the default{default}: no gain beyond noise and {share:.0} % was seen; {seen}")
+        format!("{place}: keep the default{default}: no significant gain of at least {share:.0} %; {seen}")
     }
 }
 
 fn model(report: &Report) -> Vec<String> {
     let model = match &report.model {
         Reading::Known(model) => model,
-        Reading::CouldNotTell { could_not_tell } => return vec![format!("  none: {could_not_tell}")],
+        Reading::CouldNotTell { could_not_tell } => return vec![format!("  no model: {could_not_tell}")],
     };
     let mut lines = vec![format!("  time = {} + bytes / speed", time(model.fixed_seconds))];
     for line in &model.lines {
@@ -245,7 +244,7 @@ fn model(report: &Report) -> Vec<String> {
         ));
     }
     for gain in &report.gains {
-        let limit = if gain.at_limit { ": more threads bring nothing here" } else { "" };
+        let limit = if gain.at_limit { ": more threads give no further speedup" } else { "" };
         lines.push(format!(
             "  {}: {} are {:.2} times as fast as {}{limit}",
             gain.backing,
@@ -256,14 +255,14 @@ fn model(report: &Report) -> Vec<String> {
     }
     if let Reading::Known(costs) = &report.costs {
         lines.push(format!(
-            "  with {}: a GiB costs {}, and each base page {:.0} ns beside its bytes",
+            "  with {}: {} per GiB, plus {:.0} ns per base page",
             threads(costs.threads),
             time(costs.seconds_per_gib),
             costs.nanoseconds_per_base_page
         ));
     }
     lines.push(format!(
-        "  Processes differ by {:.1} %, sizes from the model by {:.1} % (standard deviations; {} degrees of freedom).",
+        "  Standard deviations: {:.1} % between processes, {:.1} % of sizes from the model ({} degrees of freedom).",
         model.deviation_between_processes * 100.0,
         model.deviation_from_model * 100.0,
         model.freedom
@@ -286,14 +285,13 @@ fn predictions(report: &Report) -> Vec<String> {
         .iter()
         .map(|prediction| match prediction {
             Reading::Known(prediction) => format!("  {}", predicted(prediction)),
-            Reading::CouldNotTell { could_not_tell } => format!("  could not tell: {could_not_tell}"),
+            Reading::CouldNotTell { could_not_tell } => format!("  unknown: {could_not_tell}"),
         })
         .collect();
     if !lines.is_empty() {
         lines.push(
-            "  For a new process, on a machine like this one, at rest; confidence 95 %. Not in it: memory of another \
-             NUMA node, memory that a host must first give to its virtual machine, huge pages that must first be \
-             made by compaction."
+            "  95 % intervals for one new process on an idle machine of this kind. Not included: memory of another \
+             NUMA node, memory that a host must first allocate to its virtual machine, compaction for huge pages."
                 .to_owned(),
         );
     }
@@ -303,9 +301,9 @@ fn predictions(report: &Report) -> Vec<String> {
 fn predicted(prediction: &Prediction) -> String {
     let how = match prediction.threads_are {
         Threads::Measured => "",
-        Threads::Between => ", from fewer threads and from more",
-        Threads::Beyond => ", from a gain in proportion to no gain of more threads than were measured",
-        Threads::Below => ", from no loss to a loss in proportion with fewer threads than were measured",
+        Threads::Between => ", interpolated between measured thread counts",
+        Threads::Beyond => ", extrapolated: proportional to no speedup by more threads than measured",
+        Threads::Below => ", extrapolated: no to proportional slowdown by fewer threads than measured",
     };
     let middle = prediction.seconds.map(|middle| format!(", likely {}", time(middle))).unwrap_or_default();
     format!(
@@ -322,7 +320,7 @@ fn checks(report: &Report, terminal: &Terminal) -> Vec<String> {
     let line = |check: &Check| {
         let verdict = if check.inside { terminal.good("inside") } else { terminal.bad("outside") };
         format!(
-            "  {}; measured {}: {verdict} ({} of {} processes)",
+            "  {}; measured {}: {verdict} the interval ({} of {} processes inside)",
             predicted(&check.prediction),
             time(check.median_seconds),
             check.times_inside,
@@ -332,7 +330,7 @@ fn checks(report: &Report, terminal: &Terminal) -> Vec<String> {
     let mut lines: Vec<String> = report.checks.iter().map(line).collect();
     let held_out: Option<Bytes> = report.table.design.held_out;
     if let (Some(held_out), true) = (held_out, lines.is_empty()) {
-        lines.push(format!("  could not tell: {held_out} was not measured, or there is no model"));
+        lines.push(format!("  inconclusive: {held_out} was not measured, or there is no model"));
     }
     lines
 }

@@ -1,8 +1,8 @@
-//! Times and sizes in words.
+//! Formatting of times, speeds and thread counts.
 
 use hugewise_linux::units::Bytes;
 
-/// Three digits of a time, in the unit that people would use.
+/// A time with three significant digits in ms or s, or as minutes, hours or days.
 pub fn time(seconds: f64) -> String {
     let digits = |value: f64| {
         let decimals = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
@@ -26,7 +26,6 @@ pub fn threads(count: usize) -> String {
     if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
 }
 
-/// GiB in a second.
 pub fn gib_per_second(bytes: Bytes, seconds: f64) -> f64 {
     bytes.0 as f64 / (1u64 << 30) as f64 / seconds
 }

@@ -1,4 +1,4 @@
-//! `hugewise bench touch`: random one-byte reads over growing buffers.
+//! `hugewise bench touch`: random one-byte reads of buffers of growing size.
 
 pub mod text;
 
@@ -25,26 +25,27 @@ use crate::{
     },
 };
 
-/// Random one-byte reads over growing buffers, on every backing this machine can give
+/// Measure random one-byte reads of buffers of growing size, on each backing
 ///
-/// The classic experiment: small buffers live in the caches and the TLB, large ones miss the TLB at
-/// nearly every read, and the difference between the backings is what the TLB costs. Each line is
-/// measured in processes of its own, and its coverage is read from the kernel.
+/// Small buffers fit into the caches and the TLB; large ones miss the TLB at nearly every read. The
+/// difference between the backings is the cost of TLB misses. Each size and backing is measured in
+/// separate processes; the coverage is read from the kernel.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sudo hugewise bench touch
   hugewise bench touch --backing base,thp --bytes 1000000,1000000000
-  sudo hugewise bench touch --json > touch.json     a result file of JMH's format, for its viewers
+  sudo hugewise bench touch --json > touch.json     write JMH's JSON format, for JMH viewers
 
-Pools are grown for the time of the experiment and put back at its end, which needs root; without
-it, what the pools already hold is used and the rest is left out.
-Exit status: 0; 1 if a backing that was named could not be measured.")]
+As root, pools are enlarged for the experiment and restored at its end. Without root, only free pages
+of the pools are used; backings for which they do not suffice are skipped.
+Exit status: 0 success; 1 a backing given with --backing could not be measured; 2 usage or
+environment error.")]
 pub struct Arguments {
-    /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE]; all that this machine has, if none is named
+    /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE] [default: all that this machine has]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     backing: Vec<Backing>,
-    /// Sizes of the buffer, in bytes or like 1GiB
+    /// Buffer sizes, in bytes or with a unit such as 1GiB
     #[arg(
         long,
         value_delimiter = ',',
@@ -55,24 +56,25 @@ pub struct Arguments {
     /// Processes for each size and backing
     #[arg(short, long, default_value_t = 3, value_parser = at_least_one)]
     forks: usize,
-    /// Counted iterations in each process
+    /// Measured iterations in each process
     #[arg(short, long, default_value_t = 5, value_parser = at_least_one)]
     iterations: usize,
-    /// Reads in one iteration
+    /// Reads in each iteration
     #[arg(long, default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     reads: u64,
-    /// Seed of the order in which processes run
+    /// Seed of the random order of the processes
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What must stay available beside a pool [default: a tenth of what is available now]
+    /// Memory that must stay available when a pool grows [default: a tenth of the memory available
+    /// now, at least 512MiB]
     #[arg(long, value_name = "SIZE")]
     floor: Option<Bytes>,
-    /// Print a result in JMH's JSON format
+    /// Print the result in JMH's JSON format
     #[arg(long)]
     json: bool,
 }
 
-/// What a process of its own is told
+/// Arguments of a measuring process
 #[derive(Args)]
 pub struct Worker {
     #[arg(long)]
@@ -87,7 +89,7 @@ pub struct Worker {
     warm_up: usize,
 }
 
-/// The work of one process.
+/// Measures in this process and prints the result as JSON.
 pub fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
     let touched = touch::run(&Touch {
         bytes: worker.bytes,
@@ -100,9 +102,8 @@ pub fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the command.
 pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-    anyhow::ensure!(!arguments.bytes.contains(&Bytes::ZERO), "--bytes 0: a buffer of nothing cannot be read");
+    anyhow::ensure!(!arguments.bytes.contains(&Bytes::ZERO), "--bytes 0: a buffer must have at least 1 byte");
     let root = Root::live();
     let backings = if arguments.backing.is_empty() {
         every_backing(&PageSizes::read(&root).map_err(anyhow::Error::msg)?)
@@ -120,7 +121,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     };
     let interrupt = machine::watch()?;
     let mut machine = machine::open_machine(&root, "bench touch", arguments.floor)?;
-    let program = env::current_exe().context("finding this program's own file")?;
+    let program = env::current_exe().context("cannot determine the path of this executable")?;
     let table = bench.run(&program, &root, &mut machine, &interrupt, &mut Bar::new());
     machine::close(machine)?;
     let table: TouchTable = match table {
@@ -136,7 +137,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     Ok(if all_named_were_measured { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
 
-/// Everything that memory can be asked for on here.
+/// All backings of this machine.
 fn every_backing(sizes: &PageSizes) -> Vec<Backing> {
     let explicit = sizes.hugetlb.iter().map(|size| Backing::Hugetlb(Some(*size)));
     let candidates = [Backing::Base, Backing::Thp].into_iter().chain(explicit).chain([Backing::Shm(None)]);

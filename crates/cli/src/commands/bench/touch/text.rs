@@ -1,4 +1,4 @@
-//! The result of `bench touch`: a table that reads like JMH's, and JMH's JSON.
+//! The result of `bench touch` as a table like JMH's, and in JMH's JSON format.
 
 use hugewise_linux::{pages::coverage::Coverage, reading::Reading};
 use hugewise_measure::{
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::output::terminal::Terminal;
 
-/// Of the error: JMH's own.
+/// Confidence level of the error, as in JMH.
 const CONFIDENCE: f64 = 0.999;
 /// The version of JMH whose result format is written.
 const JMH_FORMAT: &str = "1.37";
@@ -17,7 +17,7 @@ const JMH_FORMAT: &str = "1.37";
 const HEADINGS: [&str; 9] =
     ["Benchmark", "(backing)", "(bytes)", "Mode", "Cnt", "Score", "Error", "Units", "coverage"];
 
-/// Hardware counters in the order of their columns, with the headings.
+/// Hardware counters and their column headings.
 const COUNTERS: [(&str, &str); 4] = [
     ("cycles", "cycles/op"),
     ("dTLB-loads", "dTLB-loads/op"),
@@ -25,7 +25,7 @@ const COUNTERS: [(&str, &str); 4] = [
     ("page-walk-cycles", "walk-cycles/op"),
 ];
 
-/// The table for the terminal, and below it what is not in it and why.
+/// The table, notes, and skipped measurements with their reasons.
 pub fn text(table: &TouchTable, terminal: &Terminal) -> String {
     let counters_known =
         table.rows.iter().any(|row| COUNTERS.iter().any(|(name, _)| count(row, name).known().is_some()));
@@ -56,7 +56,7 @@ pub fn text(table: &TouchTable, terminal: &Terminal) -> String {
     }
     for out_of in &table.left_out {
         let what = format!("{} at {}", table.bench.backings[out_of.arm], table.bench.sizes[out_of.case].0);
-        out += &format!("{} {what}: {}\n", terminal.warn("left out"), out_of.reason);
+        out += &format!("{} {what}: {}\n", terminal.warn("skipped"), out_of.reason);
     }
     out
 }
@@ -100,14 +100,13 @@ fn notes(table: &TouchTable, counters_known: bool) -> Vec<String> {
     let bench = &table.bench;
     let mut notes = vec![
         format!(
-            "Cnt: {} processes with {} iterations of {} reads each. Error: {:.1} % confidence.",
+            "Cnt: {} processes with {} iterations of {} reads each. Error: half of the {:.1} % interval.",
             bench.forks,
             bench.iterations,
             bench.reads,
             CONFIDENCE * 100.0
         ),
-        "coverage: the share of the buffer's resident bytes on huge pages, read from the page table."
-            .to_owned(),
+        "coverage: share of the buffer's resident bytes on huge pages, read from the page table.".to_owned(),
     ];
     let reasons = table.rows.iter().flat_map(|row| COUNTERS.iter().map(|(name, _)| count(row, name)));
     if let Some(reason) = reasons.filter_map(|count| count.reason().map(str::to_owned)).next() {
@@ -121,7 +120,7 @@ fn notes(table: &TouchTable, counters_known: bool) -> Vec<String> {
     notes
 }
 
-/// The lowest coverage of a row's processes, for it is the one that spoils the mean.
+/// The lowest coverage of a row's processes: a single process without huge pages distorts the mean.
 fn coverage(row: &Measured) -> String {
     let shares = row.forks.iter().map(|fork| fork.coverage.known().and_then(Coverage::share));
     match shares.collect::<Option<Vec<f64>>>() {
@@ -134,7 +133,7 @@ fn values(row: &Measured) -> Vec<f64> {
     row.forks.iter().flat_map(|fork| fork.ns_per_op.iter().copied()).collect()
 }
 
-/// The mean over the processes of a count for each read.
+/// Counter value per read, mean over the processes.
 fn count(row: &Measured, name: &str) -> Reading<f64> {
     let mut sum = 0.0;
     for fork in &row.forks {
@@ -144,13 +143,13 @@ fn count(row: &Measured, name: &str) -> Reading<f64> {
                 unknown @ Reading::CouldNotTell { .. } => return unknown,
             },
             Some(Reading::CouldNotTell { could_not_tell }) => return Reading::unknown(could_not_tell),
-            None => return Reading::unknown("it was not asked for"),
+            None => return Reading::unknown("it was not measured"),
         }
     }
     Reading::Known(sum / row.forks.len().max(1) as f64)
 }
 
-/// The same in the result format of JMH (an array of results), so that its viewers open it.
+/// The result in JMH's JSON format: an array of results.
 pub fn jmh(table: &TouchTable) -> Value {
     let bench = &table.bench;
     let result = |row: &Measured| {
@@ -195,7 +194,7 @@ fn metric(raw: &[Vec<f64>], unit: &str) -> Value {
     let confidence = mean.zip(error).map(|(mean, error)| [mean - error, mean + error]);
     json!({
         "score": mean,
-        // JMH writes NaN, as text, where there are too few values for an error.
+        // JMH writes NaN as a string if there are too few values for an error.
         "scoreError": error.map_or(json!("NaN"), |error| json!(error)),
         "scoreConfidence": confidence.map_or(json!(["NaN", "NaN"]), |interval| json!(interval)),
         "scorePercentiles": percentiles(values),
