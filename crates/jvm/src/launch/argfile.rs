@@ -1,16 +1,15 @@
-//! Argument files: `@file` on the command line of a `java`.
+//! Argument files: `@file` on the command line of `java`.
 //!
-//! Source: the `java` command's page of JDK 25, and JDK 17 and 25 as they were seen to behave.
-//! An argument file names no other: an `@word` in it is taken as it stands, so no loop is possible.
+//! Source: the `java` command's page of JDK 25, and the observed behaviour of JDK 17 and 25. Argument files
+//! do not nest: an `@word` in a file is taken literally.
 
 use super::{LaunchError, LaunchLine, Read};
 
-/// No larger argument file is opened: the `java` command itself refuses more than 2 GiB, and none
-/// that anybody writes comes near this.
+/// Maximum size of an argument file, in bytes. The `java` command itself refuses more than 2 GiB.
 pub const LARGEST: usize = 16 << 20;
 
-/// Opens `@file` arguments, as the launcher does: not behind the main class, nor after
-/// `--disable-@files`; `@@` stands for a plain `@`.
+/// Expands `@file` arguments like the launcher: not after the main class, nor after `--disable-@files`; `@@`
+/// stands for a plain `@`.
 pub(super) fn expand(words: &[String], read: &Read<'_>) -> Result<Vec<String>, LaunchError> {
     let mut expanded = Vec::new();
     for (at, word) in words.iter().enumerate() {
@@ -30,7 +29,7 @@ pub(super) fn expand(words: &[String], read: &Read<'_>) -> Result<Vec<String>, L
     Ok(expanded)
 }
 
-/// The reverse of [`expand`]: words that begin with `@` would be opened again.
+/// The inverse of [`expand`]: escapes words that begin with `@`.
 pub(super) fn protect(words: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     let mut disabled = false;
     words.map(move |word| {
@@ -39,8 +38,8 @@ pub(super) fn protect(words: impl Iterator<Item = String>) -> impl Iterator<Item
     })
 }
 
-/// Words of an argument file: white space separates, `#` begins a comment, quotes keep white space,
-/// a backslash escapes inside quotes, and at a line's end joins it with the next.
+/// Splits an argument file into words: white space separates, `#` begins a comment, quotes keep white space,
+/// and a backslash is an escape inside quotes and joins lines at the end of one.
 pub(super) fn split(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -58,7 +57,7 @@ pub(super) fn split(text: &str) -> Vec<String> {
                 Some(other) => word.get_or_insert_default().push(other),
                 None => {}
             },
-            (Some(_), '\n') => quote = None, // A quote left open ends with its line.
+            (Some(_), '\n') => quote = None, // An open quote ends with its line.
             (None, '"' | '\'') => {
                 quote = Some(c);
                 word.get_or_insert_default();

@@ -1,22 +1,22 @@
-//! Options that contradict each other, and what a JVM makes of them.
+//! Options that contradict each other, and how a JVM resolves them.
 //!
-//! Source: JDK 17 and 25 as they were seen to behave. Whether a flag exists at all is not decided
-//! here: the JVM itself is asked ([`crate::flags::ask`]).
+//! Source: the observed behaviour of JDK 17 and 25. Whether a flag exists is not decided here, but by the JVM
+//! itself ([`crate::flags::ask`]).
 
 use super::{Effective, JvmOption, OptionSource};
 
-/// Options of one line that do not go together.
+/// Options of one line that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
-    /// The options, each with its place where that is not the command line.
+    /// The options, each with its source unless that is the command line.
     pub options: Vec<String>,
-    /// What the JVM makes of them, for a reader.
+    /// How the JVM resolves them, in one sentence.
     pub outcome: String,
-    /// Does the JVM refuse to start?
+    /// Whether the JVM refuses to start.
     pub refused: bool,
 }
 
-/// Collectors, and the flag that names each; the second name of one is an older word for it.
+/// Collectors and their flags; the second flag of a collector is an older one.
 const COLLECTORS: [(&str, &str); 9] = [
     ("Serial", "UseSerialGC"),
     ("Parallel", "UseParallelGC"),
@@ -29,10 +29,10 @@ const COLLECTORS: [(&str, &str); 9] = [
     ("Epsilon", "UseEpsilonGC"),
 ];
 
-/// Flags that decide about large pages and are on or off.
+/// Boolean flags that decide the page size.
 const PAGE_SWITCHES: [&str; 4] = ["UseLargePages", "UseTransparentHugePages", "UseHugeTLBFS", "UseSHM"];
 
-/// What is contradictory in these options; empty where all is well.
+/// Contradictions among these options.
 #[must_use]
 pub fn contradictions(effective: &Effective) -> Vec<Contradiction> {
     let mut found = Vec::new();
@@ -44,9 +44,9 @@ pub fn contradictions(effective: &Effective) -> Vec<Contradiction> {
     if collectors.iter().any(|(collector, _)| *collector != collectors[0].0) {
         found.push(Contradiction {
             options: collectors.iter().map(|(_, option)| shown(option)).collect(),
-            outcome: "a JVM has one collector and refuses to start with more (\"Multiple garbage collectors \
+            outcome: "the JVM refuses to start with more than one collector (\"Multiple garbage collectors \
                       selected\", before JDK 11 \"Conflicting collector combinations in option list\"): \
-                      leave one of them"
+                      keep one of them"
                 .to_owned(),
             refused: true,
         });
@@ -56,7 +56,7 @@ pub fn contradictions(effective: &Effective) -> Vec<Contradiction> {
             found.push(Contradiction {
                 options: vec![shown(first), shown(last)],
                 outcome: format!(
-                    "the heap cannot begin with {initial} where {max} is its most: the JVM refuses to start"
+                    "the initial heap size {initial} exceeds the maximum {max}: the JVM refuses to start"
                 ),
                 refused: true,
             });
@@ -67,8 +67,8 @@ pub fn contradictions(effective: &Effective) -> Vec<Contradiction> {
         if !wanted.is_empty() {
             found.push(Contradiction {
                 options: wanted.into_iter().chain([large_off]).map(shown).collect(),
-                outcome: "-UseLargePages switches huge pages of every kind off: the JVM runs on base pages, \
-                          without a word"
+                outcome: "-UseLargePages disables huge pages of every kind: the JVM runs on base pages and \
+                          prints no warning"
                     .to_owned(),
                 refused: false,
             });
@@ -80,7 +80,7 @@ pub fn contradictions(effective: &Effective) -> Vec<Contradiction> {
         if !explicit.is_empty() {
             found.push(Contradiction {
                 options: explicit.into_iter().chain([thp]).map(shown).collect(),
-                outcome: "transparent huge pages win: no page is taken from a pool".to_owned(),
+                outcome: "transparent huge pages take precedence: no page is taken from a pool".to_owned(),
                 refused: false,
             });
         }
@@ -107,7 +107,7 @@ pub fn contradictions(effective: &Effective) -> Vec<Contradiction> {
 
 fn last_counts<'a>(options: impl Iterator<Item = &'a JvmOption>) -> Contradiction {
     let options: Vec<String> = options.map(shown).collect();
-    let outcome = format!("the last one counts: {}", options.last().map_or("", String::as_str));
+    let outcome = format!("the last one takes effect: {}", options.last().map_or("", String::as_str));
     Contradiction { options, outcome, refused: false }
 }
 

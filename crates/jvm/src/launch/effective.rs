@@ -1,29 +1,28 @@
-//! All options that a JVM will finally have, in the order in which they count.
+//! All options of a JVM, in the order in which they take effect.
 //!
-//! Source: the `java` command's page of JDK 25, and JDK 17 and 25 as they were seen to behave:
-//! JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS, the command line, _JAVA_OPTIONS; of a repeated option the
-//! last one counts. A file named by `-XX:VMOptionsFile` stands where it is named; the settings of
-//! `-XX:Flags` come before everything.
+//! Source: the `java` command's page of JDK 25, and the observed behaviour of JDK 17 and 25. The order is
+//! JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS, the command line, _JAVA_OPTIONS; the last of repeated options takes
+//! effect. The options of a file named by `-XX:VMOptionsFile` replace that option in the order; the settings
+//! of `-XX:Flags` precede all others.
 
 use hugewise_linux::units::Bytes;
 
 use super::{LARGEST_FILE, LaunchError, LaunchLine, Read, Variable, argfile, shell};
 
-/// Where an option stands.
+/// Source of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionSource {
-    /// On the command line, or in an argument file named there.
+    /// The command line, or an argument file named there.
     CommandLine,
-    /// In a variable of [`super::OPTION_VARIABLES`].
+    /// A variable of [`super::OPTION_VARIABLES`].
     Variable(&'static str),
-    /// In the file that `-XX:VMOptionsFile` names.
+    /// The file named by `-XX:VMOptionsFile`.
     OptionsFile {
-        /// The file.
         file: String,
-        /// The variable that names it; `None` if the command line does.
+        /// The variable that contains `-XX:VMOptionsFile`; `None` if the command line does.
         named_in: Option<&'static str>,
     },
-    /// In the file that `-XX:Flags` names.
+    /// The file named by `-XX:Flags`.
     SettingsFile(String),
 }
 
@@ -37,28 +36,25 @@ impl std::fmt::Display for OptionSource {
     }
 }
 
-/// One option of the JVM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JvmOption {
     /// As the JVM sees it: quotes removed.
     pub text: String,
-    /// Where it stands.
     pub from: OptionSource,
 }
 
-/// The options of a launch line, of its files and of its environment.
+/// Options from the command line, files and environment of a launch line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effective {
-    /// In the order in which they count; the last of a kind wins.
+    /// In the order in which they take effect; the last of a kind wins.
     pub options: Vec<JvmOption>,
-    /// What a reader should know about where they came from.
+    /// Notes for the user about the sources of the options.
     pub notes: Vec<String>,
 }
 
 impl LaunchLine {
-    /// The options that this line's JVM will have, with the environment `outer` in which the line
-    /// is started. `major` is the feature release where it is known: JDK 8 does not read
-    /// JDK_JAVA_OPTIONS.
+    /// Collects the options of this line's JVM, when started in the environment `outer`. `major` is the
+    /// feature release if known: JDK 8 does not read JDK_JAVA_OPTIONS.
     pub fn effective(
         &self,
         major: Option<u32>,
@@ -72,7 +68,7 @@ impl LaunchLine {
         let from_variable = |name: &'static str, found: &mut Effective| -> Result<(), LaunchError> {
             let Some((_, value)) = variables.iter().find(|(set, _)| *set == name) else { return Ok(()) };
             if name == "JDK_JAVA_OPTIONS" && major.is_some_and(|major| major < 9) {
-                found.notes.push("JDK_JAVA_OPTIONS is set, and no JDK before 9 reads it".to_owned());
+                found.notes.push("JDK_JAVA_OPTIONS is set, but only JDK 9 and later read it".to_owned());
                 return Ok(());
             }
             let words = of_variable(name, value, read)?;
@@ -87,7 +83,7 @@ impl LaunchLine {
     }
 }
 
-/// The words of a variable; those of the launcher's may name argument files.
+/// Splits the value of a variable into words; only the launcher's variable may name argument files.
 fn of_variable(name: &str, value: &str, read: &Read<'_>) -> Result<Vec<String>, LaunchError> {
     let words = shell::option_words(value, name)?;
     if name == "JDK_JAVA_OPTIONS" { argfile::expand(&words, read) } else { Ok(words) }
@@ -98,7 +94,7 @@ impl Effective {
         for text in words {
             let file = text.strip_prefix("-XX:VMOptionsFile=").map(str::to_owned);
             self.options.push(JvmOption { text, from: from.clone() });
-            // No such file names another: a JVM refuses that.
+            // Options files do not nest: a JVM refuses that.
             let named_in = match from {
                 OptionSource::CommandLine => None,
                 OptionSource::Variable(name) => Some(*name),
@@ -115,7 +111,7 @@ impl Effective {
         Ok(())
     }
 
-    /// Puts the settings of `-XX:Flags=FILE` first: lines like `+UseLargePages` and `MaxHeapSize=1g`.
+    /// Prepends the settings of `-XX:Flags=FILE`: words such as `+UseLargePages` and `MaxHeapSize=1g`.
     fn settings(&mut self, read: &Read<'_>) -> Result<(), LaunchError> {
         let Some((file, _)) = self.value("Flags") else { return Ok(()) };
         let file = file.to_owned();
@@ -129,25 +125,25 @@ impl Effective {
         Ok(())
     }
 
-    /// The last setting of a boolean flag, and where it stands; nothing if it is not set.
+    /// The last setting of a boolean flag; `None` if it is not set.
     #[must_use]
     pub fn switch(&self, name: &str) -> Option<(bool, &JvmOption)> {
         self.options.iter().rev().find_map(|option| Some((option.switch_of(name)?, option)))
     }
 
-    /// The last value of a flag `-XX:NAME=VALUE`.
+    /// The last value of a flag `-XX:NAME=VALUE`; `None` if it is not set.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<(&str, &JvmOption)> {
         self.options.iter().rev().find_map(|option| Some((option.value_of(name)?, option)))
     }
 
-    /// The largest heap that was asked for: `-Xmx` or `-XX:MaxHeapSize`.
+    /// The last maximum heap size: `-Xmx` or `-XX:MaxHeapSize`; `None` if neither is set.
     #[must_use]
     pub fn max_heap(&self) -> Option<(Bytes, &JvmOption)> {
         self.size(&["-Xmx", "-XX:MaxHeapSize="])
     }
 
-    /// The first heap that was asked for: `-Xms` or `-XX:InitialHeapSize`.
+    /// The last initial heap size: `-Xms` or `-XX:InitialHeapSize`; `None` if neither is set.
     #[must_use]
     pub fn initial_heap(&self) -> Option<(Bytes, &JvmOption)> {
         self.size(&["-Xms", "-XX:InitialHeapSize="])
@@ -162,7 +158,7 @@ impl Effective {
 }
 
 impl JvmOption {
-    /// `-XX:+NAME` is true, `-XX:-NAME` false.
+    /// `true` for `-XX:+NAME`, `false` for `-XX:-NAME`.
     pub(super) fn switch_of(&self, name: &str) -> Option<bool> {
         let flag = self.text.strip_prefix("-XX:")?;
         let on = flag.starts_with('+');

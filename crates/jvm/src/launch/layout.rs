@@ -1,6 +1,5 @@
-//! The options that decide how a JVM lays out its memory. When a JVM is asked, it gets these and no others:
-//! any other option could write a file, load code or open a port, also where the program is only asked for
-//! its version.
+//! Options that decide a JVM's memory layout. A JVM that is started to print its flags gets these and no
+//! others: even with `-version`, any other option could write a file, load code or open a port.
 //!
 //! Source: `-XX:+PrintFlagsFinal` of JDK 8, 11, 17, 21 and 25, and the pages of the `java` command.
 
@@ -8,19 +7,19 @@ use std::collections::BTreeSet;
 
 use super::{Effective, JvmOption, LaunchError, LaunchLine, OptionSource, Read, TAKES_NEXT, Variable, shell};
 
-/// Flags of `-XX:` that are let through, by name. None of them takes a path; the few whose value is text
-/// (`CompilationMode`, `ShenandoahGCMode`, `ShenandoahGCHeuristics`) choose among words. AlwaysPreTouch is
-/// missing on purpose: it touches memory and changes neither a size nor a place.
+/// `-XX:` flags that are passed on, by name. None of them takes a path; the few with a text value
+/// (`CompilationMode`, `ShenandoahGCMode`, `ShenandoahGCHeuristics`) accept fixed words only. AlwaysPreTouch
+/// is excluded: it touches memory, but changes neither a size nor an address.
 #[rustfmt::skip]
 const LAYOUT_FLAGS: &[&str] = &[
-    // Which flags there are.
+    // Availability of flags.
     "UnlockExperimentalVMOptions", "UnlockDiagnosticVMOptions", "UnlockCommercialFeatures",
     "IgnoreUnrecognizedVMOptions",
     // The collector.
     "UseSerialGC", "UseParallelGC", "UseParallelOldGC", "UseConcMarkSweepGC", "UseParNewGC", "UseG1GC",
     "UseZGC", "ZGenerational", "UseShenandoahGC", "UseEpsilonGC", "UseAutoGCSelectPolicy",
     "AutoGCSelectPauseMillis", "CMSIncrementalMode",
-    // The machine that the JVM sees.
+    // CPUs, memory and NUMA nodes as the JVM sees them.
     "ActiveProcessorCount", "UseContainerSupport", "UseContainerCpuShares", "PreferContainerQuotaForCPUCount",
     "UseCGroupMemoryLimitForHeap", "AlwaysActAsServerClassMachine", "NeverActAsServerClassMachine",
     "MaxRAM", "MaxRAMFraction", "MaxRAMPercentage", "MinRAMFraction", "MinRAMPercentage",
@@ -40,7 +39,7 @@ const LAYOUT_FLAGS: &[&str] = &[
     "UsePSAdaptiveSurvivorSizePolicy", "MaxTenuringThreshold", "InitialTenuringThreshold", "AlwaysTenure",
     "NeverTenure", "TargetSurvivorRatio", "PretenureSizeThreshold", "MinTLABSize", "TLABSize", "UseTLAB",
     "ResizeTLAB",
-    // The collectors' tables, threads and goals.
+    // The collectors' tables, threads and targets.
     "ParallelGCThreads", "ConcGCThreads", "UseDynamicNumberOfGCThreads", "GCCardSizeInBytes",
     "MarkStackSize", "MarkStackSizeMax", "MaxGCPauseMillis", "MaxGCMinorPauseMillis",
     "GCPauseIntervalMillis", "GCTimeRatio", "GCTimeLimit", "GCHeapFreeLimit", "UseGCOverheadLimit",
@@ -65,14 +64,14 @@ const LAYOUT_FLAGS: &[&str] = &[
     "CodeCacheSegmentSize", "UseCodeCacheFlushing", "TieredCompilation", "TieredStopAtLevel",
     "CompilationMode", "CICompilerCount", "CICompilerCountPerCPU", "UseDynamicNumberOfCompilerThreads",
     "EnableJVMCI", "EnableJVMCIProduct", "UseJVMCICompiler",
-    // Classes, stacks, and memory outside of the heap.
+    // Classes, stacks, and memory outside the heap.
     "MetaspaceSize", "MaxMetaspaceSize", "CompressedClassSpaceSize", "MinMetaspaceFreeRatio",
     "MaxMetaspaceFreeRatio", "PermSize", "MaxPermSize", "ThreadStackSize", "VMThreadStackSize",
     "CompilerThreadStackSize", "StackRedPages", "StackYellowPages", "StackReservedPages", "StackShadowPages",
     "MaxDirectMemorySize", "StringTableSize", "SymbolTableSize",
 ];
 
-/// Other options that are let through: those that stand alone, and those with a size behind them.
+/// Other options that are passed on: those without a value, and those followed by a size.
 #[rustfmt::skip]
 const LAYOUT_WORDS: &[&str] = &[
     "-server", "-client", "-minimal", "-d32", "-d64", "-Xint", "-Xcomp", "-Xmixed", "-Xincgc", "-Xconcgc",
@@ -82,21 +81,21 @@ const LAYOUT_SIZES: &[&str] = &[
     "-Xmx", "-Xms", "-Xmn", "-Xss", "-Xmaxf", "-Xminf", "-Xmaxjitcodesize", "-mx", "-ms", "-ss",
 ];
 
-/// Flags that would lay out memory otherwise and are left out all the same, since they write to the path
-/// that they name; and what that means for a plan.
+/// Flags that change the memory layout and are excluded nevertheless, because they write to the path that
+/// they name.
 const HEAP_IN_A_FILE: [&str; 3] = ["AllocateHeapAt", "AllocateOldGenAt", "ZPath"];
 
-/// What a JVM is asked with, in place of a line's own options.
+/// Options and variables for a JVM that is started to print its flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LayoutOptions {
-    /// The options of the command line; what option files hold stands where the file was named.
+    /// Options of the command line; the options of an option file replace the option that names it.
     pub options: Vec<String>,
-    /// The values of [`super::OPTION_VARIABLES`], where they are set or take the settings of `-XX:Flags`.
+    /// Values of those [`super::OPTION_VARIABLES`] that are set, or that receive the settings of `-XX:Flags`.
     pub variables: Vec<(&'static str, String)>,
 }
 
 impl LaunchLine {
-    /// The options of this line, its files and its environment that decide about the layout of memory.
+    /// Options of this line, its files and its environment that decide the memory layout.
     pub(crate) fn layout_options(
         &self,
         outer: &Variable<'_>,
@@ -108,7 +107,7 @@ impl LaunchLine {
                 OptionSource::CommandLine => variable.is_none(),
                 OptionSource::Variable(name) => variable == Some(name),
                 OptionSource::OptionsFile { named_in, .. } => *named_in == variable,
-                // They come before everything, as this variable does.
+                // They precede all other options, like those of this variable.
                 OptionSource::SettingsFile(_) => variable == Some(EARLIEST),
             };
             let there = effective.without_values().filter(|option| stands_there(&option.from));
@@ -125,14 +124,14 @@ impl LaunchLine {
     }
 }
 
-/// The variable whose options count before all others, in every JDK.
+/// The variable whose options precede all others, in every JDK.
 const EARLIEST: &str = "JAVA_TOOL_OPTIONS";
 
 impl Effective {
-    /// The options that a JVM is not asked with, by name, without their values; system properties as `-D`.
+    /// Names of the options that are not passed on, without their values; `-D` for all system properties.
     #[must_use]
     pub fn left_out(&self) -> Vec<String> {
-        // The settings in these files count one by one.
+        // The options in these files are listed one by one.
         let is_file =
             |option: &str| ["-XX:VMOptionsFile=", "-XX:Flags="].iter().any(|f| option.starts_with(f));
         let options = self.without_values().map(|option| option.text.as_str());
@@ -142,7 +141,7 @@ impl Effective {
         names.into_iter().map(str::to_owned).collect()
     }
 
-    /// The options, without the words that are values of the launcher's options before them.
+    /// The options, without words that are the value of the preceding launcher option.
     fn without_values(&self) -> impl Iterator<Item = &JvmOption> {
         let mut is_value = false;
         self.options.iter().filter(move |option| {
@@ -152,14 +151,14 @@ impl Effective {
         })
     }
 
-    /// The flag that puts the heap, or a part of it, into a file: a JVM is asked without it.
+    /// The flag that puts the heap, or a part of it, into a file, if one is set. It is not passed on.
     #[must_use]
     pub fn heap_in_a_file(&self) -> Option<&'static str> {
         HEAP_IN_A_FILE.into_iter().find(|flag| self.value(flag).is_some())
     }
 }
 
-/// `true` if the option is let through.
+/// Whether an option is passed on.
 fn decides(option: &str) -> bool {
     if let Some(flag) = option.strip_prefix("-XX:") {
         let flag = flag.strip_prefix(['+', '-']).unwrap_or(flag);
@@ -172,12 +171,12 @@ fn decides(option: &str) -> bool {
     LAYOUT_WORDS.contains(&option) || LAYOUT_SIZES.iter().any(has_size)
 }
 
-/// What an option is called: `-XX:HeapDumpPath`, `-XX:+LogVMOutput`, `-Xlog`, `-javaagent`, `-D`.
+/// Name of an option: `-XX:HeapDumpPath`, `-XX:+LogVMOutput`, `-Xlog`, `-javaagent`, `-D`.
 fn name(option: &str) -> &str {
     if option.starts_with("-D") {
         return "-D";
     }
-    // The first colon of -XX:NAME belongs to the name.
+    // The colon of `-XX:` belongs to the name.
     let start = if option.starts_with("-XX:") { "-XX:".len() } else { 0 };
     let end = option[start..].find(['=', ':']).map_or(option.len(), |at| start + at);
     &option[..end]

@@ -1,7 +1,7 @@
-//! Launch lines: what a `java` command line asks of the JVM, and how to put a backing on it.
+//! Launch lines: parses a `java` command line, and changes its backing.
 //!
-//! Source of the syntax: the `java` command of JDK 25 (options that take the next word, argument
-//! files, where the JVM's options end), and the launcher's JDK_JAVA_OPTIONS.
+//! Source of the syntax: the `java` command of JDK 25 (options that take the next word, argument files, end
+//! of the JVM's options), and the launcher's JDK_JAVA_OPTIONS.
 
 mod argfile;
 mod contradictions;
@@ -23,16 +23,17 @@ pub use argfile::LARGEST as LARGEST_FILE;
 pub use contradictions::{Contradiction, contradictions};
 pub use effective::{Effective, JvmOption, OptionSource};
 
-/// Environment variables from which a JVM takes options: the launcher's (JDK 9 and later), whose
-/// options stand before those of the command line; the JVM's before both; and the JVM's after all.
+/// Environment variables with JVM options. Those of JDK_JAVA_OPTIONS (read by the launcher, JDK 9 and later)
+/// precede the options of the command line, those of JAVA_TOOL_OPTIONS precede both, those of _JAVA_OPTIONS
+/// follow all.
 pub const OPTION_VARIABLES: [&str; 3] = ["JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"];
 
-/// Reads a file by its name.
+/// Returns the content of a file.
 pub type Read<'a> = dyn Fn(&str) -> io::Result<String> + 'a;
-/// The value of an environment variable.
+/// Returns the value of an environment variable; `None` if it is not set.
 pub type Variable<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Options of the launcher whose value is the next word.
+/// Launcher options whose value is the next word.
 const TAKES_NEXT: [&str; 18] = [
     "-cp",
     "-classpath",
@@ -54,7 +55,7 @@ const TAKES_NEXT: [&str; 18] = [
     "--illegal-native-access",
 ];
 
-/// JVM flags that decide about large pages.
+/// JVM flags that decide the page size.
 const PAGE_FLAGS: [&str; 6] = [
     "UseLargePages",
     "UseTransparentHugePages",
@@ -64,82 +65,61 @@ const PAGE_FLAGS: [&str; 6] = [
     "UseLargePagesIndividualAllocation",
 ];
 
-/// A `java` command line, argument files opened and no shell in between.
+/// A `java` command line, with argument files expanded and without a shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaunchLine {
-    /// The words before `java`: `env A=1 taskset -c 0`. Assignments before a command and the script
-    /// of `sh -c` stand here as the words that do the same without a shell.
+    /// The words before `java`: `env A=1 taskset -c 0`. A shell's assignments and the script of `sh -c` are
+    /// replaced by equivalent words without a shell.
     pub wrapper: Vec<String>,
-    /// The program, as it was given.
+    /// `java` as given, with or without a path.
     pub java: String,
-    /// The options before the main class, their values included.
+    /// Options before the main class, with their values.
     pub options: Vec<String>,
-    /// `-jar FILE`, `-m MODULE`, or the main class, and the program's own arguments.
+    /// `-jar FILE`, `-m MODULE` or the main class, and the program's own arguments.
     pub program: Vec<String>,
 }
 
-/// A launch line could not be understood.
+/// Why a launch line could not be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// A file of options could not be read.
     #[error("the {kind} {file}: {source}")]
-    File {
-        /// What kind of file.
-        kind: &'static str,
-        /// Its name, as it was given.
-        file: String,
-        /// What the system answered.
-        source: io::Error,
-    },
-    /// A file of options that is no such file.
-    #[error("the {kind} {file} holds more than {limit}: is it the right file?")]
-    TooLarge {
-        /// What kind of file.
-        kind: &'static str,
-        /// Its name, as it was given.
-        file: String,
-        /// The most that is read.
-        limit: Bytes,
-    },
-    /// A quote that is not closed; a JVM does not start with it.
-    #[error("{of}: a quote is left open, and a JVM would not start; close it")]
+    File { kind: &'static str, file: String, source: io::Error },
+    #[error("the {kind} {file} is larger than {limit}; check its name")]
+    TooLarge { kind: &'static str, file: String, limit: Bytes },
+    /// A quote that is not closed; a JVM with it does not start.
+    #[error("{of}: a quote is not closed, and the JVM would not start; close it")]
     OpenQuote {
         /// A variable or a file.
         of: String,
     },
-    /// Only a shell could tell what it starts.
+    /// The words depend on the execution of a shell script.
     #[error(
-        "what '{script}' starts cannot be known without running it: {why}; give the java command line that \
-         it ends in (of a running JVM: tr '\\0' ' ' < /proc/PID/cmdline)"
+        "the command that '{script}' starts is unknown until a shell runs it: {why}; give the final java \
+         command line (of a running JVM: tr '\\0' ' ' < /proc/PID/cmdline)"
     )]
     Script {
-        /// The script.
         script: String,
-        /// What stands in the way.
+        /// Why they cannot be known.
         why: &'static str,
     },
-    /// A variable that a shell would have expanded.
-    #[error("'{word}' still holds what a shell would expand; give the path of the java itself")]
-    Unexpanded {
-        /// The program, as it was given.
-        word: String,
-    },
-    /// No `java` in it that could be seen.
-    #[error("'{word}' is no java, and not known to start one{}", if *.mentioned {
-        "; give the java command line that it ends in (of a running JVM: tr '\\0' ' ' < /proc/PID/cmdline)"
+    /// The path of `java` contains an unexpanded variable or `~`.
+    #[error("'{word}' contains a shell expansion; give the path of java itself")]
+    Unexpanded { word: String },
+    /// The command starts no recognizable `java`.
+    #[error("'{word}' is neither java nor a program known to start it{}", if *.mentioned {
+        "; give the final java command line (of a running JVM: tr '\\0' ' ' < /proc/PID/cmdline)"
     } else {
         ""
     })]
     NotJava {
-        /// The first word.
         word: String,
-        /// Does a `java` stand further behind?
+        /// Whether a later word is `java`.
         mentioned: bool,
     },
 }
 
 impl LaunchLine {
-    /// Reads a command line; nothing if it starts no `java` that could be seen.
+    /// Parses a command line; `None` if it starts no recognizable `java`.
     pub fn parse(command: &[String], read: &Read<'_>) -> Option<Result<LaunchLine, LaunchError>> {
         let walked = match wrapper::walk(command) {
             Ok(walked) => walked?,
@@ -152,7 +132,7 @@ impl LaunchLine {
         }))
     }
 
-    /// The same for callers who need a `java`: anything else is an error that says what it is.
+    /// Like [`LaunchLine::parse`], with an error if the command starts no recognizable `java`.
     pub fn of_java(command: &[String], read: &Read<'_>) -> Result<LaunchLine, LaunchError> {
         LaunchLine::parse(command, read).unwrap_or_else(|| {
             let is_java = |word: &String| wrapper::is_java(word.rsplit('/').next().unwrap_or_default());
@@ -163,7 +143,7 @@ impl LaunchLine {
         })
     }
 
-    /// How many of these words are options of the launcher and the JVM.
+    /// Number of words that are options of the launcher or the JVM.
     fn options_end(words: &[String]) -> usize {
         let mut at = 0;
         while let Some(word) = words.get(at) {
@@ -177,8 +157,8 @@ impl LaunchLine {
         at.min(words.len())
     }
 
-    /// The same line with every flag about large pages set aside, and `flags` in their place;
-    /// answers what was set aside too.
+    /// This line with `flags` in place of its own flags about large pages; also returns the flags that were
+    /// removed.
     #[must_use]
     pub fn with_page_flags(&self, flags: &[String]) -> (LaunchLine, Vec<String>) {
         let (aside, kept): (Vec<String>, Vec<String>) =
@@ -187,7 +167,7 @@ impl LaunchLine {
         (LaunchLine { options, ..self.clone() }, aside)
     }
 
-    /// The same line with these values of variables, whatever its wrapper sets them to.
+    /// This line with these values of variables, which override those of its wrapper.
     #[must_use]
     pub fn with_environment(&self, variables: &[(&str, String)]) -> LaunchLine {
         let mut line = self.clone();
@@ -198,8 +178,8 @@ impl LaunchLine {
         line
     }
 
-    /// Those of [`OPTION_VARIABLES`] that the JVM will see, given the environment in which the
-    /// line is started; in that order.
+    /// Those of [`OPTION_VARIABLES`] that the JVM sees if the line is started in the environment `outer`, in
+    /// that order.
     #[must_use]
     pub fn environment(&self, outer: &Variable<'_>) -> Vec<(&'static str, String)> {
         let changes = self.walked().environment;
@@ -214,8 +194,8 @@ impl LaunchLine {
         OPTION_VARIABLES.into_iter().filter_map(|name| Some((name, value(name)?))).collect()
     }
 
-    /// Those variables of [`LaunchLine::environment`] that hold flags about large pages, without them; and
-    /// what was set aside, with its place.
+    /// Those variables of [`LaunchLine::environment`] that contain flags about large pages, without these
+    /// flags; also returns the removed flags with their variables.
     #[must_use]
     pub fn variables_without_page_flags(
         &self,
@@ -231,15 +211,15 @@ impl LaunchLine {
         (variables, aside)
     }
 
-    /// What cannot be known of the environment, and why; for a reader.
+    /// Notes for the user: parts of the environment that cannot be known, and why.
     #[must_use]
     pub fn cautions(&self) -> Vec<String> {
         self.walked().cautions
     }
 
-    /// The line that asks the same `java` for its flags, with `options` and nothing of the program, to be
-    /// started in the folder `here`: behind those words of the wrapper that the flags depend on (processors,
-    /// limits, user, variables), and with the paths of programs absolute.
+    /// The line that starts the same `java` in directory `here` to print its flags, with `options` and
+    /// without the program. Keeps those words of the wrapper that the flags depend on (CPUs, limits, user,
+    /// variables), and makes the paths of programs absolute.
     pub(crate) fn asking(&self, options: Vec<String>, here: &Path) -> LaunchLine {
         let walked = self.walked();
         let java = walked.absolute(&self.java);
@@ -251,7 +231,7 @@ impl LaunchLine {
         LaunchLine { wrapper, java, options, program: Vec::new() }
     }
 
-    /// The folder in which the JVM starts, relative to that of the caller; empty if it is the same.
+    /// Directory in which the JVM starts, relative to the caller's; empty if it is the same.
     fn folder(&self) -> PathBuf {
         self.walked().folder
     }
@@ -261,7 +241,7 @@ impl LaunchLine {
         wrapper::walk(&words).ok().flatten().unwrap_or_default()
     }
 
-    /// The whole line again, fit to be started as it stands.
+    /// The words of the line, ready to be executed.
     #[must_use]
     pub fn command(&self) -> Vec<String> {
         let main = self.program.first().into_iter().cloned();
@@ -271,9 +251,8 @@ impl LaunchLine {
     }
 }
 
-/// Takes the flags about large pages out of the value of a variable of [`OPTION_VARIABLES`];
-/// answers the new value and what was set aside, or nothing if there is no such flag in it, or
-/// no JVM would take it.
+/// Removes the flags about large pages from the value of a variable of [`OPTION_VARIABLES`]; returns the new
+/// value and the removed flags. `None` if it contains no such flag, or if a JVM would refuse it.
 #[must_use]
 pub fn without_page_flags(value: &str) -> Option<(String, Vec<String>)> {
     let (aside, kept): (Vec<String>, Vec<String>) =
@@ -281,18 +260,18 @@ pub fn without_page_flags(value: &str) -> Option<(String, Vec<String>)> {
     (!aside.is_empty()).then(|| (shell::join_options(kept.iter().map(String::as_str)), aside))
 }
 
-/// These options as the value of a variable of [`OPTION_VARIABLES`].
+/// Joins options to a value for a variable of [`OPTION_VARIABLES`].
 #[must_use]
 pub fn option_value(options: &[String]) -> String {
     shell::join_options(options.iter().map(String::as_str))
 }
 
-/// Reads files by names that are relative to `folder`.
+/// Reads files with names relative to `folder`.
 fn from<'a>(folder: &'a Path, read: &'a Read<'_>) -> impl Fn(&str) -> io::Result<String> + 'a {
     move |name| read(&folder.join(name).to_string_lossy())
 }
 
-/// Reads a file of options, of no more than `limit` bytes.
+/// Reads a file of options, of at most `limit` bytes.
 fn open(file: &str, kind: &'static str, limit: usize, read: &Read<'_>) -> Result<String, LaunchError> {
     let text = read(file).map_err(|source| LaunchError::File { kind, file: file.to_owned(), source })?;
     if text.len() > limit {

@@ -1,13 +1,15 @@
-//! One simple command of a shell, and the values of the JVM's variables, as words.
+//! Splits a simple shell command, and values of the JVM's variables, into words.
 
 use super::LaunchError;
 
-/// Splits a script into words, if it is one simple command in which a shell would expand nothing.
+/// Splits a script into words, if it is one simple command without expansions; the error is the reason why it
+/// is not.
 ///
-/// Source: POSIX, "Shell Command Language", 2.2 and 2.3; the error says what stands in the way.
+/// Source: POSIX, "Shell Command Language", 2.2 and 2.3.
 pub(super) fn simple_command(script: &str) -> Result<Vec<String>, &'static str> {
-    const MORE_THAN_ONE: &str = "it holds more than one command, a pipe or a redirection";
-    const EXPANSION: &str = "a shell would expand something in it";
+    const MORE_THAN_ONE: &str = "it contains more than one command, a pipe or a redirection";
+    const EXPANSION: &str = "it contains a shell expansion";
+    const OPEN_QUOTE: &str = "a quote is not closed";
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut chars = script.trim().chars().peekable();
@@ -16,7 +18,7 @@ pub(super) fn simple_command(script: &str) -> Result<Vec<String>, &'static str> 
             '\'' => {
                 let word = word.get_or_insert_default();
                 loop {
-                    match chars.next().ok_or("a quote is left open")? {
+                    match chars.next().ok_or(OPEN_QUOTE)? {
                         '\'' => break,
                         c => word.push(c),
                     }
@@ -25,7 +27,7 @@ pub(super) fn simple_command(script: &str) -> Result<Vec<String>, &'static str> 
             '"' => {
                 let word = word.get_or_insert_default();
                 loop {
-                    match chars.next().ok_or("a quote is left open")? {
+                    match chars.next().ok_or(OPEN_QUOTE)? {
                         '"' => break,
                         '$' | '`' => return Err(EXPANSION),
                         '\\' => match chars.next() {
@@ -40,13 +42,13 @@ pub(super) fn simple_command(script: &str) -> Result<Vec<String>, &'static str> 
             '\\' => match chars.next() {
                 Some('\n') => {}
                 Some(c) => word.get_or_insert_default().push(c),
-                None => return Err("a backslash stands at its end"),
+                None => return Err("it ends with a backslash"),
             },
             '$' | '`' | '*' | '?' | '[' | '{' => return Err(EXPANSION),
             '~' if word.as_ref().is_none_or(|word| word.ends_with(['=', ':'])) => return Err(EXPANSION),
             ';' | '&' | '|' | '<' | '>' | '(' | ')' | '\n' => return Err(MORE_THAN_ONE),
             '#' if word.is_none() => {
-                // A comment ends with its line, and another command could follow.
+                // A comment ends with its line; another command may follow.
                 while chars.next_if(|c| *c != '\n').is_some() {}
             }
             ' ' | '\t' => words.extend(word.take()),
@@ -57,10 +59,10 @@ pub(super) fn simple_command(script: &str) -> Result<Vec<String>, &'static str> 
     Ok(words)
 }
 
-/// The words of a variable from which a JVM or its launcher takes options, or of a file named by
-/// `-XX:VMOptionsFile`: white space separates, quotes of both kinds keep it, nothing is an escape.
+/// Splits the value of a variable with JVM options, or a file named by `-XX:VMOptionsFile`, into words: white
+/// space separates, quotes of both kinds keep it, and there is no escape character.
 ///
-/// Source: the `java` command's page of JDK 25; JDK 17 and 25 refuse a quote that is left open.
+/// Source: the `java` command's page of JDK 25; JDK 17 and 25 refuse a quote that is not closed.
 pub(super) fn option_words(value: &str, of: &str) -> Result<Vec<String>, LaunchError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -80,14 +82,14 @@ pub(super) fn option_words(value: &str, of: &str) -> Result<Vec<String>, LaunchE
     if quote.is_some() { Err(LaunchError::OpenQuote { of: of.to_owned() }) } else { Ok(words) }
 }
 
-/// The reverse of [`option_words`].
+/// The inverse of [`option_words`].
 pub(super) fn join_options<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let quoted = words.map(|word| {
         let special = |c: char| c.is_ascii_whitespace() || c == '"' || c == '\'';
         if !word.is_empty() && !word.contains(special) {
             return word.to_owned();
         }
-        // No quote can stand inside its own kind: each stretch gets the other one.
+        // A quote cannot occur inside quotes of its own kind: each part gets the other kind.
         let mut out = String::new();
         for (at, stretch) in word.split('"').enumerate() {
             if at > 0 {

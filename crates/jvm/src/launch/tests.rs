@@ -22,7 +22,7 @@ pub fn files(name: &str) -> io::Result<String> {
     }
 }
 
-/// Words of `text`; those between | | hold blanks.
+/// Splits `text` at white space, but keeps the parts between `|` and `|` whole.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (at, part) in text.split('|').enumerate() {
@@ -100,19 +100,19 @@ fn what_cannot_be_known_is_said_with_a_next_step() {
         ("sh -c |cd /app && java -jar a.jar|", "more than one command"),
         ("sh -c |exec java $JAVA_OPTS -jar a.jar|", "/proc/PID/cmdline"),
         ("bash -lc |java -jar a.jar|", "set variables"),
-        ("$JAVA_HOME/bin/java Main", "path of the java itself"),
-        ("sh -c |'$JAVA_HOME/bin/java' Main|", "path of the java itself"),
-        ("env -S |java ${OPTS}| Main", "expand"),
-        ("javac X.java", "'javac' is no java"),
+        ("$JAVA_HOME/bin/java Main", "path of java itself"),
+        ("sh -c |'$JAVA_HOME/bin/java' Main|", "path of java itself"),
+        ("env -S |java ${OPTS}| Main", "shell expansion"),
+        ("javac X.java", "'javac' is neither java"),
         ("docker run image java Main", "/proc/PID/cmdline"),
-        ("taskset -p 03 700", "'taskset' is no java"),
+        ("taskset -p 03 700", "'taskset' is neither java"),
         ("java @gone", "the argument file gone"),
-        ("", "'' is no java"),
+        ("", "'' is neither java"),
     ] {
         let error = parsed(text).expect_err(text).to_string();
         assert!(error.contains(said), "{text}: {error}");
     }
-    // Programs of other kinds are left to other parts, and scripts without a java are such.
+    // Other programs, and scripts without `java`, are no launch lines and no errors.
     for text in ["javac X.java", "sh -c |echo a; exit 3|", "env", "nice -n", "sh script.sh", "chroot /x java"]
     {
         assert!(LaunchLine::parse(&words(text), &files).is_none(), "{text}");
@@ -143,8 +143,7 @@ fn the_jvm_sees_the_environment_that_the_wrapper_leaves() {
     assert_eq!(set.environment(&outer)[1], ("_JAVA_OPTIONS", "-Xint".to_owned()));
 }
 
-/// What a shell starts, and what our reading of the same words starts, must see the same arguments and
-/// variables.
+/// The words with a shell and the parsed line must start `java` with the same arguments and variables.
 #[test]
 fn the_words_without_a_shell_start_the_same() -> io::Result<()> {
     let dir = tempfile::tempdir()?;
@@ -173,7 +172,7 @@ fn the_words_without_a_shell_start_the_same() -> io::Result<()> {
         "sh -c \"A=6 exec java 'Main one'\" two three",
         "ionice -c3 -t taskset -ac 0 chrt -o 0 prlimit --nofile java Main",
     ] {
-        // bash, because -a of exec is not in every sh.
+        // bash, because not every sh supports `exec -a`.
         let by_shell = printed(&own(&["bash", "-c", text]))?;
         let line = LaunchLine::of_java(&own(&["bash", "-c", text]), &files).expect(text);
         assert_eq!(printed(&line.command())?, by_shell, "{text}");
@@ -237,13 +236,13 @@ fn contradictions_are_found() {
         ("java -XX:+UseG1GC -XX:+UseZGC Main", Some(true), "one collector"),
         ("java -XX:+UseG1GC -XX:-UseG1GC -XX:+UseZGC Main", Some(false), "-XX:-UseG1GC"),
         ("java -XX:+UseConcMarkSweepGC -XX:+UseParNewGC Main", None, ""),
-        ("java -Xms2g -Xmx1g Main", Some(true), "cannot begin with 2GiB"),
-        ("java -Xmx1g -Xmx4g -Xms2g Main", Some(false), "the last one counts: -Xmx4g"),
+        ("java -Xms2g -Xmx1g Main", Some(true), "initial heap size 2GiB exceeds"),
+        ("java -Xmx1g -Xmx4g -Xms2g Main", Some(false), "the last one takes effect: -Xmx4g"),
         ("java -Xmx1G -Xmx1g Main", None, ""),
         ("java -XX:-UseLargePages -XX:+UseTransparentHugePages Main", Some(false), "base pages"),
         ("java -XX:+UseTransparentHugePages -XX:LargePageSizeInBytes=1g Main", Some(false), "transparent"),
         ("java -XX:+UseLargePages -XX:+UseTransparentHugePages Main", None, ""),
-        ("java -XX:+UseLargePages -XX:-UseLargePages Main", Some(false), "the last one counts"),
+        ("java -XX:+UseLargePages -XX:-UseLargePages Main", Some(false), "the last one takes effect"),
     ] {
         let found = contradictions(&effective(text, 17, &[]));
         assert_eq!(found.first().map(|first| first.refused), refused, "{text}: {found:?}");

@@ -1,7 +1,7 @@
-//! The words before `java`: programs that start another one, and what they do to its environment.
+//! The words before `java`: programs that execute another command, and their changes to its environment.
 //!
-//! Source: the manual pages of GNU coreutils, util-linux, numactl, sudo, doas, tini, dumb-init and
-//! gosu; POSIX for the shell's own words.
+//! Source: the manual pages of GNU coreutils, util-linux, numactl, sudo, doas, tini, dumb-init and gosu;
+//! POSIX for the shell's own words.
 
 use std::{
     iter,
@@ -10,26 +10,25 @@ use std::{
 
 use super::{LaunchError, shell};
 
-/// A program that starts the command behind its own options and `operands`.
+/// A program that executes the command after its own options and operands.
 struct Wrapper {
     name: &'static str,
-    /// Options of one letter whose value is the rest of the word, or else the next one.
+    /// Letters of short options with a value, which is the rest of the word or the next word.
     short: &'static str,
-    /// The same of the long options; behind `=`, a value needs no mention here.
+    /// Long options whose value is the next word. Those with `=` need no entry.
     long: &'static [&'static str],
-    /// Words of its own before the command.
+    /// Number of operands before the command.
     operands: usize,
     effect: Effect,
 }
 
-/// What it changes for the JVM's flags.
+/// Effect on the JVM's flags.
 #[derive(Clone, Copy, PartialEq)]
 enum Effect {
-    /// Nothing.
     None,
-    /// What the JVM sees of the machine: processors, memory, limits.
+    /// Changes the CPUs, memory or limits that the JVM sees.
     Machine,
-    /// The user too, and perhaps the environment.
+    /// Changes the user as well, and possibly the environment.
     User,
 }
 
@@ -91,7 +90,7 @@ const fn wrapper(
     Wrapper { name, short, long, operands, effect }
 }
 
-/// What is done to the environment, in this order.
+/// Change to the environment, in order of execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Clear,
@@ -106,26 +105,26 @@ impl Change {
     }
 }
 
-/// A command line, its words before `java` understood.
+/// A command line, parsed up to `java`.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
-    /// The words before `java`, without a shell in between.
+    /// The words before `java`, without a shell.
     pub wrapper: Vec<String>,
-    /// Those that the JVM's flags depend on.
+    /// Those of them that the JVM's flags depend on.
     pub deciding: Vec<String>,
     pub environment: Vec<Change>,
-    /// The folder that `env -C` changes to, relative to that of the caller; empty if it does not.
+    /// Target of `env -C`, relative to the caller's directory; empty without `-C`.
     pub folder: PathBuf,
-    /// What could not be known.
+    /// Notes for the user: parts of the environment that cannot be known.
     pub cautions: Vec<String>,
-    /// `java` and all behind it.
+    /// `java` and all words after it.
     pub rest: Vec<String>,
 }
 
-/// Walks to the `java` of a command line; nothing where there is none.
+/// Parses a command line up to its `java`; `None` if it has none.
 pub(super) fn walk(command: &[String]) -> Result<Option<Walked>, LaunchError> {
     let mut walked = Walked { rest: command.to_vec(), ..Walked::default() };
-    // Is a shell reading, for which assignments and words of its own may stand first?
+    // A shell reads these words: assignments and its own commands may come first.
     let mut shell_reads = true;
     loop {
         let assignments =
@@ -172,7 +171,7 @@ pub(super) fn walk(command: &[String]) -> Result<Option<Walked>, LaunchError> {
 }
 
 impl Walked {
-    /// Sets words aside as those of a wrapper.
+    /// Appends words to the wrapper.
     fn keep(&mut self, words: Vec<String>, deciding: bool) {
         if let Some((program, arguments)) = words.split_first().filter(|_| deciding) {
             self.deciding.push(self.absolute(program));
@@ -181,7 +180,7 @@ impl Walked {
         self.wrapper.extend(words);
     }
 
-    /// The path of a program for a caller in another folder; a name without a slash is found by PATH.
+    /// Path of a program for a caller in another directory; a name without a slash is found through `PATH`.
     pub(super) fn absolute(&self, program: &str) -> String {
         let path = std::path::absolute(self.folder.join(program)).ok().filter(|_| program.contains('/'));
         path.map_or(program.to_owned(), |path| path.to_string_lossy().into_owned())
@@ -191,7 +190,7 @@ impl Walked {
         let mut length = options_length(&self.rest, wrapper.short, wrapper.long) + wrapper.operands;
         let user = wrapper.effect == Effect::User;
         if wrapper.name == "sudo" {
-            // Assignments may stand between its options and behind them.
+            // Assignments may occur between its options and after them.
             while let Some(word) = self.rest.get(length) {
                 let options = options_length(&self.rest[length - 1..], wrapper.short, wrapper.long) - 1;
                 if options == 0 && assignment(word).is_none() {
@@ -203,8 +202,7 @@ impl Walked {
         let words: Vec<String> = self.rest.drain(..length.min(self.rest.len())).collect();
         if user {
             self.cautions.push(format!(
-                "{} may change the environment of the JVM: which variables it lets through, its own settings \
-                 decide",
+                "{} may change the environment of the JVM: its configuration decides which variables it keeps",
                 wrapper.name
             ));
             self.environment.extend(changes(&words));
@@ -212,18 +210,18 @@ impl Walked {
         let at = self.deciding.len() + 1;
         self.keep(words, wrapper.effect != Effect::None);
         if matches!(wrapper.name, "sudo" | "doas") {
-            // Asking the JVM must not wait for a password.
+            // Without -n, sudo would wait for a password.
             self.deciding.insert(at, "-n".to_owned());
         }
     }
 
-    /// `env`, with its options and assignments; answers false where no command follows.
+    /// Parses `env` with its options and assignments; `false` if no command follows.
     fn env(&mut self) -> Result<bool, LaunchError> {
-        // -S STRING stands for the words of STRING.
+        // -S STRING is replaced by the words of STRING.
         while let Some((at, text, used)) = split_string(&self.rest) {
             let refused = |why| LaunchError::Script { script: text.clone(), why };
             if text.contains('\\') {
-                return Err(refused("it holds a backslash"));
+                return Err(refused("it contains a backslash"));
             }
             let words = shell::simple_command(&text).map_err(refused)?;
             self.rest.splice(at..at + used, words);
@@ -243,7 +241,7 @@ impl Walked {
     }
 }
 
-/// `-S STRING` among the options of `env`: where, the string, and the words it takes.
+/// `-S STRING` among the options of `env`: its position, the string, and the number of words it takes.
 fn split_string(words: &[String]) -> Option<(usize, String, usize)> {
     let mut at = 1;
     while let Some(word) = words.get(at) {
@@ -257,11 +255,11 @@ fn split_string(words: &[String]) -> Option<(usize, String, usize)> {
             return None;
         }
         if let Some(cluster) = word.strip_prefix('-').filter(|cluster| !cluster.starts_with('-')) {
-            // Letters before it are flags: -iS, -vS; behind -u or -C its own value begins.
+            // The letters before S are flags (-iS, -vS); -u and -C take the rest of the word as their value.
             let flags = cluster.find(|c| !matches!(c, 'i' | 'v' | '0')).unwrap_or(cluster.len());
             if let Some(text) = cluster.get(flags..).and_then(|rest| rest.strip_prefix('S')) {
                 let text = text.strip_prefix('=').unwrap_or(text);
-                // The flags before it would be lost with the word; -i alone matters.
+                // The flags before S disappear with the word; only -i matters.
                 let clears = cluster.get(..flags).unwrap_or_default().contains('i');
                 let (text, used) = match text {
                     "" => (words.get(at + 1)?.as_str(), 2),
@@ -275,7 +273,7 @@ fn split_string(words: &[String]) -> Option<(usize, String, usize)> {
     None
 }
 
-/// The changes that `env` or `sudo` was asked for: its options first, then its assignments.
+/// Changes made by `env` or `sudo`: first its options, then its assignments.
 fn changes(words: &[String]) -> Vec<Change> {
     let is_env = words.first().is_some_and(|word| word.ends_with("env"));
     let mut changes = Vec::new();
@@ -314,7 +312,7 @@ fn changes(words: &[String]) -> Vec<Change> {
     changes
 }
 
-/// The words of the script of `sh -c SCRIPT`; nothing where it is not about a `java`.
+/// Words of the script of `sh -c SCRIPT`; `None` if the script does not contain `java`.
 fn script(words: &[String]) -> Result<Option<Vec<String>>, LaunchError> {
     let mut at = 1;
     let (mut is_script, mut login) = (false, false);
@@ -338,12 +336,12 @@ fn script(words: &[String]) -> Result<Option<Vec<String>>, LaunchError> {
     let refused = |why| LaunchError::Script { script: text.clone(), why };
     let words = shell::simple_command(text).map_err(refused)?;
     if login {
-        return Err(refused("its shell first reads files of the user's, which may set variables"));
+        return Err(refused("its shell first reads the user's startup files, which may set variables"));
     }
     Ok(Some(words))
 }
 
-/// The words of a program and its options.
+/// Number of words of a program and its options.
 fn options_length(words: &[String], short: &str, long: &[&str]) -> usize {
     let mut at = 1;
     while let Some(word) = words.get(at).filter(|word| word.starts_with('-') && word.len() > 1) {
@@ -355,19 +353,19 @@ fn options_length(words: &[String], short: &str, long: &[&str]) -> usize {
     at
 }
 
-/// 2 where the option takes the next word, otherwise 1.
+/// Number of words of an option: 2 if its value is the next word, otherwise 1.
 fn option_length(word: &str, short: &str, long: &[&str]) -> usize {
     let takes_next = if word.starts_with("--") {
         long.contains(&word)
     } else {
-        // The first letter that takes a value takes what is left of its word.
+        // The first letter with a value takes the rest of the word.
         let mut letters = word.chars().skip(1).skip_while(|letter| !short.contains(*letter));
         letters.next().is_some() && letters.next().is_none()
     };
     1 + usize::from(takes_next)
 }
 
-/// `NAME=VALUE`, as a shell and `env` take it.
+/// Parses `NAME=VALUE`, as a shell and `env` do.
 fn assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     let is_name = !name.is_empty()
@@ -376,7 +374,7 @@ fn assignment(word: &str) -> Option<(&str, &str)> {
     is_name.then_some((name, value))
 }
 
-/// `java`, and names that distributions give it beside others: `java21`, `java-17`.
+/// Whether a program name is `java`, or a variant such as `java21` or `java-17`.
 pub(super) fn is_java(name: &str) -> bool {
     name.strip_prefix("java")
         .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.' || c == '-'))

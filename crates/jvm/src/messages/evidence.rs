@@ -1,4 +1,4 @@
-//! What this machine says about a message now, each with its source.
+//! Readings of this machine that concern a message, each with its source.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use super::{
 };
 
 impl Explainer<'_> {
-    /// All that bears on the message; empty where no reading does.
+    /// Readings that concern the message; may be empty.
     pub(super) fn evidence(&self) -> Vec<String> {
         let facts = self.facts;
         match self.found.message.family {
@@ -62,7 +62,7 @@ impl Explainer<'_> {
     fn pool_evidence(&self) -> Vec<String> {
         let Some(size) = self.size() else {
             let reason = self.facts.meminfo.default_size.reason().unwrap_or_default();
-            return vec![format!("the default page size could not be told: {reason}")];
+            return vec![format!("the default huge page size is unknown: {reason}")];
         };
         let mut evidence = Vec::new();
         evidence.push(match self.pool(size) {
@@ -74,7 +74,7 @@ impl Explainer<'_> {
             ),
             None => match self.facts.pools.reason() {
                 Some(reason) => format!("the pools could not be read: {reason}"),
-                None => format!("this machine has no pages of {size}: {}", self.sizes()),
+                None => format!("this machine has no pool of {size} pages; it has: {}", self.sizes()),
             },
         });
         evidence.extend(self.limit_evidence());
@@ -82,7 +82,7 @@ impl Explainer<'_> {
         evidence
     }
 
-    /// Limits of control groups on pool pages, as they hold for the caller.
+    /// Limits of the caller's control groups on hugetlb pages.
     fn limit_evidence(&self) -> Vec<String> {
         let mut evidence = Vec::new();
         for limits in &self.facts.cgroup.hugetlb {
@@ -93,26 +93,25 @@ impl Explainer<'_> {
             for (what, limit) in [("touch", &limits.touch), ("reserve", &limits.reserve)] {
                 match limit {
                     Reading::Known(Some(Limit { bytes, file, .. })) => evidence.push(format!(
-                        "a control group of this shell lets {bytes} of {size} pages be had ({what}) [{}]",
+                        "a control group of this shell limits {size} pages to {bytes} ({what}) [{}]",
                         absolute(file)
                     )),
                     Reading::Known(None) => {}
                     Reading::CouldNotTell { could_not_tell } => evidence.push(format!(
-                        "limits of control groups on {size} pages ({what}): could not tell: {could_not_tell}"
+                        "the control group limit on {size} pages ({what}) is unknown: {could_not_tell}"
                     )),
                 }
             }
         }
         if evidence.is_empty() && self.found.message.family == Family::BusError {
             evidence.push(
-                "no control group of this shell limits huge pages; that of the process that died may"
-                    .to_owned(),
+                "no control group of this shell limits huge pages; that of the killed process may".to_owned(),
             );
         }
         evidence
     }
 
-    /// How many pages more could be had now.
+    /// Number of additional pages available now.
     fn obtainable(&self) -> Option<String> {
         let size = self.size()?;
         let obtainable = self.facts.contiguity.sizes.iter().find(|sizes| sizes.page_size == size)?;
@@ -120,7 +119,7 @@ impl Explainer<'_> {
             pages.known().map_or_else(|| "an unknown number".to_owned(), ToString::to_string)
         };
         Some(format!(
-            "{} more pages of {size} could be had at once, at most {} after compaction",
+            "{} more pages of {size} are available now, at most {} after compaction",
             count(&obtainable.at_once),
             count(&obtainable.at_most)
         ))
@@ -134,7 +133,7 @@ fn absolute(file: &Path) -> String {
 fn told<T: std::fmt::Display>(what: &str, value: &Reading<T>, file: &str) -> String {
     match value {
         Reading::Known(value) => format!("{what} is {value} [/{file}]"),
-        Reading::CouldNotTell { could_not_tell } => format!("{what} could not be told: {could_not_tell}"),
+        Reading::CouldNotTell { could_not_tell } => format!("{what} is unknown: {could_not_tell}"),
     }
 }
 
@@ -143,8 +142,8 @@ fn setting(what: &str, decided: Option<(&str, PathBuf)>, of: &Thp, file: &str) -
         Some((word, file)) => format!("{what} is set to {word} now [{}]", absolute(&file)),
         None => {
             let reading = if file == "enabled" { &of.enabled } else { &of.shmem_enabled };
-            let reason = reading.reason().unwrap_or("its sizes disagree");
-            format!("{what}: could not tell what /{} is set to: {reason}", thp::path(file).display())
+            let reason = reading.reason().unwrap_or("the settings of its page sizes differ");
+            format!("{what} is unknown: {reason} [/{}]", thp::path(file).display())
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What a JVM and the kernel say about large pages in their logs.
+//! Messages of JVMs and the kernel about large pages.
 //!
-//! Wordings: JDK 11, 17, 21 and 25 as they were made to print them, and JDK 8 from its users'
-//! reports; the kernel's from `mm/hugetlb.c`, `mm/page_alloc.c` and `mm/show_mem.c` of Linux 6.
+//! Sources of the wordings: JDK 11, 17, 21 and 25, which were made to print them; users' reports for JDK 8;
+//! `mm/hugetlb.c`, `mm/page_alloc.c` and `mm/show_mem.c` of Linux 6.
 
 mod evidence;
 mod explain;
@@ -19,94 +19,93 @@ use serde::Serialize;
 pub use explain::{Explanation, explain};
 pub use scan::{Found, Scanned, scan};
 
-/// What kind of message it is; the name never changes its meaning.
+/// Kind of a message. The meaning of a name never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
-    /// The pool had no page when the JVM started.
+    /// The JVM found no free page in the pool at its start.
     PoolEmpty,
-    /// The pool had fewer pages than one region needed.
+    /// The pool had fewer pages than a region needed.
     PoolShort,
     /// SysV shared memory on huge pages was refused.
     SharedMemory,
     /// `-XX:+UseHugeTLBFS` or `-XX:+UseSHM` found no usable page.
     KindNotConfigured,
-    /// THP was asked for and switched off by the machine.
+    /// The JVM requested THP, which the machine has switched off.
     ThpOff,
-    /// THP for shared memory, which ZGC's heap is, was switched off by the machine.
+    /// ZGC requested THP for its heap in shared memory, which the machine has switched off.
     ShmemThpOff,
-    /// The JVM chose to ignore `-XX:LargePageSizeInBytes`.
+    /// The JVM ignores `-XX:LargePageSizeInBytes`.
     PageSizeIgnored,
-    /// The JVM refused `-XX:LargePageSizeInBytes`.
+    /// The JVM refuses `-XX:LargePageSizeInBytes` and exits.
     PageSizeRefused,
-    /// A heap of ZGC could not be made larger, or not made at all.
+    /// ZGC could not allocate or extend its heap.
     HeapCommit,
-    /// ZGC went on with less heap than was asked for.
+    /// ZGC continues with a smaller maximum heap size.
     HeapLowered,
     /// Memory on large pages could not be committed.
     CommitFailed,
-    /// A flag about large pages that this JVM does not know.
+    /// The JVM does not have a flag about large pages.
     UnknownFlag,
-    /// The JVM reports large pages as off.
+    /// The JVM reports large pages as disabled.
     LargePagesOff,
-    /// The JVM reports large pages as on, which does not say that it got any.
+    /// The JVM reports large pages as enabled, which does not prove that it got any.
     LargePagesOn,
-    /// The kernel found fewer pages at boot than it was told to set aside.
+    /// The kernel allocated fewer pages at boot than its command line requests.
     BootPool,
-    /// A boot parameter about huge pages that the kernel did not take.
+    /// The kernel rejected a boot parameter about huge pages.
     BootParameter,
-    /// The kernel found no free block large enough.
+    /// The kernel found no contiguous free block of the requested order.
     NoBlock,
-    /// A process touched memory that could not be had.
+    /// A process touched memory that the kernel could not provide (SIGBUS).
     BusError,
-    /// The state of a pool when memory ran out.
+    /// State of a pool when the kernel ran out of memory.
     OutOfMemory,
-    /// SysV shared memory was allowed by a rule that is to go.
+    /// SysV shared memory was allowed by RLIMIT_MEMLOCK, which is deprecated.
     MemlockRule,
-    /// No node of a cluster has the huge pages that a pod asks for.
+    /// No node of a cluster has the huge pages that a pod requests.
     NoNode,
-    /// A pod or container asks for huge pages in a way that is refused.
+    /// The huge pages of a pod or container were requested in an invalid way.
     ContainerLimit,
 }
 
-/// What it did to the program.
+/// Effect on the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Harm {
-    /// It did not start, or was ended, or has less memory than it was given.
+    /// It did not start, was killed, or has less memory than configured.
     Stopped,
-    /// It ran, and not on huge pages as was asked.
+    /// It runs, but not on the huge pages that it requested.
     NotHuge,
-    /// Nothing by itself.
+    /// None by itself.
     None,
 }
 
-/// A message about large pages, understood. What it does not say is absent.
+/// A parsed message about large pages. Fields that it does not contain are `null`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct Message {
-    /// Its kind.
     pub family: Family,
-    /// What it means for the program.
+    /// Effect on the program.
     pub harm: Harm,
-    /// Who words it like that: `JDK 17`, `the kernel`.
+    /// Program that prints this wording: `JDK 17`, `the kernel`.
     pub speaker: &'static str,
-    /// The system's error number.
+    /// Error number of the system.
     pub errno: Option<i32>,
-    /// How much memory it is about, in bytes.
+    /// Size of the memory concerned, in bytes.
     pub bytes: Option<Bytes>,
-    /// The size of the pages, in bytes.
+    /// Page size, in bytes.
     pub page_size: Option<PageSize>,
-    /// The order of a block: base pages, as a power of two.
+    /// Order of the block: log2 of its number of base pages.
     pub order: Option<u32>,
-    /// Pages that were asked for, or stood in the pool.
+    /// Number of pages requested, or in the pool.
     pub pages: Option<u64>,
-    /// Pages that were got, or were free.
+    /// Number of pages allocated, or free.
     pub got: Option<u64>,
-    /// The flag, parameter or size that it names.
+    /// Flag, boot parameter or resource that the message names.
     pub name: Option<String>,
 }
 
-/// A wording: who says it, what it means, and a pattern with groups named after the fields.
+/// Family, harm, speaker, and a pattern with groups named after the fields of [`Message`].
 type Wording = (Family, Harm, &'static str, &'static str);
 
 #[rustfmt::skip]
@@ -153,7 +152,7 @@ const WORDINGS: [Wording; 35] = {
     ]
 };
 
-/// Blocks of fewer base pages than this are no huge page anywhere: 2 MiB on base pages of 64 KiB.
+/// Smallest order of a huge page on any machine: 2 MiB on base pages of 64 KiB.
 const LEAST_ORDER: u32 = 5;
 
 struct Patterns {
@@ -161,14 +160,14 @@ struct Patterns {
     each: Vec<Regex>,
 }
 
-/// None only if a pattern were wrong, which a test sees.
+/// `None` only if a pattern does not compile, which a test excludes.
 static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
     let patterns = WORDINGS.iter().map(|(.., pattern)| *pattern);
     let each = patterns.clone().map(Regex::new).collect::<Result<_, _>>().ok()?;
     Some(Patterns { any: RegexSet::new(patterns).ok()?, each })
 });
 
-/// Reads one line of a log; nothing if it is not about large pages.
+/// Parses one line of a log; `None` if it is not about large pages.
 #[must_use]
 pub fn read(line: &str) -> Option<Message> {
     let patterns = PATTERNS.as_ref()?;
@@ -201,13 +200,13 @@ fn number<T: std::str::FromStr>(captures: &Captures<'_>, group: &str) -> Option<
 /// `2097152`, `2M`, `2048K`, `2.00 MiB`, `2Mi`.
 fn size(captures: &Captures<'_>, group: &str) -> Option<Bytes> {
     let text = text(captures, group)?;
-    // The kernel prints two decimals, which are zeros of every size there is.
+    // The kernel prints two decimals, which are zero for all page sizes.
     let text = text.replacen(".00", "", 1);
-    // Kubernetes leaves the B off.
+    // Kubernetes omits the B.
     (if text.ends_with('i') { text + "B" } else { text }).parse().ok()
 }
 
-/// What is missing between the heap that was asked for and the one that is left, in MiB.
+/// Difference between the requested and the remaining heap.
 fn lost(captures: &Captures<'_>) -> Option<Bytes> {
     let mib = |group| number::<u64>(captures, group).map(|mib| mib.saturating_mul(1 << 20));
     Some(Bytes(mib("asked")?).saturating_sub(Bytes(mib("left")?)))

@@ -1,4 +1,4 @@
-//! Reading a log of any size, once, and keeping only what was found in it.
+//! Scans a log of any size for messages, in constant memory.
 
 use std::{
     collections::HashMap,
@@ -10,39 +10,38 @@ use serde::Serialize;
 
 use super::{Message, read};
 
-/// Of a longer line only this much is looked at: messages stand at its beginning.
+/// Longer lines are cut at this many bytes; messages are at the beginning.
 const LONGEST_LINE: usize = 16 << 10;
-/// As many different messages are kept; a log with more is no log of large pages.
+/// Different messages kept; a log with more is not about large pages.
 const MOST_MESSAGES: usize = 1000;
-/// As much of a line is shown.
+/// Characters of a line that are kept.
 const SHOWN: usize = 300;
 
-/// A message, and where it stands.
+/// A message and its position in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Found {
-    /// The message.
     #[serde(flatten)]
     pub message: Message,
-    /// The first line that says it, from 1.
+    /// First line with the message, from 1.
     pub line: u64,
-    /// How many lines say the same, addresses aside.
+    /// Number of lines with the message, addresses aside.
     pub count: u64,
-    /// The first such line, shortened.
+    /// Text of the first line, at most 300 characters.
     pub text: String,
 }
 
-/// What was found in a log.
+/// Messages of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
     /// In the order of their first lines.
     pub found: Vec<Found>,
-    /// The lines that were read.
+    /// Number of lines read.
     pub lines: u64,
-    /// Messages that were not kept, because there were too many different ones.
+    /// Messages not kept, because there were too many different ones.
     pub left_out: u64,
 }
 
-/// Reads a log to its end. Bytes that are no UTF-8 are passed over; memory does not grow with it.
+/// Reads a log to its end; bytes that are not UTF-8 are replaced.
 pub fn scan(mut log: impl BufRead) -> io::Result<Scanned> {
     let mut scanned = Scanned::default();
     let mut places: HashMap<Message, usize> = HashMap::new();
@@ -64,7 +63,7 @@ pub fn scan(mut log: impl BufRead) -> io::Result<Scanned> {
     Ok(scanned)
 }
 
-/// Reads the next line into `line`, shortened; false at the end.
+/// Reads the next line into `line`, cut at `LONGEST_LINE`; `false` at the end of the log.
 fn next_line(log: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let mut any = false;

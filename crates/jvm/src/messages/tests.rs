@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::{Family::*, *};
 
-/// What is found in a file of `tests/messages`: how many lines of each kind.
+/// Number of lines of each family in a file of `tests/messages`.
 fn families(file: &str) -> io::Result<BTreeMap<Family, u64>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages").join(file);
     let scanned = scan(&fs::read(path)?[..])?;
@@ -17,7 +17,7 @@ fn families(file: &str) -> io::Result<BTreeMap<Family, u64>> {
     Ok(families)
 }
 
-/// The files hold what these JVMs printed with an empty pool, one of 100 pages, and THP off.
+/// The files contain the output of these JVMs with an empty pool, with a pool of 100 pages, and with THP off.
 #[test]
 fn what_jvms_and_kernels_printed_is_found() -> io::Result<()> {
     let both = |common: &[(Family, u64)], own: &[(Family, u64)]| common.iter().chain(own).copied().collect();
@@ -117,7 +117,8 @@ fn evidence_and_fix_come_from_this_machine() -> io::Result<()> {
         (&format!("{thp}/enabled"), "always madvise [never]\n"),
         (&format!("{thp}/shmem_enabled"), "always within_size advise [never] deny force\n"),
     ])?;
-    // 120 pages of code and 512 of heap, beside 20 that others hold; the pool's size is not in the text.
+    // 120 pages of code cache and 512 of heap, beside 20 pages in use; the log does not contain the page
+    // size.
     let log = "Failed to reserve and commit memory using large pages. req_addr: 0x0 bytes: 251658240\n\
                Failed to reserve and commit memory using large pages. req_addr: 0xc0000000 bytes: 1073741824\n\
                UseTransparentHugePages disabled, transparent huge pages are not supported by the operating system.\n\
@@ -131,12 +132,12 @@ fn evidence_and_fix_come_from_this_machine() -> io::Result<()> {
     assert!(evidence(3).contains("never now [/sys/kernel/mm/transparent_hugepage/shmem_enabled]"));
 
     let unknown = explained(log, &machine(&[])?)?;
-    assert!(unknown[0].evidence[0].contains("could not be told"), "{unknown:?}");
-    assert!(unknown[2].evidence[0].contains("could not tell"), "{unknown:?}");
+    assert!(unknown[0].evidence[0].contains("size is unknown"), "{unknown:?}");
+    assert!(unknown[2].evidence[0].contains("THP is unknown"), "{unknown:?}");
     Ok(())
 }
 
-/// Every kind has a cause and a fix, with words in place of what a message does not say.
+/// Every family has a cause and a fix, also if the message lacks fields.
 #[test]
 fn nothing_is_left_unexplained() -> io::Result<()> {
     let facts = machine(&[])?;
@@ -160,7 +161,7 @@ proptest! {
         wording in 0..WORDINGS.len(),
         numbers in prop::collection::vec("[0-9]{0,25}", 6),
     ) {
-        // A line of each wording, its fields filled with any number.
+        // A line of each wording, its fields filled with arbitrary numbers.
         let mut line = WORDINGS[wording].3.replace("\\", "");
         for (group, number) in ["bytes", "errno", "page", "order", "pages", "got"].iter().zip(&numbers) {
             for pattern in ["d+", "d+[BKMG]", "d+[BKMG]?", "d+M", "[1-9]d*", "d+kB"] {
