@@ -1,4 +1,5 @@
-//! Memory fragmented on purpose: that no huge page can be made of it, and that all of it comes back.
+//! `bench stall` and `compare --fragmented`: no huge page can be made of the fragmented memory, and all of it is
+//! released.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +37,7 @@ use crate::{
     trial,
 };
 
-/// What the small tests fragment; more may not be free on a small machine.
+/// Memory that the small tests fragment, an amount that is free on small machines.
 const SHARE: &str = "256MiB";
 
 pub fn trials() -> Vec<Trial> {
@@ -57,7 +58,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Fragments the memory of the whole machine as long as the answer lives.
+/// Fragments the memory of the whole machine until the result is dropped.
 pub fn whole(left: Bytes) -> Result<Held, Box<dyn Error>> {
     let root = Root::live();
     let sizes = PageSizes::read(&root)?;
@@ -68,7 +69,7 @@ pub fn whole(left: Bytes) -> Result<Held, Box<dyn Error>> {
     Ok(fragmenter.fragment(&Interrupt::default(), &mut |_, _| {})?)
 }
 
-/// The process that fragments, of a share of memory, by itself.
+/// The process that fragments memory, started without `bench stall`.
 struct Worker(Child);
 
 impl Worker {
@@ -85,10 +86,10 @@ impl Worker {
                 Said::Failed(reason) => return Err(reason.into()),
             }
         }
-        Err("it ended without a word".into())
+        Err("it ended without a result".into())
     }
 
-    /// The page frames of its anonymous memory, by address.
+    /// Page frame numbers of its anonymous memory, by address.
     fn frames(&self, base: PageSize) -> Result<BTreeMap<u64, u64>, Box<dyn Error>> {
         let id = self.0.id().to_string();
         let pagemap = File::open(format!("/proc/{id}/pagemap"))?;
@@ -101,7 +102,7 @@ impl Worker {
         Ok(all)
     }
 
-    /// Ends it as the end of hugewise does.
+    /// Closes its standard input, as the end of hugewise does.
     fn end(mut self) -> Tested {
         drop(self.0.stdin.take());
         assert!(self.0.wait()?.success());
@@ -127,8 +128,8 @@ fn cannot_be_moved() -> Tested {
     assert!(outcome.left >= plan.left && outcome.every_block_pinned, "{outcome:#?}");
     assert!(outcome.pinned >= outcome.blocks, "{outcome:#?}");
     let score = fs::read_to_string(format!("/proc/{}/oom_score_adj", worker.0.id()))?;
-    assert_eq!(score.trim(), "1000", "others would be ended before it");
-    // The last page of each block that was broken up.
+    assert_eq!(score.trim(), "1000", "the OOM killer would end other programs first");
+    // The last page of each block that was split.
     let lasts = |frames: &BTreeMap<u64, u64>| -> BTreeMap<u64, u64> {
         let is_last = |(_, frame): &(&u64, &u64)| *frame % pages == pages - 1;
         frames.iter().filter(is_last).map(|(address, frame)| (*address, *frame)).collect()
@@ -140,7 +141,7 @@ fn cannot_be_moved() -> Tested {
     fs::write("/proc/sys/vm/compact_memory", "1")?;
     let after = worker.frames(sizes.base)?;
     let moved = lasts(&before).iter().filter(|(address, frame)| after.get(address) != Some(frame)).count();
-    // Of memory that lay in pieces, another page than the last of a block is the pinned one.
+    // In memory that was fragmented before, the pinned page may be another one than the last of its block.
     let may_move = lasts(&before).len() as u64 - outcome.blocks.0;
     assert!(moved as u64 <= may_move, "{moved} pages were moved, {may_move} may be: {outcome:#?}");
     worker.end()
@@ -154,7 +155,7 @@ fn load() -> Tested {
     let ran = run_command(&|| stall(&["--json"]))?;
     let report: serde_json::Value = serde_json::from_str(&ran.stdout)?;
     assert_eq!(report["schema"], "hugewise.stall/1");
-    // What others do meanwhile may keep blocks from coming back.
+    // Allocations by other programs during the test may keep blocks occupied.
     let came_back = ran.status.code() == Some(0);
     assert!(came_back || report["returned"]["compacted"].is_string(), "{ran:#?}");
     for when in ["before", "fragmented"] {
@@ -165,7 +166,7 @@ fn load() -> Tested {
     }
     assert_eq!((&report["held_to_the_end"], &report["program"]), (&true.into(), &serde_json::Value::Null));
     let text = run_command(&|| stall(&[]))?.stdout;
-    says(&text, &["FRAGMENTED", "MODE", "defrag", "waited for compaction", "MEANS", "RETURNED", "NEXT"])
+    says(&text, &["FRAGMENTED", "MODE", "defrag", "direct compaction", "VERDICT", "RELEASED", "ACTIONS"])
 }
 
 fn command() -> Tested {
@@ -178,12 +179,12 @@ fn command() -> Tested {
     };
     let ran = run_command(&make)?.ended_with(3)?;
     assert_eq!(ran.stdout, "its own\n");
-    says(&ran.stderr, &["FRAGMENTED", "RECORDED", &file, "RETURNED"])?;
+    says(&ran.stderr, &["FRAGMENTED", "RECORDED", &file, "RELEASED"])?;
     assert!(fs::metadata(&file)?.len() > 0);
     let ran = run_command(&|| stall(&["--json", "--", "sh", "-c", "exit 0"]))?.ended_with(0)?;
     let report: serde_json::Value = serde_json::from_str(&ran.stdout)?;
     assert_eq!(report["program"]["schema"], "hugewise.record/1");
-    // One that is not there leaves nothing behind.
+    // A program that does not exist: no recording is left behind.
     let ran = run_command(&|| stall(&["--", "/nowhere/at-all"]))?.ended_with(2)?;
     says(&ran.stderr, &["/nowhere/at-all could not be started"])
 }
@@ -199,7 +200,7 @@ fn refusals() -> Tested {
 
 fn is_ended(signal: &str, status: i32) -> Tested {
     let running = Running::holding_the_journal(&|| stall(&["--", "sleep", "1000"]))?;
-    // While it is at it, or while the program runs: a signal for the terminal's group reaches both.
+    // During the fragmentation or while the program runs: a signal to the terminal's process group reaches both.
     thread::sleep(Duration::from_millis(300));
     running.signal(signal)?;
     let ran = running.wait()?;
@@ -215,7 +216,7 @@ fn killed() -> Tested {
     let mut random = fastrand::Rng::with_seed(seed);
     for kill in 0..kills {
         let before = Snapshot::take()?;
-        // Ends when its parent has: whoever is recorded is left alone.
+        // Ends after its parent: hugewise does not end the program that it records.
         let program = "while [ -d /proc/$PPID ]; do sleep 0.05; done";
         let mut running = Running::start(&mut stall(&["--", "sh", "-c", program]))?;
         let moment = Duration::from_millis(random.u64(0..1500));
@@ -227,7 +228,7 @@ fn killed() -> Tested {
             continue;
         }
         let begin = Instant::now();
-        // The kernel ends it with its parent; its memory takes a moment to be given back.
+        // The kernel ends it with its parent; releasing its memory takes a moment.
         while let Some(left) = left_running().into_iter().find(|process| process.contains("hugewise")) {
             assert!(begin.elapsed() < PATIENCE, "kill {kill} after {moment:?}: {left} is there");
         }
@@ -245,7 +246,7 @@ fn whole_machine() -> Tested {
     let report: serde_json::Value = serde_json::from_str(&ran.stdout)?;
     let coverage = report["probes"]["fragmented"]["coverage"].as_f64();
     eprintln!("{}", report["fragmented"]);
-    // Others that end meanwhile leave whole blocks.
+    // Programs that end during the test free whole blocks.
     assert!(coverage.is_some_and(|share| share < 0.5), "{report:#}");
     assert!(report["fragmented"]["blocks_left"].as_u64().is_some_and(|left| left < 50), "{report:#}");
     let stalls = |when: &str| report["probes"][when]["stalls"].as_u64();

@@ -1,4 +1,5 @@
-//! `bench tlb`: curves of pages that are proven, and the machine as it was. No time is judged.
+//! `bench tlb`: the curves are measured on pages of the stated size, and settings are restored. No test judges
+//! a time.
 
 use std::fs;
 
@@ -54,15 +55,15 @@ fn a_table() -> Tested {
     let file = folder.path().join("tlb.svg");
     let file_name = file.to_str().ok_or("no name")?;
     let ran = run(&[&SMALL[..], &["--plot", file_name]].concat())?.ended_with(0)?;
-    says(&ran.stdout, &["PAGES", "base: 160 pages of", "coverage 100 %", "ENTRIES", "CPUID"])?;
+    says(&ran.stdout, &["PAGE SIZE", "base: 160 pages of", "coverage 100 %", "ENTRIES", "CPUID"])?;
     let plot = fs::read_to_string(file)?;
-    assert!(plot.starts_with("<svg") && plot.contains("packed lines (thp)"), "{plot}");
+    assert!(plot.starts_with("<svg") && plot.contains("adjacent cache lines (thp)"), "{plot}");
     Ok(())
 }
 
 fn left_out() -> Tested {
     let ran = run(&[&SMALL[..], &["--backing", "base,hugetlb:1TiB"]].concat())?.ended_with(1)?;
-    says(&ran.stdout, &["base: 160 pages of", "left out hugetlb:1TiB: this machine has no pool of 1TiB"])?;
+    says(&ran.stdout, &["base: 160 pages of", "skipped hugetlb:1TiB: this machine has no pool of 1TiB"])?;
     let ran = run(&[&SMALL[..], &["--backing", "shm"]].concat())?.ended_with(2)?;
-    says(&ran.stderr, &["hugetlb measures them"])
+    says(&ran.stderr, &["use --backing hugetlb"])
 }

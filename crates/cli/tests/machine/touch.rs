@@ -1,4 +1,4 @@
-//! `bench touch`: JMH's format, and what the table says of missing counters.
+//! `bench touch`: JMH's format, and the note on missing hardware counters.
 
 use libtest_mimic::Trial;
 use serde_json::Value;
@@ -51,7 +51,7 @@ fn a_result_of_jmh() -> Tested {
 fn a_table() -> Tested {
     let ran = run(&[&SMALL[..], &["--backing", "base,thp"]].concat())?.ended_with(0)?;
     says(&ran.stdout, &["Benchmark", "base", "thp", "ns/op", "100 %", "dTLB-misses/op"])?;
-    // Where no counter could be read, its cell and a line below say so; never a zero.
+    // A counter that cannot be read is `n/a`, never 0, and a note below gives the reason.
     if ran.stdout.contains("n/a") {
         says(&ran.stdout, &["Hardware counters (cycles, dTLB loads and misses, page walks): "])?;
     }

@@ -1,4 +1,4 @@
-//! `hugewise bench stall`: a program, or a plain load, on memory that was fragmented on purpose.
+//! `hugewise bench stall`: a program, or a test load, on fragmented memory.
 
 pub mod result;
 pub mod text;
@@ -43,12 +43,12 @@ use crate::{
     },
 };
 
-/// How a program fares on fragmented memory, as on a machine that has been up for months
+/// Run a program on fragmented memory, as on a machine that has been up for months
 ///
-/// All memory that is available is filled, and as much of it as --memory says is given back in pieces of
-/// which no huge page can be made: one page of each huge page's place cannot be moved. Then COMMAND runs,
-/// and who waited for the kernel meanwhile is recorded. Without a COMMAND, half of that memory is asked
-/// for in huge pages, before and after. At the end all memory is whole again.
+/// Fills all available memory, then frees --memory of it in fragments of which the kernel cannot make huge
+/// pages: one base page in each huge-page-sized block is unmovable. Then runs COMMAND and records which
+/// threads wait for the kernel. Without COMMAND, a test load allocates half of that memory as huge pages,
+/// before and after the fragmentation. At the end all memory is released.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -56,33 +56,33 @@ Examples:
   sudo hugewise bench stall -o slow.rec -- java -Xms5g -Xmx5g -XX:+UseTransparentHugePages -jar app.jar
   sudo hugewise bench stall --memory 3GiB -- ./server-benchmark
 
-The page cache makes room, so other programs read files anew for a while. No setting is changed; whatever
-ends hugewise, SIGKILL too, gives the memory back. Where other programs want more memory than is left, the
-kernel ends the process that holds it before all others. Without root memory is fragmented all the same,
-and less is known of who waited.
+The page cache is evicted: other programs read files from disk again. If hugewise ends for any reason,
+including SIGKILL, the memory is released. If other programs need more memory than is left, the OOM killer
+ends the process that holds the memory first. Without root, memory is fragmented as well, but less is known
+about which threads waited.
 
-Exit status: that of COMMAND, 128 and the signal if one ended it; without COMMAND 0; 1 where the memory was
-given up before the end, or did not come back whole; 2 if it could not be done.")]
+Exit status: that of COMMAND, or 128 + signal number; without COMMAND 0 success; 1 the memory was released
+early, or fewer huge pages are available afterwards; 2 usage or environment error.")]
 pub struct Arguments {
-    /// How much fragmented memory is left free for the program, at least 256MiB [default: 6GiB, or what
-    /// is there]
+    /// Fragmented memory that is free for the program, at least 256MiB [default: 6GiB, or all that is
+    /// available]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
-    /// Take only as much as that from the machine, and leave all else as it is: for tests
+    /// Fragment only --memory, not all of the machine's memory (for tests)
     #[arg(long, hide = true, requires = "memory")]
     share: bool,
-    /// Keep the recording in this file, which must not exist
+    /// Keep the recording in FILE, which must not exist
     #[arg(short, long, value_name = "FILE", requires = "command")]
     output: Option<PathBuf>,
     /// Print JSON (schema hugewise.stall/1)
     #[arg(long)]
     json: bool,
-    /// The program to be started, and its arguments
+    /// Program to run, with its arguments
     #[arg(last = true)]
     command: Vec<OsString>,
 }
 
-/// The process that fragments memory.
+/// Arguments of the process that fragments memory
 #[derive(Args)]
 pub struct FragmentWorker {
     #[arg(long)]
@@ -95,14 +95,13 @@ pub struct FragmentWorker {
     everything: bool,
 }
 
-/// One process that asks for huge pages.
+/// Arguments of the test load
 #[derive(Args)]
 pub struct ProbeWorker {
     #[arg(long)]
     bytes: u64,
 }
 
-/// What a run has at hand.
 struct Bench<'a> {
     arguments: &'a Arguments,
     fragmenter: Fragmenter,
@@ -111,29 +110,32 @@ struct Bench<'a> {
     scratch: Scratch,
 }
 
-/// Runs the command.
 pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     if let Some(file) = &arguments.output {
-        anyhow::ensure!(!file.exists(), "{}: File exists; a recording is never overwritten", file.display());
+        anyhow::ensure!(
+            !file.exists(),
+            "{}: the file exists; recordings are never overwritten",
+            file.display()
+        );
     }
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
     let interrupt = machine::watch()?;
     let dir = Path::new(STATE_DIR);
-    // Held, and nothing is changed by it: two that fill the memory at once would both fail.
+    // Locked without changing a setting: of two processes that fill the memory at the same time, both would fail.
     let lock = held(Journal::open(&root, dir, "bench stall"))?;
     let journal = held(Journal::open_recording(&root, dir, "bench stall"))?;
     let mut environment = Launch::default();
     if let Ok(journal) = &lock {
         environment.environment.push((RUN_VARIABLE.to_owned(), Some(journal.run_id().into())));
     }
-    let program = env::current_exe().context("finding this program")?;
+    let program = env::current_exe().context("cannot determine the path of this executable")?;
     let asked = arguments.memory;
     let fragmenter = Fragmenter { program, root, sizes, asked, share: arguments.share, environment };
-    let scratch = Scratch::of(journal.as_ref().ok()).context("making a scratch folder")?;
+    let scratch = Scratch::of(journal.as_ref().ok()).context("cannot create a temporary folder")?;
     let mut bench = Bench { arguments, fragmenter, journal, interrupt, scratch };
     let done = bench.conduct();
-    // Put back before anything is said of the result.
+    // Settings are restored before the result is printed.
     let restored = bench.journal.map(Journal::close).unwrap_or_default();
     drop(lock);
     let (report, recorded) = match done {
@@ -146,7 +148,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     if arguments.json {
         print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
     } else if let Some((recorded, name)) = &recorded {
-        // The program's output stays its own.
+        // Standard output belongs to the program.
         eprint!("{}{}", text::text(&report, terminal)?, record_text::text(recorded, name, terminal));
         eprint!("{}", text::ending(&report, arguments.output.as_deref(), terminal)?);
     } else {
@@ -160,7 +162,8 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     })
 }
 
-/// Without root there is none; one that somebody else holds, or left behind, is an error.
+/// Passes on a journal that cannot be opened, as without root; an error if another process holds the journal or a
+/// killed one has left it behind.
 fn held(journal: Result<Journal, JournalError>) -> Result<Result<Journal, JournalError>, JournalError> {
     match journal {
         Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => Err(error),
@@ -170,7 +173,7 @@ fn held(journal: Result<Journal, JournalError>) -> Result<Result<Journal, Journa
 
 impl Bench<'_> {
     fn conduct(&mut self) -> anyhow::Result<(Report, Option<(recording::Recorded, PathBuf)>)> {
-        // Refused before anything is done.
+        // Refuses before anything is changed.
         let plan = self.fragmenter.plan()?;
         let mode = Mode::of(thp::read(&self.fragmenter.root));
         let mut probes = None;
@@ -181,7 +184,7 @@ impl Bench<'_> {
         }
         if !self.arguments.json {
             eprintln!(
-                "hugewise: fills {} of memory, and leaves {} of it in pieces; Ctrl-C gives it back",
+                "hugewise: filling {} of memory and freeing {} of it in fragments; Ctrl-C releases all",
                 plan.taken, plan.left
             );
         }
@@ -211,7 +214,7 @@ impl Bench<'_> {
         })
     }
 
-    /// The program has the terminal.
+    /// Runs the program, which inherits the terminal, and records it.
     fn record(&mut self) -> anyhow::Result<(recording::Recorded, PathBuf)> {
         let file = self.arguments.output.clone().unwrap_or_else(|| self.scratch.path().join("stall.rec"));
         let name = self.arguments.output.clone().unwrap_or_else(|| "not kept (-o FILE keeps it)".into());
@@ -233,7 +236,7 @@ impl Bench<'_> {
         Ok((recorded, shown))
     }
 
-    /// Without it, or without root, how long a thread waited is not known.
+    /// Enables the kernel's delay accounting, without which the waits of the test load are unknown; needs root.
     fn account_for_delays(&mut self) {
         if let Ok(journal) = &mut self.journal {
             let root = &self.fragmenter.root;
@@ -256,27 +259,27 @@ impl Bench<'_> {
         };
         if !execution.ended.status.success() {
             bail!(
-                "asking for {bytes} in huge pages: {}{}",
+                "the test load of {bytes} failed: {}{}",
                 execution.ended.status,
                 last_lines(&execution.output)
             );
         }
-        serde_json::from_str(&execution.output).context("the report of the process that asks for huge pages")
+        serde_json::from_str(&execution.output).context("cannot read the result of the test load")
     }
 }
 
-/// Half of what is left, in whole huge pages.
+/// Half of the fragmented memory, in whole huge pages.
 fn half(plan: &Plan, sizes: &PageSizes) -> Bytes {
     sizes.thp.map_or(Bytes(plan.left.0 / 2), |thp| Bytes(plan.left.0 / 2).whole_pages(thp) * thp)
 }
 
-/// That of the program, as a shell would show it.
+/// The exit status of the program as a shell reports it: 128 + signal number after a signal.
 fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(0);
     u8::try_from(code).unwrap_or(FAILED)
 }
 
-/// The process that fragments memory, until its input ends.
+/// Fragments memory in this process until standard input is closed.
 pub fn run_fragment_worker(arguments: &FragmentWorker) -> anyhow::Result<ExitCode> {
     let plan = Plan {
         left: Bytes(arguments.left),
@@ -288,9 +291,9 @@ pub fn run_fragment_worker(arguments: &FragmentWorker) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// One process that asks for huge pages; prints what it found as JSON.
+/// Runs the test load in this process and prints the result as JSON.
 pub fn run_probe(arguments: &ProbeWorker) -> anyhow::Result<ExitCode> {
-    // It is the load, and gives way first.
+    // The OOM killer should end this process before other programs.
     let _ = fs::write("/proc/self/oom_score_adj", "500");
     print(&(serde_json::to_string(&probe::run(Bytes(arguments.bytes))?)? + "\n"))?;
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! The result of `bench stall`: how memory was fragmented, what it did to a program, and what came back.
+//! The result of `bench stall`.
 
 use hugewise_linux::{hugepages::thp::Thp, reading::Reading, units::Pages};
 use hugewise_measure::fragmentation::{Outcome, Probe, Returned};
@@ -7,55 +7,55 @@ use serde::Serialize;
 
 use crate::commands::record::text;
 
-/// What `bench stall` found, schema `hugewise.stall/1`.
+/// Result of `hugewise bench stall`, schema `hugewise.stall/1`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     /// `hugewise.stall/1`.
     pub(super) schema: &'static str,
-    /// Who waits for huge pages on this machine.
+    /// THP settings of this machine.
     pub mode: Mode,
-    /// How memory was fragmented.
+    /// The fragmentation.
     pub fragmented: Fragmented,
-    /// A plain load before and after; nothing where a command ran.
+    /// The test load before and after the fragmentation; null if a command ran.
     pub probes: Option<Probes>,
-    /// The recording of the command; nothing where none ran.
+    /// Summary of the recording; null if no command ran.
     pub program: Option<text::Report>,
-    /// Was memory fragmented to the end? If not, memory ran short and it was given up.
+    /// Whether memory stayed fragmented until the end; false if it was released early because other programs
+    /// needed memory.
     pub held_to_the_end: bool,
-    /// What came back.
+    /// Free memory and huge-page-sized blocks at the end, compared with before.
     pub returned: Returned,
 }
 
-/// The settings that decide who waits.
+/// THP settings that decide which page faults wait for huge pages.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Mode {
-    /// `/sys/kernel/mm/transparent_hugepage/enabled`, or that of the size.
+    /// `enabled` of the PMD size, or `/sys/kernel/mm/transparent_hugepage/enabled` if that size inherits it.
     pub enabled: Reading<String>,
     /// `/sys/kernel/mm/transparent_hugepage/defrag`.
     pub defrag: Reading<String>,
 }
 
-/// How memory was fragmented.
+/// The fragmentation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Fragmented {
-    /// What was done.
+    /// What the fragmenting process did.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Whole blocks of the size of a huge page that were free before.
+    /// Free huge-page-sized blocks before the fragmentation.
     pub blocks_before: Pages,
 }
 
-/// The same load twice.
+/// Results of the test load.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Probes {
-    /// On memory as it was.
+    /// Before the fragmentation.
     pub before: Probe,
     /// On fragmented memory.
     pub fragmented: Probe,
 }
 
 impl Mode {
-    /// As they are.
     pub fn of(thp: Thp) -> Mode {
         let enabled = thp.pmd_enabled().map(|(mode, _)| mode.to_owned());
         Mode { enabled: enabled.map_or(thp.enabled, Reading::Known), defrag: thp.defrag }
@@ -63,7 +63,6 @@ impl Mode {
 }
 
 impl Report {
-    /// Puts it together.
     pub fn new(
         mode: Mode,
         fragmented: Fragmented,

@@ -1,4 +1,4 @@
-//! The same, for people.
+//! The result of `bench stall` as text.
 
 use std::path::Path;
 
@@ -19,10 +19,10 @@ use crate::{
     },
 };
 
-/// A share of huge pages below which a program hardly has any.
+/// Coverage, 0 to 1, below which the verdict says that there are hardly any huge pages.
 const HARDLY_ANY: f64 = 0.1;
 
-/// How memory was fragmented, who waits here, and what a plain load found.
+/// The part before the summary of a recording: fragmentation, THP mode, and results of the test load.
 pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
     let outcome = &report.fragmented.outcome;
@@ -31,8 +31,8 @@ pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     if !outcome.every_block_pinned {
         page.wrapped(
             "",
-            "Which blocks its pages lie in the kernel tells only to root: without, compaction may still make some \
-             of them whole.",
+            "Without root the physical position of pages is unknown: some blocks may have no unmovable page, and \
+             compaction can still free them.",
         )?;
     }
     page.wrapped("MODE", &who_waits(&report.mode))?;
@@ -42,48 +42,40 @@ pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
             page.text(line.trim_end())?;
         }
         page.line("", "")?;
-        page.wrapped("MEANS", &meaning(probes))?;
+        page.wrapped("VERDICT", &meaning(probes))?;
     }
     Ok(page.into_text())
 }
 
-/// What came back, and what to try next.
+/// The part after the summary of a recording: released memory, and actions.
 pub fn ending(report: &Report, kept: Option<&Path>, terminal: &Terminal) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
     if !report.held_to_the_end {
         page.wrapped(
-            "GIVEN UP",
+            "INCOMPLETE",
             &terminal.warn(
-                "Memory ran short before the end, and the kernel took back what was held: the figures are those of \
-                 memory that was partly whole. Leave more of it (--memory).",
+                "Memory ran short before the end and the held memory was released: the figures are those of memory \
+                 that was only partly fragmented. Leave more memory free (--memory).",
             ),
         )?;
     }
-    page.wrapped("RETURNED", &returned(report))?;
-    match (kept, &report.probes) {
-        (Some(file), _) => page.wrapped("NEXT", &format!("hugewise report {}", file.display()))?,
-        (None, Some(_)) => {
-            page.wrapped("NEXT", "sudo hugewise bench stall -- COMMAND: who waits in your program")?
-        }
-        (None, None) => {
-            page.wrapped(
-                "NEXT",
-                "sudo hugewise compare --fragmented -- COMMAND: what it costs, against base pages",
-            )?;
-        }
-    }
+    page.wrapped("RELEASED", &returned(report))?;
+    let action = match (kept, &report.probes) {
+        (Some(file), _) => format!("attribute the pauses: hugewise report {}", file.display()),
+        (None, Some(_)) => "find the threads that wait: sudo hugewise bench stall -- COMMAND".to_owned(),
+        (None, None) => "compare with base pages: sudo hugewise compare --fragmented -- COMMAND".to_owned(),
+    };
+    page.wrapped("ACTIONS", &action)?;
     Ok(page.into_text())
 }
 
-/// How much of what, in a sentence.
 fn fragmented(outcome: &Outcome) -> String {
     let from = match outcome.scattered {
         Bytes::ZERO => String::new(),
-        scattered => format!(", {scattered} of which lay in pieces before"),
+        scattered => format!(", {scattered} of which were fragmented before"),
     };
     format!(
-        "{} are free in pieces{from}, among {} pages that cannot be moved, one in each block of the size of a huge \
-         page. {} are held.",
+        "{} are free in fragments{from}, between {} unmovable pages, one per huge-page-sized block. {} stay filled.",
         outcome.left, outcome.pinned, outcome.held
     )
 }
@@ -94,30 +86,26 @@ fn speed(outcome: &Outcome) -> String {
     } else {
         0.0
     };
-    format!("It took {:.1} s for {} ({rate:.1} GiB/s).", outcome.seconds, outcome.filled)
+    format!("Filling {} took {:.1} s ({rate:.1} GiB/s).", outcome.filled, outcome.seconds)
 }
 
 fn blocks(outcome: &Outcome, before: Pages) -> String {
-    format!(
-        "Huge pages that can be had at once: {}; blocks that were free before: {before}.",
-        outcome.blocks_left
-    )
+    format!("Huge pages available without compaction: {before} before, {} now.", outcome.blocks_left)
 }
 
-/// Who waits for compaction on a machine with these settings.
+/// The page faults that wait for compaction with these settings.
 fn who_waits(mode: &Mode) -> String {
     let (Reading::Known(enabled), Reading::Known(defrag)) = (&mode.enabled, &mode.defrag) else {
-        return "could not be told".to_owned();
+        return "unknown".to_owned();
     };
     let who = match defrag.as_str() {
-        "always" => "whoever touches memory that may be on huge pages waits while the kernel compacts",
-        "defer" => "nobody waits: the kernel compacts in the background, and gives small pages meanwhile",
-        "defer+madvise" => {
-            "who asked for huge pages (madvise) waits while the kernel compacts; others do not"
+        "always" => "all page faults that may use huge pages wait for direct compaction",
+        "defer" => "no page fault waits; they get base pages while the kernel compacts in the background",
+        "defer+madvise" | "madvise" => {
+            "page faults in memory with MADV_HUGEPAGE wait for direct compaction; others do not wait"
         }
-        "madvise" => "who asked for huge pages (madvise) waits while the kernel compacts; nobody else does",
-        "never" => "nobody waits: there are huge pages, or there are not",
-        _ => "who waits is not known",
+        "never" => "no page fault waits; they get a free huge page, or base pages",
+        _ => "unknown which page faults wait",
     };
     format!("enabled {enabled}, defrag {defrag}: {who}.")
 }
@@ -130,21 +118,21 @@ fn probes_table(probes: &Probes) -> Table {
         table.add_row(std::iter::once(format!("            {name}")).chain(cells).collect::<Vec<_>>());
     };
     row("memory", &|probe| probe.bytes.to_string());
-    row("on huge pages", &|probe| told(&probe.coverage, |share| format!("{:.0} %", share * 100.0)));
-    row("all of it", &|probe| seconds(probe.seconds));
-    row("a huge page (median)", &|probe| seconds(probe.median_seconds));
-    row("1 in 100 above", &|probe| seconds(probe.slowest_hundredth_seconds));
-    row("the longest", &|probe| seconds(probe.worst_seconds));
+    row("coverage", &|probe| told(&probe.coverage, |share| format!("{:.0} %", share * 100.0)));
+    row("total time", &|probe| seconds(probe.seconds));
+    row("per huge page, median", &|probe| seconds(probe.median_seconds));
+    row("per huge page, p99", &|probe| seconds(probe.slowest_hundredth_seconds));
+    row("per huge page, max", &|probe| seconds(probe.worst_seconds));
     let delay = |delay: &Reading<Delay>| {
         told(delay, |delay| match delay.count {
             0 => "none".to_owned(),
-            count => format!("{} in {count}", seconds(delay.ns as f64 / 1e9)),
+            count => format!("{} in {count} waits", seconds(delay.ns as f64 / 1e9)),
         })
     };
-    row("waited for compaction", &|probe| delay(&probe.compaction));
-    row("waited for reclaim", &|probe| delay(&probe.reclaim));
+    row("direct compaction", &|probe| delay(&probe.compaction));
+    row("direct reclaim", &|probe| delay(&probe.reclaim));
     row("machine: stalls", &|probe| told(&probe.stalls, u64::to_string));
-    row("machine: no huge page", &|probe| told(&probe.fallbacks, u64::to_string));
+    row("machine: failed THP", &|probe| told(&probe.fallbacks, u64::to_string));
     table
 }
 
@@ -161,29 +149,26 @@ fn meaning(probes: &Probes) -> String {
     let hardly_any = now.coverage.known().is_some_and(|share| *share < HARDLY_ANY);
     let mut text = match now.coverage.known() {
         Some(_) if hardly_any => {
-            "Hardly a huge page could be had, and the program runs on small ones".to_owned()
+            format!("Less than {:.0} % of the memory got huge pages", HARDLY_ANY * 100.0)
         }
-        Some(share) => format!("{:.0} % of the memory could be had on huge pages", share * 100.0),
-        None => "How much of it is on huge pages could not be told".to_owned(),
+        Some(share) => format!("{:.0} % of the memory got huge pages", share * 100.0),
+        None => "The coverage is unknown".to_owned(),
     };
     let ratio = if before.seconds > 0.0 { now.seconds / before.seconds } else { 0.0 };
-    let what = if hardly_any { "to be told so" } else { "it" };
-    text += &format!("; {what} took {ratio:.1} times as long as before.");
+    text += &format!("; populating it took {ratio:.1} times as long as before.");
     match now.compaction.known() {
         Some(delay) if delay.count > 0 => {
             let share = delay.ns as f64 / 1e9 / now.seconds.max(1e-9) * 100.0;
-            text += &format!(
-                " For {share:.0} % of the time the thread waited while the kernel compacted memory."
-            );
+            text += &format!(" The thread waited for direct compaction for {share:.0} % of that time.");
         }
-        Some(_) => text += " The thread did not wait for compaction.",
+        Some(_) => text += " The thread did not wait for direct compaction.",
         None => {
             let reason = now.compaction.reason().unwrap_or_default();
-            text += &format!(" How long it waited for compaction could not be told: {reason}.");
+            text += &format!(" The time it waited for direct compaction is unknown: {reason}.");
         }
     }
     if hardly_any {
-        text += " A JVM pays this where its heap grows, in pauses too, unless the heap was pre-touched.";
+        text += " A JVM has this cost when its heap grows, also in pauses, unless the heap is pre-touched.";
     }
     text
 }
@@ -191,20 +176,20 @@ fn meaning(probes: &Probes) -> String {
 fn returned(report: &Report) -> String {
     let returned = &report.returned;
     let mut text = format!(
-        "{} blocks of the size of a huge page are free in {} of free memory; before it were {} in {}.",
+        "{} huge-page-sized blocks are free in {} of free memory; before: {} in {}.",
         returned.blocks_after, returned.free_after, returned.blocks_before, returned.free_before
     );
     if let Some(compacted) = &returned.compacted {
         text += &match compacted.strip_prefix("no: ") {
-            None => " The kernel was asked to compact memory (/proc/sys/vm/compact_memory).".to_owned(),
+            None => " Memory was compacted (/proc/sys/vm/compact_memory).".to_owned(),
             Some(why) => format!(
-                " To compact memory was refused: {why}; as root: echo 1 > /proc/sys/vm/compact_memory."
+                " Compacting memory failed: {why}; run as root: echo 1 > /proc/sys/vm/compact_memory."
             ),
         };
     }
     if !returned.is_as_it_was() {
-        text +=
-            " What other programs took meanwhile lies among the rest, until they end or the kernel moves it.";
+        text += " Memory that other programs allocated during the test keeps blocks occupied until they end or \
+                 the kernel moves it.";
     }
     text
 }
@@ -238,21 +223,24 @@ mod tests {
             fragmented: probe(0.01, 5.0, waited),
         };
         let table = probes_table(&probes).to_string();
-        for word in ["100 %", "1 %", "4.00 s in 1500", "none", "n/a"] {
+        for word in ["100 %", "1 %", "4.00 s in 1500 waits", "none", "n/a"] {
             assert!(table.contains(word), "{word}: {table}");
         }
         let means = meaning(&probes);
-        assert!(means.contains("10.0 times") && means.contains("For 80 % of the time"), "{means}");
+        assert!(means.contains("10.0 times") && means.contains("for 80 % of that time"), "{means}");
         let unknown = probe(0.5, 5.0, Reading::unknown("it takes root"));
         let means = meaning(&Probes { before: probes.before, fragmented: unknown });
-        assert!(means.contains("50 % of the memory") && means.contains("could not be told: it takes root"));
+        assert!(means.contains("50 % of the memory") && means.contains("is unknown: it takes root"));
     }
 
     #[test]
     fn each_mode_says_who_waits() {
-        for (defrag, word) in
-            [("never", "nobody"), ("madvise", "nobody else"), ("always", "whoever"), ("odd", "not known")]
-        {
+        for (defrag, word) in [
+            ("never", "no page fault waits"),
+            ("madvise", "others do not wait"),
+            ("always", "all page faults"),
+            ("odd", "unknown"),
+        ] {
             let mode = Mode {
                 enabled: Reading::Known("madvise".to_owned()),
                 defrag: Reading::Known(defrag.to_owned()),

@@ -1,4 +1,4 @@
-//! `hugewise bench tlb`: the TLB by timing alone.
+//! `hugewise bench tlb`: capacity of the TLB and cost of a miss, by timing.
 
 pub mod plot;
 pub mod result;
@@ -28,43 +28,44 @@ use crate::{
     },
 };
 
-/// Pages and bytes that the TLB holds, and what a miss costs, by timing alone
+/// Measure the capacity of each TLB level and the cost of a miss, by timing
 ///
-/// For machines without hardware counters, like most virtual machines. Loads that each wait for the
-/// one before go in random order over more and more pages, one cache line on each. What as many lines
-/// cost that lie close together is taken off, so that the caches drop out. The counts at which the rest
-/// steps up are the sizes of the TLB's levels.
+/// For machines without hardware counters, such as most virtual machines. Dependent loads visit a growing
+/// number of pages in random order, one cache line per page. The time for the same number of adjacent
+/// cache lines is subtracted, which removes the effect of the caches. The page counts at which the
+/// remaining time rises are the capacities of the TLB levels.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   hugewise bench tlb
   hugewise bench tlb --plot tlb.svg
   sudo hugewise bench tlb --backing base,thp,hugetlb:1GiB
-  taskset -c 3 hugewise bench tlb       on one CPU, where not all are alike
+  taskset -c 3 hugewise bench tlb       measure one CPU, if the CPUs of the machine differ
 
-Pools are grown for the time of the experiment and put back at its end, which needs root.
-Exit status: 0; 1 if a backing that was named could not be measured; 2 if it could not be done.")]
+As root, pools are enlarged for the experiment and restored at its end.
+Exit status: 0 success; 1 a backing could not be measured; 2 usage or environment error.")]
 pub struct Arguments {
     /// Backings: base, thp, hugetlb[:SIZE]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST", default_value = "base,thp")]
     backing: Vec<Backing>,
-    /// Go up to this many pages
+    /// Largest number of pages
     #[arg(long, value_name = "PAGES", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(64..=32_768))]
     most: u64,
-    /// Memory that the pages of one backing may take (never more than half of what is available); the
-    /// others are the same memory at other addresses
+    /// Memory for the pages of one backing, at most half of the available memory; further pages map the
+    /// same memory at other addresses
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Bytes,
-    /// Passes over all points
+    /// Passes over all page counts
     #[arg(short, long, default_value_t = 40, value_parser = at_least_one)]
     passes: usize,
-    /// Seed of the order of lines and points
+    /// Seed of the random order of cache lines and page counts
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What must stay available beside a pool [default: a tenth of what is available now]
+    /// Memory that must stay available when a pool grows [default: a tenth of the memory available
+    /// now, at least 512MiB]
     #[arg(long, value_name = "SIZE")]
     floor: Option<Bytes>,
-    /// Draw the curves into this file, as SVG
+    /// Draw the curves into FILE, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print JSON (schema hugewise.tlb/1)
@@ -72,11 +73,10 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Runs the command.
 pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     ensure!(
         !arguments.backing.iter().any(|backing| matches!(backing, Backing::Shm(_))),
-        "--backing shm: its pages are those of the pool, and hugetlb measures them"
+        "--backing shm is not measured: its pages are those of the pool, use --backing hugetlb"
     );
     if let Some(file) = &arguments.plot {
         file::can_be_written(file).with_context(|| format!("--plot {}", file.display()))?;

@@ -1,5 +1,5 @@
-//! The curves as a picture: nanoseconds for a load over the number of pages, both logarithmic, with
-//! the knees on a strip above.
+//! The curves as SVG: nanoseconds per load against the number of pages, both logarithmic, with the knees
+//! marked in the legend above.
 
 use hugewise_measure::tlb::curve::Point;
 use plotters::{
@@ -11,27 +11,28 @@ use plotters::{
 use super::result::Report;
 use crate::output::drawing::{GRID, MUTED, PALETTE, TEXT, draw, style, told};
 
+// Lengths in pixels.
 const WIDTH: u32 = 960;
-/// Height of the curves with their axis.
+/// Height of the chart with its x axis.
 const CHART: u32 = 460;
-/// Height of a line of the legend.
+/// Height of a row of the legend.
 const ROW: u32 = 22;
-/// Above the legend: title and subtitle.
+/// Height of title and subtitle.
 const TITLE: u32 = 62;
-/// Below the legend.
+/// Space below the legend.
 const GAP: u32 = 14;
-/// Left of the curves: the axis of nanoseconds.
+/// Width of the y axis.
 const LEFT: u32 = 64;
-/// Right of the curves.
+/// Space right of the curves.
 const RIGHT: u32 = 24;
-/// Below the curves: the axis of pages.
+/// Height of the x axis.
 const BELOW: u32 = 56;
 
-/// The sizes asked for; plotters divides them by 1.24 when it writes SVG.
+/// In pixels, times 1.24: plotters divides font sizes by 1.24 in SVG.
 const TITLE_SIZE: f64 = 22.0;
 const TEXT_SIZE: f64 = 16.0;
 
-/// A curve and its line of the legend.
+/// A curve and its row of the legend.
 struct Drawn<'a> {
     name: String,
     points: &'a [Point],
@@ -43,7 +44,7 @@ struct Drawn<'a> {
 fn curves(report: &Report) -> Vec<Drawn<'_>> {
     let curves = &report.curves;
     let mut all = vec![Drawn {
-        name: format!("packed lines ({})", curves.packed_on),
+        name: format!("adjacent cache lines ({})", curves.packed_on),
         points: &curves.packed,
         color: PALETTE[0],
         dashed: false,
@@ -53,7 +54,7 @@ fn curves(report: &Report) -> Vec<Drawn<'_>> {
         let color = PALETTE[1 + number % (PALETTE.len() - 1)];
         let size = measured.page_size;
         all.push(Drawn {
-            name: format!("a line on each page of {size} ({})", measured.backing),
+            name: format!("one cache line per page of {size} ({})", measured.backing),
             points: &measured.paged,
             color,
             dashed: false,
@@ -62,7 +63,7 @@ fn curves(report: &Report) -> Vec<Drawn<'_>> {
         if let Some(strided) = &measured.strided {
             let base = curves.base;
             all.push(Drawn {
-                name: format!("a line on each {base} of pages of {size} ({})", measured.backing),
+                name: format!("one cache line per {base} of pages of {size} ({})", measured.backing),
                 points: strided,
                 color,
                 dashed: true,
@@ -73,7 +74,6 @@ fn curves(report: &Report) -> Vec<Drawn<'_>> {
     all
 }
 
-/// The plot.
 pub fn svg(report: &Report) -> anyhow::Result<String> {
     let curves = curves(report);
     let points = || curves.iter().flat_map(|curve| curve.points);
@@ -86,7 +86,7 @@ pub fn svg(report: &Report) -> anyhow::Result<String> {
         area.fill(&WHITE).map_err(told)?;
         let (head, body) = area.split_vertically(header);
         let (from, to) = (0.0, last.log2() + 0.1);
-        // Whole octaves of nanoseconds, so that the axis begins and ends on a line.
+        // Powers of two, so that the axis starts and ends on a grid line.
         let (bottom, top) = ((low * 0.95).log2().floor(), (high * 1.05).log2().ceil());
         let inner = f64::from(WIDTH - LEFT - RIGHT - 1);
         let x = |pages: u64| (f64::from(LEFT) + (pages as f64).log2() / to * inner).floor() as i32;
@@ -107,7 +107,7 @@ pub fn svg(report: &Report) -> anyhow::Result<String> {
             }
         }
         for (number, curve) in curves.iter().enumerate() {
-            // Broader than those that are drawn over it, so that none hides another.
+            // Wider than the curves drawn later, so that none is hidden.
             let solid = curves[number + 1..].iter().filter(|later| !later.dashed).count();
             let stroke = curve.color.stroke_width(2 + 2 * u32::try_from(solid)?);
             let line = curve.points.iter().map(|point| ((point.pages as f64).log2(), point.ns.log2()));
@@ -126,7 +126,7 @@ pub fn svg(report: &Report) -> anyhow::Result<String> {
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Title, names of the curves, and the knees of each at their place over the axis of pages.
+/// Title, names of the curves, and the knees of each curve above their number of pages.
 fn legend(
     head: &Area<'_>,
     report: &Report,
@@ -135,11 +135,10 @@ fn legend(
     height: i32,
 ) -> anyhow::Result<()> {
     let text = |size, color| style(size, color, HPos::Left, VPos::Center);
-    let title = Text::new("What the TLB holds", (20, 22), text(TITLE_SIZE, TEXT));
+    let title = Text::new("TLB capacity and miss cost", (20, 22), text(TITLE_SIZE, TEXT));
     head.draw(&title).map_err(told)?;
     let subtitle = format!(
-        "loads in random order, each waiting for the one before · lower quartile of {} passes · knees: where \
-         half of a step is done",
+        "dependent loads in random order · lower quartile of {} passes · knees: at half of each step",
         report.design.passes
     );
     head.draw(&Text::new(subtitle, (20, 46), text(TEXT_SIZE, MUTED))).map_err(told)?;
@@ -157,7 +156,7 @@ fn legend(
             head.draw(&line).map_err(told)?;
             head.draw(&Circle::new((at, y), 4, curve.color.filled())).map_err(told)?;
             let label = format!("level {level}: {pages} pages");
-            // Beside the dot, on the side where there is room.
+            // Right of the dot, or left of it near the right edge.
             let (shift, side) =
                 if at + 150 < i32::try_from(WIDTH)? { (9, HPos::Left) } else { (-9, HPos::Right) };
             let label = Text::new(label, (at + shift, y), style(TEXT_SIZE, curve.color, side, VPos::Center));
@@ -169,7 +168,7 @@ fn legend(
 
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// Lines and numbers at powers of two.
+/// Draws grid lines and labels at powers of two.
 fn axes(chart: &mut Chart<'_, '_>, (right, bottom, top): (f64, f64, f64)) -> anyhow::Result<()> {
     let number = |log: i32| {
         let value = 2f64.powi(log);
@@ -190,11 +189,11 @@ fn axes(chart: &mut Chart<'_, '_>, (right, bottom, top): (f64, f64, f64)) -> any
         chart.plotting_area().draw(&label).map_err(told)?;
     }
     let name = style(TEXT_SIZE, TEXT, HPos::Center, VPos::Top);
-    let name = EmptyElement::at((right / 2.0, bottom)) + Text::new("pages (or packed lines)", (0, 30), name);
+    let name =
+        EmptyElement::at((right / 2.0, bottom)) + Text::new("pages (or adjacent cache lines)", (0, 30), name);
     chart.plotting_area().draw(&name).map_err(told)?;
     let name = style(TEXT_SIZE, TEXT, HPos::Center, VPos::Bottom).transform(FontTransform::Rotate270);
-    let name =
-        EmptyElement::at((0.0, f64::midpoint(bottom, top))) + Text::new("ns for a load", (-36, 0), name);
+    let name = EmptyElement::at((0.0, f64::midpoint(bottom, top))) + Text::new("ns per load", (-36, 0), name);
     chart.plotting_area().draw(&name).map_err(told)?;
     Ok(())
 }

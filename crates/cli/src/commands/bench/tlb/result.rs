@@ -1,4 +1,4 @@
-//! What the TLB holds: as text, as a plot, and as JSON.
+//! The result of `bench tlb`.
 
 use hugewise_measure::tlb::{
     bench::{Curves, Design, Measured},
@@ -7,28 +7,27 @@ use hugewise_measure::tlb::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What `bench tlb` says, schema `hugewise.tlb/1`.
+/// Result of `hugewise bench tlb`, schema `hugewise.tlb/1`.
 #[derive(Serialize, JsonSchema)]
 pub struct Report {
     pub(super) schema: &'static str,
-    /// How it was measured.
+    /// Parameters of the measurement.
     pub(super) design: Design,
-    /// Nanoseconds for a load that hits the first level of the TLB and of the caches.
+    /// Time of a load that hits the first level of the TLB and of the caches, in nanoseconds.
     pub(super) load_ns: f64,
-    /// What was found, in the order of `curves.measured`.
+    /// TLB levels and miss costs, in the order of `curves.measured`.
     pub(super) findings: Vec<Finding>,
-    /// What was measured.
+    /// The measured times.
     pub(super) curves: Curves,
 }
 
 impl Report {
-    /// Of what was measured.
     pub fn new(design: Design, curves: Curves) -> Report {
         let findings = curves.measured.iter().map(|measured| finding::finding(&curves, measured)).collect();
         Report { schema: "hugewise.tlb/1", design, load_ns: finding::load(&curves), findings, curves }
     }
 
-    /// Each measurement with what it says.
+    /// Each measurement with its finding.
     pub(super) fn each(&self) -> impl Iterator<Item = (&Measured, &Finding)> {
         self.curves.measured.iter().zip(&self.findings)
     }

@@ -1,4 +1,4 @@
-//! Reports of TLBs that are known.
+//! Reports on simulated TLBs.
 
 use hugewise_linux::{
     hugepages::backing::Backing,
@@ -20,7 +20,8 @@ fn points(level: impl Fn(usize) -> f64) -> Vec<Point> {
     counts.map(|pages| Point { pages: pages as u64, ns: level(pages), spread: 0.0 }).collect()
 }
 
-/// Base pages with 64 and 1536 entries; huge pages with `huge`, whose parts cost `strided`.
+/// A TLB with 64 and 1536 entries for base pages. `huge`: ns per load by number of huge pages; `strided`: ns
+/// per load of base-page-sized parts of huge pages.
 fn report(huge: impl Fn(usize) -> f64, strided: f64) -> Result<Report, Box<dyn std::error::Error>> {
     let design =
         Design { backings: Vec::new(), most: Pages(8192), passes: 40, memory: Bytes(1 << 30), seed: 1 };
@@ -68,15 +69,15 @@ fn the_table_has_a_row_for_each_level() -> Tested {
     says(
         &text,
         &[
-            "4KiB base 1 64 pages 256KiB 2.0 ns does not tell 2 1536 pages 6MiB 19.0 ns does not tell",
-            "Over 1GiB of memory, one line every 4KiB, a load takes 30.0 ns longer than a packed one on base \
-             pages, and 10.0 ns longer on pages of 2MiB (thp).",
-            "2MiB thp 1 32 pages 64MiB 2.0 ns does not tell",
+            "4KiB base 1 64 pages 256KiB 2.0 ns unknown 2 1536 pages 6MiB 19.0 ns unknown",
+            "One cache line every 4KiB in 1GiB of memory: a load takes 30.0 ns longer on base pages, and 10.0 ns \
+             longer on pages of 2MiB (thp), than with adjacent cache lines.",
+            "2MiB thp 1 32 pages 64MiB 2.0 ns unknown",
             "Only one level is visible up to 8192 pages",
-            "2MiB (thp): an entry holds the whole page",
-            "Does not tell: hidden.",
-            "thp: 8192 pages of 2MiB on the memory of 512, coverage 100 %",
-            "left out hugetlb: no\u{fffd} pool",
+            "2MiB (thp): an entry maps the whole page",
+            "Unknown: hidden.",
+            "thp: 8192 pages of 2MiB that map the memory of 512, coverage 100 %",
+            "skipped hugetlb: no\u{fffd} pool",
         ],
     );
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -92,8 +93,8 @@ fn what_is_not_visible_is_said_to_be_so() -> Tested {
         &[
             "2MiB thp - not visible ? ?",
             "No level is visible up to 8192 pages",
-            "an entry holds 4KiB, not the page",
-            "do not make misses fewer; whether they make them cheaper",
+            "an entry maps 4KiB, not the page",
+            "do not reduce the number of misses; LARGE RANGE",
         ],
     );
     Ok(())
@@ -104,14 +105,14 @@ fn the_plot_names_its_curves_and_knees() -> Tested {
     let svg = svg(&report(|pages| if pages > 32 { 3.0 } else { 1.0 }, 1.0)?)?;
     let texts: Vec<&str> = svg.lines().map(str::trim).filter(|line| !line.starts_with('<')).collect();
     for text in [
-        "packed lines (thp)",
-        "a line on each page of 4KiB (base)",
-        "a line on each page of 2MiB (thp)",
-        "a line on each 4KiB of pages of 2MiB (thp)",
+        "adjacent cache lines (thp)",
+        "one cache line per page of 4KiB (base)",
+        "one cache line per page of 2MiB (thp)",
+        "one cache line per 4KiB of pages of 2MiB (thp)",
         "level 1: 64 pages",
         "level 2: 1536 pages",
         "level 1: 32 pages",
-        "ns for a load",
+        "ns per load",
         "8192",
     ] {
         assert!(texts.contains(&text), "{text}: {texts:?}");

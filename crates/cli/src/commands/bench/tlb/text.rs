@@ -1,4 +1,4 @@
-//! The table, and below it what it means.
+//! The result of `bench tlb` as text: a table of the TLB levels, and explanations.
 
 use std::fmt;
 
@@ -17,21 +17,21 @@ use crate::output::{
     terminal::{Terminal, plain},
 };
 
-/// The report as text.
 pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> {
     let mut page = Page::new(terminal);
     let design = &report.design;
     page.line(
         "TLB",
         format!(
-            "by timing alone · {} passes in {:.0} s · a load that hits everything takes {:.2} ns",
+            "measured by timing · {} passes in {:.0} s · a load that hits TLB and cache takes {:.2} ns",
             design.passes, report.curves.seconds, report.load_ns
         ),
     )?;
     page.text("")?;
     page.text(
-        &terminal
-            .bold(row(["PAGES", "BACKING", "LEVEL", "HOLDS", "REACH", "A MISS COSTS", "CPUID"]).trim_end()),
+        &terminal.bold(
+            row(["PAGE SIZE", "BACKING", "LEVEL", "CAPACITY", "REACH", "MISS COST", "CPUID"]).trim_end(),
+        ),
     )?;
     for (measured, finding) in report.each() {
         for line in rows(measured, finding, report.curves.base) {
@@ -46,17 +46,17 @@ pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> 
         page.wrapped(if number == 0 { "ENTRIES" } else { "" }, told)?;
     }
     for (number, told) in far(report).iter().enumerate() {
-        page.wrapped(if number == 0 { "FAR OUT" } else { "" }, told)?;
+        page.wrapped(if number == 0 { "LARGE RANGE" } else { "" }, told)?;
     }
     page.wrapped("CPUID", &cpuid(report))?;
     page.wrapped(
-        "MISS",
-        "What a load takes longer than one that hits the first level. A miss of the last level walks the \
-         page table; in a virtual machine, the guest's and the host's. Where many pages lie on the memory \
-         of few, a walk finds more in the caches: it costs at least this.",
+        "MISS COST",
+        "Extra time of a load over one that hits the first level. A miss of the last level walks the page \
+         table; in a virtual machine, that of the guest and that of the host. If many pages map the memory \
+         of few, a walk hits the caches more often, and the cost is a lower bound.",
     )?;
     for out in &report.curves.left_out {
-        page.text(&format!("{} {}: {}", terminal.warn("left out"), out.backing, plain(&out.reason)))?;
+        page.text(&format!("{} {}: {}", terminal.warn("skipped"), out.backing, plain(&out.reason)))?;
     }
     Ok(page.into_text())
 }
@@ -66,7 +66,7 @@ fn row(cells: [&str; 7]) -> String {
     format!("{pages:<12}{backing:<14}{level:>5}{holds:>14}{reach:>12}{cost:>17}   {cpuid}")
 }
 
-/// A row for each level; where none is visible, that is the row.
+/// A row for each level, or one row if no level is visible.
 fn rows(measured: &Measured, finding: &Finding, base: PageSize) -> Vec<String> {
     let (size, backing) = (measured.page_size.to_string(), measured.backing.to_string());
     if finding.levels.is_empty() {
@@ -85,14 +85,14 @@ fn rows(measured: &Measured, finding: &Finding, base: PageSize) -> Vec<String> {
             &match &level.cpuid {
                 Reading::Known(told) if told.agrees => format!("{}: agrees", told.entries),
                 Reading::Known(told) => format!("{}: differs", told.entries),
-                Reading::CouldNotTell { .. } => "does not tell".to_owned(),
+                Reading::CouldNotTell { .. } => "unknown".to_owned(),
             },
         ])
     };
     finding.levels.iter().enumerate().map(line).collect()
 }
 
-/// So many pages, or pieces of them.
+/// The capacity in pages, in pieces of a page, or in entries if it is unknown which of them an entry maps.
 fn holds(entries: u64, hold: &Reading<Entries>, base: PageSize) -> String {
     match hold {
         Reading::Known(Entries::Whole) => format!("{entries} pages"),
@@ -101,16 +101,16 @@ fn holds(entries: u64, hold: &Reading<Entries>, base: PageSize) -> String {
     }
 }
 
-/// What a miss costs far out, and what huge pages take off it.
+/// Cost of a TLB miss when the cache lines span all of the memory, on base pages and on huge pages.
 fn far(report: &Report) -> Vec<String> {
     let huge = |(measured, _): &(&Measured, &Finding)| measured.page_size > report.curves.base;
     let each = report.each().filter(huge).filter_map(|(measured, finding)| {
         let far = finding.far.as_ref()?;
         Some(format!(
-            "Over {} of memory, one line every {}, a load takes {:.1} ns longer than a packed one on base \
-             pages, and {:.1} ns longer on pages of {} ({}).",
-            far.bytes,
+            "One cache line every {} in {} of memory: a load takes {:.1} ns longer on base pages, and {:.1} ns \
+             longer on pages of {} ({}), than with adjacent cache lines.",
             report.curves.base,
+            far.bytes,
             far.base_extra_ns,
             far.extra_ns,
             measured.page_size,
@@ -120,12 +120,12 @@ fn far(report: &Report) -> Vec<String> {
     each.collect()
 }
 
-/// What the pages were, and how far the table goes.
+/// The pages of a measurement, its coverage and its limits.
 fn about(report: &Report, measured: &Measured, finding: &Finding) -> String {
     let (size, visited) = (measured.page_size, finding.measured_to);
     let mut told = format!("{}: {visited} pages of {size}", measured.backing);
     if measured.distinct.0 < visited {
-        told += &format!(" on the memory of {}", measured.distinct);
+        told += &format!(" that map the memory of {}", measured.distinct);
     }
     told += &match &measured.coverage {
         Reading::Known(share) => format!(", coverage {:.0} %. ", 100.0 * share),
@@ -133,20 +133,21 @@ fn about(report: &Report, measured: &Measured, finding: &Finding) -> String {
     };
     if visited < report.design.most.0 {
         let memory = Bytes((measured.distinct * size).0);
-        told += &format!("Not measured beyond {visited} pages: {memory} of memory have no more lines. ");
+        told +=
+            &format!("Not measured beyond {visited} pages: {memory} of memory have no more cache lines. ");
     }
     told += &match finding.levels.len() {
         0 => format!("No level is visible up to {visited} pages."),
         1 => format!(
-            "Only one level is visible up to {visited} pages; whether it is the first or the second, timing \
-             does not tell."
+            "Only one level is visible up to {visited} pages; timing does not show whether it is the first or \
+             the second."
         ),
         _ => String::new(),
     };
     told
 }
 
-/// What an entry holds of a huge page; backings for which it is the same are told together.
+/// Which part of a huge page an entry maps; backings with the same result share a sentence.
 fn entries(report: &Report) -> Vec<String> {
     let base = report.curves.base;
     let mut told: Vec<(String, String)> = Vec::new();
@@ -164,32 +165,32 @@ fn entries(report: &Report) -> Vec<String> {
 fn in_words(entries: &Reading<Entries>, base: PageSize) -> String {
     match entries {
         Reading::Known(Entries::Whole) => {
-            format!("an entry holds the whole page; parts of {base} of one page do not miss.")
+            format!("an entry maps the whole page: loads from its {base} parts do not miss.")
         }
         Reading::Known(Entries::Pieces) => format!(
-            "an entry holds {base}, not the page: parts of {base} of one page miss like base pages. So it is \
-             where a host backs the guest's memory with smaller pages than the guest's own. Here huge \
-             pages do not make misses fewer; whether they make them cheaper, the figures far out say."
+            "an entry maps {base}, not the page: loads from its {base} parts miss as on base pages. The cause \
+             is a host that backs the guest's memory with smaller pages than the guest uses. Huge pages then \
+             do not reduce the number of misses; LARGE RANGE shows whether they reduce the cost of a miss."
         ),
         Reading::Known(Entries::Mixed) => format!(
-            "entries hold more than {base} and less than the page, or some of each: the host backs a part \
-             of the guest's memory with smaller pages. The reach is not known."
+            "entries map more than {base} and less than the page, or entries differ: the host backs a part \
+             of the guest's memory with smaller pages. The reach is unknown."
         ),
         Reading::CouldNotTell { could_not_tell } => {
-            format!("whether an entry holds the whole page could not be told: {could_not_tell}.")
+            format!("unknown whether an entry maps the whole page: {could_not_tell}.")
         }
     }
 }
 
 fn cpuid(report: &Report) -> String {
     match &report.curves.cpuid {
-        Reading::CouldNotTell { could_not_tell } => format!("Does not tell: {could_not_tell}."),
+        Reading::CouldNotTell { could_not_tell } => format!("Unknown: {could_not_tell}."),
         Reading::Known(tlbs) => {
             let each = tlbs.iter().map(|tlb| {
                 let sizes: Vec<String> = tlb.sizes.iter().map(ToString::to_string).collect();
                 format!("level {}: {} of {} [{}]", tlb.level, tlb.entries, sizes.join(", "), tlb.source)
             });
-            each.collect::<Vec<_>>().join("; ") + ". What differs by no more than 19 % agrees."
+            each.collect::<Vec<_>>().join("; ") + ". Values that differ by at most 19 % agree."
         }
     }
 }
