@@ -1,11 +1,11 @@
-//! What a JVM answers about its memory: readers of `VM.native_memory detail`, `System.map` and
-//! `VM.info`. A line that is not understood tells nothing.
+//! Parsers of a JVM's answers about its memory: `VM.native_memory detail`, `System.map` and `VM.info`. Lines
+//! that do not parse are skipped.
 
 use std::ops::Range;
 
 use super::{Kind, NamedRange};
 
-/// A tag of Native Memory Tracking, and the kind of memory it stands for.
+/// Tags of Native Memory Tracking, with region name and kind.
 const TAGS: [(&str, &str, Kind); 12] = [
     ("Java Heap", "heap", Kind::Heap),
     ("Code", "code cache", Kind::CodeCache),
@@ -21,7 +21,7 @@ const TAGS: [(&str, &str, Kind); 12] = [
     ("Safepoint", "polling page", Kind::Internal),
 ];
 
-/// The short tags of `System.map`.
+/// Short tags of `System.map`, with region name and kind.
 const SHORT_TAGS: [(&str, &str, Kind); 10] = [
     ("JAVAHEAP", "heap", Kind::Heap),
     ("CODE", "code cache", Kind::CodeCache),
@@ -35,8 +35,8 @@ const SHORT_TAGS: [(&str, &str, Kind); 10] = [
     ("POLL", "polling page", Kind::Internal),
 ];
 
-/// Reservations: `[0x… - 0x…] reserved 262144KB for Java Heap from`, at the beginning of a line;
-/// what is committed of them is indented. Nothing where tracking is off.
+/// Reservations: lines that begin with `[0x… - 0x…] reserved 262144KB for Java Heap from`. The committed
+/// parts, which are indented, are skipped. Empty if tracking is off.
 pub(super) fn native_memory(text: &str) -> Vec<NamedRange> {
     let mut ranges = Vec::new();
     for line in text.lines() {
@@ -44,13 +44,13 @@ pub(super) fn native_memory(text: &str) -> Vec<NamedRange> {
         let Some((addresses, what)) = parts else { continue };
         let Some((_, tag)) = what.split_once("KB for ") else { continue };
         let tag = tag.trim().strip_suffix(" from").unwrap_or(tag.trim());
-        // JDK 25 says this of a heap and a code cache on hugetlb pages.
+        // JDK 25 prints this tag for a heap and a code cache on hugetlb pages.
         if tag == "Unknown" {
             continue;
         }
         if let Some(range) = range(addresses, " - ") {
             let known = TAGS.iter().find(|(known, ..)| *known == tag);
-            // The JVM's own for certain, whatever the tag means.
+            // With an unknown tag it is still memory of the JVM.
             let (name, kind) = known.map_or((tag, Kind::Internal), |(_, name, kind)| (*name, *kind));
             ranges.push(named(range, name, kind));
         }
@@ -58,8 +58,8 @@ pub(super) fn native_memory(text: &str) -> Vec<NamedRange> {
     ranges
 }
 
-/// Rows of `System.map`: `0x…-0x… bytes prot rss hugetlb page notes info file`. Where two tags meet
-/// in one mapping it cannot be told which is where.
+/// Rows of `System.map`: `0x…-0x… bytes prot rss hugetlb page notes info file`. Mappings with two tags are
+/// skipped: the row does not say where each one is.
 pub(super) fn system_map(text: &str) -> Vec<NamedRange> {
     let mut ranges = Vec::new();
     for line in text.lines() {
@@ -79,7 +79,7 @@ pub(super) fn system_map(text: &str) -> Vec<NamedRange> {
     ranges
 }
 
-/// What `VM.info` tells in words.
+/// Ranges in the text of `VM.info`.
 pub(super) fn vm_info(text: &str) -> Vec<NamedRange> {
     let mut ranges = Vec::new();
     let mut code_heap = None;
@@ -87,7 +87,7 @@ pub(super) fn vm_info(text: &str) -> Vec<NamedRange> {
         if let Some((_, rest)) = line.split_once("CodeHeap '") {
             code_heap = rest.split_once('\'').map(|(name, _)| format!("code cache: {name}"));
         } else if let Some(bounds) = line.trim().strip_prefix("bounds [") {
-            // Where it begins, what is committed, what is reserved.
+            // Start, end of the committed part, end of the reservation.
             let numbers: Vec<u64> =
                 bounds.trim_end_matches(']').split(", ").filter_map(hexadecimal).collect();
             let name = code_heap.take().unwrap_or_else(|| "code cache".to_owned());

@@ -1,4 +1,4 @@
-//! Names that the JVM itself gave, over those that were told by looking.
+//! Region names from the JVM's own answers, which override the passive ones.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use hugewise_linux::{proc::smaps::Vma, root::Root};
 use super::{NamedRange, Naming, Source, answers, claims::Claims, range_at};
 use crate::attach::Jvm;
 
-/// A command and the reader of its answer.
+/// Diagnostic command and the parser of its answer.
 type Question = (&'static str, fn(&str) -> Vec<NamedRange>);
 
-/// What is asked, the surest first. The first needs Native Memory Tracking.
+/// The most reliable first. The first one needs Native Memory Tracking.
 const QUESTIONS: [Question; 2] =
     [("VM.native_memory detail", answers::native_memory), ("VM.info", answers::vm_info)];
-/// Known to JDK 22 and late 21, and of use with Native Memory Tracking only. It names a mapping by
-/// whatever lies somewhere in it, so that it is good for names, and not for bounds.
+/// Exists in JDK 22 and late updates of 21, and is of use with Native Memory Tracking only. It names a
+/// mapping after any memory inside it: names are reliable, bounds are not.
 const MAP: &str = "System.map";
 
-/// Asks the JVM in process `pid` and lets its answers win.
+/// Queries the JVM in process `pid`; its answers override the passive names.
 pub(super) fn refine(root: &Root, pid: u32, vmas: &[Vma], naming: &mut Naming) {
     let jvm = match Jvm::connect(root, pid) {
         Ok(jvm) => jvm,
@@ -40,8 +40,8 @@ pub(super) fn refine(root: &Root, pid: u32, vmas: &[Vma], naming: &mut Naming) {
     }
     if told[0].is_empty() {
         naming.notes.push(
-            "the JVM runs without -XX:NativeMemoryTracking, so that it cannot tell its whole map; \
-             what it did not tell was named by looking"
+            "the JVM runs without -XX:NativeMemoryTracking and cannot list all its memory; regions missing in \
+             its answers are named passively"
                 .to_owned(),
         );
     }
@@ -56,7 +56,7 @@ pub(super) fn refine(root: &Root, pid: u32, vmas: &[Vma], naming: &mut Naming) {
     }
 }
 
-/// Sorted and without overlaps; of two that overlap, the first stands.
+/// Sorted ranges without overlaps; of overlapping ranges the first one remains.
 fn normal(ranges: Vec<NamedRange>, vmas: &[Vma]) -> Vec<NamedRange> {
     let mut claims = Claims::over(vmas);
     for range in ranges {
@@ -65,9 +65,9 @@ fn normal(ranges: Vec<NamedRange>, vmas: &[Vma]) -> Vec<NamedRange> {
     claims.into_ranges()
 }
 
-/// The kind of every byte is that of the first layer that knows it; its name is the most precise
-/// one for that kind: `precise` knows the whole names of threads, and then the last layers see parts
-/// where the first sees a whole.
+/// The kind of a byte is that of the first layer that contains it. Its name is the most precise one of this
+/// kind: the full thread name in `precise`, or else the name in the last layer, which splits ranges that the
+/// first layer has whole.
 fn merge(layers: &[Vec<NamedRange>], precise: &[NamedRange], vmas: &[Vma]) -> Vec<NamedRange> {
     let edges: BTreeSet<u64> = layers.iter().flatten().flat_map(|range| [range.start, range.end]).collect();
     let edges: Vec<u64> = edges.into_iter().collect();

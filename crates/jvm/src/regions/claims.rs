@@ -1,4 +1,4 @@
-//! Who claims which addresses: the first one has them.
+//! Assigns addresses to regions; the first claim on an address stands.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -6,18 +6,18 @@ use hugewise_linux::proc::smaps::Vma;
 
 use super::{Kind, NamedRange};
 
-/// No page of Linux is smaller: what begins with a larger page begins with one of these, too.
+/// Smallest page size of Linux; starts of larger pages are multiples of it, too.
 pub(super) const PAGE: u64 = 4096;
 
-/// The mappings of a process and what was claimed of them.
+/// Mappings of a process, and the claims on them.
 pub(super) struct Claims<'a> {
     vmas: &'a [Vma],
-    /// By the first address; they do not overlap.
+    /// Claims by start address: end, name and kind; without overlaps.
     taken: BTreeMap<u64, (u64, String, Kind)>,
 }
 
 impl<'a> Claims<'a> {
-    /// Nothing is claimed yet. `vmas` are in the order of their addresses, as the kernel lists them.
+    /// No claims yet. `vmas` are sorted by address, as the kernel lists them.
     pub(super) fn over(vmas: &'a [Vma]) -> Claims<'a> {
         Claims { vmas, taken: BTreeMap::new() }
     }
@@ -26,33 +26,33 @@ impl<'a> Claims<'a> {
         self.vmas
     }
 
-    /// The mapping that holds `address`.
+    /// Mapping that contains `address`.
     pub(super) fn vma(&self, address: u64) -> Option<&'a Vma> {
         let behind = self.vmas.partition_point(|vma| vma.addresses.start <= address);
         self.vmas.get(behind.checked_sub(1)?).filter(|vma| address < vma.addresses.end)
     }
 
-    /// What `address` is claimed for.
+    /// Kind of the claim that contains `address`.
     pub(super) fn kind_at(&self, address: u64) -> Option<Kind> {
         let (_, (end, _, kind)) = self.taken.range(..=address).next_back()?;
         (address < *end).then_some(*kind)
     }
 
-    /// Claims what nobody has claimed of `range`.
+    /// Claims the free parts of `range`.
     pub(super) fn claim(&mut self, range: Range<u64>, name: &str, kind: Kind) {
         for free in self.gaps(range) {
             self.taken.insert(free.start, (free.end, name.to_owned(), kind));
         }
     }
 
-    /// Gives the claim that begins at `start` another name.
+    /// Renames the claim that begins at `start`.
     pub(super) fn rename(&mut self, start: u64, name: &str) {
         if let Some((_, old, _)) = self.taken.get_mut(&start) {
             *old = name.to_owned();
         }
     }
 
-    /// The parts of `range` that nobody has claimed, mapped or not.
+    /// Parts of `range` without a claim, mapped or not.
     pub(super) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut at = match self.taken.range(..=range.start).next_back() {
             Some((_, (end, ..))) => range.start.max(*end),
@@ -71,12 +71,12 @@ impl<'a> Claims<'a> {
         gaps
     }
 
-    /// Is all of `range` mapped, claimed by nobody, and memory that a JVM may have asked for?
+    /// Whether all of `range` is mapped, unclaimed, and memory that a JVM may have allocated.
     pub(super) fn is_free(&self, range: &Range<u64>) -> bool {
         range.start < range.end && self.free_from(range.start).is_some_and(|free| range.end <= free.end)
     }
 
-    /// From `address` to where its free memory ends, across mappings that touch.
+    /// Free memory from `address` on, across adjacent mappings.
     pub(super) fn free_from(&self, address: u64) -> Option<Range<u64>> {
         if self.kind_at(address).is_some() {
             return None;
@@ -94,14 +94,14 @@ impl<'a> Claims<'a> {
         (address < end).then_some(address..end)
     }
 
-    /// Is `address` where a mapping or a claim begins or ends?
+    /// Whether a mapping or a claim begins or ends at `address`.
     pub(super) fn is_edge(&self, address: u64) -> bool {
         self.taken.contains_key(&address)
             || self.vma(address).is_none_or(|vma| vma.addresses.start == address)
             || self.taken.range(..address).next_back().is_some_and(|(_, (end, ..))| *end == address)
     }
 
-    /// Sorted, inside the mappings, neighbours of one name joined.
+    /// Claims as sorted ranges inside the mappings; adjacent ranges of one name and kind are joined.
     pub(super) fn into_ranges(self) -> Vec<NamedRange> {
         let mut ranges: Vec<NamedRange> = Vec::new();
         let mut vmas = self.vmas.iter().peekable();
@@ -122,7 +122,7 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// Memory as a JVM or an allocator asks for it: no file, and not code.
+/// Whether a JVM or an allocator may have allocated the mapping: neither a file nor executable.
 pub(super) fn is_askable(vma: &Vma) -> bool {
     let huge = vma.name.starts_with("/anon_hugepage") || vma.name.starts_with("/SYSV");
     (vma.is_anonymous() || huge) && !vma.permissions.contains('x')

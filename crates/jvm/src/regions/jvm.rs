@@ -1,4 +1,4 @@
-//! Which JVM it is: its release and the flags as it runs with them.
+//! Identity of a running JVM: its release and the current values of its flags.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ const COLLECTORS: [(&str, Collector); 7] = [
     ("UseConcMarkSweepGC", Collector::ConcurrentMarkSweep),
 ];
 
-/// A JVM of which nothing could be read, for this reason.
+/// A JVM without any reading, for this reason.
 pub(super) fn unknown(reason: &str) -> JvmIdentity {
     JvmIdentity {
         version: Reading::unknown(reason),
@@ -29,19 +29,19 @@ pub(super) fn unknown(reason: &str) -> JvmIdentity {
     }
 }
 
-/// What its tables say.
+/// Identity of the JVM, by its tables.
 pub(super) fn identify(image: &Image) -> JvmIdentity {
     let flags = Flags::read(image);
     let release = image.static_field("Abstract_VM_Version::_s_vm_release");
     let version = release.and_then(|text| image.memory.text(text)).filter(|text| !text.is_empty());
     let collector = COLLECTORS.iter().find(|(flag, _)| flags.is_set(flag) == Some(true));
-    let missing = |name: &str| format!("the tables of this JVM do not tell {name}");
+    let missing = |name: &str| format!("the tables of this JVM lack {name}");
     fn reading<T>(value: Option<T>, reason: String) -> Reading<T> {
         value.map_or_else(|| Reading::unknown(reason), Reading::Known)
     }
     JvmIdentity {
         version: reading(version, missing("its release")),
-        collector: reading(collector.map(|(_, collector)| *collector), missing("a collector known here")),
+        collector: reading(collector.map(|(_, collector)| *collector), missing("a known collector")),
         max_heap: reading(flags.word("MaxHeapSize").map(Bytes), missing("MaxHeapSize")),
         large_pages: reading(flags.is_set("UseLargePages"), missing("UseLargePages")),
         transparent_huge_pages: reading(
@@ -51,7 +51,7 @@ pub(super) fn identify(image: &Image) -> JvmIdentity {
     }
 }
 
-/// The flags of a running JVM, by the addresses of their values.
+/// Flags of a running JVM, by the addresses of their values.
 pub(super) struct Flags<'i> {
     image: &'i Image<'i>,
     values: HashMap<String, u64>,
@@ -79,12 +79,12 @@ impl<'i> Flags<'i> {
         Some(())
     }
 
-    /// A flag of type bool.
+    /// Value of a flag of type `bool`.
     pub(super) fn is_set(&self, name: &str) -> Option<bool> {
         Some(self.image.memory.byte(*self.values.get(name)?)? != 0)
     }
 
-    /// A flag of a word's size: `size_t`, `uintx`.
+    /// Value of a flag of word size: `size_t`, `uintx`.
     pub(super) fn word(&self, name: &str) -> Option<u64> {
         self.image.memory.u64(*self.values.get(name)?)
     }

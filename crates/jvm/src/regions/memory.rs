@@ -1,4 +1,4 @@
-//! The memory of the process looked at: whatever it holds may be hostile.
+//! Reads the memory of another process, whose content may be hostile.
 
 use std::{
     cell::RefCell,
@@ -17,14 +17,14 @@ use hugewise_linux::{
     sys::{file::open_regular, remote_memory},
 };
 
-/// Bytes at addresses.
+/// Memory that can be read by address.
 pub(super) trait Memory {
-    /// Fills `into` from `address`; nothing where not all of it is there.
+    /// Fills `into` from `address`; `None` if not all of it can be read.
     fn read(&self, address: u64, into: &mut [u8]) -> Option<()>;
 
-    /// Why the last look at `address` gives nothing, where that can be told.
+    /// Why the last read at `address` failed, as far as known.
     fn reason(&self, address: u64) -> String {
-        format!("nothing could be read at {address:#x}")
+        format!("the memory at {address:#x} could not be read")
     }
 }
 
@@ -47,7 +47,7 @@ impl dyn Memory + '_ {
         Some(byte[0])
     }
 
-    /// The words from `address` on, in one look; nothing where not all are there.
+    /// Words from `address` on, in one read; `None` if not all of them can be read.
     pub(super) fn words(&self, address: u64, count: usize) -> Option<Vec<u64>> {
         let mut bytes = vec![0; count.min(MOST_WORDS) * 8];
         self.read(address, &mut bytes)?;
@@ -59,10 +59,10 @@ impl dyn Memory + '_ {
         )
     }
 
-    /// A text that ends with a zero byte within 256, printable ASCII only.
+    /// Printable ASCII text that ends with a zero byte, of less than 256 bytes.
     pub(super) fn text(&self, address: u64) -> Option<String> {
         let mut text = Vec::new();
-        // By pieces that never reach over the end of a page, behind which nothing may be.
+        // In pieces that do not cross a page boundary: the next page may not be readable.
         let mut at = address;
         while text.len() < 256 {
             let mut piece = [0; 64];
@@ -82,24 +82,24 @@ impl dyn Memory + '_ {
     }
 }
 
-/// No read is larger: 64 MiB.
+/// Maximum size of a read, in words: 64 MiB.
 const MOST_WORDS: usize = 8 << 20;
 
-/// A running process, whose memory is read without making a page of it present: what is not there is
-/// zero, or stands in a file.
+/// Running process. Reading faults no page in: pages that are not present count as zero, or are read from
+/// their file.
 pub(super) struct Live<'a> {
     pid: u32,
     vmas: &'a [Vma],
     page: u64,
-    /// `/proc/PID/pagemap`: which pages are present.
+    /// `/proc/PID/pagemap`, for the presence of pages.
     pagemap: io::Result<File>,
-    /// Files that mappings were read from, by the mappings' first addresses.
+    /// Files of mappings that were read, by start address of the mapping.
     files: RefCell<BTreeMap<u64, Option<File>>>,
-    /// Pages of libraries that were read, by their number: their tables are read word by word.
+    /// Pages of libraries that were read, by page number: their tables are read word by word.
     library: RefCell<HashMap<u64, Option<Vec<u8>>>>,
 }
 
-/// Of a page, in `/proc/PID/pagemap`: `Documentation/admin-guide/mm/pagemap.rst`.
+/// Bits of an entry of `/proc/PID/pagemap`: `Documentation/admin-guide/mm/pagemap.rst`.
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 
@@ -115,7 +115,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Reads whatever is there, page by page.
+    /// Reads page by page.
     fn read_pages(&self, address: u64, into: &mut [u8]) -> Option<()> {
         let pagemap = self.pagemap.as_ref().ok()?;
         let end = address.checked_add(into.len() as u64)?;
@@ -133,14 +133,14 @@ impl<'a> Live<'a> {
         Some(())
     }
 
-    /// Reads what lies in one mapping or none, and in pages that are all present or all not.
+    /// Reads a piece inside one page.
     fn read_piece(&self, address: u64, into: &mut [u8], entry: u64) -> Option<()> {
         if entry & PRESENT != 0 {
             return (remote_memory::read(self.pid, address, into).ok()? == into.len()).then_some(());
         }
         let at = self.vmas.partition_point(|vma| vma.addresses.end <= address);
         let vma = self.vmas.get(at).filter(|vma| vma.addresses.contains(&address))?;
-        // Reading would bring it back from swap.
+        // A read would swap the page in.
         if entry & SWAPPED != 0 || address.checked_add(into.len() as u64)? > vma.addresses.end {
             return None;
         }
@@ -153,8 +153,8 @@ impl<'a> Live<'a> {
         file.as_ref()?.read_exact_at(into, vma.offset.checked_add(address - vma.addresses.start)?).ok()
     }
 
-    /// Reads what lies in one page of a library, which does not change but for its variables: those
-    /// are as they were when the page was read.
+    /// Reads from one page of a private file mapping. Only its variables can change; they keep the value of
+    /// the first read.
     fn read_library(&self, address: u64, into: &mut [u8]) -> Option<()> {
         let number = address / self.page;
         let from = usize::try_from(address % self.page).ok()?;
@@ -183,7 +183,7 @@ impl<'a> Live<'a> {
         Some(page)
     }
 
-    /// The file that a mapping shows, and no other: whoever made the mapping may have put a link there.
+    /// File of a mapping, verified by its inode: the process may have put a link there.
     fn open(&self, vma: &Vma) -> Option<File> {
         let Range { start, end } = vma.addresses;
         let exactly = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid);
@@ -208,18 +208,18 @@ impl Memory for Live<'_> {
                 Err(error) => error.to_string(),
             },
         };
-        format!("reading the memory of process {}: {error}; root, or CAP_SYS_PTRACE, may", self.pid)
+        format!("reading the memory of process {}: {error}; it needs root or CAP_SYS_PTRACE", self.pid)
     }
 }
 
-/// Memory made for a test.
+/// Memory for tests.
 #[cfg(test)]
 pub(super) mod made {
     use std::collections::BTreeMap;
 
     use super::Memory;
 
-    /// Pieces of memory by their first address.
+    /// Pieces of memory by start address.
     #[derive(Default)]
     pub(in crate::regions) struct Made(pub BTreeMap<u64, Vec<u8>>);
 

@@ -1,7 +1,7 @@
 //! Metaspace and class space: lists of nodes, found by their names.
 //!
-//! HotSpot's tables do not lead to them, but a list begins with a pointer to its name, which is a
-//! text of libjvm.so, and each node describes what it reserved by its base and its size.
+//! HotSpot's tables do not contain their addresses. A list begins with a pointer to its name, a string in
+//! libjvm.so, and each node contains the base and size of its reservation.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use super::{
 const NON_CLASS: &str = "non-class-space";
 const CLASS: &str = "class-space";
 const MOST_NODES: usize = 1 << 14;
-/// No library's text is larger.
+/// Maximum size of a library's text that is searched.
 const MOST_TEXT: u64 = 64 << 20;
 
 pub(super) fn claim(image: &Image, claims: &mut Claims) -> Option<()> {
@@ -26,8 +26,8 @@ pub(super) fn claim(image: &Image, claims: &mut Claims) -> Option<()> {
         if object % 8 != 0 || !is_data(claims, object) {
             continue;
         }
-        // A context begins with its name, and goes on with its list; the list has the name again,
-        // perhaps behind a pointer to its virtual functions, and then its first node.
+        // A context begins with its name, followed by a pointer to its list. The list begins with the name as
+        // well, possibly after a vtable pointer, followed by a pointer to its first node.
         let Some(list) = image.memory.u64(object.wrapping_add(8)) else { continue };
         for list in [list, object] {
             let Some(head) = image.memory.words(list, 3) else { continue };
@@ -69,8 +69,8 @@ fn reservation(claims: &Claims, base: u64, bytes: u64) -> Option<Range<u64>> {
     (base % PAGE == 0 && bytes % PAGE == 0 && bytes >= 64 << 10 && claims.is_free(&range)).then_some(range)
 }
 
-/// Where the names stand in libjvm.so; a linker may have put one into the end of the other, and
-/// texts beside the code.
+/// Addresses of the names in libjvm.so. A linker may merge one into the end of the other, and may put strings
+/// beside the code.
 fn names(image: &Image, claims: &Claims) -> Vec<(u64, &'static str, Kind)> {
     let found = names_in(image, claims, "r--");
     if found.is_empty() { names_in(image, claims, "r-x") } else { found }
@@ -98,7 +98,7 @@ fn names_in(image: &Image, claims: &Claims, permissions: &str) -> Vec<(u64, &'st
     found
 }
 
-/// Where `wanted` stands with a zero byte behind it.
+/// Positions of `wanted` with a zero byte after it.
 fn positions(text: &[u8], wanted: &str) -> Vec<usize> {
     let wanted = wanted.as_bytes();
     let ends = |at: &usize| text.get(at + wanted.len()) == Some(&0);

@@ -1,4 +1,4 @@
-//! The stacks of threads: where their stack pointers are.
+//! Thread stacks, found through stack pointers and glibc's thread descriptors.
 
 use std::ops::Range;
 
@@ -10,29 +10,27 @@ use super::{
     memory::Memory,
 };
 
-/// A thread of the process.
 pub(super) struct Thread {
-    /// Its number as we see it.
+    /// Thread id in the PID namespace of this process.
     tid: u32,
-    /// As the kernel has it, at most 15 bytes.
+    /// `comm`, at most 15 bytes.
     name: String,
-    /// Told of a thread that waits in a system call.
+    /// The kernel reports it only for a thread that waits in a system call.
     stack_pointer: Option<u64>,
 }
 
-/// How far above the stack pointer the thread's descriptor is looked for.
+/// Bytes above the stack pointer that are searched for the thread descriptor.
 const FARTHEST: u64 = 64 << 20;
-/// glibc's descriptor, with the static data of libraries behind it, is not larger.
+/// Upper bound of glibc's descriptor with the TLS of libraries behind it, in bytes.
 const LARGEST_DESCRIPTOR: u64 = 16 << 10;
-/// What is read at once, in search of a descriptor.
+/// Bytes per read in the search for a descriptor.
 const PIECE: u64 = 64 << 10;
-/// The largest that `-Xss` takes.
+/// Maximum of `-Xss`, with room for guard pages.
 const LARGEST_STACK: u64 = (1 << 30) + (1 << 20);
-/// More guard pages than any JVM keeps at the end of a stack.
+/// Upper bound of the guard pages at the end of a stack, in bytes.
 const MOST_GUARD: u64 = 1 << 20;
 const MOST_THREADS: usize = 65_536;
 
-/// The threads of `pid`.
 pub(super) fn threads(root: &Root, pid: u32) -> Vec<Thread> {
     let tasks = format!("proc/{pid}/task");
     let tids = root.list(&tasks).unwrap_or_default();
@@ -56,7 +54,7 @@ fn stack_pointer(call: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
 }
 
-/// Claims the stacks of threads that wait, and then of those whose stack ends where its mapping does.
+/// Claims the stacks of waiting threads, then stacks that end where their mapping ends.
 pub(super) fn claim(memory: Option<&dyn Memory>, threads: &[Thread], claims: &mut Claims) {
     for vma in claims.vmas().iter().filter(|vma| vma.name.starts_with("[stack")) {
         claims.claim(vma.addresses.clone(), "thread stack (first)", Kind::ThreadStack);
@@ -88,7 +86,7 @@ pub(super) fn claim(memory: Option<&dyn Memory>, threads: &[Thread], claims: &mu
     }
 }
 
-/// Claims the stack that ends where `range` does, if there is one.
+/// Claims the stack that ends at the end of `range`, if there is one.
 pub(super) fn claim_if_stack(
     memory: &dyn Memory,
     threads: &[Thread],
@@ -101,7 +99,8 @@ pub(super) fn claim_if_stack(
     if !claims.is_free(&bounds) {
         return;
     }
-    // The thread's number stands in its descriptor: as its own name space has it, mostly ours.
+    // The descriptor contains the thread id in the thread's own PID namespace, which mostly equals that in
+    // ours.
     let thread = threads.iter().find(|thread| descriptor.numbers.contains(&thread.tid));
     claim_one(bounds, thread.map_or("?", |thread| &thread.name), claims);
 }
@@ -115,23 +114,23 @@ fn is_stack_like(vma: &Vma) -> bool {
     is_askable(vma) && vma.permissions.starts_with("rw")
 }
 
-/// A thread's descriptor of glibc, which lies at the upper end of its stack and (on x86-64) begins
-/// with pointers to itself.
+/// glibc's descriptor of a thread. It is at the upper end of the stack and, on x86-64, begins with pointers
+/// to itself.
 struct Descriptor {
     at: u64,
-    /// Of the stack, as glibc mapped it: its guard pages included.
+    /// Stack as glibc mapped it, guard pages included.
     bounds: Option<Range<u64>>,
-    /// What may be the thread's number.
+    /// Candidates for the thread id.
     numbers: Vec<u32>,
 }
 
 impl Descriptor {
-    /// The first one between two addresses.
+    /// First descriptor between two addresses.
     fn find(memory: &dyn Memory, from: u64, to: u64) -> Option<Descriptor> {
         let mut at = from;
         while at < to {
             let words = memory.words(at, (to - at).min(PIECE) as usize / 8)?;
-            // It is 64-byte aligned.
+            // Descriptors are 64-byte aligned.
             for index in (0..words.len().saturating_sub(2)).step_by(8) {
                 let here = at + index as u64 * 8;
                 if words[index] == here && words[index + 2] == here {
@@ -156,7 +155,7 @@ impl Descriptor {
     }
 }
 
-/// Where the guard pages before `start` begin.
+/// Start of the guard pages before `start`.
 fn guard(claims: &Claims, start: u64) -> u64 {
     let before = start.checked_sub(1).and_then(|before| claims.vma(before));
     let guard = before.filter(|vma| {
@@ -175,7 +174,7 @@ mod tests {
     fn a_descriptor_tells_the_stack_around_it() {
         let mut memory = Made::default();
         let mut words = vec![7; 1024];
-        // Behind the first page, in a mapping from 0x10000 to 0x13000.
+        // After the first page, in a mapping from 0x10000 to 0x13000.
         (words[520], words[522]) = (0x12040, 0x12040);
         (words[600], words[601], words[602]) = (0x2a, 0x10000, 0x3000);
         memory.words(0x11000, &words);

@@ -1,8 +1,7 @@
-//! The exported symbols of a library, read from where it is loaded.
+//! Exported symbols of a library, read from its loaded image.
 //!
-//! The dynamic section and all it points to are part of the loaded image, so that neither the file
-//! nor its name space is needed: it may be in a container, or deleted. Source: the ELF gABI, and the
-//! `DT_GNU_HASH` section as the GNU linker writes it.
+//! The dynamic section and all tables that it refers to are part of the loaded image. The file is not read:
+//! it may be in a container, or deleted. Source: the ELF gABI, and `DT_GNU_HASH` as the GNU linker writes it.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +16,19 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const SYMBOL_BYTES: u64 = 24;
 const MOST_HEADERS: u16 = 64;
 const MOST_ENTRIES: usize = 256;
-/// libjvm.so exports about a thousand.
+/// Upper bound; libjvm.so exports about 1000.
 const MOST_SYMBOLS: u64 = 1 << 17;
 
-/// What a library exports, and how far it reaches.
+/// Exported symbols of a library, and the end of its image.
 pub(super) struct Exported<'n> {
-    /// The addresses of those names that it exports.
+    /// Addresses by name.
     pub(super) symbols: BTreeMap<&'n str, u64>,
-    /// The address behind its last byte, zero-initialised data included.
+    /// End of the image, zero-initialised data included.
     pub(super) end: u64,
 }
 
-/// Looks for `names` in the library loaded at `base`; nothing where no 64-bit ELF image of this
-/// machine's byte order is there.
+/// Finds `names` in the library loaded at `base`; `None` if there is no 64-bit ELF image of this machine's
+/// byte order.
 pub(super) fn find<'n>(memory: &dyn Memory, base: u64, names: &[&'n str]) -> Option<Exported<'n>> {
     let image = Dynamic::read(memory, base)?;
     let symbols = names.iter().filter_map(|name| Some((*name, image.look_up(name)?))).collect();
@@ -38,9 +37,9 @@ pub(super) fn find<'n>(memory: &dyn Memory, base: u64, names: &[&'n str]) -> Opt
 
 struct Dynamic<'m> {
     memory: &'m dyn Memory,
-    /// What is added to the addresses that the file names.
+    /// Difference between loaded addresses and those in the file.
     bias: u64,
-    /// The address behind the image.
+    /// End of the image.
     end: u64,
     symbols: u64,
     strings: u64,
@@ -80,7 +79,7 @@ impl<'m> Dynamic<'m> {
             if tag == 0 {
                 break;
             }
-            // glibc leaves addresses here, others what the file says.
+            // glibc stores loaded addresses here, other C libraries keep those of the file.
             found.insert(tag, if value < base { bias.wrapping_add(value) } else { value });
             at = at.checked_add(16)?;
         }
@@ -126,7 +125,7 @@ impl<'m> Dynamic<'m> {
         None
     }
 
-    /// The address of symbol `index`, if that is its name and it is defined here.
+    /// Address of symbol `index`, if it has this name and is defined here.
     fn value(&self, index: u64, name: &str) -> Option<u64> {
         let symbol = self.symbols.checked_add(index.checked_mul(SYMBOL_BYTES)?)?;
         let at = self.strings.checked_add(u64::from(self.memory.u32(symbol)?))?;

@@ -1,7 +1,7 @@
-//! The tables that HotSpot carries for its serviceability agent: where its structures keep what.
+//! HotSpot's tables for the serviceability agent: types, fields and their offsets.
 //!
-//! Source of their form: `vmStructs.hpp` of HotSpot. The tables describe themselves, strides and
-//! offsets included, and so does this reader: a field that a version does not have is just missing.
+//! Source of the format: `vmStructs.hpp` of HotSpot. The tables contain their own strides and offsets, which
+//! this reader uses: no version is assumed, and a field that a version lacks is missing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,34 +9,33 @@ use super::{memory::Memory, symbols};
 
 const MOST_ROWS: u64 = 20_000;
 
-/// Why there are no tables.
+/// Why the tables are not available.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LoadError {
-    /// The library has none.
+    /// The library does not export them.
     NotHotSpot,
-    /// They could not be read.
     Unreadable(String),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// Of a static field: its address.
+    /// Address of a static field.
     Static(u64),
-    /// Of others: the offset in their object.
+    /// Offset of a field in its object.
     Offset(u64),
 }
 
-/// The memory of a process with a HotSpot in it, and the tables to read it by.
+/// Memory of a process with HotSpot, and its tables.
 pub(super) struct Image<'m> {
     pub(super) memory: &'m dyn Memory,
-    /// The address behind libjvm.so's last byte.
+    /// End of the image of libjvm.so.
     pub(super) library_end: u64,
-    /// By `Type::field`.
+    /// Fields by `Type::field`.
     fields: HashMap<String, Place>,
     sizes: HashMap<String, u64>,
 }
 
-/// One table, as the exported variables of one prefix describe it.
+/// One table, described by the exported variables with one prefix.
 struct Table<'s> {
     memory: &'s dyn Memory,
     symbols: &'s BTreeMap<&'s str, u64>,
@@ -62,7 +61,7 @@ const TYPES: [&str; 4] = [
 ];
 
 impl<'m> Image<'m> {
-    /// Reads the tables of the libjvm.so that is loaded at `base`.
+    /// Reads the tables of the libjvm.so loaded at `base`.
     pub(super) fn load(memory: &'m dyn Memory, base: u64) -> Result<Image<'m>, LoadError> {
         let unreadable = |address: u64| LoadError::Unreadable(memory.reason(address));
         if memory.byte(base).is_none() {
@@ -78,7 +77,7 @@ impl<'m> Image<'m> {
         let library_end = exported.end;
         let mut image = Image { memory, library_end, fields: HashMap::new(), sizes: HashMap::new() };
         image.load_fields(&symbols).ok_or_else(|| unreadable(base))?;
-        // Sizes are wanted for little; a table without them is still good.
+        // Few readers need sizes; the tables are useful without them.
         let _ = image.load_sizes(&symbols);
         Ok(image)
     }
@@ -122,12 +121,12 @@ impl<'m> Image<'m> {
         Some(())
     }
 
-    /// The size of a type in bytes.
+    /// Size of a type in bytes.
     pub(super) fn size(&self, type_name: &str) -> Option<u64> {
         self.sizes.get(type_name).copied().filter(|size| *size > 0)
     }
 
-    /// Where the field of the object at `object` is.
+    /// Address of a field of the object at `object`.
     pub(super) fn place(&self, object: u64, field: &str) -> Option<u64> {
         match self.fields.get(field)? {
             Place::Offset(offset) if object != 0 => object.checked_add(*offset),
@@ -135,12 +134,12 @@ impl<'m> Image<'m> {
         }
     }
 
-    /// The word in a field of the object at `object`.
+    /// Word in a field of the object at `object`.
     pub(super) fn field(&self, object: u64, field: &str) -> Option<u64> {
         self.memory.u64(self.place(object, field)?)
     }
 
-    /// The word in a static field.
+    /// Word in a static field.
     pub(super) fn static_field(&self, field: &str) -> Option<u64> {
         match self.fields.get(field)? {
             Place::Static(address) => self.memory.u64(*address),
@@ -166,7 +165,7 @@ impl<'s> Table<'s> {
         self.memory.u64(*self.symbols.get(format!("{}{name}", self.prefix).as_str())?)
     }
 
-    /// Where in a row this is.
+    /// Offset of a column in a row.
     fn offset_of(&self, name: &str) -> Option<u64> {
         self.variable(name).filter(|offset| *offset < self.stride)
     }
