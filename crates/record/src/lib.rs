@@ -1,4 +1,4 @@
-//! Recordings of what the kernel and a JVM did, and the attribution of pauses to causes.
+//! Recordings of kernel events and JVM logs, and the attribution of JVM pauses to causes.
 
 pub mod attribution;
 pub mod recording;

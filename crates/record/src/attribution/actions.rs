@@ -1,4 +1,4 @@
-//! The smallest change that would have avoided it, and how to prove that.
+//! Changes that avoid the cause of the pauses, and how to verify them.
 
 use std::path::Path;
 
@@ -7,37 +7,35 @@ use super::{
     verdict::{Because, Verdict},
 };
 
-/// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What.
     pub what: What,
-    /// What does it; nothing where a flag of the program does.
+    /// The command that makes the change; `None` for a flag of the program.
     pub command: Option<Vec<String>>,
-    /// A line that compares with and without; nothing where the program's command line is not known.
+    /// A command that measures the effect of the change; `None` if the command line is unknown.
     pub proof: Option<Vec<String>>,
 }
 
-/// What is to be changed.
+/// Kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// The heap is touched before the application starts.
+    /// Populate the heap before the application starts.
     PreTouch,
-    /// The heap has its size from the beginning, as it is touched already.
+    /// Give the heap its full size at the start, so that pre-touch covers it.
     FixedHeap,
-    /// Huge pages are made in the background, also for those who asked for them.
+    /// Defer compaction to the background, also for memory with `MADV_HUGEPAGE`.
     Defer,
-    /// Huge pages are made in the background for those who did not ask for them.
+    /// Defer compaction to the background for memory without `MADV_HUGEPAGE`.
     DeferUnlessAsked,
-    /// Huge pages from a pool, which nobody has to make.
+    /// Use huge pages from a pool, which need no compaction when they are touched.
     Explicit,
-    /// No transparent huge pages for this process.
+    /// Disable THP for this process.
     ThpOff,
-    /// Huge pages instead of base pages: fewer faults.
+    /// Use huge pages instead of base pages, which means fewer page faults.
     Thp,
 }
 
-/// Changes that would have avoided what was found, the smallest first.
+/// Changes that avoid the cause, least invasive first.
 #[must_use]
 pub fn changes(explanation: &Explanation) -> Vec<Change> {
     let header = &explanation.gathered.header;
@@ -51,7 +49,7 @@ pub fn changes(explanation: &Explanation) -> Vec<Change> {
                 whats.extend(program.earlier_touch());
             }
             whats.extend(match defrag {
-                // It did not ask by madvise: the machine's mode alone made it wait.
+                // Without MADV_HUGEPAGE, it is the machine-wide mode that makes the program wait.
                 "always" if !program.asks_for_thp => Some(What::DeferUnlessAsked),
                 "always" | "madvise" | "defer+madvise" => Some(What::Defer),
                 _ => None,
@@ -69,15 +67,15 @@ pub fn changes(explanation: &Explanation) -> Vec<Change> {
     whats.into_iter().map(|what| program.change(what)).collect()
 }
 
-/// The command line that was recorded.
+/// The recorded command line.
 struct Program<'a> {
     words: &'a [String],
-    /// Which of them is java.
+    /// Index of the `java` command.
     java: Option<usize>,
     asks_for_thp: bool,
     pre_touches: bool,
     fixed_heap: bool,
-    /// It suffers from memory that is fragmented.
+    /// Whether fragmented memory is the cause.
     fragmented: bool,
 }
 
@@ -126,7 +124,7 @@ impl Program<'_> {
             What::PreTouch => Some(self.with_and_without_pre_touch()),
             What::FixedHeap => None,
             What::Thp => Some(run("sudo hugewise compare -b base,thp")),
-            // Once it is applied.
+            // After the change was applied.
             What::Defer | What::DeferUnlessAsked => {
                 Some(run("sudo hugewise compare --fragmented -b base,thp"))
             }
@@ -137,7 +135,7 @@ impl Program<'_> {
         Change { what, command, proof }
     }
 
-    /// The same program with `-XX:±AlwaysPreTouch`, as the values of a parameter.
+    /// The command line with `-XX:±AlwaysPreTouch` as a parameter of `hugewise compare`.
     fn with_and_without_pre_touch(&self) -> Vec<String> {
         let compare = match self.fragmented {
             true => "sudo hugewise compare --fragmented -b base,thp -L touch +,- --",

@@ -1,4 +1,4 @@
-//! The lines of a recording, put in order.
+//! A recording in memory, ordered by time.
 
 use std::{collections::BTreeMap, io::Read};
 
@@ -11,93 +11,89 @@ use super::{
 };
 use crate::recording::{Ending, Evidence, Header, Memory, Process, Reader};
 
-/// All of a recording.
+/// The content of a recording.
 #[derive(Debug)]
 pub struct Gathered {
-    /// Of what it is, and by what means.
     pub header: Header,
-    /// How the file ends.
+    /// How the file ends; `None` if it was not read to its end.
     pub ending: Option<Ending>,
-    /// The last moment of which there is something in it.
+    /// Latest time in the recording, in nanoseconds of CLOCK_MONOTONIC.
     pub last_ns: u64,
-    /// Processes that were seen, by their latest command line.
+    /// Recorded processes by PID, with their last command line.
     pub processes: BTreeMap<u32, Process>,
-    /// Threads that were seen.
+    /// All threads that occur in the recording.
     pub threads: Vec<Thread>,
-    /// Waiting, thread by thread and in the order of its times.
+    /// Waits of each thread, ordered by time; the index is that of [`Gathered::threads`].
     pub stalls: Vec<Vec<Stall>>,
-    /// Waits without a begin or an end, which have no length.
+    /// Number of waits whose begin or end is missing, so that their duration is unknown.
     pub open_stalls: u64,
-    /// Huge pages that threads asked for, in the order of the times.
+    /// Attempts to allocate a huge page, ordered by time.
     pub huge_pages: Vec<HugePageAt>,
-    /// What threads did between two looks.
+    /// Usage of threads between two samples.
     pub steps: Vec<Step>,
-    /// Pauses, in the order of their times.
+    /// Pauses, ordered by time.
     pub pauses: Vec<Stop>,
-    /// Safepoints, in the order of their times.
+    /// Safepoints, ordered by time.
     pub safepoints: Vec<Safepoint>,
-    /// The logs that they are from.
+    /// The JVM logs that pauses and safepoints were read from.
     pub logs: Vec<LogSource>,
-    /// The memory of processes over time.
+    /// Memory of the processes over time.
     pub memory: Vec<Memory>,
-    /// How much counters of the whole machine grew.
+    /// Growth of machine-wide counters during the recording.
     pub machine: BTreeMap<String, u64>,
-    /// What was lost: how many that could be counted, and whether some could not.
+    /// Lost evidence: the counted losses, and whether there were uncounted ones.
     pub lost: BTreeMap<Evidence, (u64, bool)>,
-    /// Notes.
     pub notes: Vec<String>,
-    /// Lines that could not be read, the first of them with the reason.
+    /// Number of unreadable lines, and the error of the first.
     pub unread: (u64, Option<String>),
 }
 
-/// A thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thread {
-    /// Its number.
     pub tid: u32,
-    /// That of its process, where it was seen.
+    /// PID of its process; `None` if unknown.
     pub pid: Option<u32>,
-    /// Its last name; nothing where it ended before it could be read.
+    /// Last name; `None` if the thread exited before it could be read.
     pub name: Option<String>,
-    /// What it is for, if its process is a JVM.
+    /// Its role in a JVM.
     pub role: Role,
-    /// What the kernel accounted it for direct compaction and reclaim, in nanoseconds; nothing where
-    /// it accounted for nothing.
+    /// Direct compaction and direct reclaim by delay accounting, in nanoseconds; `None` without delay
+    /// accounting.
     pub accounted: Option<(u64, u64)>,
 }
 
-/// A thread asked for a huge page.
+/// An attempt to allocate a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugePageAt {
-    /// When it was answered.
+    /// Time of the result, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// Which thread, by its place among those that were gathered.
+    /// Index into [`Gathered::threads`].
     pub thread: usize,
-    /// Did it get the page?
+    /// Whether the thread got the page.
     pub got: bool,
 }
 
-/// What a thread did between two looks.
+/// Usage of a thread between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Which thread, by its place among those that were gathered.
+    /// Index into [`Gathered::threads`].
     pub thread: usize,
-    /// From the look before, in nanoseconds of CLOCK_MONOTONIC.
+    /// Time of the previous sample, in nanoseconds of CLOCK_MONOTONIC.
     pub from_ns: u64,
-    /// To this look.
+    /// Time of this sample, in nanoseconds of CLOCK_MONOTONIC.
     pub to_ns: u64,
-    /// CPU time in the kernel, by ticks.
+    /// CPU time in the kernel, in nanoseconds, accounted in ticks.
     pub sys_ns: u64,
-    /// Page faults that needed no I/O; of base pages and of huge ones.
+    /// Page faults without I/O, of base pages and huge pages.
     pub minor_faults: u64,
-    /// Accounted for direct compaction.
+    /// Direct compaction by delay accounting, in nanoseconds.
     pub compaction_ns: u64,
-    /// Accounted for direct reclaim.
+    /// Direct reclaim by delay accounting, in nanoseconds.
     pub reclaim_ns: u64,
 }
 
 impl Gathered {
-    /// Reads a recording to its end. A line that cannot be understood is counted.
+    /// Reads a recording to its end; lines that cannot be parsed are counted.
     pub fn read<R: Read>(mut reader: Reader<R>) -> Gathered {
         let header = reader.header().clone();
         let mut gathering = Gathering::new(&header);
@@ -114,26 +110,26 @@ impl Gathered {
         gathering.end(header, reader.ending(), unread)
     }
 
-    /// The thread's name, for people.
+    /// Name of a thread for people; `?` if unknown.
     #[must_use]
     pub fn name(&self, thread: usize) -> &str {
         self.threads.get(thread).and_then(|thread| thread.name.as_deref()).unwrap_or("?")
     }
 
-    /// Is the thread one of the recorded processes? khugepaged, which works for all of them, is none.
+    /// Whether the thread belongs to a recorded process, unlike khugepaged.
     #[must_use]
     pub fn is_own(&self, thread: usize) -> bool {
         let pid = self.threads.get(thread).and_then(|thread| thread.pid);
         pid.is_none_or(|pid| self.processes.contains_key(&pid))
     }
 
-    /// Is there evidence of this kind?
+    /// Whether the recording has this kind of evidence.
     #[must_use]
     pub fn has(&self, evidence: Evidence) -> bool {
         self.header.evidence.get(&evidence).is_some_and(|reading| reading.known().is_some())
     }
 
-    /// From its begin to the last moment, in nanoseconds.
+    /// Duration of the recording, in nanoseconds.
     #[must_use]
     pub fn elapsed_ns(&self) -> u64 {
         self.last_ns.saturating_sub(self.header.began_ns)

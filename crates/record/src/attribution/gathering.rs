@@ -1,4 +1,4 @@
-//! Lines of a recording, taken in one after the other.
+//! Builds a [`Gathered`] from the lines of a recording.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,22 +14,23 @@ use crate::recording::{
     Ending, Evidence, Header, Line, Machine, Memory, Process, Stall as Recorded, Thread as Seen, ThreadUsage,
 };
 
-/// An allocation follows the waiting for it at once; the thread may lose its CPU in between.
+/// Longest time from a wait to the allocation that it was for, in nanoseconds; the thread may be preempted in
+/// between.
 const SOON_NS: u64 = 100_000_000;
 
-/// What was gathered so far.
+/// The lines so far.
 #[derive(Default)]
 pub(super) struct Gathering {
     last_ns: u64,
     processes: BTreeMap<u32, Process>,
     threads: Vec<Thread>,
-    /// The thread that has this number now, and what it has used so far.
+    /// The thread that has a TID now, with its latest usage.
     current: HashMap<u32, Current>,
     stalls: Vec<Stall>,
     open_stalls: u64,
     huge_pages: Vec<HugePageAt>,
     steps: Vec<Step>,
-    /// When threads were looked at last.
+    /// Time of the previous sample of threads.
     look_ns: u64,
     started: bool,
     logs: BTreeMap<u32, Log>,
@@ -44,7 +45,7 @@ struct Current {
     started_ticks: Option<u64>,
     usage: Option<ThreadUsage>,
     delays: Option<Delays>,
-    /// Waits that no allocation has followed yet.
+    /// Indices of the waits since the previous allocation.
     waited: Vec<usize>,
 }
 
@@ -93,7 +94,7 @@ impl Gathering {
             }
             Line::Machine(machine) => {
                 self.seen(machine.ns);
-                // A look ends with the machine.
+                // Each sample ends with a line `machine`.
                 self.look_ns = machine.ns;
                 match &mut self.counters {
                     Some((_, last)) => *last = machine,
@@ -130,7 +131,7 @@ impl Gathering {
         self.last_ns = self.last_ns.max(ns);
     }
 
-    /// Who has this number now; somebody not named yet, if nobody had it.
+    /// The thread that has this TID now; adds an unnamed one if there is none.
     fn current(&mut self, tid: u32) -> &mut Current {
         let threads = &mut self.threads;
         self.current.entry(tid).or_insert_with(|| {
@@ -148,7 +149,7 @@ impl Gathering {
     fn thread(&mut self, thread: Seen) {
         self.seen(thread.ns);
         let ticks = Some(thread.started_ticks);
-        // Another one of the same number, of which the end was not told.
+        // A reused TID, if the exit of the previous thread was not reported.
         if self
             .current
             .get(&thread.tid)
@@ -179,7 +180,7 @@ impl Gathering {
         self.stalls.push(Stall { thread, wait: Wait::from(stall.cause), span, for_huge: false });
     }
 
-    /// What the thread waited for before it, one wait soon after the other, was for this page.
+    /// Marks the waits before the allocation, in immediate succession, as waits for this page.
     fn huge_page(&mut self, ns: u64, tid: u32, got: bool) {
         let current = self.current(tid);
         let (thread, waited) = (current.thread, std::mem::take(&mut current.waited));
@@ -195,7 +196,8 @@ impl Gathering {
         self.huge_pages.push(HugePageAt { ns, thread, got });
     }
 
-    /// Its first figures are of what it did before the recording, unless it was started by it.
+    /// The first figures of a thread are its usage before the recording, unless the recorder started its
+    /// process.
     fn used(&mut self, ns: u64, used: ThreadUsage) {
         let (started, from_ns) = (self.started, self.look_ns);
         let current = self.current(used.tid);
@@ -273,8 +275,8 @@ impl Gathering {
     }
 }
 
-/// Each thread's own, in order, without overlaps: a thread waits for one thing at a time, and where the
-/// kernel compacts within a reclaim it is compaction.
+/// The waits of each thread, ordered and without overlaps: a thread waits for one thing at a time, and
+/// compaction within a reclaim counts as compaction.
 fn by_thread(stalls: Vec<Stall>, threads: usize) -> Vec<Vec<Stall>> {
     let mut all: Vec<[Vec<Stall>; 2]> = (0..threads).map(|_| [Vec::new(), Vec::new()]).collect();
     for stall in stalls {
@@ -293,7 +295,7 @@ fn by_thread(stalls: Vec<Stall>, threads: usize) -> Vec<Vec<Stall>> {
         .collect()
 }
 
-/// What is left of a stall outside of others, which are in order.
+/// The parts of a stall outside of `others`, which must be ordered.
 fn without(stall: Stall, others: &[Stall]) -> Vec<Stall> {
     let (mut left, mut from) = (Vec::new(), stall.span.start);
     for other in within(others, &stall.span.clone()) {

@@ -1,4 +1,4 @@
-//! Spans of time, and the waiting of threads in them.
+//! Time intervals, and the waits of threads in them.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use crate::recording::Cause;
 
-/// What a thread waited for, as far as it matters here.
+/// What a thread waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
-    /// The kernel moved pages to make a gap.
+    /// Compaction: the kernel migrated pages to free contiguous memory.
     Compaction,
-    /// The kernel looked for pages to free, or made the thread sleep until some are.
+    /// Reclaim: the kernel searched for pages to free, or throttled the thread until pages were free.
     Reclaim,
 }
 
@@ -25,36 +25,35 @@ impl From<Cause> for Wait {
     }
 }
 
-/// A thread waited, from when to when, in nanoseconds of CLOCK_MONOTONIC.
+/// A wait of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// Its place among the threads that were gathered.
+    /// Index into the gathered threads.
     pub thread: usize,
-    /// For what.
     pub wait: Wait,
-    /// From when to when.
+    /// Begin and end, in nanoseconds of CLOCK_MONOTONIC.
     pub span: Range<u64>,
-    /// Was it a huge page that it asked for right afterwards?
+    /// Whether an attempt to allocate a huge page followed at once.
     pub for_huge: bool,
 }
 
-/// All together. A recording is somebody else's: its figures may be anything.
+/// Sum of all values, saturating because a recording may hold any figures.
 pub(super) fn sum(all: impl Iterator<Item = u64>) -> u64 {
     all.fold(0, u64::saturating_add)
 }
 
-/// How long both last.
+/// Length of the intersection.
 pub(super) fn overlap(a: &Range<u64>, b: &Range<u64>) -> u64 {
     a.end.min(b.end).saturating_sub(a.start.max(b.start))
 }
 
-/// Those of `sorted`, which do not overlap one another, that reach into `span`.
+/// The stalls that overlap `span`; `sorted` must be ordered and free of overlaps.
 pub(super) fn within<'a>(sorted: &'a [Stall], span: &'a Range<u64>) -> impl Iterator<Item = &'a Stall> {
     let first = sorted.partition_point(|stall| stall.span.end <= span.start);
     sorted[first..].iter().take_while(|stall| stall.span.start < span.end)
 }
 
-/// The time that at least one of them takes.
+/// Length of the union.
 pub(super) fn union(mut spans: Vec<Range<u64>>) -> u64 {
     spans.sort_by_key(|span| span.start);
     let (mut total, mut until) = (0, 0);
@@ -65,8 +64,8 @@ pub(super) fn union(mut spans: Vec<Range<u64>>) -> u64 {
     total
 }
 
-/// Puts stalls of one thread and one kind in order, and makes one of those that overlap: a sleep lies
-/// within the reclaim that it belongs to.
+/// Orders the stalls of one thread and one kind, and merges overlapping ones: throttling lies within the
+/// reclaim that it belongs to.
 pub(super) fn merge(mut stalls: Vec<Stall>) -> Vec<Stall> {
     stalls.sort_by_key(|stall| (stall.span.start, stall.span.end));
     let mut merged: Vec<Stall> = Vec::with_capacity(stalls.len());

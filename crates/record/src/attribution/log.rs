@@ -1,61 +1,62 @@
-//! The pauses and safepoints of a recorded JVM, on the clock of the kernel's events.
+//! Pauses and safepoints of a recorded JVM, on the clock of the kernel's events.
 
 use std::ops::Range;
 
 use hugewise_jvm::gc_log::{Cpu, Event, Reader, Stamp};
 
-/// All threads of a JVM stood still for its collector.
+/// A stop-the-world pause of the garbage collector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stop {
-    /// The JVM.
+    /// PID of the JVM.
     pub pid: u32,
-    /// Id of the collection, where the log has ids.
+    /// Id of the collection; `None` if the log has no ids.
     pub gc_id: Option<u64>,
-    /// `Young (Normal)`.
+    /// Kind of pause, such as `Young (Normal)`.
     pub kind: String,
-    /// `System.gc()`, where the log says it.
+    /// Cause of the collection, such as `System.gc()`; `None` if it is not logged.
     pub cause: Option<String>,
-    /// From when to when, in nanoseconds of CLOCK_MONOTONIC.
+    /// Begin and end, in nanoseconds of CLOCK_MONOTONIC.
     pub span: Range<u64>,
-    /// CPU time of the whole process meanwhile, to 10 ms, where the collector logs it.
+    /// CPU time of the whole process during the pause, rounded to 10 ms; `None` if it is not logged.
     pub cpu: Option<Cpu>,
 }
 
-/// A safepoint: threads were asked to stop, stood still, and went on.
+/// A safepoint, from the request to stop the threads until they continue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Safepoint {
-    /// The JVM.
+    /// PID of the JVM.
     pub pid: u32,
-    /// For what.
+    /// VM operation; `None` if it is not logged.
     pub operation: Option<String>,
-    /// From asking to going on, in nanoseconds of CLOCK_MONOTONIC.
+    /// Request and end, in nanoseconds of CLOCK_MONOTONIC.
     pub span: Range<u64>,
-    /// When the last thread stood still; nothing where the log does not say.
+    /// Time at which the last thread had stopped, in nanoseconds of CLOCK_MONOTONIC; `None` if it is not
+    /// logged.
     pub reached_ns: Option<u64>,
 }
 
-/// A JVM's log, and how well its times fit.
+/// A JVM's log and the accuracy of its times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogSource {
-    /// The JVM.
+    /// PID of the JVM.
     pub pid: u32,
-    /// Where it comes from.
+    /// Origin of the log.
     pub source: String,
-    /// Its clock is that of the kernel's events. Otherwise its times were fitted by when its lines were
-    /// read, and may be late by up to a second.
+    /// Whether the log has the clock of the kernel's events. Otherwise its times were fitted by the time at
+    /// which its lines were read, and can be late by up to a second.
     pub monotonic: bool,
-    /// Lines that look like a pause, and could not be understood.
+    /// Number of lines that look like pauses but cannot be parsed.
     pub unread: u64,
 }
 
-/// The log of one JVM, as it was recorded.
+/// The recorded log of one JVM.
 #[derive(Debug)]
 pub(super) struct Log {
     pub pid: u32,
     pub source: String,
     pub monotonic: bool,
     text: Vec<u8>,
-    /// The first line of those that were read together, and when they were.
+    /// Number of the first line of each block that was read at once, and the time of that.
     read: Vec<(u64, u64)>,
     lines: u64,
 }
@@ -69,25 +70,25 @@ impl Log {
         self.read.push((self.lines + 1, ns));
         self.lines += lines.len() as u64;
         for line in lines {
-            // A line is one line, whatever was recorded.
+            // Keeps line numbers right even if a recorded line contains a line feed.
             self.text.extend(line.bytes().map(|byte| if byte == b'\n' { b' ' } else { byte }));
             self.text.push(b'\n');
         }
     }
 
-    /// When line `number` was read.
+    /// Time at which line `number` was read.
     fn read_ns(&self, number: u64) -> Option<u64> {
         let behind = self.read.partition_point(|(first, _)| *first <= number);
         Some(self.read.get(behind.checked_sub(1)?)?.1)
     }
 
-    /// What it tells, in the order of its lines.
+    /// Adds the pauses and safepoints of the log.
     pub fn tell(&self, pauses: &mut Vec<Stop>, safepoints: &mut Vec<Safepoint>) -> LogSource {
         let mut source =
             LogSource { pid: self.pid, source: self.source.clone(), monotonic: self.monotonic, unread: 0 };
         let offset = if self.monotonic { Some(0) } else { self.offset() };
         let at = |stamp: &Stamp| match (self.monotonic, offset) {
-            // Soon after the start of a machine its clock looks like the JVM's age.
+            // Soon after boot, CLOCK_MONOTONIC looks like the uptime of the JVM.
             (true, _) => stamp.monotonic_ns.or(stamp.uptime_ns),
             (false, Some(offset)) => u64::try_from(i128::from(stamp.best_ns()?) + offset).ok(),
             (false, None) => None,
@@ -123,7 +124,7 @@ impl Log {
         source
     }
 
-    /// What to add to its stamps: a line was read after it was written, so the least that fits.
+    /// Offset of CLOCK_MONOTONIC from its times: the least one, because a line is read after it was written.
     fn offset(&self) -> Option<i128> {
         let mut least: Option<i128> = None;
         each(&self.text, &mut |event| {

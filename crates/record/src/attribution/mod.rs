@@ -1,7 +1,7 @@
-//! Where the time of a JVM's pauses went: a recording, explained.
+//! Attribution of a JVM's pauses to causes, from a recording.
 //!
-//! [`Gathered`] puts the lines of a recording in order, [`split`] lays what the kernel did to the pauses
-//! in which it did it, [`Totals`] adds up, [`verdict`] decides, and [`actions`] says what to change.
+//! [`Gathered`] holds the recording in order, [`split`] attributes the kernel's work to the pauses in which
+//! it happened, [`Totals`] sums up, [`verdict`] decides, and [`actions`] lists changes.
 
 pub mod actions;
 mod gathered;
@@ -21,21 +21,18 @@ pub use split::{Explained, Part, Reaching, Split, ThreadPart};
 pub use totals::{Outside, Totals, WaitSum};
 pub use verdict::{Because, Decision, Verdict};
 
-/// A recording with everything that was found in it.
+/// A recording with the attribution of its pauses.
 #[derive(Debug)]
 pub struct Explanation {
-    /// What was recorded.
     pub gathered: Gathered,
-    /// The pauses, in the order of their times.
+    /// The pauses, by start.
     pub pauses: Vec<Explained>,
-    /// What they add up to, and what lay outside of them.
     pub totals: Totals,
-    /// What it means.
     pub decision: Decision,
 }
 
 impl Explanation {
-    /// Of a recording that was gathered.
+    /// The attribution of a recording.
     #[must_use]
     pub fn of(gathered: Gathered) -> Explanation {
         let pauses = split::split(&gathered);

@@ -1,4 +1,4 @@
-//! Lays what the kernel did to the pauses in which it did it.
+//! Attributes the kernel's work to the pauses in which it happened.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -12,89 +12,85 @@ use super::{
 };
 use crate::recording::Evidence;
 
-/// A pause, and where its time went.
+/// A pause with the attribution of its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
-    /// The pause.
     pub stop: Stop,
-    /// How long the application's threads took to stand still before it.
+    /// The time to safepoint before the pause; `None` if it is not logged.
     pub reaching: Option<Reaching>,
-    /// For how long of it at least one thread of the collector waited for the kernel, in nanoseconds;
-    /// nothing without kernel events.
+    /// Time with at least one waiting collector thread, in nanoseconds; `None` without kernel events.
     pub stalled_ns: Option<u64>,
-    /// The same, where it was for a huge page.
+    /// The part of `stalled_ns` that was for huge pages.
     pub stalled_for_huge_ns: Option<u64>,
-    /// The time of the collector's threads, by what they did.
+    /// Time of the collector's threads by activity.
     pub split: Split,
-    /// Those of them that waited, or touched memory.
+    /// The collector's threads that waited or touched memory.
     pub threads: Vec<ThreadPart>,
 }
 
-/// Time of threads, in nanoseconds: of two threads for a second it is two. Nothing where it could not
-/// be told.
+/// Thread time in nanoseconds, so that two threads spend two seconds in a second; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
-    /// Waiting for the kernel to compact memory.
+    /// Waiting for direct compaction.
     pub compaction_ns: Option<u64>,
-    /// Waiting for the kernel to free memory.
+    /// Waiting for direct reclaim.
     pub reclaim_ns: Option<u64>,
-    /// Getting and zeroing huge pages, at most: see [`split`].
+    /// Upper bound of allocating and zeroing huge pages: see [`split`].
     pub zeroing_ns: Option<u64>,
-    /// Getting and zeroing base pages, at most.
+    /// Upper bound of allocating and zeroing base pages.
     pub first_touch_ns: Option<u64>,
-    /// System time that is none of these; not known where the log has no CPU times.
+    /// Other system time; `None` if the log has no CPU times.
     pub other_system_ns: Option<u64>,
-    /// In user space.
+    /// Time in user space; `None` if the log has no CPU times.
     pub user_ns: Option<u64>,
 }
 
-/// A thread of the collector in a pause.
+/// A collector thread in a pause.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadPart {
-    /// Which, by its place among those that were gathered.
+    /// Index into [`Gathered::threads`].
     pub thread: usize,
-    /// Its waiting for compaction.
+    /// Waits for compaction.
     pub compaction: Part,
-    /// Its waiting for reclaim.
+    /// Waits for reclaim.
     pub reclaim: Part,
-    /// Huge pages that it got.
+    /// Number of huge pages allocated.
     pub huge_pages: u64,
-    /// Those that it asked for in vain.
+    /// Number of failed attempts to allocate a huge page.
     pub huge_pages_failed: u64,
-    /// Base pages that it touched first. Faults are counted now and then, and laid to the pauses in
-    /// between by their lengths.
+    /// Number of base-page faults. Faults are sampled, and attributed to the pauses between two samples in
+    /// proportion to their durations.
     pub base_faults: u64,
 }
 
-/// Waiting of one kind.
+/// Waits of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// How often; nothing is counted without kernel events.
+    /// Number of waits; 0 without kernel events.
     pub count: u64,
-    /// All together, in nanoseconds.
+    /// Total duration, in nanoseconds.
     pub ns: u64,
 }
 
-/// All threads were asked to stand still.
+/// The time to safepoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reaching {
-    /// Until the last one did, in nanoseconds.
+    /// Time from the request until the last thread had stopped, in nanoseconds.
     pub ns: u64,
-    /// For how long of that at least one of them waited for the kernel.
+    /// Time with at least one waiting application thread, in nanoseconds.
     pub stalled_ns: u64,
-    /// The same, where it was for a huge page.
+    /// The part of `stalled_ns` that was for huge pages.
     pub stalled_for_huge_ns: u64,
-    /// Who, for what and how long.
+    /// Waits by application thread and kind: index into [`Gathered::threads`], kind, and nanoseconds.
     pub blockers: Vec<(usize, Wait, u64)>,
 }
 
-/// Every pause, in the order of their times.
+/// All pauses with their attribution, by start.
 ///
-/// Compaction and reclaim are what kernel events say; without them, what the kernel accounted threads
-/// for. Faults are only counted: they take what the threads had time for besides, as far as four times
-/// the dearest that the recorder measured for a page explains it, and no more than the system time. What
-/// of that is left is other system time, at least: a thread that waits for compaction works some of that
-/// time.
+/// Compaction and reclaim come from kernel events, or without these from delay accounting. Faults are only
+/// counted; their time is an upper bound: the threads' remaining time, at most the system time, and at most 4
+/// times the highest cost per page that the recorder measured. The rest is a lower bound of other system
+/// time, as a thread that waits for compaction works for some of that time.
 #[must_use]
 pub fn split(gathered: &Gathered) -> Vec<Explained> {
     let mut pauses: Vec<Laid> =
@@ -107,11 +103,11 @@ pub fn split(gathered: &Gathered) -> Vec<Explained> {
     pauses.into_iter().map(|laid| laid.explain(gathered, &costs)).collect()
 }
 
-/// What was laid to a pause so far.
+/// A pause with what is attributed to it so far.
 struct Laid<'a> {
     stop: &'a Stop,
     threads: BTreeMap<usize, Counted>,
-    /// System time of the collector's threads, by looks.
+    /// System time of the collector's threads, from samples, in nanoseconds.
     sys_ns: f64,
 }
 
@@ -124,13 +120,13 @@ struct Counted {
     huge_pages_failed: u64,
 }
 
-/// The pauses of process `pid` that reach into `span`.
+/// The pauses of process `pid` that overlap `span`.
 fn touched<'p, 'a>(
     pauses: &'p mut [Laid<'a>],
     pid: Option<u32>,
     span: &Range<u64>,
 ) -> impl Iterator<Item = &'p mut Laid<'a>> {
-    // Pauses of one JVM do not overlap, and hardly those of two: ends are in order as begins are.
+    // Pauses of one JVM do not overlap, and those of two hardly do: ends are in the order of begins.
     let first = pauses.partition_point(|laid| laid.stop.span.end <= span.start);
     let end = span.end;
     pauses[first..]
@@ -146,7 +142,7 @@ fn lay_step(gathered: &Gathered, step: &Step, pauses: &mut [Laid<'_>]) {
     }
     let span = step.from_ns..step.to_ns;
     let shared = sum(touched(pauses, thread.pid, &span).map(|laid| overlap(&laid.stop.span, &span)));
-    // One that works in pauses only has done all of it there.
+    // A thread that works only in pauses did all of its work there.
     let whole = match thread.role {
         Role::Collector => shared,
         _ => step.to_ns.saturating_sub(step.from_ns),
@@ -178,15 +174,15 @@ fn lay_huge_pages(gathered: &Gathered, pauses: &mut [Laid<'_>]) {
     }
 }
 
-/// Of what the recorder measured for a page, the most that another thread may have taken: several at once
-/// take longer, and so does memory that a host has to provide first.
+/// Factor from the highest cost per page that the recorder measured to the upper bound: parallel threads take
+/// longer, and so does memory that a host has to provide first.
 const DEARER: u64 = 4;
 
-/// The most that the first touch of a page may take.
+/// Upper bounds of the time of first touch per page, in nanoseconds; `None` if unknown.
 struct Costs {
     base_ns: Option<u64>,
     huge_ns: Option<u64>,
-    /// Base pages in a huge one; nothing where a size is not known.
+    /// Base pages per huge page; `None` if a page size is unknown.
     base_in_huge: Option<u64>,
 }
 
@@ -202,7 +198,7 @@ impl Costs {
             return Costs { base_ns: None, huge_ns: None, base_in_huge };
         };
         let base_ns = measured.base.most_ns.saturating_mul(DEARER);
-        // A huge page takes no longer than as many base pages as lie in it.
+        // A huge page takes no longer than the base pages that it replaces.
         let of_base = base_in_huge.map(|pages| base_ns.saturating_mul(pages));
         let of_huge = measured.huge.map(|cost| cost.most_ns.saturating_mul(DEARER));
         Costs { base_ns: Some(base_ns), huge_ns: of_huge.max(of_base), base_in_huge }
@@ -219,7 +215,7 @@ impl Laid<'_> {
         for (thread, counted) in &self.threads {
             let own = threads.entry(*thread).or_insert_with(|| part(*thread));
             (own.huge_pages, own.huge_pages_failed) = (counted.huge_pages, counted.huge_pages_failed);
-            // A huge page is one fault, too.
+            // A huge page counts as one fault, too.
             own.base_faults = (counted.faults.round() as u64).saturating_sub(counted.huge_pages);
             if !events {
                 own.compaction.ns = counted.compaction_ns as u64;
@@ -251,13 +247,13 @@ impl Laid<'_> {
         let threads: Vec<ThreadPart> = threads.into_values().collect();
         let waited = |of: fn(&ThreadPart) -> u64| (events || accounted).then(|| sum(threads.iter().map(of)));
         let (compaction_ns, reclaim_ns) = (waited(|part| part.compaction.ns), waited(|part| part.reclaim.ns));
-        // Looks tell how much system time there was around, and a collector that works beside the program
-        // has most of that outside of its pauses: enough as a limit to what it was, not for what else it was.
+        // The system time from samples covers more than the pauses: a concurrent collector spends most of it
+        // outside. It is an upper bound for the known causes, not a measure of the rest.
         let by_looks = self.sys_ns as u64;
         let (system_ns, user_ns) = stop.cpu.map_or((by_looks, 0), |cpu| (cpu.sys_ns, cpu.user_ns));
         let system_is_told = stop.cpu.is_some() || by_looks == 0;
         let stalled_ns = compaction_ns.unwrap_or(0).saturating_add(reclaim_ns.unwrap_or(0));
-        // A thread that waits may sleep: what it had time for is all that it did not wait.
+        // A waiting thread may sleep, so it can work during all time in which it does not wait.
         let duration_ns = stop.span.end - stop.span.start;
         let wall_ns = duration_ns.saturating_mul(working(&threads, duration_ns, costs.base_in_huge));
         let left = system_ns.min(wall_ns.saturating_sub(stalled_ns).saturating_sub(user_ns));
@@ -293,8 +289,7 @@ impl Laid<'_> {
     }
 }
 
-/// How many threads had a part in a pause that is worth naming: the VM thread touches a page or two in
-/// most.
+/// Number of threads with a significant part in a pause; the VM thread touches a page or two in most pauses.
 fn working(threads: &[ThreadPart], duration_ns: u64, base_in_huge: Option<u64>) -> u64 {
     let of_huge = |part: &ThreadPart| part.huge_pages.saturating_mul(base_in_huge.unwrap_or(1));
     let pages = |part: &ThreadPart| part.base_faults.saturating_add(of_huge(part));
@@ -305,7 +300,7 @@ fn working(threads: &[ThreadPart], duration_ns: u64, base_in_huge: Option<u64>) 
     threads.iter().filter(works).count() as u64
 }
 
-/// What is `left` goes to both, as far as they can explain it; in their proportion where it is less.
+/// Distributes `left` among both up to their upper bounds, or in proportion to these if it is less.
 fn share_out(left: u64, zeroing: Option<u64>, touch: Option<u64>) -> (Option<u64>, Option<u64>) {
     if left == 0 {
         return (Some(0), Some(0));
@@ -320,13 +315,13 @@ fn share_out(left: u64, zeroing: Option<u64>, touch: Option<u64>) -> (Option<u64
 }
 
 impl Explained {
-    /// The kernel worked longer than the collector, and for more than rounding could be.
+    /// Whether sys exceeds user by more than the rounding of CPU times can explain.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.stop.cpu.is_some_and(is_suspect)
     }
 
-    /// With the time that its threads took to stand still.
+    /// Duration with the time to safepoint, in nanoseconds.
     #[must_use]
     pub fn with_reaching_ns(&self) -> u64 {
         let own = self.stop.span.end - self.stop.span.start;
@@ -334,17 +329,17 @@ impl Explained {
     }
 }
 
-/// How long it took to reach the safepoint that a pause lies in, and who waited meanwhile.
+/// The time to safepoint of the safepoint that a pause lies in, and the waits during it.
 fn reaching(gathered: &Gathered, stop: &Stop) -> Option<Reaching> {
     let middle = stop.span.start + (stop.span.end - stop.span.start) / 2;
-    // They do not overlap: the last that began before.
+    // Safepoints do not overlap: the last one that began before the middle of the pause.
     let mine = |safepoint: &&Safepoint| safepoint.pid == stop.pid && safepoint.span.contains(&middle);
     let before = gathered.safepoints.partition_point(|safepoint| safepoint.span.start <= middle);
     let safepoint = gathered.safepoints[..before].iter().rev().take(8).find(mine)?;
     Some(waiting_for(gathered, safepoint.pid, safepoint.span.start..safepoint.reached_ns?))
 }
 
-/// Who of the application's threads waited for the kernel, while the others waited for them.
+/// The waits of application threads within `span`, while the other threads have stopped.
 fn waiting_for(gathered: &Gathered, pid: u32, span: Range<u64>) -> Reaching {
     let mut reaching = Reaching { ns: span.end.saturating_sub(span.start), ..Reaching::default() };
     let (mut any, mut for_huge) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Recordings made by hand, and what must be found in them.
+//! Attribution of synthetic recordings.
 
 use hugewise_linux::{reading::Reading, root::Root};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ const MAIN: u32 = 8;
 const GC0: u32 = 10;
 const GC1: u32 = 11;
 
-/// A recording, line by line. Its times are milliseconds.
+/// A recording under construction; its times are in milliseconds.
 struct Made {
     evidence: Vec<Evidence>,
     lines: Vec<Value>,
@@ -33,7 +33,7 @@ impl Made {
         made
     }
 
-    /// With kernel events.
+    /// Adds kernel events to the evidence.
     fn seen() -> Made {
         Made::new(&[Evidence::Events, Evidence::Delays])
     }
@@ -65,7 +65,7 @@ impl Made {
         self
     }
 
-    /// A safepoint around it: threads were asked at `asked`, and stood still at `reached`.
+    /// A safepoint around a pause: requested at `asked`, reached at `reached`.
     fn safepoint(&mut self, asked: u64, reached: u64, end: u64) -> &mut Made {
         self.log(format!(
             "[{}ns][info][safepoint] Safepoint \"A\", Time since last: 1 ns, Reaching safepoint: {} ns, At \
@@ -85,12 +85,12 @@ impl Made {
         self.add(json!({"type": "huge_page", "ns": at * MS, "tid": tid, "order": 9, "got": got}))
     }
 
-    /// Compaction, and the huge page that it was for.
+    /// Compaction, followed by the failed attempt to allocate a huge page.
     fn compaction(&mut self, tid: u32, from: u64, to: u64) -> &mut Made {
         self.wait(tid, "compaction", from, to).huge_page(tid, to, false)
     }
 
-    /// Faults, system time and what was accounted for compaction since the last look.
+    /// Faults, system time and accounted compaction since the previous sample.
     fn look(&mut self, at: u64, tid: u32, faults: u64, sys: u64, compact: u64) -> &mut Made {
         let delay = |ns: u64| json!({"count": 1, "ns": ns});
         let ns = at * MS;
@@ -230,7 +230,7 @@ fn system_time_that_nothing_explains_is_something_else() {
     assert!(matches!(explained.decision.because, Because::System { .. }), "{:?}", explained.decision);
 }
 
-/// ZGC's threads work beside the program, so that looks do not tell what they did in a pause.
+/// ZGC's threads work concurrently, so that samples do not show their work in a pause.
 #[test]
 fn without_cpu_times_in_the_log_other_system_time_is_not_told() {
     let mut made = Made::seen();
@@ -244,7 +244,7 @@ fn without_cpu_times_in_the_log_other_system_time_is_not_told() {
     assert_eq!(idle.explained().pauses[0].split.other_system_ns, Some(0));
 }
 
-/// A JVM rounds to 10 ms: of many pauses one has more of the kernel than of itself by that alone.
+/// A JVM rounds to 10 ms: in many pauses, sys exceeds user in one by rounding alone.
 #[test]
 fn one_short_pause_of_the_kernel_among_many_of_the_collector_does_not_matter() {
     for faults in [10, 20_000] {

@@ -1,4 +1,4 @@
-//! What pauses add up to, and the waiting outside of them.
+//! Sums over all pauses, and the waits outside of pauses.
 
 use std::collections::BTreeMap;
 
@@ -8,69 +8,67 @@ use super::{
     split::{Explained, Split},
 };
 
-/// The window in which waiting outside of pauses is summed.
+/// Window in which waits outside of pauses are summed, in nanoseconds.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// All pauses together, and what lay outside of them. Times are nanoseconds.
+/// Sums over all pauses, and the waits outside of pauses. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// How many pauses.
+    /// Number of pauses.
     pub pauses: u64,
-    /// How long they took.
+    /// Total duration of the pauses.
     pub paused_ns: u64,
-    /// How long it took to reach their safepoints.
+    /// Total time to safepoint.
     pub reaching_ns: u64,
-    /// For how long of the pauses a thread of the collector waited.
+    /// Time within pauses with at least one waiting collector thread.
     pub stalled_ns: u64,
-    /// The same, where it was for a huge page.
+    /// The part of `stalled_ns` that was for huge pages.
     pub stalled_for_huge_ns: u64,
-    /// For how long of reaching a thread of the application waited.
+    /// Time within the time to safepoint with at least one waiting application thread.
     pub reaching_stalled_ns: u64,
-    /// The same, where it was for a huge page.
+    /// The part of `reaching_stalled_ns` that was for huge pages.
     pub reaching_stalled_for_huge_ns: u64,
-    /// Time of the collector's threads; nothing where no pause could tell.
+    /// Thread time of the collector by activity.
     pub split: Split,
-    /// Pauses in which the kernel worked longer than the collector.
+    /// Number of pauses with sys > user.
     pub suspects: u64,
-    /// How long these took.
+    /// Total duration of the pauses with sys > user.
     pub suspects_ns: u64,
-    /// Waiting that is no part of a pause, thread by thread, the longest first: all of the application's,
-    /// and of the collector's what lay between pauses.
+    /// Waits outside of pauses by thread, longest first: those of application threads, and those of collector
+    /// threads between pauses.
     pub outside: Vec<Outside>,
-    /// All waiting of the recorded processes that was found, wherever it lay, by events.
+    /// All waits of the recorded processes, from events.
     pub found: BTreeMap<Wait, WaitSum>,
-    /// The same by the kernel's own accounting; nothing where it did not account.
+    /// All waits of the recorded processes in nanoseconds, from delay accounting; `None` without it.
     pub accounted: Option<BTreeMap<Wait, u64>>,
 }
 
-/// Waiting of one kind.
+/// Sum of the waits of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitSum {
-    /// How often.
+    /// Number of waits.
     pub count: u64,
-    /// All together.
+    /// Total duration, in nanoseconds.
     pub ns: u64,
-    /// The longest.
+    /// Longest wait, in nanoseconds.
     pub longest_ns: u64,
-    /// Of all, for a huge page.
+    /// The part of `ns` that was for huge pages.
     pub for_huge_ns: u64,
 }
 
-/// What a thread waited for outside of pauses.
+/// Waits of a thread outside of pauses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outside {
-    /// Which, by its place among those that were gathered.
+    /// Index into [`Gathered::threads`].
     pub thread: usize,
-    /// For what.
     pub wait: Wait,
-    /// How often and how long.
     pub sum: WaitSum,
-    /// The most of it for huge pages that began within one second.
+    /// Longest wait for huge pages within one second, in nanoseconds.
     pub worst_second_ns: u64,
 }
 
 impl Totals {
-    /// Of pauses that were explained.
+    /// The sums over `pauses`, and the waits outside of them.
     #[must_use]
     pub fn of(gathered: &Gathered, pauses: &[Explained]) -> Totals {
         let mut totals = Totals::default();
@@ -130,7 +128,7 @@ impl Totals {
 }
 
 impl Split {
-    /// Adds another one: what is not known of one is the sum of the others.
+    /// Adds `other`; an unknown part counts as 0 if the other is known.
     pub fn add(&mut self, other: &Split) {
         for (sum, more) in [
             (&mut self.compaction_ns, other.compaction_ns),
@@ -158,7 +156,7 @@ impl WaitSum {
     }
 }
 
-/// How much of a stall is a part of a pause: of a thread of the collector, in a pause of its JVM.
+/// The part of a stall that lies in pauses of its JVM, in nanoseconds; 0 for application threads.
 fn laid(gathered: &Gathered, thread: usize, stall: &Stall) -> u64 {
     let Some(pid) = gathered.threads[thread].pid.filter(|_| gathered.threads[thread].role.collects()) else {
         return 0;
@@ -172,7 +170,7 @@ fn laid(gathered: &Gathered, thread: usize, stall: &Stall) -> u64 {
     sum(in_pauses)
 }
 
-/// The kernel's own sums, of the threads of all processes.
+/// Sums of delay accounting over all threads; `None` without it.
 fn accounted(gathered: &Gathered) -> Option<BTreeMap<Wait, u64>> {
     let mut sums: Option<BTreeMap<Wait, u64>> = None;
     for thread in gathered.threads.iter().filter(|thread| thread.accounted.is_some()) {

@@ -1,4 +1,4 @@
-//! What a recording means.
+//! The verdict on a recording.
 
 use hugewise_jvm::threads::Role;
 use schemars::JsonSchema;
@@ -12,124 +12,120 @@ use super::{
 };
 use crate::recording::Evidence;
 
-/// What is less matters to nobody.
+/// Shortest time that can decide a verdict, in nanoseconds.
 const LEAST_NS: u64 = 10_000_000;
-/// So much of all pauses matters.
+/// Least share of the total pause time that decides a verdict.
 const OF_ALL: f64 = 0.1;
-/// And so much of one pause.
+/// Least share of a single pause, or of the time to safepoint in all pauses, that decides a verdict.
 const OF_ONE: f64 = 0.25;
-/// A thread outside of pauses that waits for so much of a second does not answer.
+/// Least wait for huge pages within one second, outside of pauses, that decides a verdict, in nanoseconds.
 const OF_A_SECOND_NS: u64 = 100_000_000;
-/// What explains so much of the system time is its cause.
+/// Least share of the system time of pauses with sys > user that first touch must explain.
 const OF_SYSTEM: f64 = 0.5;
-/// First touch that takes so much of the pauses' CPU time matters, whatever the log suspects.
+/// Least share of the pauses' CPU time at which first touch decides the verdict in any case.
 const OF_CPU: f64 = 0.25;
-/// Reaching safepoints matters from here on, and the kernel's work in a single pause: a JVM rounds it to
-/// 10 ms.
+/// Least time to safepoint, or system time of a single pause, that decides a verdict, in nanoseconds: a JVM
+/// rounds CPU times to 10 ms.
 const LONG_NS: u64 = 50_000_000;
 
-/// The answer.
+/// Verdict on the cause of pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Threads waited for the kernel to make huge pages.
+    /// Threads waited for the kernel to allocate huge pages.
     Thp,
-    /// Memory was touched for the first time, in pauses.
+    /// Memory was touched for the first time within pauses.
     FirstTouch,
-    /// Something else.
+    /// Another cause.
     Other,
-    /// The kernel had no part in it that matters.
+    /// The kernel had no significant part.
     None,
     /// The evidence does not suffice.
     CouldNotTell,
 }
 
-/// The answer, and what it rests on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// The answer.
     pub verdict: Verdict,
-    /// Why.
     pub because: Because,
 }
 
-/// Why. Times are nanoseconds.
+/// Reason for the verdict. Times are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Because {
-    /// In pauses, or before they were reached, threads waited for huge pages.
+    /// Threads waited for huge pages in pauses or during the time to safepoint.
     HugePagesInPauses {
-        /// For so long at least one of them did.
+        /// Time with at least one waiting thread.
         ns: u64,
-        /// So long the pauses and reaching them took.
+        /// Total duration of the pauses, including the time to safepoint.
         of_ns: u64,
-        /// The pause with most of it, by its place in the list of pauses.
+        /// Index of the pause with the longest such wait.
         worst: usize,
     },
-    /// In pauses, threads waited for compaction, by the kernel's accounting: for what size of pages is
-    /// not known.
+    /// According to delay accounting, threads waited for compaction in pauses; for which page size is
+    /// unknown.
     AccountedInPauses {
-        /// Time of threads.
+        /// Sum over all threads.
         ns: u64,
-        /// So long the pauses took.
+        /// Total duration of the pauses.
         of_ns: u64,
     },
     /// A thread waited for huge pages outside of pauses.
     HugePagesOutside {
-        /// Its place in the list of what lies outside.
+        /// Index into the list of waits outside of pauses.
         outside: usize,
-        /// For how long in all.
+        /// Total wait for huge pages.
         ns: u64,
-        /// For how long of its worst second.
+        /// Longest wait within one second.
         worst_second_ns: u64,
     },
-    /// The first touch of pages took the collector's time.
+    /// First touch of pages took much of the collector's time.
     Touch {
-        /// With zeroing huge pages.
+        /// Upper bound of the time of first touch, including the zeroing of huge pages.
         ns: u64,
         /// System time of the process in all pauses.
         system_ns: u64,
     },
-    /// In pauses, or before they were reached, threads waited for something else than huge pages.
+    /// Threads waited in pauses or during the time to safepoint, but not for huge pages.
     OtherWaiting {
-        /// For so long at least one of them did.
+        /// Time with at least one waiting thread.
         ns: u64,
-        /// So long the pauses and reaching them took.
+        /// Total duration of the pauses, including the time to safepoint.
         of_ns: u64,
-        /// For what mostly.
+        /// The kind of wait with the longest total duration.
         wait: Wait,
     },
-    /// The kernel worked longer than the collector.
+    /// The kernel worked longer than the collector (sys > user).
     System {
-        /// In such pauses.
+        /// System time of these pauses.
         ns: u64,
-        /// Of that, at least, for nothing that was looked for; nothing where it is not known what first
-        /// touch costs.
+        /// Lower bound of the part that no known cause explains; null if the cost of first touch is unknown.
         unexplained_ns: Option<u64>,
     },
-    /// Reaching safepoints took long, and no thread waited for memory meanwhile.
+    /// The time to safepoint was long, and no thread waited for memory during it.
     Reaching {
-        /// So long.
+        /// Total time to safepoint.
         ns: u64,
-        /// Of pauses and reaching them.
+        /// Total duration of the pauses, including the time to safepoint.
         of_ns: u64,
     },
-    /// Nothing of all this.
+    /// No cause was found.
     Nothing,
-    /// Nobody looked at threads' waiting, and the machine compacted or reclaimed for somebody.
+    /// Waits of threads were not recorded, and compaction or reclaim occurred on the machine.
     NoEvents,
-    /// Events were lost, and what is left explains nothing.
+    /// Events were lost, and the remaining ones explain nothing.
     Lost {
-        /// How many that could be counted.
+        /// Number of lost events that could be counted.
         count: u64,
     },
-    /// There is nothing in it but what it is of.
+    /// The recording contains only its header.
     Empty,
-    /// There is no log of the JVM, so nothing is known of its pauses.
+    /// There is no log of the JVM, so that its pauses are unknown.
     NoLog,
 }
 
-/// Decides.
+/// The verdict on a recording, and its reason.
 #[must_use]
 pub fn decide(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Decision {
     let empty = Decision { verdict: Verdict::CouldNotTell, because: Because::Empty };
@@ -177,8 +173,8 @@ fn thp(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Option<Dec
     })
 }
 
-/// Without events, the kernel's accounting tells how long threads waited; without that, too, only a
-/// machine on which nobody waited can tell anything.
+/// Without events, delay accounting shows how long threads waited; without that, too, the machine's counters
+/// can only rule waits out.
 fn without_events(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
     if gathered.has(Evidence::Events) {
         return None;
@@ -211,7 +207,7 @@ fn other_waiting(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
         .then_some(Decision { verdict: Verdict::Other, because: Because::OtherWaiting { ns, of_ns, wait } })
 }
 
-/// Events were lost, and the kernel's own sums do not say that they were of no importance.
+/// Events were lost, and delay accounting does not show that the lost ones were insignificant.
 fn lost(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
     let (count, uncounted) = gathered.lost.get(&Evidence::Events).copied().unwrap_or_default();
     if count == 0 && !uncounted {
@@ -221,24 +217,22 @@ fn lost(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
     (!harmless).then_some(Decision { verdict: Verdict::CouldNotTell, because: Because::Lost { count } })
 }
 
-/// Getting and zeroing pages of any size.
+/// Time of first touch and zeroing, in nanoseconds.
 fn touched(pause: &Explained) -> u64 {
     pause.split.zeroing_ns.unwrap_or(0).saturating_add(pause.split.first_touch_ns.unwrap_or(0))
 }
 
-/// System time of a pause.
 fn system_ns(pause: &Explained) -> u64 {
     pause.stop.cpu.map_or(0, |cpu| cpu.sys_ns)
 }
 
-/// CPU time of all pauses.
+/// CPU time of all pauses, in nanoseconds.
 fn cpu_ns(pauses: &[Explained]) -> u64 {
     let user = |pause: &Explained| pause.stop.cpu.map_or(0, |cpu| cpu.user_ns);
     sum(pauses.iter().map(user)).saturating_add(sum(pauses.iter().map(system_ns)))
 }
 
-/// The pauses in which the kernel worked longer than the collector, where that matters: all together, or
-/// one by itself.
+/// The pauses with sys > user, if they are significant together or one of them is by itself.
 fn suspects(pauses: &[Explained]) -> Vec<&Explained> {
     let suspects: Vec<&Explained> = pauses.iter().filter(|pause| pause.is_suspect()).collect();
     let system = || suspects.iter().map(|pause| system_ns(pause));
@@ -284,7 +278,7 @@ fn reaching(totals: &Totals) -> Option<Decision> {
         .then_some(Decision { verdict: Verdict::Other, because: Because::Reaching { ns, of_ns } })
 }
 
-/// A JVM without a log: nobody knows of its pauses.
+/// A JVM without a log has no known pauses.
 fn no_log(gathered: &Gathered) -> Option<Decision> {
     let is_jvm = gathered.threads.iter().any(|thread| thread.role == Role::Collector);
     (gathered.logs.is_empty() && is_jvm)
