@@ -191,7 +191,7 @@ fn command() -> Tested {
 
 fn refusals() -> Tested {
     let much = run(&["bench", "stall", "--memory", "100TiB"])?.ended_with(2)?;
-    says(&much.stderr, &["100TiB", "are available", "stay in reserve", "at most"])?;
+    says(&much.stderr, &["100TiB", "are available", "stay in reserve", "are possible"])?;
     let little = run(&["bench", "stall", "--memory", "1MiB"])?.ended_with(2)?;
     says(&little.stderr, &["1MiB", "256MiB at least"])?;
     let compared = run(&["compare", "--fragmented=100TiB", "-b", "base", "--", "true"])?.ended_with(2)?;

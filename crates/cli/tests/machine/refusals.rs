@@ -41,7 +41,7 @@ const BY_RUNNING: [Refusal; 7] = [
     (
         "command that hangs",
         &["--timeout", "5", "--", "sh", "-c", "echo so far; sleep 100"],
-        &["longer than 5s", "so far"],
+        &["longer than 5 s", "so far"],
     ),
     (
         "metric that never matches",
