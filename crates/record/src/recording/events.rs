@@ -1,4 +1,4 @@
-//! The kernel's events, made into lines: pairs become intervals.
+//! Converts kernel events to lines; pairs of events become intervals.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,19 +6,19 @@ use hugewise_linux::tracefs::{Damaged, Event, Format, Instance, Page, Record, Tr
 
 use super::model::{Cause, Collapse, HugePage, Line, Stall};
 
-/// What an event means.
+/// What an event stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     Begin(Cause),
     End(Cause),
-    /// A sleep that is told when it is over.
+    /// A sleep, reported at its end.
     Slept,
     HugePage,
     Collapse,
 }
 
-/// The events to record, and the fields worth keeping. Moving single pages (`mm_migrate_pages`) and page
-/// faults are left out: they are many, and what they tell is in the intervals and counters.
+/// The recorded events with the fields to keep. Migrations of single pages (`mm_migrate_pages`) and page
+/// faults are left out: they are frequent, and intervals and counters cover them.
 const KNOWN: [(&str, &str, Meaning, &[&str]); 16] = [
     ("compaction", "mm_compaction_begin", Meaning::Begin(Cause::Compaction), &[]),
     ("compaction", "mm_compaction_end", Meaning::End(Cause::Compaction), &["sync", "status"]),
@@ -48,19 +48,19 @@ const KNOWN: [(&str, &str, Meaning, &[&str]); 16] = [
     ("huge_memory", "mm_collapse_huge_page_swapin", Meaning::Collapse, &["swapped_in", "referenced", "ret"]),
 ];
 
-/// `mm_page_alloc` of no page.
+/// The PFN that `mm_page_alloc` reports for a failed allocation.
 const NO_PAGE: u64 = u64::MAX;
 
-/// Events in the order of their times, and the intervals that they make.
+/// Orders events by time and pairs them to intervals.
 #[derive(Debug, Default)]
 pub struct Events {
     formats: BTreeMap<u16, (usize, Format)>,
-    /// The recorder's own threads.
+    /// TIDs of the recorder.
     ours: BTreeSet<u32>,
-    /// Read, and perhaps followed by earlier ones of another CPU.
+    /// Events that earlier ones of another CPU may still precede.
     waiting: Vec<Happened>,
     open: HashMap<(u32, Cause), (u64, Details)>,
-    /// Pages that were not what the kernel documents.
+    /// Number of pages that could not be parsed.
     pub damaged: u64,
 }
 
@@ -75,9 +75,9 @@ struct Happened {
 }
 
 impl Events {
-    /// Switches on what this kernel has; answers the names, and those it has not.
+    /// Enables the events that the kernel has; returns their names, and those of missing events.
     ///
-    /// `huge_order` is the size of a whole THP, in base pages as a power of two.
+    /// `huge_order` is the PMD size in base pages, as a power of two.
     pub fn switch_on(
         instance: &Instance,
         huge_order: u32,
@@ -99,12 +99,12 @@ impl Events {
         Ok((events, on, missing))
     }
 
-    /// From now on this thread is not meant: it is the recorder's own.
+    /// Ignores events of this thread from now on, as it belongs to the recorder.
     pub fn leave_out(&mut self, tid: u32) {
         self.ours.insert(tid);
     }
 
-    /// Takes in a page of the buffer.
+    /// Adds a page of the trace buffer.
     pub fn page(&mut self, page: Result<Page<'_>, Damaged>) {
         match page {
             Ok(page) => {
@@ -131,8 +131,8 @@ impl Events {
         self.waiting.push(Happened { ns: record.ns, tid: record.tid, known: *known, details });
     }
 
-    /// What happened before `ns`, in that order. The buffers of all CPUs must have been read after
-    /// that moment, so that nothing earlier is still to come.
+    /// The lines for all events before `ns`, by time. The buffers of all CPUs must have been read after that
+    /// time, so that no earlier event is missing.
     pub fn until(&mut self, ns: u64) -> Vec<Line> {
         self.waiting.sort_by_key(|happened| happened.ns);
         let later = self.waiting.partition_point(|happened| happened.ns < ns);
@@ -149,7 +149,7 @@ impl Events {
         };
         Some(match meaning {
             Meaning::Begin(cause) => {
-                // One that was open and never ended: its end was lost.
+                // If another interval is open, its end was lost.
                 let (begin, details) = self.open.insert((tid, cause), (ns, details))?;
                 Line::Stall(Stall { cause, tid, begin_ns: Some(begin), end_ns: None, details })
             }
@@ -176,7 +176,7 @@ impl Events {
         })
     }
 
-    /// The intervals that have no end when the recording ends.
+    /// The intervals that are still open at the end of the recording.
     pub fn left_open(&mut self) -> Vec<Line> {
         let mut left: Vec<Stall> = self
             .open
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn pairs_of_two_cpus_become_intervals_of_threads() {
-        // Read CPU by CPU: the end, on the first, stands before the begin, on the second.
+        // Read CPU by CPU: the end on the first CPU precedes the begin on the second.
         let mut events = of(vec![
             happened(30, 7, "mm_compaction_end", &[("status", 8)]),
             happened(60, 7, "mm_compaction_begin", &[]),
@@ -271,7 +271,7 @@ mod tests {
             let ends = told.iter().filter(|(.., end)| end.is_some()).count();
             let begun = all.iter().filter(|(.., begins)| *begins).count();
             prop_assert_eq!((begins, ends), (begun, all.len() - begun));
-            // Nothing of the same thread happened within one.
+            // No event of the same thread lies within an interval.
             for (tid, begin, end) in told {
                 if let (Some(begin), Some(end)) = (begin, end) {
                     prop_assert!(begin <= end);

@@ -1,4 +1,4 @@
-//! Recordings: what the kernel and a JVM did, by thread and by time, in a file.
+//! Recordings: files of kernel events, thread usage and JVM logs, by thread and time.
 
 mod events;
 mod jvm;

@@ -1,4 +1,4 @@
-//! Reads a recording, line by line. The file is somebody else's: nothing in it is trusted.
+//! Reads a recording line by line. The file may come from anywhere: its content is not trusted.
 
 use std::{
     fs::File,
@@ -10,55 +10,49 @@ use flate2::read::MultiGzDecoder;
 
 use super::model::{Header, Line, SCHEMA};
 
-/// No line is longer: the longest, with ten thousand threads, has some megabytes.
+/// Longest line, in bytes; with 10 000 threads, the longest has some megabytes.
 const LONGEST: u64 = 16 << 20;
 
-/// Why a file cannot be read as a recording, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The system refused.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is none.
-    #[error("this is no recording of hugewise: {0}")]
+    #[error("this is not a recording of hugewise: {0}")]
     NotOne(String),
-    /// It is of a later hugewise.
     #[error(
-        "this is a recording of the format {0}, and only {SCHEMA} is understood; a later hugewise reads it"
+        "the recording has the format {0}, and this version reads only {SCHEMA}: a later hugewise can read it"
     )]
     OtherFormat(String),
-    /// A line that is not of the format.
+    /// A line that cannot be parsed.
     #[error("line {line}: {reason}")]
     Line {
-        /// Its number, from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
         reason: String,
     },
 }
 
-/// A recording that is being read.
+/// An open recording.
 #[derive(Debug)]
 pub struct Reader<R: Read> {
     text: BufReader<MultiGzDecoder<R>>,
     header: Header,
     line: u64,
     buffer: Vec<u8>,
-    /// How it ended; nothing as long as it has not.
+    /// How it ended; `None` before the end was read.
     end: Option<Ending>,
 }
 
 /// How the text of a recording ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// As it should.
+    /// After a complete line.
     Whole,
-    /// In the middle: whoever wrote it was killed, or the file was cut off.
+    /// Unexpectedly: the recorder was killed, or the file was truncated.
     CutOff,
 }
 
 impl Reader<File> {
-    /// Opens the recording in `path`.
     pub fn open(path: &Path) -> Result<Reader<File>, RecordingError> {
         Reader::new(File::open(path)?)
     }
@@ -89,12 +83,11 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Of what the recording is.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// How it ended; nothing before the last line was read.
+    /// How the file ended; `None` before the end was read.
     pub fn ending(&self) -> Option<Ending> {
         self.end
     }
@@ -103,8 +96,8 @@ impl<R: Read> Reader<R> {
 impl<R: Read> Iterator for Reader<R> {
     type Item = Result<Line, RecordingError>;
 
-    /// The next line behind the header. A line that cannot be understood is an error, and those
-    /// behind it can still be read.
+    /// The next line after the header. A line that cannot be parsed is an error; the following lines can
+    /// still be read.
     fn next(&mut self) -> Option<Self::Item> {
         if self.end.is_some() {
             return None;
@@ -118,7 +111,7 @@ impl<R: Read> Iterator for Reader<R> {
                 Err(error) => wrong(error.to_string()),
             },
             Ok(None) => {
-                // What is left has no end of line: it was cut off in its middle.
+                // The remaining text without a line feed was truncated.
                 self.end = Some(if self.buffer.is_empty() { Ending::Whole } else { Ending::CutOff });
                 None
             }
@@ -134,7 +127,7 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// The next whole line without its end; at the end of the text nothing, and in `buffer` what is left.
+/// The next complete line without its line feed; at the end `None`, with the remaining text in `buffer`.
 fn next_line<'a>(text: &mut impl BufRead, buffer: &'a mut Vec<u8>) -> io::Result<Option<&'a [u8]>> {
     buffer.clear();
     text.take(LONGEST).read_until(b'\n', buffer)?;
@@ -234,7 +227,7 @@ mod tests {
     fn what_is_no_recording_is_refused_and_a_bad_line_passed_over() {
         let refused =
             |bytes: &[u8]| Reader::new(bytes).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(refused(b"PK").contains("no recording"));
+        assert!(refused(b"PK").contains("not a recording"));
         assert!(refused(&gzip(b"")).contains("it is empty"));
         assert!(refused(&gzip(b"{\"a\": 1}\n")).contains("names no format"));
         assert!(

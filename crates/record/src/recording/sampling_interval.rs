@@ -1,17 +1,17 @@
-//! How often something is done that costs CPU time.
+//! Sampling intervals that grow with the CPU time of a sample.
 
 use std::time::{Duration, Instant};
 
 use hugewise_linux::sys::process::thread_cpu;
 
-/// A thing may take this fraction of the time until it is done again.
+/// Least interval as a multiple of the CPU time of the sample, which limits the overhead to 0.5 %.
 const BUDGET: u32 = 200;
-/// The time between the first two; it doubles from then on.
+/// First interval; it doubles with each sample.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// The time between two that cost little, in the end.
+/// Longest interval between cheap samples.
 const USUAL: Duration = Duration::from_secs(1);
 
-/// Often at first, then once a second; more rarely where it is dear.
+/// Schedules samples: often at first, then once a second, or less often if a sample is expensive.
 #[derive(Debug)]
 pub struct Pace {
     due: Instant,
@@ -19,18 +19,18 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The first is due now.
+    /// The first sample is due at once.
     pub fn new() -> Pace {
         Pace { due: Instant::now(), gap: SHORTEST / 2 }
     }
 
-    /// Does it, if it is due.
+    /// Takes the sample `what` if it is due; `None` if it is not.
     pub fn keep<T>(&mut self, what: impl FnOnce() -> T) -> Option<T> {
         let begin = Instant::now();
         if begin < self.due {
             return None;
         }
-        // Time on the CPU, not time that passed: on a busy machine nothing would ever be cheap.
+        // CPU time, because elapsed time would make every sample expensive on a busy machine.
         let before = thread_cpu();
         let done = what();
         let cost = thread_cpu().saturating_sub(before);

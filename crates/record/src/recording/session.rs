@@ -1,4 +1,4 @@
-//! A recording from its begin to its end.
+//! A recording from start to end.
 
 use std::{
     ffi::OsString,
@@ -37,78 +37,59 @@ use super::{
     writer::Writer,
 };
 
-/// What was written is safe from a kill after so long.
+/// Interval between flushes: a kill loses at most this time.
 const FLUSHED: Duration = Duration::from_secs(1);
-/// How long to wait between two ticks where there are no buffers to be emptied.
+/// Interval between ticks without trace buffers.
 const TICK: Duration = Duration::from_millis(100);
-/// A program that was started has this long to end by itself after a signal that came for us: a
-/// terminal sends Ctrl-C to both.
+/// Time for a started program to exit by itself after a signal to the recorder: a terminal sends Ctrl-C to
+/// both.
 const BY_ITSELF: Duration = Duration::from_secs(2);
-/// And this long after it was asked to.
+/// Time for it to exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What is recorded.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A process that runs.
+    /// A running process, by PID.
     Process(u32),
-    /// A program to be started.
+    /// A program to start, with its arguments.
     Command(Vec<OsString>),
 }
 
 /// What to record, and where to.
 #[derive(Debug)]
 pub struct Assignment<'a> {
-    /// What is recorded.
     pub target: Target,
-    /// The file.
+    /// File of the recording.
     pub output: &'a Path,
-    /// For how long at most.
+    /// Time limit; `None` to record until the process exits.
     pub limit: Option<Duration>,
-    /// May a JVM be asked to write a log of its pauses?
+    /// Whether a JVM may be asked to log its pauses.
     pub jvm_log: bool,
 }
 
-/// How a recording went.
+/// Result of a recording.
 #[derive(Debug)]
 pub struct Recorded {
-    /// What is in it.
     pub summary: Summary,
-    /// How the program ended that was started; nothing where none was, or it still runs.
+    /// Exit status of the started program; `None` if none was started, or it still runs.
     pub status: Option<ExitStatus>,
-    /// Why the recording ended.
     pub reason: EndReason,
 }
 
-/// Why there is no recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The process cannot be recorded.
     #[error("{0}")]
     Process(#[from] CannotTell),
-    /// The program could not be started.
     #[error("{program} could not be started: {source}")]
-    Start {
-        /// The program.
-        program: String,
-        /// What the system answered.
-        source: io::Error,
-    },
-    /// The file.
+    Start { program: String, source: io::Error },
     #[error("the recording {file}: {source}")]
-    File {
-        /// Its name.
-        file: String,
-        /// What the system answered.
-        source: io::Error,
-    },
-    /// Reading what the kernel recorded.
+    File { file: String, source: io::Error },
     #[error("{0}")]
     Kernel(String),
 }
 
-/// Records until the process ends, the time is over, or a signal comes for us. Settings are changed
-/// through `journal`, which the caller closes.
+/// Records until the process exits, the time limit is reached, or the recorder receives a signal. Settings
+/// are changed through `journal`, which the caller closes.
 pub fn record(
     root: &Root,
     journal: &mut Result<Journal, JournalError>,
@@ -127,7 +108,7 @@ pub fn record(
     let began_ns = monotonic_ns();
     let scratch = Scratch::of(journal.as_ref().ok()).ok();
     let begun = begin(root, &mut means, assignment, scratch.as_ref()).inspect_err(|_| {
-        // There is nothing in it, and nothing will be.
+        // The recording would stay empty.
         let _ = fs::remove_file(assignment.output);
     })?;
     let (pid, child) = (begun.pid, begun.child);
@@ -163,7 +144,7 @@ pub fn record(
     .map_err(file)
 }
 
-/// None before Linux 5.3, or where its number is another's by now.
+/// A pidfd of the process; `None` before Linux 5.3, or if its PID was reused.
 fn by_descriptor(root: &Root, process: &Process) -> Option<File> {
     pidfd::open(process.pid).ok().filter(|_| process.is_still_there(root).is_ok())
 }
@@ -177,7 +158,7 @@ struct Session<'a> {
     child: Option<Child>,
     status: Option<ExitStatus>,
     main: u32,
-    /// The process, where it was not started by us, and by descriptor, which is cheaper to ask.
+    /// The attached process, and its pidfd, which is cheaper to query.
     taken_up: Option<Process>,
     pidfd: Option<File>,
     jvms: Jvms,
@@ -242,7 +223,7 @@ impl Session<'_> {
                     return Ok(EndReason::Interrupted);
                 }
                 if !*asked && since.elapsed() > BY_ITSELF {
-                    // Not reaped yet, so that its number means nobody else.
+                    // The process is not reaped yet, so its PID cannot have been reused.
                     let _ = ask_process_to_end(self.main, || true);
                     *asked = true;
                 }
@@ -251,7 +232,7 @@ impl Session<'_> {
         }
     }
 
-    /// What the kernel has for us.
+    /// Records new kernel events, exited threads and log lines.
     fn tick(&mut self, last: bool) -> io::Result<()> {
         let mut lines = Vec::new();
         if let Some(tracer) = &mut self.means.tracer {
@@ -289,7 +270,7 @@ impl Session<'_> {
         self.emit_all(lines)
     }
 
-    /// Another hugewise may have switched it on before us, and off again.
+    /// Switches delay accounting on again if another program switched it off.
     fn keep_accounting(&mut self) -> io::Result<()> {
         let (Some(_), Some(journal)) = (&self.means.delays, self.journal.as_deref_mut()) else {
             return Ok(());
@@ -302,7 +283,8 @@ impl Session<'_> {
             Err(error) => error.to_string(),
         };
         let reason = format!(
-            "somebody switched kernel.task_delayacct off, {again}: threads made meanwhile have no delays"
+            "another program switched kernel.task_delayacct off, {again}: threads that started in between have no \
+             delays"
         );
         self.emit(Line::Lost(Lost { ns: monotonic_ns(), of: Evidence::Delays, count: None, reason }))
     }

@@ -1,4 +1,4 @@
-//! The means of a recording: what could be switched on, and why the rest could not.
+//! The sources of a recording: those that are available, and why the others are not.
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
@@ -19,19 +19,19 @@ use super::{
     model::{Evidence, Line, Lost},
 };
 
-/// The buffers of all CPUs together, at first.
+/// Total initial size of the trace buffers of all CPUs.
 const ALL_BUFFERS: Bytes = Bytes(64 << 20);
-/// The buffer of one CPU at first, at least and at most; and how far it may grow.
+/// Limits of the initial buffer of one CPU, and limit of its growth, in KiB.
 const SMALLEST: u64 = 256;
 const LARGEST: u64 = 2048;
 const GROWN: u64 = 16 << 10;
-/// How often the buffers are emptied, at least and at most.
+/// Longest and shortest interval at which the buffers are read.
 const RARELY: Duration = Duration::from_millis(100);
 const OFTEN: Duration = Duration::from_millis(10);
-/// The order of 2 MiB in 4 KiB pages, where the kernel does not tell the size of a THP.
+/// Order of 2 MiB in base pages of 4 KiB, used if the kernel does not report the PMD size.
 const USUAL_ORDER: u32 = 9;
 
-/// The kernel's events.
+/// Reads kernel events from a tracing instance.
 #[derive(Debug)]
 pub struct Tracer {
     instance: Instance,
@@ -39,27 +39,27 @@ pub struct Tracer {
     buffer_kib: u64,
     lost: u64,
     damaged: u64,
-    /// How long to wait until the buffers are emptied again.
+    /// Interval until the next read of the buffers.
     pub gap: Duration,
 }
 
-/// What could be had.
+/// The available sources.
 #[derive(Debug, Default)]
 pub struct Means {
-    /// The kernel's events.
+    /// Kernel events.
     pub tracer: Option<Tracer>,
-    /// Delay accounting, thread by thread.
+    /// Delay accounting by thread.
     pub delays: Option<Channel>,
-    /// Threads that end.
+    /// Reports of exiting threads.
     pub ends: Option<Channel>,
-    /// What each rests on, or why it is missing.
+    /// Each kind of evidence with its source, or why it is missing.
     pub evidence: BTreeMap<Evidence, Reading<String>>,
-    /// The events that are recorded.
+    /// Names of the recorded events.
     pub events: Vec<String>,
 }
 
 impl Means {
-    /// Switches on what can be switched on, through the journal.
+    /// Switches on all sources that are available, through the journal.
     pub fn provide(root: &Root, journal: Result<&mut Journal, &JournalError>) -> Means {
         let mut means = Means::default();
         let mut evidence = BTreeMap::new();
@@ -93,14 +93,14 @@ impl Means {
         let was = Setting::TaskDelayacct.read(root).map_err(|error| error.to_string())?;
         let told = channel
             .thread(std::process::id())
-            .map_err(|error| format!("taskstats: {error}; asking takes CAP_NET_ADMIN"))?;
+            .map_err(|error| format!("taskstats: {error}; it needs CAP_NET_ADMIN"))?;
         if was != "1" {
             journal.set(Setting::TaskDelayacct, "1").map_err(|error| error.to_string())?;
         }
         self.delays = Some(channel);
         let since = match was.as_str() {
             "1" => "was on".to_owned(),
-            _ => format!("switched on at {} ns: threads made before have no delays", monotonic_ns()),
+            _ => format!("switched on at {} ns: threads that started before have no delays", monotonic_ns()),
         };
         Ok(format!("taskstats version {}; kernel.task_delayacct {since}", told.version))
     }
@@ -109,9 +109,9 @@ impl Means {
         let cpus = root.read("sys/devices/system/cpu/possible").map_err(|error| error.to_string())?;
         let mut channel =
             Channel::open().map_err(|error| format!("taskstats: {error} (CONFIG_TASKSTATS)"))?;
-        channel.tell_of_ends(&cpus).map_err(|error| format!("taskstats: {error}; it takes CAP_NET_ADMIN"))?;
+        channel.tell_of_ends(&cpus).map_err(|error| format!("taskstats: {error}; it needs CAP_NET_ADMIN"))?;
         self.ends = Some(channel);
-        Ok("taskstats tells of each".to_owned())
+        Ok("taskstats reports the exit of each thread".to_owned())
     }
 
     fn trace(&mut self, root: &Root, journal: &mut Journal) -> Result<String, String> {
@@ -127,13 +127,13 @@ impl Means {
         journal.set(Setting::TraceInstance { id }, tracefs::PRESENT).map_err(|error| words(&error))?;
         let buffer_kib = buffer(root);
         let instance = Instance::open(tracefs, id, Options { buffer_kib }).map_err(|error| words(&error))?;
-        // An instance that follows nobody records everybody, so somebody is followed first.
+        // An instance without PIDs records all threads, so a PID is set first.
         let khugepaged = khugepaged(root);
         instance.follow(&[khugepaged.unwrap_or(id)]).map_err(|error| words(&error))?;
         let (mut events, on, missing) =
             Events::switch_on(&instance, huge_order(root)).map_err(|error| words(&error))?;
         if on.is_empty() {
-            return Err("this kernel has none of the events that matter".to_owned());
+            return Err("this kernel has none of the required events".to_owned());
         }
         events.leave_out(id);
         let without = match missing.as_slice() {
@@ -152,18 +152,18 @@ impl Means {
 }
 
 impl Tracer {
-    /// Records these threads and their children from now on.
+    /// Records these threads and their future children from now on.
     pub fn follow(&self, tids: &[u32]) -> Result<(), String> {
         self.instance.follow(tids).map_err(|error| error.to_string())
     }
 
-    /// Records the children of this thread, which is the recorder's own and will be no more.
+    /// Records the children of this thread, which is a thread of the recorder and not recorded itself.
     pub fn follow_children_of(&mut self, tid: u32) -> Result<(), String> {
         self.events.leave_out(tid);
         self.follow(&[tid])
     }
 
-    /// Empties the buffers; answers what happened up to now. With `last`, what is open stays open.
+    /// Reads the buffers; returns the lines up to now. With `last`, unfinished intervals are included.
     pub fn read(&mut self, last: bool) -> Result<Vec<Line>, String> {
         let before = monotonic_ns();
         let events = &mut self.events;
@@ -179,19 +179,19 @@ impl Tracer {
             self.gap = (self.gap * 5 / 4).min(RARELY);
         }
         if fullest > room / 2 && self.buffer_kib < GROWN && !last {
-            // Refused where memory is short: then it stays as it is, and losses are told.
+            // Refused if memory is short: the size stays, and losses are recorded.
             if self.instance.set_buffer(self.buffer_kib * 2).is_ok() {
                 self.buffer_kib *= 2;
             }
         }
-        // Where there was room nothing was lost, and asking costs as much as reading.
+        // Nothing was lost if there was room, and the query costs as much as a read.
         if last || fullest > room / 2 {
             lines.extend(self.losses());
         }
         Ok(lines)
     }
 
-    /// What was lost since it was asked last.
+    /// Losses since the previous call.
     fn losses(&mut self) -> Vec<Line> {
         let mut lines = Vec::new();
         let ns = monotonic_ns();
@@ -201,7 +201,7 @@ impl Tracer {
                     ns,
                     of: Evidence::Events,
                     count: Some(losses.events - self.lost),
-                    reason: format!("the buffers of {} KiB a CPU were full", self.buffer_kib),
+                    reason: format!("the buffers of {} KiB per CPU were full", self.buffer_kib),
                 }));
                 self.lost = losses.events;
             }
@@ -218,13 +218,13 @@ impl Tracer {
         lines
     }
 
-    /// Events that were lost so far; nothing where they cannot be counted.
+    /// Number of lost events; `None` if it is unknown.
     pub fn lost(&self) -> Option<u64> {
         (self.damaged == 0).then_some(self.lost)
     }
 }
 
-/// The size of each CPU's buffer in KiB: machines with many CPUs get smaller ones.
+/// Initial buffer of each CPU in KiB; smaller on machines with many CPUs.
 fn buffer(root: &Root) -> u64 {
     let cpus = root.list("sys/devices/system/cpu").unwrap_or_default();
     let is_cpu = |name: &&String| name.strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok());
@@ -232,7 +232,7 @@ fn buffer(root: &Root) -> u64 {
     (ALL_BUFFERS.0 / 1024 / cpus).clamp(SMALLEST, LARGEST)
 }
 
-/// The size of a whole THP in base pages, as a power of two.
+/// The PMD size in base pages, as a power of two.
 fn huge_order(root: &Root) -> u32 {
     let huge = thp::pmd_size(root);
     match (huge.known(), base_page::read(root).known()) {
@@ -241,10 +241,10 @@ fn huge_order(root: &Root) -> u32 {
     }
 }
 
-/// The kernel's thread that makes huge pages of small ones.
+/// PID of khugepaged.
 fn khugepaged(root: &Root) -> Option<u32> {
     let is_it = |pid: &u32| {
-        // A program may have any name, and no kernel thread has a command line.
+        // A program can have the same name, but only kernel threads have no command line.
         root.read(format!("proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "khugepaged")
             && fs::read(root.path(Path::new(&format!("proc/{pid}/cmdline"))))
                 .is_ok_and(|line| line.is_empty())

@@ -1,4 +1,4 @@
-//! Takes up a process, or starts a program, so that nothing of it is missed.
+//! Attaches to a process or starts a program, so that none of its events are missed.
 
 use std::{
     env,
@@ -25,20 +25,20 @@ use super::{
     threads::Threads,
 };
 
-/// The first release with `-Xlog`.
+/// First JDK release with `-Xlog`.
 const UNIFIED_LOGGING: u32 = 9;
 
-/// What is recorded from now on.
+/// The recorded process.
 pub struct Begun {
-    /// The process that was named, or started.
+    /// PID of the recorded process.
     pub pid: u32,
-    /// The one that was started.
+    /// The process, if the recorder started it.
     pub child: Option<Child>,
-    /// The log that it was told to write.
+    /// The JVM log that an added option requested.
     pub log: Option<File>,
 }
 
-/// Starts the program, or takes up the process: from now on its events are recorded.
+/// Starts the program, or attaches to the process: from now on its events are recorded.
 pub fn begin(
     root: &Root,
     means: &mut Means,
@@ -47,7 +47,7 @@ pub fn begin(
 ) -> Result<Begun, RecordError> {
     match &assignment.target {
         Target::Process(pid) => {
-            // A thread made meanwhile is the child of one that is followed already, or is seen next time.
+            // A thread created in between is the child of a recorded one, or is found by the next pass.
             let threads = Threads::of(root, *pid);
             let mut followed = Vec::new();
             loop {
@@ -80,9 +80,9 @@ pub fn begin(
     }
 }
 
-/// Starts a program whose events are recorded from its first moment.
+/// Starts a program and records its events from the first one.
 fn start(means: &mut Means, command: &mut Command) -> Result<io::Result<Child>, RecordError> {
-    // By a thread of its own, whose children are followed: when it has ended, nothing of ours is.
+    // A new thread whose children are recorded: after its end, no thread of the recorder is.
     let starting = || {
         if let Some(tracer) = &mut means.tracer {
             tracer.follow_children_of(thread_id()).map_err(RecordError::Kernel)?;
@@ -90,13 +90,13 @@ fn start(means: &mut Means, command: &mut Command) -> Result<io::Result<Child>, 
         Ok(command.spawn())
     };
     let started = thread::scope(|scope| scope.spawn(starting).join());
-    started.unwrap_or_else(|_| Ok(Err(io::Error::other("starting it was broken off"))))
+    started.unwrap_or_else(|_| Ok(Err(io::Error::other("the starting thread panicked"))))
 }
 
-/// A java command line that writes a log into `file`, too, and that file.
+/// A java command line with an option for a log in `file`, and that file.
 ///
-/// One behind a wrapper is left as it is: it may become another user's, who could not write there, and
-/// a JVM that cannot write its log does not start.
+/// Command lines with a wrapper stay as they are: the wrapper may switch to a user who cannot write there,
+/// and a JVM that cannot write its log does not start.
 fn with_log(command: &[OsString], file: &Path) -> Option<(Vec<OsString>, Option<File>)> {
     let words: Vec<String> =
         command.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<_>>()?;
@@ -114,7 +114,7 @@ fn with_log(command: &[OsString], file: &Path) -> Option<(Vec<OsString>, Option<
     Some((command, Some(log)))
 }
 
-/// The release of its java: by the JDK that it belongs to, which costs nothing, or asked.
+/// JDK release of its java: from the release file of the JDK, which is cheap, or by running it.
 fn major(line: &LaunchLine) -> Option<u32> {
     let jdks = jdks::find(&Root::live(), &Environment::of_this_process());
     let java = fs::canonicalize(&line.java).ok();

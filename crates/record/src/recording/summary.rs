@@ -1,4 +1,4 @@
-//! What is in a recording, in short.
+//! Summary of a recording.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,63 +6,61 @@ use hugewise_linux::reading::Reading;
 
 use super::model::{Cause, Evidence, Line};
 
-/// What is in a recording, in short; lines are added one after the other.
+/// Summary of a recording, built line by line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// When the recording began.
+    /// Start of the recording, in nanoseconds of CLOCK_MONOTONIC.
     pub began_ns: u64,
-    /// The last time that stood in a line.
+    /// Latest time in the recording, in nanoseconds of CLOCK_MONOTONIC.
     pub last_ns: u64,
-    /// The latest name of each thread that was seen.
+    /// Last name of each thread, by TID.
     pub names: BTreeMap<u32, String>,
-    /// Intervals by thread and cause.
+    /// Waits by TID and cause.
     pub stalls: BTreeMap<(u32, Cause), Stalls>,
-    /// Huge pages by thread.
+    /// Attempts to allocate huge pages, by TID.
     pub huge_pages: BTreeMap<u32, HugePages>,
-    /// What was made of small pages, by thread and what became of it.
+    /// Number of collapses by TID, and event with result.
     pub collapses: BTreeMap<(u32, String), u64>,
-    /// What the kernel accounted each thread for direct compaction and reclaim, in nanoseconds.
+    /// Direct compaction and direct reclaim by TID, from delay accounting, in nanoseconds.
     pub delays: BTreeMap<u32, (u64, u64)>,
-    /// How much counters of the whole machine grew.
+    /// Growth of machine-wide counters during the recording.
     pub machine: BTreeMap<String, u64>,
     first_counters: Option<BTreeMap<String, u64>>,
-    /// Lines of JVM logs.
+    /// Number of lines of JVM logs.
     pub log_lines: u64,
-    /// CPU time that the recorder itself took, in nanoseconds.
+    /// CPU time of the recorder, in nanoseconds; `None` if unknown.
     pub recorder_cpu_ns: Option<u64>,
-    /// What was lost, by evidence: how many that could be counted, and whether some could not.
+    /// Lost evidence: the counted losses, and whether there were uncounted ones.
     pub lost: BTreeMap<Evidence, (u64, bool)>,
-    /// Notes.
     pub notes: Vec<String>,
     unnamed: BTreeSet<u32>,
-    /// What the recording rests on, or why that is missing.
+    /// Each kind of evidence with its source, or why it is missing.
     pub evidence: BTreeMap<Evidence, Reading<String>>,
 }
 
-/// Intervals of one thread and one cause.
+/// Waits of one thread and one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// How many.
+    /// Number of waits.
     pub count: u64,
-    /// How many of them have no begin or no end, and so no length.
+    /// Number of those without begin or end, whose duration is unknown.
     pub open: u64,
-    /// All together, in nanoseconds.
+    /// Total duration, in nanoseconds.
     pub total_ns: u64,
-    /// The longest.
+    /// Longest duration, in nanoseconds.
     pub longest_ns: u64,
 }
 
-/// Huge pages that one thread asked for.
+/// Attempts of one thread to allocate huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HugePages {
-    /// How many it got.
+    /// Number of successful attempts.
     pub got: u64,
-    /// How many times there was none.
+    /// Number of failed attempts.
     pub failed: u64,
 }
 
 impl Summary {
-    /// Adds a line.
     pub fn add(&mut self, line: &Line) {
         match line {
             Line::Header(header) => {
@@ -140,12 +138,12 @@ impl Summary {
         }
     }
 
-    /// Threads with events and, so far, without a name; each is told once.
+    /// TIDs with events but without a name; each is returned once.
     pub(super) fn nameless(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.unnamed).into_iter().collect()
     }
 
-    /// The intervals of one cause, over all threads.
+    /// Waits with one cause, over all threads.
     #[must_use]
     pub fn all_stalls(&self, cause: Cause) -> Stalls {
         let of_cause = self.stalls.iter().filter(|((_, of), _)| *of == cause);

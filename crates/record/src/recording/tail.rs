@@ -1,4 +1,4 @@
-//! The end of a file that somebody else goes on writing.
+//! Reads a log file while another process appends to it.
 
 use std::{
     fs::File,
@@ -9,15 +9,15 @@ use std::{
 
 use hugewise_linux::sys::file;
 
-/// No line of a log is longer; what is longer is cut into pieces.
+/// Longest line, in bytes; longer ones are split.
 const LONGEST: usize = 64 << 10;
-/// As much is read at once; the rest follows with the next call.
+/// Most bytes read by one call; the rest follows with the next.
 const MOST: u64 = 4 << 20;
 
-/// Opens the file of this name anew, where it has one.
+/// Opens the file that has the name of the log now.
 type Reopen = Box<dyn Fn() -> io::Result<File> + Send>;
 
-/// What was read of a log of our own is given back in pieces of this size.
+/// Bytes of a private log that are released at once after they were read.
 const RELEASED: u64 = 1 << 20;
 
 /// A log that is read line by line as it grows.
@@ -25,28 +25,29 @@ pub struct Tail {
     file: File,
     reopen: Option<Reopen>,
     rest: Vec<u8>,
-    /// Of a file that nobody else reads: how much was read of it, and how much of that given back.
+    /// For a private file: bytes read so far, and bytes released so far.
     own: Option<(u64, u64)>,
 }
 
 impl Tail {
-    /// Of `file`, from where it stands; `reopen` finds the one that takes its name when it is rotated.
+    /// Reads `file` from its current position; `reopen` opens its successor after a rotation.
     pub fn of(file: File, reopen: Option<Reopen>) -> Tail {
         Tail { file, reopen, rest: Vec::new(), own: None }
     }
 
-    /// Of a file that nobody else reads, from its beginning: what was read of it takes no space any more.
+    /// Reads a file without other readers from its beginning; the space of what was read is released.
     pub fn own(file: File) -> Tail {
         Tail { own: Some((0, 0)), ..Tail::of(file, None) }
     }
 
-    /// The whole lines that were added since; with `last`, what is left without an end, too.
+    /// The complete lines added since the previous call; with `last`, also a final line without line feed.
     pub fn lines(&mut self, last: bool) -> io::Result<Vec<String>> {
         let read = (&self.file).take(MOST).read_to_end(&mut self.rest)?;
         if let Some((done, released)) = &mut self.own {
             *done += read as u64;
             if *done - *released >= RELEASED {
-                // A file system that cannot keeps it all, for the time of the recording.
+                // Without support of the file system, the space stays allocated until the end of the
+                // recording.
                 let _ = file::release_beginning(&self.file, *done / RELEASED * RELEASED);
                 *released = *done;
             }
@@ -70,7 +71,7 @@ impl Tail {
         Ok(lines)
     }
 
-    /// The file that has taken the place of this one, which is at its end.
+    /// The file that replaced this one in a rotation; to be called at the end of this one.
     fn rotated(&self) -> Option<File> {
         let next = self.reopen.as_ref()?().ok()?;
         let (ours, theirs) = (self.file.metadata().ok()?, next.metadata().ok()?);
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(tail.lines(false)?, ["one", "two"]);
         writeln!(log, "ee")?;
         assert_eq!(tail.lines(false)?, ["three"]);
-        // It is rotated: the old file first, then the new one from its beginning.
+        // Rotation: the rest of the old file comes first, then the new one from its beginning.
         write!(log, "last of the old\nhalf")?;
         fs::rename(&path, folder.path().join("gc.log.0"))?;
         fs::write(&path, "first of the new\nend")?;
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(tail.lines(false)?, ["last"]);
         let found = fs::metadata(&path)?;
         assert_eq!(found.len(), (3 << 20) + 5);
-        // Where the file system can.
+        // If the file system supports it.
         if file::release_beginning(&log, 4096).is_ok() {
             assert!(found.blocks() * 512 < 1 << 20, "{} blocks", found.blocks());
         }

@@ -1,4 +1,4 @@
-//! What first touch costs here: the measure for page faults, which are only counted.
+//! Measures the cost of first touch, as recordings contain only the number of page faults.
 
 use hugewise_linux::{
     hugepages::{base_page, headroom, thp},
@@ -13,16 +13,16 @@ use hugewise_linux::{
 
 use super::model::{FirstTouch, PageCost};
 
-/// Pages of the PMD size that are touched, on base pages and on huge ones.
+/// Number of blocks of the PMD size that are touched, for each page size.
 const BLOCKS: u64 = 4;
-/// Huge pages are touched only where so many can be had at once: never wait for one.
+/// Number of free huge pages needed to touch some, so that the recorder never waits for one.
 const ROOM: u64 = 16 * BLOCKS;
 
-/// Touches a few pages, and tells the CPU time that it took.
+/// Touches a few pages and measures their CPU time.
 pub fn measure(root: &Root) -> Reading<FirstTouch> {
     let (base, huge) = (base_page::read(root), thp::pmd_size(root));
     let (Some(base), Some(huge)) = (base.known(), huge.known()) else {
-        return Reading::unknown("the sizes of pages are not known");
+        return Reading::unknown("the page sizes are unknown");
     };
     let cost = touch(*huge, Advice::NoHugePage, *base);
     let at_once = headroom::read(root, *base, *huge).map_or(0, |room| room.at_once.0);
@@ -33,7 +33,7 @@ pub fn measure(root: &Root) -> Reading<FirstTouch> {
     .into()
 }
 
-/// Of touching one byte in every `step` of some blocks of `block`, block by block.
+/// Cost of touching one byte in every `step` of [`BLOCKS`] blocks.
 fn touch(block: PageSize, advice: Advice, step: PageSize) -> std::io::Result<PageCost> {
     let size = block.bytes().0;
     let mut memory = Mapping::anonymous(Bytes((BLOCKS + 1) * size))?;

@@ -1,4 +1,4 @@
-//! Writes a recording as it goes.
+//! Writes a recording line by line.
 
 use std::{
     fs::{File, OpenOptions},
@@ -11,7 +11,6 @@ use flate2::{Compression, write::GzEncoder};
 
 use super::model::Line;
 
-/// A recording that is being written.
 #[derive(Debug)]
 pub struct Writer {
     gzip: GzEncoder<File>,
@@ -19,14 +18,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes `path`, for its owner alone: command lines stand in it. It must be new.
+    /// Creates `path`, which must not exist; only its owner may read it, as it contains command lines.
     pub fn create(path: &Path) -> io::Result<Writer> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        // Fast: the recorder should cost little, and the text is very regular.
+        // Fast compression keeps the overhead low, and the text is very regular.
         Ok(Writer { gzip: GzEncoder::new(file, Compression::fast()), buffer: Vec::new() })
     }
 
-    /// Adds a line.
     pub fn write(&mut self, line: &Line) -> io::Result<()> {
         self.buffer.clear();
         serde_json::to_writer(&mut self.buffer, line)?;
@@ -34,12 +32,11 @@ impl Writer {
         self.gzip.write_all(&self.buffer)
     }
 
-    /// Everything so far is readable afterwards, whatever happens to this process.
+    /// Writes all lines so far to the file, so that they survive a kill of this process.
     pub fn flush(&mut self) -> io::Result<()> {
         self.gzip.flush()
     }
 
-    /// Ends the file.
     pub fn finish(self) -> io::Result<File> {
         self.gzip.finish()
     }

@@ -1,4 +1,4 @@
-//! Of what a recording is, and by what means it was made.
+//! The header of a recording: process, machine and evidence.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,89 +11,89 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Of what, and by what means.
+/// Header of a recording: process, machine and evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Header {
     /// `hugewise.recording/1`.
     pub schema: String,
-    /// The version of hugewise.
+    /// Version of hugewise.
     pub hugewise: String,
-    /// When it began.
+    /// Start of the recording, in nanoseconds of CLOCK_MONOTONIC.
     pub began_ns: u64,
-    /// The same moment in milliseconds since 1970.
+    /// Start of the recording, in milliseconds since 1970-01-01 UTC.
     pub began_unix_ms: u64,
-    /// The process that was named, or started.
+    /// PID of the recorded process.
     pub pid: u32,
-    /// Was it started by the recorder, so that nothing of it is missing?
+    /// Whether the recorder started the process, so that the recording is complete.
     pub started: bool,
-    /// The command line that was recorded.
+    /// Command line of the recorded process.
     pub command: Vec<String>,
-    /// The machine.
+    /// The machine at the start.
     pub machine: Facts,
-    /// What the recording rests on, by the name of the evidence; or why it is missing.
+    /// Available evidence by kind, with its source, or why it is missing.
     pub evidence: BTreeMap<Evidence, Reading<String>>,
-    /// The kernel's events that were recorded.
+    /// Names of the recorded kernel events.
     pub events: Vec<String>,
-    /// What first touch cost the recorder, before it began.
+    /// Cost of first touch, measured by the recorder before the start.
     #[serde(default = "not_measured")]
     pub first_touch: Reading<FirstTouch>,
 }
 
 fn not_measured() -> Reading<FirstTouch> {
-    Reading::unknown("the recorder did not measure it")
+    Reading::unknown("not measured by this recorder")
 }
 
-/// What the first touch of a page costs, in CPU time of the thread that touches it.
+/// Cost of the first touch of a page, in CPU time of the touching thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FirstTouch {
-    /// Of a base page.
+    /// Cost of a base page.
     pub base: PageCost,
-    /// Of a THP of the PMD size; nothing where too few were to be had without waiting.
+    /// Cost of a THP of the PMD size; null if too few were available without waiting.
     pub huge: Option<PageCost>,
 }
 
-/// In nanoseconds for a page.
+/// Cost of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PageCost {
-    /// Of all that were touched.
+    /// Mean over all touched pages, in nanoseconds.
     pub mean_ns: u64,
-    /// In the dearest block of the PMD size. On a virtual machine a page may cost many times as much
-    /// where its host has to provide the memory first.
+    /// Mean in the most expensive block of the PMD size, in nanoseconds. On a virtual machine a page can cost
+    /// many times as much if its host has to provide the memory first.
     pub most_ns: u64,
 }
 
-/// A machine as it was when the recording began.
+/// The machine at the start of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
-    /// The release of the kernel.
+    /// Kernel release.
     pub kernel: Reading<String>,
-    /// CPUs that are online, as `0-3`.
+    /// Online CPUs, as a list such as `0-3`.
     pub cpus: Reading<String>,
-    /// The size of a base page.
+    /// Base page size, in bytes.
     pub base_page: Reading<PageSize>,
-    /// Memory as a whole.
+    /// Memory, from /proc/meminfo.
     pub meminfo: Meminfo,
     /// The hugetlb pools.
     pub pools: Reading<Vec<Pool>>,
-    /// Transparent huge pages.
+    /// Settings of transparent huge pages.
     pub thp: Thp,
 }
 
-/// A kind of evidence, the strongest first.
+/// Kind of evidence, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
-    /// Events of the kernel: who waited, from when to when.
+    /// Kernel events: waits by thread, with begin and end.
     Events,
-    /// Delay accounting: who waited, how long in all.
+    /// Delay accounting: total waits by thread.
     Delays,
-    /// Notice of threads that end.
+    /// Reports of exiting threads.
     Ends,
     /// The log of a JVM.
     JvmLog,
-    /// Counters of the machine: that somebody waited.
+    /// Machine-wide counters: number of waits.
     Counters,
-    /// Pressure: for how long somebody waited.
+    /// Memory pressure: machine-wide time in which a task waited.
     Pressure,
 }
 
@@ -102,9 +102,9 @@ impl fmt::Display for Evidence {
         f.write_str(match self {
             Evidence::Events => "kernel events",
             Evidence::Delays => "delay accounting",
-            Evidence::Ends => "threads that end",
+            Evidence::Ends => "thread exit reports",
             Evidence::JvmLog => "the JVM's log",
-            Evidence::Counters => "counters of the machine",
+            Evidence::Counters => "machine-wide counters",
             Evidence::Pressure => "memory pressure",
         })
     }

@@ -1,4 +1,4 @@
-//! The memory of the machine and of processes, at one moment.
+//! Samples of the machine's and the processes' memory.
 
 use std::collections::BTreeMap;
 
@@ -6,57 +6,58 @@ use hugewise_linux::units::{Bytes, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Counters of the whole machine.
+/// A sample of machine-wide counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
-    /// When they were read.
+    /// Time of the sample, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// /proc/vmstat: THP, compaction, direct reclaim; those that this kernel has, since boot.
+    /// Counters of /proc/vmstat on THP, compaction and direct reclaim, since boot; those that the kernel has.
     pub vmstat: BTreeMap<String, u64>,
-    /// /proc/pressure/memory: for how long some task waited, in microseconds since boot.
+    /// Time in which some task waited for memory, in microseconds since boot (/proc/pressure/memory); null
+    /// without PSI.
     pub pressure_some_us: Option<u64>,
-    /// The pools of the whole machine.
+    /// The hugetlb pools of the whole machine.
     pub pools: Vec<PoolSample>,
-    /// `MemAvailable`.
+    /// `MemAvailable`, in bytes; null if unknown.
     pub available_bytes: Option<Bytes>,
 }
 
-/// A pool at one moment.
+/// A sample of a hugetlb pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolSample {
-    /// The size of its pages.
+    /// Page size, in bytes.
     pub page_size: PageSize,
-    /// All pages.
+    /// Number of pages.
     pub total: u64,
-    /// Those not in use.
+    /// Number of free pages.
     pub free: u64,
-    /// Those promised and not yet touched.
+    /// Number of pages reserved but not yet faulted in; null if unknown.
     pub reserved: Option<u64>,
 }
 
-/// The memory of a process, in bytes: /proc/PID/smaps_rollup.
+/// A sample of a process' memory (/proc/PID/smaps_rollup).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
-    /// When it was read.
+    /// Time of the sample, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// The process.
+    /// PID of the process.
     pub pid: u32,
-    /// `Rss` and the pages of pools.
+    /// Resident memory including hugetlb pages, in bytes.
     pub resident_bytes: Bytes,
-    /// On THP of the PMD size: anonymous, shared memory and files.
+    /// Memory on THP of the PMD size (anonymous, shared, file-backed), in bytes.
     pub thp_bytes: Bytes,
-    /// On pages of pools.
+    /// Memory on hugetlb pages, in bytes.
     pub hugetlb_bytes: Bytes,
-    /// The heap of a JVM, where its place is known: a part of the above.
+    /// The Java heap, as part of the above; null if its addresses are unknown.
     pub heap: Option<HeapMemory>,
 }
 
-/// The heap of a JVM at one moment, in bytes: PAGEMAP_SCAN of Linux 6.7 and later. Of a heap that is mapped more than
-/// once, as by ZGC before JDK 21, the mapping that shows most of it.
+/// A sample of a Java heap, by PAGEMAP_SCAN (Linux 6.7). If the heap is mapped more than once, as by ZGC
+/// before JDK 21, the mapping with the most resident memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeapMemory {
-    /// Present.
+    /// Resident memory, in bytes.
     pub resident_bytes: Bytes,
-    /// Of those, on huge pages of any kind.
+    /// The part of it on huge pages of any kind, in bytes.
     pub huge_bytes: Bytes,
 }

@@ -1,9 +1,9 @@
 //! The lines of a recording.
 //!
-//! A recording is a gzip'd text of JSON objects, one a line, written as it goes: what was written
-//! before a kill can be read. Every time is nanoseconds of CLOCK_MONOTONIC (names end in `_ns`), which
-//! is the clock of the JVM's `timenanos` too. Lines stand in the order in which they were written,
-//! not always in that of their times.
+//! A recording is gzip-compressed text with one JSON object per line. It is flushed during the recording, so
+//! that it can be read after a kill. All times are in nanoseconds of CLOCK_MONOTONIC (names end in `_ns`),
+//! which is also the clock of a JVM's `timenanos`. Lines are in the order of writing, which is not always
+//! that of their times.
 
 mod header;
 mod memory;
@@ -18,103 +18,103 @@ pub use memory::{HeapMemory, Machine, Memory, PoolSample};
 pub use threads::{DelaysOfThreads, Process, Thread, ThreadDelays, ThreadEnd, ThreadUsage, Usage};
 pub use waits::{Cause, Collapse, HugePage, Stall};
 
-/// What the header calls its format.
+/// Name and version of the format.
 pub const SCHEMA: &str = "hugewise.recording/1";
 
-/// One line.
+/// A line of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Line {
-    /// The first line: of what, and by what means.
+    /// The first line: process, machine and evidence.
     Header(Box<Header>),
-    /// A process of the recording, when it was first seen or has become another program.
+    /// A process that is new, or has executed another program.
     Process(Process),
-    /// A thread, when it was first seen or has changed its name.
+    /// A thread that is new, or has a new name.
     Thread(Thread),
-    /// A thread waited for the kernel to find memory.
+    /// A wait of a thread in compaction or reclaim.
     Stall(Stall),
-    /// A thread asked for a huge page.
+    /// An attempt of a thread to allocate a huge page.
     HugePage(HugePage),
-    /// Huge pages were made of small ones, or could not be.
+    /// A collapse of base pages into a huge page, or a failed attempt.
     Collapse(Collapse),
-    /// What threads have used so far: those for which it changed since the last such line.
+    /// Usage of threads since their start, for those whose usage changed since the last such line.
     Usage(Usage),
-    /// What threads have waited for so far: those for which it changed since the last such line.
+    /// Waits of threads since their start, for those whose waits changed since the last such line.
     Delays(DelaysOfThreads),
-    /// The last that the kernel told of a thread.
+    /// Final usage and waits of an exited thread.
     ThreadEnd(ThreadEnd),
-    /// Counters of the whole machine. They corroborate; they never attribute.
+    /// Machine-wide counters. They support other evidence and never attribute a pause.
     Machine(Machine),
-    /// The memory of a process.
+    /// Memory of a process.
     Memory(Memory),
-    /// Where a JVM's log comes from.
+    /// Origin of a JVM's log.
     JvmLogSource(JvmLogSource),
-    /// Lines of a JVM's log, as they were written.
+    /// Lines of a JVM's log, unchanged.
     JvmLog(JvmLog),
-    /// Something was lost.
+    /// A loss of evidence.
     Lost(Lost),
-    /// Something that whoever reads this should know.
+    /// A remark for the reader.
     Note(Note),
-    /// The last line of a recording that ended in order.
+    /// The last line of a complete recording.
     End(End),
 }
 
-/// Where a JVM's log comes from.
+/// Origin of a JVM's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JvmLogSource {
-    /// When the recorder began to read it.
+    /// Time of the first read, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// The JVM.
+    /// PID of the JVM.
     pub pid: u32,
-    /// What was switched on, or the file that the JVM writes itself.
+    /// The log that was switched on, or the file that the JVM writes.
     pub source: String,
-    /// Does it carry CLOCK_MONOTONIC (`timenanos`)? Otherwise its times must be fitted.
+    /// Whether the log has times of CLOCK_MONOTONIC (`timenanos`); otherwise its times must be fitted.
     pub monotonic: bool,
 }
 
 /// Lines of a JVM's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JvmLog {
-    /// When they were read: up to a look later than they were written.
+    /// Time of the read, in nanoseconds of CLOCK_MONOTONIC; the lines are older by up to a sampling interval.
     pub ns: u64,
-    /// The JVM.
+    /// PID of the JVM.
     pub pid: u32,
-    /// The lines. Bytes that are not UTF-8 are replaced.
+    /// The lines; bytes that are not UTF-8 are replaced.
     pub lines: Vec<String>,
 }
 
-/// Something was lost.
+/// A loss of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lost {
-    /// When that was noticed.
+    /// Time at which the loss was detected, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// Of which evidence.
+    /// The kind of evidence that was lost.
     pub of: Evidence,
-    /// How many, where the kernel tells.
+    /// Number of lost events; null if unknown.
     pub count: Option<u64>,
-    /// Why.
+    /// Why it was lost.
     pub reason: String,
 }
 
-/// Something that whoever reads this should know.
+/// A remark for the reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Note {
-    /// When.
+    /// Time of the remark, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// It.
+    /// The remark.
     pub text: String,
 }
 
-/// The end of a recording.
+/// End of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct End {
-    /// When.
+    /// Time of the end, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// Why.
+    /// Why the recording ended.
     pub reason: EndReason,
-    /// Events of the kernel that were lost, in all; nothing where they cannot be counted.
+    /// Number of lost kernel events; null if unknown.
     pub lost_events: Option<u64>,
-    /// CPU time that the recorder itself took, up to this line.
+    /// CPU time of the recorder up to this line, in nanoseconds; null if unknown.
     #[serde(default)]
     pub recorder_cpu_ns: Option<u64>,
 }
@@ -123,10 +123,10 @@ pub struct End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// The process had ended.
+    /// The process exited.
     ProcessEnded,
-    /// The recorder was told to end.
+    /// The recorder received a signal.
     Interrupted,
-    /// The time that was asked for was over.
+    /// The time limit was reached.
     TimeOver,
 }

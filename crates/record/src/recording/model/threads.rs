@@ -1,95 +1,96 @@
-//! Processes and threads: who they are, what they used, and what they waited for in all.
+//! Processes and threads: names, usage, and total waits.
 
 use hugewise_linux::proc::taskstats::Delays;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A process of the recording.
+/// A recorded process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Process {
-    /// When this was read.
+    /// Time of the sample, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// Its number.
+    /// PID.
     pub pid: u32,
-    /// What it calls itself.
+    /// Name, from /proc/PID/comm.
     pub name: String,
-    /// Its command line.
+    /// Command line.
     pub command: Vec<String>,
-    /// Its number in its own PID name space, where that is another one.
+    /// PID in the process' own PID namespace; null if it has no other.
     pub pid_inside: Option<u32>,
 }
 
 /// A thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Thread {
-    /// When this was read.
+    /// Time of the sample, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// Its number.
+    /// TID.
     pub tid: u32,
-    /// That of its process.
+    /// PID of its process.
     pub pid: u32,
-    /// Its name, of which the kernel keeps 15 bytes.
+    /// Name, truncated to 15 bytes by the kernel.
     pub name: String,
-    /// Its start in clock ticks since boot, which tells it from a later one of its number.
+    /// Start, in clock ticks since boot; distinguishes threads that reuse a TID.
     pub started_ticks: u64,
 }
 
-/// What threads have used so far.
+/// Usage of threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    /// When this was read.
+    /// Time of the sample, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// Thread by thread, since its start.
+    /// Usage by thread.
     pub threads: Vec<ThreadUsage>,
 }
 
-/// What a thread has used since its start: /proc/PID/task/TID/stat.
+/// Usage of a thread since its start (/proc/PID/task/TID/stat).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadUsage {
-    /// The thread.
+    /// TID.
     pub tid: u32,
-    /// CPU time in user space; the kernel tells it in ticks, of 10 ms nearly everywhere.
+    /// CPU time in user space, in nanoseconds; the kernel counts it in ticks, usually of 10 ms.
     pub user_ns: u64,
-    /// CPU time in the kernel.
+    /// CPU time in the kernel, in nanoseconds, counted in ticks.
     pub sys_ns: u64,
-    /// Page faults that needed no I/O.
+    /// Page faults without I/O.
     pub minor_faults: u64,
-    /// Page faults that needed I/O.
+    /// Page faults with I/O.
     pub major_faults: u64,
 }
 
-/// What threads have waited for so far.
+/// Waits of threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DelaysOfThreads {
-    /// When this was read.
+    /// Time of the sample, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// Thread by thread, since its start.
+    /// Waits by thread.
     pub threads: Vec<ThreadDelays>,
 }
 
-/// What a thread has waited for since its start, by taskstats.
+/// Waits of a thread since its start, from delay accounting (taskstats).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadDelays {
-    /// The thread.
+    /// TID.
     pub tid: u32,
-    /// What it waited for. All of it but `cpu` is zero, whatever it waited for, where the thread was
-    /// made before the kernel began to account (see the header's evidence).
+    /// Waits by cause. All except `cpu` are 0 for a thread that started before delay accounting was on (see
+    /// the header's `evidence`).
     #[serde(flatten)]
     pub delays: Delays,
 }
 
-/// The last that the kernel told of a thread, when it ended.
+/// Final usage and waits of an exited thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadEnd {
-    /// When this was read: up to a look later than its end.
+    /// Time of the report, in nanoseconds of CLOCK_MONOTONIC; later than the exit by up to a sampling
+    /// interval.
     pub ns: u64,
-    /// That of its process, since Linux 5.19.
+    /// PID of its process; null before Linux 5.19.
     pub pid: Option<u32>,
-    /// Its name at its end.
+    /// Name at its exit.
     pub name: String,
-    /// What it used.
+    /// Total usage.
     #[serde(flatten)]
     pub usage: ThreadUsage,
-    /// What it waited for.
+    /// Total waits.
     pub delays: Delays,
 }

@@ -1,4 +1,4 @@
-//! What threads waited for, and the huge pages that they got or did not.
+//! Waits of threads, and their attempts to allocate huge pages.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,19 +6,19 @@ use hugewise_linux::tracefs::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a thread waited for.
+/// Cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// It moved pages to make a gap of the wanted size (`mm_compaction_begin`, `_end`), in one zone.
+    /// Direct compaction of one zone (`mm_compaction_begin`, `_end`).
     Compaction,
-    /// It looked for pages to free (`mm_vmscan_direct_reclaim_begin`, `_end`).
+    /// Direct reclaim (`mm_vmscan_direct_reclaim_begin`, `_end`).
     Reclaim,
-    /// The same for the limit of its control group (`mm_vmscan_memcg_reclaim_begin`, `_end`).
+    /// Reclaim under the limit of a memory cgroup (`mm_vmscan_memcg_reclaim_begin`, `_end`).
     MemcgReclaim,
-    /// The same on one NUMA node (`mm_vmscan_node_reclaim_begin`, `_end`).
+    /// Reclaim on one NUMA node (`mm_vmscan_node_reclaim_begin`, `_end`).
     NodeReclaim,
-    /// It was made to sleep while others free pages (`mm_vmscan_throttled`).
+    /// Throttling until other tasks have freed pages (`mm_vmscan_throttled`).
     Throttled,
 }
 
@@ -27,60 +27,60 @@ impl fmt::Display for Cause {
         f.write_str(match self {
             Cause::Compaction => "compaction",
             Cause::Reclaim => "reclaim",
-            Cause::MemcgReclaim => "reclaim for its control group",
-            Cause::NodeReclaim => "reclaim on a node",
-            Cause::Throttled => "sleep until pages are free",
+            Cause::MemcgReclaim => "cgroup reclaim",
+            Cause::NodeReclaim => "node reclaim",
+            Cause::Throttled => "reclaim throttling",
         })
     }
 }
 
-/// A thread waited.
+/// A wait of a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stall {
-    /// For what.
+    /// The cause.
     pub cause: Cause,
-    /// The thread.
+    /// TID.
     pub tid: u32,
-    /// From; nothing where it had begun before the recording, or the event was lost.
+    /// Begin, in nanoseconds of CLOCK_MONOTONIC; null if it was before the recording or its event was lost.
     pub begin_ns: Option<u64>,
-    /// To; nothing where the recording ended before, or the event was lost.
+    /// End, in nanoseconds of CLOCK_MONOTONIC; null if it was after the recording or its event was lost.
     pub end_ns: Option<u64>,
-    /// What the events say of it, in the kernel's words: `status` and `sync` of a compaction, `order`
-    /// and `nr_reclaimed` of a reclaim.
+    /// Fields of the events, as named by the kernel: `status` and `sync` of a compaction, `order` and
+    /// `nr_reclaimed` of a reclaim.
     pub details: BTreeMap<String, Value>,
 }
 
 impl Stall {
-    /// How long it took, in nanoseconds, where both ends are known.
+    /// Duration, in nanoseconds; `None` without begin or end.
     #[must_use]
     pub fn duration_ns(&self) -> Option<u64> {
         self.end_ns?.checked_sub(self.begin_ns?)
     }
 }
 
-/// A thread asked for pages of at least the size of a whole THP (`mm_page_alloc`).
+/// An attempt to allocate pages of at least the PMD size (`mm_page_alloc`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HugePage {
-    /// When it was answered.
+    /// Time of the result, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// The thread.
+    /// TID.
     pub tid: u32,
-    /// Base pages asked for, as a power of two.
+    /// Size of the allocation: 2^`order` base pages.
     pub order: u32,
-    /// Did it get them? If not, it goes on with smaller ones, or fails.
+    /// Whether the allocation succeeded; otherwise the thread continues with smaller pages, or fails.
     pub got: bool,
 }
 
-/// Huge pages were made of small ones, or could not be: by khugepaged, whose number is in a line
-/// `thread`, for any process of the machine; or by `MADV_COLLAPSE`.
+/// A collapse of base pages into a huge page, or a failed attempt: by khugepaged for any process of the
+/// machine, or by `MADV_COLLAPSE`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Collapse {
-    /// When.
+    /// Time, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// The thread that did it.
+    /// TID of the collapsing thread; khugepaged has a line `thread`.
     pub tid: u32,
-    /// The kernel's event.
+    /// Name of the kernel event.
     pub event: String,
-    /// What it says, in the kernel's words.
+    /// Fields of the event, as named by the kernel.
     pub details: BTreeMap<String, Value>,
 }
