@@ -1,4 +1,4 @@
-//! The threads of the recorded processes: names, and what they used and waited for so far.
+//! Samples the threads of the recorded processes: names, usage and waits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,7 +14,7 @@ use hugewise_linux::{
 
 use super::model::{DelaysOfThreads, Line, Process, Thread, ThreadDelays, ThreadEnd, ThreadUsage, Usage};
 
-/// The process that was named, its descendants, and their threads, as far as they were seen.
+/// The recorded process, its descendants, and their threads, as of the latest sample.
 #[derive(Debug)]
 pub struct Threads {
     root: Root,
@@ -32,7 +32,7 @@ struct Known {
 }
 
 impl Threads {
-    /// Of process `main` and its descendants; nothing seen yet.
+    /// For process `main` and its descendants.
     pub fn of(root: &Root, main: u32) -> Threads {
         Threads {
             root: root.clone(),
@@ -43,16 +43,16 @@ impl Threads {
         }
     }
 
-    /// The processes that were seen so far.
+    /// PIDs of the processes seen so far.
     pub fn processes(&self) -> impl Iterator<Item = u32> + '_ {
         self.processes.keys().copied()
     }
 
-    /// Processes and threads that run now: process, thread.
+    /// PID and TID of the running threads.
     pub fn now(&self) -> Vec<(u32, u32)> {
         let (mut tree, mut at) = (vec![self.main], 0);
         let (mut seen, mut all) = (BTreeSet::from([self.main]), Vec::new());
-        // A process whose parent has ended is not among anybody's children any more.
+        // A process whose parent has exited is not a child of any recorded process.
         for pid in self.processes() {
             if seen.insert(pid) {
                 tree.push(pid);
@@ -70,7 +70,7 @@ impl Threads {
         all
     }
 
-    /// Looks at all of them, and at the delays of each where there is a `channel`.
+    /// Samples all threads, and their delays if there is a `channel`; returns lines for changes only.
     pub fn look(&mut self, mut channel: Option<&mut Channel>) -> Vec<Line> {
         let mut lines = Vec::new();
         let (mut usages, mut delays) = (Vec::new(), Vec::new());
@@ -107,13 +107,13 @@ impl Threads {
         lines
     }
 
-    /// A line for a thread that is none of theirs, and whose events are recorded too.
+    /// A line for a thread of another process whose events are recorded, such as khugepaged.
     pub fn stranger(&self, tid: u32) -> Option<Line> {
         self.read(tid, tid).map(|(thread, _)| Line::Thread(thread))
     }
 
-    /// The line of a thread that has ended, if it was one of theirs: also of a process that was made and
-    /// ended between two looks.
+    /// The line of an exited thread, if it was a recorded one, also in a process that started and exited between
+    /// two samples.
     pub fn ended(&self, stats: TaskStats) -> Option<Line> {
         let is_theirs = |pid: u32| self.processes.contains_key(&pid);
         let of_theirs = is_theirs(stats.parent) || stats.pid.is_some_and(is_theirs);
@@ -134,7 +134,7 @@ impl Threads {
         })
     }
 
-    /// A line for a process that is new, or has become another program.
+    /// A line for a process that is new, or has executed another program.
     fn process(&mut self, pid: u32) -> Option<Line> {
         let cmdline = self.root.read(format!("proc/{pid}/cmdline")).ok()?;
         let command: Vec<String> = cmdline.split_terminator('\0').map(str::to_owned).collect();
