@@ -1,4 +1,4 @@
-//! The built `hugewise explain`: on logs that real JVMs wrote, on pipes, and on what is no log.
+//! The built `hugewise explain`: on logs of real JVMs, on pipes, and on other input.
 
 use std::{
     fs,
@@ -36,7 +36,8 @@ fn a_log_of_fallbacks_is_a_negative_verdict_with_evidence_of_the_machine_named()
         let ran = explain(&[&log(jdk), "--root", &root])?;
         let said = text(&ran.stdout);
         assert_eq!(ran.status.code(), Some(1), "{jdk}: {said}");
-        for part in ["not huge", "has 4 now, 3 of them available", "$ sudo hugewise apply --pool 2MiB="] {
+        for part in ["no huge pages", "has 4 now, 3 of them available", "$ sudo hugewise apply --pool 2MiB="]
+        {
             assert!(said.contains(part), "{jdk} lacks {part}: {said}");
         }
     }
@@ -81,7 +82,7 @@ fn a_long_damaged_pipe_is_read_to_its_end() -> Tested {
     Ok(())
 }
 
-/// What is printed reaches a terminal: it must hold nothing that commands one.
+/// Output may reach a terminal: it must not contain escape sequences from a log.
 #[test]
 fn a_log_commands_no_terminal() -> Tested {
     let ran = explain(&["--text", "\x1b]0;mine\x07Failed to commit memory (Not enough space)\x1b[2J"])?;

@@ -1,4 +1,4 @@
-//! The logs of real JVMs: every collector, with every set of decorations.
+//! Logs of real JVMs: every collector, with every set of decorations.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
@@ -15,7 +15,7 @@ use crate::{
     trial,
 };
 
-/// Young collections, full ones, and for G1 concurrent cycles.
+/// Causes young and full collections, and concurrent cycles of G1.
 const SOURCE: &str = "
 public class Churn {
     public static void main(String[] arguments) {
@@ -31,7 +31,7 @@ public class Churn {
 }
 ";
 const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
-/// Decorations, and the clock that they name.
+/// Decorations, with the expected clock.
 const DECORATIONS: [(&str, Option<&str>); 11] = [
     ("none", None),
     ("uptime,level,tags", Some("uptime")),
@@ -75,12 +75,12 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A test that has nothing to do with the machine's settings, and need not wait for them.
+/// A test that neither reads nor changes settings, and does not take the lock for them.
 fn reading(name: String, test: impl FnOnce() -> Tested + Send + 'static) -> Trial {
     Trial::test(name, move || test().map_err(|error| Failed::from(error.to_string())))
 }
 
-/// One JVM writes all the logs at once, so they must tell the same.
+/// One JVM writes all logs, so all must give the same pauses.
 fn is_read(jdk: &Jdk, collector: &str) -> Tested {
     let folder = compiled("Churn", SOURCE)?;
     let log = |n: usize| folder.path().join(format!("gc{n}.log"));
@@ -108,13 +108,13 @@ fn is_read(jdk: &Jdk, collector: &str) -> Tested {
     Ok(())
 }
 
-/// Can a locale be made?
+/// Whether locales can be generated.
 fn has_locales() -> bool {
     Path::new("/usr/share/i18n/locales/de_DE").exists()
         && Command::new("localedef").arg("--version").output().is_ok_and(|ran| ran.status.success())
 }
 
-/// A JVM writes its numbers as its locale has them.
+/// Decimal commas, which a JVM writes in locales that have them.
 fn commas_are_read(jdk: &Jdk) -> Tested {
     let folder = compiled("Churn", SOURCE)?;
     let locale = folder.path().join("de_DE.UTF-8");
@@ -144,7 +144,7 @@ fn commas_are_read(jdk: &Jdk) -> Tested {
     Ok(())
 }
 
-/// Two JVMs, one after the other, go on in the same circle of files.
+/// Two JVMs, one after the other, write to the same rotation.
 fn rotation_is_read(jdk: &Jdk) -> Tested {
     let folder = compiled("Churn", SOURCE)?;
     let logs = folder.path().join("logs");
@@ -174,7 +174,7 @@ fn rotation_is_read(jdk: &Jdk) -> Tested {
     let mut last = (0, 0.0);
     for pause in json["pauses"].as_array().ok_or("no pauses")? {
         let now = (pause["jvm"].as_u64().unwrap_or(9), pause["start_s"].as_f64().unwrap_or(-1.0));
-        // A start is the end less the duration, and the log has the end in whole milliseconds.
+        // The start is the end less the duration, and the log has the end in whole milliseconds.
         let in_order = last.0 < now.0 || (last.0 == now.0 && last.1 <= now.1 + 0.001);
         assert!(in_order, "{now:?} after {last:?}, in {}", json["files"]);
         last = now;
@@ -191,7 +191,7 @@ fn paused(pause: &Value) -> Paused {
     (pause["gc_id"].as_u64().unwrap_or(u64::MAX), whole("duration_s", 1e6).unwrap_or(-1), cpu())
 }
 
-/// The same in a slower way: CPU time belongs to a pause that ended since the last concurrent phase
+/// A slower implementation of the reader. CPU time belongs to a pause that ended since the last concurrent phase
 /// of its id.
 fn by_regular_expressions(log: &Path) -> Result<Vec<Paused>, Box<dyn std::error::Error>> {
     let pause = Regex::new(r"^GC\((\d+)\) (?:[yYO]: )?Pause .*?([\d.]+)ms$")?;

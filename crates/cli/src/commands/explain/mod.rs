@@ -1,4 +1,4 @@
-//! `hugewise explain`: what the messages in a log about large pages mean.
+//! `hugewise explain`: explains the messages about large pages in a log.
 
 pub mod text;
 
@@ -20,14 +20,14 @@ use crate::{
     output::terminal::{Terminal, print},
 };
 
-/// What a JVM's and the kernel's messages about large pages mean: cause, evidence, fix
+/// Explain messages of JVMs and the kernel about large pages: cause, evidence, actions
 ///
-/// Reads a log of any size: a JVM's output, a GC log, hs_err files, dmesg or journalctl. Equal
-/// messages are told once. The evidence is this machine's, as it is now.
+/// Reads a log of any size: the output of a JVM, a GC log, an hs_err file, dmesg or journalctl. Equal
+/// messages are explained once. The evidence is the present state of this machine.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Explain {
-    /// The log; - is standard input
+    /// Log to read; - is standard input
     #[arg(required_unless_present = "text")]
     file: Option<PathBuf>,
 
@@ -35,7 +35,7 @@ pub struct Explain {
     #[arg(long, value_name = "MESSAGE", conflicts_with = "file")]
     text: Option<String>,
 
-    /// Take the evidence from a captured tree of another machine (hugewise check --capture DIR)
+    /// Take the evidence from files captured on another machine with 'hugewise check --capture DIR'
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
@@ -51,24 +51,23 @@ Examples:
   dmesg | hugewise explain -
   zcat gc.log.3.gz | hugewise explain -
   hugewise explain --text 'Failed to reserve shared memory (errno = 1).'
-  hugewise explain --root web7 web7.log      the log of another machine, with its evidence
+  hugewise explain --root web7 web7.log      a log of another machine, with evidence captured there
 
-Nothing is changed on the machine.
+No setting is changed.
 
-Exit status: 0 no message says that something failed; 1 a program did not get its huge pages, or was
-stopped; 2 wrong usage, or the log could not be read.";
+Exit status: 0 no message reports a failure; 1 a program did not get huge pages, did not start or was
+ended; 2 usage error, or the log could not be read.";
 
-/// What compressed files begin with, and what reads them.
+/// Magic numbers of compressed files, and the programs that decompress them.
 const COMPRESSED: [(&[u8], &str); 4] =
     [(b"\x1f\x8b", "zcat"), (b"\x28\xb5\x2f\xfd", "zstdcat"), (b"\xfd7zXZ", "xzcat"), (b"BZh", "bzcat")];
 
-/// Runs the command.
 pub fn run(explain: &Explain, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = match &explain.root {
         Some(dir) => {
             ensure!(
                 dir.is_dir(),
-                "{}: there is no such folder; check --capture DIR makes one",
+                "{}: no such folder; 'hugewise check --capture DIR' creates one",
                 dir.display()
             );
             Root::at(dir)
@@ -93,12 +92,12 @@ impl Explain {
         }
         match self.file.as_deref() {
             Some(file) if file != Path::new("-") => {
-                let reading = || format!("reading the log {}", file.display());
+                let reading = || format!("cannot read the log {}", file.display());
                 let log = File::open(file).with_context(reading)?;
                 scan_plain(BufReader::with_capacity(1 << 16, log), &file.display().to_string())
                     .with_context(reading)
             }
-            _ => scan_plain(io::stdin().lock(), "-").context("reading standard input"),
+            _ => scan_plain(io::stdin().lock(), "-").context("cannot read standard input"),
         }
     }
 }
@@ -108,7 +107,7 @@ fn scan_plain(mut log: impl BufRead, name: &str) -> anyhow::Result<Scanned> {
     let beginning = log.fill_buf()?;
     if let Some((_, cat)) = COMPRESSED.iter().find(|(magic, _)| beginning.starts_with(magic)) {
         bail!(
-            "it is compressed; try: {cat} {} | hugewise explain -",
+            "it is compressed; run: {cat} {} | hugewise explain -",
             if name == "-" { "FILE" } else { name }
         );
     }

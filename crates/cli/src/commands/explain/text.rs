@@ -1,4 +1,4 @@
-//! Messages explained, one after the other.
+//! The report of `explain` as text and JSON.
 
 use std::fmt;
 
@@ -11,31 +11,29 @@ use crate::output::{
     terminal::{Terminal, plain},
 };
 
-/// What `explain` says, schema `hugewise.explain/1`.
+/// Result of `hugewise explain`, schema `hugewise.explain/1`.
 #[derive(Serialize, JsonSchema)]
 pub struct Report {
     schema: &'static str,
-    /// The lines that were read.
+    /// Number of lines read.
     lines: u64,
-    /// In the order of their first lines.
+    /// Distinct messages, in the order of their first lines.
     messages: Vec<Explanation>,
-    /// Messages beyond the first thousand different ones.
+    /// Number of distinct messages beyond the first thousand, which are not explained.
     left_out: u64,
 }
 
 impl Report {
-    /// Of what was found and explained.
     pub fn new(scanned: &Scanned, messages: Vec<Explanation>) -> Report {
         Report { schema: "hugewise.explain/1", lines: scanned.lines, messages, left_out: scanned.left_out }
     }
 
-    /// Did a program not get what it asked for?
+    /// Whether a message reports that a program did not get huge pages, did not start or was ended.
     pub fn is_negative(&self) -> bool {
         self.messages.iter().any(|message| message.found.message.harm != Harm::None)
     }
 }
 
-/// The report as text.
 pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> {
     let mut page = Page::new(terminal);
     let lines = match report.lines {
@@ -44,16 +42,16 @@ pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> 
     };
     if report.messages.is_empty() {
         page.wrapped(
-            "NOTHING",
+            "VERDICT",
             &format!(
-                "No message about large pages in {lines}. That proves nothing: some JVMs fall back without a \
-                 word. What a running one got: hugewise inspect PID"
+                "No message about large pages in {lines}. This is no evidence of huge pages: some JVMs fall back \
+                 without a message. Check a running JVM: hugewise inspect PID"
             ),
         )?;
         return Ok(page.into_text());
     }
     for (at, message) in report.messages.iter().enumerate() {
-        // Messages of one cause share their evidence and their way out: told once.
+        // Evidence and actions that equal those of an earlier message are not repeated.
         let shares = |before: &&Explanation| {
             (&before.evidence, &before.command, &before.fix)
                 == (&message.evidence, &message.command, &message.fix)
@@ -62,10 +60,7 @@ pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> 
         one(&mut page, message, told, terminal)?;
     }
     if report.left_out > 0 {
-        page.wrapped(
-            "",
-            &format!("{} more messages, each of them different, are not shown", report.left_out),
-        )?;
+        page.wrapped("", &format!("{} more distinct messages are not shown", report.left_out))?;
     }
     Ok(page.into_text().trim_start().to_owned())
 }
@@ -74,27 +69,27 @@ fn one(page: &mut Page, message: &Explanation, told: Option<u64>, terminal: &Ter
     let found = &message.found;
     let harm = match found.message.harm {
         Harm::Stopped => terminal.bad("failed"),
-        Harm::NotHuge => terminal.warn("not huge"),
+        Harm::NotHuge => terminal.warn("no huge pages"),
         Harm::None => terminal.dim("note"),
     };
     let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
     page.line("", "")?;
     page.line(
         &format!("LINE {}", found.line),
-        format!("{harm} · {}{times}", terminal.dim(&format!("in the words of {}", found.message.speaker))),
+        format!("{harm} · {}{times}", terminal.dim(&format!("message of {}", found.message.speaker))),
     )?;
     page.line("", terminal.bold(&plain(&found.text)))?;
-    page.wrapped("cause", &plain(&message.cause))?;
+    page.wrapped("CAUSE", &plain(&message.cause))?;
     if let Some(line) = told {
-        return page.line("fix", format!("as for line {line}, on the same evidence"));
+        return page.line("ACTIONS", format!("the same as for line {line}, with the same evidence"));
     }
     for evidence in &message.evidence {
-        page.wrapped("evidence", &plain(evidence))?;
+        page.wrapped("EVIDENCE", &plain(evidence))?;
     }
     if let Some(command) = &message.command {
-        // Never wrapped: it is to be copied.
-        page.line("fix", terminal.good(&format!("$ {}", plain(command))))?;
+        // Never wrapped, so that it can be copied.
+        page.line("ACTIONS", terminal.good(&format!("$ {}", plain(command))))?;
         return page.wrapped("", &plain(&message.fix));
     }
-    page.wrapped("fix", &plain(&message.fix))
+    page.wrapped("ACTIONS", &plain(&message.fix))
 }

@@ -1,4 +1,4 @@
-//! The pauses of a log as JSON, each as it comes: the document grows, and memory does not.
+//! The pauses of a log as JSON, each written as it is read: memory does not grow with the log.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::reports::Log;
 
-/// What `gclog` says, schema `hugewise.gclog/1`. Times are in seconds.
+/// Result of `hugewise gclog`, schema `hugewise.gclog/1`. Times are in seconds.
 #[cfg(test)]
 #[derive(Serialize, JsonSchema)]
 pub struct Report {
@@ -26,52 +26,55 @@ pub struct Report {
 #[derive(Serialize, JsonSchema)]
 struct Head<'a> {
     schema: &'static str,
-    /// The files, in the order in which they were read.
+    /// Files in the order in which they were read.
     files: &'a [String],
 }
 
 /// A pause of all application threads.
 #[derive(Serialize, JsonSchema)]
 struct PauseRow<'a> {
-    /// The JVMs of the log are counted from 0.
+    /// Number of the JVM that wrote the pause, from 0.
     jvm: u32,
-    /// Id of the collection, where the log has ids.
+    /// Id of the collection; null if the log has no ids.
     gc_id: Option<u64>,
-    /// `Young (Normal)`, `Full`, `Mark End`.
+    /// Kind of the pause, such as `Young (Normal)`, `Full` or `Mark End`.
     kind: &'a str,
-    /// `System.gc()`, where the log says it.
+    /// Cause of the collection, such as `System.gc()`; null if the log does not contain it.
     cause: Option<&'a str>,
-    /// When it began, by `clock`.
+    /// Start by `clock`, in seconds; null if the log has no time stamps.
     start_s: Option<f64>,
-    /// How long.
+    /// Duration in seconds.
     duration_s: f64,
-    /// CPU time of the process in user space, to 10 ms, where the log has it.
+    /// CPU time of the process in user space, in seconds, in steps of 10 ms; null if not logged.
     user_s: Option<f64>,
-    /// CPU time of the process in the kernel.
+    /// CPU time of the process in the kernel, in seconds, in steps of 10 ms; null if not logged.
     sys_s: Option<f64>,
-    /// By the clock on the wall.
+    /// Wall-clock time of the pause in seconds, in steps of 10 ms; null if not logged.
     real_s: Option<f64>,
-    /// It lies within another pause, and is not in the totals.
+    /// Whether the pause lies within another one; nested pauses are not in the totals.
     nested: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Rest {
-    /// What `start_s` counts from: the start of the JVM (`uptime`), that of the machine (`monotonic`),
-    /// or 1970 (`unix`).
+    /// Zero of `start_s`: the start of the JVM (`uptime`), the boot of the machine (`monotonic`), or 1970
+    /// (`unix`); null if the log has no time stamps.
     clock: Option<Clock>,
-    /// How many JVMs told a pause or a safepoint.
+    /// Number of JVMs that logged a pause or a safepoint.
     jvms: u32,
+    /// Totals of all pauses that are not nested.
     totals: Totals,
-    /// By kind, in the order of their first pauses.
+    /// Totals by kind, in the order of the first pause of each kind.
     kinds: Vec<KindRow>,
+    /// Safepoints of all operations, not only of collections.
     safepoints: SafepointRows,
+    /// Pauses with more system time than user time.
     suspects: SuspectRow,
-    /// Lines that look like a pause, and could not be understood.
+    /// Number of lines that look like a pause but could not be parsed.
     unread_lines: u64,
-    /// The first of them.
+    /// The first of these lines.
     unread: Vec<UnreadRow>,
-    /// Files that could not be read to their end, and why.
+    /// Files that could not be read to their end, with the reason.
     ended_early: Vec<String>,
 }
 
@@ -86,7 +89,7 @@ enum Clock {
 #[derive(Serialize, JsonSchema)]
 struct Totals {
     pauses: u64,
-    /// Those that have CPU times.
+    /// Number of pauses with CPU times; `user_s`, `sys_s` and `real_s` are the totals of these.
     pauses_with_cpu: u64,
     duration_s: f64,
     user_s: f64,
@@ -99,7 +102,7 @@ struct KindRow {
     kind: String,
     #[serde(flatten)]
     durations: DurationRow,
-    /// Those that have CPU times.
+    /// Number of pauses with CPU times; `user_s`, `sys_s` and `real_s` are the totals of these.
     pauses_with_cpu: u64,
     user_s: f64,
     sys_s: f64,
@@ -110,21 +113,22 @@ struct KindRow {
 struct DurationRow {
     count: u64,
     total_s: f64,
-    /// To three digits.
+    /// Median in seconds, to three significant digits; null if `count` is 0.
     p50_s: Option<f64>,
+    /// 99th percentile in seconds, to three significant digits; null if `count` is 0.
     p99_s: Option<f64>,
     max_s: f64,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct SafepointRows {
-    /// From the first thread that was asked to stop to the end.
+    /// Time from the safepoint request to the end of the safepoint.
     total: DurationRow,
-    /// Until the last thread stood still, where the log says it.
+    /// Time to safepoint; only of safepoints for which the log contains it.
     reaching: DurationRow,
 }
 
-/// Pauses with more time in the kernel than in user space, and 30 ms of it or more.
+/// Totals of the pauses with more system time than user time, and at least 30 ms of system time.
 #[derive(Serialize, JsonSchema)]
 struct SuspectRow {
     pauses: u64,
@@ -137,11 +141,12 @@ struct SuspectRow {
 struct UnreadRow {
     file: String,
     line: u64,
+    /// Part of the line that could not be parsed.
     what: &'static str,
     text: String,
 }
 
-/// Writes the document: its head with the first pause, its end when the log has ended.
+/// Writes the document: the head with the first pause, the totals at the end.
 pub struct Rows<'a, W> {
     out: W,
     head: Head<'a>,
@@ -150,12 +155,10 @@ pub struct Rows<'a, W> {
 }
 
 impl<'a, W: Write> Rows<'a, W> {
-    /// Nothing is written yet.
     pub fn new(out: W, files: &'a [String]) -> Rows<'a, W> {
         Rows { out, head: Head { schema: "hugewise.gclog/1", files }, begun: false, clock: None }
     }
 
-    /// Writes a pause.
     pub fn pause(&mut self, pause: &Pause<'_>) -> io::Result<()> {
         if self.begun {
             self.out.write_all(b",\n")?;
@@ -179,13 +182,13 @@ impl<'a, W: Write> Rows<'a, W> {
         Ok(serde_json::to_writer(&mut self.out, &row)?)
     }
 
-    /// Writes what follows the pauses.
+    /// Writes the totals and ends the document.
     pub fn end(mut self, log: &Log) -> io::Result<()> {
         if !self.begun {
             self.begin()?;
         }
         let rest = serde_json::to_string(&rest(log, self.clock))?;
-        // The same object goes on.
+        // Continues the object of the head.
         writeln!(self.out, "\n],\n{}", rest.trim_start_matches('{'))?;
         self.out.flush()
     }

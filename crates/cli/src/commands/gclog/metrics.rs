@@ -1,11 +1,10 @@
-//! The sums of a log as OpenMetrics text.
+//! The totals of a log as OpenMetrics text.
 
 use std::fmt::{self, Write};
 
 use super::reports::Log;
 use crate::output::terminal::plain;
 
-/// The exposition; it ends with `# EOF`.
 pub fn openmetrics(log: &Log) -> Result<String, fmt::Error> {
     let summary = &log.summary;
     let mut out = String::new();
@@ -25,7 +24,8 @@ pub fn openmetrics(log: &Log) -> Result<String, fmt::Error> {
             seconds(kind.durations.total_ns)
         )?;
     }
-    let help = "CPU time of the process during pauses, to 10 ms, where the log has it.";
+    let help =
+        "CPU time of the process during pauses, in steps of 10 ms; only pauses with CPU times in the log.";
     family(&mut out, "gc_pause_cpu_seconds", "counter", Some("seconds"), help)?;
     for kind in summary.kinds.iter().filter(|kind| kind.with_cpu > 0) {
         let name = escaped(&kind.name);
@@ -37,14 +37,10 @@ pub fn openmetrics(log: &Log) -> Result<String, fmt::Error> {
     for (name, help, durations) in [
         (
             "safepoint_seconds",
-            "Time in which all threads stood still, or were about to.",
+            "Time from the safepoint request to the end of the safepoint.",
             &summary.safepoints.total,
         ),
-        (
-            "safepoint_reaching_seconds",
-            "Time until the last thread stood still.",
-            &summary.safepoints.reaching,
-        ),
+        ("safepoint_reaching_seconds", "Time to safepoint.", &summary.safepoints.reaching),
     ] {
         if durations.count > 0 {
             family(&mut out, name, "summary", Some("seconds"), help)?;
@@ -58,12 +54,8 @@ pub fn openmetrics(log: &Log) -> Result<String, fmt::Error> {
         }
     }
     for (name, help, value) in [
-        (
-            "gc_suspect_pauses",
-            "Pauses with more time in the kernel than in user space.",
-            summary.suspects.count,
-        ),
-        ("gc_log_unread_lines", "Lines that look like a pause, and could not be understood.", summary.unread),
+        ("gc_suspect_pauses", "Pauses with more system time than user time.", summary.suspects.count),
+        ("gc_log_unread_lines", "Lines that look like a pause but could not be parsed.", summary.unread),
     ] {
         family(&mut out, name, "counter", None, help)?;
         writeln!(out, "hugewise_{name}_total {value}")?;
@@ -80,7 +72,7 @@ fn family(out: &mut String, name: &str, kind: &str, unit: Option<&str>, help: &s
     writeln!(out, "# HELP hugewise_{name} {help}")
 }
 
-/// A label's value: a log is written by others.
+/// Escapes the value of a label: the text comes from the log.
 fn escaped(text: &str) -> String {
     plain(text).replace('\\', "\\\\").replace('"', "\\\"")
 }

@@ -1,4 +1,4 @@
-//! `hugewise gclog`: the pauses of garbage collection logs, and which of them the kernel took part in.
+//! `hugewise gclog`: the pauses of GC logs, and those with more system time than user time.
 
 pub mod json;
 pub mod metrics;
@@ -29,26 +29,27 @@ use crate::{
     },
 };
 
-/// The pauses of garbage collection logs, and in which of them the kernel worked more than the collector
+/// List the pauses of GC logs, and those with more system time than user time
 ///
-/// Reads what JDK 8 to 25 write, with any decorations, of any size, also in rotations, packed by gzip,
-/// cut off or damaged. A log alone does not tell why the kernel worked; the report says what to look at.
+/// Reads logs of JDK 8 to 25 of any size and with any decorations, also rotated, compressed by gzip,
+/// truncated or damaged. A log does not contain the cause of system time; the report lists actions that
+/// find it.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Gclog {
-    /// Logs, in any order; files of one rotation are read as one log; - is standard input
+    /// Logs in any order; files of one rotation are read as one log; - is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Print every pause and the sums as JSON (schema hugewise.gclog/1)
+    /// Print every pause and the totals as JSON (schema hugewise.gclog/1)
     #[arg(long, conflicts_with = "openmetrics")]
     json: bool,
 
-    /// Print the sums as OpenMetrics text
+    /// Print the totals as OpenMetrics text
     #[arg(long)]
     openmetrics: bool,
 
-    /// Write the result as one self-contained page, too
+    /// Also write the result to FILE, as a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -56,17 +57,16 @@ pub struct Gclog {
 const AFTER_HELP: &str = "\
 Examples:
   hugewise gclog gc.log
-  hugewise gclog gc.log*                     a rotation, whatever the order of its files
+  hugewise gclog gc.log*                     read a rotated log, files in any order
   ssh web7 cat /var/log/app/gc.log | hugewise gclog -
   hugewise gclog --html pauses.html gc.log gc.log.0.gz
   hugewise gclog --json gc.log | jq '.pauses[] | select(.sys_s > .user_s)'
 
-Nothing is changed on the machine.
+No setting is changed.
 
-Exit status: 0 read; 1 there are pauses in which the kernel worked more than the collector; 2 wrong
-usage, or there is no garbage collection log to be read.";
+Exit status: 0 success; 1 there are pauses with more system time than user time; 2 usage error, or no
+GC log could be read.";
 
-/// Runs the command.
 pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     gclog.refuse_impossible()?;
     let mut log = Log::default();
@@ -97,8 +97,8 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     }
     ensure!(
         reader.knows_log(),
-        "no line of {} is of a garbage collection log; a JVM writes one with -Xlog:gc*,safepoint:file=gc.log, \
-         JDK 8 with -Xloggc:gc.log -XX:+PrintGCDetails -XX:+PrintGCApplicationStoppedTime",
+        "{} has no line of a GC log; a JVM writes one with -Xlog:gc*,safepoint:file=gc.log, JDK 8 with \
+         -Xloggc:gc.log -XX:+PrintGCDetails -XX:+PrintGCApplicationStoppedTime",
         log.files.join(", ")
     );
     log.jvms = reader.runs();
@@ -110,7 +110,7 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     }
     if let Some(file) = &gclog.html {
         file::write(file, &page::html(&log)?)
-            .with_context(|| format!("writing the report {}", file.display()))?;
+            .with_context(|| format!("cannot write the report {}", file.display()))?;
         eprintln!("hugewise: wrote {}", file.display());
     }
     Ok(if log.summary.suspects.count > 0 { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
@@ -120,13 +120,13 @@ impl Gclog {
     fn refuse_impossible(&self) -> anyhow::Result<()> {
         if let Some(html) = &self.html {
             file::can_be_written(html)
-                .with_context(|| format!("the report {} cannot be written", html.display()))?;
+                .with_context(|| format!("cannot write the report {}", html.display()))?;
         }
-        // Before anything is printed.
+        // All files are checked before anything is printed.
         for file in self.files.iter().filter(|file| !is_stdin(file)) {
-            let reading = || format!("reading the log {}", file.display());
-            ensure!(!file.is_dir(), "{}: it is a folder; name the logs in it", reading());
-            // A pipe that is opened and closed would end its writer.
+            let reading = || format!("cannot read the log {}", file.display());
+            ensure!(!file.is_dir(), "{}: it is a folder; give the logs in it", reading());
+            // Not pipes: opening and closing one would end its writer.
             if file.metadata().with_context(reading)?.is_file() {
                 File::open(file).with_context(reading)?;
             }
@@ -135,7 +135,7 @@ impl Gclog {
     }
 }
 
-/// Reads one file. Where it ends too early, what came before counts.
+/// Reads one file. If it ends early, the part before counts.
 fn read(
     file: &Path,
     reader: &mut Reader,
@@ -144,17 +144,17 @@ fn read(
     take: &mut impl FnMut(Event<'_>),
 ) -> anyhow::Result<()> {
     let name = if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() };
-    let input = sets::open(file).with_context(|| format!("reading the log {name}"))?;
+    let input = sets::open(file).with_context(|| format!("cannot read the log {name}"))?;
     let packed = file.extension().is_some_and(|extension| extension == "gz");
     let counted = Counted { input, bar };
     if let Err(error) = reader.read(counted, take) {
-        let damage = if packed { "the packed file is cut off or damaged" } else { "it could not be read on" };
-        ended_early.push(format!("{name}: {damage} ({error}); what came before counts"));
+        let damage = if packed { "the compressed file is truncated or damaged" } else { "reading failed" };
+        ended_early.push(format!("{name}: {damage} ({error}); the part before counts"));
     }
     Ok(())
 }
 
-/// Shows how far reading has come.
+/// A reader that updates the progress bar.
 struct Counted<'a, R> {
     input: R,
     bar: &'a mut Amount,
@@ -172,7 +172,7 @@ fn is_stdin(file: &Path) -> bool {
     file == Path::new("-")
 }
 
-/// Files of the same rotation that were not named, where only the newest was.
+/// Other files of the rotation, if only its newest file was given.
 fn unnamed(set: &[PathBuf]) -> Vec<String> {
     match set {
         [only] if !is_stdin(only) => {
@@ -182,7 +182,7 @@ fn unnamed(set: &[PathBuf]) -> Vec<String> {
     }
 }
 
-/// What there is to read; packed files count by what they take.
+/// Total size of the files in bytes, compressed files as they are.
 fn size(files: &[PathBuf]) -> u64 {
     files.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum()
 }

@@ -1,4 +1,4 @@
-//! The pauses of a log as one HTML page that needs nothing else.
+//! The pauses of a log as a self-contained HTML page.
 
 use hugewise_jvm::gc_log::summary::Durations;
 use serde::Serialize;
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::output::{terminal::plain, web_page};
 
-/// Widths of the plots: for a screen, and for a phone.
+/// Widths of the plots in pixels: for wide and for narrow screens.
 const WIDTHS: [u32; 2] = [1100, 340];
 
-/// The whole page. All text from outside is escaped; there is no script in it.
+/// The page. All text from the log is escaped; the page has no scripts.
 pub fn html(log: &Log) -> anyhow::Result<String> {
     web_page::render(include_str!("page.html"), page(log)?)
 }
@@ -80,10 +80,8 @@ struct Unread {
 fn page(log: &Log) -> anyhow::Result<Page> {
     let summary = &log.summary;
     let suspects = &summary.suspects;
-    let safepoints = [
-        ("threads stopped", &summary.safepoints.total),
-        ("until all stood still", &summary.safepoints.reaching),
-    ];
+    let safepoints =
+        [("total", &summary.safepoints.total), ("time to safepoint", &summary.safepoints.reaching)];
     Ok(Page {
         version: env!("CARGO_PKG_VERSION"),
         files: log.files.iter().map(|file| words::file(file)).collect(),
@@ -114,7 +112,7 @@ fn plots(log: &Log) -> anyhow::Result<Vec<Plot>> {
     let mut plots = Vec::new();
     if summary.pauses() > 0 {
         let (wide, narrow) = (plot::longest(timeline, wide)?, plot::longest(timeline, narrow)?);
-        plots.push(Plot { title: "The longest pause over time", wide, narrow });
+        plots.push(Plot { title: "Longest pause over time", wide, narrow });
     }
     if summary.with_cpu() > 0 {
         let (wide, narrow) = (plot::cpu(timeline, wide)?, plot::cpu(timeline, narrow)?);

@@ -1,7 +1,6 @@
-//! Pauses over time, as SVG to put into a page.
+//! Pauses over time, as SVG embedded in the page.
 //!
-//! Colours are fixed here and mapped to the page's own by its style sheet, so that they follow light
-//! and dark.
+//! The style sheet of the page maps the fixed colours of the SVG to those of the light or dark theme.
 
 use hugewise_jvm::gc_log::timeline::{Step, Timeline};
 use plotters::{coord::types::RangedCoordf64, prelude::*};
@@ -9,20 +8,20 @@ use plotters::{coord::types::RangedCoordf64, prelude::*};
 use crate::output::drawing::{GRID, MUTED, PALETTE, draw, told};
 
 const HEIGHT: u32 = 230;
-/// plotters divides it by 1.24 when it writes SVG.
+/// In pixels, times 1.24: plotters divides font sizes by 1.24 in SVG.
 const TEXT_SIZE: f64 = 14.5;
-/// Pixels of a bar.
+/// Width of a bar in pixels.
 const BAR: u32 = 3;
 
-/// What the collector does.
+/// User time.
 const USER: RGBColor = PALETTE[1];
-/// What the kernel does.
+/// System time.
 const SYS: RGBColor = PALETTE[2];
 
-/// What is drawn of a step: up to two pieces of a bar, each with its upper end.
+/// The bar of a step: two segments, each with its upper end.
 type Bars = fn(&Step) -> [(f64, RGBColor); 2];
 
-/// The longest pause of each step, in milliseconds.
+/// Longest pause of each step, in milliseconds.
 pub fn longest(timeline: &Timeline, width: u32) -> anyhow::Result<String> {
     bars(timeline, width, "longest pause (ms)", |step| {
         let longest = step.longest_ns as f64 / 1e6;
@@ -31,7 +30,7 @@ pub fn longest(timeline: &Timeline, width: u32) -> anyhow::Result<String> {
     })
 }
 
-/// CPU time of the pauses of each step, in seconds: that of the kernel above that of the collector.
+/// CPU time of the pauses of each step, in seconds: system time stacked on user time.
 pub fn cpu(timeline: &Timeline, width: u32) -> anyhow::Result<String> {
     bars(timeline, width, "CPU time in pauses (s)", |step| {
         let (user, sys) = (step.cpu.user_ns as f64 / 1e9, step.cpu.sys_ns as f64 / 1e9);
@@ -66,7 +65,7 @@ fn bars(timeline: &Timeline, width: u32, axis: &str, of: Bars) -> anyhow::Result
             .axis_desc_style(("sans-serif", TEXT_SIZE).into_font().color(&MUTED))
             .x_label_formatter(&|value| number(*value, end))
             .y_label_formatter(&|value| number(*value, top))
-            .x_desc(if timeline.by_number { "pauses" } else { "seconds" })
+            .x_desc(if timeline.by_number { "pause number" } else { "time (s)" })
             .y_desc(axis)
             .draw()
             .map_err(told)?;
@@ -104,7 +103,7 @@ fn merged(steps: &[Step]) -> Step {
     all
 }
 
-/// With as many decimals as the width of the axis asks for.
+/// Formats a label of an axis of this width.
 fn number(value: f64, width: f64) -> String {
     match width {
         w if w >= 100_000.0 => format!("{:.0}k", value / 1000.0),

@@ -1,18 +1,16 @@
-//! The pauses of a log: as text, as a page, as JSON, as metrics.
+//! The result of reading logs, which the renderers share.
 
 use hugewise_jvm::gc_log::summary::Summary;
 
-/// What was read.
 #[derive(Debug, Default)]
 pub struct Log {
-    /// The files, in the order in which they were read.
+    /// Files in the order in which they were read.
     pub files: Vec<String>,
-    /// Files of the same rotation that were not named.
+    /// Files of the same rotation that were not given, and not read.
     pub unnamed: Vec<String>,
-    /// What could not be read to its end, and why.
+    /// Files that could not be read to their end, with the reason.
     pub ended_early: Vec<String>,
-    /// How many JVMs told a pause or a safepoint.
+    /// Number of JVMs that logged a pause or a safepoint.
     pub jvms: u32,
-    /// What it adds up to.
     pub summary: Summary,
 }

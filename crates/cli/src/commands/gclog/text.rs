@@ -14,16 +14,15 @@ use crate::output::{
     terminal::{Terminal, plain},
 };
 
-/// The longest name of a kind in the table.
+/// Longest name of a kind in the table, in characters.
 const NAME: usize = 44;
-/// As many lines that could not be read are shown.
+/// Most lines shown that could not be parsed.
 const UNREAD: usize = 5;
-/// As many of the slowest safepoints are shown.
+/// Most safepoints listed by their time to safepoint.
 const SLOWEST: usize = 3;
-/// A safepoint that took longer to reach is worth a line.
+/// Least time to safepoint that is listed, in nanoseconds.
 const SLOW_NS: u64 = 10_000_000;
 
-/// The report.
 pub fn text(log: &Log, terminal: &Terminal) -> Result<String, fmt::Error> {
     let mut page = Page::new(terminal);
     for (n, file) in log.files.iter().enumerate() {
@@ -85,9 +84,7 @@ fn safepoints(page: &mut Page<'_>, log: &Log) -> fmt::Result {
         return Ok(());
     }
     let mut table = table(&["safepoints", "count", "total s", "p50 ms", "p99 ms", "max ms"]);
-    for (name, durations) in
-        [("threads stopped", &safepoints.total), ("until all stood still", &safepoints.reaching)]
-    {
+    for (name, durations) in [("total", &safepoints.total), ("time to safepoint", &safepoints.reaching)] {
         if durations.count > 0 {
             let mut row = vec![name.to_owned()];
             row.extend(figures(durations));
@@ -102,13 +99,13 @@ fn safepoints(page: &mut Page<'_>, log: &Log) -> fmt::Result {
         let at = words::moment(worst.end).map(|at| format!(" {at}")).unwrap_or_default();
         let place = words::place(log, worst.place);
         let said = format!("{} ms{}{at}, {place}", milliseconds(worst.reaching_ns), of.unwrap_or_default());
-        page.line(if n == 0 { "SLOW" } else { "" }, said)?;
+        page.line(if n == 0 { "TTSP" } else { "" }, said)?;
     }
     if !slow.is_empty() {
         page.wrapped(
             "",
-            "is how long it took until every thread stood still. A thread that waits in the kernel for a huge \
-             page holds up all others; so does a long loop, or too few CPUs.",
+            "These are the longest times to safepoint. A thread that waits in the kernel for a huge page delays \
+             all others; so does a long loop, or too few CPUs.",
         )?;
     }
     Ok(())
@@ -121,18 +118,18 @@ fn suspects(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result 
     }
     page.line("", "")?;
     let said = match suspects.count {
-        1 => "the kernel worked more than the collector in one pause".to_owned(),
-        n => format!("the kernel worked more than the collector in {} pauses; the most:", words::count(n)),
+        1 => "1 pause has more system time than user time".to_owned(),
+        n => format!("{} pauses have more system time than user time; the largest:", words::count(n)),
     };
-    page.line("KERNEL", terminal.warn(&said))?;
+    page.line("SYS > USER", terminal.warn(&said))?;
     lines(page, &worst(log, &suspects.worst))?;
     page.line("", "")?;
     for (n, said) in words::meaning(&log.summary).iter().enumerate() {
-        page.wrapped(["MEANING", ""][n.min(1)], said)?;
+        page.wrapped(["VERDICT", ""][n.min(1)], said)?;
     }
     page.line("", "")?;
     for (n, (what, command, says)) in words::next_steps().iter().enumerate() {
-        page.line(if n == 0 { "TO KNOW" } else { "" }, terminal.bold(what))?;
+        page.line(if n == 0 { "ACTIONS" } else { "" }, terminal.bold(&format!("{}. {what}", n + 1)))?;
         if let Some(command) = command {
             page.line("", terminal.good(&format!("$ {command}")))?;
         }
@@ -164,10 +161,10 @@ fn unread(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
     }
     page.line("", "")?;
     let lines = match summary.unread {
-        1 => "1 line looks like a pause, and could".to_owned(),
-        n => format!("{} lines look like a pause, and could", words::count(n)),
+        1 => "1 line looks like a pause but could".to_owned(),
+        n => format!("{} lines look like a pause but could", words::count(n)),
     };
-    page.wrapped("UNREAD", &format!("{lines} not be understood: cut off, or damaged"))?;
+    page.wrapped("UNPARSED", &format!("{lines} not be parsed: truncated or damaged"))?;
     for line in summary.unread_lines.iter().take(UNREAD) {
         let text = plain(&line.text);
         let text =

@@ -1,11 +1,11 @@
-//! What is said of a log, in any form.
+//! Figures and sentences shared by the text and the HTML page.
 
 use hugewise_jvm::gc_log::{Cpu, Place, Stamp, summary::Summary};
 
 use super::reports::Log;
 use crate::output::terminal::plain;
 
-/// The nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND: f64 = 1e9;
 
 /// `1.234`, in seconds.
@@ -18,7 +18,7 @@ pub fn milliseconds(ns: u64) -> String {
     decimals(ns as f64 / 1e6)
 }
 
-/// Three digits that count, and no more than three decimals.
+/// Three significant digits, at most three decimals.
 fn decimals(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),
@@ -58,12 +58,11 @@ pub fn moment(stamp: Stamp) -> Option<String> {
     Some(format!("at {:.3} s", at as f64 / SECOND))
 }
 
-/// The name of a file.
 pub fn file(name: &str) -> String {
     if name == "-" { "standard input".to_owned() } else { plain(name) }
 }
 
-/// `gc.log.0:17`, or the line alone where there is one file.
+/// `gc.log.0:17`, or `line 17` if there is a single file.
 pub fn place(log: &Log, place: Place) -> String {
     match log.files.get(place.file) {
         Some(file) if log.files.len() > 1 => format!("{}:{}", self::file(file), place.line),
@@ -71,46 +70,46 @@ pub fn place(log: &Log, place: Place) -> String {
     }
 }
 
-/// What was read, in sentences.
+/// Totals of the pauses, as sentences.
 pub fn read(log: &Log) -> Vec<String> {
     let summary = &log.summary;
     let (total_ns, cpu) = summary.totals();
     let pauses = summary.pauses();
     let mut said = vec![match pauses {
         0 => "no pause".to_owned(),
-        _ => format!("{}, {} s in all", counted(pauses, "pause"), seconds(total_ns)),
+        _ => format!("{}, {} s in total", counted(pauses, "pause"), seconds(total_ns)),
     }];
     if summary.with_cpu() > 0 {
         said[0] += &format!(" · {}", self::cpu(cpu));
     }
     if let Some(span_ns) = summary.timeline.span_ns().filter(|span| *span > 0) {
         let share = 100.0 * total_ns as f64 / span_ns as f64;
-        said.push(format!("{share:.2} % of the {} s that the pauses span", seconds(span_ns)));
+        said.push(format!("{share:.2} % of the {} s from the first to the last pause", seconds(span_ns)));
     }
     if log.jvms > 1 {
-        said.push(format!("{} JVMs wrote it, one after the other", log.jvms));
+        said.push(format!("written by {} JVMs, one after the other", log.jvms));
     }
     said
 }
 
-/// What there is to be said of the sums.
+/// Restrictions of the totals, as sentences.
 pub fn remarks(log: &Log) -> Vec<String> {
     let summary = &log.summary;
     let (pauses, with_cpu) = (summary.pauses() + summary.nested, summary.with_cpu());
     let mut said = Vec::new();
     if pauses > 0 && with_cpu == 0 {
         said.push(
-            "The log has no CPU times, so it does not tell whether the kernel worked in these pauses. ZGC and \
-             Shenandoah log none; other collectors do with -Xlog:gc*, JDK 8 with -XX:+PrintGCDetails."
+            "The log has no CPU times: the system time of these pauses is unknown. ZGC and Shenandoah log no CPU \
+             times; other collectors do with -Xlog:gc*, JDK 8 with -XX:+PrintGCDetails."
                 .to_owned(),
         );
     } else if with_cpu < pauses {
         let without = counted(pauses - with_cpu, "pause");
-        said.push(format!("{without} without CPU times: user, sys and real are sums of the others."));
+        said.push(format!("{without} without CPU times: user, sys and real are the totals of the others."));
     }
     if summary.nested > 0 {
         let nested = counted(summary.nested, "pause");
-        said.push(format!("{nested} within another pause: in the rows, and counted once in the sums."));
+        said.push(format!("{nested} within another pause: listed in the rows, counted once in the totals."));
     }
     said.extend(log.ended_early.iter().map(|text| plain(text)));
     if let [first, ..] = &log.unnamed[..] {
@@ -118,58 +117,57 @@ pub fn remarks(log: &Log) -> Vec<String> {
             1 => String::new(),
             n => format!(" and {} more", n - 1),
         };
-        said.push(format!("Of the same rotation, and not read: {}{more}.", plain(first)));
+        said.push(format!("Other files of this rotation were not read: {}{more}.", plain(first)));
     }
     said
 }
 
-/// What it means that the kernel worked more than the collector, and what it does not.
+/// The verdict on pauses with more system time than user time.
 pub fn meaning(summary: &Summary) -> Vec<String> {
     let suspects = &summary.suspects;
     let mut said = vec![
         format!(
-            "In {}, {} s in all, the process spent more time in the kernel ({} s) than in user space ({} s). \
-             A collector copies and marks, in user space; the kernel mostly gives it memory.",
-            counted(suspects.count, "pause"),
-            seconds(suspects.total_ns),
+            "System time ({} s) exceeds user time ({} s) in {}, {} s in total. A collector copies and marks objects \
+             in user space; most of its system time is memory allocation.",
             seconds(suspects.cpu.sys_ns),
             seconds(suspects.cpu.user_ns),
+            counted(suspects.count, "pause"),
+            seconds(suspects.total_ns),
         ),
-        "It can be the kernel making room for huge pages (direct compaction). It can as well be the first touch \
-         of base pages while the heap grows, zeroing huge pages, or reclaim and swap. The figures of a log are \
-         the same for all of these, and they count the whole process to 10 ms; this log does not tell which."
+        "Possible causes are direct compaction for huge pages, first touch of base pages while the heap grows, \
+         zeroing of huge pages, and reclaim or swap. They look the same in a log, which counts CPU time for the \
+         whole process in steps of 10 ms: the cause is unknown."
             .to_owned(),
     ];
     let timeline = &summary.timeline;
     if suspects.count > 1 && !timeline.by_number && timeline.runs_ns.is_empty() {
         let tenth = timeline.steps.len().div_ceil(10);
         let early: u64 = timeline.steps.iter().take(tenth).map(|step| step.suspects).sum();
-        said.push(format!("In the first tenth of the log's time: {} of them.", count(early)));
+        said.push(format!("{} of them occurred in the first tenth of the log's time.", count(early)));
     }
     said
 }
 
-/// Where to look: a heading, a command where there is one, and what it tells.
+/// Actions that find the cause: title, command or `None`, explanation.
 pub fn next_steps() -> [(&'static str, Option<&'static str>, &'static str); 3] {
     [
         (
-            "first touch",
+            "Exclude first touch",
             None,
-            "ends when the heap has been used once: such pauses stand at the beginning, or where the heap \
-             grows. -Xms equal to -Xmx with -XX:+AlwaysPreTouch takes it out of the pauses; if they stay, it \
-             was something else.",
+            "First touch causes pauses only at the start and when the heap grows. -Xms equal to -Xmx with \
+             -XX:+AlwaysPreTouch removes these pauses; pauses that remain have another cause.",
         ),
         (
-            "the cause",
+            "Record the cause",
             Some("sudo hugewise record -o pauses.rec PID"),
-            "while such pauses happen, and then 'hugewise report pauses.rec': it lays what the kernel did in \
-             each thread to the pauses, and says which of these it was.",
+            "Run it while such pauses occur, then 'hugewise report pauses.rec', which attributes the time of \
+             each pause to its causes.",
         ),
         (
-            "settings",
+            "Check the settings",
             Some("hugewise check"),
-            "shows defrag, which says whether a program waits here for its huge page, and how many could be \
-             had at once: where few, memory is fragmented.",
+            "It shows defrag, which decides whether page faults wait for huge pages, and how many huge pages are \
+             available without compaction; few of them mean that memory is fragmented.",
         ),
     ]
 }
