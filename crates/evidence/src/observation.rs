@@ -6,21 +6,25 @@
 //! there, so few looks are frequent, however large it becomes.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::Read,
-    ops::Range,
     path::PathBuf,
     time::{Duration, Instant},
 };
 
-use hugewise_jvm::gc_log;
+use hugewise_jvm::{
+    gc_log,
+    regions::{Heap, HeapHints, HeapSource, locate_heap},
+};
 use hugewise_linux::{
     pages::coverage::Coverage,
-    proc::smaps::{self, Vma},
+    proc::{smaps, tree},
     root::Root,
-    sys::pagemap,
     units::{Bytes, PageSize},
 };
+
+use crate::heap;
 
 /// The longest time between two looks that are cheap.
 const LONGEST_GAP: Duration = Duration::from_millis(500);
@@ -50,7 +54,8 @@ pub struct Observer {
     root: Root,
     region: RegionOfInterest,
     thp_size: Option<PageSize>,
-    heap: Option<Range<u64>>,
+    hints: HeapHints,
+    heaps: BTreeMap<u32, Heap>,
     gap: Duration,
     /// The most memory seen at once: resident plus hugetlb, all its processes together.
     pub peak_memory: Bytes,
@@ -66,7 +71,8 @@ impl Observer {
             root: root.clone(),
             region,
             thp_size,
-            heap: None,
+            hints: HeapHints::default(),
+            heaps: BTreeMap::new(),
             gap: Duration::from_millis(2),
             peak_memory: Bytes::ZERO,
             coverage: None,
@@ -88,7 +94,7 @@ impl Observer {
     /// Looks at process `pid` and its descendants. One that has just ended is passed over.
     pub fn look(&mut self, pid: u32) {
         let begin = Instant::now();
-        let tree = self.tree(pid);
+        let tree = tree::processes(&self.root, pid);
         let memory = tree.iter().filter_map(|pid| self.memory(*pid)).sum();
         self.peak_memory = self.peak_memory.max(memory);
         let before = self.coverage.as_ref().map_or(Bytes::ZERO, |before| before.resident);
@@ -103,21 +109,6 @@ impl Observer {
         if !settled && !matches!(self.region, RegionOfInterest::Reported) {
             self.gap = self.gap.min(LONGEST_GAP_UNSETTLED);
         }
-    }
-
-    fn tree(&self, pid: u32) -> Vec<u32> {
-        let mut tree = vec![pid];
-        let mut at = 0;
-        while let Some(&pid) = tree.get(at) {
-            for thread in self.root.list(format!("proc/{pid}/task")).unwrap_or_default() {
-                let children = self.root.read(format!("proc/{pid}/task/{thread}/children"));
-                tree.extend(
-                    children.unwrap_or_default().split_whitespace().filter_map(|p| p.parse::<u32>().ok()),
-                );
-            }
-            at += 1;
-        }
-        tree
     }
 
     /// `VmRSS` and `HugetlbPages`, which is not in it.
@@ -149,47 +140,25 @@ impl Observer {
                 whole
             }
             RegionOfInterest::JavaHeap(log) => {
-                if self.heap.is_none() {
-                    self.heap = beginning_of(log).and_then(|text| gc_log::heap(&text));
+                if self.hints.logged.is_none() {
+                    self.hints.logged = beginning_of(log).and_then(|text| gc_log::heap(&text));
                 }
                 // The first process of a launch line may be a wrapper that waits for the JVM, or a JVM
                 // that has others do the work, as JMH does: the fullest heap counts, the last of equals.
-                let heap = |pid: &u32| {
-                    let vmas = smaps::read(&self.root, &pid.to_string()).ok()?;
-                    self.heap_coverage(*pid, &vmas)
-                };
-                tree.iter().filter_map(heap).max_by_key(|seen| seen.resident)
+                let heaps = tree.iter().filter_map(|pid| self.heap_coverage(*pid)).collect::<Vec<_>>();
+                heaps.into_iter().max_by_key(|seen| seen.resident)
             }
         }
     }
 
-    fn heap_coverage(&self, pid: u32, vmas: &[Vma]) -> Option<Coverage> {
-        let Some(heap) = &self.heap else {
-            // Where the log names no place, ZGC's file does.
-            let heap: Vec<&Vma> = vmas.iter().filter(|vma| vma.name.contains("java_heap")).collect();
-            return (!heap.is_empty()).then(|| smaps::coverage(heap, self.thp_size));
-        };
-        let touches = |vma: &&Vma| vma.addresses.start < heap.end && heap.start < vma.addresses.end;
-        let (inside, across): (Vec<&Vma>, Vec<&Vma>) = vmas
-            .iter()
-            .filter(touches)
-            .partition(|vma| heap.start <= vma.addresses.start && vma.addresses.end <= heap.end);
-        let mut seen = smaps::coverage(inside, self.thp_size);
-        for vma in across {
-            let part = heap.start.max(vma.addresses.start)..heap.end.min(vma.addresses.end);
-            seen.add(&self.scan(pid, part)?);
-        }
-        Some(seen)
-    }
-
-    /// A part of a mapping, which smaps cannot tell apart.
-    fn scan(&self, pid: u32, addresses: Range<u64>) -> Option<Coverage> {
-        let pagemap = File::open(self.root.path(format!("proc/{pid}/pagemap"))).ok()?;
-        let scan = pagemap::scan(&pagemap, addresses).ok()?;
-        let mut seen = Coverage::none("PAGEMAP_SCAN of /proc/PID/pagemap");
-        seen.resident = scan.present;
-        seen.huge.insert(self.thp_size?, scan.huge);
-        Some(seen)
+    fn heap_coverage(&mut self, pid: u32) -> Option<Coverage> {
+        let vmas = smaps::read(&self.root, &pid.to_string()).ok()?;
+        // The tables take long to read, and a heap that they lead to stays where it is.
+        let known = self.heaps.get(&pid).filter(|heap| heap.source == HeapSource::Tables);
+        let heap = known.cloned().or_else(|| locate_heap(&self.root, pid, &vmas, &self.hints))?;
+        let pages = heap::pages(&self.root, self.thp_size, pid, &vmas, &heap);
+        self.heaps.insert(pid, heap);
+        Some(pages.coverage(self.thp_size, "smaps and PAGEMAP_SCAN"))
     }
 }
 

@@ -9,6 +9,7 @@ mod apply_killed;
 mod collapse;
 mod collapse_heap;
 mod ending;
+mod evidence;
 mod fragmenting;
 mod gclog;
 mod inspect;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         touch::trials(),
         pretouch::trials(),
         regions::trials(),
+        evidence::trials(),
         refusals::trials(),
         without::trials(),
         ending::trials(),

@@ -45,7 +45,7 @@ const HEAPS: &str = "HUGEWISE_PLAN_HEAPS";
 
 /// What a pool leaves to others.
 const FLOOR: Bytes = Bytes(1 << 30);
-const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
+pub const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
 const SIZES: [&[&str]; 7] = [
     &["-Xmx256m"],
     &["-Xmx1g"],
@@ -128,14 +128,14 @@ pub fn javas() -> Vec<PathBuf> {
     found.chain(more.filter(|path| !path.as_os_str().is_empty())).collect()
 }
 
-fn knows(java: &Path, collector: &str) -> bool {
+pub fn knows(java: &Path, collector: &str) -> bool {
     let mut command = Command::new(java);
     command.args([UNLOCK, &format!("-XX:+{collector}"), "-version"]).stdin(Stdio::null());
     command.output().is_ok_and(|output| output.status.success())
 }
 
 /// The program, compiled for every JDK from 8 on.
-fn compiled() -> Result<TempDir, String> {
+pub fn compiled() -> Result<TempDir, String> {
     let compile = || -> Result<TempDir, Box<dyn Error>> {
         let folder = tempfile::tempdir()?;
         let source = folder.path().join("Stay.java");
@@ -228,7 +228,7 @@ fn does_what_was_foretold(java: &Path, class: &Path, collector: &str) -> Tested 
 
 /// Does something while the pool has so many pages; nothing, and says so, where memory is too little or
 /// too scattered for them.
-fn with_pool<T>(
+pub fn with_pool<T>(
     size: PageSize,
     pages: Pages,
     act: impl FnOnce() -> Result<T, Box<dyn Error>>,

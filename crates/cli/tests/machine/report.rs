@@ -269,10 +269,10 @@ fn happened(line: &str) -> Option<(u32, f64, &str)> {
 }
 
 /// The heap of ZGC is shared memory, which has a mode of its own.
-struct SharedMemory(Option<&'static Path>);
+pub struct SharedMemory(Option<&'static Path>);
 
 impl SharedMemory {
-    fn on_thp() -> Result<SharedMemory, Box<dyn Error>> {
+    pub fn on_thp() -> Result<SharedMemory, Box<dyn Error>> {
         let file = Path::new("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
         if thp::read(&Root::live()).shmem_enabled.known().map(String::as_str) != Some("never") {
             return Ok(SharedMemory(None));

@@ -1,24 +1,24 @@
 //! How many bytes of each region are on which pages.
 
-use std::{collections::BTreeMap, fs::File, ops::Range};
-
 use hugewise_linux::{
-    pages::folios::{self, Folio, Piece},
+    pages::{
+        count::{Counter, PageCounts},
+        folios::Piece,
+        views::Views,
+    },
     proc::{
         process::Process,
         smaps::{Memory, Vma},
     },
     reading::Reading,
     root::Root,
-    sys::pagemap::{self, Scan},
-    units::{Bytes, PageSize},
+    units::Bytes,
 };
 
 use super::{
     Machine,
     names::{self, Part},
     reason::{self, Evidence, Judged, Seen},
-    views::Views,
 };
 
 /// All parts, in their order.
@@ -29,75 +29,39 @@ pub struct AllMeasured {
     pub notes: Vec<String>,
 }
 
-/// What was counted of one part.
-#[derive(Clone, Debug)]
+/// The counts of one part.
+#[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// On base pages; on mTHP too, where folios were not told apart.
-    pub base: Bytes,
-    /// On mTHP, by size.
-    pub mthp: BTreeMap<PageSize, Bytes>,
-    /// By huge entries.
-    pub thp: Bytes,
-    /// On pages of a pool, by size.
-    pub hugetlb: BTreeMap<PageSize, Bytes>,
-    /// Swapped out.
-    pub swap: Bytes,
-    /// Of those on base pages: in whole THPs.
-    pub split: Bytes,
-    /// Of those on base pages: in folios not mapped as a whole, or not aligned.
-    pub part_of_folio: Bytes,
+    /// As it is mapped here.
+    pub pages: PageCounts,
     /// Mappings, in part or as a whole.
     pub mappings: usize,
     /// Bytes that an earlier part maps too.
     pub counted_above: Bytes,
-    /// Where that begins.
+    /// Of those, the bytes that huge page table entries map here.
+    counted_above_huge: Bytes,
+    /// The first address of that part.
     pub same_memory_as: Option<u64>,
-    /// Why most of what is small is so.
+    /// Why most of the bytes on base pages are there.
     pub reason: Option<Judged>,
     memory: Memory,
-    /// Small bytes by reason.
+    /// Bytes on base pages by reason.
     reasons: Vec<(Judged, Bytes)>,
 }
 
 impl Measured {
-    fn nothing() -> Measured {
-        Measured {
-            base: Bytes::ZERO,
-            mthp: BTreeMap::new(),
-            thp: Bytes::ZERO,
-            hugetlb: BTreeMap::new(),
-            swap: Bytes::ZERO,
-            split: Bytes::ZERO,
-            part_of_folio: Bytes::ZERO,
-            mappings: 0,
-            counted_above: Bytes::ZERO,
-            same_memory_as: None,
-            reason: None,
-            memory: Memory::Anonymous,
-            reasons: Vec::new(),
-        }
+    /// The pages without those that an earlier part maps too.
+    #[must_use]
+    pub fn once(&self) -> PageCounts {
+        let mut pages = self.pages.clone();
+        pages.take_off(self.counted_above, self.counted_above_huge);
+        pages
     }
 
-    /// All that is present.
-    pub fn resident(&self) -> Bytes {
-        let mthp: Bytes = self.mthp.values().copied().sum();
-        self.base + mthp + self.thp + self.hugetlb.values().copied().sum()
-    }
-
-    /// What goes into the words of the reason.
+    /// The readings that the words of the reason rest on.
     pub fn evidence(&self, process: &Process) -> Evidence {
-        Evidence { pid: process.pid, split: self.split, swap: self.swap, memory: self.memory }
+        Evidence { pid: process.pid, split: self.pages.split, swap: self.pages.swap, memory: self.memory }
     }
-}
-
-/// One mapping, or the part of it that belongs to a region.
-struct Piecewise<'a> {
-    vma: &'a Vma,
-    addresses: Range<u64>,
-    rss: Bytes,
-    thp: Bytes,
-    hugetlb: Bytes,
-    swap: Bytes,
 }
 
 /// Counts every part. Parts are in the order of their addresses and lie apart from each other.
@@ -110,7 +74,7 @@ pub fn measure(
     folios: &Reading<Vec<Piece>>,
     views: &Views,
 ) -> AllMeasured {
-    let mut splitter = Splitter { root, pid: process.pid, pagemap: None, unsplit: 0 };
+    let mut counter = Counter::of(root, process.pid);
     let context = Context {
         machine,
         folios: folios.known().map_or(&[], Vec::as_slice),
@@ -120,7 +84,7 @@ pub fn measure(
     let mut all: Vec<Measured> = Vec::with_capacity(parts.len());
     let mut first = 0;
     for part in parts {
-        let mut measured = Measured::nothing();
+        let mut measured = Measured::default();
         while vmas.get(first).is_some_and(|vma| vma.addresses.end <= part.addresses.start) {
             first += 1;
         }
@@ -128,10 +92,11 @@ pub fn measure(
             if vma.addresses.start >= part.addresses.end {
                 break;
             }
-            let piece = splitter.part_of(vma, &part.addresses);
-            measured.add(&piece, part, &context);
+            let pages = counter.count(vma, &part.addresses, context.folios, machine.pmd());
+            measured.add(vma, pages, part, &context);
             if let Some(view) = views.get(&index).filter(|_| vma.addresses.start >= part.addresses.start) {
                 measured.counted_above += view.bytes;
+                measured.counted_above_huge += view.huge;
                 measured.same_memory_as = measured.same_memory_as.or(Some(view.of));
             }
         }
@@ -140,11 +105,11 @@ pub fn measure(
         all.push(measured);
     }
     let mut notes = Vec::new();
-    if splitter.unsplit > 0 {
+    if counter.unsplit > 0 {
         notes.push(format!(
-            "{} mappings hold more than one region, and the kernel did not tell what is where (PAGEMAP_SCAN, \
-             Linux 6.7): each is counted with the region that begins in it",
-            splitter.unsplit
+            "{} mappings hold more than one region, and this kernel does not report which bytes are present \
+             where (PAGEMAP_SCAN, Linux 6.7): each is counted with the region that begins in it",
+            counter.unsplit
         ));
     }
     AllMeasured { parts: all, notes }
@@ -159,114 +124,30 @@ struct Context<'a> {
 }
 
 impl Measured {
-    fn add(&mut self, piece: &Piecewise<'_>, part: &Part, context: &Context<'_>) {
-        let (mut split, mut part_of_folio) = (Bytes::ZERO, Bytes::ZERO);
-        let mut base = piece.rss.saturating_sub(piece.thp);
-        for (folio, bytes) in folios::inside(context.folios, &piece.addresses) {
-            match folio {
-                Folio::Part => part_of_folio += bytes,
-                Folio::Whole(size) if context.machine.pmd().is_some_and(|pmd| size >= pmd) => split += bytes,
-                Folio::Whole(size) => {
-                    // It was read at another moment: never more than there is.
-                    let bytes = bytes.min(base);
-                    base = base.saturating_sub(bytes);
-                    if bytes > Bytes::ZERO {
-                        *self.mthp.entry(size).or_default() += bytes;
-                    }
-                }
-            }
-        }
-        let (split, part_of_folio) = (split.min(base), part_of_folio.min(base));
-        self.mappings += 1;
-        self.base += base;
-        self.thp += piece.thp;
-        self.swap += piece.swap;
-        self.split += split;
-        self.part_of_folio += part_of_folio;
-        if let (true, Ok(size)) = (piece.hugetlb > Bytes::ZERO, PageSize::new(piece.vma.kernel_page_size)) {
-            *self.hugetlb.entry(size).or_default() += piece.hugetlb;
-        }
-        let memory = piece.vma.memory();
+    fn add(&mut self, vma: &Vma, pages: PageCounts, part: &Part, context: &Context<'_>) {
+        let memory = vma.memory();
         let seen = Seen {
-            addresses: piece.vma.addresses.clone(),
-            offset: piece.vma.offset,
+            addresses: vma.addresses.clone(),
+            offset: vma.offset,
             memory,
-            advice: piece.vma.advice,
-            eligible: piece.vma.thp_eligible,
-            small: base,
-            thp: piece.vma.thp,
-            split,
-            swap: piece.swap,
+            advice: vma.advice,
+            eligible: vma.thp_eligible,
+            small: pages.base,
+            thp: vma.thp,
+            split: pages.split,
+            swap: pages.swap,
             process_off: context.process_off,
             wants_pool: context.wants_pool && part.kind.is_for_large_pages(),
         };
+        self.mappings += 1;
         if let Some(judged) = reason::judge(&seen, context.machine) {
             self.memory = memory;
-            let bytes = base + piece.swap;
+            let bytes = pages.base + pages.swap;
             match self.reasons.iter_mut().find(|(other, _)| *other == judged) {
                 Some((_, sum)) => *sum += bytes,
                 None => self.reasons.push((judged, bytes)),
             }
         }
-    }
-}
-
-/// Tells what of a mapping lies in a part of its addresses, which smaps does not.
-struct Splitter<'a> {
-    root: &'a Root,
-    pid: u32,
-    pagemap: Option<Option<File>>,
-    unsplit: usize,
-}
-
-impl Splitter<'_> {
-    fn part_of<'a>(&mut self, vma: &'a Vma, part: &Range<u64>) -> Piecewise<'a> {
-        let addresses = vma.addresses.start.max(part.start)..vma.addresses.end.min(part.end);
-        let whole =
-            Piecewise { vma, addresses, rss: vma.rss, thp: vma.thp, hugetlb: vma.hugetlb, swap: vma.swap };
-        let nothing = |addresses| Piecewise {
-            vma,
-            addresses,
-            rss: Bytes::ZERO,
-            thp: Bytes::ZERO,
-            hugetlb: Bytes::ZERO,
-            swap: Bytes::ZERO,
-        };
-        if whole.addresses == vma.addresses || vma.rss + vma.hugetlb + vma.swap == Bytes::ZERO {
-            return whole;
-        }
-        let begins_here = whole.addresses.start == vma.addresses.start;
-        match self.scan(&whole.addresses) {
-            Some(Scan { present, huge }) if vma.is_hugetlb => {
-                let _ = huge;
-                Piecewise { hugetlb: present, ..nothing(whole.addresses) }
-            }
-            // What is swapped out is not told by address here: counted with the first part.
-            Some(Scan { present, huge }) => Piecewise {
-                rss: present,
-                thp: huge,
-                swap: if begins_here { vma.swap } else { Bytes::ZERO },
-                ..nothing(whole.addresses)
-            },
-            None if begins_here => {
-                self.unsplit += 1;
-                whole
-            }
-            None => nothing(whole.addresses),
-        }
-    }
-
-    fn scan(&mut self, addresses: &Range<u64>) -> Option<Scan> {
-        let path = self.root.path(format!("proc/{}/pagemap", self.pid));
-        let pagemap = self.pagemap.get_or_insert_with(|| File::open(path).ok()).as_ref()?;
-        let mut scan = Scan { present: Bytes::ZERO, huge: Bytes::ZERO };
-        for mapped in pagemap::present(pagemap, addresses.clone()).ok()? {
-            let bytes = Bytes(mapped.addresses.end - mapped.addresses.start);
-            scan.present += bytes;
-            if mapped.huge {
-                scan.huge += bytes;
-            }
-        }
-        Some(scan)
+        self.pages.add(&pages);
     }
 }

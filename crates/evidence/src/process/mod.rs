@@ -6,17 +6,19 @@ mod model;
 mod names;
 mod reason;
 mod stacks;
-mod views;
+mod summary;
 
 use hugewise_linux::{
-    pages::folios::{self, Wanted},
+    pages::{
+        folios::{self, Wanted},
+        views,
+    },
     proc::{
         process::{CannotTell, Obstacle, Process},
         smaps::{self, Place, Vma},
     },
     reading::Reading,
     root::Root,
-    units::Bytes,
 };
 
 pub use self::{
@@ -25,6 +27,7 @@ pub use self::{
     model::{Document, Failed, Inspected, Region, Totals, huge},
     names::{Kind, Naming, Part},
     reason::Reason,
+    summary::RegionPages,
 };
 
 /// How closely to look.
@@ -51,12 +54,12 @@ pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Re
     let mut notes = naming.notes;
     notes.extend(measured.notes);
     let is_jvm = hugewise_jvm::regions::has_libjvm(&vmas);
+    let mut totals = Totals::default();
+    measured.parts.iter().for_each(|part| totals.add(&part.once(), machine));
     let regions = naming.parts.into_iter().zip(measured.parts);
     let regions: Vec<Region> = regions
         .map(|(part, measured)| region(machine, &process, part, &measured, &folios, options))
         .collect();
-    let mut totals = Totals::default();
-    regions.iter().for_each(|region| totals.add(region));
     Ok(Inspected::new(process, is_jvm, naming.source, totals, folios.map(|_| ()), Some(regions), notes))
 }
 
@@ -114,16 +117,7 @@ fn region(
     folios: &Reading<Vec<folios::Piece>>,
     options: Options,
 ) -> Region {
-    let of_pmd = machine.sizes.thp;
-    let mut bytes_by_page_size = measured.hugetlb.clone();
-    let mut put = |size, bytes: Bytes| {
-        if bytes > Bytes::ZERO {
-            *bytes_by_page_size.entry(size).or_default() += bytes;
-        }
-    };
-    put(machine.sizes.base, measured.base);
-    measured.mthp.iter().for_each(|(size, bytes)| put(*size, *bytes));
-    of_pmd.into_iter().for_each(|size| put(size, measured.thp));
+    let pages = &measured.pages;
     let why = measured.reason.map(|reason| reason::words(reason, &measured.evidence(process), machine));
     Region {
         name: part.name,
@@ -131,12 +125,12 @@ fn region(
         start: part.addresses.start,
         end: part.addresses.end,
         mappings: measured.mappings,
-        resident_bytes: measured.resident(),
-        bytes_by_page_size,
-        hugetlb_bytes: measured.hugetlb.values().copied().sum(),
-        swapped_bytes: measured.swap,
-        split_bytes: folios.known().map(|_| measured.split),
-        part_of_folio_bytes: folios.known().filter(|_| options.full).map(|_| measured.part_of_folio),
+        resident_bytes: pages.resident(),
+        bytes_by_page_size: pages.by_page_size(machine.sizes.base, machine.sizes.thp),
+        hugetlb_bytes: pages.hugetlb.values().copied().sum(),
+        swapped_bytes: pages.swap,
+        split_bytes: folios.known().map(|_| pages.split),
+        part_of_folio_bytes: folios.known().filter(|_| options.full).map(|_| pages.part_of_folio),
         counted_above_bytes: measured.counted_above,
         same_memory_as: measured.same_memory_as,
         reason: measured.reason.map(|reason| reason.reason),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hugewise_linux::{
+    pages::count::PageCounts,
     proc::process::{CannotTell, Obstacle, Process},
     reading::Reading,
     units::{Bytes, PageSize},
@@ -10,7 +11,7 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Kind, Reason};
+use super::{Kind, Machine, Reason};
 
 const SCHEMA: &str = "hugewise.inspect/1";
 
@@ -122,22 +123,14 @@ impl Totals {
         }
     }
 
-    /// Adds what of the region was not counted with another.
-    pub(super) fn add(&mut self, region: &Region) {
-        self.swapped_bytes += region.swapped_bytes;
-        let (mut left, mut hugetlb) = (region.counted_above_bytes, region.hugetlb_bytes);
-        // What two views share lies on the same pages: all on those of one pool or, of shared memory, on
-        // whichever it has; taken off from the largest.
-        for (size, bytes) in region.bytes_by_page_size.iter().rev() {
-            let off = left.min(*bytes);
-            left = left.saturating_sub(off);
-            self.on(*size, bytes.saturating_sub(off));
-            self.resident_bytes += bytes.saturating_sub(off);
-            if hugetlb > Bytes::ZERO {
-                hugetlb = hugetlb.saturating_sub(off);
-            }
+    /// Adds pages that are not counted yet.
+    pub(super) fn add(&mut self, pages: &PageCounts, machine: &Machine) {
+        self.resident_bytes += pages.resident();
+        self.swapped_bytes += pages.swap;
+        self.hugetlb_bytes += pages.hugetlb.values().copied().sum();
+        for (size, bytes) in pages.by_page_size(machine.sizes.base, machine.sizes.thp) {
+            self.on(size, bytes);
         }
-        self.hugetlb_bytes += hugetlb;
     }
 }
 

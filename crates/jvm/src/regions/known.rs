@@ -1,25 +1,25 @@
-//! The regions that HotSpot's own tables lead to.
+//! Regions whose addresses are in HotSpot's tables.
 
 use std::ops::Range;
 
 use super::{
     Collector, JvmIdentity, Kind,
     claims::{Claims, PAGE},
-    is_libjvm, metaspace,
+    heap, is_libjvm, metaspace,
     vm_structs::Image,
 };
 
-/// No JVM has more code heaps than three.
+/// Upper bound; HotSpot has at most three code heaps.
 const MOST_CODE_HEAPS: u32 = 16;
 
-/// Claims them; what could not be told goes to the notes. Answers whether the metaspace was found.
+/// Claims these regions; the notes name those that are missing. Returns whether the metaspace was found.
 pub(super) fn claim(image: &Image, jvm: &JvmIdentity, claims: &mut Claims, notes: &mut Vec<String>) -> bool {
     let mut told = |what: &str, found: Option<()>| {
         if found.is_none() {
-            notes.push(format!("the tables of this JVM do not lead to its {what}"));
+            notes.push(format!("the tables of this JVM lack the address of its {what}"));
         }
     };
-    told("heap", heap(image, jvm, claims));
+    told("heap", heap::claim(image, jvm, claims));
     told("code cache", code_cache(image, claims));
     let collector = jvm.collector.known();
     if matches!(collector, Some(Collector::Serial | Collector::Parallel | Collector::G1) | None) {
@@ -28,85 +28,22 @@ pub(super) fn claim(image: &Image, jvm: &JvmIdentity, claims: &mut Claims, notes
     archive(image, claims);
     let metaspace = metaspace::claim(image, claims);
     told("metaspace", metaspace);
-    // The archive lies in one reservation with the class space, right before it.
+    // The archive and the class space share a reservation, in which the archive comes first.
     archive_rest(claims);
     performance_data(image, claims);
     metaspace.is_some()
 }
 
-/// The words of a `MemRegion` at `place`: where it begins, and how many words it has.
-fn mem_region(image: &Image, place: u64) -> Option<Range<u64>> {
-    let start = image.field(place, "MemRegion::_start")?;
-    let words = image.field(place, "MemRegion::_word_size")?;
-    let end = start.checked_add(words.checked_mul(8)?)?;
-    (start != 0 && start < end).then_some(start..end)
-}
-
-/// What the `VirtualSpace` at `place` reserved.
+/// Reservation of the `VirtualSpace` at `place`.
 fn virtual_space(image: &Image, place: u64) -> Option<Range<u64>> {
     let start = image.field(place, "VirtualSpace::_low_boundary")?;
     let end = image.field(place, "VirtualSpace::_high_boundary")?;
     (start != 0 && start < end).then_some(start..end)
 }
 
-/// What the heap reserved; ZGC keeps no such thing.
-pub(super) fn reserved_heap(image: &Image) -> Option<Range<u64>> {
-    let heap = image.static_field("Universe::_collectedHeap")?;
-    mem_region(image, image.place(heap, "CollectedHeap::_reserved")?)
-}
-
-pub(super) fn heap(image: &Image, jvm: &JvmIdentity, claims: &mut Claims) -> Option<()> {
-    if jvm.collector.known() == Some(&Collector::Z) {
-        return z_heap(image, claims);
-    }
-    let reserved = reserved_heap(image)?;
-    claims.claim(reserved.clone(), "heap", Kind::Heap);
-    // Narrow pointers with a base: what lies before the heap must stay without access.
-    let before = claims.vma(reserved.start.checked_sub(1)?);
-    if let Some(guard) = before.filter(|vma| vma.permissions.starts_with("---")) {
-        let page = guard.addresses.end.saturating_sub(guard.addresses.start);
-        if claims.is_free(&guard.addresses) && page <= 16 << 20 {
-            claims.claim(guard.addresses.clone(), "heap (no access)", Kind::Heap);
-        }
-    }
-    Some(())
-}
-
-/// ZGC's addresses are an offset and, above it, bits that say how to see it: each combination that
-/// it uses is a view, and every mapping in a view is the heap.
-fn z_heap(image: &Image, claims: &mut Claims) -> Option<()> {
-    let views = z_views(image)?;
-    for vma in claims.vmas() {
-        let addresses = &vma.addresses;
-        if views.iter().any(|view| view.start <= addresses.start && addresses.end <= view.end) {
-            claims.claim(addresses.clone(), "heap", Kind::Heap);
-        }
-    }
-    Some(())
-}
-
-/// The addresses of each view that ZGC has of its heap.
-pub(super) fn z_views(image: &Image) -> Option<Vec<Range<u64>>> {
-    // 21 to 23 have two of them; the one without generations was given another letter there.
-    ["X", "Z"].into_iter().find_map(|letter| z_views_of(image, letter))
-}
-
-fn z_views_of(image: &Image, letter: &str) -> Option<Vec<Range<u64>>> {
-    let name = |field: &str| format!("{letter}GlobalsForVMStructs::{field}");
-    let globals = image.static_field(&name("_instance_p"))?;
-    let mask = |field: &str| image.memory.u64(image.field(globals, &name(field))?);
-    let size = mask(&format!("_{letter}AddressOffsetMask"))?.checked_add(1)?;
-    if !size.is_power_of_two() || size < 1 << 32 {
-        return None;
-    }
-    let metadata = mask(&format!("_{letter}AddressMetadataMask")).unwrap_or(0);
-    let views = (0..47).map(|bit| 1u64 << bit).filter(|bit| metadata & bit != 0 || *bit == size);
-    Some(views.map(|view| view..view.saturating_add(size)).collect())
-}
-
 fn code_cache(image: &Image, claims: &mut Claims) -> Option<()> {
     let heaps = image.static_field("CodeCache::_heaps")?;
-    // The type was renamed after 15.
+    // The type was renamed after JDK 15.
     let length = ["GrowableArrayBase::_len", "GenericGrowableArray::_len"];
     let length = length.iter().find_map(|field| image.place(heaps, field))?;
     let count = image.memory.u32(length)?.min(MOST_CODE_HEAPS);
@@ -123,7 +60,7 @@ fn code_cache(image: &Image, claims: &mut Claims) -> Option<()> {
         }
         found = Some(());
     }
-    // Alignment may leave room before the first heap and behind the last.
+    // Alignment can leave gaps before the first code heap and after the last.
     if let (Some(low), Some(high)) =
         (image.static_field("CodeCache::_low_bound"), image.static_field("CodeCache::_high_bound"))
     {
@@ -134,7 +71,7 @@ fn code_cache(image: &Image, claims: &mut Claims) -> Option<()> {
     found
 }
 
-/// `non-nmethods` of `CodeHeap 'non-nmethods'`: a pointer in the object to a text of libjvm.so.
+/// `non-nmethods` of `CodeHeap 'non-nmethods'`: the object contains a pointer to this string in libjvm.so.
 fn code_heap_name(image: &Image, claims: &Claims, heap: u64) -> Option<String> {
     let words = (image.size("CodeHeap")?.min(PAGE) / 8) as usize;
     image.memory.words(heap, words)?.into_iter().find_map(|word| {
@@ -153,9 +90,9 @@ fn card_table(image: &Image, claims: &mut Claims) -> Option<()> {
     let table = image.field(barriers, "CardTableBarrierSet::_card_table")?;
     let start = image.field(table, "CardTable::_byte_map")?;
     let size = image.field(table, "CardTable::_byte_map_size")?;
-    // One byte for 512 of the heap, or for few hundred more where a page is to be filled.
+    // One byte covers 512 bytes of heap by default; the bound allows for rounding up to whole pages.
     let range = start..start.checked_add(size)?;
-    let fits = reserved_heap(image).is_none_or(|heap| size <= (heap.end - heap.start) / 32);
+    let fits = heap::reserved(image).is_none_or(|heap| size <= (heap.end - heap.start) / 32);
     if !fits || start == 0 {
         return None;
     }
@@ -184,7 +121,7 @@ pub(super) fn is_archive(name: &str) -> bool {
     name.trim_end_matches(" (deleted)").ends_with(".jsa")
 }
 
-/// What was set aside behind the archive, up to the class space.
+/// Claims the rest of the archive's reservation, up to the class space.
 fn archive_rest(claims: &mut Claims) {
     let behind: Vec<Range<u64>> = claims
         .vmas()

@@ -10,6 +10,7 @@
 mod answers;
 mod attached;
 mod claims;
+mod heap;
 mod jvm;
 mod known;
 mod memory;
@@ -20,10 +21,10 @@ mod stacks;
 mod symbols;
 mod vm_structs;
 
-use std::{fmt, ops::Range};
+use std::fmt;
 
 use hugewise_linux::{
-    proc::smaps::{self, Vma},
+    proc::smaps::Vma,
     reading::Reading,
     root::Root,
     units::Bytes,
@@ -32,6 +33,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use claims::Claims;
+pub use heap::{Heap, HeapHints, HeapSource, locate as locate_heap};
 use memory::{Live, Memory};
 use vm_structs::Image;
 
@@ -264,34 +266,6 @@ pub(crate) fn flag_is_set(root: &Root, pid: u32, vmas: &[Vma], flag: &str) -> Op
     jvm::Flags::read(&image).is_set(flag)
 }
 
-/// Where the heap of the JVM in process `pid` lies, by the JVM's own tables: what they do not lead to
-/// is not known. Each range holds all of it: there are several where it is mapped more than once, as by
-/// ZGC before JDK 21.
-#[must_use]
-pub fn heap(root: &Root, pid: u32) -> Option<Vec<Range<u64>>> {
-    // The mappings without their counters, for which the kernel would walk through all pages.
-    let vmas = smaps::parse(&root.read(format!("proc/{pid}/maps")).ok()?).ok()?;
-    let library = vmas.iter().find(|vma| is_libjvm(&vma.name)).filter(|_| root.is_live())?;
-    let live = Live::of(root, pid, &vmas);
-    let image = Image::load(&live, library.addresses.start).ok()?;
-    let mut claims = Claims::over(&vmas);
-    let jvm = jvm::identify(&image);
-    known::heap(&image, &jvm, &mut claims)?;
-    let views = if jvm.collector.known() == Some(&Collector::Z) { known::z_views(&image) } else { None };
-    Some(within(views, &claims.into_ranges()))
-}
-
-/// What of `ranges` lies in each view; all of it in one where there are none.
-fn within(views: Option<Vec<Range<u64>>>, ranges: &[NamedRange]) -> Vec<Range<u64>> {
-    let span = |view: &Range<u64>| {
-        let mut inside = ranges.iter().filter(|range| view.contains(&range.start));
-        let first = inside.next()?;
-        Some(first.start..inside.next_back().unwrap_or(first).end)
-    };
-    let all = 0..u64::MAX;
-    views.unwrap_or_else(|| vec![all]).iter().filter_map(span).collect()
-}
-
 /// Has a process with these mappings the library of a HotSpot-like JVM in it?
 #[must_use]
 pub fn has_libjvm(vmas: &[Vma]) -> bool {
@@ -324,7 +298,7 @@ f0000000-100000000 ---p 00000000 00:00 0
 ";
 
     fn vmas() -> Vec<Vma> {
-        smaps::parse(MAPPINGS).unwrap_or_default()
+        hugewise_linux::proc::smaps::parse(MAPPINGS).unwrap_or_default()
     }
 
     #[test]
@@ -347,16 +321,6 @@ f0000000-100000000 ---p 00000000 00:00 0
         }
         assert_eq!(named(0x1_0000_0000), None);
         Ok(())
-    }
-
-    #[test]
-    fn a_heap_that_is_mapped_twice_has_two_ranges_that_hold_it() {
-        let range = |start, end| NamedRange { start, end, name: "heap".to_owned(), kind: Kind::Heap };
-        let ranges = [range(0x400, 0x420), range(0x440, 0x460), range(0x800, 0x820)];
-        let views = vec![0x400..0x800, 0x800..0xc00, 0x1000..0x1400];
-        assert_eq!(within(Some(views), &ranges), [0x400..0x460, 0x800..0x820]);
-        let whole = 0x400..0x820;
-        assert_eq!(within(None, &ranges), std::slice::from_ref(&whole));
     }
 
     #[test]

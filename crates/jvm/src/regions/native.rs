@@ -1,4 +1,4 @@
-//! What the C library asked for, files, and what is left.
+//! Memory of the C library's malloc, files, and unidentified memory.
 
 use std::ops::Range;
 
@@ -7,16 +7,17 @@ use hugewise_linux::proc::smaps::Vma;
 use super::{
     Kind,
     claims::{Claims, PAGE, is_askable},
+    heap,
     memory::Memory,
 };
 
-/// glibc's arenas begin at multiples of this on 64-bit machines (`HEAP_MAX_SIZE`).
+/// Alignment of glibc's arenas on 64-bit machines (`HEAP_MAX_SIZE`).
 const ARENA: u64 = 64 << 20;
 pub(super) const LARGE_ALLOCATION: &str = "malloc (large allocation)";
-/// `IS_MMAPPED` in the size of a chunk.
+/// `IS_MMAPPED` in the size field of a chunk.
 const IS_MMAPPED: u64 = 2;
 
-/// Claims the main arena, the other arenas, and large allocations, each of which is a mapping.
+/// Claims the main arena, the other arenas, and large allocations, each of which is a mapping of its own.
 pub(super) fn claim_malloc(memory: &dyn Memory, claims: &mut Claims) {
     claim_brk(claims);
     for vma in claims.vmas().iter().filter(|vma| is_askable(vma) && vma.permissions.starts_with("rw")) {
@@ -40,8 +41,7 @@ fn claim_brk(claims: &mut Claims) {
     }
 }
 
-/// `heap_info` at the beginning of an arena's heap: its arena, the heap before, its size, and how
-/// much of it may be accessed.
+/// Checks for a `heap_info` at the start of an arena's heap: arena, previous heap, size, and accessible size.
 fn is_arena(memory: &dyn Memory, vma: &Vma, start: u64) -> bool {
     let Some(words) = memory.words(start, 4) else { return false };
     let (arena, before, size, accessible) = (words[0], words[1], words[2], words[3]);
@@ -51,7 +51,7 @@ fn is_arena(memory: &dyn Memory, vma: &Vma, start: u64) -> bool {
     (first || later) && size > 0 && size % PAGE == 0 && within
 }
 
-/// Chunks one behind the other.
+/// Claims adjacent chunks.
 fn claim_chunks(memory: &dyn Memory, claims: &mut Claims, start: u64, end: u64) {
     let mut at = start;
     while let Some(behind) = chunk(memory, at..end) {
@@ -60,8 +60,7 @@ fn claim_chunks(memory: &dyn Memory, claims: &mut Claims, start: u64, end: u64) 
     }
 }
 
-/// Where the large allocation that begins with `free` ends: its size, of whole pages, is in its
-/// second word.
+/// End of the large allocation at the start of `free`: its second word is its size, in whole pages.
 pub(super) fn chunk(memory: &dyn Memory, free: Range<u64>) -> Option<u64> {
     if free.is_empty() {
         return None;
@@ -72,11 +71,8 @@ pub(super) fn chunk(memory: &dyn Memory, free: Range<u64>) -> Option<u64> {
     (plausible && size <= free.end - free.start).then(|| free.start + size)
 }
 
-/// Regions by what their mappings look like: those that nothing else looks like, and where the
-/// tables could not be read, the likely heap.
+/// Claims regions that their mappings identify, and the probable heap if the tables could not be read.
 pub(super) fn claim_by_place(tables: bool, claims: &mut Claims) {
-    /// Where compressed pointers without a base, and with a shift, reach to.
-    const HEAP_ENDS: [u64; 2] = [1 << 32, 1 << 35];
     claim_brk(claims);
     for vma in claims.vmas() {
         let (addresses, permissions) = (vma.addresses.clone(), vma.permissions.as_str());
@@ -84,22 +80,15 @@ pub(super) fn claim_by_place(tables: bool, claims: &mut Claims) {
             claims.claim(addresses, "CDS archive", Kind::Cds);
         } else if permissions.contains('w') && permissions.contains('x') {
             claims.claim(addresses, "code cache", Kind::CodeCache);
-        } else if vma.name.starts_with("/memfd:java_heap") {
-            claims.claim(addresses, "heap", Kind::Heap);
-        } else if !tables && is_askable(vma) && HEAP_ENDS.contains(&addresses.end) {
-            let mut start = addresses.start;
-            while let Some(before) = start.checked_sub(1).and_then(|at| claims.vma(at)) {
-                if !is_askable(before) {
-                    break;
-                }
-                start = before.addresses.start;
-            }
-            claims.claim(start..addresses.end, "heap", Kind::Heap);
         }
+    }
+    let likely = if tables { Vec::new() } else { heap::by_places(claims.vmas(), None) };
+    for range in heap::by_file(claims.vmas()).into_iter().chain(likely) {
+        claims.claim(range, "heap", Kind::Heap);
     }
 }
 
-/// Names what is left: files by their names, and memory of nobody.
+/// Names the remaining memory: files by their names, and memory without an owner.
 pub(super) fn claim_rest(claims: &mut Claims) {
     claim_brk(claims);
     let mut library: Option<&Vma> = None;
@@ -121,7 +110,7 @@ pub(super) fn claim_rest(claims: &mut Claims) {
     }
 }
 
-/// The last part of a path, without what the kernel adds.
+/// Last part of a path, without the suffix that the kernel adds.
 fn file_name(path: &str) -> &str {
     let path = path.trim_end_matches(" (deleted)");
     path.rsplit('/').next().unwrap_or(path)

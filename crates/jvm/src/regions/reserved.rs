@@ -1,8 +1,9 @@
-//! What the collector reserved beside the heap: tables that HotSpot's own tables do not lead to.
+//! Memory that the collector reserved beside the heap, in tables whose addresses are not in HotSpot's own
+//! tables.
 //!
-//! Whoever reserves memory keeps its bounds: two neighbouring words, its base and its end or its
-//! size. The objects within few steps of the heap's description and of libjvm.so's static data are
-//! read for such pairs, and for lone pointers to memory that nobody else claims.
+//! The owner of reserved memory stores its bounds in two adjacent words: base and end, or base and size. The
+//! objects within a few pointers of the heap's description and of libjvm.so's static data are searched for
+//! such pairs, and for single pointers to unclaimed memory.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -12,26 +13,26 @@ use std::{
 use super::{
     Collector, JvmIdentity, Kind,
     claims::{Claims, PAGE, is_askable},
-    is_libjvm, known, native,
+    heap, is_libjvm, native,
     stacks::{self, Thread},
     vm_structs::Image,
 };
 
-/// How far objects are followed, from the heap's description and from static data.
+/// Depth of the pointer search, from the heap's description and from static data.
 const STEPS: [u32; 2] = [3, 2];
 const MOST_OBJECTS: usize = 40_000;
 const MOST_STATIC_BYTES: u64 = 16 << 20;
 const LARGEST_OBJECT: u64 = 16 << 10;
-/// How far in an allocation of the C library what it gave may begin: behind its own header, and
-/// behind that of Native Memory Tracking.
+/// Maximum offset of an allocation in its chunk, in bytes: after the header of the C library and that of
+/// Native Memory Tracking.
 const FARTHEST_IN_CHUNK: u64 = 64;
-/// What is read of an object whose size its allocator does not tell.
+/// Bytes read of an object of unknown size.
 const USUAL_OBJECT: u64 = 1 << 10;
 
-/// G1's tables of this size; a JVM that has but one has no card counts.
+/// Tables of G1 with the same size; a JVM with only one of them has no card counts.
 const OFFSETS_OR_COUNTS: &str = "block offsets or card counts";
 
-/// What led to a range.
+/// Root of the search that found a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Heap,
@@ -40,13 +41,13 @@ enum Origin {
 
 #[derive(Default)]
 struct Found {
-    /// Base and end, by base.
+    /// Ends by base.
     bounds: BTreeMap<u64, BTreeSet<(u64, Origin)>>,
-    /// Base and size, by base.
+    /// Ends by base, calculated from sizes.
     sized: BTreeMap<u64, BTreeSet<(u64, Origin)>>,
-    /// Pointers to the first byte of a page.
+    /// Pointers to the start of a page.
     pointers: BTreeMap<u64, Origin>,
-    /// Large allocations of the C library.
+    /// Large allocations of the C library: ends by start.
     chunks: BTreeMap<u64, u64>,
 }
 
@@ -69,21 +70,21 @@ pub(super) fn claim(
     walk.look_at(&statics, Origin::Static);
     walk.from(statics, STEPS[1], Origin::Static);
     if walk.seen.len() >= MOST_OBJECTS {
-        notes.push(format!("only {MOST_OBJECTS} objects of the JVM were followed to what it reserved"));
+        notes.push(format!("the search for memory that the JVM reserved ended after {MOST_OBJECTS} objects"));
     }
     let found = walk.found;
     for (start, end) in &found.chunks {
         claims.claim(*start..*end, native::LARGE_ALLOCATION, Kind::Malloc);
     }
     let naming = Tables::of(image, jvm, metaspace_known, claims);
-    // A thread that runs, in a mapping that reaches beyond its stack.
+    // Stacks of running threads whose mapping extends beyond the stack.
     for (range, _) in ranges(&found.sized) {
         if claims.is_free(&range) {
             stacks::claim_if_stack(image.memory, threads, &range, claims);
         }
     }
 
-    // The largest first: what was committed of a reservation lies inside it.
+    // In descending order of size: the committed part of a reservation is inside it.
     let mut bounded: Vec<(Range<u64>, Origin)> = ranges(&found.bounds).collect();
     bounded.sort_by_key(|(range, _)| std::cmp::Reverse(range.end - range.start));
     let edges: BTreeSet<u64> = found.pointers.keys().copied().collect();
@@ -125,7 +126,7 @@ fn ranges(by_base: &BTreeMap<u64, BTreeSet<(u64, Origin)>>) -> impl Iterator<Ite
     by_base.iter().flat_map(|(base, ends)| ends.iter().map(|(end, origin)| (*base..*end, *origin)))
 }
 
-/// Where libjvm.so's writable data is, its zero-initialised part included.
+/// Writable data of libjvm.so, zero-initialised data included.
 fn static_areas(image: &Image, claims: &Claims) -> Vec<Range<u64>> {
     let vmas = claims.vmas();
     let mut areas = Vec::new();
@@ -135,7 +136,7 @@ fn static_areas(image: &Image, claims: &Claims) -> Vec<Range<u64>> {
             is_libjvm(&before.name) && before.addresses.end == vma.addresses.start && vma.name.is_empty()
         });
         if is_libjvm(&vma.name) || touches {
-            // The kernel may have joined it with what happens to lie behind.
+            // The kernel may have merged it with the next mapping.
             let end = (image.library_end.saturating_add(PAGE - 1) & !(PAGE - 1))
                 .clamp(vma.addresses.start, vma.addresses.end);
             areas.push(vma.addresses.start..end);
@@ -144,7 +145,7 @@ fn static_areas(image: &Image, claims: &Claims) -> Vec<Range<u64>> {
     areas
 }
 
-/// The words there.
+/// Words of [`static_areas`].
 pub(super) fn static_words(image: &Image, claims: &Claims) -> Vec<u64> {
     let areas = static_areas(image, claims).into_iter();
     areas
@@ -176,7 +177,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The words of the object at `address`, once, if it is one of the JVM's own.
+    /// Words of the object at `address`, if it is one of the JVM's own and was not read before.
     fn object(&mut self, address: u64) -> Option<Vec<u64>> {
         if address % 16 != 0 || self.seen.len() >= MOST_OBJECTS || self.seen.contains(&address) {
             return None;
@@ -187,8 +188,8 @@ impl Walk<'_, '_> {
             return None;
         }
         self.seen.insert(address);
-        // glibc keeps the size of an allocation in the word before it; Native Memory Tracking puts a
-        // header between, which begins with the size that was asked for.
+        // glibc stores the size of a chunk in the word before the allocation. Native Memory Tracking inserts
+        // a header, which begins with the requested size.
         let header = self.image.memory.words(address.checked_sub(16)?, 2)?;
         let bytes = match (header[1] & !7, header[0]) {
             (told @ 24..=1_048_576, _) => (told - 8).min(LARGEST_OBJECT),
@@ -211,7 +212,7 @@ impl Walk<'_, '_> {
             if word % PAGE != 0 || *word == 0 || self.claims.free_from(*word).is_none() {
                 continue;
             }
-            // The end of something is not the beginning of the next thing.
+            // The end of one range is not the start of the next.
             let before = index.checked_sub(1).map_or(0, |before| words[before]);
             let is_end = before % PAGE == 0 && before < *word && self.claims.vma(before).is_some();
             if !is_end || !is_writable(self.claims, *word) {
@@ -235,30 +236,30 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The tables that a collector keeps, by the share of the heap that they are.
+/// Tables of a collector, by their size as a share of the heap.
 struct Tables {
     heap: Option<u64>,
     collector: Option<Collector>,
-    /// What a table may be rounded up to: the pages that the process has.
+    /// Page sizes of the process, to which a table may be rounded up.
     page_sizes: BTreeSet<u64>,
-    /// Is the metaspace claimed by now? If not, what static data lead to may be a part of it.
+    /// Whether the metaspace is claimed; if not, memory found from static data may be a part of it.
     metaspace_known: bool,
 }
 
 impl Tables {
     fn of(image: &Image, jvm: &JvmIdentity, metaspace_known: bool, claims: &Claims) -> Tables {
-        let reserved = known::reserved_heap(image).map(|heap| heap.end - heap.start);
+        let reserved = heap::reserved(image).map(|heap| heap.end - heap.start);
         let heap = reserved.or_else(|| jvm.max_heap.known().map(|bytes| bytes.0)).filter(|heap| *heap > 0);
         let sizes = claims.vmas().iter().map(|vma| vma.kernel_page_size.0);
         let mut page_sizes: BTreeSet<u64> = sizes.filter(|size| size.is_power_of_two()).collect();
-        // A THP is what one page of page table entries, of 8 bytes each, maps.
+        // One page of page table entries, of 8 bytes each, maps one THP.
         let thp = page_sizes.first().and_then(|base| base.checked_mul(base / 8)).filter(|thp| *thp > 0);
         page_sizes.extend(thp);
         page_sizes.insert(PAGE);
         Tables { heap, collector: jvm.collector.known().copied(), page_sizes, metaspace_known }
     }
 
-    /// Of one heap byte each so many, and what that is.
+    /// Heap bytes per byte of table, and the table's name.
     fn shares(&self) -> &'static [(u64, &'static str)] {
         match self.collector {
             Some(Collector::G1) => &[(64, "mark bitmap"), (512, OFFSETS_OR_COUNTS)],
@@ -278,23 +279,23 @@ impl Tables {
 
     fn name(&self, bytes: u64, origin: Origin, writable: bool) -> (&'static str, Kind) {
         if origin == Origin::Static && !(writable && self.metaspace_known) {
-            // The polling page and its like cannot be written to.
+            // The polling page and similar pages are read-only.
             return ("jvm", Kind::Internal);
         }
         if let Some((_, name)) = self.shares().iter().find(|(share, _)| self.is_share(bytes, *share)) {
             return (name, Kind::GcTable);
         }
-        // One byte for 512 of the old generation, which is a part of the heap.
+        // One byte for 512 bytes of the old generation, which is a part of the heap.
         let of_old = matches!(self.collector, Some(Collector::Serial | Collector::Parallel))
             && self.heap.is_some_and(|heap| (heap / 2048..=heap / 512 + PAGE).contains(&bytes));
         match origin {
             Origin::Heap if of_old => ("block offset table", Kind::GcTable),
-            // No other part of HotSpot maps what it writes to, and has not been named by now.
+            // Of the writable mappings of HotSpot only those of the collector are unnamed at this point.
             Origin::Heap | Origin::Static => ("gc table", Kind::GcTable),
         }
     }
 
-    /// Where a table that begins at `start` ends, if one of the known sizes fits before `end`.
+    /// End of a table that begins at `start`, if a known size fits before `end`.
     fn fitting(&self, start: u64, end: u64) -> Option<u64> {
         let heap = self.heap?;
         let fits = |share: &u64| {

@@ -9,4 +9,5 @@ pub mod smaps;
 pub mod task_stat;
 pub mod taskstats;
 pub mod threads;
+pub mod tree;
 pub mod vmstat;

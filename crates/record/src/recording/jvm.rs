@@ -4,17 +4,17 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{Seek, SeekFrom},
-    ops::Range,
     path::Path,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use hugewise_changes::journal::{Journal, JvmLog as Noted};
+use hugewise_evidence::heap;
 use hugewise_jvm::{
     attach::{AttachError, Jvm},
     log_control::{self, LogFile},
-    regions,
+    regions::{Heap, HeapHints},
 };
 use hugewise_linux::{
     proc::process::Process,
@@ -50,7 +50,7 @@ struct Seen {
     asking: Option<JoinHandle<Result<Found, Failed>>>,
     noted: Option<Noted>,
     tail: Option<Tail>,
-    heap: Option<Vec<Range<u64>>>,
+    heap: Option<Heap>,
     heap_tries: u32,
     heap_due: Option<Instant>,
 }
@@ -94,9 +94,9 @@ impl Jvms {
         source(pid, "an option that was added to its command line".to_owned(), true)
     }
 
-    /// Where the heap of process `pid` lies: each range holds all of it.
-    pub fn heap(&self, pid: u32) -> Option<&[Range<u64>]> {
-        self.all.get(&pid)?.heap.as_deref()
+    /// The heap of process `pid`, once it is located.
+    pub fn heap(&self, pid: u32) -> Option<&Heap> {
+        self.all.get(&pid)?.heap.as_ref()
     }
 
     /// Looks for JVMs among `processes`, and asks new ones for a log; not at every call.
@@ -185,7 +185,7 @@ impl Seen {
         }
         self.heap_tries += 1;
         self.heap_due = Some(Instant::now() + HEAP_GAP);
-        self.heap = regions::heap(root, pid);
+        self.heap = heap::locate(root, pid, &HeapHints::default());
     }
 
     fn ask(&mut self, root: &Root, pid: u32, attach: bool, journal: Option<&mut Journal>) {

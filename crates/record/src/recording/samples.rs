@@ -1,12 +1,12 @@
-//! Looks at the machine and at the memory of processes, now and then.
+//! Samples of the machine and of the memory of processes.
 
-use std::{fs::File, ops::Range};
-
+use hugewise_evidence::heap;
+use hugewise_jvm::regions::Heap;
 use hugewise_linux::{
     hugepages::{base_page, pools, thp},
     proc::{meminfo, pressure, smaps, vmstat::VmStat},
     root::Root,
-    sys::{pagemap, process::monotonic_ns},
+    sys::process::monotonic_ns,
 };
 
 use super::model::{Facts, HeapMemory, Machine, Memory, PoolSample};
@@ -61,8 +61,9 @@ pub fn machine(root: &Root) -> Machine {
     }
 }
 
-/// The memory of a process, and of its `heap` where that is known; nothing where it has ended, or may not be looked at.
-pub fn memory(root: &Root, pid: u32, heap: Option<&[Range<u64>]>) -> Option<Memory> {
+/// The memory of a process, and of its `heap` where that is located. `None` if the process has ended, or may not
+/// be read.
+pub fn memory(root: &Root, pid: u32, heap: Option<&Heap>) -> Option<Memory> {
     let text = root.read(format!("proc/{pid}/smaps_rollup")).ok()?;
     let sums = smaps::parse(&text).ok()?.into_iter().next()?;
     Some(Memory {
@@ -71,17 +72,10 @@ pub fn memory(root: &Root, pid: u32, heap: Option<&[Range<u64>]>) -> Option<Memo
         resident_bytes: sums.rss + sums.hugetlb,
         thp_bytes: sums.thp,
         hugetlb_bytes: sums.hugetlb,
-        heap: heap.and_then(|heap| heap_memory(root, pid, heap)),
+        heap: heap
+            .and_then(|heap| heap::scan(root, pid, heap))
+            .map(|scan| HeapMemory { resident_bytes: scan.present, huge_bytes: scan.huge }),
     })
-}
-
-/// Nothing before Linux 6.7. Of several mappings of the whole heap, the one that shows most of it: what is
-/// present in one may not have been touched through another.
-fn heap_memory(root: &Root, pid: u32, heap: &[Range<u64>]) -> Option<HeapMemory> {
-    let pagemap = File::open(root.path(format!("proc/{pid}/pagemap"))).ok()?;
-    let scans = heap.iter().map(|view| pagemap::scan(&pagemap, view.clone()).ok());
-    let most = scans.collect::<Option<Vec<_>>>()?.into_iter().max_by_key(|scan| scan.present)?;
-    Some(HeapMemory { resident_bytes: most.present, huge_bytes: most.huge })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use hugewise_linux::{
         process,
         task_stat::TaskStat,
         taskstats::{Channel, Delays, TaskStats},
+        tree,
     },
     root::Root,
     sys::process::{monotonic_ns, ticks_per_second},
@@ -48,26 +49,9 @@ impl Threads {
         self.processes.keys().copied()
     }
 
-    /// PID and TID of the running threads.
+    /// PID and TID of the running threads. Processes whose parent has exited are known from earlier samples.
     pub fn now(&self) -> Vec<(u32, u32)> {
-        let (mut tree, mut at) = (vec![self.main], 0);
-        let (mut seen, mut all) = (BTreeSet::from([self.main]), Vec::new());
-        // A process whose parent has exited is not a child of any recorded process.
-        for pid in self.processes() {
-            if seen.insert(pid) {
-                tree.push(pid);
-            }
-        }
-        while let Some(&pid) = tree.get(at) {
-            for tid in self.root.list(format!("proc/{pid}/task")).unwrap_or_default() {
-                let children = self.root.read(format!("proc/{pid}/task/{tid}/children")).unwrap_or_default();
-                let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
-                tree.extend(children.filter(|pid| seen.insert(*pid)));
-                all.extend(tid.parse().ok().map(|tid: u32| (pid, tid)));
-            }
-            at += 1;
-        }
-        all
+        tree::threads_of(&self.root, [self.main].into_iter().chain(self.processes()))
     }
 
     /// Samples all threads, and their delays if there is a `channel`; returns lines for changes only.
@@ -112,8 +96,8 @@ impl Threads {
         self.read(tid, tid).map(|(thread, _)| Line::Thread(thread))
     }
 
-    /// The line of an exited thread, if it was a recorded one, also in a process that started and exited between
-    /// two samples.
+    /// The line of an exited thread, if it was a recorded one, also in a process that started and exited
+    /// between two samples.
     pub fn ended(&self, stats: TaskStats) -> Option<Line> {
         let is_theirs = |pid: u32| self.processes.contains_key(&pid);
         let of_theirs = is_theirs(stats.parent) || stats.pid.is_some_and(is_theirs);

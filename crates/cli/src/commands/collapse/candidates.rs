@@ -6,11 +6,11 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use hugewise_evidence::process::{self, Kind, Machine, Measured, Part, Survey};
+use hugewise_evidence::process::{self, Kind, Machine, Part, Survey};
 use hugewise_jvm::regions;
 use hugewise_linux::{
     hugepages::thp,
-    pages::occupancy::Occupancy,
+    pages::{count::PageCounts, occupancy::Occupancy},
     proc::{
         process::Process,
         smaps::{self, Vma},
@@ -142,12 +142,13 @@ pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options)
     seen.notes.extend(measured.notes);
     let mut once = Once::default();
     for (part, measured) in naming.parts.iter().zip(&measured.parts) {
-        seen.resident += counted(measured);
+        let pages = measured.once();
+        seen.resident += pages.resident();
         if !options.wanted.means(part) {
             continue;
         }
         let region = seen.regions.entry(part.name.clone()).or_default();
-        region.count(measured);
+        region.count(&pages);
         // A mapping is looked at as a whole, with the part that it begins in: huge pages may cross parts.
         for vma in vmas_of(&vmas, &part.addresses) {
             match suitable::unsuitable(vma, &circumstances) {
@@ -177,17 +178,10 @@ pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options)
     Ok(seen)
 }
 
-/// What of a part was not counted with another.
-fn counted(measured: &Measured) -> Bytes {
-    measured.resident().saturating_sub(measured.counted_above)
-}
-
 impl Region {
-    fn count(&mut self, measured: &Measured) {
-        let hugetlb: Bytes = measured.hugetlb.values().copied().sum();
-        self.resident += counted(measured);
-        let huge = measured.thp + hugetlb;
-        self.huge += huge.saturating_sub(measured.counted_above);
+    fn count(&mut self, pages: &PageCounts) {
+        self.resident += pages.resident();
+        self.huge += pages.thp + pages.hugetlb.values().copied().sum();
     }
 }
 

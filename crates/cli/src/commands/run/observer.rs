@@ -3,22 +3,23 @@
 
 use std::{
     io::{self, Write},
-    ops::Range,
     os::fd::AsFd,
     process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
-use hugewise_jvm::regions::{self, Kind};
+use hugewise_evidence::process::{Machine, Survey, survey};
 use hugewise_linux::{
-    hugepages::{backing::Backing, page_sizes::PageSizes, thp},
+    hugepages::{backing::Backing, page_sizes::PageSizes},
     pages::occupancy::Occupancy,
     proc::{
         process,
         smaps::{self, Vma},
+        tree,
         vmstat::VmStat,
     },
+    reading::Reading,
     root::Root,
     sys::{
         handover,
@@ -122,7 +123,9 @@ pub fn run(assignment: &Assignment) -> anyhow::Result<ExitCode> {
     let mut report = Report::new(assignment, pid, begin.elapsed(), outcome.unwrap_or(Outcome::Ended));
     if report.outcome != Outcome::Ended {
         // One that ends meanwhile has told nothing.
-        process.look_closely(pid, &stdin, &mut report);
+        if let Err(error) = process.sample(pid, &stdin, &mut report) {
+            report.notes.push(format!("the memory of process {pid} could not be read: {error:#}"));
+        }
         report.explain(assignment, &root, fallbacks);
     }
     let told =
@@ -157,16 +160,10 @@ struct Process<'a> {
 impl Process<'_> {
     /// The process that the memory belongs to, and how much is resident.
     fn heaviest(&self) -> Option<(u32, Bytes)> {
-        let mut tree = vec![self.pid];
-        let mut at = 0;
-        while let Some(&pid) = tree.get(at).filter(|_| self.assignment.behind_wrapper) {
-            for thread in self.root.list(format!("proc/{pid}/task")).unwrap_or_default() {
-                let children =
-                    self.root.read(format!("proc/{pid}/task/{thread}/children")).unwrap_or_default();
-                tree.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-            }
-            at += 1;
-        }
+        let tree = match self.assignment.behind_wrapper {
+            true => tree::processes(self.root, self.pid),
+            false => vec![self.pid],
+        };
         let resident = |pid: u32| {
             let text = self.root.read(format!("proc/{pid}/smaps_rollup")).ok()?;
             let all = smaps::parse(&text).ok()?;
@@ -175,67 +172,69 @@ impl Process<'_> {
         tree.into_iter().filter_map(resident).max_by_key(|(_, resident): &(u32, Bytes)| *resident)
     }
 
-    /// Where the heap lies: by the JVM's own tables, or else by its size.
-    fn heap(&self, pid: u32, vmas: &[Vma]) -> Option<Range<u64>> {
-        let max = self.assignment.max_heap?;
-        let naming = regions::name(self.root, pid, vmas, false);
-        let mut parts = naming.ranges.iter().filter(|range| range.kind == Kind::Heap);
-        let first = parts.next().map(|first| first.start..parts.next_back().unwrap_or(first).end);
-        first.or_else(|| report::heap(vmas, max))
-    }
-
-    /// Reads what each region got, and makes huge what is to be.
-    fn look_closely(&self, pid: u32, pidfd: &impl AsFd, report: &mut Report) {
-        let thp_size = thp::pmd_size(self.root).known().copied();
-        let read = || smaps::read(self.root, &pid.to_string());
-        let mut vmas = match read() {
-            Ok(vmas) => vmas,
-            Err(error) => return report.notes.push(format!("its memory could not be read: {error}")),
-        };
-        let heap = |vmas: &[Vma]| self.heap(pid, vmas);
+    /// Samples the regions, and collapses what is to be collapsed.
+    fn sample(&self, pid: u32, pidfd: &impl AsFd, report: &mut Report) -> anyhow::Result<()> {
+        let machine = Machine::read(self.root)?;
+        let mut sampled = Sampled::read(self.root, &machine, pid)?;
         // Behind a wrapper the descriptor means another process.
-        if let (true, Some(size), true) = (self.assignment.convert, thp_size, pid == self.pid) {
-            let before = huge(&vmas);
-            match self.convert(&vmas, heap(&vmas).as_ref(), size, pidfd) {
+        if let (true, Some(size), true) = (self.assignment.convert, machine.pmd(), pid == self.pid) {
+            let before = huge(&sampled.vmas);
+            match self.convert(&sampled, &machine.sizes, size, pidfd) {
                 Ok(done) => {
                     report.converting_seconds = done.lasted.as_secs_f64();
-                    report.notes.extend(left_as_it_is(&done, size));
+                    report.notes.extend(not_collapsed(&done, size));
                 }
-                Err(error) => report.notes.push(format!("it could not be made huge from outside: {error:#}")),
+                Err(error) => report.notes.push(format!("collapsing memory outside of the heap: {error:#}")),
             }
-            match read() {
-                Ok(now) => vmas = now,
-                Err(error) => return report.notes.push(format!("its memory could not be read: {error}")),
-            }
-            report.converted_bytes = huge(&vmas).saturating_sub(before);
+            sampled = Sampled::read(self.root, &machine, pid)?;
+            report.converted_bytes = huge(&sampled.vmas).saturating_sub(before);
         }
-        report.regions = report::regions(&vmas, heap(&vmas).as_ref(), thp_size, self.assignment);
+        report.regions = report::regions(&sampled.survey, &machine, self.assignment);
+        Ok(())
     }
 
-    /// Makes huge what is dense enough outside of the heap, as far as it takes nothing from others.
+    /// Collapses memory outside of the heap that is dense enough, as far as no other program pays for it.
     fn convert(
         &self,
-        vmas: &[Vma],
-        heap: Option<&Range<u64>>,
+        sampled: &Sampled,
+        sizes: &PageSizes,
         size: PageSize,
         pidfd: &impl AsFd,
     ) -> anyhow::Result<Conversion> {
-        let process = process::Process::read(self.root, self.pid)?;
-        let sizes = PageSizes::read(self.root).map_err(anyhow::Error::msg)?;
-        let circumstances = collapse::candidates::circumstances(self.root, &process, size);
+        let circumstances = collapse::candidates::circumstances(self.root, &sampled.process, size);
         let occupancy = Occupancy::open(self.root, self.pid, sizes.base, size)?;
         let mut all = Vec::new();
-        for vma in report::outside(vmas, heap) {
-            if suitable::unsuitable(vma, &circumstances).is_none() {
-                let slots = occupancy.slots(&vma.addresses)?;
-                all.extend(candidates::choose(&slots, size, candidates::MIN_PRESENT).candidates);
+        let outside = sampled.survey.naming.parts.iter().filter(|part| report::is_outside(part));
+        for part in outside {
+            for vma in sampled.vmas.iter().filter(|vma| part.addresses.contains(&vma.addresses.start)) {
+                if suitable::unsuitable(vma, &circumstances).is_none() {
+                    let slots = occupancy.slots(&vma.addresses)?;
+                    all.extend(candidates::choose(&slots, size, candidates::MIN_PRESENT).candidates);
+                }
             }
         }
         let adviser = Adviser::of(pidfd.as_fd().try_clone_to_owned()?.into());
         let target =
-            Target { root: self.root, pid: self.pid, adviser: &adviser, sizes: &sizes, interrupt: None };
+            Target { root: self.root, pid: self.pid, adviser: &adviser, sizes, interrupt: None };
         let settings = Settings { size, rate: None, allow_reclaim: false };
         Ok(live::convert(&target, &all, settings, &mut |_, _| {}))
+    }
+}
+
+/// One sample of a process.
+struct Sampled {
+    process: process::Process,
+    vmas: Vec<Vma>,
+    survey: Survey,
+}
+
+impl Sampled {
+    fn read(root: &Root, machine: &Machine, pid: u32) -> anyhow::Result<Sampled> {
+        let process = process::Process::read(root, pid)?;
+        let vmas = smaps::read(root, &pid.to_string())?;
+        let folios = Reading::unknown("not needed here");
+        let survey = survey(root, machine, &process, &vmas, &folios, false);
+        Ok(Sampled { process, vmas, survey })
     }
 }
 
@@ -243,11 +242,11 @@ fn huge(vmas: &[Vma]) -> Bytes {
     vmas.iter().map(|vma| vma.thp).sum()
 }
 
-/// What was not made huge, and why; nothing where all was.
-fn left_as_it_is(done: &Conversion, size: PageSize) -> Option<String> {
+/// How much was not collapsed, and why; `None` if all was.
+fn not_collapsed(done: &Conversion, size: PageSize) -> Option<String> {
     let left: Bytes = done.refusals.iter().map(Refusal::bytes).sum();
     let first = done.refusals.first()?;
     let reason = collapse::result::cause(done.outcome).unwrap_or_else(|| first.reason.words());
     let tried = done.converted * size + left;
-    Some(format!("{left} of {tried} outside of the heap could not be made huge: {reason}"))
+    Some(format!("{left} of {tried} outside of the heap were not collapsed: {reason}"))
 }

@@ -70,9 +70,10 @@ pub enum Advice {
 }
 
 /// Whose memory a mapping is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Memory {
     /// The program's own.
+    #[default]
     Anonymous,
     /// Shared memory: memfd, /dev/shm, SysV, shared anonymous.
     Shared,

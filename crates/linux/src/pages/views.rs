@@ -3,11 +3,16 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs::File,
-    iter,
+    io,
     ops::Range,
 };
 
-use hugewise_linux::{proc::smaps::Vma, root::Root, sys::pagemap, units::Bytes};
+use crate::{
+    proc::smaps::Vma,
+    root::Root,
+    sys::pagemap::{self, Mapped, Scan},
+    units::Bytes,
+};
 
 /// What of a mapping an earlier one holds already, by the index of the mapping.
 pub type Views = HashMap<usize, View>;
@@ -17,8 +22,10 @@ pub type Views = HashMap<usize, View>;
 pub struct View {
     /// The earlier mapping, by its first address.
     pub of: u64,
-    /// How much of what is present here is present there, or in another earlier one.
+    /// Bytes present here that are present there, or in another earlier mapping.
     pub bytes: Bytes,
+    /// Of those, the bytes that huge page table entries map here.
+    pub huge: Bytes,
 }
 
 /// Finds mappings of the same part of the same file, shared with each other.
@@ -37,14 +44,16 @@ pub fn find(root: &Root, pid: u32, vmas: &[Vma]) -> Views {
         let mut seen = Seen::default();
         for index in indices {
             let vma = &vmas[index];
-            let (mut bytes, mut of) = (0, None);
-            for part in present(pagemap.as_ref(), vma) {
-                let (before, first) = seen.add(part, vma.addresses.start);
+            let (mut bytes, mut huge, mut of) = (0, 0, None);
+            for mapped in present(pagemap.as_ref(), vma) {
+                let (before, first) = seen.add(mapped.addresses, vma.addresses.start);
                 bytes += before;
+                huge += if mapped.huge { before } else { 0 };
                 of = of.or(first);
             }
             if let Some(of) = of {
-                views.insert(index, View { of, bytes: Bytes(bytes).min(vma.rss + vma.hugetlb) });
+                let most = vma.rss + vma.hugetlb;
+                views.insert(index, View { of, bytes: Bytes(bytes).min(most), huge: Bytes(huge).min(most) });
             }
         }
     }
@@ -89,17 +98,47 @@ fn offsets(vma: &Vma) -> Range<u64> {
     vma.offset..vma.offset.saturating_add(vma.addresses.end - vma.addresses.start)
 }
 
-/// The offsets that are present; where the page table cannot be scanned, those from the first one on that
-/// it has room for: views of a heap have their pages at the same places.
-fn present(pagemap: Option<&File>, vma: &Vma) -> Vec<Range<u64>> {
+/// The offsets that are present. Where the page table cannot be scanned, as many from the first one on as smaps
+/// counts: views of a heap have their pages at the same places.
+fn present(pagemap: Option<&File>, vma: &Vma) -> Vec<Mapped> {
     let scanned = pagemap.and_then(|pagemap| pagemap::present(pagemap, vma.addresses.clone()).ok());
-    match scanned {
-        Some(mapped) => {
-            let offset = |address: u64| vma.offset + (address - vma.addresses.start);
-            mapped.into_iter().map(|m| offset(m.addresses.start)..offset(m.addresses.end)).collect()
+    scanned.map(|mapped| mapped.into_iter().map(|mapped| in_file(mapped, vma)).collect()).unwrap_or_else(
+        || {
+            let addresses = vma.offset..vma.offset.saturating_add((vma.rss + vma.hugetlb).0);
+            vec![Mapped { addresses, huge: vma.is_hugetlb }]
+        },
+    )
+}
+
+/// The same pages by their offsets in the file.
+fn in_file(mapped: Mapped, vma: &Vma) -> Mapped {
+    let offset = |address: u64| vma.offset.wrapping_add(address.wrapping_sub(vma.addresses.start));
+    Mapped { addresses: offset(mapped.addresses.start)..offset(mapped.addresses.end), ..mapped }
+}
+
+/// The present bytes of some ranges of addresses, from the page table alone: memory that is mapped several times
+/// is counted once, where it is mapped first. Of `vmas`, the mappings of the process, only addresses, files and
+/// permissions are used. Fails like [`pagemap::scan`].
+pub fn present_once(pagemap: &File, vmas: &[Vma], ranges: &[Range<u64>]) -> io::Result<Scan> {
+    let mut files: BTreeMap<((u64, u64), u64), Seen> = BTreeMap::new();
+    let mut scan = Scan { present: Bytes::ZERO, huge: Bytes::ZERO };
+    for range in ranges {
+        let first = vmas.partition_point(|vma| vma.addresses.end <= range.start);
+        for vma in vmas[first..].iter().take_while(|vma| vma.addresses.start < range.end) {
+            let inside = vma.addresses.start.max(range.start)..vma.addresses.end.min(range.end);
+            for mapped in pagemap::present(pagemap, inside)? {
+                let mut bytes = mapped.addresses.end - mapped.addresses.start;
+                if vma.inode != 0 && vma.permissions.ends_with('s') {
+                    let seen = files.entry((vma.device, vma.inode)).or_default();
+                    let (before, _) = seen.add(in_file(mapped.clone(), vma).addresses, vma.addresses.start);
+                    bytes = bytes.saturating_sub(before);
+                }
+                scan.present += Bytes(bytes);
+                scan.huge += Bytes(if mapped.huge { bytes } else { 0 });
+            }
         }
-        None => iter::once(vma.offset..vma.offset.saturating_add((vma.rss + vma.hugetlb).0)).collect(),
     }
+    Ok(scan)
 }
 
 fn overlap(one: &Range<u64>, other: &Range<u64>) -> u64 {
@@ -128,8 +167,14 @@ mod tests {
         let vmas = [vma(0x10_0000, 0, 64), vma(0x20_0000, 0, 64), vma(0x30_0000, 0, 32)];
         let views = find(&nowhere, 1, &vmas);
         assert_eq!(views.get(&0), None);
-        assert_eq!(views.get(&1), Some(&View { of: 0x10_0000, bytes: Bytes::from_kib(64) }));
-        assert_eq!(views.get(&2), Some(&View { of: 0x10_0000, bytes: Bytes::from_kib(32) }));
+        assert_eq!(
+            views.get(&1),
+            Some(&View { of: 0x10_0000, bytes: Bytes::from_kib(64), huge: Bytes::ZERO })
+        );
+        assert_eq!(
+            views.get(&2),
+            Some(&View { of: 0x10_0000, bytes: Bytes::from_kib(32), huge: Bytes::ZERO })
+        );
     }
 
     #[test]

@@ -1,0 +1,204 @@
+//! Every command takes its figures from one sampling: called on one process that holds still, `run`, `compare`,
+//! `inspect`, `collapse --dry-run` and `record` count the same heap, to the page.
+
+use std::{
+    error::Error,
+    fs::File,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use hugewise_evidence::observation::{Observer, RegionOfInterest};
+use hugewise_jvm::gc_log;
+use hugewise_linux::{
+    hugepages::page_sizes::PageSizes,
+    root::Root,
+    units::{Bytes, PageSize, Pages},
+};
+use hugewise_record::recording::{Line, Reader};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    Tested,
+    needs::Need::{Java, Pool, Root as Rights, Thp},
+    plan::{COLLECTORS, compiled, javas, knows, with_pool},
+    report::SharedMemory,
+    start::{MARKER, hugewise, run, wait_until},
+    trial,
+};
+
+const HEAP: [&str; 3] = ["-Xms128m", "-Xmx128m", "-XX:+AlwaysPreTouch"];
+const UNLOCK: [&str; 2] = ["-XX:+UnlockExperimentalVMOptions", "-XX:+UnlockDiagnosticVMOptions"];
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for java in javas() {
+        for collector in COLLECTORS.into_iter().filter(|collector| knows(&java, collector)) {
+            for backing in ["base", "thp", "hugetlb"] {
+                let name = format!("evidence: {} {collector} on {backing}", java.display());
+                let java = java.clone();
+                let needs = [Rights, Pool, Thp, Java];
+                trials.push(trial(&name, &needs, move || counted_alike(&java, collector, backing)));
+            }
+        }
+    }
+    trials
+}
+
+fn counted_alike(java: &Path, collector: &str, backing: &str) -> Tested {
+    let class = compiled()?;
+    let _shared = SharedMemory::on_thp()?;
+    let line = launch_line(java, collector, &class)?;
+    if backing != "hugetlb" {
+        return sampled_alike(&line, backing);
+    }
+    let words: Vec<&str> = line.iter().map(String::as_str).collect();
+    let planned = run(&[&["plan", "--json", "--backing", "hugetlb", "--"], &words[..]].concat())?;
+    let planned: Value = serde_json::from_str(&planned.ended_with(0)?.stdout)?;
+    let needed = planned["pools"][0]["pages_needed"].as_u64().ok_or("no pool is planned")?;
+    let size = PageSizes::read(&Root::live())?.default_hugetlb.ok_or("no default size")?;
+    with_pool(size, Pages(needed), || sampled_alike(&line, backing))?;
+    Ok(())
+}
+
+fn launch_line(java: &Path, collector: &str, class: &TempDir) -> Result<Vec<String>, Box<dyn Error>> {
+    let class_path = class.path().to_str().ok_or("a path that is no text")?.to_owned();
+    let mut line = vec![java.to_str().ok_or("a path that is no text")?.to_owned()];
+    line.extend(UNLOCK.into_iter().chain(HEAP).map(str::to_owned));
+    line.push(format!("-XX:+{collector}"));
+    if collector == "UseZGC" {
+        // So that nothing is collected or returned by itself.
+        line.extend(["-XX:-ZProactive", "-XX:-ZUncommit"].map(str::to_owned));
+    }
+    line.push(gc_log::log_option(&class.path().join("gc.log")));
+    line.extend(["-cp".to_owned(), class_path, "Stay".to_owned()]);
+    Ok(line)
+}
+
+/// Resident bytes, and of those the bytes on huge pages.
+type Counted = (Bytes, Bytes);
+
+fn sampled_alike(line: &[String], backing: &str) -> Tested {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("report.json");
+    let mut jvm = Held::start(line, backing, &file)?;
+    let by_run = jvm.report(&file)?;
+    let root = Root::live();
+    let log = line.iter().find_map(|word| word.split_once("file=")?.1.split(':').next()).ok_or("no log")?;
+    let thp = PageSizes::read(&root)?.thp;
+    let by_compare = || -> Result<Counted, Box<dyn Error>> {
+        let mut observer = Observer::new(&root, RegionOfInterest::JavaHeap(log.into()), thp);
+        observer.look(jvm.pid());
+        let seen = observer.coverage.ok_or("compare sampled no heap")?;
+        Ok((seen.resident, seen.huge.values().copied().sum()))
+    };
+    let first = inspected(jvm.pid())?;
+    let all = [
+        ("run", by_run),
+        ("compare", by_compare()?),
+        ("collapse --dry-run", collapsed(jvm.pid())?),
+        ("record", recorded(jvm.pid(), folder.path())?),
+    ];
+    let last = inspected(jvm.pid())?;
+    jvm.end()?;
+    assert!(first.0 >= Bytes(100 << 20), "{first:?} of a heap of 128 MiB");
+    assert_eq!(first, last, "the JVM did not hold still");
+    for (command, counted) in all {
+        assert_eq!(counted, first, "{command}, and inspect");
+    }
+    Ok(())
+}
+
+fn inspected(pid: u32) -> Result<Counted, Box<dyn Error>> {
+    let ran = run(&["inspect", "--json", &pid.to_string()])?.ended_with(0)?;
+    let document: Value = serde_json::from_str(&ran.stdout)?;
+    let heap = document["regions"].as_array().into_iter().flatten();
+    let base = PageSizes::read(&Root::live())?.base;
+    let mut counted = (Bytes::ZERO, Bytes::ZERO);
+    for region in heap.filter(|region| region["name"] == "heap") {
+        let above = bytes(&region["counted_above_bytes"]);
+        counted.0 += bytes(&region["resident_bytes"]).saturating_sub(above);
+        let huge = region["bytes_by_page_size"].as_object().into_iter().flatten();
+        let huge = huge.filter(|(size, _)| size.parse::<PageSize>().is_ok_and(|size| size > base));
+        let huge: Bytes = huge.map(|(_, value)| bytes(value)).sum();
+        counted.1 += if huge > Bytes::ZERO { huge.saturating_sub(above) } else { huge };
+    }
+    Ok(counted)
+}
+
+fn collapsed(pid: u32) -> Result<Counted, Box<dyn Error>> {
+    let ran = run(&["collapse", "--dry-run", "--json", "--region", "heap", &pid.to_string()])?;
+    let document: Value = serde_json::from_str(&ran.stdout).map_err(|error| format!("{error}: {ran:#?}"))?;
+    let heap = document["regions"].as_array().into_iter().flatten().find(|region| region["name"] == "heap");
+    let heap = heap.ok_or_else(|| format!("collapse found no heap: {document:#}"))?;
+    Ok((bytes(&heap["resident_before"]), bytes(&heap["huge_before"])))
+}
+
+fn recorded(pid: u32, folder: &Path) -> Result<Counted, Box<dyn Error>> {
+    let file = folder.join("still.rec");
+    let name = file.display().to_string();
+    let line = ["record", "--no-jvm-log", "--seconds", "3", "-o", &name, &pid.to_string()];
+    run(&line)?.ended_with(0)?;
+    let heaps = Reader::open(&file)?.filter_map(|line| match line {
+        Ok(Line::Memory(memory)) if memory.pid == pid => memory.heap,
+        _ => None,
+    });
+    let last = heaps.last().ok_or("record sampled no heap")?;
+    Ok((last.resident_bytes, last.huge_bytes))
+}
+
+fn bytes(value: &Value) -> Bytes {
+    Bytes(value.as_u64().unwrap_or_default())
+}
+
+/// A JVM that `hugewise run` has started, and that stays until its input ends.
+struct Held(Child);
+
+impl Held {
+    fn start(line: &[String], backing: &str, report: &Path) -> Result<Held, Box<dyn Error>> {
+        let mut command: Command = hugewise(&["run", "--no-cache", "--backing", backing, "--report"]);
+        command.arg(report).arg("--").args(line).env(MARKER, std::process::id().to_string());
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut held = Held(child);
+        let output = held.0.stdout.take().ok_or("no output")?;
+        let started = BufReader::new(output).lines().any(|line| line.is_ok_and(|line| line == "started"));
+        if started { Ok(held) } else { Err(format!("the JVM did not start: {:?}", held.end()).into()) }
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn report(&self, file: &Path) -> Result<Counted, Box<dyn Error>> {
+        let read = || serde_json::from_reader::<_, Value>(File::open(file).ok()?).ok();
+        wait_until("the report of 'hugewise run'", || Ok(read().is_some()))?;
+        let report = read().ok_or("no report")?;
+        let regions = report["regions"].as_array().into_iter().flatten();
+        let mut heaps = regions.filter(|region| region["name"] == "heap");
+        let heap = heaps.next().ok_or_else(|| format!("run found no heap: {report:#}"))?;
+        assert!(heaps.next().is_none() && report["outcome"] == "ready", "{report:#}");
+        let resident = bytes(&heap["resident_bytes"]);
+        let coverage = heap["coverage"].as_f64().ok_or("no coverage")?;
+        let huge = heap["bytes_by_page_size"].as_object().into_iter().flatten();
+        let base = PageSizes::read(&Root::live())?.base;
+        let huge = huge.filter(|(size, _)| size.parse::<PageSize>().is_ok_and(|size| size > base));
+        let huge: Bytes = huge.map(|(_, value)| bytes(value)).sum();
+        assert_eq!(huge.share_of(resident), Some(coverage), "{heap:#}");
+        Ok((resident, huge))
+    }
+
+    fn end(&mut self) -> Tested {
+        drop(self.0.stdin.take());
+        let ended = self.0.wait()?;
+        if ended.success() { Ok(()) } else { Err(ended.to_string().into()) }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}

@@ -1,0 +1,77 @@
+//! Several parts of a process as one region.
+
+use std::collections::BTreeMap;
+
+use hugewise_linux::{
+    pages::count::PageCounts,
+    units::{Bytes, PageSize},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Machine, Part, Reason, Survey};
+
+/// A region and its pages, memory that is mapped several times counted once.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RegionPages {
+    /// `heap`, `code cache`, `outside heap` and the like.
+    pub name: String,
+    /// The first address.
+    pub start: u64,
+    /// The address behind the last.
+    pub end: u64,
+    /// Bytes that are present, pages of pools included.
+    pub resident_bytes: Bytes,
+    /// The same by the size of their pages. Base pages include those of mTHP.
+    pub bytes_by_page_size: BTreeMap<PageSize, Bytes>,
+    /// Of the resident bytes, those on pages of a pool.
+    pub hugetlb_bytes: Bytes,
+    /// Why most of the bytes on base pages are there; null if there are none.
+    pub reason: Option<Reason>,
+    #[serde(skip)]
+    base: PageSize,
+}
+
+impl RegionPages {
+    /// The share on pages larger than base pages, 0 to 1; `None` if nothing is resident.
+    #[must_use]
+    pub fn coverage(&self) -> Option<f64> {
+        super::huge(&self.bytes_by_page_size, self.base).share_of(self.resident_bytes)
+    }
+
+    /// The sizes of huge pages that some of it lies on.
+    pub fn huge_page_sizes(&self) -> impl Iterator<Item = PageSize> + '_ {
+        self.bytes_by_page_size.keys().copied().filter(|size| *size > self.base)
+    }
+}
+
+impl Survey {
+    /// The parts that `belongs` accepts, as one region; `None` if no byte of them is resident.
+    pub fn region(&self, name: &str, machine: &Machine, belongs: impl Fn(&Part) -> bool) -> Option<RegionPages> {
+        let mut pages = PageCounts::default();
+        let mut reasons: Vec<(Reason, Bytes)> = Vec::new();
+        let (mut start, mut end) = (u64::MAX, 0);
+        let parts = self.naming.parts.iter().zip(&self.measured.parts);
+        for (part, measured) in parts.filter(|(part, _)| belongs(part)) {
+            let once = measured.once();
+            if let Some(judged) = measured.reason {
+                match reasons.iter_mut().find(|(reason, _)| *reason == judged.reason) {
+                    Some((_, bytes)) => *bytes += once.base + once.swap,
+                    None => reasons.push((judged.reason, once.base + once.swap)),
+                }
+            }
+            (start, end) = (start.min(part.addresses.start), end.max(part.addresses.end));
+            pages.add(&once);
+        }
+        (pages.resident() > Bytes::ZERO).then(|| RegionPages {
+            name: name.to_owned(),
+            start,
+            end,
+            resident_bytes: pages.resident(),
+            bytes_by_page_size: pages.by_page_size(machine.sizes.base, machine.sizes.thp),
+            hugetlb_bytes: pages.hugetlb.values().copied().sum(),
+            reason: reasons.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(reason, _)| reason),
+            base: machine.sizes.base,
+        })
+    }
+}

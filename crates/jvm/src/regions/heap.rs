@@ -1,0 +1,196 @@
+//! Where the heap of a JVM lies. Every command locates it here: by the JVM's log, by the file of
+//! ZGC, by HotSpot's own tables, or by the places of the mappings, the first of these that is available.
+
+use std::ops::Range;
+
+use hugewise_linux::{proc::smaps::Vma, root::Root, units::Bytes};
+
+use super::{
+    Collector, JvmIdentity, Kind, NamedRange,
+    claims::{Claims, is_askable},
+    is_libjvm, jvm,
+    memory::Live,
+    vm_structs::Image,
+};
+
+/// Where the addresses of a heap come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeapSource {
+    /// The JVM's log: exact.
+    Log,
+    /// The file in memory that ZGC names: exact, as long as ZGC maps no more of it.
+    File,
+    /// HotSpot's own tables, read in the memory of the process: exact.
+    Tables,
+    /// The places and sizes of the mappings: likely.
+    Places,
+}
+
+/// The addresses of a heap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heap {
+    /// In ascending order, apart from each other. The same memory may lie in several of them: ZGC before
+    /// JDK 21 maps its heap three times.
+    pub ranges: Vec<Range<u64>>,
+    pub source: HeapSource,
+}
+
+/// What is known of a heap beside the process itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeapHints {
+    /// The addresses that the JVM's log reports.
+    pub logged: Option<Range<u64>>,
+    /// `MaxHeapSize`.
+    pub max_bytes: Option<Bytes>,
+}
+
+/// Locates the heap of the JVM in process `pid`, whose mappings are `vmas`; of these only addresses, names and
+/// permissions are used. `None` if the process has no heap yet, or none that can be located.
+#[must_use]
+pub fn locate(root: &Root, pid: u32, vmas: &[Vma], hints: &HeapHints) -> Option<Heap> {
+    let found = |ranges: Vec<Range<u64>>, source| (!ranges.is_empty()).then_some(Heap { ranges, source });
+    found(hints.logged.iter().cloned().collect(), HeapSource::Log)
+        .or_else(|| found(by_file(vmas), HeapSource::File))
+        .or_else(|| found(by_tables(root, pid, vmas).unwrap_or_default(), HeapSource::Tables))
+        .or_else(|| found(by_places(vmas, hints.max_bytes), HeapSource::Places))
+}
+
+fn by_tables(root: &Root, pid: u32, vmas: &[Vma]) -> Option<Vec<Range<u64>>> {
+    let library = vmas.iter().find(|vma| is_libjvm(&vma.name)).filter(|_| root.is_live())?;
+    let live = Live::of(root, pid, vmas);
+    let image = Image::load(&live, library.addresses.start).ok()?;
+    let mut claims = Claims::over(vmas);
+    claim(&image, &jvm::identify(&image), &mut claims)?;
+    let claimed: Vec<NamedRange> = claims.into_ranges();
+    Some(claimed.into_iter().map(|range| range.start..range.end).collect())
+}
+
+/// The mappings of the file in memory that ZGC names.
+pub(super) fn by_file(vmas: &[Vma]) -> Vec<Range<u64>> {
+    let named = vmas.iter().filter(|vma| vma.name.starts_with("/memfd:java_heap"));
+    named.map(|vma| vma.addresses.clone()).collect()
+}
+
+/// The likely heap: memory that ends where compressed pointers end, without or with
+/// a shift of 3 bits; or a run of mappings that is as large as the heap may become.
+pub(super) fn by_places(vmas: &[Vma], max_bytes: Option<Bytes>) -> Vec<Range<u64>> {
+    const COMPRESSED_ENDS: [u64; 2] = [1 << 32, 1 << 35];
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for vma in vmas.iter().filter(|vma| is_askable(vma)) {
+        match runs.last_mut() {
+            Some(run) if run.end == vma.addresses.start && !COMPRESSED_ENDS.contains(&run.end) => {
+                run.end = vma.addresses.end;
+            }
+            _ => runs.push(vma.addresses.clone()),
+        }
+    }
+    let compressed = runs.iter().find(|run| COMPRESSED_ENDS.contains(&run.end));
+    let by_size = || {
+        let max = max_bytes?.0;
+        // A run may hold a neighbour too; one that is an eighth larger than the heap is another memory.
+        let fits = |run: &&Range<u64>| (max..=max.saturating_add(max / 8)).contains(&(run.end - run.start));
+        runs.iter().find(fits).map(|run| run.start..run.start.saturating_add(max))
+    };
+    compressed.cloned().or_else(by_size).into_iter().collect()
+}
+
+/// Claims the heap that HotSpot's tables lead to; `None` if they do not.
+pub(super) fn claim(image: &Image, jvm: &JvmIdentity, claims: &mut Claims) -> Option<()> {
+    if jvm.collector.known() == Some(&Collector::Z) {
+        return z_heap(image, claims);
+    }
+    let reserved = reserved(image)?;
+    claims.claim(reserved.clone(), "heap", Kind::Heap);
+    // Compressed pointers with a base: a page before the heap is reserved without access.
+    let before = claims.vma(reserved.start.checked_sub(1)?);
+    if let Some(guard) = before.filter(|vma| vma.permissions.starts_with("---")) {
+        let page = guard.addresses.end.saturating_sub(guard.addresses.start);
+        if claims.is_free(&guard.addresses) && page <= 16 << 20 {
+            claims.claim(guard.addresses.clone(), "heap (no access)", Kind::Heap);
+        }
+    }
+    Some(())
+}
+
+/// An address of ZGC is an offset and, above it, bits of metadata: each combination of bits that it uses is a
+/// view, and every mapping in a view is the heap.
+fn z_heap(image: &Image, claims: &mut Claims) -> Option<()> {
+    let views = z_views(image)?;
+    for vma in claims.vmas() {
+        let addresses = &vma.addresses;
+        if views.iter().any(|view| view.start <= addresses.start && addresses.end <= view.end) {
+            claims.claim(addresses.clone(), "heap", Kind::Heap);
+        }
+    }
+    Some(())
+}
+
+/// The addresses of each view that ZGC has of its heap, mapped or not.
+fn z_views(image: &Image) -> Option<Vec<Range<u64>>> {
+    // JDK 21 to 23 have two ZGCs; the one without generations has another letter there.
+    ["X", "Z"].into_iter().find_map(|letter| z_views_of(image, letter))
+}
+
+fn z_views_of(image: &Image, letter: &str) -> Option<Vec<Range<u64>>> {
+    let name = |field: &str| format!("{letter}GlobalsForVMStructs::{field}");
+    let globals = image.static_field(&name("_instance_p"))?;
+    let mask = |field: &str| image.memory.u64(image.field(globals, &name(field))?);
+    let size = mask(&format!("_{letter}AddressOffsetMask"))?.checked_add(1)?;
+    if !size.is_power_of_two() || size < 1 << 32 {
+        return None;
+    }
+    let metadata = mask(&format!("_{letter}AddressMetadataMask")).unwrap_or(0);
+    let views = (0..47).map(|bit| 1u64 << bit).filter(|bit| metadata & bit != 0 || *bit == size);
+    Some(views.map(|view| view..view.saturating_add(size)).collect())
+}
+
+/// The addresses that the heap reserved; `None` of ZGC, which keeps no such record.
+pub(super) fn reserved(image: &Image) -> Option<Range<u64>> {
+    let heap = image.static_field("Universe::_collectedHeap")?;
+    mem_region(image, image.place(heap, "CollectedHeap::_reserved")?)
+}
+
+/// The words of a `MemRegion` at `place`: where it begins, and how many words it has.
+fn mem_region(image: &Image, place: u64) -> Option<Range<u64>> {
+    let start = image.field(place, "MemRegion::_start")?;
+    let words = image.field(place, "MemRegion::_word_size")?;
+    let end = start.checked_add(words.checked_mul(8)?)?;
+    (start != 0 && start < end).then_some(start..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vma(addresses: Range<u64>, permissions: &str, name: &str) -> Vma {
+        Vma { addresses, permissions: permissions.to_owned(), name: name.to_owned(), ..Vma::default() }
+    }
+
+    #[test]
+    fn a_heap_is_found_by_its_file_its_end_or_its_size() {
+        let max = Some(Bytes(256 << 20));
+        let start = (1 << 32) - (256 << 20);
+        let below = [vma(start..start + 0x1000, "rw-p", ""), vma(start + 0x1000..1 << 32, "---p", "")];
+        assert_eq!(by_places(&below, None), std::slice::from_ref(&(start..1 << 32)));
+        let high = 0x7f00_0000_0000;
+        let end = high + (256 << 20);
+        let far = [vma(high..high + 4096, "rw-p", ""), vma(high + 4096..end, "---p", "")];
+        assert_eq!(by_places(&far, max), std::slice::from_ref(&(high..end)));
+        assert!(by_places(&far, None).is_empty() && by_places(&far, Some(Bytes(1 << 30))).is_empty());
+        let view = |start: u64| vma(start..start + 0x20_0000, "rw-s", "/memfd:java_heap (deleted)");
+        let views = by_file(&[view(0x400_0000_0000), view(0x800_0000_0000)]);
+        assert_eq!(views, [0x400_0000_0000..0x400_0020_0000, 0x800_0000_0000..0x800_0020_0000]);
+    }
+
+    #[test]
+    fn the_log_counts_before_the_places() {
+        let root = Root::at("/nonexistent");
+        let start = (1 << 32) - (256 << 20);
+        let vmas = [vma(start..1 << 32, "rw-p", "")];
+        let logged = HeapHints { logged: Some(16..32), max_bytes: None };
+        assert_eq!(locate(&root, 1, &vmas, &logged).map(|heap| heap.source), Some(HeapSource::Log));
+        let places = locate(&root, 1, &vmas, &HeapHints::default());
+        assert_eq!(places.map(|heap| heap.source), Some(HeapSource::Places));
+        assert_eq!(locate(&root, 1, &[], &HeapHints::default()), None);
+    }
+}

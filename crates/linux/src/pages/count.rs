@@ -1,0 +1,223 @@
+//! Counting the pages of a mapping, or of a part of one, by size.
+
+use std::{collections::BTreeMap, fs::File, ops::Range};
+
+use super::{
+    coverage::Coverage,
+    folios::{self, Folio, Piece},
+};
+use crate::{
+    proc::smaps::Vma,
+    root::Root,
+    sys::pagemap::{self, Scan},
+    units::{Bytes, PageSize},
+};
+
+/// Present and swapped-out bytes by the kind of their pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageCounts {
+    /// On base pages; mTHP included where folios were not read.
+    pub base: Bytes,
+    /// On mTHP, by size.
+    pub mthp: BTreeMap<PageSize, Bytes>,
+    /// Mapped by huge page table entries: THP of the PMD size.
+    pub thp: Bytes,
+    /// On pages of a pool, by size.
+    pub hugetlb: BTreeMap<PageSize, Bytes>,
+    pub swap: Bytes,
+    /// Of `base`: in whole THPs that base page table entries map.
+    pub split: Bytes,
+    /// Of `base`: in folios that are not mapped as a whole, or not aligned.
+    pub part_of_folio: Bytes,
+}
+
+impl PageCounts {
+    /// Present bytes on pages of any size.
+    #[must_use]
+    pub fn resident(&self) -> Bytes {
+        let mthp: Bytes = self.mthp.values().copied().sum();
+        self.base + mthp + self.thp + self.hugetlb.values().copied().sum()
+    }
+
+    pub fn add(&mut self, other: &PageCounts) {
+        self.base += other.base;
+        self.thp += other.thp;
+        self.swap += other.swap;
+        self.split += other.split;
+        self.part_of_folio += other.part_of_folio;
+        for (mine, theirs) in [(&mut self.mthp, &other.mthp), (&mut self.hugetlb, &other.hugetlb)] {
+            for (size, bytes) in theirs {
+                *mine.entry(*size).or_default() += *bytes;
+            }
+        }
+    }
+
+    /// Takes off bytes that were counted in another mapping of the same memory: `huge` of them are mapped by
+    /// huge page table entries here.
+    pub fn take_off(&mut self, bytes: Bytes, huge: Bytes) {
+        let mut left = huge;
+        let large = self.hugetlb.values_mut().rev().chain([&mut self.thp]);
+        for counted in large {
+            let off = left.min(*counted);
+            *counted = counted.saturating_sub(off);
+            left = left.saturating_sub(off);
+        }
+        let mut left = bytes.saturating_sub(huge) + left;
+        for counted in [&mut self.base].into_iter().chain(self.mthp.values_mut()).chain([&mut self.thp]) {
+            let off = left.min(*counted);
+            *counted = counted.saturating_sub(off);
+            left = left.saturating_sub(off);
+        }
+        self.hugetlb.retain(|_, bytes| *bytes > Bytes::ZERO);
+    }
+
+    /// The present bytes by the size of their pages; `thp` is the PMD size.
+    #[must_use]
+    pub fn by_page_size(&self, base: PageSize, thp: Option<PageSize>) -> BTreeMap<PageSize, Bytes> {
+        let mut all = self.on_huge_pages(thp);
+        if self.base > Bytes::ZERO {
+            *all.entry(base).or_default() += self.base;
+        }
+        all
+    }
+
+    /// The present bytes as coverage; `source` names where they were read.
+    #[must_use]
+    pub fn coverage(&self, thp: Option<PageSize>, source: &str) -> Coverage {
+        Coverage { resident: self.resident(), huge: self.on_huge_pages(thp), source: source.to_owned() }
+    }
+
+    fn on_huge_pages(&self, thp: Option<PageSize>) -> BTreeMap<PageSize, Bytes> {
+        let mut all = self.hugetlb.clone();
+        let others = self.mthp.iter().map(|(size, bytes)| (*size, *bytes));
+        for (size, bytes) in others.chain(thp.map(|size| (size, self.thp))) {
+            if bytes > Bytes::ZERO {
+                *all.entry(size).or_default() += bytes;
+            }
+        }
+        all
+    }
+}
+
+/// Counts mappings of one process.
+pub struct Counter<'a> {
+    root: &'a Root,
+    pid: u32,
+    pagemap: Option<Option<File>>,
+    /// Mappings of which a part was to be counted, on a kernel that cannot: each was counted as a whole with
+    /// its first part.
+    pub unsplit: usize,
+}
+
+impl<'a> Counter<'a> {
+    #[must_use]
+    pub fn of(root: &'a Root, pid: u32) -> Counter<'a> {
+        Counter { root, pid, pagemap: None, unsplit: 0 }
+    }
+
+    /// Counts what lies of `vma` in `part`. `pieces` are folios in the order of their addresses, empty where
+    /// they were not read; `thp` is the PMD size.
+    pub fn count(
+        &mut self,
+        vma: &Vma,
+        part: &Range<u64>,
+        pieces: &[Piece],
+        thp: Option<PageSize>,
+    ) -> PageCounts {
+        let addresses = vma.addresses.start.max(part.start)..vma.addresses.end.min(part.end);
+        let sums = self.sums(vma, &addresses);
+        let (mut split, mut part_of_folio) = (Bytes::ZERO, Bytes::ZERO);
+        let mut counts = PageCounts {
+            base: sums.rss.saturating_sub(sums.thp),
+            thp: sums.thp,
+            swap: sums.swap,
+            ..PageCounts::default()
+        };
+        for (folio, bytes) in folios::inside(pieces, &addresses) {
+            match folio {
+                Folio::Part => part_of_folio += bytes,
+                Folio::Whole(size) if thp.is_some_and(|thp| size >= thp) => split += bytes,
+                Folio::Whole(size) => {
+                    // It was read at another moment: never more than there is.
+                    let bytes = bytes.min(counts.base);
+                    counts.base = counts.base.saturating_sub(bytes);
+                    if bytes > Bytes::ZERO {
+                        *counts.mthp.entry(size).or_default() += bytes;
+                    }
+                }
+            }
+        }
+        (counts.split, counts.part_of_folio) = (split.min(counts.base), part_of_folio.min(counts.base));
+        if let (true, Ok(size)) = (sums.hugetlb > Bytes::ZERO, PageSize::new(vma.kernel_page_size)) {
+            counts.hugetlb.insert(size, sums.hugetlb);
+        }
+        counts
+    }
+
+    /// The kernel's sums for a part of a mapping, which smaps reports for whole mappings only.
+    fn sums(&mut self, vma: &Vma, part: &Range<u64>) -> Sums {
+        let whole = Sums { rss: vma.rss, thp: vma.thp, hugetlb: vma.hugetlb, swap: vma.swap };
+        if *part == vma.addresses || vma.rss + vma.hugetlb + vma.swap == Bytes::ZERO {
+            return whole;
+        }
+        let begins_here = part.start == vma.addresses.start;
+        match self.scan(part) {
+            Some(scan) if vma.is_hugetlb => Sums { hugetlb: scan.present, ..Sums::default() },
+            // The page table does not show how much of a part is swapped out: counted with the first part.
+            Some(scan) => Sums {
+                rss: scan.present,
+                thp: scan.huge,
+                swap: if begins_here { vma.swap } else { Bytes::ZERO },
+                ..Sums::default()
+            },
+            None if begins_here => {
+                self.unsplit += 1;
+                whole
+            }
+            None => Sums::default(),
+        }
+    }
+
+    fn scan(&mut self, addresses: &Range<u64>) -> Option<Scan> {
+        let path = self.root.path(format!("proc/{}/pagemap", self.pid));
+        let pagemap = self.pagemap.get_or_insert_with(|| File::open(path).ok()).as_ref()?;
+        let mut scan = Scan { present: Bytes::ZERO, huge: Bytes::ZERO };
+        for mapped in pagemap::present(pagemap, addresses.clone()).ok()? {
+            let bytes = Bytes(mapped.addresses.end - mapped.addresses.start);
+            scan.present += bytes;
+            if mapped.huge {
+                scan.huge += bytes;
+            }
+        }
+        Some(scan)
+    }
+}
+
+#[derive(Default)]
+struct Sums {
+    rss: Bytes,
+    thp: Bytes,
+    hugetlb: Bytes,
+    swap: Bytes,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_counted_elsewhere_are_taken_off_by_their_size() -> Result<(), Box<dyn std::error::Error>> {
+        let (base, two): (PageSize, PageSize) = ("4k".parse()?, "2m".parse()?);
+        let mut counts = PageCounts { base: Bytes(8192), thp: Bytes(4 << 20), ..PageCounts::default() };
+        counts.take_off(Bytes((2 << 20) + 4096), Bytes(2 << 20));
+        assert_eq!((counts.base, counts.thp), (Bytes(4096), Bytes(2 << 20)));
+        assert_eq!(counts.by_page_size(base, Some(two)), [(base, Bytes(4096)), (two, Bytes(2 << 20))].into());
+        counts.hugetlb.insert(two, Bytes(2 << 20));
+        counts.take_off(Bytes(2 << 20), Bytes(2 << 20));
+        assert!(counts.hugetlb.is_empty() && counts.resident() == Bytes((2 << 20) + 4096));
+        // More than there is, since the two were read at different moments.
+        counts.take_off(Bytes(1 << 30), Bytes(0));
+        assert_eq!(counts.resident(), Bytes::ZERO);
+        Ok(())
+    }
+}
