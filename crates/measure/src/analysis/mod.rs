@@ -220,7 +220,7 @@ impl Judged {
             None => (
                 Verdict::NoDifference,
                 format!(
-                    "a difference of {} would have been seen four times out of five",
+                    "a difference of {} would have been detected four times out of five",
                     percent(smallest.unwrap_or_default())
                 ),
             ),
@@ -236,8 +236,8 @@ impl Judged {
 
 fn too_noisy(paired: &PairedRatio, smallest: Option<f64>) -> String {
     let seen = smallest.map_or_else(
-        || "no difference could have been seen".to_owned(),
-        |smallest| format!("only a difference of {} would have been seen", percent(smallest)),
+        || "no difference could have been detected".to_owned(),
+        |smallest| format!("only a difference of {} or more would have been detected", percent(smallest)),
     );
     let advice = paired.pairs_to_see(WORTH_SEEING).map_or_else(
         || "stop other programs and measure again".to_owned(),

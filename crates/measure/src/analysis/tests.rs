@@ -87,7 +87,7 @@ fn no_difference_says_what_would_have_been_seen() {
     let results = analysed(comparison(Better::Lower, &[&BASE, &[10.1, 10.0, 10.1, 9.9, 10.1]]));
     assert_eq!(results[1].verdict, Verdict::NoDifference);
     assert!(results[1].smallest_difference.is_some_and(|d| d > 0.01 && d < 0.1));
-    assert!(results[1].reason.as_ref().is_some_and(|r| r.contains("would have been seen")));
+    assert!(results[1].reason.as_ref().is_some_and(|r| r.contains("would have been detected")));
 }
 
 #[test]

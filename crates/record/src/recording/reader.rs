@@ -78,7 +78,7 @@ impl<R: Read> Reader<R> {
         }
         match serde_json::from_value(value) {
             Ok(Line::Header(header)) => Ok(Reader { text, header: *header, line: 1, buffer, end: None }),
-            Ok(_) => Err(RecordingError::NotOne("its first line is no header".to_owned())),
+            Ok(_) => Err(RecordingError::NotOne("its first line is not a header".to_owned())),
             Err(error) => Err(RecordingError::Line { line: 1, reason: error.to_string() }),
         }
     }

@@ -107,7 +107,7 @@ pub(super) struct Spread {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FitError {
-    #[error("no backing was measured at two sizes or more: give --bytes at least two, better three")]
+    #[error("no backing was measured at two sizes or more: give --bytes two sizes or more, preferably three")]
     TooFewSizes,
     #[error("a measured size or time is zero")]
     NotPositive,
