@@ -1,4 +1,4 @@
-//! What the malloc of a program is told, so that it uses huge pages.
+//! Settings that put malloc'd memory on huge pages.
 
 use std::path::PathBuf;
 
@@ -7,39 +7,38 @@ use hugewise_linux::c_library::with_tunables;
 /// Pages for malloc'd memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffHeap {
-    /// Transparent huge pages.
     Thp,
-    /// Pages of a pool.
+    /// Pages of a hugetlb pool.
     Hugetlb,
 }
 
-/// How malloc'd memory gets transparent huge pages.
+/// Source of transparent huge pages for malloc'd memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Malloc {
-    /// By what works here.
+    /// The first of the others that works on this machine.
     #[default]
     Auto,
-    /// By settings of glibc's own malloc.
+    /// Tunables of glibc's malloc.
     Glibc,
-    /// By jemalloc, loaded in its place.
+    /// jemalloc, preloaded in place of glibc's malloc.
     Jemalloc,
-    /// From outside, once it is there.
+    /// Collapse from outside, once the memory is resident.
     Convert,
 }
 
-/// What a malloc is told, and so through which variables.
+/// Selected malloc, with its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MallocMeans {
-    /// glibc: tunables.
+    /// Tunables of glibc, by name.
     Tunables(Vec<(&'static str, String)>),
-    /// This jemalloc is loaded.
+    /// Path of the jemalloc to preload.
     Preload(PathBuf),
-    /// Nothing: it is converted.
+    /// No settings: the memory is collapsed from outside.
     Nothing,
 }
 
 impl MallocMeans {
-    /// Variables to set, merged with what `theirs` says they are.
+    /// Environment variables to set, merged with their present values, which `theirs` returns.
     #[must_use]
     pub fn variables(&self, theirs: &dyn Fn(&str) -> Option<String>) -> Vec<(&'static str, String)> {
         let value = |name| theirs(name).unwrap_or_default();
@@ -56,7 +55,7 @@ impl MallocMeans {
                 };
                 vec![
                     joined("LD_PRELOAD", &library.display().to_string(), ":"),
-                    // Of an option that is given twice, the last one counts.
+                    // The last one of repeated options takes effect.
                     joined("MALLOC_CONF", "thp:always,metadata_thp:auto", ","),
                 ]
             }

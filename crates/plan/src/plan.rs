@@ -1,4 +1,4 @@
-//! What must change on a machine for a demand to be met, and what happens if nothing changes.
+//! Plan of the changes that a machine needs for a demand, with the result of starting without them.
 
 use hugewise_jvm::demand::{HeapSizes, Java, RegionDemand};
 use hugewise_linux::{
@@ -9,160 +9,161 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A plan: what a launch line needs on this machine, schema `hugewise.plan/1`.
+/// Needs of a launch line on this machine, schema `hugewise.plan/1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// `hugewise.plan/1`.
     pub schema: String,
-    /// The launch line.
+    /// Words of the launch line.
     pub command: Vec<String>,
-    /// The backing that is planned for.
+    /// Backing of the plan.
     #[schemars(with = "String")]
     pub backing: Backing,
-    /// The options that give the JVM this backing; those of the line that they replace are named in `notes`.
+    /// JVM options that select the backing; `notes` names the options of the line that they replace.
     pub options: Vec<String>,
-    /// How many such JVMs run at once.
+    /// Number of such JVMs that run at the same time.
     pub instances: u32,
-    /// Which JVM.
+    /// The JVM that was rehearsed.
     pub java: Java,
-    /// Its heap.
+    /// Initial and maximum heap size of one JVM.
     pub heap: HeapSizes,
-    /// What direct buffers may take outside of the heap, which no flag puts on huge pages.
+    /// Limit of direct buffers of one JVM, in bytes; no JVM flag puts them on huge pages. `null` if the JVM
+    /// does not report it.
     pub direct_memory_bytes: Option<Bytes>,
-    /// What each region of one JVM asks for.
+    /// Demand of each region of one JVM.
     pub regions: Vec<RegionDemand>,
-    /// Memory outside of the heap that is to be on huge pages too, of one JVM.
+    /// Memory outside the heap of one JVM that the plan puts on huge pages; `null` if there is none.
     pub off_heap: Option<OffHeap>,
-    /// The pools it needs, of every page size, for all instances together.
+    /// Pools that all instances need together, one for each page size.
     pub pools: Vec<PoolPlan>,
-    /// The machine's default huge page size: the one that `vm.nr_hugepages` counts.
+    /// Default huge page size of the machine, in bytes, which `vm.nr_hugepages` counts; `null` if unknown.
     pub default_page_size_bytes: Option<PageSize>,
     /// Other settings of the machine that must change.
     pub settings: Vec<SettingPlan>,
-    /// What the pools take from everyone else; nothing where the machine's memory is not known.
+    /// Memory that the pools take; `null` if the machine's memory is unknown.
     pub memory: Option<MemoryShare>,
-    /// What happens if it is started as things stand.
+    /// Predicted result of starting the line now.
     pub verdict: Verdict,
-    /// What else is worth knowing.
+    /// Further notes for the user.
     pub notes: Vec<String>,
 }
 
-/// Memory outside of the heap.
+/// Memory outside the heap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OffHeap {
-    /// How much.
+    /// Amount, in bytes.
     pub bytes: Bytes,
-    /// On which pages.
+    /// Page size, in bytes.
     pub page_size_bytes: PageSize,
-    /// Where the amount stands: `--off-heap` or `MaxDirectMemorySize`.
+    /// Source of the amount: `--off-heap` or `MaxDirectMemorySize`.
     pub source: String,
 }
 
-/// A pool that is needed.
+/// Need of one pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolPlan {
-    /// Size of its pages.
+    /// Page size of the pool, in bytes.
     pub page_size_bytes: PageSize,
-    /// The NUMA node they must be on; nothing where every node will do.
+    /// NUMA node of the pages; `null` for any node.
     pub node: Option<u32>,
-    /// Pages that all instances take when they have grown to their largest.
+    /// Pages that all instances take at their maximum size.
     pub pages_needed: Pages,
-    /// Pages that all instances take when they have started.
+    /// Pages that all instances take once they have started.
     pub pages_at_start: Pages,
-    /// Pages in the pool that nobody has, now: free and not reserved.
+    /// Pages now available in the pool: free and not reserved.
     pub pages_available: Pages,
-    /// Pages in the pool, now.
+    /// Pages now in the pool, without surplus pages.
     pub pages_in_pool: Pages,
-    /// Pages that must be added.
+    /// Pages to add to the pool.
     pub pages_to_add: Pages,
-    /// Can they be had now?
+    /// Whether the pages to add are available now.
     pub obtainable: Obtainable,
-    /// Why.
+    /// Reason for `obtainable`.
     pub why: String,
 }
 
-/// Can pages be had now?
+/// Whether pages can be added now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Obtainable {
-    /// Yes, or they are there already.
+    /// The pages can be added, or none are missing.
     Yes,
-    /// There is not so much free memory.
+    /// The pages need more than the available memory.
     NotEnoughMemory,
-    /// There is, but not in one piece: compaction may help, a boot surely does.
+    /// The memory is available, but not contiguous: compaction may help, a reservation at boot does.
     NotContiguous,
-    /// It could not be told.
+    /// Unknown.
     CouldNotTell,
 }
 
 /// A setting that must change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingPlan {
-    /// Which.
+    /// The setting.
     pub setting: Setting,
-    /// What it is.
+    /// Present value.
     pub from: String,
-    /// What it must be.
+    /// Required value.
     pub to: String,
-    /// Why.
+    /// Reason for the change.
     pub why: String,
 }
 
-/// What the pools take from everyone else.
+/// Memory that the pages to add take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryShare {
-    /// Memory of the machine.
+    /// Memory of the machine, in bytes.
     pub total_bytes: Bytes,
-    /// What could be had without swapping, now.
+    /// Memory available now without swapping, in bytes.
     pub available_bytes: Bytes,
-    /// What the pages to be added take.
+    /// Memory of the pages to add, in bytes.
     pub taken_bytes: Bytes,
-    /// What remains for everyone else.
+    /// Available memory that remains for other programs, in bytes.
     pub remaining_bytes: Bytes,
 }
 
-/// What happens if the line is started as things stand, word for word as it was given.
+/// Predicted result of starting the line now, exactly as given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// In one word.
+    /// Result.
     pub outcome: Outcome,
-    /// In one sentence.
+    /// Result in one sentence.
     pub summary: String,
-    /// What each region would get.
+    /// Predicted pages of each region.
     pub regions: Vec<RegionOutcome>,
-    /// What the JVM itself says about it.
+    /// Warnings and errors that the JVM prints.
     pub messages: Vec<String>,
 }
 
-/// What would happen.
+/// Predicted result of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Every region gets the huge pages it asks for.
+    /// Every region gets the huge pages that it requests.
     GetsHugePages,
-    /// Some regions fall back to base pages, silently.
+    /// Some regions fall back to smaller pages, without an error.
     FallsBack,
     /// The JVM exits at its start.
     Exits,
-    /// It starts, and dies of SIGBUS when it touches pages that its control group does not allow.
+    /// It starts, and SIGBUS kills it when it touches more pages than its control group allows.
     DiesOfSigbus,
-    /// The line does not ask for huge pages.
+    /// The line does not request huge pages.
     DoesNotAsk,
-    /// The kernel decides page by page when memory is touched (transparent huge pages).
+    /// The kernel decides at the first touch of each page (transparent huge pages).
     DecidedAtTouch,
-    /// It could not be told.
+    /// Unknown.
     CouldNotTell,
 }
 
-/// What a region would get.
+/// Predicted pages of a region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionOutcome {
-    /// The region.
+    /// Name of the region.
     pub name: String,
-    /// Its bytes at the start.
+    /// Size once the JVM has started, in bytes.
     pub bytes: Bytes,
-    /// The largest page size it would have.
+    /// Largest page size in the region, in bytes.
     pub page_size_bytes: PageSize,
-    /// As much of it would be on huge pages.
+    /// Bytes on huge pages once the JVM has started.
     pub huge_bytes: Bytes,
 }

@@ -1,4 +1,4 @@
-//! From a demand and the facts of a machine to a plan: decided here, read nowhere.
+//! Derives a plan from a demand and the facts of a machine, without any reading of its own.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use hugewise_linux::{
 
 use crate::plan::{MemoryShare, Obtainable, OffHeap, Outcome, PoolPlan, RegionOutcome, SettingPlan, Verdict};
 
-/// The pools that a demand needs, for so many JVMs together.
+/// Pools that `instances` JVMs with this demand need together.
 #[must_use]
 pub fn pools(
     demand: &Demand,
@@ -56,34 +56,34 @@ fn pool(size: PageSize, at_start: Pages, needed: Pages, node: Option<u32>, facts
     }
 }
 
-/// Can so many pages be added now?
+/// Whether `add` pages can be added now, and why or why not.
 fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (Obtainable, String) {
     if add.0 == 0 {
-        return (Obtainable::Yes, "the pool has them".to_owned());
+        return (Obtainable::Yes, "the pool has enough pages".to_owned());
     }
     let bytes = add * size;
     let Some(available) = facts.meminfo.available.known().copied() else {
-        let reason = facts.meminfo.available.reason().unwrap_or("the available memory is not known");
+        let reason = facts.meminfo.available.reason().unwrap_or("the available memory is unknown");
         return (Obtainable::CouldNotTell, reason.to_owned());
     };
     if bytes > available {
         let why = format!(
-            "{bytes} are to be taken, and {available} are available: stop something, or use a smaller heap"
+            "the pages need {bytes}, and {available} are available: stop a program, or use a smaller heap"
         );
         return (Obtainable::NotEnoughMemory, why);
     }
     let Some(known) = facts.contiguity.sizes.iter().find(|sizes| sizes.page_size == size) else {
-        return (Obtainable::CouldNotTell, format!("nothing is known of free blocks of {size}"));
+        return (Obtainable::CouldNotTell, format!("the number of free blocks of {size} is unknown"));
     };
     match (known.at_once.known(), known.at_once.reason()) {
         (Some(&at_once), _) if at_once >= add => {
-            (Obtainable::Yes, format!("{} free blocks of {size} lie ready", at_once.0))
+            (Obtainable::Yes, format!("{} blocks of {size} are free", at_once.0))
         }
         (Some(&at_once), _) => (
             Obtainable::NotContiguous,
             format!(
-                "{} free blocks of {size} lie ready, of {} to be added: 'hugewise apply' compacts memory as it \
-                 grows the pool; what is missing then can be reserved at boot (plan --format kernel)",
+                "{} blocks of {size} are free, and {} are needed: 'hugewise apply' compacts memory while it \
+                 grows the pool; the rest can be reserved at boot (plan --format kernel)",
                 at_once.0, add.0
             ),
         ),
@@ -91,7 +91,7 @@ fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (Obtainable, String)
     }
 }
 
-/// What the pages to be added take from everyone else; nothing where the memory of the machine is not known.
+/// Memory that the added pages take; `None` if the machine's memory is unknown.
 #[must_use]
 pub fn memory(pools: &[PoolPlan], facts: &Facts) -> Option<MemoryShare> {
     let taken_bytes: Bytes = pools.iter().map(|pool| pool.pages_to_add * pool.page_size_bytes).sum();
@@ -104,7 +104,7 @@ pub fn memory(pools: &[PoolPlan], facts: &Facts) -> Option<MemoryShare> {
     })
 }
 
-/// The settings that must change before the backing can be had at all.
+/// Settings that must change before the backing is available.
 #[must_use]
 pub fn settings(backing: Backing, demand: &Demand, facts: &Facts) -> Vec<SettingPlan> {
     match backing {
@@ -121,7 +121,7 @@ fn thp_settings(collector: &str, facts: &Facts) -> Vec<SettingPlan> {
             setting: Setting::ThpEnabled { page_size: None },
             from: now.clone(),
             to: "madvise".to_owned(),
-            why: "transparent huge pages are switched off for everyone".to_owned(),
+            why: "transparent huge pages are disabled for all programs".to_owned(),
         });
     }
     let refused = |now: &&String| ["never", "deny"].contains(&now.as_str());
@@ -144,7 +144,7 @@ fn shm_settings(demand: &Demand, facts: &Facts) -> Vec<SettingPlan> {
             setting: Setting::ShmMax,
             from: now.0.to_string(),
             to: largest.0.to_string(),
-            why: "a segment must hold the whole heap".to_owned(),
+            why: "one segment contains the whole heap".to_owned(),
         });
     }
     let all: Bytes = demand.regions.iter().map(|region| region.bytes).sum();
@@ -155,7 +155,7 @@ fn shm_settings(demand: &Demand, facts: &Facts) -> Vec<SettingPlan> {
                 setting: Setting::ShmAll,
                 from: now.to_string(),
                 to: needed.to_string(),
-                why: "all segments together must hold it".to_owned(),
+                why: "the segments together contain all regions".to_owned(),
             });
         }
     }
@@ -165,14 +165,14 @@ fn shm_settings(demand: &Demand, facts: &Facts) -> Vec<SettingPlan> {
                 setting: Setting::ShmGroup,
                 from: now.to_string(),
                 to: gid.to_string(),
-                why: "without CAP_IPC_LOCK only this group may have segments on huge pages".to_owned(),
+                why: "without CAP_IPC_LOCK only this group may create segments on huge pages".to_owned(),
             });
         }
     }
     settings
 }
 
-/// May the caller have SysV segments on huge pages?
+/// Whether the caller may create SysV segments on huge pages; `None` if a reading is missing.
 #[must_use]
 pub fn may_use_huge_segments(facts: &Facts) -> Option<bool> {
     let limits = &facts.limits;
@@ -182,7 +182,7 @@ pub fn may_use_huge_segments(facts: &Facts) -> Option<bool> {
     Some(limits.groups.known()?.contains(limits.hugetlb_shm_group.known()?))
 }
 
-/// What a new process could take from each pool, as things stand.
+/// Pages that a new process could take from each pool now.
 #[must_use]
 pub fn obtainable_pools(facts: &Facts) -> Pretended {
     let pages = |pool: &Pool| {
@@ -199,22 +199,21 @@ fn left_of(limit: &hugewise_linux::cgroup::Limit, size: PageSize) -> Option<Page
     Some(limit.bytes.saturating_sub(*limit.used.known()?).whole_pages(size))
 }
 
-/// What was seen of a line started as it stands.
+/// Observed start of a launch line in its present form.
 #[derive(Clone, Debug)]
 pub struct AsItStands<'a> {
-    /// Does the line ask for explicit pages, by the JVM's final flags?
+    /// Whether the line requests explicit huge pages, by the JVM's final flags.
     pub asks_explicit: bool,
-    /// Does it ask for transparent ones?
+    /// Whether it requests transparent huge pages.
     pub asks_thp: bool,
-    /// Did the JVM start?
     pub started: bool,
-    /// What it got from the pools, and what it asks of transparent huge pages.
+    /// Regions with pages from pools, and regions that request transparent huge pages.
     pub got: &'a [RegionDemand],
-    /// What it said.
+    /// Warnings and errors that the JVM printed.
     pub messages: Vec<String>,
 }
 
-/// What happens if the line is started as things stand: `demand` is what it would get from large enough pools.
+/// Predicts the result of starting the line now; `demand` is its demand with sufficient pools.
 #[must_use]
 pub fn verdict(seen: AsItStands<'_>, demand: &Demand, facts: &Facts, sizes: &PageSizes) -> Verdict {
     let outcome_of = |region: &RegionDemand| {
@@ -253,35 +252,37 @@ pub fn verdict(seen: AsItStands<'_>, demand: &Demand, facts: &Facts, sizes: &Pag
             (Some((size, held, left, file)), _) => (
                 Outcome::DiesOfSigbus,
                 format!(
-                    "it starts, and is killed by SIGBUS when it touches more than {} of its {} pages of {size}: \
-                     the limit in /{}",
+                    "it starts, and is killed by SIGBUS when it touches more than {} of its {} pages of \
+                     {size}: the limit in /{}",
                     left.0,
                     held.0,
                     file.display()
                 ),
             ),
             (None, true) => {
-                (Outcome::GetsHugePages, "every region gets the huge pages it asks for".to_owned())
+                (Outcome::GetsHugePages, "every region gets the huge pages that it requests".to_owned())
             }
-            (None, false) => {
-                (Outcome::FallsBack, format!("on smaller pages, wholly or in part, without an error: {}", lost.join(", ")))
-            }
+            (None, false) => (
+                Outcome::FallsBack,
+                format!("on smaller pages, entirely or partly, without an error: {}", lost.join(", ")),
+            ),
         },
         (true, false, true) if thp == Some("never") => (
             Outcome::FallsBack,
-            "transparent huge pages are switched off: everything is on base pages, without an error".to_owned(),
+            "transparent huge pages are disabled: all memory is on base pages, without an error".to_owned(),
         ),
         (true, false, true) => (
             Outcome::DecidedAtTouch,
-            "the kernel decides page by page, when memory is touched, whether it is huge".to_owned(),
+            "the kernel decides at the first touch of each page whether it is huge".to_owned(),
         ),
         (true, false, false) if thp == Some("always") => (
             Outcome::DecidedAtTouch,
-            "the line asks for nothing, and the kernel gives transparent huge pages to everyone (enabled=always)"
+            "the line requests no huge pages, and the kernel gives transparent ones to all programs \
+             (enabled=always)"
                 .to_owned(),
         ),
         (true, false, false) => {
-            (Outcome::DoesNotAsk, "nothing in the line asks for huge pages: all of it is on base pages".to_owned())
+            (Outcome::DoesNotAsk, "the line requests no huge pages: all memory is on base pages".to_owned())
         }
     };
     Verdict { outcome, summary, regions, messages: seen.messages }

@@ -9,7 +9,8 @@ type Tested = Result<(), Box<dyn Error>>;
 
 const POOL: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
 
-/// A machine with 1000 MiB available, `ready` free blocks of 2 MiB and a pool with these pages in it.
+/// A machine with 1000 MiB available, `ready` free blocks of 2 MiB, and a pool with total, free and reserved
+/// pages.
 fn machine(pool: [u64; 3], ready: u64, more: &[(&str, &str)]) -> Result<(Facts, PageSizes), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let [total, free, reserved] = pool;

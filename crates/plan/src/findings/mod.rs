@@ -1,4 +1,4 @@
-//! What stands in the way of huge pages on a machine, drawn from its facts only.
+//! Obstacles to huge pages on a machine, decided from its facts only.
 
 mod pools;
 mod rights;
@@ -13,39 +13,39 @@ use hugewise_linux::{facts::Facts, hugepages::pools::POOLS};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How bad it is; the worst comes first.
+/// Severity of a finding; sorted from the most to the least severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// A program that uses huge pages here fails.
+    /// A program that uses huge pages on this machine fails.
     Problem,
-    /// It gets less than it should, or somebody pays for it.
+    /// A program gets fewer huge pages than possible, or other programs pay for them.
     Warning,
-    /// Good to know.
+    /// Information without a need to act.
     Info,
 }
 
-/// What was read, and where.
+/// A value that was read, and its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Evidence {
-    /// The value.
+    /// Value as text.
     pub value: String,
-    /// The file, as it is called on the machine.
+    /// File of the value, as an absolute path on the machine.
     pub source: PathBuf,
 }
 
-/// One thing that stands in the way, or is good to know.
+/// An obstacle to huge pages, or information about them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// Its name, which never changes its meaning.
+    /// Identifier; its meaning never changes.
     pub id: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// From what it was drawn.
+    /// Values that the finding is based on.
     pub evidence: Vec<Evidence>,
-    /// What follows from it.
+    /// Consequence for programs.
     pub consequence: String,
-    /// The command that mends it, where one does.
+    /// Command that fixes it; `null` if no command does.
     pub command: Option<String>,
 }
 
@@ -61,8 +61,8 @@ pub fn findings(facts: &Facts, jdks: &[Jdk]) -> Vec<Finding> {
             id: "no-jdk",
             severity: Severity::Info,
             evidence: vec![evidence("no release file beside a bin/java", "/usr/lib/jvm")],
-            consequence: "No JDK was found in the usual folders, JAVA_HOME or PATH: nothing that needs \
-                          a java can run here."
+            consequence: "No JDK was found in the usual directories, JAVA_HOME or PATH: workloads that \
+                          need a java cannot run."
                 .to_owned(),
             command: None,
         });
@@ -75,7 +75,7 @@ fn evidence(value: impl ToString, source: impl AsRef<Path>) -> Evidence {
     Evidence { value: value.to_string(), source: Path::new("/").join(source) }
 }
 
-/// The command that writes `value` into a file, which may have any name.
+/// Command that writes `value` into a file; quotes the file name. `None` if the name is not UTF-8.
 fn write(value: impl std::fmt::Display, file: impl AsRef<Path>) -> Option<String> {
     let file = Path::new("/").join(file);
     let name = file.to_str()?;
@@ -88,21 +88,21 @@ fn write(value: impl std::fmt::Display, file: impl AsRef<Path>) -> Option<String
     Some(format!("echo {value} | sudo tee {name}"))
 }
 
-/// Is there something that all the rest would be drawn from?
+/// Whether the readings that the other findings need are missing.
 fn missing(facts: &Facts) -> Option<Finding> {
     facts.pools.reason()?;
     let (id, severity, consequence) = if facts.thp.enabled.known().is_some() {
         (
             "no-hugetlb",
             Severity::Info,
-            "The kernel offers no hugetlb pools here: only transparent huge pages are possible.",
+            "The kernel has no hugetlb pools: only transparent huge pages are available.",
         )
     } else {
         (
             "no-sys",
             Severity::Warning,
-            "The kernel's settings cannot be seen, as in a container without /sys: what is said here comes \
-             from /proc alone. Mount /sys into it; read-only is enough.",
+            "The kernel's settings cannot be read, as in a container without /sys: the findings are based on \
+             /proc only. Mount /sys into the container; read-only is sufficient.",
         )
     };
     Some(Finding {

@@ -1,4 +1,4 @@
-//! The pools: what is in them, what could be, and what stops a program before they are empty.
+//! Findings about hugetlb pools: pages in use and available, and limits below them.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,6 @@ use hugewise_linux::{
 
 use super::{Finding, Severity, evidence, write};
 
-/// All of them.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(facts.cgroup.hugetlb.iter().filter_map(|limits| cgroup_hugetlb(facts, limits)));
@@ -28,7 +27,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Where a number of a pool was read: in its own file, or where /sys is missing in /proc/meminfo.
+/// Source of a pool's counter: its own file, or /proc/meminfo if /sys is missing.
 fn file_of(facts: &Facts, pool: &Pool, name: &str) -> PathBuf {
     match facts.pools.known() {
         Some(_) => folder(pool.page_size, None).join(name),
@@ -36,7 +35,7 @@ fn file_of(facts: &Facts, pool: &Pool, name: &str) -> PathBuf {
     }
 }
 
-/// Does a limit stop a program before the pool does?
+/// Whether a control group's limit is reached before the pool is empty.
 fn cgroup_hugetlb(facts: &Facts, limits: &HugetlbLimits) -> Option<Finding> {
     let pool = facts.machine_pools().find(|pool| pool.page_size == limits.page_size)?;
     let pool_could_give = pool.available() + pool.overcommit.unwrap_or_default().saturating_sub(pool.surplus);
@@ -45,7 +44,7 @@ fn cgroup_hugetlb(facts: &Facts, limits: &HugetlbLimits) -> Option<Finding> {
     let of = |limit: &Reading<Option<Limit>>| limit.known().cloned().flatten();
     let (touch, reserve) = (of(&limits.touch), of(&limits.reserve));
     let (limit, at_mapping) = match (touch, reserve) {
-        // A mapping that is refused never comes to be touched.
+        // A refused mapping is never touched.
         (touch, Some(reserve)) if touch.as_ref().is_none_or(|touch| room(&reserve) <= room(touch)) => {
             (reserve, true)
         }
@@ -71,7 +70,7 @@ fn cgroup_hugetlb(facts: &Facts, limits: &HugetlbLimits) -> Option<Finding> {
         evidence: vec![
             evidence(format!("{} left of {}", room(&limit), limit.bytes), &limit.file),
             evidence(
-                format!("{pool_could_give} pages of {size} to be had"),
+                format!("{pool_could_give} pages of {size} available"),
                 file_of(facts, pool, "free_hugepages"),
             ),
         ],
@@ -80,7 +79,7 @@ fn cgroup_hugetlb(facts: &Facts, limits: &HugetlbLimits) -> Option<Finding> {
     })
 }
 
-/// Does the group get less memory than the machine has?
+/// Whether the control group's memory limit is below the memory of the machine.
 fn cgroup_memory(facts: &Facts) -> Option<Finding> {
     let limit = facts.cgroup.memory.known()?.as_ref()?;
     let total = *facts.meminfo.total.known()?;
@@ -104,16 +103,16 @@ fn cgroup_memory(facts: &Facts) -> Option<Finding> {
             evidence(format!("MemTotal {total}"), MEMINFO),
         ],
         consequence: format!(
-            "Programs here get {} of memory. Base pages and transparent huge pages count; pages of the pools \
-             {}.",
+            "The control group limits memory to {}. Base pages and transparent huge pages are charged to it; \
+             hugetlb pages are {}.",
             limit.bytes,
-            if counts_pools { "count too (memory_hugetlb_accounting)" } else { "do not" }
+            if counts_pools { "charged as well (memory_hugetlb_accounting)" } else { "not" }
         ),
         command: None,
     })
 }
 
-/// Is there nothing to be had from any pool?
+/// Whether all pools are empty and may not grow on demand.
 fn pool_empty(facts: &Facts) -> Option<Finding> {
     let pools: Vec<&Pool> = facts.machine_pools().collect();
     let default_size = *facts.meminfo.default_size.known()?;
@@ -132,15 +131,16 @@ fn pool_empty(facts: &Facts) -> Option<Finding> {
         severity: Severity::Info,
         evidence: vec![seen],
         consequence: format!(
-            "Explicit huge pages cannot be had: with -XX:+UseLargePages ZGC exits, the other collectors run \
-             on base pages. The command sets {} aside; take as many pages as your program asks for.",
+            "No explicit huge pages are available: with -XX:+UseLargePages ZGC exits, and the other \
+             collectors run on base pages. The command reserves {}; choose the number of pages that your \
+             program requests.",
             example * default_size
         ),
         command: Some(format!("sudo sysctl -w vm.nr_hugepages={example}")),
     })
 }
 
-/// Does memory lie in a pool for nobody?
+/// Whether pages of a pool are neither in use nor reserved.
 fn pool_idle(facts: &Facts, pool: &Pool) -> Option<Finding> {
     let total = *facts.meminfo.total.known()?;
     let idle = pool.available() * pool.page_size;
@@ -166,8 +166,8 @@ fn pool_idle(facts: &Facts, pool: &Pool) -> Option<Finding> {
             ),
         ],
         consequence: format!(
-            "{idle} ({:.0} % of the memory) lies in the {} pool and nobody asked for it: right before a \
-             program starts on it, lost to everyone else otherwise.",
+            "{idle} ({:.0} % of the memory) of the {} pool is unused. Before a program starts on it that is \
+             intended; otherwise no other program can use this memory.",
             share * 100.0,
             pool.page_size
         ),
@@ -178,7 +178,7 @@ fn pool_idle(facts: &Facts, pool: &Pool) -> Option<Finding> {
     })
 }
 
-/// Is a pool on some nodes only?
+/// Whether only some NUMA nodes have pages of a pool.
 fn pool_one_node(facts: &Facts, pool: &Pool) -> Option<Finding> {
     let of_size = |other: &&Pool| other.page_size == pool.page_size && other.node.is_some();
     let nodes: Vec<&Pool> = facts.pools.known()?.iter().filter(of_size).collect();
@@ -198,38 +198,39 @@ fn pool_one_node(facts: &Facts, pool: &Pool) -> Option<Finding> {
             Path::new(NODES),
         )],
         consequence:
-            "Threads that run there get pages of another node, which are slower to reach; a program \
-                      bound to that memory gets none."
+            "Threads on these nodes get pages of another node, with a higher latency; a program bound \
+                      to the memory of these nodes gets none."
                 .to_owned(),
         command: None,
     })
 }
 
-/// Where free memory is there but does not lie side by side.
+/// Huge pages free now and after compaction, if free memory is fragmented; `None` if it is not, or if that is
+/// unknown.
 pub fn scattered(facts: &Facts) -> Option<(&Obtainable, Pages, Pages)> {
     let pmd_size = facts.thp.pmd_size.known().or(facts.meminfo.default_size.known())?;
     let sizes = &facts.contiguity.sizes;
     let pages = sizes.iter().find(|pages| &pages.page_size == pmd_size && pages.blocks.is_none())?;
     let (at_once, at_most) = (*pages.at_once.known()?, *pages.at_most.known()?);
-    // Memory in no list may still come in large blocks.
+    // Memory in no free list may contain large blocks.
     let unlisted = facts.contiguity.unlisted.known()?.whole_pages(*pmd_size);
     let few = at_once.0.saturating_add(unlisted.0).saturating_mul(4) < at_most.0;
     (few && at_most.0 >= 16).then_some((pages, at_once, at_most))
 }
 
-/// Is much memory free and little of it in huge pages?
+/// Whether much memory is free, and little of it in blocks of a huge page.
 fn fragmented(facts: &Facts) -> Option<Finding> {
     let (pages, at_once, at_most) = scattered(facts)?;
     Some(Finding {
         id: "memory-fragmented",
         severity: Severity::Warning,
         evidence: vec![
-            evidence(format!("{at_once} pages of {} lie ready", pages.page_size), BUDDYINFO),
+            evidence(format!("{at_once} pages of {} free", pages.page_size), BUDDYINFO),
             evidence(format!("free memory for {at_most}"), MEMINFO),
         ],
         consequence: format!(
-            "There is free memory, but little of it side by side: a pool of {} pages may end up smaller than \
-             asked for, and transparent huge pages fall back or wait for compaction.",
+            "Free memory is fragmented: a pool of {} pages can end up smaller than requested, and \
+             allocations of transparent huge pages fall back to base pages or wait for compaction.",
             pages.page_size
         ),
         command: write(1, "proc/sys/vm/compact_memory"),

@@ -1,4 +1,4 @@
-//! What the caller may do, and what can be seen.
+//! Findings about the caller's privileges, and readings that need more of them.
 
 use hugewise_linux::{
     cpu::pmu,
@@ -13,7 +13,6 @@ use hugewise_linux::{
 
 use super::{Finding, Severity, evidence};
 
-/// All of them.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = shared_memory(facts);
     found.extend(shm_group(facts));
@@ -22,7 +21,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Do the limits on SysV segments let a program have what the pools hold?
+/// Whether the limits on SysV segments are below the size of the pools.
 fn shared_memory(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     let largest = facts.machine_pools().map(Pool::bytes).max().unwrap_or_default();
@@ -32,15 +31,15 @@ fn shared_memory(facts: &Facts) -> Vec<Finding> {
         [(facts.limits.shmmax.known().copied(), SHMMAX, "kernel.shmmax"), (shmall, SHMALL, "kernel.shmall")]
     {
         let Some(limit) = limit.filter(|&limit| limit < largest) else { continue };
-        // In bytes or pages: the kernel's own default stands for "no limit" in both.
+        // For limits in bytes and in pages: the kernel's default, which means "no limit".
         let mend = format!("sudo sysctl -w {name}=18446744073692774399");
         found.push(Finding {
             id: "shmmax-small",
             severity: Severity::Warning,
             evidence: vec![evidence(limit, file), evidence(format!("a pool of {largest}"), POOLS)],
             consequence: format!(
-                "SysV shared memory (backing shm) is bounded by {limit}, less than the pool holds: a larger \
-                 segment is refused."
+                "SysV shared memory (backing shm) is limited to {limit}, less than the size of the pool: a \
+                 larger segment is refused."
             ),
             command: Some(mend),
         });
@@ -48,7 +47,7 @@ fn shared_memory(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// May the caller have SysV segments on huge pages?
+/// Whether the caller may not create SysV segments on huge pages.
 fn shm_group(facts: &Facts) -> Option<Finding> {
     let limits = &facts.limits;
     let (capabilities, groups) = (limits.capabilities.known()?, limits.groups.known()?);
@@ -64,14 +63,14 @@ fn shm_group(facts: &Facts) -> Option<Finding> {
             evidence(format!("groups {groups:?}, no CAP_IPC_LOCK"), STATUS),
         ],
         consequence: "SysV segments on huge pages (backing shm, -XX:+UseSHM up to JDK 21) are refused with \
-                      EPERM; before Linux 5.16 the memlock limit decided. Huge pages by mmap (backing \
-                      hugetlb) need no right at all."
+                      EPERM; before Linux 5.16 the memlock limit decides. Huge pages by mmap (backing \
+                      hugetlb) need no privilege."
             .to_owned(),
         command: limits.gid.known().map(|gid| format!("sudo sysctl -w vm.hugetlb_shm_group={gid}")),
     })
 }
 
-/// Can TLB misses be counted, and by the caller?
+/// Whether TLB misses can be counted, and by the caller.
 fn counters(facts: &Facts) -> Option<Finding> {
     if facts.pmu.has_cores()? {
         let paranoid = *facts.pmu.paranoid.known()?;
@@ -81,8 +80,8 @@ fn counters(facts: &Facts) -> Option<Finding> {
             id: "tlb-counters-forbidden",
             severity: Severity::Info,
             evidence: vec![evidence(paranoid, pmu::PARANOID)],
-            consequence: "Kernels that know a level above 2 (those of Debian and Ubuntu) let nobody count \
-                          TLB misses without CAP_PERFMON."
+            consequence: "Kernels with a level above 2 (those of Debian and Ubuntu) require CAP_PERFMON to \
+                          count TLB misses."
                 .to_owned(),
             command: Some("sudo sysctl -w kernel.perf_event_paranoid=2".to_owned()),
         });
@@ -90,15 +89,15 @@ fn counters(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: "no-tlb-counters",
         severity: Severity::Info,
-        evidence: vec![evidence("nothing that counts on the cores", pmu::DEVICES)],
-        consequence: "TLB misses cannot be counted here, as on most virtual machines: what huge pages bring \
-                      shows in time only."
+        evidence: vec![evidence("no PMU of the cores", pmu::DEVICES)],
+        consequence: "TLB misses cannot be counted, as on most virtual machines: only times show the effect \
+                      of huge pages."
             .to_owned(),
         command: None,
     })
 }
 
-/// What was left out for want of a right.
+/// Readings that are missing because a privilege is.
 fn not_root(facts: &Facts) -> Option<Finding> {
     if facts.limits.capabilities.known()?.has(Capabilities::SYS_ADMIN) {
         return None;
@@ -112,7 +111,7 @@ fn not_root(facts: &Facts) -> Option<Finding> {
         severity: Severity::Info,
         evidence: vec![evidence("no CAP_SYS_ADMIN", STATUS)],
         consequence: format!(
-            "How many {} pages could be had cannot be told: /proc/kpageflags takes CAP_SYS_ADMIN.",
+            "The number of available {} pages is unknown: /proc/kpageflags needs CAP_SYS_ADMIN.",
             left_out.page_size
         ),
         command: Some("sudo hugewise check".to_owned()),

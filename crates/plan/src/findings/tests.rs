@@ -1,4 +1,4 @@
-//! A machine on which nothing is to be found, and what one change makes of it.
+//! A machine without findings, and the findings after one change to it.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ use super::*;
 const POOL: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 const GROUP: &str = "sys/fs/cgroup/a";
-/// Takes the file away.
+/// Stands for a removed file.
 const GONE: &str = "(gone)";
 
 fn healthy() -> Vec<(String, String)> {
@@ -50,7 +50,7 @@ fn healthy() -> Vec<(String, String)> {
     ]
 }
 
-/// What is found on the healthy machine with these files changed.
+/// Findings on the healthy machine with these files changed.
 fn found(changes: &[(&str, &str)]) -> Vec<Finding> {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let mut files = healthy();
@@ -235,7 +235,7 @@ fn fragmented_memory_makes_programs_wait_and_bloat_comes_unasked() {
     let defrag = "sys/kernel/mm/transparent_hugepage/defrag";
     let changes = [(always, "[always] madvise never"), (defrag, "[always] madvise never")];
     assert_eq!(ids(&changes), ["khugepaged-bloat", "thp-defrag-stalls", "thp-always"]);
-    // Memory in no list may come in large blocks.
+    // Memory in no free list may contain large blocks.
     assert_eq!(ids(&[("proc/buddyinfo", "Node 0, zone Normal 9 0 0 0 0 0 0 0 0 3 0\n")]), [""; 0]);
 }
 

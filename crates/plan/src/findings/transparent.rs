@@ -1,4 +1,4 @@
-//! Transparent huge pages: do those who ask get them, do those who do not ask pay?
+//! Findings about transparent huge pages: requests that fail, and costs for programs without requests.
 
 use hugewise_jvm::jdks::Jdk;
 use hugewise_linux::{
@@ -8,7 +8,6 @@ use hugewise_linux::{
 
 use super::{Evidence, Finding, Severity, evidence, pools::scattered, write};
 
-/// All of them.
 pub fn findings(facts: &Facts, jdks: &[Jdk]) -> Vec<Finding> {
     let mut found = Vec::new();
     let Some((enabled, file)) = facts.thp.pmd_enabled() else { return found };
@@ -19,8 +18,8 @@ pub fn findings(facts: &Facts, jdks: &[Jdk]) -> Vec<Finding> {
             id: "thp-off",
             severity: Severity::Warning,
             evidence: vec![enabled_evidence],
-            consequence: "Memory that asks for transparent huge pages gets base pages: \
-                          -XX:+UseTransparentHugePages has no effect, and JDK 11 does not even say so."
+            consequence: "Memory that requests transparent huge pages gets base pages: \
+                          -XX:+UseTransparentHugePages has no effect, and JDK 11 prints no warning."
                 .to_owned(),
             command: write(if of_machine { "madvise" } else { "inherit" }, &file),
         });
@@ -31,8 +30,8 @@ pub fn findings(facts: &Facts, jdks: &[Jdk]) -> Vec<Finding> {
             id: "thp-always",
             severity: Severity::Info,
             evidence: vec![enabled_evidence.clone()],
-            consequence: "Every program gets huge pages unasked, thread stacks too: the resident memory of \
-                          programs with many threads or sparse heaps can grow."
+            consequence: "Every program gets huge pages without a request, also for thread stacks: the \
+                          resident memory of programs with many threads or sparse heaps can grow."
                 .to_owned(),
             command: write("madvise", &file),
         });
@@ -43,10 +42,10 @@ pub fn findings(facts: &Facts, jdks: &[Jdk]) -> Vec<Finding> {
     found
 }
 
-/// Does the heap of ZGC, which is shared memory, stay on base pages?
+/// Whether the heap of ZGC, which is shared memory, stays on base pages.
 fn shared(facts: &Facts, jdks: &[Jdk]) -> Option<Finding> {
     let (word, file) = facts.thp.pmd_shmem_enabled().filter(|(word, _)| ["never", "deny"].contains(word))?;
-    // The first release with ZGC.
+    // JDK 11 is the first release with ZGC.
     if jdks.iter().all(|jdk| jdk.major < 11) {
         return None;
     }
@@ -56,13 +55,13 @@ fn shared(facts: &Facts, jdks: &[Jdk]) -> Option<Finding> {
         severity: Severity::Info,
         evidence: vec![evidence(word, &file)],
         consequence: "The heap of ZGC is shared memory: with -XX:+UseTransparentHugePages it stays on base \
-                      pages here, whatever its log says. Other collectors are not concerned."
+                      pages, even if its log reports huge pages. Other collectors are not affected."
             .to_owned(),
         command: write(better, &file),
     })
 }
 
-/// Does khugepaged fill up every hole?
+/// Whether khugepaged collapses ranges with almost no page in use.
 fn bloat(facts: &Facts, enabled: &Evidence) -> Option<Finding> {
     let none = *facts.thp.khugepaged.max_ptes_none.known()?;
     let in_huge = facts.thp.pmd_size.known()?.bytes().whole_pages(*facts.base_page.known()?);
@@ -75,32 +74,32 @@ fn bloat(facts: &Facts, enabled: &Evidence) -> Option<Finding> {
         severity: Severity::Warning,
         evidence: vec![enabled.clone(), evidence(none, &file)],
         consequence: format!(
-            "khugepaged makes a huge page as soon as 1 of its {in_huge} base pages is in use: memory that a \
-             program gave back, or never used, becomes resident. After the command at least 7 of 8 must be \
-             in use."
+            "khugepaged collapses a range as soon as 1 of its {in_huge} base pages is in use: memory that a \
+             program released or never used becomes resident. After the command at least 7 of 8 base pages \
+             must be in use."
         ),
         command: write(in_huge.0 / 8, &file),
     })
 }
 
-/// Do programs wait for huge pages to be made?
+/// Whether page faults stall on compaction or reclaim for huge pages.
 fn stalls(facts: &Facts, enabled: &str, enabled_evidence: &Evidence) -> Option<Finding> {
     let file = thp::path("defrag");
     let defrag = facts.thp.defrag.known()?.as_str();
     let mut seen = vec![enabled_evidence.clone(), evidence(defrag, &file)];
     let (consequence, better) = match defrag {
         "always" if enabled == "always" => (
-            "Every program may wait in a page fault while the kernel compacts or reclaims memory for a huge \
-             page that it never asked for.",
+            "Any program can stall in a page fault while the kernel compacts or reclaims memory for a huge \
+             page that the program did not request.",
             "madvise",
         ),
         "always" | "madvise" | "defer+madvise" => {
             let (pages, at_once, _) = scattered(facts)?;
-            seen.push(evidence(format!("{at_once} pages of {} lie ready", pages.page_size), BUDDYINFO));
+            seen.push(evidence(format!("{at_once} pages of {} free", pages.page_size), BUDDYINFO));
             (
-                "Memory is fragmented, and programs that ask for transparent huge pages wait in the page \
-                 fault until the kernel has compacted or reclaimed enough. With `defer` they go on with base \
-                 pages, and khugepaged replaces those later.",
+                "Memory is fragmented: programs that request transparent huge pages stall in the page fault \
+                 until the kernel has compacted or reclaimed enough memory. With `defer` they continue on \
+                 base pages, which khugepaged collapses later.",
                 "defer",
             )
         }
