@@ -1,5 +1,5 @@
-//! Where the heap of a JVM lies. Every command locates it here: by the JVM's log, by the file of
-//! ZGC, by HotSpot's own tables, or by the places of the mappings, the first of these that is available.
+//! Locates the heap of a JVM, for all commands, from the first available source: the JVM's log, the heap file
+//! of ZGC, HotSpot's own tables, or the positions of the mappings.
 
 use std::ops::Range;
 
@@ -13,39 +13,39 @@ use super::{
     vm_structs::Image,
 };
 
-/// Where the addresses of a heap come from.
+/// Source of a heap's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeapSource {
-    /// The JVM's log: exact.
+    /// Log of the JVM: exact.
     Log,
-    /// The file in memory that ZGC names: exact, as long as ZGC maps no more of it.
+    /// Heap file of ZGC, a memfd: exact, until ZGC maps more of it.
     File,
-    /// HotSpot's own tables, read in the memory of the process: exact.
+    /// HotSpot's own tables in the memory of the process: exact.
     Tables,
-    /// The places and sizes of the mappings: likely.
+    /// Positions and sizes of the mappings: probable.
     Places,
 }
 
-/// The addresses of a heap.
+/// Address ranges of a heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heap {
-    /// In ascending order, apart from each other. The same memory may lie in several of them: ZGC before
-    /// JDK 21 maps its heap three times.
+    /// Sorted, without overlaps. Several ranges may map the same memory: ZGC before JDK 21 maps its heap
+    /// three times.
     pub ranges: Vec<Range<u64>>,
     pub source: HeapSource,
 }
 
-/// What is known of a heap beside the process itself.
+/// Knowledge about a heap from other sources than the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapHints {
-    /// The addresses that the JVM's log reports.
+    /// Address range in the JVM's log; `None` without a log.
     pub logged: Option<Range<u64>>,
-    /// `MaxHeapSize`.
+    /// `MaxHeapSize`; `None` if unknown.
     pub max_bytes: Option<Bytes>,
 }
 
-/// Locates the heap of the JVM in process `pid`, whose mappings are `vmas`; of these only addresses, names and
-/// permissions are used. `None` if the process has no heap yet, or none that can be located.
+/// Locates the heap of the JVM in process `pid` with the mappings `vmas`, of which only addresses, names and
+/// permissions are used. `None` if the process has no heap yet, or if no source has its address.
 #[must_use]
 pub fn locate(root: &Root, pid: u32, vmas: &[Vma], hints: &HeapHints) -> Option<Heap> {
     let found = |ranges: Vec<Range<u64>>, source| (!ranges.is_empty()).then_some(Heap { ranges, source });
@@ -65,14 +65,14 @@ fn by_tables(root: &Root, pid: u32, vmas: &[Vma]) -> Option<Vec<Range<u64>>> {
     Some(claimed.into_iter().map(|range| range.start..range.end).collect())
 }
 
-/// The mappings of the file in memory that ZGC names.
+/// Mappings of ZGC's heap file.
 pub(super) fn by_file(vmas: &[Vma]) -> Vec<Range<u64>> {
     let named = vmas.iter().filter(|vma| vma.name.starts_with("/memfd:java_heap"));
     named.map(|vma| vma.addresses.clone()).collect()
 }
 
-/// The likely heap: memory that ends where compressed pointers end, without or with
-/// a shift of 3 bits; or a run of mappings that is as large as the heap may become.
+/// Probable heap: memory that ends at the limit of compressed pointers (4 GiB unscaled, 32 GiB with a shift
+/// of 3 bits), or else adjacent mappings with the size of the maximum heap.
 pub(super) fn by_places(vmas: &[Vma], max_bytes: Option<Bytes>) -> Vec<Range<u64>> {
     const COMPRESSED_ENDS: [u64; 2] = [1 << 32, 1 << 35];
     let mut runs: Vec<Range<u64>> = Vec::new();
@@ -87,21 +87,22 @@ pub(super) fn by_places(vmas: &[Vma], max_bytes: Option<Bytes>) -> Vec<Range<u64
     let compressed = runs.iter().find(|run| COMPRESSED_ENDS.contains(&run.end));
     let by_size = || {
         let max = max_bytes?.0;
-        // A run may hold a neighbour too; one that is an eighth larger than the heap is another memory.
+        // Adjacent mappings may include a neighbour of the heap; more than an eighth above its size they are
+        // other memory.
         let fits = |run: &&Range<u64>| (max..=max.saturating_add(max / 8)).contains(&(run.end - run.start));
         runs.iter().find(fits).map(|run| run.start..run.start.saturating_add(max))
     };
     compressed.cloned().or_else(by_size).into_iter().collect()
 }
 
-/// Claims the heap that HotSpot's tables lead to; `None` if they do not.
+/// Claims the heap by HotSpot's tables; `None` if they lack its address.
 pub(super) fn claim(image: &Image, jvm: &JvmIdentity, claims: &mut Claims) -> Option<()> {
     if jvm.collector.known() == Some(&Collector::Z) {
         return z_heap(image, claims);
     }
     let reserved = reserved(image)?;
     claims.claim(reserved.clone(), "heap", Kind::Heap);
-    // Compressed pointers with a base: a page before the heap is reserved without access.
+    // Compressed pointers with a base: the page before the heap is reserved without access.
     let before = claims.vma(reserved.start.checked_sub(1)?);
     if let Some(guard) = before.filter(|vma| vma.permissions.starts_with("---")) {
         let page = guard.addresses.end.saturating_sub(guard.addresses.start);
@@ -112,8 +113,8 @@ pub(super) fn claim(image: &Image, jvm: &JvmIdentity, claims: &mut Claims) -> Op
     Some(())
 }
 
-/// An address of ZGC is an offset and, above it, bits of metadata: each combination of bits that it uses is a
-/// view, and every mapping in a view is the heap.
+/// An address of ZGC consists of an offset and metadata bits above it. Each combination of bits in use is a
+/// view, and every mapping in a view is heap.
 fn z_heap(image: &Image, claims: &mut Claims) -> Option<()> {
     let views = z_views(image)?;
     for vma in claims.vmas() {
@@ -125,9 +126,9 @@ fn z_heap(image: &Image, claims: &mut Claims) -> Option<()> {
     Some(())
 }
 
-/// The addresses of each view that ZGC has of its heap, mapped or not.
+/// Address range of each view of ZGC's heap, mapped or not.
 fn z_views(image: &Image) -> Option<Vec<Range<u64>>> {
-    // JDK 21 to 23 have two ZGCs; the one without generations has another letter there.
+    // JDK 21 to 23 have two versions of ZGC; the one without generations has another letter.
     ["X", "Z"].into_iter().find_map(|letter| z_views_of(image, letter))
 }
 
@@ -144,13 +145,13 @@ fn z_views_of(image: &Image, letter: &str) -> Option<Vec<Range<u64>>> {
     Some(views.map(|view| view..view.saturating_add(size)).collect())
 }
 
-/// The addresses that the heap reserved; `None` of ZGC, which keeps no such record.
+/// Reserved address range of the heap; `None` with ZGC, which does not record it.
 pub(super) fn reserved(image: &Image) -> Option<Range<u64>> {
     let heap = image.static_field("Universe::_collectedHeap")?;
     mem_region(image, image.place(heap, "CollectedHeap::_reserved")?)
 }
 
-/// The words of a `MemRegion` at `place`: where it begins, and how many words it has.
+/// Address range of the `MemRegion` at `place`.
 fn mem_region(image: &Image, place: u64) -> Option<Range<u64>> {
     let start = image.field(place, "MemRegion::_start")?;
     let words = image.field(place, "MemRegion::_word_size")?;

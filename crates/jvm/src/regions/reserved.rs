@@ -1,5 +1,4 @@
-//! Memory that the collector reserved beside the heap, in tables whose addresses are not in HotSpot's own
-//! tables.
+//! Tables that the collector reserved beside the heap, and whose addresses HotSpot's own tables lack.
 //!
 //! The owner of reserved memory stores its bounds in two adjacent words: base and end, or base and size. The
 //! objects within a few pointers of the heap's description and of libjvm.so's static data are searched for
