@@ -151,7 +151,7 @@ impl Experiment<'_> {
                 Ok(returned) if returned.is_as_it_was() => {}
                 Ok(returned) => result.notes.push(format!(
                     "{} blocks of the size of a huge page are free, {} were free before: other programs allocated memory \
-                         in between",
+                     in between",
                     returned.blocks_after, returned.blocks_before
                 )),
                 Err(error) => result.notes.push(error.to_string()),
@@ -266,7 +266,7 @@ impl Experiment<'_> {
         };
         let mut fell_back = proof::fell_back(arm, &evidence, self.sizes, least);
         if given_up {
-            let why = "the process that fragments memory ended before the run: leave more memory (--fragmented=SIZE)";
+            let why = "the process that fragments memory was killed during the run: leave more memory (--fragmented=SIZE)";
             fell_back = Some(why.to_owned());
         }
         let coverage = coverage.ok().and_then(|coverage| coverage.share());

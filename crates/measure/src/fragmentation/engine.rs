@@ -318,7 +318,7 @@ fn break_up_share(blocks: &mut [&mut [u8]], pieces: Pieces) -> io::Result<Pins> 
         let mut last_pages = Vec::with_capacity(group.len());
         for block in group {
             for at in pieces.kept() {
-                // The kernel replaces pages of zeros by the shared zero page when it splits a huge page.
+                // The kernel would replace pages of zeros by the shared zero page.
                 block[at * pieces.page] = 1;
             }
             let span = Span::new(block);

@@ -23,7 +23,7 @@ pub struct Gain {
     pub speedup: f64,
     /// Throughput with `threads`, in bytes per second.
     pub bytes_per_second: f64,
-    /// Whether more threads certainly bring no gain, so that memory bandwidth or kernel locks limit.
+    /// Whether the gain is certainly below 5 %, so that memory bandwidth or kernel locks limit.
     pub at_limit: bool,
 }
 
