@@ -58,7 +58,7 @@ pub struct RegionDemand {
 }
 
 impl Demand {
-    /// Pages of `size` that one JVM takes: at its start, and at most.
+    /// Pages of `size` that one JVM takes once it has started, and at its maximum size.
     #[must_use]
     pub fn pages(&self, size: PageSize) -> (Pages, Pages) {
         let of = |bytes: fn(&RegionDemand) -> Bytes| {

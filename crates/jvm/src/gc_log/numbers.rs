@@ -1,6 +1,6 @@
 //! Parses the numbers of a log from bytes, without a conversion to text.
 
-/// Most decimal digits that always fit in a `u64`; no log has more.
+/// Number of decimal digits that always fit in a `u64`; no log has longer numbers.
 const FIT: usize = 19;
 
 /// The number at the beginning of `text`, and the rest.
