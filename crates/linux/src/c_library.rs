@@ -1,4 +1,4 @@
-//! Which C library a program runs on, and what can be told to its malloc.
+//! The C library of a program, and the settings that its malloc takes.
 //!
 //! Sources: the System V ABI for ELF, ld.so(8), the glibc manual's chapter on tunables, jemalloc(3).
 
@@ -6,39 +6,37 @@ use std::path::{Path, PathBuf};
 
 use crate::root::{ReadError, Root};
 
-/// The C library of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CLibrary {
-    /// The GNU C library, 2.36 as `(2, 36)`; a version that could not be told is before 2.33.
+    /// The GNU C library.
     Glibc {
-        /// Its version.
+        /// 2.36 as `(2, 36)`; `None` if unknown, which means before 2.33.
         version: Option<(u32, u32)>,
-        /// The folder that its loader lies in, relative to the root.
+        /// The folder of its loader, relative to the root.
         dir: PathBuf,
     },
-    /// musl: its malloc takes no settings.
+    /// musl, whose malloc has no settings.
     Musl,
-    /// None that could be told anything: the program brings its own.
+    /// Statically linked: no loader that settings could reach.
     Static,
-    /// Another loader.
+    /// Another loader, by its path.
     Other(PathBuf),
 }
 
-/// A program that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Its C library; that of its interpreter, if it is a script.
+    /// The C library of the program, or of its interpreter if it is a script.
     pub c_library: CLibrary,
     /// `e_machine` of its ELF header.
     machine: u16,
 }
 
-/// Interpreters of scripts may be scripts themselves, like in Linux.
+/// Maximum depth of script interpreters, as in Linux.
 const MOST_INTERPRETERS: usize = 4;
-/// The name that distributions install jemalloc under.
+/// The file name under which distributions install jemalloc.
 const JEMALLOC: &str = "libjemalloc.so.2";
 
-/// Looks at the program at `path` (relative to the root).
+/// Reads the program at `path` (relative to the root).
 pub fn of_program(root: &Root, path: impl AsRef<Path>) -> Result<Program, ReadError> {
     let mut path = path.as_ref().to_owned();
     for _ in 0..MOST_INTERPRETERS {
@@ -58,7 +56,7 @@ pub fn of_program(root: &Root, path: impl AsRef<Path>) -> Result<Program, ReadEr
         };
         return Ok(Program { c_library, machine: elf.machine });
     }
-    Err(root.content(&path, 1, "a program", "scripts that interpret each other"))
+    Err(root.content(&path, 1, "a program", "a loop of script interpreters"))
 }
 
 fn relative(path: &str) -> PathBuf {
@@ -74,7 +72,7 @@ fn of_loader(root: &Root, loader: &Path) -> CLibrary {
         return CLibrary::Other(Path::new("/").join(loader));
     }
     let real = root.resolve(loader).unwrap_or_else(|_| loader.to_owned());
-    // The loader that will run says its version, since 2.33: `ld.so (…) stable release version 2.36.`
+    // Since 2.33 the loader file contains its version: `ld.so (…) stable release version 2.36.`
     let version = root.read_bytes(&real).ok().and_then(|file| version_in(&file));
     CLibrary::Glibc { version, dir: real.parent().map(Path::to_owned).unwrap_or_default() }
 }
@@ -95,7 +93,7 @@ fn version_in(file: &[u8]) -> Option<(u32, u32)> {
     None
 }
 
-/// Where `needle` stands in `hay`: Horspool's search.
+/// Position of `needle` in `hay`: Horspool's search.
 fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
     let (&last, rest) = needle.split_last()?;
     let step = |byte: u8| rest.iter().rev().position(|of| *of == byte).map_or(needle.len(), |at| at + 1);
@@ -111,12 +109,12 @@ fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
 }
 
 impl Program {
-    /// A jemalloc that this program's loader could load, relative to the root.
+    /// A jemalloc that this program's loader can load, relative to the root.
     #[must_use]
     pub fn jemalloc(&self, root: &Root) -> Option<PathBuf> {
         let CLibrary::Glibc { dir, .. } = &self.c_library else { return None };
         let usual = ["usr/lib64", "usr/lib", "usr/local/lib"].map(PathBuf::from);
-        // `lib/x86_64-linux-gnu` where `lib` is no link to `usr/lib`.
+        // `lib/x86_64-linux-gnu` on a machine where `lib` is no link to `usr/lib`.
         let doubled = [Path::new("usr").join(dir)];
         [dir.clone()].into_iter().chain(doubled).chain(usual).map(|dir| dir.join(JEMALLOC)).find(|file| {
             let found = root.beginning(file, 64);
@@ -125,7 +123,7 @@ impl Program {
     }
 }
 
-/// What matters of an ELF file.
+/// The parsed parts of an ELF file.
 struct Elf {
     machine: u16,
     /// `PT_INTERP`.
@@ -133,7 +131,7 @@ struct Elf {
 }
 
 impl Elf {
-    /// Reads the beginning of a file of this machine's byte order.
+    /// Parses the beginning of a file in this machine's byte order.
     fn parse(file: &[u8]) -> Option<Elf> {
         const PT_INTERP: u64 = 3;
         let wide = match file.get(..5)? {
@@ -174,7 +172,7 @@ impl Elf {
     }
 }
 
-/// A list of tunables (`GLIBC_TUNABLES`) with ours in place of theirs of the same names.
+/// `theirs`, a list in the format of `GLIBC_TUNABLES`, with `ours` in place of tunables of the same names.
 #[must_use]
 pub fn with_tunables(theirs: &str, ours: &[(&str, String)]) -> String {
     let is_ours = |one: &str| ours.iter().any(|(name, _)| one.split('=').next() == Some(name));
@@ -205,7 +203,9 @@ mod tests {
             tree(&[("a", "#!/b -x\n"), ("b", "text"), ("round", "#! /round"), ("empty", "#!\n")]);
         let says = |path: &str| of_program(&root, path).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(says("a").contains("/b:1: expected a program"), "{}", says("a"));
-        assert!(says("round").contains("interpret each other") && says("empty").contains("a program"));
+        assert!(
+            says("round").contains("a loop of script interpreters") && says("empty").contains("a program")
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What was read from a machine, kept so that it can be written down as a tree of files.
+//! Records the files that were read, to write them as a tree for [`crate::root::Root::at`].
 
 use std::{
     collections::BTreeMap,
@@ -7,18 +7,17 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// What stood at one path when it was read.
+/// What was at a path when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Entry {
-    /// A file, with its content.
     File(Vec<u8>),
-    /// A file of which only was asked whether it is there; it may be a program.
+    /// A file of which only the existence was read; possibly a program.
     Present,
-    /// A link, with its target.
+    /// A symbolic link, with its target.
     Link(PathBuf),
 }
 
-/// Every file a [`crate::root::Root`] gave to a reader, with the very content the reader saw.
+/// Every file that a [`crate::root::Root`] read, with its content at that time.
 #[derive(Clone, Debug, Default)]
 pub struct Tape(BTreeMap<PathBuf, Entry>);
 
@@ -35,19 +34,18 @@ impl Tape {
         self.0.insert(path.to_owned(), Entry::Link(target.to_owned()));
     }
 
-    /// How many files and links are on the tape.
+    /// The number of files and links.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Was nothing read?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Writes everything below `dir`, which must be empty or not exist yet.
+    /// Writes all files below `dir`, which must be empty or not exist.
     ///
     /// Links keep their targets; readers follow them inside the tree only.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
@@ -55,7 +53,7 @@ impl Tape {
         if fs::read_dir(dir)?.next().is_some() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the folder is not empty"));
         }
-        // A link that stands where a folder of files is wanted would lead out of the tree.
+        // A link in place of a folder that holds files would lead out of the tree.
         let folder = |path: &Path| self.0.keys().any(|other| other != path && other.starts_with(path));
         for (path, entry) in &self.0 {
             if !path.components().all(|part| matches!(part, Component::Normal(_))) || folder(path) {

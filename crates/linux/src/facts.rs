@@ -1,4 +1,4 @@
-//! What a machine offers: everything that is known of it, as one value.
+//! The facts about a machine, as one value.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,34 +21,34 @@ use crate::{
     units::PageSize,
 };
 
-/// Where the kernel says which one it is.
+/// Path of the kernel release.
 pub const OSRELEASE: &str = "proc/sys/kernel/osrelease";
 
-/// Everything known of a machine, as seen by the process that asked.
+/// The facts about a machine, as seen by this process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
-    /// The release of the kernel.
+    /// The kernel release.
     pub kernel: Reading<String>,
-    /// The size of a base page.
+    /// The base page size, in bytes.
     pub base_page: Reading<PageSize>,
-    /// Memory as a whole.
+    /// Memory of the whole machine.
     pub meminfo: Meminfo,
-    /// The hugetlb pools, of the machine and of each node.
+    /// The hugetlb pools, of the machine and of each NUMA node.
     pub pools: Reading<Vec<Pool>>,
-    /// Transparent huge pages.
+    /// The THP settings.
     pub thp: Thp,
-    /// How many huge pages could be had.
+    /// Available huge pages by size.
     pub contiguity: Contiguity,
-    /// What control groups allow the caller.
+    /// The control group limits of this process.
     pub cgroup: CgroupLimits,
-    /// What else the caller may do.
+    /// Resource limits, shared memory settings, identity and capabilities of this process.
     pub limits: Limits,
-    /// The counters of the processor.
+    /// The hardware performance counters.
     pub pmu: Pmu,
 }
 
 impl Facts {
-    /// Reads everything below `root`.
+    /// Reads all facts below `root`.
     #[must_use]
     pub fn gather(root: &Root, scan: Scan) -> Facts {
         let base_page = base_page::read(root);
@@ -61,7 +61,7 @@ impl Facts {
         sizes.sort_unstable();
         sizes.dedup();
         let cgroup = cgroup::read(root, &sizes);
-        // Transparent huge pages need the same contiguity, also where there are no pools.
+        // THP needs contiguous memory, too, with or without pools.
         sizes.extend(thp.pmd_size.known());
         sizes.sort_unstable();
         sizes.dedup();
@@ -79,7 +79,7 @@ impl Facts {
         }
     }
 
-    /// Is there anything at all that could be read?
+    /// True if at least memory, pools or THP could be read.
     #[must_use]
     pub fn any_known(&self) -> bool {
         self.meminfo.total.known().is_some()
@@ -87,7 +87,7 @@ impl Facts {
             || self.thp.enabled.known().is_some()
     }
 
-    /// The pools of the whole machine: of all sizes, or where /sys is missing of the default size.
+    /// The pools of the whole machine; without /sys, only that of the default size.
     pub fn machine_pools(&self) -> impl Iterator<Item = &Pool> {
         let all = self.pools.known().map(|pools| pools.iter().filter(|pool| pool.node.is_none()));
         let default = self.meminfo.default_pool.known().filter(|_| all.is_none());

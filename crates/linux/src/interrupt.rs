@@ -1,4 +1,4 @@
-//! Being told to stop: SIGINT, SIGTERM and SIGHUP are noted, so that work can end in order.
+//! SIGINT, SIGTERM and SIGHUP set a flag, so that work can end in order.
 
 use std::{
     io,
@@ -10,12 +10,12 @@ use std::{
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Notes the signals that ask a program to end.
+/// The flag set by signals that request termination.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicUsize>);
 
 impl Interrupt {
-    /// Takes over the signals of this process, for good.
+    /// Installs the signal handlers, permanently.
     pub fn install() -> io::Result<Interrupt> {
         let interrupt = Interrupt::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -24,7 +24,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// The signal that came, if one did.
+    /// The signal received; `None` if there was none.
     #[must_use]
     pub fn signal(&self) -> Option<i32> {
         match self.0.load(Ordering::Relaxed) {

@@ -1,8 +1,8 @@
-//! Readings of Linux, and system calls. No policy: nothing here decides what a reading means.
+//! Readings of Linux, and system calls. Readings are not interpreted here.
 //!
-//! [`sys`] holds every system call and the only `unsafe` code. Readers of /proc and /sys take the
-//! [`root::Root`] they read from, so that a captured tree of another machine, or one made for a
-//! test, is read the same way. Nothing here writes a setting.
+//! [`sys`] holds all system calls and the only `unsafe` code. Readers of /proc and /sys take a
+//! [`root::Root`], so that they also read captured trees of other machines and trees made for tests. No
+//! setting is written here.
 
 pub mod c_library;
 pub mod capture;

@@ -1,30 +1,30 @@
-//! NUMA nodes: which have memory, and their CPUs.
+//! NUMA nodes: those with memory, and their CPUs.
 
 use std::collections::BTreeSet;
 
 use crate::root::{ReadError, Root};
 
-/// The CPUs of a node, from `/sys/devices/system/node/nodeN/cpulist`; none for one of memory only.
+/// The CPUs of a node, from `/sys/devices/system/node/nodeN/cpulist`; empty for a node without CPUs.
 pub fn cpus(root: &Root, node: u32) -> Result<BTreeSet<u32>, ReadError> {
     let path = format!("sys/devices/system/node/node{node}/cpulist");
     let text = root.read(&path)?;
     parse(text.trim()).ok_or_else(|| root.content(&path, 1, "a list like 0-3,8", text.trim()))
 }
 
-/// The nodes that have memory, from `/sys/devices/system/node/has_memory`.
+/// The nodes with memory, from `/sys/devices/system/node/has_memory`.
 pub fn with_memory(root: &Root) -> Result<BTreeSet<u32>, ReadError> {
     const PATH: &str = "sys/devices/system/node/has_memory";
     let text = root.read(PATH)?;
     parse(text.trim()).ok_or_else(|| root.content(PATH, 1, "a list like 0-3,8", text.trim()))
 }
 
-/// A list as the kernel prints it: `0-3,8`.
+/// Parses a list in the kernel's format: `0-3,8`.
 fn parse(list: &str) -> Option<BTreeSet<u32>> {
     let mut cpus = BTreeSet::new();
     for part in list.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        // No kernel has more; a file that claims so is not the kernel's.
+        // More than any kernel supports: not a kernel's file.
         if last.checked_sub(first)? >= 1 << 16 {
             return None;
         }

@@ -1,30 +1,28 @@
-//! Three answers, not two: a value that was read, or why it could not be told.
+//! A value read from the machine, or the reason why it is unknown.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A value read from the machine, or the reason why nobody could tell.
+/// A value read from the machine, or the reason why it is unknown.
 ///
-/// In JSON a known reading is its plain value, an unknown one `{"could_not_tell": REASON}`.
+/// In JSON a known value is written plainly, an unknown one as `{"could_not_tell": REASON}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Reading<T> {
-    /// It was not possible to tell, and this is why.
+    /// The value is unknown.
     CouldNotTell {
-        /// What was missing, and what would give it.
+        /// What is missing, and what would make it available.
         could_not_tell: String,
     },
-    /// Read.
+    /// The value.
     Known(T),
 }
 
 impl<T> Reading<T> {
-    /// Could not tell, for this reason.
     pub fn unknown(reason: impl ToString) -> Reading<T> {
         Reading::CouldNotTell { could_not_tell: reason.to_string() }
     }
 
-    /// The value, where there is one.
     pub fn known(&self) -> Option<&T> {
         match self {
             Reading::Known(value) => Some(value),
@@ -32,7 +30,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The reason, where there is no value.
+    /// The reason; `None` if the value is known.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Reading::Known(_) => None,
@@ -40,7 +38,6 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The same reading of something else.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Reading<U> {
         match self {
             Reading::Known(value) => Reading::Known(f(value)),
@@ -48,7 +45,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// What `f` makes of the value, where it can; its error becomes the reason.
+    /// Converts the value; an error of `f` becomes the reason.
     pub fn and_then<U, E: ToString>(self, f: impl FnOnce(T) -> Result<U, E>) -> Reading<U> {
         match self {
             Reading::Known(value) => f(value).into(),

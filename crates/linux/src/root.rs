@@ -1,4 +1,4 @@
-//! Where the machine's files are read: `/`, or a captured tree of another machine.
+//! The root of the files read: `/`, or a captured tree of another machine.
 
 use std::{
     ffi::OsString,
@@ -11,55 +11,49 @@ use std::{
 
 use crate::capture::Tape;
 
-/// The folder that stands for `/` of the machine looked at.
+/// The folder in place of `/`.
 #[derive(Clone, Debug)]
 pub struct Root {
     dir: PathBuf,
     tape: Option<Arc<Mutex<Tape>>>,
 }
 
-/// No file of the kernel comes near this size, smaps of the largest programs included.
+/// Maximum size of a file, in bytes: no file of the kernel is that large, including smaps of the largest
+/// programs.
 const LARGEST: u64 = 1 << 30;
 
-/// As many links may follow each other, like in Linux (`path_resolution(7)`).
+/// Maximum number of links in a path, as in Linux (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;
 
-/// A file that could not be read, or did not hold what it should.
+/// A file that could not be read or parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system refused.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system answered.
-        source: io::Error,
-    },
-    /// The content is not what the kernel documents.
+    Io { path: PathBuf, source: io::Error },
+    /// The content is not in the format that the kernel documents.
     #[error("{}:{line}: expected {expected}, found '{found}'", path.display())]
     Content {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What should have stood there.
+        /// The expected content.
         expected: &'static str,
-        /// What stood there.
+        /// The actual content, at most 80 characters.
         found: String,
     },
 }
 
 impl ReadError {
-    /// Is it only that there is no such file?
+    /// True if the file does not exist.
     #[must_use]
     pub fn is_absent(&self) -> bool {
-        // EOPNOTSUPP and the like are refusals: the file is there.
+        // EOPNOTSUPP and the like mean that the file exists.
         matches!(self, ReadError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 }
 
 impl Root {
-    /// This machine.
+    /// The running machine.
     #[must_use]
     pub fn live() -> Root {
         Root::at("/")
@@ -70,7 +64,7 @@ impl Root {
         Root { dir: dir.into(), tape: None }
     }
 
-    /// The same root, which from now on keeps what is read: see [`Root::recorded`].
+    /// The same root, which records everything that is read: see [`Root::recorded`].
     #[must_use]
     pub fn recording(self) -> Root {
         Root { tape: Some(Arc::default()), ..self }
@@ -89,48 +83,47 @@ impl Root {
         }
     }
 
-    /// Is this the machine we run on, so that system calls speak of it too?
+    /// True for the running machine, to which system calls refer, too.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.dir == Path::new("/")
     }
 
-    /// Where `path` (relative to `/`, without a leading slash) lies.
+    /// The absolute path of `path`, which is relative to `/` and has no leading slash.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.dir.join(path)
     }
 
-    /// The whole file as text; bytes that are not UTF-8 are replaced.
+    /// The whole file as text; invalid UTF-8 is replaced.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<String, ReadError> {
         self.read_bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The whole file.
     pub fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, ReadError> {
         let inside = path.as_ref();
         let path = self.path(inside);
-        // A captured tree may hold anything: a pipe would keep us waiting for ever.
+        // A captured tree may contain a pipe, on which a read would block forever.
         let content = fs::metadata(&path).and_then(|found| match found.is_file() {
             true if found.len() <= LARGEST => fs::read(&path),
-            true => Err(io::Error::other("this is larger than any file of the kernel")),
-            false => Err(io::Error::other("this is not a plain file")),
+            true => Err(io::Error::other("larger than any file of the kernel")),
+            false => Err(io::Error::other("not a regular file")),
         });
         let content = content.map_err(|source| ReadError::Io { path, source })?;
         self.record(|tape| tape.file(inside, &content));
         Ok(content)
     }
 
-    /// The file, to be read piece by piece; what is read this way is not recorded.
+    /// Opens a file to be read piece by piece; not recorded.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<fs::File, ReadError> {
         let path = self.path(path);
         let file = fs::metadata(&path).and_then(|found| match found.is_file() {
             true => fs::File::open(&path),
-            false => Err(io::Error::other("this is not a plain file")),
+            false => Err(io::Error::other("not a regular file")),
         });
         file.map_err(|source| ReadError::Io { path, source })
     }
 
-    /// At most `length` bytes from the beginning of a file; not recorded either.
+    /// At most `length` bytes from the beginning of a file; not recorded.
     pub fn beginning(&self, path: impl AsRef<Path>, length: u64) -> Result<Vec<u8>, ReadError> {
         let path = path.as_ref();
         let mut bytes = Vec::new();
@@ -139,7 +132,7 @@ impl Root {
         Ok(bytes)
     }
 
-    /// Is there a plain file at `path`, whatever it holds?
+    /// True if there is a regular file at `path`.
     pub fn has_file(&self, path: impl AsRef<Path>) -> bool {
         let found = fs::metadata(self.path(path.as_ref())).is_ok_and(|found| found.is_file());
         if found {
@@ -148,7 +141,7 @@ impl Root {
         found
     }
 
-    /// Where `path` leads once all links are followed, relative to `/` of the machine looked at.
+    /// The target of `path` with all links followed, relative to `/`.
     ///
     /// Links of a captured tree are followed inside the tree, as they were on its machine.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Result<PathBuf, ReadError> {
@@ -169,7 +162,7 @@ impl Root {
             }
             links += 1;
             if links > MOST_LINKS {
-                return Err(io_error(&next, io::Error::other("too many links follow each other")));
+                return Err(io_error(&next, io::Error::other("too many levels of symbolic links")));
             }
             let target = fs::read_link(self.path(&next)).map_err(|e| io_error(&next, e))?;
             self.record(|tape| tape.link(&next, &target));
@@ -181,13 +174,13 @@ impl Root {
         Ok(done)
     }
 
-    /// The whole file as one value, white space trimmed.
+    /// The whole file as one value, without surrounding white space.
     pub fn value<T: FromStr>(&self, path: impl AsRef<Path>, expected: &'static str) -> Result<T, ReadError> {
         let text = self.read(path.as_ref())?;
         text.trim().parse().map_err(|_| self.content(path, 1, expected, text.trim()))
     }
 
-    /// The chosen word of a list like `always [madvise] never`.
+    /// The selected word of a list like `always [madvise] never`.
     pub fn choice(&self, path: impl AsRef<Path>) -> Result<String, ReadError> {
         let text = self.read(path.as_ref())?;
         text.split_once('[')
@@ -209,7 +202,6 @@ impl Root {
         Ok(names)
     }
 
-    /// An error about the content of a file.
     pub fn content(
         &self,
         path: impl AsRef<Path>,
@@ -221,7 +213,7 @@ impl Root {
     }
 }
 
-/// The parts of a path, last one first; `/` and `.` left out.
+/// The parts of a path, last one first, without `/` and `.`.
 fn parts(path: &Path) -> Vec<OsString> {
     let parts = path.components().filter_map(|part| match part {
         Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),

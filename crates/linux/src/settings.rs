@@ -1,6 +1,7 @@
 //! The machine-wide settings that Hugewise may change, each one file of /proc or /sys.
 //!
-//! A setting is named, read and checked here; the crate hugewise-changes alone writes one, through its journal.
+//! Settings are named, read and validated here; only the crate hugewise-changes writes them, through its
+//! journal.
 
 use std::{
     fmt,
@@ -22,52 +23,52 @@ use crate::{
 const PAGES: &str = "a number of pages";
 const NUMBER: &str = "a number";
 
-/// One machine-wide setting.
+/// A machine-wide setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Setting {
-    /// Pages in the hugetlb pool of one size (`nr_hugepages`), on one NUMA node or on all.
+    /// The size of the hugetlb pool of one page size (`nr_hugepages`), on one NUMA node or on all.
     Pool {
-        /// Size of its pages.
+        /// The page size, in bytes.
         page_size: PageSize,
-        /// The node; all nodes together where nothing is named.
+        /// The NUMA node; `null` for all nodes together.
         node: Option<u32>,
     },
-    /// `enabled` of transparent huge pages: always, madvise or never.
+    /// `enabled` of THP: always, madvise or never.
     ThpEnabled {
-        /// Of this size alone (`inherit` is possible, too); of all sizes that inherit where nothing
-        /// is named.
+        /// A folio size, which may also be `inherit`; `null` for the machine's setting, which sizes with
+        /// `inherit` follow.
         page_size: Option<PageSize>,
     },
-    /// `shmem_enabled` of transparent huge pages.
+    /// `shmem_enabled` of THP.
     ShmemEnabled {
-        /// As above.
+        /// A folio size; `null` for the machine's setting.
         page_size: Option<PageSize>,
     },
-    /// How many surplus pages may be made on demand (`nr_overcommit_hugepages`).
+    /// The maximum number of surplus pages (`nr_overcommit_hugepages`).
     Overcommit {
-        /// Their size.
+        /// The page size, in bytes.
         page_size: PageSize,
     },
-    /// `defrag` of transparent huge pages: when a fault waits for one to be made.
+    /// `defrag` of THP: when a page fault may reclaim or compact memory for a huge page.
     ThpDefrag,
-    /// The thread that makes huge pages of small ones.
+    /// A setting of khugepaged.
     Khugepaged {
-        /// Which of its settings.
+        /// The name of the setting.
         knob: Knob,
     },
     /// `vm.hugetlb_shm_group`: the group that may use SysV segments on huge pages.
     ShmGroup,
-    /// `kernel.shmmax`: the largest SysV segment, in bytes.
+    /// `kernel.shmmax`: the maximum size of a SysV segment, in bytes.
     ShmMax,
-    /// `kernel.shmall`: all SysV segments together, in base pages.
+    /// `kernel.shmall`: the maximum size of all SysV segments together, in base pages.
     ShmAll,
-    /// `kernel.task_delayacct`: does the kernel note what threads wait for? Those made while it is 0 are
-    /// never accounted for.
+    /// `kernel.task_delayacct`: whether the kernel accounts delays of threads. Threads started while it is 0
+    /// are never accounted.
     TaskDelayacct,
-    /// A tracing instance of our own: `present` or `absent`.
+    /// A tracing instance of hugewise: `present` or `absent`.
     TraceInstance {
-        /// The process that records in it.
+        /// The process id of the recorder.
         id: u32,
     },
 }
@@ -75,7 +76,7 @@ pub enum Setting {
 /// A setting of khugepaged, see [`thp::Khugepaged`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // They are the names of the kernel's files.
+#[allow(missing_docs)] // The names of the kernel's files.
 pub enum Knob {
     Defrag,
     ScanSleepMillisecs,
@@ -87,7 +88,6 @@ pub enum Knob {
 }
 
 impl Knob {
-    /// All of them.
     pub const ALL: [Knob; 7] = [
         Knob::Defrag,
         Knob::ScanSleepMillisecs,
@@ -98,7 +98,7 @@ impl Knob {
         Knob::MaxPtesShared,
     ];
 
-    /// Its file in `khugepaged/`.
+    /// The name of the file in `khugepaged/`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -124,7 +124,7 @@ impl FromStr for Knob {
 }
 
 impl Setting {
-    /// Its file, relative to `/`.
+    /// The file, relative to `/`.
     #[must_use]
     pub fn path(self) -> PathBuf {
         match self {
@@ -146,14 +146,14 @@ impl Setting {
         }
     }
 
-    /// Is its value one word of those that its file lists?
+    /// True if the file lists the valid words.
     #[must_use]
     pub fn is_choice(self) -> bool {
         matches!(self, Setting::ThpEnabled { .. } | Setting::ShmemEnabled { .. } | Setting::ThpDefrag)
     }
 
-    /// `value` as the setting would be written, or why it cannot be: of a choice it must be a word
-    /// that the kernel's file lists, of all else a number.
+    /// `value` in the form in which it is written, or why it is invalid: a word that the kernel's file lists,
+    /// or a number.
     pub fn checked(self, root: &Root, value: &str) -> Result<Result<String, String>, ReadError> {
         let now = root.read(self.path())?;
         let value = value.trim();
@@ -162,7 +162,7 @@ impl Setting {
             return Ok(if words.contains(&value) {
                 Ok(value.to_owned())
             } else {
-                Err(format!("'{value}' is none of what this kernel offers: {}", words.join(", ")))
+                Err(format!("'{value}' is not offered by this kernel, which has {}", words.join(", ")))
             });
         }
         let largest = match self {
@@ -177,10 +177,9 @@ impl Setting {
         })
     }
 
-    /// Its value, as it would be written back.
+    /// The value in the form in which it would be written back.
     ///
-    /// Of a pool these are the pages that were set aside for good: surplus pages come and go with
-    /// the processes that use them.
+    /// For a pool it excludes surplus pages, which come and go with the processes that use them.
     pub fn read(self, root: &Root) -> Result<String, ReadError> {
         match self {
             Setting::Pool { .. } => {
@@ -196,7 +195,7 @@ impl Setting {
         }
     }
 
-    /// Of a pool: pages beyond its size, which return to the system when their users end.
+    /// The surplus pages of a pool, which return to the system when their users exit; 0 for other settings.
     pub fn surplus(self, root: &Root) -> Result<u64, ReadError> {
         let Setting::Pool { page_size, node } = self else { return Ok(0) };
         match root.value(pools::folder(page_size, node).join("surplus_hugepages"), PAGES) {
@@ -205,9 +204,9 @@ impl Setting {
         }
     }
 
-    /// The settings that must be put back for this one to be as it was: a pool over all nodes is
-    /// the pools of each node, for the kernel spreads and takes pages as it likes. The pool of the
-    /// only node is that of the machine, so that no two parts are ever the same pages.
+    /// The settings to restore instead of this one. A pool over all nodes is restored node by node: the
+    /// kernel distributes its pages. On a machine with one node, that node's pool is the pool of the machine,
+    /// so that no two parts hold the same pages.
     #[must_use]
     pub fn parts(self, root: &Root) -> Vec<Setting> {
         let Setting::Pool { page_size, node } = self else { return vec![self] };
@@ -215,7 +214,7 @@ impl Setting {
         let of_nodes = pools.iter().filter(|pool| pool.page_size == page_size && pool.node.is_some());
         let parts: Vec<Setting> = of_nodes.map(|pool| Setting::Pool { page_size, node: pool.node }).collect();
         match (parts.len(), node) {
-            // A node that is not there stays what it is: reading it tells.
+            // For a node that does not exist, reading the setting fails.
             (_, Some(_)) if !parts.contains(&self) => vec![self],
             (0 | 1, _) => vec![Setting::Pool { page_size, node: None }],
             (_, Some(_)) => vec![self],

@@ -1,4 +1,4 @@
-//! Machines made for tests.
+//! Machines made of plain files, for tests.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::root::Root;
 
-/// A tree that holds these files.
+/// A tree with these files.
 #[allow(clippy::unwrap_used)]
 pub fn tree(files: &[(&str, &str)]) -> (TempDir, Root) {
     let dir = tempfile::tempdir().unwrap();

@@ -1,25 +1,25 @@
-//! Bytes, pages and page sizes, as types that cannot be mixed.
+//! Bytes, pages and page sizes, as separate types.
 
 use std::{fmt, ops, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An amount of memory, in bytes. Printed in IEC units (`2MiB`).
+/// An amount of memory in bytes, printed in IEC units (`2MiB`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
-/// A number of pages; of which size, the context says.
+/// A number of pages; their size is given by the context.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(transparent)]
 pub struct Pages(pub u64);
 
-/// The size of one page, in bytes: a power of two, never zero.
+/// A page size in bytes: a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct PageSize(u64);
@@ -27,13 +27,11 @@ pub struct PageSize(u64);
 /// A text that is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// Not a number with a unit.
     #[error("'{0}' is not a size: write a number and a unit, like 2MiB, 1g or 4096")]
     Syntax(String),
     /// More than 2⁶⁴ bytes.
-    #[error("'{0}' is more than this machine could ever address")]
+    #[error("'{0}' exceeds the address space of this machine")]
     Overflow(String),
-    /// A page size must be a power of two.
     #[error("a page size is a power of two: {0} is not")]
     NotAPowerOfTwo(Bytes),
 }
@@ -42,40 +40,38 @@ const UNITS: [(&str, u32); 7] =
     [("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40), ("PiB", 50), ("EiB", 60)];
 
 impl Bytes {
-    /// No memory.
     pub const ZERO: Bytes = Bytes(0);
 
-    /// From a count of kibibytes, as /proc and /sys print them (`kB`).
+    /// An amount in KiB, which /proc and /sys print as `kB`.
     #[must_use]
     pub fn from_kib(kib: u64) -> Bytes {
         Bytes(kib.saturating_mul(1024))
     }
 
-    /// The fewest pages of `size` that hold this much.
+    /// The minimum number of pages of `size` that hold this amount.
     #[must_use]
     pub fn pages_needed(self, size: PageSize) -> Pages {
         Pages(self.0.div_ceil(size.0))
     }
 
-    /// The most whole pages of `size` that fit in this much.
+    /// The maximum number of whole pages of `size` in this amount.
     #[must_use]
     pub fn whole_pages(self, size: PageSize) -> Pages {
         Pages(self.0 / size.0)
     }
 
-    /// Rounded up to a multiple of `size`; `None` where that overflows.
+    /// Rounded up to a multiple of `size`; `None` on overflow.
     #[must_use]
     pub fn align_up(self, size: PageSize) -> Option<Bytes> {
         self.0.checked_next_multiple_of(size.0).map(Bytes)
     }
 
-    /// The difference, or zero where `other` is larger.
     #[must_use]
     pub fn saturating_sub(self, other: Bytes) -> Bytes {
         Bytes(self.0.saturating_sub(other.0))
     }
 
-    /// This as a share of `whole`, 0 to 1; `None` of nothing.
+    /// The share of `whole`, from 0 to 1; `None` if `whole` is 0.
     #[must_use]
     pub fn share_of(self, whole: Bytes) -> Option<f64> {
         (whole.0 > 0).then(|| self.0 as f64 / whole.0 as f64)
@@ -83,7 +79,7 @@ impl Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// The largest unit that needs no fraction, or else one decimal.
+    /// An integer in the largest unit that divides the amount, or one decimal in the largest unit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = (self.0.checked_ilog2().unwrap_or(0) / 10) as usize;
         let (name, shift) = UNITS[unit.min(UNITS.len() - 1)];
@@ -99,8 +95,8 @@ impl fmt::Display for Bytes {
 impl FromStr for Bytes {
     type Err = SizeError;
 
-    /// `2MiB`, `2M`, `2m`, `2MB`, `2048kB` and `2097152` are all the same amount: like the
-    /// kernel and the JVM, a unit is always a power of 1024.
+    /// `2MiB`, `2M`, `2m`, `2MB`, `2048kB` and `2097152` are the same amount: units are powers of 1024, as in
+    /// the kernel and the JVM.
     fn from_str(text: &str) -> Result<Bytes, SizeError> {
         let syntax = || SizeError::Syntax(text.to_owned());
         let trimmed = text.trim();
@@ -148,24 +144,23 @@ impl std::iter::Sum for Bytes {
 }
 
 impl PageSize {
-    /// A page size of this many bytes, which must be a power of two.
+    /// Fails unless `bytes` is a power of two.
     pub fn new(bytes: Bytes) -> Result<PageSize, SizeError> {
         if bytes.0.is_power_of_two() { Ok(PageSize(bytes.0)) } else { Err(SizeError::NotAPowerOfTwo(bytes)) }
     }
 
-    /// One page, in bytes.
     #[must_use]
     pub fn bytes(self) -> Bytes {
         Bytes(self.0)
     }
 
-    /// log₂ of the size, as `mmap` and `shmget` take it.
+    /// log₂ of the size, for `mmap` and `shmget`.
     #[must_use]
     pub fn log2(self) -> u32 {
         self.0.trailing_zeros()
     }
 
-    /// The size as it stands in the names of /sys: `2048kB`.
+    /// The size in file names of /sys: `2048kB`.
     #[must_use]
     pub fn sysfs(self) -> String {
         format!("{}kB", self.0 / 1024)
@@ -187,7 +182,7 @@ impl FromStr for PageSize {
 
 impl<'de> Deserialize<'de> for PageSize {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<PageSize, D::Error> {
-        /// A number; or, as the key of a JSON object, a text.
+        /// A number, or a text if it is the key of a JSON object.
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum Written {
@@ -216,7 +211,6 @@ impl ops::Mul<PageSize> for Pages {
 }
 
 impl Pages {
-    /// The difference, or zero where `other` is larger.
     #[must_use]
     pub fn saturating_sub(self, other: Pages) -> Pages {
         Pages(self.0.saturating_sub(other.0))

@@ -1,4 +1,4 @@
-//! The control group limits that apply to the caller, in cgroup v1, v2, or both at once.
+//! The control group limits of this process, in cgroup v1, v2, or both.
 
 pub mod processes;
 #[cfg(test)]
@@ -15,78 +15,78 @@ use crate::{
     units::{Bytes, PageSize},
 };
 
-/// Where the caller's groups stand.
+/// Path of the process's groups.
 pub const CGROUP: &str = "proc/self/cgroup";
-/// Where the mounts stand.
+/// Path of the mounts.
 pub const MOUNTINFO: &str = "proc/self/mountinfo";
 
-/// A v1 limit this large is none: the kernel's own "no limit" is 2⁶³ rounded down to a page.
+/// Lower bound of "no limit" in v1: the kernel writes 2⁶³ rounded down to a page.
 const V1_UNLIMITED: u64 = 1 << 62;
 
-/// The limits on memory and on huge pages.
+/// The cgroup limits on memory and on hugetlb pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CgroupLimits {
-    /// The caller's group for memory.
+    /// The process's group of the memory controller.
     pub memory_group: Reading<Group>,
-    /// The smallest memory limit of that group and those above it; none is unlimited. It does not count
-    /// pages of hugetlb pools (but on v2 where `memory_hugetlb_accounting` is a mount option).
+    /// The smallest memory limit of that group and its ancestors; `null` if there is no limit. Does not
+    /// include hugetlb pages, except on v2 with the mount option `memory_hugetlb_accounting`.
     pub memory: Reading<Option<Limit>>,
-    /// The caller's group for huge pages.
+    /// The process's group of the hugetlb controller.
     pub hugetlb_group: Reading<Group>,
-    /// The limits on pool pages, for each size.
+    /// The limits on hugetlb pages, by page size.
     pub hugetlb: Vec<HugetlbLimits>,
-    /// Are pool pages charged to the memory limit too?
+    /// True if hugetlb pages are charged to the memory limit.
     pub memory_counts_hugetlb: Reading<bool>,
 }
 
-/// Which version of control groups is in charge.
+/// The version of a control group hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Version {
-    /// A hierarchy for each controller.
+    /// One hierarchy per controller.
     V1,
-    /// One hierarchy for all.
+    /// One hierarchy for all controllers.
     V2,
 }
 
-/// The group the caller is in, for one controller.
+/// The process's group of one controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Group {
-    /// Which version has the controller.
+    /// The version of the hierarchy with this controller.
     pub version: Version,
-    /// Its path, as the kernel tells the caller.
+    /// The path of the group in /proc/self/cgroup.
     pub path: String,
-    /// Its folder, relative to the root.
+    /// The folder of the group, relative to the root.
     pub dir: PathBuf,
-    /// Where the walk upwards ends, relative to the root.
+    /// The mount point of the hierarchy, relative to the root.
     pub mount: PathBuf,
-    /// Are there groups above the mount, whose limits cannot be seen from here (as in a container)?
+    /// True if there are groups above the mount point, whose limits are not visible (as in a container).
     pub hidden_above: bool,
 }
 
-/// The smallest limit on the way up.
+/// The smallest limit of a group and its ancestors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
-    /// The limit.
+    /// The limit, in bytes.
     pub bytes: Bytes,
-    /// How much of it is used already.
+    /// Bytes charged to it.
     pub used: Reading<Bytes>,
-    /// Where it stands, relative to the root.
+    /// The file of the limit, relative to the root.
     pub file: PathBuf,
 }
 
-/// The limits on pool pages of one size.
+/// The limits on hugetlb pages of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HugetlbLimits {
-    /// The size.
+    /// The page size.
     pub page_size: PageSize,
-    /// Beyond this, touching a page kills with SIGBUS.
+    /// The limit on used pages: a page fault beyond it ends in SIGBUS. `null` if there is no limit.
     pub touch: Reading<Option<Limit>>,
-    /// Beyond this, mapping fails with ENOMEM.
+    /// The limit on reserved pages: mmap beyond it fails with ENOMEM. `null` if there is no limit.
     pub reserve: Reading<Option<Limit>>,
 }
 
-/// Reads the limits that apply to the caller, for pools of these sizes.
+/// Reads the limits that apply to this process, for pools of `sizes`.
 #[must_use]
 pub fn read(root: &Root, sizes: &[PageSize]) -> CgroupLimits {
     let files = root.read(CGROUP).and_then(|cgroup| Ok((cgroup, root.read(MOUNTINFO)?)));
@@ -120,7 +120,7 @@ pub fn read(root: &Root, sizes: &[PageSize]) -> CgroupLimits {
     }
 }
 
-/// The size in the kernel's names for this controller: `2MB`, `1GB`, `64KB`.
+/// The page size as the kernel names it in this controller: `2MB`, `1GB`, `64KB`.
 fn controller_name(size: PageSize) -> String {
     match size.log2() {
         30.. => format!("{}GB", size.bytes().0 >> 30),
@@ -129,12 +129,12 @@ fn controller_name(size: PageSize) -> String {
     }
 }
 
-/// One line of /proc/self/mountinfo.
+/// A line of /proc/self/mountinfo.
 #[derive(Debug)]
 struct Mount {
-    /// The part of the file system that is mounted.
+    /// The mounted part of the file system.
     root: String,
-    /// Where, relative to the root.
+    /// The mount point, relative to the root.
     point: PathBuf,
     kind: String,
     options: String,
@@ -153,7 +153,7 @@ fn parse_mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// White space and backslashes stand as three octal digits: `\040`.
+/// mountinfo escapes white space and backslashes as three octal digits: `\040`.
 fn unescape(text: &str) -> String {
     let mut pieces = text.split('\\');
     let mut plain = pieces.next().unwrap_or_default().to_owned();
@@ -173,7 +173,7 @@ fn unescape(text: &str) -> String {
     plain
 }
 
-/// Where hierarchies are mounted, relative to the root: v2 first, of v1 that of memory first.
+/// The mount points of hierarchies, relative to the root: v2 first, then v1 with memory first.
 pub(crate) fn mount_points(mounts: &str) -> Vec<PathBuf> {
     let groups = mounts.lines().filter_map(parse_mount).filter(|mount| mount.kind.starts_with("cgroup"));
     let mut groups: Vec<Mount> = groups.collect();
@@ -185,15 +185,15 @@ fn v2_mounts(mounts: &str) -> Vec<Mount> {
     mounts.lines().filter_map(parse_mount).filter(|mount| mount.kind == "cgroup2").collect()
 }
 
-/// The caller's group for `controller`, or why it cannot be seen.
+/// The process's group for `controller`, or the reason why it is unknown.
 fn group(root: &Root, cgroup: &str, mounts: &str, controller: &str) -> Result<Group, String> {
-    // `ID:CONTROLLERS:PATH`; v2 has no controllers there.
+    // `ID:CONTROLLERS:PATH`; CONTROLLERS is empty in v2.
     let lines = || cgroup.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let v1 = lines().find(|(controllers, _)| controllers.split(',').any(|name| name == controller));
     let (version, path) = match v1.or_else(|| lines().find(|(controllers, _)| controllers.is_empty())) {
         Some(("", path)) => (Version::V2, path),
         Some((_, path)) => (Version::V1, path),
-        None => return Err(format!("the caller is in no control group for {controller} ({CGROUP})")),
+        None => return Err(format!("this process is in no control group for {controller} ({CGROUP})")),
     };
     let candidates = match version {
         Version::V2 => v2_mounts(mounts),
@@ -208,17 +208,22 @@ fn group(root: &Root, cgroup: &str, mounts: &str, controller: &str) -> Result<Gr
     }
     let below = |mount: &Mount| -> Option<PathBuf> {
         let below = Path::new(path).strip_prefix(&mount.root).ok()?;
-        // `/../other`: the caller was moved out of the namespace it sees.
+        // `/../other`: the process is outside of its cgroup namespace.
         (!below.starts_with("..") && !path.starts_with("/..")).then(|| mount.point.join(below))
     };
-    // The last mount at one place is the one on top.
+    // The last of several mounts at one place is the visible one.
     let Some((mount, dir)) = candidates.iter().rev().find_map(|mount| Some((mount, below(mount)?))) else {
-        return Err(format!("the caller's group {path} lies outside of what is mounted here ({MOUNTINFO})"));
+        return Err(format!(
+            "the control group {path} of this process is outside of the mounted hierarchies ({MOUNTINFO})"
+        ));
     };
     if !root.has_file(dir.join("cgroup.procs")) {
-        return Err(format!("the caller's group is not to be seen at {}", root.path(&dir).display()));
+        return Err(format!(
+            "the control group of this process is not visible at {}",
+            root.path(&dir).display()
+        ));
     }
-    // Only the topmost group of v2 has no type.
+    // In v2 only the root group has no type.
     let not_topmost = version == Version::V2 && root.has_file(mount.point.join("cgroup.type"));
     Ok(Group {
         version,
@@ -229,9 +234,9 @@ fn group(root: &Root, cgroup: &str, mounts: &str, controller: &str) -> Result<Gr
     })
 }
 
-/// Files of these names in the caller's group for `controller` and in those above it, with their content: v1
-/// and v2 have names of their own. None where the controller is not to be had here; an error where it may be
-/// and cannot be seen.
+/// The content of the files `v1` or `v2`, by version of the hierarchy, in the process's group for
+/// `controller` and its ancestors. Empty if the controller is not mounted; an error if it may be but is not
+/// visible.
 pub fn settings(root: &Root, controller: &str, v1: &[&str], v2: &[&str]) -> Result<Vec<String>, String> {
     let read = |path: &str| root.read(path).map_err(|error| error.to_string());
     let (cgroup, mounts) = (read(CGROUP)?, read(MOUNTINFO)?);
@@ -259,9 +264,9 @@ fn smallest_of(root: &Root, group: &Reading<Group>, prefix: &str) -> Reading<Opt
     group.clone().and_then(|group| smallest(root, &group, prefix))
 }
 
-/// The smallest limit on the way from the group up to the mount.
+/// The smallest limit from the group up to the mount point.
 ///
-/// One that is there and cannot be read makes the answer unknown: it could be the smallest.
+/// An unreadable limit makes the result an error: it may be the smallest.
 fn smallest(root: &Root, group: &Group, prefix: &str) -> Result<Option<Limit>, ReadError> {
     let (limit_name, used_name) = match group.version {
         Version::V1 => (format!("{prefix}limit_in_bytes"), format!("{prefix}usage_in_bytes")),
@@ -269,7 +274,7 @@ fn smallest(root: &Root, group: &Group, prefix: &str) -> Result<Option<Limit>, R
     };
     let mut smallest: Option<Limit> = None;
     for dir in group.dir.ancestors().take_while(|dir| dir.starts_with(&group.mount)) {
-        // Before Linux 5.11 a v1 group could be set not to count for those below it.
+        // Before Linux 5.11 a v1 group may be set not to apply to its descendants.
         let counts = || root.read(dir.join("memory.use_hierarchy")).map_or(true, |text| text.trim() != "0");
         if dir != group.dir && group.version == Version::V1 && prefix == "memory." && !counts() {
             break;

@@ -1,4 +1,4 @@
-//! The processes of a control group and of those below it.
+//! The processes of a control group and its descendants.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,15 @@ use crate::{
     root::Root,
 };
 
-/// Numbers of the processes in the group `path` and all below it, sorted.
+/// Process ids in the group `path` and its descendants, sorted.
 ///
-/// `path` is a folder of the file system, or a group as /proc/PID/cgroup names it, of whichever mounted
-/// hierarchy has it.
+/// `path` is a folder of the file system, or a group as in /proc/PID/cgroup, in any mounted hierarchy.
 pub fn read(root: &Root, path: &Path) -> Result<Vec<u32>, String> {
     let mounts = root.read(MOUNTINFO).unwrap_or_default();
     let below = path.strip_prefix("/").unwrap_or(path);
     let mut places = vec![below.to_owned()];
     if root.is_live() && path.is_relative() {
-        // Relative to where the caller stands, too.
+        // Also relative to the current folder.
         places.extend(
             std::env::current_dir().ok().and_then(|dir| Some(dir.strip_prefix("/").ok()?.join(path))),
         );
@@ -39,14 +38,15 @@ pub fn read(root: &Root, path: &Path) -> Result<Vec<u32>, String> {
     Ok(pids)
 }
 
-/// A group below may go while we look; that asked for must be readable.
+/// Adds the processes of one group. Descendants may disappear during the walk; the requested group must be
+/// readable.
 fn collect(root: &Root, folder: &Path, needed: bool, pids: &mut Vec<u32>) -> Result<(), String> {
     let procs = match root.read(folder.join("cgroup.procs")) {
-        // The processes of a threaded group are those of the group above it.
+        // The processes of a threaded group are listed in its parent.
         Err(error) if needed => return Err(error.to_string()),
         procs => procs.unwrap_or_default(),
     };
-    // A process that we cannot see from our PID namespace is shown as 0.
+    // 0 stands for a process outside of our PID namespace.
     pids.extend(procs.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()).filter(|pid| *pid != 0));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Control groups as they are found on real machines, built in a folder.
+//! Control groups as found on real machines, built in a folder.
 
 use proptest::prelude::*;
 
@@ -97,7 +97,7 @@ fn what_cannot_be_seen_is_not_unlimited() {
         (vec![], "No such file"),
         (vec![(CGROUP, "0::/\n"), (MOUNTINFO, "")], "not mounted"),
         (vec![(CGROUP, "0::/../other\n"), (MOUNTINFO, V2_MOUNT), procs], "outside"),
-        (vec![(CGROUP, "0::/gone\n"), (MOUNTINFO, V2_MOUNT), procs], "not to be seen"),
+        (vec![(CGROUP, "0::/gone\n"), (MOUNTINFO, V2_MOUNT), procs], "not visible"),
         (vec![(CGROUP, "1:name=systemd:/\n"), (MOUNTINFO, V2_MOUNT), procs], "no control group"),
         (
             vec![(CGROUP, "0::/\n"), (MOUNTINFO, V2_MOUNT), procs, ("sys/fs/cgroup/memory.max", "many\n")],

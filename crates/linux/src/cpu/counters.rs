@@ -1,6 +1,6 @@
-//! Hardware counters of this process: what the CPU says about the TLB.
+//! Hardware performance counters of the TLB, for this process.
 //!
-//! Most virtual machines have none; then every count says why, and none is zero.
+//! Most virtual machines have none; every count then carries the reason, and none is zero.
 
 use std::collections::BTreeMap;
 
@@ -12,38 +12,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::{reading::Reading, root::Root};
 
-/// A count as the kernel gives it: it may have run for a part of the time only, where there are
-/// more events than counters.
+/// A count as reported by the kernel. If there are more events than hardware counters, it ran for a part of
+/// the time only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// Events counted.
+    /// Number of events.
     pub value: u64,
-    /// Nanoseconds that it was wanted.
+    /// Nanoseconds in which the counter was enabled.
     pub enabled_ns: u64,
-    /// Nanoseconds that it really counted.
+    /// Nanoseconds in which the counter ran.
     pub running_ns: u64,
 }
 
 impl Count {
-    /// Events for each of `operations`, scaled up to the whole time.
+    /// Events per operation, extrapolated to the enabled time.
     #[must_use]
     pub fn per_operation(self, operations: u64) -> Reading<f64> {
         if self.running_ns == 0 || operations == 0 {
-            return Reading::unknown("the counter never ran: other events hold the hardware's counters");
+            return Reading::unknown("the counter never ran: other events use the hardware counters");
         }
         let scale = self.enabled_ns as f64 / self.running_ns as f64;
         Reading::Known(self.value as f64 * scale / operations as f64)
     }
 }
 
-/// The counts of one stretch of work, by name; the names are those of `perf list`.
+/// The counts of one section of work, by the name in `perf list`.
 pub type Counts = BTreeMap<String, Reading<Count>>;
 
-/// Counters around a stretch of work of this thread.
+/// Counters for a section of work of this thread.
 pub struct Counters(Vec<(&'static str, Result<Counter, String>)>);
 
 impl Counters {
-    /// Opens what this machine has, user space only.
+    /// Opens the counters of this machine, for user space only.
     #[must_use]
     pub fn open(root: &Root) -> Counters {
         let dtlb = |result| Cache { which: CacheId::DTLB, operation: CacheOp::READ, result };
@@ -55,7 +55,7 @@ impl Counters {
         ])
     }
 
-    /// Counts what `work` does.
+    /// Counts during `work`.
     pub fn around<T>(mut self, work: impl FnOnce() -> T) -> (T, Counts) {
         for (_, counter) in &mut self.0 {
             if let Err(error) = counter.as_mut().map_or(Ok(()), Counter::enable) {
@@ -78,7 +78,7 @@ fn counter(event: impl Event) -> Result<Counter, String> {
     let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
     Builder::new(event).read_format(times).build().map_err(|error| match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
-            format!("not permitted ({error}): CAP_PERFMON or kernel.perf_event_paranoid ≤ 2 gives it")
+            format!("not permitted ({error}): needs CAP_PERFMON or kernel.perf_event_paranoid ≤ 2")
         }
         _ => format!("not available on this machine ({error})"),
     })
@@ -96,11 +96,10 @@ fn read(counter: &mut Counter) -> Result<Count, String> {
     })
 }
 
-/// Cycles in which at least one page walk for a load was under way.
+/// Cycles with at least one active page walk for a load.
 ///
-/// `DTLB_LOAD_MISSES.WALK_ACTIVE` of Intel's cores since Skylake: event 08h, umask 10h, cmask 1
-/// (Intel 64 and IA-32 Architectures performance monitoring events). Other CPUs have no event of
-/// this meaning that we know of.
+/// `DTLB_LOAD_MISSES.WALK_ACTIVE` of Intel's cores since Skylake: event 08h, umask 10h, cmask 1 (Intel 64 and
+/// IA-32 Architectures performance monitoring events). No equivalent event of other CPUs is known to us.
 fn page_walk_event(root: &Root) -> Result<Raw, String> {
     let text = root.read("proc/cpuinfo").map_err(|error| error.to_string())?;
     let is_intel = text.lines().any(|line| {

@@ -1,4 +1,4 @@
-//! What the CPU reports: its TLB and its hardware counters.
+//! Readings of the CPU: its TLB and its hardware counters.
 
 pub mod counters;
 pub mod pmu;

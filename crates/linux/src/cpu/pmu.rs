@@ -1,4 +1,4 @@
-//! Can this machine count TLB misses in hardware, and may the caller?
+//! Whether this machine can count TLB misses in hardware, and this process may.
 
 use std::path::Path;
 
@@ -7,37 +7,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::{reading::Reading, root::Root};
 
-/// Where the kernel lists what can count events.
+/// Path of the event sources.
 pub const DEVICES: &str = "sys/bus/event_source/devices";
-/// Where the kernel says who may count.
+/// Path of the restriction on counting.
 pub const PARANOID: &str = "proc/sys/kernel/perf_event_paranoid";
 
-/// The performance counters of the processor cores.
+/// The performance monitoring units of the processor cores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pmu {
-    /// The units that count events of a core: `cpu`; `cpu_core` and `cpu_atom`; `armv8_pmuv3_0`. An empty
-    /// list says for certain that no TLB miss can be counted; a unit alone does not promise the TLB events.
+    /// The units of the cores: `cpu`; `cpu_core` and `cpu_atom`; `armv8_pmuv3_0`. If the list is empty, no
+    /// TLB misses can be counted; a unit does not guarantee TLB events.
     pub cores: Reading<Vec<String>>,
-    /// `perf_event_paranoid`. Without CAP_PERFMON one's own process can be counted up to 2.
+    /// `perf_event_paranoid`. Without CAP_PERFMON a process can count its own events up to 2.
     pub paranoid: Reading<i32>,
 }
 
 impl Pmu {
-    /// Is there anything that counts on the cores?
+    /// True if a unit counts on the cores; `None` if unknown.
     #[must_use]
     pub fn has_cores(&self) -> Option<bool> {
         self.cores.known().map(|cores| !cores.is_empty())
     }
 }
 
-/// Reads what there is.
 #[must_use]
 pub fn read(root: &Root) -> Pmu {
     let counts_on_cores = |name: &String| {
         let device = Path::new(DEVICES).join(name);
-        // Asked of every device, so that a captured tree shows that there were others.
+        // Read of every device, so that a captured tree contains the others, too.
         let exists = root.read(device.join("type")).is_ok();
-        // Only units of cores say on which cores they are, but for the single one of x86 and that of s390.
+        // Units of cores have a file `cpus`, except the single one of x86 and that of s390.
         exists && (name == "cpu" || name == "cpum_cf" || root.has_file(device.join("cpus")))
     };
     Pmu {

@@ -1,4 +1,4 @@
-//! How memory is asked for.
+//! The backing: how memory is requested.
 
 use std::{fmt, str::FromStr};
 
@@ -6,43 +6,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{PageSize, SizeError};
 
-/// How memory is asked for: `base`, `thp`, `hugetlb[:SIZE]` or `shm[:SIZE]`.
+/// How memory is requested: `base`, `thp`, `hugetlb[:SIZE]` or `shm[:SIZE]`.
 ///
-/// Without a size, `hugetlb` and `shm` mean the machine's default huge page size.
+/// Without SIZE, `hugetlb` and `shm` mean the machine's default huge page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Backing {
-    /// Base pages only: transparent huge pages are kept away.
+    /// Base pages only: THP is disabled for the memory.
     Base,
-    /// Transparent huge pages, asked for by `madvise`.
+    /// Transparent huge pages, requested by `madvise`.
     Thp,
-    /// Explicit huge pages from a hugetlb pool, by `mmap`.
+    /// Hugetlb pages from a pool, by `mmap`.
     Hugetlb(Option<PageSize>),
-    /// Explicit huge pages from a hugetlb pool, by SysV shared memory.
+    /// Hugetlb pages from a pool, by SysV shared memory.
     Shm(Option<PageSize>),
 }
 
-/// A text that is not a backing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackingError {
-    /// Not one of the four words.
     #[error("'{0}' is not a backing: use base, thp, hugetlb[:SIZE] or shm[:SIZE], like hugetlb:1GiB")]
     Unknown(String),
-    /// `base:2m` or `thp:2m`.
+    /// A size with `base` or `thp`.
     #[error("'{0}': only hugetlb and shm take a page size")]
     NoSizeHere(String),
-    /// The part behind the colon.
+    /// The text after the colon is not a page size.
     #[error("'{0}': {1}")]
     Size(String, SizeError),
 }
 
 impl Backing {
-    /// Does this take pages out of a hugetlb pool?
+    /// True for pages from a hugetlb pool.
     #[must_use]
     pub fn is_explicit(self) -> bool {
         matches!(self, Backing::Hugetlb(_) | Backing::Shm(_))
     }
 
-    /// The page size that was named, if one was.
+    /// The page size in the text; `None` without one.
     #[must_use]
     pub fn named_size(self) -> Option<PageSize> {
         match self {

@@ -1,4 +1,4 @@
-//! The size of a base page, as the kernel tells every process.
+//! The base page size, from the auxiliary vector.
 
 use crate::{
     reading::Reading,
@@ -6,15 +6,15 @@ use crate::{
     units::{Bytes, PageSize},
 };
 
-/// Where the kernel tells a process about the machine: pairs of native words.
+/// Path of the auxiliary vector: pairs of native words.
 pub const AUXV: &str = "proc/self/auxv";
 
 /// `AT_PAGESZ`, see `getauxval(3)`.
 const AT_PAGESZ: u64 = 6;
 
-/// The size of a base page: 4 KiB on x86-64; 4, 16 or 64 KiB on arm64.
+/// The base page size: 4 KiB on x86-64; 4, 16 or 64 KiB on arm64.
 ///
-/// A captured tree is understood where the other machine has the word size and byte order of this one.
+/// A captured tree must come from a machine with the same word size and byte order.
 #[must_use]
 pub fn read(root: &Root) -> Reading<PageSize> {
     Reading::from(root.read_bytes(AUXV))

@@ -1,4 +1,4 @@
-//! How many huge pages could be had right now: free memory counts only where it lies side by side.
+//! The number of available huge pages: free memory counts only if it is contiguous.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,55 +10,54 @@ use crate::{
     units::{Bytes, PageSize, Pages},
 };
 
-/// Where the kernel lists its free blocks, see `Documentation/filesystems/proc.rst`.
+/// Path of the free blocks, see `Documentation/filesystems/proc.rst`.
 pub const BUDDYINFO: &str = "proc/buddyinfo";
 
-/// Larger machines are not scanned page by page unless one asks for it: it would take seconds.
+/// Machines with more memory are scanned page by page only on request: it takes seconds.
 pub const SCANNED_UNASKED: Bytes = Bytes(256 << 30);
 
-/// What can be had, for each size.
+/// The available huge pages by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contiguity {
-    /// Memory in the free blocks that the kernel lists.
+    /// Free memory in the blocks listed by /proc/buddyinfo.
     pub listed: Reading<Bytes>,
-    /// Free memory that is in none of them: pages kept for one processor, and memory which the kernel has
-    /// not initialised or accepted yet. More huge pages than listed may come out of it.
+    /// Free memory in no listed block: per-CPU page lists, and memory that the kernel has not initialised or
+    /// accepted yet. It may add huge pages.
     pub unlisted: Reading<Bytes>,
-    /// For each size, the smallest first.
+    /// One entry per page size, the smallest first.
     pub sizes: Vec<Obtainable>,
 }
 
-/// How many pages of one size could be had.
+/// The available pages of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Obtainable {
-    /// The size.
+    /// The page size.
     pub page_size: PageSize,
-    /// Lying there ready; at least so many.
+    /// Pages available without compaction: a lower bound.
     pub at_once: Reading<Pages>,
-    /// After compaction, without taking memory from anyone; at most so many.
+    /// Pages available after compaction, without reclaim: an upper bound.
     pub at_most: Reading<Pages>,
-    /// What the page frames hold, where a page is larger than any block the kernel lists.
+    /// Blocks by content, for a page size larger than any block in /proc/buddyinfo; `null` for other sizes.
     pub blocks: Option<Reading<Blocks>>,
 }
 
 /// When to scan every page frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// On machines where it takes no longer than a few seconds.
+    /// On machines where it takes at most a few seconds.
     IfQuick,
-    /// Always.
     Deep,
 }
 
 /// The free blocks of one zone.
 pub(crate) struct Zone {
-    /// `Node 0, zone   Normal`, with single blanks: as /proc/zoneinfo names it, too.
+    /// `Node 0, zone Normal`, with single blanks, as in /proc/zoneinfo.
     pub(crate) name: String,
-    /// Blocks by order.
+    /// Number of blocks by order.
     counts: Vec<u64>,
 }
 
-/// Reads what could be had in each of `sizes`, on a machine with `total` memory of which `free` is free.
+/// Reads the available pages of each of `sizes`. `total` and `free` are the machine's memory.
 #[must_use]
 pub fn read(
     root: &Root,
@@ -83,9 +82,9 @@ pub fn read(
         (_, unknown) => unknown.clone(),
     };
     let scan_frames = |base, size| match total {
-        Reading::Known(total) if *total > SCANNED_UNASKED && scan == Scan::IfQuick => {
-            Reading::unknown(format!("not scanned on a machine above {SCANNED_UNASKED}: --deep does it"))
-        }
+        Reading::Known(total) if *total > SCANNED_UNASKED && scan == Scan::IfQuick => Reading::unknown(
+            format!("machines with more than {SCANNED_UNASKED} are scanned only with --deep"),
+        ),
         _ => movable_blocks::scan(root, base, size).map_err(|error| explain(&error)).into(),
     };
     let sizes = sizes.iter().map(|&page_size| {
@@ -105,7 +104,7 @@ pub fn read(
     Contiguity { sizes: sizes.collect(), listed, unlisted }
 }
 
-/// A size larger than any listed block.
+/// Pages of a size larger than any listed block.
 fn beyond_the_list(page_size: PageSize, bound: Reading<Pages>, blocks: Reading<Blocks>) -> Obtainable {
     let at_most = match &blocks {
         Reading::Known(b) => bound.map(|bound| bound.min(b.free + b.movable + b.undecided)),
@@ -117,13 +116,13 @@ fn beyond_the_list(page_size: PageSize, bound: Reading<Pages>, blocks: Reading<B
 fn explain(error: &ReadError) -> String {
     match error {
         ReadError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            format!("{error}: it takes CAP_SYS_ADMIN to see what the page frames hold")
+            format!("{error}: reading the flags of page frames needs CAP_SYS_ADMIN")
         }
         _ => error.to_string(),
     }
 }
 
-/// Pages of `size` in the listed blocks; `None` where no listed block could be so large.
+/// Free pages of `size` in the listed blocks; `None` if the size is larger than any block.
 fn listed_pages(zones: &[Zone], base: PageSize, size: PageSize) -> Option<Pages> {
     let order = size.log2().checked_sub(base.log2())? as usize;
     let listed = zones.iter().any(|zone| zone.counts.len() > order);
@@ -131,7 +130,7 @@ fn listed_pages(zones: &[Zone], base: PageSize, size: PageSize) -> Option<Pages>
 }
 
 impl Zone {
-    /// Pages of this order.
+    /// Free pages of this order.
     pub(crate) fn pages(&self, order: usize) -> u64 {
         let larger = self.counts.iter().enumerate().skip(order);
         larger
@@ -144,7 +143,7 @@ impl Zone {
     }
 }
 
-/// `Node 0, zone   Normal   3270   1488 …`: how many blocks are free, for each order from 0.
+/// `Node 0, zone   Normal   3270   1488 …`: the number of free blocks for each order from 0.
 pub(crate) fn parse(root: &Root, text: &str) -> Result<Vec<Zone>, ReadError> {
     let zone = |line: &str| -> Option<Zone> {
         let (node, zone) = line.split_once("zone")?;

@@ -1,7 +1,7 @@
-//! How many huge pages can be taken before the kernel has to look for memory.
+//! The number of huge pages available before the kernel has to reclaim or compact.
 //!
-//! Two things bound it in every zone: its free blocks of that size, and its watermarks. Below `low`
-//! (and what is kept for those who can use nothing else, `protection`) kswapd begins to reclaim.
+//! In every zone it is bounded by the free blocks of that size and by the watermarks: below `low` and the
+//! memory kept for other zones' requests (`protection`), kswapd begins to reclaim.
 
 use std::collections::HashMap;
 
@@ -11,28 +11,28 @@ use crate::{
     units::{Bytes, PageSize, Pages},
 };
 
-/// Where the watermarks stand, see `Documentation/filesystems/proc.rst`.
+/// Path of the watermarks, see `Documentation/filesystems/proc.rst`.
 pub const ZONEINFO: &str = "proc/zoneinfo";
 
-/// What can be taken, all zones together.
+/// Memory available without reclaim and compaction, of all zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Free blocks of that size, wherever they lie.
+    /// Free blocks of the huge page size.
     pub blocks: Pages,
     /// Free memory above the watermarks, in blocks of any size.
     pub above_watermarks: Bytes,
-    /// As many huge pages can be taken without reclaim and without compaction.
+    /// Huge pages available without reclaim and compaction.
     pub at_once: Pages,
 }
 
-/// Reads it for pages of `size`.
+/// Reads the room for pages of `size`.
 pub fn read(root: &Root, base: PageSize, size: PageSize) -> Result<Room, ReadError> {
     let order = size.log2().saturating_sub(base.log2()) as usize;
     let zones = contiguity::parse(root, &root.read(BUDDYINFO)?)?;
     let spare = spare_pages(&root.read(ZONEINFO)?);
     let mut room = Room { blocks: Pages(0), above_watermarks: Bytes::ZERO, at_once: Pages(0) };
     for zone in zones {
-        // In pages of `size` already: blocks above it hold several.
+        // In pages of `size`: larger blocks hold several.
         let blocks = zone.pages(order);
         let spare = spare.get(&zone.name).copied().unwrap_or(0);
         room.blocks.0 = room.blocks.0.saturating_add(blocks);
@@ -53,7 +53,7 @@ fn spare_pages(text: &str) -> HashMap<String, u64> {
             Some("Node") => name = line.split_whitespace().collect::<Vec<_>>().join(" "),
             Some("pages") if words.next() == Some("free") => free = number(&mut words).unwrap_or(0),
             Some("low") => low = number(&mut words).unwrap_or(u64::MAX),
-            // The last of a zone's lines that matter here.
+            // The last relevant line of a zone.
             Some("protection:") => {
                 let numbers = words.filter_map(|word| word.trim_matches(['(', ',', ')']).parse::<u64>().ok());
                 let kept = numbers.max().unwrap_or(0);
@@ -115,7 +115,7 @@ Node 0, zone   Normal
         let low = ZONES.replace("1254336", "20690");
         assert_eq!(room(BLOCKS, &low).map(|room| room.at_once), Some(Pages(0)));
         assert_eq!(room(BLOCKS, &low.replace("20690", "20691")).map(|room| room.at_once), Some(Pages(1)));
-        // Of a zone whose watermarks are not told, nothing is taken.
+        // A zone without known watermarks has no room.
         assert_eq!(room(BLOCKS, "").map(|room| room.at_once), Some(Pages(0)));
     }
 

@@ -1,4 +1,4 @@
-//! Huge pages as the kernel offers them: page sizes, pools, THP modes, and what is free.
+//! Huge pages of the kernel: page sizes, pools, THP settings, and free huge pages.
 
 pub mod backing;
 pub mod base_page;

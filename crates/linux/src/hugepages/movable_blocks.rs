@@ -1,5 +1,5 @@
-//! What every page frame is used for, from /proc/kpageflags: which large blocks are free, or could be made
-//! free by moving what they hold.
+//! The use of every page frame, from /proc/kpageflags: which large blocks are free, or can be freed by
+//! migrating their pages.
 
 use std::{
     fs::File,
@@ -14,7 +14,7 @@ use crate::{
     units::{PageSize, Pages},
 };
 
-/// Where the flags stand: a native 64-bit word for each page frame, readable with CAP_SYS_ADMIN.
+/// Path of the flags: a native 64-bit word per page frame, readable with CAP_SYS_ADMIN.
 pub const KPAGEFLAGS: &str = "proc/kpageflags";
 
 // Bits of `include/uapi/linux/kernel-page-flags.h`, see `Documentation/admin-guide/mm/pagemap.rst`.
@@ -22,24 +22,24 @@ const LRU: u64 = 1 << 5;
 const BUDDY: u64 = 1 << 10;
 const ANON: u64 = 1 << 12;
 
-/// As much is read at once.
+/// Bytes per read.
 const CHUNK: usize = 1 << 20;
 
-/// The aligned blocks of one large page size, by what they hold.
+/// The aligned blocks of one large page size, by content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Blocks {
-    /// Wholly free.
+    /// Blocks with free pages only.
     pub free: Pages,
-    /// Free pages, and pages that can be moved away.
+    /// Blocks with free and movable pages only.
     pub movable: Pages,
-    /// Besides those, pages without any flag: kernel memory, pages kept for one processor, or memory that
-    /// the kernel has not initialised yet.
+    /// Blocks that also have pages without any flag: kernel memory, per-CPU page lists, or memory that the
+    /// kernel has not initialised yet.
     pub undecided: Pages,
-    /// At least one page that cannot be moved, or no memory at all in some part.
+    /// Blocks with an unmovable page, or partly without memory.
     pub blocked: Pages,
 }
 
-/// What the pages of a block are, one bit for each kind that occurs.
+/// The kinds of pages in a block, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Kinds(u8);
 
@@ -68,9 +68,9 @@ impl Kinds {
     }
 }
 
-/// Counts the aligned blocks of `size` by what they hold.
+/// Counts the aligned blocks of `size` by content.
 ///
-/// Reads a word for each base page: 8 bytes for 4 KiB, so 2 MiB for each GiB of memory.
+/// Reads a word per base page: 8 bytes for 4 KiB, so 2 MiB for each GiB of memory.
 pub fn scan(root: &Root, base: PageSize, size: PageSize) -> Result<Blocks, ReadError> {
     let path = root.path(KPAGEFLAGS);
     let blocks = File::open(&path).and_then(|file| {
@@ -91,11 +91,11 @@ fn count(mut flags: impl Read, base: PageSize, size: PageSize) -> io::Result<Blo
     loop {
         let got = read_words(&mut flags, &mut chunk)?;
         if got == 0 {
-            // What is left is less than a block.
+            // The rest is less than a block.
             return Ok(blocks);
         }
         for word in chunk[..got].chunks_exact(8) {
-            // `chunks_exact` gives eight bytes always.
+            // Always eight bytes.
             let flags = word.try_into().map_or(0, u64::from_ne_bytes);
             kinds = kinds.and(Kinds::of_page(flags));
             pages += 1;
@@ -107,7 +107,7 @@ fn count(mut flags: impl Read, base: PageSize, size: PageSize) -> io::Result<Blo
     }
 }
 
-/// Fills the buffer with whole words; fewer only at the end.
+/// Fills the buffer with whole words; fewer only at the end of the file.
 fn read_words(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut got = 0;
     while got < buffer.len() {
@@ -157,7 +157,7 @@ mod tests {
         let words = [free, movable, movable, undecided, [0, SLAB, BUDDY, LRU], [NOPAGE; 4]].concat();
         let expected = Blocks { free: Pages(1), movable: Pages(2), undecided: Pages(1), blocked: Pages(2) };
         assert_eq!(counted(&words), Some(expected));
-        // The last block is not whole.
+        // The last block is incomplete.
         assert_eq!(counted(&words[..23]).map(|blocks| blocks.blocked), Some(Pages(1)));
     }
 

@@ -1,4 +1,4 @@
-//! The page sizes of this machine: read, never a constant.
+//! The page sizes of this machine, as read from it.
 
 use serde::Serialize;
 
@@ -10,21 +10,20 @@ use crate::{
     units::PageSize,
 };
 
-/// The page sizes that memory can be asked for on.
+/// The page sizes that memory can be requested with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PageSizes {
-    /// The base page size.
     pub base: PageSize,
-    /// The size of a whole (PMD-mapped) THP; nothing where the kernel has no THP.
+    /// The PMD size of THP; `None` without THP.
     pub thp: Option<PageSize>,
-    /// The sizes that have a hugetlb pool, smallest first.
+    /// The sizes of the hugetlb pools, smallest first.
     pub hugetlb: Vec<PageSize>,
-    /// The size that `hugetlb` means where none is named.
+    /// The size of `hugetlb` without SIZE; `None` without hugetlb.
     pub default_hugetlb: Option<PageSize>,
 }
 
 impl PageSizes {
-    /// Reads them; fails where not even the base page size can be told.
+    /// Fails if the base page size is unknown.
     pub fn read(root: &Root) -> Result<PageSizes, String> {
         let base = match base_page::read(root) {
             Reading::Known(base) => base,
@@ -39,8 +38,8 @@ impl PageSizes {
         })
     }
 
-    /// The size of the huge pages that `backing` means here; nothing for base pages, and for a
-    /// backing that this machine has not.
+    /// The huge page size of `backing`; `None` for base pages and for a backing that this machine does not
+    /// have.
     #[must_use]
     pub fn huge_page_of(&self, backing: Backing) -> Option<PageSize> {
         match backing {
@@ -52,7 +51,7 @@ impl PageSizes {
         }
     }
 
-    /// Why this machine cannot give `backing` at all; nothing where it may.
+    /// Why this machine does not have `backing`; `None` if it does.
     #[must_use]
     pub fn missing(&self, backing: Backing) -> Option<String> {
         if backing == Backing::Base || self.huge_page_of(backing).is_some() {

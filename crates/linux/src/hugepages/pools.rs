@@ -1,4 +1,4 @@
-//! The hugetlb pools: pages set aside, for each page size and node.
+//! The hugetlb pools, by page size and NUMA node.
 
 use std::path::{Path, PathBuf};
 
@@ -10,55 +10,55 @@ use crate::{
     units::{Bytes, PageSize, Pages},
 };
 
-/// Where the pools of the whole machine stand, a folder for each page size.
+/// Path of the machine's pools, a folder per page size.
 pub const POOLS: &str = "sys/kernel/mm/hugepages";
-/// Where the NUMA nodes stand, a folder for each.
+/// Path of the NUMA nodes, a folder each.
 pub const NODES: &str = "sys/devices/system/node";
 
-/// The pages set aside for one page size, on one node or on all.
+/// The hugetlb pool of one page size, on one NUMA node or on all.
 ///
 /// Source: `Documentation/admin-guide/mm/hugetlbpage.rst`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pool {
-    /// The size of its pages.
+    /// The page size, in bytes.
     pub page_size: PageSize,
-    /// The NUMA node; `None` stands for all nodes together.
+    /// The NUMA node; `null` for all nodes together.
     pub node: Option<u32>,
-    /// `nr_hugepages`: all pages, surplus included.
+    /// `nr_hugepages`: all pages, including surplus.
     pub total: Pages,
-    /// `free_hugepages`: not in use, though perhaps reserved.
+    /// `free_hugepages`: pages not in use, including reserved ones.
     pub free: Pages,
-    /// `resv_hugepages`: promised to a mapping and not yet touched. Not counted per node.
+    /// `resv_hugepages`: pages reserved for a mapping and not yet faulted in; `null` for one node, where the
+    /// kernel has no such counter.
     pub reserved: Option<Pages>,
-    /// `surplus_hugepages`: above what was set aside, given back after use.
+    /// `surplus_hugepages`: pages beyond the size of the pool, freed after use.
     pub surplus: Pages,
-    /// `nr_overcommit_hugepages`: how many surplus pages may be made on demand. Not kept per node.
+    /// `nr_overcommit_hugepages`: the maximum number of surplus pages; `null` for one node.
     pub overcommit: Option<Pages>,
 }
 
 impl Pool {
-    /// What a new mapping can have: free and promised to nobody.
+    /// Pages available to a new mapping: free and not reserved.
     ///
-    /// On a single node this is only what is free, because promises are made for all nodes together.
+    /// On a single node these are all free pages: reservations are counted for all nodes together.
     #[must_use]
     pub fn available(&self) -> Pages {
         self.free.saturating_sub(self.reserved.unwrap_or_default())
     }
 
-    /// In use.
+    /// Pages in use.
     #[must_use]
     pub fn used(&self) -> Pages {
         self.total.saturating_sub(self.free)
     }
 
-    /// All of its memory.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         self.total * self.page_size
     }
 }
 
-/// The folder of one pool, relative to the root.
+/// The folder of a pool, relative to the root.
 #[must_use]
 pub fn folder(page_size: PageSize, node: Option<u32>) -> PathBuf {
     let size = format!("hugepages-{}", page_size.sysfs());
@@ -68,16 +68,16 @@ pub fn folder(page_size: PageSize, node: Option<u32>) -> PathBuf {
     }
 }
 
-/// All pools, the smallest pages first: of the whole machine, then of each node.
+/// All pools by page size, smallest first: of the machine, then of each node.
 ///
-/// Fails where the kernel has no hugetlb or /sys is not there ([`ReadError::is_absent`]).
+/// Fails if the kernel has no hugetlb or /sys is not mounted ([`ReadError::is_absent`]).
 pub fn read(root: &Root) -> Result<Vec<Pool>, ReadError> {
     let mut pools = read_folder(root, Path::new(POOLS), None)?;
     for name in root.list(NODES).unwrap_or_default() {
         let Some(node) = name.strip_prefix("node").and_then(|number| number.parse().ok()) else { continue };
         match read_folder(root, &Path::new(NODES).join(name).join("hugepages"), Some(node)) {
             Ok(of_node) => pools.extend(of_node),
-            // A node without memory has no such folder on some kernels.
+            // Some kernels have no such folder for a node without memory.
             Err(error) if error.is_absent() => {}
             Err(error) => return Err(error),
         }
@@ -86,7 +86,6 @@ pub fn read(root: &Root) -> Result<Vec<Pool>, ReadError> {
     Ok(pools)
 }
 
-/// The pools in one folder.
 fn read_folder(root: &Root, dir: &Path, node: Option<u32>) -> Result<Vec<Pool>, ReadError> {
     let names = root.list(dir)?;
     let sizes = names.iter().filter_map(|name| Some((name, page_size(name)?)));

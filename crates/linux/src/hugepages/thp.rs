@@ -1,4 +1,4 @@
-//! Transparent huge pages: how the machine is set.
+//! The THP settings of the machine.
 
 use std::path::{Path, PathBuf};
 
@@ -12,65 +12,65 @@ use crate::{
     units::{Bytes, PageSize},
 };
 
-/// Where the settings stand.
+/// Path of the settings.
 pub const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
-/// The settings of the machine, in the kernel's own words.
+/// The THP settings of the machine, with the kernel's names and values.
 ///
 /// Source: `Documentation/admin-guide/mm/transhuge.rst`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Thp {
-    /// Anonymous memory: `always`, `madvise` or `never`.
+    /// Mode for anonymous memory: `always`, `madvise` or `never`.
     pub enabled: Reading<String>,
-    /// When a fault waits for a huge page to be made: `always`, `defer`, `defer+madvise`, `madvise`, `never`.
+    /// When a page fault may reclaim or compact memory for a huge page: `always`, `defer`, `defer+madvise`,
+    /// `madvise`, `never`.
     pub defrag: Reading<String>,
-    /// Shared memory: `always`, `within_size`, `advise`, `never`, `deny` or `force`.
+    /// Mode for shared memory: `always`, `within_size`, `advise`, `never`, `deny` or `force`.
     pub shmem_enabled: Reading<String>,
-    /// `hpage_pmd_size`: the size that one entry of the middle page table maps.
+    /// `hpage_pmd_size`: the size of a THP mapped by one PMD entry, in bytes.
     pub pmd_size: Reading<PageSize>,
-    /// `use_zero_page`: a read of untouched memory gets one shared huge page of zeros.
+    /// `use_zero_page`: a read fault maps a shared huge page of zeros.
     pub use_zero_page: Reading<bool>,
-    /// `shrink_underused`: huge pages that are mostly zeros are split when memory is short.
+    /// `shrink_underused`: THPs with mostly zero pages are split under memory pressure.
     pub shrink_underused: Reading<bool>,
-    /// The thread that makes huge pages of small ones.
+    /// The settings of khugepaged.
     pub khugepaged: Khugepaged,
-    /// Every size a folio can have, the smallest first; none before Linux 6.8.
+    /// All sizes of large folios, the smallest first; empty before Linux 6.8.
     pub sizes: Reading<Vec<ThpSize>>,
 }
 
-/// `khugepaged/`: the thread that makes huge pages of small ones behind the program's back.
+/// `khugepaged/`: settings of the kernel thread that collapses base pages into THPs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Khugepaged {
-    /// May it compact memory to get a huge page?
+    /// Whether khugepaged may compact memory for a huge page.
     pub defrag: Reading<bool>,
-    /// Milliseconds between two scans.
+    /// Interval between two scans, in milliseconds.
     pub scan_sleep_millisecs: Reading<u64>,
-    /// Milliseconds to wait after no huge page could be had.
+    /// Wait after a failed allocation of a huge page, in milliseconds.
     pub alloc_sleep_millisecs: Reading<u64>,
-    /// Base pages looked at in one scan.
+    /// Base pages per scan.
     pub pages_to_scan: Reading<u64>,
-    /// How many base pages of a huge page may be absent, and so become memory that nobody asked for.
+    /// Maximum number of absent base pages in a collapse; they become resident.
     pub max_ptes_none: Reading<u64>,
-    /// How many may be swapped out.
+    /// Maximum number of swapped-out base pages in a collapse.
     pub max_ptes_swap: Reading<u64>,
-    /// How many may be shared with another process.
+    /// Maximum number of base pages shared with another process in a collapse.
     pub max_ptes_shared: Reading<u64>,
 }
 
-/// `hugepages-<N>kB/`: one size of folio (mTHP, and the PMD size itself).
+/// `hugepages-<N>kB/`: the settings of one folio size (mTHP, and the PMD size).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThpSize {
-    /// The size.
+    /// The folio size, in bytes.
     pub page_size: PageSize,
-    /// `always`, `inherit` (from the machine's `enabled`), `madvise` or `never`; none where anonymous memory
-    /// cannot have this size.
+    /// `always`, `inherit` (the machine's `enabled`), `madvise` or `never`; `null` if anonymous memory cannot
+    /// have this size.
     pub enabled: Reading<Option<String>>,
-    /// `always`, `inherit`, `within_size`, `advise` or `never`; none where shared memory cannot have this
-    /// size or the kernel is older than 6.11.
+    /// `always`, `inherit`, `within_size`, `advise` or `never`; `null` if shared memory cannot have this size
+    /// or the kernel is older than 6.11.
     pub shmem_enabled: Reading<Option<String>>,
 }
 
-/// Reads all settings.
 #[must_use]
 pub fn read(root: &Root) -> Thp {
     let choice = |name: &str| root.choice(path(name)).into();
@@ -96,25 +96,25 @@ pub fn read(root: &Root) -> Thp {
     }
 }
 
-/// The size of a whole THP alone: one file, and not dozens.
+/// Reads the PMD size only: one file instead of dozens.
 #[must_use]
 pub fn pmd_size(root: &Root) -> Reading<PageSize> {
     Reading::from(root.value(path("hpage_pmd_size"), "a size in bytes").map(Bytes)).and_then(PageSize::new)
 }
 
 impl Thp {
-    /// What holds for anonymous memory and pages of PMD size, and the file (relative to the root) that
-    /// decides it: the size's own setting, or the machine's where it inherits or there is none.
+    /// The mode for anonymous memory and pages of PMD size, and its file (relative to the root): the setting
+    /// of the size, or the machine's if the size inherits or has none. `None` if unknown.
     #[must_use]
     pub fn pmd_enabled(&self) -> Option<(&str, PathBuf)> {
         self.decided("enabled", self.pmd().map(|size| &size.enabled), &self.enabled)
     }
 
-    /// The same for shared memory.
+    /// Like [`Thp::pmd_enabled`], for shared memory.
     #[must_use]
     pub fn pmd_shmem_enabled(&self) -> Option<(&str, PathBuf)> {
         match self.shmem_enabled.known().map(String::as_str) {
-            // These two hold whatever the sizes say.
+            // These two override the settings of the sizes.
             Some(word @ ("deny" | "force")) => Some((word, path("shmem_enabled"))),
             _ => {
                 self.decided("shmem_enabled", self.pmd().map(|size| &size.shmem_enabled), &self.shmem_enabled)
@@ -143,8 +143,8 @@ impl Thp {
     }
 }
 
-/// The smallest large folio that any anonymous memory of the machine has now; the inner nothing where there
-/// is none. The outer one before Linux 6.13, which does not count them.
+/// The smallest large folio of any anonymous memory on the machine; `Some(None)` if there is none, `None` if
+/// unknown (before Linux 6.13).
 #[must_use]
 pub fn smallest_anonymous_folio(root: &Root) -> Option<Option<PageSize>> {
     let names = root.list(THP).ok()?;
@@ -156,7 +156,7 @@ pub fn smallest_anonymous_folio(root: &Root) -> Option<Option<PageSize>> {
         match root.value::<u64>(path(name).join("stats/nr_anon"), "a number") {
             Ok(0) => counted = true,
             Ok(_) => return Some(Some(size)),
-            // A size that only shared memory can have.
+            // A size for shared memory only.
             Err(error) if error.is_absent() => {}
             Err(_) => return None,
         }
@@ -164,7 +164,7 @@ pub fn smallest_anonymous_folio(root: &Root) -> Option<Option<PageSize>> {
     counted.then_some(None)
 }
 
-/// Where the setting `name` stands, relative to the root.
+/// The path of the setting `name`, relative to the root.
 #[must_use]
 pub fn path(name: &str) -> PathBuf {
     Path::new(THP).join(name)

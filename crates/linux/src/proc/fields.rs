@@ -1,4 +1,4 @@
-//! Files of the form `Key: value`, as /proc/meminfo and /proc/PID/status.
+//! Files of the form `Key: value`, such as /proc/meminfo and /proc/PID/status.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::{
     units::Bytes,
 };
 
-/// The lines of such a file, or why it could not be read.
+/// The lines of such a file, or the error of reading it.
 pub(crate) struct Fields<'a> {
     root: &'a Root,
     path: PathBuf,
@@ -20,7 +20,7 @@ impl<'a> Fields<'a> {
         Fields { root, path: PathBuf::from(path), text: root.read(path) }
     }
 
-    /// What `parse` makes of the value of `key`.
+    /// The value of `key`, parsed by `parse`.
     pub(crate) fn get<T>(
         &self,
         key: &str,
@@ -43,7 +43,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The value of `key`, a count of kibibytes with the unit `kB`.
+    /// The value of `key`, an amount with the unit `kB`.
     pub(crate) fn kib(&self, key: &str) -> Reading<Bytes> {
         self.get(key, "an amount in kB", |value| {
             value.strip_suffix("kB")?.trim().parse().ok().map(Bytes::from_kib)

@@ -1,4 +1,4 @@
-//! What the caller may do: resource limits, shared memory settings, identity and capabilities.
+//! Resource limits, shared memory settings, identity and capabilities of this process.
 
 use std::str::FromStr;
 
@@ -12,63 +12,59 @@ use crate::{
     units::{Bytes, Pages},
 };
 
-/// Where the resource limits stand.
+/// Path of the resource limits.
 pub const LIMITS: &str = "proc/self/limits";
-/// Where identity and capabilities stand.
+/// Path of identity and capabilities.
 pub const STATUS: &str = "proc/self/status";
-/// Where the shared memory settings stand.
 pub const SHMMAX: &str = "proc/sys/kernel/shmmax";
-/// See [`SHMMAX`].
 pub const SHMALL: &str = "proc/sys/kernel/shmall";
-/// Where the group stands that may use huge shared memory.
+/// Path of the group that may use SysV shared memory on huge pages.
 pub const SHM_GROUP: &str = "proc/sys/vm/hugetlb_shm_group";
 
-/// What the caller may do.
+/// The limits of this process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
-    /// `Max locked memory`, the soft limit; none is unlimited.
+    /// `Max locked memory`, the soft limit in bytes; `null` if unlimited.
     pub memlock: Reading<Option<Bytes>>,
-    /// `Max locked memory`, the hard limit; none is unlimited.
+    /// `Max locked memory`, the hard limit in bytes; `null` if unlimited.
     pub memlock_hard: Reading<Option<Bytes>>,
-    /// `kernel.shmmax`: the largest SysV segment.
+    /// `kernel.shmmax`: the maximum size of a SysV segment, in bytes.
     pub shmmax: Reading<Bytes>,
-    /// `kernel.shmall`: all SysV segments together, in base pages.
+    /// `kernel.shmall`: the maximum size of all SysV segments together, in base pages.
     pub shmall: Reading<Pages>,
     /// `vm.hugetlb_shm_group`: the group that may use SysV segments on huge pages without CAP_IPC_LOCK.
     pub hugetlb_shm_group: Reading<u32>,
-    /// The effective user.
+    /// The effective user id.
     pub uid: Reading<u32>,
-    /// The effective group.
+    /// The effective group id.
     pub gid: Reading<u32>,
-    /// The effective group and all supplementary ones.
+    /// The effective group id and all supplementary ones.
     pub groups: Reading<Vec<u32>>,
     /// The effective capabilities.
     pub capabilities: Reading<Capabilities>,
 }
 
-/// A set of capabilities, one bit for each (`linux/capability.h`).
+/// A set of capabilities, one bit each (`linux/capability.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Capabilities(pub u64);
 
 impl Capabilities {
-    /// Lock memory, and use SysV segments on huge pages.
+    /// Permits locking memory, and SysV segments on huge pages.
     pub const IPC_LOCK: u32 = 14;
-    /// Read page flags, change settings.
+    /// Permits reading page flags and changing settings.
     pub const SYS_ADMIN: u32 = 21;
-    /// Advise on the memory of other processes.
+    /// Permits madvise on other processes.
     pub const SYS_NICE: u32 = 23;
-    /// Count hardware events whatever `perf_event_paranoid` says (Linux 5.8).
+    /// Permits hardware counters regardless of `perf_event_paranoid` (Linux 5.8).
     pub const PERFMON: u32 = 38;
 
-    /// Is this one in the set?
     #[must_use]
     pub fn has(self, bit: u32) -> bool {
         self.0.checked_shr(bit).is_some_and(|bits| bits & 1 == 1)
     }
 }
 
-/// Reads all limits.
 #[must_use]
 pub fn read(root: &Root) -> Limits {
     let status = Fields::read(root, STATUS);
@@ -107,7 +103,7 @@ fn all_numbers<T: FromStr>(text: &str) -> Option<Vec<T>> {
     text.split_whitespace().map(|number| number.parse().ok()).collect()
 }
 
-/// Soft and hard limit of the line `Max locked memory  8388608  8388608  bytes`.
+/// The soft and the hard limit in the line `Max locked memory  8388608  8388608  bytes`.
 fn memlock(root: &Root) -> (Reading<Option<Bytes>>, Reading<Option<Bytes>>) {
     const NAME: &str = "Max locked memory";
     let text = match root.read(LIMITS) {

@@ -1,4 +1,4 @@
-//! The machine's memory as a whole: /proc/meminfo.
+//! Memory of the whole machine: /proc/meminfo.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,30 +11,28 @@ use crate::{
     units::{Bytes, PageSize, Pages},
 };
 
-/// Where it stands.
 pub const MEMINFO: &str = "proc/meminfo";
 
-/// Where the number of default-sized pages stands that may be made on demand.
+/// Path of the maximum number of surplus pages of the default size.
 pub const OVERCOMMIT: &str = "proc/sys/vm/nr_overcommit_hugepages";
 
-/// The lines of /proc/meminfo which matter here, see `Documentation/filesystems/proc.rst`.
+/// The relevant lines of /proc/meminfo, see `Documentation/filesystems/proc.rst`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Meminfo {
-    /// `MemTotal`: what the kernel has to give.
+    /// `MemTotal`: usable memory, in bytes.
     pub total: Reading<Bytes>,
-    /// `MemFree`: unused right now.
+    /// `MemFree`: unused memory, in bytes.
     pub free: Reading<Bytes>,
-    /// `MemAvailable`: the kernel's estimate of what could be had without swapping.
+    /// `MemAvailable`: the kernel's estimate of memory available without swapping, in bytes.
     pub available: Reading<Bytes>,
-    /// `Hugetlb`: what the pools of all sizes hold.
+    /// `Hugetlb`: memory of the pools of all sizes, in bytes.
     pub hugetlb: Reading<Bytes>,
-    /// `Hugepagesize`: the size taken where nobody names one.
+    /// `Hugepagesize`: the default huge page size, in bytes.
     pub default_size: Reading<PageSize>,
-    /// `HugePages_*` and `vm.nr_overcommit_hugepages`: the pool of the default size, all nodes together.
+    /// `HugePages_*` and `vm.nr_overcommit_hugepages`: the pool of the default size, of all nodes.
     pub default_pool: Reading<Pool>,
 }
 
-/// Reads /proc/meminfo.
 #[must_use]
 pub fn read(root: &Root) -> Meminfo {
     let fields = Fields::read(root, MEMINFO);

@@ -1,29 +1,28 @@
-//! Pressure: how much of the time somebody waited for memory, /proc/pressure/memory.
+//! Pressure stall information (PSI) of memory: /proc/pressure/memory.
 //!
-//! Source: `Documentation/accounting/psi.rst`. It may be compiled in and switched off.
+//! Source: `Documentation/accounting/psi.rst`. PSI may be compiled in and disabled.
 
 use std::time::Duration;
 
 use crate::root::{ReadError, Root};
 
-/// Where it stands.
 pub const MEMORY: &str = "proc/pressure/memory";
 
-/// For how long, since boot, tasks waited for memory.
+/// Total time since boot in which tasks waited for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pressure {
-    /// At least one of them.
+    /// At least one task waited.
     pub some: Duration,
 }
 
-/// Reads it. ENOENT where the kernel has it not, EOPNOTSUPP where it is switched off.
+/// ENOENT if the kernel has no PSI, EOPNOTSUPP if it is disabled.
 pub fn read(root: &Root) -> Result<Pressure, ReadError> {
     let text = root.read(MEMORY)?;
     let first = text.lines().next().unwrap_or_default();
     parse(&text).ok_or_else(|| root.content(MEMORY, 1, "some avg10= avg60= avg300= total=", first))
 }
 
-/// Reads its text; nothing where that does not tell.
+/// `None` if the text is not in the documented format.
 #[must_use]
 pub fn parse(text: &str) -> Option<Pressure> {
     let some = text.lines().find_map(|line| {

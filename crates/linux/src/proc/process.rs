@@ -1,4 +1,4 @@
-//! Other processes: who they are, and whether their memory can be looked at.
+//! Identity of other processes, and whether their memory can be read.
 
 use std::{fmt, io};
 
@@ -11,50 +11,50 @@ use crate::{
     root::{ReadError, Root},
 };
 
-/// A process, as far as it tells without being stopped or asked.
+/// A process, as read from /proc without stopping it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Process {
-    /// Its number, where we are.
+    /// Its process id in our PID namespace.
     pub pid: u32,
-    /// Its number in its own PID namespace, where that is another one.
+    /// Its process id in its own PID namespace; `None` if that is ours.
     pub pid_inside: Option<u32>,
-    /// `Name`: what it calls itself, at most 15 bytes.
+    /// `Name`: the command name, at most 15 bytes.
     pub name: String,
-    /// Its command line; empty where it has wiped it out.
+    /// Its command line; empty if the process erased it.
     pub command: Vec<String>,
-    /// The effective user.
+    /// The effective user id.
     pub uid: Reading<u32>,
-    /// `THP_enabled`: false where it, or a parent, gave up THP by `prctl(2)`.
+    /// `THP_enabled`: false if the process or an ancestor disabled THP by `prctl(2)`.
     pub thp_enabled: Reading<bool>,
-    /// Ticks since boot at its start, which tell it from a later one of the same number.
+    /// Start in clock ticks since boot; identifies the process if its pid is reused. `None` if unknown.
     pub started: Option<u64>,
 }
 
-/// Why the memory of a process cannot be told.
+/// Why the memory of a process cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
-    /// There is no process of this number.
+    /// There is no process with this pid.
     NoProcess,
-    /// It ended while it was read.
+    /// The process exited during the reading.
     Ended,
-    /// It has ended, and its parent has not taken notice.
+    /// A zombie: the process has exited, and its parent has not waited for it.
     Zombie,
-    /// It is a part of the kernel and has no memory of its own.
+    /// A kernel thread, which has no memory of its own.
     KernelThread,
-    /// It is another user's.
+    /// The process belongs to another user.
     NotAllowed,
-    /// The kernel does not tell, or not what it should.
+    /// The kernel does not report it, or in an unknown format.
     NotTold,
 }
 
-/// Why the memory of a process cannot be told, in words too.
+/// Why the memory of a process cannot be read, with a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
 pub struct CannotTell {
-    /// Which kind it is.
+    /// The kind of obstacle.
     pub obstacle: Obstacle,
-    /// What was tried, what the system answered, and what to do.
+    /// The attempt, the system's error, and the remedy.
     pub words: String,
 }
 
@@ -63,7 +63,7 @@ fn cannot<T>(obstacle: Obstacle, words: impl fmt::Display) -> Result<T, CannotTe
 }
 
 impl Process {
-    /// Reads who process `pid` is, and whether it has memory of its own.
+    /// Reads the identity of process `pid`; fails if it has no memory of its own.
     pub fn read(root: &Root, pid: u32) -> Result<Process, CannotTell> {
         let status = format!("proc/{pid}/status");
         if let Err(error) = root.read(&status) {
@@ -75,24 +75,22 @@ impl Process {
         if text("State").is_some_and(|state| state.starts_with(['Z', 'X'])) {
             return cannot(
                 Obstacle::Zombie,
-                format!(
-                    "{pid} ({name}) has ended, and has no memory any more: a zombie, until its parent takes notice"
-                ),
+                format!("{pid} ({name}) is a zombie: it has exited, and its parent has not waited for it"),
             );
         }
         match (text("Kthread").as_deref(), text("VmSize")) {
             (_, Some(_)) => {}
-            // `Kthread` is new in Linux 6.10.
+            // `Kthread` exists since Linux 6.10.
             (None | Some("1"), None) => {
                 return cannot(
                     Obstacle::KernelThread,
-                    format!("{pid} ({name}) is a thread of the kernel, and has no memory of its own"),
+                    format!("{pid} ({name}) is a kernel thread, which has no memory of its own"),
                 );
             }
             (Some(_), None) => {
                 return cannot(
                     Obstacle::Ended,
-                    format!("{pid} ({name}) is ending, and has no memory any more"),
+                    format!("{pid} ({name}) is exiting and has released its memory"),
                 );
             }
         }
@@ -113,8 +111,8 @@ impl Process {
         })
     }
 
-    /// Is it still the process that was read, with its memory? What was read of one that has ended
-    /// meanwhile may be a part only.
+    /// Fails if the process has exited since [`Process::read`]: what was read of it after that may be
+    /// incomplete.
     pub fn is_still_there(&self, root: &Root) -> Result<(), CannotTell> {
         let now = Process::read(root, self.pid);
         if now
@@ -126,7 +124,7 @@ impl Process {
         cannot(Obstacle::Ended, format!("{} ({name}) ended while it was read", self.pid))
     }
 
-    /// What it means that a file of this process could not be read.
+    /// The reason why a file of this process could not be read.
     #[must_use]
     pub fn explain(&self, root: &Root, error: &ReadError) -> CannotTell {
         let (pid, name) = (self.pid, &self.name);
@@ -141,14 +139,15 @@ impl Process {
             ReadError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 let user = self.uid.known().map_or_else(String::new, |uid| format!(" (uid {uid})"));
                 let words = format!(
-                    "{pid} ({name}) is another user's{user}, or keeps others out: reading its memory takes \
+                    "{pid} ({name}) belongs to another user{user}, or is not dumpable: reading its memory needs \
                      that user or CAP_SYS_PTRACE, try sudo; {error}"
                 );
                 (Obstacle::NotAllowed, words)
             }
             error if error.is_absent() => {
-                let words =
-                    format!("this kernel tells no memory by mapping (CONFIG_PROC_PAGE_MONITOR): {error}");
+                let words = format!(
+                    "this kernel does not report memory by mapping (CONFIG_PROC_PAGE_MONITOR): {error}"
+                );
                 (Obstacle::NotTold, words)
             }
             error => (Obstacle::NotTold, error.to_string()),
@@ -157,7 +156,7 @@ impl Process {
     }
 }
 
-/// Does it mean that the process is no more? (`ESRCH` for one that ends between opening and reading.)
+/// True if the process has exited. (ESRCH: between opening and reading.)
 fn ended(error: &ReadError) -> bool {
     error.is_absent() || is_no_process(error)
 }
@@ -167,12 +166,12 @@ fn is_no_process(error: &ReadError) -> bool {
     matches!(error, ReadError::Io { source, .. } if source.raw_os_error() == Some(ESRCH))
 }
 
-/// Ticks since boot at its start.
+/// Start in clock ticks since boot.
 fn started(root: &Root, pid: u32) -> Option<u64> {
     Some(TaskStat::parse(&root.read(format!("proc/{pid}/stat")).ok()?)?.started_ticks)
 }
 
-/// There is none of this number here; perhaps in a container.
+/// The error for a pid without a process, with the pid here if it is one inside of a container.
 fn no_process<T>(root: &Root, pid: u32) -> Result<T, CannotTell> {
     let inside = |outside: &u32| {
         let status = root.read(format!("proc/{outside}/status")).ok()?;
@@ -186,14 +185,14 @@ fn no_process<T>(root: &Root, pid: u32) -> Result<T, CannotTell> {
         match outside.len() {
             0 => format!("there is no process {pid}"),
             _ => format!(
-                "there is no process {pid} here; in its container that is the number of what is {} here",
+                "there is no process {pid}; inside a container this is the pid of process {}",
                 outside.join(" or ")
             ),
         },
     )
 }
 
-/// The numbers of all processes.
+/// The pids of all processes.
 pub fn all(root: &Root) -> Result<Vec<u32>, ReadError> {
     let mut pids: Vec<u32> = root.list("proc")?.iter().filter_map(|name| name.parse().ok()).collect();
     pids.sort_unstable();
@@ -224,8 +223,8 @@ mod tests {
         assert_eq!(told(10), Some(Obstacle::NoProcess));
         let ending = ("proc/7/status", "Name:\tgone\nState:\tR\nKthread:\t0\n");
         assert_eq!(obstacle(&[ending], 7).map(|told| told.obstacle), Some(Obstacle::Ended));
-        // A number inside a container leads to that of the machine.
-        assert!(obstacle(&files, 1).is_some_and(|told| told.words.contains("what is 9 here")));
+        // A pid inside a container refers to the pid of the machine.
+        assert!(obstacle(&files, 1).is_some_and(|told| told.words.contains("the pid of process 9")));
     }
 
     #[test]

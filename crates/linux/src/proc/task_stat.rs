@@ -1,35 +1,33 @@
-//! /proc/PID/stat and /proc/PID/task/TID/stat: what a process or a thread has used so far.
+//! /proc/PID/stat and /proc/PID/task/TID/stat: CPU time and page faults of a process or thread.
 //!
 //! Source: proc_pid_stat(5).
 
-/// One such line, as far as it matters here.
+/// The parsed fields of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskStat<'a> {
-    /// Its name, of which the kernel keeps 15 bytes.
+    /// The name, cut at 15 bytes by the kernel.
     pub name: &'a str,
-    /// `R`, `S`, `D`, …
+    /// The state: `R`, `S`, `D`, …
     pub state: char,
-    /// Page faults that needed no I/O.
     pub minor_faults: u64,
-    /// Page faults that needed I/O.
     pub major_faults: u64,
-    /// CPU time in user space, in ticks.
+    /// CPU time in user mode, in clock ticks.
     pub user_ticks: u64,
-    /// CPU time in the kernel, in ticks.
+    /// CPU time in kernel mode, in clock ticks.
     pub sys_ticks: u64,
-    /// Its start, in ticks since boot, which tells it from a later one of its number.
+    /// Start in clock ticks since boot; identifies the process if its pid is reused.
     pub started_ticks: u64,
 }
 
 impl TaskStat<'_> {
-    /// Reads the line; nothing where a field is missing, or is no number.
+    /// `None` if a field is missing or not a number.
     #[must_use]
     pub fn parse(text: &str) -> Option<TaskStat<'_>> {
-        // The name may hold anything, parentheses and spaces too.
+        // The name may contain parentheses and blanks.
         let (before, after) = text.rsplit_once(')')?;
         let (_, name) = before.split_once('(')?;
         let fields: Vec<&str> = after.split_whitespace().collect();
-        // `state`, the first behind the name, is the third field.
+        // `state`, the first after the name, is field 3.
         let field = |number: usize| fields.get(number - 3)?.parse().ok();
         Some(TaskStat {
             name,

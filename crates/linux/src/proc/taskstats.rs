@@ -1,8 +1,8 @@
-//! taskstats: what each thread waited for, by generic netlink.
+//! taskstats: the delays of each thread, by generic netlink.
 //!
 //! Sources: Documentation/accounting/{taskstats,taskstats-struct,delay-accounting}.rst and
-//! include/uapi/linux/{taskstats,genetlink,netlink}.h. The kernel fills the delays only of threads
-//! that were made while `kernel.task_delayacct` was 1.
+//! include/uapi/linux/{taskstats,genetlink,netlink}.h. The kernel accounts delays only for threads that
+//! started while `kernel.task_delayacct` was 1.
 
 use std::{
     io,
@@ -29,72 +29,68 @@ const CMD_ATTR_PID: u16 = 1;
 const CMD_ATTR_REGISTER_CPUMASK: u16 = 3;
 const TYPE_STATS: u16 = 3;
 const TYPE_AGGR_PID: u16 = 4;
-/// Attributes may be marked as nested, or in network order.
+/// Without the flags for nested attributes and network byte order.
 const TYPE_MASK: u16 = 0x3fff;
 
 const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
-/// A datagram holds a few structures of some 600 bytes.
+/// Room for a few structures of about 600 bytes.
 const DATAGRAM: usize = 16 << 10;
-/// How long the kernel may take to answer.
+/// Timeout of the kernel's answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Room for the threads that end between two looks.
+/// Socket buffer for threads that exit between two samples, in bytes.
 const BACKLOG: i32 = 1 << 20;
 
-/// How often a thread waited for something, and for how long.
+/// The waits of a thread for one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Delay {
-    /// How often.
+    /// Number of waits.
     pub count: u64,
-    /// For how long, in nanoseconds.
+    /// Total duration, in nanoseconds.
     pub ns: u64,
 }
 
-/// What one thread waited for, since its start.
+/// The waits of a thread since its start, by resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Delays {
-    /// For direct compaction (`COMPACT`), since version 11.
+    /// Direct compaction (`COMPACT`); `null` before version 11 of taskstats.
     pub compact: Option<Delay>,
-    /// For direct reclaim (`FREEPAGES`).
+    /// Direct reclaim (`FREEPAGES`).
     pub reclaim: Delay,
-    /// For pages that were reclaimed a moment ago.
+    /// Pages reclaimed shortly before (thrashing); `null` before version 9 of taskstats.
     pub thrashing: Option<Delay>,
-    /// For pages to come back from swap.
+    /// Pages read from swap.
     pub swap_in: Delay,
-    /// For pages to be copied on write, since version 13.
+    /// Copies on write; `null` before version 13 of taskstats.
     pub copy_on_write: Option<Delay>,
-    /// For a CPU, while it could run.
+    /// A CPU, while the thread was runnable.
     pub cpu: Delay,
-    /// For block devices.
+    /// Block devices.
     pub block_io: Delay,
 }
 
-/// What the kernel tells of one thread.
+/// The kernel's accounting of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskStats {
     /// The version of the structure.
     pub version: u16,
-    /// The thread.
+    /// The thread id.
     pub tid: u32,
-    /// Its process, since version 12.
+    /// The process id; `None` before version 12.
     pub pid: Option<u32>,
-    /// The process that made its process.
+    /// The process id of the parent process.
     pub parent: u32,
-    /// Its name.
     pub name: String,
-    /// CPU time in user space, in microseconds.
+    /// CPU time in user mode, in microseconds.
     pub user_us: u64,
-    /// CPU time in the kernel, in microseconds.
+    /// CPU time in kernel mode, in microseconds.
     pub sys_us: u64,
-    /// Page faults that needed no I/O.
     pub minor_faults: u64,
-    /// Page faults that needed I/O.
     pub major_faults: u64,
-    /// What it waited for.
     pub delays: Delays,
 }
 
-/// A channel to the kernel's accounting.
+/// A netlink socket for taskstats.
 #[derive(Debug)]
 pub struct Channel {
     socket: Socket,
@@ -103,7 +99,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Opens it. ENOENT where the kernel has no taskstats; asking takes CAP_NET_ADMIN.
+    /// ENOENT if the kernel has no taskstats; queries need CAP_NET_ADMIN.
     pub fn open() -> io::Result<Channel> {
         let mut channel =
             Channel { socket: Socket::open(BACKLOG)?, family: GENL_ID_CTRL, buffer: vec![0; DATAGRAM] };
@@ -116,17 +112,16 @@ impl Channel {
         Ok(channel)
     }
 
-    /// What thread `tid` waited for. ESRCH where it has ended.
+    /// The accounting of thread `tid`. ESRCH if it has exited.
     ///
-    /// Not on a channel that tells of ends: their messages would be lost in between.
+    /// Not after [`Channel::tell_of_ends`]: messages about exits would be lost.
     pub fn thread(&mut self, tid: u32) -> io::Result<TaskStats> {
         self.send(TASKSTATS_CMD_GET, CMD_ATTR_PID, &tid.to_ne_bytes())?;
         let answer = self.answer()?;
         stats(&answer).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
-    /// From now on this channel tells of every thread of the machine that ends on one of `cpus`
-    /// (as `0-3,8`).
+    /// Subscribes to the exit of every thread of the machine on one of `cpus` (for example `0-3,8`).
     pub fn tell_of_ends(&mut self, cpus: &str) -> io::Result<()> {
         let mask = format!("{}\0", cpus.trim());
         let flags = NLM_F_REQUEST | NLM_F_ACK;
@@ -136,7 +131,7 @@ impl Channel {
         self.answer().map(drop)
     }
 
-    /// The next thread that has ended; nothing where none has. ENOBUFS where some were lost.
+    /// The next thread that exited; `None` if there is none. ENOBUFS if messages were lost.
     pub fn next_end(&mut self) -> io::Result<Option<TaskStats>> {
         while let Some(length) = self.socket.receive(&mut self.buffer)? {
             let told = TaskStats::of_datagram(self.buffer.get(..length).unwrap_or_default())?;
@@ -166,8 +161,8 @@ impl Channel {
 }
 
 impl TaskStats {
-    /// What a datagram of the kernel tells of a thread; nothing where it is about something else, and the
-    /// kernel's error where it tells one.
+    /// The thread in a datagram of the kernel; `None` if the message is about something else. An error
+    /// message is returned as error.
     pub fn of_datagram(datagram: &[u8]) -> io::Result<Option<TaskStats>> {
         message(datagram).map(stats)
     }
@@ -180,7 +175,7 @@ fn request(family: u16, flags: u16, command: u8, attribute: u16, value: &[u8]) -
     message.extend((length as u32).to_ne_bytes());
     message.extend(family.to_ne_bytes());
     message.extend(flags.to_ne_bytes());
-    // The sequence and our port, which the kernel knows.
+    // Sequence number and port, which the kernel ignores.
     message.extend([0; 8]);
     message.extend([command, 1, 0, 0]);
     message.extend((attribute_length as u16).to_ne_bytes());
@@ -190,7 +185,7 @@ fn request(family: u16, flags: u16, command: u8, attribute: u16, value: &[u8]) -
     message
 }
 
-/// The attributes of a datagram's message, or the error that it tells.
+/// The attributes of a datagram's message, or the error in it.
 fn message(datagram: &[u8]) -> io::Result<&[u8]> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     let kind = u16_at(datagram, 4).ok_or_else(invalid)?;
@@ -205,7 +200,7 @@ fn message(datagram: &[u8]) -> io::Result<&[u8]> {
     datagram.get(HEADER + GENERIC_HEADER..).ok_or_else(invalid)
 }
 
-/// Kind and value of each attribute.
+/// Type and value of each attribute.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(bytes, 0)?);
@@ -222,8 +217,8 @@ fn stats(body: &[u8]) -> Option<TaskStats> {
     parse(stats)
 }
 
-/// Reads `struct taskstats`: it only ever grew at its end, but for version 15, which put the largest
-/// and the smallest of each delay behind it (version 16 moved them to the end).
+/// Parses `struct taskstats`. Every version appends fields, except version 15, which inserted maximum and
+/// minimum after each delay (version 16 moved them to the end).
 fn parse(bytes: &[u8]) -> Option<TaskStats> {
     let version = u16_at(bytes, 0)?;
     let wide = version == 15;
@@ -266,7 +261,7 @@ mod tests {
         let Ok(mut channel) = Channel::open() else { return };
         let stats = match channel.thread(std::process::id()) {
             Ok(stats) => stats,
-            // Without CAP_NET_ADMIN.
+            // CAP_NET_ADMIN is missing.
             Err(error) => return assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         };
         assert_eq!(stats.tid, std::process::id());

@@ -1,23 +1,22 @@
-//! What the threads of a process do right now: /proc/PID/task/*/stat.
+//! The state of the threads of a process: /proc/PID/task/*/stat.
 
 use crate::root::{ReadError, Root};
 
-/// How many threads there are, and how many of them wait in a way that nothing interrupts.
+/// The number of threads of a process, and of those in uninterruptible sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threads {
-    /// All of them.
     pub all: usize,
-    /// Those in state D: waiting for a lock of the kernel's, for memory, or for a device.
+    /// Threads in state D: waiting for a kernel lock, for memory, or for a device.
     pub stalled: usize,
 }
 
-/// Looks at every thread of process `pid` once. Those that end meanwhile do not count.
+/// Reads the state of every thread of process `pid`, except those that exit during the reading.
 pub fn read(root: &Root, pid: u32) -> Result<Threads, ReadError> {
     let folder = format!("proc/{pid}/task");
     let mut threads = Threads::default();
     for thread in root.list(&folder)? {
         let Ok(stat) = root.read(format!("{folder}/{thread}/stat")) else { continue };
-        // The name, in brackets, may hold brackets itself.
+        // The name, in parentheses, may contain parentheses.
         let Some(state) = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next()) else {
             continue;
         };

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use crate::root::Root;
 
-/// The threads of `pid` and of its descendants, as process and thread; `pid` comes first, parents before
-/// their children. A process that ends meanwhile is left out.
+/// The threads of `pid` and its descendants, as (process, thread); `pid` first, parents before their
+/// children. Without processes that exit during the reading.
 #[must_use]
 pub fn threads(root: &Root, pid: u32) -> Vec<(u32, u32)> {
     threads_of(root, [pid])
 }
 
-/// The threads of `processes` and of their descendants, each once. A process whose parent has ended is no
-/// longer among the parent's children: a caller that knows of one names it.
+/// The threads of `processes` and their descendants, each once. A process whose parent has exited is no
+/// longer a descendant: to include it, the caller must list it.
 #[must_use]
 pub fn threads_of(root: &Root, processes: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)> {
     let mut seen = BTreeSet::new();
@@ -30,7 +30,7 @@ pub fn threads_of(root: &Root, processes: impl IntoIterator<Item = u32>) -> Vec<
     threads
 }
 
-/// `pid` and its descendants that run, `pid` first.
+/// `pid` and its running descendants, `pid` first.
 #[must_use]
 pub fn processes(root: &Root, pid: u32) -> Vec<u32> {
     let mut processes: Vec<u32> = threads(root, pid).into_iter().map(|(process, _)| process).collect();

@@ -1,20 +1,20 @@
-//! /proc/vmstat: counters of the whole machine. They corroborate; they never attribute.
+//! /proc/vmstat: counters of the whole machine. They support an attribution, but cannot be attributed to a
+//! process.
 
 use std::collections::BTreeMap;
 
 use crate::root::{ReadError, Root};
 
-/// Counters by name, at one moment.
+/// The counters by name, at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VmStat(BTreeMap<String, u64>);
 
 impl VmStat {
-    /// Reads all of them.
     pub fn read(root: &Root) -> Result<VmStat, ReadError> {
         Ok(VmStat::parse(&root.read("proc/vmstat")?))
     }
 
-    /// Reads its text; lines that are no counters are passed over.
+    /// Parses the text; lines in another format are skipped.
     #[must_use]
     pub fn parse(text: &str) -> VmStat {
         let counter = |line: &str| {
@@ -24,25 +24,23 @@ impl VmStat {
         VmStat(text.lines().filter_map(counter).collect())
     }
 
-    /// A counter since boot; nothing where this kernel has it not.
+    /// The value since boot; `None` if the kernel has no such counter.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()
     }
 
-    /// All of them, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
-    /// How much a counter grew since `before`; nothing where this kernel has it not.
+    /// The increase since `before`; `None` if the kernel has no such counter.
     #[must_use]
     pub fn growth(&self, before: &VmStat, name: &str) -> Option<u64> {
         Some(self.0.get(name)?.saturating_sub(*before.0.get(name)?))
     }
 
-    /// Times that a thread had to compact or reclaim memory itself, in any zone, since boot; nothing
-    /// where this kernel counts neither.
+    /// Direct compactions and reclaims in all zones since boot; `None` if the kernel counts neither.
     #[must_use]
     pub fn stalls(&self) -> Option<u64> {
         let counts =

@@ -1,8 +1,8 @@
-//! What the CPU says of its TLB: the leaves of CPUID.
+//! The TLB as described by CPUID.
 //!
-//! Intel: leaf 0x18 (deterministic address translation parameters), and before it the descriptors of
-//! leaf 2. AMD and Hygon: leaves 0x80000005, 0x80000006 and 0x80000019. A hypervisor answers in the
-//! CPU's place, and most hide all of it.
+//! Intel: leaf 0x18 (deterministic address translation parameters), and before it the descriptors of leaf 2.
+//! AMD and Hygon: leaves 0x80000005, 0x80000006 and 0x80000019. In a virtual machine the hypervisor answers,
+//! and most hide these leaves.
 
 #[cfg(test)]
 mod tests;
@@ -16,36 +16,36 @@ use crate::{
     units::{Bytes, PageSize},
 };
 
-/// A TLB for loads, as the CPU describes it.
+/// A TLB for loads, as described by the CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tlb {
-    /// From 1.
+    /// The level, from 1.
     pub level: u32,
-    /// The page sizes whose translations it holds.
+    /// The page sizes that it holds translations of.
     pub sizes: Vec<PageSize>,
-    /// How many of them, all sizes together.
+    /// The number of entries, for all page sizes together.
     pub entries: u32,
-    /// The leaf that says so.
+    /// The CPUID leaf with this description.
     pub source: String,
 }
 
-/// All TLBs for loads that the CPU tells of.
+/// All TLBs for loads that CPUID describes.
 #[must_use]
 pub fn read() -> Reading<Vec<Tlb>> {
     if cfg!(target_arch = "x86_64") {
         told(cpuid::leaf)
     } else {
-        Reading::unknown("this kind of CPU has no CPUID")
+        Reading::unknown("this architecture has no CPUID")
     }
 }
 
-/// How many pages of a size a level holds, where it was told.
+/// The TLB of `level` for pages of `size`; `None` if CPUID does not describe one.
 #[must_use]
 pub fn entries(tlbs: &[Tlb], level: u32, size: PageSize) -> Option<&Tlb> {
     tlbs.iter().find(|tlb| tlb.level == level && tlb.sizes.contains(&size))
 }
 
-/// All TLBs that the leaves tell of.
+/// All TLBs in the CPUID leaves that `leaf` returns.
 fn told(leaf: impl Fn(u32, u32) -> Option<Registers>) -> Reading<Vec<Tlb>> {
     let vendor = leaf(0, 0).map(|[_, b, c, d]| [b, d, c].map(u32::to_le_bytes).concat());
     let tlbs = match vendor.as_deref() {
@@ -54,9 +54,9 @@ fn told(leaf: impl Fn(u32, u32) -> Option<Registers>) -> Reading<Vec<Tlb>> {
             let parameters = translation_parameters(&leaf);
             if parameters.is_empty() { descriptors(&leaf) } else { parameters }
         }
-        _ => return Reading::unknown("this maker's CPUs do not tell it by CPUID, or not in a known way"),
+        _ => return Reading::unknown("no known CPUID leaf describes the TLB of this vendor's CPUs"),
     };
-    // Bit 31 of leaf 1's ECX is kept for hypervisors.
+    // Bit 31 of leaf 1's ECX is set by hypervisors.
     let virtual_machine = leaf(1, 0).is_some_and(|[_, _, c, _]| c >> 31 == 1);
     match (tlbs.is_empty(), virtual_machine) {
         (false, _) => Reading::Known(tlbs),
@@ -73,14 +73,14 @@ const BASE: u64 = 4 << 10;
 const MEDIUM: u64 = 2 << 20;
 const LARGE: u64 = 1 << 30;
 
-/// Intel's leaf 0x18: a sub-leaf for each TLB.
+/// Intel's leaf 0x18, with a sub-leaf for each TLB.
 fn translation_parameters(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<Tlb> {
-    /// No CPU has more; a number beyond is a hypervisor's invention.
+    /// Larger values than on any CPU come from hypervisors.
     const MOST: u32 = 64;
     let last = leaf(0x18, 0).map_or(0, |[last, ..]| last.min(MOST));
     let each = (0..=last).filter_map(|sub_leaf| {
         let [_, b, sets, d] = leaf(0x18, sub_leaf)?;
-        // 0 is no TLB, 2 one for instructions, 5 one for stores.
+        // 0 is no TLB, 2 is for instructions, 5 for stores.
         let loads = matches!(d & 0x1f, 1 | 3 | 4);
         let entries = (b >> 16).checked_mul(sets)?;
         let held = [(0, BASE), (1, MEDIUM), (3, LARGE)].iter().filter(|(bit, _)| (b >> bit) & 1 == 1);
@@ -95,8 +95,8 @@ fn translation_parameters(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<
     each.collect()
 }
 
-/// Descriptors of leaf 2 that speak of a TLB for loads: level, page sizes and entries. Intel 64 and IA-32
-/// Architectures Software Developer's Manual, volume 2, table "Encoding of CPUID Leaf 2 Descriptors".
+/// Descriptors of leaf 2 for TLBs for loads: level, page sizes and entries. Intel 64 and IA-32 Architectures
+/// Software Developer's Manual, volume 2, table "Encoding of CPUID Leaf 2 Descriptors".
 const DESCRIPTORS: [(u8, u32, &[u64], u32); 12] = [
     (0x03, 1, &[BASE], 64),
     (0x57, 1, &[BASE], 16),
@@ -114,7 +114,7 @@ const DESCRIPTORS: [(u8, u32, &[u64], u32); 12] = [
 
 fn descriptors(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<Tlb> {
     let Some(registers) = leaf(2, 0) else { return Vec::new() };
-    // The lowest byte of EAX is a count; a register with its highest bit set holds nothing.
+    // The lowest byte of EAX is a count; a register with its highest bit set is invalid.
     let valid = registers.iter().enumerate().filter(|(_, register)| **register >> 31 == 0);
     let bytes = valid
         .flat_map(|(number, register)| register.to_le_bytes().into_iter().skip(usize::from(number == 0)));
@@ -141,7 +141,7 @@ fn amd(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<Tlb> {
         add(0x8000_0005, 1, BASE, (base >> 16) & 0xff);
         add(0x8000_0005, 1, MEDIUM, (medium >> 16) & 0xff);
     }
-    // In these, four bits above the count tell the ways; none is a TLB that is switched off.
+    // In these, four bits above the count are the associativity; 0 is a disabled TLB.
     let held = |register: u32| if register >> 28 == 0 { 0 } else { (register >> 16) & 0xfff };
     if let Some([medium, base, ..]) = leaf(0x8000_0006, 0) {
         add(0x8000_0006, 2, BASE, held(base));

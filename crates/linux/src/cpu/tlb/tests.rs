@@ -1,4 +1,4 @@
-//! Leaves as CPUs gave them, and as they might.
+//! Leaves recorded on CPUs, and constructed ones.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A CPU that answers with these leaves, and with nothing beyond.
+/// A CPU with these leaves only.
 fn cpu(leaves: &[(u32, u32, Registers)]) -> impl Fn(u32, u32) -> Option<Registers> {
     let leaves: BTreeMap<(u32, u32), Registers> =
         leaves.iter().map(|(leaf, sub_leaf, registers)| ((*leaf, *sub_leaf), *registers)).collect();
@@ -16,7 +16,7 @@ fn cpu(leaves: &[(u32, u32, Registers)]) -> impl Fn(u32, u32) -> Option<Register
 const INTEL: (u32, u32, Registers) = (0, 0, [0x20, 0x756e_6547, 0x6c65_746e, 0x4965_6e69]);
 const AMD: (u32, u32, Registers) = (0, 0, [0x10, 0x6874_7541, 0x444d_4163, 0x6974_6e65]);
 
-/// Level, size and entries, for comparison.
+/// Level, size and entries.
 fn in_short(reading: &Reading<Vec<Tlb>>) -> Vec<(u32, String, u32)> {
     let tlbs = reading.known().cloned().unwrap_or_default();
     let each = tlbs.iter().flat_map(|tlb| {
@@ -29,7 +29,7 @@ fn expected(expected: &[(u32, &str, u32)]) -> Vec<(u32, String, u32)> {
     expected.iter().map(|(level, size, entries)| (*level, (*size).to_owned(), *entries)).collect()
 }
 
-/// Recorded in a guest of KVM on an EPYC of the third generation; leaf 0x80000005 was hidden.
+/// Recorded in a KVM guest on a third-generation EPYC, with leaf 0x80000005 hidden.
 #[test]
 fn amd_tells_the_second_level_in_a_guest() {
     let told = told(cpu(&[
@@ -64,7 +64,7 @@ fn older_intel_cpus_tell_by_descriptors() {
     );
 }
 
-/// Made after the manual: sub-leaves for instructions, loads, stores and both, one of them empty.
+/// Constructed from the manual: sub-leaves for instructions, loads, stores and both; one is empty.
 #[test]
 fn newer_intel_cpus_tell_by_sub_leaves() {
     let told = told(cpu(&[
@@ -81,14 +81,14 @@ fn newer_intel_cpus_tell_by_sub_leaves() {
     );
 }
 
-/// Recorded in a guest of KVM: leaf 2 refers to leaf 0x18, and leaf 0x18 is empty.
+/// Recorded in a KVM guest: leaf 2 refers to leaf 0x18, which is empty.
 #[test]
 fn a_hypervisor_that_hides_them_is_named() {
     let hidden = [INTEL, (1, 0, [0, 0, 1 << 31, 0]), (2, 0, [0x00fe_ff01, 0xf0, 0, 0]), (0x18, 0, [0; 4])];
     let reason = |leaves: &[_]| told(cpu(leaves)).reason().map(str::to_owned);
     assert!(reason(&hidden).is_some_and(|why| why.contains("the hypervisor hides")));
     assert!(reason(&[INTEL]).is_some_and(|why| why.contains("are empty")));
-    assert!(reason(&[]).is_some_and(|why| why.contains("this maker's CPUs")));
+    assert!(reason(&[]).is_some_and(|why| why.contains("this vendor's CPUs")));
 }
 
 proptest! {

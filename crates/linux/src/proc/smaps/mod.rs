@@ -1,6 +1,6 @@
-//! /proc/PID/smaps: every mapping of a process, and the pages it got.
+//! /proc/PID/smaps: the mappings of a process and their pages.
 //!
-//! Source of the meanings: Documentation/filesystems/proc.rst of the kernel.
+//! Source: Documentation/filesystems/proc.rst of the kernel.
 
 mod parser;
 
@@ -19,79 +19,77 @@ use crate::{
 
 pub use parser::{Parser, Unreadable};
 
-/// One mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vma {
-    /// Its addresses.
+    /// Start and end address.
     pub addresses: Range<u64>,
-    /// `rwxp` and the like.
+    /// Access permissions, for example `rw-p`.
     pub permissions: String,
-    /// Where in its file it begins, in bytes.
+    /// Offset in the mapped file, in bytes.
     pub offset: u64,
-    /// The device of its file, major and minor number.
+    /// Major and minor device number of the mapped file.
     pub device: (u64, u64),
-    /// The inode of its file; zero for anonymous memory.
+    /// Inode of the mapped file; 0 for anonymous memory.
     pub inode: u64,
-    /// What it maps, as the kernel prints it; empty for anonymous memory.
+    /// Path or pseudo-path as printed by the kernel; empty for anonymous memory.
     pub name: String,
-    /// Present bytes, hugetlb pages excluded.
+    /// `Rss`: resident bytes, without hugetlb pages.
     pub rss: Bytes,
-    /// Present bytes that belong to no file, hugetlb pages excluded.
+    /// `Anonymous`: resident bytes that belong to no file, without hugetlb pages.
     pub anonymous: Bytes,
     /// Bytes on THP of the PMD size: anonymous, shared memory and files together.
     pub thp: Bytes,
-    /// Touched bytes on hugetlb pages.
+    /// Resident bytes on hugetlb pages.
     pub hugetlb: Bytes,
-    /// The page size that the mapping was made for: that of its pool for hugetlb, otherwise the
-    /// base page size, whatever THP it holds.
+    /// `KernelPageSize`: the page size of the pool for hugetlb, otherwise the base page size, even for memory
+    /// on THP.
     pub kernel_page_size: Bytes,
-    /// Bytes that are swapped out.
+    /// `Swap`: swapped-out bytes.
     pub swap: Bytes,
-    /// `THPeligible`: would the kernel make a huge page of some size here now? Nothing before Linux 5.0.
+    /// `THPeligible`: whether the mapping may get THP of any size now; `None` before Linux 5.0.
     pub thp_eligible: Option<bool>,
-    /// What the program advised about huge pages.
+    /// The advice on THP in `VmFlags`.
     pub advice: Advice,
-    /// `VmFlags` holds `ht`.
+    /// `VmFlags` contains `ht`.
     pub is_hugetlb: bool,
-    /// `VmFlags` holds `sh`: writes are seen by others that map the same file.
+    /// `VmFlags` contains `sh`: other mappings of the same file see writes.
     pub is_shared: bool,
 }
 
-/// What a program told the kernel about huge pages in a mapping, by `madvise(2)`.
+/// A program's advice on THP for a mapping, by `madvise(2)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Advice {
-    /// Nothing.
+    /// No advice.
     #[default]
     None,
-    /// `MADV_HUGEPAGE`: `VmFlags` holds `hg`.
+    /// `MADV_HUGEPAGE`: `VmFlags` contains `hg`.
     Huge,
-    /// `MADV_NOHUGEPAGE`: `VmFlags` holds `nh`.
+    /// `MADV_NOHUGEPAGE`: `VmFlags` contains `nh`.
     NoHuge,
 }
 
-/// Whose memory a mapping is.
+/// The kind of a mapping's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Memory {
-    /// The program's own.
+    /// Anonymous memory of the program.
     #[default]
     Anonymous,
     /// Shared memory: memfd, /dev/shm, SysV, shared anonymous.
     Shared,
-    /// A file's.
+    /// A mapped file.
     File,
-    /// The kernel's.
+    /// Memory of the kernel, for example `[vdso]`.
     Kernel,
-    /// A pool's.
+    /// Hugetlb pages.
     Pool,
 }
 
-/// As much is read before it is parsed.
+/// Bytes read before they are parsed.
 const PIECE: usize = 1 << 16;
-/// As many pieces may wait for the parser: the kernel, which takes longer, is not to wait for it.
+/// Maximum number of pieces queued for the parser: reading, which takes longer, should not wait for it.
 const AHEAD: usize = 128;
 
 impl Vma {
-    /// Whose memory it is.
     #[must_use]
     pub fn memory(&self) -> Memory {
         let is_shared_memory = ["/memfd:", "/SYSV", "/dev/shm/", "/dev/zero", "[anon_shmem:"];
@@ -105,17 +103,17 @@ impl Vma {
         }
     }
 
-    /// Is it memory that the program asked for, and not a file's?
+    /// True for the program's anonymous memory, without its shared memory.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
         self.name.is_empty() || self.name.starts_with("[heap]") || self.name.starts_with("[anon")
     }
 }
 
-/// The mappings of process `pid` (`self` for our own), in the order of their addresses.
+/// The mappings of process `pid` (`self` for this one), in the order of their addresses.
 ///
-/// ESRCH or ENOENT where it has ended, EACCES where we may not trace it. Of a process that ends meanwhile,
-/// the kernel may give a part only, and no error.
+/// ESRCH or ENOENT if it has exited, EACCES if we may not trace it. If it exits during the reading, the
+/// kernel may return a part only, without an error.
 pub fn read(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
     let smaps = Smaps::open(root, pid)?;
     let (mut parser, mut piece) = (Parser::default(), Vec::new());
@@ -128,19 +126,18 @@ pub fn read(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
     }
 }
 
-/// The same with a second thread, which parses what the kernel has printed while it prints the next: for
-/// programs with very many mappings.
+/// Like [`read`], with a second thread that parses during the reading: for programs with very many mappings.
 pub fn read_many(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
     let smaps = &Smaps::open(root, pid)?;
     let (send, receive) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
-    // Memory that is fresh each time would cost a page fault for every page.
+    // Buffers are reused: new ones would cause a page fault per page.
     let (give_back, returned) = mpsc::channel();
     thread::scope(|scope| {
         let parsing = scope.spawn(move || {
             let mut parser = Parser::default();
             for piece in receive {
                 smaps.parsed(parser.feed(&piece))?;
-                // The reader may have come to the end.
+                // Fails if the reader has finished.
                 let _ = give_back.send(piece);
             }
             smaps.parsed(parser.finish())
@@ -148,22 +145,21 @@ pub fn read_many(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
         loop {
             let mut piece = returned.try_recv().unwrap_or_default();
             smaps.fill(&mut piece)?;
-            // Whoever parses stops at what it cannot read, and says so.
+            // The parser stops at a line that it cannot parse, and returns the error.
             if piece.is_empty() || send.send(piece).is_err() {
                 break;
             }
         }
         drop(send);
-        parsing.join().unwrap_or_else(|_| Err(smaps.failed(io::Error::other("parsing it was broken off"))))
+        parsing.join().unwrap_or_else(|_| Err(smaps.failed(io::Error::other("the parser thread panicked"))))
     })
 }
 
-/// Where a mapping lies, and whether it is a file's.
+/// The addresses of a mapping, and whether it maps a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its addresses.
     pub addresses: Range<u64>,
-    /// Is there a file behind it? Shared memory has one, too.
+    /// True if the mapping has an inode, as shared memory does, too.
     pub of_file: bool,
 }
 
@@ -173,7 +169,7 @@ impl From<&Vma> for Place {
     }
 }
 
-/// The open file of a process.
+/// The open smaps file of a process.
 struct Smaps<'a> {
     root: &'a Root,
     path: String,
@@ -186,7 +182,7 @@ impl Smaps<'_> {
         Ok(Smaps { root, file: root.open(&path)?, path })
     }
 
-    /// Fills `piece` anew with the next piece of the file; empty at its end.
+    /// Replaces `piece` by the next piece of the file; empty at the end.
     fn fill(&self, piece: &mut Vec<u8>) -> Result<(), ReadError> {
         piece.clear();
         piece.reserve(PIECE);
@@ -205,14 +201,14 @@ impl Smaps<'_> {
     }
 }
 
-/// Parses the text; answers the number and text of the first line that it cannot read.
+/// Parses smaps; the error is the number and text of the first line that cannot be parsed.
 pub fn parse(text: &str) -> Result<Vec<Vma>, Unreadable> {
     let mut parser = Parser::default();
     parser.feed(text.as_bytes())?;
     parser.finish()
 }
 
-/// The coverage of some mappings taken together; `pmd_size` is the size of a whole THP.
+/// The coverage of several mappings together; `pmd_size` is the PMD size of THP.
 #[must_use]
 pub fn coverage<'a>(
     vmas: impl IntoIterator<Item = &'a Vma>,
@@ -292,7 +288,7 @@ Rss:                   4 kB
 
     #[test]
     fn foreseen_lines_are_read_like_the_first_ones() -> Result<(), Box<dyn Error>> {
-        // As the kernel prints them, with a counter that outgrows its column, and one left out.
+        // The kernel's format, with a value wider than its column, and a missing counter.
         let block = |start: u64, rss: u64, more: &str| {
             format!(
                 "{start:x}-{:x} rw-p 00000000 00:00 0 \nSize:           {:8} kB\nRss:            {rss:8} kB\n\

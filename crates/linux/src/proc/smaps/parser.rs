@@ -1,28 +1,28 @@
-//! Parsing smaps at the pace at which the kernel prints it: a million lines for 40,000 mappings.
+//! A parser of smaps that keeps up with the kernel's output: a million lines for 40,000 mappings.
 
 use std::mem;
 
 use super::{Advice, Vma};
 use crate::units::Bytes;
 
-/// Reads smaps piece by piece.
+/// Parses smaps piece by piece.
 ///
-/// Nearly all lines are counters that the kernel prints in the same order and of the same width for
-/// every mapping, so that the next line can be foreseen: a key in 16 bytes, a value in 8, ` kB`.
+/// The kernel prints nearly all counters in the same order and width for every mapping, so the next line can
+/// be predicted: a key in 16 bytes, a value in 8, ` kB`.
 #[derive(Debug, Default)]
 pub struct Parser {
     vmas: Vec<Vma>,
-    /// A line of which only the beginning was fed.
+    /// An incomplete line at the end of the last piece.
     begun: Vec<u8>,
-    /// Lines that were read.
+    /// Number of parsed lines.
     lines: usize,
-    /// The lines that followed the last header.
+    /// The lines after the last header.
     layout: Vec<Foreseen>,
-    /// Lines since the last header.
+    /// Number of lines since the last header.
     next: usize,
 }
 
-/// A line that cannot be read: its number, from 1, and its text.
+/// The number, from 1, and the text of a line that cannot be parsed.
 pub type Unreadable = (usize, String);
 
 const KEY: usize = 16;
@@ -36,7 +36,7 @@ struct Foreseen {
     counter: Counter,
 }
 
-/// Which count a line holds.
+/// The counter of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counter {
     Rss,
@@ -45,12 +45,12 @@ enum Counter {
     Hugetlb,
     KernelPageSize,
     Swap,
-    /// One that nobody asks for.
+    /// A counter that is not used.
     Other,
 }
 
 impl Parser {
-    /// Takes the next piece of the text, which may begin and end within a line.
+    /// Parses the next piece, which may begin and end within a line.
     pub fn feed(&mut self, piece: &[u8]) -> Result<(), Unreadable> {
         let mut piece = piece;
         if !self.begun.is_empty() {
@@ -66,7 +66,7 @@ impl Parser {
         Ok(())
     }
 
-    /// All mappings, once all of the text was fed, whose last line may lack its line feed.
+    /// All mappings, after the last piece. The last line may lack its line feed.
     pub fn finish(mut self) -> Result<Vec<Vma>, Unreadable> {
         let last = mem::take(&mut self.begun);
         if !last.is_empty() {
@@ -75,7 +75,7 @@ impl Parser {
         Ok(self.vmas)
     }
 
-    /// Takes all whole lines of `text`, and answers how many bytes those are.
+    /// Parses all complete lines of `text`; returns their number of bytes.
     fn take(&mut self, text: &[u8]) -> Result<usize, Unreadable> {
         let mut at = 0;
         loop {
@@ -91,8 +91,7 @@ impl Parser {
         }
     }
 
-    /// Takes the next lines as long as they are those that followed the same lines of the mapping before,
-    /// and answers how many those were.
+    /// Parses lines as long as they match those of the mapping before; returns their number.
     fn take_foreseen(&mut self, rest: &[u8]) -> usize {
         let (Some(vma), Some(layout)) = (self.vmas.last_mut(), self.layout.get(self.next..)) else {
             return 0;
@@ -104,7 +103,7 @@ impl Parser {
             if key != foreseen.key || unit != b" kB\n" {
                 break;
             }
-            // Most counters are nought, and all were before.
+            // Most counters are zero, and all of a new mapping are.
             if foreseen.counter != Counter::Other && value != NOUGHT {
                 let Some(value) = number(value) else { break };
                 vma.count(foreseen.counter, Bytes::from_kib(value));
@@ -116,7 +115,7 @@ impl Parser {
         taken
     }
 
-    /// Any line, without its line feed.
+    /// Parses a line without its line feed.
     fn line(&mut self, line: &[u8]) -> Result<(), Unreadable> {
         self.lines += 1;
         let unreadable = |lines| (lines, String::from_utf8_lossy(line).into_owned());
@@ -140,7 +139,7 @@ impl Parser {
 
     fn foresee(&mut self, line: &[u8], counter: Counter) {
         let fits = line.len() == LINE - 1;
-        // No line begins with this, so that one of another form is never foreseen.
+        // No line begins with this key, so a line of another format is never predicted.
         let key = line[..KEY.min(line.len())].try_into().ok().filter(|_| fits).unwrap_or([0; KEY]);
         let foreseen = Foreseen { key, counter };
         match self.layout.get_mut(self.next) {
@@ -164,7 +163,7 @@ impl Vma {
         }
     }
 
-    /// Takes down one line; nothing where its value is not what it should be.
+    /// Stores the value of a line; `None` if it is malformed.
     fn detail(&mut self, key: &[u8], value: &[u8]) -> Option<Counter> {
         let counter = match key {
             b"Rss" => Counter::Rss,
@@ -189,7 +188,7 @@ impl Vma {
         Some(counter)
     }
 
-    /// Two letters each, with a blank between.
+    /// Flags of two letters, separated by blanks.
     fn flags(&mut self, value: &[u8]) {
         for flag in value.trim_ascii_start().chunks(3) {
             match flag.get(..2) {
@@ -203,11 +202,11 @@ impl Vma {
     }
 }
 
-/// Where the first line feed stands; eight bytes are looked at together.
+/// Position of the first line feed; compares eight bytes at a time.
 fn line_feed(text: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGH: u64 = ONES << 7;
-    // A byte that is nought after the exclusive or was a line feed; only such a word has a borrow.
+    // A line feed is a zero byte after the exclusive or; only a word with one has a borrow.
     let found = text.chunks_exact(8).position(|word| {
         let nought = word.try_into().map_or(0, u64::from_ne_bytes) ^ (ONES * u64::from(b'\n'));
         nought.wrapping_sub(ONES) & !nought & HIGH != 0
@@ -216,7 +215,7 @@ fn line_feed(text: &[u8]) -> Option<usize> {
     text[from..].iter().position(|byte| *byte == b'\n').map(|place| from + place)
 }
 
-/// A decimal number, with blanks before it.
+/// A decimal number with leading blanks.
 fn number(text: &[u8]) -> Option<u64> {
     let digits = text.trim_ascii_start();
     let value = |value: u64, digit: &u8| {
