@@ -1,9 +1,9 @@
-//! A program run as if the hugetlb pools held what we say: every request for explicit huge pages
-//! is seen, and granted or refused from pretended pools; not one page of the real ones is taken.
+//! Runs a program with simulated hugetlb pools: every request for hugetlb pages is intercepted, and granted
+//! or refused from the simulated pools. No page of the real pools is used.
 //!
-//! What is granted is served from ordinary memory, which costs nothing before it is touched. So a
-//! rehearsal tells what a program asks for, in which order, and what it does when a pool is
-//! short, on a machine that has no pool at all.
+//! Granted requests get ordinary memory, which uses nothing before it is touched. A rehearsal thus shows a
+//! program's requests, their order, and its behaviour if a pool is too small, also on a machine without
+//! pools.
 
 mod pretended_pools;
 
@@ -23,60 +23,54 @@ use crate::{
     units::{Bytes, PageSize, Pages},
 };
 
-/// Of what a program prints, as much is kept.
+/// Maximum output kept of each stream, in bytes.
 const KEPT_OUTPUT: u64 = 1 << 20;
 
-/// What a pretended pool holds; a size that is missing is held without limit.
+/// Pages of each simulated pool; unlimited for a missing size.
 pub type Pretended = BTreeMap<PageSize, Pages>;
 
-/// What a program asked for, and how it ended.
+/// The requests of a program, and its exit status and output.
 #[derive(Debug)]
 pub struct Rehearsal {
-    /// Its requests for explicit huge pages, in their order.
+    /// The requests for hugetlb pages, in order.
     pub requests: Vec<Request>,
-    /// How it ended.
     pub status: ExitStatus,
-    /// The first of what it printed.
+    /// The first part of its standard output.
     pub stdout: String,
-    /// And to its standard error.
+    /// The first part of its standard error.
     pub stderr: String,
 }
 
-/// A request for explicit huge pages.
+/// A request for hugetlb pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The process that made it.
+    /// The process id.
     pub process: u32,
-    /// The size of the pages.
     pub page_size: PageSize,
-    /// By which call.
+    /// The system call.
     pub means: Means,
-    /// Where it lies; nothing for a file, which may be mapped in many places.
+    /// The start address; `None` for a file, which may be mapped several times.
     pub start: Option<u64>,
-    /// How much was asked for.
+    /// The requested bytes.
     pub asked: Bytes,
-    /// May it be executed?
+    /// True if the memory is executable.
     pub executable: bool,
-    /// Was it granted?
     pub granted: bool,
-    /// What the process still held of it when it ended.
+    /// Bytes still held when the process ended.
     pub held: Bytes,
-    /// Of a file: the size up to which it may grow.
+    /// The size of a file, which limits its requests; `None` for other calls.
     pub limit: Option<Bytes>,
 }
 
-/// The calls that explicit huge pages are asked for with.
+/// The system calls that request hugetlb pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// `mmap` with MAP_HUGETLB.
     Anonymous,
-    /// `memfd_create` with MFD_HUGETLB.
     File,
-    /// `shmget` with SHM_HUGETLB.
     SharedMemory,
 }
 
-/// Runs `command` with pretended pools, for `patience` at most. Its standard input is empty.
+/// Runs `command` with simulated pools and empty standard input. `patience` is the timeout.
 pub fn rehearse(
     mut command: Command,
     sizes: &PageSizes,
@@ -98,7 +92,7 @@ pub fn rehearse(
     Ok(Rehearsal { requests: stage.into_requests(), status, stdout, stderr })
 }
 
-/// Reads what comes through a pipe to its end, and keeps the first of it.
+/// Reads a pipe to its end in a thread, and keeps the first part.
 fn listen(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let Some(mut pipe) = pipe else { return String::new() };

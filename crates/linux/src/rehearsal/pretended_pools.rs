@@ -1,4 +1,4 @@
-//! What a rehearsed program is made to believe, call by call.
+//! The answers to a rehearsed program's system calls.
 
 use std::{collections::BTreeMap, os::fd::RawFd};
 
@@ -14,21 +14,21 @@ use crate::{
 const MAP_HUGETLB: u64 = libc::MAP_HUGETLB as u64;
 const MAP_FIXED: u64 = libc::MAP_FIXED as u64;
 const MAP_SHARED: u64 = libc::MAP_SHARED as u64;
-/// At this address or not at all; it replaces nothing.
+/// Fails if the addresses are in use, instead of replacing the mapping.
 const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
 /// `MFD_HUGETLB` and `SHM_HUGETLB`.
 const MFD_HUGETLB: u64 = libc::MFD_HUGETLB as u64;
 const SHM_HUGETLB: u64 = libc::SHM_HUGETLB as u64;
 const FIXED: u64 = MAP_FIXED | MAP_FIXED_NOREPLACE;
-/// Six bits from here tell the page size, as log2; zero is the default size.
+/// Six bits from here hold log2 of the page size; 0 is the default size.
 const SIZE_SHIFT: u32 = 26;
 const SIZE_MASK: u64 = 0x3f << SIZE_SHIFT;
 /// `HUGETLBFS_MAGIC` of `linux/magic.h`.
 const HUGETLBFS: i64 = 0x9584_58f6;
-/// The kernel aligns explicit huge pages by itself; ordinary memory is put here for it.
+/// First address for the ordinary memory in place of hugetlb pages, which the kernel would align itself.
 const FIRST_HINT: u64 = 0x5000_0000_0000;
 
-/// The calls to stop at.
+/// The system calls to stop at.
 pub(super) const WATCHED: [Watched; 9] = [
     Watched { number: libc::SYS_mmap, only_with: Some((3, (MAP_HUGETLB | MAP_FIXED | MAP_SHARED) as u32)) },
     always(libc::SYS_munmap),
@@ -45,22 +45,22 @@ const fn always(number: libc::c_long) -> Watched {
     Watched { number, only_with: None }
 }
 
-/// What the program is made to believe.
+/// The state of the simulation.
 pub(super) struct Stage {
     sizes: PageSizes,
     pools: Pretended,
     requests: Vec<Request>,
-    /// Of each request what is held: addresses, of a file offsets.
+    /// The ranges held by each request: addresses, for a file offsets.
     held: Vec<Ranges>,
-    /// By process and descriptor: the request that a file stands for.
+    /// The request of a hugetlb file, by process and descriptor.
     files: BTreeMap<(u32, u64), usize>,
-    /// By SysV id: the request that a segment stands for.
+    /// The request of a segment, by SysV id.
     segments: BTreeMap<u64, usize>,
-    /// By thread: its process.
+    /// The process of a thread, by thread id.
     processes: BTreeMap<u32, u32>,
     next_hint: u64,
-    /// A file whose name tells of huge pages: before JDK 17 the JVM looks for the word in its maps, for
-    /// the one page that it tries them with.
+    /// A file with a name that contains "hugepage": before JDK 17 the JVM searches its maps for that word
+    /// after mapping a single page as a test.
     named: RawFd,
 }
 
@@ -79,7 +79,7 @@ impl Stage {
         }
     }
 
-    /// All requests, with what is held of them.
+    /// All requests, with the bytes still held.
     pub(super) fn into_requests(mut self) -> Vec<Request> {
         for (request, held) in self.requests.iter_mut().zip(&self.held) {
             request.held = Bytes(held.len());
@@ -95,7 +95,7 @@ impl Stage {
         })
     }
 
-    /// The page size that flags ask for.
+    /// The page size in the flags of a call.
     fn page_size(&self, flags: u64) -> Option<PageSize> {
         match (flags & SIZE_MASK) >> SIZE_SHIFT {
             0 => self.sizes.default_hugetlb,
@@ -104,7 +104,7 @@ impl Stage {
         .filter(|size| self.sizes.hugetlb.contains(size))
     }
 
-    /// Does the pretended pool have as much?
+    /// True if the simulated pool has `bytes` left.
     fn has(&self, size: PageSize, bytes: u64) -> bool {
         let all = self.requests.iter().zip(&self.held);
         let held = all.filter(|(r, _)| r.page_size == size).map(|(_, held)| held.len()).sum();
@@ -112,7 +112,7 @@ impl Stage {
         self.pools.get(&size).is_none_or(|pool| wanted.pages_needed(size) <= *pool)
     }
 
-    /// Notes a request; answers where it stands in the list and whether it is granted.
+    /// Records a request; returns its index and whether it is granted.
     fn ask(&mut self, process: u32, page_size: PageSize, means: Means, asked: Bytes) -> (usize, bool) {
         let granted = self.has(page_size, asked.0);
         self.requests.push(Request {
@@ -132,7 +132,7 @@ impl Stage {
 
     fn mmap(&mut self, call: &mut Call, process: u32) -> Then {
         let [address, length, protection, flags, _, offset] = call.arguments;
-        // It replaces what lay there.
+        // MAP_FIXED replaces what is mapped there.
         if flags & MAP_FIXED != 0 && !self.released(process, address, length) {
             return Then::Answer(-i64::from(libc::EINVAL));
         }
@@ -166,7 +166,7 @@ impl Stage {
         Then::MakeAndTell
     }
 
-    /// Lets an `mmap` that leaves the place to the kernel go where a huge page could begin.
+    /// Aligns an `mmap` without a fixed address to the huge page size.
     fn place(&mut self, call: &mut Call, size: PageSize, length: u64) {
         let (address, flags) = (call.arguments[0], call.arguments[3]);
         if flags & FIXED == 0 && (address == 0 || address % size.bytes().0 != 0) {
@@ -174,15 +174,15 @@ impl Stage {
         }
     }
 
-    /// Where nothing was put yet.
+    /// An aligned address range that is not used yet.
     fn next_place(&mut self, size: PageSize, length: u64) -> u64 {
         let place = self.next_hint.next_multiple_of(size.bytes().0);
         self.next_hint = place.saturating_add(length).saturating_add(size.bytes().0);
         place
     }
 
-    /// Whatever of explicit memory lay in this range of a process is given back; refused (`false`), as
-    /// the kernel does, where that would cut a huge page in two.
+    /// Releases hugetlb memory of a process in this range. `false` if a huge page would be split, which the
+    /// kernel refuses.
     fn released(&mut self, process: u32, start: u64, length: u64) -> bool {
         let end = start.saturating_add(length);
         let mapped = |request: &Request| request.process == process && request.means == Means::Anonymous;
@@ -207,7 +207,7 @@ impl Stage {
         self.files.get(&(process, descriptor & 0xffff_ffff)).copied()
     }
 
-    /// Pages of a file are set aside, by allocating them or by mapping them: those that were not yet.
+    /// Reserves the pages of a file range that are not reserved yet, for fallocate or mmap.
     fn reserve(&mut self, at: usize, offset: u64, length: u64) -> bool {
         let end = offset.saturating_add(length);
         let missing = self.held[at].missing(offset, end);
@@ -284,7 +284,7 @@ impl Supervisor for Stage {
                 Then::MakeAndTell
             }
             libc::SYS_shmctl if arguments[1] as i32 == libc::IPC_RMID => {
-                // Removed before anybody attached it: it is gone at once.
+                // Removed before anyone attached it: it disappears at once.
                 if let Some(&at) = self.segments.get(&arguments[0]) {
                     if self.requests[at].start.is_none() {
                         self.held[at] = Ranges::default();
@@ -344,7 +344,7 @@ impl Supervisor for Stage {
     }
 
     fn executed(&mut self, process: u32) {
-        // Anonymous memory goes with the old program.
+        // exec releases anonymous memory.
         for (request, held) in self.requests.iter().zip(&mut self.held) {
             if request.process == process && request.means == Means::Anonymous {
                 *held = Ranges::default();

@@ -1,4 +1,4 @@
-//! The same memory at many addresses: far more pages than there is memory for.
+//! The same memory mapped at many addresses, to use more pages than there is memory for.
 
 use std::{
     fs::File,
@@ -15,36 +15,36 @@ use libc::{c_int, c_void};
 use super::{checked, last_error, parallel_range::MADV_POPULATE_WRITE, pidfd::MADV_COLLAPSE};
 use crate::units::{PageSize, Pages};
 
-// Not in every C library that we build for; the number is the kernel's (include/uapi).
+// Not in every supported C library; the number is from include/uapi.
 const MFD_HUGE_SHIFT: u32 = 26;
 
-/// A file in memory, mapped over and over, one copy behind the other, and unmapped on drop.
+/// A file in memory, mapped repeatedly, one copy behind the other; unmapped on drop.
 ///
-/// A translation belongs to an address, so that each copy of a page takes an entry of its own in the
-/// TLB, while all together take the memory of one.
+/// A TLB entry belongs to a virtual address: every copy of a page takes an entry, while all copies use the
+/// memory of one.
 #[derive(Debug)]
 pub struct Repeated {
-    /// All that was reserved: a little more, so that an aligned start could be chosen in it.
+    /// The reserved addresses: one page more than `len`, so that an aligned start exists.
     reserved: NonNull<c_void>,
     reserved_len: usize,
-    /// The offset in it of the first page.
+    /// The offset of the first page in the reserved addresses.
     start: usize,
     len: usize,
-    /// The length of one copy.
+    /// Bytes per copy.
     copy: usize,
 }
 
-// SAFETY: the mapping is owned memory; nothing in it is tied to the thread that made it.
+// SAFETY: the mapping is owned memory and not tied to the thread that created it.
 unsafe impl Send for Repeated {}
-// SAFETY: it can be reached as atomics only.
+// SAFETY: it is accessed through atomics only.
 unsafe impl Sync for Repeated {}
 
 impl Repeated {
-    /// `pages` pages, on the memory of `distinct` of them; both at least one.
+    /// Maps `pages` pages onto the memory of `distinct` pages; both are at least 1.
     ///
-    /// With `pool` the memory is from the hugetlb pool of that size: ENOMEM where the pool is short,
-    /// ENOENT or EINVAL for a size that the kernel has not. Without, the pages are base pages until
-    /// [`Repeated::advise_huge`] and [`Repeated::collapse`] make larger ones of them.
+    /// With `pool`, the memory is from the hugetlb pool of `size`: ENOMEM if the pool is too small, ENOENT or
+    /// EINVAL for a size without a pool. Otherwise the pages are base pages until [`Repeated::advise_huge`]
+    /// and [`Repeated::collapse`].
     pub fn new(size: PageSize, pool: bool, distinct: Pages, pages: Pages) -> io::Result<Repeated> {
         let page = to_usize(size.bytes().0)?;
         let copy = to_usize((distinct * size).0)?;
@@ -75,73 +75,73 @@ impl Repeated {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         let len = self.copy.min(self.len - at);
-        // SAFETY: replaces a part of what we reserved, which nobody refers to yet.
+        // SAFETY: replaces a part of our reservation, which has no references yet.
         let mapped = unsafe { libc::mmap(self.at(at), len, access, flags, file.as_raw_fd(), 0) };
         if mapped == libc::MAP_FAILED { Err(last_error()) } else { Ok(()) }
     }
 
     fn at(&self, offset: usize) -> *mut c_void {
-        // SAFETY: `start` + `len` lies in what was reserved, and every offset is at most `len`.
+        // SAFETY: `start` + `len` is within the reservation, and every offset is at most `len`.
         unsafe { self.reserved.as_ptr().byte_add(self.start + offset.min(self.len)) }
     }
 
-    /// Its words. More than one may lie on the same memory, which is why they are atomic.
+    /// The memory as words. They are atomic because several may be the same memory.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: readable, writable, `len` long, aligned to a page, zeroed by the kernel, and living as
-        // long as self; that other words change with one is what an atomic allows.
+        // SAFETY: readable, writable, `len` long, aligned to a page, zeroed by the kernel, and valid as long
+        // as self; atomics permit that a write to one word changes others.
         unsafe { slice::from_raw_parts(self.at(0).cast(), self.len / size_of::<AtomicU64>()) }
     }
 
-    /// Its addresses.
     #[must_use]
     pub fn addresses(&self) -> Range<u64> {
         let start = self.at(0) as u64;
         start..start + self.len as u64
     }
 
-    /// Wishes for huge pages, or none (`MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`).
+    /// Requests (`MADV_HUGEPAGE`) or prevents (`MADV_NOHUGEPAGE`) huge pages.
     pub fn advise_huge(&self, huge: bool) -> io::Result<()> {
         self.advise(self.len, if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE })
     }
 
-    /// Makes huge pages of the memory (`MADV_COLLAPSE`, Linux 6.1), whatever the machine's setting.
+    /// Collapses the memory into huge pages (`MADV_COLLAPSE`, Linux 6.1), regardless of the machine's THP
+    /// mode.
     pub fn collapse(&self) -> io::Result<()> {
         self.advise(self.copy.min(self.len), MADV_COLLAPSE)
     }
 
-    /// Makes every page present and writable (`MADV_POPULATE_WRITE`, Linux 5.14).
+    /// Populates every page (`MADV_POPULATE_WRITE`, Linux 5.14).
     ///
-    /// Where memory or a cgroup limit runs out this is an error, not a SIGBUS.
+    /// An error, not a SIGBUS, if memory or a cgroup limit is exhausted.
     pub fn populate(&self) -> io::Result<()> {
         self.advise(self.len, MADV_POPULATE_WRITE)
     }
 
-    /// The same for the first copy alone.
+    /// Populates the first copy only.
     pub fn populate_once(&self) -> io::Result<()> {
         self.advise(self.copy.min(self.len), MADV_POPULATE_WRITE)
     }
 
     fn advise(&self, len: usize, advice: c_int) -> io::Result<()> {
-        // SAFETY: the range lies in our mapping, and none of these kinds of advice changes contents.
+        // SAFETY: the range is within our mapping, and none of these kinds of advice changes contents.
         checked(unsafe { libc::madvise(self.at(0), len, advice) }).map(drop)
     }
 }
 
 impl Drop for Repeated {
     fn drop(&mut self) {
-        // SAFETY: exactly what mmap returned, and no reference outlives self.
+        // SAFETY: the values that mmap returned; no reference outlives self.
         unsafe { libc::munmap(self.reserved.as_ptr(), self.reserved_len) };
     }
 }
 
-/// A file of nothing in memory, of base pages or from the pool of `size`.
+/// An empty file in memory, of base pages or from the pool of `size`.
 fn memory(size: PageSize, pool: bool) -> io::Result<File> {
     let huge = if pool { libc::MFD_HUGETLB | (size.log2() << MFD_HUGE_SHIFT) } else { 0 };
     let name = c"hugewise";
-    // SAFETY: reads one string that is live, and returns a new descriptor.
+    // SAFETY: reads a live string and returns a new descriptor.
     let descriptor = checked(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | huge) })?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and not shared.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 

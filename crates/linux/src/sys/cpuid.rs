@@ -1,19 +1,17 @@
-//! What the CPU says of itself.
+//! The `cpuid` instruction.
 
-/// The registers EAX, EBX, ECX and EDX.
 pub type Registers = [u32; 4];
 
-/// A leaf of the `cpuid` instruction; nothing beyond the CPU's highest, and where there is no such
-/// instruction.
+/// A leaf of the `cpuid` instruction; `None` above the CPU's highest leaf, and on other architectures.
 #[cfg(target_arch = "x86_64")]
 #[must_use]
 pub fn leaf(leaf: u32, sub_leaf: u32) -> Option<Registers> {
     use std::arch::x86_64::__cpuid_count;
     const EXTENDED: u32 = 0x8000_0000;
-    #[allow(unused_unsafe)] // In later versions of Rust the function is safe.
+    #[allow(unused_unsafe)] // Safe in later versions of Rust.
     let ask = |leaf, sub_leaf| {
-        // SAFETY: every x86-64 CPU has the instruction; it reads no memory and changes nothing but the
-        // registers that it answers in.
+        // SAFETY: every x86-64 CPU has the instruction; it accesses no memory and changes only the registers
+        // with the result.
         unsafe { __cpuid_count(leaf, sub_leaf) }
     };
     let highest = ask(leaf & EXTENDED, 0).eax;
@@ -23,7 +21,7 @@ pub fn leaf(leaf: u32, sub_leaf: u32) -> Option<Registers> {
     })
 }
 
-/// A leaf of the `cpuid` instruction, which this CPU has not.
+/// A leaf of the `cpuid` instruction, which this architecture does not have.
 #[cfg(not(target_arch = "x86_64"))]
 #[must_use]
 pub fn leaf(_leaf: u32, _sub_leaf: u32) -> Option<Registers> {

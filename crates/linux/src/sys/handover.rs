@@ -1,7 +1,7 @@
-//! Handing this process over to another program, and leaving somebody behind who watches it.
+//! Replacing this process by another program, with an observer process left behind.
 //!
-//! The program must find everything as if it had been started directly: the same process id,
-//! signals as they were, no child that it did not start.
+//! The program runs as if started directly: same process id, same signal dispositions, no child that it did
+//! not start.
 
 use std::{
     convert::Infallible,
@@ -17,19 +17,19 @@ use libc::{c_char, c_int, c_uint, c_ulong};
 
 use super::{checked, last_error, pidfd, process::PR_SET_THP_DISABLE};
 
-/// Was SIGPIPE ignored when this process began? Rust's runtime ignores it before `main`, so it is
-/// looked at before the runtime starts.
+/// Whether SIGPIPE was ignored when this process started. Rust's runtime ignores it before `main`, so it is
+/// read before the runtime starts.
 static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 #[used]
-// SAFETY: the loader calls each pointer in this section once, before `main`, as a C function; this
-// one takes no arguments and needs nothing that is not set up by then.
+// SAFETY: the loader calls each pointer in this section once, before `main`, as a C function; this one takes
+// no arguments and uses nothing that is not set up by then.
 #[unsafe(link_section = ".init_array")]
 static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
 
 extern "C" fn note_sigpipe() {
     let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks for the disposition only; `now` is a live sigaction, for which zero is valid.
+    // SAFETY: reads the disposition only; `now` is a live sigaction, for which zero is valid.
     let ignored = unsafe {
         libc::sigaction(libc::SIGPIPE, ptr::null(), now.as_mut_ptr()) == 0
             && now.assume_init().sa_sigaction == libc::SIG_IGN
@@ -37,10 +37,10 @@ extern "C" fn note_sigpipe() {
     SIGPIPE_WAS_IGNORED.store(ignored, Ordering::Relaxed);
 }
 
-/// Replaces this process by `program` (a path), with these arguments (the first is the name it sees
-/// itself by) and this environment. Returns only where the kernel refuses.
+/// Replaces this process by the program at path `program`. The first argument is its name (argv[0]). Returns
+/// only on failure.
 ///
-/// The signal mask and what is ignored are as our caller left them.
+/// Signal mask and ignored signals are those that this process was started with.
 pub fn exec(program: &OsString, arguments: &[OsString], environment: &[OsString]) -> io::Result<Infallible> {
     let strings = |all: &[OsString]| {
         all.iter().map(|one| CString::new(one.clone().into_vec())).collect::<Result<Vec<CString>, _>>()
@@ -52,24 +52,24 @@ pub fn exec(program: &OsString, arguments: &[OsString], environment: &[OsString]
     };
     let (argv, envp) = (pointers(&arguments), pointers(&environment));
     if !SIGPIPE_WAS_IGNORED.load(Ordering::Relaxed) {
-        // SAFETY: the default action, as it was before Rust's runtime ignored the signal.
+        // SAFETY: restores the default action, which Rust's runtime replaced.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     }
     // SAFETY: all strings and both arrays end in a null and live until the call is over.
     unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
     let refused = last_error();
-    // SAFETY: our own broken pipes are to be errors again, not signals.
+    // SAFETY: broken pipes of this process are errors again, not signals.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     Err(refused)
 }
 
-/// From now on this process, also after an exec, and its children get no transparent huge pages.
+/// Disables THP for this process, also after an exec, and for its children.
 pub fn disable_thp() -> io::Result<()> {
     // SAFETY: takes numbers only.
     checked(unsafe { libc::prctl(PR_SET_THP_DISABLE, 1 as c_ulong, 0 as c_ulong, 0, 0) }).map(drop)
 }
 
-/// Do orphans of this process become its own children, as those of process 1 do?
+/// True if orphans among this process's descendants become its children, as those of process 1 do.
 #[must_use]
 pub fn adopts_orphans() -> bool {
     let mut adopts: c_int = 0;
@@ -78,15 +78,15 @@ pub fn adopts_orphans() -> bool {
     std::process::id() == 1 || (asked == 0 && adopts != 0)
 }
 
-/// Starts `command` so that it is nobody's child here: an orphan in a session of its own.
+/// Starts `command` as an orphan in a session of its own, so that it is no child of this process.
 ///
-/// It finds a descriptor of this very process (a pidfd) as its standard input: whatever becomes of
-/// process ids, it means us. ENOSYS before Linux 5.3.
+/// Its standard input is a pidfd of this process, which stays valid if the pid is reused. ENOSYS before Linux
+/// 5.3.
 pub fn leave_behind(command: &mut Command) -> io::Result<()> {
     let ourselves = pidfd::open(std::process::id())?;
     let orphan = || {
-        // SAFETY: between fork and exec of a process with one thread; fork, _exit and setsid are
-        // async-signal-safe, and the middle process does nothing but end.
+        // SAFETY: between fork and exec in a process with one thread; fork, _exit and setsid are
+        // async-signal-safe, and the middle process only exits.
         unsafe {
             if checked(libc::fork())? != 0 {
                 libc::_exit(0);
@@ -95,21 +95,21 @@ pub fn leave_behind(command: &mut Command) -> io::Result<()> {
         }
     };
     command.stdin(Stdio::from(ourselves)).current_dir("/");
-    // SAFETY: the closure does nothing but the calls above.
+    // SAFETY: the closure makes only the calls above.
     let mut middle = unsafe { command.pre_exec(orphan) }.spawn()?;
     middle.wait().map(drop)
 }
 
 /// Closes every descriptor from `first` on.
 ///
-/// Only for the beginning of a process that owns none of them: what it inherited.
+/// Only for the start of a process that does not own these descriptors, but inherited them.
 pub fn close_inherited(first: u32) {
-    // SAFETY: takes numbers only; that nobody uses these descriptors is the caller's word.
+    // SAFETY: takes numbers only; the caller guarantees that these descriptors are unused.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, first as c_uint, c_uint::MAX, 0 as c_uint) };
     if closed != 0 {
-        // Before Linux 5.9: the descriptors that a process usually may have.
+        // Before Linux 5.9: the descriptors below the usual limit.
         for fd in first..1024 {
-            // SAFETY: as above; one that is not open is refused.
+            // SAFETY: as above; closing a descriptor that is not open fails.
             unsafe { libc::close(fd as c_int) };
         }
     }

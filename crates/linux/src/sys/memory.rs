@@ -1,4 +1,4 @@
-//! Mappings: made, advised, populated, looked at, and given back when dropped.
+//! Memory mappings, unmapped on drop.
 
 use std::{
     io,
@@ -12,14 +12,14 @@ use libc::{c_int, c_ulong, c_void};
 use super::{checked, last_error, parallel_range::MADV_POPULATE_WRITE};
 use crate::units::{Bytes, PageSize};
 
-// Not in every C library that we build for; the numbers are the kernel's (include/uapi).
+// Not in every supported C library; the numbers are from include/uapi.
 const MAP_HUGE_SHIFT: u32 = 26;
 const SHM_HUGE_SHIFT: u32 = 26;
 const SHM_HUGETLB: c_int = 0o4000;
 
-/// Memory of this process, zeroed and private to it, unmapped on drop.
+/// Private, zeroed memory of this process, unmapped on drop.
 ///
-/// Writing to it needs `&mut`, reading `&`, like a boxed slice.
+/// Writing needs `&mut`, reading `&`, as for a boxed slice.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
@@ -27,41 +27,41 @@ pub struct Mapping {
     made_by: MadeBy,
 }
 
-/// How a mapping came to be, so that giving it back never guesses.
+/// The system call that created the mapping, which determines the one that removes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MadeBy {
     Mmap,
     Shmat,
 }
 
-/// What `madvise` is told about a range.
+/// Advice for `madvise`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Transparent huge pages, please (`MADV_HUGEPAGE`).
+    /// Use THP (`MADV_HUGEPAGE`).
     HugePage,
-    /// No transparent huge pages (`MADV_NOHUGEPAGE`).
+    /// Do not use THP (`MADV_NOHUGEPAGE`).
     NoHugePage,
-    /// Make every page present and writable, contents kept (`MADV_POPULATE_WRITE`, Linux 5.14).
+    /// Populate every page and keep the contents (`MADV_POPULATE_WRITE`, Linux 5.14).
     ///
-    /// Where memory or a cgroup limit runs out this is an error, not a SIGBUS.
+    /// An error, not a SIGBUS, if memory or a cgroup limit is exhausted.
     PopulateWrite,
 }
 
-// SAFETY: a mapping is owned memory; nothing in it is tied to the thread that made it.
+// SAFETY: a mapping is owned memory and not tied to the thread that created it.
 unsafe impl Send for Mapping {}
-// SAFETY: through a shared reference it can only be read.
+// SAFETY: a shared reference permits reading only.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Anonymous memory of `len` bytes on whatever pages the kernel likes.
+    /// Anonymous memory of `len` bytes, on page sizes of the kernel's choice.
     pub fn anonymous(len: Bytes) -> io::Result<Mapping> {
         Mapping::mmap(len, 0)
     }
 
     /// Anonymous memory from the hugetlb pool of `size`; `len` is a multiple of it.
     ///
-    /// The kernel reserves the pages here: ENOMEM when the pool is short, EINVAL for a size that
-    /// it has not. A limit of the hugetlb cgroup shows only when the memory is touched.
+    /// The kernel reserves the pages here: ENOMEM if the pool is too small, EINVAL for a size without a pool.
+    /// A limit of the hugetlb cgroup shows only when the memory is touched.
     pub fn hugetlb(len: Bytes, size: PageSize) -> io::Result<Mapping> {
         Mapping::mmap(len, libc::MAP_HUGETLB | (size.log2() << MAP_HUGE_SHIFT) as c_int)
     }
@@ -79,59 +79,56 @@ impl Mapping {
         Ok(Mapping { start, len, made_by: MadeBy::Mmap })
     }
 
-    /// SysV shared memory, on the hugetlb pool of `size`; `len` is a multiple of it.
+    /// SysV shared memory from the hugetlb pool of `size`; `len` is a multiple of it.
     ///
-    /// EPERM without CAP_IPC_LOCK or membership of `vm.hugetlb_shm_group`, EINVAL above
-    /// `kernel.shmmax`, ENOSPC above `kernel.shmall`, ENOMEM when the pool is short. The segment is
-    /// marked for removal at once, so that it cannot outlive this process.
+    /// EPERM without CAP_IPC_LOCK or membership of `vm.hugetlb_shm_group`, EINVAL above `kernel.shmmax`,
+    /// ENOSPC above `kernel.shmall`, ENOMEM if the pool is too small. The segment is marked for removal at
+    /// once, so that it does not outlive this process.
     pub fn shared_hugetlb(len: Bytes, size: PageSize) -> io::Result<Mapping> {
         let len = usize::try_from(len.0).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
         let flags = SHM_HUGETLB | (size.log2() << SHM_HUGE_SHIFT) as c_int | libc::IPC_CREAT | 0o600;
-        // SAFETY: makes a new segment; no memory of ours is involved.
+        // SAFETY: creates a segment; no memory of ours is involved.
         let id = checked(unsafe { libc::shmget(libc::IPC_PRIVATE, len, flags) })?;
         // SAFETY: attaches the new segment at an address of the kernel's choice.
         let start = unsafe { libc::shmat(id, ptr::null(), 0) };
         let attached = if start as isize == -1 { Err(last_error()) } else { Ok(start) };
-        // SAFETY: IPC_RMID takes no buffer; the segment lives on until the last detach.
+        // SAFETY: IPC_RMID takes no buffer; the segment exists until the last detach.
         checked(unsafe { libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) })?;
         let start =
             NonNull::new(attached?.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         Ok(Mapping { start, len, made_by: MadeBy::Shmat })
     }
 
-    /// Where it begins.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.start.as_ptr() as u64
     }
 
-    /// Its length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Is there nothing in it? (The kernel makes no such mapping.)
+    /// Always false: the kernel makes no empty mapping.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its bytes. Reading a page that is not present makes it so.
+    /// The bytes of the mapping. Reading a page populates it.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping is readable, `len` long, zeroed by the kernel, and lives as long as self.
+        // SAFETY: the mapping is readable, `len` long, zeroed by the kernel, and valid as long as self.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    /// Its bytes, to be written.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and writable; `&mut self` excludes every other reference.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
-    /// Advises the kernel on `range` (offsets in bytes; the start on a page boundary).
+    /// Advises the kernel on `range`, given as byte offsets; the start is on a page boundary.
     pub fn advise(&self, range: Range<usize>, advice: Advice) -> io::Result<()> {
         let (start, len) = self.sub_range(&range)?;
         let advice = match advice {
@@ -139,21 +136,21 @@ impl Mapping {
             Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
             Advice::PopulateWrite => MADV_POPULATE_WRITE,
         };
-        // SAFETY: the range lies in our mapping, and none of these kinds of advice changes contents.
+        // SAFETY: the range is within our mapping, and none of these kinds of advice changes contents.
         checked(unsafe { libc::madvise(start, len, advice) }).map(drop)
     }
 
-    /// Has all pages of it come from one NUMA node, and from no other (`mbind(2)`).
+    /// Binds all pages to one NUMA node (`mbind(2)`).
     ///
-    /// EINVAL where there is no such node, or none with memory; ENOSYS on a kernel without NUMA. Where
-    /// the node runs out, populating fails, and touching kills.
+    /// EINVAL if the node does not exist or has no memory; ENOSYS on a kernel without NUMA. If the node runs
+    /// out of memory, populating fails, and touching kills the process.
     pub fn bind(&self, node: u32) -> io::Result<()> {
         const WORD: usize = c_ulong::BITS as usize;
         let mut mask = [0 as c_ulong; 1024 / WORD];
         let word = mask.get_mut(node as usize / WORD);
         *word.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))? |= 1 << (node as usize % WORD);
-        // SAFETY: the policy of our own mapping; the mask is live. The kernel looks at one bit less than
-        // it is told.
+        // SAFETY: the policy of our own mapping; the mask is live. The kernel reads one bit less than the
+        // given number.
         checked(unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -168,7 +165,7 @@ impl Mapping {
         .map(drop)
     }
 
-    /// Gives the range a name in /proc/PID/maps, where the kernel can (`CONFIG_ANON_VMA_NAME`).
+    /// Names the mapping in /proc/PID/maps, if the kernel has names (`CONFIG_ANON_VMA_NAME`).
     pub fn name(&self, name: &std::ffi::CStr) -> io::Result<()> {
         const PR_SET_VMA: c_int = 0x5356_4d41;
         const PR_SET_VMA_ANON_NAME: c_int = 0;
@@ -179,7 +176,7 @@ impl Mapping {
         .map(drop)
     }
 
-    /// The addresses of `range` (offsets in bytes).
+    /// The addresses of `range`, given as byte offsets.
     #[must_use]
     pub fn addresses(&self, range: &Range<usize>) -> Range<u64> {
         self.address() + range.start as u64..self.address() + range.end as u64
@@ -189,7 +186,7 @@ impl Mapping {
         if range.start > range.end || range.end > self.len {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        // SAFETY: the offset was just checked to lie in the mapping (or one past its end).
+        // SAFETY: the offset was just checked to be in the mapping (or one past its end).
         let start = unsafe { self.start.as_ptr().add(range.start) };
         Ok((start.cast(), range.end - range.start))
     }
@@ -199,33 +196,33 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         let start: *mut c_void = self.start.as_ptr().cast();
         match self.made_by {
-            // SAFETY: exactly what mmap returned, and no reference outlives self.
+            // SAFETY: the values that mmap returned; no reference outlives self.
             MadeBy::Mmap => unsafe { libc::munmap(start, self.len) },
-            // SAFETY: exactly what shmat returned, and no reference outlives self.
+            // SAFETY: the value that shmat returned; no reference outlives self.
             MadeBy::Shmat => unsafe { libc::shmdt(start) },
         };
     }
 }
 
-/// Bytes of which there is at least one, so that each fraction of them is a byte.
+/// A non-empty slice, so that every fraction of its length is a valid index.
 #[derive(Clone, Copy, Debug)]
 pub struct SomeBytes<'a>(&'a [u8]);
 
 impl<'a> SomeBytes<'a> {
-    /// Nothing for no bytes.
+    /// `None` for an empty slice.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<SomeBytes<'a>> {
         (!bytes.is_empty()).then_some(SomeBytes(bytes))
     }
 
-    /// The byte at `fraction` / 2⁶⁴ of the way, read without a check of the place: in a measured loop
-    /// the check would take room in the CPU's window of instructions that loads are then missing from.
+    /// The byte at `fraction` / 2⁶⁴ of the length, read without a bounds check: in a measured loop the check
+    /// would occupy slots in the CPU's instruction window and delay loads.
     #[inline]
     #[must_use]
     pub fn at(self, fraction: u64) -> u8 {
         let place = (u128::from(fraction) * self.0.len() as u128) >> 64;
-        // SAFETY: fraction / 2⁶⁴ is below 1 and the length above 0, so that the place, rounded down,
-        // is below the length.
+        // SAFETY: fraction / 2⁶⁴ is below 1 and the length above 0, so the index, rounded down, is below the
+        // length.
         unsafe { *self.0.get_unchecked(place as usize) }
     }
 }
@@ -266,7 +263,7 @@ mod tests {
         let memory = Mapping::anonymous(Bytes(1 << 20))?;
         match memory.bind(0) {
             Ok(()) => assert!(nodes_of_memory(memory.address())?.contains(&0)),
-            // A kernel without NUMA, or a container that may not.
+            // A kernel without NUMA, or a container without the permission.
             Err(error) => {
                 assert!(matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)), "{error}")
             }

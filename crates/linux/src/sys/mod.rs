@@ -1,7 +1,7 @@
-//! Every system call, and the only `unsafe` code.
+//! All system calls, and the only `unsafe` code.
 //!
-//! Each function does one thing to the kernel and tells what the kernel answered. What to ask for,
-//! and what to do when it refuses, is decided above.
+//! Each function makes one request and returns the kernel's answer. Callers decide what to request and how to
+//! handle errors.
 #![allow(unsafe_code)]
 
 pub mod aliases;
@@ -23,12 +23,11 @@ pub mod unmovable;
 
 use std::io;
 
-/// The errno of the last failed call, as an error.
 fn last_error() -> io::Error {
     io::Error::last_os_error()
 }
 
-/// Turns the `-1` of a system call into its error.
+/// Converts the result -1 of a system call to the error in errno.
 fn checked<T: PartialEq + From<i8>>(result: T) -> io::Result<T> {
     if result == T::from(-1) { Err(last_error()) } else { Ok(result) }
 }

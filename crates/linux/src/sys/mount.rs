@@ -1,4 +1,4 @@
-//! File systems that are mounted nowhere: only who holds the descriptor sees them.
+//! Detached mounts: file systems reached through a descriptor only.
 
 use std::{
     ffi::CStr,
@@ -13,10 +13,10 @@ const FSOPEN_CLOEXEC: libc::c_uint = 1;
 const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
 const FSMOUNT_CLOEXEC: libc::c_uint = 1;
 
-/// A file system of type `kind` (as in /proc/filesystems) that no path leads to; it goes with its
-/// descriptor. Needs CAP_SYS_ADMIN and Linux 5.2; ENODEV where the kernel has no such type.
+/// Mounts a file system of type `kind` (as in /proc/filesystems) at no path; closing the descriptor unmounts
+/// it. Needs CAP_SYS_ADMIN and Linux 5.2; ENODEV for an unknown type.
 pub fn detached(kind: &CStr) -> io::Result<File> {
-    // SAFETY: reads one string that is live, and returns a new descriptor.
+    // SAFETY: reads a live string and returns a new descriptor.
     let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC) })?;
     // SAFETY: the command takes neither a key nor a value.
     checked(unsafe {
@@ -33,10 +33,10 @@ pub fn detached(kind: &CStr) -> io::Result<File> {
     owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0) })
 }
 
-/// The descriptor that a system call has just made.
+/// Takes ownership of the descriptor that a system call returned.
 fn owned(result: libc::c_long) -> io::Result<File> {
     let descriptor = checked(result)?;
     let descriptor = libc::c_int::try_from(descriptor).map_err(io::Error::other)?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and not shared.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }

@@ -1,4 +1,4 @@
-//! Generic netlink: datagrams to and from the kernel.
+//! Generic netlink: messages to and from the kernel.
 
 use std::{
     fs::File,
@@ -11,21 +11,21 @@ use libc::{c_int, c_void, socklen_t};
 
 use super::checked;
 
-/// A socket of the generic netlink, which never waits.
+/// A non-blocking socket for generic netlink.
 #[derive(Debug)]
 pub struct Socket(File);
 
 impl Socket {
-    /// Opens it, with room for `buffer` bytes of messages that were not read yet.
+    /// Opens a socket with a receive buffer of `buffer` bytes.
     pub fn open(buffer: c_int) -> io::Result<Socket> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: returns a new descriptor.
         let descriptor = checked(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_GENERIC) })?;
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and not shared.
         let file = unsafe { File::from_raw_fd(descriptor) };
-        // The larger one takes CAP_NET_ADMIN; what the system allows will do without.
+        // The first option exceeds the system's limit and needs CAP_NET_ADMIN; the second suffices.
         for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
-            // SAFETY: reads one int that is live, of the length that is told.
+            // SAFETY: reads one live int, of the given length.
             let done = unsafe {
                 libc::setsockopt(
                     file.as_raw_fd(),
@@ -42,14 +42,13 @@ impl Socket {
         Ok(Socket(file))
     }
 
-    /// Sends one message to the kernel.
     pub fn send(&self, message: &[u8]) -> io::Result<()> {
-        // An address of zeros is the kernel's, and that of a socket that was connected to nobody.
+        // An unconnected netlink socket sends to address 0, which is the kernel's.
         let sent = (&self.0).write(message)?;
         if sent == message.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// The next datagram; nothing where none waits. ENOBUFS where some were lost since the last call.
+    /// Reads the next datagram; `None` if there is none. ENOBUFS if messages were lost since the last call.
     pub fn receive(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.0).read(into) {
             Ok(length) => Ok(Some(length)),
@@ -58,10 +57,10 @@ impl Socket {
         }
     }
 
-    /// Waits up to `milliseconds` for a datagram.
+    /// Waits at most `milliseconds` for a datagram; `false` if none arrived.
     pub fn wait(&self, milliseconds: c_int) -> io::Result<bool> {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd that is live.
+        // SAFETY: one live pollfd.
         checked(unsafe { libc::poll(&raw mut poll, 1, milliseconds) }).map(|ready| ready > 0)
     }
 }

@@ -1,4 +1,4 @@
-//! What a page table really holds, by the `PAGEMAP_SCAN` ioctl (Linux 6.7).
+//! The contents of page tables, by the `PAGEMAP_SCAN` ioctl (Linux 6.7).
 
 use std::{fs::File, io, ops::Range, os::fd::AsRawFd};
 
@@ -11,28 +11,28 @@ const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_ZERO: u64 = 1 << 5;
 const PAGE_IS_HUGE: u64 = 1 << 6;
 
-/// What a scan of the page table saw in a range of addresses.
+/// The mapped memory in a range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// Bytes that are present.
+    /// Present bytes.
     pub present: Bytes,
-    /// Bytes of those that are mapped by huge page table entries (PMD or PUD): THP of that size,
-    /// or hugetlb. Smaller THPs (mTHP) are not in it.
+    /// Present bytes mapped by PMD or PUD entries: THP of that size, or hugetlb. Smaller THPs (mTHP) are not
+    /// included.
     pub huge: Bytes,
 }
 
-/// Addresses that are mapped alike.
+/// Adjacent addresses mapped by entries of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// From and to.
+    /// Start and end address.
     pub addresses: Range<u64>,
-    /// By huge page table entries (PMD or PUD).
+    /// True for PMD and PUD entries.
     pub huge: bool,
 }
 
-/// Scans `addresses` of the process whose /proc/PID/pagemap this is.
+/// Scans `addresses` of the process to which the open /proc/PID/pagemap belongs.
 ///
-/// ENOTTY on a kernel before 6.7; EPERM for a process that we may not trace.
+/// ENOTTY before Linux 6.7; EPERM for a process that we may not trace.
 pub fn scan(pagemap: &File, addresses: Range<u64>) -> io::Result<Scan> {
     let mut seen = Scan { present: Bytes::ZERO, huge: Bytes::ZERO };
     let query = Query { all_of: PAGE_IS_PRESENT, none_of: 0 };
@@ -46,13 +46,13 @@ pub fn scan(pagemap: &File, addresses: Range<u64>) -> io::Result<Scan> {
     Ok(seen)
 }
 
-/// What is present in `addresses`, in their order; the kernel's page of zeros is left out, for nobody
-/// has memory for it. Fails like [`scan`].
+/// The present ranges in `addresses`, in order, without the kernel's zero page, which uses no memory. Fails
+/// like [`scan`].
 pub fn present(pagemap: &File, addresses: Range<u64>) -> io::Result<Vec<Mapped>> {
     mapped(pagemap, addresses, Query { all_of: PAGE_IS_PRESENT, none_of: PAGE_IS_ZERO })
 }
 
-/// The same, of that what base page table entries map. Fails like [`scan`].
+/// Like [`present`], for ranges mapped by base page table entries.
 pub fn present_by_base_entries(pagemap: &File, addresses: Range<u64>) -> io::Result<Vec<Mapped>> {
     mapped(pagemap, addresses, Query { all_of: PAGE_IS_PRESENT, none_of: PAGE_IS_ZERO | PAGE_IS_HUGE })
 }
@@ -68,7 +68,7 @@ fn mapped(pagemap: &File, addresses: Range<u64>, query: Query) -> io::Result<Vec
     Ok(found)
 }
 
-/// Which pages are asked for.
+/// The pages to report, by category bits.
 #[derive(Clone, Copy)]
 struct Query {
     all_of: u64,
@@ -99,11 +99,11 @@ fn walk(
         let found = checked(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arg) })?;
         let found = usize::try_from(found).unwrap_or(0).min(regions.len());
         regions[..found].iter().for_each(&mut visit);
-        // The kernel may walk on after it has set `walk_end` (it does so each time that a buffer of its
-        // own, of 512 regions, is full): what it gave must not be asked for again.
+        // The kernel may report regions beyond `walk_end` (whenever its own buffer of 512 regions is full);
+        // they must not be requested again.
         let reached = regions[..found].last().map_or(0, |region| region.end).max(arg.walk_end);
         if reached <= next {
-            break; // No progress: the kernel is done with the range.
+            break; // No progress: the range is complete.
         }
         next = reached;
     }

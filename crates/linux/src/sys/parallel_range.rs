@@ -1,4 +1,4 @@
-//! Memory of this process that several threads make present, or give back, at once.
+//! Memory of this process that several threads populate or release at the same time.
 
 use std::{
     hint::black_box,
@@ -13,11 +13,11 @@ use libc::{c_int, c_void};
 use super::checked;
 use crate::units::Bytes;
 
-// Not in every C library that we build for; the number is the kernel's (include/uapi).
+// Not in every supported C library; the number is from include/uapi.
 pub(super) const MADV_POPULATE_WRITE: c_int = 23;
 
-/// A stretch of writable memory. Everything here that keeps contents may be done by any number of
-/// threads at once, while others use the memory.
+/// A range of writable memory. Operations that keep the contents may run on any number of threads at once,
+/// while others use the memory.
 #[derive(Debug)]
 pub struct Span<'a> {
     addresses: Range<u64>,
@@ -25,7 +25,7 @@ pub struct Span<'a> {
 }
 
 impl<'a> Span<'a> {
-    /// Memory that nobody else uses meanwhile.
+    /// Memory that is not used by others at the same time.
     #[must_use]
     pub fn new(memory: &'a mut [u8]) -> Span<'a> {
         let range = memory.as_mut_ptr_range();
@@ -35,66 +35,65 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// Memory that others may read and write meanwhile.
+    /// Memory that others may read and write at the same time.
     ///
     /// # Safety
     ///
-    /// All of `addresses` is mapped, readable and writable, and stays so as long as the span lives.
-    /// Whoever gives back pages of it answers for what was in them.
+    /// All of `addresses` is mapped, readable and writable as long as the span lives. A caller that releases
+    /// pages guarantees that their contents are not needed.
     #[must_use]
     pub unsafe fn in_use(addresses: Range<u64>) -> Span<'a> {
         Span { addresses, memory: PhantomData }
     }
 
-    /// Where it lies.
     #[must_use]
     pub fn addresses(&self) -> Range<u64> {
         self.addresses.clone()
     }
 
-    /// Makes every page of `pages` present and writable, contents kept (`MADV_POPULATE_WRITE`, Linux
-    /// 5.14). The addresses are those of whole pages, which may reach beyond the span.
+    /// Populates every page of `pages` and keeps the contents (`MADV_POPULATE_WRITE`, Linux 5.14). `pages`
+    /// are addresses of whole pages and may reach beyond the span.
     ///
-    /// Where memory or a limit runs out this is an error, not a SIGBUS: EFAULT for a pool or a limit
-    /// of the hugetlb cgroup, ENOMEM for memory. EINVAL where the kernel has no such call.
+    /// An error, not a SIGBUS, if memory or a limit is exhausted: EFAULT for a pool or a limit of the hugetlb
+    /// cgroup, ENOMEM for memory. EINVAL if the kernel does not have this advice.
     pub fn populate(&self, pages: Range<u64>) -> io::Result<()> {
         advise(pages, MADV_POPULATE_WRITE)
     }
 
-    /// Makes pages present by writing to one byte every `step` what it held, atomically: at the
-    /// beginning of `pages`, so far as it lies in the span, and at each multiple of the step.
+    /// Populates pages by atomically writing one byte back every `step`: at the beginning of `pages`, as far
+    /// as it is in the span, and at each multiple of the step.
     ///
-    /// Where no page can be had the kernel kills the process (SIGBUS, or the OOM killer).
+    /// If no page is available the kernel kills the process (SIGBUS, or the OOM killer).
     pub fn touch(&self, pages: Range<u64>, step: Bytes) {
         let mut at = pages.start.max(self.addresses.start);
         let end = pages.end.min(self.addresses.end);
         while at < end {
             let byte: *mut u8 = std::ptr::with_exposed_provenance_mut(at as usize);
-            // SAFETY: the address lies in the span, which is writable for as long as it lives; others
-            // may write there meanwhile, and so do we only in one atomic step. Of memory borrowed as
-            // `&mut`, nobody else has a reference.
+            // SAFETY: the address is in the span, which is writable as long as it lives; others may write
+            // there at the same time, and we write in one atomic step only. Memory borrowed as `&mut` has no
+            // other reference.
             let byte = unsafe { AtomicU8::from_ptr(byte) };
-            // Adding a known zero would become a mere read, which makes nothing present for writing.
+            // Adding a constant zero would be compiled to a read, which populates nothing for writing.
             byte.fetch_add(black_box(0), Ordering::Relaxed);
             at = (at / step.0.max(1)).saturating_add(1).saturating_mul(step.0.max(1));
         }
     }
 
-    /// Gives pages of private memory back to the kernel or the pool: what was in them is lost, and they
-    /// read as zero (`MADV_DONTNEED`). EINVAL outside of the span, for a part of a huge page of a pool,
-    /// and for a pool before Linux 5.18.
+    /// Releases pages of private memory to the kernel or the pool: their contents are lost, and they read as
+    /// zero (`MADV_DONTNEED`). EINVAL outside of the span, for a part of a hugetlb page, and for hugetlb
+    /// before Linux 5.18.
     pub fn discard(&self, pages: Range<u64>) -> io::Result<()> {
         self.give_back(pages, libc::MADV_DONTNEED)
     }
 
-    /// The same for shared memory (`MADV_REMOVE`).
+    /// Like [`Span::discard`], for shared memory (`MADV_REMOVE`).
     pub fn discard_shared(&self, pages: Range<u64>) -> io::Result<()> {
         self.give_back(pages, libc::MADV_REMOVE)
     }
 
-    /// Makes base pages of a huge page of which `pages` is a part (`MADV_COLD`, Linux 5.4). What of it was
-    /// given back before is free then, and what holds only zeros, too; whether the kernel really did it,
-    /// it does not tell.
+    /// Splits the huge page that `pages` is a part of into base pages (`MADV_COLD`, Linux 5.4). Its base
+    /// pages that were released before, or contain only zeros, become free. The kernel does not report
+    /// whether it split the page.
     pub fn split(&self, pages: Range<u64>) -> io::Result<()> {
         self.give_back(pages, libc::MADV_COLD)
     }
@@ -107,18 +106,18 @@ impl<'a> Span<'a> {
     }
 }
 
-/// Can this kernel populate at all (Linux 5.14)?
+/// True if the kernel has `MADV_POPULATE_WRITE` (Linux 5.14).
 #[must_use]
 pub fn can_populate() -> bool {
-    // Nothing to be done, which only a kernel that knows the advice accepts.
+    // An empty range is accepted only by a kernel that has the advice.
     advise(0..0, MADV_POPULATE_WRITE).is_ok()
 }
 
 fn advise(pages: Range<u64>, advice: c_int) -> io::Result<()> {
     let start: *mut c_void = std::ptr::with_exposed_provenance_mut(pages.start as usize);
     let length = pages.end.saturating_sub(pages.start) as usize;
-    // SAFETY: populating keeps contents, wherever it is; what is given back lies in a span, whose maker
-    // answered for it.
+    // SAFETY: populating keeps the contents of any memory; released memory is in a span, whose creator
+    // guaranteed that it may be.
     checked(unsafe { libc::madvise(start, length, advice) }).map(drop)
 }
 
@@ -142,7 +141,7 @@ mod tests {
         let span = Span::new(memory.bytes_mut());
         let counter = |address: u64| {
             let place: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
-            // SAFETY: the first byte of the mapping, which everybody uses atomically.
+            // SAFETY: the first byte of the mapping, which all threads access atomically.
             unsafe { AtomicU8::from_ptr(place) }
         };
         let start = span.addresses().start;
@@ -164,7 +163,7 @@ mod tests {
         let span = Span::new(memory.bytes_mut());
         let all = span.addresses();
         span.touch(all.start + 1..all.start + PAGE + 1, Bytes(1 << 12));
-        // The page of the first byte, and one byte of the page behind it.
+        // The page of the first byte, and one byte of the next page.
         let Some(present) = resident(all.clone()) else { return Ok(()) };
         assert!(present >= Bytes(PAGE) && present < Bytes(3 * PAGE), "{present}");
         assert!(span.discard(all.start..all.end + PAGE).is_err());

@@ -1,4 +1,4 @@
-//! Processes by descriptor: whatever becomes of process numbers, a pidfd means the same one.
+//! pidfds: descriptors of processes, which stay valid if a process id is reused.
 
 use std::{
     fs::File,
@@ -13,19 +13,19 @@ use libc::{c_int, c_uint};
 
 use super::checked;
 
-// Not in every C library that we build for; the number is the kernel's (include/uapi).
+// Not in every supported C library; the number is from include/uapi.
 pub(super) const MADV_COLLAPSE: c_int = 25;
 
-/// Opens the process of this number. ESRCH where there is none, ENOSYS before Linux 5.3.
+/// Opens process `pid`. ESRCH if it does not exist, ENOSYS before Linux 5.3.
 pub fn open(pid: u32) -> io::Result<File> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
     // SAFETY: returns a new descriptor, close-on-exec.
     let fd = checked(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and not shared.
     Ok(unsafe { File::from_raw_fd(fd as c_int) })
 }
 
-/// Waits for the end of the process behind a pidfd; has it ended?
+/// Waits at most `patience` for the process behind a pidfd to exit; true if it has.
 pub fn has_ended(pidfd: &impl AsRawFd, patience: Duration) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let milliseconds = c_int::try_from(patience.as_millis()).unwrap_or(c_int::MAX);
@@ -37,34 +37,34 @@ pub fn has_ended(pidfd: &impl AsRawFd, patience: Duration) -> io::Result<bool> {
     }
 }
 
-/// Advises the kernel on the memory of another process: the only one who changes anything there.
+/// Advises the kernel on the memory of another process.
 #[derive(Debug)]
 pub struct Adviser(File);
 
 impl Adviser {
-    /// Of the process behind this pidfd.
+    /// For the process behind this pidfd.
     #[must_use]
     pub fn of(pidfd: File) -> Adviser {
         Adviser(pidfd)
     }
 
-    /// Has the process ended?
+    /// True once the process has exited.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         has_ended(&self.0, Duration::ZERO).unwrap_or(false)
     }
 
-    /// Makes the memory at `addresses` into whole huge pages (`MADV_COLLAPSE`), whatever the machine's
-    /// THP setting; contents stay.
+    /// Collapses the memory at `addresses` into huge pages (`MADV_COLLAPSE`), regardless of the machine's THP
+    /// mode; contents stay.
     ///
     /// EPERM without CAP_SYS_NICE and the right to read its memory map; EINVAL before Linux 6.1 and for
-    /// memory that cannot be huge; ENOMEM where no huge page could be had, or nothing is mapped; EBUSY
-    /// where its control group may have no more; EAGAIN where its pages are in use elsewhere right now;
-    /// ESRCH where it has ended.
+    /// memory that cannot be huge; ENOMEM if no huge page is available or nothing is mapped; EBUSY if the
+    /// limit of its control group is reached; EAGAIN if its pages are in use elsewhere; ESRCH if it has
+    /// exited.
     pub fn collapse(&self, addresses: &Range<u64>) -> io::Result<()> {
         let length = addresses.end.saturating_sub(addresses.start) as usize;
         let range = libc::iovec { iov_base: addresses.start as *mut libc::c_void, iov_len: length };
-        // SAFETY: one live iovec; the addresses belong to the other process and are not touched by us.
+        // SAFETY: one live iovec; the addresses belong to the other process and are not touched here.
         checked(unsafe {
             libc::syscall(
                 libc::SYS_process_madvise,
@@ -79,10 +79,10 @@ impl Adviser {
     }
 }
 
-/// Does this kernel know `MADV_COLLAPSE`? It came with Linux 6.1, and needs THP to be built in.
+/// True if the kernel has `MADV_COLLAPSE` (Linux 6.1, with THP).
 #[must_use]
 pub fn can_collapse() -> bool {
-    // SAFETY: no bytes are advised on; the kernel tells whether it knows the advice.
+    // SAFETY: an empty range; the kernel only checks the advice.
     unsafe { libc::madvise(ptr::null_mut(), 0, MADV_COLLAPSE) == 0 }
 }
 

@@ -1,4 +1,5 @@
-//! Child processes: started apart from us, waited for with their resource usage, ended as a group.
+//! Child processes: started in process groups of their own, waited for with their resource usage, killed as a
+//! group.
 
 use std::{
     fs::File,
@@ -19,45 +20,44 @@ use crate::units::Bytes;
 
 pub(super) const PR_SET_THP_DISABLE: c_int = 41;
 
-/// A running child that leads a process group of its own.
+/// A running child that leads its own process group.
 #[derive(Debug)]
 pub struct GroupLeader {
     pid: libc::pid_t,
-    /// Becomes readable when the process ends; missing before Linux 5.3.
+    /// Readable once the process has exited; `None` before Linux 5.3.
     pidfd: Option<File>,
     reaped: bool,
 }
 
-/// How a child ended, and what it and the children it waited for used.
+/// Exit status and resource usage of a child, including the children that it waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// Exit code or signal.
     pub status: ExitStatus,
-    /// CPU time in user space.
+    /// CPU time in user mode.
     pub user: Duration,
-    /// CPU time in the kernel.
+    /// CPU time in kernel mode.
     pub sys: Duration,
-    /// Largest resident set of any one of its processes; hugetlb pages are not in it.
+    /// Maximum resident set of a single process, without hugetlb pages.
     pub max_rss: Bytes,
-    /// Page faults that needed no I/O.
+    /// Minor page faults.
     pub minor_faults: u64,
-    /// Page faults that needed I/O.
+    /// Major page faults.
     pub major_faults: u64,
 }
 
 impl GroupLeader {
-    /// Starts `command` in a process group of its own, to be killed if we die.
+    /// Starts `command` in its own process group. It is killed if this process dies.
     ///
-    /// With `thp_disabled`, the kernel gives it and its descendants no transparent huge pages,
-    /// whatever the machine's setting (`PR_SET_THP_DISABLE`). The thread that calls this must
-    /// outlive the child: the kernel ties the death signal to it.
+    /// With `thp_disabled` the kernel gives it and its descendants no THP (`PR_SET_THP_DISABLE`), regardless
+    /// of the machine's THP mode. The calling thread must outlive the child: the kernel ties the death signal
+    /// to the thread.
     pub fn start(command: &mut Command, thp_disabled: bool) -> io::Result<GroupLeader> {
         let parent = std::process::id();
         let prepare = move || {
             // SAFETY: prctl and getppid are async-signal-safe and touch no memory.
             unsafe {
                 checked(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong))?;
-                // Had the parent died before, the signal would never come.
+                // If the parent has died already, the signal never comes.
                 if libc::getppid() as u32 != parent {
                     return Err(io::Error::from_raw_os_error(libc::ESRCH));
                 }
@@ -68,21 +68,21 @@ impl GroupLeader {
             Ok(())
         };
         command.process_group(0);
-        // SAFETY: the closure runs between fork and exec and does nothing but the calls above.
+        // SAFETY: the closure runs between fork and exec and makes only the calls above.
         let child = unsafe { command.pre_exec(prepare) }.spawn()?;
         let pidfd = pidfd::open(child.id()).ok();
         Ok(GroupLeader { pid: child.id() as libc::pid_t, pidfd, reaped: false })
     }
 
-    /// Its process id, which is also its group's.
+    /// The process id, which is also the process group id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid.unsigned_abs()
     }
 
-    /// Waits up to `patience` for it to end; a signal to us ends the wait early.
+    /// Waits at most `patience` for its exit; a signal to this process ends the wait early.
     ///
-    /// Whatever is left of its process group when the leader has ended is killed.
+    /// After the exit of the leader, the rest of its process group is killed.
     pub fn wait(&mut self, patience: Duration) -> io::Result<Option<Ended>> {
         let Some(pidfd) = &self.pidfd else {
             if !self.has_ended()? {
@@ -104,21 +104,21 @@ impl GroupLeader {
         }
     }
 
-    /// Has it ended, without being reaped?
+    /// True once it has exited; does not reap it.
     fn has_ended(&self) -> io::Result<bool> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         let flags = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
-        // SAFETY: `info` is a live siginfo_t, zeroed, which is a valid value of it.
+        // SAFETY: `info` is a live siginfo_t, zeroed, which is a valid value.
         let info = unsafe {
             checked(libc::waitid(libc::P_PID, self.pid.unsigned_abs(), info.as_mut_ptr(), flags))?;
             info.assume_init()
         };
-        // SAFETY: si_pid is valid for SIGCHLD information, and zero where nothing ended.
+        // SAFETY: si_pid is valid for SIGCHLD information, and zero if no child exited.
         Ok(unsafe { info.si_pid() } != 0)
     }
 
     fn reap(&mut self) -> io::Result<Ended> {
-        // While the leader is a zombie its number cannot mean another group.
+        // While the leader is a zombie its process group id is not reused.
         self.signal_group(libc::SIGKILL);
         let mut status = 0;
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -138,21 +138,21 @@ impl GroupLeader {
         })
     }
 
-    /// Asks its whole group to end (SIGTERM).
+    /// Sends SIGTERM to its group.
     pub fn ask_to_end(&self) {
         self.signal_group(libc::SIGTERM);
     }
 
     fn signal_group(&self, signal: c_int) {
         if !self.reaped {
-            // SAFETY: sends a signal; the group exists, for its leader is not reaped.
+            // SAFETY: sends a signal; the group exists, because its leader is not reaped.
             unsafe { libc::kill(-self.pid, signal) };
         }
     }
 }
 
 impl Drop for GroupLeader {
-    /// Nothing is left running: the group is killed and the leader reaped.
+    /// Kills the group and reaps the leader.
     fn drop(&mut self) {
         if !self.reaped {
             self.signal_group(libc::SIGKILL);
@@ -161,20 +161,20 @@ impl Drop for GroupLeader {
     }
 }
 
-/// Ends one process (SIGKILL), if `still_meant` says, once its number cannot change its meaning,
-/// that it is the process we mean.
+/// Kills a process (SIGKILL). `still_meant` is called when the pid can no longer be reused, and returns
+/// whether it still is the intended process.
 pub fn end_process(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
     signal_process(pid, libc::SIGKILL, still_meant)
 }
 
-/// Sends SIGQUIT to one process, on the same condition as [`end_process`].
+/// Sends SIGQUIT to a process, on the same condition as [`end_process`].
 ///
-/// It kills whoever does not catch it: `still_meant` should look at `SigCgt`.
+/// It kills a process that does not handle it: `still_meant` should check `SigCgt`.
 pub fn quit_process(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
     signal_process(pid, libc::SIGQUIT, still_meant)
 }
 
-/// Asks one process to end (SIGTERM), on the same condition.
+/// Sends SIGTERM to a process, on the same condition as [`end_process`].
 pub fn ask_process_to_end(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
     signal_process(pid, libc::SIGTERM, still_meant)
 }
@@ -184,7 +184,7 @@ fn signal_process(pid: u32, signal: c_int, still_meant: impl FnOnce() -> bool) -
     if !still_meant() {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
-    // SAFETY: sends a signal through a pidfd that we own; no siginfo is given.
+    // SAFETY: sends a signal through a pidfd that we own; no siginfo is passed.
     checked(unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,
@@ -197,43 +197,41 @@ fn signal_process(pid: u32, signal: c_int, still_meant: impl FnOnce() -> bool) -
     .map(drop)
 }
 
-/// Is this process the superuser?
 #[must_use]
 pub fn is_root() -> bool {
     effective_uid() == 0
 }
 
-/// The user that this process acts as.
 #[must_use]
 pub fn effective_uid() -> u32 {
     // SAFETY: geteuid always succeeds.
     unsafe { libc::geteuid() }
 }
 
-/// Now, in nanoseconds of CLOCK_MONOTONIC: the clock of the JVM's `timenanos` too.
+/// Nanoseconds of CLOCK_MONOTONIC, which is also the clock of the JVM's `timenanos`.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// The CPU time of the calling thread so far.
+/// The CPU time of the calling thread since its start.
 #[must_use]
 pub fn thread_cpu() -> Duration {
     Duration::from_nanos(clock_ns(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// Lets the calling thread interrupt nobody when it wakes: it runs when a CPU is free, or at its turn. Its
-/// children are as any others. No matter if it fails.
+/// Sets SCHED_BATCH for the calling thread, so that it preempts no other thread when it wakes; children are
+/// not affected. Errors are ignored.
 pub fn yield_to_others() {
-    // SAFETY: numbers alone, for which 0 is right.
+    // SAFETY: a struct of numbers, for which zero is valid.
     let parameters: libc::sched_param = unsafe { mem::zeroed() };
-    // SAFETY: one live argument, which is only read; 0 is this thread.
+    // SAFETY: one live argument, which is only read; 0 is the calling thread.
     unsafe {
         libc::sched_setscheduler(0, libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK, &raw const parameters)
     };
 }
 
-/// The CPU time of all our threads so far, those that ended included.
+/// The CPU time of all threads of this process since its start, including those that ended.
 #[must_use]
 pub fn process_cpu() -> Duration {
     Duration::from_nanos(clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID))
@@ -246,16 +244,16 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Clock ticks in a second, as /proc counts CPU time.
+/// Clock ticks per second, the unit of CPU time in /proc.
 #[must_use]
 pub fn ticks_per_second() -> u64 {
-    // SAFETY: asks for a constant of the system.
+    // SAFETY: reads a constant of the system.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    // Linux has told 100 to every program for decades.
+    // The value on Linux for decades.
     u64::try_from(ticks).ok().filter(|ticks| *ticks > 0).unwrap_or(100)
 }
 
-/// The number of the calling thread.
+/// The id of the calling thread.
 #[must_use]
 pub fn thread_id() -> u32 {
     // SAFETY: gettid always succeeds.
@@ -304,11 +302,11 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 1000 & echo started; wait"]).stdout(OwnedFd::from(theirs));
         let child = GroupLeader::start(&mut command, false)?;
-        drop(command); // And with it our copy of their end.
+        drop(command); // Closes our copy of the other end.
         let mut said = [0u8; 8];
         ours.read_exact(&mut said)?;
         drop(child);
-        // Everyone who could write is gone, or this would wait a thousand seconds.
+        // All writers are gone; otherwise this would block for a thousand seconds.
         assert_eq!(ours.read(&mut said)?, 0);
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Running a program of one's own with some of its system calls watched, changed or answered.
+//! Runs a child program with some of its system calls intercepted.
 //!
-//! A seccomp filter stops the program at the calls that matter and at no other, so that it runs at
-//! nearly its own speed; ptrace then shows the call and lets it be changed (see ptrace(2),
-//! `PTRACE_O_TRACESECCOMP`, and `Documentation/userspace-api/seccomp_filter.rst`). It needs no
-//! privilege: one may always trace one's own children, unless Yama's `ptrace_scope` is 3.
+//! A seccomp filter stops the program at the watched calls only, so that it runs at nearly full speed; ptrace
+//! then reads and changes the call (see ptrace(2), `PTRACE_O_TRACESECCOMP`, and
+//! `Documentation/userspace-api/seccomp_filter.rst`). No privilege is needed: a process may trace its own
+//! children, unless Yama's `ptrace_scope` is 3.
 
 use std::{
     io,
@@ -28,50 +28,48 @@ mod registers;
 /// A system call of a traced program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The thread that makes it.
+    /// The thread id of the caller.
     pub thread: u32,
-    /// Its number, one of libc's `SYS_`.
+    /// The system call number, libc's `SYS_…`.
     pub number: c_long,
-    /// Its arguments, as far as it has any.
+    /// The arguments; unused ones are undefined.
     pub arguments: [u64; 6],
 }
 
 /// A system call to stop at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// Its number.
     pub number: c_long,
-    /// Only where one of these bits is set in this argument (its lower 32 bits).
+    /// Stop only if one of these bits is set in the argument of this index (lower 32 bits).
     pub only_with: Option<(usize, u32)>,
 }
 
-/// What is to be done with a call that is about to be made.
+/// The handling of an intercepted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Make it, with the arguments as they now are.
+    /// Make the call with the arguments as they are now.
     Make,
-    /// Make it, and tell how it went.
+    /// Make the call and report its result.
     MakeAndTell,
-    /// Do not make it: the program gets this result (an error as a negative errno).
+    /// Do not make the call; the program gets this result (an error as a negative errno).
     Answer(i64),
 }
 
-/// Who decides about the calls of a traced program.
+/// Handles the intercepted calls of a traced program.
 pub trait Supervisor {
-    /// A watched call is about to be made.
+    /// Before a watched call.
     fn entering(&mut self, call: &mut Call) -> Then;
-    /// It was made, and this is the kernel's answer (an error as a negative errno).
+    /// After a call, with the kernel's result (an error as a negative errno).
     fn made(&mut self, call: &Call, result: i64);
-    /// A process began a new program: its memory is another now.
+    /// After an exec, which replaces the memory of the process.
     fn executed(&mut self, process: u32);
-    /// A thread or process ended.
     fn ended(&mut self, thread: u32);
 }
 
-/// Starts `command` and sees it and all that it starts to their end; answers how the first ended.
+/// Runs `command` and all its descendants to their end; returns the exit status of the command.
 ///
-/// Whatever runs after `patience` is killed, and the answer is an error of kind `TimedOut`.
-/// `started` is given the child, to take its pipes.
+/// After `patience` all are killed, and the result is an error of kind `TimedOut`. `started` receives the
+/// child, to take its pipes.
 pub fn supervise(
     mut command: Command,
     watched: &[Watched],
@@ -97,18 +95,18 @@ pub fn supervise(
         Ok(())
     };
     command.process_group(0);
-    // SAFETY: the closure runs between fork and exec and does nothing but the calls above.
+    // SAFETY: the closure runs between fork and exec and makes only the calls above.
     let mut child = unsafe { command.pre_exec(prepare) }.spawn()?;
     let first = child.id() as pid_t;
     started(&mut child);
-    drop(command); // And with it our ends of its pipes.
+    drop(command); // Closes our ends of its pipes.
 
     let (done, waiting) = mpsc::channel::<()>();
     let watchdog = thread::spawn(move || {
         let late = waiting.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout);
         if late {
-            // SAFETY: sends a signal to a group that exists: its leader is reaped only by the loop
-            // below, which ends this wait first.
+            // SAFETY: sends a signal to an existing group: its leader is reaped only by the loop below, which
+            // ends this wait first.
             unsafe { libc::kill(-first, libc::SIGKILL) };
         }
         late
@@ -121,14 +119,14 @@ pub fn supervise(
     }
 }
 
-/// Lets every traced thread run from stop to stop until none is left.
+/// Resumes every traced thread from stop to stop until none is left.
 fn follow(first: pid_t, supervisor: &mut dyn Supervisor) -> io::Result<ExitStatus> {
     let mut known: Vec<pid_t> = Vec::new();
     let mut awaited: Vec<Call> = Vec::new();
     let mut status_of_first = None;
     loop {
         let mut status = 0;
-        // Only children of this thread: those that others wait for are not ours to reap.
+        // Only children of this thread: those of other threads are reaped there.
         // SAFETY: `status` is live.
         let waited = checked(unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) });
         let thread = match waited {
@@ -149,7 +147,7 @@ fn follow(first: pid_t, supervisor: &mut dyn Supervisor) -> io::Result<ExitStatu
         if is_new {
             known.push(thread);
         }
-        // A thread that was killed in the meantime answers ESRCH, and its end comes by itself.
+        // A thread that was killed at the same time returns ESRCH; its end is reported separately.
         let _ = answer_stop(thread, status, thread == first && is_new, is_new, &mut awaited, supervisor);
     }
     status_of_first.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
@@ -197,7 +195,7 @@ fn answer_stop(
                 }
             }
         }
-        // With PTRACE_O_TRACESYSGOOD: the end of a call that was to be told.
+        // With PTRACE_O_TRACESYSGOOD: the return from a call with `MakeAndTell`.
         (signal, 0) if signal == libc::SIGTRAP | 0x80 => {
             let result = registers::Registers::read(thread)?.result();
             if let Some(at) = awaited.iter().position(|call| call.thread == thread.unsigned_abs()) {
@@ -209,18 +207,18 @@ fn answer_stop(
             supervisor.executed(thread.unsigned_abs());
             resume(libc::PTRACE_CONT, thread, 0)
         }
-        // A new thread begins with a stop that nobody sent.
+        // The initial stop of a new thread, without a sender.
         (libc::SIGSTOP, 0) if is_new => resume(libc::PTRACE_CONT, thread, 0),
         (signal, 0) => resume(libc::PTRACE_CONT, thread, signal),
         _ => resume(libc::PTRACE_CONT, thread, 0),
     }
 }
 
-/// Writes into the memory of a stopped thread.
+/// Writes to the memory of a stopped thread.
 pub fn write_memory(thread: u32, address: u64, bytes: &[u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes.len() };
-    // SAFETY: reads `bytes` only; the address is the other process's, and checked by the kernel.
+    // SAFETY: reads `bytes` only; the kernel checks the address, which is in the other process.
     let written = checked(unsafe {
         libc::process_vm_writev(thread as pid_t, &raw const local, 1, &raw const remote, 1, 0)
     })?;
@@ -234,13 +232,13 @@ fn resume(how: Request, thread: pid_t, signal: c_int) -> io::Result<()> {
 }
 
 fn request(what: Request, thread: pid_t, data: usize) -> io::Result<()> {
-    // SAFETY: only used for requests that take a plain number as data and write no memory of ours.
+    // SAFETY: used only for requests that take a plain number as data and write no memory of ours.
     checked(unsafe { libc::ptrace(what, thread, 0, data) }).map(drop)
 }
 
-/// The seccomp filter: stop at what is watched, allow the rest.
+/// The seccomp filter: stop at watched calls, allow all others.
 ///
-/// A program of another architecture (32 bit on a 64-bit kernel) is not watched at all.
+/// Programs of another architecture (32 bit on a 64-bit kernel) are not watched.
 fn filter(watched: &[Watched]) -> io::Result<Vec<libc::sock_filter>> {
     const NUMBER: u32 = 0; // offsetof(struct seccomp_data, …), little-endian as are both architectures.
     const ARCHITECTURE: u32 = 4;

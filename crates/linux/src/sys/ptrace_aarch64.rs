@@ -46,7 +46,7 @@ impl Registers {
         self.write(thread)
     }
 
-    /// Lets the call not be made and gives the program `result` in its place.
+    /// Skips the call and returns `result` to the program.
     pub(super) fn skip(&mut self, thread: pid_t, result: i64) -> io::Result<()> {
         let none: c_int = -1;
         write_set(thread, NT_ARM_SYSTEM_CALL, &none)?;

@@ -38,7 +38,7 @@ impl Registers {
         self.write(thread)
     }
 
-    /// Lets the call not be made and gives the program `result` in its place.
+    /// Skips the call and returns `result` to the program.
     pub(super) fn skip(&mut self, thread: pid_t, result: i64) -> io::Result<()> {
         self.0.orig_rax = u64::MAX;
         self.0.rax = result as u64;

@@ -1,22 +1,20 @@
-//! The memory of another process, read only.
+//! Reading memory of another process.
 
 use std::io;
 
 use super::checked;
 
-/// Reads the memory of process `pid` at `address` into `into`; answers how many bytes came, which
-/// is less than all where the memory behind them is not there.
+/// Reads the memory of process `pid` at `address`. Returns the number of bytes read, which is less than the
+/// buffer if later memory is not mapped.
 ///
-/// The process goes on meanwhile: what is read may be half of one state and half of the next.
-/// EPERM where we may not trace the process, EFAULT where nothing is at `address`, ESRCH where the
-/// process has ended.
+/// The process runs at the same time, so the bytes may be of different moments. EPERM if we may not trace the
+/// process, EFAULT if nothing is mapped at `address`, ESRCH if the process has exited.
 pub fn read(pid: u32, address: u64, into: &mut [u8]) -> io::Result<usize> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
     let address = usize::try_from(address).map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))?;
     let ours = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let theirs = libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: into.len() };
-    // SAFETY: `ours` describes a buffer that we hold exclusively; of `theirs` the kernel reads in the
-    // other process, and nothing of ours through it.
+    // SAFETY: `ours` describes a buffer that we hold exclusively; `theirs` is read in the other process only.
     let read = checked(unsafe { libc::process_vm_readv(pid, &raw const ours, 1, &raw const theirs, 1, 0) })?;
     Ok(read.unsigned_abs().min(into.len()))
 }

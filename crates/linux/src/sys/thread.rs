@@ -1,4 +1,4 @@
-//! The calling thread: the CPUs it may run on, its page faults, and where memory comes from.
+//! The calling thread: its CPU affinity, page faults and NUMA policy.
 
 use std::{collections::BTreeSet, io, mem::MaybeUninit};
 
@@ -6,20 +6,19 @@ use libc::{c_int, c_ulong};
 
 use super::checked;
 
-/// Room for this many CPUs or nodes: more than any kernel is built for.
+/// Maximum number of CPUs or nodes: more than any kernel is built for.
 const BITS: usize = 1 << 13;
 const WORD: usize = c_ulong::BITS as usize;
 
-/// Page faults of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Without reading from a disk.
+    /// Page faults without I/O.
     pub minor: u64,
-    /// With it.
+    /// Page faults with I/O.
     pub major: u64,
 }
 
-/// The calling thread's page faults since it began.
+/// The page faults of the calling thread since its start.
 pub fn faults() -> io::Result<Faults> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the out-parameter is live and of the right type.
@@ -33,20 +32,20 @@ pub fn faults() -> io::Result<Faults> {
 /// The CPUs that the calling thread may run on.
 pub fn allowed_cpus() -> io::Result<BTreeSet<u32>> {
     let mut mask = [0 as c_ulong; BITS / WORD];
-    // SAFETY: the kernel writes no more than the size we give; 0 is the calling thread.
+    // SAFETY: the kernel writes at most the given size; 0 is the calling thread.
     checked(unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) })?;
     Ok(members(&mask))
 }
 
-/// From now on the calling thread runs on these CPUs only.
+/// Restricts the calling thread to these CPUs.
 pub fn stay_on(cpus: &BTreeSet<u32>) -> io::Result<()> {
     let mask = mask_of(cpus);
-    // SAFETY: the kernel only reads the mask, of the size we give.
+    // SAFETY: the kernel only reads the mask, of the given size.
     checked(unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) }).map(drop)
 }
 
-/// The NUMA nodes that the memory at an address is bound to, or is to come from if it can (`mbind(2)`,
-/// `set_mempolicy(2)`); none where it comes from wherever the touching thread runs, or from all in turn.
+/// The NUMA nodes that memory at an address is bound to or preferably allocated from (`mbind(2)`,
+/// `set_mempolicy(2)`); empty for the default policy and for interleaving.
 pub fn nodes_of_memory(address: u64) -> io::Result<BTreeSet<u32>> {
     const MPOL_F_ADDR: c_ulong = 2;
     const MPOL_MODE: c_int = 0xfff;
@@ -55,7 +54,7 @@ pub fn nodes_of_memory(address: u64) -> io::Result<BTreeSet<u32>> {
     const MPOL_PREFERRED_MANY: c_int = 5;
     let mut mode: c_int = 0;
     let mut mask = [0 as c_ulong; BITS / WORD];
-    // SAFETY: one live int and a mask of the size we give; the address is only looked up.
+    // SAFETY: one live int and a mask of the given size; the address is only looked up.
     checked(unsafe {
         libc::syscall(
             libc::SYS_get_mempolicy,
@@ -70,12 +69,12 @@ pub fn nodes_of_memory(address: u64) -> io::Result<BTreeSet<u32>> {
     Ok(if is_of_nodes { members(&mask) } else { BTreeSet::new() })
 }
 
-/// From now on the memory of the calling thread, and of threads that it starts, comes from these NUMA
-/// nodes in turn. ENOSYS on a kernel without NUMA.
+/// Interleaves future memory of the calling thread, and of threads that it starts, over these NUMA nodes.
+/// ENOSYS on a kernel without NUMA.
 pub fn take_memory_from_all(nodes: &BTreeSet<u32>) -> io::Result<()> {
     const MPOL_INTERLEAVE: c_int = 3;
     let mask = mask_of(nodes);
-    // SAFETY: the kernel reads a mask of the size we give.
+    // SAFETY: the kernel reads a mask of the given size.
     checked(unsafe {
         libc::syscall(libc::SYS_set_mempolicy, MPOL_INTERLEAVE, mask.as_ptr(), BITS as c_ulong)
     })
@@ -92,7 +91,7 @@ fn mask_of(numbers: &BTreeSet<u32>) -> [c_ulong; BITS / WORD] {
     mask
 }
 
-/// The numbers of the bits that are set.
+/// The indices of the set bits.
 fn members(mask: &[c_ulong]) -> BTreeSet<u32> {
     let is_set = |bit: &usize| mask[bit / WORD] & (1 << (bit % WORD)) != 0;
     (0..mask.len() * WORD).filter(is_set).filter_map(|bit| u32::try_from(bit).ok()).collect()
@@ -134,7 +133,7 @@ mod tests {
             (first, take_memory_from_all(&BTreeSet::from([8000])))
         });
         let (first, none) = taken.join().map_err(|_| io::Error::other("panicked"))?;
-        // A kernel without NUMA, or a container that may not.
+        // A kernel without NUMA, or a container without the permission.
         assert!(
             first.is_ok()
                 || first.is_err_and(|e| [libc::ENOSYS, libc::EPERM].contains(&e.raw_os_error().unwrap_or(0)))
@@ -148,7 +147,7 @@ mod tests {
         let memory = Mapping::anonymous(Bytes(1 << 20))?;
         if memory.bind(0).is_ok() {
             assert_eq!(nodes_of_memory(memory.address() + 5)?, BTreeSet::from([0]));
-        } // Otherwise a kernel without NUMA, or a container that may not.
+        } // Otherwise a kernel without NUMA, or a container without the permission.
         Ok(())
     }
 }

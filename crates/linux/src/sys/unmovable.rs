@@ -1,4 +1,4 @@
-//! Pages that cannot be moved.
+//! Pages that the kernel cannot migrate.
 
 use std::{
     fs::File,
@@ -10,13 +10,13 @@ use libc::{c_int, c_uint};
 
 use super::checked;
 
-/// Pages that a pipe is asked to hold: what one may have with rights, and without (`fs.pipe-max-size`).
+/// Capacity requested for a pipe, in pages: with CAP_SYS_RESOURCE, and without it (`fs.pipe-max-size`).
 const PAGES: [usize; 2] = [1024, 256];
 
-/// Pages of this process that the kernel cannot move, and so not make room around, as long as this
-/// lives, even where their mappings end.
+/// Pages of this process that the kernel cannot migrate as long as this value lives, even after they are
+/// unmapped.
 ///
-/// A pipe refers to them (`vmsplice(2)`): nobody reads it. A process that ends lets go of them.
+/// A pipe that is never read refers to them (`vmsplice(2)`). The end of the process releases them.
 #[derive(Debug, Default)]
 pub struct Pins {
     pipes: Vec<Pipe>,
@@ -25,15 +25,15 @@ pub struct Pins {
 
 #[derive(Debug)]
 struct Pipe {
-    /// Nobody reads it; without a reader there would be nothing to write to.
+    /// Never read; but without a reader, writing fails.
     _read: File,
     write: File,
     left: usize,
 }
 
 impl Pins {
-    /// Pins the pages at these addresses, of which each is the start of a page of `page` bytes that is
-    /// present. EFAULT where one is not mapped, EMFILE where there may be no more pipes.
+    /// Pins present pages of `page` bytes at these start addresses. EFAULT if one is not mapped, EMFILE if no
+    /// more pipes can be opened.
     pub fn pin(&mut self, pages: &[u64], page: usize) -> io::Result<()> {
         let mut rest = pages;
         while !rest.is_empty() {
@@ -48,13 +48,12 @@ impl Pins {
         Ok(())
     }
 
-    /// How many are pinned.
+    /// The number of pinned pages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pinned
     }
 
-    /// Is none?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pinned == 0
@@ -66,9 +65,9 @@ impl Pipe {
         let mut ends: [c_int; 2] = [0; 2];
         // SAFETY: writes two live ints.
         checked(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) })?;
-        // SAFETY: both descriptors are new and nobody else's.
+        // SAFETY: both descriptors are new and not shared.
         let (read, write) = unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
-        // Where both are refused it stays as small as it is.
+        // If both fail, the pipe keeps its default size.
         for pages in PAGES {
             let wanted = c_int::try_from(pages * page).unwrap_or(c_int::MAX);
             // SAFETY: takes numbers only.
@@ -81,15 +80,15 @@ impl Pipe {
         Ok(Pipe { _read: read, write, left: (size.unsigned_abs() as usize / page.max(1)).max(1) })
     }
 
-    /// Takes the first of `pages`, and answers how many.
+    /// Adds the first of `pages` to the pipe; returns their number.
     fn take(&mut self, pages: &[u64], page: usize) -> io::Result<usize> {
         let vectors: Vec<libc::iovec> = pages
             .iter()
             .map(|at| libc::iovec { iov_base: std::ptr::without_provenance_mut(*at as usize), iov_len: page })
             .collect();
         let flags = libc::SPLICE_F_NONBLOCK as c_uint;
-        // SAFETY: the vectors are live. The kernel looks the addresses up itself (EFAULT), takes a
-        // reference on the pages behind them, and reads or writes nothing through them.
+        // SAFETY: the vectors are live. The kernel checks the addresses (EFAULT), takes a reference on their
+        // pages, and reads or writes nothing through them.
         let taken = checked(unsafe {
             libc::vmsplice(self.write.as_raw_fd(), vectors.as_ptr(), vectors.len(), flags)
         });
@@ -99,7 +98,7 @@ impl Pipe {
                 self.left -= taken.min(self.left);
                 if taken == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(taken) }
             }
-            // Fuller than its size said: the next pipe takes the rest.
+            // The pipe is full before its size is reached; the next one takes the rest.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.left = 0;
                 Ok(0)
@@ -121,7 +120,7 @@ mod tests {
         let mut pins = Pins::default();
         let pages: Vec<u64> = (0..1500).map(|n| memory.address() + (n * PAGE) as u64).collect();
         memory.bytes_mut().iter_mut().step_by(4096).for_each(|byte| *byte = 1);
-        // Of base pages smaller than this, what is pinned is the first of each.
+        // On smaller base pages, the first of each is pinned.
         pins.pin(&pages, 4096)?;
         assert_eq!(pins.len(), 1500);
         Ok(())

@@ -1,31 +1,28 @@
-//! How an event is laid out: `events/*/*/format`.
+//! The layout of an event: `events/*/*/format`.
 
 use std::{collections::BTreeMap, fmt};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The layout of one event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Format {
     /// `common_type` of its records.
     pub id: u16,
-    /// Its own fields; those common to all events are left out.
+    /// Its own fields, without those common to all events.
     pub fields: Vec<Field>,
-    /// What numbers of a field mean, by field.
+    /// Names of a field's values, by field.
     words: BTreeMap<String, BTreeMap<i64, String>>,
 }
 
-/// One field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
     pub name: String,
-    /// Where it begins in the record.
+    /// Byte offset in the record.
     pub offset: usize,
-    /// Its length.
+    /// Length in bytes.
     pub size: usize,
-    /// Is it a signed number?
+    /// True for a signed number.
     pub signed: bool,
 }
 
@@ -33,11 +30,11 @@ pub struct Field {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Value {
-    /// A number.
+    /// A number from 0.
     Unsigned(u64),
-    /// A number below zero.
+    /// A negative number.
     Signed(i64),
-    /// What the kernel calls a number.
+    /// The kernel's name of the value.
     Word(String),
 }
 
@@ -52,7 +49,7 @@ impl fmt::Display for Value {
 }
 
 impl Format {
-    /// Reads a format file; nothing where it is none.
+    /// `None` if the text is not a format file.
     #[must_use]
     pub fn parse(text: &str) -> Option<Format> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
@@ -69,7 +66,7 @@ impl Format {
         })
     }
 
-    /// The value of a field in a record; nothing where it has none, or is not a number.
+    /// The value of a field in a record; `None` if the record has no such field or it is not a number.
     #[must_use]
     pub fn value(&self, record: &[u8], name: &str) -> Option<Value> {
         let field = self.fields.iter().find(|field| field.name == name)?;
@@ -106,7 +103,7 @@ impl Field {
 fn field(line: &str) -> Option<Field> {
     let mut parts = line.trim().split(';').map(str::trim);
     let declaration = parts.next()?.strip_prefix("field:")?;
-    // Arrays and strings are no numbers.
+    // Arrays and strings are not numbers.
     if declaration.ends_with(']') || declaration.starts_with("__data_loc") {
         return None;
     }
@@ -119,7 +116,7 @@ fn field(line: &str) -> Option<Field> {
 /// `__print_symbolic(REC->status, {0, "failed"}, {1, "succeeded"})`
 fn words(print: &str, name: &str) -> Option<BTreeMap<i64, String>> {
     let (_, list) = print.split_once(&format!("__print_symbolic(REC->{name},"))?;
-    // The pairs hold no parenthesis, and the list ends with one.
+    // The pairs contain no parenthesis, and the list ends with one.
     let list = list.split(')').next()?;
     let pair = |pair: &str| {
         let (number, word) = pair.split('}').next()?.split_once(',')?;

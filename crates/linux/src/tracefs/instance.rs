@@ -1,4 +1,4 @@
-//! A tracing instance of our own, while it records.
+//! An open tracing instance.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -9,46 +9,46 @@ use std::{
 
 use super::{Damaged, Format, Layout, Page, Tracefs, TracefsError};
 
-/// An instance that was made through the journal.
+/// A tracing instance that was created through the journal.
 #[derive(Debug)]
 pub struct Instance {
     dir: PathBuf,
     layout: Layout,
-    /// The raw buffer of each CPU, with its number.
+    /// The raw buffer of each CPU, by CPU number.
     buffers: Vec<(u32, File)>,
     piece: Vec<u8>,
-    /// Keeps the mount that `dir` lies in.
+    /// Keeps the mount of `dir`.
     _tracefs: Tracefs,
 }
 
-/// What an instance is to do.
+/// Options of an instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The buffer of each CPU, in KiB.
+    /// Buffer size per CPU, in KiB.
     pub buffer_kib: u64,
 }
 
 /// An event to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// `compaction`, …
+    /// The subsystem: `compaction`, …
     pub system: &'a str,
-    /// `mm_compaction_begin`, …
+    /// The event: `mm_compaction_begin`, …
     pub name: &'a str,
-    /// Which of them, as in its `filter`; all where empty.
+    /// A filter in the syntax of the event's `filter` file; empty for all events.
     pub filter: &'a str,
 }
 
-/// Events that were lost, since the instance was made.
+/// Lost events since the instance was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Overwritten before they were read, or dropped.
+    /// Number of events overwritten before they were read, or dropped.
     pub events: u64,
 }
 
 impl Instance {
-    /// Sets up the instance `id`: its clock is CLOCK_MONOTONIC, and it follows the children of the
-    /// threads that it is told of.
+    /// Configures the instance `id`: its clock is CLOCK_MONOTONIC, and it also records the children of
+    /// followed threads.
     pub fn open(tracefs: Tracefs, id: u32, options: Options) -> Result<Instance, TracefsError> {
         let dir = tracefs.instance(id);
         let header = dir.join("events/header_page");
@@ -78,18 +78,18 @@ impl Instance {
         Ok(())
     }
 
-    /// How many CPUs have a buffer.
+    /// The number of CPUs with a buffer.
     #[must_use]
     pub fn cpus(&self) -> usize {
         self.buffers.len()
     }
 
-    /// Sets the size of each CPU's buffer; growing keeps what is in it.
+    /// Sets the buffer size per CPU. Growing keeps the contents.
     pub fn set_buffer(&self, kib: u64) -> Result<(), TracefsError> {
         self.write("buffer_size_kb", &kib.to_string())
     }
 
-    /// Switches an event on. Nothing where this kernel has it not.
+    /// Enables an event; `None` if the kernel does not have it.
     pub fn enable(&self, event: Event<'_>) -> Result<Option<Format>, TracefsError> {
         let folder = Path::new("events").join(event.system).join(event.name);
         let path = self.dir.join(&folder).join("format");
@@ -107,11 +107,11 @@ impl Instance {
         Ok(Some(format))
     }
 
-    /// Records these threads from now on, and the children that they have from now on.
+    /// Starts to record these threads and their future children.
     pub fn follow(&self, tids: &[u32]) -> Result<(), TracefsError> {
         let path = self.dir.join("set_event_pid");
         let mut file = OpenOptions::new().append(true).open(&path).map_err(|source| failed(&path, source))?;
-        // The kernel takes less than a page at once.
+        // The kernel accepts less than a page per write.
         for some in tids.chunks(256) {
             let text: String = some.iter().map(|tid| format!("{tid} ")).collect();
             file.write_all(text.as_bytes()).map_err(|source| failed(&path, source))?;
@@ -119,7 +119,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Takes everything out of the buffers, CPU by CPU. Answers the bytes of the fullest.
+    /// Reads all buffers, CPU by CPU. Returns the number of bytes in the fullest.
     pub fn drain(
         &mut self,
         mut each: impl FnMut(u32, Result<Page<'_>, Damaged>),
@@ -147,7 +147,7 @@ impl Instance {
         Ok(fullest)
     }
 
-    /// What was lost since the instance was made.
+    /// The events lost since the instance was created.
     pub fn losses(&self) -> Result<Losses, TracefsError> {
         let mut losses = Losses::default();
         for (cpu, _) in &self.buffers {
@@ -166,7 +166,7 @@ impl Instance {
     }
 }
 
-/// A file that the kernel gives to one large read only: a second one finds nothing.
+/// A file that must be read at once: a second read returns nothing.
 fn read_at_once(path: &Path) -> io::Result<String> {
     let mut bytes = vec![0; 1 << 12];
     let length = File::open(path)?.read(&mut bytes)?;
@@ -179,7 +179,7 @@ fn failed(path: &Path, source: io::Error) -> TracefsError {
 }
 
 impl Losses {
-    /// Reads `per_cpu/cpuN/stats`: the sum of the lines that count what nobody will read.
+    /// Parses `per_cpu/cpuN/stats`: the sum of the counters of lost events.
     #[must_use]
     pub fn parse(stats: &str) -> Losses {
         let counted = ["overrun", "commit overrun", "dropped events"];

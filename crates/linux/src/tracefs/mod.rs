@@ -1,8 +1,8 @@
-//! tracefs: what the kernel did, event by event, in a buffer of our own.
+//! tracefs: kernel events in a buffer of this process.
 //!
-//! Sources: Documentation/trace/{ftrace,events}.rst. An [`Instance`] is a folder below `instances/`
-//! with settings and buffers that nobody else uses; making and removing it goes through the
-//! journal of hugewise-changes ([`crate::settings::Setting::TraceInstance`]).
+//! Sources: Documentation/trace/{ftrace,events}.rst. An [`Instance`] is a folder below `instances/` with
+//! settings and buffers of its own; it is created and removed through the journal of hugewise-changes
+//! ([`crate::settings::Setting::TraceInstance`]).
 
 mod format;
 mod instance;
@@ -24,56 +24,50 @@ pub use format::{Field, Format, Value};
 pub use instance::{Event, Instance, Losses, Options};
 pub use ring::{Damaged, Layout, Page, Record};
 
-/// Where it is usually mounted.
+/// The usual mount points.
 pub const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
 const PID_NAMESPACE: &str = "proc/self/ns/pid";
-/// The first PID name space has this inode on every kernel (include/linux/proc_ns.h).
+/// The inode of the initial PID namespace on every kernel (include/linux/proc_ns.h).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// tracefs, reached.
+/// Access to tracefs.
 #[derive(Debug)]
 pub struct Tracefs {
     dir: PathBuf,
-    /// Holds a mount that no path leads to.
+    /// Keeps a detached mount.
     own_mount: Option<File>,
 }
 
-/// Why it cannot be had.
+/// Why tracefs is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum TracefsError {
-    /// It is there, and not for us.
-    #[error("{}: {source}; tracing takes root", path.display())]
+    /// It is mounted, but this process may not use it.
+    #[error("{}: {source}; tracing needs root", path.display())]
     NotAllowed {
-        /// Where it is mounted.
+        /// Its mount point.
         path: PathBuf,
-        /// What the system answered.
         source: io::Error,
     },
-    /// It is not mounted, and could not be reached without.
+    /// It is not mounted, and a detached mount failed.
     #[error(
-        "tracefs is not mounted on /sys/kernel/tracing, and a mount of our own was refused: {0}; as root: mount -t \
+        "tracefs is not mounted on /sys/kernel/tracing, and mounting it failed: {0}; run as root: mount -t \
          tracefs nodev /sys/kernel/tracing"
     )]
     Absent(io::Error),
-    /// The kernel counts processes otherwise than we do.
+    /// Events have the thread ids of another PID namespace.
     #[error(
-        "events name threads by their number on the host, and we are in another PID name space ({0}); record from \
-         the host"
+        "events have the thread ids of the host, and this process is in another PID namespace ({0}); record \
+         from the host"
     )]
     OtherNumbers(String),
-    /// A step that the system refused.
+    /// A system call failed.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system answered.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 impl Tracefs {
-    /// Finds it where it is mounted; where it is not, mounts it for this process alone, at no path
-    /// (see [`Tracefs::is_own_mount`]).
+    /// Opens tracefs at its mount point. If it is not mounted, mounts it detached, for this process only (see
+    /// [`Tracefs::is_own_mount`]).
     pub fn open(root: &Root) -> Result<Tracefs, TracefsError> {
         for place in PLACES {
             let path = root.path(place);
@@ -93,13 +87,13 @@ impl Tracefs {
         Ok(Tracefs { dir, own_mount: Some(mount) })
     }
 
-    /// Is it mounted for this process alone, because it is mounted nowhere?
+    /// True for a detached mount, which only this process sees.
     #[must_use]
     pub fn is_own_mount(&self) -> bool {
         self.own_mount.is_some()
     }
 
-    /// Do events name threads by the numbers that we know them by?
+    /// Fails if thread ids in events are those of another PID namespace.
     pub fn numbers_are_ours(root: &Root) -> Result<(), TracefsError> {
         let path = root.path(PID_NAMESPACE);
         let found = fs::read_link(&path).map_err(|source| TracefsError::Io { path, source })?;
@@ -109,31 +103,30 @@ impl Tracefs {
         }
     }
 
-    /// The names of all instances.
     pub fn instances(&self) -> Result<Vec<String>, TracefsError> {
         let path = self.dir.join("instances");
         let entries = fs::read_dir(&path).map_err(|source| TracefsError::Io { path, source })?;
         Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
     }
 
-    /// The folder of an instance of ours.
+    /// The folder of an instance of hugewise.
     #[must_use]
     pub fn instance(&self, id: u32) -> PathBuf {
         self.dir.join("instances").join(name(id))
     }
 }
 
-/// The name of an instance of ours.
+/// The name of an instance of hugewise.
 #[must_use]
 pub fn name(id: u32) -> String {
     format!("hugewise-{id}")
 }
 
-/// As an instance that is there reads, and one that is not.
+/// The values of [`crate::settings::Setting::TraceInstance`].
 pub const PRESENT: &str = "present";
 const ABSENT: &str = "absent";
 
-/// Is there an instance of ours of this number?
+/// `PRESENT` if the instance exists, otherwise `ABSENT`.
 pub fn is_present(root: &Root, id: u32) -> Result<&'static str, ReadError> {
     let unreachable =
         |error: TracefsError| ReadError::Io { path: root.path(PLACES[0]), source: io::Error::other(error) };
@@ -146,9 +139,9 @@ pub fn is_present(root: &Root, id: u32) -> Result<&'static str, ReadError> {
     }
 }
 
-/// Makes it, or removes it with all that is in it. EBUSY while somebody reads it.
+/// Creates or removes the instance with its contents. EBUSY while it is being read.
 pub fn make(root: &Root, id: u32, present: bool) -> io::Result<()> {
-    // It must outlive the path where the mount is our own.
+    // A detached mount must outlive the path.
     let tracefs = Tracefs::open(root).map_err(io::Error::other)?;
     let path = tracefs.instance(id);
     if present { fs::create_dir(path) } else { fs::remove_dir(path) }

@@ -1,63 +1,61 @@
-//! A page of the ring buffer, as `per_cpu/cpuN/trace_pipe_raw` gives it.
+//! A page of the ring buffer, as read from `per_cpu/cpuN/trace_pipe_raw`.
 //!
-//! Source of the layout: `events/header_page`, `events/header_event`, include/linux/ring_buffer.h
-//! and kernel/trace/ring_buffer.c (the flags of lost events in `commit`).
+//! Source of the layout: `events/header_page`, `events/header_event`, include/linux/ring_buffer.h and
+//! kernel/trace/ring_buffer.c (the flags of lost events in `commit`).
 
 use crate::native_endian::{u32_at, u64_at};
 
 const TYPE_PADDING: u32 = 29;
 const TYPE_TIME_EXTEND: u32 = 30;
 const TYPE_TIME_STAMP: u32 = 31;
-/// Bits of a time difference in an event's header.
+/// Number of bits of the time difference in an event's header.
 const DELTA_BITS: u32 = 27;
-/// The bits of an absolute time that the event does not hold.
+/// The bits of an absolute time that are not in the event.
 const TIME_STAMP_MISSING: u64 = 0xf8 << 56;
 const MISSED_EVENTS: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
-/// Type and process, which every record begins with.
+/// Offsets of type and process id at the beginning of every record.
 const COMMON_TYPE: usize = 0;
 const COMMON_PID: usize = 4;
 
-/// How a page is laid out.
+/// The layout of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Length of `commit`, behind eight bytes of time: that of a machine word.
+    /// Length of `commit`, which follows eight bytes of time: the size of a machine word.
     pub commit_size: usize,
-    /// Where the data begins.
+    /// Offset of the data.
     pub data: usize,
-    /// The length of a whole page.
+    /// Length of a page in bytes.
     pub size: usize,
 }
 
-/// One page.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
     time: u64,
     left: &'a [u8],
-    /// Events that were overwritten before this page; `Some(None)` where only that there were some is known.
+    /// Number of events overwritten before this page; `Some(None)` if the number is unknown.
     pub missed: Option<Option<u64>>,
 }
 
-/// One record.
+/// An event in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When, in nanoseconds of the buffer's clock.
+    /// Time in nanoseconds of the buffer's clock.
     pub ns: u64,
-    /// Which event, see [`super::Format::id`].
+    /// The event, see [`super::Format::id`].
     pub id: u16,
-    /// The thread that ran.
+    /// The thread that was running.
     pub tid: u32,
-    /// Everything of it, the common fields included.
+    /// The whole record, including the common fields.
     pub bytes: &'a [u8],
 }
 
-/// A page is not what the kernel documents: what follows in it is lost.
+/// A page that is not in the documented layout; its remaining records are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a page of the kernel's buffer is not laid out as its headers say")]
+#[error("a page of the trace buffer is not in the documented layout")]
 pub struct Damaged;
 
 impl Layout {
-    /// Reads `events/header_page`.
     #[must_use]
     pub fn parse(header_page: &str) -> Option<Layout> {
         let field = |name: &str, key: &str| {
@@ -72,7 +70,6 @@ impl Layout {
 }
 
 impl<'a> Page<'a> {
-    /// Reads the header of a page.
     pub fn open(bytes: &'a [u8], layout: Layout) -> Result<Page<'a>, Damaged> {
         let time = u64_at(bytes, 0).ok_or(Damaged)?;
         let commit = match layout.commit_size {
@@ -91,14 +88,13 @@ impl<'a> Page<'a> {
         Ok(Page { time, left, missed })
     }
 
-    /// The next record.
     fn step(&mut self) -> Result<Option<Record<'a>>, Damaged> {
         while let Some(header) = u32_at(self.left, 0) {
             let (kind, delta) = (header & 0x1f, u64::from(header >> 5));
             let word = || u32_at(self.left, 4).ok_or(Damaged);
-            // Where the record's bytes lie, behind the header; none for an event of the buffer itself.
+            // Range of the record's bytes after the header; none for an event of the buffer itself.
             let (data, end) = match kind {
-                // What is left of the page.
+                // The rest of the page.
                 TYPE_PADDING if delta == 0 => return Ok(None),
                 TYPE_PADDING => (None, (word()? as usize).checked_add(4).ok_or(Damaged)?),
                 TYPE_TIME_EXTEND | TYPE_TIME_STAMP => (None, 8),
@@ -125,7 +121,7 @@ impl<'a> Page<'a> {
 impl<'a> Iterator for Page<'a> {
     type Item = Result<Record<'a>, Damaged>;
 
-    /// Ends after the first damage: where the next record begins is unknown.
+    /// Ends after a damaged record: the start of the next one is unknown.
     fn next(&mut self) -> Option<Self::Item> {
         let step = self.step().transpose();
         if matches!(step, Some(Err(Damaged))) {
