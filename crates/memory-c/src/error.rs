@@ -74,8 +74,7 @@ pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) 
 
 /// A panic must not cross into C: it would abort the program.
 fn guarded<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // State that a panic interrupted is not read again: locks are not poisoned, and their contents are
-    // consistent after every statement.
+    // Poisoned locks are used on: their contents are consistent after every statement.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         Err(Failure::new(
             libc::ENOTRECOVERABLE,

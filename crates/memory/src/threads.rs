@@ -246,7 +246,7 @@ mod tests {
             let worked = each(&chunks, &crew(threads), &note, &mut |done| {
                 if after.is_some_and(|pages| done >= Bytes(pages << 12)) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
-            let mut seen = seen.into_inner().expect("nobody panicked");
+            let mut seen = seen.into_inner().expect("no thread panicked");
             seen.sort_unstable();
             let each_once = seen.windows(2).all(|pair| pair[0] < pair[1]);
             prop_assert!(each_once, "{:?}", seen);

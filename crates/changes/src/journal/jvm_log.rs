@@ -43,7 +43,7 @@ impl JvmLog {
         Ok(())
     }
 
-    /// Removes the log file, if its name is ours. A JVM that has the file open continues to write to it.
+    /// Removes the log file, if its name begins with `.hugewise-`. A JVM that has it open continues to write.
     pub fn remove_file(&self, root: &Root) {
         // A running JVM may have its own mount namespace; after its exit the file may still be in our /tmp.
         let tmp = if self.is_there(root) { format!("proc/{}/root/tmp", self.pid) } else { "tmp".to_owned() };
