@@ -1,8 +1,8 @@
-//! The formats of a plan, judged by the tools that they are for.
+//! The formats of a plan, checked by the tools that read them.
 //!
-//! What cannot run here is listed as ignored, with the reason in its name. For `kubernetes` set
-//! `HUGEWISE_KUBERNETES_VALIDATE` to a program that takes manifests as arguments and fails for a
-//! wrong one (kubernetes-validate, kubeconform, or the API server's own validation).
+//! Tests that cannot run are listed as ignored, with the reason in the name. For `kubernetes` set
+//! `HUGEWISE_KUBERNETES_VALIDATE` to a program that takes manifests as arguments and fails for an
+//! invalid one (kubernetes-validate, kubeconform, or the API server's validation).
 
 #[allow(dead_code, unused_imports)]
 #[path = "../src/commands/plan/formats/mod.rs"]
@@ -32,7 +32,7 @@ type Tested = Result<(), Box<dyn Error>>;
 
 const VALIDATE: &str = "HUGEWISE_KUBERNETES_VALIDATE";
 
-/// What is special to one of the tools.
+/// Words with characters that are special to one of the tools.
 const HOSTILE: [&str; 8] = [
     "-Dquotes=\"a\" 'b'",
     "-Dexpanded=$HOME $(HOME) ${HOME} `id` %n %%",
@@ -74,7 +74,7 @@ fn trial(name: &str, reason: Option<String>, test: impl FnOnce() -> Tested + Sen
     }
 }
 
-/// Why a program cannot be used; nothing if it can.
+/// The reason why a program cannot be used; `None` if it can.
 fn missing(program: &str, arguments: &[&str]) -> Option<String> {
     let works = Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success());
     (!works).then(|| format!("{program} {} does not work", arguments.join(" ")))
@@ -84,7 +84,7 @@ fn validator_missing() -> Option<String> {
     env::var_os(VALIDATE).is_none().then(|| format!("{VALIDATE} names no program"))
 }
 
-/// Why pools cannot be changed with this program.
+/// The reason why pools cannot be changed with this program; `None` if they can.
 fn pools_or(program: &str) -> Option<String> {
     let root = Root::live();
     let writable = default_size(&root).is_ok_and(|size| {
@@ -100,7 +100,7 @@ fn default_size(root: &Root) -> Result<PageSize, Box<dyn Error>> {
     Ok(line.trim().parse()?)
 }
 
-/// Waits for other calls of hugewise, up to ten minutes.
+/// Opens the journal; waits for other hugewise processes up to ten minutes.
 fn open(root: &Root) -> Result<Journal, JournalError> {
     for _ in 0..600 {
         match Journal::open(root, Path::new(STATE_DIR), "tests of formats") {
@@ -111,7 +111,7 @@ fn open(root: &Root) -> Result<Journal, JournalError> {
     Journal::open(root, Path::new(STATE_DIR), "tests of formats")
 }
 
-/// The tool sets the pool as the file says; the journal puts it back, whatever happens.
+/// The tool sets the pool as the file says; the journal restores it also if the test fails.
 fn loaded(format: Format, program: &str, option: &str) -> Tested {
     let root = Root::live();
     let size = default_size(&root)?;
@@ -120,7 +120,7 @@ fn loaded(format: Format, program: &str, option: &str) -> Tested {
     let file = folder.path().join("80-hugewise.conf");
     let mut journal = open(&root)?;
     let before: u64 = setting.read(&root)?.parse()?;
-    // Written into the journal, and so put back.
+    // Written to the journal, so that it is restored.
     journal.set(setting, &before.to_string())?;
     let mut plan = samples::hugetlb()?;
     plan.command.extend(HOSTILE.map(str::to_owned));
@@ -149,16 +149,16 @@ fn systemd_verifies() -> Tested {
     };
     for (name, mut plan) in hostile()? {
         plan.options.extend(HOSTILE.map(str::to_owned));
-        // Of a line that it cannot read it only warns; about units of the machine it may say anything.
+        // It only warns of a line that it cannot parse, and may warn of units of the machine.
         let told = told_of(&render(&plan, Format::Systemd)?)?;
         assert!(!told.contains("of-a-test.service"), "{name}: {told}");
     }
     let told = told_of("[Service]\nEnvironment=\"A=%Z\n")?;
-    assert!(told.contains("80-hugewise.conf"), "it would not have told: {told}");
+    assert!(told.contains("80-hugewise.conf"), "systemd-analyze did not report an invalid line: {told}");
     Ok(())
 }
 
-/// The line for GRUB's file, which is in the comments, holds the same parameters as the last one.
+/// The line for GRUB's file in the comments has the same parameters as the last line.
 fn grub_reads() -> Tested {
     for (name, plan) in samples::all()? {
         let Ok(text) = render(&plan, Format::Kernel) else { continue };
@@ -193,7 +193,7 @@ fn python_reads_ini() -> Tested {
     Ok(())
 }
 
-/// A YAML reader of another make, one of YAML 1.1, sees each word of the line as it was.
+/// Another YAML parser, of YAML 1.1, reads each word of the command line unchanged.
 fn words_come_back(format: Format) -> Tested {
     let script = "import json, sys, yaml\nprint(json.dumps(yaml.safe_load(sys.argv[1])))";
     for (name, plan) in hostile()? {
@@ -206,7 +206,7 @@ fn words_come_back(format: Format) -> Tested {
             _ => &read["spec"]["containers"][0]["command"],
         };
         let words: Vec<String> = serde_json::from_value(container.clone())?;
-        // Both tools would expand what follows a dollar sign, and take two of them for one.
+        // Both tools expand variables after a dollar sign, and replace two dollar signs by one.
         assert!(words.ends_with(&HOSTILE.map(|word| word.replace('$', "$$"))), "{name}: {words:#?}");
     }
     Ok(())
@@ -252,7 +252,7 @@ fn compose_accepts() -> Tested {
     Ok(())
 }
 
-/// The samples, their lines ending in words that are hard to quote.
+/// The samples, with words appended to their command lines that are hard to quote.
 fn hostile() -> serde_json::Result<Vec<(&'static str, Plan)>> {
     let mut all = samples::all()?;
     all.iter_mut().for_each(|(_, plan)| plan.command.extend(HOSTILE.map(str::to_owned)));

@@ -1,4 +1,4 @@
-//! What is planned against what a JVM takes: it is really started, on a pool of the planned size.
+//! Compares plans with the pages that a JVM uses when it is started with a pool of the planned size.
 
 use std::{
     env,
@@ -38,12 +38,12 @@ use crate::{
     trial,
 };
 
-/// More runtimes to test, separated by colons: JAVA or JAVA's home.
+/// Environment variable with more JVMs to test: paths of java executables or Java homes, separated by colons.
 const MORE: &str = "HUGEWISE_JAVAS";
-/// `quick` tries two sizes of heap; anything else, and no value, all.
+/// Environment variable: `quick` tests two heap sizes; any other value, or none, tests all.
 const HEAPS: &str = "HUGEWISE_PLAN_HEAPS";
 
-/// What a pool leaves to others.
+/// Memory that must stay available when the pool grows.
 const FLOOR: Bytes = Bytes(1 << 30);
 pub const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
 const SIZES: [&[&str]; 7] = [
@@ -55,10 +55,10 @@ const SIZES: [&[&str]; 7] = [
     &["-Xms100m", "-Xmx1001m", "-XX:ReservedCodeCacheSize=100m"],
     &["-Xms512m", "-Xmx700m", "-XX:-SegmentedCodeCache", "-XX:ReservedCodeCacheSize=15m"],
 ];
-/// So that JDK 11 has ZGC.
+/// Required for ZGC in JDK 11.
 const UNLOCK: &str = "-XX:+UnlockExperimentalVMOptions";
 
-/// Fills the whole heap if it is told to, says that it has started, and stays until its input ends.
+/// Fills the whole heap if it has an argument, prints `started`, and runs until standard input is closed.
 const SOURCE: &str = "
 public class Stay {
     public static void main(String[] arguments) throws Exception {
@@ -68,7 +68,7 @@ public class Stay {
                 kept.add(new byte[1 << 20]);
             }
         } catch (OutOfMemoryError full) {
-            // As it was told; room is needed to say so.
+            // Full, as requested; printing needs some free memory.
             kept.remove(kept.size() - 1);
         }
         System.out.println(\"started\");
@@ -101,7 +101,7 @@ pub fn trials() -> Vec<Trial> {
             let name = format!("plan: {} {collector} takes what was planned", java.display());
             let (java, class) = (java.clone(), Arc::clone(&class));
             let short =
-                format!("plan: {} {collector} on a short pool does what was foretold", java.display());
+                format!("plan: {} {collector} on a short pool does what was predicted", java.display());
             let (java_too, class_too) = (java.clone(), Arc::clone(&class));
             trials.push(trial(&short, &needs, move || {
                 let class = class_too.as_ref().as_ref().map_err(|error| error.clone())?;
@@ -120,7 +120,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Every JDK of the machine, and those of [`MORE`].
+/// All JDKs of the machine, and the JVMs of [`MORE`].
 pub fn javas() -> Vec<PathBuf> {
     let found = jdks().into_iter().map(|jdk| jdk.java);
     let more = env::var_os(MORE).unwrap_or_default();
@@ -151,7 +151,7 @@ pub fn compiled() -> Result<TempDir, String> {
     compile().map_err(|error| error.to_string())
 }
 
-/// A launch line of the program, in two halves: large page options go between.
+/// A command line of the program in two parts, between which large page options are inserted.
 struct Line<'a> {
     java: &'a str,
     rest: Vec<&'a str>,
@@ -203,7 +203,7 @@ fn takes_what_was_planned(java: &Path, class: &Path, collector: &str, heap: &[&s
     Ok(())
 }
 
-/// Enough for the code cache and the tables, and too little for the heap.
+/// Enough pages for the code cache and the tables, but not for the heap.
 const SHORT: Pages = Pages(400);
 
 fn does_what_was_foretold(java: &Path, class: &Path, collector: &str) -> Tested {
@@ -221,13 +221,13 @@ fn does_what_was_foretold(java: &Path, class: &Path, collector: &str) -> Tested 
         (Outcome::FallsBack, Ok(took)) if took == foretold => Ok(()),
         (Outcome::Exits, Err(_)) => Ok(()),
         (_, took) => {
-            Err(format!("foretold were {foretold} pages, it took {took:?}: {:#?}", plan.verdict).into())
+            Err(format!("{foretold} pages were predicted, {took:?} used: {:#?}", plan.verdict).into())
         }
     }
 }
 
-/// Does something while the pool has so many pages; nothing, and says so, where memory is too little or
-/// too scattered for them.
+/// Runs `act` with a pool of `pages`. `None`, with a message, if there is too little memory or it is too
+/// fragmented for the pool.
 pub fn with_pool<T>(
     size: PageSize,
     pages: Pages,
@@ -237,7 +237,7 @@ pub fn with_pool<T>(
     let interrupt = Interrupt::install()?;
     let mut grow = || pool_growth::grow(&Root::live(), &mut journal, size, pages, FLOOR, &interrupt);
     if grow().is_err() {
-        // Files that were read since the boot lie all over the memory.
+        // The page cache fragments memory.
         fs::write("/proc/sys/vm/drop_caches", "1")?;
         if let Err(shortage) = grow() {
             eprintln!("not tested with {pages} pages of {size}: {shortage}");
@@ -249,7 +249,7 @@ pub fn with_pool<T>(
     if restored.failed.is_empty() {
         return done.map(Some);
     }
-    Err(format!("the pool was not put back: {:?}", restored.failed).into())
+    Err(format!("the pool was not restored: {:?}", restored.failed).into())
 }
 
 fn open_journal() -> Result<Journal, Box<dyn Error>> {
@@ -264,7 +264,7 @@ fn open_journal() -> Result<Journal, Box<dyn Error>> {
     }
 }
 
-/// The heap of ZGC grows to what was planned, in a pool that holds no page more.
+/// The heap of ZGC grows to the planned size, in a pool with exactly the planned pages.
 fn grows_to_what_was_planned(java: &Path, class: &Path) -> Tested {
     let line = Line::new(java, class, &[UNLOCK, "-XX:+UseZGC", "-Xms100m", "-Xmx600m"])?;
     let plan = line.plan(&[])?;
@@ -275,7 +275,7 @@ fn grows_to_what_was_planned(java: &Path, class: &Path) -> Tested {
         consumed(command.arg("fill"), size)
     })?;
     let Some(taken) = taken else { return Ok(()) };
-    // Of JDK 11 the last pages are too few for an object, and never asked for.
+    // In JDK 11 the last pages are too few for an object, and are never requested.
     let left = pool.pages_needed.saturating_sub(taken);
     if taken <= pool.pages_needed && left < Pages(8) && pool.pages_at_start < taken {
         return Ok(());
@@ -283,7 +283,7 @@ fn grows_to_what_was_planned(java: &Path, class: &Path) -> Tested {
     Err(format!("{taken} pages were taken: {plan:#?}").into())
 }
 
-/// Two JVMs at once take what was planned for two.
+/// Two JVMs at the same time use the pages planned for two.
 fn two_instances(java: &Path, class: &Path) -> Tested {
     let line = Line::new(java, class, &["-XX:+UseG1GC", "-Xmx200m"])?;
     let plan = line.plan_for(2, &[])?;
@@ -303,7 +303,7 @@ fn two_instances(java: &Path, class: &Path) -> Tested {
     }
 }
 
-/// A JVM that has started, and stays.
+/// A JVM that runs until it is dropped or ended.
 struct Stays(Child);
 
 impl Stays {
@@ -312,7 +312,7 @@ impl Stays {
         let mut stays = Stays(jvm);
         let output = stays.0.stdout.take().ok_or("no output")?;
         let mut said = Vec::new();
-        // The JVM's own messages may come before.
+        // Messages of the JVM may precede it.
         for line in BufReader::new(output).lines() {
             said.push(line?);
             if said.last().is_some_and(|line| line == "started") {
@@ -329,7 +329,7 @@ impl Stays {
     }
 }
 
-/// What the JVM took when it had started: Total − Free + Rsvd.
+/// Pool pages that the JVM uses after its start: Total − Free + Rsvd.
 fn consumed(command: &mut Command, size: PageSize) -> Result<Pages, Box<dyn Error>> {
     let mut jvm = Stays::start(command)?;
     let pools = pools::read(&Root::live());

@@ -1,4 +1,4 @@
-//! `hugewise plan`: what a launch line needs of huge pages, to the page.
+//! `hugewise plan`: the huge pages that a java command line needs.
 
 pub mod formats;
 pub mod text;
@@ -24,11 +24,11 @@ use crate::{
     output::terminal::{Terminal, print},
 };
 
-/// What a JVM needs of huge pages, to the page, and what happens if it is started as things stand
+/// Plan the huge pages that a JVM needs, and predict the result of starting it now
 ///
-/// The very java of the launch line is rehearsed: started with the line's own options and -version, with
-/// every request for huge pages seen and answered as pools of the right size would. Nothing of the
-/// program is started, no page of the pools is taken, and nothing is changed.
+/// Rehearses the java of the command line: starts it with the options of the line and -version, intercepts
+/// its requests for huge pages, and answers them as sufficient pools would. The program itself is not
+/// started, no page of the pools is used, and no setting is changed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -40,43 +40,43 @@ Examples:
   hugewise plan --format kubernetes -- java -Xmx4g -jar app.jar > pod.yaml
   hugewise plan --json -- java -Xmx4g -jar app.jar > plan.json; sudo hugewise apply --plan plan.json
 
-Exit status: 0 planned; 1 planned, and there is not enough memory for it, or the line would exit or be
-killed if it were started as things stand; 2 wrong usage, a line that no JVM starts with, no JVM that
-could be asked, or a format that cannot say what is needed.")]
+Exit status: 0 success; 1 there is not enough memory for the plan, or the JVM would exit or be killed if
+it were started now; 2 usage error, a command line that no JVM starts with, no JVM that can be queried, or
+a format that cannot express the plan.")]
 pub struct Plan {
     #[command(flatten)]
     wishes: Wishes,
-    /// Write the plan as text, JSON (schema hugewise.plan/1), or the configuration of one tool
+    /// Output format: text, JSON (schema hugewise.plan/1), or the configuration of one tool
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Shape::Text)]
     format: Shape,
-    /// The same as --format json
+    /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// The launch line
+    /// Command line of the JVM
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
 
-/// What is wished of a plan, beside the launch line.
+/// Parameters of a plan, apart from the command line.
 #[derive(Args)]
 pub struct Wishes {
-    /// The backing to plan for: hugetlb[:SIZE], shm[:SIZE] or thp [default: what the line asks for, or
-    /// hugetlb]
+    /// Backing to plan for: hugetlb[:SIZE], shm[:SIZE] or thp [default: the one that the command line
+    /// requests, or hugetlb]
     #[arg(short, long)]
     backing: Option<Backing>,
-    /// So many of these JVMs run at once
+    /// Number of these JVMs that run at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     instances: u32,
-    /// Memory outside of the heap that is to be on huge pages too: SIZE, or 'direct' for what the JVM
-    /// allows its direct buffers
+    /// Memory outside of the heap that is put on huge pages too: SIZE, or 'direct' for the JVM's limit of
+    /// direct buffers
     #[arg(long, value_name = "SIZE|direct", value_parser = off_heap)]
     off_heap: Option<OffHeapWanted>,
-    /// The NUMA node of the pool [default: that of numactl --membind in the line, or all]
+    /// NUMA node of the pool [default: that of numactl --membind in the command line, or all]
     #[arg(long, value_name = "N")]
     node: Option<u32>,
 }
 
-/// What a plan can be written as.
+/// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Text,
@@ -95,9 +95,9 @@ impl ValueEnum for Shape {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         match self {
-            Shape::Text => Some(PossibleValue::new("text").help("For people")),
+            Shape::Text => Some(PossibleValue::new("text").help("Text for the terminal")),
             Shape::Json => {
-                Some(PossibleValue::new("json").help("Every figure, for a program or 'hugewise apply'"))
+                Some(PossibleValue::new("json").help("All values, for programs and 'hugewise apply'"))
             }
             Shape::File(format) => format.to_possible_value(),
         }
@@ -111,7 +111,6 @@ fn off_heap(text: &str) -> Result<OffHeapWanted, String> {
     }
 }
 
-/// Runs the command.
 pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let planned = make(&plan.wishes, &plan.command)?;
     let shape = if plan.json { Shape::Json } else { plan.format };
@@ -120,7 +119,7 @@ pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         Shape::Json => serde_json::to_string_pretty(&planned)? + "\n",
         Shape::File(format) => match formats::render(&planned, format) {
             Ok(file) => file,
-            // An answer, too; but no file is written.
+            // The plan needs nothing in this format: not an error, but there is no file to print.
             Err(said) if said.instead.is_none() => {
                 eprintln!("hugewise: {said}");
                 String::new()
@@ -135,12 +134,12 @@ pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
 /// Makes a plan for a launch line on this machine.
 pub fn make(wishes: &Wishes, command: &[String]) -> anyhow::Result<Planned> {
     if wishes.backing == Some(Backing::Base) {
-        bail!("base pages need no plan: every machine has them; plan for hugetlb, shm or thp");
+        bail!("--backing base needs no plan; use hugetlb, shm or thp");
     }
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
     let line = LaunchLine::of_java(command, &|file| fs::read_to_string(file))
-        .context("a plan is made for a java launch line")?;
+        .context("cannot plan for this command line")?;
     let facts = Facts::gather(&root, Scan::IfQuick);
     let wanted = Wanted {
         backing: wishes.backing,

@@ -1,4 +1,4 @@
-//! A plan on one screen: what is asked for, the pool it needs, and what happens if nothing changes.
+//! A plan as text: demand, pools, predicted result without changes, actions.
 
 use std::fmt;
 
@@ -10,10 +10,9 @@ use crate::output::{
     terminal::{Terminal, plain},
 };
 
-/// The plan as text.
 pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
     let mut page = Page::new(terminal);
-    page.wrapped("LAUNCH", &plain(&plan.command.join(" ")))?;
+    page.wrapped("COMMAND", &plain(&plan.command.join(" ")))?;
     let heap = match plan.heap.initial_bytes == plan.heap.max_bytes {
         true => plan.heap.max_bytes.to_string(),
         false => format!("{} to {}", plan.heap.initial_bytes, plan.heap.max_bytes),
@@ -29,7 +28,7 @@ pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
         page.wrapped(
             "MEMORY",
             &format!(
-                "{} more go into the pool, for nobody else to use; of the {} that are available now, {} remain",
+                "the added pages take {} from other programs: of {} available now, {} remain",
                 memory.taken_bytes, memory.available_bytes, memory.remaining_bytes
             ),
         )?;
@@ -112,14 +111,14 @@ fn pool(page: &mut Page, heading: &str, pool: &PoolPlan, instances: u32, termina
         ),
     )?;
     let why = plain(&pool.why);
-    let to_add = format!("{} {} to be added", pool.pages_to_add, is_or_are(pool.pages_to_add));
+    let to_add = format!("pages to add: {}", pool.pages_to_add);
     match (pool.pages_to_add, pool.obtainable) {
-        (Pages(0), _) => page.line("", terminal.good("nothing is to be added")),
-        (_, Obtainable::Yes) => page.wrapped("", &format!("{to_add}: can be had now, {why}")),
-        (_, Obtainable::NotEnoughMemory) => page.wrapped("", &format!("{to_add}: not enough memory, {why}")),
-        (_, Obtainable::NotContiguous) => page.wrapped("", &format!("{to_add}: not contiguous, {why}")),
+        (Pages(0), _) => page.line("", terminal.good("pages to add: none")),
+        (_, Obtainable::Yes) => page.wrapped("", &format!("{to_add}, available now: {why}")),
+        (_, Obtainable::NotEnoughMemory) => page.wrapped("", &format!("{to_add}, not enough memory: {why}")),
+        (_, Obtainable::NotContiguous) => page.wrapped("", &format!("{to_add}, not contiguous: {why}")),
         (_, Obtainable::CouldNotTell) => {
-            page.wrapped("", &format!("{to_add}: could not tell whether they can be had, {why}"))
+            page.wrapped("", &format!("{to_add}, unknown whether they are available: {why}"))
         }
     }
 }
@@ -135,13 +134,14 @@ fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
         Outcome::GetsHugePages => terminal.good("gets huge pages"),
         Outcome::FallsBack => terminal.warn("falls back"),
         Outcome::Exits => terminal.bad("exits"),
-        Outcome::DiesOfSigbus => terminal.bad("dies of SIGBUS"),
-        Outcome::DoesNotAsk => terminal.warn("does not ask"),
-        Outcome::DecidedAtTouch => terminal.warn("decided when touched"),
-        Outcome::CouldNotTell => terminal.warn("could not tell"),
+        Outcome::DiesOfSigbus => terminal.bad("killed by SIGBUS"),
+        Outcome::DoesNotAsk => terminal.warn("requests no huge pages"),
+        Outcome::DecidedAtTouch => terminal.warn("decided at page faults"),
+        Outcome::CouldNotTell => terminal.warn("unknown"),
     };
-    page.line("AS IT IS", word)?;
-    page.wrapped("", &format!("Started as things stand: {summary}."))?;
+    // Wider than the column of headings.
+    page.line("AS STARTED NOW  ", word)?;
+    page.wrapped("", &format!("Started now: {summary}."))?;
     if verdict.outcome == Outcome::FallsBack {
         let shown = |region: &RegionOutcome| {
             let (name, size) = (plain(&region.name), region.page_size_bytes);
@@ -159,17 +159,16 @@ fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
     Ok(())
 }
 
-/// Is there too little memory for a pool?
+/// Whether there is too little memory for a pool.
 fn out_of_reach(plan: &Plan) -> bool {
     plan.pools.iter().any(|pool| pool.obtainable == Obtainable::NotEnoughMemory)
 }
 
-/// What to do next.
 fn next(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
     if out_of_reach(plan) {
-        return page.wrapped("NEXT", "free memory, take a smaller heap, or plan for --backing thp");
+        return page.wrapped("ACTIONS", "1. Free memory, use a smaller heap, or plan for --backing thp");
     }
-    let mut heading = "NEXT";
+    let (mut heading, mut number) = ("ACTIONS", 1);
     let adds = plan.pools.iter().filter(|pool| pool.pages_to_add.0 > 0);
     let pools: String = adds
         .map(|pool| {
@@ -178,8 +177,9 @@ fn next(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
         })
         .collect();
     if !pools.is_empty() {
-        page.line(heading, terminal.good(&format!("$ sudo hugewise apply{pools}")))?;
-        heading = "";
+        page.line(heading, "1. Grow the pools:")?;
+        page.line("", terminal.good(&format!("$ sudo hugewise apply{pools}")))?;
+        (heading, number) = ("", 2);
     }
-    page.wrapped(heading, &format!("start java with {}", plan.options.join(" ")))
+    page.wrapped(heading, &format!("{number}. Start java with {}", plan.options.join(" ")))
 }

@@ -36,7 +36,7 @@ pub fn render(plan: &Plan) -> String {
     header(plan, &paragraphs) + &yaml::document(&json!({"services": {"jvm": service}}))
 }
 
-/// Compose takes `$NAME` for a variable, and `$$` for a dollar sign.
+/// Escapes dollar signs: Compose expands `$NAME`, and replaces `$$` by a dollar sign.
 fn unexpanded(word: &str) -> String {
     word.replace('$', "$$")
 }

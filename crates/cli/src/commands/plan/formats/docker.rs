@@ -16,14 +16,14 @@ pub fn render(plan: &Plan) -> String {
         words.extend(["--env".to_owned(), format!("{name}={value}")]);
     }
     let mut command = launch.command.into_iter();
-    // In the place of the image's own: its ENTRYPOINT would stand before the line.
+    // Replaces the ENTRYPOINT of the image, which would precede the command line.
     words.extend(command.next().map(|first| format!("--entrypoint={first}")));
     words.push(IMAGE.to_owned());
     words.extend(command);
     let mut paragraphs =
-        vec!["Put your image in the place of IMAGE. Nothing of the machine is changed by it.".to_owned()];
+        vec!["Replace IMAGE by your image. No setting of the machine is changed.".to_owned()];
     if plan.instances > 1 {
-        paragraphs.push(format!("It starts one instance; the plan is for {}.", plan.instances));
+        paragraphs.push(format!("This starts one instance; the plan is for {}.", plan.instances));
     }
     paragraphs.extend(notes(plan));
     if launch.variable.is_some() {
@@ -32,29 +32,30 @@ pub fn render(plan: &Plan) -> String {
     header(plan, &paragraphs) + &quote::shell_line(&words) + "\n"
 }
 
-/// What a container needs, and what it does not.
+/// Requirements of a container.
 pub fn notes(plan: &Plan) -> Vec<String> {
     let mut notes = vec![same_java(plan)];
     if thp_settings(plan).next().is_some() {
         notes.push(
-            "A container has the machine's transparent huge pages: set them there (--format tmpfiles or tuned)."
+            "Containers use the machine's THP settings: set them there (--format tmpfiles or tuned)."
                 .to_owned(),
         );
     }
     if targets(plan).is_empty() {
         return notes;
     }
-    notes.push("The pool is the machine's: set it there (--format tmpfiles or kernel).".to_owned());
+    notes
+        .push("Containers use the machine's pools: set them there (--format tmpfiles or kernel).".to_owned());
     notes.push(if is_shm(plan) {
-        "IPC_LOCK is for a container that runs as root; otherwise give it the number of the machine's\n\
-         vm.hugetlb_shm_group as a further group. --shm-size is about /dev/shm and has no say here."
+        "IPC_LOCK is effective in containers that run as root; otherwise add the group of the machine's\n\
+         vm.hugetlb_shm_group to the container. --shm-size sets /dev/shm and has no effect here."
             .to_owned()
     } else {
-        "The container needs no privilege for it, no /dev/hugepages and no memlock limit.".to_owned()
+        "The container needs no privilege, no /dev/hugepages and no memlock limit for huge pages.".to_owned()
     });
     notes.push(
-        "Pages of a pool do not count against a limit of memory, but against one of the hugetlb control\n\
-         group, if one is set: a touch beyond it is a SIGBUS."
+        "Pool pages do not count against memory limits, but against limits of the hugetlb control group:\n\
+         a page fault beyond them is a SIGBUS."
             .to_owned(),
     );
     notes

@@ -18,34 +18,35 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     }
     let line = words.join(" ");
     let mut paragraphs = vec![format!(
-        "The last line goes onto the kernel's command line and holds from the next boot on:\n\
+        "Add the last line to the kernel's command line; it takes effect at the next boot:\n\
          Fedora, RHEL    grubby --update-kernel=ALL --args='{line}'\n\
          Debian, Ubuntu  in /etc/default/grub.d/80-hugewise.cfg, then update-grub:\n  \
            GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {line}\"\n\
-         Undo it         grubby --update-kernel=ALL --remove-args=…, or rm the file and update-grub; boot"
+         Undo it         grubby --update-kernel=ALL --remove-args=…, or rm the file and update-grub; reboot"
     )];
     if !targets.is_empty() {
         paragraphs.push(
-            "Order counts: hugepages= is of the size before it. At boot memory is still in one piece, so\n\
-             this is the surest way to pools, and for 1GiB pages often the only one."
+            "The order matters: hugepages= applies to the size before it. At boot memory is not fragmented:\n\
+             this is the most reliable way to allocate pools, and for 1GiB pages often the only one."
                 .to_owned(),
         );
     }
     if targets.iter().any(|target| target.node.is_some()) {
-        paragraphs.push("Pages of one node (0:2) are understood since Linux 5.16.".to_owned());
+        paragraphs.push("Pages per node (0:2) need Linux 5.16 or later.".to_owned());
     }
     if words.iter().any(|word| word.starts_with("default_hugepagesz")) {
         paragraphs.push(
-            "default_hugepagesz: the JVM takes shared memory in pages of the default size alone.".to_owned(),
+            "default_hugepagesz: the JVM allocates shared memory only in pages of the default size."
+                .to_owned(),
         );
     }
     if thp.iter().any(|word| word.contains("shmem")) {
-        paragraphs.push("The parameters for shared memory are understood since Linux 6.13.".to_owned());
+        paragraphs.push("The parameters for shared memory need Linux 6.13 or later.".to_owned());
     }
     if thp.iter().any(|word| word.starts_with("thp_")) {
         paragraphs.push(
-            "thp_anon (Linux 6.12) and thp_shmem (6.13) switch off every size that they do not name: add \
-             those that\nyou use."
+            "thp_anon (Linux 6.12) and thp_shmem (6.13) disable every size that they do not name: add the\n\
+             sizes that you use."
                 .to_owned(),
         );
     }
@@ -82,7 +83,7 @@ fn thp(plan: &Plan) -> Vec<String> {
             }
             Setting::ThpEnabled { page_size: Some(size) } => anon.push((size, to)),
             Setting::ShmemEnabled { page_size: Some(size) } => shmem.push((size, to)),
-            // No parameter of the kernel sets these; `thp_settings` names none of them.
+            // No kernel parameter sets these; `thp_settings` returns none of them.
             Setting::Pool { .. }
             | Setting::Overcommit { .. }
             | Setting::ThpDefrag
@@ -106,7 +107,7 @@ fn thp(plan: &Plan) -> Vec<String> {
     words
 }
 
-/// Sizes that regions are to be on, which would be switched off for not being named.
+/// Huge page sizes of regions that the parameter would disable because it does not name them.
 fn also_used(plan: &Plan, named: &[(PageSize, &str)]) -> Vec<PageSize> {
     let base = plan.regions.iter().map(|region| region.page_size_bytes).min();
     let regions = plan.regions.iter().map(|region| region.page_size_bytes);

@@ -1,4 +1,4 @@
-//! A Pod, or a Deployment of as many as there are instances.
+//! A Pod, or a Deployment for several instances.
 
 use hugewise_linux::units::Bytes;
 use hugewise_plan::plan::Plan;
@@ -8,15 +8,15 @@ use super::{
     CannotSay, VARIABLE_NOTE, header, is_shm, launch, of_one, same_java, short, targets, thp_settings, yaml,
 };
 
-/// For what the plan does not know of: metaspace, stacks, malloc and direct buffers.
+/// Estimate of the memory that the plan does not include: metaspace, stacks, malloc and direct buffers.
 const MARGIN: Bytes = Bytes(512 << 20);
 const IMAGE: &str = "registry.example/your-image:tag";
 
 pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     if plan.backing.is_explicit() && targets(plan).is_empty() {
         return Err(CannotSay::instead(
-            "the plan names no pool, and a pod must name each huge page that it takes",
-            "plan again",
+            "the plan has no pool, and a pod must request all huge pages that it uses",
+            "make a new plan",
         ));
     }
     let launch = launch(plan);
@@ -57,15 +57,14 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     } else {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "jvm"}, "spec": pod})
     };
-    let direct =
-        plan.direct_memory_bytes.map_or(String::new(), |most| format!(" (those alone may take {most})"));
+    let direct = plan.direct_memory_bytes.map_or(String::new(), |most| format!(" (the latter up to {most})"));
     let mut paragraphs = vec![
         "Load it  kubectl apply -f FILE\n\
          Undo it  kubectl delete -f FILE"
             .to_owned(),
         format!(
-            "Set yourself: the image, cpu, and memory. Memory here is {beside} of regions that are on no pool,\n\
-             and {MARGIN} as a guess for metaspace, stacks, malloc and direct buffers{direct}."
+            "Set the image, cpu and memory. The memory here is {beside} for regions outside of pools, and\n\
+             {MARGIN} as an estimate for metaspace, stacks, malloc and direct buffers{direct}."
         ),
     ];
     paragraphs.extend(notes(plan));
@@ -75,25 +74,25 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     Ok(header(plan, &paragraphs) + &yaml::document(&object))
 }
 
-/// What must be known of the nodes, and of the rights.
+/// Requirements of the nodes and of the pod.
 fn notes(plan: &Plan) -> Vec<String> {
     let mut notes = vec![same_java(plan)];
     if !targets(plan).is_empty() {
         notes.push(
-            "Huge pages are of one instance. A node must have its pool (--format kernel or tmpfiles) before its\n\
-             kubelet starts; after a change restart the kubelet, or the pages are not given out.\n\
-             Requests of huge pages equal limits: they cannot be overcommitted, and a touch beyond the limit\n\
-             is a SIGBUS."
+            "Huge pages are those of one instance. A node needs its pool (--format kernel or tmpfiles) before\n\
+             its kubelet starts; after a change, restart the kubelet, or the pages are not allocatable.\n\
+             Requests of huge pages equal limits: they cannot be overcommitted, and a page fault beyond the\n\
+             limit is a SIGBUS."
                 .to_owned(),
         );
         if !is_shm(plan) {
-            notes.push("The JVM needs no volume (medium HugePages) for them, and no privilege.".to_owned());
+            notes.push("The JVM needs no volume (medium HugePages) and no privilege for them.".to_owned());
         }
     }
     if is_shm(plan) {
         notes.push(
-            "IPC_LOCK is for a container that runs as root. Otherwise put the group of the node's\n\
-             vm.hugetlb_shm_group into supplementalGroups of the pod's securityContext. No volume is needed."
+            "IPC_LOCK is effective in containers that run as root. Otherwise add the group of the node's\n\
+             vm.hugetlb_shm_group to supplementalGroups of the pod's securityContext. No volume is needed."
                 .to_owned(),
         );
     }
@@ -101,14 +100,14 @@ fn notes(plan: &Plan) -> Vec<String> {
         thp_settings(plan).map(|(setting, to)| format!("\n  {} = {to}", super::file(setting))).collect();
     if !settings.is_empty() {
         notes.push(format!(
-            "No pod can set these; the node needs them (--format tmpfiles, tuned or kernel):{}",
+            "A pod cannot set these; set them on the node (--format tmpfiles, tuned or kernel):{}",
             settings.concat()
         ));
     }
     notes
 }
 
-/// What regions of one instance take that are on no pool, and that with the margin.
+/// Memory of one instance for regions outside of pools, without and with the margin, in whole MiB.
 fn memory(plan: &Plan) -> (Bytes, Bytes) {
     let on_pool = |size| targets(plan).iter().any(|target| target.size == size);
     let regions = plan.regions.iter().map(|region| (region.page_size_bytes, region.bytes));
@@ -119,7 +118,7 @@ fn memory(plan: &Plan) -> (Bytes, Bytes) {
     (mib(beside), mib(beside + MARGIN))
 }
 
-/// An exact amount, in the largest unit that needs no fraction.
+/// An exact amount, in the largest unit in which it is a whole number.
 fn quantity(bytes: Bytes) -> String {
     let units = [("Gi", 30), ("Mi", 20), ("Ki", 10)];
     match units.iter().find(|(_, shift)| bytes.0 % (1 << shift) == 0) {
@@ -128,7 +127,7 @@ fn quantity(bytes: Bytes) -> String {
     }
 }
 
-/// Kubernetes takes `$(NAME)` for a variable, and `$$` for a dollar sign.
+/// Escapes dollar signs: Kubernetes expands `$(NAME)`, and replaces `$$` by a dollar sign.
 fn unexpanded(word: &str) -> String {
     word.replace('$', "$$")
 }

@@ -9,11 +9,11 @@ const FILE: &str = "/etc/security/limits.d/80-hugewise.conf";
 
 pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     match plan.backing {
-        Backing::Base => return Err(CannotSay::not_needed("base pages take no limit")),
-        Backing::Thp => return Err(CannotSay::not_needed("transparent huge pages take no limit")),
+        Backing::Base => return Err(CannotSay::not_needed("base pages need no limit")),
+        Backing::Thp => return Err(CannotSay::not_needed("transparent huge pages need no limit")),
         Backing::Hugetlb(_) => {
             return Err(CannotSay::not_needed(
-                "huge pages by mmap (backing hugetlb) are not bound by memlock, nor by any other limit",
+                "no limit of limits.d applies to huge pages by mmap (backing hugetlb)",
             ));
         }
         Backing::Shm(_) if targets(plan).is_empty() => {
@@ -31,12 +31,10 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
                  Load it      log in again; services of systemd do not read it (use --format systemd)\n\
                  Undo it      rm {FILE}"
             ),
-            "Needed before Linux 5.16 alone. Later kernels do not look at memlock here: they ask for\n\
-             CAP_IPC_LOCK or the group of vm.hugetlb_shm_group (see --format sysctl), which is enough\n\
-             on earlier ones too."
+            "Needed only before Linux 5.16. Later kernels ignore memlock here: they require CAP_IPC_LOCK\n\
+             or the group of vm.hugetlb_shm_group (see --format sysctl), which suffice on earlier kernels too."
                 .to_owned(),
-            "In kibibytes, for all segments of one user. Put your group in the place of hugepages."
-                .to_owned(),
+            "In KiB, for all segments of one user. Replace hugepages by your group.".to_owned(),
         ],
     );
     Ok(text + &format!("@hugepages - memlock {kib}\n"))

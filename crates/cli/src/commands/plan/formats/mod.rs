@@ -1,8 +1,8 @@
-//! A plan as configuration, ready to be put in its place.
+//! A plan as configuration of other tools.
 //!
-//! Each format is one file of one tool, whole: comments that say where it goes, how it is loaded
-//! and undone, then what that tool needs and nothing else. A tool that cannot do what the plan
-//! needs, or has nothing to do, is no empty file but a [`CannotSay`].
+//! Each format is one complete file of one tool: comments on where to put it, how to load and undo it,
+//! then the settings. A format that cannot express the plan, or needs nothing, gives a [`CannotSay`],
+//! not an empty file.
 
 mod compose;
 mod docker;
@@ -31,16 +31,16 @@ use hugewise_linux::{
 };
 use hugewise_plan::plan::Plan;
 
-/// What a plan can be written as.
+/// Configuration that a plan can be written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// sysctl.d: the pool of the default page size, limits of shared memory
     Sysctl,
-    /// tmpfiles.d: pools of every size and node, and THP, set early at boot by systemd
+    /// tmpfiles.d: pools of every size and node, and THP settings, applied early at boot by systemd
     Tmpfiles,
-    /// limits.d: what PAM must allow
+    /// limits.d: the memlock limit, set by PAM, that shared memory may need
     Limits,
-    /// A drop-in for a systemd service: the JVM's options and rights
+    /// A drop-in for a systemd service: the JVM's options and capabilities
     Systemd,
     /// Parameters for the kernel's command line
     Kernel,
@@ -54,12 +54,11 @@ pub enum Format {
     Compose,
 }
 
-/// A format that has nothing to say about a plan, or cannot say it.
+/// A format that the plan does not need, or that cannot express it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CannotSay {
-    /// Why.
     pub why: String,
-    /// What to use in its place; nothing where nothing is needed.
+    /// What to do instead; `None` if the plan needs nothing in this format.
     pub instead: Option<String>,
 }
 
@@ -77,21 +76,21 @@ impl fmt::Display for CannotSay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.instead {
             Some(instead) => write!(f, "{}; {instead}", self.why),
-            None => write!(f, "{}: nothing to be written", self.why),
+            None => write!(f, "{}: nothing to write", self.why),
         }
     }
 }
 
 impl Error for CannotSay {}
 
-/// The plan in this format: a whole file (of `docker`, a command line), with a line's end at its end.
+/// The plan as a complete file of this format (for `docker`, a command line).
 pub fn render(plan: &Plan, format: Format) -> Result<String, CannotSay> {
-    // They are the kernel's own words, and go into the files as they are.
+    // These values go into the files unquoted.
     let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     if let Some(odd) = thp_settings(plan).find(|(_, to)| !is_word(to)) {
         return Err(CannotSay::instead(
-            format!("'{}' is no value for {}", odd.1.escape_debug(), odd.0),
-            "plan again",
+            format!("'{}' is not a value of {}", odd.1.escape_debug(), odd.0),
+            "make a new plan",
         ));
     }
     match format {
@@ -107,23 +106,24 @@ pub fn render(plan: &Plan, format: Format) -> Result<String, CannotSay> {
     }
 }
 
-/// A pool as it must be when every instance has grown to its largest, those of others included.
+/// A pool that suffices for all instances at their largest size and for other programs.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     size: PageSize,
     node: Option<u32>,
+    /// Total pages, with those of other programs.
     pages: Pages,
+    /// Total pages when the plan was made.
     before: Pages,
 }
 
 impl Target {
-    /// The file that sets it.
+    /// The absolute path of the file that sets the pool.
     fn path(self) -> String {
         file(Setting::Pool { page_size: self.size, node: self.node })
     }
 }
 
-/// The pools that the plan needs.
 fn targets(plan: &Plan) -> Vec<Target> {
     let needed = plan.pools.iter().filter(|pool| pool.pages_needed > Pages(0));
     needed
@@ -136,13 +136,13 @@ fn targets(plan: &Plan) -> Vec<Target> {
         .collect()
 }
 
-/// Settings of transparent huge pages that must change, and their values.
+/// THP settings that must change, with the values that the plan needs.
 fn thp_settings(plan: &Plan) -> impl Iterator<Item = (Setting, &str)> {
     let of_thp = plan.settings.iter().filter(|change| !matches!(change.setting, Setting::Pool { .. }));
     of_thp.map(|change| (change.setting, change.to.as_str()))
 }
 
-/// What one instance takes from the pools, by page size.
+/// Pool memory of one instance, by page size.
 fn of_one(plan: &Plan) -> Vec<(PageSize, Bytes)> {
     let mut sizes: Vec<PageSize> = targets(plan).iter().map(|target| target.size).collect();
     sizes.sort_unstable();
@@ -155,32 +155,32 @@ fn of_one(plan: &Plan) -> Vec<(PageSize, Bytes)> {
     sizes.into_iter().map(|size| (size, pages(size) * size)).collect()
 }
 
-/// Is it SysV shared memory, which takes a right?
+/// Whether the backing is SysV shared memory, which needs a capability or a group.
 fn is_shm(plan: &Plan) -> bool {
     matches!(plan.backing, Backing::Shm(_))
 }
 
-/// A setting's file, from the root.
+/// The absolute path of the file of a setting.
 fn file(setting: Setting) -> String {
     format!("/{}", setting.path().display())
 }
 
-/// A page size as kernel and Kubernetes shorten it: `2M` with the suffix that is cut off, `iB`; `2Mi` with `B`.
+/// A page size without the suffix `cut`: `2M` as in kernel parameters without `iB`, `2Mi` as in Kubernetes
+/// without `B`.
 fn short(size: PageSize, cut: &str) -> String {
     let text = size.to_string();
     text.strip_suffix(cut).map_or(text.clone(), str::to_owned)
 }
 
-/// How a line is started with the plan's options.
+/// A command line with the plan's options.
 struct Launch {
-    /// The words.
     command: Vec<String>,
-    /// A variable, where the options could not be put into the line.
+    /// Environment variable with the options; `None` if they are in `command`.
     variable: Option<(&'static str, String)>,
 }
 
-/// Puts the options into the line. Where that takes a file which only the machine has, or the line
-/// starts no `java` that could be seen, a variable carries them.
+/// Inserts the options into the command line, or puts them into a variable if the line has no visible `java` or
+/// uses a file of the machine.
 fn launch(plan: &Plan) -> Launch {
     let no_file = |_: &str| Err(std::io::ErrorKind::Unsupported.into());
     if plan.options.is_empty() {
@@ -192,32 +192,30 @@ fn launch(plan: &Plan) -> Launch {
     }
 }
 
-/// The options as a variable that this JVM reads.
+/// The environment variable, with the options, that this JVM reads.
 fn variable(plan: &Plan) -> (&'static str, String) {
     let version = &plan.java.version;
     let is_8 = version.starts_with("1.8") || version == "8" || version.starts_with("8.");
     (if is_8 { "JAVA_TOOL_OPTIONS" } else { "JDK_JAVA_OPTIONS" }, option_value(&plan.options))
 }
 
-/// What is true of a variable with options.
-const VARIABLE_NOTE: &str = "Flags about large pages on the command line, or in its argument files, win over \
-                             the variable: take them out there.";
+const VARIABLE_NOTE: &str = "Large page flags on the command line, or in its argument files, override the \
+                             variable: remove them there.";
 
-/// That another java may ask for something else.
 fn same_java(plan: &Plan) -> String {
     format!(
-        "Planned with java {} ({}). Does the image hold another? Then plan with that one.",
+        "Planned with java {} ({}). If the image contains another java, plan with that one.",
         plan.java.version, plan.java.collector
     )
 }
 
-/// The comments at the top: for what this is, then the paragraphs.
+/// The comments at the top of a file: backing and command line, then the paragraphs.
 fn header<T: AsRef<str>>(plan: &Plan, paragraphs: &[T]) -> String {
     let instances = match plan.instances {
         0 | 1 => String::new(),
-        more => format!(", {more} at once"),
+        more => format!(" {more} instances of"),
     };
-    let mut text = comment(&format!("Huge pages ({}){instances}, for:", plan.backing));
+    let mut text = comment(&format!("Huge pages ({}) for{instances}:", plan.backing));
     text.push_str(&comment(&format!("  {}", quote::shell_line(&plan.command))));
     for paragraph in paragraphs {
         text.push_str("#\n");
@@ -226,7 +224,7 @@ fn header<T: AsRef<str>>(plan: &Plan, paragraphs: &[T]) -> String {
     text
 }
 
-/// One line of comment, whatever stands in it.
+/// `text` as a single line of comment; line ends and invisible characters are escaped.
 fn comment(text: &str) -> String {
     let mut line = String::from("# ");
     for c in text.chars() {
@@ -236,13 +234,14 @@ fn comment(text: &str) -> String {
     line + "\n"
 }
 
-/// That a pool may have become smaller than it was set.
+/// The note that a pool may become smaller than requested, with commands that read it back.
 fn read_back(targets: &[Target]) -> String {
-    let mut text = "The kernel adds as many pages as it finds, and reports no error for the rest. See what \
-                    it found:"
-        .to_owned();
+    let mut text =
+        "The kernel allocates as many pages as are available, without an error if they are fewer. \
+                    Check:"
+            .to_owned();
     for target in targets {
-        text.push_str(&format!("\n  cat {}   # {} are wanted", target.path(), target.pages));
+        text.push_str(&format!("\n  cat {}   # {} requested", target.path(), target.pages));
     }
     text
 }

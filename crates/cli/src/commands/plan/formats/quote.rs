@@ -1,13 +1,13 @@
-//! Quoting: a shell's words, systemd's values.
+//! Quoting for POSIX shells and for systemd.
 
-/// A character that a reader would not see, or that some tool takes for a line's end.
+/// Whether a character is invisible, or ends a line for some tool.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
         || matches!(c, '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// A word that a POSIX shell reads as `text`.
+/// Quotes `text` as one word of a POSIX shell.
 pub fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_+=:,./@%^".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -16,16 +16,16 @@ pub fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A command line of these words.
+/// Quotes words as a command line of a POSIX shell.
 pub fn shell_line(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
     words.join(" ")
 }
 
-/// One assignment for `Environment=`.
+/// Quotes an assignment for `Environment=`.
 ///
-/// Source: systemd.syntax(7), "Quoting"; systemd.unit(5), "Specifiers"; a dollar sign is nothing
-/// special there, systemd.exec(5).
+/// Source: systemd.syntax(7), "Quoting"; systemd.unit(5), "Specifiers"; a dollar sign is not special
+/// there, systemd.exec(5).
 pub fn systemd_assignment(name: &str, value: &str) -> String {
     let mut text = format!("\"{name}=");
     for c in value.chars() {

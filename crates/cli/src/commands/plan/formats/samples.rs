@@ -1,9 +1,9 @@
-//! Plans for tests, one for each kind of backing.
+//! Plans for tests, for each kind of backing.
 
 use hugewise_plan::plan::Plan;
 use serde_json::{Value, json};
 
-/// Every sample, with its name.
+/// All samples, with their names.
 pub fn all() -> serde_json::Result<Vec<(&'static str, Plan)>> {
     Ok(vec![
         ("hugetlb", hugetlb()?),
@@ -45,7 +45,7 @@ pub fn nodes() -> serde_json::Result<Plan> {
     }))
 }
 
-/// Transparent huge pages, which are switched off, and of one size alone.
+/// Transparent huge pages, with `enabled` and `shmem_enabled` at `never`.
 pub fn thp() -> serde_json::Result<Plan> {
     plan(json!({
         "backing": "thp",
@@ -68,12 +68,12 @@ pub fn shm() -> serde_json::Result<Plan> {
     Ok(plan)
 }
 
-/// Nothing is needed.
+/// Base pages: nothing is needed.
 pub fn base() -> serde_json::Result<Plan> {
     plan(json!({"backing": "base", "command": ["java", "-jar", "server.jar"]}))
 }
 
-/// A line into which no option can be put.
+/// A command line into which no option can be inserted.
 pub fn opaque() -> serde_json::Result<Plan> {
     let mut plan = hugetlb()?;
     plan.command = vec!["java".to_owned(), "@options".to_owned(), "Main".to_owned()];

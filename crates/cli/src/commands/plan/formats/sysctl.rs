@@ -5,7 +5,7 @@ use hugewise_plan::plan::Plan;
 use super::{CannotSay, Target, header, is_shm, read_back, targets};
 
 const FILE: &str = "/etc/sysctl.d/80-hugewise.conf";
-/// The kernel's own default of both limits, in bytes and in pages: no limit.
+/// The kernel's default of `shmmax` (bytes) and `shmall` (pages): no limit.
 const NO_LIMIT: u64 = u64::MAX - (1 << 24);
 
 pub fn render(plan: &Plan) -> Result<String, CannotSay> {
@@ -25,9 +25,9 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
         targets.iter().partition(|target| Some(target.size) == default && target.node.is_none());
     let Some(pool) = ours.first() else {
         return Err(CannotSay::instead(
-            "vm.nr_hugepages sets the pool of the machine's default page size, over all nodes, and the plan \
-             names a size or nodes",
-            "use --format tmpfiles, which sets each pool by size and node, or kernel",
+            "vm.nr_hugepages sets only the pool of the default page size on all nodes, and the plan needs \
+             another size or single nodes",
+            "use --format tmpfiles or kernel, which set each pool by size and node",
         ));
     };
     let mut paragraphs = vec![
@@ -42,7 +42,7 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     if !others.is_empty() {
         let each: Vec<String> = others.iter().map(|target| target.path()).collect();
         paragraphs.push(format!(
-            "Not in this file, for no sysctl sets them; use --format tmpfiles or kernel:\n  {}",
+            "Not in this file, because no sysctl sets them; use --format tmpfiles or kernel:\n  {}",
             each.join("\n  ")
         ));
     }
@@ -50,10 +50,10 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     text.push_str(&format!("vm.nr_hugepages = {}\n", pool.pages));
     if is_shm(plan) {
         text.push_str(&format!(
-            "# Who is not root and has no CAP_IPC_LOCK must be in this group to have shared memory on huge\n\
-             # pages. Give its number (getent group NAME) and take away the mark:\n\
+            "# A process without CAP_IPC_LOCK must be in this group to use shared memory on huge pages.\n\
+             # Replace GID by its number (getent group NAME), and uncomment the line:\n\
              # vm.hugetlb_shm_group = GID\n\
-             # The largest segment in bytes, and all of them in base pages; these are the kernel's defaults.\n\
+             # Largest segment in bytes, and total of all segments in base pages; the kernel's defaults:\n\
              kernel.shmmax = {NO_LIMIT}\n\
              kernel.shmall = {NO_LIMIT}\n"
         ));

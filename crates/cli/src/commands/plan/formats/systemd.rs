@@ -1,4 +1,4 @@
-//! A drop-in for the service that starts the JVM.
+//! A drop-in for the systemd service that starts the JVM.
 
 use hugewise_plan::plan::Plan;
 
@@ -6,7 +6,7 @@ use super::{CannotSay, VARIABLE_NOTE, header, is_shm, quote, targets, thp_settin
 
 pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     if plan.options.is_empty() && !is_shm(plan) {
-        let why = "the service needs no option and no right";
+        let why = "the service needs no option and no capability";
         let machine = !targets(plan).is_empty() || thp_settings(plan).next().is_some();
         return Err(if machine {
             CannotSay::instead(why, "use --format tmpfiles for the machine's settings")
@@ -15,14 +15,14 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
         });
     }
     let mut paragraphs = vec![
-        "Put it into  /etc/systemd/system/NAME.service.d/80-hugewise.conf, NAME being your service\n\
+        "Put it into  /etc/systemd/system/NAME.service.d/80-hugewise.conf, for your service NAME\n\
          Load it      systemctl daemon-reload; systemctl restart NAME\n\
-         Undo it      rm the file, and load again"
+         Undo it      rm the file, then load again"
             .to_owned(),
     ];
     if !targets(plan).is_empty() || thp_settings(plan).next().is_some() {
         paragraphs.push(
-            "The machine's part is --format tmpfiles: at boot it is done before any service starts."
+            "Set the machine's settings with --format tmpfiles: at boot they are applied before services start."
                 .to_owned(),
         );
     }
@@ -31,16 +31,16 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
         let (name, value) = variable(plan);
         text.push_str(&format!(
             "# {VARIABLE_NOTE}\n\
-             # It replaces a {name} that the service sets already: join them then.\n\
+             # This replaces a {name} that the service already sets: join both values.\n\
              Environment={}\n",
             quote::systemd_assignment(name, &value)
         ));
     }
     if is_shm(plan) {
         text.push_str(
-            "# Shared memory on huge pages takes this capability, or the group of vm.hugetlb_shm_group as one \
-             of SupplementaryGroups=.\n\
-             # With it LimitMEMLOCK= does not count. CapabilityBoundingSet= of the service must not exclude it.\n\
+            "# Shared memory on huge pages needs this capability, or the group of vm.hugetlb_shm_group in \
+             SupplementaryGroups=.\n\
+             # LimitMEMLOCK= then has no effect. CapabilityBoundingSet= of the service must not exclude it.\n\
              AmbientCapabilities=CAP_IPC_LOCK\n",
         );
     }

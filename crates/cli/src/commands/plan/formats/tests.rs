@@ -1,4 +1,4 @@
-//! What the formats say, and that nothing in a launch line breaks them.
+//! The settings of each format, and that no text in a command line breaks them.
 
 use std::{error::Error, fs, path::Path};
 
@@ -9,10 +9,10 @@ use super::{samples, *};
 
 type Tested = Result<(), Box<dyn Error>>;
 
-/// Set this to write the examples of the page anew.
+/// Environment variable that makes the test write the examples of the page.
 const WRITE: &str = "HUGEWISE_WRITE_FORMATS";
 
-/// Which sample stands on the page for which format.
+/// The sample that the page shows for each format.
 fn examples() -> serde_json::Result<Vec<(Format, Plan)>> {
     Ok(vec![
         (Format::Sysctl, samples::hugetlb()?),
@@ -31,7 +31,7 @@ fn name(format: Format) -> String {
     format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// What is no comment.
+/// The lines that are not comments.
 fn settings(plan: &Plan, format: Format) -> Result<Vec<String>, CannotSay> {
     let text = render(plan, format)?;
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -82,7 +82,7 @@ fn each_pool_is_set_in_whole_where_it_can_be() -> Tested {
     assert_eq!(settings(&nodes, Format::Kernel)?, [line]);
     let tuned = render(&nodes, Format::Tuned)?;
     assert!(tuned.contains("\n[bootloader]\ncmdline_hugewise=+hugepagesz=1G hugepages=0:2,1:2\n"), "{tuned}");
-    // The sysctl counts pages of the default size: of another, it could take 512 times as much.
+    // The sysctl counts pages of the default size: with 1GiB pages, the pool would be 512 times as large.
     let sysctl = render(&nodes, Format::Sysctl)?;
     assert!(sysctl.contains("\nvm.nr_hugepages = 120\n") && sysctl.contains("tmpfiles"), "{sysctl}");
     let giant_default = Plan { default_page_size_bytes: Some("1g".parse()?), ..nodes.clone() };
@@ -97,7 +97,7 @@ fn pages_that_others_have_stay_theirs() -> Tested {
     let mut plan = samples::hugetlb()?;
     (plan.pools[0].pages_in_pool, plan.pools[0].pages_to_add) = (Pages(500), Pages(1264));
     assert_eq!(settings(&plan, Format::Sysctl)?, ["vm.nr_hugepages = 1764"]);
-    // A pool does not outlive a boot: one that is large enough now is set then all the same.
+    // A reboot resets pools: a pool that is large enough now is set as well.
     (plan.pools[0].pages_in_pool, plan.pools[0].pages_to_add) = (Pages(2000), Pages(0));
     assert_eq!(settings(&plan, Format::Sysctl)?, ["vm.nr_hugepages = 2000"]);
     Ok(())
@@ -110,7 +110,7 @@ fn transparent_huge_pages_are_set_by_size_or_for_all() -> Tested {
     assert_eq!(settings(&plan, Format::Kernel)?, [both]);
     let tuned = ["[vm]", "transparent_hugepages=madvise", "[sysfs]"];
     assert_eq!(settings(&plan, Format::Tuned)?[2..5], tuned);
-    // Named alone, 64K would switch the 2M of the heap off.
+    // Without 2M, the parameter would disable the size of the heap.
     let (small, base) = ("64KiB".parse::<PageSize>()?, "4KiB".parse::<PageSize>()?);
     plan.settings.truncate(1);
     plan.settings[0].setting = Setting::ThpEnabled { page_size: Some(small) };
@@ -146,14 +146,14 @@ fn shared_memory_takes_its_right_and_nothing_else_does() -> Tested {
 #[test]
 fn what_is_not_needed_is_said_and_not_written() -> Tested {
     for (plan, format, says) in [
-        (samples::hugetlb()?, Format::Limits, "not bound by memlock"),
-        (samples::thp()?, Format::Limits, "no limit: nothing to be written"),
+        (samples::hugetlb()?, Format::Limits, "no limit of limits.d applies"),
+        (samples::thp()?, Format::Limits, "no limit: nothing to write"),
         (samples::thp()?, Format::Sysctl, "use --format tmpfiles, tuned or kernel"),
         (samples::base()?, Format::Sysctl, "no pool: nothing"),
-        (samples::base()?, Format::Systemd, "nothing to be written"),
-        (samples::base()?, Format::Kernel, "nothing to be written"),
-        (samples::base()?, Format::Tuned, "nothing to be written"),
-        (samples::base()?, Format::Tmpfiles, "nothing to be written"),
+        (samples::base()?, Format::Systemd, "nothing to write"),
+        (samples::base()?, Format::Kernel, "nothing to write"),
+        (samples::base()?, Format::Tuned, "nothing to write"),
+        (samples::base()?, Format::Tmpfiles, "nothing to write"),
     ] {
         let said = render(&plan, format).map_err(|error| error.to_string());
         assert!(said.as_ref().is_err_and(|said| said.contains(says)), "{format:?}: {said:?}");
@@ -165,7 +165,7 @@ fn what_is_not_needed_is_said_and_not_written() -> Tested {
 fn a_pod_takes_the_pages_of_one_instance() -> Tested {
     let text = render(&samples::hugetlb()?, Format::Kubernetes)?;
     assert_eq!(text.matches("hugepages-2Mi: \"1264Mi\"").count(), 2, "request and limit: {text}");
-    // 1 MiB of card table and the margin.
+    // 1 MiB of card table, and the margin.
     assert_eq!(text.matches("memory: \"513Mi\"").count(), 2, "{text}");
     assert!(text.contains("kind: \"Deployment\"") && text.contains("replicas: 2\n"), "{text}");
     assert!(text.contains("# Planned with java 17.0.15 (G1)."), "{text}");
@@ -193,7 +193,7 @@ fn options_take_the_place_of_those_of_the_line() -> Tested {
     Ok(())
 }
 
-/// Reads a value as systemd.syntax(7) and systemd.unit(5) say.
+/// Parses a value according to systemd.syntax(7) and systemd.unit(5).
 fn systemd_reads(text: &str) -> Option<String> {
     let mut out = String::new();
     let mut chars = text.strip_prefix('"')?.strip_suffix('"')?.chars();
@@ -217,7 +217,7 @@ fn systemd_reads(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// Any text a process can be started with, with what is special somewhere more often.
+/// Any text that can be an argument, with characters that are special to some tool more often.
 fn word() -> impl Strategy<Value = String> {
     "([^\\x00]|[\"'\\\\$%#\n\r\t `{}:-]|\u{85}|\u{2028}|\u{feff}){0,12}"
 }

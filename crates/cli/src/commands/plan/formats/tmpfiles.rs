@@ -1,4 +1,4 @@
-//! tmpfiles.d: every pool and THP setting, written by systemd early at boot.
+//! tmpfiles.d: all pools and THP settings, written by systemd early at boot.
 
 use hugewise_plan::plan::Plan;
 
@@ -18,7 +18,7 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     let settings = plan.settings.iter().filter(|change| thp_settings(plan).any(|(s, _)| s == change.setting));
     let settings = settings.map(|change| format!("\n  echo {} > {}", change.from, file(change.setting)));
     let mut paragraphs = vec![format!(
-        "Put it into  {FILE}; each boot loads it before any service is started.\n\
+        "Put it into  {FILE}; each boot loads it before services start.\n\
          Load it now  systemd-tmpfiles --create {FILE}\n\
          Undo it      rm {FILE}, and as root:{}",
         pools.chain(settings).collect::<String>()

@@ -21,21 +21,21 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     if vm.is_empty() && sysfs.is_empty() {
         return Err(CannotSay::not_needed("the plan needs no pool and no other setting"));
     }
-    // What cannot be had while the machine runs is set aside at boot, all sizes alike.
+    // Pages that are not available now are allocated at boot.
     let at_boot: Vec<Target> =
         targets.iter().copied().filter(|target| !is_obtainable(plan, target)).collect();
     let mut paragraphs = vec![format!(
         "Put it into  {FOLDER}/tuned.conf (newer TuneD: /etc/tuned/profiles/hugewise/tuned.conf)\n\
          Load it      tuned-adm profile $(cat /etc/tuned/active_profile) hugewise\n\
-         Undo it      tuned-adm profile PROFILE, the one before: TuneD puts the values back"
+         Undo it      tuned-adm profile PROFILE, the previous one: TuneD restores the values"
     )];
     if !targets.is_empty() {
         paragraphs.push(read_back(&targets));
     }
     if !at_boot.is_empty() {
         paragraphs.push(
-            "[bootloader] is there because the pages cannot be had now: boot after loading. It works where\n\
-             TuneD manages the boot loader (GRUB 2, or BLS entries)."
+            "[bootloader] is included because the pages are not available now: reboot after loading. TuneD\n\
+             must manage the boot loader (GRUB 2, or BLS entries)."
                 .to_owned(),
         );
     }

@@ -1,10 +1,10 @@
-//! YAML that every reader takes for the same: block style, each string quoted as in JSON.
+//! YAML that all parsers read alike: block style, each string quoted as in JSON.
 
 use serde_json::Value;
 
 use super::quote::is_unprintable;
 
-/// The value as a document; keys are ours and plain.
+/// Formats `value` as a document. Keys are not quoted: they are constants of this program.
 pub fn document(value: &Value) -> String {
     let mut text = String::new();
     write(value, 0, &mut text);
@@ -36,7 +36,7 @@ fn write(value: &Value, indent: usize, text: &mut String) {
     }
 }
 
-/// What stands behind a key or a dash.
+/// Writes the value after a key or a dash.
 fn below(value: &Value, indent: usize, text: &mut String) {
     if holds_more(value) {
         text.push('\n');
@@ -51,8 +51,7 @@ fn holds_more(value: &Value) -> bool {
         || value.as_array().is_some_and(|items| !items.is_empty())
 }
 
-/// JSON, and so YAML: but some characters that JSON takes as they are end a line in YAML 1.1, or
-/// are refused.
+/// A scalar as JSON, which is valid YAML once characters are escaped that end a line in YAML 1.1 or are invalid in it.
 fn scalar(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {
