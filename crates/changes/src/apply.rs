@@ -48,7 +48,8 @@ pub enum WriteError {
     /// The setting changed between [`Difference::read`] and the write, by a program that does not take the
     /// journal.
     #[error(
-        "the {setting} changed from {from} to {now} since this command read it: another program sets it; try again"
+        "the {setting} changed from {from} to {now} since this command read it: another program sets it; try \
+         again"
     )]
     Changed {
         setting: Setting,

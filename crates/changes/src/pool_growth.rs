@@ -23,7 +23,8 @@ const COMPACTIONS: usize = 3;
 pub enum Shortage {
     /// A larger pool would leave less memory available than the floor.
     #[error(
-        "{needed} more pages of {page_size} in the pool would leave {left} of memory available; the floor is {floor}"
+        "{needed} more pages of {page_size} in the pool would leave {left} of memory available; the floor is \
+         {floor}"
     )]
     Floor {
         /// Missing pages.
@@ -48,8 +49,8 @@ pub enum Shortage {
     },
     /// The kernel found too few pages, and free memory is too small for the rest.
     #[error(
-        "got {got} of {needed} more pages of {page_size}: {} had {free} of memory left for the rest; free memory, \
-         or ask for fewer pages",
+        "got {got} of {needed} more pages of {page_size}: {} had {free} of memory left for the rest; free \
+         memory, or ask for fewer pages",
         place(*node)
     )]
     TooLittle {

@@ -59,8 +59,8 @@ impl Demand {
 
     fn above(&self, limit: &Limit, left: Bytes, what: &str) -> String {
         format!(
-            "the control group is limited to {} {what}, of which {left} are left, and {} are requested: raise /{}, \
-             or reserve less",
+            "the control group is limited to {} {what}, of which {left} are left, and {} are requested: \
+             raise /{}, or reserve less",
             limit.bytes,
             self.len,
             limit.file.display()
@@ -110,7 +110,8 @@ impl Demand {
                 format!("{has}; 'sudo hugewise apply --pool {size}{at}=+{missing}' adds them")
             }
             _ => format!(
-                "{has}; the control group limits reservations to fewer pages, or another process reserved them"
+                "{has}; the control group limits reservations to fewer pages, or another process reserved \
+                 them"
             ),
         }
     }

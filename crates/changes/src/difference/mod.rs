@@ -176,8 +176,8 @@ impl Difference {
         let Some(Seen::Pool { total, available }) = request.seen else { return };
         if (total, available) != (pool.total, pool.available()) {
             self.notes.push(format!(
-                "the {} had {total} pages ({available} available) when the plan was made, and has {} ({} available) \
-                 now: the missing pages were recounted",
+                "the {} had {total} pages ({available} available) when the plan was made, and has {} ({} \
+                 available) now: the missing pages were recounted",
                 request.setting,
                 pool.total,
                 pool.available()
@@ -195,7 +195,8 @@ impl Difference {
         let kept = (pool.used() + pool.reserved.unwrap_or_default()).saturating_sub(pages(to));
         if kept > Pages(0) {
             self.notes.push(format!(
-                "{kept} pages of the {setting} are in use or reserved: they return to the system when their users exit"
+                "{kept} pages of the {setting} are in use or reserved: they return to the system when their \
+                 users exit"
             ));
         }
         Ok(())

@@ -139,8 +139,8 @@ impl Process {
             ReadError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 let user = self.uid.known().map_or_else(String::new, |uid| format!(" (uid {uid})"));
                 let words = format!(
-                    "{pid} ({name}) belongs to another user{user}, or is not dumpable: reading its memory needs \
-                     that user or CAP_SYS_PTRACE, try sudo; {error}"
+                    "{pid} ({name}) belongs to another user{user}, or is not dumpable: reading its memory \
+                     needs that user or CAP_SYS_PTRACE, try sudo; {error}"
                 );
                 (Obstacle::NotAllowed, words)
             }

@@ -19,8 +19,8 @@ pub enum Refused {
     },
     /// Filling the holes needs more memory than is free without reclaim.
     #[error(
-        "holes in sparse ranges need {grows} more, and {} are free above the kernel's watermarks: other memory \
-         would be reclaimed",
+        "holes in sparse ranges need {grows} more, and {} are free above the kernel's watermarks: other \
+         memory would be reclaimed",
         .room.above_watermarks
     )]
     Grows {
@@ -31,7 +31,8 @@ pub enum Refused {
     },
     /// The free memory could not be read.
     #[error(
-        "the number of free huge pages is unknown ({reason}), and so is whether memory would be reclaimed or compacted"
+        "the number of free huge pages is unknown ({reason}), and so is whether memory would be reclaimed or \
+         compacted"
     )]
     NotTold {
         /// The error of the reading.
@@ -41,9 +42,9 @@ pub enum Refused {
 
 fn no_room(room: &Room) -> String {
     format!(
-        "memory would be reclaimed or compacted: {} of memory are free above the kernel's watermarks, and {} free \
-         blocks have the size of a huge page; {} huge pages are available at once, and {KEPT} stay free for other \
-         programs",
+        "memory would be reclaimed or compacted: {} of memory are free above the kernel's watermarks, and {} \
+         free blocks have the size of a huge page; {} huge pages are available at once, and {KEPT} stay free \
+         for other programs",
         room.above_watermarks, room.blocks, room.at_once
     )
 }

@@ -55,14 +55,20 @@ impl Reason {
             }
             Reason::GroupLimit => "EBUSY: the memory limit of its control group is reached".to_owned(),
             Reason::Held => {
-                "EAGAIN, twice: its pages are pinned for I/O (io_uring, RDMA, vmsplice), locked, or under migration"
+                "EAGAIN, twice: its pages are pinned for I/O (io_uring, RDMA, vmsplice), locked, or under \
+                 migration"
                     .to_owned()
             }
-            Reason::NoMemory => "ENOMEM: no huge page could be allocated: too little contiguous memory".to_owned(),
-            Reason::NotAllowed => "EPERM: CAP_SYS_NICE is missing, or has no effect in this user namespace".to_owned(),
+            Reason::NoMemory => {
+                "ENOMEM: no huge page could be allocated: too little contiguous memory".to_owned()
+            }
+            Reason::NotAllowed => {
+                "EPERM: CAP_SYS_NICE is missing, or has no effect in this user namespace".to_owned()
+            }
             Reason::NoProcess => "ESRCH: the process has ended".to_owned(),
             Reason::NoSuchCall => {
-                "ENOSYS: process_madvise is blocked, for example by the seccomp filter of a container".to_owned()
+                "ENOSYS: process_madvise is blocked, for example by the seccomp filter of a container"
+                    .to_owned()
             }
             Reason::Other(number) => io::Error::from_raw_os_error(number).to_string(),
             Reason::NotTried => "not tried: the collapse ended before".to_owned(),
