@@ -1,9 +1,9 @@
-/// Memory on huge pages, with proof of what it got: [io.hugewise.memory.HugeArena] is an
-/// [java.lang.foreign.Arena], [io.hugewise.memory.HugeAllocator] stands in for `malloc`, and
-/// [io.hugewise.memory.BlockPool] hands out blocks of one size.
+/// Memory on huge pages, with its page sizes as read from the kernel. [io.hugewise.memory.HugeArena] is an
+/// [java.lang.foreign.Arena], [io.hugewise.memory.HugeAllocator] replaces `malloc`, and
+/// [io.hugewise.memory.BlockPool] allocates blocks of one size.
 ///
-/// It calls `libhugewise`, which lies in its jar: a JVM allows that by
-/// `--enable-native-access=io.hugewise.memory`, or `=ALL-UNNAMED` where the jar is on the class path.
+/// It calls `libhugewise`, which its jar contains. The JVM must allow that with
+/// `--enable-native-access=io.hugewise.memory`, or `=ALL-UNNAMED` on the class path.
 module io.hugewise.memory {
     requires jdk.jfr;
     requires static org.jspecify;

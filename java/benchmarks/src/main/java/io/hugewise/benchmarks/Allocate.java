@@ -20,7 +20,7 @@ import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 
-/// Frees one of 256 live blocks of a thread, at random, allocates another one in its place, and writes to it.
+/// Frees a random one of 256 live blocks of a thread, allocates another one in its place, and writes to it.
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
@@ -41,7 +41,7 @@ public class Allocate {
         return order >>> 24;
     }
 
-    /// One for all threads.
+    /// One allocator for all threads.
     @State(Scope.Benchmark)
     public static class OnHugePages {
         private HugeArena arena;
@@ -59,7 +59,7 @@ public class Allocate {
         }
     }
 
-    /// The live blocks of a thread.
+    /// Live blocks of a thread.
     @State(Scope.Thread)
     public static class HugeBlocks {
         private final long[] offsets = new long[LIVE];
@@ -74,7 +74,7 @@ public class Allocate {
         }
     }
 
-    /// By offset, as many objects are kept.
+    /// `HugeAllocator`, by offset.
     @Benchmark
     public long hugeOffset(OnHugePages on, HugeBlocks live) {
         int i = next();
@@ -84,7 +84,7 @@ public class Allocate {
         return live.offsets[i] = offset;
     }
 
-    /// By segment.
+    /// `HugeAllocator`, by segment.
     @Benchmark
     public MemorySegment hugeSegment(OnHugePages on, HugeBlocks live) {
         int i = next();
@@ -94,7 +94,7 @@ public class Allocate {
         return live.segments[i] = block;
     }
 
-    /// The live blocks of a thread, by malloc.
+    /// Live blocks of a thread, from malloc.
     @State(Scope.Thread)
     public static class MallocBlocks {
         private final long[] addresses = new long[LIVE];
@@ -114,7 +114,7 @@ public class Allocate {
         }
     }
 
-    /// By the C library.
+    /// malloc and free of the C library, by address.
     @Benchmark
     public long malloc(MallocBlocks live) throws Throwable {
         int i = next();
@@ -124,7 +124,7 @@ public class Allocate {
         return live.addresses[i] = address;
     }
 
-    /// Segments by malloc, as a program without hugewise would have them.
+    /// malloc and free of the C library, by segment.
     @Benchmark
     public MemorySegment mallocSegment(MallocSegments live) throws Throwable {
         int i = next();
@@ -135,7 +135,7 @@ public class Allocate {
         return live.segments[i] = block;
     }
 
-    /// The live blocks of a thread, by malloc, as segments.
+    /// Live blocks of a thread, from malloc, as segments.
     @State(Scope.Thread)
     public static class MallocSegments {
         private final MemorySegment[] segments = new MemorySegment[LIVE];
@@ -155,7 +155,7 @@ public class Allocate {
         }
     }
 
-    /// The same as malloc, without the transition of the thread between Java and C.
+    /// malloc and free by critical calls: without the thread's transition between Java and C.
     @Benchmark
     public long mallocCritical(MallocBlocks live) throws Throwable {
         int i = next();
@@ -165,7 +165,7 @@ public class Allocate {
         return live.addresses[i] = address;
     }
 
-    /// The live blocks of a thread, each with an arena of its own.
+    /// Live blocks of a thread, each with its own arena.
     @State(Scope.Thread)
     public static class ArenaBlocks {
         private final Arena[] arenas = new Arena[LIVE];
@@ -178,7 +178,7 @@ public class Allocate {
         }
     }
 
-    /// By an arena for each block: what the JDK has to free blocks one by one from any thread.
+    /// An arena per block: the JDK's own way to free blocks one by one from any thread.
     @Benchmark
     public MemorySegment arenaOfShared(ArenaBlocks live) {
         int i = next();

@@ -22,11 +22,10 @@ import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 
-/// Ways to read the same hash table of 2 GiB in a [HugeArena]: which access pattern is fast, and which loses
-/// more than huge pages gain.
+/// Access patterns for the same hash table of 2 GiB in a [HugeArena]: some lose more time than huge pages gain.
 ///
-/// A lookup compares all 8 slots of a bucket with its key, without a branch that could be guessed wrong, and
-/// reads 3 fields of the entry that it finds: two places of memory, as in a cache or a database.
+/// A lookup compares all 8 slots of a bucket with its key, without a branch that could be mispredicted, and
+/// reads 3 fields of the entry: two cache lines, as in a cache or a database.
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
@@ -38,7 +37,7 @@ public class HashProbe {
     private static final int BITS = 24;
     private static final long KEYS = 1L << BITS;
     private static final int SLOTS = 8;
-    /// Bytes of a bucket, and of an entry: a cache line.
+    /// Size of a bucket and of an entry in bytes: a cache line.
     private static final int LINE = 64;
     private static final long ENTRIES = KEYS * LINE;
     private static final long BYTES = 2 * ENTRIES;
@@ -46,7 +45,7 @@ public class HashProbe {
     @Param({"base", "thp"})
     String backing;
 
-    /// As a program has it that makes its arena once, for its whole life.
+    /// An arena in a constant, as in a program with one arena for its whole life.
     private static final class Constant {
         static String backing = "base";
 
@@ -91,7 +90,7 @@ public class HashProbe {
         Constant.Memory.ARENA.close();
     }
 
-    /// Where the bucket of a key is: each has its own, and neighbours are far from each other.
+    /// Offset of a key's bucket in bytes. Each key has its own; buckets of neighbouring keys are far apart.
     private static long bucket(long key) {
         return (key * 0x9E_3779L & KEYS - 1) * LINE;
     }
@@ -113,28 +112,28 @@ public class HashProbe {
         return sum;
     }
 
-    /// The obvious way: each read by the whole segment.
+    /// The obvious pattern: each read through the whole segment.
     @Benchmark
     @OperationsPerInvocation(LOOKUPS)
     public long get() {
         return lookUp(this::fields);
     }
 
-    /// The way that the documentation recommends: a slice for each object, and unaligned layouts.
+    /// The recommended pattern (docs/java.md): a slice per object, and unaligned layouts.
     @Benchmark
     @OperationsPerInvocation(LOOKUPS)
     public long slice() {
         return lookUp(this::slices);
     }
 
-    /// The same, of a segment in a constant.
+    /// The recommended pattern, with the segment in a constant.
     @Benchmark
     @OperationsPerInvocation(LOOKUPS)
     public long constantSlice() {
         return lookUp(HashProbe::constantSlices);
     }
 
-    /// Addresses in all of the address space, where nothing checks whether the memory is still there.
+    /// Addresses in the whole address space, without a check that the memory exists.
     @Benchmark
     @OperationsPerInvocation(LOOKUPS)
     public long everything() {
@@ -142,7 +141,7 @@ public class HashProbe {
         return lookUp(key -> everything(base, key));
     }
 
-    /// The same with slices: what `Unsafe` would take.
+    /// Slices of the whole address space: the cost of `Unsafe`.
     @Benchmark
     @OperationsPerInvocation(LOOKUPS)
     public long everythingSlice() {
@@ -150,7 +149,7 @@ public class HashProbe {
         return lookUp(key -> everythingSlices(base, key));
     }
 
-    // Each is compiled by itself, as the lookup of a table is: inlined into the loop, checks would move out of it.
+    // Compiled separately, like the lookup of a real table: inlined, their checks would be hoisted out of the loop.
 
     @CompilerControl(CompilerControl.Mode.DONT_INLINE)
     private long fields(long key) {

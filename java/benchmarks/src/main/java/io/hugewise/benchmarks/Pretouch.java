@@ -15,7 +15,7 @@ import org.openjdk.jmh.annotations.Scope;
 import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.Warmup;
 
-/// How long it takes until 1 GiB is there, from reserving to having it present, and to give it back.
+/// Time to reserve, populate and release 1 GiB.
 @State(Scope.Benchmark)
 @BenchmarkMode(Mode.SingleShotTime)
 @OutputTimeUnit(TimeUnit.MILLISECONDS)
@@ -25,7 +25,7 @@ import org.openjdk.jmh.annotations.Warmup;
 public class Pretouch {
     private static final long BYTES = 1L << 30;
 
-    /// Whose memory, and on which backing. The JDK's own is present as it zeroes what it allocates, by one thread.
+    /// Source of the memory, and its backing. The JDK populates its own memory by zeroing it, with one thread.
     @Param({"jdk", "arena:base", "raw:base", "arena:thp", "raw:thp", "arena:hugetlb", "raw:hugetlb"})
     String memory;
 

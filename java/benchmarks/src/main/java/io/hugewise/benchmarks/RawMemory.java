@@ -14,9 +14,8 @@ import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.VarHandle;
 
-/// Memory by the C library alone, as a program without hugewise would get it: `mmap`, `malloc`. Pointers
-/// are numbers here, which is the fastest way to call with them. Numbers are those of Linux on x86_64 and
-/// aarch64.
+/// Memory from the C library (`mmap`, `malloc`), without hugewise. Pointers are `long`s, which is the fastest
+/// way to pass them. Constants are those of Linux on x86_64 and aarch64.
 final class RawMemory {
     private static final int READ_WRITE = 1 | 2;
     private static final int PRIVATE_ANONYMOUS = 2 | 0x20;
@@ -37,13 +36,13 @@ final class RawMemory {
 
     static final MethodHandle MALLOC = function("malloc", FunctionDescriptor.of(JAVA_LONG, JAVA_LONG));
     static final MethodHandle FREE = function("free", FunctionDescriptor.ofVoid(JAVA_LONG));
-    /// Without the transition of the thread: faster than what most programs do, and a thread that waits in
-    /// `malloc` holds up all others at the next safepoint.
+    /// Without the thread's transition between Java and C: faster than the usual call, but a thread that waits in
+    /// `malloc` delays the next safepoint of all threads.
     static final MethodHandle MALLOC_CRITICAL =
             function("malloc", FunctionDescriptor.of(JAVA_LONG, JAVA_LONG), Linker.Option.critical(false));
     static final MethodHandle FREE_CRITICAL =
             function("free", FunctionDescriptor.ofVoid(JAVA_LONG), Linker.Option.critical(false));
-    /// All of the address space.
+    /// The whole address space.
     static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
     private RawMemory() {}
@@ -52,7 +51,7 @@ final class RawMemory {
         return LINKER.downcallHandle(LINKER.defaultLookup().findOrThrow(name), descriptor, options);
     }
 
-    /// What an arena is asked for, to have the same.
+    /// The same backing for an arena.
     static Backing backing(String name) {
         return switch (name) {
             case "base" -> Backing.base();
@@ -62,15 +61,16 @@ final class RawMemory {
         };
     }
 
-    /// Maps memory and makes it present.
+    /// Maps and populates memory.
     ///
+    /// @param bytes size in bytes
     /// @param backing `base`, `thp` or `hugetlb`
-    /// @param owner unmaps it when it is closed
+    /// @param owner arena that unmaps the memory when it is closed
     static MemorySegment map(long bytes, String backing, Arena owner) {
         boolean pool = backing.equals("hugetlb");
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment state = arena.allocate(STATE);
-            // Room for an address that huge pages can begin at; a pool aligns by itself.
+            // Reserves space for alignment to a huge page; mappings of a pool are aligned by the kernel.
             long mapped = pool ? bytes : bytes + HUGE;
             long address = (long) MMAP.invokeExact(
                     state, 0L, mapped, READ_WRITE, pool ? PRIVATE_ANONYMOUS | HUGETLB : PRIVATE_ANONYMOUS, -1, 0L);

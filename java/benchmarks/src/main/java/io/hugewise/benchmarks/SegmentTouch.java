@@ -20,11 +20,11 @@ import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 
-/// Random reads of 8 bytes in a segment of 2 GiB: that of an arena on huge pages, beside the same kind of
-/// memory mapped by hand, and the JVM's own.
+/// Random reads of 8 bytes in a segment of 2 GiB: of an arena on huge pages, of memory of the same backing
+/// mapped by hand, and of the JVM's own memory.
 ///
-/// The generator is that of `hugewise bench touch` (xorshift64, 13-7-17), and so is the way that reads
-/// overlap: what they buy can be compared.
+/// Generator (xorshift64, 13-7-17) and overlap of the reads are those of `hugewise bench touch`, so the results
+/// are comparable.
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
@@ -34,7 +34,7 @@ import org.openjdk.jmh.annotations.Warmup;
 public class SegmentTouch {
     static final int READS = 4096;
 
-    /// Whose memory, and on which backing.
+    /// Source of the memory, and its backing.
     @Param({"jdk", "arena:base", "raw:base", "arena:thp", "raw:thp", "arena:hugetlb", "raw:hugetlb"})
     String memory;
 
@@ -78,8 +78,8 @@ public class SegmentTouch {
     @OperationsPerInvocation(READS)
     public long read() {
         MemorySegment of = segment;
-        // The length is a power of two. A product with it, as the native loop has, would be more work for the
-        // JIT's code, and fewer reads would overlap.
+        // The length is a power of two, so a mask is enough. A product, as in the native loop, needs more
+        // instructions in the JIT's code, and fewer reads would overlap.
         long mask = of.byteSize() - 8;
         long x = state;
         long sum = 0;

@@ -11,17 +11,18 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
-/// A benchmark that takes turns with others, each in a JVM of its own: it is made ready, says so, and for each
-/// line on standard input runs for so many milliseconds and answers how many nanoseconds an operation took.
+/// A benchmark that takes turns with others, each in its own JVM. It prepares its memory and prints `ready`. Each
+/// line on standard input is a duration in milliseconds: it runs for that time and prints nanoseconds per
+/// operation.
 ///
-/// What a shared machine does to one of them it does to all, so that their ratio is known sooner than that of
-/// runs one after another.
+/// Disturbances on a shared machine affect all of them alike, so fewer runs give a precise ratio than with
+/// separate runs.
 ///
-/// Arguments: the method of [SegmentTouch] or [Allocate], its parameter, how many threads.
+/// Arguments: method of [SegmentTouch] or [Allocate], its parameter, number of threads.
 public final class Turns {
     private Turns() {}
 
-    /// Some operations at once.
+    /// A batch of operations.
     private interface Work {
         long some() throws Throwable;
     }
@@ -33,7 +34,7 @@ public final class Turns {
         if (method.startsWith("huge")) {
             shared.setup();
         }
-        // What a thread works on is made by itself, as its allocator would have it.
+        // Each thread allocates its own blocks, so that they come from its own cache.
         List<ExecutorService> threads = new ArrayList<>();
         List<Work> works = new ArrayList<>();
         for (int i = 0; i < Integer.parseInt(arguments[2]); i++) {
@@ -70,7 +71,7 @@ public final class Turns {
                     operations += SegmentTouch.READS;
                     now = System.nanoTime();
                 }
-                // Never so, and not known to the compiler.
+                // Never true, but the compiler cannot know: keeps the reads alive.
                 if (sum == 42) {
                     System.err.println(sum);
                 }

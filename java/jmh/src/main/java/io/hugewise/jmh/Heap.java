@@ -6,8 +6,8 @@ import java.util.regex.Pattern;
 import javax.management.JMException;
 import javax.management.ObjectName;
 
-/// Where the Java heap of this JVM lies: by its own words where they name addresses, else by the name that
-/// ZGC gives its mappings.
+/// Address range of this JVM's heap, from `GC.heap_info`; for ZGC, which reports no addresses, the name of its
+/// mappings.
 final class Heap {
     private static final Pattern ADDRESSES = Pattern.compile("\\[0x([0-9a-f]+)(?:, ?0x([0-9a-f]+))+\\)");
     private static final Pattern MAPPING = Pattern.compile("([0-9a-f]+)-([0-9a-f]+) .*");
@@ -20,7 +20,7 @@ final class Heap {
         this.end = end;
     }
 
-    /// Asks this JVM. It does not change while the JVM runs.
+    /// Queries this JVM. The range does not change while the JVM runs.
     static Heap current() {
         String info = "";
         try {
@@ -28,12 +28,12 @@ final class Heap {
             info = String.valueOf(ManagementFactory.getPlatformMBeanServer()
                     .invoke(commands, "gcHeapInfo", new Object[0], new String[0]));
         } catch (JMException | RuntimeException error) {
-            // Another kind of JVM: the names of mappings may still tell.
+            // Not HotSpot: the mappings may still have the name.
         }
         return of(info);
     }
 
-    /// @param info what the JVM says of its heap
+    /// @param info output of `GC.heap_info`
     static Heap of(String info) {
         int metaspace = info.indexOf("Metaspace");
         Matcher found = ADDRESSES.matcher(metaspace < 0 ? info : info.substring(0, metaspace));
@@ -46,7 +46,7 @@ final class Heap {
         return new Heap(start, end);
     }
 
-    /// @param mapping the line that a mapping begins with in smaps
+    /// @param mapping first line of a mapping in smaps
     boolean holds(String mapping) {
         if (end == 0) {
             return mapping.contains("java_heap");

@@ -24,37 +24,37 @@ import org.openjdk.jmh.results.Result;
 import org.openjdk.jmh.results.ScalarResult;
 import org.openjdk.jmh.results.TextResult;
 
-/// A profiler for JMH that adds to each result on which pages the memory really lay:
+/// A profiler for JMH that adds the page sizes of the benchmark's memory to each result:
 ///
 /// ```text
 /// java -cp benchmarks.jar:hugewise-jmh.jar org.openjdk.jmh.Main -prof io.hugewise.jmh.HugePagesProfiler
 /// ```
 ///
-/// | Column | What it is |
+/// | Column | Meaning |
 /// |---|---|
-/// | `pages.heap.huge` | the share of the heap's resident bytes on huge pages, read while an iteration ran |
-/// | `pages.memory.huge` | the same, of all memory of the JVM |
-/// | `pages.memory.resident` | how much that is |
-/// | `pages.faults` | page faults of the JVM, major ones too, for each operation |
-/// | `pages.machine.thp_…` | transparent huge pages that the kernel gave, and did not, on the whole machine, from the start of the fork to its end |
-/// | `pages.EVENT` | hardware counts for each operation, where `perf` can count them |
-/// | `pages.note`, `pages.machine.note` | what is missing, and why |
+/// | `pages.heap.huge` | share of the heap's resident bytes on huge pages in percent, sampled during an iteration |
+/// | `pages.memory.huge` | the same for all memory of the JVM |
+/// | `pages.memory.resident` | resident memory of the JVM in MiB |
+/// | `pages.faults` | minor and major page faults of the JVM per operation |
+/// | `pages.machine.thp_…` | transparent huge pages allocated and failed, on the whole machine, during the fork |
+/// | `pages.EVENT` | hardware counts per operation, if `perf` supports them |
+/// | `pages.note`, `pages.machine.note` | missing readings, and why |
 ///
-/// The option `events=A,B` names other events of `perf` than those of the data TLB.
+/// The option `events=A,B` selects other events of `perf` than those of the data TLB.
 ///
-/// It is external: the machine's counters are read around a fork, from outside; and also internal: memory
-/// is read inside the fork, which knows best where its heap is.
+/// It is an external profiler, which reads the machine's counters before and after a fork, and an internal
+/// one, which reads memory inside the fork, where the heap's address is known.
 @SuppressWarnings("rawtypes") // of JMH's interfaces
 public final class HugePagesProfiler implements ExternalProfiler, InternalProfiler {
     private static final List<String> EVENTS = List.of("dTLB-loads", "dTLB-load-misses", "dTLB-store-misses");
-    /// What is missing: inside, and around. JMH would drop one of two notes of the same name.
+    /// Names of the notes of the internal and the external part. JMH drops one of two notes of the same name.
     private static final String NOTE = "pages.note";
 
     private static final String MACHINE_NOTE = "pages.machine.note";
     private static final Path ROOT = Path.of("/");
 
     private final List<String> events;
-    /// These live in the JVM of the runner, or in the fork: whichever first needs them.
+    /// Created at first use, in the runner's JVM or in the fork.
     private @Nullable PerfEvents perf;
     private @Nullable Heap heap;
     private @Nullable ThpCounters before;
@@ -62,7 +62,7 @@ public final class HugePagesProfiler implements ExternalProfiler, InternalProfil
     private PerfEvents.@Nullable Counting counting;
     private long faults;
 
-    /// With the events of the data TLB.
+    /// A profiler with the events of the data TLB.
     ///
     /// @throws ProfilerException if this is not Linux
     public HugePagesProfiler() throws ProfilerException {
@@ -71,15 +71,15 @@ public final class HugePagesProfiler implements ExternalProfiler, InternalProfil
 
     /// Called by JMH.
     ///
-    /// @param options what stands behind the profiler's name: `events=A,B`, or nothing
-    /// @throws ProfilerException if this is not Linux, or the options are not understood
+    /// @param options text after the profiler's name: `events=A,B`, or empty
+    /// @throws ProfilerException if this is not Linux, or the options are invalid
     public HugePagesProfiler(String options) throws ProfilerException {
         if (options.isEmpty()) {
             events = EVENTS;
         } else if (options.startsWith("events=") && options.length() > "events=".length()) {
             events = Arrays.asList(options.substring("events=".length()).split(",", -1));
         } else {
-            throw new ProfilerException("'" + options + "' is not understood: use events=A,B");
+            throw new ProfilerException("'" + options + "' is not a valid option: use events=A,B");
         }
         if (!Files.isReadable(Path.of("/proc/self/smaps"))) {
             throw new ProfilerException("/proc/self/smaps cannot be read: this profiler needs Linux");
@@ -126,7 +126,7 @@ public final class HugePagesProfiler implements ExternalProfiler, InternalProfil
         try {
             Smaps seen = looks == null ? null : looks.end();
             if (seen == null) {
-                results.add(note(NOTE, "coverage could not be told: an iteration was over too soon to look at its memory"));
+                results.add(note(NOTE, "coverage unknown: an iteration ended before its memory was sampled"));
                 return results;
             }
             results.add(mean("memory.huge", seen.memory.percent(), "%"));
@@ -134,15 +134,15 @@ public final class HugePagesProfiler implements ExternalProfiler, InternalProfil
             if (seen.heap.resident() > 0) {
                 results.add(mean("heap.huge", seen.heap.percent(), "%"));
             } else {
-                results.add(note(NOTE, "the heap's coverage could not be told: this JVM does not say where its heap is"));
+                results.add(note(NOTE, "coverage of the heap unknown: this JVM does not report the heap's address"));
             }
         } catch (IOException error) {
-            results.add(note(NOTE, "coverage could not be told: " + error.getMessage()));
+            results.add(note(NOTE, "coverage unknown: " + error.getMessage()));
         }
         return results;
     }
 
-    /// Page faults of this process until now; -1 if that could not be told.
+    /// Page faults of this process since its start; -1 if unknown.
     private static long faults() {
         try {
             return faults(Files.readString(Path.of("/proc/self/stat")));
@@ -185,7 +185,7 @@ public final class HugePagesProfiler implements ExternalProfiler, InternalProfil
         return new ScalarResult("pages." + name, value, unit, AggregationPolicy.AVG);
     }
 
-    /// JMH puts those of all iterations, or forks, one behind the other.
+    /// A note; JMH concatenates the notes of all iterations or forks.
     private static Result<?> note(String name, String text) {
         return new TextResult(text + "\n", name);
     }

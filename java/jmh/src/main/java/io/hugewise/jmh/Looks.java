@@ -5,13 +5,14 @@ import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 
-/// Looks at this process's memory while an iteration runs: after its end the memory may be gone.
+/// Samples this process's memory during an iteration; after its end the memory may be freed.
 ///
-/// Once, in the middle, where its length is known; else at growing intervals, and the look at which most
-/// was resident counts. It costs a walk of the page tables: some milliseconds for each GiB on base pages.
+/// Takes one sample in the middle if the length of the iteration is known. Otherwise samples at growing
+/// intervals, and the sample with the largest resident size counts. A sample walks the page tables: some
+/// milliseconds per GiB on base pages.
 final class Looks {
     private static final Path SMAPS = Path.of("/proc/self/smaps");
-    /// Where the length is not known: the first look after so much, in milliseconds, the next ones ever later.
+    /// First sampling interval in milliseconds, if the length is unknown; later intervals grow.
     private static final long FIRST = 10;
 
     private final Thread thread;
@@ -19,7 +20,7 @@ final class Looks {
     private volatile @Nullable Smaps best;
     private volatile @Nullable IOException error;
 
-    /// @param millis how long the iteration takes; 0 if it is not known
+    /// @param millis length of the iteration in milliseconds; 0 if unknown
     Looks(Heap heap, long millis) {
         this.thread = new Thread(() -> run(heap, millis), "hugewise-looks");
         thread.setDaemon(true);
@@ -46,9 +47,9 @@ final class Looks {
         }
     }
 
-    /// Ends it.
+    /// Ends the sampling.
     ///
-    /// @return what was seen; none if the iteration was too short
+    /// @return the sample; null if the iteration was too short
     /// @throws IOException if smaps could not be read
     @Nullable Smaps end() throws IOException {
         over = true;

@@ -12,7 +12,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
-/// Hardware counters by way of `perf`, as far as this machine has them.
+/// Hardware counters through `perf`, if this machine has them.
 final class PerfEvents {
     private final List<String> countable;
     private final String reason;
@@ -22,7 +22,7 @@ final class PerfEvents {
         this.reason = reason;
     }
 
-    /// Has `perf` count for a moment, to see which it can.
+    /// Runs `perf` once to find out which events it can count.
     static PerfEvents probe(List<String> events) {
         Path file = null;
         try {
@@ -45,15 +45,15 @@ final class PerfEvents {
         }
     }
 
-    /// What cannot be counted, and why; empty if all can.
+    /// The wanted events that cannot be counted, with the reason; empty if all can.
     String missing(List<String> wanted) {
         List<String> missing = new ArrayList<>(wanted);
-        // Whoever may count in user mode alone gets the name with `:u` behind it.
+        // With permission for user mode only, perf appends `:u` to the name.
         missing.removeIf(event -> countable.stream().anyMatch(name -> name.equals(event) || name.startsWith(event + ":")));
         return missing.isEmpty() ? "" : String.join(", ", missing) + ": not counted: " + reason;
     }
 
-    /// Begins to count in this process; nothing to do where nothing can be counted.
+    /// Starts counting in this process; does nothing if no event can be counted.
     Counting count() {
         return new Counting();
     }
@@ -71,17 +71,17 @@ final class PerfEvents {
                 perf = start(file, countable, "-p", Long.toString(ProcessHandle.current().pid()));
                 awaitCounters(perf);
             } catch (IOException error) {
-                // No counts then: end() has none.
+                // end() returns no counts.
             }
         }
 
-        /// What was counted, by event.
+        /// Ends counting and returns the counts by event.
         Map<String, Double> end() {
             if (perf == null || file == null) {
                 return Map.of();
             }
             try {
-                // It writes its counts when it is asked to end.
+                // perf writes its counts on SIGTERM.
                 perf.destroy();
                 if (!perf.waitFor(10, TimeUnit.SECONDS)) {
                     perf.destroyForcibly();
@@ -108,7 +108,7 @@ final class PerfEvents {
         return builder.start();
     }
 
-    /// Waits until `perf` has opened a counter for each thread: for as long as there are more of them.
+    /// Waits until `perf` has opened a counter for each thread: until their number is stable.
     private static void awaitCounters(Process perf) {
         long before = 0;
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(5);
@@ -160,7 +160,7 @@ final class PerfEvents {
                 Files.deleteIfExists(file);
             }
         } catch (IOException error) {
-            // It lies in the folder for temporary files.
+            // Harmless: it is in the directory for temporary files.
         }
     }
 }

@@ -6,14 +6,14 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/// What `/proc/PID/smaps` says of a process: how much is resident, and how much of it on huge pages.
+/// Resident memory of a process and its share on huge pages, from `/proc/PID/smaps`.
 ///
-/// Huge are pages of a pool, and transparent ones of the size that a page-table directory maps (2 MiB on
-/// x86_64): smaps does not tell of smaller ones.
+/// Huge pages are pages of a pool and transparent huge pages of PMD size (2 MiB on x86_64): smaps does not
+/// report smaller ones.
 final class Smaps {
-    /// All mappings together.
+    /// All mappings.
     final Share memory;
-    /// Those that lie in the heap.
+    /// Mappings that overlap the heap.
     final Share heap;
 
     private Smaps(Share memory, Share heap) {
@@ -30,7 +30,7 @@ final class Smaps {
             return resident;
         }
 
-        /// The share of the resident bytes on huge pages, in percent; not a number where nothing is resident.
+        /// Share of the resident bytes on huge pages, in percent; NaN if nothing is resident.
         double percent() {
             return resident == 0 ? Double.NaN : 100.0 * huge / resident;
         }
@@ -42,7 +42,7 @@ final class Smaps {
     }
 
     static Smaps read(Path file, Heap heap) throws IOException {
-        // A name of a mapping is any bytes.
+        // Names of mappings may contain any bytes.
         try (BufferedReader lines = Files.newBufferedReader(file, StandardCharsets.ISO_8859_1)) {
             return parse(lines, heap);
         }
@@ -53,14 +53,14 @@ final class Smaps {
         Share inHeap = new Share();
         boolean isHeap = false;
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            // A field's name ends in a colon; a mapping begins with its addresses.
+            // A field's name ends in a colon; a mapping starts with its addresses.
             int colon = line.indexOf(':');
             int blank = line.indexOf(' ');
             if (colon < 0 || blank < colon) {
                 isHeap = heap.holds(line);
                 continue;
             }
-            // Pages of a pool do not count as resident for the kernel.
+            // The kernel's Rss does not include pages of a pool.
             boolean ofPool = line.startsWith("Private_Hugetlb:") || line.startsWith("Shared_Hugetlb:");
             boolean huge = line.startsWith("AnonHugePages:")
                     || line.startsWith("ShmemPmdMapped:")
@@ -81,7 +81,7 @@ final class Smaps {
         try {
             return Long.parseLong(value.substring(0, Math.max(0, value.indexOf(' '))));
         } catch (NumberFormatException error) {
-            throw new IOException("smaps has a line that is not understood: " + line, error);
+            throw new IOException("cannot parse a line of smaps: " + line, error);
         }
     }
 }

@@ -10,8 +10,7 @@ import java.util.TreeMap;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
-/// How often the kernel gave a transparent huge page, and how often it fell back to smaller ones. It counts
-/// for the whole machine: whatever else runs there is in it.
+/// Transparent huge pages allocated and failed, counted by the kernel for the whole machine.
 final class ThpCounters {
     private static final String SIZES = "sys/kernel/mm/transparent_hugepage";
 
@@ -21,14 +20,14 @@ final class ThpCounters {
         this.counts = counts;
     }
 
-    /// @param root of the file systems: `/`
+    /// @param root directory that contains `proc` and `sys`: `/`
     static ThpCounters read(Path root) {
         Map<String, Long> counts = new TreeMap<>();
         try (Stream<String> lines = Files.lines(root.resolve("proc/vmstat"))) {
             lines.filter(line -> line.startsWith("thp_fault_alloc ") || line.startsWith("thp_fault_fallback "))
                     .forEach(line -> put(counts, line.substring(0, line.indexOf(' ')), line.substring(line.indexOf(' '))));
         } catch (IOException | UncheckedIOException error) {
-            // What is not counted has no line in the result.
+            // A missing counter has no line in the result.
         }
         for (Path size : sizes(root)) {
             for (String what : new String[] {"anon_fault_alloc", "anon_fault_fallback"}) {
@@ -60,7 +59,7 @@ final class ThpCounters {
         }
     }
 
-    /// What was counted since an earlier look. Of single sizes, only what was not 0.
+    /// Differences to an earlier reading. Counters of single page sizes are omitted if the difference is 0.
     Map<String, Long> since(ThpCounters earlier) {
         Map<String, Long> since = new TreeMap<>();
         counts.forEach((name, count) -> {

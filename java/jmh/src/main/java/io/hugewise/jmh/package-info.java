@@ -1,4 +1,4 @@
-/// A profiler for JMH, [io.hugewise.jmh.HugePagesProfiler]: on which pages a benchmark's memory really lay.
+/// A profiler for JMH, [io.hugewise.jmh.HugePagesProfiler], for the page sizes of a benchmark's memory.
 @NullMarked
 package io.hugewise.jmh;
 

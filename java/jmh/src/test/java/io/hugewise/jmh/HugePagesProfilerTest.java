@@ -52,7 +52,7 @@ public class HugePagesProfilerTest {
                 .containsKeys("pages.heap.huge", "pages.memory.huge", "pages.faults", "pages.machine.thp_fault_fallback");
         assertThat(columns.get("pages.heap.huge").getScore()).isBetween(0.0, 100.0);
         assertThat(columns.get("pages.memory.resident").getScore()).isGreaterThan(64);
-        // Where there are no counters, the note says so.
+        // Without counters there is a note.
         if (!columns.containsKey("pages.dTLB-load-misses")) {
             assertThat(columns.get("pages.machine.note").extendedInfo()).contains("dTLB-load-misses", "not counted");
         }

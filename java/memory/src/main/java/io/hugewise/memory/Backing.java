@@ -2,21 +2,21 @@ package io.hugewise.memory;
 
 import java.util.Locale;
 
-/// How memory is asked for.
+/// How memory is requested.
 ///
-/// @param kind the way
-/// @param pageSize the size of the pages, in bytes; 0 for the machine's default one, and for the kinds
-///     that take none
+/// @param kind the kind of backing
+/// @param pageSize page size in bytes; 0 for the machine's default, and for `BASE` and `THP`
 public record Backing(Kind kind, long pageSize) {
-    /// The ways to ask for memory.
+    /// The kinds of backing.
     public enum Kind {
-        /// Base pages: huge ones are kept away.
+        /// Base pages; transparent huge pages are disabled for the memory.
         BASE,
-        /// Transparent huge pages: the kernel gives them where it can, when the memory is touched.
+        /// Transparent huge pages: allocated by the kernel at first touch, if available.
         THP,
-        /// Huge pages of a pool that was set aside before, by `mmap`.
+        /// Huge pages of a reserved pool, through `mmap`.
         HUGETLB,
-        /// The same by SysV shared memory; it needs CAP_IPC_LOCK or a group in `vm.hugetlb_shm_group`.
+        /// Huge pages of a reserved pool, through SysV shared memory; needs CAP_IPC_LOCK or a group in
+        /// `vm.hugetlb_shm_group`.
         SHM;
 
         String word() {
@@ -26,7 +26,7 @@ public record Backing(Kind kind, long pageSize) {
 
     /// Checks the page size.
     ///
-    /// @throws IllegalArgumentException if it is no power of two, or the kind takes none
+    /// @throws IllegalArgumentException if it is not a power of two, or the kind has no page size
     public Backing {
         if (pageSize != 0 && kind != Kind.HUGETLB && kind != Kind.SHM) {
             throw new IllegalArgumentException(kind.word() + " takes no page size: only hugetlb and shm do");
@@ -52,27 +52,27 @@ public record Backing(Kind kind, long pageSize) {
     }
 
     /// {@return huge pages of the pool of one size}
-    /// @param pageSize the size of its pages, in bytes
+    /// @param pageSize page size in bytes
     public static Backing hugetlb(long pageSize) {
         return new Backing(Kind.HUGETLB, pageSize);
     }
 
-    /// {@return huge pages of the machine's default pool, by shared memory}
+    /// {@return huge pages of the machine's default pool, through shared memory}
     public static Backing shm() {
         return new Backing(Kind.SHM, 0);
     }
 
-    /// {@return huge pages of the pool of one size, by shared memory}
-    /// @param pageSize the size of its pages, in bytes
+    /// {@return huge pages of the pool of one size, through shared memory}
+    /// @param pageSize page size in bytes
     public static Backing shm(long pageSize) {
         return new Backing(Kind.SHM, pageSize);
     }
 
-    /// Reads what [#toString] writes: `base`, `thp`, `hugetlb`, `hugetlb:1GiB`, `shm:2MiB`.
+    /// Parses the text of [#toString]: `base`, `thp`, `hugetlb`, `hugetlb:1GiB`, `shm:2MiB`.
     ///
-    /// @param text a backing, as everywhere in Hugewise
+    /// @param text a backing, as in `hugewise` commands
     /// @return the backing
-    /// @throws IllegalArgumentException if it is none
+    /// @throws IllegalArgumentException if the text is not a backing
     public static Backing parse(String text) {
         int colon = text.indexOf(':');
         String word = colon < 0 ? text : text.substring(0, colon);

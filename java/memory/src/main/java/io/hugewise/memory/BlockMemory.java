@@ -2,7 +2,7 @@ package io.hugewise.memory;
 
 import java.lang.foreign.MemorySegment;
 
-/// What allocators have in common: blocks that are freed one by one, in a piece of memory.
+/// Common part of the allocators: blocks in a memory segment, freed one by one.
 abstract sealed class BlockMemory permits BlockPool, HugeAllocator {
     final Blocks blocks;
     final MemorySegment memory;
@@ -14,8 +14,8 @@ abstract sealed class BlockMemory permits BlockPool, HugeAllocator {
 
     /// Frees a block.
     ///
-    /// @param block a segment that was allocated here, or one that begins where it does
-    /// @throws IllegalArgumentException if no block begins there
+    /// @param block a segment that was allocated here, or another segment with the same start
+    /// @throws IllegalArgumentException if no block starts there
     /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
     public void free(MemorySegment block) {
         checkAlive();
@@ -24,21 +24,21 @@ abstract sealed class BlockMemory permits BlockPool, HugeAllocator {
 
     /// Frees a block.
     ///
-    /// @param offset its offset
-    /// @throws IllegalArgumentException if no block begins there
+    /// @param offset its offset in [#memory], in bytes
+    /// @throws IllegalArgumentException if no block starts there
     /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
     public void freeOffset(long offset) {
         checkAlive();
         blocks.give(offset);
     }
 
-    /// {@return the memory that offsets are counted in}
+    /// {@return the memory that offsets refer to}
     public MemorySegment memory() {
         return memory;
     }
 
-    /// {@return how much is taken from the memory, in bytes: by blocks in use, free blocks of the same
-    /// spans, and those that threads keep}
+    /// {@return the held bytes: blocks in use, free blocks of the same spans, and free blocks cached by
+    /// threads}
     public long held() {
         return blocks.held();
     }

@@ -2,11 +2,11 @@ package io.hugewise.memory;
 
 import java.lang.foreign.MemorySegment;
 
-/// Blocks of one size, in a piece of memory such as that of a [HugeArena]: with no loss to rounding.
+/// Blocks of one size in a memory segment, such as that of a [HugeArena], without loss to rounding.
 ///
 /// As with a [HugeAllocator], any thread may allocate and free, mostly without a lock; memory is not
-/// zeroed; a block can be known by its segment or by its offset; and freeing twice is an exception where
-/// that can be told.
+/// zeroed; a block is identified by its segment or its offset; a double free throws an exception if it is
+/// detectable.
 public final class BlockPool extends BlockMemory {
     private final long blockSize;
 
@@ -15,22 +15,22 @@ public final class BlockPool extends BlockMemory {
         this.blockSize = blockSize;
     }
 
-    /// A pool in all that an arena has left.
+    /// Creates a pool in the remaining memory of an arena.
     ///
-    /// @param arena the arena; it has nothing left then
-    /// @param blockSize the size of each block, in bytes: up to 16 MiB. Blocks lie side by side: each is
-    ///     aligned to the largest power of two that divides the size, up to 4 KiB.
+    /// @param arena the arena; it is full afterwards
+    /// @param blockSize size of each block in bytes, up to 16 MiB. Blocks are adjacent: each is aligned to the
+    ///     largest power of two that divides the size, up to 4 KiB.
     /// @return the pool
     /// @throws IllegalArgumentException if the size is not positive or too large, or there is too little memory
     public static BlockPool of(HugeArena arena, long blockSize) {
         return of(arena.rest(), blockSize);
     }
 
-    /// A pool in a segment that nobody else uses.
+    /// Creates a pool in a segment without other users.
     ///
-    /// @param memory the segment: native, and of at least 64 KiB
-    /// @param blockSize the size of each block, in bytes: up to 16 MiB. Blocks lie side by side: each is
-    ///     aligned to the largest power of two that divides the size, up to 4 KiB.
+    /// @param memory a native segment of at least 64 KiB
+    /// @param blockSize size of each block in bytes, up to 16 MiB. Blocks are adjacent: each is aligned to the
+    ///     largest power of two that divides the size, up to 4 KiB.
     /// @return the pool
     /// @throws IllegalArgumentException if the size is not positive or too large, or there is too little memory
     public static BlockPool of(MemorySegment memory, long blockSize) {
@@ -40,19 +40,19 @@ public final class BlockPool extends BlockMemory {
         return new BlockPool(new Blocks(HugeAllocator.wholeUnits(memory), new long[] {blockSize}), blockSize);
     }
 
-    /// Allocates a block. It holds what was there before.
+    /// Allocates a block. It is not zeroed.
     ///
     /// @return the block; it must be freed
-    /// @throws MemoryExhaustedException if there is none left
+    /// @throws MemoryExhaustedException if no block is left
     /// @throws IllegalStateException if the memory's arena is closed
     public MemorySegment allocate() {
         return memory.asSlice(allocateOffset(), blockSize);
     }
 
-    /// The same, known by its offset in [#memory].
+    /// Allocates a block and returns its offset in [#memory]. The block is not zeroed.
     ///
-    /// @return the offset; it must be freed
-    /// @throws MemoryExhaustedException if there is none left
+    /// @return the offset in bytes; it must be freed
+    /// @throws MemoryExhaustedException if no block is left
     /// @throws IllegalStateException if the memory's arena is closed
     public long allocateOffset() {
         checkAlive();
@@ -64,7 +64,7 @@ public final class BlockPool extends BlockMemory {
         return offset;
     }
 
-    /// {@return the size of each block, in bytes}
+    /// {@return the size of each block in bytes}
     public long blockSize() {
         return blockSize;
     }

@@ -10,20 +10,20 @@ import java.util.List;
 import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 
-/// Blocks of several sizes in one piece of memory: taken from caches of the calling thread without any
-/// lock, between which and a store for each size they move in batches.
+/// Blocks of several sizes in one memory segment. They are taken from a cache of the calling thread without a
+/// lock; caches exchange batches with one store per size.
 ///
-/// A block is known by its offset in the memory. Nothing is written to the memory itself.
+/// A block is identified by its offset in the memory. Metadata is outside the memory.
 final class Blocks {
-    /// A cache holds up to so many bytes of a size, and up to so many blocks.
+    /// Limits of a cache, for each block size.
     private static final int CACHED_BYTES = 32 << 10;
 
     private static final int CACHED_BLOCKS = 128;
-    /// In all caches of a thread is at most so small a part of the memory.
+    /// A thread's caches hold at most 1/64 of the memory.
     private static final int CACHED_PART = 64;
-    /// An empty stack for no blocks: its first element counts those in it.
+    /// A stack of capacity 0. The first element of a stack is its number of blocks.
     private static final long[] NONE = {0};
-    /// Virtual threads come in numbers that caches of their own do not fit to: they share these.
+    /// Number of caches shared by virtual threads, which are too many for a cache each.
     private static final int SHARED_CACHES = Integer.highestOneBit(4 * Runtime.getRuntime().availableProcessors());
 
     private static final int RECENT = 256;
@@ -31,16 +31,16 @@ final class Blocks {
     private final MemorySegment memory;
     private final Spans spans;
     private final Store[] stores;
-    /// The caches of threads that were here lately, by the last bits of their numbers: most calls find
-    /// theirs here. Written without a lock: an element is any cache, and its owner is compared.
+    /// Caches of recent threads, indexed by the low bits of the thread id; most calls find theirs here.
+    /// Written without a lock: readers compare the owner.
     private final Cache[] recent = new Cache[RECENT];
     private final ThreadLocal<Cache> own = ThreadLocal.withInitial(this::newCache);
     private final Cache[] shared = new Cache[SHARED_CACHES];
-    /// All caches of threads; guarded by itself.
+    /// All caches of platform threads; guarded by itself.
     private final List<Cache> caches = new ArrayList<>();
 
-    /// @param memory begins on a boundary of a unit
-    /// @param sizes of blocks, in bytes
+    /// @param memory segment aligned to a unit
+    /// @param sizes block sizes in bytes
     Blocks(MemorySegment memory, long[] sizes) {
         this.memory = memory;
         this.spans = new Spans(
@@ -61,14 +61,15 @@ final class Blocks {
         return memory;
     }
 
-    /// The blocks of one size that no thread has.
+    /// Free blocks of one size that are in no cache.
     private final class Store {
         private final int sizeClass;
         private final long blockSize;
         private final int unitsOfSpan;
-        /// How many blocks go to a cache or come from it at once.
+        /// Number of blocks moved to or from a cache at once.
         private final int batch;
-        /// Spans with blocks, the lowest first: those above become empty with time, and serve other sizes.
+        /// Spans with available blocks, the lowest first, so that higher spans become empty and serve other
+        /// sizes.
         private final TreeSet<Span> partial =
                 new TreeSet<>(Comparator.comparingInt((Span span) -> span.first));
 
@@ -79,7 +80,7 @@ final class Blocks {
             this.batch = Math.clamp(cachedBytes / blockSize / 2, 1, CACHED_BLOCKS / 2);
         }
 
-        /// Fills a stack with up to a batch; none where the memory is used up.
+        /// Adds up to a batch of blocks to a stack; returns false if there are none.
         synchronized boolean fill(long[] stack) {
             int wanted = batch;
             while (wanted > 0) {
@@ -101,7 +102,7 @@ final class Blocks {
             return wanted < batch;
         }
 
-        /// Takes the blocks of a stack from its bottom on.
+        /// Returns `count` blocks from the bottom of a stack.
         synchronized void drain(long[] stack, int count) {
             for (int i = 1; i <= count; i++) {
                 Span span = spans.holding(stack[i]);
@@ -109,7 +110,7 @@ final class Blocks {
                 if (span.available() == 1) {
                     partial.add(span);
                 }
-                // One empty span is kept, for the next that comes.
+                // Keeps one empty span for the next request.
                 if (span.available() == span.blocks && partial.size() > 1) {
                     partial.remove(span);
                     spans.give(span);
@@ -130,8 +131,8 @@ final class Blocks {
         }
     }
 
-    /// The shortest span that loses little at its end. The fewer blocks it has, the sooner all of them are
-    /// free, and it can serve another size; but each costs some work.
+    /// Units of the shortest span that wastes little at its end. Fewer blocks per span become free together
+    /// sooner, so that the span can serve another size; more blocks per span mean less work.
     private static int unitsFor(long blockSize) {
         int blocks = blockSize <= 1024 ? 4 : blockSize <= 8192 ? 2 : 1;
         int fewest = (int) ((blocks * blockSize + Spans.UNIT - 1) >> Spans.UNIT_LOG2);
@@ -149,12 +150,12 @@ final class Blocks {
         return (bytes - Span.blocksIn(units, blockSize) * blockSize) / bytes;
     }
 
-    /// Stacks of free blocks, one for each size; of one thread, or, under its lock, of several.
+    /// Stacks of free blocks, one per size, of one thread; or of several threads, under its lock.
     private static final class Cache {
-        /// Whose it is; none if it is shared.
+        /// The owning thread; null if the cache is shared.
         private final @Nullable WeakReference<Thread> owner;
 
-        /// The number of that thread, which no other ever gets; 0 if it is shared.
+        /// Id of the owning thread, which is never reused; 0 if the cache is shared.
         private final long ownerId;
 
         private final long[][] stacks;
@@ -202,7 +203,7 @@ final class Blocks {
         return shared[(int) Thread.currentThread().threadId() & SHARED_CACHES - 1];
     }
 
-    /// The offset of a block; -1 where there is none left.
+    /// Takes a block. Returns its offset in bytes, or -1 if none is left.
     long take(int sizeClass) {
         Thread thread = Thread.currentThread();
         Cache cache = recent[(int) thread.threadId() & RECENT - 1];
@@ -255,7 +256,8 @@ final class Blocks {
         return stack;
     }
 
-    /// Nothing is left: what lies in caches that nobody else uses, and in spans of other sizes, is collected.
+    /// Called when memory is exhausted: frees the blocks of this, of abandoned and of shared caches, and the
+    /// empty spans of all sizes.
     private void giveBackUnused(Cache cache) {
         empty(cache);
         List<Cache> abandoned;
@@ -265,7 +267,7 @@ final class Blocks {
         }
         abandoned.forEach(this::empty);
         for (Cache other : shared) {
-            // Never two locks of caches at once.
+            // Never holds the locks of two caches.
             if (!Thread.holdsLock(cache)) {
                 synchronized (other) {
                     empty(other);
@@ -277,7 +279,7 @@ final class Blocks {
         }
     }
 
-    /// The offset of a block of its own, in whole units; -1 where there is none left.
+    /// Takes a large block of whole units. Returns its offset in bytes, or -1 if no run is left.
     long takeLarge(long bytes, long alignment) {
         long units = (bytes + Spans.UNIT - 1) >>> Spans.UNIT_LOG2;
         if (units > spans.units()) {
@@ -296,10 +298,10 @@ final class Blocks {
         return span.start();
     }
 
-    /// Takes a block back.
+    /// Frees a block.
     ///
-    /// @throws IllegalArgumentException if no block begins there
-    /// @throws IllegalStateException if it was given back already
+    /// @throws IllegalArgumentException if no block starts there
+    /// @throws IllegalStateException if it was freed already
     void give(long offset) {
         Span span = spanOf(offset);
         int block = span.blockAt(offset);
@@ -350,9 +352,9 @@ final class Blocks {
         return stack;
     }
 
-    /// The size of the block that begins there, in bytes.
+    /// Size of the block at an offset, in bytes.
     ///
-    /// @throws IllegalArgumentException if no block begins there, or none that is taken
+    /// @throws IllegalArgumentException if no allocated block starts there
     long sizeAt(long offset) {
         Span span = spanOf(offset);
         int block = span.blockAt(offset);
@@ -365,7 +367,7 @@ final class Blocks {
     private Span spanOf(long offset) {
         long unit = offset >>> Spans.UNIT_LOG2;
         Span span = unit < spans.units() ? spans.at(unit) : null;
-        // In a free span no block begins.
+        // No block starts in a free span: blockAt returns -1 there.
         if (span == null) {
             throw noBlock(offset);
         }
@@ -373,7 +375,7 @@ final class Blocks {
     }
 
     private static IllegalArgumentException noBlock(long offset) {
-        return new IllegalArgumentException("no block begins at offset " + offset);
+        return new IllegalArgumentException("no block starts at offset " + offset);
     }
 
     long held() {

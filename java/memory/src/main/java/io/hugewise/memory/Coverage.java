@@ -4,9 +4,9 @@ import java.util.List;
 import java.util.Locale;
 import java.util.stream.Collectors;
 
-/// On which pages memory really is, as the kernel tells it; or why it does not.
+/// Page sizes of memory, read from the kernel; or why they are unknown.
 ///
-/// A switch over the two has all cases:
+/// A switch over both cases is exhaustive:
 ///
 /// ```java
 /// switch (arena.coverage()) {
@@ -15,36 +15,35 @@ import java.util.stream.Collectors;
 /// }
 /// ```
 public sealed interface Coverage {
-    /// How much lies on pages of one size.
+    /// Resident bytes on pages of one size.
     ///
-    /// @param pageSize the size of the pages, in bytes
-    /// @param bytes the memory that is present on them, in bytes
+    /// @param pageSize page size in bytes
+    /// @param bytes resident bytes on such pages
     record PageBytes(long pageSize, long bytes) {}
 
-    /// What the kernel says. Pages that it is moving at that moment, to compact memory, are not in it.
+    /// A known coverage. It omits pages that the kernel is migrating at that moment for compaction.
     ///
-    /// @param reserved how many bytes there are, present or not
-    /// @param pages how much is present on which pages, the smallest first: base pages are always there,
-    ///     and hold transparent huge pages that are smaller than the usual ones (mTHP), too
+    /// @param reserved reserved bytes, resident or not
+    /// @param pages resident bytes by page size, the smallest first. The first entry is base pages; it
+    ///     includes transparent huge pages below the PMD size (mTHP)
     record Known(long reserved, List<PageBytes> pages) implements Coverage {
         /// Copies the list.
         public Known {
             pages = List.copyOf(pages);
         }
 
-        /// {@return how many bytes are present}
+        /// {@return the resident bytes}
         public long resident() {
             return pages.stream().mapToLong(PageBytes::bytes).sum();
         }
 
-        /// {@return how many bytes are present on pages of a size}
-        /// @param pageSize the size of the pages, in bytes
+        /// {@return the resident bytes on pages of a size}
+        /// @param pageSize page size in bytes
         public long on(long pageSize) {
             return pages.stream().filter(of -> of.pageSize == pageSize).mapToLong(PageBytes::bytes).sum();
         }
 
-        /// {@return the share of what is present that is on huge pages, from 0 to 1; 0 where nothing is
-        /// present}
+        /// {@return the share of the resident bytes on huge pages, from 0 to 1; 0 if nothing is resident}
         public double hugeShare() {
             long huge = pages.stream().skip(1).mapToLong(PageBytes::bytes).sum();
             return huge == 0 ? 0 : (double) huge / resident();
@@ -57,21 +56,21 @@ public sealed interface Coverage {
                     .map(of -> Bytes.text(of.bytes) + " on pages of " + Bytes.text(of.pageSize))
                     .collect(Collectors.joining(", "));
             String share = String.format(Locale.ROOT, "%.1f %% huge", 100 * hugeShare());
-            return on.isEmpty() ? "nothing present" : share + " (" + on + ")";
+            return on.isEmpty() ? "nothing resident" : share + " (" + on + ")";
         }
     }
 
-    /// It could not be told: that is not zero.
+    /// An unknown coverage, which is not zero.
     ///
-    /// @param reserved how many bytes there are, present or not
-    /// @param reason why
+    /// @param reserved reserved bytes, resident or not
+    /// @param reason why it is unknown
     record Unknown(long reserved, String reason) implements Coverage {
         @Override
         public String toString() {
-            return "could not be told: " + reason;
+            return "unknown: " + reason;
         }
     }
 
-    /// {@return how many bytes there are, present or not}
+    /// {@return the reserved bytes, resident or not}
     long reserved();
 }

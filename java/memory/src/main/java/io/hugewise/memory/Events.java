@@ -8,7 +8,7 @@ import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
 
-/// What Flight Recorder hears of.
+/// Events of Flight Recorder.
 final class Events {
     private Events() {}
 
@@ -48,7 +48,7 @@ final class Events {
         long size;
 
         @Label("Backing")
-        @Description("How it was got; on which pages it is only its coverage tells")
+        @Description("Backing of the reservation; only the coverage has the real page sizes")
         String backing = "";
 
         @Label("Page Size")
@@ -67,7 +67,7 @@ final class Events {
         }
     }
 
-    /// A better backing was wanted, and not got.
+    /// A better backing failed.
     @Name("io.hugewise.Fallback")
     @Label("Huge Memory Fallback")
     @Category("Hugewise")
@@ -89,7 +89,7 @@ final class Events {
         String cause = "";
     }
 
-    /// Memory was made present.
+    /// Memory was populated.
     @Name("io.hugewise.Pretouch")
     @Label("Huge Memory Pretouched")
     @Category("Hugewise")
@@ -105,7 +105,7 @@ final class Events {
         int threads;
 
         @Label("THP Fallbacks")
-        @Description("Page faults of the whole machine that wanted a huge page and got none; -1 if not known")
+        @Description("Page faults of the whole machine that failed to get a huge page; -1 if unknown")
         long thpFallbacks;
 
         void commit(HugeOptions options, Pretouched pretouched) {
@@ -120,7 +120,7 @@ final class Events {
         }
     }
 
-    /// An arena was closed, and its memory given back.
+    /// An arena was closed, and its memory released.
     @Name("io.hugewise.Release")
     @Label("Huge Memory Released")
     @Category("Hugewise")

@@ -1,9 +1,9 @@
 package io.hugewise.memory;
 
-/// A backing that was wanted, and not got.
+/// A backing that failed.
 ///
-/// @param wanted what was tried
-/// @param cause what the system answered, and what would help
+/// @param wanted the backing that was tried
+/// @param cause the system's answer, and the next step
 public record Fallback(Backing wanted, String cause) {
     @Override
     public String toString() {

@@ -4,8 +4,8 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SegmentAllocator;
 import java.util.Arrays;
 
-/// Memory for objects of any size that are freed one by one, in a piece of memory such as that of a
-/// [HugeArena]: it stands in for `malloc` and for `Unsafe.allocateMemory`.
+/// Allocates blocks of any size, freed one by one, in a memory segment such as that of a [HugeArena]. It
+/// replaces `malloc` and `Unsafe.allocateMemory`.
 ///
 /// ```java
 /// HugeAllocator allocator = HugeAllocator.of(arena);
@@ -13,16 +13,16 @@ import java.util.Arrays;
 /// allocator.free(row);
 /// ```
 ///
-/// Any thread may allocate, and free what another has allocated. A thread keeps some free blocks for
-/// itself, so that neither takes a lock as a rule; those of a thread that has ended are used by others.
-/// Memory is not zeroed. Blocks are of 80 sizes up to 64 KiB, of which a request wastes less than an
-/// eighth (up to 15 bytes below 128), and of whole 4 KiB above. Each is aligned to 16 bytes.
+/// Any thread may allocate, and free blocks of other threads. Each thread caches some free blocks, so
+/// neither normally takes a lock; blocks cached by a thread that has ended are reused. Memory is not zeroed.
+/// There are 80 block sizes up to 64 KiB, which waste less than an eighth of a request (up to 15 bytes below
+/// 128), and multiples of 4 KiB above. Each block is aligned to 16 bytes.
 ///
 /// # By segment or by offset
 ///
-/// [#allocate(long)] gives a segment. Where an object for each block is too much, [#allocateOffset]
-/// gives the block's offset in [#memory]: a plain number to keep in a table. Both are checked when they
-/// are used: beyond the memory, and after the arena was closed, there is an exception, and no crash.
+/// [#allocate(long)] returns a segment. To avoid an object per block, [#allocateOffset] returns the block's
+/// offset in [#memory], a number. Both are checked at each use: access beyond the memory, or after the arena
+/// was closed, throws an exception and never crashes.
 ///
 /// ```java
 /// static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
@@ -31,36 +31,35 @@ import java.util.Arrays;
 /// long next = entry.get(LONG, 8);
 /// ```
 ///
-/// A block that is freed twice, and an offset at which no block begins, are exceptions where that can be
-/// told: not where another thread frees the same block at the same moment, nor where the block has
-/// meanwhile been handed out again. What is written beyond the end of a block by way of [#memory] is
-/// in another block, and is not seen.
+/// A double free and an offset without a block throw an exception if they are detectable. They are not if
+/// two threads free the same block at the same moment, or if the block has been reused: then it belongs to
+/// its new owner. Writes through [#memory] beyond the end of a block change another block, undetected.
 ///
 /// # Costs
 ///
-/// The heap holds 4 bytes for each 4 KiB of the memory (8 in a heap of 32 GiB or more), and for what is in
-/// use an object for each span and a byte and a bit for each block: for 4 KiB some 170 bytes with blocks of
-/// 64 bytes, 120 with 1 KiB, 60 with 4 KiB, 8 with 64 KiB. Nothing of it is in the memory itself.
+/// Metadata is on the Java heap, not in the memory: 4 bytes per 4 KiB of memory (8 with a heap of 32 GiB or
+/// more), and for memory in use an object per span, and a byte and a bit per block. Per 4 KiB in use that is
+/// about 170 bytes with blocks of 64 bytes, 120 with 1 KiB, 60 with 4 KiB, 8 with 64 KiB.
 public final class HugeAllocator extends BlockMemory implements SegmentAllocator {
 
     private HugeAllocator(Blocks blocks) {
         super(blocks);
     }
 
-    /// An allocator in all that an arena has left.
+    /// Creates an allocator in the remaining memory of an arena.
     ///
-    /// @param arena the arena; it has nothing left then
+    /// @param arena the arena; it is full afterwards
     /// @return the allocator
     /// @throws IllegalArgumentException if there is too little memory
     public static HugeAllocator of(HugeArena arena) {
         return of(arena.rest());
     }
 
-    /// An allocator in a segment that nobody else uses.
+    /// Creates an allocator in a segment without other users.
     ///
-    /// @param memory the segment: native, and of at least 64 KiB
+    /// @param memory a native segment of at least 64 KiB
     /// @return the allocator
-    /// @throws IllegalArgumentException if it is on the heap, read-only, or there is too little memory
+    /// @throws IllegalArgumentException if it is on the heap, read-only, or too small
     public static HugeAllocator of(MemorySegment memory) {
         int[] sizes = SizeClasses.sizes();
         long[] wide = new long[sizes.length];
@@ -68,7 +67,7 @@ public final class HugeAllocator extends BlockMemory implements SegmentAllocator
         return new HugeAllocator(new Blocks(wholeUnits(memory), wide));
     }
 
-    /// The part of a segment that is whole units.
+    /// The part of a segment that consists of whole units.
     static MemorySegment wholeUnits(MemorySegment memory) {
         if (!memory.isNative() || memory.isReadOnly()) {
             throw new IllegalArgumentException("native memory that can be written is needed, not " + memory);
@@ -81,24 +80,24 @@ public final class HugeAllocator extends BlockMemory implements SegmentAllocator
         return memory.asSlice(skipped, size);
     }
 
-    /// Allocates a block. It holds what was there before.
+    /// Allocates a block. It is not zeroed.
     ///
-    /// @param byteSize how many bytes; 0 is as good as 1
-    /// @param byteAlignment what the address is a multiple of: a power of two
-    /// @return a segment of just this size; it must be freed
-    /// @throws MemoryExhaustedException if there is no room for it
-    /// @throws IllegalArgumentException if the size is negative, or the alignment no power of two
+    /// @param byteSize size in bytes; 0 is like 1
+    /// @param byteAlignment alignment in bytes, a power of two
+    /// @return a segment of exactly this size; it must be freed
+    /// @throws MemoryExhaustedException if there is not enough contiguous memory
+    /// @throws IllegalArgumentException if the size is negative, or the alignment is not a power of two
     /// @throws IllegalStateException if the memory's arena is closed
     @Override
     public MemorySegment allocate(long byteSize, long byteAlignment) {
         return memory.asSlice(allocateOffset(byteSize, byteAlignment), byteSize);
     }
 
-    /// The same, aligned to 16 bytes.
+    /// Allocates a block aligned to 16 bytes. It is not zeroed.
     ///
-    /// @param byteSize how many bytes; 0 is as good as 1
-    /// @return a segment of just this size; it must be freed
-    /// @throws MemoryExhaustedException if there is no room for it
+    /// @param byteSize size in bytes; 0 is like 1
+    /// @return a segment of exactly this size; it must be freed
+    /// @throws MemoryExhaustedException if there is not enough contiguous memory
     /// @throws IllegalArgumentException if the size is negative
     /// @throws IllegalStateException if the memory's arena is closed
     @Override
@@ -106,11 +105,11 @@ public final class HugeAllocator extends BlockMemory implements SegmentAllocator
         return memory.asSlice(allocateOffset(byteSize), byteSize);
     }
 
-    /// The same, known by its offset in [#memory].
+    /// Allocates a block aligned to 16 bytes and returns its offset in [#memory]. It is not zeroed.
     ///
-    /// @param byteSize how many bytes; 0 is as good as 1
-    /// @return the offset; it must be freed
-    /// @throws MemoryExhaustedException if there is no room for it
+    /// @param byteSize size in bytes; 0 is like 1
+    /// @return the offset in bytes; it must be freed
+    /// @throws MemoryExhaustedException if there is not enough contiguous memory
     /// @throws IllegalArgumentException if the size is negative
     /// @throws IllegalStateException if the memory's arena is closed
     public long allocateOffset(long byteSize) {
@@ -137,7 +136,7 @@ public final class HugeAllocator extends BlockMemory implements SegmentAllocator
         return offset < 0 ? allocateLarge(byteSize, byteAlignment) : offset;
     }
 
-    /// Also for what is small, where no span of its size can be had any more.
+    /// Also serves small requests if no span of their size is available.
     private long allocateLarge(long byteSize, long byteAlignment) {
         long offset = blocks.takeLarge(Math.max(1, byteSize), byteAlignment);
         if (offset < 0) {
@@ -151,16 +150,16 @@ public final class HugeAllocator extends BlockMemory implements SegmentAllocator
                 + " the longest free run has " + Bytes.text(blocks.longestFree()) + ": free some, or reserve more");
     }
 
-    /// How much can be used of a block: what was asked for, or a little more.
+    /// Returns the usable size of a block: at least the requested size.
     ///
-    /// @param offset its offset
-    /// @return its size, in bytes
-    /// @throws IllegalArgumentException if no block begins there, or it was freed
+    /// @param offset its offset in [#memory], in bytes
+    /// @return its size in bytes
+    /// @throws IllegalArgumentException if no block starts there, or it was freed
     public long sizeAt(long offset) {
         return blocks.sizeAt(offset);
     }
 
-    /// {@return up to which offset memory was ever used: what lies beyond was never touched}
+    /// {@return the highest offset ever in use, in bytes: memory beyond was never touched}
     public long reached() {
         return blocks.reached();
     }

@@ -5,8 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
 
-/// An arena on huge pages: one reserved piece of memory, handed out from its beginning to its end, and
-/// given back as a whole.
+/// An arena on huge pages: one reservation, handed out from its start to its end, and released as a whole.
 ///
 /// ```java
 /// try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(1L << 30).pretouch())) {
@@ -15,21 +14,20 @@ import java.util.concurrent.atomic.AtomicLong;
 /// }
 /// ```
 ///
-/// A segment of a huge page or more begins on a boundary of huge pages, whatever alignment is asked for.
-/// All segments hold zeros, and live until the arena is closed: whoever uses one later gets an
-/// [IllegalStateException], as with any arena. What single objects are to be freed from is a
-/// [HugeAllocator], or a [BlockPool].
+/// A segment of at least a huge page is aligned to huge pages, whatever alignment is requested. Segments
+/// are zeroed and live until the arena is closed; later use throws an [IllegalStateException], as with any
+/// arena. To free single objects, use a [HugeAllocator] or a [BlockPool].
 ///
-/// What was asked for need not be what was got: [#backing] says how the memory was got, and why not
-/// better; [#coverage] on which pages the kernel really has it. Nothing is printed.
+/// The arena may have another backing than the preferred one: [#backing] is the backing and why better ones
+/// failed; [#coverage] is the page sizes that the kernel uses. Nothing is printed.
 ///
-/// [#close] of a shared arena waits for all threads once: reserve rarely, and much.
+/// [#close] of a shared arena synchronises with all threads: use few, large arenas.
 public final class HugeArena implements Arena {
     private final HugeOptions options;
     private final Arena scope;
     private final Region region;
     private final MemorySegment memory;
-    /// Where the next segment may begin.
+    /// Offset of the next segment, in bytes, before alignment.
     private final AtomicLong next = new AtomicLong();
 
     private HugeArena(HugeOptions options, Arena scope, Region region) {
@@ -39,23 +37,23 @@ public final class HugeArena implements Arena {
         this.memory = region.memory();
     }
 
-    /// An arena that any thread may use, and close.
+    /// Opens an arena that any thread may use and close.
     ///
-    /// @param options how much, and on which pages
+    /// @param options size, backings, pre-touch
     /// @return the arena
-    /// @throws HugeMemoryException if no backing could be had, or the memory not be made present; the
-    ///     message says of each why, with the numbers
+    /// @throws HugeMemoryException if no backing is available, or pre-touch fails; the message has the cause
+    ///     for each backing
     /// @throws NativeLibraryException if the library could not be loaded, or native access is not allowed
     public static HugeArena ofShared(HugeOptions options) {
         return open(options, Arena.ofShared(), Platform.current());
     }
 
-    /// An arena of the calling thread alone.
+    /// Opens an arena that only the calling thread may use.
     ///
-    /// @param options how much, and on which pages
+    /// @param options size, backings, pre-touch
     /// @return the arena
-    /// @throws HugeMemoryException if no backing could be had, or the memory not be made present; the
-    ///     message says of each why, with the numbers
+    /// @throws HugeMemoryException if no backing is available, or pre-touch fails; the message has the cause
+    ///     for each backing
     /// @throws NativeLibraryException if the library could not be loaded, or native access is not allowed
     public static HugeArena ofConfined(HugeOptions options) {
         return open(options, Arena.ofConfined(), Platform.current());
@@ -79,13 +77,13 @@ public final class HugeArena implements Arena {
         }
     }
 
-    /// Hands out the next bytes, all zero.
+    /// Allocates the next bytes, zeroed.
     ///
-    /// @param byteSize how many, in bytes
-    /// @param byteAlignment what the address is a multiple of: a power of two
+    /// @param byteSize size in bytes
+    /// @param byteAlignment alignment in bytes, a power of two
     /// @return memory that lives until the arena is closed
-    /// @throws MemoryExhaustedException if the arena has not so much left
-    /// @throws IllegalArgumentException if the size is negative, or the alignment no power of two
+    /// @throws MemoryExhaustedException if the arena has fewer bytes left
+    /// @throws IllegalArgumentException if the size is negative, or the alignment is not a power of two
     /// @throws IllegalStateException if the arena is closed
     /// @throws WrongThreadException if it belongs to another thread
     @Override
@@ -101,7 +99,7 @@ public final class HugeArena implements Arena {
         long alignment = byteSize < pageSize ? byteAlignment : Math.max(byteAlignment, pageSize);
         while (true) {
             long used = next.get();
-            // An address, so that alignments above that of the region come out right, too.
+            // Aligns the address, not the offset: the alignment may exceed the region's own.
             long start = memory.address() + used + alignment - 1 & -alignment;
             long offset = start - memory.address();
             if (offset < 0 || offset > memory.byteSize() || byteSize > memory.byteSize() - offset) {
@@ -115,7 +113,7 @@ public final class HugeArena implements Arena {
         }
     }
 
-    /// All that is left, of which nothing is left then.
+    /// Takes all remaining memory.
     MemorySegment rest() {
         checkUsable();
         long used = next.getAndSet(memory.byteSize());
@@ -131,38 +129,38 @@ public final class HugeArena implements Arena {
         }
     }
 
-    /// {@return how the memory was got, and why not better}
+    /// {@return the backing, and why better ones failed}
     public Obtained backing() {
         return region.obtained();
     }
 
-    /// On which pages the memory really is now, as the kernel tells it. Costs a look at the page table of
-    /// the arena: microseconds on huge pages, about a millisecond for each GiB on base pages.
+    /// Reads the page sizes of the memory from the page table: takes microseconds on huge pages, about 1 ms
+    /// per GiB on base pages.
     ///
-    /// @return the coverage, or why it could not be told
+    /// @return the coverage, or why it is unknown
     /// @throws IllegalStateException if the arena is closed
     public Coverage coverage() {
         checkUsable();
         return region.coverage();
     }
 
-    /// Makes all of the memory present, as [HugeOptions#pretouch()] does. Contents stay, and the memory may
-    /// be used meanwhile.
+    /// Populates all memory, as [HugeOptions#pretouch()] does. Contents stay, and other threads may use the
+    /// memory during the call.
     ///
-    /// @return what it took
-    /// @throws HugeMemoryException if there was not enough memory; what was made present before that stays
+    /// @return bytes, duration, threads
+    /// @throws HugeMemoryException if there is not enough memory; pages already populated stay
     /// @throws IllegalStateException if the arena is closed
     public Pretouched pretouch() {
         return pretouch(0, memory.byteSize(), 0);
     }
 
-    /// Makes the pages of a segment present, by so many threads.
+    /// Populates the pages of a segment.
     ///
     /// @param segment a segment of this arena
-    /// @param threads how many
-    /// @return what it took
-    /// @throws IllegalArgumentException if it is no segment of this arena
-    /// @throws HugeMemoryException if there was not enough memory; what was made present before that stays
+    /// @param threads number of threads, at least 1
+    /// @return bytes, duration, threads
+    /// @throws IllegalArgumentException if the segment is not of this arena, or `threads` is not positive
+    /// @throws HugeMemoryException if there is not enough memory; pages already populated stay
     /// @throws IllegalStateException if the arena is closed
     public Pretouched pretouch(MemorySegment segment, int threads) {
         long offset = segment.address() - memory.address();
@@ -181,17 +179,17 @@ public final class HugeArena implements Arena {
         return pretouched;
     }
 
-    /// {@return how much was reserved, in bytes}
+    /// {@return the reserved size in bytes}
     public long size() {
         return memory.byteSize();
     }
 
-    /// {@return how much was handed out, in bytes, with what lies between segments for their alignment}
+    /// {@return the allocated bytes, including padding for alignment}
     public long used() {
         return next.get();
     }
 
-    /// {@return the name that it was given, if any}
+    /// {@return the arena's name; empty if it has none}
     public Optional<String> name() {
         return options.name();
     }
@@ -201,9 +199,9 @@ public final class HugeArena implements Arena {
         return scope.scope();
     }
 
-    /// Gives the memory back to the kernel. Segments cannot be used any more.
+    /// Releases the memory to the kernel. Its segments become invalid.
     ///
-    /// @throws IllegalStateException if it is closed already, or a thread is at work in a segment
+    /// @throws IllegalStateException if it is closed already, or a thread is accessing a segment
     /// @throws WrongThreadException if it belongs to another thread
     @Override
     public void close() {

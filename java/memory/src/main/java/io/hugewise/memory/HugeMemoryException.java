@@ -2,8 +2,8 @@ package io.hugewise.memory;
 
 import java.io.Serial;
 
-/// Memory could not be had, or not be used as asked. The message says what was tried, what the system
-/// answered, and what would help.
+/// Memory could not be reserved or used as requested. The message has what was tried, the system's answer,
+/// and the next step.
 public class HugeMemoryException extends RuntimeException {
     @Serial
     private static final long serialVersionUID = 1;

@@ -6,7 +6,7 @@ import java.util.OptionalInt;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
-/// How an arena is to be reserved. Immutable: each method gives changed options.
+/// Options of an arena. Immutable: each method returns changed options.
 ///
 /// ```java
 /// HugeOptions.reserve(1L << 30).prefer(Backing.hugetlb(1 << 30), Backing.thp(), Backing.base()).pretouch()
@@ -28,11 +28,11 @@ public final class HugeOptions {
         this.name = name;
     }
 
-    /// The memory of an arena; on huge pages of a pool, or else on transparent ones, or else on base pages.
+    /// Options for an arena on huge pages of a pool, else on transparent huge pages, else on base pages.
     ///
-    /// @param size how much, in bytes
+    /// @param size size in bytes
     /// @return options
-    /// @throws IllegalArgumentException if it is not positive
+    /// @throws IllegalArgumentException if the size is not positive
     public static HugeOptions reserve(long size) {
         if (size <= 0) {
             throw new IllegalArgumentException("an arena has at least one byte, not " + size);
@@ -40,11 +40,10 @@ public final class HugeOptions {
         return new HugeOptions(size, BEST_FIRST, -1, -1, "");
     }
 
-    /// The backings to try, the best first. With a single one the arena is on that one, or it is none
-    /// ([#only]).
+    /// Sets the backings in order of preference. With a single one there is no fallback ([#only]).
     ///
-    /// @param best the first to try
-    /// @param others what to fall back to, in this order
+    /// @param best the preferred backing
+    /// @param others the fallbacks, in this order
     /// @return changed options
     public HugeOptions prefer(Backing best, Backing... others) {
         List<Backing> all = Stream.concat(
@@ -53,7 +52,7 @@ public final class HugeOptions {
         return new HugeOptions(size, all, node, pretouchThreads, name);
     }
 
-    /// This backing and no other: where it cannot be had, that is an exception with the numbers.
+    /// Sets the only backing: if it is not available, reserving throws an exception with the figures.
     ///
     /// @param backing the backing
     /// @return changed options
@@ -61,9 +60,9 @@ public final class HugeOptions {
         return prefer(backing);
     }
 
-    /// All memory comes from this NUMA node, and from no other.
+    /// Binds all memory to a NUMA node.
     ///
-    /// @param node its number
+    /// @param node number of the node, from 0
     /// @return changed options
     /// @throws IllegalArgumentException if it is negative
     public HugeOptions onNode(int node) {
@@ -73,24 +72,24 @@ public final class HugeOptions {
         return new HugeOptions(size, backings, node, pretouchThreads, name);
     }
 
-    /// The memory is made present before the arena is given, by as many threads as CPUs may be used. A
-    /// shortage is an exception then, and no surprise later.
+    /// Populates the memory when the arena is created, with one thread per usable CPU. A shortage is then an
+    /// exception instead of a killed process later.
     ///
     /// @return changed options
     public HugeOptions pretouch() {
         return new HugeOptions(size, backings, node, 0, name);
     }
 
-    /// The same by so many threads.
+    /// Populates the memory when the arena is created, with this number of threads.
     ///
-    /// @param threads how many
+    /// @param threads number of threads, at least 1
     /// @return changed options
-    /// @throws IllegalArgumentException if it is not positive
+    /// @throws IllegalArgumentException if the number is not positive
     public HugeOptions pretouch(int threads) {
         return new HugeOptions(size, backings, node, checkedThreads(threads), name);
     }
 
-    /// A name: for events, metrics, and the mapping in `/proc/PID/maps`.
+    /// Sets the name for events, metrics, and the mapping in `/proc/PID/maps`.
     ///
     /// @param name the name
     /// @return changed options
@@ -105,28 +104,27 @@ public final class HugeOptions {
         return threads;
     }
 
-    /// {@return how much is to be reserved, in bytes}
+    /// {@return the size in bytes}
     public long size() {
         return size;
     }
 
-    /// {@return the backings to try, the best first}
+    /// {@return the backings in order of preference}
     public List<Backing> backings() {
         return backings;
     }
 
-    /// {@return the NUMA node that all memory is to come from, if one was named}
+    /// {@return the NUMA node that the memory is bound to; empty if it is not bound}
     public OptionalInt node() {
         return node < 0 ? OptionalInt.empty() : OptionalInt.of(node);
     }
 
-    /// {@return by how many threads the memory is made present at once: 0 for as many as CPUs; empty if it
-    /// is not}
+    /// {@return the number of pre-touch threads: 0 for one per usable CPU; empty without pre-touch}
     public OptionalInt pretouchThreads() {
         return pretouchThreads < 0 ? OptionalInt.empty() : OptionalInt.of(pretouchThreads);
     }
 
-    /// {@return the name, if there is one}
+    /// {@return the name; empty if there is none}
     public Optional<String> name() {
         return name.isEmpty() ? Optional.empty() : Optional.of(name);
     }

@@ -7,9 +7,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.OptionalLong;
 
-/// Memory from the JVM, where there is no libhugewise: on base pages, as far as anybody can tell.
+/// Memory of the JVM, for platforms without libhugewise. Its page sizes are unknown.
 record JvmRegion(MemorySegment memory, Obtained obtained, Platform platform) implements Region {
-    /// What is aligned at all is aligned to so much, the page size of most machines.
+    /// Alignment in bytes: the base page size of most machines.
     private static final long PAGE = 4096;
 
     /// @throws HugeMemoryException if base pages are not among the backings
@@ -32,7 +32,7 @@ record JvmRegion(MemorySegment memory, Obtained obtained, Platform platform) imp
         return new Coverage.Unknown(memory.byteSize(), NativeLibrary.unsupported(platform));
     }
 
-    /// The JVM has written zeros to it.
+    /// Does nothing: the JVM has zeroed the memory, so it is resident.
     @Override
     public Pretouched pretouch(long offset, long length, int threads) {
         return new Pretouched(length, Duration.ZERO, 0, OptionalLong.empty());

@@ -14,8 +14,8 @@ import org.jspecify.annotations.Nullable;
 
 /// The functions of `hugewise.h` that Java calls.
 ///
-/// Each failure is an exception with the library's own words. A thread's last error is asked for right
-/// after the call: a virtual thread stays on its carrier in between.
+/// Each failure is an exception with the library's message. The last error, which belongs to the carrier
+/// thread, is read right after the call: a virtual thread does not change its carrier in between.
 final class Libhugewise {
     private static final int OK = 0;
     private static final int COULD_NOT_TELL = 1;
@@ -59,7 +59,7 @@ final class Libhugewise {
         return LINKER.downcallHandle(found, type);
     }
 
-    /// The library of this JVM, loaded at the first call. A failure is tried anew by the next.
+    /// The library, loaded by the first call. After a failure, the next call tries again.
     static Libhugewise get() {
         Libhugewise loaded = Loaded.library;
         if (loaded == null) {
@@ -136,7 +136,7 @@ final class Libhugewise {
         }
     }
 
-    /// Writes it to the places; or why it could not be told.
+    /// Writes the coverage to `pages` and `count`. Returns why it is unknown, or null if it is known.
     @Nullable String coverage(MemorySegment region, MemorySegment pages, long capacity, MemorySegment count) {
         try {
             int status = (int) coverage.invokeExact(region, pages, capacity, count);
@@ -180,7 +180,7 @@ final class Libhugewise {
         return text.reinterpret(Long.MAX_VALUE).getString(0);
     }
 
-    /// Downcalls themselves throw nothing that is checked.
+    /// Downcalls throw no checked exceptions.
     private static RuntimeException thrown(Throwable error) {
         if (error instanceof Error grave) {
             throw grave;

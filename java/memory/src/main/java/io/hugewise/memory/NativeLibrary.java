@@ -11,20 +11,20 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import org.jspecify.annotations.Nullable;
 
-/// Loads `libhugewise`: the one that `-Dhugewise.library` names, or that of the jar.
+/// Loads `libhugewise` from `-Dhugewise.library`, or else from the jar.
 final class NativeLibrary {
-    /// Names a library to load in place of that of the jar.
+    /// Path of a library to load instead of the jar's.
     static final String PROPERTY = "hugewise.library";
-    /// `HUGEWISE_ABI_VERSION` of the header that the bindings were written after.
+    /// `HUGEWISE_ABI_VERSION` that the bindings implement.
     static final int ABI_VERSION = 1;
 
     private static final String FILE = "libhugewise.so";
 
     private NativeLibrary() {}
 
-    /// The library's functions.
+    /// Loads the library and returns its functions.
     ///
-    /// @throws NativeLibraryException if it cannot be loaded, or is of another version
+    /// @throws NativeLibraryException if it cannot be loaded, or has another version
     static SymbolLookup load(Platform platform) {
         checkAccess(NativeLibrary.class.getModule());
         String named = System.getProperty(PROPERTY);
@@ -54,7 +54,7 @@ final class NativeLibrary {
                     + ": build it there, or name one with -D" + PROPERTY + "=PATH");
         }
         Path temporary = Path.of(System.getProperty("java.io.tmpdir"));
-        // Loaded, it needs its file no more: nothing stays behind, however the JVM ends.
+        // A loaded library does not need its file: deleting it now leaves nothing behind if the JVM is killed.
         try (PrivateFolder folderOfOurs = PrivateFolder.in(temporary, user())) {
             loadFrom(folderOfOurs.write(FILE, library), "the library in the jar, unpacked to " + temporary);
         } catch (IOException error) {

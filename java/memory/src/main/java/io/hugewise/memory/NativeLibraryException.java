@@ -2,7 +2,7 @@ package io.hugewise.memory;
 
 import java.io.Serial;
 
-/// `libhugewise` could not be loaded. The message says what to do.
+/// `libhugewise` could not be loaded. The message has the next step.
 public final class NativeLibraryException extends HugeMemoryException {
     @Serial
     private static final long serialVersionUID = 1;

@@ -15,7 +15,7 @@ import java.util.List;
 import java.util.OptionalLong;
 import java.util.stream.Collectors;
 
-/// Memory reserved by libhugewise, known by its handle.
+/// Memory reserved by libhugewise, with its handle.
 record NativeRegion(Libhugewise library, MemorySegment handle, MemorySegment memory, Obtained obtained)
         implements Region {
     static final StructLayout RESERVE_OPTIONS = MemoryLayout.structLayout(
@@ -42,7 +42,7 @@ record NativeRegion(Libhugewise library, MemorySegment handle, MemorySegment mem
             JAVA_INT.withName("threads"),
             JAVA_INT.withName("way"));
 
-    /// As many page sizes as any machine has.
+    /// Maximum number of page sizes of a machine.
     private static final int PAGE_SIZES = 8;
 
     static NativeRegion reserve(HugeOptions options, Arena arena, Libhugewise library) {
@@ -67,13 +67,13 @@ record NativeRegion(Libhugewise library, MemorySegment handle, MemorySegment mem
         return new NativeRegion(library, handle, memory, obtained(library, handle));
     }
 
-    /// Without loss, as sizes of people may have.
+    /// The backing with its page size in bytes: the IEC text of a size may be rounded.
     private static String exact(Backing backing) {
         String word = backing.kind().word();
         return backing.pageSize() == 0 ? word : word + ":" + backing.pageSize();
     }
 
-    /// A zero byte would end it.
+    /// Replaces zero bytes, which would end a C string.
     private static MemorySegment text(Arena arena, String text) {
         return arena.allocateFrom(text.replace('\0', ' '));
     }

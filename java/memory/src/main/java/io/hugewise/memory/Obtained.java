@@ -3,19 +3,19 @@ package io.hugewise.memory;
 import java.util.List;
 import java.util.stream.Collectors;
 
-/// How memory was got, and why not otherwise. On which pages it is only [Coverage] tells: `thp` is a
-/// wish.
+/// The backing of memory, and why better ones failed. Only [Coverage] has the real page sizes: `thp` takes
+/// effect at first touch, if at all.
 ///
-/// @param backing the backing it was got on
-/// @param pageSize the size of the pages that were asked for, in bytes
-/// @param fallbacks the better ones that could not be had, in the order they were tried
+/// @param backing the backing in use
+/// @param pageSize the requested page size, in bytes
+/// @param fallbacks the better backings that failed, in the order of trial
 public record Obtained(Backing backing, long pageSize, List<Fallback> fallbacks) {
     /// Copies the list.
     public Obtained {
         fallbacks = List.copyOf(fallbacks);
     }
 
-    /// {@return was a better backing wanted?}
+    /// {@return whether a better backing failed}
     public boolean isFallback() {
         return !fallbacks.isEmpty();
     }

@@ -2,16 +2,16 @@ package io.hugewise.memory;
 
 import java.util.Optional;
 
-/// What the JVM runs on.
+/// Operating system and architecture of the JVM.
 ///
-/// @param system as `os.name` says
-/// @param machine as `os.arch` says
+/// @param system `os.name`
+/// @param machine `os.arch`
 record Platform(String system, String machine) {
     static Platform current() {
         return new Platform(System.getProperty("os.name", "unknown"), System.getProperty("os.arch", "unknown"));
     }
 
-    /// The folder of its library in the jar; none where Hugewise has no library for it.
+    /// Directory of its library in the jar; empty if Hugewise does not support the platform.
     Optional<String> folder() {
         if (!system.equals("Linux")) {
             return Optional.empty();

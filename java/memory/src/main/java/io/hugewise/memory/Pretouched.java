@@ -3,11 +3,11 @@ package io.hugewise.memory;
 import java.time.Duration;
 import java.util.OptionalLong;
 
-/// What it took to make memory present.
+/// Result of a pre-touch.
 ///
-/// @param bytes the bytes of all pages that were asked for; all are present
-/// @param elapsed how long it took
-/// @param threads how many threads worked
-/// @param thpFallbacks page faults that wanted a transparent huge page and got none, of the whole
-///     machine in that time; empty where the kernel does not say
+/// @param bytes bytes of all requested pages; all are resident
+/// @param elapsed duration
+/// @param threads number of threads that worked
+/// @param thpFallbacks page faults of the whole machine during that time that failed to get a transparent
+///     huge page; empty if the kernel does not report it
 public record Pretouched(long bytes, Duration elapsed, int threads, OptionalLong thpFallbacks) {}

@@ -10,10 +10,10 @@ import java.util.Arrays;
 import java.util.Map;
 import java.util.Objects;
 
-/// A folder in which nobody else can change anything, for as long as it takes to load a library from it.
+/// A temporary directory that only this user can write, to load a library from.
 ///
-/// Whoever can write to a folder above could put another library in its place: only root and the user
-/// itself may, or anybody where the sticky bit keeps each to his own files, as in `/tmp`.
+/// A user who can write a directory above it could replace the library. So each directory above must belong
+/// to root or this user, and be writable by others only with the sticky bit, as `/tmp` is.
 final class PrivateFolder implements AutoCloseable {
     private static final int STICKY = 01000;
     private static final int OTHERS_WRITE = 022;
@@ -27,11 +27,11 @@ final class PrivateFolder implements AutoCloseable {
         this.user = user;
     }
 
-    /// Makes one.
+    /// Creates the directory.
     ///
-    /// @param parent where
-    /// @param user the effective user of this process
-    /// @throws IOException if it cannot be made, or would not be private
+    /// @param parent directory to create it in
+    /// @param user effective user id of this process
+    /// @throws IOException if it cannot be created, or would not be private
     static PrivateFolder in(Path parent, int user) throws IOException {
         Path real = parent.toRealPath();
         for (Path above = real; above != null; above = above.getParent()) {
@@ -46,14 +46,14 @@ final class PrivateFolder implements AutoCloseable {
     private static void checkAbove(Path folder, int user) throws IOException {
         Status status = Status.of(folder);
         if (status.user != 0 && status.user != user) {
-            throw new IOException(folder + " belongs to user " + status.user + ", who could replace what is in it");
+            throw new IOException(folder + " belongs to user " + status.user + ", who could replace its files");
         }
         if ((status.mode & OTHERS_WRITE) != 0 && (status.mode & STICKY) == 0) {
-            throw new IOException(folder + " can be written by others, who could replace what is in it");
+            throw new IOException(folder + " can be written by others, who could replace its files");
         }
     }
 
-    /// Is it still ours alone?
+    /// Checks that the directory still is private.
     private void check() throws IOException {
         Status status = Status.of(path);
         if (!Files.isDirectory(path, LinkOption.NOFOLLOW_LINKS)
@@ -63,18 +63,18 @@ final class PrivateFolder implements AutoCloseable {
         }
     }
 
-    /// A file with this content, read back to be sure.
+    /// Writes a file and verifies its content.
     Path write(String name, byte[] content) throws IOException {
         Path file = path.resolve(name);
         Files.write(file, content, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
         check();
         if (!Arrays.equals(Files.readAllBytes(file), content)) {
-            throw new IOException(file + " does not hold what was written to it");
+            throw new IOException(file + " does not contain the data written to it");
         }
         return file;
     }
 
-    /// Takes it away with what is in it, where that is possible. A library that was loaded stays usable.
+    /// Deletes the directory and its files, if possible. A loaded library stays usable.
     @Override
     public void close() {
         try (var files = Files.newDirectoryStream(path)) {
@@ -83,7 +83,7 @@ final class PrivateFolder implements AutoCloseable {
             }
             Files.delete(path);
         } catch (IOException _) {
-            // It holds no secret, and has a name that nobody waits for.
+            // Harmless: it contains no secret, and its name is random.
         }
     }
 

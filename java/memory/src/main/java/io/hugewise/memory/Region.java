@@ -2,15 +2,15 @@ package io.hugewise.memory;
 
 import java.lang.foreign.MemorySegment;
 
-/// Reserved memory, and what is known of it.
+/// Reserved memory.
 sealed interface Region permits NativeRegion, JvmRegion {
-    /// All of it; it goes with the arena that it was reserved in.
+    /// The whole region, with the lifetime of its arena.
     MemorySegment memory();
 
     Obtained obtained();
 
     Coverage coverage();
 
-    /// Makes a part of it present; 0 threads for as many as CPUs may be used.
+    /// Populates `length` bytes from `offset`; 0 threads means all usable CPUs.
     Pretouched pretouch(long offset, long length, int threads);
 }

@@ -1,11 +1,11 @@
 package io.hugewise.memory;
 
-/// The sizes of blocks that requests are rounded up to: multiples of 16 up to 128, then eight for each
-/// doubling, so that less than an eighth is lost.
+/// Block sizes in bytes: multiples of 16 up to 128, then eight per doubling. Rounding a request up wastes
+/// less than an eighth.
 final class SizeClasses {
-    /// Requests above it are served directly.
+    /// Largest block size in bytes; larger requests get whole units.
     static final int LARGEST = 64 << 10;
-    /// Each block is aligned to so much.
+    /// Minimum alignment of a block, in bytes.
     static final int GRAIN = 16;
 
     private static final int LINEAR = 128 / GRAIN;
@@ -37,7 +37,7 @@ final class SizeClasses {
         return SIZES[index];
     }
 
-    /// The class of the smallest block that holds so much; size is from 0 to LARGEST.
+    /// Class of the smallest block of at least `size` bytes, 0 to LARGEST.
     static int of(int size) {
         if (size <= 128) {
             return size == 0 ? 0 : (size - 1) / GRAIN;
@@ -46,8 +46,8 @@ final class SizeClasses {
         return LINEAR + (doubling << STEPS_LOG2) + ((size - 1 - (128 << doubling)) >> (4 + doubling));
     }
 
-    /// The class of the smallest block that holds so much and is aligned to a power of two, up to a page
-    /// of the allocator; -1 if there is none.
+    /// Class of the smallest block of at least `size` bytes with this alignment, a power of two up to
+    /// [Spans#UNIT]; -1 if there is none.
     static int of(int size, int alignment) {
         int index = of(Math.max(size, alignment));
         while (index < SIZES.length && (SIZES[index] & alignment - 1) != 0) {

@@ -1,35 +1,34 @@
 package io.hugewise.memory;
 
-/// A run of whole units of an allocator's memory: free, or cut into blocks of one size, or one large
-/// block. Nothing of it is kept in the memory itself.
+/// A run of units of an allocator's memory: free, divided into blocks of one size, or one large block. Its
+/// metadata is outside that memory.
 final class Span {
-    /// The size class of a run that is one block.
+    /// Size class of a run that is one block.
     static final int LARGE = -1;
-    /// The size class of a free run.
+    /// Size class of a free run.
     static final int FREE = -2;
 
     private static final int SHIFT = 40;
 
-    /// Where it begins, in units.
+    /// First unit.
     final int first;
-    /// How many units it has.
+    /// Number of units.
     final int units;
     final int sizeClass;
-    /// The size of a block, in bytes.
+    /// Size of a block in bytes.
     final long blockSize;
-    /// How many blocks there are.
+    /// Number of blocks.
     final int blocks;
-    /// 1 for each block that is handed out. Written by whoever takes or frees the block: no other thread
-    /// has it then.
+    /// 1 for each allocated block. Written without a lock by the thread that takes or frees the block, which
+    /// owns it at that moment.
     final byte[] taken;
-    /// A bit for each block that lies here, neither handed out nor in a cache; guarded by the lock of the
-    /// size class.
+    /// One bit per block that is neither allocated nor in a cache; guarded by the lock of the size class.
     private final long[] here;
     private final long start;
-    /// 2⁴⁰ divided by the size of a block, rounded up: exact for all offsets in a span.
+    /// 2⁴⁰ / block size, rounded up: multiplication by it gives exact quotients for all offsets in a span.
     private final long inverse;
     private int available;
-    /// No word before this one has a bit.
+    /// All words of `here` before this index are 0.
     private int firstWord;
 
     private Span(int first, int units, int sizeClass, long blockSize, int blocks) {
@@ -64,17 +63,17 @@ final class Span {
         return (int) ((long) units * Spans.UNIT / blockSize);
     }
 
-    /// Where it begins, in bytes.
+    /// Offset of the span in bytes.
     long start() {
         return start;
     }
 
-    /// The block that holds an offset within the span.
+    /// Index of the block that contains an offset of this span.
     int blockHolding(long offset) {
         return (int) (((offset - start) * inverse) >>> SHIFT);
     }
 
-    /// The block that begins at an offset within the span; -1 if none does.
+    /// Index of the block that starts at an offset of this span; -1 if none does.
     int blockAt(long offset) {
         long within = offset - start;
         int block = blockHolding(offset);
@@ -85,12 +84,12 @@ final class Span {
         return start + block * blockSize;
     }
 
-    /// How many blocks can be taken of it.
+    /// Number of blocks that can be taken.
     int available() {
         return available;
     }
 
-    /// Takes the first block of one that has some.
+    /// Takes the first available block; there must be one.
     int take() {
         while (here[firstWord] == 0) {
             firstWord++;

@@ -5,21 +5,21 @@ import java.util.Objects;
 import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 
-/// The runs of units that memory is divided into. A free run joins its free neighbours; a request gets the
-/// smallest run that holds it, and the lowest of those. All by one lock: batches come here, and large blocks.
+/// The runs of units that memory is divided into. Adjacent free runs are merged; a request gets the smallest
+/// sufficient run, and of several the lowest. One lock guards all: only batches and large blocks get here.
 final class Spans {
-    /// Memory is divided into units of so many bytes; a block that is aligned to more is a large one.
     static final int UNIT_LOG2 = 12;
 
+    /// Size of a unit in bytes; a block with a larger alignment is a large block.
     static final int UNIT = 1 << UNIT_LOG2;
 
-    /// The span of each unit of one that is cut, and of the first and last unit of others. Written under
-    /// the lock; read by whoever has a block in it, or believes so.
+    /// The span of each unit of a divided span, and of the first and last unit of other spans. Written under
+    /// the lock, read without it.
     private final @Nullable Span[] byUnit;
 
     private final TreeSet<Span> free =
             new TreeSet<>(Comparator.comparingInt((Span span) -> span.units).thenComparingInt(span -> span.first));
-    /// The address of the memory, in units.
+    /// Address of the memory in units.
     private final long base;
 
     private long heldUnits;
@@ -35,17 +35,17 @@ final class Spans {
         return byUnit.length;
     }
 
-    /// The span that a unit belongs to, as far as that is noted.
+    /// The span recorded for a unit; null if none is.
     @Nullable Span at(long unit) {
         return byUnit[(int) unit];
     }
 
-    /// The span of a block that somebody has.
+    /// The span of an allocated block.
     Span holding(long offset) {
         return Objects.requireNonNull(at(offset >>> UNIT_LOG2));
     }
 
-    /// A run cut into blocks; none if there is no run so long.
+    /// A run divided into blocks; null if there is no free run of this length.
     synchronized @Nullable Span cut(int units, int sizeClass, long blockSize) {
         Span run = takeRun(units, 1);
         if (run == null) {
@@ -58,7 +58,7 @@ final class Spans {
         return span;
     }
 
-    /// A run that is one block, and whose address is a multiple of so many units; none if there is none.
+    /// A run that is one block, aligned to `alignment` units; null if there is none.
     synchronized @Nullable Span large(int units, long alignment) {
         Span run = takeRun(units, alignment);
         if (run == null) {
@@ -85,7 +85,7 @@ final class Spans {
         return null;
     }
 
-    /// Takes back a run that no block of is in use.
+    /// Frees a run without allocated blocks.
     synchronized void give(Span span) {
         heldUnits -= span.units;
         for (int unit = span.first; unit < span.first + span.units; unit += span.sizeClass >= 0 ? 1 : span.units) {
@@ -125,18 +125,17 @@ final class Spans {
         byUnit[span.first + span.units - 1] = span;
     }
 
-    /// How much is in runs that are in use, in bytes.
+    /// Bytes in runs that are in use.
     synchronized long held() {
         return heldUnits << UNIT_LOG2;
     }
 
-    /// How much was in use at most, from the beginning of the memory on, in bytes: what lies beyond was
-    /// never touched.
+    /// Highest end of any run so far, in bytes: memory beyond was never touched.
     synchronized long reached() {
         return (long) highest << UNIT_LOG2;
     }
 
-    /// The longest run that is free, in bytes.
+    /// Longest free run, in bytes.
     synchronized long longestFree() {
         return free.isEmpty() ? 0 : (long) free.last().units << UNIT_LOG2;
     }

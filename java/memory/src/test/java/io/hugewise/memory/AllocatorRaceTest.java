@@ -19,8 +19,8 @@ import java.util.concurrent.atomic.AtomicIntegerArray;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/// Many threads at once. Whoever has a block writes its own mark to all of it, and finds it there when it
-/// frees it: a block that two have at once is seen.
+/// Many threads at once. The owner of a block fills it with its mark and checks the mark before it frees the
+/// block, which detects blocks with two owners.
 class AllocatorRaceTest {
     private static final long MIB = 1 << 20;
     private static final int THREADS = 8;
@@ -44,7 +44,7 @@ class AllocatorRaceTest {
         }
     }
 
-    /// Blocks wander from thread to thread, and are freed by whoever has them.
+    /// Blocks are passed between threads and freed by their last owner.
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
     void noBlockIsHadTwice(boolean virtual) throws Exception {
@@ -76,7 +76,7 @@ class AllocatorRaceTest {
         }
     }
 
-    /// Where memory runs out all the time, caches are emptied while others fill theirs.
+    /// With memory always nearly exhausted, caches are emptied while other threads fill theirs.
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
     void noBlockIsHadTwiceWhereMemoryRunsOut(boolean virtual) throws Exception {
@@ -128,7 +128,7 @@ class AllocatorRaceTest {
         }
     }
 
-    /// An arena that is handed out by several threads gives each byte once; closed amid, it throws.
+    /// An arena used by several threads hands out each byte once; when it is closed, they get exceptions.
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3})
     void anArenaIsSharedAndClosedAmid(int seed) throws Exception {

@@ -40,13 +40,13 @@ class AllocatorTest {
         }
     }
 
-    /// Against a model: every block holds what was written to it until it is freed, and no two overlap.
+    /// Against a model: every block keeps its contents until it is freed, and no two blocks overlap.
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3, 4, 5, 6})
     void blocksAreApartAlignedAndKeepTheirContents(long seed) {
         SplittableRandom random = new SplittableRandom(seed);
         try (HugeArena arena = arena(24 * MIB)) {
-            // Not on a boundary.
+            // Makes the allocator's memory start unaligned.
             arena.allocate(100);
             HugeAllocator allocator = HugeAllocator.of(arena);
             List<MemorySegment> live = new ArrayList<>();
@@ -85,7 +85,7 @@ class AllocatorTest {
                 live.add(block);
             }
             live.forEach(allocator::free);
-            // All of it is one piece again, but for what is kept for the next.
+            // The memory is contiguous again, except for spans kept for the next request.
             assertThat(allocator.allocate(20 * MIB, 16).byteSize()).isEqualTo(20 * MIB);
         }
     }
@@ -169,13 +169,13 @@ class AllocatorTest {
         }
     }
 
-    /// A day of random work on memory that stays full, whose mix of sizes changes with the hours.
+    /// A simulated day of random work on full memory; the mix of sizes may change each hour.
     @ParameterizedTest
     @ValueSource(strings = {"steady", "drifting", "changing"})
     void aDayOfWorkLeavesLittleUnused(String mix) {
         long most = 64 * MIB;
         SplittableRandom random = new SplittableRandom(7);
-        // Nothing is written to it: it costs address space alone.
+        // Never touched: takes only address space.
         try (HugeArena arena = arena(4 * most)) {
             HugeAllocator allocator = HugeAllocator.of(arena);
             long[] offsets = new long[1 << 20];

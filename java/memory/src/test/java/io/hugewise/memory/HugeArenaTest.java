@@ -122,7 +122,7 @@ class HugeArenaTest {
         try (HugeArena arena = HugeArena.ofShared(base(8 * MIB))) {
             assertThat(arena.coverage()).isInstanceOfSatisfying(Coverage.Known.class, known -> {
                 assertThat(known.resident()).isZero();
-                assertThat(known).hasToString("nothing present");
+                assertThat(known).hasToString("nothing resident");
             });
             Pretouched half = arena.pretouch(arena.allocate(4 * MIB), 2);
             assertThat(half.bytes()).isEqualTo(4 * MIB);
@@ -132,7 +132,7 @@ class HugeArenaTest {
         }
     }
 
-    /// Pages that the kernel is moving, to compact memory, are not there for a moment.
+    /// Repeats the reading, because it omits pages that the kernel is migrating for compaction.
     private static Coverage.Known present(HugeArena arena, long bytes) {
         while (true) {
             var known = (Coverage.Known) arena.coverage();
@@ -189,7 +189,7 @@ class HugeArenaTest {
             assertThat(arena.allocate(MIB).get(JAVA_LONG, MIB - 8)).isZero();
             assertThat(arena.backing().fallbacks()).hasSize(2);
             assertThat(arena.backing()).asString().startsWith("base; not hugetlb: libhugewise is for Linux");
-            assertThat(arena.coverage()).asString().contains("could not be told").contains("Windows 11 on amd64");
+            assertThat(arena.coverage()).asString().contains("unknown: ").contains("Windows 11 on amd64");
         }
         var strict = HugeOptions.reserve(MIB).only(Backing.thp());
         assertThatThrownBy(() -> HugeArena.open(strict, Arena.ofShared(), windows))

@@ -8,7 +8,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Stream;
 
-/// What tests need of the machine, and how they leave it as it was.
+/// The tests' access to the machine: changes are restored.
 final class Machine {
     static final long PAGE = 2 << 20;
     static final Path POOL = Path.of("/sys/kernel/mm/hugepages/hugepages-2048kB");
@@ -16,7 +16,7 @@ final class Machine {
 
     private Machine() {}
 
-    /// May pools be changed?
+    /// Whether this process can change the size of pools.
     static boolean mayChangePools() {
         return Files.isWritable(POOL.resolve("nr_hugepages")) && works("flock", "--version");
     }
@@ -35,7 +35,7 @@ final class Machine {
 
     record Ran(int status, String output) {}
 
-    /// Runs a command; what it prints to both ends up in the output.
+    /// Runs a command; the output includes standard error.
     static Ran run(List<String> command) {
         try {
             Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
@@ -49,15 +49,16 @@ final class Machine {
         }
     }
 
-    /// The JVM that runs the tests, with these arguments, and the library on its class path.
+    /// Runs the tests' JVM with these arguments and the library on its class path.
     static Ran java(String... arguments) {
         String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
         String classes = Path.of("target", "classes").toAbsolutePath() + ":" + Path.of("target", "test-classes").toAbsolutePath();
         return run(Stream.concat(Stream.of(java, "-Xmx64m", "-cp", classes), Stream.of(arguments)).toList());
     }
 
-    /// A 2 MiB pool that has this many pages more until it is closed. Holds the lock of `hugewise` meanwhile,
-    /// as its own tests do. A process of its own puts the old value back: even if this one is killed.
+    /// A pool of 2 MiB pages enlarged by this number of pages until it is closed. Holds the lock of `hugewise`
+    /// during that time, as its own tests do. A separate process restores the old size, even if this one is
+    /// killed.
     static final class Pool implements AutoCloseable {
         private final Process keeper;
 
@@ -90,7 +91,7 @@ final class Machine {
         @Override
         public void close() throws IOException {
             keeper.getOutputStream().close();
-            // It ends by itself, whatever this process does; its end is the end of its output.
+            // The keeper ends when its input is closed; its output ends with it.
             keeper.getInputStream().readAllBytes();
             if (keeper.onExit().join().exitValue() != 0) {
                 throw new IOException("the pool was not put back");

@@ -12,7 +12,7 @@ import java.nio.file.Path;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/// On the kernel's own pools and limits; skipped, with the reason, where that may not be.
+/// Tests on the kernel's real pools and limits; skipped, with the reason, without the privilege.
 class MachineTest {
     private static final Backing POOLED = Backing.hugetlb(Machine.PAGE);
 
@@ -31,7 +31,7 @@ class MachineTest {
                 arena.allocate(Machine.PAGE).fill((byte) 1);
             }
             assertThat(Pool.free()).isEqualTo(before);
-            // One more than there are.
+            // One page more than the pool has.
             var tooMuch = HugeOptions.reserve((before + 1) * Machine.PAGE);
             assertThatThrownBy(() -> HugeArena.ofShared(tooMuch.only(POOLED)))
                     .hasMessageContaining((before + 1) + " wanted, " + before + " available of ")
@@ -65,7 +65,7 @@ class MachineTest {
         }
     }
 
-    /// Runs below a limit of 400 MiB.
+    /// Runs with a memory limit of 400 MiB.
     static final class Limited {
         public static void main(String[] arguments) {
             try {

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.io.TempDir;
 class NativeLibraryTest {
     private static final String ALLOWED = "--enable-native-access=ALL-UNNAMED";
 
-    /// Reserves an arena, and says so.
+    /// Reserves an arena and prints it.
     static final class Reserves {
         public static void main(String[] arguments) {
             try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(1 << 20).only(Backing.base()))) {
@@ -43,7 +43,7 @@ class NativeLibraryTest {
 
     @Test
     void itIsUnpackedLoadedAndTakenAway(@TempDir Path folder) throws IOException {
-        // One line: nothing else is printed, not by the JVM either.
+        // One line: neither the library nor the JVM prints anything else.
         assertThat(says(ALLOWED, "-Djava.io.tmpdir=" + folder)).isEqualTo("reserved arena of 1MiB\n");
         try (var left = Files.list(folder)) {
             assertThat(left).isEmpty();
@@ -91,7 +91,7 @@ class NativeLibraryTest {
                     .contains(open + " can be written by others")
                     .contains("-Djava.io.tmpdir=FOLDER");
         }
-        // A link does not hide it.
+        // A symbolic link is resolved before the check.
         Path link = Files.createSymbolicLink(folder.resolve("link"), below);
         assertThat(says(ALLOWED, "-Djava.io.tmpdir=" + link)).contains("can be written by others");
         Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwx------"));

@@ -10,18 +10,18 @@ import io.micrometer.core.instrument.binder.MeterBinder;
 import java.util.Optional;
 import java.util.function.ToDoubleFunction;
 
-/// Gauges of an arena, read from the kernel whenever they are asked for:
+/// Gauges of an arena, read from the kernel at each query:
 ///
-/// | Name | What it tells |
+/// | Name | Meaning |
 /// |---|---|
-/// | `hugewise.arena.size` | bytes that were reserved |
-/// | `hugewise.arena.used` | bytes that were handed out |
-/// | `hugewise.arena.resident` | bytes that are present, by `page.size` (`base`, `huge`) |
-/// | `hugewise.arena.fallbacks` | better backings that could not be had |
-/// | `hugewise.allocator.held` | bytes that an allocator has taken from its memory |
+/// | `hugewise.arena.size` | reserved bytes |
+/// | `hugewise.arena.used` | allocated bytes |
+/// | `hugewise.arena.resident` | resident bytes, by `page.size` (`base`, `huge`) |
+/// | `hugewise.arena.fallbacks` | number of better backings that failed |
+/// | `hugewise.allocator.held` | bytes that an allocator holds of its memory |
 ///
-/// All have the tags `arena`, the name of the arena, and `backing`, how it was got. What cannot be told is
-/// NaN, and so is everything once the arena is closed.
+/// All have the tags `arena` (its name) and `backing`. Unknown values are NaN, and all values once the arena is
+/// closed.
 ///
 /// ```java
 /// new HugeMemoryMetrics(arena).bindTo(registry);
@@ -53,14 +53,14 @@ public final class HugeMemoryMetrics implements MeterBinder {
     @Override
     public void bindTo(MeterRegistry registry) {
         Tags tags = Tags.of("arena", arena.name().orElse("unnamed"), "backing", arena.backing().backing().toString());
-        bytes(registry, tags, "hugewise.arena.size", "Bytes that were reserved", HugeArena::size);
-        bytes(registry, tags, "hugewise.arena.used", "Bytes that were handed out", HugeArena::used);
-        String resident = "Bytes that are present, as the kernel tells it";
+        bytes(registry, tags, "hugewise.arena.size", "Reserved bytes", HugeArena::size);
+        bytes(registry, tags, "hugewise.arena.used", "Allocated bytes", HugeArena::used);
+        String resident = "Resident bytes, read from the kernel";
         bytes(registry, tags.and("page.size", "huge"), "hugewise.arena.resident", resident, of -> resident(of, true));
         bytes(registry, tags.and("page.size", "base"), "hugewise.arena.resident", resident, of -> resident(of, false));
-        gauge(tags, "hugewise.arena.fallbacks", "Better backings that could not be had", of -> of.backing().fallbacks().size())
+        gauge(tags, "hugewise.arena.fallbacks", "Number of better backings that failed", of -> of.backing().fallbacks().size())
                 .register(registry);
-        allocator.ifPresent(used -> bytes(registry, tags, "hugewise.allocator.held", "Bytes that the allocator has taken", _ -> used.held()));
+        allocator.ifPresent(used -> bytes(registry, tags, "hugewise.allocator.held", "Bytes that the allocator holds", _ -> used.held()));
     }
 
     private static double resident(HugeArena arena, boolean huge) {

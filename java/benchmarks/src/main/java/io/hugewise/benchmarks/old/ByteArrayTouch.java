@@ -14,8 +14,8 @@ import org.openjdk.jmh.annotations.Setup;
 import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.Warmup;
 
-/// The classic experiment, as it is known from "JVM Anatomy Quarks", 2: one byte of an array is read, at
-/// random. How the heap lies is a matter of the fork's flags.
+/// The experiment of "JVM Anatomy Quarks", 2: reads a random byte of an array. The fork's options decide the
+/// page size of the heap.
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)

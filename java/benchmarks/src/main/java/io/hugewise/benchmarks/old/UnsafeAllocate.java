@@ -16,7 +16,7 @@ import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 import sun.misc.Unsafe;
 
-/// What `Allocate` does, by `Unsafe.allocateMemory`: for a JVM that still has it.
+/// The benchmark of `Allocate` with `Unsafe.allocateMemory`, for JVMs that still have it.
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
@@ -24,7 +24,7 @@ import sun.misc.Unsafe;
 @Measurement(iterations = 5, time = 1)
 @Fork(1)
 public class UnsafeAllocate {
-    /// As many blocks as there live in `Allocate`.
+    /// Number of live blocks, as in `Allocate`.
     private static final int LIVE = 256;
 
     private static final Unsafe UNSAFE = find();

@@ -7,7 +7,7 @@ import io.hugewise.memory.HugeOptions;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
-/// Keeps rows outside of the heap: a table of offsets on huge pages, and rows in an allocator.
+/// Keeps rows off-heap: a table of offsets on huge pages, and rows in an allocator.
 public final class Rows {
     private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
     private static final int ROWS = 100_000;
