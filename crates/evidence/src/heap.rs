@@ -20,9 +20,8 @@ use hugewise_linux::{
 /// The pages of the heap, from the mappings of process `pid` as smaps gives them; `thp` is the PMD size.
 #[must_use]
 pub fn pages(root: &Root, thp: Option<PageSize>, pid: u32, vmas: &[Vma], heap: &Heap) -> PageCounts {
-    let inside = |vma: &Vma, range: &Range<u64>| {
-        vma.addresses.start < range.end && range.start < vma.addresses.end
-    };
+    let inside =
+        |vma: &Vma, range: &Range<u64>| vma.addresses.start < range.end && range.start < vma.addresses.end;
     let mut counter = Counter::of(root, pid);
     let duplicates = views::find(root, pid, vmas);
     let mut all = PageCounts::default();

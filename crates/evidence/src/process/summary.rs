@@ -47,7 +47,12 @@ impl RegionPages {
 
 impl Survey {
     /// The parts that `belongs` accepts, as one region; `None` if no byte of them is resident.
-    pub fn region(&self, name: &str, machine: &Machine, belongs: impl Fn(&Part) -> bool) -> Option<RegionPages> {
+    pub fn region(
+        &self,
+        name: &str,
+        machine: &Machine,
+        belongs: impl Fn(&Part) -> bool,
+    ) -> Option<RegionPages> {
         let mut pages = PageCounts::default();
         let mut reasons: Vec<(Reason, Bytes)> = Vec::new();
         let (mut start, mut end) = (u64::MAX, 0);

@@ -6,4 +6,5 @@ pub mod folios;
 pub mod frames;
 pub mod occupancy;
 pub mod ranges;
+pub mod reason;
 pub mod views;

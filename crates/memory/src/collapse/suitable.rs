@@ -1,108 +1,65 @@
-//! Which mappings can be converted at all.
+//! Which mappings can be collapsed at all.
 
 use hugewise_linux::{
-    pages::occupancy,
-    proc::smaps::{Advice, Memory, Vma},
+    pages::reason::{self, Reason},
+    proc::smaps::{Memory, Vma},
     units::PageSize,
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
-/// What holds for all mappings of a process.
+/// The settings that hold for all mappings of a process.
 #[derive(Clone, Debug)]
 pub struct Circumstances {
-    /// The size of a whole THP.
+    /// The PMD size.
     pub size: PageSize,
-    /// Did the process give up THP (`PR_SET_THP_DISABLE`)?
+    /// The process, or a parent of it, switched THP off (`PR_SET_THP_DISABLE`).
     pub process_off: bool,
-    /// Does the machine deny huge pages to shared memory (`shmem_enabled` is `deny`)?
+    /// `shmem_enabled` is `deny`: no huge pages for shared memory.
     pub shared_denied: bool,
 }
 
-/// Why a mapping cannot be converted, or is left alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Unsuitable {
-    /// It is on pages of a pool.
-    Pool,
-    /// It is a file's.
-    File,
-    /// It is the kernel's own (`[vdso]` and the like).
-    Kernel,
-    /// It is the first thread's stack.
-    Stack,
-    /// Nobody may use these addresses.
-    NotAccessible,
-    /// The program advised against huge pages (`MADV_NOHUGEPAGE`).
-    OffHere,
-    /// The process, or a parent of it, gave up THP.
-    OffByPrctl,
-    /// `shmem_enabled` is `deny`.
-    SharedDenied,
-    /// No whole huge page lies in it.
-    TooSmall,
-    /// It shows its file at another offset than huge pages need.
-    NotAligned,
-}
-
-impl Unsuitable {
-    /// In words, behind "left out:".
-    #[must_use]
-    pub fn words(self) -> &'static str {
-        match self {
-            Unsuitable::Pool => "on pages of a hugetlb pool already",
-            Unsuitable::File => "a file's: its pages are shared with everybody who reads the file",
-            Unsuitable::Kernel => "the kernel's own",
-            Unsuitable::Stack => "the stack of the first thread, which grows by itself",
-            Unsuitable::NotAccessible => "set aside, not accessible",
-            Unsuitable::OffHere => "the program advised against huge pages here (MADV_NOHUGEPAGE)",
-            Unsuitable::OffByPrctl => "the process, or a parent of it, gave up THP (PR_SET_THP_DISABLE)",
-            Unsuitable::SharedDenied => {
-                "shared memory, and /sys/kernel/mm/transparent_hugepage/shmem_enabled is deny"
-            }
-            Unsuitable::TooSmall => "no whole huge page lies in the mapping",
-            Unsuitable::NotAligned => "it shows its file at an offset that no huge page fits to",
-        }
-    }
-}
-
-/// Why this mapping cannot be converted; nothing where it can.
+/// The reason for which a mapping is skipped, behind "skipped:".
 #[must_use]
-pub fn unsuitable(vma: &Vma, circumstances: &Circumstances) -> Option<Unsuitable> {
-    let page = circumstances.size.bytes().0;
-    match vma.memory() {
-        Memory::Pool => return Some(Unsuitable::Pool),
-        Memory::File => return Some(Unsuitable::File),
-        Memory::Kernel => return Some(Unsuitable::Kernel),
-        Memory::Anonymous if vma.name == "[stack]" => return Some(Unsuitable::Stack),
-        Memory::Anonymous | Memory::Shared => {}
-    }
-    if vma.permissions.starts_with("---") {
-        return Some(Unsuitable::NotAccessible);
-    }
-    if occupancy::whole(&vma.addresses, circumstances.size).is_empty() {
-        return Some(Unsuitable::TooSmall);
-    }
-    if circumstances.process_off {
-        return Some(Unsuitable::OffByPrctl);
-    }
-    if vma.advice == Advice::NoHuge {
-        return Some(Unsuitable::OffHere);
-    }
-    if vma.memory() == Memory::Shared {
-        if circumstances.shared_denied {
-            return Some(Unsuitable::SharedDenied);
+pub fn skipped_because(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Pool => "on pages of a hugetlb pool",
+        Reason::File => "file-backed: its pages are shared with every reader of the file",
+        Reason::Kernel => "a mapping of the kernel's own",
+        Reason::Stack => "the stack of the main thread, which grows by itself",
+        Reason::NotAccessible => "reserved addresses without access",
+        Reason::OffHere => "the program advised against huge pages here (MADV_NOHUGEPAGE)",
+        Reason::OffByPrctl => "the process, or a parent of it, switched THP off (PR_SET_THP_DISABLE)",
+        Reason::OffGlobally => "shared memory, and /sys/kernel/mm/transparent_hugepage/shmem_enabled is deny",
+        Reason::TooSmall => "the mapping is smaller than a huge page",
+        Reason::NotAligned => {
+            "no aligned huge page lies in the mapping, or its offset in its file does not fit"
         }
-        if vma.addresses.start.wrapping_sub(vma.offset) % page != 0 {
-            return Some(Unsuitable::NotAligned);
-        }
+        _ => "not suitable for huge pages",
     }
-    None
+}
+
+/// Why this mapping cannot be collapsed; `None` if it can. A mapping that is not resident on huge pages for the
+/// same reason has that reason in every other report, too.
+#[must_use]
+pub fn unsuitable(vma: &Vma, circumstances: &Circumstances) -> Option<Reason> {
+    let memory = vma.memory();
+    let denied = memory == Memory::Shared && circumstances.shared_denied;
+    match memory {
+        Memory::Pool => return Some(Reason::Pool),
+        Memory::Anonymous | Memory::Shared if vma.permissions.starts_with("---") => {
+            return Some(Reason::NotAccessible);
+        }
+        _ => {}
+    }
+    reason::of_mapping(vma, circumstances.process_off, circumstances.size)
+        .or(denied.then_some(Reason::OffGlobally))
+        .or((vma.name == "[stack]").then_some(Reason::Stack))
 }
 
 #[cfg(test)]
 mod tests {
     use std::error::Error;
+
+    use hugewise_linux::proc::smaps::Advice;
 
     use super::*;
 
@@ -119,23 +76,23 @@ mod tests {
         let told = |vma: &Vma| unsuitable(vma, &usual);
         assert_eq!((told(&heap), told(&shared), told(&vma("rwxp", "[anon: code]"))), (None, None, None));
         for (vma, expected) in [
-            (vma("r-xp", "/lib/libc.so.6"), Unsuitable::File),
-            (vma("r-xp", "[vdso]"), Unsuitable::Kernel),
-            (vma("rw-p", "[stack]"), Unsuitable::Stack),
-            (vma("---p", ""), Unsuitable::NotAccessible),
-            (Vma { is_hugetlb: true, ..heap.clone() }, Unsuitable::Pool),
-            (Vma { advice: Advice::NoHuge, ..heap.clone() }, Unsuitable::OffHere),
-            (Vma { addresses: 0x30_0000..0x5f_0000, ..heap.clone() }, Unsuitable::TooSmall),
-            (Vma { offset: 0x1000, ..shared.clone() }, Unsuitable::NotAligned),
+            (vma("r-xp", "/lib/libc.so.6"), Reason::File),
+            (vma("r-xp", "[vdso]"), Reason::Kernel),
+            (vma("rw-p", "[stack]"), Reason::Stack),
+            (vma("---p", ""), Reason::NotAccessible),
+            (Vma { is_hugetlb: true, ..heap.clone() }, Reason::Pool),
+            (Vma { advice: Advice::NoHuge, ..heap.clone() }, Reason::OffHere),
+            (Vma { addresses: 0x30_0000..0x5f_0000, ..heap.clone() }, Reason::NotAligned),
+            (Vma { offset: 0x1000, ..shared.clone() }, Reason::NotAligned),
         ] {
             assert_eq!(told(&vma), Some(expected), "{vma:?}");
         }
         let off = Circumstances { process_off: true, ..usual.clone() };
-        assert_eq!(unsuitable(&heap, &off), Some(Unsuitable::OffByPrctl));
+        assert_eq!(unsuitable(&heap, &off), Some(Reason::OffByPrctl));
         let denied = Circumstances { shared_denied: true, ..usual.clone() };
         assert_eq!(
             (unsuitable(&heap, &denied), unsuitable(&shared, &denied)),
-            (None, Some(Unsuitable::SharedDenied))
+            (None, Some(Reason::OffGlobally))
         );
         Ok(())
     }

@@ -10,7 +10,7 @@ use hugewise_evidence::process::{self, Kind, Machine, Part, Survey};
 use hugewise_jvm::regions;
 use hugewise_linux::{
     hugepages::thp,
-    pages::{count::PageCounts, occupancy::Occupancy},
+    pages::{count::PageCounts, occupancy::Occupancy, reason::Reason},
     proc::{
         process::Process,
         smaps::{self, Vma},
@@ -21,7 +21,7 @@ use hugewise_linux::{
 };
 use hugewise_memory::collapse::{
     candidates::{self, Candidate, Sum},
-    suitable::{self, Circumstances, Unsuitable},
+    suitable::{self, Circumstances},
 };
 
 use crate::output::terminal::plain;
@@ -64,7 +64,7 @@ pub struct Region {
     /// Too little is present in them.
     pub sparse: Sum,
     /// What cannot be converted, by the reason.
-    pub left_out: BTreeMap<Unsuitable, Bytes>,
+    pub left_out: BTreeMap<Reason, Bytes>,
 }
 
 /// What was seen of a process.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hugewise_linux::{
     hugepages::headroom::Room,
+    pages::reason::Reason,
     proc::process::Process,
     reading::Reading,
     units::{Bytes, PageSize, Pages},
@@ -14,7 +15,6 @@ use hugewise_memory::collapse::{
     engine::{self, Conversion},
     interference::Strain,
     refusals,
-    suitable::Unsuitable,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -153,7 +153,7 @@ pub struct Region {
     /// What was not, since too little of each huge page is present.
     pub(super) sparse: Sum,
     /// What cannot be converted, in bytes by the reason.
-    pub(super) left_out: BTreeMap<Unsuitable, Bytes>,
+    pub(super) left_out: BTreeMap<Reason, Bytes>,
 }
 
 /// Addresses that were not converted.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
 use hugewise_linux::{
+    pages::reason::Reason,
     reading::Reading,
     units::{Bytes, Pages},
 };
-use hugewise_memory::collapse::{KEPT, suitable::Unsuitable};
+use hugewise_memory::collapse::{KEPT, suitable::skipped_because};
 
 use super::result::{Outcome, Region, Report};
 use crate::{
@@ -39,7 +40,7 @@ pub fn before(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     for line in table_before(report).lines() {
         page.text(line.trim_end())?;
     }
-    let mut left_out: BTreeMap<Unsuitable, Bytes> = BTreeMap::new();
+    let mut left_out: BTreeMap<Reason, Bytes> = BTreeMap::new();
     for (why, bytes) in report.regions.iter().flat_map(|region| &region.left_out) {
         *left_out.entry(*why).or_default() += *bytes;
     }
@@ -48,7 +49,7 @@ pub fn before(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
         page.line("", "")?;
     }
     for (n, (why, bytes)) in left_out.iter().enumerate() {
-        page.wrapped(if n == 0 { "LEFT OUT" } else { "" }, &format!("{bytes}: {}", why.words()))?;
+        page.wrapped(if n == 0 { "SKIPPED" } else { "" }, &format!("{bytes}: {}", skipped_because(*why)))?;
     }
     Ok(page.into_text())
 }

@@ -214,8 +214,7 @@ impl Process<'_> {
             }
         }
         let adviser = Adviser::of(pidfd.as_fd().try_clone_to_owned()?.into());
-        let target =
-            Target { root: self.root, pid: self.pid, adviser: &adviser, sizes, interrupt: None };
+        let target = Target { root: self.root, pid: self.pid, adviser: &adviser, sizes, interrupt: None };
         let settings = Settings { size, rate: None, allow_reclaim: false };
         Ok(live::convert(&target, &all, settings, &mut |_, _| {}))
     }

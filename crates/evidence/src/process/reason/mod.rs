@@ -7,53 +7,14 @@ use std::{ops::Range, path::PathBuf};
 
 use hugewise_linux::{
     hugepages::pools::Pool,
+    pages::{occupancy, reason},
     proc::smaps::{Advice, Memory},
-    units::{Bytes, PageSize},
+    units::Bytes,
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::Machine;
 
-/// Why memory is not on huge pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// The machine gives huge pages to those who ask, and the program did not (`MADV_HUGEPAGE`).
-    NeverAdvised,
-    /// No mapping of it is as large as a huge page.
-    TooSmall,
-    /// What is left over lies before the first or behind the last address that is a multiple of a huge
-    /// page, or no such address lies inside.
-    NotAligned,
-    /// The program said that it wants none here (`MADV_NOHUGEPAGE`).
-    OffHere,
-    /// The machine's settings give none to memory of this kind.
-    OffGlobally,
-    /// The process, or a parent of it, gave them up (`PR_SET_THP_DISABLE`).
-    OffByPrctl,
-    /// The kernel says that it would make none here now (`THPeligible: 0`), and not why.
-    NotEligible,
-    /// It is a file's: huge pages are up to the file system.
-    File,
-    /// It is the kernel's own.
-    Kernel,
-    /// Huge pages are there, mapped by base page table entries.
-    SplitSince,
-    /// A part is swapped out: huge pages are split for it, and base pages come back.
-    Swapped,
-    /// A JVM that asked for a pool's pages, and did not get them here: most likely the pool was short when
-    /// it started.
-    PoolShortAtStart,
-    /// Its pages were there before the advice, or before a whole huge page fitted in.
-    AdvisedAfterTouch,
-    /// No huge page was free when it was touched.
-    FragmentationThen,
-    /// Everything allows huge pages now; `candidates` tells what may have been before.
-    Eligible,
-    /// Which settings hold could not be read.
-    NotTold,
-}
+pub use hugewise_linux::pages::reason::Reason;
 
 /// What was read of one mapping, or of the part of it that belongs to a region.
 #[derive(Clone, Debug)]
@@ -126,23 +87,23 @@ pub fn judge(seen: &Seen, machine: &Machine) -> Option<Judged> {
 
 fn reason(seen: &Seen, machine: &Machine) -> Reason {
     let setting = match seen.memory {
-        Memory::Kernel => return Reason::Kernel,
-        Memory::File => return Reason::File,
         Memory::Shared => &machine.shared,
-        Memory::Anonymous | Memory::Pool => &machine.anonymous,
+        _ => &machine.anonymous,
     };
     let Some(pmd) = machine.pmd() else { return Reason::OffGlobally };
-    if let Some(reason) = geometry(seen, pmd) {
+    if let Some(reason) = reason::by_place(seen.memory, &seen.addresses, seen.offset, pmd) {
         return reason;
+    }
+    // Where each aligned huge page of the mapping is one, the rest lies at its edges.
+    let whole = occupancy::whole(&seen.addresses, pmd);
+    if seen.thp.0 >= whole.end.saturating_sub(whole.start) {
+        return Reason::NotAligned;
     }
     if seen.wants_pool {
         return Reason::PoolShortAtStart;
     }
-    if seen.process_off {
-        return Reason::OffByPrctl;
-    }
-    if seen.advice == Advice::NoHuge {
-        return Reason::OffHere;
+    if let Some(reason) = reason::by_request(seen.process_off, seen.advice) {
+        return reason;
     }
     match setting.as_ref().map(|(word, _)| word.as_str()) {
         None => return Reason::NotTold,
@@ -159,22 +120,6 @@ fn reason(seen: &Seen, machine: &Machine) -> Reason {
     } else {
         Reason::Eligible
     }
-}
-
-/// Could what is small lie on a huge page at all?
-fn geometry(seen: &Seen, pmd: PageSize) -> Option<Reason> {
-    let page = pmd.bytes().0;
-    let Range { start, end } = seen.addresses;
-    if end - start < page {
-        return Some(Reason::TooSmall);
-    }
-    // A page of a file that is huge in memory is so at a multiple of its size in the file, too.
-    if seen.memory == Memory::Shared && start.wrapping_sub(seen.offset) % page != 0 {
-        return Some(Reason::NotAligned);
-    }
-    let whole = (end / page).saturating_sub(start.div_ceil(page));
-    // Where all that could be huge is so, the rest lies at the edges.
-    (whole == 0 || seen.thp.0 >= whole * page).then_some(Reason::NotAligned)
 }
 
 /// What of a region goes into the words.
@@ -282,6 +227,9 @@ pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
         ),
         Reason::Eligible | Reason::FragmentationThen => (eligible(judged, machine, &word), Some(collapse)),
         Reason::NotTold => ("the settings for huge pages could not be read".to_owned(), None),
+        Reason::Pool => ("on pages of a hugetlb pool".to_owned(), None),
+        Reason::Stack => ("the stack of the main thread, which grows by itself".to_owned(), None),
+        Reason::NotAccessible => ("reserved addresses without access".to_owned(), None),
     };
     Words { sentence, next_step }
 }

@@ -1,3 +1,5 @@
+use hugewise_linux::units::PageSize;
+
 use super::*;
 
 const MIB: u64 = 1 << 20;
