@@ -1,4 +1,4 @@
-//! Recordings of real programs, and what is left of them on the machine: nothing.
+//! Recordings of real programs; no setting, log or file stays behind.
 
 use std::{
     collections::BTreeSet,
@@ -26,7 +26,7 @@ use crate::{
     without::{UNPRIVILEGED, for_everybody},
 };
 
-/// Fills its heap again and again, until it is ended, or for so many rounds.
+/// Allocates until it is ended, or for the number of rounds given as argument.
 const SOURCE: &str = "
 public class Churn {
     static byte[][] kept = new byte[1500][];
@@ -78,7 +78,7 @@ pub struct Churning {
 }
 
 impl Drop for Churning {
-    /// A test that fails leaves nothing running.
+    /// Ends the JVM also if the test fails.
     fn drop(&mut self) {
         if let Some(mut running) = self.running.take() {
             let _ = running.child.kill();
@@ -103,7 +103,7 @@ impl Churning {
         self.pid
     }
 
-    /// The logs that it writes into files now.
+    /// Number of log files that the JVM writes.
     pub fn logs(&self) -> Result<usize, Box<dyn Error>> {
         Ok(log_control::files(&Jvm::connect(&Root::live(), self.pid())?)?.len())
     }
@@ -129,7 +129,7 @@ impl Recording {
         Ok(Recording { header: reader.header().clone(), lines, ending: reader.ending() })
     }
 
-    /// It is whole, nothing of it was lost, and it ended for this reason.
+    /// Checks that the recording is complete, lost nothing, and ended for the expected reason.
     fn is_whole(&self, expected: EndReason) -> Tested {
         let Some(Line::End(end)) = self.lines.last() else { return Err("it has no end".into()) };
         assert_eq!((self.ending, end.reason, end.lost_events), (Some(Ending::Whole), expected, Some(0)));
@@ -170,7 +170,7 @@ impl Recording {
         heaps.max()
     }
 
-    /// Its log holds pauses and safepoints, within its time, on its clock.
+    /// Checks that the log has pauses and safepoints, with times on the clock and within the time of the recording.
     fn has_pauses(&self) -> Tested {
         let end = match self.lines.last() {
             Some(Line::End(end)) => end.ns,
@@ -266,14 +266,14 @@ fn starts_a_jvm(jdk: &Jdk) -> Tested {
     assert!(recording.lines.iter().any(touched), "no THP was seen");
     let main_ended =
         |line: &Line| matches!(line, Line::ThreadEnd(end) if end.usage.tid == recording.header.pid);
-    assert!(recording.lines.iter().any(main_ended), "the end of its main thread is not told");
+    assert!(recording.lines.iter().any(main_ended), "the end of its main thread is not recorded");
     drop(folder);
     Ok(())
 }
 
 fn takes_up_a_jvm(jdk: &Jdk) -> Tested {
     let (_folder, path, name) = file()?;
-    // Before JDK 21 it maps its heap three times.
+    // ZGC before JDK 21 maps its heap three times.
     let churning = Churning::start(jdk, if knows(jdk, "UseZGC") { "UseZGC" } else { "UseG1GC" })?;
     let pid = churning.pid().to_string();
     assert_eq!(churning.logs()?, 0);
@@ -303,7 +303,7 @@ fn takes_up_a_jvm(jdk: &Jdk) -> Tested {
     churning.end()
 }
 
-/// A recording of a program that sleeps, under way, and that program.
+/// Starts a program that sleeps, and a recording of it; returns the recording first.
 fn of_a_sleeper(name: &str) -> Result<(Running, Running), Box<dyn Error>> {
     let sleeper = Running::start(Command::new("sleep").arg("1000"))?;
     let pid = sleeper.child.id().to_string();
@@ -328,8 +328,8 @@ fn is_ended(signal: &str) -> Tested {
     Ok(())
 }
 
-/// Settings are applied and restored during a recording, which goes on; and what it needs and somebody
-/// else switches off is on again, and told.
+/// Settings are applied and restored during a recording, which continues. Delay accounting that another program
+/// disables is enabled again, and the gap is reported.
 fn nobody_waits() -> Tested {
     const ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
     let (_folder, path, name) = file()?;
@@ -381,7 +381,7 @@ fn rights() -> Tested {
     let ran = recording.wait()?.ended_with(4)?;
     sampled?;
     let lacks =
-        ["without kernel events", "without delay accounting", "CAP_DAC_OVERRIDE", "could not be told"];
+        ["without kernel events", "without delay accounting", "CAP_DAC_OVERRIDE", "STALLS      unknown"];
     says(&ran.stderr, &lacks)?;
     let recording = Recording::read(&name)?;
     assert_eq!(recording.ending, Some(Ending::Whole));

@@ -25,7 +25,7 @@ use crate::{
     trial,
 };
 
-/// By then everything is on, the JVM's log too.
+/// Time after which the recording runs, with the JVM's log enabled.
 const LATEST: Duration = Duration::from_millis(2500);
 
 pub fn trials() -> Vec<Trial> {
@@ -43,7 +43,7 @@ fn any_moment() -> Tested {
     let churning = Churning::start(jdk, "UseParallelGC")?;
     let mut found = [0; 2];
     for kill in 0..kills {
-        // Most of it happens in the first moments.
+        // Early moments are more likely, because most changes are made early.
         let share = random.f64();
         let moment = LATEST.mul_f64(share * share);
         let what = format!("kill {kill} of {seed}, {} µs after the start", moment.as_micros());
@@ -52,11 +52,11 @@ fn any_moment() -> Tested {
         found[0] += settings;
         found[1] += logs;
     }
-    println!("put back: {} settings, {} logs", found[0], found[1]);
+    println!("restored: {} settings, {} logs", found[0], found[1]);
     churning.end()
 }
 
-/// Records, kills, restores; what stood in the journal: settings, and logs of the JVM.
+/// Records, kills, restores; returns the numbers of settings and of JVM logs in the journal.
 fn kill_once(churning: &Churning, moment: Duration) -> Result<(usize, usize), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("a.rec");
@@ -79,12 +79,12 @@ fn kill_once(churning: &Churning, moment: Duration) -> Result<(usize, usize), Bo
     assert!(!again.stdout.contains("was killed") && !again.stdout.contains("Restored: "), "{again:#?}");
     assert_eq!(churning.logs()?, 0, "the JVM writes a log still");
     readable(&path)?;
-    // The JVM itself was started before.
+    // Only settings are compared: the JVM still runs.
     before.settings_are_preserved()?;
     Ok(found)
 }
 
-/// What was written can be read, as far as it goes.
+/// Checks that the part of the recording that was written can be read.
 fn readable(path: &Path) -> Tested {
     let Ok(reader) = Reader::open(path) else { return Ok(()) };
     for line in reader {

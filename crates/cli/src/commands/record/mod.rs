@@ -1,4 +1,4 @@
-//! `hugewise record`: what the kernel and a JVM did, by thread and by time, in a file.
+//! `hugewise record`: records waits for huge pages by thread, and the JVM's pauses, into a file.
 
 pub mod text;
 
@@ -21,52 +21,53 @@ use crate::{
     output::terminal::{Terminal, print},
 };
 
-/// Record what makes a program wait for huge pages: by thread, into one file
+/// Record which threads of a program wait for huge pages, and when
 ///
-/// Direct compaction and reclaim from begin to end, huge pages that could not be had, khugepaged, page
-/// faults, delay accounting, counters of the machine, coverage, and the JVM's log of its pauses: all on
-/// one clock. The file can be carried away.
+/// Writes one file with, on one clock: intervals of direct compaction and reclaim, failed huge-page
+/// allocations, khugepaged, page faults, delay accounting, counters of the machine, coverage, and the
+/// pauses in the JVM's log. 'hugewise report' reads the file on any machine.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sudo hugewise record 4711                       a process that runs, until it ends or Ctrl-C
-  sudo hugewise record --seconds 60 4711          for a minute
+  sudo hugewise record 4711                       record a running process, until it ends or Ctrl-C
+  sudo hugewise record --seconds 60 4711          record it for 60 seconds
   sudo hugewise record -o slow.rec -- java -Xmx4g -XX:+UseTransparentHugePages -jar app.jar
 
-For the time of the recording there is a tracing instance of its own, and kernel.task_delayacct is 1; a
-JVM that writes no log is asked to. Other commands may change settings meanwhile. All of it is taken back at the end, on Ctrl-C and SIGTERM too, and
-after SIGKILL by 'hugewise restore'. Without root the evidence is weaker, and says so.
+During the recording there is an additional tracing instance, kernel.task_delayacct is 1, and a JVM that
+writes no suitable log is requested to write one. All of this is undone at the end, also after Ctrl-C and
+SIGTERM; after SIGKILL, 'hugewise restore' undoes it. Other commands may change settings during the
+recording. Without root some evidence is missing, and the output says which.
 
-Exit status: that of the program that was started, 128 and the signal if one ended it; otherwise 0; 2
-where nothing was recorded.")]
+Exit status: that of the started program, or 128 + signal number; for a running process 0; 2 if nothing
+was recorded.")]
 pub struct Record {
-    /// The file; it must not exist. By default hugewise-PID.rec, or hugewise-NAME.rec of what is started
+    /// File to write, which must not exist [default: hugewise-PID.rec, or hugewise-NAME.rec of a started
+    /// program]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// End after so many seconds
+    /// End the recording after this time
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     seconds: Option<u64>,
 
-    /// Do not ask a JVM for a log of its pauses: only one that it writes by itself is read
+    /// Do not request a log from a JVM; read only a log that it already writes
     #[arg(long)]
     no_jvm_log: bool,
 
-    /// Print the summary as JSON (schema hugewise.record/1) on standard output, and not for people on
+    /// Print the summary as JSON (schema hugewise.record/1) to standard output, instead of as text to
     /// standard error
     #[arg(long)]
     json: bool,
 
-    /// Number of the process
+    /// Process to record
     #[arg(value_name = "PID", required_unless_present = "command", conflicts_with = "command")]
     pid: Option<u32>,
 
-    /// The program to be started, and its arguments
+    /// Program to run, with its arguments
     #[arg(last = true)]
     command: Vec<OsString>,
 }
 
-/// Runs the command.
 pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
     let target = match record.pid {
@@ -87,7 +88,7 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     };
     let say = &mut |header: &Header| eprint!("{}", report::beginning(header, &output));
     let recorded = recording::record(&root, &mut journal, &assignment, &interrupt, say);
-    // Put back before anything is said of the result.
+    // Settings are restored before the result is printed.
     let restored = journal.map(Journal::close).unwrap_or_default();
     let recorded = recorded?;
     if record.json {
@@ -110,7 +111,7 @@ fn usual_name(target: &Target) -> PathBuf {
     PathBuf::from(format!("hugewise-{name}.rec"))
 }
 
-/// That of the program, as a shell would show it; a recording that a signal ended is whole, and fine.
+/// The exit status of the started program as a shell reports it, or 0: a recording ended by a signal is complete.
 fn status(status: Option<ExitStatus>, reason: EndReason, interrupt: &Interrupt) -> ExitCode {
     let code = match (status, reason, interrupt.signal()) {
         (Some(status), _, _) => status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(0),

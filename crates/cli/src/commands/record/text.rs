@@ -1,4 +1,4 @@
-//! What a recording rests on, and what is in it, in short.
+//! The evidence and the summary of a recording, as text and JSON.
 
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
@@ -9,84 +9,94 @@ use serde::Serialize;
 
 use crate::output::terminal::{Terminal, plain};
 
-/// As many threads are listed.
+/// Most rows of stalls listed.
 const MOST: usize = 10;
 const LOST: &str = "LOST";
-/// Counters of the machine that say that somebody waited, or got no huge page.
+/// Counters of the machine that grow when a page fault waits for a huge page or gets none.
 const TELLING: [&str; 4] = ["compact_stall", "allocstall_movable", "thp_fault_fallback", "thp_split_page"];
 
-/// The summary as JSON.
+/// Result of `hugewise record`, schema `hugewise.record/1`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     /// `hugewise.record/1`.
     schema: &'static str,
-    /// The recording.
+    /// Path of the recording.
     file: String,
-    /// How long it took, in nanoseconds.
+    /// Duration of the recording, in nanoseconds.
     took_ns: u64,
-    /// Why it ended.
+    /// Why the recording ended.
     reason: EndReason,
-    /// CPU time that the recorder itself took, in nanoseconds.
+    /// CPU time of the recorder, in nanoseconds; null if unknown.
     recorder_cpu_ns: Option<u64>,
-    /// What it rests on, or why that is missing.
+    /// Source of each kind of evidence, or the reason why it is missing.
     evidence: BTreeMap<Evidence, Reading<String>>,
-    /// Threads that were seen.
+    /// Number of threads recorded.
     threads: usize,
-    /// Intervals in which threads waited, the longest in all first.
+    /// Waiting time by thread and cause, the longest total first.
     stalls: Vec<Stall>,
-    /// Huge pages that threads asked for.
+    /// Huge-page allocations by thread.
     huge_pages: Vec<HugePages>,
-    /// What the kernel accounted threads for, since their start: those that waited.
+    /// Waiting time by the kernel's delay accounting, since the start of each thread; threads that never waited
+    /// are omitted.
     delays: Vec<Delays>,
-    /// Lines of JVM logs.
+    /// Number of lines of JVM logs.
     jvm_log_lines: u64,
-    /// How much counters of the whole machine grew.
+    /// Growth of machine-wide counters during the recording.
     machine: BTreeMap<String, u64>,
-    /// What was lost.
+    /// Evidence that was lost.
     lost: Vec<Lost>,
-    /// What whoever reads the recording should know.
+    /// Remarks on the recording.
     notes: Vec<String>,
 }
 
+/// Intervals in which a thread waited for one cause.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Stall {
     tid: u32,
-    /// Nothing where it ended before its name could be read.
+    /// Name of the thread; null if the thread ended before its name could be read.
     thread: Option<String>,
     cause: Cause,
+    /// Number of intervals.
     count: u64,
-    /// Those without a begin or an end, and so without a length.
+    /// Number of intervals without a recorded begin or end, whose length is unknown.
     open: u64,
     total_ns: u64,
     longest_ns: u64,
 }
 
+/// Huge-page allocations of a thread.
 #[derive(Debug, Serialize, JsonSchema)]
 struct HugePages {
     tid: u32,
+    /// Name of the thread; null if the thread ended before its name could be read.
     thread: Option<String>,
+    /// Number of successful allocations.
     got: u64,
+    /// Number of failed allocations.
     failed: u64,
 }
 
+/// Delay accounting of a thread.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Delays {
     tid: u32,
+    /// Name of the thread; null if the thread ended before its name could be read.
     thread: Option<String>,
     compaction_ns: u64,
     reclaim_ns: u64,
 }
 
+/// Lost records of one kind of evidence.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Lost {
     of: Evidence,
+    /// Number of lost records, as far as they could be counted.
     count: u64,
-    /// Was more lost than could be counted?
+    /// Whether more records were lost than `count`.
     uncounted: bool,
 }
 
 impl Report {
-    /// Of a recording in `file`.
     pub fn of(recorded: &Recorded, file: &Path) -> Report {
         let summary = &recorded.summary;
         let name = |tid: &u32| summary.names.get(tid).cloned();
@@ -137,19 +147,19 @@ impl Report {
     }
 }
 
-/// Before it begins: what it rests on, and how much weaker it is without the rest.
+/// The lines printed at the start: process, file, and missing evidence.
 pub fn beginning(header: &Header, file: &Path) -> String {
     let program = header.command.first().map_or_else(String::new, |program| format!(" ({})", plain(program)));
     let mut text = format!("hugewise: recording process {}{program} into {}\n", header.pid, file.display());
     if let Some(mounted) = header.evidence.get(&Evidence::Events).and_then(Reading::known) {
         if mounted.contains("for this process alone") {
-            text.push_str("hugewise: tracefs is mounted nowhere, and was mounted for this process alone\n");
+            text.push_str("hugewise: tracefs was not mounted; it is mounted for the recorder only\n");
         }
     }
     text + &missing(header)
 }
 
-/// What it does not rest on, and what that costs.
+/// The missing evidence, with the reasons and consequences.
 pub fn missing(header: &Header) -> String {
     let mut text = String::new();
     for (evidence, reading) in &header.evidence {
@@ -161,19 +171,19 @@ pub fn missing(header: &Header) -> String {
     text
 }
 
-/// What is lost with a kind of evidence.
+/// The consequence of missing evidence.
 fn weaker(evidence: Evidence) -> &'static str {
     match evidence {
-        Evidence::Events => "so it will not be known when a thread waited; at best, for how long in all",
-        Evidence::Delays => "so the kernel's own sum of what each thread waited for is missing",
-        Evidence::Ends => "so what threads waited for that end between two looks will not be known",
-        Evidence::JvmLog => "so the JVM's pauses will not be known",
-        Evidence::Counters => "so nothing of the machine corroborates the rest",
-        Evidence::Pressure => "the rest does not need it",
+        Evidence::Events => "it is unknown when a thread waited; at best, its total waiting time is known",
+        Evidence::Delays => "the kernel's totals of the waiting time of each thread are missing",
+        Evidence::Ends => "waits of threads that exit between two samples are not recorded",
+        Evidence::JvmLog => "the JVM's pauses are unknown",
+        Evidence::Counters => "the machine-wide counters that support the other evidence are missing",
+        Evidence::Pressure => "no other evidence depends on it",
     }
 }
 
-/// At its end.
+/// The summary at the end.
 pub fn text(recorded: &Recorded, file: &Path, terminal: &Terminal) -> String {
     let summary = &recorded.summary;
     let took = summary.last_ns.saturating_sub(summary.began_ns);
@@ -181,7 +191,7 @@ pub fn text(recorded: &Recorded, file: &Path, terminal: &Terminal) -> String {
         terminal,
         "RECORDED",
         &format!(
-            "{} · {} · {} · {} of a JVM's log",
+            "{} · {} · {} · {} of the JVM's log",
             file.display(),
             duration(took),
             counted(summary.names.len() as u64, "thread"),
@@ -189,7 +199,7 @@ pub fn text(recorded: &Recorded, file: &Path, terminal: &Terminal) -> String {
         ),
     );
     if let Some(ns) = summary.recorder_cpu_ns {
-        text.push_str(&row(terminal, "", &format!("{} of CPU time went into recording", duration(ns))));
+        text.push_str(&row(terminal, "", &format!("recorder: {} of CPU time", duration(ns))));
     }
     text.push_str(&stalls(summary, terminal));
     text.push_str(&huge_pages(summary, terminal));
@@ -197,12 +207,12 @@ pub fn text(recorded: &Recorded, file: &Path, terminal: &Terminal) -> String {
         TELLING.iter().filter_map(|name| Some(format!("{name} +{}", summary.machine.get(*name)?))).collect();
     if !counters.is_empty() {
         let counters = counters.join(", ");
-        text.push_str(&row(terminal, "MACHINE", &format!("{counters}: of all its processes together")));
+        text.push_str(&row(terminal, "MACHINE", &format!("{counters} (all processes)")));
     }
     for (evidence, (count, uncounted)) in &summary.lost {
         let how_many = match (count, uncounted) {
             (0, _) => "some of".to_owned(),
-            (count, true) => format!("{count} and more of"),
+            (count, true) => format!("at least {count} of"),
             (count, false) => format!("{count} of"),
         };
         text.push_str(&row(terminal, LOST, &format!("{how_many} the {evidence}")));
@@ -219,14 +229,13 @@ fn row(terminal: &Terminal, head: &str, text: &str) -> String {
     format!("{head}{gap}{text}\n")
 }
 
-/// The threads that waited longest, by events; or by what was accounted, where there are none.
+/// The threads with the longest total waits, from kernel events or, without these, from delay accounting.
 fn stalls(summary: &Summary, terminal: &Terminal) -> String {
     let has_events = summary.evidence.get(&Evidence::Events).is_some_and(|reading| reading.known().is_some());
     let name = |tid: &u32| format!("{} {tid}", plain(summary.names.get(tid).map_or("?", String::as_str)));
     let mut rows: Vec<(u64, String)> = Vec::new();
     for ((tid, cause), all) in &summary.stalls {
-        let open =
-            if all.open > 0 { format!(", {} of them without an end", all.open) } else { String::new() };
+        let open = if all.open > 0 { format!(", {} of unknown length", all.open) } else { String::new() };
         let text = format!(
             "{:<24} {} in {}, the longest {}: {cause}{open}",
             name(tid),
@@ -240,7 +249,7 @@ fn stalls(summary: &Summary, terminal: &Terminal) -> String {
         for (tid, (compaction, reclaim)) in &summary.delays {
             for (ns, cause) in [(compaction, Cause::Compaction), (reclaim, Cause::Reclaim)] {
                 if *ns > 0 {
-                    rows.push((*ns, format!("{:<24} {} in all: {cause}", name(tid), duration(*ns))));
+                    rows.push((*ns, format!("{:<24} {} in total: {cause}", name(tid), duration(*ns))));
                 }
             }
         }
@@ -249,14 +258,14 @@ fn stalls(summary: &Summary, terminal: &Terminal) -> String {
     let left = rows.len().saturating_sub(MOST);
     let mut text = match rows.is_empty() {
         true if has_events => row(terminal, "STALLS", "none: no thread waited for compaction or reclaim"),
-        true => row(terminal, "STALLS", "could not be told"),
+        true => row(terminal, "STALLS", "unknown"),
         false => String::new(),
     };
     for (at, (_, line)) in rows.into_iter().take(MOST).enumerate() {
         text.push_str(&row(terminal, if at == 0 { "STALLS" } else { "" }, &line));
     }
     if left > 0 {
-        text.push_str(&row(terminal, "", &format!("and {left} more in the recording")));
+        text.push_str(&row(terminal, "", &format!("and {left} more rows in the recording")));
     }
     text
 }
@@ -268,7 +277,7 @@ fn huge_pages(summary: &Summary, terminal: &Terminal) -> String {
     };
     let (got, failed) = (sum(|pages| pages.got), sum(|pages| pages.failed));
     if got + failed > 0 {
-        let line = format!("{got} got, {failed} asked for in vain");
+        let line = format!("allocations: {got} got, {failed} failed");
         text.push_str(&row(terminal, "HUGE PAGES", &line));
     }
     let collapsed: u64 = summary
@@ -281,7 +290,7 @@ fn huge_pages(summary: &Summary, terminal: &Terminal) -> String {
         .sum();
     let looks: u64 = summary.collapses.values().sum();
     if looks > 0 {
-        let line = format!("{collapsed} made of small pages behind the program's back ({looks} events)");
+        let line = format!("{collapsed} collapsed by khugepaged or MADV_COLLAPSE ({looks} events)");
         text.push_str(&row(terminal, if text.is_empty() { "HUGE PAGES" } else { "" }, &line));
     }
     text
@@ -330,10 +339,10 @@ mod tests {
         summary.machine.insert("compact_stall".to_owned(), 6);
         assert_eq!(
             told(summary),
-            "RECORDED    a.rec · 8.50 s · 1 thread · 640 lines of a JVM's log\n\
+            "RECORDED    a.rec · 8.50 s · 1 thread · 640 lines of the JVM's log\n\
              STALLS      GC\u{fffd}[31m 7                6.11 s in 3 intervals, the longest 3.05 s: compaction\n            \
-             ? 8                      467.0 ms in 3 intervals, the longest 233.5 ms: compaction, 1 of them without an end\n\
-             MACHINE     compact_stall +6: of all its processes together\n\
+             ? 8                      467.0 ms in 3 intervals, the longest 233.5 ms: compaction, 1 of unknown length\n\
+             MACHINE     compact_stall +6 (all processes)\n\
              LOST        37 of the kernel events\n"
         );
     }
@@ -341,9 +350,9 @@ mod tests {
     #[test]
     fn no_events_are_not_no_stalls() {
         let mut summary = Summary::default();
-        assert!(told(summary.clone()).contains("could not be told"));
+        assert!(told(summary.clone()).contains("STALLS      unknown"));
         summary.delays.insert(7, (2_000_000, 0));
-        assert!(told(summary.clone()).contains("2.0 ms in all: compaction"));
+        assert!(told(summary.clone()).contains("2.0 ms in total: compaction"));
         summary.evidence.insert(Evidence::Events, Reading::Known("here".to_owned()));
         summary.delays.clear();
         assert!(told(summary).contains("none: no thread waited"));
