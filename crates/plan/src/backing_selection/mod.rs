@@ -13,7 +13,10 @@ use hugewise_linux::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::malloc::{Malloc, MallocMeans, OffHeap};
+use crate::{
+    availability::{self, Available, LimitsThatCount, Policy},
+    malloc::{Malloc, MallocMeans, OffHeap},
+};
 
 /// The first glibc whose malloc can be told to use huge pages.
 const GLIBC_WITH_HUGE_PAGES: (u32, u32) = (2, 35);
@@ -236,18 +239,18 @@ impl Ground {
     fn available(&self, size: PageSize) -> (Pages, String) {
         let pool = self.pools.iter().find(|pool| pool.page_size == size && pool.node.is_none());
         let Some(pool) = pool else { return (Pages(0), format!("there is no pool of {size} pages")) };
-        let in_pool = pool.available();
-        let limits = self.limits.iter().filter(|limits| limits.page_size == size);
-        let left = limits.flat_map(|limits| [&limits.touch, &limits.reserve]).filter_map(|limit| {
-            let limit = limit.known()?.as_ref()?;
-            Some(
-                limit.bytes.saturating_sub(limit.used.known().copied().unwrap_or_default()).whole_pages(size),
-            )
-        });
-        match left.min() {
-            Some(left) if left < in_pool => (left, format!("its control group allows {left} more")),
-            _ => (in_pool, format!("{in_pool} are available")),
-        }
+        // Surplus pages are not promised: the kernel may fail to allocate them.
+        let policy = Policy { surplus: false, limits: LimitsThatCount::AtMappingAndTouch };
+        let Available { pages, bounded_by, unknown_limit } =
+            availability::available(pool, &self.limits, policy);
+        let why = match (bounded_by, unknown_limit) {
+            (Some(_), _) => format!("its control group allows {pages} more"),
+            (None, Some(file)) => {
+                format!("{pages} are available; the usage below the limit /{} is unknown", file.display())
+            }
+            (None, None) => format!("{pages} are available"),
+        };
+        (pages, why)
     }
 
     /// How malloc'd memory gets what is wanted; nothing where nothing is.

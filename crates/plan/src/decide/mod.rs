@@ -13,7 +13,10 @@ use hugewise_linux::{
     units::{Bytes, PageSize, Pages},
 };
 
-use crate::plan::{MemoryShare, Obtainable, OffHeap, Outcome, PoolPlan, RegionOutcome, SettingPlan, Verdict};
+use crate::{
+    availability::{self, LimitsThatCount, Policy},
+    plan::{MemoryShare, Obtainable, OffHeap, Outcome, PoolPlan, RegionOutcome, SettingPlan, Verdict},
+};
 
 /// Pools that `instances` JVMs with this demand need together.
 #[must_use]
@@ -185,18 +188,9 @@ pub fn may_use_huge_segments(facts: &Facts) -> Option<bool> {
 /// Pages that a new process could take from each pool now.
 #[must_use]
 pub fn obtainable_pools(facts: &Facts) -> Pretended {
-    let pages = |pool: &Pool| {
-        let surplus = pool.overcommit.unwrap_or_default().saturating_sub(pool.surplus);
-        let pages = pool.available() + surplus;
-        let limit = facts.cgroup.hugetlb.iter().find(|limits| limits.page_size == pool.page_size);
-        let left = limit.and_then(|limits| left_of(limits.reserve.known()?.as_ref()?, pool.page_size));
-        left.map_or(pages, |left| left.min(pages))
-    };
+    let policy = Policy { surplus: true, limits: LimitsThatCount::AtMapping };
+    let pages = |pool: &Pool| availability::available(pool, &facts.cgroup.hugetlb, policy).pages;
     facts.machine_pools().map(|pool| (pool.page_size, pages(pool))).collect()
-}
-
-fn left_of(limit: &hugewise_linux::cgroup::Limit, size: PageSize) -> Option<Pages> {
-    Some(limit.bytes.saturating_sub(*limit.used.known()?).whole_pages(size))
 }
 
 /// Observed start of a launch line in its present form.
@@ -242,7 +236,7 @@ pub fn verdict(seen: AsItStands<'_>, demand: &Demand, facts: &Facts, sizes: &Pag
             .map(|region| region.bytes.pages_needed(limits.page_size))
             .sum();
         let limit = limits.touch.known()?.as_ref()?;
-        let left = left_of(limit, limits.page_size)?;
+        let left = availability::left(limit, limits.page_size)?;
         (held > left).then(|| (limits.page_size, held, left, limit.file.clone()))
     });
     let thp = facts.thp.enabled.known().map(String::as_str);

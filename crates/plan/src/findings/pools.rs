@@ -14,6 +14,8 @@ use hugewise_linux::{
     units::{Bytes, Pages},
 };
 
+use crate::availability::{self, LimitsThatCount, Policy};
+
 use super::{Finding, Severity, evidence, write};
 
 pub fn findings(facts: &Facts) -> Vec<Finding> {
@@ -38,7 +40,8 @@ fn file_of(facts: &Facts, pool: &Pool, name: &str) -> PathBuf {
 /// Whether a control group's limit is reached before the pool is empty.
 fn cgroup_hugetlb(facts: &Facts, limits: &HugetlbLimits) -> Option<Finding> {
     let pool = facts.machine_pools().find(|pool| pool.page_size == limits.page_size)?;
-    let pool_could_give = pool.available() + pool.overcommit.unwrap_or_default().saturating_sub(pool.surplus);
+    let policy = Policy { surplus: true, limits: LimitsThatCount::None };
+    let pool_could_give = availability::available(pool, &[], policy).pages;
     let room = |limit: &Limit| limit.bytes.saturating_sub(limit.used.known().copied().unwrap_or_default());
     let stops = |limit: &Limit| room(limit) < pool_could_give * pool.page_size;
     let of = |limit: &Reading<Option<Limit>>| limit.known().cloned().flatten();
