@@ -1,33 +1,33 @@
-"""Tables and answers from what was measured: for each cell one reading a round."""
+"""Tables and answers from the measurements: one reading per cell and round."""
 
 import math
 import statistics
 
 
-# The ways to read a hash table in HashProbe. The first is the obvious one; the documentation recommends the next two.
+# Access patterns of HashProbe. The first is the obvious one; docs/java.md recommends the next two.
 PATTERNS = {
-    "get": "`segment.get`, the segment in a field",
-    "slice": "a slice for each object, unaligned layouts",
-    "constantSlice": "the same, the segment in a constant",
-    "everything": "`get` by address, nothing checked",
-    "everythingSlice": "slices by address, nothing checked",
+    "get": "`segment.get`, segment in a field",
+    "slice": "a slice per object, unaligned layouts",
+    "constantSlice": "the same, segment in a constant",
+    "everything": "`get` by address, unchecked",
+    "everythingSlice": "slices by address, unchecked",
 }
 
 
 class Answers:
-    """Whether the claims hold: yes, no, could not tell."""
+    """Whether the claims hold: yes, no, inconclusive."""
 
     def __init__(self):
         self.given = []
         self.incomplete = False
 
     def within(self, ratio, low, high):
-        """Does a ratio lie between two bounds, by its whole interval? One round tells nothing."""
+        """Whether the whole interval of a ratio lies between two bounds. One round is inconclusive."""
         _, begin, end = ratio or (0, 0, 0)
         if begin == end:
-            answer = "could not tell"
+            answer = "inconclusive"
         else:
-            answer = "yes" if low <= begin and end <= high else "no" if end < low or begin > high else "could not tell"
+            answer = "yes" if low <= begin and end <= high else "no" if end < low or begin > high else "inconclusive"
         self.given.append(answer)
         return answer
 
@@ -68,7 +68,7 @@ def segments(seen, answers):
         both = interval([a - b if a is not None and b is not None else None for a, b in zip(java, native)])
         rows.append([backing, text(interval(java)), text(interval(native)),
                      huge(seen.get(("native", backing)), "memory.huge"), text(both), answers.within(both, 0.95, 1.05)])
-    return lines + table(["backing", "HugeArena / Arena.ofShared", "hugewise bench touch, to base", "its coverage", "the one by the other", "within 5 %"], rows)
+    return lines + table(["backing", "HugeArena / Arena.ofShared", "hugewise bench touch, to base", "its coverage", "quotient of both", "within 5 %"], rows)
 
 
 def probe(seen, answers):
@@ -99,7 +99,7 @@ def allocate(seen, answers):
         for size, threads in dict.fromkeys((size, threads) for _, size, threads in seen):
             of = ratio(seen, (ours, size, threads), (theirs, size, threads))
             if of:
-                # Critical calls are shown, and no claim: a thread that waits in one holds up all others.
+                # No claim for critical calls: a thread that waits in one delays the safepoints of all others.
                 claim = "–" if "critical" in theirs else answers.within(of, 0, 1)
                 rows.append([f"{ours} / {theirs}", f"{int(size):,}", threads, text(of), claim])
     return lines + table(["ratio of times", "bytes", "threads", "ratio", "at most 1"], rows)
@@ -108,9 +108,9 @@ def allocate(seen, answers):
 def pretouch(seen, _answers):
     rows = [[memory, ns(readings), huge(readings, "memory.huge"), f"{statistics.median(r['faults'] for r in readings if r):,.0f}"]
             for (memory,), readings in seen.items()]
-    return ["## Reserving 1 GiB and making it present", "",
-            "The arena does it by all CPUs, the others by one thread. Coverage is that of the whole JVM at the fullest look,",
-            "which comes before all is present; the faults tell what that was: 1 GiB is 262,144 base pages, or 512 huge ones.", "",
+    return ["## Reserving and populating 1 GiB", "",
+            "The arena uses all CPUs, the others one thread. Coverage is that of the whole JVM at the largest sample,",
+            "taken before all is resident. The page faults show the page size: 1 GiB is 262,144 base pages or 512 huge pages.", "",
             *table(["memory", "ms", "huge", "page faults"], rows)]
 
 
@@ -123,7 +123,7 @@ def ns(readings):
 
 def huge(readings, name):
     shares = [r[name] for r in readings or [] if r and isinstance(r.get(name), (int, float))]
-    return f"{min(shares):.0f} %" if shares else "not told"
+    return f"{min(shares):.0f} %" if shares else "unknown"
 
 
 def least_huge(seen, name, threads):
@@ -149,15 +149,15 @@ def text(ratio):
 
 
 def interval(logs):
-    """The median ratio, and its 95 % interval by order statistics; of fewer than 6 rounds, which have none, the
-    least and the greatest. One bad round, in which others took the machine, does not move it.
+    """The median ratio, and its 95 % interval by order statistics; with fewer than 6 rounds, which have no such
+    interval, minimum and maximum. One round disturbed by other load does not change it.
 
-    Rounds without a reading do not count; None if none has one."""
+    Rounds without a reading do not count; None if no round has one."""
     logs = sorted(log for log in logs if log is not None)
     if not logs:
         return None
     n = len(logs)
-    # As many are left out at each end as the binomial distribution allows.
+    # Omits as many values at each end as the binomial distribution allows.
     outside, out = 2 * 0.5**n, 0
     while n > 5 and outside + 2 * math.comb(n, out + 1) * 0.5**n <= 0.05:
         out += 1

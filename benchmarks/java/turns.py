@@ -1,4 +1,4 @@
-"""Benchmarks that take turns, each in a JVM of its own: what a shared host does to one, it does to all."""
+"""Benchmarks that take turns, each in its own JVM: load on a shared host affects all of them alike."""
 
 import contextlib
 import statistics
@@ -9,11 +9,11 @@ WARM_UP_MS = 300
 
 
 class CannotRun(Exception):
-    """A JVM that takes turns ended by itself."""
+    """A JVM that takes turns has exited."""
 
 
 class Player:
-    """A JVM that has a benchmark ready."""
+    """A JVM with a prepared benchmark."""
 
     def __init__(self, command):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -29,17 +29,17 @@ class Player:
         line = self.process.stdout.readline()
         if not line:
             said = [line.strip() for line in self.process.stderr if "Exception" in line or "rror" in line]
-            raise CannotRun(said[-1] if said else "a JVM ended without a word")
+            raise CannotRun(said[-1] if said else "a JVM exited without a message")
         return line
 
     def turn(self, ms):
-        """ns for an operation."""
+        """Runs for `ms`; returns ns per operation."""
         self.process.stdin.write(f"{ms}\n")
         self.process.stdin.flush()
         return float(self.answer())
 
     def huge(self):
-        """The share of what is resident that lies on huge pages, in percent."""
+        """Coverage of the JVM's resident memory, in percent."""
         kib = {}
         for line in Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().split("\n")[1:-1]:
             name, value = line.split(":")
@@ -49,7 +49,7 @@ class Player:
 
 
 def take(commands, turns, ms, order):
-    """For each of the commands the median of its turns, and the least coverage at begin and end.
+    """For each command the median of its turns, and the lower coverage of start and end.
 
     In each turn all run once, one after another, in random order."""
     with contextlib.ExitStack() as stack:

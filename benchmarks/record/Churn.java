@@ -2,9 +2,9 @@ import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 
 /**
- * Replaces live trees of 2047 small objects until it is ended: much garbage, and live objects to be followed and
- * copied. After every so many trees it prints the monotonic clock, and the CPU time of the process with its GC
- * threads: both in ns.
+ * Replaces live trees of 2047 small objects until it is killed: much garbage, and live objects to mark and copy.
+ * Prints two times in ns after each argument-defined number of trees: the monotonic clock, and the CPU time of the
+ * process including its GC threads.
  */
 public class Churn {
     static final Tree[] KEPT = new Tree[500];

@@ -1,13 +1,12 @@
 /*
- * Random one-byte reads of a buffer: the loop that `hugewise bench touch` has in Rust, in plain C.
+ * Random one-byte reads of a buffer: the loop of `hugewise bench touch` in plain C.
  *
  *     touch BYTES BACKING READS ITERATIONS      BACKING: base or thp
  *
- * Prints {"bytes":N,"backing":"base","ns_per_op":[...],"huge_bytes":N,"checksum":N}: nanoseconds for
- * a read, one mean for each iteration; how much of the process lay on transparent huge pages (null
- * where the kernel does not tell); the sum of all bytes read. One iteration that is not timed comes
- * first, and the state of the generator goes on from each to the next. Exit status 2: wrong usage,
- * or the system did not allow it.
+ * Prints {"bytes":N,"backing":"base","ns_per_op":[...],"huge_bytes":N,"checksum":N}: the mean time of a
+ * read in nanoseconds, for each iteration; the process's bytes on transparent huge pages (null if the
+ * kernel does not report them); the sum of all bytes read. The first iteration is not timed. The state of
+ * the generator continues from iteration to iteration. Exit status 2: wrong usage, or a system error.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,13 +21,13 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define SEED UINT64_C(0x9E3779B97F4A7C15)
 
-/* xorshift64 (Marsaglia 2003, "Xorshift RNGs", triple 13, 7, 17). Not inlined, like the Rust one. */
+/* xorshift64 (Marsaglia 2003, "Xorshift RNGs", triple 13, 7, 17). Not inlined, like the Rust loop. */
 static __attribute__((noinline)) uint64_t
 read_randomly(const unsigned char *buffer, size_t len, uint64_t *state, uint64_t reads)
 {
 	uint64_t x = *state, sum = 0;
 
-	/* rustc unrolls its loop twice and gcc at -O2 does not: unasked, Rust is 2 % ahead in the caches. */
+	/* rustc unrolls its loop twice. gcc at -O2 does not, and is then 2 % slower within the caches. */
 #pragma GCC unroll 2
 	for (uint64_t i = 0; i < reads; i++) {
 		x ^= x << 13;
@@ -54,7 +53,7 @@ static int failed(const char *what)
 	return 2;
 }
 
-/* AnonHugePages of this process, in bytes; -1 where the kernel does not tell. */
+/* AnonHugePages of this process in bytes; -1 if the kernel does not report it. */
 static long long huge_bytes(void)
 {
 	char line[256];
@@ -89,8 +88,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 
-	/* One huge page more than needed, so that the buffer can begin on a boundary; and whole huge
-	 * pages, so that its end can be on one, too. */
+	/* Whole huge pages, plus one for the alignment of the buffer's start. */
 	size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 	void *map = mmap(NULL, whole + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (map == MAP_FAILED)

@@ -12,7 +12,7 @@ import java.nio.file.Path;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** Counts and adds up the pauses of a log with GCToolKit, by its types. */
+/** Counts and sums the pauses of a log with GCToolKit, by its types. */
 public class Pauses {
     public static void main(String[] arguments) throws Exception {
         GCToolKit toolkit = new GCToolKit();
