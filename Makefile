@@ -1,13 +1,13 @@
-# `make demo` shows what Hugewise does, `make test` proves that it does. Both see to their tools.
+# Targets install missing tools first: see scripts/tools.
 
 PREFIX ?= /usr/local
 SECONDS ?= 10
 CARGO_TARGET_DIR ?= target
 cargo := scripts/tools rust cc -- cargo
-# Maven finds a JDK 25 by itself, whatever it runs on.
+# Maven selects a JDK 25 itself, whatever JVM it runs on.
 maven := scripts/tools maven jdk25 -- mvn --batch-mode --quiet --file java/pom.xml -Dstyle.color=never
 checked := scripts/tools rust lints cc -- cargo
-# The binary is left out: its comments are the text of --help, not of rustdoc.
+# Without the binary, whose doc comments are the text of --help, not rustdoc.
 document := doc --workspace --exclude hugewise --no-deps --locked
 binary := $(CARGO_TARGET_DIR)/release/hugewise
 library := $(CARGO_TARGET_DIR)/release/libhugewise
@@ -19,16 +19,16 @@ share := $(DESTDIR)$(PREFIX)/share
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-java java build fmt lint doc bench bench-java fuzz clean install install-c
 
-help: ## this list
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: ## compare base pages with huge pages, on this machine
+demo: ## compare base pages with huge pages on this machine
 	@scripts/tools rust cc jdk
 	@$(cargo) build --release --locked -p hugewise
-# Exit status 1 is a negative verdict: an answer, too.
+# Exit status 1 is a negative verdict, not a failure.
 	@scripts/tools jdk -- $(binary) compare $(ARGS) || [ $$? -eq 1 ]
 
-test: ## formatting, lints, documentation, the C comparison, every test, of Java too
+test: ## check formatting, lints and documentation; run all tests, including Java's
 	@scripts/tools rust lints cc jdk
 	$(checked) fmt --all --check
 	$(checked) clippy --workspace --all-targets --locked -- -D warnings
@@ -37,44 +37,44 @@ test: ## formatting, lints, documentation, the C comparison, every test, of Java
 	$(cargo) test --workspace --locked
 	$(MAKE) test-java
 
-test-java: ## of that, the library for Java alone
+test-java: ## run only the tests of the Java library
 	$(maven) install
 	scripts/tools maven jdk25 -- java/try-jar
 
-java: ## the library for Java, into the local Maven repository
+java: ## install the Java library in the local Maven repository
 	$(maven) install -DskipTests
 
-# Only without the lib, which nobody needs here, the libraries for C are optimised as a whole.
-build: ## the release binary and the libraries for C, in target/release
+# Building only cdylib and staticlib, without lib, allows link-time optimisation of the C libraries.
+build: ## build the release binary and the C libraries in target/release
 	$(cargo) build --release --locked -p hugewise
 	$(cargo) rustc --release --locked -p hugewise-memory-c --crate-type cdylib --crate-type staticlib
 
 fmt: ## format the code
 	$(checked) fmt --all
 
-lint: ## lints, warnings as errors
+lint: ## run the lints, warnings as errors
 	$(checked) clippy --workspace --all-targets --locked -- -D warnings
 
-doc: ## the documentation of the crates
+doc: ## build the documentation of the crates
 	$(cargo) $(document)
 
-bench: build ## the native touch loop against a plain C loop (minutes; RUN=--quick for a look)
+bench: build ## compare the native touch loop with plain C (minutes; RUN=--quick for a test)
 	scripts/tools rust cc python -- benchmarks/touch/run --hugewise $(binary) $(RUN)
 
-# An own RUN, also an empty one, runs the whole: --rounds, --parts.
+# A given RUN replaces --quick, also an empty one; other options: --rounds, --parts.
 bench-java: RUN ?= --quick
-bench-java: build java ## the JMH benchmarks, with the coverage that proves each (minutes; RUN= for all of them)
+bench-java: build java ## run the JMH benchmarks with their coverage (minutes; RUN= for all)
 	scripts/tools jdk25 python -- benchmarks/java/run --hugewise $(binary) $(RUN)
 
-fuzz: ## every parser with random input, for SECONDS=10 each
+fuzz: ## fuzz every parser for SECONDS=10 each
 	scripts/tools rust cc c++ -- fuzz/run $(SECONDS)
 
 $(binary) $(library).so $(library).a:
 	$(MAKE) build
 
-# Builds nothing where there is a binary, so that `make build && sudo make install` works without
-# a toolchain for root.
-install: | $(binary) install-c ## binary, man pages, completions, C library and licence, to PREFIX=/usr/local
+# Order-only: does not rebuild an existing binary, so `make build && sudo make install` needs no toolchain
+# for root.
+install: | $(binary) install-c ## install binary, man pages, completions, C library and licence in PREFIX=/usr/local
 	install -D -m 755 $(binary) $(DESTDIR)$(PREFIX)/bin/hugewise
 	install -d $(share)/man/man1
 	$(binary) man --dir $(share)/man/man1
@@ -84,9 +84,9 @@ install: | $(binary) install-c ## binary, man pages, completions, C library and 
 	$(binary) completions fish > $(share)/fish/vendor_completions.d/hugewise.fish
 	install -D -m 644 LICENSE $(share)/doc/hugewise/LICENSE
 
-# The number in the library's soname.
+# Version in the library's soname.
 install-c: abi = $(shell sed -n 's/^.define HUGEWISE_ABI_VERSION //p' $(header))
-install-c: | $(library).so $(library).a ## of that, the C library, its header and pkg-config file alone
+install-c: | $(library).so $(library).a ## install only the C library, its header and pkg-config file
 	install -D -m 644 $(header) $(DESTDIR)$(INCLUDEDIR)/hugewise.h
 	install -D -m 755 $(library).so $(DESTDIR)$(LIBDIR)/libhugewise.so.$(abi)
 	ln -sf libhugewise.so.$(abi) $(DESTDIR)$(LIBDIR)/libhugewise.so
@@ -96,5 +96,5 @@ install-c: | $(library).so $(library).a ## of that, the C library, its header an
 		-e 's|@VERSION@|$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)|' \
 		crates/memory-c/hugewise.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/hugewise.pc
 
-clean: ## all that was built
+clean: ## delete all build output
 	rm -rf $(CARGO_TARGET_DIR) fuzz/target java/*/target
