@@ -1,5 +1,5 @@
-//! `hugewise report`: what the kernel did to a real JVM, laid to its threads and pauses, beside the
-//! kernel's own text of the same events.
+//! `hugewise report`: the waits of a real JVM, attributed to its threads and pauses, compared with the kernel's
+//! text of the same events.
 
 use std::{
     collections::BTreeMap,
@@ -28,8 +28,8 @@ use crate::{
     trial,
 };
 
-/// Keeps so many MiB, and throws twice as much away: more than the heap holds, so that it is collected
-/// at any load of the machine.
+/// Keeps the number of MiB given as argument, and allocates twice as much garbage: more than the heap, so that
+/// it is collected at any load of the machine.
 const SOURCE: &str = "
 import java.util.ArrayList;
 public class Retain {
@@ -85,9 +85,9 @@ fn reported(jdk: &Jdk, options: &[&str], keep: &str) -> Result<Reported, Box<dyn
     Ok(Reported { _folder: folder, recording, report })
 }
 
-/// The kernel works in the pauses, for memory is touched first: that is never attributed to huge pages.
+/// System time of first touch in pauses is never attributed to huge pages.
 ///
-/// Other programs on the CPUs and in memory add to the pauses; the verdict may name what they add.
+/// The load of other programs on CPUs and memory adds to the pauses, and may decide the verdict.
 fn not_fragmented(jdk: &Jdk, collector: &str, flag: &str) -> Tested {
     let collector = format!("-XX:+Use{collector}GC");
     let options = ["-Xms1500m", "-Xmx1500m", &collector, flag];
@@ -105,8 +105,8 @@ fn not_fragmented(jdk: &Jdk, collector: &str, flag: &str) -> Tested {
     let (verdict, because) = (text(&report["verdict"])?, text(&report["because"]["is"])?);
     let right = match (verdict.as_str(), because.as_str()) {
         ("first_touch" | "none", _) => true,
-        // On busy CPUs threads reach safepoints late; beside others' use of memory, first touch takes
-        // more system time than was measured at the begin.
+        // On busy CPUs times to safepoint are long; with other load on memory, first touch takes more system
+        // time than measured at the start.
         ("other" | "inconclusive" | "could_not_tell", "reaching" | "system") => true,
         // The kernel accounts waits to these threads: memory is scarce or fragmented.
         ("thp", _) => waited > 0.0 && flag.starts_with("-XX:+"),
@@ -117,8 +117,8 @@ fn not_fragmented(jdk: &Jdk, collector: &str, flag: &str) -> Tested {
     Ok(())
 }
 
-/// What the kernel's own text says is found again: at least nine tenths of it, in the right threads, and
-/// in the worst pause to a tenth.
+/// At least nine tenths of the waits in the kernel's text are found in the same threads, and in the worst pause
+/// the difference is at most a tenth.
 fn fragmented(jdk: &Jdk, collector: &str) -> Tested {
     let collector = format!("-XX:+Use{collector}GC");
     let mut options = vec!["-Xms5g", "-Xmx5g", &collector, "-XX:+UseTransparentHugePages"];
@@ -164,8 +164,8 @@ fn fragmented(jdk: &Jdk, collector: &str) -> Tested {
         }
     }
     println!(
-        "JDK {} {collector}: compaction {traced:.3} s by the kernel's text, {found:.3} s found, {laid:.3} s laid to \
-         pauses or threads, {accounted:.3} s accounted; {} pauses; worst off by {:.1} ms of {:.1}",
+        "JDK {} {collector}: compaction {traced:.3} s by the kernel's text, {found:.3} s found, {laid:.3} s \
+         attributed to pauses or threads, {accounted:.3} s accounted; {} pauses; worst off by {:.1} ms of {:.1}",
         jdk.version,
         report["totals"]["pauses"],
         worst.1 * 1e3,
@@ -173,7 +173,7 @@ fn fragmented(jdk: &Jdk, collector: &str) -> Tested {
     );
     assert!(traced > 0.0, "no thread waited for compaction");
     assert!(found >= 0.9 * traced && laid >= 0.9 * traced, "{found}, {laid} of {traced}");
-    // The kernel accounts also for attempts that open no interval, and so does its own text not tell of them.
+    // Delay accounting includes attempts without an interval, which are not in the kernel's text either.
     assert!(found >= 0.8 * accounted, "{found} of {accounted} accounted");
     assert!(worst.1 <= 0.1 * worst.0, "{}", worst.2);
     Ok(())
@@ -209,10 +209,10 @@ fn threads(reader: Reader<fs::File>, pid: u32) -> Vec<u32> {
     all
 }
 
-/// From when to when threads compacted, in seconds.
+/// Intervals in which threads compacted memory, in seconds.
 type Stalls = BTreeMap<u32, Vec<Range<f64>>>;
 
-/// An instance of our own, of which the kernel's text is read.
+/// A tracing instance of the test, whose text is read.
 struct Trace {
     mount: TempDir,
 }
@@ -268,7 +268,7 @@ fn happened(line: &str) -> Option<(u32, f64, &str)> {
     Some((tid, seconds, words.next()?.strip_suffix(':')?))
 }
 
-/// The heap of ZGC is shared memory, which has a mode of its own.
+/// Enables THP for shared memory, which ZGC uses for its heap.
 pub struct SharedMemory(Option<&'static Path>);
 
 impl SharedMemory {

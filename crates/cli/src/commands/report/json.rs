@@ -1,4 +1,4 @@
-//! The pauses of a recording as JSON.
+//! The attributed pauses of a recording as JSON.
 
 use std::collections::BTreeMap;
 
@@ -13,122 +13,132 @@ use serde::Serialize;
 use super::{reports::Explained, words};
 use crate::commands::plan::formats::quote::shell_line;
 
-/// What `report` says, schema `hugewise.report/1`. Times are in seconds; `start_s` counts from the begin
-/// of the recording. What could not be told is null.
+/// Result of `hugewise report`, schema `hugewise.report/1`. Times are in seconds; `start_s` counts from the
+/// start of the recording. Unknown values are null.
 #[derive(Serialize, JsonSchema)]
 pub struct Report {
     schema: &'static str,
-    /// The recording.
+    /// Path of the recording.
     file: String,
     verdict: Verdict,
-    /// Why. Times in it are nanoseconds.
+    /// The reason for the verdict, with times in nanoseconds.
     because: Because,
-    /// The same in words.
+    /// The reasons for the verdict as sentences.
     why: Vec<String>,
     recording: Recording,
     totals: Totals,
-    /// In the order of their times.
+    /// Pauses in the order of their start.
     pauses: Vec<Pause>,
-    /// Waiting that is no part of a pause, the longest first.
+    /// Waits outside of pauses by thread, the longest total first.
     outside: Vec<Outside>,
-    /// All waiting of threads, wherever it lay.
+    /// All waits, in and outside of pauses.
     waiting: Vec<Waiting>,
-    /// What would have avoided it, the smallest change first.
+    /// Actions that avoid the cause, the smallest change first.
     changes: Vec<Change>,
 }
 
+/// The recording and its restrictions.
 #[derive(Serialize, JsonSchema)]
 struct Recording {
-    /// Of process.
+    /// The recorded process.
     pid: u32,
     command: Vec<String>,
     took_s: f64,
-    /// It ends in the middle of a line: the recorder was killed, or the file was cut off.
+    /// Whether the file is truncated, for example because the recorder was killed.
     cut_off: bool,
-    /// What it rests on, or why that is missing.
+    /// Source of each kind of evidence, or the reason why it is missing.
     evidence: BTreeMap<Evidence, Reading<String>>,
-    /// What was lost: how many that could be counted.
+    /// Number of lost records of each kind of evidence, as far as they could be counted.
     lost: BTreeMap<Evidence, u64>,
-    /// Waits of which the begin or the end is missing: they have no length.
+    /// Number of waits without a recorded begin or end, whose length is unknown.
     open_stalls: u64,
-    /// Logs of which the clock is not that of the kernel, so that times are fitted, to a second.
+    /// Number of logs on another clock than the kernel events; their times may be off by a second.
     fitted_logs: u64,
-    /// Lines of logs that look like a pause, and could not be understood.
+    /// Number of log lines that look like a pause but could not be parsed.
     unread_log_lines: u64,
-    /// Lines of the recording that could not be understood.
+    /// Number of lines of the recording that could not be parsed.
     unread_lines: u64,
     notes: Vec<String>,
 }
 
+/// Totals of all pauses.
 #[derive(Serialize, JsonSchema)]
 struct Totals {
     pauses: u64,
+    /// Total duration of the pauses.
     paused_s: f64,
-    /// Until all threads stood still, before these pauses.
+    /// Total time to safepoint of these pauses.
     reaching_s: f64,
-    /// For so long of the pauses at least one thread of the collector waited for the kernel.
+    /// Part of `paused_s` in which at least one collector thread waited for the kernel.
     stalled_s: f64,
-    /// Of that, for huge pages.
+    /// Part of `stalled_s` for huge pages.
     stalled_for_huge_s: f64,
-    /// For so long of reaching safepoints at least one thread of the application waited for the kernel.
+    /// Part of `reaching_s` in which at least one application thread waited for the kernel.
     reaching_stalled_s: f64,
-    /// Of the pauses that could tell.
+    /// Totals of the pauses in which the part is known.
     split: SplitRow,
-    /// Pauses in which the kernel worked longer than the collector.
+    /// Number of pauses with more system time than user time.
     suspects: u64,
 }
 
-/// Time of the collector's threads: of two threads for a second it is two.
+/// Time of the collector's threads: the total over all threads, not wall-clock time.
 #[derive(Serialize, JsonSchema)]
 struct SplitRow {
-    /// Waiting for the kernel to compact memory.
+    /// Waiting for compaction; null if unknown.
     compaction_s: Option<f64>,
-    /// Waiting for the kernel to free memory.
+    /// Waiting for reclaim; null if unknown.
     reclaim_s: Option<f64>,
-    /// Getting and zeroing huge pages: at most, see docs/report.md.
+    /// Allocating and zeroing huge pages, an upper bound (see docs/report.md); null if unknown.
     zeroing_s: Option<f64>,
-    /// Getting and zeroing base pages: at most.
+    /// Allocating and zeroing base pages, an upper bound; null if unknown.
     first_touch_s: Option<f64>,
-    /// System time that is none of these.
+    /// Other system time, a lower bound; null if unknown.
     other_system_s: Option<f64>,
-    /// CPU time in user space.
+    /// User time; null if unknown.
     user_s: Option<f64>,
 }
 
+/// A pause of all application threads.
 #[derive(Serialize, JsonSchema)]
 struct Pause {
     /// The JVM.
     pid: u32,
-    /// Id of the collection, where the log has ids.
+    /// Id of the collection; null if the log has no ids.
     gc_id: Option<u64>,
-    /// `Young (Normal)`.
+    /// Kind of the pause, such as `Young (Normal)`.
     kind: String,
-    /// `System.gc()`, where the log says it.
+    /// Cause of the collection, such as `System.gc()`; null if the log does not contain it.
     cause: Option<String>,
     start_s: f64,
     duration_s: f64,
-    /// CPU time of the process, by the log, to 10 ms.
+    /// CPU time of the process in user space by the log, in steps of 10 ms; null if not logged.
     user_s: Option<f64>,
+    /// CPU time of the process in the kernel by the log, in steps of 10 ms; null if not logged.
     sys_s: Option<f64>,
+    /// Wall-clock time by the log, in steps of 10 ms; null if not logged.
     real_s: Option<f64>,
-    /// Until all threads stood still before it, and who waited meanwhile.
+    /// Time to safepoint; null if not logged.
     reaching: Option<Reaching>,
-    /// For so long at least one thread of the collector waited for the kernel.
+    /// Part of the pause in which at least one collector thread waited for the kernel; null if unknown.
     stalled_s: Option<f64>,
-    /// Of that, for huge pages.
+    /// Part of `stalled_s` for huge pages; null if unknown.
     stalled_for_huge_s: Option<f64>,
     split: SplitRow,
+    /// Collector threads that waited or touched memory in the pause.
     threads: Vec<ThreadRow>,
 }
 
+/// The time to safepoint of a pause.
 #[derive(Serialize, JsonSchema)]
 struct Reaching {
     reaching_s: f64,
-    /// For so long at least one thread of the application waited for the kernel.
+    /// Part of `reaching_s` in which at least one application thread waited for the kernel.
     stalled_s: f64,
+    /// Application threads that waited for the kernel during the time to safepoint.
     blockers: Vec<Blocker>,
 }
 
+/// A thread that delayed a safepoint.
 #[derive(Serialize, JsonSchema)]
 struct Blocker {
     tid: u32,
@@ -137,59 +147,65 @@ struct Blocker {
     waited_s: f64,
 }
 
-/// A thread of the collector in a pause.
+/// A collector thread in a pause.
 #[derive(Serialize, JsonSchema)]
 struct ThreadRow {
     tid: u32,
     thread: String,
     compaction_s: f64,
-    /// How often.
+    /// Number of waits for compaction.
     compactions: u64,
     reclaim_s: f64,
+    /// Number of waits for reclaim.
     reclaims: u64,
+    /// Number of huge pages allocated.
     huge_pages: u64,
-    /// Asked for in vain.
+    /// Number of failed huge-page allocations.
     huge_pages_failed: u64,
-    /// Base pages that it touched first, by looks now and then.
+    /// Number of base page faults, estimated from samples.
     base_faults: u64,
 }
 
-/// Waiting of one kind.
+/// Waits for one cause.
 #[derive(Serialize, JsonSchema)]
 struct SumRow {
     wait: Wait,
+    /// Number of waits.
     count: u64,
     total_s: f64,
     longest_s: f64,
-    /// Of the total, for huge pages.
+    /// Part of `total_s` for huge pages.
     for_huge_s: f64,
 }
 
+/// Waits of a thread outside of pauses.
 #[derive(Serialize, JsonSchema)]
 struct Outside {
     tid: u32,
     thread: String,
-    /// The most of it for huge pages that began within one second.
+    /// Longest total of waits for huge pages that began within one second.
     worst_second_s: f64,
     #[serde(flatten)]
     sum: SumRow,
 }
 
+/// Waits of all threads for one cause.
 #[derive(Serialize, JsonSchema)]
 struct Waiting {
     #[serde(flatten)]
     sum: SumRow,
-    /// The same by the kernel's own accounting.
+    /// Total by the kernel's delay accounting; null if it is not in the recording.
     accounted_s: Option<f64>,
 }
 
+/// An action that avoids the cause.
 #[derive(Serialize, JsonSchema)]
 struct Change {
-    /// What, in words.
+    /// The change as a sentence.
     what: String,
-    /// A command that does it, where none of the program's flags does.
+    /// Command that makes the change; null if it is a flag of the program.
     command: Option<String>,
-    /// A command that shows what it buys.
+    /// Command that measures the effect of the change; null if there is none.
     proof: Option<String>,
 }
 
@@ -198,7 +214,6 @@ fn s(ns: u64) -> f64 {
 }
 
 impl Report {
-    /// Of a recording that was explained.
     pub fn of(explained: &Explained<'_>) -> Report {
         let explanation = &explained.explanation;
         let (gathered, totals) = (&explanation.gathered, &explanation.totals);

@@ -1,4 +1,4 @@
-//! `hugewise report`: where the time of a recording's pauses went, and why.
+//! `hugewise report`: attributes the pauses of a recording to their causes.
 
 pub mod json;
 pub mod page;
@@ -27,11 +27,11 @@ use crate::{
     },
 };
 
-/// Where the time of a recording's pauses went, why, and what would have avoided it
+/// Attribute the pauses of a recording to their causes, and list actions that avoid them
 ///
-/// Each pause is split into compaction, reclaim, zeroing of huge pages, first touch of base pages, other
-/// system time and user time, by what the kernel did in the collector's threads meanwhile; and the wait
-/// for the safepoint by what the application's threads did. The verdict is drawn from that alone.
+/// Splits each pause into compaction, reclaim, zeroing of huge pages, first touch of base pages, other
+/// system time and user time, by the kernel events of the collector's threads; and the time to safepoint
+/// by those of the application's threads. The verdict is based on nothing else.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -40,29 +40,27 @@ Examples:
   hugewise report --html slow.html slow.rec
   hugewise report --json slow.rec | jq -r .verdict
 
-Nothing is changed on the machine, and the recording may be of another one.
+No setting is changed. The recording may be from another machine.
 
-Exit status: 0 the kernel had no part in the pauses that matters; 1 it had, or that could not be told; 2
-wrong usage, or the file is no recording.")]
+Exit status: 0 the kernel had no significant part in the pauses; 1 it had, or the verdict is inconclusive;
+2 usage error, or the file is not a recording.")]
 pub struct Report {
-    /// What 'hugewise record' wrote
+    /// File written by 'hugewise record'
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Print the verdict and every pause as JSON (schema hugewise.report/1)
+    /// Print verdict and pauses as JSON (schema hugewise.report/1)
     #[arg(long)]
     json: bool,
 
-    /// Write the result with a timeline as one self-contained page, too
+    /// Also write the result with a timeline to FILE, as a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(report: &Report, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     if let Some(html) = &report.html {
-        file::can_be_written(html)
-            .with_context(|| format!("the report {} cannot be written", html.display()))?;
+        file::can_be_written(html).with_context(|| format!("cannot write the report {}", html.display()))?;
     }
     let explained = explain(&report.file)?;
     match report.json {
@@ -71,7 +69,7 @@ pub fn run(report: &Report, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     }
     if let Some(html) = &report.html {
         file::write(html, &page::html(&explained)?)
-            .with_context(|| format!("writing the report {}", html.display()))?;
+            .with_context(|| format!("cannot write the report {}", html.display()))?;
         eprintln!("hugewise: wrote {}", html.display());
     }
     Ok(match explained.explanation.decision.verdict {
@@ -81,7 +79,8 @@ pub fn run(report: &Report, terminal: &Terminal) -> anyhow::Result<ExitCode> {
 }
 
 fn explain(file: &Path) -> anyhow::Result<Explained<'_>> {
-    let reader = Reader::open(file).with_context(|| format!("reading the recording {}", file.display()))?;
+    let reader =
+        Reader::open(file).with_context(|| format!("cannot read the recording {}", file.display()))?;
     let explanation = Explanation::of(Gathered::read(reader));
     let changes = actions::changes(&explanation);
     Ok(Explained { file, explanation, changes })
@@ -98,6 +97,6 @@ mod tests {
         let report = Report { file: "/no/such.rec".into(), json: false, html };
         let refused = run(&report, &Terminal::new(Color::Never));
         let said = refused.map_or_else(|error| error.to_string(), |_| "it ran".to_owned());
-        assert_eq!(said, "the report /proc/no/page.html cannot be written");
+        assert_eq!(said, "cannot write the report /proc/no/page.html");
     }
 }

@@ -19,14 +19,13 @@ use crate::{
     },
 };
 
-/// As many pauses are listed, the longest first.
+/// Most pauses listed, the longest first.
 const PAUSES: usize = 10;
-/// The longest name of a kind in the table.
+/// Longest name of a kind in the table, in characters.
 const KIND: usize = 24;
-/// As many threads are listed.
+/// Most threads listed.
 const THREADS: usize = 8;
 
-/// The report.
 pub fn text(explained: &Explained<'_>, terminal: &Terminal) -> Result<String, fmt::Error> {
     let explanation = &explained.explanation;
     let mut page = Page::new(terminal);
@@ -72,7 +71,7 @@ fn totals(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
     for (n, said) in words::totals(totals).iter().enumerate() {
         page.wrapped(if n == 0 { "PAUSES" } else { "" }, said)?;
     }
-    page.wrapped("", "where the time of the collector's threads went:")?;
+    page.wrapped("", "time of the collector's threads:")?;
     let sums = words::sums(explanation);
     let known: u64 = sums.iter().filter_map(|(_, ns, _)| *ns).sum();
     for (what, ns, untold) in sums {
@@ -89,13 +88,13 @@ fn totals(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
     Ok(())
 }
 
-/// A table of the longest pauses, in milliseconds of threads.
+/// A table of the longest pauses.
 fn pauses(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
     let mut order: Vec<&Pause> = explanation.pauses.iter().collect();
     order.sort_by_key(|pause| std::cmp::Reverse(pause.with_reaching_ns()));
     let left = order.len().saturating_sub(PAUSES);
     let mut table = table(&[
-        "pause", "at s", "ms", "reaching", "stalled", "compact", "reclaim", "zeroing", "touch", "other",
+        "pause", "start s", "ms", "TTSP", "stalled", "compact", "reclaim", "zeroing", "touch", "other",
         "user",
     ]);
     let ms = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), milliseconds);
@@ -113,13 +112,14 @@ fn pauses(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
     }
     page.line("", "")?;
     lines(page, &table)?;
+    page.text(" Times in ms, except start; from 'compact' on, totals of the collector's threads.")?;
     if left > 0 {
-        page.text(&format!(" and {} that were shorter", counted(left as u64, "pause")))?;
+        page.text(&format!(" {} not listed are shorter.", counted(left as u64, "pause")))?;
     }
     Ok(())
 }
 
-/// Who waited in the pause that the verdict rests on, or else in the longest.
+/// The threads of the pause on which the verdict is based, or else of the longest pause.
 fn longest(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
     let Some(pause) = words::worst(explanation) else { return Ok(()) };
     let gathered = &explanation.gathered;
@@ -138,7 +138,7 @@ fn longest(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
         page.wrapped("", &format!("{who}: {}", words::thread_part(part)))?;
     }
     if let Some(reaching) = pause.reaching.as_ref().filter(|reaching| reaching.ns >= words::SLOW_NS) {
-        page.wrapped("", &format!("before, until all threads stood still: {}", duration(reaching.ns)))?;
+        page.wrapped("", &format!("time to safepoint before it: {}", duration(reaching.ns)))?;
         for (thread, wait, ns) in reaching.blockers.iter().take(THREADS) {
             let said =
                 format!("{}: {} in {}", words::who(gathered, *thread), duration(*ns), words::waiting(*wait));
@@ -150,11 +150,15 @@ fn longest(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
 
 fn outside(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
     let outside = &explanation.totals.outside;
-    let heading = if explanation.totals.pauses == 0 { "STALLS" } else { "OUTSIDE" };
     if outside.is_empty() {
         return Ok(());
     }
     page.line("", "")?;
+    let mut heading = "STALLS";
+    if explanation.totals.pauses > 0 {
+        page.line(heading, "outside of pauses:")?;
+        heading = "";
+    }
     for (n, at) in outside.iter().take(THREADS).enumerate() {
         let said = words::outside(&explanation.gathered, at);
         page.wrapped(if n == 0 { heading } else { "" }, &said)?;
@@ -165,7 +169,7 @@ fn outside(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
     }
 }
 
-/// How much of what the kernel accounted for was found.
+/// The waits in kernel events compared with the kernel's delay accounting.
 fn accounting(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
     for (n, said) in words::accounting(&explanation.totals).iter().enumerate() {
         if n == 0 {
@@ -182,14 +186,15 @@ fn changes(page: &mut Page<'_>, explained: &Explained<'_>, terminal: &Terminal) 
     }
     page.line("", "")?;
     for (n, change) in explained.changes.iter().enumerate() {
-        page.wrapped(if n == 0 { "CHANGE" } else { "or" }, words::change(change.what))?;
+        let heading = if n == 0 { "ACTIONS" } else { "" };
+        page.wrapped(heading, &format!("{}. {}", n + 1, words::change(change.what)))?;
         if let Some(command) = &change.command {
             page.line("", terminal.good(&format!("$ {}", plain(&shell_line(command)))))?;
         }
-        // Several are proven by one line.
+        // Actions in a row with the same command to verify them share it.
         let shared = explained.changes.get(n + 1).is_some_and(|next| next.proof == change.proof);
         if let Some(proof) = change.proof.as_ref().filter(|_| !shared) {
-            page.line("to prove it", terminal.good(&format!("$ {}", plain(&shell_line(proof)))))?;
+            page.line("", format!("verify: {}", terminal.good(&format!("$ {}", plain(&shell_line(proof))))))?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What is said of a recording, in any form.
+//! Figures and sentences shared by the text and the HTML page.
 
 use hugewise_linux::reading::Reading;
 use hugewise_record::{
@@ -17,23 +17,23 @@ use crate::{
     output::terminal::plain,
 };
 
-/// Reaching a safepoint is worth a line from here on.
+/// Least time to safepoint that is listed, in nanoseconds.
 pub const SLOW_NS: u64 = 10_000_000;
 
-/// Seconds since the begin of the recording.
+/// Seconds since the start of the recording; negative before it.
 pub fn since_begin_s(gathered: &Gathered, ns: u64) -> f64 {
     (ns as f64 - gathered.header.began_ns as f64) / 1e9
 }
 
-/// The verdict in a few words.
+/// The verdict as a short phrase.
 pub fn verdict(explanation: &Explanation) -> &'static str {
     match explanation.decision.verdict {
-        Verdict::None if explanation.totals.pauses == 0 => "nothing: no thread waited for huge pages",
-        Verdict::Thp => "transparent huge pages: threads waited for the kernel to make them",
-        Verdict::FirstTouch => "first touch: pauses touched memory that nobody had touched before",
-        Verdict::Other => "something else than huge pages or first touch",
-        Verdict::None => "nothing: the kernel had no part in the pauses that matters",
-        Verdict::CouldNotTell => "could not tell",
+        Verdict::None if explanation.totals.pauses == 0 => "none: no thread waited for huge pages",
+        Verdict::Thp => "transparent huge pages: threads waited for the kernel to allocate them",
+        Verdict::FirstTouch => "first touch: page faults on new memory in pauses",
+        Verdict::Other => "a cause other than huge pages and first touch",
+        Verdict::None => "none: the kernel had no significant part in the pauses",
+        Verdict::CouldNotTell => "inconclusive",
     }
 }
 
@@ -48,19 +48,18 @@ fn share(ns: u64, of_ns: u64) -> String {
     if of_ns == 0 { "0 %".to_owned() } else { format!("{:.0} %", 100.0 * ns as f64 / of_ns as f64) }
 }
 
-/// A thread, by its name and number.
+/// Name and thread id.
 pub fn who(gathered: &Gathered, thread: usize) -> String {
     let tid = gathered.threads.get(thread).map_or(0, |thread| thread.tid);
     format!("{} {tid}", plain(gathered.name(thread)))
 }
 
-/// What was recorded, and on what machine.
+/// The process, the duration, and the THP settings of the machine.
 pub fn recording(gathered: &Gathered) -> [String; 2] {
     let header = &gathered.header;
     let thp = &header.machine.thp;
-    let mode = |reading: &Reading<String>| {
-        reading.known().map_or_else(|| "not known".to_owned(), |mode| plain(mode))
-    };
+    let mode =
+        |reading: &Reading<String>| reading.known().map_or_else(|| "unknown".to_owned(), |mode| plain(mode));
     [
         format!("process {}: {}", header.pid, plain(&shell_line(&header.command))),
         format!(
@@ -73,19 +72,19 @@ pub fn recording(gathered: &Gathered) -> [String; 2] {
     ]
 }
 
-/// Parts of a split: what, and the time of threads; nothing where it could not be told.
+/// The parts of a pause: name, and time of threads in nanoseconds, `None` if unknown.
 pub fn parts(split: &Split) -> [(&'static str, Option<u64>); 6] {
     [
         ("compaction", split.compaction_ns),
         ("reclaim", split.reclaim_ns),
-        ("zeroing huge pages, at most", split.zeroing_ns),
-        ("first touch, at most", split.first_touch_ns),
+        ("zeroing, upper bound", split.zeroing_ns),
+        ("first touch, upper bound", split.first_touch_ns),
         ("other system time", split.other_system_ns),
         ("user time", split.user_ns),
     ]
 }
 
-/// What all pauses took: as [`parts`], and in how many of them that could not be told.
+/// The parts of all pauses, as [`parts`], with a remark on the pauses in which they are unknown.
 pub fn sums(explanation: &Explanation) -> Vec<(&'static str, Option<u64>, String)> {
     let untold = |part: usize| {
         let pauses = explanation.pauses.iter();
@@ -94,29 +93,29 @@ pub fn sums(explanation: &Explanation) -> Vec<(&'static str, Option<u64>, String
     let all = explanation.pauses.len();
     let told = |(at, (what, ns)): (usize, (&'static str, Option<u64>))| match untold(at) {
         0 => (what, ns, String::new()),
-        some if some == all => (what, None, "could not tell".to_owned()),
-        // Nothing, of those few of which it is known.
-        some => (what, ns.filter(|ns| *ns > 0), format!("could not tell in {some} of {all} pauses")),
+        some if some == all => (what, None, "unknown".to_owned()),
+        // A zero of the known pauses is not shown: the others may have more.
+        some => (what, ns.filter(|ns| *ns > 0), format!("unknown in {some} of {all} pauses")),
     };
     parts(&explanation.totals.split).into_iter().enumerate().map(told).collect()
 }
 
-/// How many pauses, and how long.
+/// Number and total duration of the pauses.
 pub fn totals(totals: &Totals) -> Vec<String> {
     let reaching = match totals.reaching_ns {
         0 => String::new(),
-        ns => format!("; until all threads stood still, {} more", duration(ns)),
+        ns => format!(", plus {} time to safepoint", duration(ns)),
     };
     let pauses = counted(totals.pauses, "pause");
-    let mut said = vec![format!("{pauses}, {} in all{reaching}", duration(totals.paused_ns))];
+    let mut said = vec![format!("{pauses}, {} in total{reaching}", duration(totals.paused_ns))];
     let stalled = totals.stalled_ns + totals.reaching_stalled_ns;
     if stalled > 0 {
-        said.push(format!("in {} of that at least one thread waited for the kernel", duration(stalled)));
+        said.push(format!("for {} of this at least one thread waited for the kernel", duration(stalled)));
     }
     said
 }
 
-/// The pause that the verdict rests on, or else the longest.
+/// The pause on which the verdict is based, or else the longest; `None` without pauses.
 pub fn worst(explanation: &Explanation) -> Option<&Pause> {
     let at = match explanation.decision.because {
         Because::HugePagesInPauses { worst, .. } => Some(worst),
@@ -125,7 +124,7 @@ pub fn worst(explanation: &Explanation) -> Option<&Pause> {
     explanation.pauses.get(at?)
 }
 
-/// What a thread of the collector did in a pause.
+/// Waits, huge pages and page faults of a collector thread in a pause.
 pub fn thread_part(part: &ThreadPart) -> String {
     let mut said = Vec::new();
     for (part, what) in [(part.compaction, "compaction"), (part.reclaim, "reclaim")] {
@@ -138,15 +137,15 @@ pub fn thread_part(part: &ThreadPart) -> String {
         said.push(format!("{} got", counted(part.huge_pages, "huge page")));
     }
     if part.huge_pages_failed > 0 {
-        said.push(format!("{} asked for in vain", part.huge_pages_failed));
+        said.push(counted(part.huge_pages_failed, "failed huge-page allocation"));
     }
     if part.base_faults > 0 {
-        said.push(format!("{} touched first", counted(part.base_faults, "base page")));
+        said.push(counted(part.base_faults, "base page fault"));
     }
     said.join(", ")
 }
 
-/// What a thread waited for outside of pauses.
+/// Waits of a thread outside of pauses.
 pub fn outside(gathered: &Gathered, at: &Outside) -> String {
     let sum = at.sum;
     let for_huge = match sum.for_huge_ns {
@@ -154,7 +153,7 @@ pub fn outside(gathered: &Gathered, at: &Outside) -> String {
         ns if ns == sum.ns => ", for huge pages".to_owned(),
         ns => format!(", {} of it for huge pages", duration(ns)),
     };
-    let all = if gathered.is_own(at.thread) { "" } else { ", for all processes" };
+    let all = if gathered.is_own(at.thread) { "" } else { " (works for all processes)" };
     format!(
         "{}{all}: {} in {} ({} ×, the longest {}){for_huge}",
         who(gathered, at.thread),
@@ -165,7 +164,7 @@ pub fn outside(gathered: &Gathered, at: &Outside) -> String {
     )
 }
 
-/// How much of what the kernel accounted for was found.
+/// Waits in kernel events compared with the kernel's delay accounting.
 pub fn accounting(totals: &Totals) -> Vec<String> {
     let Some(sums) = totals.accounted.as_ref().filter(|_| !totals.found.is_empty()) else {
         return Vec::new();
@@ -175,7 +174,7 @@ pub fn accounting(totals: &Totals) -> Vec<String> {
         let found = totals.found.get(&wait).map_or(0, |sum| sum.ns);
         ((accounted, found) != (0, 0)).then(|| {
             format!(
-                "{}: {} in intervals of kernel events; the kernel's own accounting says {}",
+                "{}: {} in kernel events; {} by the kernel's delay accounting",
                 waiting(wait),
                 duration(found),
                 if accounted == 0 { "none".to_owned() } else { duration(accounted) }
@@ -185,14 +184,14 @@ pub fn accounting(totals: &Totals) -> Vec<String> {
     [Wait::Compaction, Wait::Reclaim].into_iter().filter_map(told).collect()
 }
 
-/// Why, in sentences.
+/// The reasons for the verdict, as sentences.
 pub fn why(explanation: &Explanation) -> Vec<String> {
     let gathered = &explanation.gathered;
     match &explanation.decision.because {
         Because::HugePagesInPauses { ns, of_ns, worst } => {
             let mut said = vec![format!(
-                "In {} of {} of pauses, and of reaching them, at least one thread waited for compaction or \
-                 reclaim, to get a huge page: {}.",
+                "For {} of {} of pauses and time to safepoint ({}), at least one thread waited for compaction \
+                 or reclaim to get a huge page.",
                 duration(*ns),
                 duration(*of_ns),
                 share(*ns, *of_ns)
@@ -201,7 +200,7 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
                 let stalled = pause.stalled_for_huge_ns.unwrap_or(0)
                     + pause.reaching.as_ref().map_or(0, |reaching| reaching.stalled_for_huge_ns);
                 said.push(format!(
-                    "The worst: {} at {:.3} s, {}; {} of it.",
+                    "Worst pause: {} at {:.3} s, {}, of which {} waiting for huge pages.",
                     plain(&pause.stop.kind),
                     since_begin_s(gathered, pause.stop.span.start),
                     duration(pause.with_reaching_ns()),
@@ -211,9 +210,9 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
             said
         }
         Because::AccountedInPauses { ns, of_ns } => vec![format!(
-            "The kernel accounted the collector's threads for {} of compaction, in {} of pauses. Without \
-             kernel events it is not known when, nor that it was for huge pages; hardly anything else needs \
-             compaction.",
+            "The kernel's delay accounting has {} of compaction for the collector's threads, in {} of pauses. \
+             Without kernel events it is unknown when they waited, and whether for huge pages; few other \
+             allocations need compaction.",
             duration(*ns),
             duration(*of_ns)
         )],
@@ -224,141 +223,143 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
                 .get(*outside)
                 .map_or_else(String::new, |at| who(gathered, at.thread));
             vec![format!(
-                "Outside of pauses {who} waited for {} to get huge pages; in its worst second for {}. A log \
-                 of pauses does not show that.",
+                "Outside of pauses {who} waited {} for huge pages, {} of it within one second. A GC log does \
+                 not show these waits.",
                 duration(*ns),
                 duration(*worst_second_ns)
             )]
         }
         Because::Touch { ns, system_ns } => {
             let mut said = match system_ns {
-                0 => format!("Getting and zeroing pages took up to {} in pauses.", duration(*ns)),
+                0 => format!("Allocating and zeroing pages took up to {} in pauses.", duration(*ns)),
                 system_ns => format!(
-                    "Of {} in the kernel, getting and zeroing pages took up to {}.",
+                    "Of {} of system time in pauses, allocating and zeroing pages took up to {}.",
                     duration(*system_ns),
                     duration(*ns)
                 ),
             };
             if gathered.has(Evidence::Events) {
-                said += " No thread waited for compaction or reclaim to an extent that matters.";
+                said += " No thread waited significantly for compaction or reclaim.";
             }
             vec![said]
         }
         Because::OtherWaiting { ns, of_ns, wait } => vec![format!(
-            "In {} of {} of pauses, and of reaching them, threads waited for {}, and not for huge pages: \
-             memory is short, or asked for in other sizes.",
+            "For {} of {} of pauses and time to safepoint, threads waited for {}, but not for huge pages: \
+             memory is short, or requested in other sizes.",
             duration(*ns),
             duration(*of_ns),
             waiting(*wait)
         )],
         Because::System { ns, unexplained_ns } => vec![format!(
-            "In pauses in which the kernel worked longer than the collector, it worked for {}; {}.",
+            "Pauses with more system time than user time have {} of system time; {}.",
             duration(*ns),
             match unexplained_ns {
                 Some(ns) => {
-                    format!("{} of that are neither compaction nor reclaim nor first touch", duration(*ns))
+                    format!("{} of it is neither compaction nor reclaim nor first touch", duration(*ns))
                 }
-                None => "how much of that is first touch is not known".to_owned(),
+                None => "the part of first touch is unknown".to_owned(),
             }
         )],
         Because::Reaching { ns, of_ns } => vec![format!(
-            "Of {}, {} were spent until the application's threads stood still, and none of them waited for \
-             memory meanwhile: a long loop without a safepoint, or too few CPUs.",
+            "Of {} of pauses and time to safepoint, {} is time to safepoint in which no application thread \
+             waited for memory: possible causes are a long loop without a safepoint poll, or too few CPUs.",
             duration(*of_ns),
             duration(*ns)
         )],
         Because::Nothing => match explanation.totals.pauses {
-            0 => vec!["There is no pause of a JVM in it.".to_owned()],
+            0 => vec!["The recording has no pause of a JVM.".to_owned()],
             _ => vec![
                 match explanation.totals.split.user_ns {
-                    Some(_) => "What took time in the pauses was the collector itself, in user space.",
+                    Some(_) => "The pauses are mostly the collector's own work in user space.",
                     None => {
-                        "No thread waited for it or touched much memory first; how long the collector \
-                             itself took is not in the log."
+                        "No thread waited for the kernel or touched much new memory; the log does not \
+                             contain the collector's user time."
                     }
                 }
                 .to_owned(),
             ],
         },
         Because::NoEvents => vec![
-            "Nobody looked at what threads waited for, and the machine compacted or reclaimed memory for \
-             somebody. Record as root, so that there are kernel events or at least delay accounting."
+            "The waits of threads were not recorded, and the machine compacted or reclaimed memory during the \
+             recording. Record as root, with kernel events or at least delay accounting."
                 .to_owned(),
         ],
         Because::Lost { count } => {
             let count = if *count == 0 { "events".to_owned() } else { counted(*count, "event") };
             vec![format!(
-                "The kernel lost {count}, and in what is left there is no cause. Record again, on a less busy \
-                 machine."
+                "The kernel lost {count}, and the other events show no cause. Record again, with less load on \
+                 the machine."
             )]
         }
         Because::Empty => {
-            vec!["There is nothing in the recording but what it is of. Record again.".to_owned()]
+            vec!["The recording has no data after its header. Record again.".to_owned()]
         }
         Because::NoLog => vec![
-            "There is no log of the JVM in it, so nothing is known of its pauses. Start the program with \
-             'hugewise record -- java …', or give it -Xlog:gc*,safepoint:file=gc.log:timenanos,level,tags."
+            "The recording has no log of the JVM: the pauses are unknown. Start the program with 'hugewise \
+             record -- java …', or with -Xlog:gc*,safepoint:file=gc.log:timenanos,level,tags."
                 .to_owned(),
         ],
     }
 }
 
-/// A change, in words.
+/// An action as a sentence.
 pub fn change(what: What) -> &'static str {
     match what {
         What::PreTouch => {
-            "-XX:+AlwaysPreTouch, with -Xms as large as -Xmx: the kernel's work is done before the \
-             application starts, and not in its pauses"
+            "Use -XX:+AlwaysPreTouch with -Xms equal to -Xmx: the page faults of the heap happen before the \
+             application starts, not in pauses"
         }
         What::FixedHeap => {
-            "-Xms as large as -Xmx: the heap is touched at the start, but it grows later by memory that is not"
+            "Set -Xms equal to -Xmx: the heap is pre-touched at the start, but not the memory by which it grows"
         }
         What::Defer => {
-            "defrag=defer, for the whole machine: nobody waits for a huge page; they are made in the background"
+            "Set defrag=defer for the whole machine: no page fault waits; the kernel compacts in the background"
         }
         What::DeferUnlessAsked => {
-            "defrag=defer+madvise, for the whole machine: only programs that asked for huge pages wait for them"
+            "Set defrag=defer+madvise for the whole machine: only page faults in memory with MADV_HUGEPAGE wait"
         }
         What::Explicit => {
-            "huge pages from a pool: they are made before the program starts, and never waited for"
+            "Use huge pages from a pool: they are allocated before the program starts, so page faults do not wait"
         }
-        What::ThpOff => "no transparent huge pages for this process alone; it gets base pages",
-        What::Thp => "transparent huge pages: one fault for each of them, instead of hundreds",
+        What::ThpOff => "Disable transparent huge pages for this process only: it gets base pages",
+        What::Thp => "Use transparent huge pages: one page fault for each of them, instead of hundreds",
     }
 }
 
-/// What whoever reads it should know of the recording.
+/// Restrictions of the recording, as sentences.
 pub fn remarks(gathered: &Gathered) -> Vec<String> {
     let mut said = Vec::new();
     if gathered.ending == Some(Ending::CutOff) {
-        said.push("The recording is cut off: what came before counts.".to_owned());
+        said.push("The recording is truncated: only the part before its end counts.".to_owned());
     }
     for (of, (count, uncounted)) in &gathered.lost {
         let how_many = match (count, uncounted) {
             (0, _) => "Some".to_owned(),
-            (count, true) => format!("{count} and more"),
+            (count, true) => format!("At least {count}"),
             (count, false) => count.to_string(),
         };
         said.push(format!("{how_many} of the {of} were lost."));
     }
     if gathered.open_stalls > 0 {
         let open = counted(gathered.open_stalls, "wait");
-        said.push(format!("{open} without a begin or an end: not counted, for nobody knows how long."));
+        said.push(format!(
+            "{open} without a recorded begin or end: not counted, because the length is unknown."
+        ));
     }
     if gathered.logs.iter().any(|log| !log.monotonic) {
         said.push(
-            "The JVM's log has another clock than the kernel: its times are fitted by when its lines were \
-             read, and can be wrong by a second. Only with timenanos they can be trusted."
+            "The JVM's log has another clock than the kernel events: its times are estimated from the times at \
+             which its lines were read, and may be off by a second. Only a log with timenanos is exact."
                 .to_owned(),
         );
     }
     let unread: u64 = gathered.logs.iter().map(|log| log.unread).sum();
     if unread > 0 {
-        said.push(format!("{} of the JVM's log could not be understood.", counted(unread, "line")));
+        said.push(format!("{} of the JVM's log could not be parsed.", counted(unread, "line")));
     }
     if let (count @ 1.., Some(first)) = &gathered.unread {
         let lines = counted(*count, "line");
-        said.push(format!("{lines} of the recording could not be understood: {}", plain(first)));
+        said.push(format!("{lines} of the recording could not be parsed: {}", plain(first)));
     }
     for (evidence, reading) in &gathered.header.evidence {
         if let Some(reason) = reading.reason() {
@@ -366,7 +367,7 @@ pub fn remarks(gathered: &Gathered) -> Vec<String> {
         }
     }
     if let Some(reason) = gathered.header.first_touch.reason() {
-        said.push(format!("What first touch costs is not known: {}", plain(reason)));
+        said.push(format!("The cost of a first touch is unknown: {}", plain(reason)));
     }
     said.extend(gathered.notes.iter().map(|note| plain(note)));
     said

@@ -1,4 +1,4 @@
-// How it is drawn.
+// Drawing.
 
 const AXIS = 26;
 const canvas = one("canvas"), paper = canvas.getContext("2d");
@@ -24,7 +24,7 @@ function draw() {
 const x = (us) => gutter + (us - from) / (to - from) * (width - gutter);
 const time = (px) => from + (px - gutter) / (width - gutter) * (to - from);
 
-/** The first of `ends`, which rise, that is later. */
+/** Index of the first of the ascending `ends` that is not before `us`. */
 function after(ends, us) {
   let low = 0, high = ends.length;
   while (low < high) {
@@ -34,7 +34,7 @@ function after(ends, us) {
   return low;
 }
 
-/** Spans as bars; those of less than a pixel are summed, and the kind with most of a pixel colours it. */
+/** Draws spans as bars. Spans shorter than a pixel are summed; a pixel has the colour of the kind with most time. */
 function bars(list, names, y, tall, striped, faintest = 0.5) {
   const scale = (width - gutter) / (to - from), pixels = Math.ceil(width - gutter) + 1, kinds = names.length;
   const sums = new Float64Array(pixels * kinds);
@@ -86,7 +86,7 @@ function shortened(words, most) {
   return `${words.slice(0, length)}…`;
 }
 
-/** A round step, of which about one takes `px` pixels. */
+/** A round step of at least `px` pixels. */
 function step(length, pixels, px) {
   const least = length * px / pixels, power = 10 ** Math.floor(Math.log10(least));
   return power * [1, 2, 5, 10].find((factor) => power * factor >= least);
@@ -126,7 +126,7 @@ function paint(whole) {
   axis();
   const above = canvas.getBoundingClientRect().top;
   rows.forEach((row, n) => {
-    // Hundreds of threads are long to paint, and seldom in sight.
+    // Rows outside of the visible area are skipped: there may be hundreds.
     if (!whole && height > 2000 && (above + row.y > innerHeight + 100 || above + row.y + row.height < -100)) return;
     if (row.what === "stalls" && n > 0) {
       paper.fillStyle = colors["--line"];

@@ -1,4 +1,4 @@
-//! The pauses of a recording as one HTML page that needs nothing else.
+//! The attributed pauses of a recording as a self-contained HTML page.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ use crate::{
     output::{terminal::plain, web_page},
 };
 
-/// The page's only script. It gets all that is from outside as data.
+/// The only script of the page. It reads the recording as JSON data.
 const SCRIPT: &str = concat!(
     "\"use strict\";\n(() => {\n",
     include_str!("read.js"),
@@ -28,12 +28,12 @@ const SCRIPT: &str = concat!(
     include_str!("steer.js"),
     "})();\n"
 );
-/// The SHA-256 of the script: browsers that know it run no other, whatever stands in the page.
-const SCRIPT_HASH: &str = "z5HxN0O40jqaxR7o515ACRCTgnIQNX3w/GOSPB1idG4=";
-/// As many pauses are listed, the longest first, and as many threads; the timeline has all.
+/// SHA-256 of the script in Base64, for the Content-Security-Policy: browsers run no other script.
+const SCRIPT_HASH: &str = "YvqLKF/LuArnZ21vH18ZH9VR63NkbKcGli4mbHwbkBs=";
+/// Most pauses listed, the longest first, and most threads; the timeline has all.
 const LISTED: usize = 100;
 
-/// The whole page. All text from outside is escaped.
+/// The page. All text from the recording is escaped.
 pub fn html(explained: &Explained<'_>) -> anyhow::Result<String> {
     web_page::render(include_str!("page.html"), page(explained)?)
 }
@@ -44,15 +44,15 @@ struct Page {
     file: String,
     recording: [String; 2],
     verdict: &'static str,
-    /// How the verdict looks.
+    /// CSS class of the verdict.
     kind: &'static str,
     why: Vec<String>,
     totals: Vec<String>,
     parts: Vec<Part>,
     pauses: Vec<Row>,
-    /// Does a log say why it collected?
+    /// Whether a pause has a cause.
     causes: bool,
-    /// How many are not listed.
+    /// Number of pauses that are not listed, with the noun; empty if all are listed.
     left: String,
     worst: Option<Worst>,
     outside: Vec<String>,
@@ -60,9 +60,9 @@ struct Page {
     accounting: Vec<String>,
     remarks: Vec<String>,
     changes: Vec<Change>,
-    /// Is there anything to draw?
+    /// Whether the timeline has content.
     drawn: bool,
-    /// The timeline as JSON that can stand between tags.
+    /// The timeline as JSON, escaped for a script element.
     data: String,
     script: &'static str,
     script_hash: &'static str,
@@ -73,13 +73,13 @@ struct Part {
     what: &'static str,
     time: String,
     share: String,
-    /// In how many pauses it could not be told.
+    /// In how many pauses the part is unknown; empty if in none.
     untold: String,
 }
 
 #[derive(Serialize)]
 struct Row {
-    /// Where the timeline shows it.
+    /// URL fragment that shows the pause in the timeline.
     fragment: String,
     kind: String,
     cause: String,
@@ -180,7 +180,7 @@ fn pauses(explanation: &Explanation) -> Vec<Row> {
     order.into_iter().take(LISTED).map(row).collect()
 }
 
-/// Where the timeline shows a pause: with the way to its safepoint, and some more at both sides.
+/// URL fragment that shows a pause in the timeline, with its time to safepoint and a margin on both sides.
 fn fragment(explanation: &Explanation, pause: &Pause) -> String {
     let begin = |ns| words::since_begin_s(&explanation.gathered, ns);
     let (start, end) = (begin(pause.stop.span.start), begin(pause.stop.span.end));
@@ -206,8 +206,7 @@ fn worst(explanation: &Explanation) -> Option<Worst> {
             .iter()
             .map(|of| format!("{}: {}", words::who(gathered, of.thread), part(of)))
             .collect(),
-        reaching: reaching
-            .map(|reaching| format!("Before, until all threads stood still: {}", duration(reaching.ns))),
+        reaching: reaching.map(|reaching| format!("Time to safepoint before it: {}", duration(reaching.ns))),
         blockers: reaching
             .into_iter()
             .flat_map(|reaching| &reaching.blockers)
@@ -222,7 +221,7 @@ fn worst(explanation: &Explanation) -> Option<Worst> {
 fn changes(changes: &[actions::Change]) -> Vec<Change> {
     let line = |words: &Vec<String>| plain(&shell_line(words));
     let change = |(n, change): (usize, &actions::Change)| {
-        // Several are proven by one line.
+        // Actions in a row with the same command to verify them share it.
         let shared = changes.get(n + 1).is_some_and(|next| next.proof == change.proof);
         Change {
             what: words::change(change.what),
@@ -233,7 +232,7 @@ fn changes(changes: &[actions::Change]) -> Vec<Change> {
     changes.iter().enumerate().map(change).collect()
 }
 
-/// JSON that ends no element, whatever its strings are.
+/// JSON whose strings cannot end the script element.
 fn embedded(timeline: &Timeline) -> anyhow::Result<String> {
     let mut json = serde_json::to_string(timeline)?;
     for (outside, escaped) in [

@@ -1,10 +1,10 @@
-// What the page holds, put in rows.
+// Reads the embedded data into rows.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const section = document.getElementById("timeline");
 const one = (selector) => section.querySelector(selector);
 
-// Commands are there to be copied, also where there is no timeline.
+// Buttons that copy commands, also without a timeline.
 for (const code of document.querySelectorAll(".command code")) {
   const button = document.createElement("button");
   button.type = "button";
@@ -23,7 +23,7 @@ for (const code of document.querySelectorAll(".command code")) {
 }
 if (!section) return;
 
-// ---- What is embedded: see timeline.rs.
+// ---- Decoding; timeline.rs describes the format.
 
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const VALUE = new Uint8Array(128);
@@ -42,7 +42,7 @@ function numbers(text) {
   return all;
 }
 
-/** Spans of time in their order, and of what class each is: a place in the list of its colours. */
+/** Spans of time in ascending order; `kind` is an index into a list of colours. */
 function spans(count) {
   return { start: new Float64Array(count), end: new Float64Array(count), kind: new Uint8Array(count) };
 }

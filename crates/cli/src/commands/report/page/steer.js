@@ -1,4 +1,4 @@
-// What the user does.
+// Handling of user input.
 
 function select(found) {
   chosen = found && found.at >= 0 ? { row: found.row, at: found.at } : { row: chosen.row, at: -1 };
@@ -51,7 +51,7 @@ canvas.addEventListener("keydown", (event) => {
 canvas.addEventListener("focus", draw);
 canvas.addEventListener("blur", draw);
 
-// Who scrolls the page past the timeline does not mean to zoom.
+// A wheel event during or just after scrolling of the page does not zoom.
 let scrolled = -1e9;
 addEventListener("scroll", (event) => { scrolled = event.timeStamp; draw(); }, { passive: true });
 addEventListener("resize", draw);
@@ -88,7 +88,7 @@ canvas.addEventListener("pointermove", (event) => {
     const length = to - from, start = held[0] - (at[0] - gutter) / room * length;
     show(start, start + length);
   } else if (Math.abs(at[0] - at[1]) > 8) {
-    // What is below each of two fingers stays there.
+    // The times below both fingers stay below them.
     const length = Math.abs((held[1] - held[0]) / (at[1] - at[0])) * room;
     const start = held[0] - (at[0] - gutter) / room * length;
     show(start, start + length);
@@ -119,7 +119,7 @@ function hover(event) {
 function leave() { here.hidden = box.hidden = true; }
 canvas.addEventListener("pointerleave", leave);
 
-// ---- The beginning.
+// ---- Initialisation.
 
 function key(words, color) {
   const item = document.createElement("span"), square = document.createElement("i");
@@ -137,7 +137,7 @@ for (const { jvm } of jvms) {
   jvm.order.slice(0, OTHER).forEach((kind, n) => kinds.append(key(jvm.kinds[kind] + of, PAUSES[n].slice(2))));
   if (jvm.kinds.length > OTHER) kinds.append(key(`others${of}`, PAUSES[OTHER].slice(2)));
 }
-kinds.append(key("until all threads stood still", "c5"), key("safepoint", "band"));
+kinds.append(key("time to safepoint", "c5"), key("safepoint", "band"));
 kinds.hidden = !jvms.length;
 one("#lines").hidden = !memories.length;
 memories.forEach((row, n) => one("#of").append(new Option(`memory of ${row.name}`, n)));

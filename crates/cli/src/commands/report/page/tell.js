@@ -1,4 +1,4 @@
-// What is told of a place.
+// The descriptions of items.
 
 const moment = (us) => {
   const digits = Math.min(6, Math.max(3, Math.ceil(-Math.log10((to - from) / 1e6)) + 3));
@@ -15,16 +15,16 @@ const span = (list, at) => `${seconds(list.start[at]).toFixed(6)} – ${seconds(
 function pauseTold(row, at) {
   const [, , kind, cause, id, stalled, huge] = row.read.slice(7 * at, 7 * at + 7);
   const told = [`${row.jvm.kinds[kind]}${cause ? ` (${row.jvm.causes[cause - 1]})` : ""}${id ? `, GC(${id - 1})` : ""}`, span(row.spans, at)];
-  if (stalled > 1) told.push(`for ${length(stalled - 1)} of it a thread waited for the kernel${huge > 1 ? `, for ${length(huge - 1)} to get a huge page` : ""}`);
+  if (stalled > 1) told.push(`for ${length(stalled - 1)} of it a thread waited for the kernel${huge > 1 ? `, for ${length(huge - 1)} of it to get a huge page` : ""}`);
   const safepoint = near(row.stopped, (row.spans.start[at] + row.spans.end[at]) / 2, 0);
-  if (safepoint >= 0 && row.found[4 * safepoint + 2]) told.push(`before, until all threads stood still: ${length(row.found[4 * safepoint + 2] - 1)}`);
+  if (safepoint >= 0 && row.found[4 * safepoint + 2]) told.push(`time to safepoint before it: ${length(row.found[4 * safepoint + 2] - 1)}`);
   return told;
 }
 
 function safepointTold(row, at) {
   const [, , reached, operation] = row.found.slice(4 * at, 4 * at + 4);
   const told = [`safepoint${operation ? ` for ${row.jvm.operations[operation - 1]}` : ""}`, span(row.stopped, at)];
-  if (reached) told.push(`until all threads stood still: ${length(reached - 1)}`);
+  if (reached) told.push(`time to safepoint: ${length(reached - 1)}`);
   return told;
 }
 
@@ -36,7 +36,7 @@ function stallTold(row, at) {
   const pause = near(jvm.spans, row.spans.start[at], 0);
   const way = near(jvm.reaching, row.spans.start[at], 0);
   if (pause >= 0) told.push(`in ${jvm.jvm.kinds[jvm.read[7 * pause + 2]]} at ${seconds(jvm.spans.start[pause]).toFixed(3)} s`);
-  else if (way >= 0) told.push("while a safepoint was being reached");
+  else if (way >= 0) told.push("during the time to safepoint");
   else told.push("outside of pauses");
   return told;
 }
@@ -44,12 +44,12 @@ function stallTold(row, at) {
 function memoryTold(row, us) {
   const look = row.looks.findLast((other) => other.at <= us) || row.looks[0];
   if (!look) return [];
-  const told = [`${row.name} at ${seconds(look.at).toFixed(3)} s`, `resident ${size(look.resident)}`, `on THP ${size(look.thp)}`, `on pages of pools ${size(look.hugetlb)}`];
-  if (look.share !== null) told.push(`${(100 * look.share).toFixed(0)} % of the heap on huge pages`);
+  const told = [`${row.name} at ${seconds(look.at).toFixed(3)} s`, `resident ${size(look.resident)}`, `on THP ${size(look.thp)}`, `on pool pages ${size(look.hugetlb)}`];
+  if (look.share !== null) told.push(`coverage of the heap ${(100 * look.share).toFixed(0)} %`);
   return told;
 }
 
-/** Which of the spans is at this time, or the longest less than `slack` away; -1 where there is none. */
+/** Index of the span at this time, or of the longest span less than `slack` away; -1 if there is none. */
 function near(list, us, slack) {
   let best = -1;
   for (let i = after(list.end, us - slack); i < list.end.length && list.start[i] <= us + slack; i++) {
@@ -65,7 +65,7 @@ function count(list, us, slack) {
   return n;
 }
 
-/** What is to be told of a place: lines, and which span of the row it is. */
+/** The item at a position: its description, its row, and the index of its span; null if there is none. */
 function told(px, py) {
   const n = rows.findIndex((row) => py >= row.y && py < row.y + row.height);
   if (n < 0 || px < gutter) return null;
@@ -84,7 +84,7 @@ function told(px, py) {
   if (row.what === "stalls") {
     const got = count(row.got, us, slack), vain = count(row.vain, us, slack);
     if (got) lines.push(`${got === 1 ? "1 huge page" : `${got} huge pages`} got here`);
-    if (vain) lines.push(`${vain} asked for in vain here`);
+    if (vain) lines.push(`${vain === 1 ? "1 huge page" : `${vain} huge pages`} failed here`);
     if (lines.length && at < 0) lines.unshift(row.name);
   }
   return lines.length ? { row: n, at, lines } : null;

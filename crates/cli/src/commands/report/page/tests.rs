@@ -1,4 +1,4 @@
-//! What must hold of every page.
+//! Tests of the page: embedded data, escaping, script.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use super::*;
 type Tested = Result<(), Box<dyn Error>>;
 
 const BEGAN_NS: u64 = 7_000_000_000;
-/// What a thread may call itself, or a program may be called by.
+/// A name of a thread or program that would break the page if it were not escaped.
 const HOSTILE: &str = "</script><script>alert(1)</script><!--\u{2028}\u{202e}\u{1b}[31m&\"'";
 
 /// A JVM with a pause from 2 s to 3 s, and two threads that waited.
@@ -132,7 +132,7 @@ fn data_of(page: &str) -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_str(embedded_in(page)?)?)
 }
 
-/// As the page's script reads them.
+/// Decodes numbers as the page's script does.
 fn numbers(text: &Value) -> Vec<u64> {
     const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (mut all, mut number, mut shift) = (Vec::new(), 0, 0);
@@ -205,7 +205,10 @@ fn pauses_safepoints_pages_and_memory_are_in_the_page() -> Tested {
     ] {
         assert!(page.contains(said), "no {said}");
     }
-    assert!(page.contains("href=\"#t=1.790000,3.110000\""), "the pause with the way to it, and a tenth");
+    assert!(
+        page.contains("href=\"#t=1.790000,3.110000\""),
+        "the pause with its time to safepoint, and a tenth"
+    );
     Ok(())
 }
 
@@ -242,7 +245,7 @@ fn a_page_needs_nothing_from_elsewhere() -> Tested {
     Ok(())
 }
 
-/// The script handles no text as HTML or as a program, and the page names what it is.
+/// The script treats no text as HTML or code, and the page has its hash.
 #[test]
 fn the_page_runs_this_script_and_no_other() -> Tested {
     for dangerous in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("]
@@ -263,7 +266,7 @@ fn the_page_runs_this_script_and_no_other() -> Tested {
     for six in bits.as_bytes().chunks(6) {
         hash.push(char::from(DIGITS[usize::from_str_radix(std::str::from_utf8(six)?, 2)?]));
     }
-    assert_eq!(SCRIPT_HASH, hash + "=", "SCRIPT_HASH is to be this");
+    assert_eq!(SCRIPT_HASH, hash + "=", "SCRIPT_HASH must be this");
     assert!(page_of(compaction(), "main")?.contains(&format!("script-src 'sha256-{SCRIPT_HASH}'")));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What happened when, small enough to stand in a page.
+//! The timeline of a recording in a compact form, to be embedded in the page.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -10,16 +10,16 @@ use serde::Serialize;
 
 use crate::output::terminal::plain;
 
-/// A recording as the page's script reads it. Times are microseconds since `begin_us` before the begin
-/// of the recording; lists of what happened are [`Numbers`], so that a stall takes some six bytes.
+/// A recording as the page's script reads it. Times are microseconds since `begin_us` before the start of the
+/// recording; lists of events are [`Numbers`], in which a stall takes about six bytes.
 #[derive(Debug, Serialize)]
 pub struct Timeline {
-    /// When the recording began: later than 0 where something happened before.
+    /// Start of the recording; above 0 if events are older.
     begin_us: u64,
-    /// The last moment of the recording.
+    /// End of the recording.
     end_us: u64,
     jvms: Vec<Jvm>,
-    /// Those that waited or asked for huge pages: collectors first, and who waited longest.
+    /// Threads that waited or requested huge pages: collector threads first, then by total waiting time.
     threads: Vec<Thread>,
     memory: Vec<MemoryOf>,
 }
@@ -31,11 +31,12 @@ struct Jvm {
     kinds: Vec<String>,
     causes: Vec<String>,
     operations: Vec<String>,
-    /// Of each: from the begin of the one before; length; kind; and, each increased by one so that 0 is
-    /// none: cause, id, how long threads waited, and how long for huge pages.
+    /// For each pause: start, relative to the start of the previous one; duration; index of the kind; and,
+    /// increased by one, with 0 for none: index of the cause, id, time with a waiting thread, part of that
+    /// for huge pages.
     pauses: Numbers,
-    /// Of each: from the begin of the one before; length; and, increased by one: how long until all
-    /// threads stood still, operation.
+    /// For each safepoint: start, relative to the start of the previous one; duration; and, increased by one,
+    /// with 0 for none: time to safepoint, index of the operation.
     safepoints: Numbers,
 }
 
@@ -45,24 +46,25 @@ struct Thread {
     pid: Option<u32>,
     name: String,
     collects: bool,
-    /// Of each: from the end of the one before; length, times 4, with 2 for reclaim and 1 for a huge page.
+    /// For each stall: start, relative to the end of the previous one; duration times 4, plus 2 for reclaim,
+    /// plus 1 for a huge page.
     stalls: Numbers,
-    /// Of each huge page that it asked for: from the one before, times 2, with 1 where it got it.
+    /// For each huge-page allocation: time, relative to the previous one, times 2, plus 1 if it succeeded.
     pages: Numbers,
 }
 
-/// The memory of one process. Sizes are KiB.
+/// The memory of one process, in KiB.
 #[derive(Debug, Serialize)]
 struct MemoryOf {
     pid: u32,
     name: String,
-    /// Of each look: from the one before; resident, on THP, on pages of pools; and, increased by one:
-    /// of the heap resident, and of that on huge pages.
+    /// For each sample: time, relative to the previous one; resident, on THP, on pool pages; and, increased by
+    /// one, with 0 for none: resident in the heap, part of that on huge pages.
     looks: Numbers,
 }
 
-/// Numbers in the digits of Base64, five bits in each, the lowest first; 32 is added to all digits of a
-/// number but its last.
+/// Numbers in Base64 digits of five bits each, the lowest first; 32 is added to all digits of a number but the
+/// last.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Numbers(String);
@@ -77,13 +79,13 @@ impl Numbers {
         self.0.push(char::from(DIGITS[number as usize]));
     }
 
-    /// Increased by one, so that nothing is 0.
+    /// Appends a number increased by one, or 0 for `None`.
     fn push_option(&mut self, number: Option<u64>) {
         self.push(number.map_or(0, |number| number.saturating_add(1)));
     }
 }
 
-/// Strings by the order in which they were met.
+/// Distinct strings, numbered in the order of their first use.
 #[derive(Default)]
 struct Names {
     places: BTreeMap<String, u64>,
@@ -127,7 +129,6 @@ impl Clock {
 }
 
 impl Timeline {
-    /// Of a recording that was explained.
     pub fn of(explanation: &Explanation) -> Timeline {
         let gathered = &explanation.gathered;
         let clock = Clock::of(gathered);
@@ -142,7 +143,7 @@ impl Timeline {
         }
     }
 
-    /// Is there nothing to draw?
+    /// Whether there is nothing to draw.
     pub fn is_empty(&self) -> bool {
         self.jvms.iter().all(|jvm| jvm.pauses == Numbers::default())
             && self.threads.is_empty()

@@ -1,4 +1,4 @@
-// What is shown: from when to when, which rows, and what was chosen in them.
+// The visible range and rows, and the selected item.
 
 const begin = data.begin_us;
 let last = Math.max(data.end_us, begin + 1000);
@@ -47,7 +47,7 @@ function keep() {
     const all = from === begin && to === last;
     const kept = all ? "" : `#t=${seconds(from).toFixed(6)},${seconds(to).toFixed(6)}`;
     if (location.hash !== kept) {
-      // A page in a frame without an origin may not.
+      // Throws in a frame without an origin.
       try { history.replaceState(null, "", kept || location.pathname + location.search); } catch { }
     }
   }, 300);
