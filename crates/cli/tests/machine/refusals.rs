@@ -1,4 +1,4 @@
-//! What cannot be done is refused with a next step, and changes nothing.
+//! Commands that cannot be carried out end with an error and the next step, and change nothing.
 
 use libtest_mimic::Trial;
 
@@ -9,10 +9,10 @@ use crate::{
     trial,
 };
 
-/// What is wrong, the arguments, and what the message must say.
+/// Description, arguments, and texts that the message must contain.
 type Refusal = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-/// Refused before anything runs.
+/// Refused before any run.
 const AT_ONCE: [Refusal; 12] = [
     ("unknown backing", &["compare", "-b", "giant"], &["giant", "hugetlb[:SIZE]"]),
     ("size that no machine has", &["compare", "-b", "hugetlb:64KiB"], &["hugetlb:64KiB", "2MiB"]),
@@ -28,7 +28,7 @@ const AT_ONCE: [Refusal; 12] = [
     ("result of JMH that is not there", &["compare", "--jmh", "/nowhere", "--", "true"], &["-rff /nowhere"]),
 ];
 
-/// Seen only when the command runs.
+/// Detected when the command runs.
 const BY_RUNNING: [Refusal; 7] = [
     ("command that does not exist", &["--", "no-such-program"], &["no-such-program", "could not be started"]),
     ("file that is no program", &["--", "/etc/passwd"], &["/etc/passwd", "Permission denied"]),

@@ -1,4 +1,4 @@
-//! Machines that lack something: rights, a writable /sys, a /sys at all, a JDK, space for a report.
+//! Machines without root, without a writable /sys or any /sys, without a JDK, without space for a report.
 
 use std::{
     error::Error,
@@ -18,7 +18,7 @@ use crate::{
     trial,
 };
 
-/// Nobody.
+/// User id of `nobody`.
 pub const UNPRIVILEGED: u32 = 65534;
 
 pub fn trials() -> Vec<Trial> {
@@ -36,7 +36,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The program, and a folder for temporary files, where everybody can use them.
+/// A copy of the program, and a folder for temporary files, that all users can access.
 pub fn for_everybody() -> Result<(TempDir, PathBuf, PathBuf), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
@@ -69,7 +69,7 @@ fn rights() -> Tested {
     assert!(comparison.changes.is_empty(), "{:?}", comparison.changes);
     let named = unprivileged(&[&small[..], &["-b", "hugetlb"]].concat())?.ended_with(1)?;
     says(reason_left_out(&named.comparison()?, "hugetlb")?, &["CAP_DAC_OVERRIDE"])?;
-    // It can put nothing back, and must not say that there was nothing to.
+    // It cannot restore, and must not report that there was nothing to restore.
     let restore = unprivileged(&["restore"])?;
     assert!(!restore.stderr.contains("panicked"), "{restore:#?}");
     let left: Vec<_> = fs::read_dir(&temporary)?.flatten().map(|entry| entry.path()).collect();
@@ -77,7 +77,7 @@ fn rights() -> Tested {
     Ok(())
 }
 
-/// Runs the program after `mounts`, which nobody else sees.
+/// Runs the program after `mounts`, in a mount namespace of its own.
 fn after(mounts: &str, arguments: &[&str]) -> Result<Ran, Box<dyn Error>> {
     let make = || {
         let inner = hugewise(arguments);
@@ -102,7 +102,7 @@ fn sys() -> Tested {
     let arguments = [&SMALL[..], &["--json"]].concat();
     let comparison = after("mount -t tmpfs none /sys", &arguments)?.ended_with(0)?.comparison()?;
     rounds(&comparison, "base")?;
-    // Whether the kernel could is not known, and must not be denied.
+    // It is unknown whether the kernel supports them; the message must not deny it.
     for backing in ["thp", "hugetlb"] {
         says(reason_left_out(&comparison, backing)?, &["or /sys is not mounted"])?;
     }
@@ -129,8 +129,8 @@ fn jdk() -> Tested {
     let comparison = ran.comparison()?;
     assert_eq!(comparison.cases.len(), 1, "{:#?}", comparison.cases);
     covered(&comparison, "thp", 0.95)?;
-    says(&comparison.notes.join("\n"), &["the Java half was left out: no JDK was found", "--java"])?;
-    // Where Java was asked for, there is nothing else to compare.
+    says(&comparison.notes.join("\n"), &["the Java half was skipped: no JDK was found", "--java"])?;
+    // Without a java, a java command line cannot be compared.
     let command = ["compare", "--rounds", "1", "--", "java", "-Xmx64m", "-version"];
     let ran = after(&hide.join(" && "), &command)?.ended_with(2)?;
     says(&ran.stderr, &["java", "No such file"])
@@ -146,7 +146,7 @@ fn space() -> Tested {
     let ran = after(&full, &[&SMALL[..], &["-b", "thp", "--html", &report]].concat())?.ended_with(2)?;
     says(&ran.stdout, &["native", "thp"])?;
     says(&ran.stderr, &[&report, "No space left on device"])?;
-    // A report that stood there before is still whole: nothing was written over it.
+    // An existing folder is not replaced.
     let ran = run(&[&SMALL[..], &["-b", "thp", "--html", &here]].concat())?.ended_with(2)?;
     says(&ran.stderr, &["it is a folder"])
 }

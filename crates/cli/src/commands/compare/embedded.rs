@@ -11,23 +11,22 @@ use hugewise_jvm::jdks::{self, Environment, Jdk};
 use hugewise_linux::{hugepages::backing::Backing, root::Root, units::Bytes};
 use hugewise_measure::{experiment::CaseToRun, touch::Touch, workload::Workload};
 
-/// Reads in an iteration, and iterations: a second or two in all.
+/// Reads per iteration; with [`ITERATIONS`], a run takes one or two seconds.
 const READS: u64 = 5_000_000;
 const ITERATIONS: usize = 9;
-/// The largest array for which a heap of 1 GiB leaves the program some room.
+/// Largest array with which a heap of 1 GiB has some free memory left.
 const LARGEST_ARRAY: Bytes = Bytes(1_010_000_000);
 
-/// Which java runs the Java half.
+/// The java that runs the Java half.
 pub enum Java {
-    /// None.
+    /// None: the Java half is not run.
     LeftOut,
-    /// That of PATH, or else the newest that is found.
+    /// The java in PATH, or else the newest one found.
     Usual,
-    /// The one of this path.
     Named(PathBuf),
 }
 
-/// Both halves on a buffer of `bytes`; where the Java half cannot be run, `notes` says why.
+/// Both halves with a buffer of `bytes`. If the Java half cannot run, the reason is added to `notes`.
 pub fn cases(
     root: &Root,
     bytes: Bytes,
@@ -36,7 +35,7 @@ pub fn cases(
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Vec<CaseToRun>> {
     let touch = Touch { bytes, backing: Backing::Base, reads: READS, iterations: ITERATIONS, warm_up: 1 };
-    let program = env::current_exe().context("finding this program's own file")?;
+    let program = env::current_exe().context("cannot determine the path of this executable")?;
     let case = |workload, command| CaseToRun { workload, command, parameters: BTreeMap::new() };
     let mut cases = vec![case(Workload::native(program, touch), Vec::new())];
     if matches!(java, Java::LeftOut) {
@@ -44,7 +43,7 @@ pub fn cases(
     }
     match choose(root, java).and_then(|jdk| java_half(&jdk, &touch, scratch)) {
         Ok((workload, command)) => cases.push(case(workload, command)),
-        Err(reason) => notes.push(format!("the Java half was left out: {reason}")),
+        Err(reason) => notes.push(format!("the Java half was skipped: {reason}")),
     }
     Ok(cases)
 }
@@ -54,14 +53,17 @@ fn choose(root: &Root, java: &Java) -> Result<Jdk, String> {
     let Java::Named(path) = java else {
         let usual = jdks.iter().find(|jdk| jdk.default).or(jdks.first());
         return usual.cloned().ok_or_else(|| {
-            "no JDK was found; install one (Debian: default-jdk-headless), or name its java with --java"
+            "no JDK was found; install one (Debian: default-jdk-headless), or give its java with --java"
                 .to_owned()
         });
     };
     let java = fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let is_it = |jdk: &&Jdk| fs::canonicalize(&jdk.java).is_ok_and(|known| known == java);
     jdks.iter().find(is_it).cloned().ok_or_else(|| {
-        format!("{} is not the java of a JDK: no 'release' file stands beside its bin folder", path.display())
+        format!(
+            "{} is not the java of a JDK: there is no 'release' file next to its bin folder",
+            path.display()
+        )
     })
 }
 

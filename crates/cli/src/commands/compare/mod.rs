@@ -1,4 +1,4 @@
-//! `hugewise compare`: what huge pages buy a workload, measured and proven.
+//! `hugewise compare`: runs a workload on each backing and compares the results.
 
 pub mod embedded;
 pub mod page;
@@ -48,12 +48,12 @@ use crate::{
     },
 };
 
-/// What huge pages buy a workload: run it on each backing, prove what each run got, compare
+/// Measure the gain of a workload from huge pages: run it on each backing, check its pages, compare
 ///
-/// Without a COMMAND the embedded workload runs: random reads of a large buffer, natively and, where
-/// a java is found, in a JVM with a heap of 1 GiB. A COMMAND that begins with java gets the right
-/// flags for that very JVM; any other program is asked through its C library and the kernel. Each
-/// run's coverage is read from the kernel, and a run that did not get its pages is not counted.
+/// Without a COMMAND the embedded workload runs: random reads of a large buffer, natively and, if a JDK
+/// is found, in a JVM with a heap of 1 GiB. A COMMAND that starts with java gets the large page flags of
+/// that JVM; for any other program, huge pages are requested through the C library and the kernel. The
+/// coverage of each run is read from the kernel; a run without the requested pages does not count.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -63,87 +63,87 @@ Examples:
   sudo hugewise compare -L heap 1g,2g,4g -- java -Xms{heap} -Xmx{heap} Main
   hugewise compare -b base,thp --metric 'ops/s=throughput: ([0-9.]+)' -- ./server-benchmark
   sudo hugewise compare --fragmented -b base,thp -- java -Xms4g -Xmx4g -jar app.jar --once
-  hugewise compare --aa                the same backing twice: how much this machine's noise shows
+  hugewise compare --aa                compare a backing with itself: the noise of this machine
 
-A pool that is too small is grown for the time of the experiment and put back at its end, on Ctrl-C
-and on an error too; that needs root. After a SIGKILL, 'hugewise restore' puts it back.
-Exit status: 0 compared; 1 a backing fell back, or one that was named was left out; 2 it could not
-be done; 128 and the signal when interrupted.")]
+A pool that is too small is enlarged for the experiment and restored at its end, also after Ctrl-C and
+errors; this needs root. After SIGKILL, 'hugewise restore' restores it.
+Exit status: 0 success; 1 a backing fell back, or one given with --backing was skipped; 2 usage or
+environment error, or a run failed; 128 + signal number if interrupted.")]
 pub struct Compare {
-    /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE]; base is always among them
+    /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE]; base is always included
     /// [default: base,thp,hugetlb]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     backing: Vec<Backing>,
-    /// Blocks: each runs every backing once, in random order [default: 5, and more until a
-    /// difference of 10 % would be seen, or --max-time is over]
+    /// Blocks, each of which runs every backing once, in random order [default: at least 5, until a
+    /// difference of 10 % would be detected or --max-time is over]
     #[arg(short, long, value_parser = at_least_one)]
     rounds: Option<usize>,
-    /// Begin no further block after this many seconds, where --rounds does not say how many
+    /// Start no further block after this time; without --rounds
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "120", conflicts_with = "rounds")]
     max_time: Duration,
-    /// Runs of each backing before, that are not counted
+    /// Runs of each backing at the start that do not count
     #[arg(long, default_value_t = 1, value_parser = at_least_one)]
     warm_up: usize,
-    /// Seed of the order [default: another one each time; the report names it]
+    /// Seed of the random order [default: random; the report contains it]
     #[arg(long)]
     seed: Option<u64>,
-    /// End a run that takes longer, in seconds, and give up
+    /// Terminate a run that takes longer, and end with an error
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// A figure of the program's own: the last match of REGEX in its output. More is better where
-    /// NAME begins with + or ends in /s. The first metric decides the verdict, else wall time
+    /// Metric from the program's output: the last match of REGEX. Higher is better if NAME starts with +
+    /// or ends in /s. The first metric decides the verdict; without metrics, wall time does
     #[arg(long, value_name = "NAME=REGEX")]
     metric: Vec<Metric>,
-    /// Scores from the JSON result that the COMMAND lets JMH write here (-rf json -rff FILE)
+    /// Read scores from FILE, to which COMMAND lets JMH write its JSON result (-rf json -rff FILE)
     #[arg(long, value_name = "FILE")]
     jmh: Option<PathBuf>,
-    /// Run COMMAND with each value in place of {NAME}; may be given several times
+    /// Run COMMAND with each value in place of {NAME}; may be repeated
     #[arg(short = 'L', long, num_args = 2, value_names = ["NAME", "V1,V2,…"])]
     parameter_list: Vec<String>,
-    /// The least share of huge pages, in percent, with which a run counts
+    /// Least coverage of a run that counts, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(1..=100))]
     min_coverage: u8,
-    /// What must stay available beside a pool [default: a tenth of what is available now]
+    /// Memory that must stay available when a pool grows [default: a tenth of the memory available
+    /// now, at least 512MiB]
     #[arg(long, value_name = "SIZE")]
     floor: Option<Bytes>,
-    /// Run the first backing against itself, to see how the method behaves on this machine
+    /// Compare the first backing with itself, to measure the noise of this machine
     #[arg(long)]
     aa: bool,
-    /// Fragment memory before each run, so that no huge page can be made of what is free, and leave SIZE
-    /// of it to the workload [default: 6GiB, or what is there]. Runs on thp count whatever they get
+    /// Fragment memory before each run, so that free memory has no huge pages, and leave SIZE of it to the
+    /// workload [default: 6GiB, or all that is available]. Runs on thp count with any coverage
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, conflicts_with = "aa")]
     fragmented: Option<Option<Bytes>>,
-    /// Size of the embedded workload's buffer
+    /// Buffer size of the embedded workload
     #[arg(long, value_name = "SIZE", default_value = "1000000000", conflicts_with = "command")]
     bytes: Bytes,
-    /// The java of the embedded workload [default: that of PATH]
+    /// java executable for the embedded workload [default: the one in PATH]
     #[arg(long, value_name = "PATH", conflicts_with = "command")]
     java: Option<PathBuf>,
-    /// Leave the embedded workload's Java half out
+    /// Do not run the Java half of the embedded workload
     #[arg(long, conflicts_with_all = ["command", "java"])]
     no_java: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-    /// Write the result as one self-contained page, too
+    /// Also write the result to FILE, as a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// The program and its arguments
+    /// Program to run, with its arguments
     #[arg(last = true)]
     command: Vec<String>,
 }
 
-/// What is compared where nothing is named.
+/// Backings compared by default.
 const USUAL: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
 
-/// Runs the command.
 pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
     compare.refuse_impossible(&sizes)?;
     let interrupt = machine::watch()?;
     let mut machine = machine::open_machine(&root, &compare.purpose(), compare.floor)?;
-    let scratch = machine.scratch().context("making a scratch folder")?;
+    let scratch = machine.scratch().context("cannot create a temporary folder")?;
     let scratch = scratch.path();
     let mut notes = Vec::new();
     let cases = compare.cases(&root, scratch, &mut notes)?;
@@ -151,7 +151,7 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let fragmenter = compare.fragmented.map(|asked| compare.fragmenter(asked, &root, &sizes, &machine));
     let fragmenter = fragmenter.transpose()?;
     if let Some(fragmenter) = &fragmenter {
-        // Refused before anything is started.
+        // An error before anything is started.
         design.fragmented = Some(fragmenter.plan()?.left);
     }
     let experiment = Experiment {
@@ -180,21 +180,21 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     Ok(compare.exit_code(&comparison))
 }
 
-/// An error with the next step.
+/// The error, with the state of the settings.
 fn advised(error: ExperimentError) -> anyhow::Error {
-    anyhow::Error::new(error).context("the comparison was broken off, and the machine is as it was")
+    anyhow::Error::new(error).context("the comparison failed; all settings are restored")
 }
 
 impl Compare {
-    /// What can be refused before anything is started.
+    /// Checks that need nothing to be started.
     fn refuse_impossible(&self, sizes: &PageSizes) -> anyhow::Result<()> {
         for backing in &self.backing {
-            // One that has no name but a kind may be missing; one that was named must be there.
+            // A backing given with a size must exist; one without a size is skipped if it does not.
             if let (Some(missing), Some(_)) = (sizes.missing(*backing), backing.named_size()) {
                 bail!("--backing {backing}: {missing}");
             }
         }
-        ensure!(self.bytes > Bytes::ZERO, "--bytes 0: a buffer of nothing cannot be read");
+        ensure!(self.bytes > Bytes::ZERO, "--bytes 0: a buffer must have at least 1 byte");
         if self.command.is_empty() {
             for (given, option) in [
                 (!self.parameter_list.is_empty(), "--parameter-list"),
@@ -206,7 +206,7 @@ impl Compare {
         }
         if let Some(html) = &self.html {
             file::can_be_written(html)
-                .with_context(|| format!("the report {} cannot be written", html.display()))?;
+                .with_context(|| format!("cannot write the report {}", html.display()))?;
         }
         Ok(())
     }
@@ -234,11 +234,11 @@ impl Compare {
             || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_nanos()));
         Design {
             arms,
-            rounds: self.rounds.unwrap_or(0), // Counted when it is over.
+            rounds: self.rounds.unwrap_or(0), // Counted at the end.
             warm_up: self.warm_up,
             seed: self.seed.unwrap_or_else(now),
             aa: self.aa,
-            fragmented: None, // How much is known from the machine.
+            fragmented: None, // Set after the machine is read.
         }
     }
 
@@ -250,7 +250,7 @@ impl Compare {
         machine: &Machine,
     ) -> anyhow::Result<Fragmenter> {
         Ok(Fragmenter {
-            program: env::current_exe().context("finding this program")?,
+            program: env::current_exe().context("cannot determine the path of this executable")?,
             root: root.clone(),
             sizes: sizes.clone(),
             asked,
@@ -293,7 +293,7 @@ impl Compare {
         if let Some(file) = &self.html {
             let page = page::html(comparison)?;
             file::write(file, &page).with_context(|| {
-                format!("writing the report {}; what it would have held is printed above", file.display())
+                format!("cannot write the report {}; the result is printed above", file.display())
             })?;
             eprintln!("hugewise: wrote {}", file.display());
         }
@@ -313,9 +313,9 @@ impl Compare {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 =
-        text.trim_end_matches('s').parse().map_err(|_| "a number of seconds is needed".to_owned())?;
+        text.trim_end_matches('s').parse().map_err(|_| "must be a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|limit| !limit.is_zero())
-        .ok_or_else(|| "a positive number of seconds is needed".to_owned())
+        .ok_or_else(|| "must be a positive number of seconds".to_owned())
 }

@@ -1,11 +1,11 @@
-//! `--parameter-list NAME V1,V2,…`: every combination of values, put into a command.
+//! `--parameter-list NAME V1,V2,…`: all combinations of values, inserted into a command.
 
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
 
-/// Every combination of the values of `lists` (name, values, name, values, …) for `command`, the
-/// last list changing fastest; one without values where there is no list.
+/// All combinations of the values of `lists` (name, values, name, values, …), the last list changing fastest;
+/// a single empty combination if there is no list.
 pub fn combinations(lists: &[String], command: &[String]) -> anyhow::Result<Vec<BTreeMap<String, String>>> {
     let mut all = vec![BTreeMap::new()];
     for list in lists.chunks(2) {
@@ -13,7 +13,7 @@ pub fn combinations(lists: &[String], command: &[String]) -> anyhow::Result<Vec<
         ensure!(!name.is_empty() && !name.contains(['{', '}']), "--parameter-list: '{name}' is not a name");
         ensure!(
             command.iter().any(|word| word.contains(&placeholder(name))),
-            "--parameter-list {name}: the command holds no {{{name}}}"
+            "--parameter-list {name}: the command does not contain {{{name}}}"
         );
         ensure!(!all[0].contains_key(name), "--parameter-list {name}: given twice");
         ensure!(

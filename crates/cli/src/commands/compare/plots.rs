@@ -1,8 +1,7 @@
-//! The plots of a comparison, as SVG to put into a page.
+//! The plots of a comparison, as SVG embedded in the page.
 //!
-//! They are small, because a phone is 375 pixels wide: each is [`WIDTH`] wide, has a row for each
-//! backing with its name above its mark, and grows downwards. Colours are fixed here and mapped to
-//! the page's own by its style sheet, so that they follow light and dark.
+//! Plots are [`WIDTH`] wide, to fit on a phone of 375 pixels, and have a row for each backing, with its name
+//! above its mark. The style sheet of the page maps the fixed colours to those of the light or dark theme.
 
 use plotters::{
     coord::types::RangedCoordf64,
@@ -18,11 +17,11 @@ const WIDTH: u32 = 340;
 const ROW: u32 = 42;
 /// Height of the axis with its description.
 const AXIS: u32 = 46;
-/// The size asked for; plotters divides it by 1.24 when it writes SVG.
+/// In pixels, times 1.24: plotters divides font sizes by 1.24 in SVG.
 const TEXT_SIZE: f64 = 15.5;
-/// The same for the axes.
+/// Font size of the axes, times 1.24.
 const AXIS_SIZE: f64 = 14.5;
-/// Characters of a row's name that fit beside its value.
+/// Longest name of a row, in characters.
 const LABEL: usize = 26;
 
 /// The colour of an arm, the same in every plot of a page.
@@ -32,44 +31,37 @@ fn color(arm: usize) -> RGBColor {
 
 /// A row of a plot.
 pub struct Strip {
-    /// Its name.
     pub label: String,
-    /// What stands at the end of its line: the value in words.
+    /// The value as text, at the end of the row.
     pub value: String,
     /// Index of the arm, for the colour.
     pub arm: usize,
-    /// What is drawn.
     pub mark: Mark,
 }
 
-/// What a row shows.
+/// The drawing in a row.
 pub enum Mark {
-    /// Every round as a point, and their mean.
+    /// A point for each round, and their mean.
     Points(Vec<f64>, f64),
-    /// An estimate with its interval.
     Interval {
-        /// Lower end.
         low: f64,
-        /// The estimate.
         estimate: f64,
-        /// Upper end.
         high: f64,
     },
-    /// A share of a whole.
+    /// A share in percent.
     Bar(f64),
 }
 
-/// A line over the values of a parameter.
+/// The values of one arm for each value of a parameter.
 pub struct Line {
-    /// The backing.
     pub label: String,
     /// Index of the arm, for the colour.
     pub arm: usize,
-    /// For each value of the parameter: lowest, mean, highest; nothing where no round counts.
+    /// Minimum, mean and maximum for each value of the parameter; `None` if no round counts.
     pub points: Vec<Option<(f64, f64, f64)>>,
 }
 
-/// Rows over a common axis. With `one`, a line stands at 1 and the axis always shows it.
+/// Rows with a common axis. With `one`, the axis includes 1, which is marked by a line.
 pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
     let (from, to) = range(rows, one);
     let count = rows.len() as f64;
@@ -98,7 +90,7 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
             .draw()
             .map_err(told)?;
         for (index, row) in rows.iter().enumerate() {
-            // The name on the upper half of the row, the mark on the lower.
+            // The name is in the upper half of the row, the mark in the lower half.
             let top = count - index as f64;
             let middle = top - 0.70;
             let name = super::words::shortened(&row.label, LABEL);
@@ -111,7 +103,7 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
                 .draw_series([EmptyElement::at((to, top)) + Text::new(row.value.clone(), (0, 4), value)])
                 .map_err(told)?;
             if one {
-                // Not through the text of the row.
+                // Not across the text of the row.
                 let line = PathElement::new([(1.0, top - 0.42), (1.0, top - 1.0)], TEXT.stroke_width(1));
                 chart.draw_series([line]).map_err(told)?;
             }
@@ -123,14 +115,14 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
 
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// The mark of a row around the height `y`, cut off at the ends of the axis.
+/// Draws the mark of a row at height `y`, clipped to the axis.
 fn draw_mark(chart: &mut Chart<'_, '_>, row: &Strip, y: f64, (from, to): (f64, f64)) -> anyhow::Result<()> {
     let inside = |value: f64| value.clamp(from, to);
     let upright = |x: f64, half: f64| [(inside(x), y - half), (inside(x), y + half)];
     let color = color(row.arm);
     match &row.mark {
         Mark::Points(points, mean) => {
-            // Up and down in turn, so that equal rounds do not hide one another.
+            // Spread vertically, so that equal values do not hide each other.
             let spread = |index: usize| ((index * 7) % 5) as f64 * 0.06 - 0.12;
             let circles = points.iter().enumerate().map(|(index, point)| {
                 Circle::new((inside(*point), y + spread(index)), 4, color.mix(0.55).filled())
@@ -154,7 +146,7 @@ fn draw_mark(chart: &mut Chart<'_, '_>, row: &Strip, y: f64, (from, to): (f64, f
     Ok(())
 }
 
-/// A line for each backing over the values of a parameter, with its lowest and highest round.
+/// A line for each backing against the values of a parameter, with minimum and maximum.
 pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> anyhow::Result<String> {
     let seen: Vec<f64> = lines
         .iter()
@@ -195,7 +187,7 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
             .y_label_formatter(&|value| plain(*value, top))
             .draw()
             .map_err(told)?;
-        // Every value where there is room, else every second, third …
+        // All values if they fit, otherwise every second, third …
         let step = values.len().div_ceil(6).max(1);
         for (index, value) in values.iter().enumerate().step_by(step) {
             let name = Text::new(super::words::shortened(value, 10), (0, 7), tick.clone());
@@ -205,7 +197,7 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
         chart.draw_series([EmptyElement::at((last / 2.0 - 0.25, 0.0)) + under]).map_err(told)?;
         for (number, line) in lines.iter().enumerate() {
             let color = color(line.arm);
-            // Side by side, so that one does not hide another.
+            // Shifted horizontally, so that lines do not hide each other.
             let aside = (number as f64 - (lines.len() as f64 - 1.0) / 2.0) * 0.07;
             let known = || {
                 line.points.iter().enumerate().filter_map(|(x, point)| Some((x as f64 + aside, (*point)?)))
@@ -229,10 +221,10 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
     })
 }
 
-/// A tick with as many decimals as the width of the axis asks for.
+/// Formats a label of an axis of this width.
 fn plain(value: f64, width: f64) -> String {
     match width {
-        // Thousands would not fit side by side.
+        // Numbers with five digits do not fit.
         w if w >= 10_000.0 => format!("{:.0}k", value / 1000.0),
         w if w >= 10.0 => format!("{value:.0}"),
         w if w >= 1.0 => format!("{value:.1}"),
@@ -241,7 +233,7 @@ fn plain(value: f64, width: f64) -> String {
     }
 }
 
-/// The range of an axis: all that is drawn and a little air.
+/// The range of an axis, with a margin.
 fn range(rows: &[Strip], one: bool) -> (f64, f64) {
     let mut low = if one { 1.0 } else { f64::INFINITY };
     let mut high = if one { 1.0 } else { f64::NEG_INFINITY };
@@ -252,7 +244,7 @@ fn range(rows: &[Strip], one: bool) -> (f64, f64) {
                 low = points.iter().copied().fold(low.min(*mean), f64::min);
                 high = points.iter().copied().fold(high.max(*mean), f64::max);
             }
-            // What reaches beyond a factor of four is cut off, or the others would be dots.
+            // Clipped at a factor of 4, so that other intervals stay visible.
             Mark::Interval { low: from, high: to, .. } => {
                 low = low.min(from.max(0.25));
                 high = high.max(to.min(4.0));
@@ -262,10 +254,10 @@ fn range(rows: &[Strip], one: bool) -> (f64, f64) {
     if !(high - low).is_finite() {
         return (0.0, 1.0);
     }
-    // Never so narrow that the steps between ticks are lost in the digits of the values.
+    // At least so wide that the labels differ in their digits.
     let least = high.abs().max(low.abs()) * 1e-6;
     let air = if high > low { ((high - low) * 0.06).max(least) } else { (high.abs() * 0.05).max(0.5) };
-    // An axis of times or counts does not begin below nothing.
+    // Times and counts are not negative.
     let from = if low >= 0.0 { (low - air).max(0.0) } else { low - air };
     (from, high + air)
 }

@@ -1,4 +1,4 @@
-//! Which plots a group of cases gets; one that would show nothing is left away.
+//! The plots of a group of cases; empty ones are omitted.
 
 use hugewise_measure::comparison::Comparison;
 use serde::Serialize;
@@ -9,14 +9,13 @@ use super::{
     words::{self, Scale},
 };
 
-/// A plot with its title.
 #[derive(Serialize)]
 pub struct Plot {
     title: String,
     svg: String,
 }
 
-/// All plots of a group, `figure` being the one its verdicts are drawn from.
+/// All plots of a group. `figure` is the one that decides the verdicts.
 pub fn all(
     comparison: &Comparison,
     group: &Group<'_>,
@@ -24,10 +23,10 @@ pub fn all(
     scale: Option<&Scale>,
 ) -> anyhow::Result<Vec<Plot>> {
     let over_values = scale.filter(|_| group.is_list()).map(|scale| over_values(group, figure, scale));
-    let reference = rows::reference(comparison);
+    let reference = words::reference(comparison);
     let against = strips(
         group,
-        &format!("Against {reference}, with 95 % interval"),
+        &format!("Ratio to {reference}, with 95 % interval"),
         &format!("ratio to {reference}: left of 1 is better"),
         true,
         |row| {
@@ -37,7 +36,7 @@ pub fn all(
         },
     );
     let every_round = scale.map(|scale| {
-        let title = format!("{}: every round, and the mean", words::name(figure));
+        let title = format!("{}: all rounds and their mean", words::name(figure));
         strips(group, &title, &scale.heading(figure), false, |row| {
             let mean = row.summary(figure)?.mean;
             let points = row.values(figure).into_iter().map(|value| scale.scaled(value)).collect();
@@ -52,7 +51,7 @@ pub fn all(
     plots.into_iter().flatten().filter_map(Result::transpose).collect()
 }
 
-/// A row for each arm in each case that has something to show: its value in words, and its mark.
+/// A plot with a row for each arm of each case for which `show` has a value and a mark.
 fn strips(
     group: &Group<'_>,
     title: &str,
@@ -77,7 +76,7 @@ fn strips(
     Ok(Some(Plot { title: title.to_owned(), svg: plots::strips(&rows, axis, one)? }))
 }
 
-/// A line for each arm over the values of the parameters.
+/// A plot with a line for each arm against the values of the parameters.
 fn over_values(group: &Group<'_>, figure: &str, scale: &Scale) -> anyhow::Result<Option<Plot>> {
     let arms = group.cases.first().map_or(0, |case| case.rows.len());
     let line = |arm| {
@@ -98,7 +97,7 @@ fn over_values(group: &Group<'_>, figure: &str, scale: &Scale) -> anyhow::Result
     let names: Vec<String> =
         group.first().map(|case| case.parameters.keys().cloned().collect()).unwrap_or_default();
     let names = words::printable(&names.join(", "));
-    let title = format!("{} over {names}: mean, lowest, highest", words::name(figure));
+    let title = format!("{} by {names}: mean, minimum, maximum", words::name(figure));
     let svg = plots::lines(&lines, &values, &scale.heading(figure), &names)?;
     Ok(Some(Plot { title, svg }))
 }

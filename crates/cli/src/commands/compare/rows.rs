@@ -1,37 +1,33 @@
-//! The rows of a comparison as the reports show them: cases of one workload belong together.
+//! The rows of a comparison, with the cases of one workload grouped together.
 
 use hugewise_measure::comparison::{BackingResult, Case, Comparison, Figure, FigureSummary, Round, Verdict};
 
 use super::words;
 
-/// The cases of one workload: one, or one for each value of a parameter list.
+/// The cases of one workload: a single one, or one for each value of a parameter list.
 pub struct Group<'a> {
-    /// Its cases with their rows, in order.
     pub cases: Vec<CaseRows<'a>>,
 }
 
-/// One case with its rows.
 pub struct CaseRows<'a> {
-    /// The case.
     pub case: &'a Case,
-    /// A row for each arm.
+    /// One row for each arm.
     pub rows: Vec<Row<'a>>,
 }
 
 /// One arm in one case.
 pub struct Row<'a> {
-    /// The name of the backing; told apart where the same one stands twice.
+    /// Name of the backing, with a letter if both arms have the same backing.
     pub label: String,
     /// Index of the arm.
     pub arm: usize,
-    /// What was concluded.
     pub result: &'a BackingResult,
-    /// Its rounds that count.
+    /// Rounds that count.
     pub counted: Vec<&'a Round>,
 }
 
 impl<'a> Group<'a> {
-    /// All groups of a comparison. Needs the rows that the analysis makes, one for each case and arm.
+    /// All groups of an analysed comparison, which has one result for each case and arm.
     pub fn all(comparison: &'a Comparison) -> Vec<Group<'a>> {
         let arms = comparison.design.arms.len().max(1);
         let mut groups: Vec<Group<'a>> = Vec::new();
@@ -63,53 +59,43 @@ impl<'a> Group<'a> {
         })
     }
 
-    /// The case that speaks for the group: workload, figures and the names of parameters.
+    /// The first case; workload, figures and names of parameters are the same in all cases.
     pub fn first(&self) -> Option<&'a Case> {
         self.cases.first().map(|rows| rows.case)
     }
 
-    /// Does it stand for a list of parameter values?
+    /// Whether the group has several cases, with different parameter values.
     pub fn is_list(&self) -> bool {
         self.cases.len() > 1
     }
 
-    /// The figure the verdict is drawn from.
+    /// The figure that decides the verdict.
     pub fn figure(&self) -> Option<&'a Figure> {
         self.first()?.figures.first()
     }
 
-    /// Every row of every case, with its case.
+    /// All rows of all cases, each with its case.
     pub fn rows(&self) -> impl Iterator<Item = (&'a Case, &Row<'a>)> {
         self.cases.iter().flat_map(|case| case.rows.iter().map(|row| (case.case, row)))
     }
 }
 
 impl Row<'_> {
-    /// The summary of one figure.
     pub fn summary(&self, figure: &str) -> Option<&FigureSummary> {
         self.result.figures.iter().find(|summary| summary.name == figure)
     }
 
-    /// Why, where the verdict does not speak for itself.
+    /// The reason of a verdict that needs one.
     pub fn reason(&self) -> Option<&str> {
         let untold = matches!(self.result.verdict, Verdict::FellBack | Verdict::LeftOut | Verdict::TooNoisy);
         let told = untold || self.result.rounds_fallen_back > 0;
         self.result.reason.as_deref().filter(|_| told)
     }
 
-    /// The values of one figure in the rounds that count.
+    /// Values of a figure in the rounds that count.
     pub fn values(&self, figure: &str) -> Vec<f64> {
         let values = self.counted.iter().filter_map(|round| round.figures.get(figure).copied());
         values.filter(|value| value.is_finite()).collect()
-    }
-}
-
-/// What was held against arm 0 has the name of arm 0.
-pub fn reference(comparison: &Comparison) -> String {
-    match comparison.design.arms.first() {
-        Some(backing) if comparison.design.aa => format!("{backing} (A)"),
-        Some(backing) => backing.to_string(),
-        None => "nothing".to_owned(),
     }
 }
 
@@ -134,7 +120,7 @@ pub fn parameters(case: &Case) -> String {
     words::printable(&pairs.join(", "))
 }
 
-/// `2g, 4`: the values alone.
+/// `2g, 4`: the values without the names.
 pub fn values(case: &Case) -> String {
     let values: Vec<&str> = case.parameters.values().map(String::as_str).collect();
     words::printable(&values.join(", "))

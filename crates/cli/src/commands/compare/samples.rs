@@ -1,4 +1,4 @@
-//! Comparisons made up for the tests of the reports, analysed like real ones.
+//! Synthetic comparisons for tests of the reports.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use hugewise_measure::{
     comparison::{Better, Case, Comparison, Design, Figure, LeftOut, Machine, Round},
 };
 
-/// Means of one figure for every arm.
+/// Name, unit and means (one for each arm) of a figure.
 struct Means<'a>(&'a str, &'a str, &'a [f64]);
 
 fn arms(names: &[&str]) -> Vec<Backing> {
@@ -102,7 +102,7 @@ pub fn native() -> Comparison {
     made
 }
 
-/// A JVM: a gain in wall time, little in the rest, one backing without effect.
+/// A JVM: a gain in wall time, less in other figures, one backing without effect.
 pub fn java() -> Comparison {
     let mut made = empty(arms(&["base", "thp", "hugetlb:2MiB", "shm:2MiB"]), 5);
     add(
@@ -149,7 +149,7 @@ pub fn parameter_list() -> Comparison {
     made
 }
 
-/// Noise, a fallback, and something left out, with a throughput and hostile names.
+/// Noise, a fallback, a skipped backing, a throughput, and names that must be escaped.
 pub fn troubled() -> Comparison {
     let mut made = empty(arms(&["base", "thp", "hugetlb:2MiB", "hugetlb:1GiB", "shm"]), 5);
     add(
@@ -184,7 +184,7 @@ pub fn troubled() -> Comparison {
     made.left_out.push(LeftOut {
         case: 0,
         arm: 3,
-        reason: "this machine has no pages of 1GiB left in one piece: reserve them at boot with \
+        reason: "this machine has no contiguous memory for pages of 1GiB: reserve them at boot with \
                  hugepagesz=1G hugepages=4"
             .to_owned(),
     });
@@ -208,7 +208,7 @@ pub fn against_itself() -> Comparison {
     made
 }
 
-/// Nothing ran at all.
+/// No run.
 pub fn nothing() -> Comparison {
     let mut made = empty(arms(&["base", "thp"]), 0);
     made.cases.push(Case {
@@ -221,7 +221,7 @@ pub fn nothing() -> Comparison {
     made
 }
 
-/// Figures that no arithmetic likes.
+/// Figures with infinite, missing and extreme values.
 pub fn extreme() -> Comparison {
     let mut made = empty(arms(&["base", "thp", "hugetlb", "shm"]), 6);
     let figures = ["a", "b", "c"].map(|name| Means(name, "s", &[1.0, 1.0, 1.0, 1.0]));

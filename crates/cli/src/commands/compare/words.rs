@@ -1,11 +1,11 @@
-//! How numbers and verdicts of a comparison are put into words, the same in every report.
+//! Formatting of numbers and verdicts, shared by the text and the HTML page.
 
 use hugewise_measure::{
     comparison::{BackingResult, Better, Case, Comparison, Design, Figure, Machine, Ratio, Verdict},
     statistics::SMALLEST_CLAIM,
 };
 
-/// How the values of one figure are printed: all in one unit, so that they can be compared.
+/// The unit in which all values of a figure are printed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scale {
     factor: f64,
@@ -14,7 +14,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The unit in which `largest` reads best.
+    /// The unit that suits `largest`.
     pub fn of(figure: &Figure, largest: f64) -> Scale {
         let scale = |factor: f64, unit: &str| Scale { factor, unit: unit.to_owned(), whole: false };
         match figure.unit.as_str() {
@@ -69,7 +69,7 @@ impl Scale {
     }
 }
 
-/// A figure's name for people: `gc_pause_total` is `gc pause total`.
+/// The printed name of a figure: `gc_pause_total` is `gc pause total`.
 pub fn name(figure: &str) -> String {
     printable(&figure.replace('_', " "))
 }
@@ -86,7 +86,7 @@ fn thousands(value: f64) -> String {
     if value <= -0.5 { format!("-{text}") } else { text }
 }
 
-/// A share as a percentage: `3.1 %`, `24 %`, `99.7 %`; what is not all is never shown as all.
+/// A share as a percentage: `3.1 %`, `24 %`, `99.7 %`; below 1 it is never rounded to 100 %.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0 %".to_owned(),
@@ -96,7 +96,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// Coverage as a percentage: never rounded to all or nothing.
+/// Coverage as a percentage, never rounded to 0 % or 100 %.
 pub fn coverage(share: Option<f64>) -> String {
     match share {
         None => "unknown".to_owned(),
@@ -106,7 +106,7 @@ pub fn coverage(share: Option<f64>) -> String {
     }
 }
 
-/// `5 of 6`: the rounds that count, of those that ran.
+/// `5 of 6`: the number of rounds that count, and of all rounds.
 pub fn rounds(result: &BackingResult) -> String {
     match result.rounds + result.rounds_fallen_back {
         0 => "–".to_owned(),
@@ -120,7 +120,7 @@ pub fn ratio(ratio: &Ratio) -> String {
     format!("{:.digits$} [{:.digits$}–{:.digits$}]", ratio.estimate, ratio.low, ratio.high)
 }
 
-/// How the figure itself changed: `45 % lower`. The ratio is turned where higher is better; this is not.
+/// The change of the figure itself: `45 % lower`. If higher is better, it is the inverse of the ratio.
 pub fn change(ratio: f64, better: Better) -> String {
     let ratio = match better {
         Better::Lower => ratio,
@@ -135,7 +135,7 @@ pub fn change(ratio: f64, better: Better) -> String {
     }
 }
 
-/// A change in as few characters as possible: `−45 %`; none where it is too small to matter.
+/// The change in short form: `−45 %`; empty if it is smaller than [`SMALLEST_CLAIM`].
 pub fn signed(ratio: f64, better: Better) -> String {
     if (ratio - 1.0).abs() < SMALLEST_CLAIM {
         return String::new();
@@ -148,7 +148,7 @@ pub fn signed(ratio: f64, better: Better) -> String {
     }
 }
 
-/// The verdict in a few words.
+/// The verdict as a short phrase.
 pub fn verdict(result: &BackingResult, better: Better) -> String {
     let change = || result.ratio.map(|ratio| change(ratio.estimate, better)).unwrap_or_default();
     match result.verdict {
@@ -156,13 +156,12 @@ pub fn verdict(result: &BackingResult, better: Better) -> String {
         Verdict::Faster => format!("faster: {}", change()),
         Verdict::Slower => format!("slower: {}", change()),
         Verdict::NoDifference => match result.smallest_difference {
-            Some(share) => format!("no difference ({} would show)", percent(share)),
+            Some(share) => format!("no difference (resolution {})", percent(share)),
             None => "no difference".to_owned(),
         },
-        Verdict::TooNoisy if result.ratio.is_none() => "could not tell".to_owned(),
-        Verdict::TooNoisy => "too noisy to tell".to_owned(),
+        Verdict::TooNoisy => "inconclusive".to_owned(),
         Verdict::FellBack => "fell back".to_owned(),
-        Verdict::LeftOut => "left out".to_owned(),
+        Verdict::LeftOut => "skipped".to_owned(),
     }
 }
 
@@ -175,7 +174,7 @@ pub fn design(design: &Design) -> String {
     };
     let s = if design.rounds == 1 { "" } else { "s" };
     let memory = match design.fragmented {
-        Some(left) => format!("; memory fragmented before each run, {left} left in pieces"),
+        Some(left) => format!("; memory fragmented before each run, {left} of it free"),
         None => String::new(),
     };
     format!(
@@ -196,8 +195,8 @@ pub fn machine(machine: &Machine) -> String {
 
 /// `2026-11-21 02:15 UTC`, from seconds since 1970-01-01 UTC.
 pub fn moment(unix_s: u64) -> String {
-    // Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days: years begin
-    // in March, so that the leap day comes last; 400 years are an era.
+    // Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days: years start in
+    // March, so that the leap day is the last day; an era has 400 years.
     let days = unix_s / 86_400 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -210,7 +209,7 @@ pub fn moment(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
-/// A command line as it could be typed, at most `longest` characters of it.
+/// A command line quoted for a shell, at most `longest` characters of it.
 pub fn command(case: &Case, longest: usize) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
     let words: Vec<String> = case
@@ -228,7 +227,7 @@ pub fn command(case: &Case, longest: usize) -> String {
     shortened(&words.join(" "), longest)
 }
 
-/// At most `longest` characters, the last one telling that there was more.
+/// At most `longest` characters, with `…` as the last one if text was cut.
 pub fn shortened(text: &str, longest: usize) -> String {
     if text.chars().count() <= longest {
         return text.to_owned();
@@ -236,7 +235,7 @@ pub fn shortened(text: &str, longest: usize) -> String {
     text.chars().take(longest.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Without control characters: a terminal would obey them, and a table would break.
+/// Escapes control characters, which would control the terminal or break a table.
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -245,11 +244,11 @@ pub fn printable(text: &str) -> String {
     safe
 }
 
-/// What the comparison means for one case, given its rows with their labels: a sentence for each
-/// kind of verdict.
+/// The result of one case as sentences, one for each kind of verdict. `rows`: the rows of the case with their
+/// labels.
 pub fn conclusions(comparison: &Comparison, rows: &[(String, &BackingResult)], case: &Case) -> Vec<String> {
     let Some(figure) = case.figures.first() else { return Vec::new() };
-    let reference = super::rows::reference(comparison);
+    let reference = reference(comparison);
     let named = |wanted: &[Verdict], tell: &dyn Fn(&BackingResult) -> String| {
         let mut of_kind: Vec<_> = rows.iter().filter(|(_, row)| wanted.contains(&row.verdict)).collect();
         let estimate = |row: &BackingResult| row.ratio.map_or(1.0, |ratio| ratio.estimate);
@@ -262,20 +261,29 @@ pub fn conclusions(comparison: &Comparison, rows: &[(String, &BackingResult)], c
         format!(" ({} {change})", name(&figure.name))
     };
     let seen = |row: &BackingResult| {
-        row.smallest_difference.map(|s| format!(" ({} would have shown)", percent(s))).unwrap_or_default()
+        row.smallest_difference.map(|s| format!(" (resolution {})", percent(s))).unwrap_or_default()
     };
     let nothing = |_: &BackingResult| String::new();
     [
         (format!("Faster than {reference}"), named(&[Verdict::Faster], &by)),
         (format!("Slower than {reference}"), named(&[Verdict::Slower], &by)),
-        (format!("No difference from {reference} seen"), named(&[Verdict::NoDifference], &seen)),
-        ("Could not tell".to_owned(), named(&[Verdict::TooNoisy], &nothing)),
-        ("Did not get its pages".to_owned(), named(&[Verdict::FellBack], &nothing)),
-        ("Left out".to_owned(), named(&[Verdict::LeftOut], &nothing)),
+        (format!("No difference from {reference}"), named(&[Verdict::NoDifference], &seen)),
+        ("Inconclusive".to_owned(), named(&[Verdict::TooNoisy], &nothing)),
+        ("Fell back, without the requested pages".to_owned(), named(&[Verdict::FellBack], &nothing)),
+        ("Skipped".to_owned(), named(&[Verdict::LeftOut], &nothing)),
     ]
     .into_iter()
     .filter_map(|(kind, names)| Some(format!("{kind}: {}.", names?)))
     .collect()
+}
+
+/// The name of the arm that all others are compared with.
+pub fn reference(comparison: &Comparison) -> String {
+    match comparison.design.arms.first() {
+        Some(backing) if comparison.design.aa => format!("{backing} (A)"),
+        Some(backing) => backing.to_string(),
+        None => "nothing".to_owned(),
+    }
 }
 
 #[cfg(test)]

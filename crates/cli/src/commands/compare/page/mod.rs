@@ -1,4 +1,4 @@
-//! The result of a comparison as one HTML page that needs nothing else.
+//! The result of a comparison as a self-contained HTML page.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::output::web_page;
 
-/// The whole page. All text from outside is escaped, in the plots too; there is no script in it.
+/// The page. All text from other sources is escaped, also in plots; the page has no scripts.
 pub fn html(comparison: &Comparison) -> anyhow::Result<String> {
     web_page::render(include_str!("page.html"), page(comparison)?)
 }
@@ -55,7 +55,7 @@ struct Conclusion {
 
 #[derive(Serialize)]
 struct TableRow {
-    /// The parameters are those of the row before.
+    /// Whether the parameters equal those of the previous row.
     repeated: bool,
     parameters: Vec<Cell>,
     backing: String,
@@ -74,7 +74,7 @@ struct Cell {
     value: String,
 }
 
-/// The other figures of one case: a column for each backing.
+/// The figures of one case that do not decide the verdict: a column for each backing.
 #[derive(Serialize)]
 struct Others {
     of: String,
@@ -108,7 +108,7 @@ fn page(comparison: &Comparison) -> anyhow::Result<Page> {
         version: comparison.version.clone(),
         machine: words::machine(&comparison.machine),
         design: words::design(&comparison.design),
-        reference: rows::reference(comparison),
+        reference: words::reference(comparison),
         aa: comparison.design.aa,
         started: words::moment(comparison.started_unix_s),
         groups: Group::all(comparison)

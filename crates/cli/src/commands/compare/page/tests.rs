@@ -1,4 +1,4 @@
-//! What must hold of every page.
+//! Tests of the page.
 
 use std::{env, fs, path::Path};
 
@@ -11,7 +11,7 @@ fn page_of(comparison: &Comparison) -> String {
     html(comparison).unwrap_or_else(|error| format!("failed: {error:#}"))
 }
 
-/// Writes the samples to look at, where HUGEWISE_SAMPLES names a folder.
+/// Also writes the pages to the folder that HUGEWISE_SAMPLES names, for visual inspection.
 #[test]
 fn every_sample_renders() {
     for (name, sample) in [

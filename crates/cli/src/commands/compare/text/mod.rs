@@ -12,19 +12,18 @@ use super::{
 };
 use crate::output::terminal::Terminal;
 
-/// Columns that a line may take.
+/// Longest line, in characters.
 const WIDTH: u16 = 100;
-/// Backings side by side in the table of the other figures.
+/// Most backings side by side in a table of the other figures.
 const SIDE_BY_SIDE: usize = 4;
 
-/// The whole report.
 pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
     let mut lines = vec![terminal.dim(&words::machine(&comparison.machine))];
     lines.push(terminal.dim(&words::design(&comparison.design)));
-    let reference = rows::reference(comparison);
+    let reference = words::reference(comparison);
     lines.push(terminal.dim(&format!("Ratios are to {reference}, within blocks; below 1 is better.")));
     if comparison.design.aa {
-        lines.push("The same backing twice: a difference seen here is the machine's own noise.".to_owned());
+        lines.push("The same backing twice: any difference is noise of this machine.".to_owned());
     }
     for group in Group::all(comparison) {
         lines.push(String::new());
@@ -41,7 +40,7 @@ pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
         }
         reasons(&mut lines, &group, terminal);
     }
-    list(&mut lines, "Changed for the experiment, and put back", &comparison.changes, terminal);
+    list(&mut lines, "Changed for the experiment, and restored", &comparison.changes, terminal);
     list(&mut lines, "Notes", &comparison.notes, terminal);
     lines.push(String::new());
     lines.join("\n")
@@ -59,14 +58,14 @@ fn heading(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     }
 }
 
-/// A table without lines, whose cells lie two blanks apart.
+/// A table without lines; columns are two blanks apart.
 fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table
 }
 
-/// One line a row, because nothing is wrapped.
+/// Appends the rows of a table whose cells are not wrapped.
 fn push(lines: &mut Vec<String>, table: &Table) {
     lines.extend(table.lines().map(|line| line.trim_end().to_owned()));
 }
@@ -131,8 +130,8 @@ fn verdicts(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     lines.extend(rows);
 }
 
-/// The line with its verdict, which stands at the end, in its colour. The table itself is laid
-/// out without colours, which would count as text.
+/// Colours the verdict at the end of the line. The table itself is formatted without colours, because escape
+/// sequences would count as text.
 fn paint(line: &str, words: &str, verdict: Verdict, terminal: &Terminal) -> String {
     let Some(rest) = line.strip_suffix(words) else { return line.to_owned() };
     let painted = match verdict {
@@ -149,7 +148,7 @@ fn largest<'a>(rows: impl Iterator<Item = &'a Row<'a>>, figure: &str) -> f64 {
     rows.filter_map(|row| row.summary(figure)).map(|summary| summary.mean.abs()).fold(0.0, f64::max)
 }
 
-/// The figures besides the one the verdict is drawn from: a row for each, a column for each backing.
+/// The figures that do not decide the verdict: a row for each figure, a column for each backing.
 fn others(lines: &mut Vec<String>, group: &Group<'_>, case: &CaseRows<'_>, terminal: &Terminal) {
     if !has_others(case) {
         return;
@@ -183,13 +182,13 @@ fn others(lines: &mut Vec<String>, group: &Group<'_>, case: &CaseRows<'_>, termi
     }
 }
 
-/// Is anything known besides the figure the verdict is drawn from?
+/// Whether any figure is known besides the one that decides the verdict.
 fn has_others(case: &CaseRows<'_>) -> bool {
     let known = |name: &str| case.rows.iter().any(|row| row.summary(name).is_some());
     case.case.figures.iter().skip(1).any(|figure| known(&figure.name))
 }
 
-/// Why: for every row whose verdict needs it.
+/// The reasons of the verdicts that need one.
 fn reasons(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     let mut table = wrapped_table();
     for (case, row) in group.rows() {
@@ -203,7 +202,7 @@ fn reasons(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     }
     if !table.is_empty() {
         lines.push(String::new());
-        lines.push(terminal.bold("Why"));
+        lines.push(terminal.bold("Reasons"));
         push(lines, &table);
     }
 }
