@@ -1,4 +1,4 @@
-//! Being told to stop, and being called twice at once.
+//! Signals, and two processes at the same time.
 
 use std::{fs, time::Duration};
 
@@ -23,9 +23,9 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A comparison under way, whose pool has been grown.
+/// A running comparison that has enlarged its pool.
 fn with_a_grown_pool() -> Result<Running, Box<dyn std::error::Error>> {
-    // So many rounds that it never ends by itself.
+    // Enough rounds that it does not end before the signal.
     let mut arguments = [&SMALL[..], &["-b", "base,hugetlb"]].concat();
     arguments[5] = "100000";
     let running = Running::holding_the_journal(&|| hugewise(&arguments))?;
@@ -37,11 +37,11 @@ fn with_a_grown_pool() -> Result<Running, Box<dyn std::error::Error>> {
 
 fn ends_in_order(signal: &str, status: i32) -> Tested {
     let running = with_a_grown_pool()?;
-    // In the middle of a run.
+    // During a run.
     std::thread::sleep(Duration::from_millis(150));
     running.signal(signal)?;
     let ran = running.wait()?.ended_with(status)?;
-    assert_eq!(ran.stdout, "", "half a comparison is none");
+    assert_eq!(ran.stdout, "", "an incomplete comparison is not printed");
     says(&ran.stderr, &["interrupted", "all settings are restored"])
 }
 

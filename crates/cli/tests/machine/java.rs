@@ -32,7 +32,7 @@ public class Allocate {
     }
 }
 ";
-/// A collector, a backing to try it on, and the coverage that must be.
+/// Collectors, each with a backing and the least coverage on it.
 const COLLECTORS: [(&str, &str, f64); 4] = [
     ("UseSerialGC", "thp", 0.8),
     ("UseParallelGC", "hugetlb", 0.95),
@@ -74,7 +74,7 @@ pub fn knows(jdk: &Jdk, collector: &str) -> bool {
     asked.output().is_ok_and(|output| output.status.success())
 }
 
-/// A folder with the program of this class, compiled for the oldest JDK.
+/// A folder with this class, compiled by the oldest JDK.
 pub fn compiled(class: &str, text: &str) -> Result<TempDir, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let source = folder.path().join(format!("{class}.java"));
@@ -100,7 +100,7 @@ fn compare(
     compare_behind(&[], jdk, options, flags, variables, status)
 }
 
-/// The same with the words of a wrapper before the `java`.
+/// [`compare`] with a wrapper before the `java`.
 fn compare_behind(
     wrapper: &[&str],
     jdk: &Jdk,
@@ -120,8 +120,8 @@ fn compare_behind(
     run_command(&make)?.ended_with(status)?.comparison()
 }
 
-/// On a machine that is busy the kernel may fail to make a huge page now and then; that the heap then
-/// counts as fallen back, in a warm-up, too, is right.
+/// Up to three attempts: on a busy machine huge-page allocations may fail, and a run, also a warm-up, then
+/// counts as fallen back.
 fn patiently(test: impl Fn() -> Tested) -> Tested {
     test().or_else(|_| test()).or_else(|_| test())
 }
@@ -150,7 +150,7 @@ fn the_heap(jdk: &Jdk) -> Tested {
     )
 }
 
-/// What stands before a `java` stays, and what it sets about pages does not count.
+/// A wrapper before `java` is kept, and large page flags that it sets are ignored.
 fn behind_a_wrapper(jdk: &Jdk) -> Tested {
     let wrapper =
         ["env", "_JAVA_OPTIONS=-XX:-UseLargePages -Dkept=1", "timeout", "600", "taskset", "-c", "0"];

@@ -1,5 +1,5 @@
-//! `inspect` against the kernel's own tools, of the same moment: `thpmaps` and `page-types`, from
-//! tools/mm of its source. HUGEWISE_THPMAPS and HUGEWISE_PAGE_TYPES name the programs.
+//! Compares `inspect` with the kernel's tools `thpmaps` and `page-types` (tools/mm of its source), on a stopped
+//! process. HUGEWISE_THPMAPS and HUGEWISE_PAGE_TYPES name the programs.
 
 use std::{
     collections::BTreeMap,
@@ -63,7 +63,7 @@ fn same(options: &[&str], pages: u64, mthp: bool) -> Tested {
     }
     assert_eq!(ours.on(2 << 20), sum("-pmd-aligned-") << 10, "{tools:?} {ours:?}");
     assert_eq!(ours.split, sum("-pte-aligned-2048kB") << 10, "{tools:?} {ours:?}");
-    // thpmaps leaves folios of two pages out.
+    // thpmaps omits folios of two pages.
     let in_part = (sum("-unaligned-") + sum("-partial")) << 10;
     assert!(ours.in_part == in_part || (ours.in_part > in_part && ours.on(8192) > 0), "{tools:?} {ours:?}");
 
@@ -81,7 +81,7 @@ fn same(options: &[&str], pages: u64, mthp: bool) -> Tested {
     Ok(())
 }
 
-/// Sums over the regions, pages of pools left out of the sizes.
+/// Sums over the regions; `by_size` is without pool pages.
 #[derive(Debug, Default)]
 struct Ours {
     by_size: BTreeMap<u64, u64>,

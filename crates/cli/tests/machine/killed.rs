@@ -72,10 +72,10 @@ fn any_moment() -> Tested {
     Ok(())
 }
 
-/// How long it takes when nobody kills it.
+/// Duration of the command if it is not killed.
 fn duration(make: &dyn Fn() -> Command) -> Result<Duration, Box<dyn Error>> {
     let mut took = Duration::ZERO;
-    // Twice, for the first may have waited for another hugewise.
+    // Twice: the first run may have waited for another hugewise.
     for _ in 0..2 {
         let begin = Instant::now();
         run_command(make)?.ended_with(0)?;
@@ -84,7 +84,8 @@ fn duration(make: &dyn Fn() -> Command) -> Result<Duration, Box<dyn Error>> {
     Ok(took)
 }
 
-/// Starts and kills; the machine before, and the journal that was left behind, if one was.
+/// Starts the command and kills it after `moment`. Returns the state of the machine before, and the journal that
+/// was left behind, `None` if there is none.
 pub fn left_behind(
     make: &dyn Fn() -> Command,
     moment: Duration,
@@ -107,7 +108,7 @@ pub fn left_behind(
     }
 }
 
-/// Starts, kills, restores; the number of settings that stood in the journal, if there was one.
+/// Starts, kills, restores. Returns the number of settings in the journal, `None` if no journal was left behind.
 fn kill_once(make: &dyn Fn() -> Command, moment: Duration) -> Result<Option<usize>, Box<dyn Error>> {
     let (before, left) = left_behind(make, moment, JOURNAL)?;
     let settings = match &left {
@@ -115,7 +116,7 @@ fn kill_once(make: &dyn Fn() -> Command, moment: Duration) -> Result<Option<usiz
         Some(record) => Some(record["entries"].as_array().ok_or("a journal without entries")?.len()),
     };
     if let Some(record) = &left {
-        // Whoever wants to measure next is told, and changes nothing.
+        // The next measurement is refused with the reason, and changes nothing.
         for next in [&SMALL[..], &["bench", "touch", "--bytes", "1000", "--forks", "1"]] {
             let refused = run(next)?.ended_with(2)?;
             says(

@@ -1,8 +1,8 @@
 //! The built program on the real kernel's pools and THP settings.
 //!
-//! Every test takes down the machine's settings before and compares them after. What cannot run
-//! here is listed as ignored, with the reason in its name. Other calls of hugewise may run at the
-//! same time: the tests wait for them, up to ten minutes.
+//! Every test reads the machine's settings before and compares them after. Tests that cannot run here are
+//! listed as ignored, with the reason in the name. Other hugewise processes may run at the same time: the
+//! tests wait for them, up to ten minutes.
 
 mod apply;
 mod apply_killed;
@@ -45,12 +45,11 @@ use crate::{
     settings::Snapshot,
 };
 
-/// What a test answers.
 type Tested = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // They share the machine's settings.
+    // Tests share the machine's settings.
     arguments.test_threads = Some(1);
     let all = [
         native::trials(),
@@ -85,7 +84,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, all.into_iter().flatten().collect()).exit_code()
 }
 
-/// A test that leaves the settings as they were, or one that is shown as skipped.
+/// A test that must leave all settings unchanged, or one that is listed as skipped.
 fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> Tested + Send + 'static) -> Trial {
     let reasons: Vec<String> = needs.iter().filter_map(|need| missing(*need)).collect();
     if !reasons.is_empty() {
@@ -97,7 +96,7 @@ fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> Tested + Send + 'sta
     Trial::test(name, move || preserving(test).map_err(|error| Failed::from(error.to_string())))
 }
 
-/// Runs `test` between two looks at the machine.
+/// Runs `test` and checks that the machine's settings are unchanged.
 fn preserving(test: impl FnOnce() -> Tested) -> Tested {
     let before = Snapshot::take()?;
     let outcome = test();

@@ -1,4 +1,4 @@
-//! Memory of a pool, by the library itself: made present, given back, and refused without a SIGBUS.
+//! Pool memory through the library: populated, released, and refused without a SIGBUS.
 
 use std::{error::Error, num::NonZeroUsize, ops::ControlFlow};
 
@@ -26,14 +26,14 @@ const PAGE: usize = 2 << 20;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial("memory: pages of a pool are made present and given back", &[NeedsRoot, Pool], given_back),
-        trial("memory: SysV shared memory is made present and given back", &[NeedsRoot, Pool], shared_memory),
+        trial("memory: pages of a pool are populated and released", &[NeedsRoot, Pool], given_back),
+        trial("memory: SysV shared memory is populated and released", &[NeedsRoot, Pool], shared_memory),
         trial("memory: an empty pool is refused without a SIGBUS", &[NeedsRoot, Pool], an_empty_pool),
     ]
 }
 
 fn pretouch(region: &mut Region) -> Pretouched {
-    // Two threads, and chunks that would let them meet in every page.
+    // Two threads, and chunks smaller than a page, so that both would populate the same pages.
     let how = Pretouch { threads: NonZeroUsize::new(2), chunk: Some(Bytes(4096)), way: None };
     region.pretouch(&how, &mut |_| ControlFlow::Continue(()))
 }
@@ -63,7 +63,7 @@ fn taken_and_given_back(backing: Backing) -> Tested {
     let done = pretouch(&mut region);
     assert!(done.stopped.is_none(), "{done:?}");
     assert_eq!((done.done, done.chunk), (Bytes(8 * PAGE as u64), Bytes(PAGE as u64)));
-    // One fault a page: no page was made twice.
+    // One page fault per page: no page was populated twice.
     assert!((8..64).contains(&done.minor_faults), "{done:?}");
     let coverage = done.coverage.known().ok_or("no reading")?;
     assert_eq!(coverage.share_on("2m".parse()?), Some(1.0), "{coverage:?}");
@@ -87,7 +87,7 @@ fn an_empty_pool() -> Tested {
     let mut region = reserve(Backing::Shm(Some("2m".parse()?)), 4)?;
     assert!(pretouch(&mut region).stopped.is_none());
     assert!(region.decommit(0..4 * PAGE, None).stopped.is_none());
-    // Others took the pages, and the region's own reservation is used up.
+    // The pool is emptied, and the region's own reservation is used up.
     take_all(&mut journal)?;
     let done = pretouch(&mut region);
     let stopped = done.stopped.as_ref().map(ToString::to_string).unwrap_or_default();

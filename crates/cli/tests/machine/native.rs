@@ -43,7 +43,7 @@ fn each_backing_gets_its_pages() -> Tested {
     documented(&serde_json::from_str(&ran.stdout)?)
 }
 
-/// Every field that the published schema promises is there, at the top and one level below.
+/// All required fields of the published schema are present, at the top level and one level below.
 fn documented(printed: &Value) -> Tested {
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(SCHEMA)?)?;
     let required = |of: &Value| -> Vec<String> {
@@ -59,7 +59,7 @@ fn documented(printed: &Value) -> Tested {
         [("machine", "Machine"), ("design", "Design"), ("rounds", "Round"), ("backings", "BackingResult")]
     {
         let inner = required(&schema["$defs"][definition]);
-        assert!(!inner.is_empty(), "{definition} stands in the schema");
+        assert!(!inner.is_empty(), "{definition} is in the schema");
         let value = &printed[field];
         let values = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
         assert!(!values.is_empty(), "{field} is not empty");
@@ -75,7 +75,7 @@ fn giant_pages() -> Tested {
     let ran = run(&arguments)?;
     let comparison = ran.comparison()?;
     match comparison.left_out.first() {
-        // Memory is there and not contiguous: an answer, and it must be the right one.
+        // Memory is free but not contiguous: the reason must say so.
         Some(out) => assert!(out.reason.contains("not contiguous"), "{}", out.reason),
         None => {
             covered(&comparison, "hugetlb:1GiB", 0.95)?;

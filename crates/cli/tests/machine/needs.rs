@@ -1,4 +1,4 @@
-//! What a test needs of the machine, and why it cannot be had.
+//! Requirements of tests on the machine, and the reasons why they are not met.
 
 use std::{
     env, fs,
@@ -10,23 +10,22 @@ use std::{
 use hugewise_jvm::jdks::{self, Environment, Jdk};
 use hugewise_linux::{proc::meminfo, root::Root, units::Bytes};
 
-/// Names `thpmaps`, of tools/mm in the kernel's source; it needs Python and numpy.
+/// Environment variable with the path of `thpmaps`, of tools/mm in the kernel's source; it needs Python and numpy.
 pub const THPMAPS: &str = "HUGEWISE_THPMAPS";
-/// Names `page-types`, from the same place.
+/// Environment variable with the path of `page-types`, of tools/mm in the kernel's source.
 pub const PAGE_TYPES: &str = "HUGEWISE_PAGE_TYPES";
-/// Names the folder with the jars of the off-heap caches of docs/run.md.
+/// Environment variable with the folder of the jars of the off-heap caches of docs/run.md.
 pub const OFF_HEAP_JARS: &str = "HUGEWISE_OFFHEAP_JARS";
 
-/// One need.
 #[derive(Clone, Copy, Debug)]
 pub enum Need {
-    /// Settings can be changed.
+    /// Root, with writable settings.
     Root,
     /// There are pools of 2 MiB pages.
     Pool,
     /// There are pools of 1 GiB pages, and memory for one page.
     GiantPool,
-    /// So many MiB that are free without anything being dropped or swapped out.
+    /// Free memory in MiB, without reclaim.
     Free(u64),
     /// THP is built in.
     Thp,
@@ -38,17 +37,17 @@ pub enum Need {
     Compiler,
     /// The jars of the off-heap caches of docs/run.md.
     OffHeapJars,
-    /// Mount namespaces can be made.
+    /// Mount namespaces can be created.
     Namespaces,
-    /// The kernel's own tools about page sizes.
+    /// The kernel's tools `thpmaps` and `page-types`.
     KernelTools,
-    /// Groups that limit memory can be made.
+    /// Control groups with a memory limit can be created.
     MemoryGroup,
-    /// The memory of the whole machine may be fragmented for a while.
+    /// The memory of the whole machine may be fragmented during the test.
     Fragment,
 }
 
-/// Why a need is not met; nothing if it is.
+/// The reason why a need is not met; `None` if it is met.
 pub fn missing(need: Need) -> Option<String> {
     let met = match need {
         Need::Root => is_root(),
@@ -85,12 +84,12 @@ pub fn missing(need: Need) -> Option<String> {
     (!met).then(|| reason.to_owned())
 }
 
-/// Every JDK in the usual folders, the newest first.
+/// All JDKs in the usual folders, the newest first.
 pub fn jdks() -> Vec<Jdk> {
     jdks::find(&Root::live(), &Environment::default())
 }
 
-/// The folder that groups with a memory limit can be made in.
+/// The folder in which control groups with a memory limit can be created.
 pub fn memory_group() -> Option<PathBuf> {
     let v1 = Path::new("/sys/fs/cgroup/memory");
     let v2 = Path::new("/sys/fs/cgroup");

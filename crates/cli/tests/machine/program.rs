@@ -1,4 +1,4 @@
-//! Any other program: through its C library, or not at all.
+//! Programs other than java: huge pages through the C library.
 
 use std::{error::Error, fs, path::Path, process::Command};
 
@@ -58,7 +58,7 @@ fn malloc_gets_its_pages() -> Tested {
     let make = || {
         let mut command = hugewise(&["compare", "--json", "--rounds", "1", "--metric"]);
         command.args(["touched=touched: ([0-9]+)", "--", &program]);
-        // Theirs about huge pages gives way, the other one stays.
+        // The user's setting for huge pages is replaced, the other one is kept.
         command.env("GLIBC_TUNABLES", "glibc.malloc.arena_max=2:glibc.malloc.hugetlb=0");
         command
     };

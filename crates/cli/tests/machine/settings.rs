@@ -1,4 +1,4 @@
-//! The settings of the machine, before and after.
+//! Snapshots of the machine's settings.
 
 use std::{
     collections::BTreeMap,
@@ -15,35 +15,35 @@ use hugewise_linux::{root::Root, sys::file::try_lock, tracefs::Tracefs};
 
 use crate::{Tested, start};
 
-/// Longest wait for an event, other calls of hugewise among them: on a busy machine all takes longer.
+/// Longest wait for an event, for example the end of another hugewise.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
 const SYS: &str = "/sys/kernel/mm";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const NODES: &str = "/sys/devices/system/node";
-/// The journal of a call that runs, or was killed.
+/// The journal of a process that runs, or was killed.
 pub const JOURNAL: &str = "/run/hugewise/journal.json";
-/// The same of a recording, which others do not wait for.
+/// The journal of a recording, which other processes do not wait for.
 pub const RECORDING: &str = "/run/hugewise/recording/journal.json";
-/// What `apply` left.
+/// The old values of settings changed by `apply`.
 pub const APPLIED: &str = "/run/hugewise/applied.json";
 
-/// All settings that hugewise may change, and what it may leave behind.
+/// All settings that hugewise may change, and all files and segments that it may leave behind.
 #[derive(Debug)]
 pub struct Snapshot(BTreeMap<String, String>);
 
 impl Snapshot {
-    /// Takes it when no hugewise is at work.
+    /// Takes a snapshot while no hugewise is running.
     pub fn take() -> Result<Snapshot, Box<dyn Error>> {
         at_rest(|| Snapshot(read()))
     }
 
-    /// Fails where something is different now, and names it.
+    /// Fails if anything differs from the snapshot or a process of these tests still runs.
     pub fn is_preserved(&self) -> Tested {
         self.compare(&start::left_running())
     }
 
-    /// The same while something that a test started still runs.
+    /// Fails if anything differs from the snapshot; processes of the test may still run.
     pub fn settings_are_preserved(&self) -> Tested {
         self.compare(&[])
     }
@@ -70,7 +70,7 @@ impl Snapshot {
     }
 }
 
-/// Holds the locks of the journals while it looks, so that no other hugewise changes anything.
+/// Calls `look` while it holds the locks of the journals, so that no other hugewise changes settings.
 fn at_rest<T>(look: impl Fn() -> T) -> Result<T, Box<dyn Error>> {
     let begin = Instant::now();
     loop {
@@ -82,7 +82,7 @@ fn at_rest<T>(look: impl Fn() -> T) -> Result<T, Box<dyn Error>> {
         let left = [JOURNAL, RECORDING, APPLIED].into_iter().any(|file| Path::new(file).exists());
         let patience = match (locked, left) {
             (true, false) => return Ok(look()),
-            // Nobody holds it: whoever did was killed, or applied. Other tests restore that, too.
+            // Left behind by a killed process or by `apply`; another test may restore it.
             (true, true) => PATIENCE / 12,
             (false, _) => PATIENCE,
         };
@@ -91,7 +91,7 @@ fn at_rest<T>(look: impl Fn() -> T) -> Result<T, Box<dyn Error>> {
             let of = |file| fs::read_to_string(file).unwrap_or_default();
             let journal = of(JOURNAL) + &of(RECORDING);
             return Err(format!(
-                "another hugewise is at work, or was killed and not restored, or settings are applied \
+                "another hugewise is running, or was killed and not restored, or settings are applied \
                  ('hugewise restore' undoes them): {journal}"
             )
             .into());
@@ -100,7 +100,7 @@ fn at_rest<T>(look: impl Fn() -> T) -> Result<T, Box<dyn Error>> {
     }
 }
 
-/// Nothing where nobody ever held it, or we may not see it, and then we can change nothing either.
+/// `None` if the lock does not exist, or may not be opened: then the tests cannot change settings either.
 fn open_lock(name: &str) -> io::Result<Option<File>> {
     match File::open(Path::new(STATE_DIR).join(name)) {
         Ok(lock) => Ok(Some(lock)),
@@ -136,7 +136,7 @@ fn read() -> BTreeMap<String, String> {
         }
     }
     for file in names(&format!("{THP}/khugepaged")) {
-        // The other two count what it does.
+        // These two files are counters.
         if !matches!(file.as_str(), "full_scans" | "pages_collapsed") {
             note(format!("{THP}/khugepaged/{file}"));
         }
@@ -157,7 +157,7 @@ fn read() -> BTreeMap<String, String> {
             all.insert(format!("{folder}/{name}"), "there".to_owned());
         }
     }
-    // Key, identifier, permissions and size: the rest changes with who looks at it.
+    // Key, identifier, permissions and size; other columns change without hugewise.
     for line in fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default().lines().skip(1) {
         let segment: Vec<&str> = line.split_whitespace().take(4).collect();
         all.insert(format!("SysV shared memory {}", segment.join(" ")), "there".to_owned());

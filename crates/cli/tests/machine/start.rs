@@ -1,4 +1,4 @@
-//! Starting the program, and finding what it started.
+//! Starts the program, and finds processes that it left running.
 
 use std::{
     error::Error,
@@ -14,16 +14,16 @@ use hugewise_measure::comparison::{Comparison, Round};
 
 use crate::settings::{JOURNAL, PATIENCE, RECORDING};
 
-/// In the environment of everything that these tests start.
+/// Environment variable of all processes that these tests start.
 pub const MARKER: &str = "HUGEWISE_MACHINE_TEST";
 /// Longest wait for processes that were ended to be gone.
 const MAX_EXIT_TIME: Duration = Duration::from_secs(120);
-/// What the program says when another one holds the settings.
+/// Part of the message when another process holds the journal.
 pub const BUSY: &str = "another hugewise holds the settings";
-/// A comparison of the embedded workload, as short as it can be.
+/// The shortest comparison of the embedded workload.
 pub const SMALL: [&str; 6] = ["compare", "--no-java", "--bytes", "100000000", "--rounds", "1"];
 
-/// A call that has ended.
+/// A process that has ended.
 #[derive(Debug)]
 pub struct Ran {
     pub status: ExitStatus,
@@ -32,7 +32,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Its exit status, which must be `expected`; no call may panic, whatever else it does.
+    /// Fails unless the exit status is `expected` and the process did not panic.
     pub fn ended_with(self, expected: i32) -> Result<Ran, Box<dyn Error>> {
         if self.status.code() != Some(expected) || self.stderr.contains("panicked") {
             return Err(format!("{expected} was expected as exit status, without a panic: {self:#?}").into());
@@ -40,13 +40,13 @@ impl Ran {
         Ok(self)
     }
 
-    /// The comparison that it printed as JSON.
+    /// The comparison in its standard output.
     pub fn comparison(&self) -> Result<Comparison, Box<dyn Error>> {
         serde_json::from_str(&self.stdout).map_err(|error| format!("{error}: {self:#?}").into())
     }
 }
 
-/// A call that is under way.
+/// A process that is running.
 pub struct Running {
     pub child: Child,
     stdout: File,
@@ -54,7 +54,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `command`; what it prints goes to files, so that it never waits for a reader.
+    /// Starts `command` with its output redirected to files, so that it never blocks on a pipe.
     pub fn start(command: &mut Command) -> Result<Running, Box<dyn Error>> {
         let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let child = command
@@ -66,7 +66,7 @@ impl Running {
         Ok(Running { child, stdout, stderr })
     }
 
-    /// Starts `make()` until it has its journal, waiting for others that have it.
+    /// Starts `make()` and waits until it has the journal; starts it again while another process has it.
     pub fn holding_the_journal(make: &dyn Fn() -> Command) -> Result<Running, Box<dyn Error>> {
         let begin = Instant::now();
         loop {
@@ -87,7 +87,7 @@ impl Running {
         }
     }
 
-    /// Waits for its end; one that hangs is killed.
+    /// Waits for the end of the process, and kills it after [`PATIENCE`].
     pub fn wait(mut self) -> Result<Ran, Box<dyn Error>> {
         let begin = Instant::now();
         let status = loop {
@@ -109,7 +109,7 @@ impl Running {
         Ok(Ran { status, stdout: text(self.stdout)?, stderr: text(self.stderr)? })
     }
 
-    /// Sends it a signal by name.
+    /// Sends a signal by name.
     pub fn signal(&self, name: &str) -> Result<(), Box<dyn Error>> {
         let id = self.child.id().to_string();
         let sent = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", name, &id]).status()?;
@@ -117,7 +117,7 @@ impl Running {
     }
 }
 
-/// A call of the built program.
+/// A command that starts the built program.
 pub fn hugewise(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hugewise"));
     command.args(arguments);
@@ -128,12 +128,12 @@ pub fn hugewise(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the built program to its end, again while another one holds the settings.
+/// Runs the built program; again while another process holds the journal.
 pub fn run(arguments: &[&str]) -> Result<Ran, Box<dyn Error>> {
     run_command(&|| hugewise(arguments))
 }
 
-/// The same with a command of its own.
+/// Runs the command that `make` returns; again while another process holds the journal.
 pub fn run_command(make: &dyn Fn() -> Command) -> Result<Ran, Box<dyn Error>> {
     let begin = Instant::now();
     loop {
@@ -148,7 +148,7 @@ pub fn run_command(make: &dyn Fn() -> Command) -> Result<Ran, Box<dyn Error>> {
     }
 }
 
-/// Waits until `is` holds; fails only after minutes, for a busy machine takes longer.
+/// Waits until `is` returns true; fails after [`PATIENCE`].
 pub fn wait_until(
     what: &str,
     mut is: impl FnMut() -> Result<bool, Box<dyn Error>>,
@@ -163,7 +163,7 @@ pub fn wait_until(
     Ok(())
 }
 
-/// Whatever these tests started and is still there, as process ids and names.
+/// Ids and names of processes of these tests that still run after [`MAX_EXIT_TIME`].
 pub fn left_running() -> Vec<String> {
     let marker = format!("{MARKER}={}", process::id());
     let begin = Instant::now();
@@ -181,7 +181,7 @@ pub fn left_running() -> Vec<String> {
                 format!("{} {}", entry.file_name().to_string_lossy(), name.trim())
             })
             .collect();
-        // One that was killed may still be giving back its memory.
+        // A killed process may still be releasing its memory.
         if left.is_empty() || begin.elapsed() > MAX_EXIT_TIME {
             return left;
         }
@@ -189,14 +189,14 @@ pub fn left_running() -> Vec<String> {
     }
 }
 
-/// The rounds of one backing, warm-ups among them.
+/// The rounds of one backing, including warm-ups.
 pub fn rounds<'a>(comparison: &'a Comparison, backing: &str) -> Result<Vec<&'a Round>, Box<dyn Error>> {
     let arm = comparison.design.arms.iter().position(|arm| arm.to_string() == backing);
     let arm = arm.ok_or_else(|| format!("{backing} is not among the arms"))?;
     let rounds: Vec<&Round> = comparison.rounds.iter().filter(|round| round.arm == arm).collect();
     if rounds.is_empty() {
         return Err(format!(
-            "{backing} did not run; left out: {:?}; notes: {:?}",
+            "{backing} did not run; skipped: {:?}; notes: {:?}",
             comparison.left_out, comparison.notes
         )
         .into());
@@ -204,7 +204,7 @@ pub fn rounds<'a>(comparison: &'a Comparison, backing: &str) -> Result<Vec<&'a R
     Ok(rounds)
 }
 
-/// Fails unless every round of `backing` has at least this coverage, and counts.
+/// Fails unless every round of `backing` counts and has at least this coverage.
 pub fn covered(comparison: &Comparison, backing: &str, least: f64) -> Result<(), Box<dyn Error>> {
     for round in rounds(comparison, backing)? {
         if round.fell_back.is_some() || round.coverage.is_none_or(|share| share < least) {
@@ -214,15 +214,15 @@ pub fn covered(comparison: &Comparison, backing: &str, least: f64) -> Result<(),
     Ok(())
 }
 
-/// Why `backing` was left out.
+/// The reason why `backing` was skipped.
 pub fn reason_left_out<'a>(comparison: &'a Comparison, backing: &str) -> Result<&'a str, Box<dyn Error>> {
     let found = comparison.left_out.iter().find(|out| comparison.design.arms[out.arm].to_string() == backing);
     found
         .map(|out| out.reason.as_str())
-        .ok_or_else(|| format!("{backing} was not left out: {comparison:#?}").into())
+        .ok_or_else(|| format!("{backing} was not skipped: {comparison:#?}").into())
 }
 
-/// Fails unless `text` holds each of `words`.
+/// Fails unless `text` contains each of `words`.
 pub fn says(text: &str, words: &[&str]) -> Result<(), Box<dyn Error>> {
     for word in words {
         if !text.contains(word) {

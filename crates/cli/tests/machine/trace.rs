@@ -1,4 +1,4 @@
-//! The kernel's events: read, or counted as lost.
+//! Kernel events are read or counted as lost.
 
 use std::{
     error::Error,
@@ -22,7 +22,8 @@ pub fn trials() -> Vec<Trial> {
     vec![trial("record: every event is read, or counted as lost", &[Rights], every_event)]
 }
 
-/// Counts what this thread's page faults are recorded as, in a buffer of so many KiB.
+/// Allocates `pages` with a tracing buffer of `buffer_kib`. Returns the events of this thread that were read, and
+/// those lost.
 fn faults(buffer_kib: u64, pages: usize) -> Result<(u64, u64), Box<dyn Error>> {
     let root = Root::live();
     let begin = Instant::now();
@@ -38,12 +39,12 @@ fn faults(buffer_kib: u64, pages: usize) -> Result<(u64, u64), Box<dyn Error>> {
     let id = std::process::id();
     journal.set(Setting::TraceInstance { id }, tracefs::PRESENT)?;
     let mut instance = Instance::open(Tracefs::open(&root)?, id, Options { buffer_kib })?;
-    // Before any event is on: an instance that follows nobody records everybody.
+    // Before any event is enabled: an instance without a pid filter records all processes.
     instance.follow(&[thread_id()])?;
     let event = Event { system: "kmem", name: "mm_page_alloc", filter: "order == 0" };
     let format = instance.enable(event)?.ok_or("this kernel has no mm_page_alloc")?;
     let before = monotonic_ns();
-    // A file in memory: each page of it is a page to be made.
+    // A file in memory: each page of it is an allocation.
     let mut memory = tempfile::tempfile_in("/dev/shm").or_else(|_| tempfile::tempfile())?;
     for _ in 0..pages {
         std::io::Write::write_all(&mut memory, &[1; 4096])?;
@@ -75,7 +76,7 @@ fn every_event() -> Tested {
     let pages = 20_000;
     let (read, lost) = faults(8 << 10, pages)?;
     assert!(read >= pages as u64 && lost == 0, "{read} were read, {lost} lost");
-    // In a buffer that is far too small some are overwritten, and none is missing in the sum.
+    // In a buffer that is far too small events are overwritten, and read and lost events add up to all.
     let (read, lost) = faults(8, pages)?;
     assert!(lost > 0 && read > 0 && read + lost >= pages as u64, "{read} were read, {lost} lost");
     Ok(())

@@ -1,5 +1,5 @@
-//! A JVM that is only asked leaves the user's files as they are, whatever its options would write, and runs
-//! no agent.
+//! A JVM that is only queried changes none of the user's files, although its options would write to them, and
+//! runs no agent.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use crate::{
     trial,
 };
 
-/// Flags whose value is text and no path; another value would be refused.
+/// Flags with text values that are not paths; the JVM would refuse another value.
 const WORDS: [&str; 6] = [
     "ShenandoahGCMode",
     "ShenandoahGCHeuristics",
@@ -34,7 +34,7 @@ const WORDS: [&str; 6] = [
     "MallocLimit",
     "MetaspaceReclaimPolicy",
 ];
-/// Switches that write, rotate or load something.
+/// Flags that make the JVM write, rotate or load files.
 const SWITCHES: [&str; 10] = [
     "-XX:+LogVMOutput",
     "-XX:+LogCompilation",
@@ -47,7 +47,7 @@ const SWITCHES: [&str; 10] = [
     "-XX:+DumpPerfMapAtExit",
     "-Xshare:dump",
 ];
-/// Writes into the file that its option names.
+/// A native agent that writes to the file given as its option.
 const NATIVE_AGENT: &str = "
 #include <stdio.h>
 int Agent_OnLoad(void *jvm, char *options, void *reserved) {
@@ -82,7 +82,7 @@ fn leaves_all_as_it_was(java: &Path) -> Tested {
         (&["plan"][..], 0),
         (&["plan", "--backing", "thp"], 0),
         (&["run", "--strict", "--no-cache", "--backing", "hugetlb"], 2),
-        // The program does not start, so there is nothing to compare.
+        // The program cannot be started, so compare fails.
         (&["compare", "--rounds", "1", "--backing", "base"], 2),
     ] {
         let ran = place.called(arguments, &line)?;
@@ -100,7 +100,7 @@ fn leaves_all_as_it_was(java: &Path) -> Tested {
     Ok(())
 }
 
-/// A folder with a file for every option that could write to it, and one beside it for what tests need.
+/// A folder with a file for each option that could write to it, and a second folder for the test's own files.
 struct Place {
     folder: TempDir,
     tools: TempDir,
@@ -113,7 +113,7 @@ impl Place {
         let folder = tempfile::tempdir()?;
         let place = Place { options: Vec::new(), folder, tools: tempfile::tempdir()?, jvm: java.to_owned() };
         place.build_agents()?;
-        // In place of the JVM: it starts it to be asked, and nothing else.
+        // Stands in for java: starts the JVM only with -version.
         let script = format!(
             "#!/bin/sh\necho \"$*\" >> '{}'\ncase \" $* \" in *' -version '*) exec '{}' \"$@\";; esac\nexit 9\n",
             place.started().display(),
@@ -140,7 +140,7 @@ impl Place {
         Ok(Place { options, ..place })
     }
 
-    /// A file in the folder, with something in it that can be overwritten.
+    /// Creates a file with content in the folder; returns its path.
     fn file(&self, name: &str) -> Result<String, Box<dyn Error>> {
         let path = self.folder.path().join(name);
         fs::write(&path, format!("{name}: to be kept\n"))?;
@@ -151,7 +151,7 @@ impl Place {
         self.tools.path().join("java")
     }
 
-    /// The arguments of every start of the JVM.
+    /// File with the arguments of every start of the JVM.
     fn started(&self) -> PathBuf {
         self.tools.path().join("started")
     }
@@ -179,7 +179,7 @@ impl Place {
         done(Command::new(packer).args(["cfm", "agent.jar", "manifest", "Agent.class"]).current_dir(tools))
     }
 
-    /// Without this, agents that never work would prove nothing.
+    /// Checks that the agents work, without which the test would prove nothing.
     fn agents_run(&self) -> Tested {
         let proof = self.tools.path().join("proof");
         let native = format!("-agentpath:{}={}", self.library().display(), proof.display());
@@ -221,7 +221,7 @@ fn done(command: &mut Command) -> Tested {
     Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)).into())
 }
 
-/// The flags of a JVM whose value is text, [`WORDS`] left out.
+/// The flags of a JVM with text values, without [`WORDS`].
 fn text_flags(java: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let unlocked = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+UnlockExperimentalVMOptions"];
     let output = Command::new(java).args(unlocked).args(["-XX:+PrintFlagsFinal", "-version"]).output()?;
@@ -236,7 +236,7 @@ fn text_flags(java: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(flags)
 }
 
-/// The files of a folder: of each its content, and when it and its inode were changed.
+/// The files of a folder, each with its content, mtime and ctime.
 type Content = BTreeMap<PathBuf, (Vec<u8>, [i64; 4])>;
 
 fn content(folder: &Path) -> Result<Content, Box<dyn Error>> {
