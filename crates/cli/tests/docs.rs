@@ -1,7 +1,7 @@
-//! Documentation pages are true: their commands run, and print what the page shows.
+//! Runs the commands of the documentation, and compares their output with the pages.
 //!
-//! docs/README.md tells authors how blocks are written and compared. The parts below follow a
-//! block on its way: [`pages`] → [`blocks`] → [`run`] or [`check_options`] → [`first_difference`].
+//! docs/README.md describes how authors write blocks, and how they are compared. The functions are in the
+//! order of processing: [`pages`] → [`blocks`] → [`run`] or [`check_options`] → [`first_difference`].
 
 use std::{
     env,
@@ -23,7 +23,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// A `console` block of a page.
 struct Block {
-    /// Page and line, for messages.
+    /// Page and line number, for messages.
     place: String,
     needs: Vec<String>,
     not_run: Option<String>,
@@ -31,9 +31,10 @@ struct Block {
     commands: Vec<Shown>,
 }
 
-/// A command, and what the page says it prints.
+/// A command of a page.
 struct Shown {
     line: String,
+    /// Lines of output on the page.
     output: Vec<String>,
 }
 
@@ -51,7 +52,7 @@ fn pages_show_what_the_commands_print() -> Result<()> {
             let folder = tempfile::tempdir()?;
             for shown in &block.commands {
                 let problem = match &reason {
-                    // Not println!, which the test harness keeps to itself where a test passes.
+                    // Not println!, whose output the test harness hides if the test passes.
                     Some(reason) => {
                         writeln!(io::stderr(), "skipped: {}: {} ({reason})", block.place, shown.line)?;
                         check_options(&shown.line, folder.path())?
@@ -87,7 +88,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The README and every page of docs/.
+/// README.md and all pages of docs/.
 fn pages() -> io::Result<Vec<PathBuf>> {
     let mut pages = vec![repository().join("README.md")];
     for entry in fs::read_dir(repository().join("docs"))? {
@@ -101,7 +102,7 @@ fn pages() -> io::Result<Vec<PathBuf>> {
 /// The `console` blocks of a page.
 fn blocks(page: &str, text: &str) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
-    // What a comment said, until a block or another paragraph comes.
+    // Marks of comments, until a block or another paragraph follows.
     let mut marks = Vec::new();
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
@@ -131,7 +132,7 @@ fn block(place: String, inside: &[&str], marks: &[String]) -> Result<Block> {
             Some(("exit", codes)) => {
                 block.exit = list(codes).iter().map(|c| c.parse()).collect::<std::result::Result<_, _>>()?
             }
-            // Any other comment is meant for people.
+            // Other comments have no marks.
             _ => {}
         }
     }
@@ -153,7 +154,7 @@ fn block(place: String, inside: &[&str], marks: &[String]) -> Result<Block> {
     Ok(block)
 }
 
-/// Does the machine have what a block needs?
+/// Whether the machine has what a block needs.
 fn is_there(need: &str) -> bool {
     let is_root = || fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let may_write_pool = || {
@@ -174,21 +175,21 @@ fn is_there(need: &str) -> bool {
     }
 }
 
-/// Transparent huge pages that nobody has to make: what is printed with fewer is no fault of the page.
+/// Transparent huge pages available without compaction: with fewer of them, output may differ from the page.
 fn huge_pages_at_once() -> Option<u64> {
     let root = Root::live();
     let sizes = PageSizes::read(&root).ok()?;
     Some(headroom::read(&root, sizes.base, sizes.thp?).ok()?.at_once.0)
 }
 
-/// Runs a command line by a shell, as a reader of the page would.
+/// Runs a command line in a shell.
 fn shell(line: &str, folder: &Path) -> io::Result<Output> {
     let binary = Path::new(env!("CARGO_BIN_EXE_hugewise"));
     let mut path = binary.parent().unwrap_or(Path::new("/")).as_os_str().to_owned();
     path.push(":");
     path.push(env::var_os("PATH").unwrap_or_default());
     let mut command = Command::new("sh");
-    // `sudo` in a page is for its readers: here, a block that needs root runs as root already.
+    // `sudo` does nothing: a block that needs root runs as root.
     command.arg("-c").arg(format!("exec 2>&1\nsudo() {{ \"$@\"; }}\n{line}")).current_dir(folder);
     command.env_clear().env("PATH", path).env("HOME", folder).env("LANG", "C.UTF-8").env("COLUMNS", "100");
     command.env("NO_COLOR", "1").env("MANWIDTH", "80").env("XDG_CACHE_HOME", folder);
@@ -198,7 +199,7 @@ fn shell(line: &str, folder: &Path) -> io::Result<Output> {
     command.stdin(std::process::Stdio::null()).output()
 }
 
-/// Runs a command of a page; says what is wrong, if anything is.
+/// Runs a command of a page; returns the difference, `None` if there is none.
 fn run(shown: &Shown, exit: &[i32], folder: &Path) -> io::Result<Option<String>> {
     let output = shell(&shown.line, folder)?;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -211,9 +212,10 @@ fn run(shown: &Shown, exit: &[i32], folder: &Path) -> io::Result<Option<String>>
     }))
 }
 
-/// Of a command that is not run: does `hugewise` still take these arguments?
+/// Checks the arguments of a command that is not run; returns the error message of `hugewise`, `None` if it accepts
+/// them.
 ///
-/// `--help` makes it look at every argument before it, and then do nothing.
+/// With `--help` at the end, all arguments before it are parsed, and nothing is executed.
 fn check_options(line: &str, folder: &Path) -> io::Result<Option<String>> {
     let words: Vec<&str> = line.trim_start_matches("sudo ").split_whitespace().collect();
     if words.first() != Some(&"hugewise") {
@@ -229,8 +231,8 @@ fn check_options(line: &str, folder: &Path) -> io::Result<Option<String>> {
     Ok((!output.status.success()).then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// Where a page and what was printed differ in shape: `Some(None)` where more was printed than
-/// the page shows, `Some(Some(line))` at the first line of the page that is not there.
+/// The first difference between a page and the output: `Some(Some(line))` for a line of the page that is not in
+/// the output, `Some(None)` if the output has more lines than the page, `None` if they agree.
 fn first_difference<'a>(page: &'a [String], printed: &str) -> Option<Option<&'a str>> {
     let printed: String = printed.lines().map(|line| shape(line) + "\n").collect();
     let matches = |lines: usize, end: &str| {
@@ -243,20 +245,20 @@ fn first_difference<'a>(page: &'a [String], printed: &str) -> Option<Option<&'a 
     Some((1..=page.len()).find(|&lines| !matches(lines, "")).map(|lines| page[lines - 1].as_str()))
 }
 
-/// The pattern for a line of a page.
+/// The regular expression for a line of a page.
 fn pattern(line: &str) -> String {
     if line.trim() == "…" {
         return "(?:.*\n)*".to_owned();
     }
     let parts: Vec<String> = line.split('…').map(|part| regex::escape(&shape(part))).collect();
-    // Blanks beside … are part of "any text".
+    // Blanks next to … belong to it.
     parts.join(".*") + "\n"
 }
 
-/// A line without what varies from machine to machine.
+/// A line without numbers, paths and rulers, which vary between machines.
 fn shape(line: &str) -> String {
     [
-        // A path, but those of the kernel's files, which are the same everywhere.
+        // Paths, except those of kernel files, which do not vary.
         (r#"(^|[\s"'=:(\[])/(?:[^/\s"',:;)\]]+/?)+"#, "$1/PATH"),
         (r"[-+±]?[0-9]+(?:[.,:_][0-9]+)*(?:e-?[0-9]+)?(?:\s?(?:[KMGTPE]i?B|kB|B|ns|µs|us|ms|s|min|h|%|×|x)\b|\s?[%×])?", "#"),
         (r"[-─━═=_]{3,}", "---"),

@@ -1,4 +1,4 @@
-//! Completions and manual pages are whole.
+//! Completions and manual pages are complete and valid.
 
 use std::{
     error::Error,
@@ -14,7 +14,7 @@ fn hugewise(arguments: &[&str]) -> io::Result<Output> {
     Command::new(env!("CARGO_BIN_EXE_hugewise")).args(arguments).output()
 }
 
-/// A program's output, or nothing, said aloud, where the machine does not have the program.
+/// The output of a program; `None`, with a message, if the program is not installed.
 fn if_installed(program: &str, command: &mut Command) -> io::Result<Option<Output>> {
     match command.output() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -61,7 +61,7 @@ fn there_is_a_manual_page_for_every_command() -> Result<()> {
     let listed =
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let mut pages = vec!["hugewise.1".to_owned()];
-    // A name stands two blanks from the margin; what it does may go on further right.
+    // Names are indented by two blanks; wrapped descriptions are indented further.
     let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     pages.extend(
         names

@@ -3,11 +3,11 @@ import java.io.InputStreamReader;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * Fills its heap, and works on it in several threads: CollapseLoad MIB THREADS.
+ * Fills its heap, and swaps numbers in it with several threads: CollapseLoad MIB THREADS.
  *
- * Each thread swaps numbers of its own part, so that their sum stays what it was. To each line that it
- * reads it answers with the longest iteration since the last one, in microseconds; at the end of its
- * input it says whether the sum is right.
+ * Each thread swaps numbers of its own part, so that their sum does not change. For each line on standard
+ * input it prints the longest iteration since the previous line, in microseconds; at the end of the input it
+ * prints whether the sum is right.
  */
 public class CollapseLoad {
     private static final int NUMBERS = 8192;
@@ -69,7 +69,7 @@ public class CollapseLoad {
                 one[place] = other[place];
                 other[place] = kept;
             }
-            // A little for the collector, too.
+            // Some garbage for the collector.
             garbage = new long[64 + (int) (garbage[0] & 1)];
             iterations.incrementAndGet();
             long lasted = System.nanoTime() - begin;

@@ -3,8 +3,8 @@ import java.io.File;
 import java.nio.ByteBuffer;
 import java.nio.file.*;
 
-/** Fills the off-heap cache of JE from several threads, then holds it. Arguments: MB, threads, seconds,
- * and optionally a file: once something stands in it, it ends. */
+/** Fills the off-heap cache of JE with several threads, then keeps it for some seconds. Arguments: MB, threads,
+ * seconds, and optionally a file: the program ends once the file is not empty. */
 public class OffHeapJe {
     public static void main(String[] a) throws Exception {
         long bytes = Long.parseLong(a[0]) << 20;

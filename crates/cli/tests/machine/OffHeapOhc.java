@@ -1,8 +1,8 @@
 import java.nio.ByteBuffer;
 import org.caffinitas.ohc.*;
 
-/** Fills an OHC cache off-heap from several threads, then holds it. Arguments: MB, threads, seconds,
- * and optionally a file: once something stands in it, it ends. */
+/** Fills an OHC off-heap cache with several threads, then keeps it for some seconds. Arguments: MB, threads,
+ * seconds, and optionally a file: the program ends once the file is not empty. */
 public class OffHeapOhc {
     static final CacheSerializer<Long> KEYS = new CacheSerializer<Long>() {
         public void serialize(Long v, ByteBuffer b) { b.putLong(v); }

@@ -1,4 +1,4 @@
-//! `collapse`: memory of running programs onto huge pages, and what cannot be.
+//! `collapse`: memory of running programs is collapsed, and each refusal has its reason.
 
 use std::{
     error::Error,
@@ -46,7 +46,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A program that says what it has, and goes on until its input ends.
+/// A program that prints its mappings, and runs until its standard input is closed.
 pub struct Program {
     child: Child,
     input: Option<ChildStdin>,
@@ -61,7 +61,7 @@ impl Program {
         Ok(Program { child, input, output: BufReader::new(output), _folder: folder })
     }
 
-    /// Its next line that matters, up to the one that begins so.
+    /// Its output up to the first line that starts with `word`.
     pub fn until(&mut self, word: &str) -> Result<Vec<String>, Box<dyn Error>> {
         let mut lines = Vec::new();
         loop {
@@ -76,13 +76,13 @@ impl Program {
         }
     }
 
-    /// Sends a line, and reads the answer.
+    /// Sends a line and returns the answer.
     pub fn ask(&mut self) -> Result<String, Box<dyn Error>> {
         self.input.as_mut().ok_or("no input")?.write_all(b"?\n")?;
         self.until("").map(|lines| lines.concat())
     }
 
-    /// Ends its input: it must find everything as it wrote it.
+    /// Closes its standard input; it then checks that its memory is unchanged.
     pub fn ends_right(mut self) -> Tested {
         drop(self.input.take());
         self.until("right")?;
@@ -102,7 +102,7 @@ impl Drop for Program {
     }
 }
 
-/// A program of these tests' C, ready.
+/// Starts collapse_target.c and waits until it has allocated its memory; returns it with its mappings.
 fn target(megabytes: u64, prepare: impl Fn(&mut Command)) -> Result<(Program, Vec<Part>), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let binary = compile(folder.path(), "target", TARGET)?;
@@ -130,7 +130,7 @@ fn part<'a>(parts: &'a [Part], name: &str) -> Result<&'a Part, Box<dyn Error>> {
     parts.iter().find(|part| part.name == name).ok_or_else(|| format!("no {name}: {parts:?}").into())
 }
 
-/// Bytes of a mapping on huge pages, by the kernel's word.
+/// Bytes of a mapping on huge pages, from smaps.
 fn huge(pid: &str, part: &Part) -> Result<u64, Box<dyn Error>> {
     let mut sum = 0;
     let mut inside = false;
@@ -153,7 +153,7 @@ pub fn json(ran: &Ran) -> Result<Value, Box<dyn Error>> {
     serde_json::from_str(&ran.stdout).map_err(|error| format!("{error}: {ran:#?}").into())
 }
 
-/// Converts, also where the page cache has taken what is free.
+/// Runs `collapse` with `--allow-reclaim`, because the page cache may have used up free memory.
 pub fn collapse(pid: &str, options: &[&str], status: i32) -> Result<Value, Box<dyn Error>> {
     let arguments = [&["collapse", pid, "--json", "--allow-reclaim"], options].concat();
     json(&run(&arguments)?.ended_with(status)?)
@@ -162,7 +162,7 @@ pub fn collapse(pid: &str, options: &[&str], status: i32) -> Result<Value, Box<d
 fn kinds() -> Tested {
     let (program, parts) = target(32, |_| ())?;
     let told = collapse(&program.pid(), &[], 1)?;
-    // Of those that are held, the two in the middle.
+    // The two pages in the middle of `held` are pinned.
     let held = part(&parts, "held")?;
     let refused = told["refused"].as_array().ok_or("no refusals")?;
     assert_eq!(refused.len(), 1, "{told:#}");
@@ -172,7 +172,7 @@ fn kinds() -> Tested {
     assert_eq!(told["outcome"], "finished");
     let malloc = part(&parts, "malloc")?;
     let whole = malloc.end / HUGE - malloc.start.div_ceil(HUGE);
-    // Neighbours that the kernel made one mapping with it may count, too.
+    // Neighbouring mappings that the kernel merged with it may count, too.
     assert!(huge(&program.pid(), malloc)? >= whole * HUGE, "{told:#}");
     assert_eq!(huge(&program.pid(), part(&parts, "shared")?)?, 4 * HUGE);
     assert_eq!(huge(&program.pid(), part(&parts, "advised")?)?, 0);
@@ -183,7 +183,7 @@ fn kinds() -> Tested {
     assert_eq!(sparse, 4, "{told:#}");
     assert!(told["grown_bytes"].as_i64().is_some_and(|grown| grown < MIB as i64), "{told:#}");
 
-    // Sparse ones take three times of what was there, and say so before.
+    // Collapsing sparse ranges allocates three times their resident memory, which the report contains.
     let told = collapse(&program.pid(), &["--region", "malloc", "--min-present", "20"], 1)?;
     assert_eq!(told["holes_bytes"].as_u64(), Some(3 * HUGE), "{told:#}");
     assert_eq!(told["grown_bytes"].as_i64(), Some(3 * HUGE as i64), "{told:#}");
@@ -210,7 +210,7 @@ fn dry_run() -> Tested {
 fn rate_and_interrupt() -> Tested {
     let (program, parts) = target(64, |_| ())?;
     let told = collapse(&program.pid(), &["--region", "malloc", "--rate", "0.125"], 1)?;
-    // A limit, which a busy machine only undercuts.
+    // An upper limit; on a busy machine the rate is lower.
     assert!(told["gib_per_second"].as_f64().is_some_and(|rate| rate <= 0.125), "{told:#}");
     program.ends_right()?;
 
@@ -267,7 +267,7 @@ fn rests() -> Tested {
     Command::new("sh").args(["-c", "kill -s USR1 \"$0\"", &program.pid()]).status()?;
     let told = json(&running.wait()?.ended_with(1)?)?;
     program.input.as_mut().ok_or("no input")?.write_all(b"\n")?;
-    // It stalls in the pause, too, and so collapsing is not the cause: it goes on.
+    // It stalls also while collapsing pauses, so collapsing is not the cause and continues.
     assert_eq!(told["outcome"], "finished", "{told:#}");
     let paused = told["paused"].as_array().ok_or("no pauses")?;
     let stall = paused.iter().find(|pause| pause["reason"] == "threads_stall");
@@ -276,7 +276,7 @@ fn rests() -> Tested {
 }
 
 fn given_up() -> Tested {
-    // The flag is inherited: from a program that hugewise started on base pages.
+    // The flag is inherited from hugewise, which starts the program on base pages.
     let folder = tempfile::tempdir()?;
     let binary = compile(folder.path(), "target", TARGET)?;
     let mut command = hugewise(&["run", "--quiet", "--backing", "base", "--", &binary, "8"]);
@@ -306,7 +306,7 @@ fn without_rights() -> Tested {
     let ran = as_nobody(&program.pid(), "--json")?.ended_with(2)?;
     says(&ran.stderr, &["CAP_SYS_NICE", "CAP_SYS_PTRACE", "uid 0"])?;
     program.ends_right()?;
-    // Of one's own, all can be told, and nothing be done.
+    // A process of the same user can be read, but not collapsed.
     let mut own = Command::new("sleep").arg("100").uid(UNPRIVILEGED).gid(UNPRIVILEGED).spawn()?;
     let begin = Instant::now();
     while fs::read_to_string(format!("/proc/{}/comm", own.id()))?.trim() != "sleep"
@@ -324,7 +324,7 @@ fn without_rights() -> Tested {
     Ok(())
 }
 
-/// A group for memory of its own, removed when dropped.
+/// A memory control group, removed when dropped.
 struct Group(PathBuf);
 
 impl Group {
@@ -335,7 +335,7 @@ impl Group {
         Ok(Group(folder))
     }
 
-    /// Its files have other names in each version of control groups.
+    /// The path of a file, which has different names in cgroup v1 and v2.
     fn file(&self, v1: &str, v2: &str) -> PathBuf {
         self.0.join(if self.0.join(v1).exists() { v1 } else { v2 })
     }
@@ -367,7 +367,7 @@ fn group_limit() -> Tested {
     says(told["cause"].as_str().unwrap_or_default(), &["control group"])?;
     let first = told["refused"][0]["reason"].as_str().unwrap_or_default();
     says(first, &["EBUSY"])?;
-    // Room for one more huge page is enough for all of them.
+    // Room for a few huge pages suffices for all: each collapse frees the base pages.
     fs::write(group.file("memory.limit_in_bytes", "memory.max"), (used + 8 * MIB).to_string())?;
     let told = collapse(&program.pid(), &["--region", "malloc"], 1)?;
     assert_eq!((&told["outcome"], told["refused"].as_array().map(Vec::len)), (&"finished".into(), Some(1)));

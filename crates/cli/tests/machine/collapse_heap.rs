@@ -1,4 +1,4 @@
-//! `collapse` and the heaps of JVMs: under load, with every collector, and with fragmented memory.
+//! `collapse` on heaps of JVMs: under load, with every collector, and with fragmented memory.
 
 use std::{env, error::Error, fs, path::Path, process::Command, time::Instant};
 
@@ -35,7 +35,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A JVM with a heap of so many MiB, half of which are in use.
+/// A JVM with a heap of `mib` MiB, half of which is in use.
 fn load(jdk: &Jdk, flags: &[&str], mib: u64) -> Result<Program, Box<dyn Error>> {
     let folder = compiled("CollapseLoad", LOAD)?;
     let mut command = Command::new(&jdk.java);
@@ -43,7 +43,7 @@ fn load(jdk: &Jdk, flags: &[&str], mib: u64) -> Result<Program, Box<dyn Error>> 
         command.env_remove(variable);
     }
     command.args([format!("-Xms{mib}m"), format!("-Xmx{mib}m")]).args(flags).arg("-cp").arg(folder.path());
-    // Of some collectors, one generation must hold all of it.
+    // With some collectors, one generation must hold all of it.
     command.args(["CollapseLoad", &(mib / 2).to_string(), "2"]);
     let mut program = Program::start(&mut command, folder)?;
     program.until("filled")?;
@@ -64,7 +64,7 @@ fn heap(jdk: &Jdk, collector: &str) -> Tested {
     assert!(told["before"].as_u64().is_some_and(|before| before < resident / 20), "{told:#}");
     assert!((240 * MIB..=300 * MIB).contains(&resident), "counted once: {told:#}");
     assert!(after as f64 >= resident as f64 * 0.95, "{told:#}");
-    // The kernel's own word, of another process' reading.
+    // From the kernel's smaps.
     assert!(total_huge(&pid)? >= after / 20 * 19, "{told:#}");
     eprintln!(
         "JDK {} {collector}: {:.2} GiB/s, longest call {:.1} ms, longest iteration {worst} µs",
@@ -75,7 +75,7 @@ fn heap(jdk: &Jdk, collector: &str) -> Tested {
     program.ends_right()
 }
 
-/// The whole machine's memory, for half a minute: only where it is asked for.
+/// Uses the memory of the whole machine for half a minute.
 fn fragmented() -> Tested {
     let jdk = jdks().first().cloned().ok_or("no JDK")?;
     let mut program = load(&jdk, &["-XX:+UseParallelGC", "-XX:+AlwaysPreTouch"], 2048)?;
@@ -88,7 +88,7 @@ fn fragmented() -> Tested {
         Ok(stall.ok_or("no compact_stall")?.parse()?)
     };
     let before = counters()?;
-    // Unless told, it takes no more than the few whole blocks that may be left.
+    // Without --allow-reclaim it uses only the few free blocks that may be left.
     let refused = run(&["collapse", &pid, "--region", "heap"])?.ended_with(1)?;
     says(&refused.stdout, &["--allow-reclaim", "compact_memory"])?;
     let begin = Instant::now();
@@ -103,7 +103,7 @@ fn fragmented() -> Tested {
     program.ends_right()
 }
 
-/// Is the whole machine's memory at our disposal?
+/// Whether tests may fragment the memory of the whole machine.
 pub fn may_fragment() -> bool {
     env::var_os("HUGEWISE_FRAGMENT").is_some_and(|set| set == "1") && Path::new("/proc/buddyinfo").exists()
 }

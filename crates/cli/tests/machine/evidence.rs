@@ -1,5 +1,5 @@
-//! Every command takes its figures from one sampling: called on one process that holds still, `run`, `compare`,
-//! `inspect`, `collapse --dry-run` and `record` count the same heap, to the page.
+//! All commands use the same sampling: on an idle process, `run`, `compare`, `inspect`, `collapse --dry-run` and
+//! `record` report the same heap, to the page.
 
 use std::{
     error::Error,
@@ -70,7 +70,7 @@ fn launch_line(java: &Path, collector: &str, class: &TempDir) -> Result<Vec<Stri
     line.extend(UNLOCK.into_iter().chain(HEAP).map(str::to_owned));
     line.push(format!("-XX:+{collector}"));
     if collector == "UseZGC" {
-        // So that nothing is collected or returned by itself.
+        // Prevents collections and releases of memory while the JVM is idle.
         line.extend(["-XX:-ZProactive", "-XX:-ZUncommit"].map(str::to_owned));
     }
     line.push(gc_log::log_option(&class.path().join("gc.log")));
@@ -105,7 +105,7 @@ fn sampled_alike(line: &[String], backing: &str) -> Tested {
     let last = inspected(jvm.pid())?;
     jvm.end()?;
     assert!(first.0 >= Bytes(100 << 20), "{first:?} of a heap of 128 MiB");
-    assert_eq!(first, last, "the JVM did not hold still");
+    assert_eq!(first, last, "the heap of the JVM changed during the test");
     for (command, counted) in all {
         assert_eq!(counted, first, "{command}, and inspect");
     }
@@ -154,7 +154,7 @@ fn bytes(value: &Value) -> Bytes {
     Bytes(value.as_u64().unwrap_or_default())
 }
 
-/// A JVM that `hugewise run` has started, and that stays until its input ends.
+/// A JVM started by `hugewise run`, which runs until its standard input is closed.
 struct Held(Child);
 
 impl Held {

@@ -1,4 +1,4 @@
-//! `inspect`: regions that the test touched itself, to the byte; and those that cannot be told.
+//! `inspect`: regions populated by the test itself, to the byte; and processes that cannot be read.
 
 use std::{
     error::Error,
@@ -45,7 +45,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The journal, as soon as nobody else has it.
+/// Opens the journal; waits while another process has it.
 pub fn journal() -> Result<Journal, JournalError> {
     let begin = Instant::now();
     loop {
@@ -58,7 +58,7 @@ pub fn journal() -> Result<Journal, JournalError> {
     }
 }
 
-/// Grows the pool of 2 MiB pages by so many.
+/// Adds `pages` to the pool of 2 MiB pages.
 pub fn grow_pool(journal: &mut Journal, pages: u64) -> Tested {
     let pool = Setting::Pool { page_size: "2m".parse()?, node: None };
     let now: u64 = pool.read(&Root::live())?.parse()?;
@@ -71,7 +71,7 @@ fn inspect(pid: u32) -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_str(&ran.stdout)?)
 }
 
-/// The region that holds this mapping alone.
+/// The region that starts with this mapping.
 fn region<'a>(inspected: &'a Value, mapping: &Mapping) -> Result<&'a Value, Box<dyn Error>> {
     let regions = inspected["regions"].as_array().ok_or("no regions")?;
     let found = regions.iter().find(|region| region["start"].as_u64() == Some(mapping.address()));
@@ -82,7 +82,7 @@ fn on(region: &Value, size: &str) -> u64 {
     region["bytes_by_page_size"][size].as_u64().unwrap_or(0)
 }
 
-/// A mapping of its own region, because its neighbours are advised differently.
+/// A mapping that the kernel does not merge with its neighbours, which have other advice.
 struct Apart {
     mapping: Mapping,
     _neighbours: Vec<Mapping>,
@@ -107,7 +107,7 @@ fn apart(bytes: u64, advice: Option<Advice>) -> Result<Apart, Box<dyn Error>> {
     if let Some(advice) = advice {
         mapping.advise(0..mapping.len(), advice)?;
     }
-    // The kernel aligns large mappings and leaves gaps beside them, which later ones would fill.
+    // The kernel aligns large mappings, and places later mappings in the gaps beside them.
     let all = mapping.addresses(&(0..mapping.len()));
     let touches = |neighbours: &[Mapping], edge| {
         let of = |one: &Mapping| one.addresses(&(0..one.len()));
@@ -160,7 +160,7 @@ fn own_regions() -> Tested {
     if has_mthp {
         let seen = region(&inspected, &folios)?;
         assert_eq!(seen["resident_bytes"].as_u64(), Some(4 * MIB), "{seen:#}");
-        // The edges are not aligned where the mapping is not.
+        // The ends may not be aligned.
         assert!(on(seen, "65536") >= 3 * MIB, "{seen:#}");
     }
     let totals = &inspected["totals"];
@@ -182,7 +182,7 @@ fn reasons() -> Tested {
     assert_eq!(seen["reason"], "never_advised", "{seen:#}");
     says(seen["why"].as_str().unwrap_or_default(), &["enabled is madvise"])?;
     let seen = region(&inspected, &late)?;
-    // Which of several causes it was, only counters that stand at zero can tell.
+    // Several causes are possible; only counters of zero exclude some.
     let told = seen["reason"].as_str().unwrap_or_default();
     assert!(["eligible", "advised_after_touch"].contains(&told), "{seen:#}");
     if told == "eligible" {
@@ -211,7 +211,7 @@ fn not_told() -> Tested {
     assert_eq!(told.len(), 4, "{}", ran.stdout);
     assert!(told[0]["regions"].as_array().is_some_and(|regions| !regions.is_empty()));
     let obstacles: Vec<_> = told[1..].iter().filter_map(|told| told["obstacle"].as_str()).collect();
-    // In a container the second process is as good as any, or there is none.
+    // Process 2 is kthreadd, but in a container any process, or none.
     assert_eq!(&obstacles[..2], ["zombie", "no_process"]);
     let text = run(&["inspect", &ids[1], &ids[2]])?.ended_with(2)?;
     says(&text.stdout, &["has ended", "zombie", "there is no process"])?;
@@ -236,7 +236,7 @@ fn unprivileged() -> Tested {
     says(told["could_not_tell"].as_str().unwrap_or_default(), &["uid 0", "CAP_SYS_PTRACE", "smaps"])?;
 
     let mut own = Command::new("sleep").arg("100").uid(UNPRIVILEGED).gid(UNPRIVILEGED).spawn()?;
-    // Until it is `sleep`, it is we.
+    // Before the exec of `sleep`, the process is a copy of the test.
     let begin = Instant::now();
     while fs::read_to_string(format!("/proc/{}/comm", own.id()))?.trim() != "sleep"
         && begin.elapsed() < PATIENCE
@@ -254,14 +254,14 @@ fn unprivileged() -> Tested {
     Ok(())
 }
 
-/// A JVM that has come up, and is ended when dropped.
+/// A running JVM, killed when dropped.
 pub struct Jvm {
     pub child: Child,
     _folder: tempfile::TempDir,
 }
 
 impl Jvm {
-    /// Starts the newest JDK, or that of this major version, and waits until its `main` runs.
+    /// Starts the newest JDK, or the one with this major version, and waits until its `main` runs.
     pub fn start(major: Option<u32>, options: &[&str]) -> Result<Jvm, Box<dyn Error>> {
         let jdks = crate::needs::jdks();
         let jdk =
@@ -278,7 +278,7 @@ impl Jvm {
         let mut jvm = Jvm { child: command.spawn()?, _folder: folder };
         let mut said = String::new();
         let stdout = jvm.child.stdout.take().ok_or("no output")?;
-        // What it prints before is about its options.
+        // Messages about options may precede it.
         let mut lines = BufReader::new(stdout);
         while said.trim() != "up" {
             said.clear();
@@ -289,7 +289,7 @@ impl Jvm {
         Ok(jvm)
     }
 
-    /// Stops all of its threads, so that two programs see the same of it.
+    /// Stops all threads, so that two programs read the same state.
     pub fn stop(&self) -> Tested {
         let id = self.child.id().to_string();
         Command::new("sh").args(["-c", "kill -s STOP \"$0\"", &id]).status()?;
@@ -321,7 +321,7 @@ impl Drop for Jvm {
 }
 
 fn views() -> Tested {
-    // Up to JDK 20, and without generations, ZGC mapped its heap three times.
+    // Non-generational ZGC maps its heap three times up to JDK 20.
     let options = ["-XX:+UseZGC", "-Xms128m", "-Xmx128m", "-XX:+AlwaysPreTouch"];
     let jvm = Jvm::start(Some(17), &options)?;
     jvm.stop()?;
@@ -332,7 +332,7 @@ fn views() -> Tested {
     assert!(again >= 64 * MIB, "{again} bytes are seen as mapped again");
     let total = inspected["totals"]["resident_bytes"].as_u64();
     assert_eq!(total, Some(sum("resident_bytes") - again));
-    // What the kernel counts by page frame, once however often it is mapped, is the same.
+    // The kernel's sum counts each mapping.
     let status = fs::read_to_string(format!("/proc/{}/smaps_rollup", jvm.child.id()))?;
     let rss =
         status.lines().find_map(|line| line.strip_prefix("Rss:")?.trim().strip_suffix(" kB")?.parse().ok());
@@ -368,7 +368,7 @@ fn all_and_cgroup() -> Tested {
     let groups = fs::read_to_string("/proc/self/cgroup")?;
     let group = groups.lines().next().and_then(|line| line.splitn(3, ':').nth(2)).ok_or("no group")?;
     let ran = run(&["inspect", "--cgroup", group, "--json"])?;
-    // Where no hierarchy is mounted here, there is a clear answer.
+    // An error if no cgroup hierarchy is mounted.
     if ran.status.code() == Some(2) {
         return says(&ran.stderr, &["there is no control group"]);
     }

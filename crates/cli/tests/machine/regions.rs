@@ -1,4 +1,4 @@
-//! The names of a JVM's regions, against the map that the JVM itself keeps (Native Memory Tracking).
+//! Compares the names of a JVM's regions with the JVM's own Native Memory Tracking.
 
 use std::{
     error::Error,
@@ -57,15 +57,15 @@ public class Regions {
 }
 ";
 const COLLECTORS: [&str; 5] = ["UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"];
-/// A backing, and the flags that ask for it.
+/// Backings, with the flags that request them.
 const BACKINGS: [(&str, &[&str]); 3] = [
     ("base", &["-XX:-UseLargePages", "-XX:-UseTransparentHugePages"]),
     ("thp", &["-XX:+UseTransparentHugePages", "-XX:+AlwaysPreTouch"]),
     ("hugetlb", &["-XX:+UseLargePages", "-XX:+AlwaysPreTouch"]),
 ];
-/// More than any collector takes for a heap of 256 MiB.
+/// Pages of the pool, enough for a heap of 256 MiB with any collector.
 const POOL: u64 = 320;
-/// What stands in Native Memory Tracking, and what it must be called.
+/// Categories of Native Memory Tracking, with the expected kind of region.
 const TAGS: [(&str, Kind); 11] = [
     ("Java Heap", Kind::Heap),
     ("Code", Kind::CodeCache),
@@ -110,10 +110,10 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A running program of ours, ended when this is dropped.
+/// A running program of the test, ended when dropped.
 struct Running {
     child: Child,
-    /// What it prints, behind the line that says that it is ready.
+    /// Its output after the line that reports that it is ready.
     stdout: Option<BufReader<ChildStdout>>,
 }
 
@@ -140,13 +140,13 @@ impl Running {
             .spawn()?;
         let mut running = Running { child, stdout: None };
         let mut stdout = BufReader::new(running.child.stdout.take().ok_or("no stdout")?);
-        // Warnings stand there, too.
+        // Warnings may precede it.
         let ready = stdout.by_ref().lines().map_while(Result::ok).any(|line| line == "ready");
         running.stdout = Some(stdout);
         if ready { Ok(running) } else { Err(format!("it ended before it was ready: {options:?}").into()) }
     }
 
-    /// It must still be there, and not have printed anything: a thread dump goes to stdout.
+    /// Checks that it still runs and has printed nothing: a thread dump would go to stdout.
     fn was_left_alone(mut self) -> Tested {
         if let Some(status) = self.child.try_wait()? {
             return Err(format!("it was ended: {status}").into());
@@ -204,7 +204,7 @@ fn case(jdk: &Jdk, collector: &str, backing: &str, flags: &[&str]) -> Tested {
     tracked(jdk, &options, backing, folder.path())
 }
 
-/// A process that has ended may still be giving back its pages.
+/// Waits until the pages of an ended process are back in the pool.
 fn pool_is_free() -> Tested {
     wait_until("the pool is free", || {
         let pools = pools::read(&Root::live())?;
@@ -225,7 +225,7 @@ fn journal() -> Result<Journal, Box<dyn Error>> {
     }
 }
 
-/// A JVM as people run it: nothing tracks its memory.
+/// A JVM without Native Memory Tracking.
 fn plain(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested {
     let running = Running::start(jdk, options, folder)?;
     let vmas = running.vmas()?;
@@ -248,11 +248,11 @@ fn plain(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested {
     running.was_left_alone()
 }
 
-/// The same JVM, which knows its own map.
+/// A JVM with Native Memory Tracking.
 fn tracked(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested {
     let options = [options, &["-XX:NativeMemoryTracking=detail"]].concat();
     let running = Running::start(jdk, &options, folder)?;
-    // Its listener is a thread with a stack: it is there from here on.
+    // Attaching starts a listener thread, whose stack exists from here on.
     let jvm = attach::Jvm::connect(&Root::live(), running.pid())?;
     let map = jvm.command("VM.native_memory detail")?;
     let vmas = running.vmas()?;
@@ -264,7 +264,7 @@ fn tracked(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested 
     Ok(())
 }
 
-/// No huge byte is in memory that has no purpose, and there are some.
+/// All huge pages are in named regions, and there are some.
 fn huge_is_named(running: &Running, vmas: &[Vma], naming: &Naming, backing: &str) -> Tested {
     let mut huge = Bytes::ZERO;
     for vma in vmas.iter().filter(|vma| vma.thp + vma.hugetlb > Bytes::ZERO) {
@@ -284,14 +284,14 @@ fn huge_is_named(running: &Running, vmas: &[Vma], naming: &Naming, backing: &str
     }
     match backing {
         "base" => Ok(()),
-        // Not every collector touches all of it, and the kernel may have run out of whole pages.
+        // Not every collector touches the whole heap, and huge-page allocations may fail.
         _ if huge >= Bytes(64 << 20) => Ok(()),
         _ => Err(format!("only {huge} on huge pages").into()),
     }
 }
 
-/// Every resident byte of what the JVM tracks has the kind that it says, and nothing else is called
-/// one of these kinds. The heap and the code cache have its very bounds.
+/// All resident bytes that the JVM tracks have the expected kind, and no other bytes have one of these kinds. Heap
+/// and code cache have exactly the bounds of Native Memory Tracking.
 fn agrees(running: &Running, naming: &Naming, map: &str) -> Tested {
     let tracked = reservations(map);
     let mut wrong = Vec::new();
@@ -315,7 +315,7 @@ fn agrees(running: &Running, naming: &Naming, map: &str) -> Tested {
     }
     for (wanted, kind) in [("Java Heap", Kind::Heap), ("Code", Kind::CodeCache)] {
         let of_tag = tracked.iter().filter(|(_, tag)| tag == wanted).map(|(range, _)| range);
-        // JDK 25 does not know what it has on hugetlb pages: it calls that "Unknown".
+        // JDK 25 reports memory on hugetlb pages as "Unknown".
         if tracked.iter().any(|(_, tag)| tag == "Unknown") {
             continue;
         }
@@ -345,7 +345,7 @@ fn reservations(map: &str) -> Vec<(Range<u64>, String)> {
     found.collect()
 }
 
-/// SIGQUIT would make it print its threads.
+/// A JVM to which nothing can attach: SIGQUIT would make it print its threads.
 fn attaching_is_refused(jdk: &Jdk) -> Tested {
     let folder = compiled("Regions", SOURCE)?;
     let running = Running::start(jdk, &["-XX:+DisableAttachMechanism"], folder.path())?;
@@ -359,7 +359,7 @@ fn attaching_is_refused(jdk: &Jdk) -> Tested {
     running.was_left_alone()
 }
 
-/// SIGQUIT would end it; it listens from the beginning.
+/// A JVM that SIGQUIT would end; its attach listener is started at startup.
 fn attaching_sends_no_signal(jdk: &Jdk) -> Tested {
     let folder = compiled("Regions", SOURCE)?;
     let running = Running::start(jdk, &["-Xrs"], folder.path())?;
@@ -368,7 +368,7 @@ fn attaching_sends_no_signal(jdk: &Jdk) -> Tested {
     running.was_left_alone()
 }
 
-/// As in a container: another number of its own, and another /tmp.
+/// A JVM in other namespaces, as in a container: with another process id and another /tmp.
 fn in_its_own_name_spaces(jdk: &Jdk) -> Tested {
     let folder = compiled("Regions", SOURCE)?;
     let mut command = Command::new("unshare");
@@ -397,7 +397,7 @@ fn no_jvm() -> Tested {
     let (vmas, naming) = looked?;
     assert!(alive && matches!(naming.source, Source::NotAJvm(_)) && naming.jvm.is_none(), "{naming:?}");
     assert!(vmas.iter().all(|vma| naming.at(vma.addresses.start).is_some()), "{naming:?}");
-    // Now it has ended.
+    // The process has ended.
     let naming = regions::name(&Root::live(), child.id(), &vmas, true);
     assert!(matches!(naming.source, Source::NotAJvm(_)));
     Ok(())

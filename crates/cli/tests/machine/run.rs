@@ -1,5 +1,4 @@
-//! `hugewise run`: the program finds everything as if it had been started directly, gets its pages, and
-//! nobody is left behind.
+//! `hugewise run`: the program runs as if started directly and gets its pages, and no process is left behind.
 
 use std::{
     env, fs,
@@ -51,7 +50,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A call with a cache of its own.
+/// A command that runs `hugewise run` with a separate cache.
 fn run_with(cache: &Path, options: &[&str], command: &[&str]) -> Command {
     let mut call = hugewise(&[&["run"], options, &["--"], command].concat());
     call.env("XDG_CACHE_HOME", cache);
@@ -96,7 +95,7 @@ int main(void) {
     return 0;
 }
 ";
-/// Starts its arguments with SIGPIPE ignored and SIGUSR1 blocked.
+/// A program that starts its arguments with SIGPIPE ignored and SIGUSR1 blocked.
 const IGNORING: &str = "
 #include <signal.h>
 #include <unistd.h>
@@ -115,7 +114,7 @@ fn signals_are_untouched() -> Tested {
     let folder = tempfile::tempdir()?;
     let signals = compile(folder.path(), "signals", SIGNALS)?;
     let ignoring = compile(folder.path(), "ignoring", IGNORING)?;
-    // A shell in between begins with everything at its default, which Rust's own children do not.
+    // Through a shell, which starts with default signal handling; children of Rust programs do not.
     let shell = |line: String| {
         let mut call = Command::new("sh");
         call.args(["-c", &line, env!("CARGO_BIN_EXE_hugewise"), &signals, &ignoring]);
@@ -125,7 +124,7 @@ fn signals_are_untouched() -> Tested {
     assert_eq!(ran.stdout, "SIGPIPE ignored: 0, SIGUSR1 blocked: 0\n");
     let ran = shell("exec \"$2\" \"$0\" run -q -- \"$1\"".to_owned())?;
     assert_eq!(ran.stdout, "SIGPIPE ignored: 1, SIGUSR1 blocked: 1\n");
-    // One that ends by a signal ends us by it.
+    // If a signal ends the program, it ends `hugewise run` as well.
     let mut call = hugewise(&["run", "-q", "--", "sh", "-c", "kill -TERM $$"]);
     let ended = Running::start(&mut call)?.wait()?;
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended.status), Some(15));
@@ -135,7 +134,7 @@ fn signals_are_untouched() -> Tested {
 fn no_child() -> Tested {
     let script = "sleep 0.3; cat /proc/$$/task/$$/children; wait; echo none";
     let seen = ran(&["--within", "1"], &["sh", "-c", script])?.ended_with(0)?;
-    // `cat` itself is the only child while it reads.
+    // While it reads, `cat` is the only child.
     assert_eq!(seen.stdout.split_whitespace().count(), 2, "{seen:#?}");
     Ok(())
 }
@@ -168,7 +167,7 @@ fn base_pages() -> Tested {
     says(&seen.stderr, &["hugewise: base"])
 }
 
-/// Ends once the report is there.
+/// Ends when the report exists.
 const ALLOCATE: &str = "
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,7 +208,7 @@ fn converted() -> Tested {
     let seen: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;
     let converted = seen["converted_bytes"].as_u64().unwrap_or(0);
     let told = seen["notes"].to_string();
-    // Where there is no room on this machine, it says so.
+    // Without enough free memory the reason must say so.
     assert!(converted >= 60 << 20 || told.contains("without reclaiming or compacting"), "{seen:#}");
     if converted >= 60 << 20 { covered(&report, "anonymous", 0.8) } else { Ok(()) }
 }
@@ -221,11 +220,11 @@ fn what_cannot_be_started() -> Tested {
     says(&named.stderr, &["/no/such/program", "No such file"])?;
     let shared = ran(&["--backing", "shm"], &["true"])?.ended_with(2)?;
     says(&shared.stderr, &["only a JVM", "nothing was started"])?;
-    // What cannot be known without running it is run as it stands.
+    // A command line that is unknown until a shell runs it is started unchanged.
     let unclear = ["sh", "-c", "exec java $NO_SUCH_OPTIONS -version"];
     says(&ran(&[], &unclear)?.stderr, &["started as it stands"])?;
     says(&ran(&["--strict"], &unclear)?.ended_with(2)?.stderr, &["nothing was started"])?;
-    // A wrapper finds what is not in our PATH.
+    // A wrapper may find a java that is not in PATH.
     if let Some(jdk) = jdks().first() {
         let path = format!("PATH={}", jdk.home.join("bin").display());
         let cache = tempfile::tempdir()?;
@@ -234,7 +233,7 @@ fn what_cannot_be_started() -> Tested {
         call.env("PATH", "/nowhere");
         says(&Running::start(&mut call)?.wait()?.ended_with(0)?.stderr, &[&jdk.version])?;
     }
-    // A JVM that refuses its options says so itself.
+    // A JVM that refuses its options prints the reason itself.
     if let Some(jdk) = jdks().first() {
         let java = jdk.java.display().to_string();
         let refused = ran(&[], &[&java, "-XX:+NoSuchFlag", "-version"])?.ended_with(1)?;
@@ -245,7 +244,7 @@ fn what_cannot_be_started() -> Tested {
     Ok(())
 }
 
-/// A pool of so many pages of the default size, put back at the end.
+/// Runs `test` with a pool of `pages` of the default size, which is restored at the end.
 fn with_pool(pages: u64, test: impl FnOnce() -> Tested) -> Tested {
     let root = Root::live();
     let page_size = PageSizes::read(&root)?.default_hugetlb.ok_or("no default size")?;
@@ -265,7 +264,7 @@ fn with_pool(pages: u64, test: impl FnOnce() -> Tested) -> Tested {
     tested
 }
 
-/// Other JVMs of the machine may take the pages of a pool while it is there.
+/// Several attempts: other JVMs of the machine may use the pages of the pool.
 fn auto() -> Tested {
     auto_once().or_else(|_| auto_once()).or_else(|_| auto_once())
 }
@@ -296,7 +295,7 @@ fn auto_once() -> Tested {
             "{}",
             ran.stdout
         );
-        // A named size that no machine has is refused before anything is asked.
+        // A size that the machine does not have is refused before the JVM is queried.
         let refused = ran_refused(&["--backing", "hugetlb:8k"], &command)?;
         says(&refused, &["no pool of 8KiB pages"])
     })
@@ -309,7 +308,7 @@ fn ran_refused(options: &[&str], command: &[&str]) -> Result<String, Box<dyn std
 fn strict() -> Tested {
     let jdk = jdks().first().cloned().ok_or("no JDK")?;
     let java = jdk.java.display().to_string();
-    // More than any machine of these tests has in its pool.
+    // A heap larger than the pool of any test machine.
     let command = [&java, "-Xmx900g", "-XX:+UseG1GC", "-version"];
     let refused = ran_refused(&["--strict", "--backing", "hugetlb"], &command)?;
     says(&refused, &["nothing was started", "not hugetlb", "--strict"])
@@ -318,7 +317,7 @@ fn strict() -> Tested {
 fn never_stale() -> Tested {
     let jdk = jdks().first().cloned().ok_or("no JDK")?;
     let folder = tempfile::tempdir()?;
-    // What a start asks is seen by a JVM's process: a stand-in counts them.
+    // A stand-in for java counts how often the JVM is queried.
     let arguments = folder.path().join("heap");
     let line = format!("@{}", arguments.display());
     let entries = || fs::read_dir(folder.path().join("hugewise")).map_or(0, Iterator::count);
@@ -339,7 +338,7 @@ fn never_stale() -> Tested {
     assert_eq!(entries(), 2, "what the argument file holds counts");
     start(&[("JAVA_TOOL_OPTIONS", "-Xms8m")], &jdk.java)?;
     assert_eq!(entries(), 3, "variables count");
-    // An entry that was damaged is asked anew, and replaced.
+    // A damaged entry is replaced by a new query.
     for entry in fs::read_dir(folder.path().join("hugewise"))? {
         fs::write(entry?.path(), "{\"key\":")?;
     }
@@ -348,7 +347,7 @@ fn never_stale() -> Tested {
         .filter_map(|entry| fs::read(entry.ok()?.path()).ok())
         .filter(|bytes| serde_json::from_slice::<Value>(bytes).is_ok());
     assert_eq!((whole.count(), entries()), (1, 3));
-    // A shell script in place of the java could start any other one: nothing is kept of it.
+    // A shell script in place of java could start any JVM: its answers are not cached.
     let script = folder.path().join("bin/java");
     fs::create_dir_all(folder.path().join("bin"))?;
     fs::write(&script, format!("#!/bin/sh\nexec {} \"$@\"\n", jdk.java.display()))?;
@@ -361,7 +360,7 @@ fn never_stale() -> Tested {
 const OHC: &str = include_str!("OffHeapOhc.java");
 const JE: &str = include_str!("OffHeapJe.java");
 
-/// A cache of Maven Central, unmodified, with its memory off-heap: 600 MB from two threads.
+/// An unmodified off-heap cache from Maven Central: 600 MB, filled by two threads.
 fn off_heap(class: &str, source: &str, backing: &str) -> Tested {
     let jdk = jdks().into_iter().find(|jdk| (11..=21).contains(&jdk.major)).ok_or("no JDK of 11 to 21")?;
     let jars = env::var(OFF_HEAP_JARS)?;
@@ -384,7 +383,7 @@ fn off_heap(class: &str, source: &str, backing: &str) -> Tested {
     if backing == "hugetlb" { with_pool(450, start) } else { start() }
 }
 
-/// Fails unless the observer saw this share of a region on huge pages, and at least 60 MB of it.
+/// Fails unless the observer reports at least this coverage of a region, and at least 60 MB of it.
 fn covered(report: &Path, region: &str, least: f64) -> Tested {
     let text = fs::read_to_string(report)?;
     let seen: Value = serde_json::from_str(&text)?;
