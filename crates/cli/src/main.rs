@@ -9,7 +9,7 @@ mod schema_tests;
 
 use std::{io, process::ExitCode};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::{
     arguments::{Arguments, Command},
@@ -42,8 +42,8 @@ fn main() -> ExitCode {
         Command::Report(report) => commands::report::run(&report, &terminal),
         Command::Gclog(gclog) => commands::gclog::run(&gclog, &terminal),
         Command::Restore(restore) => commands::restore::run(&restore),
-        Command::Completions(completions) => commands::completions::run(&completions),
-        Command::Man(man) => commands::man::run(&man),
+        Command::Completions(completions) => commands::completions::run(&completions, Arguments::command()),
+        Command::Man(man) => commands::man::run(&man, Arguments::command()),
     };
     match done {
         Ok(code) => code,

@@ -20,7 +20,7 @@ use std::{
 
 use hugewise_linux::{proc::smaps, root::Root, sys::process};
 
-use crate::regions;
+use crate::regions::jvm::flag_is_set;
 
 /// How long a JVM may take to open its socket; one at a safepoint that does not come may be slow.
 const OPENING: Duration = Duration::from_secs(5);
@@ -267,7 +267,7 @@ fn may_be_woken(root: &Root, pid: u32) -> Result<(), String> {
         return Err("it has no thread of HotSpot's that takes SIGQUIT".to_owned());
     }
     let vmas = smaps::read(root, &pid.to_string()).map_err(|error| error.to_string())?;
-    match regions::flag_is_set(root, pid, &vmas, NO_ATTACH) {
+    match flag_is_set(root, pid, &vmas, NO_ATTACH) {
         Some(true) => Err(format!("it runs with -XX:+{NO_ATTACH}")),
         Some(false) => Ok(()),
         // Its memory cannot be read: at least it must not say so.

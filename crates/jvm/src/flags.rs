@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::{
     bounded_run,
+    collector::Collector,
     launch::{LaunchError, LaunchLine},
 };
 
@@ -202,16 +203,7 @@ impl FinalFlags {
     /// The enabled collector: `G1`, `Parallel`, `Serial`, `ZGC`, `Shenandoah`, `Epsilon` or `CMS`.
     #[must_use]
     pub fn collector(&self) -> Option<&'static str> {
-        const COLLECTORS: [(&str, &str); 7] = [
-            ("UseG1GC", "G1"),
-            ("UseParallelGC", "Parallel"),
-            ("UseSerialGC", "Serial"),
-            ("UseZGC", "ZGC"),
-            ("UseShenandoahGC", "Shenandoah"),
-            ("UseEpsilonGC", "Epsilon"),
-            ("UseConcMarkSweepGC", "CMS"),
-        ];
-        COLLECTORS.iter().find(|(flag, _)| self.is_on(flag) == Some(true)).map(|(_, name)| *name)
+        Collector::selected(|flag| self.is_on(flag) == Some(true)).map(Collector::name)
     }
 
     /// Feature release, such as 8, 11 or 17; `None` if the version is unknown.

@@ -2,6 +2,7 @@
 
 pub mod attach;
 mod bounded_run;
+pub mod collector;
 pub mod demand;
 pub mod flags;
 pub mod gc_log;

@@ -10,42 +10,46 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use crate::{
-    error::Failure,
-    region::{Held, Region},
-};
+use crate::error::Failure;
 
-struct Handles {
-    regions: BTreeMap<usize, Arc<Held>>,
+/// What C holds handles of.
+pub(crate) struct Handles<T>(RwLock<Table<T>>);
+
+struct Table<T> {
+    regions: BTreeMap<usize, Arc<T>>,
     last: usize,
 }
-
-static HANDLES: RwLock<Handles> = RwLock::new(Handles { regions: BTreeMap::new(), last: 0 });
 
 /// Distance of handles: handles are not valid addresses, nor small numbers that a program may make up.
 const STEP: usize = 0x1000;
 
-/// Stores a region and returns its handle.
-pub(crate) fn keep(held: Held) -> *mut Region {
-    let mut handles = HANDLES.write().unwrap_or_else(PoisonError::into_inner);
-    handles.last += STEP;
-    let handle = handles.last | 1;
-    handles.regions.insert(handle, Arc::new(held));
-    ptr::without_provenance_mut(handle)
+impl<T> Handles<T> {
+    pub(crate) const fn new() -> Handles<T> {
+        Handles(RwLock::new(Table { regions: BTreeMap::new(), last: 0 }))
+    }
+
+    /// Stores a region and returns its handle.
+    pub(crate) fn keep<C>(&self, region: T) -> *mut C {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        table.last += STEP;
+        let handle = table.last | 1;
+        table.regions.insert(handle, Arc::new(region));
+        ptr::without_provenance_mut(handle)
+    }
+
+    pub(crate) fn find<C>(&self, region: *const C) -> Result<Arc<T>, Failure> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        table.regions.get(&region.addr()).cloned().ok_or_else(|| unknown(region))
+    }
+
+    /// Removes a handle from the table and returns its region.
+    pub(crate) fn take<C>(&self, region: *const C) -> Result<Arc<T>, Failure> {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        table.regions.remove(&region.addr()).ok_or_else(|| unknown(region))
+    }
 }
 
-pub(crate) fn find(region: *const Region) -> Result<Arc<Held>, Failure> {
-    let handles = HANDLES.read().unwrap_or_else(PoisonError::into_inner);
-    handles.regions.get(&region.addr()).cloned().ok_or_else(|| unknown(region))
-}
-
-/// Removes a handle from the table and returns its region.
-pub(crate) fn take(region: *const Region) -> Result<Arc<Held>, Failure> {
-    let mut handles = HANDLES.write().unwrap_or_else(PoisonError::into_inner);
-    handles.regions.remove(&region.addr()).ok_or_else(|| unknown(region))
-}
-
-fn unknown(region: *const Region) -> Failure {
+fn unknown<C>(region: *const C) -> Failure {
     if region.is_null() {
         return Failure::argument("region is NULL");
     }

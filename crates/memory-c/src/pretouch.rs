@@ -5,10 +5,9 @@
 #![allow(clippy::missing_safety_doc)]
 
 use crate::{
-    arguments::{self, GrownPlace, Place},
+    arguments::{self, GrownPlace, Place, addresses},
     error::{Failure, status},
-    handles,
-    region::Region,
+    region::{REGIONS, Region},
 };
 use hugewise_linux::{sys::parallel_range::Span, units::Bytes};
 use hugewise_memory::{
@@ -18,7 +17,7 @@ use hugewise_memory::{
 use std::{
     ffi::{c_int, c_void},
     num::NonZeroUsize,
-    ops::{ControlFlow, Range},
+    ops::ControlFlow,
     ptr,
 };
 
@@ -120,7 +119,7 @@ pub unsafe extern "C" fn hugewise_region_pretouch(
     pretouched: *mut Pretouched,
 ) -> c_int {
     status(|| {
-        let held = handles::find(region)?;
+        let held = REGIONS.find(region)?;
         let pages = held.region().pages_holding(held.range(offset, len)?);
         // SAFETY: pages of the region, which lives as long as `held`.
         let span = unsafe { Span::in_use(pages) };
@@ -155,21 +154,6 @@ pub unsafe extern "C" fn hugewise_pretouch(
             })
         }
     })
-}
-
-/// The addresses of memory of the caller, which must not be empty.
-pub(crate) fn addresses(start: *const c_void, len: usize) -> Result<Range<u64>, Failure> {
-    if start.is_null() {
-        return Err(Failure::argument("start is NULL"));
-    }
-    if len == 0 {
-        return Err(Failure::argument("len is 0"));
-    }
-    let first = start.expose_provenance();
-    let end = first
-        .checked_add(len)
-        .ok_or_else(|| Failure::argument(format!("start + len {len} exceeds the address space")))?;
-    Ok(first as u64..end as u64)
 }
 
 /// # Safety
@@ -271,7 +255,7 @@ pub unsafe extern "C" fn hugewise_region_decommit(
     given_back: *mut u64,
 ) -> c_int {
     status(|| {
-        let held = handles::find(region)?;
+        let held = REGIONS.find(region)?;
         let pages = held.region().pages_within(held.range(offset, len)?);
         let place = match given_back.is_null() {
             true => None,

@@ -5,10 +5,10 @@
 #![allow(clippy::missing_safety_doc)]
 
 use crate::{
-    arguments::{self, Place},
+    arguments::{self, Place, addresses},
     error::{Failure, status, to_c, value},
-    handles, preferences,
-    pretouch::addresses,
+    handles::Handles,
+    preferences,
 };
 use hugewise_linux::{
     hugepages::page_sizes::PageSizes,
@@ -85,6 +85,8 @@ pub(crate) struct Held {
     backing: CString,
     fallbacks: Vec<(CString, CString)>,
 }
+
+pub(crate) static REGIONS: Handles<Held> = Handles::new();
 
 impl Held {
     fn new(mut region: Reserved, base_size: PageSize) -> Held {
@@ -179,7 +181,7 @@ pub unsafe extern "C" fn hugewise_reserve_at(
         let sizes = page_sizes()?;
         let reserved = region::reserve_at(Bytes(len as u64), &wanted, sizes, &placement)
             .map_err(|error| Failure::new(libc::ENOMEM, error.to_string()))?;
-        place.write(handles::keep(Held::new(reserved, sizes.base)));
+        place.write(REGIONS.keep(Held::new(reserved, sizes.base)));
         Ok(())
     })
 }
@@ -205,13 +207,13 @@ unsafe fn placement(options: *const ReserveOptions) -> Result<Placement, Failure
 /// The start of the memory; NULL for an invalid handle. Valid until the region is released.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_address(region: *const Region) -> *mut c_void {
-    value(ptr::null_mut(), || Ok(ptr::with_exposed_provenance_mut(handles::find(region)?.address)))
+    value(ptr::null_mut(), || Ok(ptr::with_exposed_provenance_mut(REGIONS.find(region)?.address)))
 }
 
 /// The requested size in bytes; 0 for an invalid handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_len(region: *const Region) -> usize {
-    value(0, || Ok(handles::find(region)?.len))
+    value(0, || Ok(REGIONS.find(region)?.len))
 }
 
 /// The requested page size in bytes; 0 for an invalid handle.
@@ -219,34 +221,34 @@ pub extern "C" fn hugewise_region_len(region: *const Region) -> usize {
 /// hugewise_region_coverage() has the page sizes that the kernel gave.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_page_size(region: *const Region) -> usize {
-    value(0, || Ok(handles::find(region)?.region.page_size().bytes().0 as usize))
+    value(0, || Ok(REGIONS.find(region)?.region.page_size().bytes().0 as usize))
 }
 
 /// The backing that the memory is reserved on, for example "hugetlb:2MiB"; NULL for an invalid handle. Valid
 /// until the region is released.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_backing(region: *const Region) -> *const c_char {
-    value(ptr::null(), || Ok(handles::find(region)?.backing.as_ptr()))
+    value(ptr::null(), || Ok(REGIONS.find(region)?.backing.as_ptr()))
 }
 
 /// The number of backings that were tried before and not available; 0 for an invalid handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_fallbacks(region: *const Region) -> usize {
-    value(0, || Ok(handles::find(region)?.fallbacks.len()))
+    value(0, || Ok(REGIONS.find(region)?.fallbacks.len()))
 }
 
 /// The backing of a fallback, by index from 0 in the order of the list; NULL if there is none. Valid until
 /// the region is released.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_fallback_backing(region: *const Region, index: usize) -> *const c_char {
-    value(ptr::null(), || Ok(handles::find(region)?.fallback(index)?.0.as_ptr()))
+    value(ptr::null(), || Ok(REGIONS.find(region)?.fallback(index)?.0.as_ptr()))
 }
 
 /// Why the backing of a fallback was not available; NULL if there is none. Valid until the region is
 /// released.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_fallback_cause(region: *const Region, index: usize) -> *const c_char {
-    value(ptr::null(), || Ok(handles::find(region)?.fallback(index)?.1.as_ptr()))
+    value(ptr::null(), || Ok(REGIONS.find(region)?.fallback(index)?.1.as_ptr()))
 }
 
 /// The coverage of a region: its resident bytes by page size, as the kernel reports them.
@@ -268,7 +270,7 @@ pub unsafe extern "C" fn hugewise_region_coverage(
     count: *mut usize,
 ) -> c_int {
     status(|| {
-        let held = handles::find(region)?;
+        let held = REGIONS.find(region)?;
         // SAFETY: guaranteed by the caller.
         unsafe { tell(pages, capacity, count, || Ok((held.region.coverage(), held.base_size))) }
     })
@@ -351,7 +353,7 @@ fn by_page_size(coverage: &Reading<Coverage>, base_size: PageSize) -> Result<Vec
 pub extern "C" fn hugewise_region_release(region: *mut Region) -> c_int {
     status(|| {
         // By several threads if no call is running; otherwise the last call releases it.
-        if let Some(held) = Arc::into_inner(handles::take(region)?) {
+        if let Some(held) = Arc::into_inner(REGIONS.take(region)?) {
             held.region.release(None);
         }
         Ok(())

@@ -4,9 +4,7 @@ use hugewise_linux::root::{ReadError, Root};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    ChangedSince, Entry, JournalError, Others, Record, Restored, boot_id, restore::put_back_one, store::Store,
-};
+use super::{Entry, Record};
 
 /// The changes of all `apply` calls of one boot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,6 +31,16 @@ pub struct Kept {
     pub undoing: bool,
 }
 
+/// A setting that changed after `apply`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ChangedSince {
+    /// The setting, with its values before and after `apply`.
+    #[serde(flatten)]
+    pub kept: Kept,
+    /// The current value.
+    pub reads: String,
+}
+
 impl Applied {
     /// Merges the changes of `record` into those of `earlier`.
     pub(super) fn after(
@@ -52,48 +60,6 @@ impl Applied {
         entries.retain(|kept| kept.undoing || kept.now != kept.entry.was);
         Ok(Applied { boot_id: record.boot_id.clone(), run_id: record.run_id.clone(), entries })
     }
-}
-
-/// Undoes the changes of `apply`; those that fail stay in the file.
-pub(super) fn undo(
-    root: &Root,
-    store: &Store,
-    mut applied: Applied,
-    others: Others,
-    done: &mut Restored,
-) -> Result<(), JournalError> {
-    if boot_id(root).is_ok_and(|now| now != applied.boot_id) {
-        done.rebooted = true;
-        store.clear_applied();
-        return Ok(());
-    }
-    for kept in &mut applied.entries {
-        let reads = kept.entry.setting.read(root);
-        let is_ours = |reads: &String| *reads == kept.now || *reads == kept.entry.was;
-        kept.undoing |= others == Others::Overwrite || reads.as_ref().map_or(true, is_ours);
-        if !kept.undoing {
-            let reads = reads.unwrap_or_default();
-            done.changed_since.push(ChangedSince { kept: kept.clone(), reads });
-        }
-    }
-    // Saved first: undoing takes time and may be killed halfway.
-    store.save_applied(&applied)?;
-    let (undo, mut left): (Vec<Kept>, Vec<Kept>) = applied.entries.into_iter().partition(|kept| kept.undoing);
-    for kept in undo.into_iter().rev() {
-        match put_back_one(root, &kept.entry) {
-            Ok(()) => done.undone.push(kept.entry),
-            Err(reason) => {
-                done.failed.push((kept.entry.clone(), reason));
-                left.push(kept);
-            }
-        }
-    }
-    if left.is_empty() {
-        store.clear_applied();
-        return Ok(());
-    }
-    applied.entries = left;
-    store.save_applied(&applied)
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // Serde passes a reference.

@@ -18,6 +18,7 @@ mod jvm_log;
 #[cfg(test)]
 mod recording_tests;
 mod restore;
+mod restored;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -41,9 +42,10 @@ use store::Store;
 
 use crate::write::write;
 
-pub use applied::Kept;
+pub use applied::{ChangedSince, Kept};
 pub use jvm_log::{JvmLog, SwitchOff};
-pub use restore::{ChangedSince, Others, Restored, restore, restore_with};
+pub use restore::{restore, restore_with};
+pub use restored::{Others, Restored};
 
 /// The default folder of the journal.
 pub const STATE_DIR: &str = "/run/hugewise";

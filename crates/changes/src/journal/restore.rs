@@ -1,85 +1,16 @@
 //! Restoring the settings of a journal.
 
-use std::{
-    path::Path,
-    thread,
-    time::{Duration, Instant},
-};
+use std::path::Path;
 
 use hugewise_linux::{root::Root, sys::process};
-use schemars::JsonSchema;
-use serde::Serialize;
-
-use crate::write::write;
 
 use super::{
-    Entry, JournalError, JvmLog, Kept, RUN_VARIABLE, Record, SwitchOff, applied, boot_id, jvm_log,
-    recordings, store::Store,
+    JournalError, RUN_VARIABLE, Record, SwitchOff,
+    applied::{Applied, ChangedSince, Kept},
+    boot_id, jvm_log, recordings,
+    restored::{Others, Restored, put_back_one},
+    store::Store,
 };
-
-/// How long a pool may take to release pages of a dying process.
-const SETTLING: Duration = Duration::from_secs(20);
-
-/// The result of a restore.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Restored {
-    /// The command whose settings were restored; `null` if there was no journal.
-    pub purpose: Option<String>,
-    /// Settings that have their value from before the command again.
-    pub settings: Vec<Entry>,
-    /// Settings that could not be restored, with the reason.
-    pub failed: Vec<(Entry, String)>,
-    /// Settings changed by `apply` that have their value from before it again.
-    pub undone: Vec<Entry>,
-    /// Settings skipped because another program changed them after `apply`.
-    pub changed_since: Vec<ChangedSince>,
-    /// Process ids of the killed run's remaining children, which were ended.
-    pub ended_processes: Vec<u32>,
-    /// JVM logs that were switched off.
-    pub jvm_logs: Vec<JvmLog>,
-    /// JVM logs that are still on, with the reason.
-    pub jvm_logs_left: Vec<(JvmLog, String)>,
-    /// True if the machine was rebooted since, so that there was nothing to restore.
-    pub rebooted: bool,
-    /// The pid and command of a running recording, which restores its own settings when it ends; `null` if
-    /// there is none.
-    pub recording: Option<String>,
-}
-
-impl Restored {
-    /// Adds the result of a second journal.
-    fn add(&mut self, other: Restored) {
-        self.purpose = match (self.purpose.take(), other.purpose) {
-            (Some(one), Some(another)) => Some(format!("{one}, and {another}")),
-            (one, another) => one.or(another),
-        };
-        self.settings.extend(other.settings);
-        self.failed.extend(other.failed);
-        self.ended_processes.extend(other.ended_processes);
-        self.jvm_logs.extend(other.jvm_logs);
-        self.jvm_logs_left.extend(other.jvm_logs_left);
-        self.rebooted |= other.rebooted;
-    }
-}
-
-/// A setting that changed after `apply`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ChangedSince {
-    /// The setting, with its values before and after `apply`.
-    #[serde(flatten)]
-    pub kept: Kept,
-    /// The current value.
-    pub reads: String,
-}
-
-/// How [`restore`] treats settings that another program changed after `apply`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Others {
-    /// Skip and report the setting.
-    Leave,
-    /// Restore the value from before `apply`.
-    Overwrite,
-}
 
 /// Restores the settings of a run that died, then those changed by `apply`, each in reverse order. Does
 /// nothing if there is no journal. JVM logs stay on: see [`restore_with`].
@@ -106,7 +37,7 @@ pub fn restore_with(
     // The values kept by apply are older than those of the journal, which must be restored first.
     if done.failed.is_empty() {
         if let Some(applied) = store.applied()? {
-            applied::undo(root, &store, applied, others, &mut done)?;
+            undo(root, &store, applied, others, &mut done)?;
         }
     }
     Ok(done)
@@ -123,6 +54,48 @@ fn restore_recording(root: &Root, dir: &Path, switch_off: &SwitchOff<'_>) -> Res
     };
     let left = store.load()?;
     Ok(left.map(|record| put_back(root, &store, &record, switch_off)).unwrap_or_default())
+}
+
+/// Undoes the changes of `apply`; those that fail stay in the file.
+fn undo(
+    root: &Root,
+    store: &Store,
+    mut applied: Applied,
+    others: Others,
+    done: &mut Restored,
+) -> Result<(), JournalError> {
+    if boot_id(root).is_ok_and(|now| now != applied.boot_id) {
+        done.rebooted = true;
+        store.clear_applied();
+        return Ok(());
+    }
+    for kept in &mut applied.entries {
+        let reads = kept.entry.setting.read(root);
+        let is_ours = |reads: &String| *reads == kept.now || *reads == kept.entry.was;
+        kept.undoing |= others == Others::Overwrite || reads.as_ref().map_or(true, is_ours);
+        if !kept.undoing {
+            let reads = reads.unwrap_or_default();
+            done.changed_since.push(ChangedSince { kept: kept.clone(), reads });
+        }
+    }
+    // Saved first: undoing takes time and may be killed halfway.
+    store.save_applied(&applied)?;
+    let (undo, mut left): (Vec<Kept>, Vec<Kept>) = applied.entries.into_iter().partition(|kept| kept.undoing);
+    for kept in undo.into_iter().rev() {
+        match put_back_one(root, &kept.entry) {
+            Ok(()) => done.undone.push(kept.entry),
+            Err(reason) => {
+                done.failed.push((kept.entry.clone(), reason));
+                left.push(kept);
+            }
+        }
+    }
+    if left.is_empty() {
+        store.clear_applied();
+        return Ok(());
+    }
+    applied.entries = left;
+    store.save_applied(&applied)
 }
 
 pub(super) fn put_back(root: &Root, store: &Store, record: &Record, switch_off: &SwitchOff<'_>) -> Restored {
@@ -150,30 +123,6 @@ pub(super) fn put_back(root: &Root, store: &Store, record: &Record, switch_off: 
         store.clear(record);
     }
     done
-}
-
-/// Writes the old value and reads it back, until dying processes have released their pages.
-///
-/// A setting that has its old value is not written: the change may have failed, and /sys may be read-only.
-pub(super) fn put_back_one(root: &Root, entry: &Entry) -> Result<(), String> {
-    let begin = Instant::now();
-    let now = || entry.setting.read(root).map_err(|error| error.to_string());
-    let surplus_gone = || entry.setting.surplus(root).is_ok_and(|surplus| surplus <= entry.surplus);
-    loop {
-        if now()? != entry.was {
-            write(entry.setting, root, &entry.was).map_err(|error| error.to_string())?;
-        }
-        let now = now()?;
-        let late = begin.elapsed() > SETTLING;
-        // Surplus pages that remain are in use by another process.
-        if now == entry.was && (surplus_gone() || late) {
-            return Ok(());
-        }
-        if late {
-            return Err(format!("wrote {}, the kernel still reports {now}", entry.was));
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Ends the processes of a run that died; they carry its run id in their environment.

@@ -5,10 +5,8 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
-
-use crate::arguments::Arguments;
 
 /// Print the completion script for a shell
 #[derive(Args)]
@@ -24,10 +22,11 @@ Examples:
   hugewise completions zsh > ~/.zfunc/_hugewise
   hugewise completions fish > ~/.config/fish/completions/hugewise.fish";
 
-pub fn run(completions: &Completions) -> anyhow::Result<ExitCode> {
+/// Prints the script for `arguments`.
+pub fn run(completions: &Completions, mut arguments: Command) -> anyhow::Result<ExitCode> {
     // Into a buffer: the generator panics if writing fails.
     let mut script = Vec::new();
-    clap_complete::generate(completions.shell, &mut Arguments::command(), "hugewise", &mut script);
+    clap_complete::generate(completions.shell, &mut arguments, "hugewise", &mut script);
     io::stdout().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
 }

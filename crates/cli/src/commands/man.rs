@@ -8,10 +8,8 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_mangen::Man as Page;
-
-use crate::arguments::Arguments;
 
 /// Print the manual page, or write the manual pages of all commands
 #[derive(Args)]
@@ -27,8 +25,8 @@ Examples:
   hugewise man | man -l -
   hugewise man --dir ~/.local/share/man/man1";
 
-pub fn run(man: &Man) -> anyhow::Result<ExitCode> {
-    let arguments = Arguments::command();
+/// Prints or writes the pages of `arguments`.
+pub fn run(man: &Man, arguments: Command) -> anyhow::Result<ExitCode> {
     match &man.dir {
         Some(dir) => fs::create_dir_all(dir)
             .and_then(|()| clap_mangen::generate_to(arguments, dir))

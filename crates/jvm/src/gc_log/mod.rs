@@ -88,6 +88,17 @@ pub struct Cpu {
     pub real_ns: u64,
 }
 
+/// Three ticks of the JVM's CPU times (10 ms each): less may be rounding.
+const MIN_SYS_NS: u64 = 30_000_000;
+
+impl Cpu {
+    /// Whether sys > user by more than the rounding of the log can explain.
+    #[must_use]
+    pub fn sys_exceeds_user(self) -> bool {
+        self.sys_ns > self.user_ns && self.sys_ns >= MIN_SYS_NS
+    }
+}
+
 /// A stop of all Java threads for a VM operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Safepoint<'a> {

@@ -13,8 +13,6 @@ const WORST: usize = 10;
 const UNREAD: usize = 20;
 /// Bytes kept of such a line.
 const SHOWN: usize = 160;
-/// Three ticks of the JVM's CPU times (10 ms each): less may be rounding.
-const LEAST_SYS_NS: u64 = 30_000_000;
 /// Longer durations count as one hour in quantiles.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
@@ -114,12 +112,6 @@ pub struct UnreadLine {
     pub text: String,
 }
 
-/// Whether a pause has sys > user by more than the rounding of the log can explain.
-#[must_use]
-pub fn is_suspect(cpu: Cpu) -> bool {
-    cpu.sys_ns > cpu.user_ns && cpu.sys_ns >= LEAST_SYS_NS
-}
-
 impl Summary {
     pub fn add(&mut self, event: &Event<'_>) {
         match event {
@@ -153,7 +145,7 @@ impl Summary {
             self.nested += 1;
         } else {
             self.timeline.add(pause);
-            if let Some(cpu) = pause.cpu.filter(|cpu| is_suspect(*cpu)) {
+            if let Some(cpu) = pause.cpu.filter(|cpu| cpu.sys_exceeds_user()) {
                 self.suspects.add(pause, cpu);
             }
         }

@@ -1,6 +1,6 @@
 //! Pauses over time, in a bounded number of steps.
 
-use super::{Cpu, Pause, summary::is_suspect};
+use super::{Cpu, Pause};
 
 /// Maximum number of steps; before it is exceeded, the width doubles.
 const STEPS: usize = 512;
@@ -124,7 +124,7 @@ impl Timeline {
         step.total_ns = step.total_ns.saturating_add(pause.duration_ns);
         if let Some(cpu) = pause.cpu {
             step.cpu.add(cpu);
-            step.suspects += u64::from(is_suspect(cpu));
+            step.suspects += u64::from(cpu.sys_exceeds_user());
             self.cpu.add(cpu);
         }
     }

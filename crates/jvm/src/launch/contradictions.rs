@@ -3,6 +3,8 @@
 //! Source: the observed behaviour of JDK 17 and 25. Whether a flag exists is not decided here, but by the JVM
 //! itself ([`crate::flags::ask`]).
 
+use crate::collector::{Collector, SWITCHES};
+
 use super::{Effective, JvmOption, OptionSource};
 
 /// Options of one line that contradict each other.
@@ -16,19 +18,6 @@ pub struct Contradiction {
     pub refused: bool,
 }
 
-/// Collectors and their flags; the second flag of a collector is an older one.
-const COLLECTORS: [(&str, &str); 9] = [
-    ("Serial", "UseSerialGC"),
-    ("Parallel", "UseParallelGC"),
-    ("Parallel", "UseParallelOldGC"),
-    ("CMS", "UseConcMarkSweepGC"),
-    ("CMS", "UseParNewGC"),
-    ("G1", "UseG1GC"),
-    ("ZGC", "UseZGC"),
-    ("Shenandoah", "UseShenandoahGC"),
-    ("Epsilon", "UseEpsilonGC"),
-];
-
 /// Boolean flags that decide the page size.
 const PAGE_SWITCHES: [&str; 4] = ["UseLargePages", "UseTransparentHugePages", "UseHugeTLBFS", "UseSHM"];
 
@@ -39,8 +28,8 @@ pub fn contradictions(effective: &Effective) -> Vec<Contradiction> {
     let on = |name: &str| effective.switch(name).filter(|(on, _)| *on).map(|(_, option)| option);
     let off = |name: &str| effective.switch(name).filter(|(on, _)| !*on).map(|(_, option)| option);
 
-    let collectors: Vec<(&str, &JvmOption)> =
-        COLLECTORS.iter().filter_map(|(collector, flag)| Some((*collector, on(flag)?))).collect();
+    let collectors: Vec<(Collector, &JvmOption)> =
+        SWITCHES.iter().filter_map(|(flag, collector)| Some((*collector, on(flag)?))).collect();
     if collectors.iter().any(|(collector, _)| *collector != collectors[0].0) {
         found.push(Contradiction {
             options: collectors.iter().map(|(_, option)| shown(option)).collect(),
@@ -85,7 +74,7 @@ pub fn contradictions(effective: &Effective) -> Vec<Contradiction> {
             });
         }
     }
-    for flag in PAGE_SWITCHES.iter().chain(COLLECTORS.iter().map(|(_, flag)| flag)) {
+    for flag in PAGE_SWITCHES.iter().chain(SWITCHES.iter().map(|(flag, _)| flag)) {
         let settings: Vec<(bool, &JvmOption)> =
             effective.options.iter().filter_map(|option| Some((option.switch_of(flag)?, option))).collect();
         if settings.iter().any(|(on, _)| *on != settings[0].0) {

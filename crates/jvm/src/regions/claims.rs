@@ -128,6 +128,10 @@ pub(super) fn is_askable(vma: &Vma) -> bool {
     (vma.is_anonymous() || huge) && !vma.permissions.contains('x')
 }
 
+pub(super) fn is_archive(name: &str) -> bool {
+    name.trim_end_matches(" (deleted)").ends_with(".jsa")
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -2,21 +2,12 @@
 
 use std::collections::HashMap;
 
-use hugewise_linux::{reading::Reading, units::Bytes};
+use hugewise_linux::{proc::smaps::Vma, reading::Reading, root::Root, units::Bytes};
 
-use super::{Collector, JvmIdentity, vm_structs::Image};
+use super::{JvmIdentity, is_libjvm, memory::Live, vm_structs::Image};
+use crate::collector::Collector;
 
 const MOST_FLAGS: u64 = 10_000;
-
-const COLLECTORS: [(&str, Collector); 7] = [
-    ("UseSerialGC", Collector::Serial),
-    ("UseParallelGC", Collector::Parallel),
-    ("UseG1GC", Collector::G1),
-    ("UseZGC", Collector::Z),
-    ("UseShenandoahGC", Collector::Shenandoah),
-    ("UseEpsilonGC", Collector::Epsilon),
-    ("UseConcMarkSweepGC", Collector::ConcurrentMarkSweep),
-];
 
 /// A JVM without any reading, for this reason.
 pub(super) fn unknown(reason: &str) -> JvmIdentity {
@@ -34,14 +25,14 @@ pub(super) fn identify(image: &Image) -> JvmIdentity {
     let flags = Flags::read(image);
     let release = image.static_field("Abstract_VM_Version::_s_vm_release");
     let version = release.and_then(|text| image.memory.text(text)).filter(|text| !text.is_empty());
-    let collector = COLLECTORS.iter().find(|(flag, _)| flags.is_set(flag) == Some(true));
+    let collector = Collector::selected(|flag| flags.is_set(flag) == Some(true));
     let missing = |name: &str| format!("the tables of this JVM lack {name}");
     fn reading<T>(value: Option<T>, reason: String) -> Reading<T> {
         value.map_or_else(|| Reading::unknown(reason), Reading::Known)
     }
     JvmIdentity {
         version: reading(version, missing("its release")),
-        collector: reading(collector.map(|(_, collector)| *collector), missing("a known collector")),
+        collector: reading(collector, missing("a known collector")),
         max_heap: reading(flags.word("MaxHeapSize").map(Bytes), missing("MaxHeapSize")),
         large_pages: reading(flags.is_set("UseLargePages"), missing("UseLargePages")),
         transparent_huge_pages: reading(
@@ -49,6 +40,14 @@ pub(super) fn identify(image: &Image) -> JvmIdentity {
             missing("UseTransparentHugePages"),
         ),
     }
+}
+
+/// Whether the flag of type `bool` is set in the JVM of process `pid`; `None` if that cannot be read.
+pub(crate) fn flag_is_set(root: &Root, pid: u32, vmas: &[Vma], flag: &str) -> Option<bool> {
+    let library = vmas.iter().find(|vma| is_libjvm(&vma.name)).filter(|_| root.is_live())?;
+    let live = Live::of(root, pid, vmas);
+    let image = Image::load(&live, library.addresses.start).ok()?;
+    Flags::read(&image).is_set(flag)
 }
 
 /// Flags of a running JVM, by the addresses of their values.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     Collector, JvmIdentity, Kind,
-    claims::{Claims, PAGE},
+    claims::{Claims, PAGE, is_archive},
     heap, is_libjvm, metaspace,
     vm_structs::Image,
 };
@@ -115,10 +115,6 @@ fn archive(image: &Image, claims: &mut Claims) {
             claims.claim(base..top, "CDS archive", Kind::Cds);
         }
     }
-}
-
-pub(super) fn is_archive(name: &str) -> bool {
-    name.trim_end_matches(" (deleted)").ends_with(".jsa")
 }
 
 /// Claims the rest of the archive's reservation, up to the class space.

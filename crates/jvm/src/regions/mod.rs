@@ -11,7 +11,7 @@ mod answers;
 mod attached;
 mod claims;
 mod heap;
-mod jvm;
+pub(crate) mod jvm;
 mod known;
 mod memory;
 mod metaspace;
@@ -23,15 +23,11 @@ mod vm_structs;
 
 use std::fmt;
 
-use hugewise_linux::{
-    proc::smaps::Vma,
-    reading::Reading,
-    root::Root,
-    units::Bytes,
-};
+use hugewise_linux::{proc::smaps::Vma, reading::Reading, root::Root, units::Bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::collector::Collector;
 use claims::Claims;
 pub use heap::{Heap, HeapHints, HeapSource, locate as locate_heap};
 use memory::{Live, Memory};
@@ -109,41 +105,6 @@ pub enum Source {
     },
     /// No HotSpot was found in it, and why.
     NotAJvm(String),
-}
-
-/// A collector of HotSpot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Collector {
-    /// `UseSerialGC`.
-    Serial,
-    /// `UseParallelGC`.
-    Parallel,
-    /// `UseG1GC`.
-    G1,
-    /// `UseZGC`.
-    #[serde(rename = "ZGC")]
-    Z,
-    /// `UseShenandoahGC`.
-    Shenandoah,
-    /// `UseEpsilonGC`.
-    Epsilon,
-    /// `UseConcMarkSweepGC`, gone after 13.
-    #[serde(rename = "CMS")]
-    ConcurrentMarkSweep,
-}
-
-impl fmt::Display for Collector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Collector::Serial => "Serial",
-            Collector::Parallel => "Parallel",
-            Collector::G1 => "G1",
-            Collector::Z => "ZGC",
-            Collector::Shenandoah => "Shenandoah",
-            Collector::Epsilon => "Epsilon",
-            Collector::ConcurrentMarkSweep => "CMS",
-        })
-    }
 }
 
 /// Which JVM it is, by its own tables.
@@ -256,14 +217,6 @@ fn passive(
     }
     native::claim_rest(&mut claims);
     Naming { ranges: claims.into_ranges(), source, jvm: identity, notes }
-}
-
-/// Is the flag of type bool set in the JVM of process `pid`? Nothing where that cannot be read.
-pub(crate) fn flag_is_set(root: &Root, pid: u32, vmas: &[Vma], flag: &str) -> Option<bool> {
-    let library = vmas.iter().find(|vma| is_libjvm(&vma.name)).filter(|_| root.is_live())?;
-    let live = Live::of(root, pid, vmas);
-    let image = Image::load(&live, library.addresses.start).ok()?;
-    jvm::Flags::read(&image).is_set(flag)
 }
 
 /// Has a process with these mappings the library of a HotSpot-like JVM in it?

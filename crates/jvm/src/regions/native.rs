@@ -6,7 +6,7 @@ use hugewise_linux::proc::smaps::Vma;
 
 use super::{
     Kind,
-    claims::{Claims, PAGE, is_askable},
+    claims::{Claims, PAGE, is_archive, is_askable},
     heap,
     memory::Memory,
 };
@@ -76,7 +76,7 @@ pub(super) fn claim_by_place(tables: bool, claims: &mut Claims) {
     claim_brk(claims);
     for vma in claims.vmas() {
         let (addresses, permissions) = (vma.addresses.clone(), vma.permissions.as_str());
-        if super::known::is_archive(&vma.name) {
+        if is_archive(&vma.name) {
             claims.claim(addresses, "CDS archive", Kind::Cds);
         } else if permissions.contains('w') && permissions.contains('x') {
             claims.claim(addresses, "code cache", Kind::CodeCache);

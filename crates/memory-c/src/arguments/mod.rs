@@ -7,7 +7,8 @@ mod tests;
 
 use crate::error::Failure;
 use std::{
-    ffi::{CStr, c_char},
+    ffi::{CStr, c_char, c_void},
+    ops::Range,
     ptr, slice,
 };
 
@@ -159,4 +160,19 @@ impl<T: Copy> GrownPlace<T> {
             ptr::write_bytes(to.add(both), 0, self.size - both);
         }
     }
+}
+
+/// The addresses of memory of the caller, which must not be empty.
+pub(crate) fn addresses(start: *const c_void, len: usize) -> Result<Range<u64>, Failure> {
+    if start.is_null() {
+        return Err(Failure::argument("start is NULL"));
+    }
+    if len == 0 {
+        return Err(Failure::argument("len is 0"));
+    }
+    let first = start.expose_provenance();
+    let end = first
+        .checked_add(len)
+        .ok_or_else(|| Failure::argument(format!("start + len {len} exceeds the address space")))?;
+    Ok(first as u64..end as u64)
 }

@@ -1,15 +1,14 @@
 //! A recording in memory, ordered by time.
 
-use std::{collections::BTreeMap, io::Read};
+use std::collections::BTreeMap;
 
 use hugewise_jvm::threads::Role;
 
 use super::{
-    gathering::Gathering,
     intervals::Stall,
     log::{LogSource, Safepoint, Stop},
 };
-use crate::recording::{Ending, Evidence, Header, Memory, Process, Reader};
+use crate::recording::{Ending, Evidence, Header, Memory, Process};
 
 /// The content of a recording.
 #[derive(Debug)]
@@ -93,23 +92,6 @@ pub struct Step {
 }
 
 impl Gathered {
-    /// Reads a recording to its end; lines that cannot be parsed are counted.
-    pub fn read<R: Read>(mut reader: Reader<R>) -> Gathered {
-        let header = reader.header().clone();
-        let mut gathering = Gathering::new(&header);
-        let mut unread = (0, None);
-        for line in reader.by_ref() {
-            match line {
-                Ok(line) => gathering.add(line),
-                Err(error) => {
-                    unread.0 += 1;
-                    unread.1.get_or_insert_with(|| error.to_string());
-                }
-            }
-        }
-        gathering.end(header, reader.ending(), unread)
-    }
-
     /// Name of a thread for people; `?` if unknown.
     #[must_use]
     pub fn name(&self, thread: usize) -> &str {

@@ -1,6 +1,9 @@
 //! Builds a [`Gathered`] from the lines of a recording.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::Read,
+};
 
 use hugewise_jvm::threads::Role;
 use hugewise_linux::proc::taskstats::Delays;
@@ -11,7 +14,8 @@ use super::{
     log::Log,
 };
 use crate::recording::{
-    Ending, Evidence, Header, Line, Machine, Memory, Process, Stall as Recorded, Thread as Seen, ThreadUsage,
+    Ending, Evidence, Header, Line, Machine, Memory, Process, Reader, Stall as Recorded, Thread as Seen,
+    ThreadUsage,
 };
 
 /// Longest time from a wait to the allocation that it was for, in nanoseconds; the thread may be preempted in
@@ -47,6 +51,25 @@ struct Current {
     delays: Option<Delays>,
     /// Indices of the waits since the previous allocation.
     waited: Vec<usize>,
+}
+
+impl Gathered {
+    /// Reads a recording to its end; lines that cannot be parsed are counted.
+    pub fn read<R: Read>(mut reader: Reader<R>) -> Gathered {
+        let header = reader.header().clone();
+        let mut gathering = Gathering::new(&header);
+        let mut unread = (0, None);
+        for line in reader.by_ref() {
+            match line {
+                Ok(line) => gathering.add(line),
+                Err(error) => {
+                    unread.0 += 1;
+                    unread.1.get_or_insert_with(|| error.to_string());
+                }
+            }
+        }
+        gathering.end(header, reader.ending(), unread)
+    }
 }
 
 impl Gathering {

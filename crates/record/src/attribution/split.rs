@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use hugewise_jvm::{gc_log::summary::is_suspect, threads::Role};
+use hugewise_jvm::{gc_log::Cpu, threads::Role};
 use hugewise_linux::{reading::Reading, units::PageSize};
 
 use super::{
@@ -318,7 +318,7 @@ impl Explained {
     /// Whether sys exceeds user by more than the rounding of CPU times can explain.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
-        self.stop.cpu.is_some_and(is_suspect)
+        self.stop.cpu.is_some_and(Cpu::sys_exceeds_user)
     }
 
     /// Duration with the time to safepoint, in nanoseconds.

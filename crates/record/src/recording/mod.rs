@@ -1,5 +1,6 @@
 //! Recordings: files of kernel events, thread usage and JVM logs, by thread and time.
 
+mod assignment;
 mod events;
 mod jvm;
 mod model;
@@ -15,10 +16,11 @@ mod threads;
 mod touch_cost;
 mod writer;
 
+pub use assignment::{Assignment, RecordError, Target};
 pub use jvm::switch_off;
 pub use model::*;
 pub use reader::{Ending, Reader, RecordingError};
 pub use samples::facts;
-pub use session::{Assignment, RecordError, Recorded, Target, record};
+pub use session::{Recorded, record};
 pub use summary::{HugePages, Stalls, Summary};
 pub use writer::Writer;

@@ -1,10 +1,8 @@
 //! A recording from start to end.
 
 use std::{
-    ffi::OsString,
     fs::{self, File},
     io,
-    path::Path,
     process::{Child, ExitStatus},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -14,7 +12,7 @@ use hugewise_changes::journal::{Journal, JournalError};
 use hugewise_changes::scratch::Scratch;
 use hugewise_linux::{
     interrupt::Interrupt,
-    proc::process::{CannotTell, Process},
+    proc::process::Process,
     reading::Reading,
     root::Root,
     settings::Setting,
@@ -25,6 +23,7 @@ use hugewise_linux::{
 };
 
 use super::{
+    assignment::{Assignment, RecordError, Target},
     jvm::Jvms,
     model::{End, EndReason, Evidence, FirstTouch, Header, Line, Lost, Note, SCHEMA},
     samples,
@@ -47,26 +46,6 @@ const BY_ITSELF: Duration = Duration::from_secs(2);
 /// Time for it to exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 
-#[derive(Clone, Debug)]
-pub enum Target {
-    /// A running process, by PID.
-    Process(u32),
-    /// A program to start, with its arguments.
-    Command(Vec<OsString>),
-}
-
-/// What to record, and where to.
-#[derive(Debug)]
-pub struct Assignment<'a> {
-    pub target: Target,
-    /// File of the recording.
-    pub output: &'a Path,
-    /// Time limit; `None` to record until the process exits.
-    pub limit: Option<Duration>,
-    /// Whether a JVM may be asked to log its pauses.
-    pub jvm_log: bool,
-}
-
 /// Result of a recording.
 #[derive(Debug)]
 pub struct Recorded {
@@ -74,18 +53,6 @@ pub struct Recorded {
     /// Exit status of the started program; `None` if none was started, or it still runs.
     pub status: Option<ExitStatus>,
     pub reason: EndReason,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    #[error("{0}")]
-    Process(#[from] CannotTell),
-    #[error("{program} could not be started: {source}")]
-    Start { program: String, source: io::Error },
-    #[error("the recording {file}: {source}")]
-    File { file: String, source: io::Error },
-    #[error("{0}")]
-    Kernel(String),
 }
 
 /// Records until the process exits, the time limit is reached, or the recorder receives a signal. Settings

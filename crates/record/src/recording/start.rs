@@ -20,7 +20,7 @@ use hugewise_jvm::{
 use hugewise_linux::{root::Root, sys::process::thread_id};
 
 use super::{
-    session::{Assignment, RecordError, Target},
+    assignment::{Assignment, RecordError, Target},
     sources::Means,
     threads::Threads,
 };

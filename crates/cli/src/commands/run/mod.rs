@@ -1,5 +1,6 @@
 //! `hugewise run`: starts a program on huge pages, and says what it really got.
 
+pub mod assignment;
 pub mod cache;
 pub mod cache_key;
 pub mod observer;
@@ -28,7 +29,7 @@ use hugewise_plan::{
     malloc::{Malloc, OffHeap},
 };
 
-use self::{cache::Cache, observer::Assignment, target::Target};
+use self::{assignment::Assignment, cache::Cache, target::Target};
 
 /// Start a program on huge pages, and report once what each region really got
 ///

@@ -11,13 +11,12 @@ use std::{
 use anyhow::{Context, bail};
 use hugewise_evidence::process::{Machine, Survey, survey};
 use hugewise_linux::{
-    hugepages::{backing::Backing, page_sizes::PageSizes},
+    hugepages::page_sizes::PageSizes,
     pages::occupancy::Occupancy,
     proc::{
         process,
         smaps::{self, Vma},
         tree,
-        vmstat::VmStat,
     },
     reading::Reading,
     root::Root,
@@ -34,9 +33,9 @@ use hugewise_memory::collapse::{
     refusals::Refusal,
     suitable,
 };
-use serde::{Deserialize, Serialize};
 
 use super::{
+    assignment::{Assignment, fallbacks},
     readiness::Readiness,
     report::{self, Outcome, Report},
 };
@@ -48,27 +47,6 @@ const FIRST_GAP: Duration = Duration::from_millis(100);
 const LONGEST_GAP: Duration = Duration::from_secs(1);
 /// A look may cost this fraction of the time until the next.
 const BUDGET: u32 = 100;
-
-/// What it is to look at.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Assignment {
-    /// The program's name.
-    pub program: String,
-    /// The backing that was chosen for its heap, or for all of it if it has none.
-    pub backing: Backing,
-    /// The backing that was chosen for memory outside of the heap.
-    pub off_heap: Option<Backing>,
-    /// The heap at its largest; nothing if it is no JVM.
-    pub max_heap: Option<Bytes>,
-    /// Make what is not huge so.
-    pub convert: bool,
-    /// The program may be a child of the process: it was started through another one.
-    pub behind_wrapper: bool,
-    /// Report after so long, ready or not.
-    pub patience: Duration,
-    /// Write JSON to standard output instead of text to standard error.
-    pub json: bool,
-}
 
 /// Why this process can leave no observer behind; nothing where it can.
 pub fn impossible() -> Option<&'static str> {
@@ -144,11 +122,6 @@ fn pid_of_stdin(root: &Root) -> anyhow::Result<u32> {
     let info = root.read("proc/self/fdinfo/0")?;
     let pid = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
     pid.context("standard input is no process: 'hugewise run' starts observers")
-}
-
-/// Page faults, of the whole machine, for which no huge page could be made.
-pub(super) fn fallbacks(root: &Root) -> Option<u64> {
-    VmStat::read(root).ok()?.get("thp_fault_fallback")
 }
 
 struct Process<'a> {

@@ -12,7 +12,7 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::observer::Assignment;
+use super::assignment::{Assignment, fallbacks};
 use crate::output::terminal::plain;
 
 /// With less than this share on huge pages, a region that should be on them is said to have fallen back.
@@ -112,7 +112,7 @@ fn thp_shortage(root: &Root, before: Option<u64>) -> String {
     if let Some(("never", file)) = thp.pmd_enabled().map(|(word, file)| (word, file.display().to_string())) {
         return format!("/{file} is never; next: hugewise check");
     }
-    let now = super::observer::fallbacks(root);
+    let now = fallbacks(root);
     match before.zip(now).map(|(before, now)| now.saturating_sub(before)) {
         Some(0) => {
             "no huge page was refused meanwhile (thp_fault_fallback), so it lies in small pieces, or is \

@@ -1,0 +1,91 @@
+//! The result of a restore, and the restoring of one setting.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use hugewise_linux::root::Root;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Entry, JvmLog, applied::ChangedSince};
+use crate::write::write;
+
+/// How long a pool may take to release pages of a dying process.
+const SETTLING: Duration = Duration::from_secs(20);
+
+/// The result of a restore.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Restored {
+    /// The command whose settings were restored; `null` if there was no journal.
+    pub purpose: Option<String>,
+    /// Settings that have their value from before the command again.
+    pub settings: Vec<Entry>,
+    /// Settings that could not be restored, with the reason.
+    pub failed: Vec<(Entry, String)>,
+    /// Settings changed by `apply` that have their value from before it again.
+    pub undone: Vec<Entry>,
+    /// Settings skipped because another program changed them after `apply`.
+    pub changed_since: Vec<ChangedSince>,
+    /// Process ids of the killed run's remaining children, which were ended.
+    pub ended_processes: Vec<u32>,
+    /// JVM logs that were switched off.
+    pub jvm_logs: Vec<JvmLog>,
+    /// JVM logs that are still on, with the reason.
+    pub jvm_logs_left: Vec<(JvmLog, String)>,
+    /// True if the machine was rebooted since, so that there was nothing to restore.
+    pub rebooted: bool,
+    /// The pid and command of a running recording, which restores its own settings when it ends; `null` if
+    /// there is none.
+    pub recording: Option<String>,
+}
+
+impl Restored {
+    /// Adds the result of a second journal.
+    pub(super) fn add(&mut self, other: Restored) {
+        self.purpose = match (self.purpose.take(), other.purpose) {
+            (Some(one), Some(another)) => Some(format!("{one}, and {another}")),
+            (one, another) => one.or(another),
+        };
+        self.settings.extend(other.settings);
+        self.failed.extend(other.failed);
+        self.ended_processes.extend(other.ended_processes);
+        self.jvm_logs.extend(other.jvm_logs);
+        self.jvm_logs_left.extend(other.jvm_logs_left);
+        self.rebooted |= other.rebooted;
+    }
+}
+
+/// How a restore treats settings that another program changed after `apply`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// Skip and report the setting.
+    Leave,
+    /// Restore the value from before `apply`.
+    Overwrite,
+}
+
+/// Writes the old value and reads it back, until dying processes have released their pages.
+///
+/// A setting that has its old value is not written: the change may have failed, and /sys may be read-only.
+pub(super) fn put_back_one(root: &Root, entry: &Entry) -> Result<(), String> {
+    let begin = Instant::now();
+    let now = || entry.setting.read(root).map_err(|error| error.to_string());
+    let surplus_gone = || entry.setting.surplus(root).is_ok_and(|surplus| surplus <= entry.surplus);
+    loop {
+        if now()? != entry.was {
+            write(entry.setting, root, &entry.was).map_err(|error| error.to_string())?;
+        }
+        let now = now()?;
+        let late = begin.elapsed() > SETTLING;
+        // Surplus pages that remain are in use by another process.
+        if now == entry.was && (surplus_gone() || late) {
+            return Ok(());
+        }
+        if late {
+            return Err(format!("wrote {}, the kernel still reports {now}", entry.was));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
