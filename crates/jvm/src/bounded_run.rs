@@ -12,7 +12,7 @@ use std::{
 use hugewise_linux::sys::process::GroupLeader;
 
 /// Limit of each output stream, in bytes; a program that prints more blocks until the time limit.
-const LARGEST_ANSWER: u64 = 16 << 20;
+const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
 /// Exit status and output of a program; invalid UTF-8 is replaced.
 pub(crate) struct Printed {
@@ -35,7 +35,7 @@ pub(crate) fn printed_by(mut command: Command, patience: Duration) -> io::Result
         stream.try_clone().map(|stream| {
             thread::spawn(move || {
                 let mut bytes = Vec::new();
-                let read = stream.take(LARGEST_ANSWER).read_to_end(&mut bytes);
+                let read = stream.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes);
                 read.map(|_| String::from_utf8_lossy(&bytes).into_owned())
             })
         })

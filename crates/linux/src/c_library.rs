@@ -32,14 +32,14 @@ pub struct Program {
 }
 
 /// Maximum depth of script interpreters, as in Linux.
-const MOST_INTERPRETERS: usize = 4;
+const MAX_INTERPRETERS: usize = 4;
 /// The file name under which distributions install jemalloc.
 const JEMALLOC: &str = "libjemalloc.so.2";
 
 /// Reads the program at `path` (relative to the root).
 pub fn of_program(root: &Root, path: impl AsRef<Path>) -> Result<Program, ReadError> {
     let mut path = path.as_ref().to_owned();
-    for _ in 0..MOST_INTERPRETERS {
+    for _ in 0..MAX_INTERPRETERS {
         let file = root.beginning(&path, 1 << 16)?;
         if let Some(line) = file.strip_prefix(b"#!") {
             let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();

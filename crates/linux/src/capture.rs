@@ -19,9 +19,9 @@ enum Entry {
 
 /// Every file that a [`crate::root::Root`] read, with its content at that time.
 #[derive(Clone, Debug, Default)]
-pub struct Tape(BTreeMap<PathBuf, Entry>);
+pub struct Capture(BTreeMap<PathBuf, Entry>);
 
-impl Tape {
+impl Capture {
     pub(crate) fn file(&mut self, path: &Path, content: &[u8]) {
         self.0.insert(path.to_owned(), Entry::File(content.to_owned()));
     }
@@ -84,7 +84,7 @@ mod tests {
     fn a_folder_with_something_in_it_is_left_alone() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
         fs::write(dir.path().join("precious"), "x")?;
-        let refused = Tape::default().write(dir.path());
+        let refused = Capture::default().write(dir.path());
         assert_eq!(refused.map_err(|e| e.kind()), Err(io::ErrorKind::AlreadyExists));
         Ok(())
     }
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn nothing_is_written_outside_of_the_folder() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
-        let mut tape = Tape::default();
+        let mut tape = Capture::default();
         tape.file(Path::new("../escaped"), b"x");
         tape.link(Path::new("out"), Path::new(".."));
         tape.file(Path::new("out/escaped"), b"x");

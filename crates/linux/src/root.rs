@@ -9,13 +9,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::capture::Tape;
+use crate::capture::Capture;
 
 /// The folder in place of `/`.
 #[derive(Clone, Debug)]
 pub struct Root {
     dir: PathBuf,
-    tape: Option<Arc<Mutex<Tape>>>,
+    tape: Option<Arc<Mutex<Capture>>>,
 }
 
 /// Maximum size of a file, in bytes: no file of the kernel is that large, including smaps of the largest
@@ -23,7 +23,7 @@ pub struct Root {
 const LARGEST: u64 = 1 << 30;
 
 /// Maximum number of links in a path, as in Linux (`path_resolution(7)`).
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// A file that could not be read or parsed.
 #[derive(Debug, thiserror::Error)]
@@ -72,12 +72,12 @@ impl Root {
 
     /// Everything that was read through this root and its clones since [`Root::recording`].
     #[must_use]
-    pub fn recorded(&self) -> Tape {
+    pub fn recorded(&self) -> Capture {
         let tape = self.tape.as_ref().map(|tape| tape.lock().unwrap_or_else(PoisonError::into_inner).clone());
         tape.unwrap_or_default()
     }
 
-    fn record(&self, record: impl FnOnce(&mut Tape)) {
+    fn record(&self, record: impl FnOnce(&mut Capture)) {
         if let Some(tape) = &self.tape {
             record(&mut tape.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -161,7 +161,7 @@ impl Root {
                 continue;
             }
             links += 1;
-            if links > MOST_LINKS {
+            if links > MAX_LINKS {
                 return Err(io_error(&next, io::Error::other("too many levels of symbolic links")));
             }
             let target = fs::read_link(self.path(&next)).map_err(|e| io_error(&next, e))?;

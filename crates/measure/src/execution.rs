@@ -18,7 +18,7 @@ use hugewise_linux::{
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);
 /// Bytes of each of a program's outputs that are searched for figures.
-const LARGEST_OUTPUT: u64 = 64 << 20;
+const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 /// How to start a program on a backing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,7 +127,7 @@ fn read_output(stdout: &mut File, stderr: &mut File) -> io::Result<String> {
     let mut bytes = Vec::new();
     for file in [stdout, stderr] {
         file.seek(SeekFrom::Start(0))?;
-        file.take(LARGEST_OUTPUT).read_to_end(&mut bytes)?;
+        file.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes)?;
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -44,7 +44,7 @@ pub struct CaseToRun {
 pub enum Blocks {
     /// A fixed number.
     Exactly(usize),
-    /// [`FEWEST_BLOCKS`] to [`MOST_BLOCKS`], until a difference of [`analysis::WORTH_SEEING`] would be
+    /// [`FEWEST_BLOCKS`] to [`MOST_BLOCKS`], until a difference of [`analysis::TARGET_DIFFERENCE`] would be
     /// detected in every case, or until the time limit.
     UntilPrecise(Duration),
 }
@@ -168,7 +168,7 @@ impl Experiment<'_> {
         let Blocks::UntilPrecise(limit) = self.rules.blocks else { return false };
         let precise = || {
             (0..self.cases.len())
-                .all(|case| analysis::blocks_to_see(so_far, case, analysis::WORTH_SEEING) == 0)
+                .all(|case| analysis::blocks_to_detect(so_far, case, analysis::TARGET_DIFFERENCE) == 0)
         };
         blocks >= FEWEST_BLOCKS && (elapsed >= limit || precise())
     }

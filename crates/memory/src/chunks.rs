@@ -5,9 +5,9 @@ use std::ops::Range;
 use hugewise_linux::units::Bytes;
 
 /// Minimum number of chunks per thread, so that all threads finish at about the same time.
-const CHUNKS_A_THREAD: u64 = 16;
+const MIN_CHUNKS_PER_THREAD: u64 = 16;
 /// Default chunk size: long compared with a system call, short enough to show progress and to stop at.
-const USUAL: Bytes = Bytes(4 << 20);
+const DEFAULT_CHUNK_BYTES: Bytes = Bytes(4 << 20);
 
 /// A range of addresses, cut at multiples of the chunk size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +26,8 @@ impl Chunks {
     pub fn cut(addresses: Range<u64>, grain: Bytes, asked: Option<Bytes>, threads: usize) -> Chunks {
         let grain = grain.0.max(1);
         let length = addresses.end.saturating_sub(addresses.start);
-        let fair = length / CHUNKS_A_THREAD.saturating_mul(threads.max(1) as u64);
-        let wanted = asked.unwrap_or(USUAL).0.min(fair);
+        let fair = length / MIN_CHUNKS_PER_THREAD.saturating_mul(threads.max(1) as u64);
+        let wanted = asked.unwrap_or(DEFAULT_CHUNK_BYTES).0.min(fair);
         let size = Bytes((wanted / grain * grain).max(grain));
         Chunks { addresses: addresses.start..addresses.start + length, size }
     }
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_chunk_is_what_the_range_the_threads_and_the_page_allow() {
         const M: u64 = 1 << 20;
-        assert_eq!(sizes(1 << 30, 2 * M, None, 1), USUAL);
+        assert_eq!(sizes(1 << 30, 2 * M, None, 1), DEFAULT_CHUNK_BYTES);
         // Less than a page; then so large that one thread would do all the work.
         assert_eq!(sizes(1 << 30, 2 * M, Some(4096), 2), Bytes(2 * M));
         assert_eq!(sizes(1 << 30, 2 * M, Some(1 << 30), 2), Bytes(32 * M));

@@ -38,7 +38,7 @@ pub fn trials() -> Vec<Trial> {
         trial("collapse: memory of each kind, and the reason of each refusal", &c, kinds),
         trial("collapse: a dry run changes nothing", &c, dry_run),
         trial("collapse: the rate is kept, and Ctrl-C stops", &c, rate_and_interrupt),
-        trial("collapse: a program that ends meanwhile", &c, ends_meanwhile),
+        trial("collapse: a program that ends during it", &c, ends_meanwhile),
         trial("collapse: it rests while threads stall", &c, rests),
         trial("collapse: a program that gave up THP", &c, given_up),
         trial("collapse: without the rights", &c, without_rights),
@@ -367,7 +367,7 @@ fn group_limit() -> Tested {
     says(told["cause"].as_str().unwrap_or_default(), &["control group"])?;
     let first = told["refused"][0]["reason"].as_str().unwrap_or_default();
     says(first, &["EBUSY"])?;
-    // Room for a few huge pages suffices for all: each collapse frees the base pages.
+    // Headroom for a few huge pages suffices for all: each collapse frees the base pages.
     fs::write(group.file("memory.limit_in_bytes", "memory.max"), (used + 8 * MIB).to_string())?;
     let told = collapse(&program.pid(), &["--region", "malloc"], 1)?;
     assert_eq!((&told["outcome"], told["refused"].as_array().map(Vec::len)), (&"finished".into(), Some(1)));

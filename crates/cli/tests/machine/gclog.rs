@@ -92,7 +92,7 @@ fn is_read(jdk: &Jdk, collector: &str) -> Tested {
     let ran = java.arg("Churn").output()?;
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let expected = by_regular_expressions(&log(0))?;
-    assert!(expected.len() > 4, "too few pauses to tell: {}", expected.len());
+    assert!(expected.len() > 4, "too few pauses for the test: {}", expected.len());
     let mut safepoints = None;
     for (n, (decorations, clock)) in DECORATIONS.iter().enumerate() {
         let ran = hugewise(&["gclog", "--json", &log(n).display().to_string()]).output()?;

@@ -37,10 +37,10 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("inspect: own regions of each backing, to the byte", &needs, own_regions),
         trial("inspect: advice that came too late, or never", &needs, reasons),
-        trial("inspect: who cannot be told, each with its reason", &[NeedsRoot], not_told),
+        trial("inspect: processes that cannot be read, each with the reason", &[NeedsRoot], not_told),
         trial("inspect: another user's process, and one's own", &[NeedsRoot], unprivileged),
         trial("inspect: a heap that is mapped three times is counted once", &[NeedsRoot, Jdk(17)], views),
-        trial("inspect --watch: goes on until it is told to end", &[], watch),
+        trial("inspect --watch: runs until it is interrupted", &[], watch),
         trial("inspect --all and --cgroup: this process among them", &[], all_and_cgroup),
     ]
 }

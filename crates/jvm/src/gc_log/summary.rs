@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use super::{Cpu, Event, Pause, Place, Safepoint, Stamp, Unread, timeline::Timeline};
 
 /// Kinds of pauses kept; further kinds are counted as one. A JVM has at most about 24.
-const MOST_KINDS: usize = 40;
+const MAX_KINDS: usize = 40;
 const OTHER_KINDS: &str = "other kinds";
 /// Length of each list of worst pauses or safepoints.
 const WORST: usize = 10;
@@ -160,8 +160,8 @@ impl Summary {
     fn kind(&mut self, name: &str) -> &mut Kind {
         let found = self.kinds.iter().position(|kind| kind.name == name);
         let at = found.unwrap_or_else(|| {
-            if self.kinds.len() <= MOST_KINDS {
-                let full = self.kinds.len() == MOST_KINDS;
+            if self.kinds.len() <= MAX_KINDS {
+                let full = self.kinds.len() == MAX_KINDS;
                 let name = if full { OTHER_KINDS } else { name }.to_owned();
                 let durations = Durations::default();
                 self.kinds.push(Kind { name, durations, with_cpu: 0, cpu: Cpu::default() });
@@ -311,8 +311,8 @@ mod tests {
         for n in 0..1000 {
             summary.add(&Event::Pause(pause(&format!("Kind {n}"), n, 0, 0)));
         }
-        assert_eq!(summary.kinds.len(), MOST_KINDS + 1);
-        assert_eq!(summary.kinds.last().map(|kind| kind.durations.count), Some(1000 - MOST_KINDS as u64));
+        assert_eq!(summary.kinds.len(), MAX_KINDS + 1);
+        assert_eq!(summary.kinds.last().map(|kind| kind.durations.count), Some(1000 - MAX_KINDS as u64));
         assert_eq!(summary.pauses(), 1000);
     }
 

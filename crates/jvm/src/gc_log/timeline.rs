@@ -5,9 +5,9 @@ use super::{Cpu, Pause};
 /// Maximum number of steps; before it is exceeded, the width doubles.
 const STEPS: usize = 512;
 /// Initial width of a step.
-const NARROWEST_NS: u64 = 1_000_000;
+const MIN_STEP_NS: u64 = 1_000_000;
 /// Maximum number of JVM starts kept.
-const MOST_RUNS: usize = 64;
+const MAX_JVM_STARTS: usize = 64;
 
 /// Pauses over time. The JVMs of one log follow one another without a gap, because uptimes do not reveal the
 /// time between two JVMs.
@@ -59,7 +59,7 @@ impl Step {
 impl Default for Timeline {
     fn default() -> Timeline {
         Timeline {
-            width_ns: NARROWEST_NS,
+            width_ns: MIN_STEP_NS,
             steps: Vec::new(),
             runs_ns: Vec::new(),
             by_number: false,
@@ -102,7 +102,7 @@ impl Timeline {
             self.run = pause.run;
             self.origin_ns = None;
             self.base_ns = self.end_ns;
-            if self.count > 0 && self.runs_ns.len() < MOST_RUNS {
+            if self.count > 0 && self.runs_ns.len() < MAX_JVM_STARTS {
                 self.runs_ns.push(self.base_ns);
             }
         }

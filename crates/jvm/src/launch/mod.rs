@@ -223,7 +223,7 @@ impl LaunchLine {
     pub(crate) fn asking(&self, options: Vec<String>, here: &Path) -> LaunchLine {
         let walked = self.walked();
         let java = walked.absolute(&self.java);
-        let mut wrapper = walked.deciding;
+        let mut wrapper = walked.relevant_to_flags;
         if !walked.folder.as_os_str().is_empty() {
             let back = ["env", "-C"].map(str::to_owned);
             wrapper.extend(back.into_iter().chain([here.to_string_lossy().into_owned()]));

@@ -111,7 +111,7 @@ pub(super) struct Walked {
     /// The words before `java`, without a shell.
     pub wrapper: Vec<String>,
     /// Those of them that the JVM's flags depend on.
-    pub deciding: Vec<String>,
+    pub relevant_to_flags: Vec<String>,
     pub environment: Vec<Change>,
     /// Target of `env -C`, relative to the caller's directory; empty without `-C`.
     pub folder: PathBuf,
@@ -172,10 +172,10 @@ pub(super) fn walk(command: &[String]) -> Result<Option<Walked>, LaunchError> {
 
 impl Walked {
     /// Appends words to the wrapper.
-    fn keep(&mut self, words: Vec<String>, deciding: bool) {
-        if let Some((program, arguments)) = words.split_first().filter(|_| deciding) {
-            self.deciding.push(self.absolute(program));
-            self.deciding.extend_from_slice(arguments);
+    fn keep(&mut self, words: Vec<String>, relevant_to_flags: bool) {
+        if let Some((program, arguments)) = words.split_first().filter(|_| relevant_to_flags) {
+            self.relevant_to_flags.push(self.absolute(program));
+            self.relevant_to_flags.extend_from_slice(arguments);
         }
         self.wrapper.extend(words);
     }
@@ -207,11 +207,11 @@ impl Walked {
             ));
             self.environment.extend(changes(&words));
         }
-        let at = self.deciding.len() + 1;
+        let at = self.relevant_to_flags.len() + 1;
         self.keep(words, wrapper.effect != Effect::None);
         if matches!(wrapper.name, "sudo" | "doas") {
             // Without -n, sudo would wait for a password.
-            self.deciding.insert(at, "-n".to_owned());
+            self.relevant_to_flags.insert(at, "-n".to_owned());
         }
     }
 

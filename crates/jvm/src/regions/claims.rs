@@ -84,7 +84,7 @@ impl<'a> Claims<'a> {
         let first = self.vmas.partition_point(|vma| vma.addresses.end <= address);
         let mut end = address;
         for vma in &self.vmas[first.min(self.vmas.len())..] {
-            if vma.addresses.start > end || !is_askable(vma) {
+            if vma.addresses.start > end || !is_allocatable(vma) {
                 break;
             }
             end = vma.addresses.end;
@@ -123,7 +123,7 @@ impl<'a> Claims<'a> {
 }
 
 /// Whether a JVM or an allocator may have allocated the mapping: neither a file nor executable.
-pub(super) fn is_askable(vma: &Vma) -> bool {
+pub(super) fn is_allocatable(vma: &Vma) -> bool {
     let huge = vma.name.starts_with("/anon_hugepage") || vma.name.starts_with("/SYSV");
     (vma.is_anonymous() || huge) && !vma.permissions.contains('x')
 }

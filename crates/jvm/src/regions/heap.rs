@@ -7,7 +7,7 @@ use hugewise_linux::{proc::smaps::Vma, root::Root, units::Bytes};
 
 use super::{
     Collector, JvmIdentity, Kind, NamedRange,
-    claims::{Claims, is_askable},
+    claims::{Claims, is_allocatable},
     is_libjvm, jvm,
     memory::Live,
     vm_structs::Image,
@@ -76,7 +76,7 @@ pub(super) fn by_file(vmas: &[Vma]) -> Vec<Range<u64>> {
 pub(super) fn by_places(vmas: &[Vma], max_bytes: Option<Bytes>) -> Vec<Range<u64>> {
     const COMPRESSED_ENDS: [u64; 2] = [1 << 32, 1 << 35];
     let mut runs: Vec<Range<u64>> = Vec::new();
-    for vma in vmas.iter().filter(|vma| is_askable(vma)) {
+    for vma in vmas.iter().filter(|vma| is_allocatable(vma)) {
         match runs.last_mut() {
             Some(run) if run.end == vma.addresses.start && !COMPRESSED_ENDS.contains(&run.end) => {
                 run.end = vma.addresses.end;

@@ -7,7 +7,7 @@ use hugewise_linux::{proc::smaps::Vma, reading::Reading, root::Root, units::Byte
 use super::{JvmIdentity, is_libjvm, memory::Live, vm_structs::Image};
 use crate::collector::Collector;
 
-const MOST_FLAGS: u64 = 10_000;
+const MAX_FLAGS: u64 = 10_000;
 
 /// A JVM without any reading, for this reason.
 pub(super) fn unknown(reason: &str) -> JvmIdentity {
@@ -65,7 +65,7 @@ impl<'i> Flags<'i> {
 
     fn read_all(image: &Image, values: &mut HashMap<String, u64>) -> Option<()> {
         let first = image.static_field("JVMFlag::flags")?;
-        let count = image.static_field("JVMFlag::numFlags")?.min(MOST_FLAGS);
+        let count = image.static_field("JVMFlag::numFlags")?.min(MAX_FLAGS);
         let size = image.size("JVMFlag")?;
         for index in 0..count {
             let flag = first.checked_add(index.checked_mul(size)?)?;

@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Upper bound; HotSpot has at most three code heaps.
-const MOST_CODE_HEAPS: u32 = 16;
+const MAX_CODE_HEAPS: u32 = 16;
 
 /// Claims these regions; the notes name those that are missing. Returns whether the metaspace was found.
 pub(super) fn claim(image: &Image, jvm: &JvmIdentity, claims: &mut Claims, notes: &mut Vec<String>) -> bool {
@@ -46,7 +46,7 @@ fn code_cache(image: &Image, claims: &mut Claims) -> Option<()> {
     // The type was renamed after JDK 15.
     let length = ["GrowableArrayBase::_len", "GenericGrowableArray::_len"];
     let length = length.iter().find_map(|field| image.place(heaps, field))?;
-    let count = image.memory.u32(length)?.min(MOST_CODE_HEAPS);
+    let count = image.memory.u32(length)?.min(MAX_CODE_HEAPS);
     let data = image.field(heaps, "GrowableArray<int>::_data")?;
     let mut found = None;
     for index in 0..u64::from(count) {

@@ -6,7 +6,7 @@ use hugewise_linux::proc::smaps::Vma;
 
 use super::{
     Kind,
-    claims::{Claims, PAGE, is_archive, is_askable},
+    claims::{Claims, PAGE, is_allocatable, is_archive},
     heap,
     memory::Memory,
 };
@@ -20,7 +20,7 @@ const IS_MMAPPED: u64 = 2;
 /// Claims the main arena, the other arenas, and large allocations, each of which is a mapping of its own.
 pub(super) fn claim_malloc(memory: &dyn Memory, claims: &mut Claims) {
     claim_brk(claims);
-    for vma in claims.vmas().iter().filter(|vma| is_askable(vma) && vma.permissions.starts_with("rw")) {
+    for vma in claims.vmas().iter().filter(|vma| is_allocatable(vma) && vma.permissions.starts_with("rw")) {
         let Some(first) = vma.addresses.start.checked_next_multiple_of(ARENA) else { continue };
         for start in (first..vma.addresses.end).step_by(ARENA as usize) {
             if claims.kind_at(start).is_none() && is_arena(memory, vma, start) {
@@ -93,7 +93,7 @@ pub(super) fn claim_rest(claims: &mut Claims) {
     claim_brk(claims);
     let mut library: Option<&Vma> = None;
     for vma in claims.vmas() {
-        let is_file = vma.name.starts_with('/') && !is_askable(vma);
+        let is_file = vma.name.starts_with('/') && !is_allocatable(vma);
         let data_of = library.filter(|library| library.addresses.end == vma.addresses.start);
         let (name, kind) = match (vma.name.as_str(), data_of) {
             (name, _) if name.contains("/hsperfdata_") => ("performance counters".to_owned(), Kind::Internal),

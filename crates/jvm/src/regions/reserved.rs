@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     Collector, JvmIdentity, Kind,
-    claims::{Claims, PAGE, is_askable},
+    claims::{Claims, PAGE, is_allocatable},
     heap, is_libjvm, native,
     stacks::{self, Thread},
     vm_structs::Image,
@@ -183,7 +183,7 @@ impl Walk<'_, '_> {
         }
         let vma = self.claims.vma(address)?;
         let own = matches!(self.claims.kind_at(address), None | Some(Kind::Malloc));
-        if !own || !vma.permissions.starts_with("rw") || !is_askable(vma) || vma.is_hugetlb {
+        if !own || !vma.permissions.starts_with("rw") || !is_allocatable(vma) || vma.is_hugetlb {
             return None;
         }
         self.seen.insert(address);

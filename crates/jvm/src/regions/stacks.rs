@@ -6,7 +6,7 @@ use hugewise_linux::{proc::smaps::Vma, root::Root};
 
 use super::{
     Kind,
-    claims::{Claims, PAGE, is_askable},
+    claims::{Claims, PAGE, is_allocatable},
     memory::Memory,
 };
 
@@ -111,7 +111,7 @@ fn claim_one(bounds: Range<u64>, name: &str, claims: &mut Claims) {
 }
 
 fn is_stack_like(vma: &Vma) -> bool {
-    is_askable(vma) && vma.permissions.starts_with("rw")
+    is_allocatable(vma) && vma.permissions.starts_with("rw")
 }
 
 /// glibc's descriptor of a thread. It is at the upper end of the stack and, on x86-64, begins with pointers

@@ -14,7 +14,7 @@ use crate::{
 pub const BUDDYINFO: &str = "proc/buddyinfo";
 
 /// Machines with more memory are scanned page by page only on request: it takes seconds.
-pub const SCANNED_UNASKED: Bytes = Bytes(256 << 30);
+pub const MAX_UNREQUESTED_SCAN_BYTES: Bytes = Bytes(256 << 30);
 
 /// The available huge pages by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -82,9 +82,11 @@ pub fn read(
         (_, unknown) => unknown.clone(),
     };
     let scan_frames = |base, size| match total {
-        Reading::Known(total) if *total > SCANNED_UNASKED && scan == Scan::IfQuick => Reading::unknown(
-            format!("machines with more than {SCANNED_UNASKED} are scanned only with --deep"),
-        ),
+        Reading::Known(total) if *total > MAX_UNREQUESTED_SCAN_BYTES && scan == Scan::IfQuick => {
+            Reading::unknown(format!(
+                "machines with more than {MAX_UNREQUESTED_SCAN_BYTES} are scanned only with --deep"
+            ))
+        }
         _ => movable_blocks::scan(root, base, size).map_err(|error| explain(&error)).into(),
     };
     let sizes = sizes.iter().map(|&page_size| {

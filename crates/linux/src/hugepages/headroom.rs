@@ -16,7 +16,7 @@ pub const ZONEINFO: &str = "proc/zoneinfo";
 
 /// Memory available without reclaim and compaction, of all zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct Headroom {
     /// Free blocks of the huge page size.
     pub blocks: Pages,
     /// Free memory above the watermarks, in blocks of any size.
@@ -26,11 +26,11 @@ pub struct Room {
 }
 
 /// Reads the room for pages of `size`.
-pub fn read(root: &Root, base: PageSize, size: PageSize) -> Result<Room, ReadError> {
+pub fn read(root: &Root, base: PageSize, size: PageSize) -> Result<Headroom, ReadError> {
     let order = size.log2().saturating_sub(base.log2()) as usize;
     let zones = contiguity::parse(root, &root.read(BUDDYINFO)?)?;
     let spare = spare_pages(&root.read(ZONEINFO)?);
-    let mut room = Room { blocks: Pages(0), above_watermarks: Bytes::ZERO, at_once: Pages(0) };
+    let mut room = Headroom { blocks: Pages(0), above_watermarks: Bytes::ZERO, at_once: Pages(0) };
     for zone in zones {
         // In pages of `size`: larger blocks hold several.
         let blocks = zone.pages(order);
@@ -91,7 +91,7 @@ Node 0, zone   Normal
         protection: (0, 0, 0, 0)
 ";
 
-    fn room(blocks: &str, zones: &str) -> Option<Room> {
+    fn room(blocks: &str, zones: &str) -> Option<Headroom> {
         let (_dir, root) = tree(&[(BUDDYINFO, blocks), (ZONEINFO, zones)]);
         let sizes = ("4k".parse().ok()?, "2m".parse().ok()?);
         read(&root, sizes.0, sizes.1).ok()
@@ -102,7 +102,7 @@ Node 0, zone   Normal
         let seen = room(BLOCKS, ZONES);
         assert_eq!(
             seen,
-            Some(Room {
+            Some(Headroom {
                 blocks: Pages(7 + 135 + 2 * 265),
                 above_watermarks: Bytes((1_254_336 - 20_179) << 12),
                 at_once: Pages(135 + 2 * 265),

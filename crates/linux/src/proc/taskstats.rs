@@ -34,7 +34,7 @@ const TYPE_MASK: u16 = 0x3fff;
 
 const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
-/// Room for a few structures of about 600 bytes.
+/// Headroom for a few structures of about 600 bytes.
 const DATAGRAM: usize = 16 << 10;
 /// Timeout of the kernel's answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -114,7 +114,7 @@ impl Channel {
 
     /// The accounting of thread `tid`. ESRCH if it has exited.
     ///
-    /// Not after [`Channel::tell_of_ends`]: messages about exits would be lost.
+    /// Not after [`Channel::subscribe_exits`]: messages about exits would be lost.
     pub fn thread(&mut self, tid: u32) -> io::Result<TaskStats> {
         self.send(TASKSTATS_CMD_GET, CMD_ATTR_PID, &tid.to_ne_bytes())?;
         let answer = self.answer()?;
@@ -122,7 +122,7 @@ impl Channel {
     }
 
     /// Subscribes to the exit of every thread of the machine on one of `cpus` (for example `0-3,8`).
-    pub fn tell_of_ends(&mut self, cpus: &str) -> io::Result<()> {
+    pub fn subscribe_exits(&mut self, cpus: &str) -> io::Result<()> {
         let mask = format!("{}\0", cpus.trim());
         let flags = NLM_F_REQUEST | NLM_F_ACK;
         let message =

@@ -163,7 +163,7 @@ impl Stage {
             call.arguments[4] = self.named as u64;
             call.arguments[5] = 0;
         }
-        Then::MakeAndTell
+        Then::MakeAndReport
     }
 
     /// Aligns an `mmap` without a fixed address to the huge page size.
@@ -250,7 +250,7 @@ impl Supervisor for Stage {
                 Some(size) => {
                     self.ask(process, size, Means::File, Bytes::ZERO);
                     call.arguments[1] &= !(MFD_HUGETLB | SIZE_MASK);
-                    Then::MakeAndTell
+                    Then::MakeAndReport
                 }
             },
             libc::SYS_ftruncate => {
@@ -263,7 +263,7 @@ impl Supervisor for Stage {
                 Some(at) => self.fallocate(call, at),
                 None => Then::Make,
             },
-            libc::SYS_fstatfs if self.file_of(process, call.arguments[0]).is_some() => Then::MakeAndTell,
+            libc::SYS_fstatfs if self.file_of(process, call.arguments[0]).is_some() => Then::MakeAndReport,
             libc::SYS_shmget if arguments[2] & SHM_HUGETLB != 0 => match self.page_size(arguments[2]) {
                 None => Then::Answer(-i64::from(libc::EINVAL)),
                 Some(size) => match self.ask(process, size, Means::SharedMemory, Bytes(arguments[1])) {
@@ -271,7 +271,7 @@ impl Supervisor for Stage {
                     (_, true) => {
                         call.arguments[2] &= !(SHM_HUGETLB | SIZE_MASK);
                         call.arguments[2] |= 0o10000; // SHM_NORESERVE
-                        Then::MakeAndTell
+                        Then::MakeAndReport
                     }
                 },
             },
@@ -281,7 +281,7 @@ impl Supervisor for Stage {
                     let (size, length) = (request.page_size, request.asked.0);
                     call.arguments[1] = self.next_place(size, length);
                 }
-                Then::MakeAndTell
+                Then::MakeAndReport
             }
             libc::SYS_shmctl if arguments[1] as i32 == libc::IPC_RMID => {
                 // Removed before anyone attached it: it disappears at once.

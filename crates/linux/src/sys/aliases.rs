@@ -23,7 +23,7 @@ const MFD_HUGE_SHIFT: u32 = 26;
 /// A TLB entry belongs to a virtual address: every copy of a page takes an entry, while all copies use the
 /// memory of one.
 #[derive(Debug)]
-pub struct Repeated {
+pub struct AliasedMapping {
     /// The reserved addresses: one page more than `len`, so that an aligned start exists.
     reserved: NonNull<c_void>,
     reserved_len: usize,
@@ -35,17 +35,17 @@ pub struct Repeated {
 }
 
 // SAFETY: the mapping is owned memory and not tied to the thread that created it.
-unsafe impl Send for Repeated {}
+unsafe impl Send for AliasedMapping {}
 // SAFETY: it is accessed through atomics only.
-unsafe impl Sync for Repeated {}
+unsafe impl Sync for AliasedMapping {}
 
-impl Repeated {
+impl AliasedMapping {
     /// Maps `pages` pages onto the memory of `distinct` pages; both are at least 1.
     ///
     /// With `pool`, the memory is from the hugetlb pool of `size`: ENOMEM if the pool is too small, ENOENT or
-    /// EINVAL for a size without a pool. Otherwise the pages are base pages until [`Repeated::advise_huge`]
-    /// and [`Repeated::collapse`].
-    pub fn new(size: PageSize, pool: bool, distinct: Pages, pages: Pages) -> io::Result<Repeated> {
+    /// EINVAL for a size without a pool. Otherwise the pages are base pages until [`AliasedMapping::advise_huge`]
+    /// and [`AliasedMapping::collapse`].
+    pub fn new(size: PageSize, pool: bool, distinct: Pages, pages: Pages) -> io::Result<AliasedMapping> {
         let page = to_usize(size.bytes().0)?;
         let copy = to_usize((distinct * size).0)?;
         let len = to_usize((pages * size).0)?;
@@ -63,7 +63,7 @@ impl Repeated {
         }
         let reserved = NonNull::new(start).ok_or_else(no_memory)?;
         let start = (start as usize).next_multiple_of(page) - start as usize;
-        let repeated = Repeated { reserved, reserved_len, start, len, copy };
+        let repeated = AliasedMapping { reserved, reserved_len, start, len, copy };
         for at in (0..len).step_by(copy) {
             repeated.place(&file, at)?;
         }
@@ -128,7 +128,7 @@ impl Repeated {
     }
 }
 
-impl Drop for Repeated {
+impl Drop for AliasedMapping {
     fn drop(&mut self) {
         // SAFETY: the values that mmap returned; no reference outlives self.
         unsafe { libc::munmap(self.reserved.as_ptr(), self.reserved_len) };
@@ -164,7 +164,7 @@ mod tests {
     fn what_is_written_to_one_copy_is_read_in_all() -> io::Result<()> {
         let size = PageSize::new(Bytes(1 << 16)).map_err(io::Error::other)?;
         let words = (1 << 16) / 8;
-        let repeated = Repeated::new(size, false, Pages(2), Pages(5))?;
+        let repeated = AliasedMapping::new(size, false, Pages(2), Pages(5))?;
         repeated.words()[7].store(42, Relaxed);
         let seen: Vec<u64> = (0..5).map(|page| repeated.words()[page * words + 7].load(Relaxed)).collect();
         assert_eq!(seen, [42, 0, 42, 0, 42], "every second page is the first again");
@@ -177,7 +177,7 @@ mod tests {
     fn an_impossible_one_is_an_error() -> io::Result<()> {
         let size = PageSize::new(Bytes(1 << 16)).map_err(io::Error::other)?;
         for (distinct, pages) in [(0, 1), (1, 0), (1, 1 << 44), (1, u64::MAX)] {
-            assert!(Repeated::new(size, false, Pages(distinct), Pages(pages)).is_err());
+            assert!(AliasedMapping::new(size, false, Pages(distinct), Pages(pages)).is_err());
         }
         Ok(())
     }

@@ -82,7 +82,7 @@ pub fn adopts_orphans() -> bool {
 ///
 /// Its standard input is a pidfd of this process, which stays valid if the pid is reused. ENOSYS before Linux
 /// 5.3.
-pub fn leave_behind(command: &mut Command) -> io::Result<()> {
+pub fn spawn_orphan(command: &mut Command) -> io::Result<()> {
     let ourselves = pidfd::open(std::process::id())?;
     let orphan = || {
         // SAFETY: between fork and exec in a process with one thread; fork, _exit and setsid are
@@ -127,7 +127,7 @@ mod tests {
         let mut command = Command::new("sh");
         let theirs: std::os::fd::OwnedFd = theirs.into();
         command.args(["-c", "grep Pid: /proc/self/fdinfo/0; pwd"]).stdout(theirs);
-        leave_behind(&mut command)?;
+        spawn_orphan(&mut command)?;
         drop(command);
         let mut said = String::new();
         ours.read_to_string(&mut said)?;

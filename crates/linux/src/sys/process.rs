@@ -222,7 +222,7 @@ pub fn thread_cpu() -> Duration {
 
 /// Sets SCHED_BATCH for the calling thread, so that it preempts no other thread when it wakes; children are
 /// not affected. Errors are ignored.
-pub fn yield_to_others() {
+pub fn set_batch_scheduling() {
     // SAFETY: a struct of numbers, for which zero is valid.
     let parameters: libc::sched_param = unsafe { mem::zeroed() };
     // SAFETY: one live argument, which is only read; 0 is the calling thread.

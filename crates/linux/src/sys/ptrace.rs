@@ -50,7 +50,7 @@ pub enum Then {
     /// Make the call with the arguments as they are now.
     Make,
     /// Make the call and report its result.
-    MakeAndTell,
+    MakeAndReport,
     /// Do not make the call; the program gets this result (an error as a negative errno).
     Answer(i64),
 }
@@ -187,7 +187,7 @@ fn answer_stop(
                     if call != before {
                         registers.change(thread, &call)?;
                     }
-                    if then == Then::MakeAndTell {
+                    if then == Then::MakeAndReport {
                         awaited.push(call);
                         return resume(libc::PTRACE_SYSCALL, thread, 0);
                     }
@@ -195,7 +195,7 @@ fn answer_stop(
                 }
             }
         }
-        // With PTRACE_O_TRACESYSGOOD: the return from a call with `MakeAndTell`.
+        // With PTRACE_O_TRACESYSGOOD: the return from a call with `MakeAndReport`.
         (signal, 0) if signal == libc::SIGTRAP | 0x80 => {
             let result = registers::Registers::read(thread)?.result();
             if let Some(at) = awaited.iter().position(|call| call.thread == thread.unsigned_abs()) {

@@ -71,7 +71,7 @@ pub fn nodes_of_memory(address: u64) -> io::Result<BTreeSet<u32>> {
 
 /// Interleaves future memory of the calling thread, and of threads that it starts, over these NUMA nodes.
 /// ENOSYS on a kernel without NUMA.
-pub fn take_memory_from_all(nodes: &BTreeSet<u32>) -> io::Result<()> {
+pub fn interleave_memory(nodes: &BTreeSet<u32>) -> io::Result<()> {
     const MPOL_INTERLEAVE: c_int = 3;
     let mask = mask_of(nodes);
     // SAFETY: the kernel reads a mask of the given size.
@@ -129,8 +129,8 @@ mod tests {
     #[test]
     fn memory_is_taken_from_a_node_that_is_there() -> io::Result<()> {
         let taken = std::thread::spawn(|| {
-            let first = take_memory_from_all(&BTreeSet::from([0]));
-            (first, take_memory_from_all(&BTreeSet::from([8000])))
+            let first = interleave_memory(&BTreeSet::from([0]));
+            (first, interleave_memory(&BTreeSet::from([8000])))
         });
         let (first, none) = taken.join().map_err(|_| io::Error::other("panicked"))?;
         // A kernel without NUMA, or a container without the permission.

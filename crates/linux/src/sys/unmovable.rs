@@ -18,7 +18,7 @@ const PAGES: [usize; 2] = [1024, 256];
 ///
 /// A pipe that is never read refers to them (`vmsplice(2)`). The end of the process releases them.
 #[derive(Debug, Default)]
-pub struct Pins {
+pub struct PinnedPages {
     pipes: Vec<Pipe>,
     pinned: usize,
 }
@@ -31,8 +31,8 @@ struct Pipe {
     left: usize,
 }
 
-impl Pins {
-    /// Pins present pages of `page` bytes at these start addresses. EFAULT if one is not mapped, EMFILE if no
+impl PinnedPages {
+    /// PinnedPages present pages of `page` bytes at these start addresses. EFAULT if one is not mapped, EMFILE if no
     /// more pipes can be opened.
     pub fn pin(&mut self, pages: &[u64], page: usize) -> io::Result<()> {
         let mut rest = pages;
@@ -117,7 +117,7 @@ mod tests {
     fn pages_of_more_than_one_pipe_are_pinned() -> io::Result<()> {
         const PAGE: usize = 1 << 16; // At least a base page, on every machine.
         let mut memory = Mapping::anonymous(Bytes((1500 * PAGE) as u64))?;
-        let mut pins = Pins::default();
+        let mut pins = PinnedPages::default();
         let pages: Vec<u64> = (0..1500).map(|n| memory.address() + (n * PAGE) as u64).collect();
         memory.bytes_mut().iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         // On smaller base pages, the first of each is pinned.
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_not_mapped_is_refused() {
-        let mut pins = Pins::default();
+        let mut pins = PinnedPages::default();
         assert!(pins.pin(&[1 << 12], 4096).is_err() && pins.is_empty());
     }
 }

@@ -59,7 +59,7 @@ pub enum TracefsError {
         "events have the thread ids of the host, and this process is in another PID namespace ({0}); record \
          from the host"
     )]
-    OtherNumbers(String),
+    OtherPidNamespace(String),
     /// A system call failed.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -94,12 +94,12 @@ impl Tracefs {
     }
 
     /// Fails if thread ids in events are those of another PID namespace.
-    pub fn numbers_are_ours(root: &Root) -> Result<(), TracefsError> {
+    pub fn check_pid_namespace(root: &Root) -> Result<(), TracefsError> {
         let path = root.path(PID_NAMESPACE);
         let found = fs::read_link(&path).map_err(|source| TracefsError::Io { path, source })?;
         match found.to_string_lossy() {
             found if found == FIRST_PID_NAMESPACE => Ok(()),
-            found => Err(TracefsError::OtherNumbers(found.into_owned())),
+            found => Err(TracefsError::OtherPidNamespace(found.into_owned())),
         }
     }
 

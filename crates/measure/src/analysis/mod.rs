@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 
 use crate::{
     comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, Ratio, Round, Verdict},
-    statistics::{self, CLAIM_CONFIDENCE, FEWEST_PAIRS, INTERVAL_CONFIDENCE, MOST_PAIRS, PairedRatio},
+    statistics::{self, CLAIM_CONFIDENCE, INTERVAL_CONFIDENCE, MAX_PAIRS, MIN_PAIRS, PairedRatio},
 };
 
 /// Largest acceptable smallest detectable difference, as a share; beyond it the rounds are too noisy.
 pub const TOO_NOISY: f64 = 0.20;
 
 /// Difference, as a share, that the recommended number of rounds would detect.
-pub const WORTH_SEEING: f64 = 0.10;
+pub const TARGET_DIFFERENCE: f64 = 0.10;
 
 /// Fills [`Comparison::backings`] from the rounds and the arms that did not run, one row per case and arm.
 pub fn analyse(comparison: &mut Comparison) {
@@ -39,13 +39,13 @@ pub fn analyse(comparison: &mut Comparison) {
 /// simulated experiments at 1 % or below. Arms with too few pairs for an estimate of their spread are
 /// skipped.
 #[must_use]
-pub fn blocks_to_see(comparison: &Comparison, case: usize, share: f64) -> usize {
+pub fn blocks_to_detect(comparison: &Comparison, case: usize, share: f64) -> usize {
     let Some(figure) = comparison.cases.get(case).and_then(|case| case.figures.first()) else { return 0 };
     let reference = Arm::of(comparison, case, 0);
     (1..comparison.design.arms.len())
         .filter_map(|arm| {
             let pairs = pairs(&reference, &Arm::of(comparison, case, arm), figure);
-            let needed = PairedRatio::of(&pairs)?.pairs_to_see(share).unwrap_or(MOST_PAIRS);
+            let needed = PairedRatio::of(&pairs)?.pairs_to_detect(share).unwrap_or(MAX_PAIRS);
             Some(needed.saturating_sub(pairs.len()))
         })
         .max()
@@ -239,12 +239,12 @@ fn too_noisy(paired: &PairedRatio, smallest: Option<f64>) -> String {
         || "no difference could have been detected".to_owned(),
         |smallest| format!("only a difference of {} or more would have been detected", percent(smallest)),
     );
-    let advice = paired.pairs_to_see(WORTH_SEEING).map_or_else(
+    let advice = paired.pairs_to_detect(TARGET_DIFFERENCE).map_or_else(
         || "stop other programs and measure again".to_owned(),
         |rounds| {
             format!(
                 "detecting {} at this noise takes about {rounds} rounds of each backing",
-                percent(WORTH_SEEING)
+                percent(TARGET_DIFFERENCE)
             )
         },
     );
@@ -252,16 +252,16 @@ fn too_noisy(paired: &PairedRatio, smallest: Option<f64>) -> String {
 }
 
 fn without_ratio(reference: &Arm<'_>, arm: &Arm<'_>, figure: &str, pairs: usize) -> String {
-    if pairs >= FEWEST_PAIRS {
+    if pairs >= MIN_PAIRS {
         return format!("'{figure}' is zero or below in some rounds, so that it has no ratio");
     }
     match reference.fallback() {
         Some(fallback) => {
-            format!("only {pairs} blocks are complete, {FEWEST_PAIRS} are needed; reference: {fallback}")
+            format!("only {pairs} blocks are complete, {MIN_PAIRS} are needed; reference: {fallback}")
         }
         None => format!(
             "only {pairs} blocks have '{figure}' for both backings ({} rounds here, {} of the reference), \
-             {FEWEST_PAIRS} are needed",
+             {MIN_PAIRS} are needed",
             arm.counted.len(),
             reference.counted.len()
         ),

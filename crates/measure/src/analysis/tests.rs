@@ -105,12 +105,12 @@ fn noise_and_few_rounds_are_called_so() {
 #[test]
 fn noise_asks_for_more_blocks_until_there_are_enough() {
     let quiet = comparison(Better::Lower, &[&BASE, &FAST]);
-    assert_eq!(blocks_to_see(&quiet, 0, WORTH_SEEING), 0);
-    assert!(blocks_to_see(&quiet, 0, 0.01) > 0);
+    assert_eq!(blocks_to_detect(&quiet, 0, TARGET_DIFFERENCE), 0);
+    assert!(blocks_to_detect(&quiet, 0, 0.01) > 0);
     let noisy = comparison(Better::Lower, &[&BASE, &FAST, &[8.0, 14.0, 9.0, 17.0, 7.0]]);
-    assert!(blocks_to_see(&noisy, 0, WORTH_SEEING) > 20);
-    assert_eq!(blocks_to_see(&comparison(Better::Lower, &[&[], &[]]), 0, WORTH_SEEING), 0);
-    assert_eq!(blocks_to_see(&noisy, 9, WORTH_SEEING), 0);
+    assert!(blocks_to_detect(&noisy, 0, TARGET_DIFFERENCE) > 20);
+    assert_eq!(blocks_to_detect(&comparison(Better::Lower, &[&[], &[]]), 0, TARGET_DIFFERENCE), 0);
+    assert_eq!(blocks_to_detect(&noisy, 9, TARGET_DIFFERENCE), 0);
 }
 
 #[test]

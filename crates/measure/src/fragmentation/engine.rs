@@ -10,7 +10,7 @@ use hugewise_linux::{
     sys::{
         pagemap,
         parallel_range::{self, Span},
-        unmovable::Pins,
+        unmovable::PinnedPages,
     },
     units::{Bytes, PageSize, Pages},
 };
@@ -90,7 +90,7 @@ pub enum FragmentError {
 #[derive(Debug)]
 pub struct Fragmented {
     pub outcome: Outcome,
-    _pins: Vec<Pins>,
+    _pins: Vec<PinnedPages>,
     _regions: Vec<Filled>,
 }
 
@@ -292,14 +292,14 @@ fn keep_first(lies: &mut [Lie], most: usize) {
 }
 
 /// Breaks up all whole blocks with several threads; returns their number and the unmovable pages.
-fn break_up(whole: &mut Filled, pieces: Pieces) -> Result<(u64, Vec<Pins>), FragmentError> {
+fn break_up(whole: &mut Filled, pieces: Pieces) -> Result<(u64, Vec<PinnedPages>), FragmentError> {
     let all = whole.region.bytes_mut().chunks_exact_mut(pieces.pages * pieces.page).zip(&whole.lies);
     let mut blocks: Vec<&mut [u8]> =
         all.filter(|(_, lie)| **lie == Lie::Whole).map(|(block, _)| block).collect();
     let count = blocks.len();
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(count.max(1));
     let share = count.div_ceil(threads).max(1);
-    let done: io::Result<Vec<Pins>> = thread::scope(|scope| {
+    let done: io::Result<Vec<PinnedPages>> = thread::scope(|scope| {
         let shares = blocks.chunks_mut(share);
         let workers: Vec<_> =
             shares.map(|share| scope.spawn(move || break_up_share(share, pieces))).collect();
@@ -311,9 +311,9 @@ fn break_up(whole: &mut Filled, pieces: Pieces) -> Result<(u64, Vec<Pins>), Frag
     Ok((count as u64, done.map_err(FragmentError::BreakUp)?))
 }
 
-fn break_up_share(blocks: &mut [&mut [u8]], pieces: Pieces) -> io::Result<Pins> {
+fn break_up_share(blocks: &mut [&mut [u8]], pieces: Pieces) -> io::Result<PinnedPages> {
     let page = pieces.page as u64;
-    let mut pins = Pins::default();
+    let mut pins = PinnedPages::default();
     for group in blocks.chunks_mut(AT_ONCE) {
         let mut last_pages = Vec::with_capacity(group.len());
         for block in group {
@@ -339,9 +339,9 @@ fn break_up_share(blocks: &mut [&mut [u8]], pieces: Pieces) -> io::Result<Pins> 
     Ok(pins)
 }
 
-/// Pins the last page that scattered memory has in each block of the machine, or one page in each piece if
+/// PinnedPages the last page that scattered memory has in each block of the machine, or one page in each piece if
 /// the kernel does not reveal page frames. Returns the pins, and whether all frames were known.
-fn pin_scattered(all: &[&Filled], pieces: Pieces) -> Result<(Vec<Pins>, bool), FragmentError> {
+fn pin_scattered(all: &[&Filled], pieces: Pieces) -> Result<(Vec<PinnedPages>, bool), FragmentError> {
     let base = PageSize::new(Bytes(pieces.page as u64)).map_err(reading)?;
     let block = pieces.pages * pieces.page;
     let pagemap = File::open("/proc/self/pagemap").map_err(reading)?;
@@ -362,7 +362,7 @@ fn pin_scattered(all: &[&Filled], pieces: Pieces) -> Result<(Vec<Pins>, bool), F
     }
     let told = last.keys().all(|(by_frame, _)| *by_frame);
     let pages: Vec<u64> = last.into_values().map(|(_, address)| address).collect();
-    let mut pins = Pins::default();
+    let mut pins = PinnedPages::default();
     pins.pin(&pages, pieces.page).map_err(FragmentError::BreakUp)?;
     Ok((vec![pins], told))
 }

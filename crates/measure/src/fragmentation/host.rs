@@ -39,7 +39,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 /// Time limit for the process that requests the missing huge pages.
 const TRYING: Duration = Duration::from_secs(15);
 /// Least share of the former free blocks at which memory counts as restored.
-const AS_IT_WAS: f64 = 0.9;
+const MIN_RESTORED_SHARE: f64 = 0.9;
 
 /// Fragments memory, any number of times.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Returned {
     pub fn is_as_it_was(&self) -> bool {
         // Memory that others allocated in between is not expected back.
         let there = self.free_after.share_of(self.free_before).unwrap_or(1.0).min(1.0);
-        self.blocks_after.0 as f64 >= self.blocks_before.0 as f64 * there * AS_IT_WAS
+        self.blocks_after.0 as f64 >= self.blocks_before.0 as f64 * there * MIN_RESTORED_SHARE
     }
 }
 
@@ -228,14 +228,14 @@ impl Fragmenter {
             });
             returned = look(&compacted)?;
             if !returned.is_as_it_was() {
-                self.try_harder(before, interrupt)?;
+                self.force_compaction(before, interrupt)?;
                 returned = look(&compacted)?;
             }
         }
         Ok(returned)
     }
 
-    fn try_harder(&self, before: Free, interrupt: &Interrupt) -> Result<(), HostError> {
+    fn force_compaction(&self, before: Free, interrupt: &Interrupt) -> Result<(), HostError> {
         let state = State::read(&self.root, &self.sizes)?;
         // Up to all free memory, minus the reserve.
         let most = Plan::of(None, &state).map_or(Bytes::ZERO, |plan| plan.taken);

@@ -18,7 +18,7 @@ pub const USUAL: Bytes = Bytes(6 << 30);
 /// Smallest size of fragmented memory that affects a program.
 pub const LEAST: Bytes = Bytes(256 << 20);
 /// Smallest reserve; the reserve is at least a twentieth of the machine's memory, too.
-const SMALLEST_RESERVE: Bytes = Bytes(512 << 20);
+const MIN_RESERVE: Bytes = Bytes(512 << 20);
 /// Base pages per piece, the last of which stays.
 const PIECE: u64 = 64;
 
@@ -129,7 +129,7 @@ impl Plan {
         if let Some(path) = &state.never {
             return Err(Refusal::Never(path.clone()));
         }
-        let reserve = SMALLEST_RESERVE.max(Bytes(state.total.0 / 20));
+        let reserve = MIN_RESERVE.max(Bytes(state.total.0 / 20));
         let taken = state.available.saturating_sub(reserve).whole_pages(state.thp) * state.thp;
         let blocks = taken.whole_pages(state.thp).0;
         let most = Bytes(blocks.saturating_mul(Pieces::of(state.base, state.thp).free().0));
@@ -152,7 +152,7 @@ impl Plan {
     /// A plan that fragments `left` bytes only and leaves other free blocks whole.
     #[must_use]
     pub fn of_a_share(left: Bytes, state: &State) -> Plan {
-        let plan = Plan { left, taken: Bytes::ZERO, reserve: SMALLEST_RESERVE, everything: false };
+        let plan = Plan { left, taken: Bytes::ZERO, reserve: MIN_RESERVE, everything: false };
         Plan { taken: Bytes(plan.blocks(state.base, state.thp) * state.thp.bytes().0), ..plan }
     }
 

@@ -50,7 +50,7 @@ pub fn run(plan: &Plan) -> io::Result<()> {
     fs::write("/proc/self/oom_score_adj", "1000")?;
     // With several NUMA nodes, the program may run on any of them.
     if let Ok(nodes) = numa::with_memory(&root) {
-        let _ = thread::take_memory_from_all(&nodes);
+        let _ = thread::interleave_memory(&nodes);
     }
     let mut told = Bytes::ZERO;
     let mut progress = |filled: Bytes| {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::model::{GIB, Line, Model, Residual};
 
 /// Least speed-up, minus 1, that counts as a gain of more threads.
-const LEAST_GAIN: f64 = 0.05;
+const MIN_GAIN: f64 = 0.05;
 
 /// Gain of more threads.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -52,7 +52,7 @@ impl Model {
                 threads: pair[1].threads,
                 speedup,
                 bytes_per_second: GIB / pair[1].seconds_per_gib,
-                at_limit: most < 1.0 + LEAST_GAIN,
+                at_limit: most < 1.0 + MIN_GAIN,
             }
         });
         gains.collect()

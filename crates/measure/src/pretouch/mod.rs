@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Least share of huge pages at which a run counts as one on huge pages, 0 to 1.
-pub const LEAST_COVERAGE: f64 = 0.8;
+pub const MIN_COVERAGE: f64 = 0.8;
 
 /// The memory to populate, and the number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -100,8 +100,8 @@ impl Row {
     pub fn counted(&self) -> impl Iterator<Item = &Sample> {
         let huge = self.case.backing != Backing::Base;
         self.samples.iter().filter(move |sample| match sample.coverage {
-            Reading::Known(share) if huge => share >= LEAST_COVERAGE,
-            Reading::Known(share) => share <= 1.0 - LEAST_COVERAGE,
+            Reading::Known(share) if huge => share >= MIN_COVERAGE,
+            Reading::Known(share) => share <= 1.0 - MIN_COVERAGE,
             Reading::CouldNotTell { .. } => true,
         })
     }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Least share of the time that a recommended chunk must save.
-pub const WORTH_A_FLAG: f64 = 0.05;
+pub const MIN_SAVING: f64 = 0.05;
 
 /// Speed of the engine relative to another implementation, on the same memory in the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -109,13 +109,13 @@ fn judge(default: &Row, jvm: usize, default_chunk: Option<Bytes>, tried: &[&Row]
     let confidence = 1.0 - (1.0 - CLAIM_CONFIDENCE) / tried.len().max(1) as f64;
     let ratio = pairs.and_then(|pairs| pairs.ratio(confidence));
     let claimed = pairs.and_then(|pairs| pairs.claim()).is_some();
-    let clear = ratio.as_ref().is_some_and(|r| r.high < 1.0 && r.estimate <= 1.0 - WORTH_A_FLAG);
+    let clear = ratio.as_ref().is_some_and(|r| r.high < 1.0 && r.estimate <= 1.0 - MIN_SAVING);
     Advice {
         case: default.case,
         jvm,
         default_chunk,
         fastest: fastest.and_then(|row| row.way.chunk),
-        default_is_as_good: ratio.as_ref().is_some_and(|ratio| ratio.low > 1.0 - WORTH_A_FLAG),
+        default_is_as_good: ratio.as_ref().is_some_and(|ratio| ratio.low > 1.0 - MIN_SAVING),
         worth_setting: claimed && clear,
         ratio,
         tried: tried.len(),

@@ -23,16 +23,16 @@ pub const SMALLEST_CLAIM: f64 = 0.01;
 pub const POWER: f64 = 0.80;
 
 /// Fewest pairs for an interval.
-pub const FEWEST_PAIRS: usize = 3;
+pub const MIN_PAIRS: usize = 3;
 
 /// Largest number of pairs that is recommended.
-pub const MOST_PAIRS: usize = 1000;
+pub const MAX_PAIRS: usize = 1000;
 
 /// Least standard deviation of the logarithm of a ratio that a claim is based on.
 ///
 /// Three pairs can agree to the last digit by chance or because of a coarse clock; their standard deviation
 /// is 0, and their interval excludes 1. No shared machine repeats itself better than this.
-pub const LEAST_DEVIATION: f64 = 0.01;
+pub const MIN_DEVIATION: f64 = 0.01;
 
 /// A mean with the half-width of its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,11 +105,11 @@ pub struct PairedRatio {
 impl PairedRatio {
     /// From pairs (reference, value); the ratio is value divided by reference.
     ///
-    /// `None` with fewer than [`FEWEST_PAIRS`], or if a value is zero, negative or not a number.
+    /// `None` with fewer than [`MIN_PAIRS`], or if a value is zero, negative or not a number.
     #[must_use]
     pub fn of(pairs: &[(f64, f64)]) -> Option<PairedRatio> {
         let positive = |value: f64| value.is_finite() && value > 0.0;
-        if pairs.len() < FEWEST_PAIRS || !pairs.iter().all(|&(a, b)| positive(a) && positive(b)) {
+        if pairs.len() < MIN_PAIRS || !pairs.iter().all(|&(a, b)| positive(a) && positive(b)) {
             return None;
         }
         let logs: Vec<f64> = pairs.iter().map(|(reference, value)| value.ln() - reference.ln()).collect();
@@ -123,10 +123,10 @@ impl PairedRatio {
     }
 
     /// The ratio, if it can be claimed: the [`CLAIM_CONFIDENCE`] interval, based on at least
-    /// [`LEAST_DEVIATION`], excludes 1, and the ratio differs from 1 by at least [`SMALLEST_CLAIM`].
+    /// [`MIN_DEVIATION`], excludes 1, and the ratio differs from 1 by at least [`SMALLEST_CLAIM`].
     #[must_use]
     pub fn claim(&self) -> Option<f64> {
-        let strict = self.interval(CLAIM_CONFIDENCE, self.deviation.max(LEAST_DEVIATION))?;
+        let strict = self.interval(CLAIM_CONFIDENCE, self.deviation.max(MIN_DEVIATION))?;
         let excludes_one = strict.low > 1.0 || strict.high < 1.0;
         let matters = (strict.estimate - 1.0).abs() >= SMALLEST_CLAIM;
         (excludes_one && matters).then_some(strict.estimate)
@@ -141,10 +141,10 @@ impl PairedRatio {
     }
 
     /// Number of pairs with this noise that would detect a difference of `share`; `None` if it exceeds
-    /// [`MOST_PAIRS`].
+    /// [`MAX_PAIRS`].
     #[must_use]
-    pub fn pairs_to_see(&self, share: f64) -> Option<usize> {
-        (FEWEST_PAIRS..=MOST_PAIRS)
+    pub fn pairs_to_detect(&self, share: f64) -> Option<usize> {
+        (MIN_PAIRS..=MAX_PAIRS)
             .find(|&pairs| smallest_difference(self.deviation, pairs).is_some_and(|seen| seen <= share))
     }
 
@@ -159,7 +159,7 @@ impl PairedRatio {
 fn smallest_difference(deviation: f64, pairs: usize) -> Option<f64> {
     let freedom = pairs.checked_sub(1)?;
     let quantiles = student_t(0.5 + CLAIM_CONFIDENCE / 2.0, freedom)? + student_t(POWER, freedom)?;
-    let difference = (quantiles * standard_error(deviation.max(LEAST_DEVIATION), pairs)).exp_m1();
+    let difference = (quantiles * standard_error(deviation.max(MIN_DEVIATION), pairs)).exp_m1();
     difference.is_finite().then(|| difference.max(SMALLEST_CLAIM))
 }
 

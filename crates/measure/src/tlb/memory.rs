@@ -9,7 +9,7 @@ use hugewise_linux::{
     proc::smaps,
     reading::Reading,
     root::Root,
-    sys::{aliases::Repeated, pagemap},
+    sys::{aliases::AliasedMapping, pagemap},
     units::{Bytes, PageSize, Pages},
 };
 
@@ -30,7 +30,7 @@ pub struct Wish {
 pub struct Pool {
     pub backing: Backing,
     pub page_size: PageSize,
-    pub mapping: Repeated,
+    pub mapping: AliasedMapping,
     /// Number of pages with memory of their own; the others map the same memory again.
     pub distinct: Pages,
     /// Number of pages that can be visited in one lap.
@@ -56,7 +56,7 @@ pub fn prepare(
         return Err(format!("a page of {page_size} is larger than the {} allowed", wish.memory));
     }
     let mut cause = String::new();
-    for distinct in fewer_and_fewer(fits) {
+    for distinct in halvings(fits) {
         match attempt(backing, distinct, wish, page_size, sizes, machine, interrupt) {
             Ok(pool) => return Ok(pool),
             Err(error) => cause = error,
@@ -69,7 +69,7 @@ pub fn prepare(
 }
 
 /// `most`, then half as many pages down to 1: fragmented memory may provide one huge page and not 500.
-fn fewer_and_fewer(most: Pages) -> impl Iterator<Item = Pages> {
+fn halvings(most: Pages) -> impl Iterator<Item = Pages> {
     std::iter::successors(Some(most), |pages| (pages.0 > 1).then_some(Pages(pages.0 / 2)))
 }
 
@@ -87,7 +87,7 @@ fn attempt(
     }
     let make = || {
         let most = repeatable(distinct, wish.most, page_size, wish.line);
-        let mapping = Repeated::new(page_size, backing.is_explicit(), distinct, most)
+        let mapping = AliasedMapping::new(page_size, backing.is_explicit(), distinct, most)
             .map_err(|error| format!("{most} pages of {page_size} on the memory of {distinct}: {error}"))?;
         let (base, line) = (sizes.base, wish.line);
         let pool = Pool { backing, page_size, mapping, distinct, most, base, line };
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn less_is_tried_where_much_cannot_be_had() {
-        let tried = |most| fewer_and_fewer(Pages(most)).map(|pages| pages.0).collect::<Vec<_>>();
+        let tried = |most| halvings(Pages(most)).map(|pages| pages.0).collect::<Vec<_>>();
         assert_eq!(tried(12), [12, 6, 3, 1]);
         assert_eq!(tried(1), [1]);
     }

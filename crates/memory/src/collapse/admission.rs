@@ -1,12 +1,12 @@
 //! Whether a collapse may begin: by default it must not make the machine reclaim or compact memory.
 
 use hugewise_linux::{
-    hugepages::headroom::Room,
+    hugepages::headroom::Headroom,
     reading::Reading,
     units::{Bytes, PageSize, Pages},
 };
 
-use super::{KEPT, candidates::Sum};
+use super::{RESERVED_HUGE_PAGES, candidates::Sum};
 
 /// Why a collapse must not begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum Refused {
     #[error("{}", no_room(.room))]
     NoRoom {
         /// The free memory.
-        room: Room,
+        room: Headroom,
     },
     /// Filling the holes needs more memory than is free without reclaim.
     #[error(
@@ -27,7 +27,7 @@ pub enum Refused {
         /// Bytes that the holes need.
         grows: Bytes,
         /// The free memory.
-        room: Room,
+        room: Headroom,
     },
     /// The free memory could not be read.
     #[error(
@@ -40,10 +40,10 @@ pub enum Refused {
     },
 }
 
-fn no_room(room: &Room) -> String {
+fn no_room(room: &Headroom) -> String {
     format!(
         "memory would be reclaimed or compacted: {} of memory are free above the kernel's watermarks, and {} \
-         free blocks have the size of a huge page; {} huge pages are available at once, and {KEPT} stay free \
+         free blocks have the size of a huge page; {} huge pages are available at once, and {RESERVED_HUGE_PAGES} stay free \
          for other programs",
         room.above_watermarks, room.blocks, room.at_once
     )
@@ -52,9 +52,14 @@ fn no_room(room: &Room) -> String {
 /// Decides whether collapsing `wanted` into huge pages of `size` may begin. `room` is free memory before the
 /// first collapse.
 ///
-/// One free huge page above [`KEPT`] suffices: each collapse frees base pages, which the kernel merges to
+/// One free huge page above [`RESERVED_HUGE_PAGES`] suffices: each collapse frees base pages, which the kernel merges to
 /// blocks if they are adjacent. The engine reads the free memory again during the work.
-pub fn admit(wanted: Sum, size: PageSize, room: &Reading<Room>, allow_reclaim: bool) -> Result<(), Refused> {
+pub fn admit(
+    wanted: Sum,
+    size: PageSize,
+    room: &Reading<Headroom>,
+    allow_reclaim: bool,
+) -> Result<(), Refused> {
     if allow_reclaim || wanted.pages == Pages(0) {
         return Ok(());
     }
@@ -65,7 +70,7 @@ pub fn admit(wanted: Sum, size: PageSize, room: &Reading<Room>, allow_reclaim: b
         }
     };
     let grows = wanted.holes(size);
-    if room.at_once.0 <= KEPT {
+    if room.at_once.0 <= RESERVED_HUGE_PAGES {
         Err(Refused::NoRoom { room })
     } else if grows > room.above_watermarks {
         Err(Refused::Grows { grows, room })
@@ -84,7 +89,7 @@ mod tests {
     fn a_conversion_begins_where_it_takes_nothing_from_others() -> Result<(), Box<dyn Error>> {
         let size: PageSize = "2m".parse()?;
         let room = |at_once, free: u64| {
-            Reading::Known(Room {
+            Reading::Known(Headroom {
                 blocks: Pages(100),
                 above_watermarks: Bytes(free << 20),
                 at_once: Pages(at_once),
@@ -92,8 +97,11 @@ mod tests {
         };
         let dense = Sum { pages: Pages(1000), present_bytes: Pages(1000) * size };
         let sparse = Sum { present_bytes: Bytes(1000 << 20), ..dense };
-        assert_eq!(admit(dense, size, &room(KEPT + 1, 1), false), Ok(()));
-        assert!(matches!(admit(dense, size, &room(KEPT, 4096), false), Err(Refused::NoRoom { .. })));
+        assert_eq!(admit(dense, size, &room(RESERVED_HUGE_PAGES + 1, 1), false), Ok(()));
+        assert!(matches!(
+            admit(dense, size, &room(RESERVED_HUGE_PAGES, 4096), false),
+            Err(Refused::NoRoom { .. })
+        ));
         assert_eq!(admit(dense, size, &room(0, 0), true), Ok(()));
         assert!(matches!(admit(sparse, size, &room(100, 999), false), Err(Refused::Grows { .. })));
         assert_eq!(admit(sparse, size, &room(100, 1000), false), Ok(()));

@@ -15,38 +15,38 @@ pub struct Sample {
     /// Total time since boot in which at least one task waited for memory (PSI `some`); `None` without PSI.
     pub waited: Option<Duration>,
     /// Direct reclaims and compactions since boot; `None` if PSI is used instead or the counters are missing.
-    pub struggles: Option<u64>,
+    pub direct_reclaims: Option<u64>,
 }
 
 /// Why to pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Strain {
+pub enum Interference {
     /// Threads of the process are in uninterruptible sleep.
     ThreadsStall,
     /// Tasks on this machine wait for memory.
     MemoryPressure,
 }
 
-impl Strain {
+impl Interference {
     /// A phrase for messages.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
-            Strain::ThreadsStall => "its threads waited in the kernel",
-            Strain::MemoryPressure => "programs on this machine waited for memory",
+            Interference::ThreadsStall => "its threads waited in the kernel",
+            Interference::MemoryPressure => "programs on this machine waited for memory",
         }
     }
 }
 
 /// Consecutive samples with stalled threads that count as a stall.
-const IN_A_ROW: usize = 3;
+const STALL_SAMPLES: usize = 3;
 /// Interval at which the kernel updates PSI.
-const SUMMED_UP: Duration = Duration::from_secs(2);
+const PSI_INTERVAL: Duration = Duration::from_secs(2);
 /// Minimum share of PSI `some` in the elapsed time that counts as pressure.
-const SHARE: f64 = 0.1;
+const MIN_PRESSURE_RATIO: f64 = 0.1;
 /// How long an increase of the counters counts as pressure.
-const HOLDS: Duration = Duration::from_millis(100);
+const COUNTER_HOLD: Duration = Duration::from_millis(100);
 
 /// Decides from samples whether to pause.
 #[derive(Clone, Debug, Default)]
@@ -58,21 +58,22 @@ pub struct Judge {
     paused: bool,
     /// The last value of `waited`, and the time when it changed.
     waited: Option<(Duration, Duration)>,
-    struggles: Option<u64>,
+    direct_reclaims: Option<u64>,
     pressed_until: Duration,
 }
 
 impl Judge {
     /// Evaluates the newest sample. `paused` is true while the collapse pauses.
-    pub fn look(&mut self, sample: &Sample, paused: bool) -> Option<Strain> {
+    pub fn look(&mut self, sample: &Sample, paused: bool) -> Option<Interference> {
         let stalls = sample.stalled.is_some_and(|stalled| self.stalls(stalled, paused));
         if self.is_pressed(sample) {
-            self.pressed_until = sample.at + if sample.waited.is_some() { SUMMED_UP } else { HOLDS };
+            self.pressed_until =
+                sample.at + if sample.waited.is_some() { PSI_INTERVAL } else { COUNTER_HOLD };
         }
         if sample.at < self.pressed_until {
-            Some(Strain::MemoryPressure)
+            Some(Interference::MemoryPressure)
         } else if stalls {
-            Some(Strain::ThreadsStall)
+            Some(Interference::ThreadsStall)
         } else {
             None
         }
@@ -87,7 +88,7 @@ impl Judge {
             self.recent.clear();
         }
         self.recent.push_back(stalled);
-        if self.recent.len() < IN_A_ROW {
+        if self.recent.len() < STALL_SAMPLES {
             return paused;
         }
         let least = self.recent.iter().copied().min().unwrap_or(0);
@@ -106,11 +107,11 @@ impl Judge {
                 return false;
             }
             self.waited = Some((now, sample.at));
-            let during = sample.at.saturating_sub(at).min(SUMMED_UP).as_secs_f64();
-            return now.saturating_sub(before).as_secs_f64() > SHARE * during;
+            let during = sample.at.saturating_sub(at).min(PSI_INTERVAL).as_secs_f64();
+            return now.saturating_sub(before).as_secs_f64() > MIN_PRESSURE_RATIO * during;
         }
-        let Some(now) = sample.struggles else { return false };
-        self.struggles.replace(now).is_some_and(|before| now > before)
+        let Some(now) = sample.direct_reclaims else { return false };
+        self.direct_reclaims.replace(now).is_some_and(|before| now > before)
     }
 }
 
@@ -118,7 +119,7 @@ impl Judge {
 mod tests {
     use super::*;
 
-    fn judged(samples: &[(u64, Sample)], paused: bool) -> Vec<Option<Strain>> {
+    fn judged(samples: &[(u64, Sample)], paused: bool) -> Vec<Option<Interference>> {
         let mut judge = Judge::default();
         let at = |(ms, sample): &(u64, Sample)| Sample { at: Duration::from_millis(*ms), ..*sample };
         samples.iter().map(|sample| judge.look(&at(sample), paused)).collect()
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn stalls_that_last_are_a_reason_to_pause() {
-        let stall = Some(Strain::ThreadsStall);
+        let stall = Some(Interference::ThreadsStall);
         let seen: Vec<(u64, Sample)> = [1, 2, 2, 1, 2, 2, 2, 3, 1]
             .iter()
             .enumerate()
@@ -143,7 +144,7 @@ mod tests {
     fn stalls_that_go_on_in_the_pause_are_not_ours() {
         let mut judge = Judge::default();
         let mut look = |count, paused| judge.look(&stalled(count), paused);
-        let stall = Some(Strain::ThreadsStall);
+        let stall = Some(Interference::ThreadsStall);
         assert_eq!(
             [look(0, false), look(2, false), look(2, false), look(2, false)],
             [None, None, None, stall]
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn pressure_is_a_share_of_the_time_the_kernel_summed_up() {
         let waited = |ms| Sample { waited: Some(Duration::from_millis(ms)), ..Sample::default() };
-        let press = Some(Strain::MemoryPressure);
+        let press = Some(Interference::MemoryPressure);
         // No wait for ten seconds, then 150 ms in the last two: less than a tenth.
         assert_eq!(judged(&[(0, waited(500)), (10_000, waited(650))], false), [None, None]);
         let seen = [(0, waited(500)), (10_000, waited(750)), (11_000, waited(750)), (12_001, waited(750))];
@@ -169,15 +170,15 @@ mod tests {
 
     #[test]
     fn where_psi_is_missing_direct_reclaim_and_compaction_speak() {
-        let struggles = |count| Sample { struggles: Some(count), ..Sample::default() };
+        let direct_reclaims = |count| Sample { direct_reclaims: Some(count), ..Sample::default() };
         let seen = [
-            (0, struggles(7)),
-            (20, struggles(7)),
-            (40, struggles(8)),
-            (60, struggles(8)),
-            (150, struggles(8)),
+            (0, direct_reclaims(7)),
+            (20, direct_reclaims(7)),
+            (40, direct_reclaims(8)),
+            (60, direct_reclaims(8)),
+            (150, direct_reclaims(8)),
         ];
-        let press = Some(Strain::MemoryPressure);
+        let press = Some(Interference::MemoryPressure);
         assert_eq!(judged(&seen, false), [None, None, press, press, None]);
         // Without any counter there is no pause.
         assert_eq!(judged(&[(0, Sample::default()), (9, Sample::default())], false), [None, None]);

@@ -13,7 +13,7 @@ use std::{
 
 use hugewise_linux::{
     hugepages::{
-        headroom::{self, Room},
+        headroom::{self, Headroom},
         page_sizes::PageSizes,
     },
     interrupt::Interrupt,
@@ -27,7 +27,7 @@ use hugewise_linux::{
 use super::{
     candidates::Candidate,
     engine::{self, Conversion, Settings, World},
-    interference::{Judge, Sample, Strain},
+    interference::{Interference, Judge, Sample},
 };
 
 /// Minimum interval between two samples.
@@ -73,7 +73,7 @@ pub fn convert(
 }
 
 /// Memory free now for huge pages of `size`.
-pub fn room(root: &Root, base: PageSize, size: PageSize) -> Result<Room, String> {
+pub fn room(root: &Root, base: PageSize, size: PageSize) -> Result<Headroom, String> {
     headroom::read(root, base, size).map_err(|error| error.to_string())
 }
 
@@ -104,7 +104,7 @@ impl World for Live<'_> {
         room(self.target.root, self.target.sizes.base, self.size).ok().map(|room| room.at_once)
     }
 
-    fn strain(&mut self) -> Option<Strain> {
+    fn strain(&mut self) -> Option<Interference> {
         *self.watch.strain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -139,7 +139,7 @@ impl World for Live<'_> {
 /// Samples the process and the machine in a thread of its own.
 #[derive(Default)]
 struct Watch {
-    strain: Mutex<Option<Strain>>,
+    strain: Mutex<Option<Interference>>,
     paused: AtomicBool,
     looked: AtomicBool,
     over: AtomicBool,
@@ -170,11 +170,11 @@ impl Watch {
 
 fn sample(root: &Root, pid: u32, begin: Instant) -> Sample {
     let waited = pressure::read(root).ok().map(|pressure| pressure.some);
-    let struggles = || VmStat::read(root).ok()?.stalls();
+    let direct_reclaims = || VmStat::read(root).ok()?.stalls();
     Sample {
         at: begin.elapsed(),
         stalled: threads::read(root, pid).ok().map(|threads| threads.stalled),
         waited,
-        struggles: if waited.is_none() { struggles() } else { None },
+        direct_reclaims: if waited.is_none() { direct_reclaims() } else { None },
     }
 }

@@ -16,4 +16,4 @@ pub mod suitable;
 
 /// Free huge pages that a collapse leaves to other programs, which would otherwise have to reclaim or
 /// compact.
-pub const KEPT: u64 = 8;
+pub const RESERVED_HUGE_PAGES: u64 = 8;

@@ -20,7 +20,7 @@ use crate::recording::{
 
 /// Longest time from a wait to the allocation that it was for, in nanoseconds; the thread may be preempted in
 /// between.
-const SOON_NS: u64 = 100_000_000;
+const MAX_WAIT_TO_ALLOCATION_NS: u64 = 100_000_000;
 
 /// The lines so far.
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub(super) struct Gathering {
     huge_pages: Vec<HugePageAt>,
     steps: Vec<Step>,
     /// Time of the previous sample of threads.
-    look_ns: u64,
+    sample_ns: u64,
     started: bool,
     logs: BTreeMap<u32, Log>,
     memory: Vec<Memory>,
@@ -76,7 +76,7 @@ impl Gathering {
     pub fn new(header: &Header) -> Gathering {
         Gathering {
             last_ns: header.began_ns,
-            look_ns: header.began_ns,
+            sample_ns: header.began_ns,
             started: header.started,
             ..Gathering::default()
         }
@@ -118,7 +118,7 @@ impl Gathering {
             Line::Machine(machine) => {
                 self.seen(machine.ns);
                 // Each sample ends with a line `machine`.
-                self.look_ns = machine.ns;
+                self.sample_ns = machine.ns;
                 match &mut self.counters {
                     Some((_, last)) => *last = machine,
                     None => self.counters = Some((machine.clone(), machine)),
@@ -210,7 +210,7 @@ impl Gathering {
         let mut before = ns;
         for at in waited.into_iter().rev() {
             let stall = &mut self.stalls[at];
-            if before.saturating_sub(stall.span.end) > SOON_NS {
+            if before.saturating_sub(stall.span.end) > MAX_WAIT_TO_ALLOCATION_NS {
                 break;
             }
             stall.for_huge = true;
@@ -222,7 +222,7 @@ impl Gathering {
     /// The first figures of a thread are its usage before the recording, unless the recorder started its
     /// process.
     fn used(&mut self, ns: u64, used: ThreadUsage) {
-        let (started, from_ns) = (self.started, self.look_ns);
+        let (started, from_ns) = (self.started, self.sample_ns);
         let current = self.current(used.tid);
         let begin = ThreadUsage { tid: used.tid, user_ns: 0, sys_ns: 0, minor_faults: 0, major_faults: 0 };
         let before = current.usage.replace(used).or(started.then_some(begin));
@@ -240,7 +240,7 @@ impl Gathering {
     }
 
     fn delayed(&mut self, ns: u64, tid: u32, delays: Delays) {
-        let (started, from_ns) = (self.started, self.look_ns);
+        let (started, from_ns) = (self.started, self.sample_ns);
         let current = self.current(tid);
         let waited = |delays: &Delays| (delays.compact.map_or(0, |delay| delay.ns), delays.reclaim.ns);
         let before = current.delays.replace(delays).or(started.then(Delays::default));

@@ -96,9 +96,9 @@ pub fn split(gathered: &Gathered) -> Vec<Explained> {
     let mut pauses: Vec<Laid> =
         gathered.pauses.iter().map(|stop| Laid { stop, threads: BTreeMap::new(), sys_ns: 0.0 }).collect();
     for step in &gathered.steps {
-        lay_step(gathered, step, &mut pauses);
+        attribute_step(gathered, step, &mut pauses);
     }
-    lay_huge_pages(gathered, &mut pauses);
+    attribute_huge_pages(gathered, &mut pauses);
     let costs = Costs::of(gathered);
     pauses.into_iter().map(|laid| laid.explain(gathered, &costs)).collect()
 }
@@ -135,7 +135,7 @@ fn touched<'p, 'a>(
         .filter(move |laid| Some(laid.stop.pid) == pid)
 }
 
-fn lay_step(gathered: &Gathered, step: &Step, pauses: &mut [Laid<'_>]) {
+fn attribute_step(gathered: &Gathered, step: &Step, pauses: &mut [Laid<'_>]) {
     let thread = &gathered.threads[step.thread];
     if !thread.role.collects() {
         return;
@@ -160,7 +160,7 @@ fn lay_step(gathered: &Gathered, step: &Step, pauses: &mut [Laid<'_>]) {
     }
 }
 
-fn lay_huge_pages(gathered: &Gathered, pauses: &mut [Laid<'_>]) {
+fn attribute_huge_pages(gathered: &Gathered, pauses: &mut [Laid<'_>]) {
     for page in &gathered.huge_pages {
         let thread = &gathered.threads[page.thread];
         let at = page.ns..page.ns.saturating_add(1);
@@ -176,7 +176,7 @@ fn lay_huge_pages(gathered: &Gathered, pauses: &mut [Laid<'_>]) {
 
 /// Factor from the highest cost per page that the recorder measured to the upper bound: parallel threads take
 /// longer, and so does memory that a host has to provide first.
-const DEARER: u64 = 4;
+const COST_FACTOR: u64 = 4;
 
 /// Upper bounds of the time of first touch per page, in nanoseconds; `None` if unknown.
 struct Costs {
@@ -197,10 +197,10 @@ impl Costs {
         let Reading::Known(measured) = &gathered.header.first_touch else {
             return Costs { base_ns: None, huge_ns: None, base_in_huge };
         };
-        let base_ns = measured.base.most_ns.saturating_mul(DEARER);
+        let base_ns = measured.base.most_ns.saturating_mul(COST_FACTOR);
         // A huge page takes no longer than the base pages that it replaces.
         let of_base = base_in_huge.map(|pages| base_ns.saturating_mul(pages));
-        let of_huge = measured.huge.map(|cost| cost.most_ns.saturating_mul(DEARER));
+        let of_huge = measured.huge.map(|cost| cost.most_ns.saturating_mul(COST_FACTOR));
         Costs { base_ns: Some(base_ns), huge_ns: of_huge.max(of_base), base_in_huge }
     }
 }
@@ -317,7 +317,7 @@ fn share_out(left: u64, zeroing: Option<u64>, touch: Option<u64>) -> (Option<u64
 impl Explained {
     /// Whether sys exceeds user by more than the rounding of CPU times can explain.
     #[must_use]
-    pub fn is_suspect(&self) -> bool {
+    pub fn sys_exceeds_user(&self) -> bool {
         self.stop.cpu.is_some_and(Cpu::sys_exceeds_user)
     }
 

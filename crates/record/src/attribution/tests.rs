@@ -306,9 +306,9 @@ fn without_events_accounting_tells_or_a_machine_on_which_nobody_waited() {
     let mut blind = Made::new(&[Evidence::Counters]);
     blind.machine(0, 100).machine(1400, 170);
     assert_eq!(blind.pause(1000, 1300, Some((30, 500))).verdict(), Verdict::CouldNotTell);
-    let mut nobody = Made::new(&[Evidence::Counters]);
-    nobody.machine(0, 100).look(1400, GC0, 200_000, 500, 0).machine(1400, 100);
-    assert_eq!(nobody.pause(1000, 1300, Some((30, 500))).verdict(), Verdict::FirstTouch);
+    let mut no_waits = Made::new(&[Evidence::Counters]);
+    no_waits.machine(0, 100).look(1400, GC0, 200_000, 500, 0).machine(1400, 100);
+    assert_eq!(no_waits.pause(1000, 1300, Some((30, 500))).verdict(), Verdict::FirstTouch);
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub struct Totals {
     /// Thread time of the collector by activity.
     pub split: Split,
     /// Number of pauses with sys > user.
-    pub suspects: u64,
+    pub sys_heavy: u64,
     /// Total duration of the pauses with sys > user.
     pub suspects_ns: u64,
     /// Waits outside of pauses by thread, longest first: those of application threads, and those of collector
@@ -119,8 +119,8 @@ impl Totals {
             self.reaching_stalled_for_huge_ns =
                 self.reaching_stalled_for_huge_ns.saturating_add(reaching.stalled_for_huge_ns);
         }
-        if pause.is_suspect() {
-            self.suspects += 1;
+        if pause.sys_exceeds_user() {
+            self.sys_heavy += 1;
             self.suspects_ns = self.suspects_ns.saturating_add(ns);
         }
         self.split.add(&pause.split);

@@ -13,20 +13,20 @@ use super::{
 use crate::recording::Evidence;
 
 /// Shortest time that can decide a verdict, in nanoseconds.
-const LEAST_NS: u64 = 10_000_000;
+const MIN_DECISIVE_NS: u64 = 10_000_000;
 /// Least share of the total pause time that decides a verdict.
-const OF_ALL: f64 = 0.1;
+const MIN_SHARE_OF_ALL_PAUSES: f64 = 0.1;
 /// Least share of a single pause, or of the time to safepoint in all pauses, that decides a verdict.
-const OF_ONE: f64 = 0.25;
+const MIN_SHARE_OF_ONE_PAUSE: f64 = 0.25;
 /// Least wait for huge pages within one second, outside of pauses, that decides a verdict, in nanoseconds.
-const OF_A_SECOND_NS: u64 = 100_000_000;
+const MIN_WAIT_PER_SECOND_NS: u64 = 100_000_000;
 /// Least share of the system time of pauses with sys > user that first touch must explain.
-const OF_SYSTEM: f64 = 0.5;
+const MIN_SHARE_OF_SYSTEM_TIME: f64 = 0.5;
 /// Least share of the pauses' CPU time at which first touch decides the verdict in any case.
-const OF_CPU: f64 = 0.25;
+const MIN_SHARE_OF_CPU_TIME: f64 = 0.25;
 /// Least time to safepoint, or system time of a single pause, that decides a verdict, in nanoseconds: a JVM
 /// rounds CPU times to 10 ms.
-const LONG_NS: u64 = 50_000_000;
+const LONG_PAUSE_NS: u64 = 50_000_000;
 
 /// Verdict on the cause of pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -151,9 +151,12 @@ fn thp(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Option<Dec
     let of_ns = totals.paused_ns.saturating_add(totals.reaching_ns);
     let worst = (0..pauses.len()).max_by_key(|at| held_up(&pauses[*at]));
     let one = worst.map(|at| (held_up(&pauses[at]), pauses[at].with_reaching_ns()));
-    let matters = |ns: u64, of_ns: u64, share: f64| ns >= LEAST_NS && ns as f64 >= share * of_ns as f64;
+    let matters =
+        |ns: u64, of_ns: u64, share: f64| ns >= MIN_DECISIVE_NS && ns as f64 >= share * of_ns as f64;
     if let Some(worst) = worst {
-        if matters(ns, of_ns, OF_ALL) || one.is_some_and(|(ns, of_ns)| matters(ns, of_ns, OF_ONE)) {
+        if matters(ns, of_ns, MIN_SHARE_OF_ALL_PAUSES)
+            || one.is_some_and(|(ns, of_ns)| matters(ns, of_ns, MIN_SHARE_OF_ONE_PAUSE))
+        {
             let because = Because::HugePagesInPauses { ns, of_ns, worst };
             return Some(Decision { verdict: Verdict::Thp, because });
         }
@@ -163,7 +166,7 @@ fn thp(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Option<Dec
         .filter(|at| is_meant(totals.outside[*at].thread))
         .max_by_key(|at| totals.outside[*at].worst_second_ns)?;
     let waiting = &totals.outside[outside];
-    (waiting.worst_second_ns >= OF_A_SECOND_NS).then_some(Decision {
+    (waiting.worst_second_ns >= MIN_WAIT_PER_SECOND_NS).then_some(Decision {
         verdict: Verdict::Thp,
         because: Because::HugePagesOutside {
             outside,
@@ -181,18 +184,18 @@ fn without_events(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
     }
     if let Some(sums) = &totals.accounted {
         let (ns, of_ns) = (totals.split.compaction_ns.unwrap_or(0), totals.paused_ns);
-        if ns >= LEAST_NS && ns as f64 >= OF_ALL * of_ns as f64 {
+        if ns >= MIN_DECISIVE_NS && ns as f64 >= MIN_SHARE_OF_ALL_PAUSES * of_ns as f64 {
             let because = Because::AccountedInPauses { ns, of_ns };
             return Some(Decision { verdict: Verdict::Thp, because });
         }
-        if sum(sums.values().copied()) < LEAST_NS {
+        if sum(sums.values().copied()) < MIN_DECISIVE_NS {
             return None;
         }
     }
     let waited = |name: &&String| name.as_str() == "compact_stall" || name.starts_with("allocstall_");
-    let nobody = gathered.machine.contains_key("compact_stall")
+    let no_waits = gathered.machine.contains_key("compact_stall")
         && gathered.machine.keys().filter(waited).all(|name| gathered.machine[name] == 0);
-    (!nobody).then_some(Decision { verdict: Verdict::CouldNotTell, because: Because::NoEvents })
+    (!no_waits).then_some(Decision { verdict: Verdict::CouldNotTell, because: Because::NoEvents })
 }
 
 fn other_waiting(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
@@ -203,7 +206,7 @@ fn other_waiting(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
     let of = |wait: fn(&Explained) -> Option<u64>| sum(pauses.iter().filter_map(wait));
     let (compaction, reclaim) = (of(|pause| pause.split.compaction_ns), of(|pause| pause.split.reclaim_ns));
     let wait = if compaction > reclaim { Wait::Compaction } else { Wait::Reclaim };
-    (ns >= LEAST_NS && ns as f64 >= OF_ALL * of_ns as f64)
+    (ns >= MIN_DECISIVE_NS && ns as f64 >= MIN_SHARE_OF_ALL_PAUSES * of_ns as f64)
         .then_some(Decision { verdict: Verdict::Other, because: Because::OtherWaiting { ns, of_ns, wait } })
 }
 
@@ -213,7 +216,8 @@ fn lost(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
     if count == 0 && !uncounted {
         return None;
     }
-    let harmless = totals.accounted.as_ref().is_some_and(|sums| sum(sums.values().copied()) < LEAST_NS);
+    let harmless =
+        totals.accounted.as_ref().is_some_and(|sums| sum(sums.values().copied()) < MIN_DECISIVE_NS);
     (!harmless).then_some(Decision { verdict: Verdict::CouldNotTell, because: Because::Lost { count } })
 }
 
@@ -233,26 +237,27 @@ fn cpu_ns(pauses: &[Explained]) -> u64 {
 }
 
 /// The pauses with sys > user, if they are significant together or one of them is by itself.
-fn suspects(pauses: &[Explained]) -> Vec<&Explained> {
-    let suspects: Vec<&Explained> = pauses.iter().filter(|pause| pause.is_suspect()).collect();
-    let system = || suspects.iter().map(|pause| system_ns(pause));
-    let matter = sum(system()) as f64 >= OF_ALL * cpu_ns(pauses) as f64 || system().any(|ns| ns >= LONG_NS);
-    if matter { suspects } else { Vec::new() }
+fn sys_heavy(pauses: &[Explained]) -> Vec<&Explained> {
+    let sys_heavy: Vec<&Explained> = pauses.iter().filter(|pause| pause.sys_exceeds_user()).collect();
+    let system = || sys_heavy.iter().map(|pause| system_ns(pause));
+    let matter = sum(system()) as f64 >= MIN_SHARE_OF_ALL_PAUSES * cpu_ns(pauses) as f64
+        || system().any(|ns| ns >= LONG_PAUSE_NS);
+    if matter { sys_heavy } else { Vec::new() }
 }
 
 fn first_touch(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
     let ns = sum(pauses.iter().map(touched));
-    if ns < LEAST_NS {
+    if ns < MIN_DECISIVE_NS {
         return None;
     }
     let of_all = sum(pauses.iter().map(system_ns));
-    let suspects = suspects(pauses);
-    let of_suspects = sum(suspects.iter().map(|pause| touched(pause)));
-    let suspected = sum(suspects.iter().map(|pause| system_ns(pause)));
-    let explains = suspected > 0 && of_suspects as f64 >= OF_SYSTEM * suspected as f64;
+    let sys_heavy = sys_heavy(pauses);
+    let of_suspects = sum(sys_heavy.iter().map(|pause| touched(pause)));
+    let suspected = sum(sys_heavy.iter().map(|pause| system_ns(pause)));
+    let explains = suspected > 0 && of_suspects as f64 >= MIN_SHARE_OF_SYSTEM_TIME * suspected as f64;
     let matters = match cpu_ns(pauses) {
-        0 => ns as f64 >= OF_SYSTEM * totals.paused_ns as f64,
-        cpu => ns as f64 >= OF_CPU * cpu as f64,
+        0 => ns as f64 >= MIN_SHARE_OF_SYSTEM_TIME * totals.paused_ns as f64,
+        cpu => ns as f64 >= MIN_SHARE_OF_CPU_TIME * cpu as f64,
     };
     (explains || matters).then_some(Decision {
         verdict: Verdict::FirstTouch,
@@ -261,12 +266,12 @@ fn first_touch(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
 }
 
 fn system(pauses: &[Explained]) -> Option<Decision> {
-    let suspects = suspects(pauses);
-    if suspects.is_empty() {
+    let sys_heavy = sys_heavy(pauses);
+    if sys_heavy.is_empty() {
         return None;
     }
-    let ns = sum(suspects.iter().map(|pause| system_ns(pause)));
-    let unexplained: Option<Vec<u64>> = suspects.iter().map(|pause| pause.split.other_system_ns).collect();
+    let ns = sum(sys_heavy.iter().map(|pause| system_ns(pause)));
+    let unexplained: Option<Vec<u64>> = sys_heavy.iter().map(|pause| pause.split.other_system_ns).collect();
     let unexplained_ns = unexplained.map(|all| sum(all.into_iter()));
     let verdict = if unexplained_ns.is_some() { Verdict::Other } else { Verdict::CouldNotTell };
     Some(Decision { verdict, because: Because::System { ns, unexplained_ns } })
@@ -274,7 +279,7 @@ fn system(pauses: &[Explained]) -> Option<Decision> {
 
 fn reaching(totals: &Totals) -> Option<Decision> {
     let (ns, of_ns) = (totals.reaching_ns, totals.paused_ns.saturating_add(totals.reaching_ns));
-    (ns >= LONG_NS && ns as f64 >= OF_ONE * of_ns as f64)
+    (ns >= LONG_PAUSE_NS && ns as f64 >= MIN_SHARE_OF_ONE_PAUSE * of_ns as f64)
         .then_some(Decision { verdict: Verdict::Other, because: Because::Reaching { ns, of_ns } })
 }
 

@@ -58,7 +58,7 @@ pub struct Events {
     /// TIDs of the recorder.
     ours: BTreeSet<u32>,
     /// Events that earlier ones of another CPU may still precede.
-    waiting: Vec<Happened>,
+    waiting: Vec<TimedEvent>,
     open: HashMap<(u32, Cause), (u64, Details)>,
     /// Number of pages that could not be parsed.
     pub damaged: u64,
@@ -67,7 +67,7 @@ pub struct Events {
 type Details = BTreeMap<String, Value>;
 
 #[derive(Debug)]
-struct Happened {
+struct TimedEvent {
     ns: u64,
     tid: u32,
     known: usize,
@@ -100,7 +100,7 @@ impl Events {
     }
 
     /// Ignores events of this thread from now on, as it belongs to the recorder.
-    pub fn leave_out(&mut self, tid: u32) {
+    pub fn ignore_thread(&mut self, tid: u32) {
         self.ours.insert(tid);
     }
 
@@ -128,7 +128,7 @@ impl Events {
         let names = if meaning == Meaning::HugePage { &["order", "pfn"][..] } else { kept };
         let value = |name: &&str| Some(((*name).to_owned(), format.value(record.bytes, name)?));
         let details = names.iter().filter_map(value).collect();
-        self.waiting.push(Happened { ns: record.ns, tid: record.tid, known: *known, details });
+        self.waiting.push(TimedEvent { ns: record.ns, tid: record.tid, known: *known, details });
     }
 
     /// The lines for all events before `ns`, by time. The buffers of all CPUs must have been read after that
@@ -136,12 +136,12 @@ impl Events {
     pub fn until(&mut self, ns: u64) -> Vec<Line> {
         self.waiting.sort_by_key(|happened| happened.ns);
         let later = self.waiting.partition_point(|happened| happened.ns < ns);
-        let ready: Vec<Happened> = self.waiting.drain(..later).collect();
+        let ready: Vec<TimedEvent> = self.waiting.drain(..later).collect();
         ready.into_iter().filter_map(|happened| self.line(happened)).collect()
     }
 
-    fn line(&mut self, happened: Happened) -> Option<Line> {
-        let Happened { ns, tid, known, details } = happened;
+    fn line(&mut self, happened: TimedEvent) -> Option<Line> {
+        let TimedEvent { ns, tid, known, details } = happened;
         let (_, name, meaning, _) = KNOWN[known];
         let number = |name: &str| match details.get(name) {
             Some(Value::Unsigned(number)) => Some(*number),
@@ -204,12 +204,12 @@ mod tests {
         KNOWN.iter().position(|known| known.1 == name).unwrap_or(usize::MAX)
     }
 
-    fn happened(ns: u64, tid: u32, name: &str, details: &[(&str, u64)]) -> Happened {
+    fn happened(ns: u64, tid: u32, name: &str, details: &[(&str, u64)]) -> TimedEvent {
         let details = details.iter().map(|(name, value)| ((*name).to_owned(), Value::Unsigned(*value)));
-        Happened { ns, tid, known: known(name), details: details.collect() }
+        TimedEvent { ns, tid, known: known(name), details: details.collect() }
     }
 
-    fn of(waiting: Vec<Happened>) -> Events {
+    fn of(waiting: Vec<TimedEvent>) -> Events {
         Events { waiting, ..Events::default() }
     }
 

@@ -18,7 +18,7 @@ pub enum RecordingError {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("this is not a recording of hugewise: {0}")]
-    NotOne(String),
+    NotARecording(String),
     #[error(
         "the recording has the format {0}, and this version reads only {SCHEMA}: a later hugewise can read it"
     )]
@@ -65,20 +65,20 @@ impl<R: Read> Reader<R> {
         let mut buffer = Vec::new();
         let first = match next_line(&mut text, &mut buffer) {
             Ok(Some(line)) => line,
-            Ok(None) => return Err(RecordingError::NotOne("it is empty".to_owned())),
-            Err(error) => return Err(RecordingError::NotOne(error.to_string())),
+            Ok(None) => return Err(RecordingError::NotARecording("it is empty".to_owned())),
+            Err(error) => return Err(RecordingError::NotARecording(error.to_string())),
         };
         let format = |value: &serde_json::Value| Some(value.get("schema")?.as_str()?.to_owned());
-        let value: serde_json::Value =
-            serde_json::from_slice(first).map_err(|error| RecordingError::NotOne(error.to_string()))?;
+        let value: serde_json::Value = serde_json::from_slice(first)
+            .map_err(|error| RecordingError::NotARecording(error.to_string()))?;
         match format(&value) {
             Some(format) if format == SCHEMA => {}
             Some(format) => return Err(RecordingError::OtherFormat(format.chars().take(80).collect())),
-            None => return Err(RecordingError::NotOne("its first line names no format".to_owned())),
+            None => return Err(RecordingError::NotARecording("its first line names no format".to_owned())),
         }
         match serde_json::from_value(value) {
             Ok(Line::Header(header)) => Ok(Reader { text, header: *header, line: 1, buffer, end: None }),
-            Ok(_) => Err(RecordingError::NotOne("its first line is not a header".to_owned())),
+            Ok(_) => Err(RecordingError::NotARecording("its first line is not a header".to_owned())),
             Err(error) => Err(RecordingError::Line { line: 1, reason: error.to_string() }),
         }
     }

@@ -13,15 +13,15 @@ const USUAL: Duration = Duration::from_secs(1);
 
 /// Schedules samples: often at first, then once a second, or less often if a sample is expensive.
 #[derive(Debug)]
-pub struct Pace {
+pub struct SamplingInterval {
     due: Instant,
     gap: Duration,
 }
 
-impl Pace {
+impl SamplingInterval {
     /// The first sample is due at once.
-    pub fn new() -> Pace {
-        Pace { due: Instant::now(), gap: SHORTEST / 2 }
+    pub fn new() -> SamplingInterval {
+        SamplingInterval { due: Instant::now(), gap: SHORTEST / 2 }
     }
 
     /// Takes the sample `what` if it is due; `None` if it is not.
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn what_is_dear_is_done_rarely() {
-        let mut pace = Pace::new();
+        let mut pace = SamplingInterval::new();
         let work = || {
             let begin = thread_cpu();
             while thread_cpu() - begin < Duration::from_millis(20) {}

@@ -18,7 +18,7 @@ use hugewise_linux::{
     settings::Setting,
     sys::{
         pidfd,
-        process::{ask_process_to_end, monotonic_ns, process_cpu, yield_to_others},
+        process::{ask_process_to_end, monotonic_ns, process_cpu, set_batch_scheduling},
     },
 };
 
@@ -27,8 +27,8 @@ use super::{
     jvm::Jvms,
     model::{End, EndReason, Evidence, FirstTouch, Header, Line, Lost, Note, SCHEMA},
     samples,
-    sampling_interval::Pace,
-    sources::Means,
+    sampling_interval::SamplingInterval,
+    sources::Sources,
     start::begin,
     summary::Summary,
     threads::Threads,
@@ -37,14 +37,14 @@ use super::{
 };
 
 /// Interval between flushes: a kill loses at most this time.
-const FLUSHED: Duration = Duration::from_secs(1);
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between ticks without trace buffers.
 const TICK: Duration = Duration::from_millis(100);
 /// Time for a started program to exit by itself after a signal to the recorder: a terminal sends Ctrl-C to
 /// both.
-const BY_ITSELF: Duration = Duration::from_secs(2);
+const OWN_EXIT_GRACE: Duration = Duration::from_secs(2);
 /// Time for it to exit after SIGTERM.
-const GRACE: Duration = Duration::from_secs(10);
+const SIGTERM_GRACE: Duration = Duration::from_secs(10);
 
 /// Result of a recording.
 #[derive(Debug)]
@@ -65,12 +65,12 @@ pub fn record(
     say: &mut dyn FnMut(&Header),
 ) -> Result<Recorded, RecordError> {
     let file = |source| RecordError::File { file: assignment.output.display().to_string(), source };
-    let taken_up = match assignment.target {
+    let attached = match assignment.target {
         Target::Process(pid) => Some(Process::read(root, pid)?),
         Target::Command(_) => None,
     };
     let writer = Writer::create(assignment.output).map_err(file)?;
-    let mut means = Means::provide(root, journal.as_mut().map_err(|error| &*error));
+    let mut means = Sources::provide(root, journal.as_mut().map_err(|error| &*error));
     let first_touch = touch_cost::measure(root);
     let began_ns = monotonic_ns();
     let scratch = Scratch::of(journal.as_ref().ok()).ok();
@@ -88,8 +88,8 @@ pub fn record(
         child,
         status: None,
         main: pid,
-        pidfd: taken_up.as_ref().and_then(|process| by_descriptor(root, process)),
-        taken_up,
+        pidfd: attached.as_ref().and_then(|process| by_descriptor(root, process)),
+        attached,
         jvms: Jvms::new(assignment.jvm_log),
         journal: journal.as_mut().ok(),
     };
@@ -100,7 +100,7 @@ pub fn record(
         let line = session.jvms.started_with_log(pid, log);
         session.emit(line).map_err(file)?;
     }
-    yield_to_others();
+    set_batch_scheduling();
     match session.run(assignment, interrupt) {
         Ok(reason) => session.finish(reason),
         Err(error) => {
@@ -119,14 +119,14 @@ fn by_descriptor(root: &Root, process: &Process) -> Option<File> {
 struct Session<'a> {
     root: &'a Root,
     writer: Writer,
-    means: Means,
+    means: Sources,
     threads: Threads,
     summary: Summary,
     child: Option<Child>,
     status: Option<ExitStatus>,
     main: u32,
     /// The attached process, and its pidfd, which is cheaper to query.
-    taken_up: Option<Process>,
+    attached: Option<Process>,
     pidfd: Option<File>,
     jvms: Jvms,
     journal: Option<&'a mut Journal>,
@@ -138,7 +138,7 @@ impl Session<'_> {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ago);
         let command = match target {
             Target::Command(words) => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-            Target::Process(_) => self.taken_up.iter().flat_map(|process| process.command.clone()).collect(),
+            Target::Process(_) => self.attached.iter().flat_map(|process| process.command.clone()).collect(),
         };
         Header {
             schema: SCHEMA.to_owned(),
@@ -166,7 +166,7 @@ impl Session<'_> {
 
     fn run(&mut self, assignment: &Assignment<'_>, interrupt: &Interrupt) -> io::Result<EndReason> {
         let begin = Instant::now();
-        let (mut looks, mut memory) = (Pace::new(), Pace::new());
+        let (mut looks, mut memory) = (SamplingInterval::new(), SamplingInterval::new());
         let mut flush_due = begin;
         let mut told_to_end: Option<(Instant, bool)> = None;
         loop {
@@ -176,7 +176,7 @@ impl Session<'_> {
             memory.keep(|| self.memory()).transpose()?;
             if tick >= flush_due {
                 self.writer.flush()?;
-                flush_due = tick + FLUSHED;
+                flush_due = tick + FLUSH_INTERVAL;
             }
             if self.has_ended() {
                 return Ok(EndReason::ProcessEnded);
@@ -186,10 +186,10 @@ impl Session<'_> {
             }
             if interrupt.signal().is_some() {
                 let (since, asked) = told_to_end.get_or_insert((tick, false));
-                if self.child.is_none() || since.elapsed() > BY_ITSELF + GRACE {
+                if self.child.is_none() || since.elapsed() > OWN_EXIT_GRACE + SIGTERM_GRACE {
                     return Ok(EndReason::Interrupted);
                 }
-                if !*asked && since.elapsed() > BY_ITSELF {
+                if !*asked && since.elapsed() > OWN_EXIT_GRACE {
                     // The process is not reaped yet, so its PID cannot have been reused.
                     let _ = ask_process_to_end(self.main, || true);
                     *asked = true;
@@ -260,8 +260,9 @@ impl Session<'_> {
         self.keep_accounting()?;
         let lines = self.threads.look(self.means.delays.as_mut());
         self.emit_all(lines)?;
-        let unknown = self.summary.nameless();
-        let strangers: Vec<Line> = unknown.into_iter().filter_map(|tid| self.threads.stranger(tid)).collect();
+        let unknown = self.summary.take_unnamed();
+        let strangers: Vec<Line> =
+            unknown.into_iter().filter_map(|tid| self.threads.foreign_thread(tid)).collect();
         self.emit_all(strangers)?;
         self.emit(Line::Machine(samples::machine(self.root)))
     }
@@ -277,7 +278,7 @@ impl Session<'_> {
             return match &self.pidfd {
                 Some(pidfd) => pidfd::has_ended(pidfd, Duration::ZERO).unwrap_or(true),
                 None => {
-                    self.taken_up.as_ref().is_none_or(|process| process.is_still_there(self.root).is_err())
+                    self.attached.as_ref().is_none_or(|process| process.is_still_there(self.root).is_err())
                 }
             };
         };

@@ -20,16 +20,16 @@ use super::{
 };
 
 /// Total initial size of the trace buffers of all CPUs.
-const ALL_BUFFERS: Bytes = Bytes(64 << 20);
+const TOTAL_BUFFER_KIB: Bytes = Bytes(64 << 20);
 /// Limits of the initial buffer of one CPU, and limit of its growth, in KiB.
 const SMALLEST: u64 = 256;
 const LARGEST: u64 = 2048;
 const GROWN: u64 = 16 << 10;
 /// Longest and shortest interval at which the buffers are read.
-const RARELY: Duration = Duration::from_millis(100);
-const OFTEN: Duration = Duration::from_millis(10);
+const MAX_DRAIN_INTERVAL: Duration = Duration::from_millis(100);
+const MIN_DRAIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Order of 2 MiB in base pages of 4 KiB, used if the kernel does not report the PMD size.
-const USUAL_ORDER: u32 = 9;
+const DEFAULT_HUGE_ORDER: u32 = 9;
 
 /// Reads kernel events from a tracing instance.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub struct Tracer {
 
 /// The available sources.
 #[derive(Debug, Default)]
-pub struct Means {
+pub struct Sources {
     /// Kernel events.
     pub tracer: Option<Tracer>,
     /// Delay accounting by thread.
@@ -58,10 +58,10 @@ pub struct Means {
     pub events: Vec<String>,
 }
 
-impl Means {
+impl Sources {
     /// Switches on all sources that are available, through the journal.
-    pub fn provide(root: &Root, journal: Result<&mut Journal, &JournalError>) -> Means {
-        let mut means = Means::default();
+    pub fn provide(root: &Root, journal: Result<&mut Journal, &JournalError>) -> Sources {
+        let mut means = Sources::default();
         let mut evidence = BTreeMap::new();
         match journal {
             Ok(journal) => {
@@ -74,7 +74,7 @@ impl Means {
                 evidence.insert(Evidence::Events, Reading::unknown(reason));
             }
         }
-        evidence.insert(Evidence::Ends, means.hear_of_ends(root).into());
+        evidence.insert(Evidence::Ends, means.subscribe_exits(root).into());
         evidence.insert(
             Evidence::Counters,
             VmStat::read(root).map(|_| "/proc/vmstat, of the whole machine".to_owned()).into(),
@@ -105,18 +105,20 @@ impl Means {
         Ok(format!("taskstats version {}; kernel.task_delayacct {since}", told.version))
     }
 
-    fn hear_of_ends(&mut self, root: &Root) -> Result<String, String> {
+    fn subscribe_exits(&mut self, root: &Root) -> Result<String, String> {
         let cpus = root.read("sys/devices/system/cpu/possible").map_err(|error| error.to_string())?;
         let mut channel =
             Channel::open().map_err(|error| format!("taskstats: {error} (CONFIG_TASKSTATS)"))?;
-        channel.tell_of_ends(&cpus).map_err(|error| format!("taskstats: {error}; it needs CAP_NET_ADMIN"))?;
+        channel
+            .subscribe_exits(&cpus)
+            .map_err(|error| format!("taskstats: {error}; it needs CAP_NET_ADMIN"))?;
         self.ends = Some(channel);
         Ok("taskstats reports the exit of each thread".to_owned())
     }
 
     fn trace(&mut self, root: &Root, journal: &mut Journal) -> Result<String, String> {
         let words = |error: &dyn std::error::Error| error.to_string();
-        Tracefs::numbers_are_ours(root).map_err(|error| words(&error))?;
+        Tracefs::check_pid_namespace(root).map_err(|error| words(&error))?;
         let tracefs = Tracefs::open(root).map_err(|error| words(&error))?;
         let mount = if tracefs.is_own_mount() {
             "; tracefs is mounted nowhere, and was mounted for this process alone"
@@ -135,7 +137,7 @@ impl Means {
         if on.is_empty() {
             return Err("this kernel has none of the required events".to_owned());
         }
-        events.leave_out(id);
+        events.ignore_thread(id);
         let without = match missing.as_slice() {
             [] => String::new(),
             missing => format!("; this kernel has no {}", missing.join(", ")),
@@ -146,7 +148,8 @@ impl Means {
             instance.cpus()
         );
         self.events = on;
-        self.tracer = Some(Tracer { instance, events, buffer_kib, lost: 0, damaged: 0, gap: RARELY });
+        self.tracer =
+            Some(Tracer { instance, events, buffer_kib, lost: 0, damaged: 0, gap: MAX_DRAIN_INTERVAL });
         Ok(told)
     }
 }
@@ -159,7 +162,7 @@ impl Tracer {
 
     /// Records the children of this thread, which is a thread of the recorder and not recorded itself.
     pub fn follow_children_of(&mut self, tid: u32) -> Result<(), String> {
-        self.events.leave_out(tid);
+        self.events.ignore_thread(tid);
         self.follow(&[tid])
     }
 
@@ -174,9 +177,9 @@ impl Tracer {
         }
         let room = self.buffer_kib * 1024;
         if fullest > room / 4 {
-            self.gap = (self.gap / 2).max(OFTEN);
+            self.gap = (self.gap / 2).max(MIN_DRAIN_INTERVAL);
         } else {
-            self.gap = (self.gap * 5 / 4).min(RARELY);
+            self.gap = (self.gap * 5 / 4).min(MAX_DRAIN_INTERVAL);
         }
         if fullest > room / 2 && self.buffer_kib < GROWN && !last {
             // Refused if memory is short: the size stays, and losses are recorded.
@@ -229,7 +232,7 @@ fn buffer(root: &Root) -> u64 {
     let cpus = root.list("sys/devices/system/cpu").unwrap_or_default();
     let is_cpu = |name: &&String| name.strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok());
     let cpus = cpus.iter().filter(is_cpu).count().max(1) as u64;
-    (ALL_BUFFERS.0 / 1024 / cpus).clamp(SMALLEST, LARGEST)
+    (TOTAL_BUFFER_KIB.0 / 1024 / cpus).clamp(SMALLEST, LARGEST)
 }
 
 /// The PMD size in base pages, as a power of two.
@@ -237,7 +240,7 @@ fn huge_order(root: &Root) -> u32 {
     let huge = thp::pmd_size(root);
     match (huge.known(), base_page::read(root).known()) {
         (Some(huge), Some(base)) => huge.log2().saturating_sub(base.log2()),
-        _ => USUAL_ORDER,
+        _ => DEFAULT_HUGE_ORDER,
     }
 }
 

@@ -21,7 +21,7 @@ use hugewise_linux::{root::Root, sys::process::thread_id};
 
 use super::{
     assignment::{Assignment, RecordError, Target},
-    sources::Means,
+    sources::Sources,
     threads::Threads,
 };
 
@@ -29,7 +29,7 @@ use super::{
 const UNIFIED_LOGGING: u32 = 9;
 
 /// The recorded process.
-pub struct Begun {
+pub struct RecordedProcess {
     /// PID of the recorded process.
     pub pid: u32,
     /// The process, if the recorder started it.
@@ -41,10 +41,10 @@ pub struct Begun {
 /// Starts the program, or attaches to the process: from now on its events are recorded.
 pub fn begin(
     root: &Root,
-    means: &mut Means,
+    means: &mut Sources,
     assignment: &Assignment<'_>,
     scratch: Option<&Scratch>,
-) -> Result<Begun, RecordError> {
+) -> Result<RecordedProcess, RecordError> {
     match &assignment.target {
         Target::Process(pid) => {
             // A thread created in between is the child of a recorded one, or is found by the next pass.
@@ -54,7 +54,7 @@ pub fn begin(
                 let now = threads.now().into_iter().map(|(_, tid)| tid);
                 let new: Vec<u32> = now.filter(|tid| !followed.contains(tid)).collect();
                 if new.is_empty() {
-                    return Ok(Begun { pid: *pid, child: None, log: None });
+                    return Ok(RecordedProcess { pid: *pid, child: None, log: None });
                 }
                 if let Some(tracer) = &means.tracer {
                     tracer.follow(&new).map_err(RecordError::Kernel)?;
@@ -75,13 +75,13 @@ pub fn begin(
             let child = start(means, Command::new(program).args(arguments))?.map_err(|source| {
                 RecordError::Start { program: program.to_string_lossy().into_owned(), source }
             })?;
-            Ok(Begun { pid: child.id(), child: Some(child), log })
+            Ok(RecordedProcess { pid: child.id(), child: Some(child), log })
         }
     }
 }
 
 /// Starts a program and records its events from the first one.
-fn start(means: &mut Means, command: &mut Command) -> Result<io::Result<Child>, RecordError> {
+fn start(means: &mut Sources, command: &mut Command) -> Result<io::Result<Child>, RecordError> {
     // A new thread whose children are recorded: after its end, no thread of the recorder is.
     let starting = || {
         if let Some(tracer) = &mut means.tracer {

@@ -139,7 +139,7 @@ impl Summary {
     }
 
     /// TIDs with events but without a name; each is returned once.
-    pub(super) fn nameless(&mut self) -> Vec<u32> {
+    pub(super) fn take_unnamed(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.unnamed).into_iter().collect()
     }
 
@@ -186,8 +186,8 @@ mod tests {
         assert_eq!(summary.stalls[&(7, Cause::Compaction)], of_7);
         let all = Stalls { count: 3, open: 1, total_ns: 130, longest_ns: 100 };
         assert_eq!(summary.all_stalls(Cause::Compaction), all);
-        assert_eq!(summary.nameless(), [7, 8]);
-        assert!(summary.nameless().is_empty());
+        assert_eq!(summary.take_unnamed(), [7, 8]);
+        assert!(summary.take_unnamed().is_empty());
     }
 
     #[test]
@@ -214,6 +214,6 @@ mod tests {
         assert_eq!(summary.delays[&9], (33, 0));
         assert_eq!(summary.lost[&Evidence::Events], (3, true));
         assert_eq!(summary.machine, BTreeMap::from([("compact_stall".to_owned(), 4)]));
-        assert!(summary.nameless().is_empty());
+        assert!(summary.take_unnamed().is_empty());
     }
 }

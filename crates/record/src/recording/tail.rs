@@ -18,7 +18,7 @@ const MOST: u64 = 4 << 20;
 type Reopen = Box<dyn Fn() -> io::Result<File> + Send>;
 
 /// Bytes of a private log that are released at once after they were read.
-const RELEASED: u64 = 1 << 20;
+const RELEASE_STEP_BYTES: u64 = 1 << 20;
 
 /// A log that is read line by line as it grows.
 pub struct Tail {
@@ -45,10 +45,10 @@ impl Tail {
         let read = (&self.file).take(MOST).read_to_end(&mut self.rest)?;
         if let Some((done, released)) = &mut self.own {
             *done += read as u64;
-            if *done - *released >= RELEASED {
+            if *done - *released >= RELEASE_STEP_BYTES {
                 // Without support of the file system, the space stays allocated until the end of the
                 // recording.
-                let _ = file::release_beginning(&self.file, *done / RELEASED * RELEASED);
+                let _ = file::release_beginning(&self.file, *done / RELEASE_STEP_BYTES * RELEASE_STEP_BYTES);
                 *released = *done;
             }
         }

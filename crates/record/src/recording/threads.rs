@@ -92,7 +92,7 @@ impl Threads {
     }
 
     /// A line for a thread of another process whose events are recorded, such as khugepaged.
-    pub fn stranger(&self, tid: u32) -> Option<Line> {
+    pub fn foreign_thread(&self, tid: u32) -> Option<Line> {
         self.read(tid, tid).map(|(thread, _)| Line::Thread(thread))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hugewise_linux::{
-    hugepages::headroom::Room,
+    hugepages::headroom::Headroom,
     pages::reason::Reason,
     proc::process::Process,
     reading::Reading,
@@ -13,7 +13,7 @@ use hugewise_memory::collapse::{
     admission::Refused,
     candidates::{Candidate, Sum},
     engine::{self, Conversion},
-    interference::Strain,
+    interference::Interference,
     refusals,
 };
 use schemars::JsonSchema;
@@ -171,7 +171,7 @@ pub struct Refusal {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Pause {
     /// The reason.
-    pub(super) reason: Strain,
+    pub(super) reason: Interference,
     /// How many.
     pub(super) times: u64,
     /// How long, together.
@@ -184,7 +184,7 @@ impl Report {
         process: &Process,
         asked: Asked,
         mut seen: Seen,
-        room: Reading<Room>,
+        room: Reading<Headroom>,
         available: Reading<Bytes>,
         refused: Option<Refused>,
     ) -> Report {
@@ -276,7 +276,7 @@ impl Report {
             reason: refusal.reason.words(),
         };
         self.refused = done.refusals.into_iter().map(refusal).collect();
-        let pause = |(&reason, pauses): (&Strain, &engine::Pauses)| Pause {
+        let pause = |(&reason, pauses): (&Interference, &engine::Pauses)| Pause {
             reason,
             times: pauses.times,
             seconds: pauses.lasted.as_secs_f64(),

@@ -8,7 +8,7 @@ use hugewise_linux::{
     reading::Reading,
     units::{Bytes, Pages},
 };
-use hugewise_memory::collapse::{KEPT, suitable::skipped_because};
+use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, suitable::skipped_because};
 
 use super::result::{Outcome, Region, Report};
 use crate::{
@@ -93,7 +93,9 @@ fn room(report: &Report) -> String {
                  {available}",
                 room.at_once, room.free_blocks, report.page_size, room.above_watermarks_bytes
             );
-            if room.at_once.0 < report.wanted.pages.0.saturating_add(KEPT) && !report.allow_reclaim {
+            if room.at_once.0 < report.wanted.pages.0.saturating_add(RESERVED_HUGE_PAGES)
+                && !report.allow_reclaim
+            {
                 text += "; fewer than wanted: it goes on as far as the base pages that are given back join \
                          to blocks again";
             }

@@ -1,7 +1,7 @@
 //! What stood in the way, and what to do about it.
 
 use hugewise_linux::units::PageSize;
-use hugewise_memory::collapse::{KEPT, admission::Refused, engine};
+use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, admission::Refused, engine};
 
 /// What to do where it is not begun.
 pub(super) fn before_beginning(refused: &Refused, size: PageSize) -> String {
@@ -27,7 +27,7 @@ pub fn cause(outcome: engine::Outcome) -> Option<String> {
         Ended::ProcessEnded => "the process ended".to_owned(),
         Ended::Interrupted => "told to stop".to_owned(),
         Ended::NoRoom => format!(
-            "no more huge pages can be had without reclaiming or compacting memory ({KEPT} free ones are left \
+            "no more huge pages can be had without reclaiming or compacting memory ({RESERVED_HUGE_PAGES} free ones are left \
              to others)"
         ),
         Ended::Fragmented => "the kernel can make no more huge pages: memory is fragmented or used up; each \

@@ -232,7 +232,7 @@ impl Report {
                 stalled_for_huge_s: s(totals.stalled_for_huge_ns),
                 reaching_stalled_s: s(totals.reaching_stalled_ns),
                 split: (&totals.split).into(),
-                suspects: totals.suspects,
+                suspects: totals.sys_heavy,
             },
             pauses: explanation.pauses.iter().map(|pause| pause_row(gathered, pause)).collect(),
             outside: totals

@@ -65,7 +65,7 @@ pub fn start(assignment: &Assignment, file: Option<std::fs::File>) -> anyhow::Re
     let mut command = Command::new("/proc/self/exe");
     command.arg("observe").arg(serde_json::to_string(assignment)?);
     command.stdout(file.map_or_else(Stdio::null, Stdio::from));
-    handover::leave_behind(&mut command).context("leaving an observer behind")
+    handover::spawn_orphan(&mut command).context("leaving an observer behind")
 }
 
 /// Observes: the process is known by the pidfd on standard input.

@@ -28,7 +28,7 @@ pub type Unreadable = (usize, String);
 const KEY: usize = 16;
 const VALUE: usize = 24;
 const LINE: usize = 28;
-const NOUGHT: &[u8; VALUE - KEY] = b"       0";
+const ZERO: &[u8; VALUE - KEY] = b"       0";
 
 #[derive(Clone, Copy, Debug)]
 struct Foreseen {
@@ -104,7 +104,7 @@ impl Parser {
                 break;
             }
             // Most counters are zero, and all of a new mapping are.
-            if foreseen.counter != Counter::Other && value != NOUGHT {
+            if foreseen.counter != Counter::Other && value != ZERO {
                 let Some(value) = number(value) else { break };
                 vma.count(foreseen.counter, Bytes::from_kib(value));
             }

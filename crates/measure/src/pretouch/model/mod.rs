@@ -18,14 +18,14 @@ use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::statistics::LEAST_DEVIATION;
+use crate::statistics::MIN_DEVIATION;
 
 pub(super) const GIB: f64 = (1u64 << 30) as f64;
 /// Limit for the iterations of the fit, which usually needs fewer than 10.
-const MOST_STEPS: usize = 100;
+const MAX_ITERATIONS: usize = 100;
 /// Prior standard deviation of the exponent of the growth around 1: with 0.05, 1000 times the size takes up to
 /// 1.4 times the proportional time.
-const LIKELY_EXPONENT: f64 = 0.05;
+const EXPONENT_PRIOR_DEVIATION: f64 = 0.05;
 
 /// One measured time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -181,7 +181,7 @@ fn solve(cells: &[Cell], lines: usize, with_fixed: bool) -> Fitted {
     let mut rates: Vec<f64> = (0..lines).map(|line| mean_rate(cells, line)).collect();
     let mut fixed = 0.0;
     let mut now = sums(cells, fixed, rates);
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_ITERATIONS {
         let step =
             if with_fixed && now.schur > f64::EPSILON * now.own { now.gradient / now.schur } else { 0.0 };
         let steps: Vec<f64> =
@@ -273,7 +273,7 @@ fn describe(names: &Names, cells: &[Cell], fitted: &Fitted, freedom: usize) -> M
         modelled_seconds: modelled(cell),
     });
     // No machine repeats itself better than this; a few processes can agree by chance.
-    let floor = LEAST_DEVIATION.powi(2);
+    let floor = MIN_DEVIATION.powi(2);
     let others: usize = cells.iter().map(|cell| cell.count - 1).sum();
     let within = (cells.iter().map(|cell| cell.squares).sum::<f64>() / others.max(1) as f64).max(floor);
     let of_means = (fitted.squares / freedom.max(1) as f64).max(floor);
@@ -301,7 +301,7 @@ fn describe(names: &Names, cells: &[Cell], fitted: &Fitted, freedom: usize) -> M
 /// Variance of the exponent of the growth with the size, which the model takes as 1: the squares of the
 /// residuals' slope and of its standard error. A slope within the measured sizes thus widens intervals
 /// further away. Slopes within the noise carry no information on the exponent; its prior variance is then
-/// [`LIKELY_EXPONENT`] squared.
+/// [`EXPONENT_PRIOR_DEVIATION`] squared.
 fn exponent(cells: &[Cell], middles: &[f64], modelled: &dyn Fn(&Cell) -> f64, of_means: f64) -> Option<f64> {
     let (mut width, mut product) = (0.0, 0.0);
     for cell in cells {
@@ -310,7 +310,7 @@ fn exponent(cells: &[Cell], middles: &[f64], modelled: &dyn Fn(&Cell) -> f64, of
         product += from_middle * (cell.mean_ln - modelled(cell).ln());
     }
     let of_slope = of_means / width;
-    let likely = LIKELY_EXPONENT.powi(2);
+    let likely = EXPONENT_PRIOR_DEVIATION.powi(2);
     let weight = likely / (likely + of_slope);
     let slope = (product / width).abs();
     // The part of the slope beyond two standard errors counts in full.

@@ -20,12 +20,12 @@ const WINDOW: f64 = 0.5;
 const FEWEST: usize = 3;
 /// Least rise of a step, as a share of the time of a load that hits everything: a load takes four or five
 /// cycles, and a miss costs more than one.
-const LEAST_OF_A_LOAD: f64 = 0.2;
+const MIN_RISE_PER_LOAD: f64 = 0.2;
 /// Least rise of a step, in standard deviations of the curve's noise.
-const LEAST_OF_NOISE: f64 = 6.0;
+const MIN_RISE_PER_NOISE: f64 = 6.0;
 /// Least rise of a step, as a share of the level below it: page tables that outgrow the caches cause a slower
 /// rise.
-const LEAST_OF_LEVEL: f64 = 0.5;
+const MIN_RISE_PER_LEVEL: f64 = 0.5;
 /// A step ends where the rise falls below this share of its steepest rise.
 const FLAT: f64 = 0.2;
 /// Widest step, in octaves; a wider rise is a slope. The windows widen every step by one octave.
@@ -126,7 +126,7 @@ fn gap(curve: &[Point], at: usize, load: f64, noise: f64) -> Option<Gap> {
         at,
         below: level(&before)?,
         above: level(&after)?,
-        least: (LEAST_OF_A_LOAD * load).max(LEAST_OF_NOISE * noise).max(LEAST_OF_NOISE * spread),
+        least: (MIN_RISE_PER_LOAD * load).max(MIN_RISE_PER_NOISE * noise).max(MIN_RISE_PER_NOISE * spread),
     })
 }
 
@@ -136,7 +136,7 @@ fn knee(curve: &[Point], rise: &[Gap]) -> Option<Knee> {
     let octave = |index: usize| curve.get(index).map(|point| (point.pages as f64).log2());
     let (below, above) = (first.below, last.above);
     let width = octave(last.at + 1)? - octave(first.at)?;
-    let least = first.least.max(LEAST_OF_LEVEL * below.max(0.0));
+    let least = first.least.max(MIN_RISE_PER_LEVEL * below.max(0.0));
     if above - below < least || width > WIDEST {
         return None;
     }

@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    KEPT,
+    RESERVED_HUGE_PAGES,
     candidates::Candidate,
-    interference::Strain,
+    interference::Interference,
     pace::Pace,
     refusals::{self, Reason, Refusal},
 };
@@ -28,7 +28,7 @@ pub trait World {
     /// Huge pages available without reclaim and compaction; `None` if unknown.
     fn room(&mut self) -> Option<Pages>;
     /// Why to pause now; `None` to go on.
-    fn strain(&mut self) -> Option<Strain>;
+    fn strain(&mut self) -> Option<Interference>;
     /// Called with `true` when the engine begins to pause and with `false` when it goes on.
     fn pause(&mut self, paused: bool);
     /// True once the user asked to stop.
@@ -102,16 +102,16 @@ pub struct Conversion {
     /// the process.
     pub longest_call: Duration,
     /// Pauses by reason.
-    pub pauses: BTreeMap<Strain, Pauses>,
+    pub pauses: BTreeMap<Interference, Pauses>,
 }
 
 /// Consecutive failures of one kind that end the work.
-const NO_POINT: u32 = 2;
+const MAX_FAILURES: u32 = 2;
 /// Consecutive ENOMEM failures that end the work if the kernel may reclaim: some of its attempts succeed.
-const NO_POINT_IN_RECLAIM: u32 = 4;
+const MAX_FAILURES_WITH_RECLAIM: u32 = 4;
 /// Consecutive EAGAIN failures that end the work if no free blocks are left either. Held pages alone say
 /// nothing about the next candidate.
-const HELD: u32 = 8;
+const MAX_PINNED_FAILURES: u32 = 8;
 /// Longest pause before the work ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Interval at which a pause checks whether to go on.
@@ -189,8 +189,8 @@ impl<W: World> Work<'_, W> {
         }
         if self.until_look == 0 {
             // If free memory is unknown, only failures end the work.
-            let room = self.world.room().map_or(KEPT + LOOK, |room| room.0);
-            let spare = room.saturating_sub(KEPT);
+            let room = self.world.room().map_or(RESERVED_HUGE_PAGES + LOOK, |room| room.0);
+            let spare = room.saturating_sub(RESERVED_HUGE_PAGES);
             if spare == 0 {
                 return Err(Outcome::NoRoom);
             }
@@ -283,12 +283,12 @@ impl<W: World> Work<'_, W> {
         };
         *in_a_row += 1;
         let in_a_row = *in_a_row;
-        let no_room = self.world.room().is_some_and(|room| room.0 <= KEPT);
+        let no_room = self.world.room().is_some_and(|room| room.0 <= RESERVED_HUGE_PAGES);
         let enough = match reason {
-            Reason::NoMemory if self.settings.allow_reclaim => in_a_row >= NO_POINT_IN_RECLAIM,
-            Reason::NoMemory => in_a_row >= NO_POINT || no_room,
-            Reason::Held => in_a_row >= HELD && no_room,
-            _ => in_a_row >= NO_POINT,
+            Reason::NoMemory if self.settings.allow_reclaim => in_a_row >= MAX_FAILURES_WITH_RECLAIM,
+            Reason::NoMemory => in_a_row >= MAX_FAILURES || no_room,
+            Reason::Held => in_a_row >= MAX_PINNED_FAILURES && no_room,
+            _ => in_a_row >= MAX_FAILURES,
         };
         let outcome = if reason == Reason::GroupLimit { Outcome::GroupLimit } else { Outcome::Fragmented };
         enough.then_some(outcome)

@@ -24,7 +24,7 @@ struct Made {
     /// Huge pages by which a collapse reduces free memory: 1 if the freed base pages do not merge.
     takes: u64,
     gone: Vec<u64>,
-    strained: VecDeque<Option<Strain>>,
+    strained: VecDeque<Option<Interference>>,
     paused: Vec<bool>,
     interrupted_at: Option<usize>,
     ended_at: Option<usize>,
@@ -68,7 +68,7 @@ impl World for Made {
     fn room(&mut self) -> Option<Pages> {
         self.room.map(Pages)
     }
-    fn strain(&mut self) -> Option<Strain> {
+    fn strain(&mut self) -> Option<Interference> {
         self.strained.pop_front().flatten()
     }
     fn pause(&mut self, paused: bool) {
@@ -144,19 +144,19 @@ fn where_no_huge_page_can_be_made_it_stops_soon() {
     assert_eq!((done.outcome, done.converted, world.calls), (Outcome::Fragmented, Pages(2), 9));
     let mut world = Made { room: Some(0), ..made(&[EAGAIN; 100]) };
     let done = convert(&mut world, &candidates(100), allowed);
-    assert_eq!((done.outcome, world.calls), (Outcome::Fragmented, 2 * HELD as usize));
+    assert_eq!((done.outcome, world.calls), (Outcome::Fragmented, 2 * MAX_PINNED_FAILURES as usize));
 }
 
 #[test]
 fn the_last_free_huge_pages_are_left_to_others() {
     let mut world = Made { room: Some(100), takes: 1, ..made(&[]) };
     let done = converted(&mut world, 1000);
-    assert_eq!((done.outcome, done.converted), (Outcome::NoRoom, Pages(100 - KEPT)));
-    assert_eq!(told(&done), [(100 - KEPT..1000, Reason::NotTried)]);
-    let mut world = Made { room: Some(KEPT), ..made(&[]) };
+    assert_eq!((done.outcome, done.converted), (Outcome::NoRoom, Pages(100 - RESERVED_HUGE_PAGES)));
+    assert_eq!(told(&done), [(100 - RESERVED_HUGE_PAGES..1000, Reason::NotTried)]);
+    let mut world = Made { room: Some(RESERVED_HUGE_PAGES), ..made(&[]) };
     assert_eq!((converted(&mut world, 9).outcome, world.calls), (Outcome::NoRoom, 0));
     // Freed base pages that merge to blocks make room for the next collapse.
-    let mut world = Made { room: Some(KEPT + 1), ..made(&[]) };
+    let mut world = Made { room: Some(RESERVED_HUGE_PAGES + 1), ..made(&[]) };
     assert_eq!(converted(&mut world, 1000).converted, Pages(1000));
 }
 
@@ -197,7 +197,7 @@ fn an_end_and_an_interrupt_leave_what_was_done() {
 
 #[test]
 fn it_rests_while_somebody_is_hurt() {
-    let (stall, press) = (Some(Strain::ThreadsStall), Some(Strain::MemoryPressure));
+    let (stall, press) = (Some(Interference::ThreadsStall), Some(Interference::MemoryPressure));
     let mut world = made(&[]);
     world.strained = [None, stall, stall, None, None, press, None].into();
     let done = converted(&mut world, 9);
@@ -205,7 +205,10 @@ fn it_rests_while_somebody_is_hurt() {
     assert_eq!(world.paused, [true, false, true, false]);
     let pauses: Vec<_> =
         done.pauses.iter().map(|(why, pauses)| (*why, pauses.times, pauses.lasted)).collect();
-    assert_eq!(pauses, [(Strain::ThreadsStall, 1, GAP), (Strain::MemoryPressure, 1, Duration::ZERO)]);
+    assert_eq!(
+        pauses,
+        [(Interference::ThreadsStall, 1, GAP), (Interference::MemoryPressure, 1, Duration::ZERO)]
+    );
     // Lasting pressure ends the work.
     let mut world = made(&[]);
     world.strained = vec![press; 10_000].into();

@@ -8,7 +8,7 @@ use hugewise_measure::{
         bench::name,
         model::Model,
         prediction::{Check, Prediction, Threads},
-        ratios::{Advice, Against, WORTH_A_FLAG},
+        ratios::{Advice, Against, MIN_SAVING},
     },
     statistics::median,
 };
@@ -223,7 +223,7 @@ fn advised(advice: &Advice, report: &Report) -> String {
     } else if advice.default_is_as_good {
         format!("{place}: the default{default} is as good: {seen}")
     } else {
-        let share = WORTH_A_FLAG * 100.0;
+        let share = MIN_SAVING * 100.0;
         format!("{place}: keep the default{default}: no significant gain of at least {share:.0} %; {seen}")
     }
 }
