@@ -205,7 +205,8 @@ fn pools_agree_with_libhugetlbfs() {
     if !Path::new("/sys/kernel/mm/hugepages").exists() {
         return;
     }
-    // Size, minimum, current, maximum. AliasedMapping, because other processes may change pools during the test.
+    // Size, minimum, current, maximum. AliasedMapping, because other processes may change pools during the
+    // test.
     let numbers =
         |line: &str| -> Vec<u64> { line.split_whitespace().map_while(|n| n.parse().ok()).collect() };
     let mut compared = Vec::new();

@@ -212,8 +212,8 @@ fn run(shown: &Shown, exit: &[i32], folder: &Path) -> io::Result<Option<String>>
     }))
 }
 
-/// Checks the arguments of a command that is not run; returns the error message of `hugewise`, `None` if it accepts
-/// them.
+/// Checks the arguments of a command that is not run; returns the error message of `hugewise`, `None` if it
+/// accepts them.
 ///
 /// With `--help` at the end, all arguments before it are parsed, and nothing is executed.
 fn check_options(line: &str, folder: &Path) -> io::Result<Option<String>> {
@@ -231,8 +231,8 @@ fn check_options(line: &str, folder: &Path) -> io::Result<Option<String>> {
     Ok((!output.status.success()).then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// The first difference between a page and the output: `Some(Some(line))` for a line of the page that is not in
-/// the output, `Some(None)` if the output has more lines than the page, `None` if they agree.
+/// The first difference between a page and the output: `Some(Some(line))` for a line of the page that is not
+/// in the output, `Some(None)` if the output has more lines than the page, `None` if they agree.
 fn first_difference<'a>(page: &'a [String], printed: &str) -> Option<Option<&'a str>> {
     let printed: String = printed.lines().map(|line| shape(line) + "\n").collect();
     let matches = |lines: usize, end: &str| {

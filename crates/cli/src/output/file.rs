@@ -32,7 +32,8 @@ pub fn write(file: &Path, page: &str) -> anyhow::Result<()> {
 fn target(file: &Path) -> anyhow::Result<Target> {
     if let Ok(found) = fs::metadata(file) {
         ensure!(!found.is_dir(), "it is a folder");
-        // If standard output is redirected to a file, /dev/stdout looks like that file; it must not be replaced.
+        // If standard output is redirected to a file, /dev/stdout looks like that file; it must not be
+        // replaced.
         let is_stream = fs::read_link(file).is_ok_and(|to| to.starts_with("/proc/self/fd"));
         if is_stream || !found.is_file() {
             return Ok(Target::Stream(fs::OpenOptions::new().append(true).open(file)?));

@@ -18,7 +18,8 @@ pub enum Color {
     Never,
 }
 
-/// Text from another source, with control characters and bidirectional formatting characters replaced by U+FFFD.
+/// Text from another source, with control characters and bidirectional formatting characters replaced by
+/// U+FFFD.
 pub fn plain(text: &str) -> String {
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if c.is_control() || turns(c) { '\u{fffd}' } else { c }).collect()

@@ -1,5 +1,5 @@
-//! All commands use the same sampling: on an idle process, `run`, `compare`, `inspect`, `collapse --dry-run` and
-//! `record` report the same heap, to the page.
+//! All commands use the same sampling: on an idle process, `run`, `compare`, `inspect`, `collapse --dry-run`
+//! and `record` report the same heap, to the page.
 
 use std::{
     error::Error,

@@ -1,5 +1,5 @@
-//! `bench stall` and `compare --fragmented`: no huge page can be made of the fragmented memory, and all of it is
-//! released.
+//! `bench stall` and `compare --fragmented`: no huge page can be made of the fragmented memory, and all of it
+//! is released.
 
 use std::{
     collections::BTreeMap,
@@ -200,7 +200,8 @@ fn refusals() -> Tested {
 
 fn is_ended(signal: &str, status: i32) -> Tested {
     let running = Running::holding_the_journal(&|| stall(&["--", "sleep", "1000"]))?;
-    // During the fragmentation or while the program runs: a signal to the terminal's process group reaches both.
+    // During the fragmentation or while the program runs: a signal to the terminal's process group reaches
+    // both.
     thread::sleep(Duration::from_millis(300));
     running.signal(signal)?;
     let ran = running.wait()?;

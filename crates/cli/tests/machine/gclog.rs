@@ -191,8 +191,8 @@ fn paused(pause: &Value) -> Paused {
     (pause["gc_id"].as_u64().unwrap_or(u64::MAX), whole("duration_s", 1e6).unwrap_or(-1), cpu())
 }
 
-/// A slower implementation of the reader. CPU time belongs to a pause that ended since the last concurrent phase
-/// of its id.
+/// A slower implementation of the reader. CPU time belongs to a pause that ended since the last concurrent
+/// phase of its id.
 fn by_regular_expressions(log: &Path) -> Result<Vec<Paused>, Box<dyn std::error::Error>> {
     let pause = Regex::new(r"^GC\((\d+)\) (?:[yYO]: )?Pause .*?([\d.]+)ms$")?;
     let cpu = Regex::new(r"^GC\((\d+)\) User=([\d.]+)s Sys=([\d.]+)s Real=([\d.]+)s$")?;

@@ -1,5 +1,5 @@
-//! Compares `inspect` with the kernel's tools `thpmaps` and `page-types` (tools/mm of its source), on a stopped
-//! process. HUGEWISE_THPMAPS and HUGEWISE_PAGE_TYPES name the programs.
+//! Compares `inspect` with the kernel's tools `thpmaps` and `page-types` (tools/mm of its source), on a
+//! stopped process. HUGEWISE_THPMAPS and HUGEWISE_PAGE_TYPES name the programs.
 
 use std::{
     collections::BTreeMap,

@@ -84,8 +84,8 @@ fn duration(make: &dyn Fn() -> Command) -> Result<Duration, Box<dyn Error>> {
     Ok(took)
 }
 
-/// Starts the command and kills it after `moment`. Returns the state of the machine before, and the journal that
-/// was left behind, `None` if there is none.
+/// Starts the command and kills it after `moment`. Returns the state of the machine before, and the journal
+/// that was left behind, `None` if there is none.
 pub fn left_behind(
     make: &dyn Fn() -> Command,
     moment: Duration,
@@ -108,7 +108,8 @@ pub fn left_behind(
     }
 }
 
-/// Starts, kills, restores. Returns the number of settings in the journal, `None` if no journal was left behind.
+/// Starts, kills, restores. Returns the number of settings in the journal, `None` if no journal was left
+/// behind.
 fn kill_once(make: &dyn Fn() -> Command, moment: Duration) -> Result<Option<usize>, Box<dyn Error>> {
     let (before, left) = left_behind(make, moment, JOURNAL)?;
     let settings = match &left {

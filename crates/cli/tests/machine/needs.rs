@@ -10,7 +10,8 @@ use std::{
 use hugewise_jvm::jdks::{self, Environment, Jdk};
 use hugewise_linux::{proc::meminfo, root::Root, units::Bytes};
 
-/// Environment variable with the path of `thpmaps`, of tools/mm in the kernel's source; it needs Python and numpy.
+/// Environment variable with the path of `thpmaps`, of tools/mm in the kernel's source; it needs Python and
+/// numpy.
 pub const THPMAPS: &str = "HUGEWISE_THPMAPS";
 /// Environment variable with the path of `page-types`, of tools/mm in the kernel's source.
 pub const PAGE_TYPES: &str = "HUGEWISE_PAGE_TYPES";

@@ -170,7 +170,8 @@ impl Recording {
         heaps.max()
     }
 
-    /// Checks that the log has pauses and safepoints, with times on the clock and within the time of the recording.
+    /// Checks that the log has pauses and safepoints, with times on the clock and within the time of the
+    /// recording.
     fn has_pauses(&self) -> Tested {
         let end = match self.lines.last() {
             Some(Line::End(end)) => end.ns,
@@ -328,8 +329,8 @@ fn is_ended(signal: &str) -> Tested {
     Ok(())
 }
 
-/// Settings are applied and restored during a recording, which continues. Delay accounting that another program
-/// disables is enabled again, and the gap is reported.
+/// Settings are applied and restored during a recording, which continues. Delay accounting that another
+/// program disables is enabled again, and the gap is reported.
 fn nobody_waits() -> Tested {
     const ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
     let (_folder, path, name) = file()?;

@@ -290,8 +290,8 @@ fn huge_is_named(running: &Running, vmas: &[Vma], naming: &Naming, backing: &str
     }
 }
 
-/// All resident bytes that the JVM tracks have the expected kind, and no other bytes have one of these kinds. Heap
-/// and code cache have exactly the bounds of Native Memory Tracking.
+/// All resident bytes that the JVM tracks have the expected kind, and no other bytes have one of these kinds.
+/// Heap and code cache have exactly the bounds of Native Memory Tracking.
 fn agrees(running: &Running, naming: &Naming, map: &str) -> Tested {
     let tracked = reservations(map);
     let mut wrong = Vec::new();

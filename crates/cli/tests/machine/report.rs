@@ -1,5 +1,5 @@
-//! `hugewise report`: the waits of a real JVM, attributed to its threads and pauses, compared with the kernel's
-//! text of the same events.
+//! `hugewise report`: the waits of a real JVM, attributed to its threads and pauses, compared with the
+//! kernel's text of the same events.
 
 use std::{
     collections::BTreeMap,
@@ -28,8 +28,8 @@ use crate::{
     trial,
 };
 
-/// Keeps the number of MiB given as argument, and allocates twice as much garbage: more than the heap, so that
-/// it is collected at any load of the machine.
+/// Keeps the number of MiB given as argument, and allocates twice as much garbage: more than the heap, so
+/// that it is collected at any load of the machine.
 const SOURCE: &str = "
 import java.util.ArrayList;
 public class Retain {
@@ -117,8 +117,8 @@ fn not_fragmented(jdk: &Jdk, collector: &str, flag: &str) -> Tested {
     Ok(())
 }
 
-/// At least nine tenths of the waits in the kernel's text are found in the same threads, and in the worst pause
-/// the difference is at most a tenth.
+/// At least nine tenths of the waits in the kernel's text are found in the same threads, and in the worst
+/// pause the difference is at most a tenth.
 fn fragmented(jdk: &Jdk, collector: &str) -> Tested {
     let collector = format!("-XX:+Use{collector}GC");
     let mut options = vec!["-Xms5g", "-Xmx5g", &collector, "-XX:+UseTransparentHugePages"];

@@ -1,5 +1,5 @@
-//! `bench tlb`: the curves are measured on pages of the stated size, and settings are restored. No test judges
-//! a time.
+//! `bench tlb`: the curves are measured on pages of the stated size, and settings are restored. No test
+//! judges a time.
 
 use std::fs;
 

@@ -22,8 +22,8 @@ pub fn trials() -> Vec<Trial> {
     vec![trial("record: every event is read, or counted as lost", &[Rights], every_event)]
 }
 
-/// Allocates `pages` with a tracing buffer of `buffer_kib`. Returns the events of this thread that were read, and
-/// those lost.
+/// Allocates `pages` with a tracing buffer of `buffer_kib`. Returns the events of this thread that were read,
+/// and those lost.
 fn faults(buffer_kib: u64, pages: usize) -> Result<(u64, u64), Box<dyn Error>> {
     let root = Root::live();
     let begin = Instant::now();

@@ -111,7 +111,8 @@ fn usual_name(target: &Target) -> PathBuf {
     PathBuf::from(format!("hugewise-{name}.rec"))
 }
 
-/// The exit status of the started program as a shell reports it, or 0: a recording ended by a signal is complete.
+/// The exit status of the started program as a shell reports it, or 0: a recording ended by a signal is
+/// complete.
 fn status(status: Option<ExitStatus>, reason: EndReason, interrupt: &Interrupt) -> ExitCode {
     let code = match (status, reason, interrupt.signal()) {
         (Some(status), _, _) => status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(0),

@@ -36,8 +36,8 @@ pub struct Report {
     stalls: Vec<Stall>,
     /// Huge-page allocations by thread.
     huge_pages: Vec<HugePages>,
-    /// Waiting time by the kernel's delay accounting, since the start of each thread; threads that never waited
-    /// are omitted.
+    /// Waiting time by the kernel's delay accounting, since the start of each thread; threads that never
+    /// waited are omitted.
     delays: Vec<Delays>,
     /// Number of lines of JVM logs.
     jvm_log_lines: u64,

@@ -122,7 +122,8 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
     let interrupt = machine::watch()?;
     let dir = Path::new(STATE_DIR);
-    // Locked without changing a setting: of two processes that fill the memory at the same time, both would fail.
+    // Locked without changing a setting: of two processes that fill the memory at the same time, both would
+    // fail.
     let lock = held(Journal::open(&root, dir, "bench stall"))?;
     let journal = held(Journal::open_recording(&root, dir, "bench stall"))?;
     let mut environment = Launch::default();
@@ -162,8 +163,8 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     })
 }
 
-/// Passes on a journal that cannot be opened, as without root; an error if another process holds the journal or a
-/// killed one has left it behind.
+/// Passes on a journal that cannot be opened, as without root; an error if another process holds the journal
+/// or a killed one has left it behind.
 fn held(journal: Result<Journal, JournalError>) -> Result<Result<Journal, JournalError>, JournalError> {
     match journal {
         Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => Err(error),
@@ -236,7 +237,8 @@ impl Bench<'_> {
         Ok((recorded, shown))
     }
 
-    /// Enables the kernel's delay accounting, without which the waits of the test load are unknown; needs root.
+    /// Enables the kernel's delay accounting, without which the waits of the test load are unknown; needs
+    /// root.
     fn account_for_delays(&mut self) {
         if let Ok(journal) = &mut self.journal {
             let root = &self.fragmenter.root;

@@ -179,8 +179,8 @@ struct Launch {
     variable: Option<(&'static str, String)>,
 }
 
-/// Inserts the options into the command line, or puts them into a variable if the line has no visible `java` or
-/// uses a file of the machine.
+/// Inserts the options into the command line, or puts them into a variable if the line has no visible `java`
+/// or uses a file of the machine.
 fn launch(plan: &Plan) -> Launch {
     let no_file = |_: &str| Err(std::io::ErrorKind::Unsupported.into());
     if plan.options.is_empty() {

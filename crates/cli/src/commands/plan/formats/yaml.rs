@@ -51,7 +51,8 @@ fn holds_more(value: &Value) -> bool {
         || value.as_array().is_some_and(|items| !items.is_empty())
 }
 
-/// A scalar as JSON, which is valid YAML once characters are escaped that end a line in YAML 1.1 or are invalid in it.
+/// A scalar as JSON, which is valid YAML once characters are escaped that end a line in YAML 1.1 or are
+/// invalid in it.
 fn scalar(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {

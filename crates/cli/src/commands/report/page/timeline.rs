@@ -58,13 +58,13 @@ struct Thread {
 struct MemoryOf {
     pid: u32,
     name: String,
-    /// For each sample: time, relative to the previous one; resident, on THP, on pool pages; and, increased by
-    /// one, with 0 for none: resident in the heap, part of that on huge pages.
+    /// For each sample: time, relative to the previous one; resident, on THP, on pool pages; and, increased
+    /// by one, with 0 for none: resident in the heap, part of that on huge pages.
     looks: Numbers,
 }
 
-/// Numbers in Base64 digits of five bits each, the lowest first; 32 is added to all digits of a number but the
-/// last.
+/// Numbers in Base64 digits of five bits each, the lowest first; 32 is added to all digits of a number but
+/// the last.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Numbers(String);
