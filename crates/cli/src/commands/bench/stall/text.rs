@@ -61,9 +61,11 @@ pub fn ending(report: &Report, kept: Option<&Path>, terminal: &Terminal) -> anyh
     }
     page.wrapped("RELEASED", &returned(report))?;
     let action = match (kept, &report.probes) {
-        (Some(file), _) => format!("attribute the pauses: hugewise report {}", file.display()),
-        (None, Some(_)) => "find the threads that wait: sudo hugewise bench stall -- COMMAND".to_owned(),
-        (None, None) => "compare with base pages: sudo hugewise compare --fragmented -- COMMAND".to_owned(),
+        (Some(file), _) => format!("1. Attribute the pauses: hugewise report {}", file.display()),
+        (None, Some(_)) => "1. Find the threads that wait: sudo hugewise bench stall -- COMMAND".to_owned(),
+        (None, None) => {
+            "1. Compare with base pages: sudo hugewise compare --fragmented -- COMMAND".to_owned()
+        }
     };
     page.wrapped("ACTIONS", &action)?;
     Ok(page.into_text())
