@@ -1,8 +1,8 @@
-//! Shared by the commands that change settings: journal, signals, restoring, exit status.
+//! Shared by commands: the machine that is meant, journal, signals, restoring, exit status.
 
 use std::{path::Path, process::ExitCode};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use hugewise_changes::journal::{self, Restored, STATE_DIR};
 use hugewise_linux::{interrupt::Interrupt, proc::meminfo, root::Root, units::Bytes};
 use hugewise_measure::{experiment::ExperimentError, machine::Machine};
@@ -21,6 +21,13 @@ pub fn floor(root: &Root, asked: Option<Bytes>) -> Bytes {
     // If the available memory is unknown, no pool is grown either.
     let tenth = || Bytes(meminfo::read(root).available.known().map_or(0, |now| now.0 / 10));
     asked.unwrap_or_else(|| SMALLEST_FLOOR.max(tenth()))
+}
+
+/// The machine captured in `dir`, or this machine.
+pub fn root(dir: Option<&Path>) -> anyhow::Result<Root> {
+    let Some(dir) = dir else { return Ok(Root::live()) };
+    ensure!(dir.is_dir(), "{}: no such folder; 'hugewise check --capture DIR' creates one", dir.display());
+    Ok(Root::at(dir))
 }
 
 /// Installs the handlers for SIGINT and SIGTERM.

@@ -34,7 +34,7 @@ use crate::{
         jdks,
     },
     settings::PATIENCE,
-    start::hugewise,
+    start::{hugewise, run},
     trial,
 };
 
@@ -89,6 +89,9 @@ pub fn trials() -> Vec<Trial> {
             let class = class_too.as_ref().as_ref().map_err(|error| error.clone())?;
             two_instances(&java_too, class.path())
         }));
+        let java_too = java.clone();
+        let name = format!("plan: {} for a captured machine", java.display());
+        trials.push(trial(&name, &[PoolNeeded, Java], move || captured_machine(&java_too)));
         if knows(&java, "UseZGC") {
             let (java_too, class_too) = (java.clone(), Arc::clone(&class));
             let name = format!("plan: {} UseZGC grows to what was planned", java.display());
@@ -184,6 +187,25 @@ impl<'a> Line<'a> {
         command.args(options).args(&self.rest);
         command
     }
+}
+
+/// The pools of the captured machine count, and not those of this one.
+fn captured_machine(java: &Path) -> Tested {
+    let folder = tempfile::tempdir()?;
+    let captured = folder.path().join("machine");
+    let path = captured.to_str().ok_or("a path that is no text")?;
+    run(&["check", "--capture", path])?;
+    let pool = captured.join("sys/kernel/mm/hugepages/hugepages-2048kB");
+    for file in ["nr_hugepages", "free_hugepages"] {
+        fs::write(pool.join(file), "4000\n")?;
+    }
+    let java = java.to_str().ok_or("a path that is no text")?;
+    let line = ["plan", "--json", "--root", path, "--", java, "-Xmx1g", "-XX:+UseLargePages", "Main"];
+    let plan: Plan = serde_json::from_str(&run(&line)?.ended_with(0)?.stdout)?;
+    let pool = plan.pools.first().ok_or("a pool was expected")?;
+    assert_eq!((pool.pages_available, pool.pages_to_add), (Pages(4000), Pages(0)), "{plan:#?}");
+    assert_eq!(plan.verdict.outcome, Outcome::GetsHugePages, "{:#?}", plan.verdict);
+    Ok(())
 }
 
 fn takes_what_was_planned(java: &Path, class: &Path, collector: &str, heap: &[&str]) -> Tested {

@@ -219,7 +219,7 @@ impl Apply {
         let mut requests = match &self.plan {
             Some(file) => plan_file::read(file)?,
             None if !self.command.is_empty() => {
-                plan_file::changes_of(&plan::make(&self.wishes, &self.command)?)
+                plan_file::changes_of(&plan::make(&Root::live(), &self.wishes, &self.command)?)
             }
             None => Vec::new(),
         };

@@ -11,11 +11,11 @@ use std::{
 use anyhow::{Context, ensure};
 use clap::Args;
 use hugewise_jvm::jdks::{self, Environment};
-use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, root::Root};
+use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan};
 use hugewise_plan::findings::{Severity, findings};
 
 use crate::{
-    NEGATIVE,
+    NEGATIVE, machine,
     commands::check::text::{Report, text},
     output::terminal::Terminal,
 };
@@ -54,17 +54,7 @@ No setting is changed.
 Exit status: 0 no problem found; 1 a finding is a problem; 2 usage error, or nothing could be read.";
 
 pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-    let root = match &check.root {
-        Some(dir) => {
-            ensure!(
-                dir.is_dir(),
-                "{}: no such folder; 'hugewise check --capture DIR' creates one",
-                dir.display()
-            );
-            Root::at(dir)
-        }
-        None => Root::live(),
-    };
+    let root = machine::root(check.root.as_deref())?;
     let root = if check.capture.is_some() { root.recording() } else { root };
     let scan = if check.deep { Scan::Deep } else { Scan::IfQuick };
 

@@ -3,7 +3,12 @@
 pub mod formats;
 pub mod text;
 
-use std::{fs, process::ExitCode, sync::OnceLock};
+use std::{
+    fs,
+    path::PathBuf,
+    process::ExitCode,
+    sync::OnceLock,
+};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum, builder::PossibleValue};
@@ -20,7 +25,7 @@ use hugewise_plan::{
 
 use self::formats::Format;
 use crate::{
-    NEGATIVE,
+    NEGATIVE, machine,
     output::terminal::{Terminal, print},
 };
 
@@ -38,6 +43,7 @@ Examples:
   hugewise plan --backing thp -- java -XX:+UseZGC -Xmx4g Main
   hugewise plan --off-heap 2GiB -- java -Xmx4g -jar cache.jar
   hugewise plan --format kubernetes -- java -Xmx4g -jar app.jar > pod.yaml
+  hugewise plan --root web7 -- java -Xmx4g -jar app.jar      for another machine, captured in web7
   hugewise plan --json -- java -Xmx4g -jar app.jar > plan.json; sudo hugewise apply --plan plan.json
 
 Exit status: 0 success; 1 there is not enough memory for the plan, or the JVM would exit or be killed if
@@ -52,6 +58,10 @@ pub struct Plan {
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
+    /// Plan for the machine captured in DIR by 'hugewise check --capture': its pools, memory and settings. The
+    /// JVM is rehearsed on this machine, with the page sizes of that one
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
     /// Command line of the JVM
     #[arg(last = true, required = true)]
     command: Vec<String>,
@@ -112,7 +122,8 @@ fn off_heap(text: &str) -> Result<OffHeapWanted, String> {
 }
 
 pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-    let planned = make(&plan.wishes, &plan.command)?;
+    let root = machine::root(plan.root.as_deref())?;
+    let planned = make(&root, &plan.wishes, &plan.command)?;
     let shape = if plan.json { Shape::Json } else { plan.format };
     let shown = match shape {
         Shape::Text => text::text(&planned, terminal)?,
@@ -131,16 +142,15 @@ pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     Ok(if is_negative(&planned) { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 
-/// Makes a plan for a launch line on this machine.
-pub fn make(wishes: &Wishes, command: &[String]) -> anyhow::Result<Planned> {
+/// Makes a plan for a launch line on the machine of `root`; the JVM is rehearsed on this machine.
+pub fn make(root: &Root, wishes: &Wishes, command: &[String]) -> anyhow::Result<Planned> {
     if wishes.backing == Some(Backing::Base) {
         bail!("--backing base needs no plan; use hugetlb, shm or thp");
     }
-    let root = Root::live();
-    let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
+    let sizes = PageSizes::read(root).map_err(anyhow::Error::msg)?;
     let line = LaunchLine::of_java(command, &|file| fs::read_to_string(file))
         .context("cannot plan for this command line")?;
-    let facts = Facts::gather(&root, Scan::IfQuick);
+    let facts = Facts::gather(root, Scan::IfQuick);
     let wanted = Wanted {
         backing: wishes.backing,
         instances: wishes.instances,
