@@ -1,7 +1,7 @@
-//! Which pages the heap of a JVM lies on.
+//! Page counts of a JVM's heap.
 //!
-//! The place of a heap comes from [`hugewise_jvm::regions::locate_heap`] alone, and memory that is mapped several
-//! times, as by ZGC before JDK 21, counts once.
+//! [`hugewise_jvm::regions::locate_heap`] gives the heap's address ranges. Memory that is mapped several
+//! times, as by ZGC before JDK 21, is counted once.
 
 use std::{fs::File, ops::Range};
 
@@ -17,7 +17,7 @@ use hugewise_linux::{
     units::PageSize,
 };
 
-/// The pages of the heap, from the mappings of process `pid` as smaps gives them; `thp` is the PMD size.
+/// Counts the pages of the heap. `vmas` are the mappings of process `pid` from smaps; `thp` is the PMD size.
 #[must_use]
 pub fn pages(root: &Root, thp: Option<PageSize>, pid: u32, vmas: &[Vma], heap: &Heap) -> PageCounts {
     let inside =
@@ -37,21 +37,21 @@ pub fn pages(root: &Root, thp: Option<PageSize>, pid: u32, vmas: &[Vma], heap: &
     all
 }
 
-/// The present bytes of the heap, and of those the bytes that huge page table entries map, from the page table
-/// alone: the cheapest sample. `None` before Linux 6.7, and of a process that may not be read.
+/// Present bytes of the heap, and the bytes of those that huge page table entries map. It reads the page
+/// table only, which is the cheapest sample. `None` before Linux 6.7, and if the process may not be read.
 #[must_use]
 pub fn scan(root: &Root, pid: u32, heap: &Heap) -> Option<Scan> {
     let pagemap = File::open(root.path(format!("proc/{pid}/pagemap"))).ok()?;
     views::present_once(&pagemap, &maps(root, pid)?, &heap.ranges).ok()
 }
 
-/// Locates the heap of process `pid` without reading how much of its memory is present.
+/// Locates the heap of process `pid` without counting present pages.
 #[must_use]
 pub fn locate(root: &Root, pid: u32, hints: &HeapHints) -> Option<Heap> {
     locate_heap(root, pid, &maps(root, pid)?, hints)
 }
 
-/// The mappings without their counters, for which the kernel would walk the page table.
+/// Reads maps and not smaps, for whose counters the kernel walks the page table.
 fn maps(root: &Root, pid: u32) -> Option<Vec<Vma>> {
     smaps::parse(&root.read(format!("proc/{pid}/maps")).ok()?).ok()
 }

@@ -1,4 +1,4 @@
-//! Which pages the memory of a process lies on: sample, regions, coverage, reason.
+//! Page sizes that back the memory of a process: sample, regions, coverage, reason.
 
 pub mod heap;
 pub mod observation;

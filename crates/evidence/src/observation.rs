@@ -1,9 +1,9 @@
-//! Watching a running program from outside: its memory, and what the region that matters got.
+//! Samples the memory of a running program, and the coverage of its region of interest.
 //!
-//! Looking costs the kernel a walk of the page tables, so looks become rarer as they become dearer:
-//! they take no more than one two-hundredth of the time, whatever the backing, from the moment on
-//! when the region that matters was seen and no longer grows fast. Growth is counted in parts of what was
-//! there, so few looks are frequent, however large it becomes.
+//! For each sample the kernel walks the page tables, so the sampling interval grows with the cost of a
+//! sample: sampling takes at most 1/200 of the time, on every backing. Until the region is resident and stops
+//! growing fast, [`LONGEST_GAP_UNSETTLED`] limits the interval instead. Growth is relative to the size of the
+//! region, so the number of frequent samples is small for a region of any size.
 
 use std::{
     collections::BTreeMap,
@@ -26,29 +26,29 @@ use hugewise_linux::{
 
 use crate::heap;
 
-/// The longest time between two looks that are cheap.
+/// Longest sampling interval while samples are cheap.
 const LONGEST_GAP: Duration = Duration::from_millis(500);
-/// A look may cost this fraction of the time until the next.
+/// A sample may cost 1/`BUDGET` of the interval that follows it.
 const BUDGET: u32 = 200;
-/// The longest time between two looks as long as the region was not seen or grows fast, whatever they cost:
-/// a JVM may end less than half a second after its heap was there, and what is seen of a heap that is
-/// being filled is not what it gets.
+/// Longest sampling interval until the region is resident and stops growing fast, regardless of the cost: a
+/// JVM may exit less than half a second after it mapped its heap, and the coverage of a heap that is being
+/// populated is not its final coverage.
 const LONGEST_GAP_UNSETTLED: Duration = Duration::from_millis(20);
-/// The region grows fast if it became larger by this part of itself from one look to the next.
+/// Relative growth between two samples above which the region grows fast.
 const FAST_GROWTH: f64 = 1.0 / 8.0;
 
-/// Whose coverage is meant.
+/// The region whose coverage is measured.
 #[derive(Clone, Debug)]
 pub enum RegionOfInterest {
-    /// Memory that belongs to no file: malloc'd memory, stacks, anonymous mappings.
+    /// Memory without a file: malloc'd memory, stacks, anonymous mappings.
     Anonymous,
-    /// The Java heap; the JVM's own log in this file tells where it lies.
+    /// The Java heap. The JVM's own log, in this file, has its addresses.
     JavaHeap(PathBuf),
-    /// The program tells itself.
+    /// A region that the program reports itself.
     Reported,
 }
 
-/// What was seen of a program so far.
+/// Samples a program and keeps the maxima.
 #[derive(Debug)]
 pub struct Observer {
     root: Root,
@@ -57,14 +57,14 @@ pub struct Observer {
     hints: HeapHints,
     heaps: BTreeMap<u32, Heap>,
     gap: Duration,
-    /// The most memory seen at once: resident plus hugetlb, all its processes together.
+    /// Largest sum of resident and hugetlb bytes of all its processes in one sample.
     pub peak_memory: Bytes,
-    /// The region's coverage when most of it was resident.
+    /// The region's coverage in the sample with the largest resident size.
     pub coverage: Option<Coverage>,
 }
 
 impl Observer {
-    /// Nothing seen yet. `thp_size` is the size of a whole THP.
+    /// `thp_size` is the PMD size.
     #[must_use]
     pub fn new(root: &Root, region: RegionOfInterest, thp_size: Option<PageSize>) -> Observer {
         Observer {
@@ -79,26 +79,26 @@ impl Observer {
         }
     }
 
-    /// The same, looking as rarely as it ever does from the start: where even a look would be measured.
+    /// Starts with the longest sampling interval, for a program that samples would slow down measurably.
     #[must_use]
     pub fn looking_rarely(self) -> Observer {
         Observer { gap: LONGEST_GAP, ..self }
     }
 
-    /// How long to wait until the next look.
+    /// Time to wait until the next sample.
     #[must_use]
     pub fn gap(&self) -> Duration {
         self.gap
     }
 
-    /// Looks at process `pid` and its descendants. One that has just ended is passed over.
+    /// Samples process `pid` and its descendants. Processes that have ended are skipped.
     pub fn look(&mut self, pid: u32) {
         let begin = Instant::now();
         let tree = tree::processes(&self.root, pid);
         let memory = tree.iter().filter_map(|pid| self.memory(*pid)).sum();
         self.peak_memory = self.peak_memory.max(memory);
         let before = self.coverage.as_ref().map_or(Bytes::ZERO, |before| before.resident);
-        // What is mapped and not touched yet has no pages.
+        // Memory that is mapped and not touched yet has no pages.
         let seen = self.region_coverage(&tree).filter(|seen| seen.resident > Bytes::ZERO);
         if let Some(seen) = seen.filter(|seen| seen.resident >= before) {
             self.coverage = Some(seen);
@@ -111,7 +111,7 @@ impl Observer {
         }
     }
 
-    /// `VmRSS` and `HugetlbPages`, which is not in it.
+    /// The sum of `VmRSS` and `HugetlbPages`; `VmRSS` does not include the latter.
     fn memory(&self, pid: u32) -> Option<Bytes> {
         let status = self.root.read(format!("proc/{pid}/status")).ok()?;
         let amounts = status.lines().filter_map(|line| {
@@ -143,8 +143,8 @@ impl Observer {
                 if self.hints.logged.is_none() {
                     self.hints.logged = beginning_of(log).and_then(|text| gc_log::heap(&text));
                 }
-                // The first process of a launch line may be a wrapper that waits for the JVM, or a JVM
-                // that has others do the work, as JMH does: the fullest heap counts, the last of equals.
+                // The first process of a launch line may be a wrapper that waits for the JVM, or a JVM that
+                // starts others, as JMH does: the heap with most resident bytes counts, the last of equals.
                 let heaps = tree.iter().filter_map(|pid| self.heap_coverage(*pid)).collect::<Vec<_>>();
                 heaps.into_iter().max_by_key(|seen| seen.resident)
             }
@@ -153,7 +153,7 @@ impl Observer {
 
     fn heap_coverage(&mut self, pid: u32) -> Option<Coverage> {
         let vmas = smaps::read(&self.root, &pid.to_string()).ok()?;
-        // The tables take long to read, and a heap that they lead to stays where it is.
+        // Reading the tables is slow, and a heap located through them does not move.
         let known = self.heaps.get(&pid).filter(|heap| heap.source == HeapSource::Tables);
         let heap = known.cloned().or_else(|| locate_heap(&self.root, pid, &vmas, &self.hints))?;
         let pages = heap::pages(&self.root, self.thp_size, pid, &vmas, &heap);
@@ -162,7 +162,7 @@ impl Observer {
     }
 }
 
-/// The first part of a log, in which the heap's place stands.
+/// The first part of a log, which contains the heap's addresses.
 fn beginning_of(log: &PathBuf) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     File::open(log).ok()?.take(1 << 16).read_to_end(&mut text).ok()?;
@@ -194,14 +194,14 @@ mod tests {
         Ok(Observer::new(&Root::at(machine), region, Some("2m".parse()?)))
     }
 
-    /// ZGC maps its heap before it touches it; a look may fall between the two, or into the touching.
+    /// ZGC maps its heap before it touches it; a sample may be taken between the two, or during the touching.
     #[test]
     fn looks_stay_frequent_until_the_heap_is_filled() -> Result<(), Box<dyn Error>> {
         let machine = tempfile::tempdir()?;
         let mut observer = observer(machine.path())?;
         let mut look = |resident, huge| -> io::Result<(Option<f64>, Duration)> {
             jvm(machine.path(), 10, "", resident, huge)?;
-            // A look that costs much makes the gap long, where it may.
+            // An expensive sample lengthens the interval, unless the region is unsettled.
             observer.gap = LONGEST_GAP;
             observer.look(10);
             Ok((observer.coverage.as_ref().and_then(Coverage::share), observer.gap))

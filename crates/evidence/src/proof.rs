@@ -1,4 +1,4 @@
-//! Did a run get its pages? Decided from what the kernel said, never from what was asked.
+//! Decides from the kernel's readings whether a run got the pages of its backing.
 
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
@@ -6,39 +6,38 @@ use hugewise_linux::{
     units::Bytes,
 };
 
-/// A run on base pages may hold this share of huge pages, and still be one.
+/// Largest share of huge pages, 0 to 1, with which a run counts as one on base pages.
 const BASE_LIMIT: f64 = 0.05;
 
-/// What there is to say about one run.
+/// Readings of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// The coverage of the region that matters; the reason where it could not be told.
+    /// Coverage of the region of interest, or the reason why it is unknown.
     pub coverage: Result<&'a Coverage, &'a str>,
-    /// What the program printed: a JVM warns there.
+    /// Output of the program, which contains a JVM's warnings.
     pub output: &'a str,
-    /// How often the kernel could not make a huge page meanwhile, on the whole machine
-    /// (`thp_fault_fallback`).
+    /// Failed huge-page allocations of the whole machine during the run (`thp_fault_fallback`); `None` if not
+    /// reported.
     pub thp_fallbacks: Option<u64>,
-    /// Is the program asked through its C library?
+    /// Whether the backing is requested through the C library's malloc.
     pub through_malloc: bool,
 }
 
-/// Why the run does not count for `backing`; nothing if it got its pages.
+/// Why the run does not count for `backing`; `None` if it got its pages.
 ///
-/// `least` is the smallest share of huge pages that counts, 0 to 1.
+/// `least` is the smallest sufficient share of huge pages, 0 to 1.
 #[must_use]
 pub fn fell_back(backing: Backing, evidence: &Evidence, sizes: &PageSizes, least: f64) -> Option<String> {
     let coverage = match (evidence.coverage, backing) {
         (Ok(coverage), _) => coverage,
-        // Nothing could make pages huge here, so that there is nothing to prove.
+        // An unknown coverage does not contradict base pages.
         (Err(_), Backing::Base) => return None,
         (Err(reason), _) => return Some(format!("not proven: {reason}")),
     };
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     if backing == Backing::Base {
         let share = coverage.share().unwrap_or(0.0);
-        return (share > BASE_LIMIT)
-            .then(|| format!("{} of its memory lay on huge pages all the same", percent(share)));
+        return (share > BASE_LIMIT).then(|| format!("{} of its memory was on huge pages", percent(share)));
     }
     let size = sizes.huge_page_of(backing)?;
     let share = coverage.share_on(size).unwrap_or(0.0);
@@ -46,40 +45,37 @@ pub fn fell_back(backing: Backing, evidence: &Evidence, sizes: &PageSizes, least
         return None;
     }
     let got = format!(
-        "{} of {} lay on {size} pages ({} wanted)",
+        "{} of {} was on {size} pages ({} required)",
         percent(share),
         coverage.resident,
         percent(least)
     );
     let cause = cause(backing, evidence, coverage, size.bytes());
-    Some(
-        cause
-            .map_or_else(|| format!("{got}; the cause could not be told"), |cause| format!("{got}: {cause}")),
-    )
+    Some(cause.map_or_else(|| format!("{got}; the cause is unknown"), |cause| format!("{got}: {cause}")))
 }
 
 fn cause(backing: Backing, evidence: &Evidence, coverage: &Coverage, page: Bytes) -> Option<String> {
     if let Some(warning) = jvm_warning(evidence.output) {
-        return Some(format!("the JVM said '{warning}'"));
+        return Some(format!("the JVM printed '{warning}'"));
     }
     if coverage.resident < Bytes(4 * page.0) {
-        return Some("it uses too little memory to fill huge pages".to_owned());
+        return Some("it uses less memory than 4 huge pages".to_owned());
     }
     match (backing, evidence.thp_fallbacks) {
         (Backing::Thp, Some(n)) if n > 0 => Some(format!(
-            "the kernel could not make a huge page {n} times meanwhile (thp_fault_fallback, whole machine); \
-             'hugewise check' tells how many are to be had"
+            "{n} huge-page allocations failed during the run (thp_fault_fallback, whole machine); 'hugewise \
+             check' shows how many huge pages are available"
         )),
         _ if evidence.through_malloc => Some(
-            "most likely its memory does not come from the main arena of a glibc that knows \
-             glibc.malloc.hugetlb (2.35 or later): another allocator, other threads' arenas, or a static program"
+            "most likely its memory is not in the main arena of a glibc that supports glibc.malloc.hugetlb (2.35 \
+             or later): another allocator, other threads' arenas, or a static program"
                 .to_owned(),
         ),
         _ => None,
     }
 }
 
-/// The first line in which a JVM says that it could not have large pages.
+/// The first line in which a JVM warns that it got no large pages.
 fn jvm_warning(output: &str) -> Option<&str> {
     let about_pages = |line: &&str| {
         let line = line.to_ascii_lowercase();
@@ -129,7 +125,9 @@ mod tests {
     fn full_coverage_counts_and_half_does_not() -> Tested {
         assert_eq!(judge("thp", &covered(1 << 30, 1 << 30, "2m")?, "")?, None);
         let half = judge("thp", &covered(1 << 30, 1 << 29, "2m")?, "")?;
-        assert!(half.is_some_and(|why| why.contains("50 %") && why.contains("7 times")));
+        assert!(
+            half.is_some_and(|why| why.contains("50 %") && why.contains("7 huge-page allocations failed"))
+        );
         Ok(())
     }
 

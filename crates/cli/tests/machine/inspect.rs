@@ -180,7 +180,7 @@ fn reasons() -> Tested {
     let inspected = inspect(process::id())?;
     let seen = region(&inspected, &never)?;
     assert_eq!(seen["reason"], "never_advised", "{seen:#}");
-    says(seen["why"].as_str().unwrap_or_default(), &["enabled is madvise"])?;
+    says(seen["why"].as_str().unwrap_or_default(), &["THP mode is madvise", "enabled"])?;
     let seen = region(&inspected, &late)?;
     // Several causes are possible; only counters of zero exclude some.
     let told = seen["reason"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What of the machine the reasons need: read once, whatever number of processes.
+//! Settings and counters of the machine that the reasons depend on, read once for all processes.
 
 use std::path::PathBuf;
 
@@ -17,26 +17,26 @@ use hugewise_linux::{
 /// The settings, counters and page sizes of the machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The page sizes.
     pub sizes: PageSizes,
-    /// What holds for anonymous memory on pages of the PMD size, and the file that says so.
+    /// THP mode for anonymous memory at the PMD size, and the file that sets it; `None` if it could not be
+    /// read.
     pub anonymous: Option<(String, PathBuf)>,
-    /// What holds for shared memory.
+    /// THP mode for shared memory at the PMD size, and the file that sets it; `None` if it could not be read.
     pub shared: Option<(String, PathBuf)>,
-    /// When a fault waits for a huge page: `defrag`.
+    /// `defrag`: when a page fault waits for a huge page.
     pub defrag: Option<String>,
-    /// The thread that makes huge pages of small ones.
     pub khugepaged: Khugepaged,
-    /// `thp_fault_fallback`: faults since boot that should have got a huge page, and got none.
+    /// `thp_fault_fallback`: page faults since boot whose huge-page allocation failed; `None` if not
+    /// reported.
     pub fault_fallbacks: Option<u64>,
-    /// `thp_split_page` and `thp_split_pmd`: huge pages, and huge entries, that were split since boot.
+    /// `thp_split_page` + `thp_split_pmd`: huge pages and PMD entries split since boot; `None` if not
+    /// reported.
     pub splits: Option<u64>,
-    /// The pools of the whole machine.
+    /// Pools of the whole machine, without those of single NUMA nodes.
     pub pools: Vec<Pool>,
 }
 
 impl Machine {
-    /// Reads it.
     pub fn read(root: &Root) -> anyhow::Result<Machine> {
         let sizes = PageSizes::read(root).map_err(anyhow::Error::msg).context("the size of base pages")?;
         let thp = thp::read(root);
@@ -57,7 +57,7 @@ impl Machine {
         })
     }
 
-    /// The size of a whole THP.
+    /// `None` if the kernel has no THP.
     pub fn pmd(&self) -> Option<PageSize> {
         self.sizes.thp
     }

@@ -1,4 +1,4 @@
-//! How many bytes of each region are on which pages.
+//! Bytes of each region by page size.
 
 use hugewise_linux::{
     pages::{
@@ -21,28 +21,26 @@ use super::{
     reason::{self, Evidence, Judged, Seen},
 };
 
-/// All parts, in their order.
+/// The counts of all parts, in the order of their addresses.
 pub struct AllMeasured {
-    /// Each of them.
     pub parts: Vec<Measured>,
-    /// What should be known of the reading.
     pub notes: Vec<String>,
 }
 
 /// The counts of one part.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// As it is mapped here.
+    /// Pages as mapped in this part, including those that an earlier part maps.
     pub pages: PageCounts,
-    /// Mappings, in part or as a whole.
+    /// Number of mappings that overlap this part.
     pub mappings: usize,
-    /// Bytes that an earlier part maps too.
+    /// Bytes that an earlier part maps as well.
     pub counted_above: Bytes,
-    /// Of those, the bytes that huge page table entries map here.
+    /// Of `counted_above`, the bytes that huge page table entries map here.
     counted_above_huge: Bytes,
-    /// The first address of that part.
+    /// First address of the earlier part.
     pub same_memory_as: Option<u64>,
-    /// Why most of the bytes on base pages are there.
+    /// Reason for most of the bytes on base pages; `None` if there are none.
     pub reason: Option<Judged>,
     memory: Memory,
     /// Bytes on base pages by reason.
@@ -50,7 +48,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The pages without those that an earlier part maps too.
+    /// The pages without those that an earlier part maps as well.
     #[must_use]
     pub fn once(&self) -> PageCounts {
         let mut pages = self.pages.clone();
@@ -58,13 +56,13 @@ impl Measured {
         pages
     }
 
-    /// The readings that the words of the reason rest on.
+    /// The readings that the text of the reason quotes.
     pub fn evidence(&self, process: &Process) -> Evidence {
         Evidence { pid: process.pid, split: self.pages.split, swap: self.pages.swap, memory: self.memory }
     }
 }
 
-/// Counts every part. Parts are in the order of their addresses and lie apart from each other.
+/// Counts every part. `parts` are sorted by address and do not overlap.
 pub fn measure(
     root: &Root,
     machine: &Machine,
@@ -115,7 +113,6 @@ pub fn measure(
     AllMeasured { parts: all, notes }
 }
 
-/// What holds for all mappings of the process.
 struct Context<'a> {
     machine: &'a Machine,
     folios: &'a [Piece],

@@ -1,4 +1,4 @@
-//! What a process really got: its mappings, named, counted by page size, and why not on huge pages.
+//! The mappings of a process: named, counted by page size, with the reason for base pages.
 
 mod machine;
 mod measure;
@@ -30,16 +30,15 @@ pub use self::{
     summary::RegionPages,
 };
 
-/// How closely to look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Ask a JVM for the names of its regions.
+    /// Attach to a JVM to query the names of its regions.
     pub attach: bool,
-    /// Tell parts of folios, too, which takes longer.
+    /// Count partly mapped folios as well, which takes longer.
     pub full: bool,
 }
 
-/// Reads what process `pid` got.
+/// Reads the regions of process `pid` and their pages.
 pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Result<Inspected, CannotTell> {
     let process = Process::read(root, pid)?;
     let vmas = smaps::read_many(root, &pid.to_string()).map_err(|error| process.explain(root, &error))?;
@@ -63,15 +62,13 @@ pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Re
     Ok(Inspected::new(process, is_jvm, naming.source, totals, folios.map(|_| ()), Some(regions), notes))
 }
 
-/// Every mapping of a process, named and counted.
+/// All mappings of a process, named and counted.
 pub struct Survey {
-    /// The names of its parts.
     pub naming: Naming,
-    /// What each of them got.
     pub measured: AllMeasured,
 }
 
-/// Names and counts the mappings of a process, which are `vmas`.
+/// Names and counts the mappings `vmas` of a process.
 pub fn survey(
     root: &Root,
     machine: &Machine,
@@ -86,7 +83,7 @@ pub fn survey(
     Survey { naming, measured }
 }
 
-/// The sums only, which the kernel has at hand: what a process got, one line each.
+/// Reads the totals of process `pid` from `smaps_rollup`, without regions.
 pub fn glance(root: &Root, machine: &Machine, pid: u32) -> Result<Inspected, CannotTell> {
     let process = Process::read(root, pid)?;
     let path = format!("proc/{pid}/smaps_rollup");
@@ -105,7 +102,7 @@ pub fn glance(root: &Root, machine: &Machine, pid: u32) -> Result<Inspected, Can
             totals.on(pmd, sums.thp);
         }
     }
-    let untold = Reading::unknown("folio sizes are told of single processes: hugewise inspect PID");
+    let untold = Reading::unknown("folio sizes are read for single processes only: hugewise inspect PID");
     Ok(Inspected::new(process, false, "none".to_owned(), totals, untold, None, Vec::new()))
 }
 

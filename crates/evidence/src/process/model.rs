@@ -1,4 +1,4 @@
-//! What is told of a process: plain values, schema `hugewise.inspect/1`.
+//! The result of inspecting a process, schema `hugewise.inspect/1`.
 
 use std::collections::BTreeMap;
 
@@ -19,39 +19,39 @@ const SCHEMA: &str = "hugewise.inspect/1";
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Document {
-    /// What it got.
+    /// The process was read.
     Inspected(Box<Inspected>),
-    /// Why that cannot be told.
+    /// The process could not be read.
     Failed(Failed),
 }
 
-/// What a process got.
+/// The page sizes of a process' memory.
 #[derive(Serialize, JsonSchema)]
 pub struct Inspected {
     schema: &'static str,
-    /// Its number.
+    /// Process ID.
     pub pid: u32,
-    /// Its number in its container, where it is in one.
+    /// Process ID in its own PID namespace; null if that is the reader's.
     pub pid_inside: Option<u32>,
-    /// What it calls itself.
+    /// `comm`: the name of the process, at most 15 bytes.
     pub name: String,
-    /// Its command line.
+    /// Command line.
     pub command: Vec<String>,
-    /// Its effective user.
+    /// Effective user ID.
     pub uid: Reading<u32>,
-    /// Is it a JVM? Nothing where its mappings were not read.
+    /// Whether libjvm is mapped; null if the mappings were not read.
     pub is_jvm: Option<bool>,
-    /// Where the names of the regions are from.
+    /// Source of the region names.
     pub names_from: String,
-    /// Does the kernel give it THP at all? Not so after `prctl(PR_SET_THP_DISABLE)`.
+    /// Whether THP is enabled for the process; false after `prctl(PR_SET_THP_DISABLE)`.
     pub thp_enabled: Reading<bool>,
-    /// Everything, memory that is mapped more than once counted once.
+    /// Sums over all regions. Memory that is mapped several times is counted once.
     pub totals: Totals,
-    /// Null where folios were told apart; otherwise why base pages and those of mTHP count as one.
+    /// Null if folio sizes were read; otherwise the reason why base pages include those of mTHP.
     pub folio_sizes: Reading<()>,
-    /// Its regions, by address; null where only the sums were read.
+    /// Regions in the order of their addresses; null if only the totals were read.
     pub regions: Option<Vec<Region>>,
-    /// What else should be known of the reading.
+    /// Limits of the reading.
     pub notes: Vec<String>,
 }
 
@@ -83,20 +83,19 @@ impl Inspected {
     }
 }
 
-/// A process that nothing can be told of.
+/// A process that could not be read.
 #[derive(Serialize, JsonSchema)]
 pub struct Failed {
     schema: &'static str,
-    /// Its number.
+    /// Process ID.
     pub pid: u32,
-    /// What kind of reason it is.
+    /// Kind of the reason.
     pub obstacle: Obstacle,
-    /// The reason.
+    /// The reason as text.
     pub could_not_tell: String,
 }
 
 impl Failed {
-    /// For this reason.
     pub fn new(pid: u32, why: CannotTell) -> Failed {
         Failed { schema: SCHEMA, pid, obstacle: why.obstacle, could_not_tell: why.words }
     }
@@ -105,25 +104,23 @@ impl Failed {
 /// Sums over all regions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Totals {
-    /// Bytes that are present, on pages of any kind.
+    /// Resident bytes, hugetlb pages included.
     pub resident_bytes: Bytes,
-    /// The same by the size of their pages.
+    /// Resident bytes by page size.
     pub bytes_by_page_size: BTreeMap<PageSize, Bytes>,
-    /// Of those, the bytes on pages of a pool.
+    /// Resident bytes on hugetlb pages.
     pub hugetlb_bytes: Bytes,
-    /// Bytes that are swapped out.
+    /// Swapped-out bytes.
     pub swapped_bytes: Bytes,
 }
 
 impl Totals {
-    /// Adds bytes on pages of this size.
     pub(super) fn on(&mut self, size: PageSize, bytes: Bytes) {
         if bytes > Bytes::ZERO {
             *self.bytes_by_page_size.entry(size).or_default() += bytes;
         }
     }
 
-    /// Adds pages that are not counted yet.
     pub(super) fn add(&mut self, pages: &PageCounts, machine: &Machine) {
         self.resident_bytes += pages.resident();
         self.swapped_bytes += pages.swap;
@@ -134,49 +131,50 @@ impl Totals {
     }
 }
 
-/// Bytes on pages larger than `base`.
+/// Sums the bytes on pages larger than `base`.
 pub fn huge(bytes_by_page_size: &BTreeMap<PageSize, Bytes>, base: PageSize) -> Bytes {
     bytes_by_page_size.iter().filter(|(size, _)| **size > base).map(|(_, bytes)| *bytes).sum()
 }
 
-/// A mapping with a purpose: several of the kernel's, or a part of one.
+/// A region: several mappings with one purpose, or a part of a mapping.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Region {
-    /// What it is for.
+    /// Name of the region: its purpose, file or thread.
     pub name: String,
-    /// Which kind that is.
+    /// Kind of the region.
     pub kind: Kind,
-    /// Its first address.
+    /// First address.
     pub start: u64,
-    /// The address behind its last.
+    /// First address after the region.
     pub end: u64,
-    /// How many of the kernel's mappings lie in it, in part or as a whole.
+    /// Number of mappings that overlap the region.
     pub mappings: usize,
-    /// Bytes that are present, pages of pools among them.
+    /// Resident bytes, hugetlb pages included.
     pub resident_bytes: Bytes,
-    /// The same by the size of their pages; together they are all that is resident. Base pages include
-    /// those of mTHP where `folio_sizes` says so.
+    /// Resident bytes by page size; their sum is `resident_bytes`. Base pages include those of mTHP unless
+    /// `folio_sizes` is null.
     pub bytes_by_page_size: BTreeMap<PageSize, Bytes>,
-    /// Of those, the bytes on pages of a pool.
+    /// Resident bytes on hugetlb pages.
     pub hugetlb_bytes: Bytes,
-    /// Bytes that are swapped out.
+    /// Swapped-out bytes.
     pub swapped_bytes: Bytes,
-    /// Of those on base pages: in whole THPs of the PMD size that base page table entries map, since the
-    /// huge entry was split or never made. Null where folios were not told apart.
+    /// Of the bytes on base pages, those in whole PMD-sized THPs that base page table entries map: the PMD
+    /// entry was split or never set. Null if folio sizes were not read.
     pub split_bytes: Option<Bytes>,
-    /// Of those on base pages: in folios that are not mapped as a whole here, or not aligned. Told with
-    /// `--full` only, and null where folios were not told apart.
+    /// Of the bytes on base pages, those in folios that are not mapped as a whole here, or not aligned. Null
+    /// without
+    /// `--full`, or if folio sizes were not read.
     pub part_of_folio_bytes: Option<Bytes>,
-    /// Of the resident ones: bytes that an earlier region of this process maps too. Counted there.
+    /// Resident bytes that an earlier region of this process maps as well. The totals count them there.
     pub counted_above_bytes: Bytes,
-    /// The first address of that region.
+    /// First address of the earlier region that maps the same memory; null if there is none.
     pub same_memory_as: Option<u64>,
-    /// Why what is on base pages is not on huge ones, for most of it; null where all is.
+    /// Reason for most of the bytes on base pages; null if there are none.
     pub reason: Option<Reason>,
-    /// Where only `eligible` can be said: what it may be, the machine's counters considered.
+    /// Possible reasons if `reason` is `eligible`, as far as the counters of the machine allow them.
     pub candidates: Vec<Reason>,
-    /// The reason in words.
+    /// The reason as text; null if there is none.
     pub why: Option<String>,
-    /// What would change it.
+    /// The action that would change it; null if there is none.
     pub next_step: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What regions are for: names from what the kernel tells of any process, and a JVM's own where it has them.
+//! Names of regions: from the kernel for every process, and from the JVM for its own regions.
 
 use std::ops::Range;
 
@@ -12,25 +12,25 @@ use serde::Serialize;
 
 use super::stacks::Stacks;
 
-/// What a region is for, roughly.
+/// Kind of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Memory of a JVM that its flags for large pages are about: heap, card table, code cache …
+    /// Memory of a JVM that its large-page flags affect: heap, card table, code cache …
     JvmLargePages,
-    /// Memory of malloc.
+    /// Memory of malloc: main arena, other arenas, named mappings.
     Malloc,
-    /// The stack of a thread.
+    /// Stack of a thread.
     Stack,
-    /// Anonymous memory that nothing is known of.
+    /// Other anonymous memory.
     Anonymous,
-    /// Shared memory.
+    /// Shared memory: memfd, System V, `/dev/shm`, shared anonymous.
     Shared,
     /// A mapped file.
     File,
-    /// The kernel's own.
+    /// Mapping of the kernel, such as `[vdso]`.
     Kernel,
-    /// Addresses that nobody may use: set aside.
+    /// Reserved addresses without access.
     Reserved,
 }
 
@@ -46,42 +46,38 @@ impl Kind {
         }
     }
 
-    /// Do a JVM's flags for large pages concern it?
+    /// Whether a JVM's large-page flags affect it.
     pub fn is_for_large_pages(self) -> bool {
         self == Kind::JvmLargePages
     }
 }
 
-/// Addresses with a name: several mappings, or a part of one.
+/// A named address range: several mappings, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// From and to.
     pub addresses: Range<u64>,
-    /// What it is.
     pub name: String,
-    /// What that is roughly.
     pub kind: Kind,
-    /// What its JVM has it for, where it is a JVM's.
+    /// Kind of the JVM's region; `None` outside of the JVM's own regions.
     pub of_jvm: Option<regions::Kind>,
 }
 
 /// The names of all mappings of a process.
 #[derive(Debug)]
 pub struct Naming {
-    /// In the order of their addresses, apart from each other; together they hold every mapping.
+    /// Sorted by address, without overlap; together they contain every mapping.
     pub parts: Vec<Part>,
-    /// Where the names are from.
     pub source: String,
-    /// What should be known of them.
     pub notes: Vec<String>,
 }
 
-/// Names every mapping. With `attach`, a JVM may be asked through its attach socket, which it notices.
+/// Names every mapping. With `attach`, a JVM is queried through its attach socket, which costs it a short
+/// stop.
 pub fn name(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
     let mut everywhere = generic(vmas, &Stacks::find(root, process, vmas));
     if malloc_takes_from_pool(root, process.pid) {
         for part in everywhere.iter_mut().filter(|part| part.name == OF_A_POOL) {
-            part.name = "malloc, of a pool (glibc.malloc.hugetlb=2)".to_owned();
+            part.name = "malloc, hugetlb pages (glibc.malloc.hugetlb=2)".to_owned();
             part.kind = Kind::Malloc;
         }
     }
@@ -93,16 +89,16 @@ pub fn name(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Namin
     }
 }
 
-/// The names that a JVM has for its regions; none where it is not one.
+/// The JVM's names for its regions; no parts if the process is not a JVM.
 fn jvm(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
     if !attach && !regions::has_libjvm(vmas) {
         return Naming { parts: Vec::new(), source: "the kernel".to_owned(), notes: Vec::new() };
     }
     let named = regions::name(root, process.pid, vmas, attach);
     let source = match &named.source {
-        Source::Attached { commands } => format!("the JVM ({}), and its memory", commands.join(", ")),
+        Source::Attached { commands } => format!("the JVM ({}) and its memory", commands.join(", ")),
         Source::Passive { tables: true } => "the JVM's own tables, read in its memory".to_owned(),
-        Source::Passive { tables: false } => "the places of the mappings".to_owned(),
+        Source::Passive { tables: false } => "the order of the mappings".to_owned(),
         Source::NotAJvm(_) => "the kernel".to_owned(),
     };
     let mut notes = named.notes;
@@ -110,7 +106,7 @@ fn jvm(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
         notes.push(why);
         return Naming { parts: Vec::new(), source, notes };
     }
-    // What it does not know better is left to the names that any process has.
+    // Ranges of kind `Other` keep their generic names.
     let known = named.ranges.into_iter().filter(|range| range.kind != regions::Kind::Other);
     let parts = known
         .map(|range| Part {
@@ -123,10 +119,10 @@ fn jvm(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
     Naming { parts, source, notes }
 }
 
-/// Explicit huge pages that nobody else claims.
-const OF_A_POOL: &str = "anonymous, of a pool";
+/// Name of explicit huge pages whose user is unknown.
+const OF_A_POOL: &str = "anonymous, hugetlb pages";
 
-/// Was the process started with a malloc that takes its memory from a pool?
+/// Whether the process was started with a malloc that takes its memory from a pool.
 fn malloc_takes_from_pool(root: &Root, pid: u32) -> bool {
     let environment = root.read_bytes(format!("proc/{pid}/environ")).unwrap_or_default();
     let tunables =
@@ -137,7 +133,7 @@ fn malloc_takes_from_pool(root: &Root, pid: u32) -> bool {
         .any(|tunable| tunable == b"glibc.malloc.hugetlb=2")
 }
 
-/// Was the JVM told to use pages of a pool? The last of contrary flags holds.
+/// Whether the JVM's flags request pages of a pool. The last of contradictory flags counts.
 pub fn wants_pool(command: &[String]) -> bool {
     let last = |flag: &str| {
         let says = |argument: &String| match argument.strip_prefix("-XX:")?.split_at_checked(1)? {
@@ -150,7 +146,7 @@ pub fn wants_pool(command: &[String]) -> bool {
     last("UseLargePages") && !last("UseTransparentHugePages")
 }
 
-/// `parts` with `own` in their places. Both are in the order of their addresses.
+/// Replaces the ranges of `own` in `parts`. Both are sorted by address.
 fn overlay(parts: Vec<Part>, own: Vec<Part>) -> Vec<Part> {
     let mut all = Vec::with_capacity(parts.len() + own.len());
     let mut first = 0;
@@ -174,7 +170,7 @@ fn overlay(parts: Vec<Part>, own: Vec<Part>) -> Vec<Part> {
     all
 }
 
-/// The names that hold for any process.
+/// Names that the mappings of any process have.
 fn generic(vmas: &[Vma], stacks: &Stacks) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (index, vma) in vmas.iter().enumerate() {
@@ -188,7 +184,7 @@ fn generic(vmas: &[Vma], stacks: &Stacks) -> Vec<Part> {
             },
         };
         match parts.last_mut() {
-            // What was advised differently was meant differently.
+            // Mappings with different madvise advice stay separate regions.
             Some(last)
                 if last.name == name
                     && last.kind == kind
@@ -197,7 +193,7 @@ fn generic(vmas: &[Vma], stacks: &Stacks) -> Vec<Part> {
             {
                 last.addresses.end = vma.addresses.end;
             }
-            // The rest of an arena is kept for it.
+            // The reserved rest of an arena belongs to the arena.
             Some(last) if last.name == "malloc arena" && kind == Kind::Reserved && goes_on(last, vma) => {
                 last.addresses.end = vma.addresses.end;
             }
@@ -207,12 +203,12 @@ fn generic(vmas: &[Vma], stacks: &Stacks) -> Vec<Part> {
     parts
 }
 
-/// Stacks are told apart by their guards, and views of the same file by where they begin.
+/// Whether `vma` continues `last`. Adjacent stacks stay separate, and so do adjacent mappings of one file.
 fn goes_on(last: &Part, vma: &Vma) -> bool {
     last.addresses.end == vma.addresses.start && !matches!(last.kind, Kind::Stack | Kind::Shared)
 }
 
-/// An arena of glibc begins at a multiple of 64 MiB (`HEAP_MAX_SIZE`), of which it opens what it needs.
+/// A glibc arena begins at a multiple of 64 MiB (`HEAP_MAX_SIZE`); glibc makes it accessible as it grows.
 fn is_arena(vma: &Vma, next: Option<&Vma>) -> bool {
     const ARENA: u64 = 64 << 20;
     let Range { start, end } = vma.addresses;
@@ -228,8 +224,8 @@ fn is_arena(vma: &Vma, next: Option<&Vma>) -> bool {
         })
 }
 
-/// What a program's file leaves to be zero lies behind its data. What is larger is most likely other memory,
-/// which happens to lie there too.
+/// Whether `vma` is the bss of the file mapped before it. A mapping above 1 MiB is most likely other memory
+/// that happens to follow the file's data.
 fn is_bss(vma: &Vma, before: &Vma) -> bool {
     vma.name.is_empty()
         && vma.addresses.end - vma.addresses.start <= 1 << 20
@@ -245,7 +241,7 @@ fn by_name(vma: &Vma) -> (String, Kind) {
     let plain = name.strip_suffix(" (deleted)").unwrap_or(name);
     let inner = |prefix: &str| plain.strip_prefix(prefix).map(|rest| rest.trim_end_matches(']'));
     if let Some(name) = inner("[anon:") {
-        // glibc and the JVM name some of theirs.
+        // glibc and the JVM name some of their mappings.
         let kind = if name.contains("malloc") { Kind::Malloc } else { Kind::Anonymous };
         return (name.to_owned(), kind);
     }
@@ -259,7 +255,7 @@ fn by_name(vma: &Vma) -> (String, Kind) {
         return (format!("SysV segment {} (key 0x{key})", vma.inode), Kind::Shared);
     }
     match (plain, vma.permissions.as_bytes()) {
-        ("", [b'-', b'-', b'-', ..]) => ("set aside, not accessible".to_owned(), Kind::Reserved),
+        ("", [b'-', b'-', b'-', ..]) => ("reserved, not accessible".to_owned(), Kind::Reserved),
         ("", _) => ("anonymous".to_owned(), Kind::Anonymous),
         ("[heap]", _) => ("malloc main arena [heap]".to_owned(), Kind::Malloc),
         ("[stack]", _) => ("stack of the main thread".to_owned(), Kind::Stack),
@@ -272,7 +268,7 @@ fn by_name(vma: &Vma) -> (String, Kind) {
                 [_, _, b'x', ..] => "text",
                 [_, b'w', ..] => "data",
                 [b'r', ..] => "read-only",
-                _ => "set aside",
+                _ => "reserved",
             };
             (format!("{path} ({part})"), Kind::File)
         }
@@ -302,7 +298,7 @@ mod tests {
             ("/usr/lib/libc.so.6", "r-xp", "/usr/lib/libc.so.6 (text)"),
             ("/a file: with\\012 all", "rw-p", "/a file: with\\012 all (data)"),
             ("[vdso]", "r-xp", "[vdso]"),
-            ("", "---p", "set aside, not accessible"),
+            ("", "---p", "reserved, not accessible"),
         ] {
             assert_eq!(by_name(&vma(0..1, permissions, name)).0, expected);
         }

@@ -1,4 +1,4 @@
-//! Where the stacks of a process's threads lie, without stopping any.
+//! Locates the stacks of a process's threads without stopping the threads.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -8,15 +8,15 @@ use hugewise_linux::{
     units::Bytes,
 };
 
-/// A guard below a stack is no larger, as a rule: glibc and the JVM take a few base pages.
+/// Largest guard below a stack; glibc and the JVM use a few base pages.
 const LARGEST_GUARD: Bytes = Bytes(256 << 10);
 
-/// The mappings that are stacks of threads, by their first address, with the thread where it is known.
+/// Mappings that are thread stacks, by first address. The value is the thread, `None` if it is unknown.
 #[derive(Debug, Default)]
 pub struct Stacks(BTreeMap<u64, Option<String>>);
 
 impl Stacks {
-    /// Finds them: by the stack pointers of threads that wait in the kernel, and by their guards.
+    /// Finds stacks by the stack pointers of threads that wait in the kernel, and by their guards.
     pub fn find(root: &Root, process: &Process, vmas: &[Vma]) -> Stacks {
         let mut stacks = Stacks(vmas.windows(2).filter_map(behind_a_guard).map(|at| (at, None)).collect());
         let folder = format!("proc/{}/task", process.pid);
@@ -33,7 +33,7 @@ impl Stacks {
         stacks
     }
 
-    /// What to call the mapping that begins here, if it is a stack.
+    /// The region name if `vma` is a stack.
     pub fn name(&self, vma: &Vma) -> Option<String> {
         self.0.get(&vma.addresses.start).map(|thread| match thread {
             Some(thread) => format!("stack of thread {thread}"),
@@ -46,7 +46,7 @@ fn is_private_memory(vma: &Vma) -> bool {
     vma.name.is_empty() && vma.permissions.starts_with("rw-p")
 }
 
-/// Where the second mapping is memory and the first one its guard.
+/// First address of the second mapping, if the first one is its guard.
 fn behind_a_guard(two: &[Vma]) -> Option<u64> {
     let [guard, stack] = two else { return None };
     let Range { start, end } = guard.addresses;
@@ -55,7 +55,7 @@ fn behind_a_guard(two: &[Vma]) -> Option<u64> {
     (fits && is_guard && is_private_memory(stack)).then_some(end)
 }
 
-/// The stack pointer in /proc/PID/task/TID/syscall: the last but one word, of a thread that waits.
+/// The stack pointer in /proc/PID/task/TID/syscall: the last word but one. `None` while the thread runs.
 fn stack_pointer(text: &str) -> Option<u64> {
     let mut words = text.split_whitespace().rev();
     words.next()?;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stack_pointer_is_told_of_a_thread_that_waits() {
+    fn a_stack_pointer_is_known_of_a_thread_that_waits() {
         let waits = "202 0x7f 0x80 0x0 0x0 0x0 0x0 0x7f5c2cdfe100 0x7f5c2ce8c117\n";
         assert_eq!(stack_pointer(waits), Some(0x7f5c_2cdf_e100));
         assert_eq!(stack_pointer("-1 0x7ffd2f84a0c8 0x7f7a\n"), Some(0x7ffd_2f84_a0c8));

@@ -1,4 +1,4 @@
-//! Several parts of a process as one region.
+//! Combines several parts of a process into one region.
 
 use std::collections::BTreeMap;
 
@@ -11,42 +11,42 @@ use serde::Serialize;
 
 use super::{Machine, Part, Reason, Survey};
 
-/// A region and its pages, memory that is mapped several times counted once.
+/// A region and its pages. Memory that is mapped several times is counted once.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RegionPages {
-    /// `heap`, `code cache`, `outside heap` and the like.
+    /// `heap`, `code cache`, `outside heap` or another name.
     pub name: String,
-    /// The first address.
+    /// First address.
     pub start: u64,
-    /// The address behind the last.
+    /// First address after the region.
     pub end: u64,
-    /// Bytes that are present, pages of pools included.
+    /// Resident bytes, hugetlb pages included.
     pub resident_bytes: Bytes,
-    /// The same by the size of their pages. Base pages include those of mTHP.
+    /// Resident bytes by page size. Base pages include those of mTHP.
     pub bytes_by_page_size: BTreeMap<PageSize, Bytes>,
-    /// Of the resident bytes, those on pages of a pool.
+    /// Resident bytes on hugetlb pages.
     pub hugetlb_bytes: Bytes,
-    /// Why most of the bytes on base pages are there; null if there are none.
+    /// Reason for most of the bytes on base pages; null if there are none.
     pub reason: Option<Reason>,
     #[serde(skip)]
     base: PageSize,
 }
 
 impl RegionPages {
-    /// The share on pages larger than base pages, 0 to 1; `None` if nothing is resident.
+    /// Share on pages larger than base pages, 0 to 1; `None` if nothing is resident.
     #[must_use]
     pub fn coverage(&self) -> Option<f64> {
         super::huge(&self.bytes_by_page_size, self.base).share_of(self.resident_bytes)
     }
 
-    /// The sizes of huge pages that some of it lies on.
+    /// Sizes of the huge pages in it.
     pub fn huge_page_sizes(&self) -> impl Iterator<Item = PageSize> + '_ {
         self.bytes_by_page_size.keys().copied().filter(|size| *size > self.base)
     }
 }
 
 impl Survey {
-    /// The parts that `belongs` accepts, as one region; `None` if no byte of them is resident.
+    /// Combines the parts that `belongs` accepts into one region; `None` if no byte of them is resident.
     pub fn region(
         &self,
         name: &str,

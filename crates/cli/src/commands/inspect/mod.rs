@@ -1,4 +1,4 @@
-//! `hugewise inspect`: what processes really got.
+//! `hugewise inspect`: the page sizes of a process' memory.
 
 pub mod text;
 
@@ -25,37 +25,38 @@ use crate::{
     output::terminal::{Terminal, print},
 };
 
-/// What processes really got: every region, its pages by size, and why not on huge ones
+/// List the regions of processes with their page sizes, and why they are not on huge pages
 ///
-/// Read from the kernel, without any effect on the processes: only --attach lets a JVM know.
+/// Reads from the kernel and does not affect the processes, except with --attach, which contacts a JVM.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Inspect {
-    /// Numbers of the processes
+    /// Process IDs
     #[arg(value_name = "PID")]
     pids: Vec<u32>,
 
-    /// Every process, one line each
+    /// List every process, one line each
     #[arg(long, conflicts_with_all = ["pids", "cgroup"])]
     all: bool,
 
-    /// The processes of a control group and of those below it: a folder, or a name as in /proc/PID/cgroup
+    /// List the processes of a control group and its descendants: a directory, or a name as in
+    /// /proc/PID/cgroup
     #[arg(long, value_name = "PATH", conflicts_with = "pids")]
     cgroup: Option<PathBuf>,
 
-    /// Show every region, however small, with its addresses; look for parts of folios, too (JSON)
+    /// Show all regions with addresses; also count partly mapped folios (JSON)
     #[arg(long)]
     full: bool,
 
-    /// Ask a JVM for the names of its regions: exact, and the JVM stops for a moment to answer
+    /// Attach to a JVM to query exact region names; the JVM pauses briefly to answer
     #[arg(long)]
     attach: bool,
 
-    /// Look again and again, until Ctrl-C or the end of the processes
+    /// Repeat at this interval until Ctrl-C or until the processes end
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
     watch: Option<Duration>,
 
-    /// Print JSON (schema hugewise.inspect/1): an object for each process
+    /// Print JSON (schema hugewise.inspect/1): one object per process
     #[arg(long)]
     json: bool,
 }
@@ -63,21 +64,21 @@ pub struct Inspect {
 const AFTER_HELP: &str = "\
 Examples:
   sudo hugewise inspect 4711             one process: its regions, the largest first
-  sudo hugewise inspect 4711 --full      all of them, with their addresses
+  sudo hugewise inspect 4711 --full      all regions, with addresses
   sudo hugewise inspect --all            every process, one line each
   sudo hugewise inspect --cgroup /app    the processes of a container
-  hugewise inspect 4711 --watch 5        again every 5 seconds
+  hugewise inspect 4711 --watch 5        every 5 seconds
   hugewise inspect 4711 --json | jq '.regions[] | select(.reason == \"never_advised\")'
 
-Without root it works for your own processes; mTHP is told apart with CAP_SYS_ADMIN only.
+Your own processes need no root; only CAP_SYS_ADMIN distinguishes mTHP from base pages.
 
-Exit status: 0 every process named could be told; 1 some could not; 2 none could, or wrong usage.";
+Exit status: 0 all named processes could be read; 1 some could not; 2 none could, or wrong usage.";
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is needed".to_owned())?;
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if duration >= Duration::from_millis(100) => Ok(duration),
-        _ => Err("at least 0.1 seconds are needed".to_owned()),
+        _ => Err("must be at least 0.1 seconds".to_owned()),
     }
 }
 
@@ -87,7 +88,7 @@ pub fn run(inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     if inspect.pids.is_empty() && !inspect.all && inspect.cgroup.is_none() {
         if let Some(seconds) = inspect.watch {
             bail!(
-                "no process is named; if {} was meant as one, put --watch behind it: hugewise inspect PID --watch",
+                "no process is named; if {} is a process ID, put --watch after it: hugewise inspect PID --watch",
                 seconds.as_secs_f64()
             );
         }
@@ -115,17 +116,17 @@ pub fn run(inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// On a terminal in place of what was there, in a pipe behind it.
+/// Replaces the previous output on a terminal, and appends to it in a pipe.
 fn show_again(text: &str, json: bool) -> io::Result<()> {
     match (io::stdout().is_terminal(), json) {
-        // To the upper left, and everything below cleared.
+        // Cursor to the upper left, then clear the screen.
         (true, false) => print(&format!("\x1b[H\x1b[2J{text}")),
         (false, false) => print(&format!("{text}\n")),
         (_, true) => print(text),
     }
 }
 
-/// Waits; answers whether we were told to stop.
+/// Waits for `gap`; true if it was interrupted.
 fn wait(gap: Duration, interrupt: &Interrupt) -> bool {
     let end = Instant::now() + gap;
     while interrupt.signal().is_none() {
@@ -138,7 +139,7 @@ fn wait(gap: Duration, interrupt: &Interrupt) -> bool {
     true
 }
 
-/// What one look gave.
+/// The result of one sample.
 struct Looked {
     text: String,
     told: usize,
@@ -168,7 +169,7 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
         true => evidence::glance(root, &machine, pid),
         false => evidence::inspect(root, &machine, pid, options),
     };
-    // Those that nobody named are no loss where they have no memory, or are no more.
+    // Processes that were not named on the command line and have no memory or have ended are not failures.
     let is_named = !inspect.all && inspect.cgroup.is_none();
     let (mut found, mut failed): (Vec<Inspected>, Vec<Failed>) = (Vec::new(), Vec::new());
     for pid in pids {
@@ -181,7 +182,7 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
     if inspect.all {
         found.sort_by_key(|inspected| std::cmp::Reverse(inspected.totals.resident_bytes));
     }
-    // Of all processes, those of other users are left out as a rule.
+    // With --all, processes of other users are often not readable: they are not failures.
     let counted = if inspect.all { 0 } else { failed.len() };
     let looked = |text| Looked { text, told: found.len(), failed: counted };
     if !inspect.json {

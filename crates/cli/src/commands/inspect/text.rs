@@ -1,4 +1,4 @@
-//! What processes got, for people.
+//! Text output of `inspect`.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -14,16 +14,16 @@ use crate::output::{
     terminal::{Terminal, plain},
 };
 
-/// Regions with less than this share of what is resident are summed up.
+/// Regions below this share of the resident bytes, 0 to 1, are summed up.
 const SMALL: f64 = 0.005;
-/// The longest name of a region in the table.
+/// Width of a region's name in the table, in characters.
 const NAME: usize = 44;
-/// As many names stand before a reason.
+/// Largest number of region names before a reason.
 const NAMES: usize = 3;
-/// As many processes are named that we may not read.
+/// Largest number of unreadable processes that are listed.
 const PIDS: usize = 8;
 
-/// One process after the other.
+/// The report on each process.
 pub fn text(
     found: &[Inspected],
     failed: &[Failed],
@@ -49,7 +49,7 @@ pub fn text(
     Ok(page.into_text())
 }
 
-/// A line for each process.
+/// A table with one line per process.
 pub fn overview(
     found: &[Inspected],
     failed: &[Failed],
@@ -64,7 +64,7 @@ pub fn overview(
         let totals = &inspected.totals;
         let all_huge = huge(&totals.bytes_by_page_size, machine.sizes.base);
         let pools = totals.hugetlb_bytes;
-        // The sums do not tell of which size the pages of pools are: they stand in no size.
+        // smaps_rollup does not report the size of hugetlb pages, so they have a column of their own.
         let thp = all_huge;
         table.add_row([
             inspected.pid.to_string(),
@@ -88,12 +88,12 @@ pub fn overview(
         let more = others.len().saturating_sub(PIDS);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         reasons.push(format!(
-            "{}{more}: another user's, or kept from others; reading them takes CAP_SYS_PTRACE, try sudo",
+            "{}{more}: owned by another user, or not dumpable; reading them needs CAP_SYS_PTRACE, try sudo",
             pids.join(", ")
         ));
     }
     for (n, reason) in reasons.iter().enumerate() {
-        page.wrapped(if n == 0 { "UNTOLD" } else { "" }, reason)?;
+        page.wrapped(if n == 0 { "UNKNOWN" } else { "" }, reason)?;
     }
     Ok(page.into_text())
 }
@@ -105,7 +105,7 @@ fn process(page: &mut Page, inspected: &Inspected) -> fmt::Result {
     facts.extend(inspected.uid.known().map(|uid| format!("uid {uid}")));
     facts.push(format!("names from {}", plain(&inspected.names_from)));
     if inspected.thp_enabled.known() == Some(&false) {
-        facts.push("THP given up by prctl".to_owned());
+        facts.push("THP disabled by prctl".to_owned());
     }
     page.line("PROCESS", facts.join(" · "))?;
     let command = plain(&inspected.command.join(" "));
@@ -136,12 +136,12 @@ struct Row {
     addresses: Option<(u64, u64)>,
     regions: usize,
     resident: Bytes,
-    /// Without what stands in a row of another region, too.
+    /// Resident bytes without those that another row contains.
     counted: Bytes,
     by_size: BTreeMap<PageSize, Bytes>,
     hugetlb: Bytes,
     swapped: Bytes,
-    /// Small bytes by reason and words.
+    /// Bytes on base pages by reason and text.
     reasons: Vec<Why>,
 }
 
@@ -196,7 +196,7 @@ impl Row {
     }
 }
 
-/// The regions as rows, the largest first. Unless `full`, those of one name are one row, and small ones
+/// The regions as rows, the largest first. Unless `full`, regions of one name share a row, and small regions
 /// are summed up.
 fn rows(inspected: &Inspected, full: bool) -> Vec<Row> {
     let regions = inspected.regions.as_deref().unwrap_or_default();
@@ -300,12 +300,12 @@ fn table(rows: &[Row], machine: &Machine, folios_told: bool, full: bool) -> Tabl
     table
 }
 
-/// The word of a reason, as in JSON.
+/// The enum value of a reason, as in JSON.
 fn word(reason: Reason) -> String {
     serde_json::to_value(reason).ok().and_then(|word| Some(word.as_str()?.to_owned())).unwrap_or_default()
 }
 
-/// Each reason in words, with the regions that it is for.
+/// Each reason as text, with its regions.
 fn reasons(page: &mut Page, rows: &[Row]) -> fmt::Result {
     let mut told: Vec<(&Why, Vec<&Row>)> = Vec::new();
     for row in rows {
@@ -343,7 +343,7 @@ fn untold(page: &mut Page, inspected: &Inspected, machine: &Machine) -> fmt::Res
     }
     untold.extend(inspected.notes.iter().cloned());
     for (n, text) in untold.iter().enumerate() {
-        page.wrapped(if n == 0 { "UNTOLD" } else { "" }, &plain(text))?;
+        page.wrapped(if n == 0 { "UNKNOWN" } else { "" }, &plain(text))?;
     }
     Ok(())
 }
@@ -353,7 +353,7 @@ fn failures(page: &mut Page, failed: &[Failed], after_others: bool) -> fmt::Resu
         if n == 0 && after_others {
             page.line("", "")?;
         }
-        page.wrapped(if n == 0 { "NOT TOLD" } else { "" }, &plain(&failed.could_not_tell))?;
+        page.wrapped(if n == 0 { "UNREADABLE" } else { "" }, &plain(&failed.could_not_tell))?;
     }
     Ok(())
 }
@@ -372,12 +372,12 @@ fn right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
     }
 }
 
-/// Nothing is a dash, which leads the eye to what is there.
+/// An amount; zero is printed as a dash.
 fn amount(bytes: Bytes) -> String {
     if bytes == Bytes::ZERO { "–".to_owned() } else { bytes.to_string() }
 }
 
-/// Never rounded to all, or to nothing, where it is not.
+/// A percentage that is never rounded to 0 % or 100 %.
 fn percent(share: Option<f64>) -> String {
     match share {
         None => "–".to_owned(),
@@ -387,7 +387,7 @@ fn percent(share: Option<f64>) -> String {
     }
 }
 
-/// The end matters most of a path, and the beginning of everything else.
+/// Shortens a path at its start, and other text at its end.
 fn shortened(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {

@@ -1,4 +1,4 @@
-//! Why memory is not on huge pages: decided from what was read, and from nothing else.
+//! Reasons why memory is on base pages, drawn from readings only.
 
 #[cfg(test)]
 mod tests;
@@ -16,46 +16,43 @@ use super::Machine;
 
 pub use hugewise_linux::pages::reason::Reason;
 
-/// What was read of one mapping, or of the part of it that belongs to a region.
+/// Readings of one mapping, or of the part of it that belongs to a region.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Where the mapping lies.
     pub addresses: Range<u64>,
-    /// Where in its file it begins.
+    /// Offset in the mapped file, in bytes.
     pub offset: u64,
-    /// Whose memory it is.
     pub memory: Memory,
-    /// What the program said of huge pages.
+    /// The madvise advice on huge pages.
     pub advice: Advice,
-    /// `THPeligible`.
+    /// `THPeligible`; `None` if the kernel does not report it.
     pub eligible: Option<bool>,
     /// Resident bytes on base pages, and on mTHP.
     pub small: Bytes,
     /// Bytes mapped by huge entries.
     pub thp: Bytes,
-    /// Of the small ones: bytes of whole THPs.
+    /// Of `small`, bytes in whole THPs that base page table entries map.
     pub split: Bytes,
-    /// Bytes that are swapped out.
+    /// Swapped-out bytes.
     pub swap: Bytes,
-    /// Did the process give up THP?
+    /// Whether the process disabled THP by `prctl(PR_SET_THP_DISABLE)`.
     pub process_off: bool,
-    /// Did it ask for pages of a pool for this memory?
+    /// Whether the process requested pages of a pool for this memory.
     pub wants_pool: bool,
 }
 
-/// A reason, and where that is [`Reason::Eligible`] what it may be.
+/// A reason, and if it is [`Reason::Eligible`], which causes are possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Judged {
-    /// The reason.
     pub reason: Reason,
-    /// Did faults fail to get a huge page since boot?
+    /// Whether huge-page allocations may have failed since boot; true if they are not counted.
     fragmentation: bool,
-    /// Were huge pages split since boot?
+    /// Whether huge pages may have been split since boot; true if splits are not counted.
     split: bool,
 }
 
 impl Judged {
-    /// What it may be.
+    /// Possible causes if the reason is [`Reason::Eligible`], otherwise empty.
     pub fn candidates(self) -> Vec<Reason> {
         let all = [
             (true, Reason::AdvisedAfterTouch),
@@ -67,14 +64,13 @@ impl Judged {
     }
 }
 
-/// Why what is small in this mapping is so; nothing where nothing is small.
+/// Why the mapping has base pages; `None` if it has none.
 pub fn judge(seen: &Seen, machine: &Machine) -> Option<Judged> {
     if seen.memory == Memory::Pool || seen.small + seen.swap == Bytes::ZERO {
         return None;
     }
     let mut judged = Judged {
         reason: Reason::Eligible,
-        // What was not counted is possible.
         fragmentation: machine.fault_fallbacks != Some(0),
         split: machine.splits != Some(0),
     };
@@ -94,7 +90,7 @@ fn reason(seen: &Seen, machine: &Machine) -> Reason {
     if let Some(reason) = reason::by_place(seen.memory, &seen.addresses, seen.offset, pmd) {
         return reason;
     }
-    // Where each aligned huge page of the mapping is one, the rest lies at its edges.
+    // If every aligned huge page of the mapping is one, the base pages are at its edges.
     let whole = occupancy::whole(&seen.addresses, pmd);
     if seen.thp.0 >= whole.end.saturating_sub(whole.start) {
         return Reason::NotAligned;
@@ -122,29 +118,27 @@ fn reason(seen: &Seen, machine: &Machine) -> Reason {
     }
 }
 
-/// What of a region goes into the words.
+/// Readings of a region that the text quotes.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// The process.
     pub pid: u32,
-    /// Bytes on base pages of whole THPs.
+    /// Bytes in whole THPs that base page table entries map.
     pub split: Bytes,
-    /// Bytes that are swapped out.
+    /// Swapped-out bytes.
     pub swap: Bytes,
-    /// Whose memory it is, for the most part.
+    /// Kind of most of the memory.
     pub memory: Memory,
 }
 
-/// A reason in words.
+/// A reason as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
-    /// What was read, and what it means.
     pub sentence: String,
-    /// What would change it.
+    /// Action that would change it.
     pub next_step: Option<String>,
 }
 
-/// The reason for people. Says no more than was read.
+/// The reason as text, without claims beyond the readings.
 pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
     let setting = match evidence.memory {
         Memory::Shared => &machine.shared,
@@ -156,71 +150,71 @@ pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
     let collapse = collapse(evidence.pid, machine);
     let (sentence, next_step) = match judged.reason {
         Reason::NeverAdvised => (
-            format!("huge pages go to those who ask ({file} is {word}), and the program did not ask here"),
+            format!("THP mode is {word} ({file}), and this region has no MADV_HUGEPAGE"),
             Some(advise(evidence, &file)),
         ),
         Reason::TooSmall => (format!("the mapping is smaller than {pmd}"), None),
         Reason::NotAligned => (
             format!(
-                "no whole page of {pmd} lies there: it is before the first or behind the last multiple of {pmd} in the mapping, or its place in the file does not fit"
+                "it contains no aligned range of {pmd}: it is before the first or after the last multiple of {pmd} in the mapping, or its file offset is not aligned like its address"
             ),
             None,
         ),
         Reason::OffHere => (
-            "the program said that it wants no huge pages here (MADV_NOHUGEPAGE)".to_owned(),
-            Some("only the program can take that back (MADV_HUGEPAGE)".to_owned()),
+            "the program disabled huge pages for this region (MADV_NOHUGEPAGE)".to_owned(),
+            Some("only the program can enable them (MADV_HUGEPAGE)".to_owned()),
         ),
         Reason::OffGlobally if machine.pmd().is_none() => {
             ("this kernel has no transparent huge pages, or /sys is not mounted".to_owned(), None)
         }
         Reason::OffGlobally => (
-            format!("this machine gives no huge pages to memory of this kind ({file} is {word})"),
+            format!("transparent huge pages are disabled for this kind of memory ({file} is {word})"),
             Some(format!(
-                "echo {} | sudo tee {file}; memory that is touched after that is concerned",
+                "echo {} | sudo tee {file}; it applies to memory touched afterwards",
                 if evidence.memory == Memory::Shared { "advise" } else { "madvise" }
             )),
         ),
         Reason::OffByPrctl => (
             format!(
-                "the process, or a parent of it, gave up THP (THP_enabled is 0 in /proc/{}/status)",
+                "the process or a parent disabled THP (THP_enabled is 0 in /proc/{}/status)",
                 evidence.pid
             ),
-            Some("start it without prctl(PR_SET_THP_DISABLE); it is inherited".to_owned()),
+            Some("start it without prctl(PR_SET_THP_DISABLE), which children inherit".to_owned()),
         ),
         Reason::NotEligible => (
-            "the kernel would make no huge page here now (THPeligible is 0), and does not say why".to_owned(),
+            "the kernel reports that this region is not eligible (THPeligible is 0), without a reason".to_owned(),
             None,
         ),
         Reason::File => {
-            ("it is a file's: whether it lies on large folios is up to the file system".to_owned(), None)
+            ("file-backed: large folios depend on the file system".to_owned(), None)
         }
-        Reason::Kernel => ("it is the kernel's own".to_owned(), None),
+        Reason::Kernel => ("a mapping of the kernel".to_owned(), None),
         Reason::SplitSince => (
             format!(
-                "{} are whole huge pages that base page table entries map: the huge entry was split, or never made",
+                "{} are whole huge pages that base page table entries map: the PMD entry was split, or never set",
                 evidence.split
             ),
             Some(collapse),
         ),
         Reason::Swapped => (
             format!(
-                "{} are swapped out: huge pages may be split for that, and mostly base pages come back",
+                "{} are swapped out: swap-out may split huge pages, and swap-in mostly brings back base pages",
                 evidence.swap
             ),
-            Some("find out what takes the memory; swap and huge pages do not go together".to_owned()),
+            Some("reduce memory use until the process is no longer swapped out".to_owned()),
         ),
         Reason::PoolShortAtStart => (
             format!(
-                "the JVM was told to use pages of a pool, and this is on base pages: most likely the pool was short when it started ({})",
+                "the JVM's flags request pages of a pool, and this region is on base pages: most likely the pool was too small when the JVM started ({})",
                 pools(&machine.pools)
             ),
             Some(
-                "'hugewise plan -- java …' tells how many pages it needs, and 'hugewise apply -- java …' adds them; then start it again".to_owned(),
+                "'hugewise plan -- java …' counts the pages that it needs, and 'hugewise apply -- java …' adds them; then restart it".to_owned(),
             ),
         ),
         Reason::AdvisedAfterTouch => (
             format!(
-                "huge pages are allowed here, and no fault failed to get one since boot (thp_fault_fallback is 0): its pages were there {}",
+                "huge pages are allowed here, and no huge-page allocation failed since boot (thp_fault_fallback is 0): the pages were touched {}",
                 before(&word)
             ),
             Some(collapse),
@@ -237,56 +231,58 @@ pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
 fn advise(evidence: &Evidence, file: &str) -> String {
     match evidence.memory {
         Memory::Shared => {
-            "the program must ask: madvise(MADV_HUGEPAGE), for a JVM with ZGC -XX:+UseTransparentHugePages"
+            "the program must call madvise(MADV_HUGEPAGE); a JVM with ZGC needs -XX:+UseTransparentHugePages"
                 .to_owned()
         }
         _ => format!(
-            "the program must ask: a JVM by -XX:+UseTransparentHugePages, malloc by \
-             GLIBC_TUNABLES=glibc.malloc.hugetlb=1; or 'always' in {file}; for what is there now: \
-             hugewise collapse {}",
+            "the program must request them: a JVM by -XX:+UseTransparentHugePages, malloc by \
+             GLIBC_TUNABLES=glibc.malloc.hugetlb=1; or write 'always' to {file}; for pages that are resident \
+             now: hugewise collapse {}",
             evidence.pid
         ),
     }
 }
 
-/// What may still make huge pages of those that are there.
+/// Means of collapsing resident base pages.
 fn collapse(pid: u32, machine: &Machine) -> String {
     let settings = &machine.khugepaged;
     let pace = settings.pages_to_scan.known().zip(settings.scan_sleep_millisecs.known());
     let pace = pace.map_or_else(String::new, |(pages, pause)| {
-        format!(" (it looks at {pages} base pages every {pause}ms, of all processes together)")
+        format!(" (it scans {pages} base pages every {pause} ms, of all processes together)")
     });
     format!(
-        "'hugewise collapse {pid}' replaces them now; khugepaged may do so{pace}, or the program by \
+        "'hugewise collapse {pid}' collapses them now; khugepaged may do so later{pace}, or the program by \
          madvise(MADV_COLLAPSE)"
     )
 }
 
-/// Before what its pages must have been there.
+/// The event before which the pages were touched.
 fn before(word: &str) -> &'static str {
     match word {
-        "madvise" | "advise" => "before the advice, or before a whole huge page fitted into the mapping",
-        _ => "before a whole huge page fitted into the mapping, or before the setting",
+        "madvise" | "advise" => {
+            "before the MADV_HUGEPAGE call, or before the mapping was large enough for a huge page"
+        }
+        _ => "before the mapping was large enough for a huge page, or before the THP mode was set",
     }
 }
 
 fn eligible(judged: Judged, machine: &Machine, word: &str) -> String {
-    let mut may = vec![format!("its pages were there {}", before(word))];
+    let mut may = vec![format!("the pages were touched {}", before(word))];
     if judged.fragmentation {
         let often = machine.fault_fallbacks.map_or_else(
-            || "this kernel does not count how often that happens".to_owned(),
-            |times| format!("that happened {times} times on this machine since boot, thp_fault_fallback"),
+            || "this kernel does not count failures".to_owned(),
+            |times| format!("{times} failures on this machine since boot, thp_fault_fallback"),
         );
         let defrag = machine.defrag.as_ref().map_or_else(String::new, |word| format!("; defrag is {word}"));
-        may.push(format!("no huge page was free then ({often}{defrag})"));
+        may.push(format!("the huge-page allocation failed ({often}{defrag})"));
     }
     if judged.split {
         let often = machine
             .splits
             .map_or_else(String::new, |times| format!(" ({times} splits on this machine since boot)"));
-        may.push(format!("they were split since{often}"));
+        may.push(format!("huge pages were split{often}"));
     }
-    format!("huge pages are allowed here now; what was before cannot be told: {}", may.join(", or "))
+    format!("huge pages are allowed here now; possible causes: {}", may.join(", or "))
 }
 
 fn pools(pools: &[Pool]) -> String {

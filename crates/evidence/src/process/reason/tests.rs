@@ -132,7 +132,7 @@ fn candidates_are_those_that_the_counters_allow() -> Result<(), &'static str> {
     assert_eq!(judged.candidates(), all);
     let evidence = Evidence { pid: 7, split: Bytes::ZERO, swap: Bytes::ZERO, memory: Memory::Anonymous };
     let said = words(judged, &evidence, &machine).sentence;
-    assert!(said.contains("3 times") && said.contains("cannot be told"), "{said}");
+    assert!(said.contains("3 failures") && said.contains("possible causes"), "{said}");
     // No fault ever failed to get one, and none was split: one is left.
     (machine.fault_fallbacks, machine.splits) = (Some(0), Some(0));
     let judged = judge(&advised(), &machine).ok_or("no reason")?;
