@@ -199,7 +199,7 @@ fn dry_run() -> Tested {
         assert_eq!(huge(&program.pid(), part)?, 0, "{}", part.name);
     }
     let text = run(&["collapse", &program.pid(), "--dry-run", "--allow-reclaim"])?.ended_with(0)?;
-    says(&text.stdout, &["WANTED", "ROOM", "MADV_NOHUGEPAGE"])?;
+    says(&text.stdout, &["CANDIDATES", "AVAILABLE", "MADV_NOHUGEPAGE"])?;
     let heap = run(&["collapse", &program.pid(), "--region", "heap"])?.ended_with(2)?;
     says(&heap.stderr, &["is no JVM", "--region malloc"])?;
     let none = run(&["collapse", "4194305"])?.ended_with(2)?;

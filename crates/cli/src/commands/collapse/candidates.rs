@@ -1,4 +1,4 @@
-//! What of a process' memory could be made huge: its regions, what is wanted of them, and what is left out.
+//! The memory of a process that can be collapsed: its regions, candidates, and skipped memory.
 
 use std::{
     collections::{BTreeMap, HashMap, btree_map::Entry},
@@ -26,25 +26,25 @@ use hugewise_memory::collapse::{
 
 use crate::output::terminal::plain;
 
-/// Which regions are meant.
+/// Regions to collapse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Wanted {
     /// The object heap of a JVM
     Heap,
-    /// What malloc gave: direct buffers, native libraries; and anonymous memory that nobody names
+    /// Malloc'd memory (direct buffers, native libraries), and anonymous memory without a name
     Malloc,
-    /// All that can be converted
+    /// All memory that can be collapsed
     All,
 }
 
 impl Wanted {
-    /// Is this part meant?
+    /// Whether this part is selected.
     fn means(self, part: &Part) -> bool {
         match self {
             Wanted::All => true,
             Wanted::Heap => part.of_jvm == Some(regions::Kind::Heap),
-            // Large allocations are mappings of their own, which nothing marks as malloc's.
+            // Large allocations are separate mappings without a mark of malloc.
             Wanted::Malloc => {
                 part.kind == Kind::Malloc || (part.kind == Kind::Anonymous && part.of_jvm.is_none())
             }
@@ -52,62 +52,58 @@ impl Wanted {
     }
 }
 
-/// A region of those that are meant; several of one name are one.
+/// A selected region; all parts of one name are one region.
 #[derive(Clone, Debug, Default)]
 pub struct Region {
-    /// What is present, counted once.
+    /// Resident bytes. Memory that is mapped several times is counted once.
     pub resident: Bytes,
-    /// Of that, what is on huge pages.
+    /// Resident bytes on huge pages.
     pub huge: Bytes,
-    /// To be converted.
+    /// Candidates for collapse.
     pub wanted: Sum,
-    /// Too little is present in them.
+    /// Ranges with too few resident pages.
     pub sparse: Sum,
-    /// What cannot be converted, by the reason.
+    /// Bytes on base pages that cannot be collapsed, by reason.
     pub left_out: BTreeMap<Reason, Bytes>,
 }
 
-/// What was seen of a process.
+/// One sample of a process.
 #[derive(Debug)]
 pub struct Seen {
-    /// Is it a JVM?
+    /// Whether it is a JVM.
     pub is_jvm: bool,
-    /// By name.
+    /// Selected regions by name.
     pub regions: BTreeMap<String, Region>,
-    /// In the order of their addresses.
+    /// Sorted by address.
     pub candidates: Vec<Candidate>,
-    /// All of its memory, wanted or not.
+    /// Resident bytes of the whole process.
     pub resident: Bytes,
-    /// What should be known of it.
     pub notes: Vec<String>,
 }
 
 impl Seen {
-    /// All that is to be converted.
+    /// Sum of all candidates.
     pub fn wanted(&self) -> Sum {
         let mut sum = Sum::default();
         self.candidates.iter().for_each(|candidate| sum.add(candidate.present));
         sum
     }
 
-    /// What is on huge pages in the regions that are meant.
+    /// Bytes on huge pages in the selected regions.
     pub fn huge(&self) -> Bytes {
         self.regions.values().map(|region| region.huge).sum()
     }
 }
 
-/// What to look for.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The size of a huge page.
     pub size: PageSize,
-    /// Which regions.
     pub wanted: Wanted,
-    /// So many percent of a huge page's worth must be present.
+    /// Smallest resident share of a candidate range, in percent.
     pub min_present: u8,
 }
 
-/// What holds for all mappings of this process.
+/// Circumstances that all mappings of this process share.
 pub fn circumstances(root: &Root, process: &Process, size: PageSize) -> Circumstances {
     let shared = thp::read(root).pmd_shmem_enabled().map(|(word, _)| word.to_owned());
     Circumstances {
@@ -117,7 +113,7 @@ pub fn circumstances(root: &Root, process: &Process, size: PageSize) -> Circumst
     }
 }
 
-/// Looks at a process, and changes nothing.
+/// Samples a process without changing it.
 pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options) -> anyhow::Result<Seen> {
     let pid = process.pid;
     let vmas = smaps::read_many(root, &pid.to_string())
@@ -127,7 +123,7 @@ pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options)
     let base = machine.sizes.base;
     let occupancy = Occupancy::open(root, pid, base, options.size).with_context(|| {
         format!(
-            "reading /proc/{pid}/pagemap, which tells what is present: it takes the user of the process, or \
+            "reading /proc/{pid}/pagemap, which reports resident pages: it needs the user of the process or \
              CAP_SYS_PTRACE"
         )
     })?;
@@ -149,7 +145,7 @@ pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options)
         }
         let region = seen.regions.entry(part.name.clone()).or_default();
         region.count(&pages);
-        // A mapping is looked at as a whole, with the part that it begins in: huge pages may cross parts.
+        // A huge page may cross parts; it belongs to the part in which it begins.
         for vma in vmas_of(&vmas, &part.addresses) {
             match suitable::unsuitable(vma, &circumstances) {
                 Some(why) => {
@@ -185,7 +181,7 @@ impl Region {
     }
 }
 
-/// The mappings that lie in these addresses, in part or as a whole.
+/// The mappings that overlap these addresses.
 fn vmas_of<'a>(vmas: &'a [Vma], addresses: &Range<u64>) -> impl Iterator<Item = &'a Vma> + use<'a> {
     let (start, end) = (addresses.start, addresses.end);
     let first = vmas.partition_point(|vma| vma.addresses.end <= start);
@@ -197,18 +193,18 @@ fn overlap(vma: &Vma, addresses: &Range<u64>) -> Bytes {
     Bytes(end.saturating_sub(vma.addresses.start.max(addresses.start)))
 }
 
-/// The huge pages of a mapping that begin in these addresses.
+/// The range of a mapping's huge pages that begin in these addresses.
 fn within(vma: &Vma, addresses: &Range<u64>, size: PageSize) -> Range<u64> {
     let start = vma.addresses.start.max(addresses.start);
     let end = addresses.end.checked_next_multiple_of(size.bytes().0).unwrap_or(addresses.end);
     start..vma.addresses.end.min(end)
 }
 
-/// Memory that is mapped several times is converted once: where most of it is present.
+/// Collapses memory that is mapped several times once, at the mapping with most resident pages.
 #[derive(Default)]
 struct Once {
     all: Vec<(String, Candidate)>,
-    /// By device, inode and offset: which of them.
+    /// Index into `all`, by device, inode and offset.
     shared: HashMap<((u64, u64), u64, u64), usize>,
 }
 
@@ -231,16 +227,15 @@ impl Once {
     }
 }
 
-/// How a region was and is.
+/// A region before and after the collapse.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// As it was.
     pub before: Region,
-    /// As it is; nothing where nobody looked again.
+    /// `None` if the process was not sampled afterwards.
     pub after: Option<Region>,
 }
 
-/// Puts the regions of two looks side by side.
+/// Pairs the regions of two samples by name.
 pub fn compare(before: &Seen, after: Option<&Seen>) -> BTreeMap<String, Compared> {
     let mut all: BTreeMap<String, Compared> = BTreeMap::new();
     for (name, region) in &before.regions {
@@ -270,7 +265,7 @@ mod tests {
             (part(Kind::JvmLargePages, Some(cards)), false, false),
             (part(Kind::Malloc, Some(regions::Kind::Malloc)), false, true),
             (part(Kind::Malloc, None), false, true),
-            // Of a JVM, and of a program that names nothing.
+            // Anonymous memory of a JVM, and of another program.
             (part(Kind::Anonymous, Some(regions::Kind::Metaspace)), false, false),
             (part(Kind::Anonymous, None), false, true),
             (part(Kind::Shared, None), false, false),
@@ -281,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_mapped_three_times_is_converted_once() {
+    fn memory_that_is_mapped_three_times_is_collapsed_once() {
         let view =
             |start| Vma { addresses: start..start + (64 << 20), inode: 7, is_shared: true, ..Vma::default() };
         let candidate = |start: u64, mib: u64| Candidate {
@@ -295,7 +290,7 @@ mod tests {
         let private = Vma { inode: 0, is_shared: false, ..view(0x10_0000_0000) };
         once.add("malloc", &private, candidate(0x10_0040_0000, 4));
         let starts: Vec<u64> = once.all.iter().map(|(_, one)| one.addresses.start).collect();
-        // Where most of it is present.
+        // The mapping with most resident pages.
         assert_eq!(starts, [0x800_0040_0000, 0x10_0040_0000]);
     }
 

@@ -1,4 +1,4 @@
-//! `hugewise collapse`: memory of a running process onto huge pages.
+//! `hugewise collapse`: puts memory of a running process on huge pages.
 
 pub mod candidates;
 pub mod result;
@@ -42,35 +42,36 @@ use crate::{
     },
 };
 
-/// Put memory of a running process onto huge pages, without a restart
+/// Put memory of a running process on huge pages, without a restart
 ///
-/// The kernel replaces base pages by huge ones under the process (MADV_COLLAPSE, Linux 6.1), whatever the
-/// settings for transparent huge pages: contents stay, and it goes on meanwhile. One huge page is made at
-/// a time. Nothing is done that would make the machine reclaim or compact memory, unless told.
+/// The kernel replaces base pages by huge pages (MADV_COLLAPSE, Linux 6.1), whatever the THP mode. Contents
+/// stay, and the process keeps running. One huge page is collapsed at a time. Memory is reclaimed or
+/// compacted only with
+/// --allow-reclaim.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Collapse {
-    /// Number of the process
+    /// Process ID
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: u32,
 
-    /// What of it
+    /// Regions to collapse
     #[arg(long, value_enum, default_value_t = Wanted::All, value_name = "REGION")]
     region: Wanted,
 
-    /// Convert no more than this in a second; without it, as fast as it goes
+    /// Collapse at most this much per second; unlimited by default
     #[arg(long, value_name = "GiB/s", value_parser = rate)]
     rate: Option<f64>,
 
-    /// Convert where at least so much of a huge page is present; the holes become memory that it takes
+    /// Smallest resident share of a range to collapse; the process grows by the holes
     #[arg(long, value_name = "PERCENT", default_value_t = MIN_PRESENT, value_parser = clap::value_parser!(u8).range(1..=100))]
     min_present: u8,
 
-    /// Go on where memory must be reclaimed or compacted for it: other programs may have to wait
+    /// Allow the kernel to reclaim and compact memory: other programs may have to wait
     #[arg(long)]
     allow_reclaim: bool,
 
-    /// Only say what would be done
+    /// Report candidates without collapsing
     #[arg(short = 'n', long)]
     dry_run: bool,
 
@@ -81,20 +82,20 @@ pub struct Collapse {
 
 const AFTER_HELP: &str = "\
 Examples:
-  sudo hugewise collapse 4711 --dry-run          what could be converted, and what it would take
+  sudo hugewise collapse 4711 --dry-run          what could be collapsed, and what it would need
   sudo hugewise collapse 4711 --region heap      the object heap of a JVM
   sudo hugewise collapse 4711 --rate 0.5         everything, at 0.5 GiB/s at most
   sudo hugewise collapse 4711 --json | jq .refused
 
-It takes CAP_SYS_NICE, and the right to read the process: its user, or CAP_SYS_PTRACE.
+It needs CAP_SYS_NICE, and the privilege to read the process: its user, or CAP_SYS_PTRACE.
 
-Exit status: 0 everything wanted is on huge pages; 1 some of it is not; 2 wrong usage, or not possible
-here; 128 and the signal's number after Ctrl-C.";
+Exit status: 0 all candidates are on huge pages; 1 some are not, or nothing was started; 2 wrong usage, or
+not possible here; 128 + signal number if interrupted.";
 
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
-        _ => Err("a number above 0 is needed: GiB in a second".to_owned()),
+        _ => Err("expected a number above 0, in GiB/s".to_owned()),
     }
 }
 
@@ -102,7 +103,7 @@ fn rate(text: &str) -> Result<f64, String> {
 pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
     ensure!(pidfd::can_collapse(), "{}", no_collapse(&root));
-    // The descriptor comes first: what is read from then on is of this process, or it has ended.
+    // The pidfd is opened first: later readings are of this process, or it has ended.
     let pidfd = pidfd::open(collapse.pid);
     let process = Process::read(&root, collapse.pid).map_err(|error| anyhow!(plain(&error.words)))?;
     let pidfd = pidfd.with_context(|| format!("opening process {} (pidfd_open)", collapse.pid))?;
@@ -111,7 +112,7 @@ pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode>
         bail!("{missing}");
     }
     let machine = Machine::read(&root)?;
-    let size = machine.pmd().context("this kernel does not tell the size of transparent huge pages")?;
+    let size = machine.pmd().context("this kernel does not report the size of transparent huge pages")?;
     let subject = Subject { root: &root, machine: &machine, process: &process, collapse, size };
     let mut report = subject.before(&pidfd)?;
     report.notes.extend(missing);
@@ -131,18 +132,18 @@ pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode>
 fn no_collapse(root: &Root) -> String {
     let kernel = root.read("proc/sys/kernel/osrelease").unwrap_or_default();
     format!(
-        "this kernel ({}) cannot make memory huge in place: MADV_COLLAPSE came with Linux 6.1, and needs \
-         CONFIG_TRANSPARENT_HUGEPAGE; what is left is to start the program on huge pages: hugewise run",
+        "this kernel ({}) cannot collapse memory: MADV_COLLAPSE needs Linux 6.1 and \
+         CONFIG_TRANSPARENT_HUGEPAGE; start the program on huge pages instead: hugewise run",
         kernel.trim()
     )
 }
 
-/// Which capabilities are missing, and what for; nothing where none is.
+/// The missing capabilities and their purpose; `None` if none is missing.
 fn missing_rights(root: &Root, process: &Process) -> Option<String> {
     let mut missing = Vec::new();
     let capabilities = limits::read(root).capabilities;
     if capabilities.known().is_some_and(|capabilities| !capabilities.has(Capabilities::SYS_NICE)) {
-        missing.push("CAP_SYS_NICE, to advise on another process' memory (process_madvise)".to_owned());
+        missing.push("CAP_SYS_NICE, for process_madvise on another process".to_owned());
     }
     let denied = |name: &str| {
         File::open(root.path(format!("proc/{}/{name}", process.pid)))
@@ -151,8 +152,8 @@ fn missing_rights(root: &Root, process: &Process) -> Option<String> {
     if denied("smaps") || denied("pagemap") {
         let user = process.uid.known().map_or_else(String::new, |uid| format!(" (uid {uid})"));
         missing.push(format!(
-            "CAP_SYS_PTRACE, to read process {}, which is another user's{user} or keeps others out \
-             (/proc/PID/smaps, /proc/PID/pagemap)",
+            "CAP_SYS_PTRACE, to read /proc/PID/smaps and /proc/PID/pagemap of process {}, which another \
+             user{user} owns or which is not dumpable",
             process.pid
         ));
     }
@@ -169,7 +170,7 @@ fn tell(report: &Report, whole: bool, collapse: &Collapse, terminal: &Terminal) 
     Ok(if report.is_fine() { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
 
-/// What is converted, and how.
+/// The process to collapse, and the settings.
 struct Subject<'a> {
     root: &'a Root,
     machine: &'a Machine,
@@ -185,16 +186,16 @@ impl Subject<'_> {
         candidates::look(self.root, self.machine, self.process, options)
     }
 
-    /// All that can be told before anything is done. Nothing can be done here: a pidfd alone advises on
-    /// nothing.
+    /// The report before the collapse. It takes the pidfd and not the [`Adviser`], so it cannot change the
+    /// process.
     fn before(&self, pidfd: &File) -> anyhow::Result<Report> {
         let seen = self.look()?;
         let (pid, name) = (self.process.pid, plain(&self.process.name));
         ensure!(!pidfd::has_ended(pidfd, Duration::ZERO)?, "{pid} ({name}) ended while it was read");
         if self.collapse.region == Wanted::Heap && !seen.is_jvm {
             bail!(
-                "{pid} ({name}) is no JVM, and so has no object heap; '--region malloc' is the heap of C \
-                 programs, '--region all' all that can be converted"
+                "{pid} ({name}) is no JVM and has no object heap; use '--region malloc' for the heap of C \
+                 programs, or '--region all' for all memory that can be collapsed"
             );
         }
         let room = live::room(self.root, self.machine.sizes.base, self.size);
@@ -232,7 +233,7 @@ impl Subject<'_> {
         });
         drop(bar);
         let ended = done.outcome == Outcome::ProcessEnded || adviser.has_ended();
-        // One that ends while it is looked at again has told nothing.
+        // A sample during which the process ends is incomplete.
         let after = if ended { None } else { self.look().ok().filter(|_| !adviser.has_ended()) };
         report.done(done, after);
         Ok(())

@@ -1,4 +1,4 @@
-//! What was converted, and what not: schema `hugewise.collapse/1`.
+//! The result of `collapse`: schema `hugewise.collapse/1`.
 
 use std::collections::BTreeMap;
 
@@ -26,20 +26,16 @@ pub use super::words::cause;
 
 const SCHEMA: &str = "hugewise.collapse/1";
 
-/// What was asked for.
+/// The options of the command.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// Which regions.
     pub region: Wanted,
-    /// The size of a huge page.
     pub size: PageSize,
-    /// So many percent of a huge page must be present.
+    /// Smallest resident share of a candidate range, in percent.
     pub min_present: u8,
-    /// GiB/s at most.
+    /// Limit in GiB/s.
     pub rate: Option<f64>,
-    /// May memory be reclaimed or compacted?
     pub allow_reclaim: bool,
-    /// Only say what would be done.
     pub dry_run: bool,
 }
 
@@ -47,61 +43,63 @@ pub struct Asked {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     pub(super) schema: &'static str,
-    /// Number of the process.
+    /// Process ID.
     pub(super) pid: u32,
-    /// What it calls itself.
+    /// `comm`: the name of the process, at most 15 bytes.
     pub(super) name: String,
-    /// Its command line.
+    /// Command line.
     pub(super) command: Vec<String>,
-    /// Is it a JVM?
+    /// Whether libjvm is mapped.
     pub(super) is_jvm: bool,
-    /// Which regions were meant.
+    /// Regions to collapse.
     pub(super) region: Wanted,
-    /// The size of a huge page.
+    /// Size of a huge page, in bytes.
     pub(super) page_size: PageSize,
-    /// So many percent of a huge page had to be present.
+    /// Smallest resident share of a candidate range, in percent.
     pub(super) min_present: u8,
-    /// GiB in a second, at most; null is as fast as it goes.
+    /// Limit of the speed in GiB/s; null if unlimited.
     pub(super) rate: Option<f64>,
-    /// Could the kernel reclaim or compact memory for it?
+    /// Whether the kernel was allowed to reclaim or compact memory.
     pub(super) allow_reclaim: bool,
     /// How it ended.
     pub(super) outcome: Outcome,
-    /// What stood in the way; null where nothing did.
+    /// Why it stopped early or did not start; null if it did neither.
     pub(super) cause: Option<String>,
-    /// What to do about it.
+    /// The action against the cause; null if there is none.
     pub(super) next_step: Option<String>,
-    /// Bytes on huge pages before, in the regions that were meant.
+    /// Bytes on huge pages in the selected regions before the collapse.
     pub(super) before: Bytes,
-    /// The same afterwards; null where nothing was done, or the process had ended.
+    /// Bytes on huge pages in the selected regions afterwards; null if nothing was collapsed or the process
+    /// ended.
     pub(super) after: Option<Bytes>,
-    /// What was to be converted.
+    /// Candidates for collapse.
     pub(super) wanted: Sum,
-    /// The memory that holes in it would take.
+    /// Non-resident bytes in the candidates, by which the process would grow.
     pub(super) holes_bytes: Bytes,
-    /// What there was for huge pages before.
+    /// Huge pages that were available before the collapse.
     pub(super) room: Reading<RoomLeft>,
-    /// `MemAvailable` before.
+    /// `MemAvailable` before the collapse, in bytes.
     pub(super) available: Reading<Bytes>,
-    /// Regions by name.
+    /// Selected regions, the largest first.
     pub(super) regions: Vec<Region>,
-    /// What was converted: its huge pages, as a whole.
+    /// Collapsed bytes: whole huge pages, holes included.
     pub(super) converted_bytes: Bytes,
-    /// Memory that the process had given back before its turn came.
+    /// Bytes that the process released before their collapse.
     pub(super) gone_bytes: Bytes,
-    /// How long it took, pauses included; null where nothing was done.
+    /// Duration including pauses; null if nothing was started.
     pub(super) seconds: Option<f64>,
-    /// Converted in a second; null where nothing was.
+    /// Mean speed; null if nothing was collapsed.
     pub(super) gib_per_second: Option<f64>,
-    /// The longest single call, for which page faults of the process could have to wait at once.
+    /// Longest single call, an upper bound of the time that a page fault of the process waits; null if
+    /// nothing was started.
     pub(super) longest_call_seconds: Option<f64>,
-    /// By how much the process' memory grew meanwhile, for whatever reason; negative where it shrank.
+    /// Growth of the process' resident memory, for any reason; negative if it shrank, null if unknown.
     pub(super) grown_bytes: Option<i64>,
-    /// What was wanted and not converted; neighbours of the same reason are one.
+    /// Candidates that were not collapsed; adjacent ranges with the same reason are one.
     pub(super) refused: Vec<Refusal>,
-    /// When it rested.
+    /// Pauses by reason.
     pub(super) paused: Vec<Pause>,
-    /// What else should be known.
+    /// Limits of the reading, and missing privileges.
     pub notes: Vec<String>,
     #[serde(skip)]
     pub(super) seen: Seen,
@@ -111,59 +109,59 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Nothing was to be done: it was asked what would be.
+    /// `--dry-run`.
     DryRun,
-    /// Nothing is there that is not on huge pages and could be.
+    /// There are no candidates.
     NothingToDo,
-    /// It was not begun, for it would have cost others.
+    /// Not started, because it would have cost other programs memory.
     NotBegun,
-    /// It was begun.
+    /// Started; the value says how it ended.
     #[serde(untagged)]
     Converted(engine::Outcome),
 }
 
-/// What there is for huge pages.
+/// Huge pages that are available.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct RoomLeft {
-    /// Free blocks that are as large as a huge page.
+    /// Free blocks of the size of a huge page.
     pub(super) free_blocks: Pages,
-    /// Free memory above the watermarks at which the kernel begins to reclaim.
+    /// Free bytes above the watermarks below which the kernel reclaims.
     pub(super) above_watermarks_bytes: Bytes,
-    /// Huge pages that can be taken without reclaim and compaction.
+    /// Huge pages available without reclaim and compaction.
     pub(super) at_once: Pages,
 }
 
-/// A region: all parts of one name.
+/// A region: all parts of one name, before and after the collapse.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Region {
-    /// What it is for.
+    /// Name of the region.
     pub(super) name: String,
-    /// What was present, memory that is mapped several times counted once.
+    /// Resident bytes before the collapse. Memory that is mapped several times is counted once.
     pub(super) resident_before: Bytes,
-    /// Of that, what was on huge pages.
+    /// Bytes on huge pages before the collapse.
     pub(super) huge_before: Bytes,
-    /// What is present afterwards.
+    /// Resident bytes afterwards; null if not read.
     pub(super) resident_after: Option<Bytes>,
-    /// Of that, what is on huge pages.
+    /// Bytes on huge pages afterwards; null if not read.
     pub(super) huge_after: Option<Bytes>,
-    /// What was to be converted.
+    /// Candidates for collapse.
     pub(super) wanted: Sum,
-    /// The memory that holes in it would take.
+    /// Non-resident bytes in the candidates.
     pub(super) holes_bytes: Bytes,
-    /// What was not, since too little of each huge page is present.
+    /// Ranges that were skipped because their resident share is below `min_present`.
     pub(super) sparse: Sum,
-    /// What cannot be converted, in bytes by the reason.
+    /// Bytes on base pages that cannot be collapsed, by reason.
     pub(super) left_out: BTreeMap<Reason, Bytes>,
 }
 
-/// Addresses that were not converted.
+/// Addresses that were not collapsed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Refusal {
-    /// The first address.
+    /// First address.
     pub(super) start: u64,
-    /// The address behind the last.
+    /// First address after the range.
     pub(super) end: u64,
-    /// Why.
+    /// The kernel's answer, or why the range was not tried.
     pub(super) reason: String,
 }
 
@@ -172,14 +170,14 @@ pub struct Refusal {
 pub struct Pause {
     /// The reason.
     pub(super) reason: Interference,
-    /// How many.
+    /// Number of pauses.
     pub(super) times: u64,
-    /// How long, together.
+    /// Total duration.
     pub(super) seconds: f64,
 }
 
 impl Report {
-    /// What is known before anything is done.
+    /// The report before the collapse.
     pub fn before(
         process: &Process,
         asked: Asked,
@@ -234,12 +232,12 @@ impl Report {
         report
     }
 
-    /// Is there nothing to be done?
+    /// Whether nothing is to be collapsed.
     pub fn is_over(&self) -> bool {
         matches!(self.outcome, Outcome::NothingToDo | Outcome::NotBegun)
     }
 
-    /// Did everything get what was wanted, or would it?
+    /// Whether all candidates were collapsed, or with `--dry-run` could be started.
     pub fn is_fine(&self) -> bool {
         match self.outcome {
             Outcome::NothingToDo | Outcome::Converted(engine::Outcome::Finished) => self.refused.is_empty(),
@@ -248,17 +246,15 @@ impl Report {
         }
     }
 
-    /// Were we told to stop?
     pub fn was_interrupted(&self) -> bool {
         self.outcome == Outcome::Converted(engine::Outcome::Interrupted)
     }
 
-    /// What is to be converted.
     pub fn candidates(&self) -> &[Candidate] {
         &self.seen.candidates
     }
 
-    /// Adds what was done, and what is there now.
+    /// Adds the result of the collapse, and the sample after it.
     pub fn done(&mut self, done: Conversion, after: Option<Seen>) {
         let seconds = done.lasted.as_secs_f64();
         self.outcome = Outcome::Converted(done.outcome);

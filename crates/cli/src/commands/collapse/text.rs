@@ -1,4 +1,4 @@
-//! What was converted, for people.
+//! Text output of `collapse`.
 
 use std::collections::BTreeMap;
 
@@ -19,23 +19,23 @@ use crate::{
     },
 };
 
-/// The longest name of a region in a table.
+/// Width of a region's name in a table, in characters.
 const NAME: usize = 40;
-/// As many refused ranges are shown.
+/// Largest number of refused ranges in the text.
 const REFUSED: usize = 8;
-/// What is left out is told from this on; JSON has all of it.
+/// Skipped memory is shown from this amount on; JSON has all of it.
 const WORTH_TELLING: Bytes = Bytes(1 << 20);
-/// Regions with less than this are summed up.
+/// Regions with fewer resident bytes are summed up.
 const SMALL: Bytes = Bytes(2 << 20);
 
-/// What is there, for people.
+/// The report before the collapse.
 pub fn before(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
     let mut facts = vec![format!("{} {}", report.pid, plain(&report.name))];
     facts.extend(report.is_jvm.then(|| "a JVM".to_owned()));
     page.line("PROCESS", facts.join(" · "))?;
-    page.wrapped("WANTED", &wanted(report))?;
-    page.wrapped("ROOM", &room(report))?;
+    page.wrapped("CANDIDATES", &wanted(report))?;
+    page.wrapped("AVAILABLE", &room(report))?;
     page.line("", "")?;
     for line in table_before(report).lines() {
         page.text(line.trim_end())?;
@@ -57,9 +57,9 @@ pub fn before(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
 fn wanted(report: &Report) -> String {
     if report.wanted.pages == Pages(0) {
         return match report.region {
-            Wanted::Heap => "nothing of its heap: what could be on huge pages is".to_owned(),
-            Wanted::Malloc => "nothing of malloc: what could be on huge pages is".to_owned(),
-            Wanted::All => "nothing: what could be on huge pages is".to_owned(),
+            Wanted::Heap => "nothing of its heap: all that can be collapsed is on huge pages".to_owned(),
+            Wanted::Malloc => "nothing of malloc: all that can be collapsed is on huge pages".to_owned(),
+            Wanted::All => "nothing: all that can be collapsed is on huge pages".to_owned(),
         };
     }
     let mut text = format!(
@@ -67,13 +67,13 @@ fn wanted(report: &Report) -> String {
         report.wanted.present_bytes, report.wanted.pages, report.page_size
     );
     text += &match report.holes_bytes {
-        Bytes::ZERO => "; no holes in them: it takes no more memory".to_owned(),
-        holes => format!("; holes in them make the process {holes} larger"),
+        Bytes::ZERO => "; without holes: the process does not grow".to_owned(),
+        holes => format!("; the process grows by {holes} of holes"),
     };
     let sparse: u64 = report.regions.iter().map(|region| region.sparse.pages.0).sum();
     if sparse > 0 {
         text += &format!(
-            "; {} more are left alone, with less than {} % present (--min-present)",
+            "; {} more skipped: less than {} % resident (--min-present)",
             Pages(sparse),
             report.min_present
         );
@@ -84,28 +84,29 @@ fn wanted(report: &Report) -> String {
 fn room(report: &Report) -> String {
     let available = match &report.available {
         Reading::Known(bytes) => format!("{bytes} available"),
-        Reading::CouldNotTell { could_not_tell } => format!("available: {could_not_tell}"),
+        Reading::CouldNotTell { could_not_tell } => format!("unknown ({could_not_tell})"),
     };
     match &report.room {
         Reading::Known(room) => {
             let mut text = format!(
-                "{} huge pages can be had at once: {} free blocks of {}, {} free above the watermarks; \
-                 {available}",
+                "{} huge pages at once: {} free blocks of {}, {} free above the watermarks; memory: {available}",
                 room.at_once, room.free_blocks, report.page_size, room.above_watermarks_bytes
             );
             if room.at_once.0 < report.wanted.pages.0.saturating_add(RESERVED_HUGE_PAGES)
                 && !report.allow_reclaim
             {
-                text += "; fewer than wanted: it goes on as far as the base pages that are given back join \
-                         to blocks again";
+                text +=
+                    "; fewer than needed: it continues as long as freed base pages merge into free blocks";
             }
             text
         }
-        Reading::CouldNotTell { could_not_tell } => format!("could not tell: {could_not_tell}; {available}"),
+        Reading::CouldNotTell { could_not_tell } => {
+            format!("huge pages unknown: {could_not_tell}; memory: {available}")
+        }
     }
 }
 
-/// What was done, for people.
+/// The report after the collapse.
 pub fn after(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
     if let (Outcome::Converted(_), Some(seconds)) = (report.outcome, report.seconds) {
@@ -126,7 +127,7 @@ pub fn after(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     if let Some(cause) = &report.cause {
         let heading = match report.outcome {
             Outcome::DryRun => "REFUSED",
-            Outcome::NotBegun => "NOT BEGUN",
+            Outcome::NotBegun => "NOT STARTED",
             _ => "STOPPED",
         };
         page.line("", "")?;
@@ -142,22 +143,22 @@ pub fn after(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
 }
 
 fn done(report: &Report, seconds: f64) -> String {
-    let mut facts = vec![format!("{} converted in {seconds:.2} s", report.converted_bytes)];
+    let mut facts = vec![format!("{} collapsed in {seconds:.2} s", report.converted_bytes)];
     facts.extend(report.gib_per_second.map(|rate| match report.rate {
-        Some(most) => format!("{rate:.2} GiB/s, at most {most} were allowed"),
+        Some(most) => format!("{rate:.2} GiB/s (limit {most})"),
         None => format!("{rate:.2} GiB/s"),
     }));
     facts.extend(report.longest_call_seconds.map(|longest| format!("longest call {:.1} ms", longest * 1e3)));
     facts.extend(report.grown_bytes.map(|grown| {
         let bytes = Bytes(grown.unsigned_abs());
         match grown {
-            0 => "the process is no larger".to_owned(),
-            ..0 => format!("the process is {bytes} smaller"),
-            1.. => format!("the process is {bytes} larger"),
+            0 => "the process did not grow".to_owned(),
+            ..0 => format!("the process shrank by {bytes}"),
+            1.. => format!("the process grew by {bytes}"),
         }
     }));
     if report.gone_bytes > Bytes::ZERO {
-        facts.push(format!("{} were given back before their turn", report.gone_bytes));
+        facts.push(format!("{} released by the process before their collapse", report.gone_bytes));
     }
     facts.join(" · ")
 }
@@ -174,12 +175,12 @@ fn refused(page: &mut Page, report: &Report) -> std::fmt::Result {
     }
     let more = report.refused.len().saturating_sub(REFUSED);
     if more > 0 {
-        page.wrapped("", &format!("and {more} more ranges: --json has them"))?;
+        page.wrapped("", &format!("{more} more ranges: see --json"))?;
     }
     Ok(())
 }
 
-/// Rows of cells; what is small becomes one row at the end.
+/// The cells of the large regions, and the number of small regions.
 fn rows<const N: usize>(
     report: &Report,
     cells: impl Fn(&Region) -> [String; N],
@@ -210,7 +211,7 @@ fn table<const N: usize>(header: [&str; N], (rows, small): (Vec<[String; N]>, us
 }
 
 fn table_before(report: &Report) -> Table {
-    let header = ["region", "resident", "huge", "to convert", "holes", "too sparse"];
+    let header = ["region", "resident", "huge", "to collapse", "holes", "too sparse"];
     let cells = |region: &Region| {
         [
             shortened(&region.name),
@@ -238,12 +239,12 @@ fn table_after(report: &Report) -> Table {
     table(["region", "resident", "huge before", "huge now"], rows(report, cells))
 }
 
-/// Nothing is a dash.
+/// An amount; zero is printed as a dash.
 fn amount(bytes: Bytes) -> String {
     if bytes == Bytes::ZERO { "–".to_owned() } else { bytes.to_string() }
 }
 
-/// Never rounded to all, or to nothing, where it is not.
+/// A percentage that is never rounded to 0 % or 100 %.
 fn percent(part: Bytes, whole: Bytes) -> String {
     match part.share_of(whole) {
         None => "–".to_owned(),

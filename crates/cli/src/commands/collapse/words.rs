@@ -1,70 +1,74 @@
-//! What stood in the way, and what to do about it.
+//! Causes of an early end, and the actions against them.
 
 use hugewise_linux::units::PageSize;
 use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, admission::Refused, engine};
 
-/// What to do where it is not begun.
+/// The action if the collapse was not started.
 pub(super) fn before_beginning(refused: &Refused, size: PageSize) -> String {
-    let allow = "--allow-reclaim begins all the same, and lets the kernel take memory from the page cache and \
-                 move pages; other programs may have to wait for it";
+    let allow = "--allow-reclaim starts anyway and lets the kernel reclaim page cache and move pages; other \
+                 programs may have to wait";
     match refused {
         Refused::NoRoom { .. } => format!(
-            "free memory in blocks of {size}: 'echo 1 | sudo tee /proc/sys/vm/compact_memory' joins what is \
-             free, 'hugewise check' tells how much that is; or {allow}"
+            "free memory in blocks of {size}: 'echo 1 | sudo tee /proc/sys/vm/compact_memory' compacts free \
+             memory, 'hugewise check' shows the free blocks; or {allow}"
         ),
         Refused::Grows { .. } => {
-            format!("a higher --min-present leaves sparse ranges as they are; or {allow}")
+            format!("a higher --min-present skips sparse ranges; or {allow}")
         }
         Refused::NotTold { .. } => allow.to_owned(),
     }
 }
 
-/// Why it ended before everything was tried; nothing where it did not.
+/// Why it ended before every candidate was tried; `None` if all were tried.
 pub fn cause(outcome: engine::Outcome) -> Option<String> {
     use engine::Outcome as Ended;
     let words = match outcome {
         Ended::Finished => return None,
         Ended::ProcessEnded => "the process ended".to_owned(),
-        Ended::Interrupted => "told to stop".to_owned(),
+        Ended::Interrupted => "interrupted".to_owned(),
         Ended::NoRoom => format!(
-            "no more huge pages can be had without reclaiming or compacting memory ({RESERVED_HUGE_PAGES} free ones are left \
-             to others)"
+            "no more huge pages are available without reclaiming or compacting memory ({RESERVED_HUGE_PAGES} \
+             free ones stay reserved for other programs)"
         ),
-        Ended::Fragmented => "the kernel can make no more huge pages: memory is fragmented or used up; each \
-                              further try would be a futile compaction"
-            .to_owned(),
-        Ended::GroupLimit => {
-            "the memory limit of its control group is reached: a huge page is charged before \
-                              its base pages are given back"
+        Ended::Fragmented => {
+            "huge-page allocations failed repeatedly: memory is fragmented or used up, and each \
+                              further attempt would compact without success"
                 .to_owned()
         }
-        Ended::NotAllowed => "the kernel does not allow it: CAP_SYS_NICE does not count here, as in a user \
+        Ended::GroupLimit => {
+            "the memory limit of its control group is reached: a huge page is charged before \
+                              its base pages are freed"
+                .to_owned()
+        }
+        Ended::NotAllowed => {
+            "the kernel does not permit it: CAP_SYS_NICE is not effective here, as in a user \
                               namespace, or a security module or a seccomp filter forbids it"
-            .to_owned(),
+                .to_owned()
+        }
         Ended::MemoryPressure => {
-            "programs on this machine went on waiting for memory for half a minute of pause".to_owned()
+            "programs on this machine still waited for memory after a pause of 30 s".to_owned()
         }
     };
     Some(words)
 }
 
-/// What to do where it ended before everything was tried.
+/// The action if it ended before every candidate was tried.
 pub(super) fn next_step(outcome: engine::Outcome, pid: u32) -> Option<String> {
     use engine::Outcome as Ended;
     let again = format!("hugewise collapse {pid}");
     match outcome {
         Ended::Finished | Ended::ProcessEnded => None,
-        Ended::Interrupted => Some(format!("'{again}' goes on with what is left")),
+        Ended::Interrupted => Some(format!("'{again}' continues with the remaining candidates")),
         Ended::NoRoom => Some(format!(
-            "'echo 1 | sudo tee /proc/sys/vm/compact_memory' joins free memory; '{again}' goes on, with \
-             --allow-reclaim at the cost of others"
+            "'echo 1 | sudo tee /proc/sys/vm/compact_memory' compacts free memory; '{again}' continues, with \
+             --allow-reclaim at the cost of other programs"
         )),
         Ended::Fragmented => Some(format!(
-            "find what holds memory ('hugewise check', 'hugewise inspect --all'), free some, then '{again}'"
+            "find the users of memory ('hugewise check', 'hugewise inspect --all'), free some, then '{again}'"
         )),
         Ended::GroupLimit => Some(format!("raise memory.max of its group by some MiB, then '{again}'")),
         Ended::NotAllowed => Some("run it on the host, as root of the first user namespace".to_owned()),
-        Ended::MemoryPressure => Some(format!("'{again}' when the machine is calm, with --rate")),
+        Ended::MemoryPressure => Some(format!("'{again} --rate 0.5' when the machine has free memory")),
     }
 }
 
