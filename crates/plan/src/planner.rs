@@ -1,4 +1,4 @@
-//! Making a plan: the line is understood, its `java` rehearsed, the machine read, and the rest decided.
+//! Makes a plan: parses the launch line, rehearses its `java`, and compares the demand with the machine.
 
 use std::{env, fs};
 
@@ -21,25 +21,24 @@ use crate::{
     plan::{OffHeap, Plan, PoolPlan, Verdict},
 };
 
-/// What is planned.
+/// Options of a plan.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The backing; where nothing is named, what the line asks for, or `hugetlb`.
+    /// `None` is the backing that the line requests, or else `hugetlb`.
     pub backing: Option<Backing>,
-    /// How many such JVMs run at once.
+    /// Number of such JVMs that run at the same time.
     pub instances: u32,
-    /// Memory outside of the heap that is to be on huge pages.
+    /// Memory outside of the heap to put on huge pages.
     pub off_heap: Option<OffHeapWanted>,
-    /// The NUMA node of the pools.
+    /// NUMA node of the pools; `None` if any.
     pub node: Option<u32>,
 }
 
-/// Memory outside of the heap.
+/// Size of the memory outside of the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffHeapWanted {
-    /// So much.
     Bytes(Bytes),
-    /// What the JVM allows its direct buffers.
+    /// The JVM's limit for direct buffers, `MaxDirectMemorySize`.
     Direct,
 }
 
@@ -85,7 +84,7 @@ pub fn plan(
 
     let mut notes: Vec<String> = contradictions(&effective).iter().map(told).collect();
     notes.extend(effective.notes.iter().cloned());
-    // Without this reading nothing says that pages may be touched, too.
+    // Without this reading a limit may still prevent the page faults.
     let unread = facts
         .cgroup
         .hugetlb
@@ -93,28 +92,28 @@ pub fn plan(
         .filter(|limits| pools.iter().any(|p| p.page_size_bytes == limits.page_size));
     if let Some(reason) = unread.flat_map(|limits| [&limits.touch, &limits.reserve]).find_map(Reading::reason)
     {
-        notes.push(format!("whether a control group limits these pages could not be told: {reason}"));
+        notes.push(format!("whether a control group limits these pages is unknown: {reason}"));
     }
     let left_out = effective.left_out();
     if !left_out.is_empty() {
         notes.push(format!(
-            "the JVM was asked without these options, which do not decide how it lays out its memory, or could \
-             write a file or load code: {}",
+            "the JVM was queried without these options, which do not affect its memory layout, or could write a \
+             file or load code: {}",
             left_out.join(" ")
         ));
     }
     if let Some(flag) = effective.heap_in_a_file() {
         notes.push(format!(
-            "{flag} puts the heap into a file: on which pages it lies is up to that file system, and this plan \
-             counts it as if it were ordinary memory"
+            "{flag} puts the heap into a file: its page sizes depend on that file system, and this plan counts it \
+             as anonymous memory"
         ));
     }
     if !set_aside.is_empty() {
-        notes.push(format!("the plan's options take the place of {}", set_aside.join(" ")));
+        notes.push(format!("the plan's options replace {}", set_aside.join(" ")));
     }
     if pools.iter().any(|pool| pool.pages_at_start < pool.pages_needed) {
         notes.push(
-            "the heap of ZGC takes pages from the pool as it grows, and cannot grow past it: the pool is planned \
+            "the heap of ZGC takes pages from the pool as it grows, and cannot grow beyond it: the pool is planned \
              for the largest heap"
                 .to_owned(),
         );
@@ -139,14 +138,14 @@ pub fn plan(
     })
 }
 
-/// What the other instances take from each pool when they have grown.
+/// Pages that the other instances take from each pool at their largest heaps.
 fn taken_by_others(pools: &[PoolPlan], instances: u32) -> Vec<(PageSize, Pages)> {
     let instances = u64::from(instances.max(1));
     let others = |pool: &PoolPlan| Pages(pool.pages_needed.0 / instances * (instances - 1));
     pools.iter().map(|pool| (pool.page_size_bytes, others(pool))).collect()
 }
 
-/// What the line does word for word as it was given, with what others leave of the pools as they are.
+/// Verdict on the unchanged line, with the current pools less the pages of the other instances.
 fn as_it_stands(
     line: &LaunchLine,
     given: &FinalFlags,
@@ -184,7 +183,7 @@ fn as_it_stands(
     Ok(decide::verdict(seen, &expected, facts, sizes))
 }
 
-/// Options that contradict each other are a better answer than the JVM's own.
+/// Replaces the JVM's error by the contradiction of options that causes it, if there is one.
 fn refusal(line: &LaunchLine, error: DemandError) -> DemandError {
     let effective = line.effective(None, &|name| env::var(name).ok(), &|file| fs::read_to_string(file));
     let refused =
@@ -199,7 +198,7 @@ fn told(contradiction: &Contradiction) -> String {
     format!("{}: {}", contradiction.options.join(" and "), contradiction.outcome)
 }
 
-/// The backing that options ask for; nothing if they ask for none.
+/// The backing that the options request; `None` if they request none.
 fn asks(effective: &Effective) -> Option<Backing> {
     let is = |flag| effective.switch(flag).map(|(on, _)| on);
     if is("UseLargePages") == Some(false) {
@@ -217,7 +216,7 @@ fn asks(effective: &Effective) -> Option<Backing> {
     }
 }
 
-/// The one node that `numactl --membind` in a wrapper allows.
+/// The node of `numactl --membind` in a wrapper; `None` without it, or for several nodes.
 fn bound_node(wrapper: &[String]) -> Option<u32> {
     let at = wrapper.iter().position(|word| word.rsplit('/').next() == Some("numactl"))?;
     let words = &wrapper[at + 1..];

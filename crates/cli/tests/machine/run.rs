@@ -152,7 +152,7 @@ fn process_one() -> Tested {
         "echo $$; ls -d /proc/[0-9]*; echo end",
     ]);
     let ran = Running::start(&mut call)?.wait()?.ended_with(0)?;
-    says(&ran.stderr, &["nobody will tell what it got: as process 1"])?;
+    says(&ran.stderr, &["no report will follow: the program would be process 1"])?;
     assert_eq!(
         ran.stdout.lines().filter(|line| line.starts_with("/proc/")).count(),
         1,
@@ -222,7 +222,7 @@ fn what_cannot_be_started() -> Tested {
     says(&shared.stderr, &["only a JVM", "nothing was started"])?;
     // A command line that is unknown until a shell runs it is started unchanged.
     let unclear = ["sh", "-c", "exec java $NO_SUCH_OPTIONS -version"];
-    says(&ran(&[], &unclear)?.stderr, &["started as it stands"])?;
+    says(&ran(&[], &unclear)?.stderr, &["started unchanged"])?;
     says(&ran(&["--strict"], &unclear)?.ended_with(2)?.stderr, &["nothing was started"])?;
     // A wrapper may find a java that is not in PATH.
     if let Some(jdk) = jdks().first() {
@@ -237,7 +237,7 @@ fn what_cannot_be_started() -> Tested {
     if let Some(jdk) = jdks().first() {
         let java = jdk.java.display().to_string();
         let refused = ran(&[], &[&java, "-XX:+NoSuchFlag", "-version"])?.ended_with(1)?;
-        says(&refused.stderr, &["started as it stands", "NoSuchFlag"])?;
+        says(&refused.stderr, &["started unchanged", "NoSuchFlag"])?;
         let strict = ran(&["--strict"], &[&java, "-XX:+NoSuchFlag", "-version"])?.ended_with(2)?;
         says(&strict.stderr, &["nothing was started", "NoSuchFlag"])?;
     }
@@ -281,7 +281,7 @@ fn auto_once() -> Tested {
         let mut call = run_with(cache.path(), &[], &command);
         call.env("_JAVA_OPTIONS", "-XX:-UseTransparentHugePages -Xss1m");
         let ran = Running::start(&mut call)?.wait()?.ended_with(0)?;
-        says(&ran.stderr, &["hugewise: thp; not hugetlb: it takes", "and 0 are available"])?;
+        says(&ran.stderr, &["hugewise: thp; not hugetlb: it needs", "and 0 are available"])?;
         says(&ran.stderr, &["set aside -XX:-UseLargePages, -XX:-UseTransparentHugePages of _JAVA_OPTIONS"])?;
         says(&ran.stderr, &["Picked up _JAVA_OPTIONS: -Xss1m"])?;
         assert!(on(&ran.stdout, "UseTransparentHugePages"), "{}", ran.stdout);
@@ -289,7 +289,7 @@ fn auto_once() -> Tested {
     })?;
     with_pool(300, || {
         let ran = ran(&["--strict"], &command)?.ended_with(0)?;
-        says(&ran.stderr, &["hugewise: hugetlb: it takes", "and 300 are available"])?;
+        says(&ran.stderr, &["hugewise: hugetlb: it needs", "and 300 are available"])?;
         assert!(
             on(&ran.stdout, "UseLargePages") && !on(&ran.stdout, "UseTransparentHugePages"),
             "{}",

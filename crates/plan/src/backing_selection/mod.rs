@@ -1,4 +1,4 @@
-//! What a program is started with: decided here from what was read and asked elsewhere.
+//! Selects the backing with which a program is started, from readings and the JVM's answers.
 
 #[cfg(test)]
 mod tests;
@@ -18,34 +18,33 @@ use crate::{
     malloc::{Malloc, MallocMeans, OffHeap},
 };
 
-/// The first glibc whose malloc can be told to use huge pages.
+/// First glibc whose malloc supports `glibc.malloc.hugetlb`.
 const GLIBC_WITH_HUGE_PAGES: (u32, u32) = (2, 35);
-/// With more processors, threads that all allocate from one arena would wait for each other.
+/// Largest number of CPUs for a single malloc arena: with more, its lock would be contended.
 const FEW_PROCESSORS: usize = 8;
-/// What malloc may take from a pool before the JVM has its heap.
+/// Upper bound of what malloc takes from a pool before the JVM allocates its heap.
 const MALLOC_AT_START: Bytes = Bytes(64 << 20);
 
-/// What was asked for.
+/// The requested backings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// The backing; nothing is `auto`.
+    /// `None` is `auto`.
     pub backing: Option<Backing>,
-    /// Malloc'd memory.
+    /// Backing of malloc'd memory; `None` if it stays unchanged.
     pub off_heap: Option<OffHeap>,
-    /// How it gets its huge pages.
+    /// Means by which malloc gets huge pages.
     pub malloc: Malloc,
-    /// Rather fail than fall back.
+    /// Fail instead of falling back.
     pub strict: bool,
 }
 
-/// What one backing takes for a launch line, or why the JVM cannot have it.
+/// Options and pool pages of one backing for a launch line, or why the JVM does not support it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// The backing.
     pub backing: Backing,
-    /// The options for it; the reason where there are none.
+    /// JVM options for the backing, or why there are none.
     pub options: Result<Vec<String>, String>,
-    /// The pool pages it takes, at most.
+    /// Upper bound of the pool pages by size.
     pub pages: Vec<(PageSize, Pages)>,
 }
 
@@ -56,57 +55,56 @@ pub struct Answers {
     pub version: String,
     /// `G1`.
     pub collector: String,
-    /// Its heap at the largest.
+    /// Largest heap.
     pub max_heap: Bytes,
-    /// The backings that may be chosen, the wanted one first.
+    /// Backings in the order of preference, the requested one first.
     pub offers: Vec<Offer>,
 }
 
-/// What the machine and the program are like, now.
+/// Current state of the machine and the program.
 #[derive(Clone, Debug)]
 pub struct Ground {
-    /// The page sizes.
     pub sizes: PageSizes,
     /// The pools of the whole machine.
     pub pools: Vec<Pool>,
-    /// What the control group allows of them.
+    /// Limits of the control groups on hugetlb pages.
     pub limits: Vec<HugetlbLimits>,
-    /// `enabled` of THP, as it holds for whole huge pages.
+    /// THP mode (`enabled`) for the PMD size; `None` if it could not be read.
     pub thp: Option<String>,
-    /// `shmem_enabled` of THP, as it holds for whole huge pages.
+    /// `shmem_enabled` for the PMD size; `None` if it could not be read.
     pub shared_thp: Option<String>,
-    /// Processors that the program may run on.
+    /// Number of CPUs on which the program may run.
     pub processors: usize,
-    /// The program's C library, or why that could not be told.
+    /// The program's C library, or why it is unknown.
     pub c_library: Result<CLibrary, String>,
-    /// A jemalloc that it could load.
+    /// Path of a jemalloc that the program can load.
     pub jemalloc: Option<PathBuf>,
-    /// It runs with more rights than its caller, so that the loader ignores settings of malloc.
+    /// The program has setuid or file capabilities, so the loader ignores variables for malloc.
     pub privileged: bool,
-    /// Why its memory could not be made huge from outside; nothing where it could.
+    /// Why its memory cannot be collapsed by another process; `None` if it can.
     pub no_conversion: Option<String>,
 }
 
-/// What the program is started with.
+/// The selected backings, and how the program is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The backing it got.
+    /// Selected backing.
     pub backing: Backing,
-    /// Options for the JVM.
     pub options: Vec<String>,
-    /// What its malloc is told.
+    /// Means by which malloc gets huge pages; `None` if it stays unchanged.
     pub malloc: Option<MallocMeans>,
-    /// Keep transparent huge pages away from it.
+    /// Start it with `PR_SET_THP_DISABLE`.
     pub disable_thp: bool,
-    /// Make what is not huge so, from outside, once it is there.
+    /// Let the observer collapse memory outside of the heap once it is resident.
     pub convert: bool,
-    /// What was chosen and why, in one line.
+    /// The selection and its reason, as one line of text.
     pub why: String,
 }
 
-/// Decides for a launch line with these answers, or for another program where there are none.
+/// Selects the backings of a launch line with these answers, or of a program that is no JVM if there are
+/// none.
 ///
-/// An error is a refusal: what was asked for cannot be had, and nothing else was to be taken.
+/// An error means that the requested backing is not available and that a fallback is not allowed.
 pub fn choose(wanted: &Wanted, answers: Option<&Answers>, ground: &Ground) -> Result<Choice, String> {
     match answers {
         Some(answers) => for_java(wanted, answers, ground),
@@ -161,7 +159,7 @@ fn for_other(wanted: &Wanted, ground: &Ground) -> Result<Choice, String> {
     let named = wanted.backing.and_then(Backing::named_size);
     let off_heap = match wanted.backing {
         Some(Backing::Shm(_)) => {
-            return Err("only a JVM can be told to use SysV shared memory; try --backing hugetlb".to_owned());
+            return Err("only a JVM can use SysV shared memory; try --backing hugetlb".to_owned());
         }
         Some(Backing::Base) => wanted.off_heap,
         Some(Backing::Hugetlb(_)) => wanted.off_heap.or(Some(OffHeap::Hugetlb)),
@@ -173,10 +171,10 @@ fn for_other(wanted: &Wanted, ground: &Ground) -> Result<Choice, String> {
         malloc: None,
         disable_thp: wanted.backing == Some(Backing::Base) && off_heap != Some(OffHeap::Thp),
         convert: false,
-        why: "base: the kernel gives it no transparent huge pages".to_owned(),
+        why: "base: transparent huge pages are disabled for it".to_owned(),
     };
     let auto = if wanted.backing.is_none() && wanted.off_heap.is_none() {
-        "; auto takes no pool for a program whose demand cannot be asked: --backing hugetlb does"
+        "; auto takes no pool for a program of unknown demand: --backing hugetlb does"
     } else {
         ""
     };
@@ -189,20 +187,18 @@ fn for_other(wanted: &Wanted, ground: &Ground) -> Result<Choice, String> {
             },
             convert: ground.converts(off_heap, Some(&means)),
             malloc: Some(means),
-            why: format!("no java, so it is asked through its malloc: {why}{auto}"),
+            why: format!("no java command, so malloc requests the pages: {why}{auto}"),
             ..base
         }),
         Some(Err(reason)) if wanted.strict => Err(format!("{reason} (--strict)")),
-        Some(Err(reason)) => Ok(Choice {
-            disable_thp: false,
-            why: format!("base: it is not told anything: {reason}{auto}"),
-            ..base
-        }),
+        Some(Err(reason)) => {
+            Ok(Choice { disable_thp: false, why: format!("base: started unchanged: {reason}{auto}"), ..base })
+        }
     }
 }
 
 impl Ground {
-    /// Can this backing be had now? Why it is the right one, or why not.
+    /// Whether this backing is available now, with the reason.
     fn can_give(&self, offer: &Offer, collector: &str, slack: Bytes) -> Result<String, String> {
         if let Some(missing) = self.sizes.missing(offer.backing) {
             return Err(missing);
@@ -212,7 +208,7 @@ impl Ground {
             Backing::Thp if self.thp.as_deref() == Some("never") => {
                 Err("transparent huge pages are switched off (enabled is never)".to_owned())
             }
-            // Where it was not told, there is no such setting, or we may not see it: the kernel decides.
+            // If `shared_thp` is unknown, the kernel has no such setting or it is not readable: try THP.
             Backing::Thp
                 if collector == "ZGC" && matches!(self.shared_thp.as_deref(), Some("never" | "deny")) =>
             {
@@ -226,20 +222,21 @@ impl Ground {
                     let needed = *pages + extra.pages_needed(*size);
                     let (available, why) = self.available(*size);
                     if available < needed {
-                        return Err(format!("it takes {needed} pages of {size}, and {why}"));
+                        return Err(format!("it needs {needed} pages of {size}, and {why}"));
                     }
                     told.push(format!("{needed} pages of {size}, and {why}"));
                 }
-                Ok(format!(": it takes {}", told.join("; ")))
+                Ok(format!(": it needs {}", told.join("; ")))
             }
         }
     }
 
-    /// Pages of one size that can be had now: in the pool, and within the limits of the control group.
+    /// Pages of one size that are available now in the pool and within the limits of the control groups, with
+    /// the reason.
     fn available(&self, size: PageSize) -> (Pages, String) {
         let pool = self.pools.iter().find(|pool| pool.page_size == size && pool.node.is_none());
         let Some(pool) = pool else { return (Pages(0), format!("there is no pool of {size} pages")) };
-        // Surplus pages are not promised: the kernel may fail to allocate them.
+        // Surplus pages do not count: the kernel may fail to allocate them.
         let policy = Policy { surplus: false, limits: LimitsThatCount::AtMappingAndTouch };
         let Available { pages, bounded_by, unknown_limit } =
             availability::available(pool, &self.limits, policy);
@@ -253,7 +250,7 @@ impl Ground {
         (pages, why)
     }
 
-    /// How malloc'd memory gets what is wanted; nothing where nothing is.
+    /// Means and reason for malloc'd memory; `None` if no backing was requested for it.
     fn off_heap(
         &self,
         wanted: &Wanted,
@@ -303,9 +300,8 @@ impl Ground {
             let (major, minor) = self.glibc()?;
             let tunables = [("glibc.malloc.hugetlb", "1"), ("glibc.malloc.arena_max", "1")];
             let tunables = tunables.map(|(name, value)| (name, value.to_owned())).to_vec();
-            let why = format!(
-                "off-heap thp by glibc {major}.{minor} with one arena: its threads take turns in malloc"
-            );
+            let why =
+                format!("off-heap thp by glibc {major}.{minor} with one arena, whose lock all threads share");
             Ok((MallocMeans::Tunables(tunables), why))
         };
         let jemalloc = || {
@@ -316,9 +312,9 @@ impl Ground {
             Ok((MallocMeans::Preload(PathBuf::from("/").join(library)), why))
         };
         let convert = || match &self.no_conversion {
-            Some(reason) => Err(format!("its memory cannot be made huge from outside: {reason}")),
+            Some(reason) => Err(format!("its memory cannot be collapsed: {reason}")),
             None => {
-                Ok((MallocMeans::Nothing, "off-heap thp by conversion, once the memory is there".to_owned()))
+                Ok((MallocMeans::Nothing, "off-heap thp by collapse, once the memory is resident".to_owned()))
             }
         };
         match malloc {
@@ -335,34 +331,36 @@ impl Ground {
         }
     }
 
-    /// The version of a glibc that can be told to use huge pages.
+    /// The version of a glibc that supports `glibc.malloc.hugetlb`, or why the program has none.
     fn glibc(&self) -> Result<(u32, u32), String> {
         self.loader_listens()?;
         match &self.c_library {
-            Err(reason) => Err(format!("its C library could not be told ({reason})")),
+            Err(reason) => Err(format!("its C library is unknown ({reason})")),
             Ok(CLibrary::Glibc { version: Some(version), .. }) if *version >= GLIBC_WITH_HUGE_PAGES => {
                 Ok(*version)
             }
             Ok(CLibrary::Glibc { version: Some((major, minor)), .. }) => Err(format!(
-                "its malloc is that of glibc {major}.{minor}, which knows no huge pages (2.35 does)"
+                "its malloc is that of glibc {major}.{minor}, which does not support huge pages (2.35 does)"
             )),
-            Ok(CLibrary::Glibc { version: None, .. }) => {
-                Err("its malloc is that of a glibc before 2.33, which knows no huge pages (2.35 does)"
-                    .to_owned())
-            }
-            Ok(CLibrary::Musl) => Err("its malloc is musl's, which knows no huge pages".to_owned()),
+            Ok(CLibrary::Glibc { version: None, .. }) => Err(
+                "its malloc is that of a glibc before 2.33, which does not support huge pages (2.35 does)"
+                    .to_owned(),
+            ),
+            Ok(CLibrary::Musl) => Err("its malloc is musl's, which does not support huge pages".to_owned()),
             Ok(CLibrary::Static) => {
-                Err("it is linked statically: its malloc takes no word from outside".to_owned())
+                Err("it is linked statically: no variable configures its malloc".to_owned())
             }
-            Ok(CLibrary::Other(loader)) => Err(format!("its loader {} is not known", loader.display())),
+            Ok(CLibrary::Other(loader)) => Err(format!("its loader {} is unknown", loader.display())),
         }
     }
 
     fn loader_listens(&self) -> Result<(), String> {
         if self.privileged {
-            return Err("it is a setuid program or has file capabilities, whose loader ignores what its \
-                        environment says of malloc"
-                .to_owned());
+            return Err(
+                "it is a setuid program or has file capabilities, so its loader ignores variables for \
+                        malloc"
+                    .to_owned(),
+            );
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ fn ground(available: u64) -> Ground {
         c_library: Ok(CLibrary::Glibc { version: Some((2, 36)), dir: "lib".into() }),
         jemalloc: None,
         privileged: false,
-        no_conversion: Some("it takes CAP_SYS_NICE".to_owned()),
+        no_conversion: Some("it needs CAP_SYS_NICE".to_owned()),
     }
 }
 
@@ -63,13 +63,13 @@ fn auto_takes_the_pool_if_it_suffices_then_thp_then_base() {
     let auto = Wanted::default();
     let choice = chosen(auto, &ground(651));
     assert_eq!((choice.backing, choice.disable_thp), (Backing::Hugetlb(None), false));
-    assert_eq!(choice.why, "hugetlb: it takes 651 pages of 2MiB, and 651 are available");
+    assert_eq!(choice.why, "hugetlb: it needs 651 pages of 2MiB, and 651 are available");
     let choice = chosen(auto, &ground(650));
     assert_eq!(
         (choice.backing, choice.options.as_slice()),
         (Backing::Thp, &["+UseTransparentHugePages".to_owned()][..])
     );
-    assert_eq!(choice.why, "thp; not hugetlb: it takes 651 pages of 2MiB, and 650 are available");
+    assert_eq!(choice.why, "thp; not hugetlb: it needs 651 pages of 2MiB, and 650 are available");
     let off = Ground { thp: Some("never".to_owned()), ..ground(0) };
     assert_eq!(chosen(auto, &off).backing, Backing::Base);
     let zgc = Answers { collector: "ZGC".to_owned(), ..answers() };
@@ -94,7 +94,7 @@ fn a_control_group_counts_as_the_pool_does() {
 fn strict_refuses_what_would_fall_back() {
     let strict = Wanted { backing: Some(Backing::Hugetlb(None)), strict: true, ..Wanted::default() };
     let refused = choose(&strict, Some(&answers()), &ground(3)).expect_err("a refusal");
-    assert_eq!(refused, "not hugetlb: it takes 651 pages of 2MiB, and 3 are available (--strict)");
+    assert_eq!(refused, "not hugetlb: it needs 651 pages of 2MiB, and 3 are available (--strict)");
     let never = Ground { thp: Some("never".to_owned()), ..ground(0) };
     let auto = Wanted { strict: true, ..Wanted::default() };
     assert_eq!(choose(&auto, Some(&answers()), &ground(0)).map(|choice| choice.backing), Ok(Backing::Thp));

@@ -1,32 +1,32 @@
-//! The task that `hugewise run` gives to the observer of its program.
+//! The assignment of the observer that `hugewise run` starts.
 
 use std::time::Duration;
 
 use hugewise_linux::{hugepages::backing::Backing, proc::vmstat::VmStat, root::Root, units::Bytes};
 use serde::{Deserialize, Serialize};
 
-/// What it is to look at.
+/// The program to observe, and the backings to check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// The program's name.
+    /// Name of the program.
     pub program: String,
-    /// The backing that was chosen for its heap, or for all of it if it has none.
+    /// Backing chosen for the heap, or for all memory if the program is no JVM.
     pub backing: Backing,
-    /// The backing that was chosen for memory outside of the heap.
+    /// Backing chosen for memory outside of the heap; `None` if unchanged.
     pub off_heap: Option<Backing>,
-    /// The heap at its largest; nothing if it is no JVM.
+    /// Largest heap; `None` if the program is no JVM.
     pub max_heap: Option<Bytes>,
-    /// Make what is not huge so.
+    /// Collapse memory outside of the heap once the program is ready.
     pub convert: bool,
-    /// The program may be a child of the process: it was started through another one.
+    /// The program was started through a wrapper and may be a child of the process.
     pub behind_wrapper: bool,
-    /// Report after so long, ready or not.
+    /// Longest time until the report, whether the program is ready or not.
     pub patience: Duration,
     /// Write JSON to standard output instead of text to standard error.
     pub json: bool,
 }
 
-/// Page faults, of the whole machine, for which no huge page could be made.
+/// Failed huge-page allocations of the whole machine since boot; `None` if not reported.
 pub(super) fn fallbacks(root: &Root) -> Option<u64> {
     VmStat::read(root).ok()?.get("thp_fault_fallback")
 }

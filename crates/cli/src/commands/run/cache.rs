@@ -1,7 +1,7 @@
-//! Answers of JVMs, kept for the next start of the same line.
+//! Cache of JVMs' answers for the next start of the same command line.
 //!
-//! Never stale comes before fast: an entry holds the whole text of what it depends on, and is taken
-//! only where that is the same to the letter. What does not read well is no entry.
+//! An entry contains its whole key and is used only if the key is identical, so that no stale answer is used.
+//! Unreadable entries are ignored.
 
 use std::{
     env, fs,
@@ -15,12 +15,12 @@ use hugewise_linux::sys::{file, process};
 use hugewise_plan::backing_selection::Answers;
 use serde::{Deserialize, Serialize};
 
-/// The most entries that are kept.
+/// Largest number of entries.
 const MOST: usize = 100;
-/// Nothing that this program writes there is larger.
+/// Largest size of an entry, in bytes.
 const LARGEST: u64 = 4 << 20;
 
-/// A folder of answers.
+/// The cache directory.
 pub struct Cache(PathBuf);
 
 #[derive(Serialize, Deserialize)]
@@ -30,7 +30,7 @@ struct Entry {
 }
 
 impl Cache {
-    /// That of the user; none where there is no place that is theirs alone.
+    /// The cache of the user; `None` without a private directory.
     pub fn of_user() -> Option<Cache> {
         let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let parent = match absolute("XDG_CACHE_HOME") {
@@ -55,7 +55,7 @@ impl Cache {
         self.0.join(format!("{:016x}.json", hash.finish()))
     }
 
-    /// The answers that depend on exactly this.
+    /// The answers stored under exactly this key.
     pub fn get(&self, key: &str) -> Option<Answers> {
         let file = self.file(key);
         if fs::metadata(&file).ok()?.len() > LARGEST {
@@ -65,7 +65,7 @@ impl Cache {
         (entry.key == key).then_some(entry.answers)
     }
 
-    /// Keeps them. That it cannot be done costs time at the next start, and nothing else.
+    /// Stores the answers. A failure is ignored: the next start asks the JVM again.
     pub fn put(&self, key: String, answers: &Answers) {
         let file = self.file(&key);
         let keep = || {
@@ -78,7 +78,7 @@ impl Cache {
         self.prune();
     }
 
-    /// Removes the oldest entries beyond the most that are kept.
+    /// Removes the oldest entries beyond [`MOST`].
     fn prune(&self) {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let mut entries: Vec<_> = entries
@@ -110,7 +110,7 @@ mod tests {
         let cache = Cache::at(dir.path()).ok_or("no cache")?;
         cache.put("a".to_owned(), &answers());
         assert_eq!((cache.get("a"), cache.get("b")), (Some(answers()), None));
-        // Two keys of one hash: the text decides.
+        // With equal hashes the key decides.
         fs::copy(cache.file("a"), cache.file("b"))?;
         assert_eq!(cache.get("b"), None);
         for broken in ["", "{", "{\"key\": \"a\"}", "null"] {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_for_ever_and_trusts_nobody() -> Result<(), Box<dyn Error>> {
+    fn it_has_a_limit_and_must_be_private() -> Result<(), Box<dyn Error>> {
         let dir = tempfile::tempdir()?;
         let cache = Cache::at(dir.path()).ok_or("no cache")?;
         for n in 0..MOST + 5 {

@@ -1,4 +1,4 @@
-//! Everything that a JVM's answers depend on, as one text.
+//! The cache key: everything that a JVM's answers depend on, as one text.
 
 use std::{env, fmt::Write, fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -11,15 +11,15 @@ use hugewise_linux::{
 };
 use hugewise_plan::backing_selection::Wanted;
 
-/// Files that decide what a `java` is, relative to its home.
+/// Files that identify a JDK, relative to its home.
 const OF_JDK: [&str; 6] =
     ["bin/java", "lib/server/libjvm.so", "lib/libjli.so", "lib/jvm.cfg", "lib/modules", "release"];
-/// Variables that the launcher, the loader or the JVM listen to begin so.
+/// Prefixes of the variables that the launcher, the loader or the JVM read.
 const VARIABLES: [&str; 8] = ["JAVA", "JDK", "_JAVA", "_JDK", "LD_", "GLIBC_TUNABLES", "MALLOC", "CLASSPATH"];
-/// Options that choose another JVM of the same JDK, which is not looked at here.
+/// Options that select another JVM of the same JDK, which the key does not cover.
 const OTHER_JVMS: [&str; 5] = ["-client", "-minimal", "-zero", "-XXaltjvm", "-jre-restrict-search"];
 
-/// The text; nothing where not everything can be told, and so nothing may be kept.
+/// The key; `None` if a dependency is unknown, so that nothing is cached.
 pub fn key(
     root: &Root,
     command: &[String],
@@ -29,7 +29,7 @@ pub fn key(
     sizes: &PageSizes,
     thp: &Thp,
 ) -> Option<String> {
-    // What another wrapper does to processors, limits and variables is not seen from here.
+    // The effect of other wrappers on processors, limits and variables is unknown.
     let assigns = |word: &String| word == "env" || word.contains('=');
     if !line.wrapper.iter().all(assigns) {
         return None;
@@ -83,7 +83,7 @@ pub fn key(
     Some(key)
 }
 
-/// Does an option name a file whose content is not in the line, or another JVM?
+/// Whether an option names another JVM, or a file whose content is not part of the line.
 fn leads_elsewhere<'a>(mut words: impl Iterator<Item = &'a str>) -> bool {
     words.any(|word| {
         let word = word.trim_start_matches(['"', '\'']);
@@ -98,7 +98,7 @@ fn own_identity() -> Option<String> {
     identity(Path::new("/proc/self/exe"))
 }
 
-/// Which file it is, in which state: a change without a trace would take setting the clock back.
+/// Identity and state of a file. A change goes unnoticed only if the clock is set back.
 fn identity(file: &Path) -> Option<String> {
     let found = fs::metadata(file).ok()?;
     Some(format!(

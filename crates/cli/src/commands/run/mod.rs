@@ -1,4 +1,4 @@
-//! `hugewise run`: starts a program on huge pages, and says what it really got.
+//! `hugewise run`: starts a program on huge pages, and reports the coverage of its regions.
 
 pub mod assignment;
 pub mod cache;
@@ -31,47 +31,46 @@ use hugewise_plan::{
 
 use self::{assignment::Assignment, cache::Cache, target::Target};
 
-/// Start a program on huge pages, and report once what each region really got
+/// Start a program on huge pages, and report once the coverage of each region
 ///
-/// This process becomes the program: same process id, signals, exit status, input and output. A java
-/// launch line gets the right flags for that very JVM; those about large pages that it has already are
-/// replaced, also in JAVA_TOOL_OPTIONS and its kin. Any other program is asked through its malloc.
+/// This process becomes the program: same process ID, signals, exit status, input and output. A java command
+/// line gets the flags for its JVM; its own large-page flags are replaced, also in JAVA_TOOL_OPTIONS,
+/// JDK_JAVA_OPTIONS and _JAVA_OPTIONS. Other programs get huge pages through their malloc.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   hugewise run -- java -Xmx4g -jar app.jar
   hugewise run --backing hugetlb --strict -- java -Xms4g -Xmx4g -jar app.jar
-  hugewise run --off-heap thp -- java -Xmx1g -jar cache.jar        malloc and direct buffers, too
-  hugewise run --backing thp -- ./server                           any program, by its malloc
+  hugewise run --off-heap thp -- java -Xmx1g -jar cache.jar        also malloc and direct buffers
+  hugewise run --backing thp -- ./server                           any program, through its malloc
   hugewise run --report report.json -- java -Xmx4g -jar app.jar
 
-The settings of the machine are not changed: 'hugewise plan' says what a line needs.
-Exit status: the program's own; 2 where it was not started.")]
+The settings of the machine are not changed: 'hugewise plan' counts the pages that a command line needs.
+Exit status: the program's own; 2 if it was not started.")]
 pub struct Run {
-    /// base, thp, hugetlb[:SIZE], shm[:SIZE]; auto takes pages of a pool if it holds enough of them,
-    /// else transparent huge pages, else base pages
+    /// base, thp, hugetlb[:SIZE], shm[:SIZE] or auto; auto uses a pool if it has enough pages, else
+    /// transparent huge pages, else base pages
     #[arg(short, long, default_value = "auto", value_parser = backing, value_name = "BACKING")]
     backing: Asked,
-    /// Memory outside of the heap: what malloc, Unsafe.allocateMemory, direct buffers and native
-    /// libraries take
+    /// Backing of memory outside of the heap: malloc, Unsafe.allocateMemory, direct buffers, native libraries
     #[arg(long, value_enum, default_value_t = OffHeapAsked::None, value_name = "PAGES")]
     off_heap: OffHeapAsked,
-    /// How --off-heap thp is reached
+    /// Means for --off-heap thp
     #[arg(long, value_enum, default_value_t = MallocAsked::Auto, value_name = "HOW")]
     malloc: MallocAsked,
-    /// Rather fail than fall back: start nothing where what was asked for cannot be had
+    /// Fail instead of falling back: start nothing if the requested backing is not available
     #[arg(long)]
     strict: bool,
-    /// Say nothing, and leave no observer behind
+    /// Print nothing, and start no observer
     #[arg(short, long, conflicts_with = "report")]
     quiet: bool,
-    /// Write the observer's report as JSON into FILE, and not to standard error
+    /// Write the observer's report as JSON to FILE instead of as text to standard error
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Report after so many seconds at the latest, also where memory still grows
+    /// Report after this many seconds even if memory still grows
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     within: u64,
-    /// Ask the JVM, even where its answers are known from an earlier start
+    /// Query the JVM even if its answers are cached from an earlier start
     #[arg(long)]
     no_cache: bool,
     /// The program and its arguments
@@ -79,7 +78,7 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
-/// `auto` is none.
+/// `None` is `auto`.
 #[derive(Clone, Copy, Debug)]
 struct Asked(Option<Backing>);
 
@@ -92,23 +91,23 @@ fn backing(text: &str) -> Result<Asked, String> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OffHeapAsked {
-    /// As the program has it
+    /// Unchanged
     None,
     /// Transparent huge pages
     Thp,
-    /// Pages of the pool, by glibc's malloc
+    /// Pages of the pool, through glibc's malloc
     Hugetlb,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum MallocAsked {
-    /// By what works here
+    /// The first means that works here
     Auto,
     /// glibc's own malloc, with one arena for all threads
     Glibc,
-    /// jemalloc in its place, where it is installed
+    /// jemalloc in its place, if installed
     Jemalloc,
-    /// From outside, once the memory is there (CAP_SYS_NICE, Linux 6.1)
+    /// Collapse once the memory is resident (CAP_SYS_NICE, Linux 6.1)
     Convert,
 }
 
@@ -133,13 +132,13 @@ impl Run {
 
     fn say(&self, text: &str) {
         if !self.quiet {
-            // A reader that has gone is no reason not to start.
+            // The program starts even if standard error is closed.
             let _ = writeln!(io::stderr(), "hugewise: {text}");
         }
     }
 }
 
-/// Runs the command; comes back only where the program could not be started.
+/// Runs the command; returns only if the program could not be started.
 pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
     let root = Root::live();
     let wanted = run.wanted();
@@ -158,15 +157,18 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
         Ok(answers) => answers,
         Err(error) if wanted.strict => return Err(error.context("nothing was started (--strict)")),
         Err(error) => {
-            // It may well start: it says itself what is wrong, with its own exit status.
-            run.say(&format!("started as it stands: {error:#}"));
+            // It may start anyway, or it reports the error with its own exit status.
+            run.say(&format!("started unchanged: {error:#}"));
             return hand_over(&target, None);
         }
     };
     let mut ground = target.ground(&root, &sizes, &thp, &wanted);
-    let nobody =
-        if run.quiet { Some("--quiet leaves nobody behind who would do it") } else { observer::impossible() };
-    ground.no_conversion = ground.no_conversion.or(nobody.map(str::to_owned));
+    let no_observer = if run.quiet {
+        Some("--quiet starts no observer that could collapse it")
+    } else {
+        observer::impossible()
+    };
+    ground.no_conversion = ground.no_conversion.or(no_observer.map(str::to_owned));
     let choice = backing_selection::choose(&wanted, answers.as_ref(), &ground)
         .map_err(anyhow::Error::msg)
         .context("nothing was started")?;
@@ -176,13 +178,16 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
         run.say(&format!("set aside {}", aside.join(", ")));
     }
     if choice.disable_thp {
-        handover::disable_thp().context("keeping transparent huge pages away from it")?;
+        handover::disable_thp().context("disabling transparent huge pages for it")?;
     }
     if !run.quiet {
         let file = run.report.as_deref().map(report_file).transpose()?;
         if let Err(error) = observer::start(&run.assignment(&target, answers.as_ref(), &choice), file) {
-            ensure!(run.report.is_none(), "nothing was started: nobody would write the report: {error:#}");
-            run.say(&format!("nobody will tell what it got: {error:#}"));
+            ensure!(
+                run.report.is_none(),
+                "nothing was started, because there is no observer to write the report: {error:#}"
+            );
+            run.say(&format!("no report will follow: {error:#}"));
         }
     }
     hand_over(&target, Some(&choice))
@@ -221,17 +226,17 @@ impl Run {
     }
 }
 
-/// What 'hugewise run' leaves behind
+/// Observer of a program that 'hugewise run' started
 #[derive(Args)]
 #[command(hide = true)]
 pub struct Observe {
-    /// What to look at, as JSON
+    /// The assignment, as JSON
     #[arg(value_parser = assignment)]
     assignment: Assignment,
 }
 
 fn assignment(text: &str) -> Result<Assignment, String> {
-    serde_json::from_str(text).map_err(|error| format!("'hugewise run' starts observers: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("only 'hugewise run' starts observers: {error}"))
 }
 
 /// Observes the process on standard input.

@@ -1,5 +1,5 @@
-//! Who stays behind when a program takes over: looks at its memory until it is ready, tells once what
-//! each region really got, and ends.
+//! The observer: samples the program's memory until it is ready, reports the coverage of each region once,
+//! and exits.
 
 use std::{
     io::{self, Write},
@@ -41,23 +41,20 @@ use super::{
 };
 use crate::commands::collapse;
 
-/// The first wait, which grows from look to look.
+/// First sampling interval; the next ones are longer.
 const FIRST_GAP: Duration = Duration::from_millis(100);
-/// The longest wait between two looks that are cheap.
+/// Longest sampling interval while samples are cheap.
 const LONGEST_GAP: Duration = Duration::from_secs(1);
-/// A look may cost this fraction of the time until the next.
+/// A sample may cost 1/`BUDGET` of the interval that follows it.
 const BUDGET: u32 = 100;
 
-/// Why this process can leave no observer behind; nothing where it can.
+/// Why no observer can be started; `None` if it can.
 pub fn impossible() -> Option<&'static str> {
-    handover::adopts_orphans().then_some(
-        "as process 1, or one that adopts orphans, the program would find a child that it never started",
-    )
+    handover::adopts_orphans()
+        .then_some("the program would be process 1 or a subreaper, and the observer would become its child")
 }
 
-/// Starts an observer of this process, which is no child of it.
-///
-/// With `file` it writes its report there.
+/// Starts an observer of this process that is not its child. It writes its report to `file` if there is one.
 pub fn start(assignment: &Assignment, file: Option<std::fs::File>) -> anyhow::Result<()> {
     if let Some(reason) = impossible() {
         bail!(reason);
@@ -65,10 +62,10 @@ pub fn start(assignment: &Assignment, file: Option<std::fs::File>) -> anyhow::Re
     let mut command = Command::new("/proc/self/exe");
     command.arg("observe").arg(serde_json::to_string(assignment)?);
     command.stdout(file.map_or_else(Stdio::null, Stdio::from));
-    handover::spawn_orphan(&mut command).context("leaving an observer behind")
+    handover::spawn_orphan(&mut command).context("starting the observer")
 }
 
-/// Observes: the process is known by the pidfd on standard input.
+/// Observes the process whose pidfd is on standard input.
 pub fn run(assignment: &Assignment) -> anyhow::Result<ExitCode> {
     handover::close_inherited(3);
     let root = Root::live();
@@ -100,7 +97,7 @@ pub fn run(assignment: &Assignment) -> anyhow::Result<ExitCode> {
     }
     let mut report = Report::new(assignment, pid, begin.elapsed(), outcome.unwrap_or(Outcome::Ended));
     if report.outcome != Outcome::Ended {
-        // One that ends meanwhile has told nothing.
+        // A sample during which the process ends is incomplete.
         if let Err(error) = process.sample(pid, &stdin, &mut report) {
             report.notes.push(format!("the memory of process {pid} could not be read: {error:#}"));
         }
@@ -111,7 +108,7 @@ pub fn run(assignment: &Assignment) -> anyhow::Result<ExitCode> {
     if assignment.json {
         io::stdout().write_all(told.as_bytes())?;
     } else {
-        // In one piece: the program writes there, too.
+        // One write, because the program writes to the same file.
         io::stderr().write_all(told.as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
@@ -121,7 +118,7 @@ pub fn run(assignment: &Assignment) -> anyhow::Result<ExitCode> {
 fn pid_of_stdin(root: &Root) -> anyhow::Result<u32> {
     let info = root.read("proc/self/fdinfo/0")?;
     let pid = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
-    pid.context("standard input is no process: 'hugewise run' starts observers")
+    pid.context("standard input is no pidfd: only 'hugewise run' starts observers")
 }
 
 struct Process<'a> {
@@ -131,7 +128,7 @@ struct Process<'a> {
 }
 
 impl Process<'_> {
-    /// The process that the memory belongs to, and how much is resident.
+    /// The process with most resident bytes, and their number.
     fn heaviest(&self) -> Option<(u32, Bytes)> {
         let tree = match self.assignment.behind_wrapper {
             true => tree::processes(self.root, self.pid),
@@ -145,11 +142,11 @@ impl Process<'_> {
         tree.into_iter().filter_map(resident).max_by_key(|(_, resident): &(u32, Bytes)| *resident)
     }
 
-    /// Samples the regions, and collapses what is to be collapsed.
+    /// Samples the regions, after collapsing memory if the assignment requires it.
     fn sample(&self, pid: u32, pidfd: &impl AsFd, report: &mut Report) -> anyhow::Result<()> {
         let machine = Machine::read(self.root)?;
         let mut sampled = Sampled::read(self.root, &machine, pid)?;
-        // Behind a wrapper the descriptor means another process.
+        // With a wrapper the pidfd may refer to another process.
         if let (true, Some(size), true) = (self.assignment.convert, machine.pmd(), pid == self.pid) {
             let before = huge(&sampled.vmas);
             match self.convert(&sampled, &machine.sizes, size, pidfd) {
@@ -166,7 +163,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Collapses memory outside of the heap that is dense enough, as far as no other program pays for it.
+    /// Collapses dense memory outside of the heap, without reclaim or compaction.
     fn convert(
         &self,
         sampled: &Sampled,
@@ -214,7 +211,7 @@ fn huge(vmas: &[Vma]) -> Bytes {
     vmas.iter().map(|vma| vma.thp).sum()
 }
 
-/// How much was not collapsed, and why; `None` if all was.
+/// Amount that was not collapsed, and the reason; `None` if all was.
 fn not_collapsed(done: &Conversion, size: PageSize) -> Option<String> {
     let left: Bytes = done.refusals.iter().map(Refusal::bytes).sum();
     let first = done.refusals.first()?;

@@ -1,29 +1,28 @@
-//! When a program is ready to be looked at: its memory has stopped growing.
+//! A program is ready for its report when its memory has stopped growing.
 
 use std::time::Duration;
 
 use hugewise_linux::units::Bytes;
 
-/// So long its memory must not have grown.
+/// Time without growth after which a program is ready.
 pub const QUIET: Duration = Duration::from_secs(2);
-/// Less than this share more is no growth.
+/// An increase below 1/`TOLERANCE` is no growth.
 const TOLERANCE: u64 = 50;
-/// Less than this is no growth, of however little.
+/// A smaller increase is no growth.
 const LEAST: Bytes = Bytes(8 << 20);
 
-/// What was seen so far.
 #[derive(Debug, Default)]
 pub struct Readiness {
-    /// When its memory was last seen to grow, and to what.
+    /// Time of the last growth, and the resident bytes then.
     grown: Option<(Duration, Bytes)>,
 }
 
 impl Readiness {
-    /// Takes a look at it: so much was resident at that time. Is it ready?
+    /// Adds a sample of `resident` bytes at the time `at`; true if the program is ready.
     pub fn look(&mut self, at: Duration, resident: Bytes) -> bool {
         match self.grown {
             Some((since, then)) if resident <= then + LEAST.max(Bytes(then.0 / TOLERANCE)) => {
-                // What it gave back it may take again.
+                // Allocating released memory again counts as growth.
                 if resident < then.saturating_sub(LEAST) {
                     self.grown = Some((since, resident));
                 }
@@ -52,10 +51,10 @@ mod tests {
     #[test]
     fn it_is_ready_when_it_no_longer_grows() {
         assert_eq!(ready_at(&[10, 200, 400, 400, 401, 402, 403, 404]), Some(6));
-        // Growing steadily, however slowly: never within these looks.
+        // Steady growth: not ready within these samples.
         assert_eq!(ready_at(&[100, 109, 118, 127, 136, 145, 154, 163]), None);
         assert_eq!(ready_at(&[]), None);
-        // Less memory is quiet, too; more after it is growth.
+        // A decrease is no growth; an increase after it is.
         assert_eq!(ready_at(&[400, 100, 100, 400, 400, 400, 400, 400]), Some(7));
     }
 }

@@ -1,4 +1,4 @@
-//! What each region of a started program really got.
+//! The observer's report: coverage of each region of the program.
 
 use std::time::Duration;
 
@@ -15,47 +15,47 @@ use serde::Serialize;
 use super::assignment::{Assignment, fallbacks};
 use crate::output::terminal::plain;
 
-/// With less than this share on huge pages, a region that should be on them is said to have fallen back.
+/// Coverage, 0 to 1, below which a region that should be on huge pages gets a note.
 const ENOUGH: f64 = 0.9;
 
-/// What was seen, schema `hugewise.run/1`.
+/// The observer's report, schema `hugewise.run/1`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Report {
     /// `hugewise.run/1`.
     pub schema: String,
-    /// The program's name.
+    /// Name of the program.
     pub program: String,
-    /// The process that the memory belongs to.
+    /// ID of the process that has the memory.
     pub pid: u32,
-    /// Seconds from the start to the look.
+    /// Time from the start to the sample.
     pub seconds: f64,
-    /// Was it ready?
+    /// Whether the program was ready.
     pub outcome: Outcome,
-    /// The backing that was chosen.
+    /// Backing chosen for the heap, or for all memory if the program is no JVM.
     #[schemars(with = "String")]
     pub backing: Backing,
-    /// The backing that was chosen for memory outside of the heap.
+    /// Backing chosen for memory outside of the heap; null if unchanged.
     #[schemars(with = "Option<String>")]
     pub off_heap: Option<Backing>,
-    /// Its memory; nothing where the program had ended.
+    /// Regions of the program; empty if it ended before the sample.
     pub regions: Vec<Region>,
-    /// What was made huge from outside.
+    /// Bytes that the observer collapsed.
     pub converted_bytes: Bytes,
-    /// How long that took.
+    /// Duration of the collapse; 0 if there was none.
     pub converting_seconds: f64,
-    /// Which regions got less than they should, why, and what to do next; and what could not be told.
+    /// Regions with too little coverage, with cause and action; and failed readings.
     pub notes: Vec<String>,
 }
 
-/// Whether it was ready.
+/// Whether the program was ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Its memory no longer grew.
     Ready,
-    /// Its memory was still growing when the time was over.
+    /// Its memory was still growing at the end of `--within`.
     StillGrowing,
-    /// The program ended before.
+    /// The program ended before the sample.
     Ended,
 }
 
@@ -65,15 +65,14 @@ pub struct Region {
     /// `heap`, `code cache`, `outside heap`; `anonymous` of a program without a heap.
     #[serde(flatten)]
     pub pages: RegionPages,
-    /// The share on huge pages, 0 to 1.
+    /// Share of the resident bytes on huge pages, 0 to 1; null if nothing is resident.
     pub coverage: Option<f64>,
-    /// The backing that was asked for; null for code, which no choice of `run` is about.
+    /// Requested backing; null for the code cache, for which `run` requests none.
     #[schemars(with = "Option<String>")]
     pub asked: Option<Backing>,
 }
 
 impl Report {
-    /// Nothing looked at yet.
     pub fn new(assignment: &Assignment, pid: u32, after: Duration, outcome: Outcome) -> Report {
         Report {
             schema: "hugewise.run/1".to_owned(),
@@ -90,10 +89,10 @@ impl Report {
         }
     }
 
-    /// Says why a region got less than it should, as far as the machine tells.
+    /// Adds a note with the cause for each region with too little coverage.
     pub fn explain(&mut self, assignment: &Assignment, root: &Root, fallbacks_before: Option<u64>) {
         if assignment.max_heap.is_some() && !self.regions.iter().any(|region| region.pages.name == "heap") {
-            self.notes.push("no mapping of it is known to be the heap".to_owned());
+            self.notes.push("its heap was not found among its mappings".to_owned());
         }
         let short = |region: &&Region| region.coverage.is_some_and(|coverage| coverage < ENOUGH);
         for region in self.regions.iter().filter(short) {
@@ -102,7 +101,7 @@ impl Report {
                 Some(Backing::Thp) => thp_shortage(root, fallbacks_before),
                 Some(Backing::Hugetlb(_) | Backing::Shm(_)) => pool_shortage(root),
             };
-            self.notes.push(format!("{} got less than it should: {why}", region.pages.name));
+            self.notes.push(format!("{} has too little coverage: {why}", region.pages.name));
         }
     }
 }
@@ -115,15 +114,15 @@ fn thp_shortage(root: &Root, before: Option<u64>) -> String {
     let now = fallbacks(root);
     match before.zip(now).map(|(before, now)| now.saturating_sub(before)) {
         Some(0) => {
-            "no huge page was refused meanwhile (thp_fault_fallback), so it lies in small pieces, or is \
-                    not advised; next: hugewise inspect PID"
+            "no huge-page allocation failed since the start (thp_fault_fallback), so its mappings are too small or \
+                    lack MADV_HUGEPAGE; next: hugewise inspect PID"
                 .to_owned()
         }
         Some(times) => format!(
-            "{times} times meanwhile no huge page could be made (thp_fault_fallback, of all programs): memory is \
+            "{times} huge-page allocations failed since the start (thp_fault_fallback, of all programs): memory is \
              fragmented; next: hugewise check"
         ),
-        None => "/proc/vmstat does not tell why; next: hugewise check".to_owned(),
+        None => "the cause is unknown, because /proc/vmstat does not report it; next: hugewise check".to_owned(),
     }
 }
 
@@ -157,14 +156,14 @@ pub fn regions(survey: &Survey, machine: &Machine, assignment: &Assignment) -> V
     regions.into_iter().flatten().collect()
 }
 
-/// Memory of the program's own that is neither heap nor code.
+/// Whether a part is memory outside of heap and code cache.
 pub fn is_outside(part: &Part) -> bool {
     use hugewise_evidence::process::Kind as Use;
     matches!(part.kind, Use::Anonymous | Use::Malloc | Use::Stack | Use::JvmLargePages)
         && !matches!(part.of_jvm, Some(Kind::Heap | Kind::CodeCache))
 }
 
-/// The report for people; nothing where the program ended before.
+/// The report as text; empty if the program ended before the sample.
 pub fn text(report: &Report) -> String {
     if report.outcome == Outcome::Ended {
         return String::new();
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_has_ended_is_not_spoken_of() {
+    fn a_program_that_has_ended_has_no_report() {
         let report = Report::new(&assignment(None), 1, Duration::ZERO, Outcome::Ended);
         assert_eq!(text(&report), "");
     }

@@ -1,4 +1,4 @@
-//! Starting a program on huge pages: what must be read and asked for it, and what it is handed.
+//! The program that `run` starts: readings and queries before the start, and its arguments and environment.
 
 use std::{
     env,
@@ -31,26 +31,27 @@ use hugewise_plan::backing_selection::{Answers, Choice, Ground, Offer, Wanted};
 
 use super::{cache::Cache, cache_key};
 
-/// The first Linux that can make the memory of another process huge.
+/// First Linux that can collapse the memory of another process.
 const CONVERTS: (u32, u32) = (6, 1);
 
 /// A program to be started.
 pub struct Target {
-    /// As it was given.
+    /// The command line as given.
     command: Vec<OsString>,
-    /// If it is a `java` and could be understood.
+    /// The parsed command line of a `java`; `None` for other programs, or if parsing failed.
     pub line: Option<LaunchLine>,
-    /// Why it could not, where a `java` seems to be in it.
+    /// Why the command line of a `java` could not be parsed.
     pub not_understood: Option<LaunchError>,
-    /// Variables with options of the JVM, without those about large pages; and what was set aside.
+    /// Variables with JVM options, without their large-page flags.
     variables: Vec<(&'static str, String)>,
+    /// Large-page flags that were removed from the variables.
     aside: Vec<String>,
-    /// The file of the program that matters: behind a wrapper, that of the `java`.
+    /// The program's file; with a wrapper, that of the `java`.
     file: PathBuf,
 }
 
 impl Target {
-    /// Looks at a command line.
+    /// Parses a command line and finds its program.
     pub fn new(command: &[OsString]) -> anyhow::Result<Target> {
         let words: Option<Vec<String>> =
             command.iter().map(|word| word.to_str().map(str::to_owned)).collect();
@@ -61,7 +62,7 @@ impl Target {
         };
         let first = command.first().context("no program was named")?;
         let named = line.as_ref().map_or(first.clone(), |line| OsString::from(&line.java));
-        // A wrapper may find it where we do not, as by a PATH of its own; the kernel says what is wrong then.
+        // A wrapper may find the program with its own PATH; otherwise exec reports the error.
         let wrapped = line.as_ref().is_some_and(|line| !line.wrapper.is_empty());
         let file = find(&named).or_else(|error| if wrapped { find(first) } else { Err(error) });
         let file = file.and_then(|file| Ok(std::path::absolute(file)?));
@@ -71,19 +72,19 @@ impl Target {
         Ok(Target { command: command.to_vec(), line, not_understood, variables, aside, file })
     }
 
-    /// Its name, without its folder.
+    /// The file name without its directory.
     pub fn name(&self) -> String {
         self.file.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// What the machine and the program are like.
+    /// Reads the facts about machine and program that the backing selection needs.
     pub fn ground(&self, root: &Root, sizes: &PageSizes, thp: &Thp, wanted: &Wanted) -> Ground {
         let pools = pools::read(root).unwrap_or_default();
         let malloc_matters = self.line.is_none() || wanted.off_heap.is_some();
         let path = self.file.strip_prefix("/").unwrap_or(&self.file);
         let program = match malloc_matters {
             true => c_library::of_program(root, path).map_err(|error| error.to_string()),
-            false => Err("it was not looked at".to_owned()),
+            false => Err("it was not read".to_owned()),
         };
         let privileged = || {
             let set_id = fs::metadata(&self.file).is_ok_and(|found| found.permissions().mode() & 0o6000 != 0);
@@ -104,7 +105,7 @@ impl Target {
         }
     }
 
-    /// The JVM's answers, from the cache where they are there; nothing for another program.
+    /// The JVM's answers, from the cache if possible; `None` for other programs.
     pub fn answers(
         &self,
         root: &Root,
@@ -130,7 +131,7 @@ impl Target {
         Ok(Some(answers))
     }
 
-    /// What was taken out of the line for a choice, in words.
+    /// The large-page flags that are removed for a choice.
     pub fn set_aside(&self, choice: &Choice) -> Vec<String> {
         let (_, mut aside) =
             self.line.as_ref().map(|line| line.with_page_flags(&choice.options)).unwrap_or_default();
@@ -138,7 +139,7 @@ impl Target {
         aside
     }
 
-    /// What it is started by: the file, the words, and the environment.
+    /// File, arguments and environment for exec.
     pub fn handover(
         &self,
         choice: Option<&Choice>,
@@ -155,7 +156,7 @@ impl Target {
                 changed.extend(self.variables.clone());
                 words = self.with_options(line, &choice.options);
                 if !line.wrapper.is_empty() && !changed.is_empty() {
-                    // Behind whatever the wrapper does to variables.
+                    // Set after the wrapper, which may change variables.
                     let (line, _) = line.with_page_flags(&choice.options);
                     words =
                         line.with_environment(&changed).command().into_iter().map(OsString::from).collect();
@@ -182,8 +183,8 @@ impl Target {
         assigned.map(str::to_owned).or_else(|| env::var(name).ok())
     }
 
-    /// The command with these options. Its words stay as they were given where that is enough: what
-    /// stands in an argument file does not come to stand where every user can read it.
+    /// The command with these options. Argument files stay unexpanded if possible: every user can read the
+    /// arguments of a process, but not necessarily an argument file.
     fn with_options(&self, line: &LaunchLine, options: &[String]) -> Vec<OsString> {
         let (wanted, aside) = line.with_page_flags(options);
         let given: Vec<String> =
@@ -206,9 +207,9 @@ impl Target {
     }
 }
 
-/// Asks a JVM; are all answers to the page, and not only bounds?
+/// Queries a JVM. The flag is true if all page counts are exact, false if they are upper bounds.
 fn ask(line: &LaunchLine, wanted: &Wanted, sizes: &PageSizes) -> anyhow::Result<(Answers, bool)> {
-    // Where the JVM cannot be rehearsed, it can still be started, and what it takes be bounded.
+    // A JVM that cannot be rehearsed can still be started, with an upper bound of its demand.
     let (flags, exact) = match rehearsal::flags_of(line, sizes) {
         Err(DemandError::Rehearse { .. }) => (flags::ask(line)?, false),
         flags => (flags?, true),
@@ -248,7 +249,7 @@ fn ask(line: &LaunchLine, wanted: &Wanted, sizes: &PageSizes) -> anyhow::Result<
     Ok((answers, exact))
 }
 
-/// The most that a JVM could take from the pools, where it could not be rehearsed.
+/// Upper bound of the pool pages of a JVM that could not be rehearsed.
 fn bound(flags: &FinalFlags, backing: Backing, sizes: &PageSizes) -> Vec<(PageSize, Pages)> {
     let (Some(demand), Some(default)) = (flags.explicit_demand(), sizes.default_hugetlb) else {
         return Vec::new();
@@ -260,28 +261,28 @@ fn bound(flags: &FinalFlags, backing: Backing, sizes: &PageSizes) -> Vec<(PageSi
     vec![(of_heap, demand.heap.pages_needed(of_heap)), (default, demand.others.pages_needed(default))]
 }
 
-/// Why this process could not make the memory of another one huge; nothing where it can.
+/// Why this process cannot collapse the memory of another one; `None` if it can.
 fn no_conversion(root: &Root) -> Option<String> {
     let kernel = root.read(OSRELEASE).unwrap_or_default();
     let mut numbers =
         kernel.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
     if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < CONVERTS {
-        return Some(format!("it takes Linux 6.1, and this is {}", kernel.trim()));
+        return Some(format!("it needs Linux 6.1, and this is {}", kernel.trim()));
     }
     match limits::read(root).capabilities.known() {
         Some(capabilities) if capabilities.has(Capabilities::SYS_NICE) => None,
-        _ => Some("it takes CAP_SYS_NICE, as root has it".to_owned()),
+        _ => Some("it needs CAP_SYS_NICE, which root has".to_owned()),
     }
 }
 
-/// The file that a command means, as execvp(3) finds it.
+/// Finds the file of a command as execvp(3) does.
 fn find(command: &OsStr) -> anyhow::Result<PathBuf> {
     let runs = |path: &Path| {
         fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
     if command.as_bytes().contains(&b'/') {
         let path = PathBuf::from(command);
-        // What is wrong with a path that was named, the kernel says best.
+        // The kernel reports errors of an explicit path.
         return Ok(path);
     }
     let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
