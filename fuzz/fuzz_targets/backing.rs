@@ -1,4 +1,4 @@
-//! Backings: no panic, and what is printed reads back as the same backing.
+//! Backings: no panic, and a printed backing parses to the same value.
 
 #![no_main]
 

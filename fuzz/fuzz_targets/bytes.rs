@@ -1,4 +1,4 @@
-//! Sizes as people write them: no panic, neither in reading nor in printing.
+//! Sizes: no panic in parsing or printing.
 
 #![no_main]
 

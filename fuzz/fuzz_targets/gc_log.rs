@@ -11,6 +11,6 @@ fuzz_target!(|log: &[u8]| {
     let mut take = |event: Event<'_>| summary.add(&event);
     let _ = reader.read(log, &mut take);
     reader.finish(&mut take);
-    let begins = log.windows(2).filter(|pair| pair == b"GC" ).count() as u64;
+    let begins = log.windows(2).filter(|pair| pair == b"GC").count() as u64;
     assert!(summary.pauses() + summary.nested <= begins);
 });

@@ -1,13 +1,17 @@
-//! The files of a rotation, of any names, with any stamps: no panic, and each file is there once.
+//! Files of a log rotation with any names and timestamps: no panic, and each file occurs once.
 
 #![no_main]
 
-use std::{collections::BTreeSet, path::{Path, PathBuf}, time::{Duration, SystemTime}};
 use hugewise_jvm::gc_log::sets::{Seen, arrange_by};
 use libfuzzer_sys::fuzz_target;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
 
 fuzz_target!(|files: Vec<(u8, bool, &str, &[u8], u8)>| {
-    // Most of them of one set, as its own rotation or that of JDK 8 would name them.
+    // Most names are of one set, as unified logging or JDK 8 rotate it.
     let name = |(index, current, free, _, _): &(u8, bool, &str, &[u8], u8)| {
         PathBuf::from(match (index % 8, current) {
             (0, _) => "gc.log".to_owned(),

@@ -1,4 +1,4 @@
-//! What a JVM, or its command line, tells of the logs that it writes: no panic, and no log without a name.
+//! Lists of logs from a JVM or its command line: no panic, and no log without a name.
 
 #![no_main]
 
@@ -6,7 +6,8 @@ use hugewise_jvm::log_control;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    for log in log_control::listed(text).into_iter().chain(log_control::listed(&format!(" #2: file={text}"))) {
+    for log in log_control::listed(text).into_iter().chain(log_control::listed(&format!(" #2: file={text}")))
+    {
         assert!(log.file.to_str().is_some_and(|name| !name.contains('\n')));
     }
     for option in ["-Xlog:", "-Xlog:gc*:file=", "-Xloggc:"] {

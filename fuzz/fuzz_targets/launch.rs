@@ -1,5 +1,5 @@
-//! Launch lines with wrappers, scripts and files of options: no panic, and what is read is read the
-//! same again.
+//! Launch lines with wrappers, scripts and files of options: no panic, and a parsed line parses to the same
+//! value again.
 
 #![no_main]
 

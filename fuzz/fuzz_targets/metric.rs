@@ -1,4 +1,4 @@
-//! Metrics as people type them: no panic.
+//! Metrics on the command line: no panic.
 
 #![no_main]
 

@@ -1,14 +1,18 @@
-//! Recordings that are whole and tell anything: no panic, and no pause that holds more than its time.
+//! Valid recordings with arbitrary values: no panic, and no pause with more attributed time than its
+//! duration.
 
 #![no_main]
 
-use std::{fmt::Write as _, io::Write as _, sync::OnceLock};
 use flate2::{Compression, write::GzEncoder};
 use hugewise_linux::{reading::Reading, root::Root};
-use hugewise_record::{attribution::{Explanation, Gathered, actions}, recording::{Evidence, FirstTouch, Header, Line, PageCost, Reader, SCHEMA, facts}};
+use hugewise_record::{
+    attribution::{Explanation, Gathered, actions},
+    recording::{Evidence, FirstTouch, Header, Line, PageCost, Reader, SCHEMA, facts},
+};
 use libfuzzer_sys::fuzz_target;
+use std::{fmt::Write as _, io::Write as _, sync::OnceLock};
 
-/// The lines before those of the input.
+/// Lines before those of the input.
 fn frame() -> &'static str {
     static FRAME: OnceLock<String> = OnceLock::new();
     FRAME.get_or_init(|| {
@@ -41,26 +45,52 @@ fn frame() -> &'static str {
     })
 }
 
-/// Seven bytes make a line: what, who, and two times that are near or far.
+/// Makes a line of seven bytes: kind, thread, and two times with small or large distances.
 fn line(text: &mut String, bytes: &[u8; 7]) {
     let [what, who, a, b, c, d, far] = *bytes;
     let tid = 8 + u32::from(who % 5);
     let shift = if far > 250 { 55 } else { u32::from(far % 24) };
-    let (from, len) = (u64::from(u16::from_le_bytes([a, b])) << shift, u64::from(u16::from_le_bytes([c, d])) << 8);
+    let (from, len) =
+        (u64::from(u16::from_le_bytes([a, b])) << shift, u64::from(u16::from_le_bytes([c, d])) << 8);
     let to = from.saturating_add(len);
     let delay = |ns: u64| format!("{{\"count\":1,\"ns\":{ns}}}");
     let _ = match what % 7 {
-        0 => writeln!(text, "{{\"type\":\"stall\",\"cause\":\"compaction\",\"tid\":{tid},\"begin_ns\":{from},\"end_ns\":{to},\"details\":{{}}}}"),
-        1 => writeln!(text, "{{\"type\":\"stall\",\"cause\":\"throttled\",\"tid\":{tid},\"begin_ns\":{to},\"end_ns\":{from},\"details\":{{}}}}"),
-        2 => writeln!(text, "{{\"type\":\"huge_page\",\"ns\":{from},\"tid\":{tid},\"order\":9,\"got\":{}}}", far % 2 == 0),
-        3 => writeln!(text, "{{\"type\":\"usage\",\"ns\":{from},\"threads\":[{{\"tid\":{tid},\"user_ns\":0,\"sys_ns\":{to},\"minor_faults\":{from},\"major_faults\":0}}]}}"),
+        0 => writeln!(
+            text,
+            "{{\"type\":\"stall\",\"cause\":\"compaction\",\"tid\":{tid},\"begin_ns\":{from},\"end_ns\":{to},\"details\":{{}}}}"
+        ),
+        1 => writeln!(
+            text,
+            "{{\"type\":\"stall\",\"cause\":\"throttled\",\"tid\":{tid},\"begin_ns\":{to},\"end_ns\":{from},\"details\":{{}}}}"
+        ),
+        2 => writeln!(
+            text,
+            "{{\"type\":\"huge_page\",\"ns\":{from},\"tid\":{tid},\"order\":9,\"got\":{}}}",
+            far % 2 == 0
+        ),
+        3 => writeln!(
+            text,
+            "{{\"type\":\"usage\",\"ns\":{from},\"threads\":[{{\"tid\":{tid},\"user_ns\":0,\"sys_ns\":{to},\"minor_faults\":{from},\"major_faults\":0}}]}}"
+        ),
         4 => writeln!(
             text,
             "{{\"type\":\"delays\",\"ns\":{from},\"threads\":[{{\"tid\":{tid},\"compact\":{},\"reclaim\":{},\"thrashing\":null,\"swap_in\":{},\"copy_on_write\":null,\"cpu\":{},\"block_io\":{}}}]}}",
-            delay(to), delay(from), delay(0), delay(0), delay(0)
+            delay(to),
+            delay(from),
+            delay(0),
+            delay(0),
+            delay(0)
         ),
-        5 => writeln!(text, "{{\"type\":\"jvm_log\",\"ns\":{to},\"pid\":7,\"lines\":[\"[{to}ns][info][gc] GC({who}) Pause Young 6M->2M(9M) {}.{:03}ms\",\"[{to}ns][info][gc,cpu] GC({who}) User=0.0{a}s Sys=0.{b}s Real=0.10s\"]}}", len / 1000, len % 1000),
-        _ => writeln!(text, "{{\"type\":\"jvm_log\",\"ns\":{to},\"pid\":7,\"lines\":[\"[{to}ns][info][safepoint] Safepoint \\\"A\\\", Time since last: 1 ns, Reaching safepoint: {a} ns, At safepoint: {len} ns, Total: {len} ns\"]}}"),
+        5 => writeln!(
+            text,
+            "{{\"type\":\"jvm_log\",\"ns\":{to},\"pid\":7,\"lines\":[\"[{to}ns][info][gc] GC({who}) Pause Young 6M->2M(9M) {}.{:03}ms\",\"[{to}ns][info][gc,cpu] GC({who}) User=0.0{a}s Sys=0.{b}s Real=0.10s\"]}}",
+            len / 1000,
+            len % 1000
+        ),
+        _ => writeln!(
+            text,
+            "{{\"type\":\"jvm_log\",\"ns\":{to},\"pid\":7,\"lines\":[\"[{to}ns][info][safepoint] Safepoint \\\"A\\\", Time since last: 1 ns, Reaching safepoint: {a} ns, At safepoint: {len} ns, Total: {len} ns\"]}}"
+        ),
     };
 }
 

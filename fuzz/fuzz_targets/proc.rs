@@ -1,4 +1,4 @@
-//! What a recording reads of /proc, where programs choose names: no panic.
+//! Files of /proc that a recording reads, with arbitrary program names: no panic.
 
 #![no_main]
 

@@ -1,16 +1,20 @@
-//! Files of /proc that are read by their path, in a folder of our own: no panic.
+//! Files of /proc that are read by path, in a temporary folder: no panic.
 
 #![no_main]
 
-use std::{fs, path::PathBuf, sync::OnceLock};
-use hugewise_linux::{proc::{meminfo, process::Process}, root::Root};
+use hugewise_linux::{
+    proc::{meminfo, process::Process},
+    root::Root,
+};
 use libfuzzer_sys::fuzz_target;
+use std::{fs, path::PathBuf, sync::OnceLock};
 
-/// A machine of our own.
+/// A captured machine.
 fn folder() -> &'static PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let folder = PathBuf::from(format!("{}/target/tree-{}", env!("CARGO_MANIFEST_DIR"), std::process::id()));
+        let folder =
+            PathBuf::from(format!("{}/target/tree-{}", env!("CARGO_MANIFEST_DIR"), std::process::id()));
         let _ = fs::create_dir_all(folder.join("proc/7"));
         folder
     })

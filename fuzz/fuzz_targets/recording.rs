@@ -1,12 +1,12 @@
-//! Recordings, whole or damaged: no panic, and what is behind a bad line is read.
+//! Recordings, whole or damaged: no panic, and the lines after a bad line are read.
 
 #![no_main]
 
-use std::{io::Write, sync::OnceLock};
 use flate2::{Compression, write::GzEncoder};
 use hugewise_linux::{reading::Reading, root::Root};
 use hugewise_record::recording::{FirstTouch, Header, Line, PageCost, Reader, SCHEMA, Summary, facts};
 use libfuzzer_sys::fuzz_target;
+use std::{io::Write, sync::OnceLock};
 
 /// The first line, and another one.
 fn frame() -> &'static (String, String) {

@@ -1,4 +1,4 @@
-//! /proc/PID/smaps, which holds whatever names a program gives its files: no panic.
+//! /proc/PID/smaps with arbitrary file names: no panic.
 
 #![no_main]
 

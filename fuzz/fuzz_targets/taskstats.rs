@@ -1,14 +1,14 @@
-//! What the kernel tells of threads by netlink: no panic, and whatever it is, it is of a known layout.
+//! taskstats of threads by netlink: no panic, and each accepted message has a known layout.
 
 #![no_main]
 
 use hugewise_linux::proc::taskstats::TaskStats;
 use libfuzzer_sys::fuzz_target;
 
-/// Length, kind, flags, sequence and port; command, version and two bytes of nothing.
+/// Length, type, flags, sequence and port; command, version and two reserved bytes.
 const HEADERS: [u8; 20] = [0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0];
 
-/// A datagram as the kernel builds one: the statistics within the answer about a thread.
+/// A datagram as built by the kernel: statistics nested in the answer for a thread.
 fn nested(statistics: &[u8]) -> Vec<u8> {
     let attribute = |kind: u16, value: &[u8]| {
         let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(Some(told)) = TaskStats::of_datagram(&nested(statistics)) {
         assert!(told.name.chars().count() <= 32);
         assert!(statistics.len() >= 64);
-        // Older kernels do not tell it, whatever stands behind what they do.
+        // Older kernels do not report the field, whatever bytes follow their struct.
         assert!(told.version >= 11 || told.delays.compact.is_none());
     }
 });

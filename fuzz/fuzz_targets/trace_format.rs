@@ -1,13 +1,14 @@
-//! The layouts that the kernel's tracing tells, and its counts of lost events: no panic, and no value
-//! from behind the end of a record.
+//! Event formats of tracefs, and counts of lost events: no panic, and no value from beyond the end of a
+//! record.
 
 #![no_main]
 
 use hugewise_linux::tracefs::{Format, Layout, Losses};
 use libfuzzer_sys::fuzz_target;
 
-/// What random text would need long to find.
-const HEAD: &str = "name: a\nID: 7\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:";
+/// A valid prefix, which random input rarely contains.
+const HEAD: &str =
+    "name: a\nID: 7\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:";
 
 fuzz_target!(|input: (&str, &[u8])| {
     let (text, record) = input;
@@ -20,7 +21,7 @@ fuzz_target!(|input: (&str, &[u8])| {
         for field in &format.fields {
             let end = field.offset.checked_add(field.size);
             let is_inside = end.is_some_and(|end| end <= record.len());
-            // Of two fields of one name the first counts.
+            // If two fields have one name, the first counts.
             let is_first = format.fields.iter().find(|other| other.name == field.name) == Some(field);
             assert!(is_inside || !is_first || format.value(record, &field.name).is_none());
         }

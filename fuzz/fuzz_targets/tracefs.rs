@@ -23,7 +23,7 @@ fn read(bytes: &[u8], commit_size: usize, format: &Format) {
     for record in page.flatten() {
         let at = record.bytes.as_ptr_range();
         assert!(inside.start <= at.start && at.end <= inside.end);
-        // They follow one another, each behind a header.
+        // Records are contiguous, each after a header.
         left = left.checked_sub(record.bytes.len() + 4).expect("more records than bytes");
         for field in &format.fields {
             let _ = format.value(record.bytes, &field.name);
@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some(format) = Format::parse(FORMAT) else { return };
     for commit_size in [4, 8] {
         read(bytes, commit_size, &format);
-        // A header that fits, so that what is behind it is looked at.
+        // A valid header, so that the data after it is parsed.
         let mut page = 1_000_000u64.to_ne_bytes().to_vec();
         page.extend(&(bytes.len() as u64).to_ne_bytes()[..commit_size]);
         page.extend(bytes);

@@ -2,7 +2,7 @@
 //!
 //! For each sample the kernel walks the page tables, so the sampling interval grows with the cost of a
 //! sample: sampling takes at most 1/200 of the time, on every backing. Until the region is resident and stops
-//! growing fast, [`LONGEST_GAP_UNSETTLED`] limits the interval instead. Growth is relative to the size of the
+//! growing fast, `LONGEST_GAP_UNSETTLED` limits the interval instead. Growth is relative to the size of the
 //! region, so the number of frequent samples is small for a region of any size.
 
 use std::{

@@ -1,10 +1,9 @@
-//! Asking a running HotSpot: the attach protocol, as `jcmd` speaks it.
+//! HotSpot's attach protocol, as used by `jcmd`.
 //!
-//! A file `.attach_pidN` tells the JVM that the SIGQUIT that follows is meant to wake its attach
-//! listener, which then serves a socket `.java_pidN`. Without that file, or where the JVM does not
-//! want to be attached to, SIGQUIT would print a thread dump into the application's output, or end
-//! it: it is sent only where neither can happen. N is the process' number in its own name space,
-//! and both files are looked for in its own folders.
+//! If the file `.attach_pidN` exists, SIGQUIT starts the JVM's attach listener, which serves the socket
+//! `.java_pidN`. Without that file, or with attach disabled, SIGQUIT would print a thread dump to the
+//! application's output, or end the process. It is sent only if neither can happen. N is the process ID in
+//! the process' own PID namespace; both files are in the process' own directories.
 
 use std::{
     fs::{self, OpenOptions},
@@ -22,77 +21,68 @@ use hugewise_linux::{proc::smaps, root::Root, sys::process};
 
 use crate::regions::jvm::flag_is_set;
 
-/// How long a JVM may take to open its socket; one at a safepoint that does not come may be slow.
+/// Longest time until a JVM opens its socket; a long time to safepoint delays it.
 const OPENING: Duration = Duration::from_secs(5);
-/// How long it may take to answer.
+/// Longest time until a JVM answers.
 const ANSWERING: Duration = Duration::from_secs(20);
-/// No answer is longer: the map of a process with ten thousand threads has few megabytes.
+/// Largest answer, in bytes: the memory map of a process with 10,000 threads has a few megabytes.
 const LONGEST: u64 = 64 << 20;
 /// `SigCgt` has signal n at bit n - 1.
 const SIGQUIT_BIT: u64 = 1 << 2;
-/// The thread that takes SIGQUIT; the kernel keeps 15 bytes of its name.
+/// The thread that handles SIGQUIT; the kernel keeps 15 bytes of its name.
 const DISPATCHER: &str = "Signal Dispatch";
 const NO_ATTACH: &str = "DisableAttachMechanism";
 
-/// A JVM that listens.
+/// A JVM with an open attach socket.
 #[derive(Debug)]
 pub struct Jvm {
     pid: u32,
     socket: PathBuf,
 }
 
-/// Why a JVM could not be asked.
+/// Why a JVM could not be queried.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// Nothing was done to the process.
+    /// Not attached, because it could disturb the process.
     #[error("not attaching to process {pid}: {reason}")]
-    Refused {
-        /// The process.
-        pid: u32,
-        /// Why not.
-        reason: String,
-    },
+    Refused { pid: u32, reason: String },
     /// The system refused a step.
     #[error("attaching to process {pid}: {step}: {source}")]
     Io {
-        /// The process.
         pid: u32,
-        /// What was tried.
+        /// The attempted step.
         step: String,
-        /// What the system answered.
         source: io::Error,
     },
-    /// It did not open its socket in time.
+    /// The JVM did not open its socket in time.
     #[error(
-        "attaching to process {0}: it was asked to listen and has not for {seconds} s; it may be stopped, or busy",
+        "attaching to process {0}: it opened no socket within {seconds} s; it may be stopped or busy",
         seconds = OPENING.as_secs()
     )]
     Silent(u32),
-    /// It refused the command.
+    /// The JVM refused the command.
     #[error("process {pid} answered '{command}' with status {status}: {text}")]
     Answer {
-        /// The process.
         pid: u32,
-        /// The command.
         command: String,
-        /// The status it gave.
+        /// Status that the JVM returned; `0` is success.
         status: String,
-        /// The first line of what it said.
+        /// First line of the answer.
         text: String,
     },
 }
 
-/// What /proc/PID/status tells about attaching.
+/// Fields of /proc/PID/status that attaching needs.
 #[derive(Debug, PartialEq, Eq)]
 struct Status {
     effective_uid: u32,
-    /// In its innermost name space.
+    /// Process ID in the innermost PID namespace.
     own_pid: u32,
     catches_quit: bool,
 }
 
 impl Jvm {
-    /// Reaches the JVM in process `pid`, waking its listener if it sleeps.
+    /// Connects to the JVM in process `pid`; starts its attach listener if necessary.
     pub fn connect(root: &Root, pid: u32) -> Result<Jvm, AttachError> {
         let refused = |reason: String| AttachError::Refused { pid, reason };
         if !root.is_live() {
@@ -102,12 +92,14 @@ impl Jvm {
         let ours = process::effective_uid();
         if ours != status.effective_uid && ours != 0 {
             let theirs = status.effective_uid;
-            return Err(refused(format!("it runs as uid {theirs}, we as uid {ours}; be that user or root")));
+            return Err(refused(format!(
+                "it runs as uid {theirs}, and hugewise as uid {ours}; run hugewise as that user or as root"
+            )));
         }
         let folder = root.path(format!("proc/{pid}/root/tmp"));
-        // A link in a container would lead us elsewhere than its processes.
+        // A symbolic link in a container could lead outside of it.
         if !fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir()) {
-            return Err(refused(format!("{} is no folder that we may see", folder.display())));
+            return Err(refused(format!("{} is not an accessible directory", folder.display())));
         }
         let jvm = Jvm { pid, socket: folder.join(format!(".java_pid{}", status.own_pid)) };
         if jvm.is_listening(&status)? {
@@ -134,7 +126,7 @@ impl Jvm {
         Err(AttachError::Silent(pid))
     }
 
-    /// The answer to a diagnostic command, as `jcmd PID COMMAND` would print it.
+    /// The answer to a diagnostic command, as `jcmd PID COMMAND` prints it.
     pub fn command(&self, command: &str) -> Result<String, AttachError> {
         let failed = |source| AttachError::Io { pid: self.pid, step: format!("'{command}'"), source };
         let answer = self.converse(command).map_err(failed)?;
@@ -153,11 +145,14 @@ impl Jvm {
 
     fn converse(&self, command: &str) -> io::Result<Vec<u8>> {
         if command.contains('\0') {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a command holds no zero byte"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a command must not contain a zero byte",
+            ));
         }
         let mut stream = UnixStream::connect(&self.socket)?;
         stream.set_write_timeout(Some(ANSWERING))?;
-        // Version, operation, and its three arguments.
+        // Protocol version, operation, and its three arguments.
         stream.write_all(format!("1\0jcmd\0{command}\0\0\0").as_bytes())?;
         let begin = Instant::now();
         let mut answer = Vec::new();
@@ -175,12 +170,12 @@ impl Jvm {
                 Err(error) => return Err(error),
             }
             if answer.len() as u64 > LONGEST {
-                return Err(io::Error::other("the answer is longer than any of a JVM"));
+                return Err(io::Error::other("the answer is too long"));
             }
         }
     }
 
-    /// Is its socket there, is it the process' own, and does somebody serve it?
+    /// Whether its socket exists, belongs to the process' user, and accepts connections.
     fn is_listening(&self, status: &Status) -> Result<bool, AttachError> {
         let refused = |reason| Err(AttachError::Refused { pid: self.pid, reason });
         let found = match fs::symlink_metadata(&self.socket) {
@@ -198,17 +193,17 @@ impl Jvm {
         if found.uid() != status.effective_uid {
             return refused(format!("{path} belongs to uid {}, not to its user", found.uid()));
         }
-        // One that an earlier process of this number left behind answers nobody.
+        // A socket left by an earlier process with this ID accepts no connection.
         Ok(UnixStream::connect(&self.socket).is_ok())
     }
 }
 
-/// The file that says what the signal means; gone when this is dropped.
+/// The file `.attach_pidN`; removed on drop.
 struct Request(PathBuf);
 
 impl Request {
-    /// Leaves it in the first of these places that lets us. It must be new: a link or a file that
-    /// somebody put there is never followed, nor taken for ours.
+    /// Creates the file at the first possible path. An existing file or symbolic link is never followed or
+    /// used.
     fn leave(pid: u32, places: [PathBuf; 2]) -> Result<Request, AttachError> {
         let mut failure = None;
         for place in places {
@@ -219,7 +214,8 @@ impl Request {
                 }
             }
         }
-        let nowhere = || AttachError::Refused { pid, reason: "no place for its file".to_owned() };
+        let nowhere =
+            || AttachError::Refused { pid, reason: "its attach file could not be created".to_owned() };
         Err(failure.unwrap_or_else(nowhere))
     }
 }
@@ -233,7 +229,7 @@ impl Drop for Request {
 fn status(root: &Root, pid: u32) -> Result<Status, String> {
     let path = format!("proc/{pid}/status");
     let text = root.read(&path).map_err(|error| error.to_string())?;
-    parse_status(&text).ok_or_else(|| format!("/{path} does not tell its user, number and signals"))
+    parse_status(&text).ok_or_else(|| format!("/{path} lacks its user, process ID or signals"))
 }
 
 fn parse_status(text: &str) -> Option<Status> {
@@ -251,7 +247,7 @@ fn parse_status(text: &str) -> Option<Status> {
     })
 }
 
-/// Is it sure that SIGQUIT wakes the listener of `pid`, and does nothing else?
+/// Checks that SIGQUIT starts the attach listener of `pid` and has no other effect.
 fn may_be_woken(root: &Root, pid: u32) -> Result<(), String> {
     if !status(root, pid)?.catches_quit {
         return Err(
@@ -264,19 +260,19 @@ fn may_be_woken(root: &Root, pid: u32) -> Result<(), String> {
         root.read(format!("{tasks}/{tid}/comm")).is_ok_and(|name| name.trim_end() == DISPATCHER)
     };
     if !tids.iter().any(dispatches) {
-        return Err("it has no thread of HotSpot's that takes SIGQUIT".to_owned());
+        return Err("it has no HotSpot thread that handles SIGQUIT".to_owned());
     }
     let vmas = smaps::read(root, &pid.to_string()).map_err(|error| error.to_string())?;
     match flag_is_set(root, pid, &vmas, NO_ATTACH) {
         Some(true) => Err(format!("it runs with -XX:+{NO_ATTACH}")),
         Some(false) => Ok(()),
-        // Its memory cannot be read: at least it must not say so.
-        None if says_no(root, pid) => Err(format!("its options may hold -XX:+{NO_ATTACH}")),
+        // Its memory cannot be read, so check the command line and the environment.
+        None if says_no(root, pid) => Err(format!("its options may include -XX:+{NO_ATTACH}")),
         None => Ok(()),
     }
 }
 
-/// Does its command line or its environment name the flag, or an argument file that might?
+/// Whether its command line or environment contains the flag, or an argument file that might contain it.
 fn says_no(root: &Root, pid: u32) -> bool {
     let texts = ["cmdline", "environ"].map(|file| root.read(format!("proc/{pid}/{file}")));
     texts.iter().any(|text| match text {
@@ -316,7 +312,7 @@ mod tests {
         symlink(folder.path().join("victim"), &bait)?;
         let request = Request::leave(1, [bait.clone(), other.clone()]).map_err(io::Error::other)?;
         assert!(other.exists() && !folder.path().join("victim").exists());
-        assert!(Request::leave(1, [bait, other.clone()]).is_err(), "a file of somebody else's was taken");
+        assert!(Request::leave(1, [bait, other.clone()]).is_err(), "an existing file was used");
         drop(request);
         assert!(!other.exists());
         Ok(())
@@ -348,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_process_that_does_not_listen_is_left_alone() {
-        // This one catches no SIGQUIT: it would end.
+        // This process does not catch SIGQUIT, which would end it.
         let refused = Jvm::connect(&Root::live(), std::process::id());
         assert!(refused.is_err_and(|error| matches!(error, AttachError::Refused { .. })));
         assert!(Jvm::connect(&Root::live(), u32::MAX).is_err());

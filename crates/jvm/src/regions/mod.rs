@@ -1,11 +1,10 @@
-//! Which mapping of a running process is which region of its JVM.
+//! Names the mappings of a running process after the regions of its JVM.
 //!
-//! Passively, nothing is done to the process: its memory is read through the tables that every
-//! HotSpot carries for its own serviceability agent (`gHotSpotVMStructs`), so that no table of
-//! versions is needed. What the JVM keeps out of these tables is found by following pointers from
-//! its heap's description, and named by its size. Attached, the JVM itself is asked for its map, and
-//! what it answers wins. Every byte that is read may be hostile or half-written: all is bounded, and
-//! what does not fit together is left to the next best way.
+//! Passive naming does not affect the process. It reads the JVM's memory through the tables for HotSpot's
+//! serviceability agent (`gHotSpotVMStructs`), so it needs no tables of versions. Regions without an entry
+//! there are found by pointers from the heap's description, and named by size. With attach, the JVM is
+//! queried for its memory map, and its answer takes precedence. The memory read may be hostile or
+//! half-written: all reads are bounded, and inconsistent data is ignored in favour of the next source.
 
 mod answers;
 mod attached;
@@ -33,7 +32,7 @@ pub use heap::{Heap, HeapHints, HeapSource, locate as locate_heap};
 use memory::{Live, Memory};
 use vm_structs::Image;
 
-/// One purpose of a JVM's memory.
+/// Purpose of a JVM's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -41,21 +40,21 @@ pub enum Kind {
     Heap,
     /// Compiled and generated code, and the segment maps over it.
     CodeCache,
-    /// What the collector keeps beside the heap: card tables, mark bitmaps and the like.
+    /// The collector's tables outside of the heap, such as card tables and mark bitmaps.
     GcTable,
-    /// What describes classes, outside the class space.
+    /// Class metadata outside of the class space.
     Metaspace,
-    /// Class descriptions that narrow class pointers reach.
+    /// Class metadata in reach of compressed class pointers.
     ClassSpace,
     /// Classes and objects mapped from an archive.
     Cds,
     /// Stacks of threads, their guard pages included.
     ThreadStack,
-    /// The C library's allocator: the JVM's own structures, direct buffers, native libraries.
+    /// Malloc'd memory: the JVM's own structures, direct buffers, native libraries.
     Malloc,
-    /// Other memory of the JVM itself: polling page, performance counters.
+    /// Other memory of the JVM: polling page, performance counters.
     Internal,
-    /// Everything else: files, libraries, what nobody could name.
+    /// Files, libraries and memory of unknown purpose.
     Other,
 }
 
@@ -76,12 +75,12 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A part of the address space with one purpose.
+/// An address range with one purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NamedRange {
-    /// The first address.
+    /// First address.
     pub start: u64,
-    /// The address behind the last.
+    /// First address after the range.
     pub end: u64,
     /// `heap`, `code cache: non-nmethods`, `card table`, `thread stack (main)`, `libc.so.6` …
     pub name: String,
@@ -89,89 +88,91 @@ pub struct NamedRange {
     pub kind: Kind,
 }
 
-/// How the names were found.
+/// Source of the names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The JVM answered these commands; the rest was found passively.
+    /// The JVM answered these commands; other names are passive.
     Attached {
         /// `System.map`, `VM.native_memory detail`, `VM.info`.
         commands: Vec<String>,
     },
-    /// The process was only looked at.
+    /// Passive naming.
     Passive {
-        /// Could the JVM's own tables be read? If not, only the places of the mappings spoke.
+        /// Whether the JVM's own tables were read; otherwise names follow from addresses and sizes.
         tables: bool,
     },
-    /// No HotSpot was found in it, and why.
+    /// The process is no HotSpot JVM, with the reason.
     NotAJvm(String),
 }
 
-/// Which JVM it is, by its own tables.
+/// Identity of a JVM, from its own tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JvmIdentity {
     /// `17.0.15+6-Debian-1`, the release of the VM.
     pub version: Reading<String>,
     /// Its collector.
     pub collector: Reading<Collector>,
-    /// `MaxHeapSize`, as the JVM rounded it.
+    /// `MaxHeapSize`, rounded by the JVM.
     pub max_heap: Reading<Bytes>,
-    /// `UseLargePages`, as the JVM left it after it looked at the machine.
+    /// `UseLargePages` after the JVM adjusted it to the machine.
     pub large_pages: Reading<bool>,
-    /// `UseTransparentHugePages`, likewise.
+    /// `UseTransparentHugePages` after the JVM adjusted it to the machine.
     pub transparent_huge_pages: Reading<bool>,
 }
 
-/// The names of a process' memory.
+/// Names of the memory of a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Naming {
-    /// Sorted, not overlapping, inside the mappings; one may be a part of a mapping or span several.
+    /// Sorted and without overlap; a range may be a part of a mapping or span several.
     pub ranges: Vec<NamedRange>,
-    /// How they were found.
     pub source: Source,
-    /// The JVM, where there is one.
+    /// `None` if the process is no JVM.
     pub jvm: Option<JvmIdentity>,
-    /// What could not be told, and why.
+    /// Failed readings, with reasons.
     pub notes: Vec<String>,
 }
 
 impl Naming {
-    /// The range that holds `address`.
+    /// The range that contains `address`.
     #[must_use]
     pub fn at(&self, address: u64) -> Option<&NamedRange> {
         range_at(&self.ranges, address)
     }
 }
 
-/// Of sorted ranges that do not overlap, the one that holds `address`.
+/// The range that contains `address`. `ranges` are sorted and do not overlap.
 fn range_at(ranges: &[NamedRange], address: u64) -> Option<&NamedRange> {
     let behind = ranges.partition_point(|range| range.start <= address);
     ranges.get(behind.checked_sub(1)?).filter(|range| address < range.end)
 }
 
-/// Names the mappings of process `pid`, which are `vmas` as `smaps` gave them.
+/// Names the mappings of process `pid`; `vmas` are those of `smaps`.
 ///
-/// Without `attach` nothing is done to the process. With it, the JVM is asked, which needs its user
-/// or root; what fails is told in the notes, and the passive names stand.
+/// Naming is passive unless `attach` is set. Attaching needs the JVM's user or root; if it fails, the notes
+/// have the reason and the passive names are used.
 #[must_use]
 pub fn name(root: &Root, pid: u32, vmas: &[Vma], attach: bool) -> Naming {
     let mut notes = Vec::new();
     let live = root.is_live().then(|| Live::of(root, pid, vmas));
     let memory = live.as_ref().map(|live| live as &dyn Memory);
     if memory.is_none() {
-        notes.push("a captured tree holds no memory: names come from the places of the mappings".to_owned());
+        notes.push(
+            "a captured tree has no process memory: names follow from the addresses of the mappings"
+                .to_owned(),
+        );
     }
     let threads = stacks::threads(root, pid);
     let mut naming = passive(memory, vmas, &threads, notes);
     if attach && naming.jvm.is_some() {
         attached::refine(root, pid, vmas, &mut naming);
     } else if attach {
-        naming.notes.push("nobody was asked: there is no HotSpot JVM to attach to".to_owned());
+        naming.notes.push("not attached: the process is no HotSpot JVM".to_owned());
     }
     naming
 }
 
-/// The names that can be told by looking.
+/// Passive names.
 fn passive(
     memory: Option<&dyn Memory>,
     vmas: &[Vma],
@@ -189,11 +190,12 @@ fn passive(
     match (&image, library) {
         (_, None) => source = Source::NotAJvm("libjvm.so is not among its mappings".to_owned()),
         (Some(Err(vm_structs::LoadError::NotHotSpot)), _) => {
-            source = Source::NotAJvm("its libjvm.so has no gHotSpotVMStructs: it is no HotSpot".to_owned());
+            source =
+                Source::NotAJvm("its libjvm.so has no gHotSpotVMStructs: it is no HotSpot JVM".to_owned());
         }
         (Some(Err(vm_structs::LoadError::Unreadable(reason))), _) => {
             notes.push(format!(
-                "the tables of the JVM could not be read: {reason}; regions are named by their places"
+                "the tables of the JVM could not be read: {reason}; regions are named by address and size"
             ));
             identity = Some(jvm::unknown(reason));
         }
@@ -219,7 +221,7 @@ fn passive(
     Naming { ranges: claims.into_ranges(), source, jvm: identity, notes }
 }
 
-/// Has a process with these mappings the library of a HotSpot-like JVM in it?
+/// Whether these mappings include libjvm.so.
 #[must_use]
 pub fn has_libjvm(vmas: &[Vma]) -> bool {
     vmas.iter().any(|vma| is_libjvm(&vma.name))

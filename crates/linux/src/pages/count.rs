@@ -1,4 +1,4 @@
-//! Counting the pages of a mapping, or of a part of one, by size.
+//! Counts the pages of a mapping, or of a part of it, by size.
 
 use std::{collections::BTreeMap, fs::File, ops::Range};
 
@@ -16,7 +16,7 @@ use crate::{
 /// Present and swapped-out bytes by the kind of their pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageCounts {
-    /// On base pages; mTHP included where folios were not read.
+    /// On base pages, including those of mTHP if folios were not read.
     pub base: Bytes,
     /// On mTHP, by size.
     pub mthp: BTreeMap<PageSize, Bytes>,
@@ -52,8 +52,8 @@ impl PageCounts {
         }
     }
 
-    /// Takes off bytes that were counted in another mapping of the same memory: `huge` of them are mapped by
-    /// huge page table entries here.
+    /// Subtracts bytes that are counted in another mapping of the same memory. Huge page table entries map
+    /// `huge` of them here.
     pub fn take_off(&mut self, bytes: Bytes, huge: Bytes) {
         let mut left = huge;
         let large = self.hugetlb.values_mut().rev().chain([&mut self.thp]);
@@ -71,7 +71,7 @@ impl PageCounts {
         self.hugetlb.retain(|_, bytes| *bytes > Bytes::ZERO);
     }
 
-    /// The present bytes by the size of their pages; `thp` is the PMD size.
+    /// Present bytes by page size; `thp` is the PMD size.
     #[must_use]
     pub fn by_page_size(&self, base: PageSize, thp: Option<PageSize>) -> BTreeMap<PageSize, Bytes> {
         let mut all = self.on_huge_pages(thp);
@@ -81,7 +81,7 @@ impl PageCounts {
         all
     }
 
-    /// The present bytes as coverage; `source` names where they were read.
+    /// Present bytes as coverage; `source` names their source.
     #[must_use]
     pub fn coverage(&self, thp: Option<PageSize>, source: &str) -> Coverage {
         Coverage { resident: self.resident(), huge: self.on_huge_pages(thp), source: source.to_owned() }
@@ -104,8 +104,8 @@ pub struct Counter<'a> {
     root: &'a Root,
     pid: u32,
     pagemap: Option<Option<File>>,
-    /// Mappings of which a part was to be counted, on a kernel that cannot: each was counted as a whole with
-    /// its first part.
+    /// Number of mappings whose parts this kernel cannot count separately: each is counted with its first
+    /// part.
     pub unsplit: usize,
 }
 
@@ -115,8 +115,9 @@ impl<'a> Counter<'a> {
         Counter { root, pid, pagemap: None, unsplit: 0 }
     }
 
-    /// Counts what lies of `vma` in `part`. `pieces` are folios in the order of their addresses, empty where
-    /// they were not read; `thp` is the PMD size.
+    /// Counts the overlap of `vma` and `part`. `pieces` are folios sorted by address, empty if they were not
+    /// read;
+    /// `thp` is the PMD size.
     pub fn count(
         &mut self,
         vma: &Vma,
@@ -138,7 +139,7 @@ impl<'a> Counter<'a> {
                 Folio::Part => part_of_folio += bytes,
                 Folio::Whole(size) if thp.is_some_and(|thp| size >= thp) => split += bytes,
                 Folio::Whole(size) => {
-                    // It was read at another moment: never more than there is.
+                    // Read at another time, so limited to the remaining bytes.
                     let bytes = bytes.min(counts.base);
                     counts.base = counts.base.saturating_sub(bytes);
                     if bytes > Bytes::ZERO {
@@ -154,7 +155,7 @@ impl<'a> Counter<'a> {
         counts
     }
 
-    /// The kernel's sums for a part of a mapping, which smaps reports for whole mappings only.
+    /// Sums for a part of a mapping; smaps reports whole mappings only.
     fn sums(&mut self, vma: &Vma, part: &Range<u64>) -> Sums {
         let whole = Sums { rss: vma.rss, thp: vma.thp, hugetlb: vma.hugetlb, swap: vma.swap };
         if *part == vma.addresses || vma.rss + vma.hugetlb + vma.swap == Bytes::ZERO {
@@ -163,7 +164,7 @@ impl<'a> Counter<'a> {
         let begins_here = part.start == vma.addresses.start;
         match self.scan(part) {
             Some(scan) if vma.is_hugetlb => Sums { hugetlb: scan.present, ..Sums::default() },
-            // The page table does not show how much of a part is swapped out: counted with the first part.
+            // The swapped-out bytes of a part are unknown: all are counted with the first part.
             Some(scan) => Sums {
                 rss: scan.present,
                 thp: scan.huge,
@@ -215,7 +216,7 @@ mod tests {
         counts.hugetlb.insert(two, Bytes(2 << 20));
         counts.take_off(Bytes(2 << 20), Bytes(2 << 20));
         assert!(counts.hugetlb.is_empty() && counts.resident() == Bytes((2 << 20) + 4096));
-        // More than there is, since the two were read at different moments.
+        // More than the mapping has, because the two were read at different times.
         counts.take_off(Bytes(1 << 30), Bytes(0));
         assert_eq!(counts.resident(), Bytes::ZERO);
         Ok(())

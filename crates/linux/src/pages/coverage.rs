@@ -6,38 +6,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, PageSize};
 
-/// What the kernel really gave to a region.
+/// Coverage of a region, as read from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
-    /// Bytes that are present, on pages of any size.
+    /// Resident bytes on pages of any size.
     pub resident: Bytes,
-    /// Of those, the bytes on huge pages, by their size. Smaller THPs (mTHP) are not told apart
-    /// from base pages by this reading.
+    /// Resident bytes on huge pages, by page size. This reading counts mTHP as base pages.
     pub huge: BTreeMap<PageSize, Bytes>,
-    /// Where it was read.
+    /// Source of the reading.
     pub source: String,
 }
 
 impl Coverage {
-    /// Nothing resident, to be added to.
+    /// A coverage without resident bytes.
     #[must_use]
     pub fn none(source: &str) -> Coverage {
         Coverage { resident: Bytes::ZERO, huge: BTreeMap::new(), source: source.to_owned() }
     }
 
-    /// The share on huge pages of any size, 0 to 1; nothing where nothing is resident.
+    /// Share on huge pages of any size, 0 to 1; `None` if nothing is resident.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
         self.huge.values().copied().sum::<Bytes>().share_of(self.resident)
     }
 
-    /// The share on pages of one size.
+    /// Share on pages of one size, 0 to 1; `None` if nothing is resident.
     #[must_use]
     pub fn share_on(&self, size: PageSize) -> Option<f64> {
         self.huge.get(&size).copied().unwrap_or_default().share_of(self.resident)
     }
 
-    /// Adds what was read of another part of the region.
+    /// Adds the coverage of another part of the region.
     pub fn add(&mut self, other: &Coverage) {
         self.resident += other.resident;
         for (size, bytes) in &other.huge {

@@ -1,8 +1,8 @@
-//! Folios: what the page frames behind a process's base page table entries belong to.
+//! Folios that a process maps by base page table entries.
 //!
-//! A huge page table entry is seen in smaps. Folios of other sizes (mTHP, and large folios of files) are
-//! mapped by base entries, and so are whole THPs whose huge entry was split: only /proc/PID/pagemap and
-//! /proc/kpageflags together tell them apart from single pages.
+//! smaps reports huge page table entries. Folios of other sizes (mTHP, and large folios of files) are mapped
+//! by base entries, and so are whole THPs whose PMD entry was split: only /proc/PID/pagemap with
+//! /proc/kpageflags distinguishes them from single pages.
 
 use std::{
     fs::File,
@@ -28,44 +28,42 @@ const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
 
 /// Words of 8 bytes read at once from pagemap: page tables of half a gibibyte with base pages of 4 KiB.
-/// Whole, aligned folios never lie across such a border.
+/// Whole, aligned folios never cross the border of such a block.
 const WINDOW: u64 = 1 << 17;
-/// As many words are read over rather than called for again.
+/// Largest gap, in words, that is read instead of skipped by another system call.
 const HOLE: u64 = 32;
-/// As many page frames are looked up together.
+/// Number of page frames per lookup.
 const BATCH: u64 = 1 << 18;
 
-/// Addresses whose pages belong to large folios, though base page table entries map them.
+/// Addresses whose pages belong to large folios and are mapped by base page table entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// From and to.
     pub addresses: Range<u64>,
-    /// What they belong to.
     pub of: Folio,
 }
 
 /// The folio that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Folio {
-    /// All of it is mapped here in one piece, at an address that is a multiple of its size.
+    /// The whole folio is mapped here contiguously, at an address that is a multiple of its size.
     Whole(PageSize),
-    /// Not so: a part is mapped elsewhere or not at all, or its address is no multiple of its size.
+    /// Only a part of the folio is mapped here, or its address is no multiple of its size.
     Part,
 }
 
-/// What is looked for.
+/// The folios to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Whole folios alone: what cannot hold one is not looked at, and [`Folio::Part`] told of some only.
+    /// Whole folios. Ranges that cannot contain one are skipped, so [`Folio::Part`] is incomplete.
     Whole,
-    /// Parts of folios, too.
+    /// Whole folios and all parts of folios.
     All,
 }
 
-/// The pieces of process `pid` that belong to large folios, in the order of their addresses.
+/// The pieces of process `pid` that belong to large folios, sorted by address.
 ///
-/// `places` are its mappings, in that order, too. Needs CAP_SYS_ADMIN, and where mappings are as large as
-/// a whole THP the ioctl PAGEMAP_SCAN (Linux 6.7); the error says so.
+/// `places` are its mappings, sorted by address. Needs CAP_SYS_ADMIN, and for mappings of at least the PMD
+/// size the ioctl PAGEMAP_SCAN (Linux 6.7).
 pub fn read(
     root: &Root,
     pid: u32,
@@ -88,21 +86,21 @@ pub fn read(
     let mappings = places.filter_map(|place| {
         let least = match smallest {
             _ if place.of_file => SMALLEST_OF_FILE,
-            // Where the kernel counts none on the whole machine, nobody has one.
+            // The kernel counts none on the whole machine.
             Some(None) => return None,
             Some(Some(size)) => pages(size),
             None => SMALLEST_ANONYMOUS,
         };
         let least = if wanted == Wanted::All { 1 } else { least };
         let length = (place.addresses.end - place.addresses.start) >> sizes.base.log2();
-        // The page that stands for vsyscall(2) belongs to the kernel's half of the addresses.
+        // The vsyscall page has a kernel address.
         let is_ours = place.addresses.end <= u64::MAX >> 1;
         (is_ours && length >= least).then_some(Mapping { addresses: place.addresses, least })
     });
     let mappings: Vec<Mapping> = mappings.collect();
     let mut small = Vec::new();
     for Mapping { addresses, .. } in &mappings {
-        // A huge entry lies in no mapping that is smaller; to ask for each of these would take longer.
+        // Mappings below the PMD size have no huge entry; querying each of them would take longer.
         if sizes.thp.is_some_and(|pmd| addresses.end - addresses.start < pmd.bytes().0) {
             small.push(addresses.clone());
             continue;
@@ -119,21 +117,21 @@ pub fn read(
     Ok(reader.pieces)
 }
 
-/// A mapping that is looked at.
+/// A mapping to search.
 struct Mapping {
     addresses: Range<u64>,
-    /// In base pages: what is smaller holds no folio that is wanted.
+    /// Smallest folio in base pages.
     least: u64,
 }
 
-/// In base pages: the page cache has folios of two.
+/// Smallest large folio of the page cache, in base pages.
 const SMALLEST_OF_FILE: u64 = 2;
-/// In base pages: anonymous folios need a third page for their list of those to be split.
+/// Smallest large anonymous folio, in base pages: the third page holds the list of folios to split.
 const SMALLEST_ANONYMOUS: u64 = 4;
 
 const ENOTTY: i32 = 25;
 
-/// Page frames that follow each other where their addresses do, within one mapping.
+/// A range of one mapping with contiguous addresses and contiguous page frames.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     /// Number of the first virtual page.
@@ -141,12 +139,12 @@ struct Run {
     /// Number of the first page frame.
     frame: u64,
     length: u64,
-    /// As of its mapping.
+    /// Smallest folio of its mapping, in base pages.
     least: u64,
 }
 
 impl Run {
-    /// Could a folio of the least size, which is a power of two, lie here whole and aligned?
+    /// Whether it can contain a whole, aligned folio of the smallest size, a power of two.
     fn may_hold(&self) -> bool {
         let before = self.page.next_multiple_of(self.least) - self.page;
         before + self.least <= self.length && (self.frame + before) % self.least == 0
@@ -167,7 +165,7 @@ impl Reader<'_> {
         let (mut words, mut mapping) = (Vec::new(), 0);
         let shift = self.base.log2();
         let pages = |addresses: &Range<u64>| addresses.start >> shift..addresses.end >> shift;
-        // Of a process that changes meanwhile, mappings may be told that overlap: each page counts once.
+        // Mappings of a running process may overlap if they change during the reading: each page counts once.
         let mut done = 0;
         let apart = small.iter().filter_map(|addresses| {
             let Range { start, end } = pages(addresses);
@@ -178,7 +176,7 @@ impl Reader<'_> {
         let mut small = apart.peekable();
         let mut next = small.next();
         while let Some(first) = next.take() {
-            // One look at all that lies close together.
+            // One read for ranges that are close together.
             let border = (first.start / WINDOW + 1) * WINDOW;
             let mut inside = Vec::new();
             inside.push(first.start..first.end.min(border));
@@ -195,7 +193,7 @@ impl Reader<'_> {
             for page in inside.into_iter().flatten() {
                 let word = word(&words[..got], (page - from) as usize);
                 if word & PRESENT == 0 {
-                    continue; // It has gone since.
+                    continue; // The page was released since.
                 }
                 if word & FRAME == 0 {
                     return Err(
@@ -227,7 +225,7 @@ impl Reader<'_> {
         let mut rest = &order[..];
         while let Some(&first) = rest.first() {
             let start = runs[first as usize].frame;
-            // The flags of the frame behind tell whether the last folio ends there.
+            // The flags of the next frame show whether the last folio ends before it.
             let mut end = start + runs[first as usize].length + 1;
             let together = rest.iter().skip(1).take_while(|&&run| {
                 let run = runs[run as usize];
@@ -280,8 +278,8 @@ impl Runs {
     }
 }
 
-/// The pieces of a run that belong to large folios; `flags` tells those of its n-th frame, and of the one
-/// behind its last.
+/// The pieces of a run that belong to large folios; `flags` returns the flags of its n-th frame, and of the
+/// frame after its last.
 fn folios(run: Run, flags: impl Fn(u64) -> u64, base: PageSize, pieces: &mut Vec<Piece>) {
     let mut at = 0;
     while at < run.length {
@@ -303,7 +301,7 @@ fn folios(run: Run, flags: impl Fn(u64) -> u64, base: PageSize, pieces: &mut Vec
     }
 }
 
-/// Puts a piece behind the others, or makes the last one longer.
+/// Appends a piece, or extends the last one.
 fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     match pieces.last_mut() {
         Some(last) if last.of == piece.of && last.addresses.end == piece.addresses.start => {
@@ -313,13 +311,13 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     }
 }
 
-/// The native word at `place`; nought behind the end.
+/// The native word at `place`; 0 beyond the end.
 fn word(bytes: &[u8], place: usize) -> u64 {
     let word = bytes.get(place * 8..place * 8 + 8).and_then(|word| word.try_into().ok());
     word.map_or(0, u64::from_ne_bytes)
 }
 
-/// Fills the buffer from this place of the file, as far as the file goes.
+/// Fills the buffer from this offset of the file, up to the end of the file.
 fn read_at(file: &File, buffer: &mut [u8], place: u64) -> io::Result<usize> {
     let mut got = 0;
     while got < buffer.len() {
@@ -333,7 +331,7 @@ fn read_at(file: &File, buffer: &mut [u8], place: u64) -> io::Result<usize> {
     Ok(got)
 }
 
-/// What of `addresses` lies in pieces, which are in the order of their addresses.
+/// The parts of `addresses` in `pieces`, which are sorted by address.
 pub fn inside<'a>(
     pieces: &'a [Piece],
     addresses: &Range<u64>,
@@ -354,12 +352,12 @@ mod tests {
 
     use super::*;
 
-    /// First page, page behind the last, and folio.
+    /// First page, first page after the last, and folio.
     type Found = (u64, u64, Folio);
 
     fn pieces(page: u64, flags: &[u64]) -> Result<Vec<Found>, Box<dyn Error>> {
         let (base, mut found): (PageSize, _) = ("4k".parse()?, Vec::new());
-        // The last word is that of the frame behind.
+        // The last word belongs to the frame after the run.
         let run = Run { page, frame: 0, length: flags.len() as u64 - 1, least: 1 };
         folios(run, |frame| flags.get(frame as usize).copied().unwrap_or(0), base, &mut found);
         let plain = |piece: Piece| (piece.addresses.start >> 12, piece.addresses.end >> 12, piece.of);
@@ -382,13 +380,13 @@ mod tests {
 
     #[test]
     fn a_folio_that_goes_on_elsewhere_is_not_whole() -> Result<(), Box<dyn Error>> {
-        // Its beginning is not here.
+        // Its head is not mapped here.
         assert_eq!(pieces(8, &[T, T, 0, 0])?, [(8, 10, Folio::Part)]);
-        // Its end is not: the frame behind still belongs to it.
+        // Its tail is not mapped here: the next frame still belongs to it.
         assert_eq!(pieces(8, &[H, T, T])?, [(8, 10, Folio::Part)]);
-        // A compound page of a driver is no folio that memory was given from.
+        // A compound page of a driver is no folio of user memory.
         assert_eq!(pieces(8, &[HEAD, TAIL, 0])?, []);
-        // The huge page of zeros is marked, without a head.
+        // The huge zero page has its own flag and no head.
         assert_eq!(pieces(8, &[THP, THP, 0])?, []);
         Ok(())
     }

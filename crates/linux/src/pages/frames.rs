@@ -1,4 +1,4 @@
-//! Which page frames a process's memory lies on, /proc/PID/pagemap.
+//! Page frames of a process's memory, from /proc/PID/pagemap.
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
 
@@ -14,14 +14,14 @@ const WINDOW: usize = 1 << 15;
 /// A base page that is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Where it is mapped.
+    /// Virtual address.
     pub address: u64,
-    /// The number of its page frame; nothing without CAP_SYS_ADMIN, to which alone the kernel tells it.
+    /// Page frame number; `None` without CAP_SYS_ADMIN, without which the kernel reports 0.
     pub frame: Option<u64>,
 }
 
-/// Visits the pages in `addresses` that are present, in their order, of the process whose
-/// /proc/PID/pagemap this is.
+/// Visits the present pages in `addresses`, sorted by address. `pagemap` is the /proc/PID/pagemap of the
+/// process.
 pub fn visit(
     pagemap: &File,
     addresses: Range<u64>,

@@ -1,4 +1,4 @@
-//! The pages under a range of addresses: how many of which size, and why not larger.
+//! Pages of an address range: their number by size, and the reasons why they are not larger.
 
 pub mod count;
 pub mod coverage;

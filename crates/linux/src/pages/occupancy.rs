@@ -1,4 +1,4 @@
-//! What of every huge page's worth of addresses is present, and whether it is huge already.
+//! Occupancy of aligned ranges of the size of a huge page.
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
 
@@ -8,18 +8,18 @@ use crate::{
     units::{Bytes, PageSize},
 };
 
-/// One huge page's worth of addresses, at a multiple of its size.
+/// An aligned address range of the size of a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Where it begins.
+    /// First address.
     pub start: u64,
-    /// What is present in it.
+    /// Present bytes.
     pub present: Bytes,
-    /// Is it mapped by one huge entry? Never told before Linux 6.7.
+    /// Whether one huge page table entry maps it; always false before Linux 6.7.
     pub huge: bool,
 }
 
-/// The page table of a process, open for looking.
+/// The page table of a process, open for scans.
 #[derive(Debug)]
 pub struct Occupancy {
     pagemap: File,
@@ -32,13 +32,14 @@ const PRESENT: u64 = 1 << 63;
 const NO_SUCH_CALL: i32 = 25;
 
 impl Occupancy {
-    /// Opens that of process `pid`, for huge pages of `size`. EACCES where we may not trace it.
+    /// Opens the page table of process `pid`, for huge pages of `size`. EACCES without the privilege to trace
+    /// it.
     pub fn open(root: &Root, pid: u32, base: PageSize, size: PageSize) -> io::Result<Occupancy> {
         let pagemap = File::open(root.path(format!("proc/{pid}/pagemap")))?;
         Ok(Occupancy { pagemap, base, size })
     }
 
-    /// The whole slots in `addresses` of which something is present, in their order.
+    /// The whole slots in `addresses` that have present pages, sorted by address.
     pub fn slots(&self, addresses: &Range<u64>) -> io::Result<Vec<Slot>> {
         let whole = whole(addresses, self.size);
         if whole.is_empty() {
@@ -55,7 +56,7 @@ impl Occupancy {
         }
     }
 
-    /// The same for kernels before 6.7: a word for every base page.
+    /// Reads a word per base page, for kernels before 6.7.
     fn by_words(&self, whole: &Range<u64>) -> io::Result<Vec<Slot>> {
         let (page, base) = (self.size.bytes().0, self.base.bytes().0);
         let mut slots = Slots::new(self.size);
@@ -74,7 +75,7 @@ impl Occupancy {
     }
 }
 
-/// The part of `addresses` that whole pages of `size` fit in.
+/// The largest part of `addresses` that consists of whole, aligned pages of `size`.
 #[must_use]
 pub fn whole(addresses: &Range<u64>, size: PageSize) -> Range<u64> {
     let page = size.bytes().0;
@@ -82,7 +83,7 @@ pub fn whole(addresses: &Range<u64>, size: PageSize) -> Range<u64> {
     start..(addresses.end / page * page).max(start)
 }
 
-/// Slots that something was found in.
+/// Slots with present pages.
 struct Slots {
     page: u64,
     found: Vec<Slot>,
@@ -93,7 +94,7 @@ impl Slots {
         Slots { page: size.bytes().0, found: Vec::new() }
     }
 
-    /// Adds addresses that are present, in their order.
+    /// Adds present addresses, which must be sorted.
     fn add(&mut self, addresses: &Range<u64>, huge: bool) {
         let mut at = addresses.start;
         while at < addresses.end {

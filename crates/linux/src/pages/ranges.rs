@@ -1,23 +1,23 @@
-//! Sets of addresses, as ranges.
+//! Sets of addresses as ranges.
 
-/// A set of numbers held as ranges that neither overlap nor touch, in their order.
+/// A set of numbers, stored as sorted ranges that neither overlap nor touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges(Vec<(u64, u64)>);
 
 impl Ranges {
-    /// How many numbers are in the set.
+    /// Count of numbers in the set.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Is nothing in it?
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many of `start..end` are not in the set.
+    /// Count of numbers in `start..end` that are not in the set.
     #[must_use]
     pub fn missing(&self, start: u64, end: u64) -> u64 {
         let inside = |&(from, to): &(u64, u64)| to.min(end).saturating_sub(from.max(start));
@@ -40,7 +40,7 @@ impl Ranges {
         self.0.insert(at, (start, end));
     }
 
-    /// Takes `start..end` out.
+    /// Removes `start..end`.
     pub fn remove(&mut self, start: u64, end: u64) {
         let left = |&(from, to): &(u64, u64)| [(from, to.min(start)), (from.max(end), to)];
         let rest = if start < end {

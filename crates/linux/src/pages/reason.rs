@@ -1,4 +1,4 @@
-//! Why memory is not on huge pages: the reasons, and those of them that a mapping alone decides.
+//! Reasons why memory is not on huge pages, and those that follow from the mapping alone.
 
 use std::ops::Range;
 
@@ -19,31 +19,32 @@ pub enum Reason {
     NeverAdvised,
     /// The mapping is smaller than a huge page.
     TooSmall,
-    /// No aligned huge page lies in the mapping, or these bytes lie before its first or behind its last one,
-    /// or its offset in its file does not fit.
+    /// The mapping contains no aligned huge page, or these bytes are before its first or after its last one,
+    /// or its file offset is not aligned like its address.
     NotAligned,
     /// The program advised against huge pages here (`MADV_NOHUGEPAGE`).
     OffHere,
     /// The machine's settings exclude memory of this kind.
     OffGlobally,
-    /// The process, or a parent of it, switched THP off (`PR_SET_THP_DISABLE`).
+    /// The process or a parent disabled THP (`PR_SET_THP_DISABLE`).
     OffByPrctl,
-    /// `THPeligible` is 0: the kernel would make no huge page here now, and does not report why.
+    /// `THPeligible` is 0; the kernel does not report why.
     NotEligible,
     /// File-backed: large folios depend on the file system.
     File,
-    /// A mapping of the kernel's own (`[vdso]` and the like).
+    /// A mapping of the kernel, such as `[vdso]`.
     Kernel,
     /// Whole huge pages that base page table entries map.
     SplitSince,
-    /// Part of it is swapped out: huge pages are split for that, and base pages come back.
+    /// Part of it is swapped out: swap-out may split huge pages, and swap-in mostly brings back base pages.
     Swapped,
-    /// A JVM was told to use pages of a pool, and this memory got none: most likely the pool was short when the
-    /// JVM started.
+    /// A JVM's flags request pages of a pool, and this memory has none: most likely the pool was too small
+    /// when the JVM started.
     PoolShortAtStart,
-    /// Its pages were there before the advice, or before a whole huge page fitted into the mapping.
+    /// Its pages were touched before the `MADV_HUGEPAGE` call, or before the mapping was large enough for a
+    /// huge page.
     AdvisedAfterTouch,
-    /// No huge page was free at its page faults.
+    /// Huge-page allocations failed at its page faults.
     FragmentationThen,
     /// Huge pages are allowed now; the earlier cause is unknown.
     Eligible,
@@ -57,7 +58,8 @@ pub enum Reason {
     NotAccessible,
 }
 
-/// The reason that no setting and no advice changes: the kind of the memory and its place. `pmd` is the PMD size.
+/// The reason that follows from the kind and the addresses of the memory, whatever settings and advice are.
+/// `pmd` is the PMD size.
 #[must_use]
 pub fn by_place(memory: Memory, addresses: &Range<u64>, offset: u64, pmd: PageSize) -> Option<Reason> {
     match memory {
@@ -69,12 +71,12 @@ pub fn by_place(memory: Memory, addresses: &Range<u64>, offset: u64, pmd: PageSi
     if addresses.end - addresses.start < page {
         return Some(Reason::TooSmall);
     }
-    // A huge page of shared memory lies at a multiple of its size in the file, too.
+    // The file offset of a huge page of shared memory is also a multiple of its size.
     let misplaced = memory == Memory::Shared && addresses.start.wrapping_sub(offset) % page != 0;
     (misplaced || occupancy::whole(addresses, pmd).is_empty()).then_some(Reason::NotAligned)
 }
 
-/// The reason that the process or the program gave.
+/// The reason that follows from `prctl` or `madvise` calls of the program.
 #[must_use]
 pub fn by_request(process_off: bool, advice: Advice) -> Option<Reason> {
     match (process_off, advice) {
@@ -84,7 +86,7 @@ pub fn by_request(process_off: bool, advice: Advice) -> Option<Reason> {
     }
 }
 
-/// The reason that holds for a whole mapping, of a process that has switched THP off or not.
+/// The reason for a whole mapping.
 #[must_use]
 pub fn of_mapping(vma: &Vma, process_off: bool, pmd: PageSize) -> Option<Reason> {
     by_place(vma.memory(), &vma.addresses, vma.offset, pmd).or_else(|| by_request(process_off, vma.advice))
@@ -100,7 +102,7 @@ mod tests {
         let vma = |start, end| Vma { addresses: start..end, ..Vma::default() };
         assert_eq!(of_mapping(&vma(0x40_0000, 0x60_0000), false, pmd), None);
         assert_eq!(of_mapping(&vma(0x40_0000, 0x5f_f000), true, pmd), Some(Reason::TooSmall));
-        // Larger than a huge page, with no aligned one in it.
+        // Larger than a huge page, without an aligned one.
         assert_eq!(of_mapping(&vma(0x30_0000, 0x5f_f000), false, pmd), Some(Reason::NotAligned));
         let refused = Vma { advice: Advice::NoHuge, ..vma(0x40_0000, 0x60_0000) };
         assert_eq!(of_mapping(&refused, false, pmd), Some(Reason::OffHere));

@@ -1,4 +1,4 @@
-//! Memory that a process maps more than once, as ZGC did before JDK 21: counted once.
+//! Counts memory once that a process maps several times, as ZGC did before JDK 21.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,21 +14,21 @@ use crate::{
     units::Bytes,
 };
 
-/// What of a mapping an earlier one holds already, by the index of the mapping.
+/// Memory that an earlier mapping has as well, by index of the later mapping.
 pub type Views = HashMap<usize, View>;
 
-/// A mapping of memory that an earlier mapping of the same process maps too.
+/// A mapping of memory that an earlier mapping of the same process maps as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// The earlier mapping, by its first address.
+    /// First address of the earlier mapping.
     pub of: u64,
-    /// Bytes present here that are present there, or in another earlier mapping.
+    /// Bytes present here and in an earlier mapping.
     pub bytes: Bytes,
-    /// Of those, the bytes that huge page table entries map here.
+    /// Of `bytes`, those that huge page table entries map here.
     pub huge: Bytes,
 }
 
-/// Finds mappings of the same part of the same file, shared with each other.
+/// Finds shared mappings of the same part of the same file.
 pub fn find(root: &Root, pid: u32, vmas: &[Vma]) -> Views {
     let mut by_file: BTreeMap<((u64, u64), u64), Vec<usize>> = BTreeMap::new();
     for (index, vma) in vmas.iter().enumerate() {
@@ -66,13 +66,13 @@ fn any_overlap(indices: &[usize], vmas: &[Vma]) -> bool {
     offsets.windows(2).any(|two| two[1].start < two[0].end)
 }
 
-/// Offsets that were seen, none of them twice: where they begin, where they end, and in which mapping.
+/// Disjoint ranges of file offsets: start, end, and address of the mapping.
 #[derive(Default)]
 struct Seen(BTreeMap<u64, (u64, u64)>);
 
 impl Seen {
-    /// Adds offsets of the mapping at `address`; answers how many of them were there before, and in
-    /// which mapping the first one.
+    /// Adds offsets of the mapping at `address`. Returns the number of those already in the set, and the
+    /// mapping of the first one.
     fn add(&mut self, part: Range<u64>, address: u64) -> (u64, Option<u64>) {
         let before = self.0.range(..part.start).next_back().filter(|(_, (end, _))| *end > part.start);
         let from = before.map_or(part.start, |(start, _)| *start);
@@ -93,13 +93,13 @@ impl Seen {
     }
 }
 
-/// The offsets in its file that a mapping shows.
+/// The file offsets of a mapping.
 fn offsets(vma: &Vma) -> Range<u64> {
     vma.offset..vma.offset.saturating_add(vma.addresses.end - vma.addresses.start)
 }
 
-/// The offsets that are present. Where the page table cannot be scanned, as many from the first one on as smaps
-/// counts: views of a heap have their pages at the same places.
+/// The present offsets. If the page table cannot be scanned, the first offsets, as many as smaps counts: all
+/// views of a heap have their pages at the same offsets.
 fn present(pagemap: Option<&File>, vma: &Vma) -> Vec<Mapped> {
     let scanned = pagemap.and_then(|pagemap| pagemap::present(pagemap, vma.addresses.clone()).ok());
     scanned.map(|mapped| mapped.into_iter().map(|mapped| in_file(mapped, vma)).collect()).unwrap_or_else(
@@ -110,14 +110,14 @@ fn present(pagemap: Option<&File>, vma: &Vma) -> Vec<Mapped> {
     )
 }
 
-/// The same pages by their offsets in the file.
+/// Converts addresses to file offsets.
 fn in_file(mapped: Mapped, vma: &Vma) -> Mapped {
     let offset = |address: u64| vma.offset.wrapping_add(address.wrapping_sub(vma.addresses.start));
     Mapped { addresses: offset(mapped.addresses.start)..offset(mapped.addresses.end), ..mapped }
 }
 
-/// The present bytes of some ranges of addresses, from the page table alone: memory that is mapped several times
-/// is counted once, where it is mapped first. Of `vmas`, the mappings of the process, only addresses, files and
+/// The present bytes of address ranges, from the page table only. Memory that is mapped several times is
+/// counted once, at its first mapping. Of `vmas`, the mappings of the process, only addresses, files and
 /// permissions are used. Fails like [`pagemap::scan`].
 pub fn present_once(pagemap: &File, vmas: &[Vma], ranges: &[Range<u64>]) -> io::Result<Scan> {
     let mut files: BTreeMap<((u64, u64), u64), Seen> = BTreeMap::new();

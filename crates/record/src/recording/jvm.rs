@@ -1,4 +1,4 @@
-//! JVMs among the recorded processes: their logs, and where their heaps lie.
+//! JVMs among the recorded processes: their logs, and the addresses of their heaps.
 
 use std::{
     collections::BTreeMap,
@@ -27,15 +27,15 @@ use super::{
     tail::Tail,
 };
 
-/// How often JVMs are looked for: one is there soon after its process, and its first pauses soon after.
+/// Interval of the search for JVMs; short, because a JVM's first pauses follow soon after its start.
 const GAP: Duration = Duration::from_millis(200);
-/// A process that is no JVM, or one that cannot be asked yet, is looked at again so many times.
+/// Largest number of checks of a process that is no JVM or cannot be queried yet.
 const TRIES: u32 = 50;
-/// And so many times for its heap, which is dearer.
+/// Largest number of attempts to locate a heap, each of which is more expensive.
 const HEAP_TRIES: u32 = 8;
 const HEAP_GAP: Duration = Duration::from_secs(1);
 
-/// The JVMs that were seen.
+/// The recorded JVMs.
 pub struct Jvms {
     all: BTreeMap<u32, Seen>,
     attach: bool,
@@ -58,7 +58,7 @@ struct Seen {
 /// Why there is no log.
 struct Failed {
     reason: String,
-    /// The JVM understood, and would say the same again.
+    /// The JVM refused the command: another attempt would fail as well.
     for_good: bool,
 }
 
@@ -94,12 +94,12 @@ impl Jvms {
         source(pid, "an option that was added to its command line".to_owned(), true)
     }
 
-    /// The heap of process `pid`, once it is located.
+    /// The heap of process `pid`; `None` until it is located.
     pub fn heap(&self, pid: u32) -> Option<&Heap> {
         self.all.get(&pid)?.heap.as_ref()
     }
 
-    /// Looks for JVMs among `processes`, and asks new ones for a log; not at every call.
+    /// Searches `processes` for JVMs at most every 200 ms, and requests a log from new ones.
     pub fn look(
         &mut self,
         root: &Root,
@@ -135,7 +135,7 @@ impl Jvms {
         lines
     }
 
-    /// What the logs have for us.
+    /// New lines of the logs.
     pub fn read(&mut self, last: bool) -> Vec<Line> {
         let mut all = Vec::new();
         for (pid, seen) in &mut self.all {
@@ -157,7 +157,7 @@ impl Jvms {
         all
     }
 
-    /// Switches off what was switched on; what that fails for stays in the journal.
+    /// Switches off the logs that were switched on. Those that fail stay in the journal.
     pub fn end(&mut self, root: &Root, mut journal: Option<&mut Journal>) -> Vec<Line> {
         let mut lines = Vec::new();
         for seen in self.all.values_mut() {
@@ -177,7 +177,7 @@ impl Jvms {
 }
 
 impl Seen {
-    /// The heap is there when the JVM has started.
+    /// The heap exists once the JVM has started.
     fn find_heap(&mut self, root: &Root, pid: u32) {
         let is_early = self.heap_due.is_some_and(|due| Instant::now() < due);
         if self.heap.is_some() || self.heap_tries >= HEAP_TRIES || is_early {
@@ -196,7 +196,7 @@ impl Seen {
                 None => {
                     let name: String = journal.run_id().chars().filter(char::is_ascii_alphanumeric).collect();
                     let noted = Noted::of(root, pid, format!("/tmp/.hugewise-{name}-{pid}.log"));
-                    // Without the note nothing is switched on.
+                    // Without a journal entry no log is switched on.
                     noted.filter(|noted| journal.note_jvm_log(noted.clone()).is_ok())
                 }
             },
@@ -204,7 +204,7 @@ impl Seen {
         };
         self.noted.clone_from(&noted);
         let root = root.clone();
-        // It may take seconds to answer, and the buffers of the kernel do not wait.
+        // The answer may take seconds, in which the kernel's buffers would overflow.
         self.asking = Some(thread::spawn(move || find_log(&root, pid, noted.as_ref())));
     }
 
@@ -249,8 +249,8 @@ fn is_jvm(root: &Root, pid: u32) -> bool {
     root.read(format!("proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/libjvm.so"))
 }
 
-/// A log of the JVM's own with the right clock; else one that it is asked for, and noted already; else
-/// one of its own with another clock.
+/// An existing log of the JVM with the right clock; else a new log, already in the journal; else an existing
+/// log with another clock.
 fn find_log(root: &Root, pid: u32, noted: Option<&Noted>) -> Result<Found, Failed> {
     let process = Process::read(root, pid).map_err(|error| error.to_string())?;
     let owner = *process.uid.known().ok_or_else(|| "its user is not told".to_owned())?;
@@ -283,7 +283,7 @@ fn ask_for_log(root: &Root, owner: u32, noted: &Noted) -> Result<Found, Failed> 
     }
 }
 
-/// A file that the JVM writes by itself, from its end.
+/// An existing log file of the JVM, read from its end.
 fn follow(root: &Root, pid: u32, owner: u32, log: &LogFile) -> Result<Found, String> {
     let path = match log.file.is_absolute() {
         true => log.file.clone(),
@@ -300,8 +300,7 @@ fn follow(root: &Root, pid: u32, owner: u32, log: &LogFile) -> Result<Found, Str
     Ok(Found { tail, source, monotonic: log.monotonic })
 }
 
-/// Asks for a log of our own. Its file has no name any more when it is on: nothing is left of it once
-/// the JVM closes it.
+/// Switches on a new log. Its file is unlinked at once, so it disappears when the JVM closes it.
 fn switch_on(root: &Root, jvm: &Jvm, owner: u32, noted: &Noted) -> Result<Found, Failed> {
     let folder = root.path(format!("proc/{}/root", noted.pid));
     let failed = |error: std::io::Error| format!("{}: {error}", noted.file);
@@ -313,7 +312,7 @@ fn switch_on(root: &Root, jvm: &Jvm, owner: u32, noted: &Noted) -> Result<Found,
     Ok(Found { tail: Tail::own(file), source, monotonic: true })
 }
 
-/// Switches off a log that was noted in a journal; one of a JVM that has ended is off.
+/// Switches off a log of the journal. The log of a JVM that has ended is off.
 pub fn switch_off(root: &Root, noted: &Noted) -> Result<(), String> {
     if !noted.is_there(root) {
         noted.remove_file(root);

@@ -186,7 +186,7 @@ impl Subject<'_> {
         candidates::look(self.root, self.machine, self.process, options)
     }
 
-    /// The report before the collapse. It takes the pidfd and not the [`Adviser`], so it cannot change the
+    /// The report before the collapse. It takes the pidfd and not the `Adviser`, so it cannot change the
     /// process.
     fn before(&self, pidfd: &File) -> anyhow::Result<Report> {
         let seen = self.look()?;

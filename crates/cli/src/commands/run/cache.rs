@@ -78,7 +78,7 @@ impl Cache {
         self.prune();
     }
 
-    /// Removes the oldest entries beyond [`MOST`].
+    /// Removes the oldest entries beyond `MOST`.
     fn prune(&self) {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let mut entries: Vec<_> = entries
