@@ -81,7 +81,7 @@ fn mmap_falls_back() -> Tested {
     let row = &comparison.backings[1];
     assert_eq!((row.backing.to_string().as_str(), row.verdict), ("hugetlb", Verdict::FellBack), "{row:#?}");
     assert_eq!((row.rounds, row.rounds_fallen_back), (0, 2), "{row:#?}");
-    says(row.reason.as_deref().unwrap_or_default(), &["does not come from the main arena"])
+    says(row.reason.as_deref().unwrap_or_default(), &["is not in the main arena"])
 }
 
 fn shared_memory_is_left_out() -> Tested {

@@ -7,7 +7,7 @@ fn size(text: &str) -> PageSize {
     text.parse().expect("a page size")
 }
 
-/// A machine with so many 2 MiB pages to be had, and a program on glibc 2.36.
+/// A machine with `available` free 2 MiB pages, and a program on glibc 2.36.
 fn ground(available: u64) -> Ground {
     Ground {
         sizes: PageSizes {

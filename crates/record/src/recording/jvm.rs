@@ -82,7 +82,7 @@ struct Found {
 }
 
 impl Jvms {
-    /// None yet; `attach` tells whether they may be asked to write a log.
+    /// `attach`: whether JVMs may be queried and asked to write a log.
     pub fn new(attach: bool) -> Jvms {
         Jvms { all: BTreeMap::new(), attach, due: Instant::now() }
     }
@@ -221,7 +221,7 @@ impl Seen {
                 return Some(source(pid, found.source, found.monotonic));
             }
             Ok(Err(failed)) => failed,
-            Err(_) => Failed::from("asking it was broken off".to_owned()),
+            Err(_) => Failed::from("the query was aborted".to_owned()),
         };
         if self.tries < TRIES && !failed.for_good {
             return None;
@@ -253,7 +253,7 @@ fn is_jvm(root: &Root, pid: u32) -> bool {
 /// log with another clock.
 fn find_log(root: &Root, pid: u32, noted: Option<&Noted>) -> Result<Found, Failed> {
     let process = Process::read(root, pid).map_err(|error| error.to_string())?;
-    let owner = *process.uid.known().ok_or_else(|| "its user is not told".to_owned())?;
+    let owner = *process.uid.known().ok_or_else(|| "its user is unknown".to_owned())?;
     let own = log_control::of_command(&process.command, process.pid_inside.unwrap_or(pid));
     let follow = |log: &LogFile| follow(root, pid, owner, log);
     if let Some(own) = own.as_ref().filter(|own| own.monotonic && own.safepoints) {
@@ -262,7 +262,7 @@ fn find_log(root: &Root, pid: u32, noted: Option<&Noted>) -> Result<Found, Faile
         }
     }
     let asked = match noted {
-        None => Err(Failed { reason: "it may not be asked".to_owned(), for_good: true }),
+        None => Err(Failed { reason: "attaching is disabled".to_owned(), for_good: true }),
         Some(noted) => ask_for_log(root, owner, noted),
     };
     asked.or_else(|failed| match &own {
