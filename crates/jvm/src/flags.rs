@@ -71,7 +71,32 @@ pub fn ask(line: &LaunchLine) -> Result<FinalFlags, AskError> {
 }
 
 fn ask_patiently(line: &LaunchLine, patience: Duration) -> Result<FinalFlags, AskError> {
-    let question = question(line, &[])?;
+    judged(line, &|options| ask_with(line, options, patience))
+}
+
+/// The flags of a line's JVM, which `ask` reads with more options behind those of the line. Flags of the line
+/// that this JVM does not list at all are passed on, too: the JVM decides whether it starts with them.
+pub(crate) fn judged<E: From<AskError>>(
+    line: &LaunchLine,
+    ask: &dyn Fn(&[String]) -> Result<FinalFlags, E>,
+) -> Result<FinalFlags, E> {
+    const UNLOCK: [&str; 2] = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+UnlockExperimentalVMOptions"];
+    let flags = ask(&[])?;
+    let effective = line
+        .effective(flags.major(), &|name| env::var(name).ok(), &|file| fs::read_to_string(file))
+        .map_err(AskError::from)?;
+    if effective.unlisted(&|name| flags.has(name)).is_empty() {
+        return Ok(flags);
+    }
+    let all = ask(&UNLOCK.map(str::to_owned))?;
+    match effective.unlisted(&|name| all.has(name)) {
+        unlisted if unlisted.is_empty() => Ok(flags),
+        unlisted => ask(&unlisted),
+    }
+}
+
+fn ask_with(line: &LaunchLine, options: &[String], patience: Duration) -> Result<FinalFlags, AskError> {
+    let question = question(line, options)?;
     let program = question.command.get_program().to_string_lossy().into_owned();
     let java = line.java.clone();
     let printed = match bounded_run::printed_by(question.command, patience) {

@@ -56,9 +56,11 @@ pub fn ask(line: &LaunchLine, backing: Backing, sizes: &PageSizes) -> Result<Ask
 
 /// Final flags of a launch line's JVM with sufficient pools; with too small ones ZGC would not start.
 pub fn flags_of(line: &LaunchLine, sizes: &PageSizes) -> Result<FinalFlags, DemandError> {
-    let rehearsal = rehearse(line, &[], sizes, &Pretended::new())?;
-    let succeeded = rehearsal.status.success();
-    Ok(flags::understand(line.java.clone(), succeeded, &rehearsal.stdout, &rehearsal.stderr)?)
+    flags::judged(line, &|options| {
+        let rehearsal = rehearse(line, options, sizes, &Pretended::new())?;
+        let succeeded = rehearsal.status.success();
+        Ok(flags::understand(line.java.clone(), succeeded, &rehearsal.stdout, &rehearsal.stderr)?)
+    })
 }
 
 fn rehearse(

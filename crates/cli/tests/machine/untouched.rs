@@ -122,9 +122,18 @@ impl Place {
         fs::write(place.started(), "")?;
         fs::write(place.java(), script)?;
         fs::set_permissions(place.java(), fs::Permissions::from_mode(0o755))?;
-        let mut options: Vec<String> = SWITCHES.map(str::to_owned).to_vec();
-        for flag in text_flags(java)? {
-            options.push(format!("-XX:{flag}={}", place.file(&flag)?));
+        let listed = listed(java)?;
+        // A JVM refuses to start with a flag that it does not list.
+        let is_known = |switch: &&str| {
+            switch.strip_prefix("-XX:+").is_none_or(|name| listed.iter().any(|(_, listed)| listed == name))
+        };
+        let mut options: Vec<String> = SWITCHES.into_iter().filter(is_known).map(str::to_owned).collect();
+        let texts =
+            listed.iter().filter(|(kind, name)| kind.starts_with("ccstr") && !WORDS.contains(&name.as_str()));
+        let texts: Vec<&String> = texts.map(|(_, name)| name).collect();
+        assert!(texts.len() > 15, "{texts:?}");
+        for flag in texts {
+            options.push(format!("-XX:{flag}={}", place.file(flag)?));
         }
         options.push(format!("-Xlog:gc*,safepoint*:file={}", place.file("unified.log")?));
         options.push(format!("-Xloggc:{}", place.file("legacy.log")?));
@@ -221,19 +230,16 @@ fn done(command: &mut Command) -> Tested {
     Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)).into())
 }
 
-/// The flags of a JVM with text values, without [`WORDS`].
-fn text_flags(java: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+/// The flags of a JVM, as kind and name.
+fn listed(java: &Path) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     let unlocked = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+UnlockExperimentalVMOptions"];
     let output = Command::new(java).args(unlocked).args(["-XX:+PrintFlagsFinal", "-version"]).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let flags = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let is_text = words.next().is_some_and(|kind| kind.starts_with("ccstr"));
-        words.next().filter(|name| is_text && !WORDS.contains(name)).map(str::to_owned)
+    let flags = text.lines().filter(|line| line.contains('=')).filter_map(|line| {
+        let mut words = line.split_whitespace().map(str::to_owned);
+        words.next().zip(words.next())
     });
-    let flags: Vec<String> = flags.collect();
-    assert!(flags.len() > 15, "{flags:?}");
-    Ok(flags)
+    Ok(flags.collect())
 }
 
 /// The files of a folder, each with its content, mtime and ctime.

@@ -131,14 +131,22 @@ impl Effective {
     /// Names of the options that are not passed on, without their values; `-D` for all system properties.
     #[must_use]
     pub fn left_out(&self) -> Vec<String> {
-        // The options in these files are listed one by one.
-        let is_file =
-            |option: &str| ["-XX:VMOptionsFile=", "-XX:Flags="].iter().any(|f| option.starts_with(f));
         let options = self.without_values().map(|option| option.text.as_str());
         let left_out =
-            options.filter(|option| option.starts_with('-') && !is_file(option) && !decides(option));
+            options.filter(|option| option.starts_with('-') && !is_option_file(option) && !decides(option));
         let names: BTreeSet<&str> = left_out.map(name).collect();
         names.into_iter().map(str::to_owned).collect()
+    }
+
+    /// The flags of `-XX:` that are not passed on and that the JVM does not list, as they were given. The JVM
+    /// refuses or ignores such a flag, which cannot write a file.
+    pub(crate) fn unlisted(&self, is_listed: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let options = self.without_values().map(|option| option.text.as_str());
+        let unlisted = options.filter(|option| {
+            let name = option.strip_prefix("-XX:").map(flag_name);
+            !is_option_file(option) && !decides(option) && name.is_some_and(|name| !is_listed(name))
+        });
+        unlisted.map(str::to_owned).collect()
     }
 
     /// The options, without words that are the value of the preceding launcher option.
@@ -158,12 +166,21 @@ impl Effective {
     }
 }
 
+/// Whether the option names a file of options, which are listed one by one.
+fn is_option_file(option: &str) -> bool {
+    ["-XX:VMOptionsFile=", "-XX:Flags="].iter().any(|file| option.starts_with(file))
+}
+
+/// `MaxHeapSize` of `MaxHeapSize=1g`, `UseZGC` of `+UseZGC`.
+fn flag_name(flag: &str) -> &str {
+    let flag = flag.strip_prefix(['+', '-']).unwrap_or(flag);
+    flag.split_once('=').map_or(flag, |(name, _)| name)
+}
+
 /// Whether an option is passed on.
 fn decides(option: &str) -> bool {
     if let Some(flag) = option.strip_prefix("-XX:") {
-        let flag = flag.strip_prefix(['+', '-']).unwrap_or(flag);
-        let name = flag.split_once('=').map_or(flag, |(name, _)| name);
-        return LAYOUT_FLAGS.contains(&name);
+        return LAYOUT_FLAGS.contains(&flag_name(flag));
     }
     let has_size = |prefix: &&str| {
         option.strip_prefix(*prefix).is_some_and(|size| size.starts_with(|c: char| c.is_ascii_digit()))

@@ -37,7 +37,7 @@ extern "C" fn note_sigpipe() {
     SIGPIPE_WAS_IGNORED.store(ignored, Ordering::Relaxed);
 }
 
-/// Replaces this process by the program at path `program`. The first argument is its name (argv[0]). Returns
+/// Replaces this process by the program at path `program`. The first argument is its name (`argv[0]`). Returns
 /// only on failure.
 ///
 /// Signal mask and ignored signals are those that this process was started with.

@@ -15,8 +15,9 @@ use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan};
 use hugewise_plan::findings::{Severity, findings};
 
 use crate::{
-    NEGATIVE, machine,
+    NEGATIVE,
     commands::check::text::{Report, text},
+    machine,
     output::terminal::Terminal,
 };
 

@@ -3,12 +3,7 @@
 pub mod formats;
 pub mod text;
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::ExitCode,
-    sync::OnceLock,
-};
+use std::{fs, path::PathBuf, process::ExitCode, sync::OnceLock};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum, builder::PossibleValue};
