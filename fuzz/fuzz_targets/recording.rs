@@ -50,6 +50,6 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = gzip.write_all(piece);
     }
     let whole = gzip.finish().unwrap_or_default();
-    let told = read(&whole).expect("its header is whole");
-    assert!(told.notes.iter().any(|note| note == "behind"));
+    let reported = read(&whole).expect("its header is whole");
+    assert!(reported.notes.iter().any(|note| note == "behind"));
 });

@@ -24,10 +24,10 @@ fn nested(statistics: &[u8]) -> Vec<u8> {
 fuzz_target!(|bytes: &[u8]| {
     let _ = TaskStats::of_datagram(bytes);
     let statistics = &bytes[..bytes.len().min(4096)];
-    if let Ok(Some(told)) = TaskStats::of_datagram(&nested(statistics)) {
-        assert!(told.name.chars().count() <= 32);
+    if let Ok(Some(reported)) = TaskStats::of_datagram(&nested(statistics)) {
+        assert!(reported.name.chars().count() <= 32);
         assert!(statistics.len() >= 64);
         // Older kernels do not report the field, whatever bytes follow their struct.
-        assert!(told.version >= 11 || told.delays.compact.is_none());
+        assert!(reported.version >= 11 || reported.delays.compact.is_none());
     }
 });

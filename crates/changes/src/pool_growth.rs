@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_memory_is_told_from_scattered_memory() -> Result<(), Box<dyn std::error::Error>> {
+    fn too_little_memory_is_distinguished_from_scattered_memory() -> Result<(), Box<dyn std::error::Error>> {
         let size = PageSize::new(Bytes(2 << 20))?;
         let (_dir, root) = tree(&[
             ("proc/meminfo", "MemAvailable: 1048576 kB\n"),

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let terminal = Terminal::new(arguments.color);
     let done = match arguments.command {
         Command::Check(check) => {
-            machine::tell_unfinished();
+            machine::warn_of_unfinished();
             commands::check::run(&check, &terminal)
         }
         Command::Plan(plan) => commands::plan::run(&plan, &terminal),
@@ -58,10 +58,10 @@ fn main() -> ExitCode {
 
 /// The error and its causes, without causes that the text before already contains.
 fn in_words(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+    error.chain().map(ToString::to_string).fold(String::new(), |chain, cause| match chain.as_str() {
         "" => cause,
-        told if told.contains(&cause) => told.to_owned(),
-        told => format!("{told}: {cause}"),
+        chain if chain.contains(&cause) => chain.to_owned(),
+        chain => format!("{chain}: {cause}"),
     })
 }
 

@@ -72,7 +72,7 @@ fn a_limit_that_kills_is_a_negative_verdict() {
 }
 
 #[test]
-fn without_sys_the_default_pool_is_still_told() {
+fn without_sys_the_default_pool_is_still_reported() {
     let dir = tree(&[MEMINFO]);
     let output = check(&["--root", path(&dir)]);
     let shown = text(&output.stdout);

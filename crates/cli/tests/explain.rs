@@ -51,7 +51,7 @@ fn a_log_of_fallbacks_is_a_negative_verdict_with_evidence_of_the_machine_named()
 }
 
 #[test]
-fn what_says_nothing_of_huge_pages_is_told_as_that() -> Tested {
+fn what_says_nothing_of_huge_pages_is_reported_as_that() -> Tested {
     let ran = explain(&["--text", "[gc,start] GC(1) Pause Young"])?;
     assert_eq!(ran.status.code(), Some(0));
     assert!(text(&ran.stdout).contains("No message about large pages in 1 line."));

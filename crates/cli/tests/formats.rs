@@ -132,7 +132,7 @@ fn loaded(format: Format, program: &str, option: &str) -> Tested {
     let after: u64 = setting.read(&root)?.parse()?;
     let restored = journal.close();
     succeeded(&output)?;
-    assert_eq!(after, before + 3, "{}", told(&output));
+    assert_eq!(after, before + 3, "{}", reported(&output));
     assert!(restored.failed.is_empty(), "{restored:?}");
     assert_eq!(setting.read(&root)?, before.to_string());
     Ok(())
@@ -143,18 +143,25 @@ fn systemd_verifies() -> Tested {
     let unit = folder.path().join("of-a-test.service");
     fs::write(&unit, "[Unit]\nDescription=Of a test\n[Service]\nExecStart=/bin/true\n")?;
     fs::create_dir(folder.path().join("of-a-test.service.d"))?;
-    let told_of = |drop_in: &str| {
+    let reported_of = |drop_in: &str| {
         fs::write(folder.path().join("of-a-test.service.d/80-hugewise.conf"), drop_in)?;
-        Command::new("systemd-analyze").args(["--man=no", "verify"]).arg(&unit).output().map(|out| told(&out))
+        Command::new("systemd-analyze")
+            .args(["--man=no", "verify"])
+            .arg(&unit)
+            .output()
+            .map(|out| reported(&out))
     };
     for (name, mut plan) in hostile()? {
         plan.options.extend(HOSTILE.map(str::to_owned));
         // It only warns of a line that it cannot parse, and may warn of units of the machine.
-        let told = told_of(&render(&plan, Format::Systemd)?)?;
-        assert!(!told.contains("of-a-test.service"), "{name}: {told}");
+        let reported = reported_of(&render(&plan, Format::Systemd)?)?;
+        assert!(!reported.contains("of-a-test.service"), "{name}: {reported}");
     }
-    let told = told_of("[Service]\nEnvironment=\"A=%Z\n")?;
-    assert!(told.contains("80-hugewise.conf"), "systemd-analyze did not report an invalid line: {told}");
+    let reported = reported_of("[Service]\nEnvironment=\"A=%Z\n")?;
+    assert!(
+        reported.contains("80-hugewise.conf"),
+        "systemd-analyze did not report an invalid line: {reported}"
+    );
     Ok(())
 }
 
@@ -260,9 +267,9 @@ fn hostile() -> serde_json::Result<Vec<(&'static str, Plan)>> {
 }
 
 fn succeeded(output: &Output) -> Tested {
-    if output.status.success() { Ok(()) } else { Err(told(output).into()) }
+    if output.status.success() { Ok(()) } else { Err(reported(output).into()) }
 }
 
-fn told(output: &Output) -> String {
+fn reported(output: &Output) -> String {
     format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))
 }

@@ -46,7 +46,7 @@ fn path(dir: &Path, name: &str) -> String {
 }
 
 #[test]
-fn pauses_of_a_pipe_are_told_with_the_slow_safepoint() -> Tested {
+fn pauses_of_a_pipe_are_reported_with_the_slow_safepoint() -> Tested {
     let ran = piped(&["-"], QUIET.as_bytes())?;
     let said = text(&ran.stdout);
     assert_eq!(ran.status.code(), Some(0), "{said}");
@@ -62,7 +62,7 @@ fn pauses_of_a_pipe_are_told_with_the_slow_safepoint() -> Tested {
 }
 
 #[test]
-fn a_pause_of_the_kernel_is_a_negative_verdict_that_blames_nobody() -> Tested {
+fn a_pause_of_the_kernel_is_a_negative_verdict_that_blames_no_process() -> Tested {
     let ran = piped(&["-"], [QUIET, SUSPECT].concat().as_bytes())?;
     let said = text(&ran.stdout);
     assert_eq!(ran.status.code(), Some(1), "{said}");

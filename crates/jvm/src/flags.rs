@@ -310,7 +310,7 @@ ccstrlist OnError                                  =                            
     }
 
     #[test]
-    fn a_java_that_is_none_or_hangs_or_is_lost_is_told() -> io::Result<()> {
+    fn a_java_that_is_none_or_hangs_or_is_lost_is_reported() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
         let other = "#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\necho '  java.vm.name = Eclipse OpenJ9 VM' >&2\n";
         let error = ask(&program(dir.path(), other)?).map_err(|error| error.to_string());

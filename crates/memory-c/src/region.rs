@@ -272,7 +272,7 @@ pub unsafe extern "C" fn hugewise_region_coverage(
     status(|| {
         let held = REGIONS.find(region)?;
         // SAFETY: guaranteed by the caller.
-        unsafe { tell(pages, capacity, count, || Ok((held.region.coverage(), held.base_size))) }
+        unsafe { describe(pages, capacity, count, || Ok((held.region.coverage(), held.base_size))) }
     })
 }
 
@@ -294,13 +294,13 @@ pub unsafe extern "C" fn hugewise_coverage(
             Ok((coverage::of(addresses, sizes), sizes.base))
         };
         // SAFETY: guaranteed by the caller.
-        unsafe { tell(pages, capacity, count, read) }
+        unsafe { describe(pages, capacity, count, read) }
     })
 }
 
 /// # Safety
 /// `pages` is NULL or an array of `capacity` items; `count` is NULL or writable.
-unsafe fn tell(
+unsafe fn describe(
     pages: *mut PageBytes,
     capacity: usize,
     count: *mut usize,

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_pool_is_told_with_its_numbers() -> Result<(), Box<dyn Error>> {
+    fn a_short_pool_is_reported_with_its_numbers() -> Result<(), Box<dyn Error>> {
         let wanted = demand("hugetlb", 256)?;
         assert_eq!(
             wanted.short(Some(&pool(100, 30, 10)?)),

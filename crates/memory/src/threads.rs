@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_ends_the_work_and_tells_where() {
+    fn a_refusal_ends_the_work_and_shows_where() {
         let chunks = Chunks::cut(0..100 << 12, Bytes(1 << 12), Some(Bytes(1 << 12)), 4);
         let refuse = |chunk: Range<u64>| {
             if chunk.start == 7 << 12 { Err(io::Error::from_raw_os_error(12)) } else { Ok(()) }

@@ -82,7 +82,7 @@ pub fn plan(
     let verdict =
         as_it_stands(line, &given, asks, &demand, &taken_by_others(&pools, wanted.instances), facts, sizes)?;
 
-    let mut notes: Vec<String> = contradictions(&effective).iter().map(told).collect();
+    let mut notes: Vec<String> = contradictions(&effective).iter().map(reported).collect();
     notes.extend(effective.notes.iter().cloned());
     // Without this reading a limit may still prevent the page faults.
     let unread = facts
@@ -189,12 +189,12 @@ fn refusal(line: &LaunchLine, error: DemandError) -> DemandError {
     let refused =
         effective.ok().and_then(|effective| contradictions(&effective).into_iter().find(|c| c.refused));
     match refused {
-        Some(contradiction) => DemandError::Exits { java: line.java.clone(), said: told(&contradiction) },
+        Some(contradiction) => DemandError::Exits { java: line.java.clone(), said: reported(&contradiction) },
         None => error,
     }
 }
 
-fn told(contradiction: &Contradiction) -> String {
+fn reported(contradiction: &Contradiction) -> String {
     format!("{}: {}", contradiction.options.join(" and "), contradiction.outcome)
 }
 

@@ -275,7 +275,7 @@ fn a_kill_at_any_moment_of_the_move_loses_nothing() -> Tested {
 }
 
 #[test]
-fn what_somebody_else_set_since_is_left_alone_unless_forced() -> Tested {
+fn foreign_changes_are_skipped_unless_forced() -> Tested {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");

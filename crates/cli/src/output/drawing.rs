@@ -38,12 +38,12 @@ pub fn draw(
     {
         let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         paint(&area)?;
-        area.present().map_err(told)?;
+        area.present().map_err(plot_error)?;
     }
     Ok(svg)
 }
 
 /// Converts an error of plotters, which is not `Send`, to its text.
-pub fn told(error: impl std::fmt::Display) -> anyhow::Error {
+pub fn plot_error(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("cannot draw the plot: {error}")
 }

@@ -161,40 +161,40 @@ pub fn collapse(pid: &str, options: &[&str], status: i32) -> Result<Value, Box<d
 
 fn kinds() -> Tested {
     let (program, parts) = target(32, |_| ())?;
-    let told = collapse(&program.pid(), &[], 1)?;
+    let reported = collapse(&program.pid(), &[], 1)?;
     // The two pages in the middle of `held` are pinned.
     let held = part(&parts, "held")?;
-    let refused = told["refused"].as_array().ok_or("no refusals")?;
-    assert_eq!(refused.len(), 1, "{told:#}");
-    assert_eq!(refused[0]["start"].as_u64(), Some(held.start + HUGE), "{told:#}");
-    assert_eq!(refused[0]["end"].as_u64(), Some(held.start + 3 * HUGE), "{told:#}");
+    let refused = reported["refused"].as_array().ok_or("no refusals")?;
+    assert_eq!(refused.len(), 1, "{reported:#}");
+    assert_eq!(refused[0]["start"].as_u64(), Some(held.start + HUGE), "{reported:#}");
+    assert_eq!(refused[0]["end"].as_u64(), Some(held.start + 3 * HUGE), "{reported:#}");
     says(refused[0]["reason"].as_str().unwrap_or_default(), &["EAGAIN", "pinned"])?;
-    assert_eq!(told["outcome"], "finished");
+    assert_eq!(reported["outcome"], "finished");
     let malloc = part(&parts, "malloc")?;
     let whole = malloc.end / HUGE - malloc.start.div_ceil(HUGE);
     // Neighbouring mappings that the kernel merged with it may count, too.
-    assert!(huge(&program.pid(), malloc)? >= whole * HUGE, "{told:#}");
+    assert!(huge(&program.pid(), malloc)? >= whole * HUGE, "{reported:#}");
     assert_eq!(huge(&program.pid(), part(&parts, "shared")?)?, 4 * HUGE);
     assert_eq!(huge(&program.pid(), part(&parts, "advised")?)?, 0);
-    let regions = told["regions"].as_array().ok_or("no regions")?;
+    let regions = reported["regions"].as_array().ok_or("no regions")?;
     let left_out: u64 = regions.iter().filter_map(|region| region["left_out"]["off_here"].as_u64()).sum();
-    assert_eq!(left_out, 4 * HUGE, "{told:#}");
+    assert_eq!(left_out, 4 * HUGE, "{reported:#}");
     let sparse: u64 = regions.iter().filter_map(|region| region["sparse"]["pages"].as_u64()).sum();
-    assert_eq!(sparse, 4, "{told:#}");
-    assert!(told["grown_bytes"].as_i64().is_some_and(|grown| grown < MIB as i64), "{told:#}");
+    assert_eq!(sparse, 4, "{reported:#}");
+    assert!(reported["grown_bytes"].as_i64().is_some_and(|grown| grown < MIB as i64), "{reported:#}");
 
     // Collapsing sparse ranges allocates three times their resident memory, which the report contains.
-    let told = collapse(&program.pid(), &["--region", "malloc", "--min-present", "20"], 1)?;
-    assert_eq!(told["holes_bytes"].as_u64(), Some(3 * HUGE), "{told:#}");
-    assert_eq!(told["grown_bytes"].as_i64(), Some(3 * HUGE as i64), "{told:#}");
+    let reported = collapse(&program.pid(), &["--region", "malloc", "--min-present", "20"], 1)?;
+    assert_eq!(reported["holes_bytes"].as_u64(), Some(3 * HUGE), "{reported:#}");
+    assert_eq!(reported["grown_bytes"].as_i64(), Some(3 * HUGE as i64), "{reported:#}");
     program.ends_right()
 }
 
 fn dry_run() -> Tested {
     let (program, parts) = target(32, |_| ())?;
-    let told = collapse(&program.pid(), &["--dry-run"], 0)?;
-    assert_eq!((&told["outcome"], &told["after"]), (&"dry_run".into(), &Value::Null));
-    assert!(told["wanted"]["pages"].as_u64().is_some_and(|pages| pages >= 15 + 8), "{told:#}");
+    let reported = collapse(&program.pid(), &["--dry-run"], 0)?;
+    assert_eq!((&reported["outcome"], &reported["after"]), (&"dry_run".into(), &Value::Null));
+    assert!(reported["wanted"]["pages"].as_u64().is_some_and(|pages| pages >= 15 + 8), "{reported:#}");
     for part in &parts {
         assert_eq!(huge(&program.pid(), part)?, 0, "{}", part.name);
     }
@@ -209,9 +209,9 @@ fn dry_run() -> Tested {
 
 fn rate_and_interrupt() -> Tested {
     let (program, parts) = target(64, |_| ())?;
-    let told = collapse(&program.pid(), &["--region", "malloc", "--rate", "0.125"], 1)?;
+    let reported = collapse(&program.pid(), &["--region", "malloc", "--rate", "0.125"], 1)?;
     // An upper limit; on a busy machine the rate is lower.
-    assert!(told["gib_per_second"].as_f64().is_some_and(|rate| rate <= 0.125), "{told:#}");
+    assert!(reported["gib_per_second"].as_f64().is_some_and(|rate| rate <= 0.125), "{reported:#}");
     program.ends_right()?;
 
     let (program, _) = target(64, |_| ())?;
@@ -224,12 +224,12 @@ fn rate_and_interrupt() -> Tested {
         thread::sleep(Duration::from_millis(5));
     }
     running.signal("INT")?;
-    let told = json(&running.wait()?.ended_with(130)?)?;
-    assert_eq!(told["outcome"], "interrupted", "{told:#}");
-    assert!(told["converted_bytes"].as_u64().is_some_and(|bytes| bytes >= HUGE), "{told:#}");
-    let refused = told["refused"].as_array().ok_or("no refusals")?;
+    let reported = json(&running.wait()?.ended_with(130)?)?;
+    assert_eq!(reported["outcome"], "interrupted", "{reported:#}");
+    assert!(reported["converted_bytes"].as_u64().is_some_and(|bytes| bytes >= HUGE), "{reported:#}");
+    let refused = reported["refused"].as_array().ok_or("no refusals")?;
     let not_tried = |refusal: &Value| refusal["reason"].as_str().is_some_and(|r| r.starts_with("not tried"));
-    assert!(refused.iter().any(not_tried), "{told:#}");
+    assert!(refused.iter().any(not_tried), "{reported:#}");
     program.ends_right()
 }
 
@@ -265,13 +265,13 @@ fn rests() -> Tested {
         thread::sleep(Duration::from_millis(5));
     }
     Command::new("sh").args(["-c", "kill -s USR1 \"$0\"", &program.pid()]).status()?;
-    let told = json(&running.wait()?.ended_with(1)?)?;
+    let reported = json(&running.wait()?.ended_with(1)?)?;
     program.input.as_mut().ok_or("no input")?.write_all(b"\n")?;
     // It stalls also while collapsing pauses, so collapsing is not the cause and continues.
-    assert_eq!(told["outcome"], "finished", "{told:#}");
-    let paused = told["paused"].as_array().ok_or("no pauses")?;
+    assert_eq!(reported["outcome"], "finished", "{reported:#}");
+    let paused = reported["paused"].as_array().ok_or("no pauses")?;
     let stall = paused.iter().find(|pause| pause["reason"] == "threads_stall");
-    assert!(stall.is_some_and(|stall| stall["times"].as_u64() >= Some(1)), "{told:#}");
+    assert!(stall.is_some_and(|stall| stall["times"].as_u64() >= Some(1)), "{reported:#}");
     program.ends_right()
 }
 
@@ -282,18 +282,18 @@ fn given_up() -> Tested {
     let mut command = hugewise(&["run", "--quiet", "--backing", "base", "--", &binary, "8"]);
     let mut program = Program::start(&mut command, folder)?;
     program.until("ready")?;
-    let told = collapse(&program.pid(), &[], 0)?;
-    assert_eq!(told["outcome"], "nothing_to_do", "{told:#}");
-    let regions = told["regions"].as_array().ok_or("no regions")?;
+    let reported = collapse(&program.pid(), &[], 0)?;
+    assert_eq!(reported["outcome"], "nothing_to_do", "{reported:#}");
+    let regions = reported["regions"].as_array().ok_or("no regions")?;
     let off: u64 = regions.iter().filter_map(|region| region["left_out"]["off_by_prctl"].as_u64()).sum();
-    assert!(off >= 8 * MIB, "{told:#}");
+    assert!(off >= 8 * MIB, "{reported:#}");
     assert_eq!(total_huge(&program.pid())?, 0);
     program.ends_right()
 }
 
 fn without_rights() -> Tested {
     let (_folder, hugewise, _temporary) = for_everybody()?;
-    let as_nobody = |pid: &str, option: &str| -> Result<Ran, Box<dyn Error>> {
+    let as_no_process = |pid: &str, option: &str| -> Result<Ran, Box<dyn Error>> {
         let make = || {
             let mut command = Command::new(&hugewise);
             command.args(["collapse", pid, "--allow-reclaim", option]).current_dir("/");
@@ -303,7 +303,7 @@ fn without_rights() -> Tested {
         run_command(&make)
     };
     let (program, _) = target(8, |_| ())?;
-    let ran = as_nobody(&program.pid(), "--json")?.ended_with(2)?;
+    let ran = as_no_process(&program.pid(), "--json")?.ended_with(2)?;
     says(&ran.stderr, &["CAP_SYS_NICE", "CAP_SYS_PTRACE", "uid 0"])?;
     program.ends_right()?;
     // A process of the same user can be read, but not collapsed.
@@ -315,7 +315,7 @@ fn without_rights() -> Tested {
         thread::sleep(Duration::from_millis(2));
     }
     let pid = own.id().to_string();
-    let (dry, real) = (as_nobody(&pid, "--dry-run"), as_nobody(&pid, "--json"));
+    let (dry, real) = (as_no_process(&pid, "--dry-run"), as_no_process(&pid, "--json"));
     own.kill()?;
     own.wait()?;
     says(&dry?.ended_with(0)?.stdout, &["nothing", "CAP_SYS_NICE"])?;
@@ -362,14 +362,17 @@ fn group_limit() -> Tested {
     let used: u64 =
         fs::read_to_string(group.file("memory.usage_in_bytes", "memory.current"))?.trim().parse()?;
     fs::write(group.file("memory.limit_in_bytes", "memory.max"), (used + MIB / 2).to_string())?;
-    let told = collapse(&program.pid(), &["--region", "malloc"], 1)?;
-    assert_eq!(told["outcome"], "group_limit", "{told:#}");
-    says(told["cause"].as_str().unwrap_or_default(), &["control group"])?;
-    let first = told["refused"][0]["reason"].as_str().unwrap_or_default();
+    let reported = collapse(&program.pid(), &["--region", "malloc"], 1)?;
+    assert_eq!(reported["outcome"], "group_limit", "{reported:#}");
+    says(reported["cause"].as_str().unwrap_or_default(), &["control group"])?;
+    let first = reported["refused"][0]["reason"].as_str().unwrap_or_default();
     says(first, &["EBUSY"])?;
     // Headroom for a few huge pages suffices for all: each collapse frees the base pages.
     fs::write(group.file("memory.limit_in_bytes", "memory.max"), (used + 8 * MIB).to_string())?;
-    let told = collapse(&program.pid(), &["--region", "malloc"], 1)?;
-    assert_eq!((&told["outcome"], told["refused"].as_array().map(Vec::len)), (&"finished".into(), Some(1)));
+    let reported = collapse(&program.pid(), &["--region", "malloc"], 1)?;
+    assert_eq!(
+        (&reported["outcome"], reported["refused"].as_array().map(Vec::len)),
+        (&"finished".into(), Some(1))
+    );
     program.ends_right()
 }

@@ -55,22 +55,22 @@ fn heap(jdk: &Jdk, collector: &str) -> Tested {
     program.ask()?;
     let pid = program.pid();
     let ran = run(&["collapse", &pid, "--json", "--allow-reclaim", "--region", "heap"])?;
-    let told = json(&ran)?;
+    let reported = json(&ran)?;
     let worst: u64 = program.ask()?.parse()?;
-    let regions = told["regions"].as_array().ok_or("no regions")?;
+    let regions = reported["regions"].as_array().ok_or("no regions")?;
     let sum = |field: &str| regions.iter().filter_map(|region| region[field].as_u64()).sum::<u64>();
     let (resident, after) = (sum("resident_after"), sum("huge_after"));
-    assert_eq!(told["after"].as_u64(), Some(after), "{told:#}");
-    assert!(told["before"].as_u64().is_some_and(|before| before < resident / 20), "{told:#}");
-    assert!((240 * MIB..=300 * MIB).contains(&resident), "counted once: {told:#}");
-    assert!(after as f64 >= resident as f64 * 0.95, "{told:#}");
+    assert_eq!(reported["after"].as_u64(), Some(after), "{reported:#}");
+    assert!(reported["before"].as_u64().is_some_and(|before| before < resident / 20), "{reported:#}");
+    assert!((240 * MIB..=300 * MIB).contains(&resident), "counted once: {reported:#}");
+    assert!(after as f64 >= resident as f64 * 0.95, "{reported:#}");
     // From the kernel's smaps.
-    assert!(total_huge(&pid)? >= after / 20 * 19, "{told:#}");
+    assert!(total_huge(&pid)? >= after / 20 * 19, "{reported:#}");
     eprintln!(
         "JDK {} {collector}: {:.2} GiB/s, longest call {:.1} ms, longest iteration {worst} µs",
         jdk.version,
-        told["gib_per_second"].as_f64().unwrap_or(0.0),
-        told["longest_call_seconds"].as_f64().unwrap_or(0.0) * 1e3,
+        reported["gib_per_second"].as_f64().unwrap_or(0.0),
+        reported["longest_call_seconds"].as_f64().unwrap_or(0.0) * 1e3,
     );
     program.ends_right()
 }
@@ -92,12 +92,15 @@ fn fragmented() -> Tested {
     let refused = run(&["collapse", &pid, "--region", "heap"])?.ended_with(1)?;
     says(&refused.stdout, &["--allow-reclaim", "compact_memory"])?;
     let begin = Instant::now();
-    let told = collapse(&pid, &["--region", "heap"], 1)?;
+    let reported = collapse(&pid, &["--region", "heap"], 1)?;
     let (lasted, stalls) = (begin.elapsed(), counters()? - before);
-    eprintln!("fragmented: {} after {lasted:?}, {stalls} compactions: {}", told["outcome"], told["cause"]);
-    assert_eq!(told["outcome"], "fragmented", "{told:#}");
+    eprintln!(
+        "fragmented: {} after {lasted:?}, {stalls} compactions: {}",
+        reported["outcome"], reported["cause"]
+    );
+    assert_eq!(reported["outcome"], "fragmented", "{reported:#}");
     assert!(stalls < 200, "{stalls} direct compactions");
-    says(told["next_step"].as_str().unwrap_or_default(), &["free some"])?;
+    says(reported["next_step"].as_str().unwrap_or_default(), &["free some"])?;
     held.end();
     program.ask()?;
     program.ends_right()

@@ -183,9 +183,9 @@ fn reasons() -> Tested {
     says(seen["why"].as_str().unwrap_or_default(), &["THP mode is madvise", "enabled"])?;
     let seen = region(&inspected, &late)?;
     // Several causes are possible; only counters of zero exclude some.
-    let told = seen["reason"].as_str().unwrap_or_default();
-    assert!(["eligible", "advised_after_touch"].contains(&told), "{seen:#}");
-    if told == "eligible" {
+    let reported = seen["reason"].as_str().unwrap_or_default();
+    assert!(["eligible", "advised_after_touch"].contains(&reported), "{seen:#}");
+    if reported == "eligible" {
         assert!(seen["candidates"].as_array().is_some_and(|all| all.contains(&"advised_after_touch".into())));
     }
     journal.set(Setting::ThpEnabled { page_size: None }, "never")?;
@@ -207,10 +207,11 @@ fn not_told() -> Tested {
     let arguments: Vec<&str> =
         ["inspect", "--json"].into_iter().chain(ids.iter().map(String::as_str)).collect();
     let ran = run(&arguments)?.ended_with(1)?;
-    let told: Vec<Value> = ran.stdout.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    assert_eq!(told.len(), 4, "{}", ran.stdout);
-    assert!(told[0]["regions"].as_array().is_some_and(|regions| !regions.is_empty()));
-    let obstacles: Vec<_> = told[1..].iter().filter_map(|told| told["obstacle"].as_str()).collect();
+    let reported: Vec<Value> = ran.stdout.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    assert_eq!(reported.len(), 4, "{}", ran.stdout);
+    assert!(reported[0]["regions"].as_array().is_some_and(|regions| !regions.is_empty()));
+    let obstacles: Vec<_> =
+        reported[1..].iter().filter_map(|reported| reported["obstacle"].as_str()).collect();
     // Process 2 is kthreadd, but in a container any process, or none.
     assert_eq!(&obstacles[..2], ["zombie", "no_process"]);
     let text = run(&["inspect", &ids[1], &ids[2]])?.ended_with(2)?;
@@ -221,7 +222,7 @@ fn not_told() -> Tested {
 
 fn unprivileged() -> Tested {
     let (_folder, program, _temporary) = for_everybody()?;
-    let as_nobody = |pid: u32| -> Result<Ran, Box<dyn Error>> {
+    let as_no_process = |pid: u32| -> Result<Ran, Box<dyn Error>> {
         let make = || {
             let mut command = Command::new(&program);
             command.args(["inspect", &pid.to_string(), "--json"]).current_dir("/");
@@ -230,10 +231,10 @@ fn unprivileged() -> Tested {
         };
         run_command(&make)
     };
-    let ran = as_nobody(process::id())?.ended_with(2)?;
-    let told: Value = serde_json::from_str(&ran.stdout)?;
-    assert_eq!(told["obstacle"], "not_allowed", "{told:#}");
-    says(told["could_not_tell"].as_str().unwrap_or_default(), &["uid 0", "CAP_SYS_PTRACE", "smaps"])?;
+    let ran = as_no_process(process::id())?.ended_with(2)?;
+    let reported: Value = serde_json::from_str(&ran.stdout)?;
+    assert_eq!(reported["obstacle"], "not_allowed", "{reported:#}");
+    says(reported["could_not_tell"].as_str().unwrap_or_default(), &["uid 0", "CAP_SYS_PTRACE", "smaps"])?;
 
     let mut own = Command::new("sleep").arg("100").uid(UNPRIVILEGED).gid(UNPRIVILEGED).spawn()?;
     // Before the exec of `sleep`, the process is a copy of the test.
@@ -243,14 +244,14 @@ fn unprivileged() -> Tested {
     {
         thread::sleep(Duration::from_millis(2));
     }
-    let ran = as_nobody(own.id());
+    let ran = as_no_process(own.id());
     own.kill()?;
     own.wait()?;
-    let told: Value = serde_json::from_str(&ran?.ended_with(0)?.stdout)?;
-    let reason = told["folio_sizes"]["could_not_tell"].as_str().unwrap_or_default();
+    let reported: Value = serde_json::from_str(&ran?.ended_with(0)?.stdout)?;
+    let reason = reported["folio_sizes"]["could_not_tell"].as_str().unwrap_or_default();
     says(reason, &["CAP_SYS_ADMIN"])?;
-    assert!(told["totals"]["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{told:#}");
-    assert!(told["regions"].as_array().is_some_and(|all| all.iter().all(|r| r["split_bytes"].is_null())));
+    assert!(reported["totals"]["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{reported:#}");
+    assert!(reported["regions"].as_array().is_some_and(|all| all.iter().all(|r| r["split_bytes"].is_null())));
     Ok(())
 }
 
@@ -358,10 +359,10 @@ fn watch() -> Tested {
 
 fn all_and_cgroup() -> Tested {
     let own = |text: &str| -> Result<bool, Box<dyn Error>> {
-        let told: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-        Ok(told.iter().any(|told| {
-            told["pid"].as_u64() == Some(process::id().into())
-                && told["totals"]["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 0)
+        let reported: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        Ok(reported.iter().any(|reported| {
+            reported["pid"].as_u64() == Some(process::id().into())
+                && reported["totals"]["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 0)
         }))
     };
     assert!(own(&run(&["inspect", "--all", "--json"])?.ended_with(0)?.stdout)?);

@@ -46,7 +46,7 @@ pub fn trials() -> Vec<Trial> {
         trial("record: a program that compacts memory", &[Rights], compacts),
         trial("record: SIGTERM ends it in order", &[Rights], || is_ended("TERM")),
         trial("record: SIGINT ends it in order", &[Rights], || is_ended("INT")),
-        trial("record: other commands do not wait for it", &[Rights, Pool], nobody_waits),
+        trial("record: other commands do not wait for it", &[Rights, Pool], no_process_waits),
         trial("record: SIGTERM ends the program that was started", &[Rights], ends_the_program),
         trial("record: without rights", &[Rights], rights),
         trial("record: what cannot be recorded", &[Rights], refusals),
@@ -331,7 +331,7 @@ fn is_ended(signal: &str) -> Tested {
 
 /// Settings are applied and restored during a recording, which continues. Delay accounting that another
 /// program disables is enabled again, and the gap is reported.
-fn nobody_waits() -> Tested {
+fn no_process_waits() -> Tested {
     const ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
     let (_folder, path, name) = file()?;
     let (recording, mut sleeper) = of_a_sleeper(&name)?;
@@ -347,8 +347,8 @@ fn nobody_waits() -> Tested {
     let ran = recording.wait()?.ended_with(0)?;
     says(&ran.stderr, &["LOST", "some of the delay accounting"])?;
     let lines = Recording::read(&path)?.lines;
-    let told = |line: &Line| matches!(line, Line::Lost(lost) if lost.of == Evidence::Delays && lost.reason.contains("on again"));
-    assert!(lines.iter().any(told), "{lines:#?}");
+    let reported = |line: &Line| matches!(line, Line::Lost(lost) if lost.of == Evidence::Delays && lost.reason.contains("on again"));
+    assert!(lines.iter().any(reported), "{lines:#?}");
     assert!(matches!(lines.last(), Some(Line::End(end)) if end.lost_events == Some(0)), "{lines:#?}");
     sleeper.child.kill()?;
     sleeper.wait()?;
@@ -398,8 +398,8 @@ fn rights() -> Tested {
 
 fn refusals() -> Tested {
     let (_folder, path, name) = file()?;
-    let nobody = run_command(&|| hugewise(&["record", "-o", &name, "4194303"]))?.ended_with(2)?;
-    says(&nobody.stderr, &["there is no process 4194303"])?;
+    let no_one = run_command(&|| hugewise(&["record", "-o", &name, "4194303"]))?.ended_with(2)?;
+    says(&no_one.stderr, &["there is no process 4194303"])?;
     let nothing =
         run_command(&|| hugewise(&["record", "-o", &name, "--", "/nowhere/at-all"]))?.ended_with(2)?;
     says(&nothing.stderr, &["/nowhere/at-all could not be started", "No such file"])?;

@@ -233,10 +233,10 @@ fn plain(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested {
     if passive.source != (Source::Passive { tables: true }) || !passive.notes.is_empty() {
         return Err(format!("{:?} {:?}", passive.source, passive.notes).into());
     }
-    let told = passive.jvm.as_ref().ok_or("no JVM")?;
-    let collector = told.collector.known().ok_or("no collector")?.to_string();
+    let reported = passive.jvm.as_ref().ok_or("no JVM")?;
+    let collector = reported.collector.known().ok_or("no collector")?.to_string();
     assert!(options.iter().any(|option| option.contains(&collector)), "{collector} of {options:?}");
-    assert_eq!(told.max_heap.known(), Some(&Bytes(256 << 20)));
+    assert_eq!(reported.max_heap.known(), Some(&Bytes(256 << 20)));
     huge_is_named(&running, &vmas, &passive, backing)?;
 
     let attached = regions::name(&Root::live(), running.pid(), &vmas, true);

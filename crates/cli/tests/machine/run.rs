@@ -207,9 +207,9 @@ fn converted() -> Tested {
     Running::start(&mut call)?.wait()?.ended_with(0)?;
     let seen: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;
     let converted = seen["converted_bytes"].as_u64().unwrap_or(0);
-    let told = seen["notes"].to_string();
+    let reported = seen["notes"].to_string();
     // Without enough free memory the reason must say so.
-    assert!(converted >= 60 << 20 || told.contains("without reclaiming or compacting"), "{seen:#}");
+    assert!(converted >= 60 << 20 || reported.contains("without reclaiming or compacting"), "{seen:#}");
     if converted >= 60 << 20 { covered(&report, "anonymous", 0.8) } else { Ok(()) }
 }
 

@@ -102,8 +102,8 @@ pub fn glance(root: &Root, machine: &Machine, pid: u32) -> Result<Inspected, Can
             totals.on(pmd, sums.thp);
         }
     }
-    let untold = Reading::unknown("folio sizes are read for single processes only: hugewise inspect PID");
-    Ok(Inspected::new(process, false, "none".to_owned(), totals, untold, None, Vec::new()))
+    let unknown = Reading::unknown("folio sizes are read for single processes only: hugewise inspect PID");
+    Ok(Inspected::new(process, false, "none".to_owned(), totals, unknown, None, Vec::new()))
 }
 
 fn region(

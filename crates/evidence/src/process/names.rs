@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_tells_becomes_a_name() {
+    fn what_the_kernel_shows_becomes_a_name() {
         for (name, permissions, expected) in [
             ("[heap]", "rw-p", "malloc main arena [heap]"),
             ("[anon:glibc: malloc]", "rw-p", "glibc: malloc"),

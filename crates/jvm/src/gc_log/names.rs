@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_from_causes() {
+    fn kinds_are_distinguished_from_causes() {
         for (name, kind, cause) in [
             ("Young (Allocation Failure)", "Young", "Allocation Failure"),
             ("Young (Normal) (G1 Evacuation Pause)", "Young (Normal)", "G1 Evacuation Pause"),

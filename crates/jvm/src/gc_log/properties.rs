@@ -65,7 +65,7 @@ proptest! {
     fn pieces_make_no_difference(cut in 0..LOG.len()) {
         let mut kinds = Vec::new();
         let mut reader = Reader::default();
-        let mut take = |event: Event<'_>| if let Event::Pause(pause) = event { kinds.push(tests::told(&pause)) };
+        let mut take = |event: Event<'_>| if let Event::Pause(pause) = event { kinds.push(tests::reported(&pause)) };
         let start = LOG[..cut].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let _ = reader.read(&LOG[..start], &mut take);
         let _ = reader.read(&LOG[start..], &mut take);

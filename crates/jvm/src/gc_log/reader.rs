@@ -85,7 +85,7 @@ impl Reader {
 
     /// Passes pending events to `sink`: call it after the last stream, and before a stream of another log.
     pub fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) {
-        self.tell_held(None, sink);
+        self.emit_held(None, sink);
         self.give_up_begun(sink);
         let mut legacy = mem::take(&mut self.legacy);
         legacy.lost(&mut |said| self.legacy(said, b"", sink));
@@ -173,13 +173,13 @@ impl Reader {
             Said::Cpu { gc_id, cpu } => {
                 // If no pause with this id has just ended, it is the CPU time of a concurrent phase.
                 if self.held.there && !self.held.legacy && self.held.gc_id == Some(gc_id) {
-                    self.tell_held(Some(cpu), sink);
+                    self.emit_held(Some(cpu), sink);
                 }
             }
             Said::Concurrent { gc_id } => {
                 self.known = true;
                 if self.held.gc_id == Some(gc_id) {
-                    self.tell_held(None, sink);
+                    self.emit_held(None, sink);
                 }
             }
             Said::Stopping(operation) => {
@@ -249,7 +249,7 @@ impl Reader {
         duration_ns: u64,
         sink: &mut impl FnMut(Event<'_>),
     ) {
-        self.tell_held(None, sink);
+        self.emit_held(None, sink);
         if self.begun.last().is_some_and(|begun| begun.gc_id == gc_id) {
             self.begun.pop();
         } else if !self.begun.is_empty() {
@@ -280,7 +280,7 @@ impl Reader {
     fn legacy(&mut self, said: legacy::Said, line: &[u8], sink: &mut impl FnMut(Event<'_>)) {
         match said {
             legacy::Said::Paused { place, stamp, gc_id, name, cause, duration_ns } => {
-                self.tell_held(None, sink);
+                self.emit_held(None, sink);
                 self.comes(stamp, false, sink);
                 self.held = Held {
                     there: true,
@@ -294,7 +294,7 @@ impl Reader {
                     nested: false,
                 };
             }
-            legacy::Said::Cpu(cpu) if self.held.there && self.held.legacy => self.tell_held(Some(cpu), sink),
+            legacy::Said::Cpu(cpu) if self.held.there && self.held.legacy => self.emit_held(Some(cpu), sink),
             legacy::Said::Cpu(_) => {}
             legacy::Said::Unreadable(place, what) => {
                 let text = if place == self.place { line } else { b"" };
@@ -338,7 +338,7 @@ impl Reader {
     }
 
     fn next_run(&mut self, sink: &mut impl FnMut(Event<'_>)) {
-        self.tell_held(None, sink);
+        self.emit_held(None, sink);
         self.give_up_begun(sink);
         self.run = Run { number: self.run.number.saturating_add(1), ..Run::default() };
         // A number below ten seconds is an uptime, and so are those of the next JVM. A larger one may be
@@ -346,7 +346,7 @@ impl Reader {
         self.lone_is_uptime = self.lone_is_uptime.filter(|uptime| *uptime);
     }
 
-    fn tell_held(&mut self, cpu: Option<Cpu>, sink: &mut impl FnMut(Event<'_>)) {
+    fn emit_held(&mut self, cpu: Option<Cpu>, sink: &mut impl FnMut(Event<'_>)) {
         let held = &mut self.held;
         if !mem::take(&mut held.there) {
             return;

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_told_apart_by_their_names() {
+    fn sets_are_distinguished_by_their_names() {
         let files: Vec<PathBuf> =
             ["a/gc.log", "a/gc.log", "b/gc.log.1", "a/gc.log.1.gz", "a/gc_4711.log", "a/gc.log.20261121"]
                 .map(PathBuf::from)

@@ -174,7 +174,7 @@ mod tests {
     const MOMENT: u64 = 1_795_248_120_342 * MILLISECOND;
 
     #[test]
-    fn every_clock_of_a_decorated_line_is_told_from_the_others() {
+    fn every_clock_of_a_decorated_line_is_distinguished_from_the_others() {
         let all =
             b"[2026-11-21T08:02:00.342+0000][2026-11-21T08:02:00.342+0000][0.002s][1795248120342ms][2ms]\
                     [23357087740947ns][2350714ns][vm][24664][24665][info][gc,init]";

@@ -5,7 +5,7 @@ use super::*;
 /// Fields of a pause: id, kind, cause, start in ms, duration in µs, user, sys and real in 10 ms.
 type Told = (Option<u64>, String, Option<String>, Option<u64>, u64, Option<[u64; 3]>);
 
-pub(super) fn told(pause: &Pause<'_>) -> Told {
+pub(super) fn reported(pause: &Pause<'_>) -> Told {
     let tick = |cpu: Cpu| [cpu.user_ns, cpu.sys_ns, cpu.real_ns].map(|ns| ns / 10_000_000);
     let start = pause.start.best_ns().map(|ns| ns / 1_000_000);
     let cause = pause.cause.map(str::to_owned);
@@ -28,7 +28,7 @@ pub(super) fn all(log: &[u8]) -> Everything {
     let mut reader = Reader::default();
     let mut take = |event: Event<'_>| match event {
         Event::Pause(pause) => {
-            seen.pauses.push(told(&pause));
+            seen.pauses.push(reported(&pause));
             seen.runs.push(pause.run);
             seen.nested.push(pause.nested);
         }
@@ -95,8 +95,11 @@ fn a_pause_is_read_behind_any_decorations() {
             "{before}GC(7) Pause Young (Allocation Failure) 38M->17M(92M) 2.423ms\r\n{before}GC(7) User=0.25s Sys=1.50s Real=0.01s"
         );
         let seen = all(log.as_bytes());
-        let pauses: Vec<_> =
-            seen.pauses.iter().map(|told| (told.0, told.1.as_str(), told.4, told.5)).collect();
+        let pauses: Vec<_> = seen
+            .pauses
+            .iter()
+            .map(|reported| (reported.0, reported.1.as_str(), reported.4, reported.5))
+            .collect();
         assert_eq!(pauses, [(Some(7), "Young", 2423, Some([25, 150, 1]))], "{before}");
         assert_eq!(seen.unread, [], "{before}");
     }
@@ -107,13 +110,14 @@ fn generational_zgc_has_pauses_without_cpu_time() {
     let seen = all(b"[1.5s][info][gc,phases    ] GC(4) y: Pause Mark Start 0.006ms\n\
                      [1.6s][info][gc,phases    ] GC(4) Y: Pause Mark Start (Major) 0.007ms\n\
                      [1.7s][info][gc,stats] Young Pause: Pause Mark End 0.008 / 0.010 ms\n");
-    let kinds: Vec<_> = seen.pauses.iter().map(|told| (told.1.as_str(), told.4, told.5)).collect();
+    let kinds: Vec<_> =
+        seen.pauses.iter().map(|reported| (reported.1.as_str(), reported.4, reported.5)).collect();
     assert_eq!(kinds, [("Mark Start", 6, None), ("Mark Start (Major)", 7, None)]);
     assert_eq!(seen.unread, []);
 }
 
 #[test]
-fn safepoints_tell_how_long_threads_took_to_stop() {
+fn safepoints_show_how_long_threads_took_to_stop() {
     let seen = all(b"[1.0s][info][safepoint   ] Safepoint \"G1CollectFull\", Time since last: 374093 ns, Reaching safepoint: 1354 ns, Cleanup: 1505 ns, At safepoint: 5706819 ns, Total: 5709678 ns\n\
         Safepoint \"ICBufferFull\", Time since last: 1 ns, Reaching safepoint: 467000000 ns, At safepoint: 3 ns, Leaving safepoint: 4 ns, Total: 467000007 ns, Threads: 0 runnable, 10 total\n\
         [2.0s][info][safepoint] Entering safepoint region: RevokeBias\n\
@@ -157,7 +161,7 @@ fn a_full_collection_within_a_young_one_is_counted_once() {
         GC(12) User=0.10s Sys=0.00s Real=0.10s\n");
     assert_eq!(seen.nested, [true, false]);
     assert_eq!(seen.runs, [0, 0]);
-    assert_eq!(seen.pauses.iter().map(|told| told.5).collect::<Vec<_>>(), [None, Some([10, 0, 10])]);
+    assert_eq!(seen.pauses.iter().map(|reported| reported.5).collect::<Vec<_>>(), [None, Some([10, 0, 10])]);
     assert_eq!(seen.unread, []);
 }
 
@@ -171,7 +175,8 @@ fn pauses_that_take_turns_keep_their_own_names() {
         GC(6) Pause Full (System.gc()) 1.000ms\n\
         7.0: [Full GC (Ergonomics) 1K->1K(2K), 0.001 secs]\n\
         GC(8) Pause 1.000ms\n");
-    let names: Vec<_> = seen.pauses.iter().map(|told| (told.1.as_str(), told.2.as_deref())).collect();
+    let names: Vec<_> =
+        seen.pauses.iter().map(|reported| (reported.1.as_str(), reported.2.as_deref())).collect();
     let (young, full) = (("Young", Some("Allocation Failure")), ("Full", Some("System.gc()")));
     assert_eq!(
         names,
@@ -181,7 +186,7 @@ fn pauses_that_take_turns_keep_their_own_names() {
 }
 
 #[test]
-fn jvms_in_one_log_are_told_apart() {
+fn jvms_in_one_log_are_distinguished() {
     let pause =
         |stamp: &str, id: u32| format!("{stamp}GC({id}) Pause Full (System.gc()) 4M->3M(5M) 1.000ms\n");
     for (log, runs) in [
@@ -217,7 +222,7 @@ fn bytes_that_are_no_text_and_endless_lines_do_no_harm() {
     log.extend(vec![b'x'; 300_000]);
     log.extend(b") 1.000ms\nGC(3) Pause Remark 1.000ms\n");
     let seen = all(&log);
-    let kinds: Vec<_> = seen.pauses.iter().map(|told| told.0).collect();
+    let kinds: Vec<_> = seen.pauses.iter().map(|reported| reported.0).collect();
     assert_eq!(kinds, [Some(1), Some(3)]);
     assert_eq!(seen.unread.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [3]);
 }

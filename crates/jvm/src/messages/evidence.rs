@@ -35,8 +35,8 @@ impl Explainer<'_> {
             Family::BusError | Family::ContainerLimit => self.limit_evidence(),
             Family::SharedMemory if self.found.message.errno == Some(ENOMEM) => self.pool_evidence(),
             Family::SharedMemory | Family::MemlockRule => vec![
-                told("vm.hugetlb_shm_group", &facts.limits.hugetlb_shm_group, SHM_GROUP),
-                told("kernel.shmmax", &facts.limits.shmmax, SHMMAX),
+                reported("vm.hugetlb_shm_group", &facts.limits.hugetlb_shm_group, SHM_GROUP),
+                reported("kernel.shmmax", &facts.limits.shmmax, SHMMAX),
             ],
             Family::ThpOff => vec![setting("THP", facts.thp.pmd_enabled(), &facts.thp, "enabled")],
             Family::ShmemThpOff => vec![self.shmem()],
@@ -130,7 +130,7 @@ fn absolute(file: &Path) -> String {
     Path::new("/").join(file).display().to_string()
 }
 
-fn told<T: std::fmt::Display>(what: &str, value: &Reading<T>, file: &str) -> String {
+fn reported<T: std::fmt::Display>(what: &str, value: &Reading<T>, file: &str) -> String {
     match value {
         Reading::Known(value) => format!("{what} is {value} [/{file}]"),
         Reading::CouldNotTell { could_not_tell } => format!("{what} is unknown: {could_not_tell}"),

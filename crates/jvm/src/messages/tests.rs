@@ -145,8 +145,8 @@ fn nothing_is_left_unexplained() -> io::Result<()> {
     for file in ["jdk11.txt", "jdk17.txt", "jdk25.txt", "kernel.txt"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages").join(file);
         for one in explained(&fs::read_to_string(path)?, &facts)? {
-            let told = format!("{} {}", one.cause, one.fix);
-            assert!(one.cause.len() > 20 && one.fix.len() > 10 && !told.contains("  "), "{one:?}");
+            let reported = format!("{} {}", one.cause, one.fix);
+            assert!(one.cause.len() > 20 && one.fix.len() > 10 && !reported.contains("  "), "{one:?}");
             kinds += 1;
         }
     }

@@ -197,7 +197,7 @@ CodeHeap 'profiled nmethods': size=120032Kb used=21Kb max_used=21Kb free=120010K
     }
 
     #[test]
-    fn what_is_told_in_words_is_read() {
+    fn amounts_in_words_are_read() {
         let ranges = vm_info(INFO);
         let expected = [
             (0xf000_0000, 0x1_0000_0000, "heap", Kind::Heap),

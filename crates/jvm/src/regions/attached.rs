@@ -23,7 +23,7 @@ pub(super) fn refine(root: &Root, pid: u32, vmas: &[Vma], naming: &mut Naming) {
         Ok(jvm) => jvm,
         Err(error) => return naming.notes.push(error.to_string()),
     };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut commands = Vec::new();
     for (command, read) in QUESTIONS {
         let ranges = match jvm.command(command) {
@@ -36,9 +36,9 @@ pub(super) fn refine(root: &Root, pid: u32, vmas: &[Vma], naming: &mut Naming) {
         if !ranges.is_empty() {
             commands.push(command.to_owned());
         }
-        told.push(normal(ranges, vmas));
+        reported.push(normal(ranges, vmas));
     }
-    if told[0].is_empty() {
+    if reported[0].is_empty() {
         naming.notes.push(
             "the JVM runs without -XX:NativeMemoryTracking and cannot list all its memory; regions missing in \
              its answers are named passively"
@@ -49,8 +49,8 @@ pub(super) fn refine(root: &Root, pid: u32, vmas: &[Vma], naming: &mut Naming) {
     if !map.is_empty() {
         commands.push(MAP.to_owned());
     }
-    told.push(std::mem::take(&mut naming.ranges));
-    naming.ranges = merge(&told, &normal(map, vmas), vmas);
+    reported.push(std::mem::take(&mut naming.ranges));
+    naming.ranges = merge(&reported, &normal(map, vmas), vmas);
     if !commands.is_empty() {
         naming.source = Source::Attached { commands };
     }

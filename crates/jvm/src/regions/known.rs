@@ -14,20 +14,20 @@ const MAX_CODE_HEAPS: u32 = 16;
 
 /// Claims these regions; the notes name those that are missing. Returns whether the metaspace was found.
 pub(super) fn claim(image: &Image, jvm: &JvmIdentity, claims: &mut Claims, notes: &mut Vec<String>) -> bool {
-    let mut told = |what: &str, found: Option<()>| {
+    let mut reported = |what: &str, found: Option<()>| {
         if found.is_none() {
             notes.push(format!("the tables of this JVM lack the address of its {what}"));
         }
     };
-    told("heap", heap::claim(image, jvm, claims));
-    told("code cache", code_cache(image, claims));
+    reported("heap", heap::claim(image, jvm, claims));
+    reported("code cache", code_cache(image, claims));
     let collector = jvm.collector.known();
     if matches!(collector, Some(Collector::Serial | Collector::Parallel | Collector::G1) | None) {
-        told("card table", card_table(image, claims));
+        reported("card table", card_table(image, claims));
     }
     archive(image, claims);
     let metaspace = metaspace::claim(image, claims);
-    told("metaspace", metaspace);
+    reported("metaspace", metaspace);
     // The archive and the class space share a reservation, in which the archive comes first.
     archive_rest(claims);
     performance_data(image, claims);

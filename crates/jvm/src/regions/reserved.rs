@@ -191,7 +191,7 @@ impl Walk<'_, '_> {
         // a header, which begins with the requested size.
         let header = self.image.memory.words(address.checked_sub(16)?, 2)?;
         let bytes = match (header[1] & !7, header[0]) {
-            (told @ 24..=1_048_576, _) => (told - 8).min(LARGEST_OBJECT),
+            (reported @ 24..=1_048_576, _) => (reported - 8).min(LARGEST_OBJECT),
             (_, asked @ 8..=1_048_576) => asked.min(LARGEST_OBJECT),
             _ => USUAL_OBJECT,
         };

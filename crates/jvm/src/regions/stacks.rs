@@ -66,8 +66,8 @@ pub(super) fn claim(memory: Option<&dyn Memory>, threads: &[Thread], claims: &mu
             continue;
         }
         let end = vma.addresses.end.min(pointer.saturating_add(FARTHEST));
-        let told = memory.and_then(|memory| Descriptor::find(memory, pointer & !(PAGE - 1), end));
-        let bounds = match told {
+        let reported = memory.and_then(|memory| Descriptor::find(memory, pointer & !(PAGE - 1), end));
+        let bounds = match reported {
             Some(Descriptor { bounds: Some(bounds), .. })
                 if bounds.contains(&pointer) && claims.is_free(&bounds) =>
             {
@@ -171,7 +171,7 @@ mod tests {
     use super::{super::memory::made::Made, *};
 
     #[test]
-    fn a_descriptor_tells_the_stack_around_it() {
+    fn a_descriptor_shows_the_stack_around_it() {
         let mut memory = Made::default();
         let mut words = vec![7; 1024];
         // After the first page, in a mapping from 0x10000 to 0x13000.
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stack_pointer_is_told_of_a_thread_that_waits() {
+    fn the_stack_pointer_is_reported_of_a_thread_that_waits() {
         let waiting = "202 0x7f14d37ff990 0x109 0x48a7 0x0 0x0 0xffffffff 0x7ffdd08bc320 0x7f14d4d50f16\n";
         assert_eq!(stack_pointer(waiting), Some(0x7ffd_d08b_c320));
         assert_eq!(stack_pointer("-1 0x7ffc 0x0\n"), Some(0x7ffc));

@@ -51,7 +51,7 @@ mod tests {
     use crate::testing::tree;
 
     #[test]
-    fn units_of_cores_are_told_from_the_rest() {
+    fn units_of_cores_are_distinguished_from_the_rest() {
         let (_dir, root) = tree(&[
             ("sys/bus/event_source/devices/software/type", "1"),
             ("sys/bus/event_source/devices/cpu_core/type", "4"),

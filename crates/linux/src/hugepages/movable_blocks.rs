@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_told_apart_by_the_worst_page_in_them() {
+    fn blocks_are_distinguished_by_the_worst_page_in_them() {
         const NOPAGE: u64 = 1 << 20;
         const SLAB: u64 = 1 << 7;
         let free = [BUDDY, BUDDY, BUDDY | (1 << 3), BUDDY];

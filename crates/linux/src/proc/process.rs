@@ -212,19 +212,22 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_memory_is_told_apart() {
+    fn who_has_no_memory_is_distinguished() {
         let zombie = ("proc/7/status", "Name:\tgone\nState:\tZ (zombie)\n");
         let thread = ("proc/8/status", "Name:\tkswapd0\nState:\tS (sleeping)\n");
         let inside =
             ("proc/9/status", "Name:\tjava\nState:\tS\nNSpid:\t9\t1\nVmSize:\t4 kB\nTHP_enabled:\t0\n");
         let files = [zombie, thread, inside];
-        let told = |pid| obstacle(&files, pid).map(|told| told.obstacle);
-        assert_eq!((told(7), told(8), told(9)), (Some(Obstacle::Zombie), Some(Obstacle::KernelThread), None));
-        assert_eq!(told(10), Some(Obstacle::NoProcess));
+        let reported = |pid| obstacle(&files, pid).map(|reported| reported.obstacle);
+        assert_eq!(
+            (reported(7), reported(8), reported(9)),
+            (Some(Obstacle::Zombie), Some(Obstacle::KernelThread), None)
+        );
+        assert_eq!(reported(10), Some(Obstacle::NoProcess));
         let ending = ("proc/7/status", "Name:\tgone\nState:\tR\nKthread:\t0\n");
-        assert_eq!(obstacle(&[ending], 7).map(|told| told.obstacle), Some(Obstacle::Ended));
+        assert_eq!(obstacle(&[ending], 7).map(|reported| reported.obstacle), Some(Obstacle::Ended));
         // A pid inside a container refers to the pid of the machine.
-        assert!(obstacle(&files, 1).is_some_and(|told| told.words.contains("the pid of process 9")));
+        assert!(obstacle(&files, 1).is_some_and(|reported| reported.words.contains("the pid of process 9")));
     }
 
     #[test]

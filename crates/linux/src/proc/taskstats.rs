@@ -134,9 +134,9 @@ impl Channel {
     /// The next thread that exited; `None` if there is none. ENOBUFS if messages were lost.
     pub fn next_end(&mut self) -> io::Result<Option<TaskStats>> {
         while let Some(length) = self.socket.receive(&mut self.buffer)? {
-            let told = TaskStats::of_datagram(self.buffer.get(..length).unwrap_or_default())?;
-            if told.is_some() {
-                return Ok(told);
+            let reported = TaskStats::of_datagram(self.buffer.get(..length).unwrap_or_default())?;
+            if reported.is_some() {
+                return Ok(reported);
             }
         }
         Ok(None)
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_tells_of_this_thread() {
+    fn the_kernel_reports_this_thread() {
         let Ok(mut channel) = Channel::open() else { return };
         let stats = match channel.thread(std::process::id()) {
             Ok(stats) => stats,

@@ -143,7 +143,7 @@ mod tests {
     use crate::sys::memory::{Advice, Mapping};
 
     #[test]
-    fn many_regions_are_told_once_each() -> io::Result<()> {
+    fn many_regions_are_reported_once_each() -> io::Result<()> {
         const PAGE: usize = 1 << 16; // At least a base page, on every machine.
         let count = 3000;
         let memory = Mapping::anonymous(Bytes((2 * count * PAGE) as u64))?;

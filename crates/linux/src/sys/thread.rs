@@ -103,7 +103,7 @@ mod tests {
     use crate::{sys::memory::Mapping, units::Bytes};
 
     #[test]
-    fn a_thread_stays_where_it_is_told() -> io::Result<()> {
+    fn a_thread_stays_on_its_cpus() -> io::Result<()> {
         let all = allowed_cpus()?;
         let one: BTreeSet<u32> = all.iter().copied().take(1).collect();
         let stayed = std::thread::spawn({

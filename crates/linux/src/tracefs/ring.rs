@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_events_are_told() -> Result<(), Damaged> {
+    fn lost_events_are_reported() -> Result<(), Damaged> {
         let data = [header(2, 0), 1, 2];
         assert_eq!(Page::open(&page(0, MISSED_EVENTS, &data), LAYOUT)?.missed, Some(None));
         let stored = page(0, MISSED_EVENTS | MISSED_STORED, &data);

@@ -360,9 +360,9 @@ fn pin_scattered(all: &[&Filled], pieces: Pieces) -> Result<(Vec<PinnedPages>, b
             visited.map_err(reading)?;
         }
     }
-    let told = last.keys().all(|(by_frame, _)| *by_frame);
+    let reported = last.keys().all(|(by_frame, _)| *by_frame);
     let pages: Vec<u64> = last.into_values().map(|(_, address)| address).collect();
     let mut pins = PinnedPages::default();
     pins.pin(&pages, pieces.page).map_err(FragmentError::BreakUp)?;
-    Ok((vec![pins], told))
+    Ok((vec![pins], reported))
 }

@@ -237,9 +237,9 @@ mod tests {
         let refused = |asked: Option<u64>, mib| {
             state(mib).and_then(|state| Plan::of(asked.map(|gib| Bytes(gib << 30)), &state).err())
         };
-        let told = refused(Some(30), 20 << 10).map(|refusal| refusal.to_string()).unwrap_or_default();
+        let reported = refused(Some(30), 20 << 10).map(|refusal| refusal.to_string()).unwrap_or_default();
         for word in ["30GiB", "20GiB are available", "1.2GiB stay", "are possible", "Ask for less"] {
-            assert!(told.contains(word), "{word}: {told}");
+            assert!(reported.contains(word), "{word}: {reported}");
         }
         assert!(refused(None, 1400).is_some_and(|refusal| refusal.to_string().contains("has no effect")));
         assert!(refused(None, 1600).is_none() && refused(None, 100).is_some());

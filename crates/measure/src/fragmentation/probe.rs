@@ -124,6 +124,8 @@ fn accounts(root: &Root) -> Result<(), String> {
 
 /// Waits of the calling thread.
 fn delays() -> Result<Delays, String> {
-    let told = Channel::open().and_then(|mut channel| channel.thread(thread_id()));
-    told.map(|told| told.delays).map_err(|error| format!("taskstats: {error}; it needs CAP_NET_ADMIN"))
+    let reported = Channel::open().and_then(|mut channel| channel.thread(thread_id()));
+    reported
+        .map(|reported| reported.delays)
+        .map_err(|error| format!("taskstats: {error}; it needs CAP_NET_ADMIN"))
 }

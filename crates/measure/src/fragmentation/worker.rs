@@ -52,10 +52,10 @@ pub fn run(plan: &Plan) -> io::Result<()> {
     if let Ok(nodes) = numa::with_memory(&root) {
         let _ = thread::interleave_memory(&nodes);
     }
-    let mut told = Bytes::ZERO;
+    let mut reported = Bytes::ZERO;
     let mut progress = |filled: Bytes| {
-        if filled.0 >= told.0 + (128 << 20) {
-            told = filled;
+        if filled.0 >= reported.0 + (128 << 20) {
+            reported = filled;
             let _ = say(&Said::Filled(filled));
         }
     };

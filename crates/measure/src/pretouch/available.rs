@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_memory_is_told() -> Result<(), Box<dyn std::error::Error>> {
+    fn scattered_memory_is_reported() -> Result<(), Box<dyn std::error::Error>> {
         let thp = "2MiB".parse()?;
         assert_eq!(scattered(Bytes(4 << 20), Bytes(4 << 20), thp), None);
         assert!(scattered(Bytes(5 << 20), Bytes(4 << 20), thp).is_some_and(|why| why.contains("only 4MiB")));

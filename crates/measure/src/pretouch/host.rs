@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bit_of_the_balloon_tells() -> io::Result<()> {
+    fn free_page_reporting_is_read_from_the_balloon() -> io::Result<()> {
         for (features, reports) in [("011001010000", true), ("011000010000", false), ("01", false)] {
             let dir = tempfile::tempdir()?;
             let device = dir.path().join(BALLOONS).join("virtio0");

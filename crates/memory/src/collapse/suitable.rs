@@ -73,8 +73,11 @@ mod tests {
             ..Vma::default()
         };
         let (heap, shared) = (vma("rw-p", ""), vma("rw-s", "/memfd:java_heap (deleted)"));
-        let told = |vma: &Vma| unsuitable(vma, &usual);
-        assert_eq!((told(&heap), told(&shared), told(&vma("rwxp", "[anon: code]"))), (None, None, None));
+        let reported = |vma: &Vma| unsuitable(vma, &usual);
+        assert_eq!(
+            (reported(&heap), reported(&shared), reported(&vma("rwxp", "[anon: code]"))),
+            (None, None, None)
+        );
         for (vma, expected) in [
             (vma("r-xp", "/lib/libc.so.6"), Reason::File),
             (vma("r-xp", "[vdso]"), Reason::Kernel),
@@ -85,7 +88,7 @@ mod tests {
             (Vma { addresses: 0x30_0000..0x5f_0000, ..heap.clone() }, Reason::NotAligned),
             (Vma { offset: 0x1000, ..shared.clone() }, Reason::NotAligned),
         ] {
-            assert_eq!(told(&vma), Some(expected), "{vma:?}");
+            assert_eq!(reported(&vma), Some(expected), "{vma:?}");
         }
         let off = Circumstances { process_off: true, ..usual.clone() };
         assert_eq!(unsuitable(&heap, &off), Some(Reason::OffByPrctl));

@@ -216,7 +216,7 @@ impl Ground {
             }
             Backing::Thp => Ok(String::new()),
             Backing::Hugetlb(_) | Backing::Shm(_) => {
-                let mut told = Vec::new();
+                let mut reported = Vec::new();
                 for (size, pages) in &offer.pages {
                     let extra = if Some(*size) == self.sizes.default_hugetlb { slack } else { Bytes::ZERO };
                     let needed = *pages + extra.pages_needed(*size);
@@ -224,9 +224,9 @@ impl Ground {
                     if available < needed {
                         return Err(format!("it needs {needed} pages of {size}, and {why}"));
                     }
-                    told.push(format!("{needed} pages of {size}, and {why}"));
+                    reported.push(format!("{needed} pages of {size}, and {why}"));
                 }
-                Ok(format!(": it needs {}", told.join("; ")))
+                Ok(format!(": it needs {}", reported.join("; ")))
             }
         }
     }

@@ -264,7 +264,7 @@ impl Gathering {
 
     pub fn end(self, header: Header, ending: Option<Ending>, unread: (u64, Option<String>)) -> Gathered {
         let (mut pauses, mut safepoints) = (Vec::new(), Vec::new());
-        let logs = self.logs.values().map(|log| log.tell(&mut pauses, &mut safepoints)).collect();
+        let logs = self.logs.values().map(|log| log.describe(&mut pauses, &mut safepoints)).collect();
         pauses.sort_by_key(|pause| (pause.span.start, pause.span.end));
         safepoints.sort_by_key(|safepoint| (safepoint.span.start, safepoint.span.end));
         let mut huge_pages = self.huge_pages;

@@ -83,7 +83,7 @@ impl Log {
     }
 
     /// Adds the pauses and safepoints of the log.
-    pub fn tell(&self, pauses: &mut Vec<Stop>, safepoints: &mut Vec<Safepoint>) -> LogSource {
+    pub fn describe(&self, pauses: &mut Vec<Stop>, safepoints: &mut Vec<Safepoint>) -> LogSource {
         let mut source =
             LogSource { pid: self.pid, source: self.source.clone(), monotonic: self.monotonic, unread: 0 };
         let offset = if self.monotonic { Some(0) } else { self.offset() };
@@ -163,17 +163,17 @@ mod tests {
          At safepoint: 500000000 ns, Total: 600000000 ns",
     ];
 
-    fn told(monotonic: bool, lines: &[&str], ns: u64) -> (Vec<Stop>, Vec<Safepoint>, LogSource) {
+    fn reported(monotonic: bool, lines: &[&str], ns: u64) -> (Vec<Stop>, Vec<Safepoint>, LogSource) {
         let mut log = Log::new(7, "here".to_owned(), monotonic);
         log.add(ns, &lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
         let (mut pauses, mut safepoints) = (Vec::new(), Vec::new());
-        let source = log.tell(&mut pauses, &mut safepoints);
+        let source = log.describe(&mut pauses, &mut safepoints);
         (pauses, safepoints, source)
     }
 
     #[test]
     fn another_clock_is_fitted_by_when_lines_were_read() {
-        let (pauses, safepoints, source) = told(false, &LINES, 102_001_000_000);
+        let (pauses, safepoints, source) = reported(false, &LINES, 102_001_000_000);
         assert_eq!(pauses[0].span, 101_500_000_000..102_000_000_000);
         assert_eq!(safepoints[0].span, 101_401_000_000..102_001_000_000);
         assert_eq!(safepoints[0].reached_ns, Some(101_501_000_000));
@@ -184,7 +184,7 @@ mod tests {
     fn the_clock_of_the_kernel_needs_no_fitting() {
         let lines = LINES
             .map(|line| line.replace("[2.000s]", "[77000000000ns]").replace("[2.001s]", "[77001000000ns]"));
-        let (pauses, ..) = told(true, &lines.each_ref().map(String::as_str), 99_000_000_000);
+        let (pauses, ..) = reported(true, &lines.each_ref().map(String::as_str), 99_000_000_000);
         assert_eq!(pauses[0].span, 76_500_000_000..77_000_000_000);
         assert_eq!(pauses[0].cpu.map(|cpu| cpu.sys_ns), Some(400_000_000));
     }

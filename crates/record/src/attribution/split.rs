@@ -251,7 +251,7 @@ impl Laid<'_> {
         // outside. It is an upper bound for the known causes, not a measure of the rest.
         let by_looks = self.sys_ns as u64;
         let (system_ns, user_ns) = stop.cpu.map_or((by_looks, 0), |cpu| (cpu.sys_ns, cpu.user_ns));
-        let system_is_told = stop.cpu.is_some() || by_looks == 0;
+        let system_is_reported = stop.cpu.is_some() || by_looks == 0;
         let stalled_ns = compaction_ns.unwrap_or(0).saturating_add(reclaim_ns.unwrap_or(0));
         // A waiting thread may sleep, so it can work during all time in which it does not wait.
         let duration_ns = stop.span.end - stop.span.start;
@@ -279,7 +279,7 @@ impl Laid<'_> {
                 zeroing_ns,
                 first_touch_ns,
                 other_system_ns: explained_ns
-                    .filter(|_| system_is_told)
+                    .filter(|_| system_is_reported)
                     .map(|ns| system_ns.saturating_sub(stalled_ns).saturating_sub(ns)),
                 user_ns: stop.cpu.map(|cpu| cpu.user_ns),
             },

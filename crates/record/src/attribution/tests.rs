@@ -232,7 +232,7 @@ fn system_time_that_nothing_explains_is_something_else() {
 
 /// ZGC's threads work concurrently, so that samples do not show their work in a pause.
 #[test]
-fn without_cpu_times_in_the_log_other_system_time_is_not_told() {
+fn without_cpu_times_in_the_log_other_system_time_is_not_reported() {
     let mut made = Made::seen();
     made.pause(1000, 1001, None).look(1400, GC0, 10, 300, 0);
     let explained = made.explained();
@@ -298,7 +298,7 @@ fn waiting_for_small_pages_is_not_laid_to_huge_ones() {
 }
 
 #[test]
-fn without_events_accounting_tells_or_a_machine_on_which_nobody_waited() {
+fn without_events_the_accounting_counts_or_that_no_process_waited() {
     let pause = |made: &mut Made| made.pause(1000, 1300, Some((30, 500))).machine(0, 100).verdict();
     let mut accounted = Made::new(&[Evidence::Delays, Evidence::Counters]);
     accounted.look(1400, GC0, 10, 250, 200);
@@ -312,7 +312,7 @@ fn without_events_accounting_tells_or_a_machine_on_which_nobody_waited() {
 }
 
 #[test]
-fn lost_events_make_no_claim_unless_the_accounting_says_that_nobody_waited() {
+fn lost_events_make_no_claim_unless_the_accounting_says_that_no_process_waited() {
     let lost = json!({"type": "lost", "ns": 0, "of": "events", "count": 40, "reason": "full"});
     let mut made = Made::seen();
     made.pause(1000, 1300, Some((30, 500))).add(lost.clone()).look(1400, GC0, 200_000, 500, 150);
@@ -323,7 +323,7 @@ fn lost_events_make_no_claim_unless_the_accounting_says_that_nobody_waited() {
 }
 
 #[test]
-fn a_recording_of_nothing_tells_nothing() {
+fn a_recording_of_nothing_shows_nothing() {
     let made = Made { evidence: vec![Evidence::Events], lines: vec![] };
     assert_eq!(made.explained().decision.because, Because::Empty);
 }

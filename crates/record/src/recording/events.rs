@@ -266,13 +266,13 @@ mod tests {
             let mut lines: Vec<Line> = looks.iter().flat_map(|ns| events.until(*ns)).collect();
             lines.extend(events.until(u64::MAX));
             lines.extend(events.left_open());
-            let told = stalls(&lines);
-            let begins = told.iter().filter(|(_, begin, _)| begin.is_some()).count();
-            let ends = told.iter().filter(|(.., end)| end.is_some()).count();
+            let reported = stalls(&lines);
+            let begins = reported.iter().filter(|(_, begin, _)| begin.is_some()).count();
+            let ends = reported.iter().filter(|(.., end)| end.is_some()).count();
             let begun = all.iter().filter(|(.., begins)| *begins).count();
             prop_assert_eq!((begins, ends), (begun, all.len() - begun));
             // No event of the same thread lies within an interval.
-            for (tid, begin, end) in told {
+            for (tid, begin, end) in reported {
                 if let (Some(begin), Some(end)) = (begin, end) {
                     prop_assert!(begin <= end);
                     prop_assert!(!all.iter().any(|(ns, of, _)| *of == tid && begin < *ns && *ns < end));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_was_not_to_be_had_is_told() {
+    fn a_page_that_was_not_to_be_had_is_reported() {
         let mut events = of(vec![
             happened(1, 7, "mm_page_alloc", &[("order", 9), ("pfn", NO_PAGE)]),
             happened(2, 7, "mm_page_alloc", &[("order", 9), ("pfn", 512)]),

@@ -168,7 +168,7 @@ impl Session<'_> {
         let begin = Instant::now();
         let (mut looks, mut memory) = (SamplingInterval::new(), SamplingInterval::new());
         let mut flush_due = begin;
-        let mut told_to_end: Option<(Instant, bool)> = None;
+        let mut reported_to_end: Option<(Instant, bool)> = None;
         loop {
             let tick = Instant::now();
             self.tick(false)?;
@@ -185,7 +185,7 @@ impl Session<'_> {
                 return Ok(EndReason::TimeOver);
             }
             if interrupt.signal().is_some() {
-                let (since, asked) = told_to_end.get_or_insert((tick, false));
+                let (since, asked) = reported_to_end.get_or_insert((tick, false));
                 if self.child.is_none() || since.elapsed() > OWN_EXIT_GRACE + SIGTERM_GRACE {
                     return Ok(EndReason::Interrupted);
                 }

@@ -91,7 +91,7 @@ impl Sources {
         let mut channel =
             Channel::open().map_err(|error| format!("taskstats: {error} (CONFIG_TASKSTATS)"))?;
         let was = Setting::TaskDelayacct.read(root).map_err(|error| error.to_string())?;
-        let told = channel
+        let reported = channel
             .thread(std::process::id())
             .map_err(|error| format!("taskstats: {error}; it needs CAP_NET_ADMIN"))?;
         if was != "1" {
@@ -102,7 +102,7 @@ impl Sources {
             "1" => "was on".to_owned(),
             _ => format!("switched on at {} ns: threads that started before have no delays", monotonic_ns()),
         };
-        Ok(format!("taskstats version {}; kernel.task_delayacct {since}", told.version))
+        Ok(format!("taskstats version {}; kernel.task_delayacct {since}", reported.version))
     }
 
     fn subscribe_exits(&mut self, root: &Root) -> Result<String, String> {
@@ -142,7 +142,7 @@ impl Sources {
             [] => String::new(),
             missing => format!("; this kernel has no {}", missing.join(", ")),
         };
-        let told = format!(
+        let reported = format!(
             "instance {} with {buffer_kib} KiB for each of {} CPUs{without}{mount}",
             tracefs::name(id),
             instance.cpus()
@@ -150,7 +150,7 @@ impl Sources {
         self.events = on;
         self.tracer =
             Some(Tracer { instance, events, buffer_kib, lost: 0, damaged: 0, gap: MAX_DRAIN_INTERVAL });
-        Ok(told)
+        Ok(reported)
     }
 }
 

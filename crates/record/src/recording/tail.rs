@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_once_and_whole() -> io::Result<()> {
+    fn lines_are_reported_once_and_whole() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("gc.log");
         let mut log = File::create(&path)?;

@@ -71,11 +71,11 @@ impl Threads {
                 known.usage = Some(usage);
                 usages.push(usage);
             }
-            let told = channel.as_mut().and_then(|channel| channel.thread(*tid).ok());
-            if let Some(told) = told.map(|told| told.delays) {
-                if known.delays != Some(told) {
-                    known.delays = Some(told);
-                    delays.push(ThreadDelays { tid: *tid, delays: told });
+            let reported = channel.as_mut().and_then(|channel| channel.thread(*tid).ok());
+            if let Some(reported) = reported.map(|reported| reported.delays) {
+                if known.delays != Some(reported) {
+                    known.delays = Some(reported);
+                    delays.push(ThreadDelays { tid: *tid, delays: reported });
                 }
             }
         }
@@ -181,7 +181,7 @@ mod tests {
     const STAT: &str = "814 (GC) Thread#0) S 1 814 814 0 -1 4194304 77 0 5 0 300 200 0 0 20 0 9 0 4711 0 0";
 
     #[test]
-    fn only_what_changed_is_told_again() -> std::io::Result<()> {
+    fn only_what_changed_is_reported_again() -> std::io::Result<()> {
         let folder = tempfile::tempdir()?;
         let task = folder.path().join("proc/814/task/814");
         std::fs::create_dir_all(&task)?;

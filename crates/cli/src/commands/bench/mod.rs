@@ -50,19 +50,19 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     match &bench.what {
         What::Tlb(arguments) => {
-            machine::tell_unfinished();
+            machine::warn_of_unfinished();
             tlb::run(arguments, terminal)
         }
         What::Touch(arguments) => {
-            machine::tell_unfinished();
+            machine::warn_of_unfinished();
             touch::run(arguments, terminal)
         }
         What::Pretouch(arguments) => {
-            machine::tell_unfinished();
+            machine::warn_of_unfinished();
             pretouch::run(arguments, terminal)
         }
         What::Stall(arguments) => {
-            machine::tell_unfinished();
+            machine::warn_of_unfinished();
             stall::run(arguments, terminal)
         }
         What::FragmentWorker(worker) => stall::run_fragment_worker(worker),

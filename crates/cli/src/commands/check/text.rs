@@ -58,7 +58,7 @@ pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     limits(&mut page, &facts.limits)?;
     counters(&mut page, facts)?;
     jdks(&mut page, &report.jdks)?;
-    untold(&mut page, facts)?;
+    unknown(&mut page, facts)?;
     for finding in &report.findings {
         page.finding(finding)?;
     }
@@ -339,7 +339,7 @@ fn jdks(page: &mut Page, jdks: &[Jdk]) -> fmt::Result {
 }
 
 /// The reasons why values are unknown, shown as `?`.
-fn untold(page: &mut Page, facts: &Facts) -> anyhow::Result<()> {
+fn unknown(page: &mut Page, facts: &Facts) -> anyhow::Result<()> {
     let mut reasons = Vec::new();
     collect_reasons(&serde_json::to_value(facts)?, &mut reasons);
     for (n, reason) in reasons.iter().take(REASONS).enumerate() {

@@ -117,14 +117,14 @@ pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode>
     let mut report = subject.before(&pidfd)?;
     report.notes.extend(missing);
     if collapse.dry_run || report.is_over() {
-        return tell(&report, true, collapse, terminal);
+        return show(&report, true, collapse, terminal);
     }
     if !collapse.json {
         print(&text::before(&report, terminal)?)?;
     }
     let interrupt = machine::watch()?;
     subject.convert(&Adviser::of(pidfd), &interrupt, &mut report)?;
-    let code = tell(&report, false, collapse, terminal)?;
+    let code = show(&report, false, collapse, terminal)?;
     let signal = interrupt.signal().and_then(|signal| u8::try_from(signal).ok());
     Ok(signal.filter(|_| report.was_interrupted()).map_or(code, |signal| ExitCode::from(128 + signal)))
 }
@@ -160,7 +160,7 @@ fn missing_rights(root: &Root, process: &Process) -> Option<String> {
     (!missing.is_empty()).then(|| format!("missing: {}; try sudo", missing.join("; ")))
 }
 
-fn tell(report: &Report, whole: bool, collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+fn show(report: &Report, whole: bool, collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     if collapse.json {
         print(&(serde_json::to_string_pretty(report)? + "\n"))?;
     } else {

@@ -9,7 +9,7 @@ use plotters::{
     style::text_anchor::{HPos, VPos},
 };
 
-use crate::output::drawing::{GRID, MUTED, PALETTE, TEXT, draw, style, told};
+use crate::output::drawing::{GRID, MUTED, PALETTE, TEXT, draw, plot_error, style};
 
 /// Width of a plot, in the units of its view box.
 const WIDTH: u32 = 340;
@@ -73,7 +73,7 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
             .margin_bottom(4)
             .x_label_area_size(AXIS - 4)
             .build_cartesian_2d(from..to, 0.0..count)
-            .map_err(told)?;
+            .map_err(plot_error)?;
         chart
             .configure_mesh()
             .disable_y_mesh()
@@ -88,7 +88,7 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
             .axis_desc_style(("sans-serif", AXIS_SIZE).into_font().color(&MUTED))
             .x_desc(super::words::shortened(axis, 48))
             .draw()
-            .map_err(told)?;
+            .map_err(plot_error)?;
         for (index, row) in rows.iter().enumerate() {
             // The name is in the upper half of the row, the mark in the lower half.
             let top = count - index as f64;
@@ -98,14 +98,14 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
             let value = style(TEXT_SIZE, MUTED, HPos::Right, VPos::Top);
             chart
                 .draw_series([EmptyElement::at((from, top)) + Text::new(name, (0, 4), label)])
-                .map_err(told)?;
+                .map_err(plot_error)?;
             chart
                 .draw_series([EmptyElement::at((to, top)) + Text::new(row.value.clone(), (0, 4), value)])
-                .map_err(told)?;
+                .map_err(plot_error)?;
             if one {
                 // Not across the text of the row.
                 let line = PathElement::new([(1.0, top - 0.42), (1.0, top - 1.0)], TEXT.stroke_width(1));
-                chart.draw_series([line]).map_err(told)?;
+                chart.draw_series([line]).map_err(plot_error)?;
             }
             draw_mark(&mut chart, row, middle, (from, to))?;
         }
@@ -127,20 +127,24 @@ fn draw_mark(chart: &mut Chart<'_, '_>, row: &Strip, y: f64, (from, to): (f64, f
             let circles = points.iter().enumerate().map(|(index, point)| {
                 Circle::new((inside(*point), y + spread(index)), 4, color.mix(0.55).filled())
             });
-            chart.draw_series(circles).map_err(told)?;
+            chart.draw_series(circles).map_err(plot_error)?;
             let mean = PathElement::new(upright(*mean, 0.25), color.stroke_width(3));
-            chart.draw_series([mean]).map_err(told)?;
+            chart.draw_series([mean]).map_err(plot_error)?;
         }
         Mark::Interval { low, estimate, high } => {
             let line = PathElement::new([(inside(*low), y), (inside(*high), y)], color.stroke_width(3));
             let ends = [*low, *high].map(|end| PathElement::new(upright(end, 0.12), color.stroke_width(2)));
-            chart.draw_series([line]).map_err(told)?;
-            chart.draw_series(ends).map_err(told)?;
-            chart.draw_series([Circle::new((inside(*estimate), y), 5, color.filled())]).map_err(told)?;
+            chart.draw_series([line]).map_err(plot_error)?;
+            chart.draw_series(ends).map_err(plot_error)?;
+            chart
+                .draw_series([Circle::new((inside(*estimate), y), 5, color.filled())])
+                .map_err(plot_error)?;
         }
         Mark::Bar(share) => {
             let bar = |end: f64, style| Rectangle::new([(0.0, y - 0.16), (end, y + 0.16)], style);
-            chart.draw_series([bar(to, GRID.filled()), bar(inside(*share), color.filled())]).map_err(told)?;
+            chart
+                .draw_series([bar(to, GRID.filled()), bar(inside(*share), color.filled())])
+                .map_err(plot_error)?;
         }
     }
     Ok(())
@@ -158,12 +162,12 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
     draw((WIDTH, 250 + legend), |area| {
         let (head, body) = area.split_vertically(legend + 26);
         let label = |color| style(TEXT_SIZE, color, HPos::Left, VPos::Center);
-        head.draw(&Text::new(axis.to_owned(), (8, 10), label(MUTED))).map_err(told)?;
+        head.draw(&Text::new(axis.to_owned(), (8, 10), label(MUTED))).map_err(plot_error)?;
         for (index, line) in lines.iter().enumerate() {
             let y = 34 + 20 * i32::try_from(index)?;
-            head.draw(&Circle::new((16, y), 5, color(line.arm).filled())).map_err(told)?;
+            head.draw(&Circle::new((16, y), 5, color(line.arm).filled())).map_err(plot_error)?;
             let name = super::words::shortened(&line.label, LABEL);
-            head.draw(&Text::new(name, (28, y), label(TEXT))).map_err(told)?;
+            head.draw(&Text::new(name, (28, y), label(TEXT))).map_err(plot_error)?;
         }
         let last = values.len() as f64 - 0.5;
         let top = if highest > 0.0 { highest * 1.08 } else { 1.0 };
@@ -173,7 +177,7 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
             .x_label_area_size(AXIS)
             .y_label_area_size(46)
             .build_cartesian_2d(-0.5..last, 0.0..top)
-            .map_err(told)?;
+            .map_err(plot_error)?;
         let tick = style(AXIS_SIZE, MUTED, HPos::Center, VPos::Top);
         chart
             .configure_mesh()
@@ -186,15 +190,15 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
             .label_style(("sans-serif", AXIS_SIZE).into_font().color(&MUTED))
             .y_label_formatter(&|value| plain(*value, top))
             .draw()
-            .map_err(told)?;
+            .map_err(plot_error)?;
         // All values if they fit, otherwise every second, third …
         let step = values.len().div_ceil(6).max(1);
         for (index, value) in values.iter().enumerate().step_by(step) {
             let name = Text::new(super::words::shortened(value, 10), (0, 7), tick.clone());
-            chart.draw_series([EmptyElement::at((index as f64, 0.0)) + name]).map_err(told)?;
+            chart.draw_series([EmptyElement::at((index as f64, 0.0)) + name]).map_err(plot_error)?;
         }
         let under = Text::new(super::words::shortened(parameter, 40), (0, 26), tick);
-        chart.draw_series([EmptyElement::at((last / 2.0 - 0.25, 0.0)) + under]).map_err(told)?;
+        chart.draw_series([EmptyElement::at((last / 2.0 - 0.25, 0.0)) + under]).map_err(plot_error)?;
         for (number, line) in lines.iter().enumerate() {
             let color = color(line.arm);
             // Shifted horizontally, so that lines do not hide each other.
@@ -207,15 +211,15 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
                     known().map(|(x, (_, mean, _))| (x, mean)),
                     color.stroke_width(2),
                 ))
-                .map_err(told)?;
+                .map_err(plot_error)?;
             chart
                 .draw_series(known().map(|(x, (low, _, high))| {
                     PathElement::new([(x, low), (x, high)], color.stroke_width(1))
                 }))
-                .map_err(told)?;
+                .map_err(plot_error)?;
             chart
                 .draw_series(known().map(|(x, (_, mean, _))| Circle::new((x, mean), 4, color.filled())))
-                .map_err(told)?;
+                .map_err(plot_error)?;
         }
         Ok(())
     })

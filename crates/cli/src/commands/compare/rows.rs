@@ -87,9 +87,10 @@ impl Row<'_> {
 
     /// The reason of a verdict that needs one.
     pub fn reason(&self) -> Option<&str> {
-        let untold = matches!(self.result.verdict, Verdict::FellBack | Verdict::LeftOut | Verdict::TooNoisy);
-        let told = untold || self.result.rounds_fallen_back > 0;
-        self.result.reason.as_deref().filter(|_| told)
+        let is_without_ratio =
+            matches!(self.result.verdict, Verdict::FellBack | Verdict::LeftOut | Verdict::TooNoisy);
+        let has_reason = is_without_ratio || self.result.rounds_fallen_back > 0;
+        self.result.reason.as_deref().filter(|_| has_reason)
     }
 
     /// Values of a figure in the rounds that count.

@@ -249,11 +249,12 @@ pub fn printable(text: &str) -> String {
 pub fn conclusions(comparison: &Comparison, rows: &[(String, &BackingResult)], case: &Case) -> Vec<String> {
     let Some(figure) = case.figures.first() else { return Vec::new() };
     let reference = reference(comparison);
-    let named = |wanted: &[Verdict], tell: &dyn Fn(&BackingResult) -> String| {
+    let named = |wanted: &[Verdict], describe: &dyn Fn(&BackingResult) -> String| {
         let mut of_kind: Vec<_> = rows.iter().filter(|(_, row)| wanted.contains(&row.verdict)).collect();
         let estimate = |row: &BackingResult| row.ratio.map_or(1.0, |ratio| ratio.estimate);
         of_kind.sort_by(|(_, a), (_, b)| estimate(a).total_cmp(&estimate(b)));
-        let names: Vec<String> = of_kind.iter().map(|(label, row)| format!("{label}{}", tell(row))).collect();
+        let names: Vec<String> =
+            of_kind.iter().map(|(label, row)| format!("{label}{}", describe(row))).collect();
         (!names.is_empty()).then(|| names.join(", "))
     };
     let by = |row: &BackingResult| {

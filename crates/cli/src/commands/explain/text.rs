@@ -56,8 +56,8 @@ pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> 
             (&before.evidence, &before.command, &before.fix)
                 == (&message.evidence, &message.command, &message.fix)
         };
-        let told = report.messages[..at].iter().find(shares).map(|before| before.found.line);
-        one(&mut page, message, told, terminal)?;
+        let same_as_line = report.messages[..at].iter().find(shares).map(|before| before.found.line);
+        one(&mut page, message, same_as_line, terminal)?;
     }
     if report.left_out > 0 {
         page.wrapped("", &format!("{} more distinct messages are not shown", report.left_out))?;
@@ -65,7 +65,12 @@ pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> 
     Ok(page.into_text().trim_start().to_owned())
 }
 
-fn one(page: &mut Page, message: &Explanation, told: Option<u64>, terminal: &Terminal) -> fmt::Result {
+fn one(
+    page: &mut Page,
+    message: &Explanation,
+    same_as_line: Option<u64>,
+    terminal: &Terminal,
+) -> fmt::Result {
     let found = &message.found;
     let harm = match found.message.harm {
         Harm::Stopped => terminal.bad("failed"),
@@ -80,7 +85,7 @@ fn one(page: &mut Page, message: &Explanation, told: Option<u64>, terminal: &Ter
     )?;
     page.line("", terminal.bold(&plain(&found.text)))?;
     page.wrapped("CAUSE", &plain(&message.cause))?;
-    if let Some(line) = told {
+    if let Some(line) = same_as_line {
         return page.line("ACTIONS", format!("the same as for line {line}, with the same evidence"));
     }
     for evidence in &message.evidence {

@@ -5,7 +5,7 @@
 use hugewise_jvm::gc_log::timeline::{Step, Timeline};
 use plotters::{coord::types::RangedCoordf64, prelude::*};
 
-use crate::output::drawing::{GRID, MUTED, PALETTE, draw, told};
+use crate::output::drawing::{GRID, MUTED, PALETTE, draw, plot_error};
 
 const HEIGHT: u32 = 230;
 /// In pixels, times 1.24: plotters divides font sizes by 1.24 in SVG.
@@ -52,7 +52,7 @@ fn bars(timeline: &Timeline, width: u32, axis: &str, of: Bars) -> anyhow::Result
             .x_label_area_size(40)
             .y_label_area_size(60)
             .build_cartesian_2d(0.0..end, 0.0..top)
-            .map_err(told)?;
+            .map_err(plot_error)?;
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -68,11 +68,11 @@ fn bars(timeline: &Timeline, width: u32, axis: &str, of: Bars) -> anyhow::Result
             .x_desc(if timeline.by_number { "pause number" } else { "time (s)" })
             .y_desc(axis)
             .draw()
-            .map_err(told)?;
+            .map_err(plot_error)?;
         for start in &timeline.runs_ns {
             let x = *start as f64 / 1e9;
             let line = PathElement::new([(x, 0.0), (x, top)], MUTED.stroke_width(1));
-            chart.draw_series([line]).map_err(told)?;
+            chart.draw_series([line]).map_err(plot_error)?;
         }
         draw_bars(&mut chart, &steps, step_s, of)
     })
@@ -87,7 +87,7 @@ fn draw_bars(chart: &mut Chart<'_, '_>, steps: &[Step], step_s: f64, of: Bars) -
         for (height, color) in of(step) {
             if height > below {
                 let bar = Rectangle::new([(from, below), (to, height)], color.filled());
-                chart.draw_series([bar]).map_err(told)?;
+                chart.draw_series([bar]).map_err(plot_error)?;
             }
             below = height;
         }

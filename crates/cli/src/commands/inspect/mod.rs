@@ -106,7 +106,7 @@ pub fn run(inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     loop {
         let begin = Instant::now();
         show_again(&looked.text, inspect.json)?;
-        if looked.told == 0 && !inspect.all {
+        if looked.reported == 0 && !inspect.all {
             return Ok(code);
         }
         if wait(gap.saturating_sub(begin.elapsed()), &interrupt) {
@@ -142,13 +142,13 @@ fn wait(gap: Duration, interrupt: &Interrupt) -> bool {
 /// The result of one sample.
 struct Looked {
     text: String,
-    told: usize,
+    reported: usize,
     failed: usize,
 }
 
 impl Looked {
     fn exit_code(&self) -> ExitCode {
-        match (self.told, self.failed) {
+        match (self.reported, self.failed) {
             (_, 0) => ExitCode::SUCCESS,
             (0, _) => ExitCode::from(crate::FAILED),
             _ => ExitCode::from(NEGATIVE),
@@ -165,7 +165,7 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
     };
     ensure!(!pids.is_empty() || inspect.cgroup.is_none(), "no process is in this control group or below it");
     let options = Options { attach: inspect.attach, full: inspect.full };
-    let told = |pid| match inspect.all {
+    let reported = |pid| match inspect.all {
         true => evidence::glance(root, &machine, pid),
         false => evidence::inspect(root, &machine, pid, options),
     };
@@ -173,7 +173,7 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
     let is_named = !inspect.all && inspect.cgroup.is_none();
     let (mut found, mut failed): (Vec<Inspected>, Vec<Failed>) = (Vec::new(), Vec::new());
     for pid in pids {
-        match told(pid) {
+        match reported(pid) {
             Ok(inspected) => found.push(inspected),
             Err(CannotTell { obstacle, .. }) if !is_named && has_nothing(obstacle) => {}
             Err(why) => failed.push(Failed::new(pid, why)),
@@ -184,7 +184,7 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
     }
     // With --all, processes of other users are often not readable: they are not failures.
     let counted = if inspect.all { 0 } else { failed.len() };
-    let looked = |text| Looked { text, told: found.len(), failed: counted };
+    let looked = |text| Looked { text, reported: found.len(), failed: counted };
     if !inspect.json {
         let text = match inspect.all {
             true => text::overview(&found, &failed, &machine, terminal)?,
@@ -192,11 +192,11 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
         };
         return Ok(looked(text));
     }
-    let (told, lines) =
+    let (reported, lines) =
         (found.len(), found.len() + failed.len() > 1 || inspect.watch.is_some() || inspect.all);
     let documents = found
         .into_iter()
-        .map(|told| Document::Inspected(Box::new(told)))
+        .map(|reported| Document::Inspected(Box::new(reported)))
         .chain(failed.into_iter().map(Document::Failed));
     let mut text = String::new();
     for document in documents {
@@ -204,7 +204,7 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
             &if lines { serde_json::to_string(&document)? } else { serde_json::to_string_pretty(&document)? };
         text.push('\n');
     }
-    Ok(Looked { text, told, failed: counted })
+    Ok(Looked { text, reported, failed: counted })
 }
 
 fn has_nothing(obstacle: Obstacle) -> bool {

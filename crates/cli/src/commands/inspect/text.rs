@@ -43,7 +43,7 @@ pub fn text(
             page.text(line.trim_end())?;
         }
         reasons(&mut page, &rows)?;
-        untold(&mut page, inspected, machine)?;
+        unknown(&mut page, inspected, machine)?;
     }
     failures(&mut page, failed, !found.is_empty())?;
     Ok(page.into_text())
@@ -80,9 +80,9 @@ pub fn overview(
     for line in table.lines() {
         page.text(line.trim_end())?;
     }
-    let (others, untold): (Vec<&Failed>, Vec<&Failed>) =
+    let (others, unknown): (Vec<&Failed>, Vec<&Failed>) =
         failed.iter().partition(|failed| failed.obstacle == Obstacle::NotAllowed);
-    let mut reasons: Vec<String> = untold.iter().map(|failed| plain(&failed.could_not_tell)).collect();
+    let mut reasons: Vec<String> = unknown.iter().map(|failed| plain(&failed.could_not_tell)).collect();
     if !others.is_empty() {
         let pids: Vec<String> = others.iter().map(|failed| failed.pid.to_string()).take(PIDS).collect();
         let more = others.len().saturating_sub(PIDS);
@@ -257,7 +257,7 @@ fn with_view(region: &Region) -> String {
     }
 }
 
-fn table(rows: &[Row], machine: &Machine, folios_told: bool, full: bool) -> Table {
+fn table(rows: &[Row], machine: &Machine, folios_reported: bool, full: bool) -> Table {
     let mut sizes: Vec<PageSize> = rows.iter().flat_map(|row| row.by_size.keys().copied()).collect();
     sizes.extend([Some(machine.sizes.base), machine.pmd()].into_iter().flatten());
     sizes.sort_unstable();
@@ -269,7 +269,7 @@ fn table(rows: &[Row], machine: &Machine, folios_told: bool, full: bool) -> Tabl
         header.push("addresses".to_owned());
     }
     header.extend(["region".to_owned(), "resident".to_owned()]);
-    header.extend(sizes.iter().map(|size| match *size == machine.sizes.base && !folios_told {
+    header.extend(sizes.iter().map(|size| match *size == machine.sizes.base && !folios_reported {
         true => format!("{size} or mTHP"),
         false => size.to_string(),
     }));
@@ -307,15 +307,15 @@ fn word(reason: Reason) -> String {
 
 /// Each reason as text, with its regions.
 fn reasons(page: &mut Page, rows: &[Row]) -> fmt::Result {
-    let mut told: Vec<(&Why, Vec<&Row>)> = Vec::new();
+    let mut reported: Vec<(&Why, Vec<&Row>)> = Vec::new();
     for row in rows {
         let Some(why) = row.why() else { continue };
-        match told.iter_mut().find(|(other, _)| other.words == why.words) {
+        match reported.iter_mut().find(|(other, _)| other.words == why.words) {
             Some((_, rows)) => rows.push(row),
-            None => told.push((why, vec![row])),
+            None => reported.push((why, vec![row])),
         }
     }
-    for (n, (why, rows)) in told.iter().enumerate() {
+    for (n, (why, rows)) in reported.iter().enumerate() {
         if n == 0 {
             page.line("", "")?;
         }
@@ -336,13 +336,13 @@ fn reasons(page: &mut Page, rows: &[Row]) -> fmt::Result {
     Ok(())
 }
 
-fn untold(page: &mut Page, inspected: &Inspected, machine: &Machine) -> fmt::Result {
-    let mut untold: Vec<String> = Vec::new();
+fn unknown(page: &mut Page, inspected: &Inspected, machine: &Machine) -> fmt::Result {
+    let mut unknown: Vec<String> = Vec::new();
     if let Some(reason) = inspected.folio_sizes.reason() {
-        untold.push(format!("which of the {} pages belong to mTHP: {reason}", machine.sizes.base));
+        unknown.push(format!("which of the {} pages belong to mTHP: {reason}", machine.sizes.base));
     }
-    untold.extend(inspected.notes.iter().cloned());
-    for (n, text) in untold.iter().enumerate() {
+    unknown.extend(inspected.notes.iter().cloned());
+    for (n, text) in unknown.iter().enumerate() {
         page.wrapped(if n == 0 { "UNKNOWN" } else { "" }, &plain(text))?;
     }
     Ok(())

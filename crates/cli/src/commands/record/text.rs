@@ -321,12 +321,12 @@ mod tests {
         Recorded { summary, status: None, reason: EndReason::ProcessEnded }
     }
 
-    fn told(summary: Summary) -> String {
+    fn reported(summary: Summary) -> String {
         text(&recorded(summary), Path::new("a.rec"), &Terminal::new(Color::Never))
     }
 
     #[test]
-    fn the_worst_thread_stands_first_and_losses_are_told() {
+    fn the_worst_thread_stands_first_and_losses_are_reported() {
         let mut summary = Summary::default();
         summary.evidence.insert(Evidence::Events, Reading::Known("here".to_owned()));
         (summary.last_ns, summary.log_lines) = (8_500_000_000, 640);
@@ -338,7 +338,7 @@ mod tests {
         summary.lost.insert(Evidence::Events, (37, false));
         summary.machine.insert("compact_stall".to_owned(), 6);
         assert_eq!(
-            told(summary),
+            reported(summary),
             "RECORDED    a.rec · 8.50 s · 1 thread · 640 lines of the JVM's log\n\
              STALLS      GC\u{fffd}[31m 7                6.11 s in 3 intervals, the longest 3.05 s: compaction\n            \
              ? 8                      467.0 ms in 3 intervals, the longest 233.5 ms: compaction, 1 of unknown length\n\
@@ -350,11 +350,11 @@ mod tests {
     #[test]
     fn no_events_are_not_no_stalls() {
         let mut summary = Summary::default();
-        assert!(told(summary.clone()).contains("STALLS      unknown"));
+        assert!(reported(summary.clone()).contains("STALLS      unknown"));
         summary.delays.insert(7, (2_000_000, 0));
-        assert!(told(summary.clone()).contains("2.0 ms in total: compaction"));
+        assert!(reported(summary.clone()).contains("2.0 ms in total: compaction"));
         summary.evidence.insert(Evidence::Events, Reading::Known("here".to_owned()));
         summary.delays.clear();
-        assert!(told(summary).contains("none: no thread waited"));
+        assert!(reported(summary).contains("none: no thread waited"));
     }
 }

@@ -74,16 +74,16 @@ fn totals(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
     page.wrapped("", "time of the collector's threads:")?;
     let sums = words::sums(explanation);
     let known: u64 = sums.iter().filter_map(|(_, ns, _)| *ns).sum();
-    for (what, ns, untold) in sums {
-        let told = match ns {
-            None => untold,
+    for (what, ns, unknown) in sums {
+        let reported = match ns {
+            None => unknown,
             Some(0) => "none".to_owned(),
             Some(ns) => {
                 let share = 100.0 * ns as f64 / known.max(1) as f64;
-                format!("{:<10} {share:>3.0} %   {untold}", duration(ns))
+                format!("{:<10} {share:>3.0} %   {unknown}", duration(ns))
             }
         };
-        page.line("", format!("  {what:<27} {told}"))?;
+        page.line("", format!("  {what:<27} {reported}"))?;
     }
     Ok(())
 }

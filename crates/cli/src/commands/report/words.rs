@@ -86,18 +86,18 @@ pub fn parts(split: &Split) -> [(&'static str, Option<u64>); 6] {
 
 /// The parts of all pauses, as [`parts`], with a remark on the pauses in which they are unknown.
 pub fn sums(explanation: &Explanation) -> Vec<(&'static str, Option<u64>, String)> {
-    let untold = |part: usize| {
+    let unknown = |part: usize| {
         let pauses = explanation.pauses.iter();
         pauses.filter(|pause| parts(&pause.split)[part].1.is_none()).count()
     };
     let all = explanation.pauses.len();
-    let told = |(at, (what, ns)): (usize, (&'static str, Option<u64>))| match untold(at) {
+    let reported = |(at, (what, ns)): (usize, (&'static str, Option<u64>))| match unknown(at) {
         0 => (what, ns, String::new()),
         some if some == all => (what, None, "unknown".to_owned()),
         // A zero of the known pauses is not shown: the others may have more.
         some => (what, ns.filter(|ns| *ns > 0), format!("unknown in {some} of {all} pauses")),
     };
-    parts(&explanation.totals.split).into_iter().enumerate().map(told).collect()
+    parts(&explanation.totals.split).into_iter().enumerate().map(reported).collect()
 }
 
 /// Number and total duration of the pauses.
@@ -169,7 +169,7 @@ pub fn accounting(totals: &Totals) -> Vec<String> {
     let Some(sums) = totals.accounted.as_ref().filter(|_| !totals.found.is_empty()) else {
         return Vec::new();
     };
-    let told = |wait: Wait| {
+    let reported = |wait: Wait| {
         let accounted = sums.get(&wait).copied().unwrap_or(0);
         let found = totals.found.get(&wait).map_or(0, |sum| sum.ns);
         ((accounted, found) != (0, 0)).then(|| {
@@ -181,7 +181,7 @@ pub fn accounting(totals: &Totals) -> Vec<String> {
             )
         })
     };
-    [Wait::Compaction, Wait::Reclaim].into_iter().filter_map(told).collect()
+    [Wait::Compaction, Wait::Reclaim].into_iter().filter_map(reported).collect()
 }
 
 /// The reasons for the verdict, as sentences.

@@ -103,13 +103,13 @@ pub fn run(assignment: &Assignment) -> anyhow::Result<ExitCode> {
         }
         report.explain(assignment, &root, fallbacks);
     }
-    let told =
+    let reported =
         if assignment.json { serde_json::to_string_pretty(&report)? + "\n" } else { report::text(&report) };
     if assignment.json {
-        io::stdout().write_all(told.as_bytes())?;
+        io::stdout().write_all(reported.as_bytes())?;
     } else {
         // One write, because the program writes to the same file.
-        io::stderr().write_all(told.as_bytes())?;
+        io::stderr().write_all(reported.as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }

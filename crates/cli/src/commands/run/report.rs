@@ -128,14 +128,14 @@ fn thp_shortage(root: &Root, before: Option<u64>) -> String {
 
 fn pool_shortage(root: &Root) -> String {
     let pools = pools::read(root).unwrap_or_default();
-    let told: Vec<String> = pools
+    let reported: Vec<String> = pools
         .iter()
         .filter(|pool| pool.node.is_none())
         .map(|pool| {
             format!("{} of {} pages of {} are available", pool.available(), pool.total, pool.page_size)
         })
         .collect();
-    format!("now {}; next: hugewise plan -- COMMAND", told.join(", "))
+    format!("now {}; next: hugewise plan -- COMMAND", reported.join(", "))
 }
 
 /// The regions of a process, and the pages of each.

@@ -124,21 +124,29 @@ fn every_form_is_read() {
         let found: Vec<_> = seen
             .pauses
             .iter()
-            .map(|told| (told.1.as_str(), told.2.as_deref().unwrap_or_default(), told.3, told.4, told.5))
+            .map(|reported| {
+                (
+                    reported.1.as_str(),
+                    reported.2.as_deref().unwrap_or_default(),
+                    reported.3,
+                    reported.4,
+                    reported.5,
+                )
+            })
             .collect();
         assert_eq!(found, expected, "{log}");
     }
 }
 
 #[test]
-fn damage_is_told_and_harms_no_neighbour() {
+fn damage_is_reported_and_harms_no_neighbour() {
     let log = b"1.0: [GC (Allocation Failure) [PSYoungGen: 1K->\n\
         2.0: [GC (Allocation Failure) 5K->6K(9K), 0.5 secs] [Times: user=0.01 sys=0.00, real=0.5x secs]\n\
         3.0: [GC (Allocation Failure) 5K->6K(9K), 0.5 se]\n\
         4.0: [GC (Allocation Failure) 5K->6K(9K), 0.5 secs] [Times: user=0.01 sys=0.00, real=0.50 secs]\n\
         5.0: [GC (Alloc";
     let seen = all(log);
-    let starts: Vec<_> = seen.pauses.iter().map(|told| (told.3, told.5)).collect();
+    let starts: Vec<_> = seen.pauses.iter().map(|reported| (reported.3, reported.5)).collect();
     assert_eq!(starts, [(Some(2000), None), (Some(4000), Some([1, 0, 50]))]);
     let lines: Vec<u64> = seen.unread.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [1, 2, 3, 5]);

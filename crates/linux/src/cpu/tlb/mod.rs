@@ -33,7 +33,7 @@ pub struct Tlb {
 #[must_use]
 pub fn read() -> Reading<Vec<Tlb>> {
     if cfg!(target_arch = "x86_64") {
-        told(cpuid::leaf)
+        reported(cpuid::leaf)
     } else {
         Reading::unknown("this architecture has no CPUID")
     }
@@ -46,7 +46,7 @@ pub fn entries(tlbs: &[Tlb], level: u32, size: PageSize) -> Option<&Tlb> {
 }
 
 /// All TLBs in the CPUID leaves that `leaf` returns.
-fn told(leaf: impl Fn(u32, u32) -> Option<Registers>) -> Reading<Vec<Tlb>> {
+fn reported(leaf: impl Fn(u32, u32) -> Option<Registers>) -> Reading<Vec<Tlb>> {
     let vendor = leaf(0, 0).map(|[_, b, c, d]| [b, d, c].map(u32::to_le_bytes).concat());
     let tlbs = match vendor.as_deref() {
         Some(b"AuthenticAMD" | b"HygonGenuine") => amd(&leaf),

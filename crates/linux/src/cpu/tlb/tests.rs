@@ -31,8 +31,8 @@ fn expected(expected: &[(u32, &str, u32)]) -> Vec<(u32, String, u32)> {
 
 /// Recorded in a KVM guest on a third-generation EPYC, with leaf 0x80000005 hidden.
 #[test]
-fn amd_tells_the_second_level_in_a_guest() {
-    let told = told(cpu(&[
+fn amd_shows_the_second_level_in_a_guest() {
+    let reported = reported(cpu(&[
         AMD,
         (1, 0, [0x0003_06f2, 0x0002_0800, 0xfffa_3203, 0x178b_fbff]),
         (0x8000_0005, 0, [0; 4]),
@@ -40,19 +40,19 @@ fn amd_tells_the_second_level_in_a_guest() {
         (0x8000_0019, 0, [0xf040_f040, 0xf040_0000, 0, 0]),
     ]));
     assert_eq!(
-        in_short(&told),
+        in_short(&reported),
         expected(&[(2, "4KiB", 2048), (2, "2MiB", 2048), (1, "1GiB", 64), (2, "1GiB", 64)])
     );
-    let of_2m = told.known().zip("2m".parse().ok()).and_then(|(tlbs, size)| entries(tlbs, 2, size));
+    let of_2m = reported.known().zip("2m".parse().ok()).and_then(|(tlbs, size)| entries(tlbs, 2, size));
     assert_eq!(of_2m.map(|tlb| tlb.source.as_str()), Some("leaf 0x80000006"));
 }
 
 /// The descriptors of the Skylake generation: 63h, 03h and C3h are TLBs for loads.
 #[test]
-fn older_intel_cpus_tell_by_descriptors() {
-    let told = told(cpu(&[INTEL, (2, 0, [0x7603_6301, 0x00f0_b5ff, 0, 0x00c3_0000])]));
+fn older_intel_cpus_have_descriptors() {
+    let reported = reported(cpu(&[INTEL, (2, 0, [0x7603_6301, 0x00f0_b5ff, 0, 0x00c3_0000])]));
     assert_eq!(
-        in_short(&told),
+        in_short(&reported),
         expected(&[
             (1, "2MiB", 32),
             (1, "1GiB", 4),
@@ -66,8 +66,8 @@ fn older_intel_cpus_tell_by_descriptors() {
 
 /// Constructed from the manual: sub-leaves for instructions, loads, stores and both; one is empty.
 #[test]
-fn newer_intel_cpus_tell_by_sub_leaves() {
-    let told = told(cpu(&[
+fn newer_intel_cpus_have_sub_leaves() {
+    let reported = reported(cpu(&[
         INTEL,
         (0x18, 0, [4, 0, 0, 0]),
         (0x18, 1, [0, 0x0008_0001, 32, 0x22]),
@@ -76,7 +76,7 @@ fn newer_intel_cpus_tell_by_sub_leaves() {
         (0x18, 4, [0, 0x0010_000b, 128, 0x43]),
     ]));
     assert_eq!(
-        in_short(&told),
+        in_short(&reported),
         expected(&[(1, "4KiB", 96), (2, "4KiB", 2048), (2, "2MiB", 2048), (2, "1GiB", 2048)])
     );
 }
@@ -85,7 +85,7 @@ fn newer_intel_cpus_tell_by_sub_leaves() {
 #[test]
 fn a_hypervisor_that_hides_them_is_named() {
     let hidden = [INTEL, (1, 0, [0, 0, 1 << 31, 0]), (2, 0, [0x00fe_ff01, 0xf0, 0, 0]), (0x18, 0, [0; 4])];
-    let reason = |leaves: &[_]| told(cpu(leaves)).reason().map(str::to_owned);
+    let reason = |leaves: &[_]| reported(cpu(leaves)).reason().map(str::to_owned);
     assert!(reason(&hidden).is_some_and(|why| why.contains("the hypervisor hides")));
     assert!(reason(&[INTEL]).is_some_and(|why| why.contains("are empty")));
     assert!(reason(&[]).is_some_and(|why| why.contains("this vendor's CPUs")));
@@ -103,7 +103,7 @@ proptest! {
     ) {
         let mut all = leaves;
         all.push(if amd { AMD } else { INTEL });
-        for tlb in told(cpu(&all)).known().into_iter().flatten() {
+        for tlb in reported(cpu(&all)).known().into_iter().flatten() {
             prop_assert!(tlb.entries > 0 && !tlb.sizes.is_empty());
         }
     }

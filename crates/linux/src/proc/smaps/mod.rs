@@ -257,7 +257,7 @@ Rss:                   4 kB
 ";
 
     #[test]
-    fn hugetlb_and_thp_are_told_apart() -> Result<(), Box<dyn Error>> {
+    fn hugetlb_and_thp_are_distinguished() -> Result<(), Box<dyn Error>> {
         let vmas = parse(TEXT).map_err(|(line, _)| line.to_string())?;
         assert_eq!(vmas.len(), 3);
         assert_eq!(vmas[2].name, "/dev/shm/a name: with\\012 everything");

@@ -143,7 +143,9 @@ pub fn convert(world: &mut impl World, candidates: &[Candidate], settings: Setti
         let ended = match work.ready() {
             Err(outcome) => Some((outcome, n)),
             // The candidate that ended the work has its own refusal already.
-            Ok(()) => work.one(candidate).err().map(|(outcome, told)| (outcome, n + usize::from(told))),
+            Ok(()) => {
+                work.one(candidate).err().map(|(outcome, reported)| (outcome, n + usize::from(reported)))
+            }
         };
         if let Some((outcome, left)) = ended {
             work.done.outcome = outcome;

@@ -102,7 +102,7 @@ fn converted(world: &mut Made, count: u64) -> Conversion {
     convert(world, &candidates(count), settings())
 }
 
-fn told(conversion: &Conversion) -> Vec<(Range<u64>, Reason)> {
+fn reported(conversion: &Conversion) -> Vec<(Range<u64>, Reason)> {
     let pages = |range: &Range<u64>| range.start / PAGE..range.end / PAGE;
     conversion.refusals.iter().map(|refusal| (pages(&refusal.addresses), refusal.reason)).collect()
 }
@@ -120,11 +120,11 @@ fn what_is_held_is_tried_twice_and_then_let_be() {
     let mut world = made(&[EAGAIN, 0, EAGAIN, EAGAIN, EINVAL, 0]);
     let done = converted(&mut world, 5);
     assert_eq!((done.outcome, done.converted, world.calls), (Outcome::Finished, Pages(3), 7));
-    assert_eq!(told(&done), [(1..2, Reason::Held), (2..3, Reason::Unsuitable)]);
+    assert_eq!(reported(&done), [(1..2, Reason::Held), (2..3, Reason::Unsuitable)]);
     // Held memory alone does not end the work: unpinned memory may follow a large pinned buffer.
     let done = converted(&mut made(&[EAGAIN; 80]), 60);
     assert_eq!((done.outcome, done.converted), (Outcome::Finished, Pages(20)));
-    assert_eq!(told(&done), [(0..40, Reason::Held)]);
+    assert_eq!(reported(&done), [(0..40, Reason::Held)]);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn where_no_huge_page_can_be_made_it_stops_soon() {
     let mut world = made(&[0, ENOMEM, ENOMEM, 0]);
     let done = converted(&mut world, 1000);
     assert_eq!((done.outcome, done.converted, world.calls), (Outcome::Fragmented, Pages(1), 3));
-    assert_eq!(told(&done), [(1..3, Reason::NoMemory), (3..1000, Reason::NotTried)]);
+    assert_eq!(reported(&done), [(1..3, Reason::NoMemory), (3..1000, Reason::NotTried)]);
     // A failure between successes counts alone.
     let done = converted(&mut made(&[0, ENOMEM, 0, ENOMEM, 0]), 10);
     assert_eq!((done.outcome, done.converted), (Outcome::Finished, Pages(8)));
@@ -152,7 +152,7 @@ fn the_last_free_huge_pages_are_left_to_others() {
     let mut world = Made { room: Some(100), takes: 1, ..made(&[]) };
     let done = converted(&mut world, 1000);
     assert_eq!((done.outcome, done.converted), (Outcome::NoRoom, Pages(100 - RESERVED_HUGE_PAGES)));
-    assert_eq!(told(&done), [(100 - RESERVED_HUGE_PAGES..1000, Reason::NotTried)]);
+    assert_eq!(reported(&done), [(100 - RESERVED_HUGE_PAGES..1000, Reason::NotTried)]);
     let mut world = Made { room: Some(RESERVED_HUGE_PAGES), ..made(&[]) };
     assert_eq!((converted(&mut world, 9).outcome, world.calls), (Outcome::NoRoom, 0));
     // Freed base pages that merge to blocks make room for the next collapse.
@@ -165,11 +165,11 @@ fn limits_and_rights_end_it() {
     let done = converted(&mut made(&[0, EBUSY, EBUSY]), 9);
     assert_eq!((done.outcome, done.converted), (Outcome::GroupLimit, Pages(1)));
     let done = converted(&mut made(&[ENOSYS]), 3);
-    assert_eq!((done.outcome, told(&done).len()), (Outcome::NotAllowed, 2));
+    assert_eq!((done.outcome, reported(&done).len()), (Outcome::NotAllowed, 2));
     let mut world = made(&[EPERM]);
     let done = converted(&mut world, 9);
     assert_eq!((done.outcome, world.calls), (Outcome::NotAllowed, 1));
-    assert_eq!(told(&done), [(0..1, Reason::NotAllowed), (1..9, Reason::NotTried)]);
+    assert_eq!(reported(&done), [(0..1, Reason::NotAllowed), (1..9, Reason::NotTried)]);
 }
 
 #[test]
@@ -185,18 +185,18 @@ fn an_end_and_an_interrupt_leave_what_was_done() {
     let mut world = Made { ended_at: Some(3), ..made(&[0, 0, ESRCH]) };
     let done = converted(&mut world, 9);
     assert_eq!((done.outcome, done.converted), (Outcome::ProcessEnded, Pages(2)));
-    assert_eq!(told(&done), [(2..9, Reason::NotTried)]);
+    assert_eq!(reported(&done), [(2..9, Reason::NotTried)]);
     // Its memory may be released before the process has exited.
     let mut world = made(&[0, ESRCH]);
     assert_eq!((converted(&mut world, 9).outcome, world.calls), (Outcome::ProcessEnded, 2));
     let mut world = Made { interrupted_at: Some(4), ..made(&[]) };
     let done = converted(&mut world, 9);
     assert_eq!((done.outcome, done.converted), (Outcome::Interrupted, Pages(4)));
-    assert_eq!(told(&done), [(4..9, Reason::NotTried)]);
+    assert_eq!(reported(&done), [(4..9, Reason::NotTried)]);
 }
 
 #[test]
-fn it_rests_while_somebody_is_hurt() {
+fn it_pauses_while_another_program_waits() {
     let (stall, press) = (Some(Interference::ThreadsStall), Some(Interference::MemoryPressure));
     let mut world = made(&[]);
     world.strained = [None, stall, stall, None, None, press, None].into();

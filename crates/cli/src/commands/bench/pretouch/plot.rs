@@ -22,7 +22,7 @@ use super::{
     units::{threads, time},
 };
 use crate::output::{
-    drawing::{self, GRID, MUTED, PALETTE, TEXT, told},
+    drawing::{self, GRID, MUTED, PALETTE, TEXT, plot_error},
     file,
 };
 
@@ -79,7 +79,7 @@ fn page(report: &Report, bytes: Bytes, count: usize) -> anyhow::Result<String> {
     let (xs, ys) = ranges(&rows)?;
     let panels = u32::try_from(backings.len())?.max(1);
     drawing::draw((PANEL.0 * panels, PANEL.1 + HEAD), |area| {
-        area.fill(&WHITE).map_err(told)?;
+        area.fill(&WHITE).map_err(plot_error)?;
         let (head, body) = area.split_vertically(HEAD);
         heading(
             &head,
@@ -139,16 +139,16 @@ fn heading(head: &Area<'_>, report: &Report, title: &str, makers: &[By]) -> anyh
     let style = |color: RGBColor| {
         ("sans-serif", TEXT_SIZE).into_font().color(&color).pos(Pos::new(HPos::Left, VPos::Center))
     };
-    head.draw(&Text::new(title.to_owned(), (12, 18), style(TEXT))).map_err(told)?;
+    head.draw(&Text::new(title.to_owned(), (12, 18), style(TEXT))).map_err(plot_error)?;
     let mut x = 18;
     for (index, by) in makers.iter().enumerate() {
         let color = color_of(index);
         let label = name(*by, &report.table.jvms);
-        head.draw(&Circle::new((x, 44), 5, color.filled())).map_err(told)?;
-        head.draw(&Text::new(label.to_owned(), (x + 12, 44), style(TEXT))).map_err(told)?;
+        head.draw(&Circle::new((x, 44), 5, color.filled())).map_err(plot_error)?;
+        head.draw(&Text::new(label.to_owned(), (x + 12, 44), style(TEXT))).map_err(plot_error)?;
         x += 40 + 8 * i32::try_from(label.len())?;
     }
-    head.draw(&Text::new("ring: default chunk size".to_owned(), (x, 44), style(MUTED))).map_err(told)
+    head.draw(&Text::new("ring: default chunk size".to_owned(), (x, 44), style(MUTED))).map_err(plot_error)
 }
 
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<LogCoord<f64>, LogCoord<f64>>>;
@@ -161,7 +161,7 @@ fn panel(area: &Area<'_>, title: &str, lines: &[Line], xs: (f64, f64), ys: (f64,
         .x_label_area_size(44)
         .y_label_area_size(70)
         .build_cartesian_2d((xs.0..xs.1).log_scale().base(2.0), (ys.0..ys.1).log_scale().base(2.0))
-        .map_err(told)?;
+        .map_err(plot_error)?;
     let small = || ("sans-serif", 14.0).into_font().color(&MUTED);
     chart
         .configure_mesh()
@@ -176,7 +176,7 @@ fn panel(area: &Area<'_>, title: &str, lines: &[Line], xs: (f64, f64), ys: (f64,
         .axis_desc_style(small())
         .x_desc("chunk size")
         .draw()
-        .map_err(told)?;
+        .map_err(plot_error)?;
     for line in lines {
         draw(&mut chart, line)?;
     }
@@ -186,13 +186,13 @@ fn panel(area: &Area<'_>, title: &str, lines: &[Line], xs: (f64, f64), ys: (f64,
 fn draw(chart: &mut Chart<'_, '_>, line: &Line) -> anyhow::Result<()> {
     let color = line.color;
     let middles = || line.points.iter().map(|(chunk, [_, middle, _])| (*chunk, *middle));
-    chart.draw_series(LineSeries::new(middles(), color.stroke_width(2))).map_err(told)?;
+    chart.draw_series(LineSeries::new(middles(), color.stroke_width(2))).map_err(plot_error)?;
     let spreads = line.points.iter().map(|(chunk, [low, _, high])| {
         PathElement::new([(*chunk, *low), (*chunk, *high)], color.stroke_width(1))
     });
-    chart.draw_series(spreads).map_err(told)?;
-    chart.draw_series(middles().map(|at| Circle::new(at, 4, color.filled()))).map_err(told)?;
+    chart.draw_series(spreads).map_err(plot_error)?;
+    chart.draw_series(middles().map(|at| Circle::new(at, 4, color.filled()))).map_err(plot_error)?;
     let ring = line.by_itself.iter().map(|at| Circle::new(*at, 7, color.stroke_width(2)));
-    chart.draw_series(ring).map_err(told)?;
+    chart.draw_series(ring).map_err(plot_error)?;
     Ok(())
 }

@@ -35,8 +35,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_as_people_do() {
-        let told = [0.000_012, 0.25, 1.0, 42.0, 200.0, 3.0 * 3600.0, 1e6].map(time);
-        assert_eq!(told, ["0.01 ms", "250 ms", "1.00 s", "42.0 s", "3 min 20 s", "3 h 0 min", "12 days"]);
+    fn times_have_fitting_units() {
+        let reported = [0.000_012, 0.25, 1.0, 42.0, 200.0, 3.0 * 3600.0, 1e6].map(time);
+        assert_eq!(reported, ["0.01 ms", "250 ms", "1.00 s", "42.0 s", "3 min 20 s", "3 h 0 min", "12 days"]);
     }
 }

@@ -208,10 +208,10 @@ impl Bench<'_> {
 
     fn fragment(&self, plan: &Plan) -> Result<Held, HostError> {
         let mut bar = Amount::new(plan.taken.0);
-        let mut told = 0;
+        let mut reported = 0;
         self.fragmenter.fragment(&self.interrupt, &mut |filled, _| {
-            bar.more(filled.0.saturating_sub(told));
-            told = filled.0;
+            bar.more(filled.0.saturating_sub(reported));
+            reported = filled.0;
         })
     }
 

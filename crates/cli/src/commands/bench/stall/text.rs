@@ -120,25 +120,25 @@ fn probes_table(probes: &Probes) -> Table {
         table.add_row(std::iter::once(format!("            {name}")).chain(cells).collect::<Vec<_>>());
     };
     row("memory", &|probe| probe.bytes.to_string());
-    row("coverage", &|probe| told(&probe.coverage, |share| format!("{:.0} %", share * 100.0)));
+    row("coverage", &|probe| known_or_na(&probe.coverage, |share| format!("{:.0} %", share * 100.0)));
     row("total time", &|probe| seconds(probe.seconds));
     row("per huge page, median", &|probe| seconds(probe.median_seconds));
     row("per huge page, p99", &|probe| seconds(probe.slowest_hundredth_seconds));
     row("per huge page, max", &|probe| seconds(probe.worst_seconds));
     let delay = |delay: &Reading<Delay>| {
-        told(delay, |delay| match delay.count {
+        known_or_na(delay, |delay| match delay.count {
             0 => "none".to_owned(),
             count => format!("{} in {count} waits", seconds(delay.ns as f64 / 1e9)),
         })
     };
     row("direct compaction", &|probe| delay(&probe.compaction));
     row("direct reclaim", &|probe| delay(&probe.reclaim));
-    row("machine: stalls", &|probe| told(&probe.stalls, u64::to_string));
-    row("machine: failed THP", &|probe| told(&probe.fallbacks, u64::to_string));
+    row("machine: stalls", &|probe| known_or_na(&probe.stalls, u64::to_string));
+    row("machine: failed THP", &|probe| known_or_na(&probe.fallbacks, u64::to_string));
     table
 }
 
-fn told<T>(reading: &Reading<T>, words: impl FnOnce(&T) -> String) -> String {
+fn known_or_na<T>(reading: &Reading<T>, words: impl FnOnce(&T) -> String) -> String {
     reading.known().map_or_else(|| "n/a".to_owned(), words)
 }
 
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_load_found_is_told_with_its_meaning() {
+    fn what_a_load_found_is_reported_with_its_meaning() {
         let waited = Reading::Known(Delay { count: 1500, ns: 4_000_000_000 });
         let probes = Probes {
             before: probe(1.0, 0.5, Reading::Known(Delay::default())),

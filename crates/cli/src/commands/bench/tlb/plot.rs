@@ -9,7 +9,7 @@ use plotters::{
 };
 
 use super::result::Report;
-use crate::output::drawing::{GRID, MUTED, PALETTE, TEXT, draw, style, told};
+use crate::output::drawing::{GRID, MUTED, PALETTE, TEXT, draw, plot_error, style};
 
 // Lengths in pixels.
 const WIDTH: u32 = 960;
@@ -83,7 +83,7 @@ pub fn svg(report: &Report) -> anyhow::Result<String> {
     let (low, high) = if low > 0.0 && low < high { (low, high) } else { (0.5, 2.0) };
     let header = TITLE + ROW * u32::try_from(curves.len())? + GAP;
     draw((WIDTH, header + CHART), |area| {
-        area.fill(&WHITE).map_err(told)?;
+        area.fill(&WHITE).map_err(plot_error)?;
         let (head, body) = area.split_vertically(header);
         let (from, to) = (0.0, last.log2() + 0.1);
         // Powers of two, so that the axis starts and ends on a grid line.
@@ -97,13 +97,13 @@ pub fn svg(report: &Report) -> anyhow::Result<String> {
             .x_label_area_size(BELOW)
             .y_label_area_size(LEFT)
             .build_cartesian_2d(from..to, bottom..top)
-            .map_err(told)?;
+            .map_err(plot_error)?;
         axes(&mut chart, (to, bottom, top))?;
         for curve in &curves {
             for (pages, _) in &curve.knees {
                 let x = (*pages as f64).log2();
                 let line = PathElement::new([(x, bottom), (x, top)], curve.color.mix(0.45).stroke_width(1));
-                chart.draw_series([line]).map_err(told)?;
+                chart.draw_series([line]).map_err(plot_error)?;
             }
         }
         for (number, curve) in curves.iter().enumerate() {
@@ -113,11 +113,11 @@ pub fn svg(report: &Report) -> anyhow::Result<String> {
             let line = curve.points.iter().map(|point| ((point.pages as f64).log2(), point.ns.log2()));
             if curve.dashed {
                 let line = DashedLineSeries::new(line, 5, 4, curve.color.stroke_width(2));
-                chart.draw_series(line).map_err(told)?;
+                chart.draw_series(line).map_err(plot_error)?;
             } else {
-                chart.draw_series(LineSeries::new(line.clone(), stroke)).map_err(told)?;
+                chart.draw_series(LineSeries::new(line.clone(), stroke)).map_err(plot_error)?;
                 let dots = line.map(|at| Circle::new(at, 2, curve.color.filled()));
-                chart.draw_series(dots).map_err(told)?;
+                chart.draw_series(dots).map_err(plot_error)?;
             }
         }
         Ok(())
@@ -136,31 +136,31 @@ fn legend(
 ) -> anyhow::Result<()> {
     let text = |size, color| style(size, color, HPos::Left, VPos::Center);
     let title = Text::new("TLB capacity and miss cost", (20, 22), text(TITLE_SIZE, TEXT));
-    head.draw(&title).map_err(told)?;
+    head.draw(&title).map_err(plot_error)?;
     let subtitle = format!(
         "dependent loads in random order · lower quartile of {} passes · knees: at half of each step",
         report.design.passes
     );
-    head.draw(&Text::new(subtitle, (20, 46), text(TEXT_SIZE, MUTED))).map_err(told)?;
+    head.draw(&Text::new(subtitle, (20, 46), text(TEXT_SIZE, MUTED))).map_err(plot_error)?;
     for (number, curve) in curves.iter().enumerate() {
         let y = i32::try_from(TITLE + ROW * u32::try_from(number)? + ROW / 2)?;
         let stroke = curve.color.stroke_width(3);
         let ends: &[(i32, i32)] = if curve.dashed { &[(20, 28), (34, 42)] } else { &[(20, 42)] };
         for (start, end) in ends {
-            head.draw(&PathElement::new([(*start, y), (*end, y)], stroke)).map_err(told)?;
+            head.draw(&PathElement::new([(*start, y), (*end, y)], stroke)).map_err(plot_error)?;
         }
-        head.draw(&Text::new(curve.name.clone(), (52, y), text(TEXT_SIZE, TEXT))).map_err(told)?;
+        head.draw(&Text::new(curve.name.clone(), (52, y), text(TEXT_SIZE, TEXT))).map_err(plot_error)?;
         for (pages, level) in &curve.knees {
             let at = x(*pages);
             let line = PathElement::new([(at, y), (at, height)], curve.color.mix(0.45).stroke_width(1));
-            head.draw(&line).map_err(told)?;
-            head.draw(&Circle::new((at, y), 4, curve.color.filled())).map_err(told)?;
+            head.draw(&line).map_err(plot_error)?;
+            head.draw(&Circle::new((at, y), 4, curve.color.filled())).map_err(plot_error)?;
             let label = format!("level {level}: {pages} pages");
             // Right of the dot, or left of it near the right edge.
             let (shift, side) =
                 if at + 150 < i32::try_from(WIDTH)? { (9, HPos::Left) } else { (-9, HPos::Right) };
             let label = Text::new(label, (at + shift, y), style(TEXT_SIZE, curve.color, side, VPos::Center));
-            head.draw(&label).map_err(told)?;
+            head.draw(&label).map_err(plot_error)?;
         }
     }
     Ok(())
@@ -176,24 +176,28 @@ fn axes(chart: &mut Chart<'_, '_>, (right, bottom, top): (f64, f64, f64)) -> any
     };
     for log in bottom as i32..=top as i32 {
         let y = f64::from(log);
-        chart.draw_series([PathElement::new([(0.0, y), (right, y)], GRID.stroke_width(1))]).map_err(told)?;
+        chart
+            .draw_series([PathElement::new([(0.0, y), (right, y)], GRID.stroke_width(1))])
+            .map_err(plot_error)?;
         let label = style(TEXT_SIZE, MUTED, HPos::Right, VPos::Center);
         let label = EmptyElement::at((0.0, y)) + Text::new(number(log), (-8, 0), label);
-        chart.plotting_area().draw(&label).map_err(told)?;
+        chart.plotting_area().draw(&label).map_err(plot_error)?;
     }
     for log in 0..=right as i32 {
         let x = f64::from(log);
-        chart.draw_series([PathElement::new([(x, bottom), (x, top)], GRID.stroke_width(1))]).map_err(told)?;
+        chart
+            .draw_series([PathElement::new([(x, bottom), (x, top)], GRID.stroke_width(1))])
+            .map_err(plot_error)?;
         let label = style(TEXT_SIZE, MUTED, HPos::Center, VPos::Top);
         let label = EmptyElement::at((x, bottom)) + Text::new(number(log), (0, 7), label);
-        chart.plotting_area().draw(&label).map_err(told)?;
+        chart.plotting_area().draw(&label).map_err(plot_error)?;
     }
     let name = style(TEXT_SIZE, TEXT, HPos::Center, VPos::Top);
     let name =
         EmptyElement::at((right / 2.0, bottom)) + Text::new("pages (or adjacent cache lines)", (0, 30), name);
-    chart.plotting_area().draw(&name).map_err(told)?;
+    chart.plotting_area().draw(&name).map_err(plot_error)?;
     let name = style(TEXT_SIZE, TEXT, HPos::Center, VPos::Bottom).transform(FontTransform::Rotate270);
     let name = EmptyElement::at((0.0, f64::midpoint(bottom, top))) + Text::new("ns per load", (-36, 0), name);
-    chart.plotting_area().draw(&name).map_err(told)?;
+    chart.plotting_area().draw(&name).map_err(plot_error)?;
     Ok(())
 }

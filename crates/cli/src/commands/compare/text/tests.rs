@@ -55,7 +55,7 @@ fn a_parameter_list_is_one_table() {
 }
 
 #[test]
-fn what_went_wrong_is_told_with_the_next_step() {
+fn what_went_wrong_is_reported_with_the_next_step() {
     let text = plain(&troubled());
     for part in ["inconclusive", "fell back", "skipped", "hugepagesz=1G", "1000 pages of 2MiB", "faster: "] {
         assert!(text.contains(part), "{part} in {text}");
@@ -69,7 +69,7 @@ fn a_hostile_name_cannot_drive_the_terminal() {
 }
 
 #[test]
-fn the_same_backing_twice_is_told_apart() {
+fn the_same_backing_twice_is_distinguished() {
     let text = plain(&against_itself());
     assert!(line(&text, "thp (A)").contains("the reference"));
     assert!(line(&text, "thp (B)").contains("no difference"));
