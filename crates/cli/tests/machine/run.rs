@@ -389,8 +389,8 @@ fn covered(report: &Path, region: &str, least: f64) -> Tested {
     let seen: Value = serde_json::from_str(&text)?;
     let regions = seen["regions"].as_array().ok_or("no regions")?;
     let found = regions.iter().find(|found| found["name"] == region).ok_or_else(|| text.clone())?;
-    let (share, resident) = (found["share"].as_f64(), found["resident_bytes"].as_u64());
-    if share.is_none_or(|share| share < least) || resident.is_none_or(|bytes| bytes < 60_000_000) {
+    let (coverage, resident) = (found["coverage"].as_f64(), found["resident_bytes"].as_u64());
+    if coverage.is_none_or(|coverage| coverage < least) || resident.is_none_or(|bytes| bytes < 60_000_000) {
         return Err(format!("{least} was expected of {region}: {text}").into());
     }
     Ok(())

@@ -18,10 +18,10 @@ use crate::output::terminal::plain;
 /// Coverage, 0 to 1, below which a region that should be on huge pages gets a note.
 const ENOUGH: f64 = 0.9;
 
-/// The observer's report, schema `hugewise.run/1`.
+/// The observer's report, schema `hugewise.run/2`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Report {
-    /// `hugewise.run/1`.
+    /// `hugewise.run/2`.
     pub schema: String,
     /// Name of the program.
     pub program: String,
@@ -75,7 +75,7 @@ pub struct Region {
 impl Report {
     pub fn new(assignment: &Assignment, pid: u32, after: Duration, outcome: Outcome) -> Report {
         Report {
-            schema: "hugewise.run/1".to_owned(),
+            schema: "hugewise.run/2".to_owned(),
             program: assignment.program.clone(),
             pid,
             seconds: after.as_secs_f64(),
