@@ -121,7 +121,7 @@ fn what_cannot_be_is_refused_with_what_can() {
             "the 2MiB pages on demand cannot be set: '-1' is not a whole number",
         ),
         (value(Setting::ShmMax, "1"), "no kernel.shmmax: there is no /proc/sys/kernel/shmmax"),
-        (Request { wanted: Wanted::More(Pages(1)), ..value(ENABLED, "") }, "pools only"),
+        (Request { wanted: Wanted::More(Pages(1)), ..value(ENABLED, "") }, "only pools"),
     ] {
         let said_now = read(&[request]).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(said_now.contains(said), "{said}: {said_now}");

@@ -215,7 +215,7 @@ fn not_told() -> Tested {
     // Process 2 is kthreadd, but in a container any process, or none.
     assert_eq!(&obstacles[..2], ["zombie", "no_process"]);
     let text = run(&["inspect", &ids[1], &ids[2]])?.ended_with(2)?;
-    says(&text.stdout, &["has ended", "zombie", "there is no process"])?;
+    says(&text.stdout, &["is a zombie", "there is no process"])?;
     zombie.wait()?;
     Ok(())
 }
