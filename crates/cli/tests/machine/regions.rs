@@ -229,7 +229,7 @@ fn journal() -> Result<Journal, Box<dyn Error>> {
 fn plain(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested {
     let running = Running::start(jdk, options, folder)?;
     let vmas = running.vmas()?;
-    let passive = regions::name(&Root::live(), running.pid(), &vmas, false);
+    let passive = regions::name(&Root::live(), running.pid(), &vmas, false, None);
     if passive.source != (Source::Passive { tables: true }) || !passive.notes.is_empty() {
         return Err(format!("{:?} {:?}", passive.source, passive.notes).into());
     }
@@ -239,7 +239,7 @@ fn plain(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested {
     assert_eq!(reported.max_heap.known(), Some(&Bytes(256 << 20)));
     huge_is_named(&running, &vmas, &passive, backing)?;
 
-    let attached = regions::name(&Root::live(), running.pid(), &vmas, true);
+    let attached = regions::name(&Root::live(), running.pid(), &vmas, true, None);
     assert!(matches!(attached.source, Source::Attached { .. }), "{:?} {:?}", attached.source, attached.notes);
     huge_is_named(&running, &vmas, &attached, backing)?;
     let left = std::fs::read_dir(folder)?.flatten().map(|entry| entry.file_name());
@@ -257,7 +257,7 @@ fn tracked(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested 
     let map = jvm.command("VM.native_memory detail")?;
     let vmas = running.vmas()?;
     for attach in [false, true] {
-        let naming = regions::name(&Root::live(), running.pid(), &vmas, attach);
+        let naming = regions::name(&Root::live(), running.pid(), &vmas, attach, None);
         huge_is_named(&running, &vmas, &naming, backing)?;
         agrees(&running, &naming, &map).map_err(|error| format!("attach {attach}: {error}"))?;
     }
@@ -349,7 +349,7 @@ fn reservations(map: &str) -> Vec<(Range<u64>, String)> {
 fn attaching_is_refused(jdk: &Jdk) -> Tested {
     let folder = compiled("Regions", SOURCE)?;
     let running = Running::start(jdk, &["-XX:+DisableAttachMechanism"], folder.path())?;
-    let naming = regions::name(&Root::live(), running.pid(), &running.vmas()?, true);
+    let naming = regions::name(&Root::live(), running.pid(), &running.vmas()?, true, None);
     assert_eq!(naming.source, Source::Passive { tables: true });
     says(
         &naming.notes.join("\n"),
@@ -363,7 +363,7 @@ fn attaching_is_refused(jdk: &Jdk) -> Tested {
 fn attaching_sends_no_signal(jdk: &Jdk) -> Tested {
     let folder = compiled("Regions", SOURCE)?;
     let running = Running::start(jdk, &["-Xrs"], folder.path())?;
-    let naming = regions::name(&Root::live(), running.pid(), &running.vmas()?, true);
+    let naming = regions::name(&Root::live(), running.pid(), &running.vmas()?, true, None);
     assert!(matches!(naming.source, Source::Attached { .. }), "{:?} {:?}", naming.source, naming.notes);
     running.was_left_alone()
 }
@@ -377,7 +377,7 @@ fn in_its_own_name_spaces(jdk: &Jdk) -> Tested {
     let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", unshare.pid()))?;
     let pid: u32 = children.trim().parse()?;
     let vmas = smaps::read(&Root::live(), &pid.to_string())?;
-    let naming = regions::name(&Root::live(), pid, &vmas, true);
+    let naming = regions::name(&Root::live(), pid, &vmas, true, None);
     assert!(matches!(naming.source, Source::Attached { .. }), "{:?} {:?}", naming.source, naming.notes);
     for kind in [Kind::Heap, Kind::CodeCache, Kind::GcTable, Kind::Metaspace, Kind::ClassSpace] {
         assert!(naming.ranges.iter().any(|range| range.kind == kind), "{kind:?}: {naming:?}");
@@ -388,7 +388,7 @@ fn in_its_own_name_spaces(jdk: &Jdk) -> Tested {
 fn no_jvm() -> Tested {
     let mut child = Command::new("sleep").arg("600").env(MARKER, std::process::id().to_string()).spawn()?;
     let looked = smaps::read(&Root::live(), &child.id().to_string()).map(|vmas| {
-        let naming = regions::name(&Root::live(), child.id(), &vmas, true);
+        let naming = regions::name(&Root::live(), child.id(), &vmas, true, None);
         (vmas, naming)
     });
     let alive = child.try_wait()?.is_none();
@@ -398,7 +398,7 @@ fn no_jvm() -> Tested {
     assert!(alive && matches!(naming.source, Source::NotAJvm(_)) && naming.jvm.is_none(), "{naming:?}");
     assert!(vmas.iter().all(|vma| naming.at(vma.addresses.start).is_some()), "{naming:?}");
     // The process has ended.
-    let naming = regions::name(&Root::live(), child.id(), &vmas, true);
+    let naming = regions::name(&Root::live(), child.id(), &vmas, true, None);
     assert!(matches!(naming.source, Source::NotAJvm(_)));
     Ok(())
 }

@@ -19,6 +19,7 @@ use hugewise_linux::{
     },
     reading::Reading,
     root::Root,
+    units::Bytes,
 };
 
 pub use self::{
@@ -36,6 +37,8 @@ pub struct Options {
     pub attach: bool,
     /// Count partly mapped folios as well, which takes longer.
     pub full: bool,
+    /// `MaxHeapSize`, which identifies the heap where the JVM's tables cannot be read; `None` if unknown.
+    pub max_heap: Option<Bytes>,
 }
 
 /// Reads the regions of process `pid` and their pages.
@@ -44,7 +47,7 @@ pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Re
     let vmas = smaps::read_many(root, &pid.to_string()).map_err(|error| process.explain(root, &error))?;
     let wanted = if options.full { Wanted::All } else { Wanted::Whole };
     let folios = folios::read(root, pid, vmas.iter().map(Place::from), &machine.sizes, wanted).into();
-    let Survey { naming, measured } = survey(root, machine, &process, &vmas, &folios, options.attach);
+    let Survey { naming, measured } = survey(root, machine, &process, &vmas, &folios, options);
     process.is_still_there(root)?;
     if vmas.is_empty() {
         let words = format!("{pid} ({}) has no mappings any more: it is ending", process.name);
@@ -75,9 +78,9 @@ pub fn survey(
     process: &Process,
     vmas: &[Vma],
     folios: &Reading<Vec<folios::Piece>>,
-    attach: bool,
+    options: Options,
 ) -> Survey {
-    let naming = names::name(root, process, vmas, attach);
+    let naming = names::name(root, process, vmas, options);
     let views = views::find(root, process.pid, vmas);
     let measured = measure::measure(root, machine, process, vmas, &naming.parts, folios, &views);
     Survey { naming, measured }

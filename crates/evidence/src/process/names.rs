@@ -10,7 +10,7 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::stacks::Stacks;
+use super::{Options, stacks::Stacks};
 
 /// Kind of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -71,9 +71,9 @@ pub struct Naming {
     pub notes: Vec<String>,
 }
 
-/// Names every mapping. With `attach`, a JVM is queried through its attach socket, which costs it a short
+/// Names every mapping. With `options.attach`, a JVM is queried through its attach socket, which costs it a short
 /// stop.
-pub fn name(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
+pub fn name(root: &Root, process: &Process, vmas: &[Vma], options: Options) -> Naming {
     let mut everywhere = generic(vmas, &Stacks::find(root, process, vmas));
     if malloc_takes_from_pool(root, process.pid) {
         for part in everywhere.iter_mut().filter(|part| part.name == OF_A_POOL) {
@@ -81,7 +81,7 @@ pub fn name(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Namin
             part.kind = Kind::Malloc;
         }
     }
-    let own = jvm(root, process, vmas, attach);
+    let own = jvm(root, process, vmas, options);
     Naming {
         parts: if own.parts.is_empty() { everywhere } else { overlay(everywhere, own.parts) },
         source: own.source,
@@ -90,11 +90,11 @@ pub fn name(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Namin
 }
 
 /// The JVM's names for its regions; no parts if the process is not a JVM.
-fn jvm(root: &Root, process: &Process, vmas: &[Vma], attach: bool) -> Naming {
-    if !attach && !regions::has_libjvm(vmas) {
+fn jvm(root: &Root, process: &Process, vmas: &[Vma], options: Options) -> Naming {
+    if !options.attach && !regions::has_libjvm(vmas) {
         return Naming { parts: Vec::new(), source: "the kernel".to_owned(), notes: Vec::new() };
     }
-    let named = regions::name(root, process.pid, vmas, attach);
+    let named = regions::name(root, process.pid, vmas, options.attach, options.max_heap);
     let source = match &named.source {
         Source::Attached { commands } => format!("the JVM ({}) and its memory", commands.join(", ")),
         Source::Passive { tables: true } => "the JVM's own tables, read in its memory".to_owned(),

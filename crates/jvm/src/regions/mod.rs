@@ -150,9 +150,10 @@ fn range_at(ranges: &[NamedRange], address: u64) -> Option<&NamedRange> {
 /// Names the mappings of process `pid`; `vmas` are those of `smaps`.
 ///
 /// Naming is passive unless `attach` is set. Attaching needs the JVM's user or root; if it fails, the notes
-/// have the reason and the passive names are used.
+/// have the reason and the passive names are used. `max_heap`, if known, identifies the heap where the JVM's
+/// tables cannot be read.
 #[must_use]
-pub fn name(root: &Root, pid: u32, vmas: &[Vma], attach: bool) -> Naming {
+pub fn name(root: &Root, pid: u32, vmas: &[Vma], attach: bool, max_heap: Option<Bytes>) -> Naming {
     let mut notes = Vec::new();
     let live = root.is_live().then(|| Live::of(root, pid, vmas));
     let memory = live.as_ref().map(|live| live as &dyn Memory);
@@ -163,7 +164,7 @@ pub fn name(root: &Root, pid: u32, vmas: &[Vma], attach: bool) -> Naming {
         );
     }
     let threads = stacks::threads(root, pid);
-    let mut naming = passive(memory, vmas, &threads, notes);
+    let mut naming = passive(memory, vmas, &threads, max_heap, notes);
     if attach && naming.jvm.is_some() {
         attached::refine(root, pid, vmas, &mut naming);
     } else if attach {
@@ -177,6 +178,7 @@ fn passive(
     memory: Option<&dyn Memory>,
     vmas: &[Vma],
     threads: &[stacks::Thread],
+    max_heap: Option<Bytes>,
     mut notes: Vec<String>,
 ) -> Naming {
     let mut claims = Claims::over(vmas);
@@ -208,7 +210,7 @@ fn passive(
         }
     }
     if identity.is_some() {
-        native::claim_by_place(source == Source::Passive { tables: true }, &mut claims);
+        native::claim_by_place(source == Source::Passive { tables: true }, max_heap, &mut claims);
     }
     stacks::claim(memory, threads, &mut claims);
     if let Some(memory) = memory {
@@ -258,7 +260,7 @@ f0000000-100000000 ---p 00000000 00:00 0
 
     #[test]
     fn where_nothing_can_be_read_the_places_speak() -> Result<(), Box<dyn Error>> {
-        let naming = passive(None, &vmas(), &[], Vec::new());
+        let naming = passive(None, &vmas(), &[], None, Vec::new());
         assert_eq!(naming.source, Source::Passive { tables: false });
         assert!(naming.jvm.as_ref().is_some_and(|jvm| jvm.collector.known().is_none()));
         let named = |address| naming.at(address).map(|range| (range.name.as_str(), range.kind));
@@ -279,6 +281,21 @@ f0000000-100000000 ---p 00000000 00:00 0
     }
 
     #[test]
+    fn without_tables_the_maximum_size_identifies_a_heap_at_any_address() {
+        let mut vmas = vmas();
+        vmas.retain(|vma| vma.addresses.start >= 1 << 32);
+        let heap = 0x7f00_0000_0000..0x7f00_1000_0000;
+        vmas.push(Vma { addresses: heap.clone(), permissions: "rw-p".to_owned(), ..Vma::default() });
+        vmas.sort_by_key(|vma| vma.addresses.start);
+        let named = |max_heap| {
+            let naming = passive(None, &vmas, &[], max_heap, Vec::new());
+            naming.at(heap.start).map(|range| range.kind)
+        };
+        assert_eq!(named(Some(Bytes(256 << 20))), Some(Kind::Heap));
+        assert_eq!(named(None), Some(Kind::Other));
+    }
+
+    #[test]
     fn a_libjvm_without_tables_is_no_hotspot() {
         let mut memory = Made::default();
         // An ELF header, one PT_LOAD, one PT_DYNAMIC with empty tables.
@@ -294,7 +311,7 @@ f0000000-100000000 ---p 00000000 00:00 0
             image[0x200 + index * 8..0x208 + index * 8].copy_from_slice(&word.to_ne_bytes());
         }
         memory.0.insert(0x7fa0_b000_0000, image);
-        let naming = passive(Some(&memory), &vmas(), &[], Vec::new());
+        let naming = passive(Some(&memory), &vmas(), &[], None, Vec::new());
         assert!(matches!(naming.source, Source::NotAJvm(_)), "{:?} {:?}", naming.source, naming.notes);
         assert!(naming.at(0xc000_0000).is_some());
     }
@@ -309,7 +326,7 @@ f0000000-100000000 ---p 00000000 00:00 0
             for (index, words) in pieces {
                 memory.words(vmas[index].addresses.start, &words);
             }
-            let naming = passive(Some(&memory), &vmas, &[], Vec::new());
+            let naming = passive(Some(&memory), &vmas, &[], None, Vec::new());
             prop_assert!(naming.ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hugewise_linux::proc::smaps::Vma;
+use hugewise_linux::{proc::smaps::Vma, units::Bytes};
 
 use super::{
     Kind,
@@ -71,8 +71,9 @@ pub(super) fn chunk(memory: &dyn Memory, free: Range<u64>) -> Option<u64> {
     (plausible && size <= free.end - free.start).then(|| free.start + size)
 }
 
-/// Claims regions that their mappings identify, and the probable heap if the tables could not be read.
-pub(super) fn claim_by_place(tables: bool, claims: &mut Claims) {
+/// Claims regions that their mappings identify, and the probable heap, of at most `max_heap`, if the tables
+/// could not be read.
+pub(super) fn claim_by_place(tables: bool, max_heap: Option<Bytes>, claims: &mut Claims) {
     claim_brk(claims);
     for vma in claims.vmas() {
         let (addresses, permissions) = (vma.addresses.clone(), vma.permissions.as_str());
@@ -82,7 +83,7 @@ pub(super) fn claim_by_place(tables: bool, claims: &mut Claims) {
             claims.claim(addresses, "code cache", Kind::CodeCache);
         }
     }
-    let likely = if tables { Vec::new() } else { heap::by_places(claims.vmas(), None) };
+    let likely = if tables { Vec::new() } else { heap::by_places(claims.vmas(), max_heap) };
     for range in heap::by_file(claims.vmas()).into_iter().chain(likely) {
         claims.claim(range, "heap", Kind::Heap);
     }

@@ -119,7 +119,8 @@ pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options)
     let vmas = smaps::read_many(root, &pid.to_string())
         .map_err(|error| anyhow!(plain(&process.explain(root, &error).words)))?;
     let folios = Reading::unknown("not needed here");
-    let Survey { naming, measured } = process::survey(root, machine, process, &vmas, &folios, false);
+    let Survey { naming, measured } =
+        process::survey(root, machine, process, &vmas, &folios, process::Options::default());
     let base = machine.sizes.base;
     let occupancy = Occupancy::open(root, pid, base, options.size).with_context(|| {
         format!(

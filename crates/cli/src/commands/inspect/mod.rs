@@ -164,7 +164,7 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
         None => inspect.pids.clone(),
     };
     ensure!(!pids.is_empty() || inspect.cgroup.is_none(), "no process is in this control group or below it");
-    let options = Options { attach: inspect.attach, full: inspect.full };
+    let options = Options { attach: inspect.attach, full: inspect.full, ..Options::default() };
     let reported = |pid| match inspect.all {
         true => evidence::glance(root, &machine, pid),
         false => evidence::inspect(root, &machine, pid, options),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use hugewise_evidence::process::{Machine, Survey, survey};
+use hugewise_evidence::process::{Machine, Options, Survey, survey};
 use hugewise_linux::{
     hugepages::page_sizes::PageSizes,
     pages::occupancy::Occupancy,
@@ -145,7 +145,7 @@ impl Process<'_> {
     /// Samples the regions, after collapsing memory if the assignment requires it.
     fn sample(&self, pid: u32, pidfd: &impl AsFd, report: &mut Report) -> anyhow::Result<()> {
         let machine = Machine::read(self.root)?;
-        let mut sampled = Sampled::read(self.root, &machine, pid)?;
+        let mut sampled = self.read(&machine, pid)?;
         // With a wrapper the pidfd may refer to another process.
         if let (true, Some(size), true) = (self.assignment.convert, machine.pmd(), pid == self.pid) {
             let before = huge(&sampled.vmas);
@@ -156,11 +156,20 @@ impl Process<'_> {
                 }
                 Err(error) => report.notes.push(format!("collapsing memory outside of the heap: {error:#}")),
             }
-            sampled = Sampled::read(self.root, &machine, pid)?;
+            sampled = self.read(&machine, pid)?;
             report.converted_bytes = huge(&sampled.vmas).saturating_sub(before);
         }
         report.regions = report::regions(&sampled.survey, &machine, self.assignment);
         Ok(())
+    }
+
+    fn read(&self, machine: &Machine, pid: u32) -> anyhow::Result<Sampled> {
+        let process = process::Process::read(self.root, pid)?;
+        let vmas = smaps::read(self.root, &pid.to_string())?;
+        let folios = Reading::unknown("not needed here");
+        let options = Options { max_heap: self.assignment.max_heap, ..Options::default() };
+        let survey = survey(self.root, machine, &process, &vmas, &folios, options);
+        Ok(Sampled { process, vmas, survey })
     }
 
     /// Collapses dense memory outside of the heap, without reclaim or compaction.
@@ -195,16 +204,6 @@ struct Sampled {
     process: process::Process,
     vmas: Vec<Vma>,
     survey: Survey,
-}
-
-impl Sampled {
-    fn read(root: &Root, machine: &Machine, pid: u32) -> anyhow::Result<Sampled> {
-        let process = process::Process::read(root, pid)?;
-        let vmas = smaps::read(root, &pid.to_string())?;
-        let folios = Reading::unknown("not needed here");
-        let survey = survey(root, machine, &process, &vmas, &folios, false);
-        Ok(Sampled { process, vmas, survey })
-    }
 }
 
 fn huge(vmas: &[Vma]) -> Bytes {
