@@ -2,7 +2,7 @@
 
 const AXIS = 26;
 const canvas = one("canvas"), paper = canvas.getContext("2d");
-let colors = {}, width = 0, height = 0, gutter = 0, wanted = false;
+let colors = {}, width = 0, height = 0, gutter = 0, scheduled = false;
 const PAUSES = ["--c1", "--c3", "--c6", "--c0"], STALLS = ["--c2", "--c2", "--c4", "--c4"];
 const LETTERS = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
 
@@ -16,9 +16,9 @@ function theme() {
 }
 
 function draw() {
-  if (wanted) return;
-  wanted = true;
-  requestAnimationFrame(() => { wanted = false; paint(); });
+  if (scheduled) return;
+  scheduled = true;
+  requestAnimationFrame(() => { scheduled = false; paint(); });
 }
 
 const x = (us) => gutter + (us - from) / (to - from) * (width - gutter);
@@ -138,11 +138,11 @@ function paint(whole) {
     paper.clip();
     if (row.what === "pauses") {
       bars(row.stopped, ["--band"], row.y + 4, 22);
-      bars(row.reaching, ["--c5"], row.y + 4, 22);
+      bars(row.ttsp, ["--c5"], row.y + 4, 22);
       bars(row.spans, PAUSES, row.y + 4, 22);
     } else if (row.what === "stalls") {
       bars(row.spans, STALLS, row.y + 3, 13, true);
-      bars(row.vain, ["--c0"], row.y + 21, 4, false, 1);
+      bars(row.failed, ["--c0"], row.y + 21, 4, false, 1);
       bars(row.got, ["--c3"], row.y + 17, 4, false, 1);
     } else {
       curves(row);
@@ -167,14 +167,14 @@ function paint(whole) {
 
 function curves(row) {
   const top = row.y + 24, bottom = row.y + row.height;
-  const most = row.looks.reduce((most, look) => Math.max(most, look.resident, look.thp, look.hugetlb), 1);
+  const most = row.samples.reduce((most, sample) => Math.max(most, sample.resident, sample.thp, sample.hugetlb), 1);
   const line = (of, scale, color, dashes) => {
     paper.beginPath();
     let drawn = false;
-    for (const look of row.looks) {
-      const value = of(look);
+    for (const sample of row.samples) {
+      const value = of(sample);
       if (value === null) { drawn = false; continue; }
-      const px = x(look.at), py = bottom - value / scale * (bottom - top);
+      const px = x(sample.at), py = bottom - value / scale * (bottom - top);
       if (drawn) paper.lineTo(px, py); else paper.moveTo(px, py);
       drawn = true;
     }
@@ -183,17 +183,17 @@ function curves(row) {
     paper.setLineDash(dashes || []);
     paper.stroke();
     paper.setLineDash([]);
-    if (row.looks.length > 200) return;
+    if (row.samples.length > 200) return;
     paper.fillStyle = colors[color];
-    for (const look of row.looks) {
-      if (of(look) !== null) paper.fillRect(x(look.at) - 2, bottom - of(look) / scale * (bottom - top) - 2, 4, 4);
+    for (const sample of row.samples) {
+      if (of(sample) !== null) paper.fillRect(x(sample.at) - 2, bottom - of(sample) / scale * (bottom - top) - 2, 4, 4);
     }
   };
-  line((look) => look.resident, most, "--c0");
-  line((look) => look.hugetlb, most, "--c3");
-  line((look) => look.thp, most, "--c1");
-  const known = row.looks.some((look) => look.share !== null);
-  line((look) => look.share, 1, "--c5", [5, 4]);
+  line((sample) => sample.resident, most, "--c0");
+  line((sample) => sample.hugetlb, most, "--c3");
+  line((sample) => sample.thp, most, "--c1");
+  const known = row.samples.some((sample) => sample.share !== null);
+  line((sample) => sample.share, 1, "--c5", [5, 4]);
   paper.restore();
   paper.save();
   paper.fillStyle = colors["--muted"];

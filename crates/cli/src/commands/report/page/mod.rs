@@ -24,12 +24,12 @@ const SCRIPT: &str = concat!(
     include_str!("read.js"),
     include_str!("view.js"),
     include_str!("draw.js"),
-    include_str!("tell.js"),
-    include_str!("steer.js"),
+    include_str!("describe.js"),
+    include_str!("input.js"),
     "})();\n"
 );
 /// SHA-256 of the script in Base64, for the Content-Security-Policy: browsers run no other script.
-const SCRIPT_HASH: &str = "YvqLKF/LuArnZ21vH18ZH9VR63NkbKcGli4mbHwbkBs=";
+const SCRIPT_HASH: &str = "Yp4FymGGa4rsKEdfjMdqRfZQ8xIlkwGz1vuBshCDoc0=";
 /// Most pauses listed, the longest first, and most threads; the timeline has all.
 const LISTED: usize = 100;
 
@@ -74,7 +74,7 @@ struct Part {
     time: String,
     share: String,
     /// In how many pauses the part is unknown; empty if in none.
-    untold: String,
+    unknown: String,
 }
 
 #[derive(Serialize)]
@@ -143,7 +143,7 @@ fn parts(explanation: &Explanation) -> Vec<Part> {
     let sums = words::sums(explanation);
     let known: u64 = sums.iter().filter_map(|(_, ns, _)| *ns).sum();
     let share = |ns: u64| format!("{:.0} %", 100.0 * ns as f64 / known.max(1) as f64);
-    let part = |(what, ns, untold): (&'static str, Option<u64>, String)| Part {
+    let part = |(what, ns, unknown): (&'static str, Option<u64>, String)| Part {
         what,
         time: match ns {
             None => String::new(),
@@ -151,7 +151,7 @@ fn parts(explanation: &Explanation) -> Vec<Part> {
             Some(ns) => duration(ns),
         },
         share: ns.filter(|ns| *ns > 0).map_or_else(String::new, share),
-        untold,
+        unknown,
     };
     sums.into_iter().map(part).collect()
 }

@@ -61,15 +61,15 @@ function jvmOf(jvm, name) {
   const rank = [];
   jvm.order.forEach((kind, n) => { rank[kind] = Math.min(n, OTHER); });
   for (let i = 0; i < pauses.start.length; i++) pauses.kind[i] = rank[read[7 * i + 2]];
-  const found = numbers(jvm.safepoints), stopped = spans(found.length / 4), reaching = spans(found.length / 4);
+  const found = numbers(jvm.safepoints), stopped = spans(found.length / 4), ttsp = spans(found.length / 4);
   at = 0;
   for (let i = 0; i < stopped.start.length; i++) {
     at += found[4 * i];
-    stopped.start[i] = reaching.start[i] = at;
+    stopped.start[i] = ttsp.start[i] = at;
     stopped.end[i] = at + found[4 * i + 1];
-    reaching.end[i] = at + Math.max(0, found[4 * i + 2] - 1);
+    ttsp.end[i] = at + Math.max(0, found[4 * i + 2] - 1);
   }
-  return { what: "pauses", name, height: 34, jvm, read, found, spans: pauses, stopped, reaching };
+  return { what: "pauses", name, height: 34, jvm, read, found, spans: pauses, stopped, ttsp };
 }
 
 function threadOf(thread) {
@@ -81,22 +81,22 @@ function threadOf(thread) {
     stalls.kind[i] = read[2 * i + 1] % 4;
     waited += stalls.end[i] - stalls.start[i];
   }
-  const asked = numbers(thread.pages), moments = [[], []];
+  const requests = numbers(thread.pages), moments = [[], []];
   at = 0;
-  for (const page of asked) moments[page % 2].push(at += Math.floor(page / 2));
-  const [vain, got] = moments.map((all) => ({ start: all, end: all, kind: new Uint8Array(all.length) }));
-  return { what: "stalls", name: `${thread.name} ${thread.tid}`, height: 26, thread, waited, spans: stalls, vain, got };
+  for (const page of requests) moments[page % 2].push(at += Math.floor(page / 2));
+  const [failed, got] = moments.map((all) => ({ start: all, end: all, kind: new Uint8Array(all.length) }));
+  return { what: "stalls", name: `${thread.name} ${thread.tid}`, height: 26, thread, waited, spans: stalls, failed, got };
 }
 
 function memoryOf(process) {
-  const read = numbers(process.looks), looks = [];
+  const read = numbers(process.samples), samples = [];
   let at = 0;
   for (let i = 0; i < read.length; i += 6) {
     at += read[i];
     const [resident, thp, hugetlb, heap, huge] = read.slice(i + 1, i + 6);
-    looks.push({ at, resident, thp, hugetlb, share: heap > 1 ? (huge - 1) / (heap - 1) : null });
+    samples.push({ at, resident, thp, hugetlb, share: heap > 1 ? (huge - 1) / (heap - 1) : null });
   }
-  return { what: "memory", name: `${process.name} ${process.pid}`.trim(), height: 160, looks };
+  return { what: "memory", name: `${process.name} ${process.pid}`.trim(), height: 160, samples };
 }
 
 const jvms = data.jvms.map((jvm) => jvmOf(jvm, ["pauses of", jvm.name, jvm.pid].filter(Boolean).join(" ")))

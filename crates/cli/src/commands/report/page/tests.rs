@@ -162,8 +162,8 @@ proptest! {
             let wait = if reclaims { Wait::Reclaim } else { Wait::Compaction };
             stalls.push(Stall { thread: 1, wait, span: start..at, for_huge });
         }
-        let told = |result: Result<Value, Box<dyn Error>>| result.map_err(|e| TestCaseError::fail(e.to_string()));
-        let data = told(page_of([Vec::new(), stalls.clone()], "main").and_then(|page| data_of(&page)))?;
+        let checked = |result: Result<Value, Box<dyn Error>>| result.map_err(|e| TestCaseError::fail(e.to_string()));
+        let data = checked(page_of([Vec::new(), stalls.clone()], "main").and_then(|page| data_of(&page)))?;
         let begin_us = data["begin_us"].as_u64().ok_or_else(|| TestCaseError::fail("no begin"))?;
         let origin_ns = BEGAN_NS.min(stalls.first().map_or(u64::MAX, |stall| stall.span.start));
         prop_assert_eq!(begin_us, (BEGAN_NS - origin_ns) / 1000);
@@ -197,7 +197,7 @@ fn pauses_safepoints_pages_and_memory_are_in_the_page() -> Tested {
         data["threads"].as_array().ok_or("no threads")?.iter().map(|t| &t["name"]).collect();
     assert_eq!(names, ["GC Thread#0", "main"]);
     assert_eq!(numbers(&data["threads"][1]["pages"]), [2 * 2_100_000 + 1, 0, 2 * 1_400_000 + 1]);
-    assert_eq!(numbers(&data["memory"][0]["looks"]), [1_000_000, 3072, 2048, 0, 2049, 1025]);
+    assert_eq!(numbers(&data["memory"][0]["samples"]), [1_000_000, 3072, 2048, 0, 2049, 1025]);
     for said in [
         "transparent huge pages: threads waited",
         "3 of the kernel events were lost",

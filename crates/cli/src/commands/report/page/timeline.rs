@@ -60,7 +60,7 @@ struct MemoryOf {
     name: String,
     /// For each sample: time, relative to the previous one; resident, on THP, on pool pages; and, increased
     /// by one, with 0 for none: resident in the heap, part of that on huge pages.
-    looks: Numbers,
+    samples: Numbers,
 }
 
 /// Numbers in Base64 digits of five bits each, the lowest first; 32 is added to all digits of a number but
@@ -234,26 +234,26 @@ fn threads(gathered: &Gathered, clock: Clock) -> Vec<Thread> {
 }
 
 fn memory(gathered: &Gathered, clock: Clock) -> Vec<MemoryOf> {
-    let mut looks: BTreeMap<u32, Vec<&Memory>> = BTreeMap::new();
-    for look in &gathered.memory {
-        looks.entry(look.pid).or_default().push(look);
+    let mut samples: BTreeMap<u32, Vec<&Memory>> = BTreeMap::new();
+    for sample in &gathered.memory {
+        samples.entry(sample.pid).or_default().push(sample);
     }
     let mut all: Vec<(u64, MemoryOf)> = Vec::new();
-    for (pid, mut looks) in looks {
-        looks.sort_by_key(|look| look.ns);
+    for (pid, mut samples) in samples {
+        samples.sort_by_key(|sample| sample.ns);
         let (mut numbers, mut before, mut most) = (Numbers::default(), 0, 0);
-        for look in looks {
-            let at = clock.us(look.ns);
+        for sample in samples {
+            let at = clock.us(sample.ns);
             numbers.push(at - before);
-            for bytes in [look.resident_bytes, look.thp_bytes, look.hugetlb_bytes] {
+            for bytes in [sample.resident_bytes, sample.thp_bytes, sample.hugetlb_bytes] {
                 numbers.push(bytes.0 / 1024);
             }
-            numbers.push_option(look.heap.map(|heap| heap.resident_bytes.0 / 1024));
-            numbers.push_option(look.heap.map(|heap| heap.huge_bytes.0 / 1024));
-            most = most.max(look.resident_bytes.0);
+            numbers.push_option(sample.heap.map(|heap| heap.resident_bytes.0 / 1024));
+            numbers.push_option(sample.heap.map(|heap| heap.huge_bytes.0 / 1024));
+            most = most.max(sample.resident_bytes.0);
             before = at;
         }
-        all.push((most, MemoryOf { pid, name: name_of(gathered, pid), looks: numbers }));
+        all.push((most, MemoryOf { pid, name: name_of(gathered, pid), samples: numbers }));
     }
     all.sort_by_key(|(most, _)| Reverse(*most));
     all.into_iter().map(|(_, of)| of).collect()

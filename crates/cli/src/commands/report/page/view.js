@@ -5,7 +5,8 @@ let last = Math.max(data.end_us, begin + 1000);
 for (const row of [...jvms, ...threads]) {
   if (row.spans.end.length) last = Math.max(last, row.spans.end[row.spans.end.length - 1]);
 }
-const LEAST = 20;
+/** Shortest visible range, in microseconds. */
+const MIN_RANGE_US = 20;
 const FIRST_THREADS = 12, MORE_THREADS = 24, MOST_THREADS = 132;
 let from = begin, to = last, shown = FIRST_THREADS, memory = memories[0];
 let rows = [], chosen = { row: 0, at: -1 };
@@ -28,7 +29,7 @@ function choose() {
 }
 
 function show(a, b) {
-  const length = Math.min(Math.max(b - a, LEAST), last);
+  const length = Math.min(Math.max(b - a, MIN_RANGE_US), last);
   from = Math.min(Math.max(a, 0), last - length);
   to = from + length;
   leave();

@@ -17,7 +17,7 @@ function next(by) {
     const half = Math.max((to - from) / 2, (end[at] - start[at]) * 0.6);
     show(middle - half, middle + half);
   }
-  select({ row: chosen.row, at, lines: row.what === "pauses" ? pauseTold(row, at) : stallTold(row, at) });
+  select({ row: chosen.row, at, lines: row.what === "pauses" ? pauseLines(row, at) : stallLines(row, at) });
 }
 
 function row(by) {
@@ -98,17 +98,17 @@ for (const ending of ["pointerup", "pointercancel"]) {
   canvas.addEventListener(ending, (event) => {
     if (!pointers.delete(event.pointerId)) return;
     hold();
-    if (ending === "pointerup" && dragged < 4 && !pointers.size) select(told(event.offsetX, event.offsetY));
+    if (ending === "pointerup" && dragged < 4 && !pointers.size) select(itemAt(event.offsetX, event.offsetY));
   });
 }
 canvas.addEventListener("dblclick", (event) => zoom(0.25, time(event.offsetX)));
 
-const here = one(".here"), box = one(".told");
+const here = one(".here"), box = one(".tooltip");
 function hover(event) {
   const px = event.offsetX, py = event.offsetY;
   here.hidden = px < gutter;
   here.style.left = `${px}px`;
-  const found = told(px, py);
+  const found = itemAt(px, py);
   box.hidden = !found;
   if (!found) return;
   box.textContent = found.lines.join("\n");
