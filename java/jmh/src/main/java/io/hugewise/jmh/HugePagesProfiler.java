@@ -58,7 +58,7 @@ public final class HugePagesProfiler implements ExternalProfiler, InternalProfil
     private @Nullable PerfEvents perf;
     private @Nullable Heap heap;
     private @Nullable ThpCounters before;
-    private @Nullable Looks looks;
+    private @Nullable Sampler sampler;
     private PerfEvents.@Nullable Counting counting;
     private long faults;
 
@@ -108,7 +108,7 @@ public final class HugePagesProfiler implements ExternalProfiler, InternalProfil
         boolean lengthKnown = benchmark.getMode() != Mode.SingleShotTime;
         counting = perf().count();
         faults = faults();
-        looks = new Looks(heap, lengthKnown ? iteration.getTime().convertTo(TimeUnit.MILLISECONDS) : 0);
+        sampler = new Sampler(heap, lengthKnown ? iteration.getTime().convertTo(TimeUnit.MILLISECONDS) : 0);
     }
 
     @Override
@@ -124,15 +124,15 @@ public final class HugePagesProfiler implements ExternalProfiler, InternalProfil
             counting.end().forEach((event, count) -> results.add(mean(event, count / operations, "#/op")));
         }
         try {
-            Smaps seen = looks == null ? null : looks.end();
-            if (seen == null) {
+            Smaps sample = sampler == null ? null : sampler.end();
+            if (sample == null) {
                 results.add(note(NOTE, "coverage unknown: an iteration ended before its memory was sampled"));
                 return results;
             }
-            results.add(mean("memory.huge", seen.memory.percent(), "%"));
-            results.add(mean("memory.resident", seen.memory.resident() / 1024.0, "MiB"));
-            if (seen.heap.resident() > 0) {
-                results.add(mean("heap.huge", seen.heap.percent(), "%"));
+            results.add(mean("memory.huge", sample.memory.percent(), "%"));
+            results.add(mean("memory.resident", sample.memory.resident() / 1024.0, "MiB"));
+            if (sample.heap.resident() > 0) {
+                results.add(mean("heap.huge", sample.heap.percent(), "%"));
             } else {
                 results.add(note(NOTE, "coverage of the heap unknown: this JVM does not report the heap's address"));
             }
@@ -151,8 +151,8 @@ public final class HugePagesProfiler implements ExternalProfiler, InternalProfil
         }
     }
 
-    /// @param stat what `/proc/PID/stat` says: after the name, which is in brackets, come the state and,
-    ///     seven fields later, the minor and the major faults
+    /// @param stat content of `/proc/PID/stat`. Of the fields after the name, which is in parentheses, the
+    ///     eighth is the number of minor faults and the tenth that of major faults.
     static long faults(String stat) {
         String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ", -1);
         return Long.parseLong(fields[7]) + Long.parseLong(fields[9]);

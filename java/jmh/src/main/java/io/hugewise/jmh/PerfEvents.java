@@ -45,9 +45,9 @@ final class PerfEvents {
         }
     }
 
-    /// The wanted events that cannot be counted, with the reason; empty if all can.
-    String missing(List<String> wanted) {
-        List<String> missing = new ArrayList<>(wanted);
+    /// The requested events that cannot be counted, with the reason; empty if all can.
+    String missing(List<String> requested) {
+        List<String> missing = new ArrayList<>(requested);
         // With permission for user mode only, perf appends `:u` to the name.
         missing.removeIf(event -> countable.stream().anyMatch(name -> name.equals(event) || name.startsWith(event + ":")));
         return missing.isEmpty() ? "" : String.join(", ", missing) + ": not counted: " + reason;
@@ -142,7 +142,7 @@ final class PerfEvents {
         }
     }
 
-    /// `VALUE,UNIT,EVENT,…`: a value that is no number (`<not supported>`) was not counted.
+    /// `VALUE,UNIT,EVENT,…`: an event whose value is not a number (`<not supported>`) was not counted.
     static Map<String, Double> parse(List<String> lines) {
         Map<String, Double> counts = new LinkedHashMap<>();
         for (String line : lines) {

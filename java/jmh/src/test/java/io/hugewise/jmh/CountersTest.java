@@ -27,14 +27,14 @@ class CountersTest {
     }
 
     @Test
-    void whatWasCountedMeanwhileIsNamedBySize() throws IOException {
+    void countersAreDifferencesNamedBySize() throws IOException {
         ThpCounters before = machine(100, 5, 3);
         assertThat(machine(150, 5, 4).since(before))
                 .isEqualTo(Map.of("thp_fault_alloc", 50L, "thp_fault_fallback", 0L, "64kB.anon_fault_fallback", 1L));
     }
 
     @Test
-    void whatIsNotCountedIsNoZero() throws IOException {
+    void aMissingCounterIsNotZero() throws IOException {
         ThpCounters nothing = ThpCounters.read(root);
         assertThat(machine(1, 2, 3).since(nothing)).isEmpty();
         assertThat(nothing.since(nothing)).isEmpty();
@@ -52,13 +52,13 @@ class CountersTest {
     }
 
     @Test
-    void whyEventsAreMissingIsSaid() {
+    void aMissingEventHasAReason() {
         List<String> events = List.of("no-such-event");
         assertThat(PerfEvents.probe(events).missing(events)).startsWith("no-such-event: not counted: ");
     }
 
     @Test
-    void faultsAreFoundBehindAnyName() {
+    void faultsAreParsedAfterAnyName() {
         assertThat(HugePagesProfiler.faults("12 (a) b (c) S 1 12 12 0 -1 4194304 1000 5 20 7 30 10")).isEqualTo(1020);
     }
 }

@@ -60,7 +60,7 @@ public class HugePagesProfilerTest {
 
     @Test
     void anIterationThatWasTooShortHasNoCoverage() throws IOException {
-        assertThat(new Looks(Heap.current(), TimeUnit.HOURS.toMillis(1)).end()).isNull();
+        assertThat(new Sampler(Heap.current(), TimeUnit.HOURS.toMillis(1)).end()).isNull();
     }
 
     @Test

@@ -30,16 +30,16 @@ class SmapsTest {
     }
 
     @Test
-    void transparentPagesAndThoseOfAPoolAreHuge() throws IOException {
-        Smaps seen = parsed(
+    void transparentAndPoolPagesAreHuge() throws IOException {
+        Smaps smaps = parsed(
                 mapping("c0000000-e0000000 rw-p 00000000 00:00 0 ", 1024, 512, 0)
                         + mapping("e0000000-100000000 rw-p 00000000 00:0f 77  /anon_hugepage (deleted)", 0, 0, 1024)
                         + mapping("7f0000000000-7f0040000000 r-xp 00000000 08:01 5  /lib/a: b c.so", 2048, 0, 0),
                 G1);
-        assertThat(seen.heap.resident()).isEqualTo(2048);
-        assertThat(seen.heap.percent()).isEqualTo(75);
-        assertThat(seen.memory.resident()).isEqualTo(4096);
-        assertThat(seen.memory.percent()).isEqualTo(37.5);
+        assertThat(smaps.heap.resident()).isEqualTo(2048);
+        assertThat(smaps.heap.percent()).isEqualTo(75);
+        assertThat(smaps.memory.resident()).isEqualTo(4096);
+        assertThat(smaps.memory.percent()).isEqualTo(37.5);
     }
 
     @Test
@@ -53,25 +53,25 @@ class SmapsTest {
 
     @Test
     void aHeapWithoutAddressesHasAName() throws IOException {
-        Smaps seen = parsed(mapping("40000000000-40040000000 rw-s 00000000 00:01 9  /memfd:java_heap (deleted)", 64, 0, 0), "ZHeap used 10M");
-        assertThat(seen.heap.resident()).isEqualTo(64);
+        Smaps smaps = parsed(mapping("40000000000-40040000000 rw-s 00000000 00:01 9  /memfd:java_heap (deleted)", 64, 0, 0), "ZHeap used 10M");
+        assertThat(smaps.heap.resident()).isEqualTo(64);
     }
 
     @Test
-    void whatIsNotThereHasNoShare() throws IOException {
+    void anAbsentHeapHasNoShare() throws IOException {
         assertThat(parsed("", G1).heap.percent()).isNaN();
     }
 
     @Test
-    void aLineThatIsNotUnderstoodIsNamed() {
+    void anInvalidLineIsInTheError() {
         assertThatThrownBy(() -> parsed("c0000000-e0000000 rw-p 0 00:00 0\nRss: many kB\n", G1))
                 .isInstanceOf(IOException.class)
                 .hasMessageContaining("Rss: many kB");
     }
 
     @Test
-    void thisJvmSaysWhereItsHeapIs() throws IOException {
-        Smaps seen = Smaps.read(Path.of("/proc/self/smaps"), Heap.current());
-        assertThat(seen.heap.resident()).isPositive().isLessThan(seen.memory.resident());
+    void theHeapOfThisJvmIsFound() throws IOException {
+        Smaps smaps = Smaps.read(Path.of("/proc/self/smaps"), Heap.current());
+        assertThat(smaps.heap.resident()).isPositive().isLessThan(smaps.memory.resident());
     }
 }

@@ -250,7 +250,7 @@ final class Blocks {
             cache.stacks[sizeClass] = stack;
         }
         if (!store.fill(stack)) {
-            giveBackUnused(cache);
+            releaseUnused(cache);
             store.fill(stack);
         }
         return stack;
@@ -258,7 +258,7 @@ final class Blocks {
 
     /// Called when memory is exhausted: frees the blocks of this, of abandoned and of shared caches, and the
     /// empty spans of all sizes.
-    private void giveBackUnused(Cache cache) {
+    private void releaseUnused(Cache cache) {
         empty(cache);
         List<Cache> abandoned;
         synchronized (caches) {
@@ -288,7 +288,7 @@ final class Blocks {
         long aligned = Math.max(1, alignment >>> Spans.UNIT_LOG2);
         Span span = spans.large((int) units, aligned);
         if (span == null) {
-            giveBackUnused(Thread.currentThread().isVirtual() ? new Cache(null, stores.length) : own.get());
+            releaseUnused(Thread.currentThread().isVirtual() ? new Cache(null, stores.length) : own.get());
             span = spans.large((int) units, aligned);
             if (span == null) {
                 return -1;

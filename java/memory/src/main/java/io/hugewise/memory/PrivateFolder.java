@@ -53,13 +53,13 @@ final class PrivateFolder implements AutoCloseable {
         }
     }
 
-    /// Checks that the directory still is private.
+    /// Checks that the directory is still private.
     private void check() throws IOException {
         Status status = Status.of(path);
         if (!Files.isDirectory(path, LinkOption.NOFOLLOW_LINKS)
                 || status.user != user
                 || (status.mode & PERMISSIONS) != 0700) {
-            throw new IOException(path + " is not as it was made: another program changes files there");
+            throw new IOException(path + " has changed since its creation: another program changes files there");
         }
     }
 

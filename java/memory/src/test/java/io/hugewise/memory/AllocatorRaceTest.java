@@ -47,7 +47,7 @@ class AllocatorRaceTest {
     /// Blocks are passed between threads and freed by their last owner.
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void noBlockIsHadTwice(boolean virtual) throws Exception {
+    void noBlockHasTwoOwners(boolean virtual) throws Exception {
         try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(64 * MIB).only(Backing.base()))) {
             HugeAllocator allocator = HugeAllocator.of(arena);
             ArrayBlockingQueue<Owned> passed = new ArrayBlockingQueue<>(256);
@@ -79,7 +79,7 @@ class AllocatorRaceTest {
     /// With memory always nearly exhausted, caches are emptied while other threads fill theirs.
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void noBlockIsHadTwiceWhereMemoryRunsOut(boolean virtual) throws Exception {
+    void noBlockHasTwoOwnersWhenMemoryIsExhausted(boolean virtual) throws Exception {
         try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(MIB).only(Backing.base()))) {
             HugeAllocator allocator = HugeAllocator.of(arena);
             run(virtual, thread -> () -> {
@@ -101,7 +101,7 @@ class AllocatorRaceTest {
 
     @ParameterizedTest
     @ValueSource(longs = {16, 592})
-    void aPoolGivesEachBlockToOneThread(long blockSize) throws Exception {
+    void aPoolAllocatesEachBlockToOneThread(long blockSize) throws Exception {
         try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(8 * MIB).only(Backing.base()))) {
             BlockPool pool = BlockPool.of(arena, blockSize);
             AtomicIntegerArray owners = new AtomicIntegerArray((int) (8 * MIB / blockSize));
@@ -128,10 +128,10 @@ class AllocatorRaceTest {
         }
     }
 
-    /// An arena used by several threads hands out each byte once; when it is closed, they get exceptions.
+    /// An arena used by several threads allocates each byte once; after it is closed, they get exceptions.
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3})
-    void anArenaIsSharedAndClosedAmid(int seed) throws Exception {
+    void anArenaIsClosedDuringUse(int seed) throws Exception {
         HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(32 * MIB).only(Backing.base()));
         ConcurrentHashMap<Long, Long> starts = new ConcurrentHashMap<>();
         run(false, thread -> () -> {
@@ -142,7 +142,7 @@ class AllocatorRaceTest {
                     assertThat(starts.put(segment.address(), segment.byteSize())).isNull();
                     segment.set(JAVA_BYTE, 0, (byte) 1);
                     if (thread == 0 && i == 15_000) {
-                        closeWhenNobodyIsInside(arena);
+                        closeWhenUnused(arena);
                     }
                 }
                 assertThat(thread).isNotZero();
@@ -158,11 +158,11 @@ class AllocatorRaceTest {
         }
     }
 
-    private static void closeWhenNobodyIsInside(HugeArena arena) {
+    private static void closeWhenUnused(HugeArena arena) {
         while (arena.scope().isAlive()) {
             try {
                 arena.close();
-            } catch (IllegalStateException inside) {
+            } catch (IllegalStateException inUse) {
                 Thread.onSpinWait();
             }
         }

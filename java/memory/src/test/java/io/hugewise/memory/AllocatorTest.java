@@ -43,7 +43,7 @@ class AllocatorTest {
     /// Against a model: every block keeps its contents until it is freed, and no two blocks overlap.
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3, 4, 5, 6})
-    void blocksAreApartAlignedAndKeepTheirContents(long seed) {
+    void blocksAreDisjointAlignedAndKeepTheirContents(long seed) {
         SplittableRandom random = new SplittableRandom(seed);
         try (HugeArena arena = arena(24 * MIB)) {
             // Makes the allocator's memory start unaligned.
@@ -91,7 +91,7 @@ class AllocatorTest {
     }
 
     @Test
-    void whatIsNoBlockOrFreeAlreadyIsRefused() {
+    void offsetsWithoutABlockAndDoubleFreesAreRefused() {
         try (HugeArena arena = arena(4 * MIB)) {
             HugeAllocator allocator = HugeAllocator.of(arena);
             for (long size : new long[] {1, 48, 592, 65536, 65537, MIB}) {
@@ -114,7 +114,7 @@ class AllocatorTest {
     }
 
     @Test
-    void tooLittleMemoryAndMemoryOfTheHeapAreRefused() {
+    void tooLittleMemoryAndHeapMemoryAreRefused() {
         assertThatThrownBy(() -> HugeAllocator.of(MemorySegment.ofArray(new byte[1 << 20]))).isInstanceOf(IllegalArgumentException.class);
         try (HugeArena arena = arena(MIB)) {
             assertThatThrownBy(() -> HugeAllocator.of(arena.allocate(1000))).isInstanceOf(IllegalArgumentException.class);
@@ -124,7 +124,7 @@ class AllocatorTest {
     }
 
     @Test
-    void memoryOfThreadsThatEndedIsUsedAgain() throws Exception {
+    void memoryOfEndedThreadsIsReused() throws Exception {
         try (HugeArena arena = arena(4 * MIB)) {
             HugeAllocator allocator = HugeAllocator.of(arena);
             for (int i = 0; i < 200; i++) {
@@ -141,7 +141,7 @@ class AllocatorTest {
 
     @ParameterizedTest
     @ValueSource(longs = {1, 24, 592, 4096, 100_000, 3 << 20})
-    void aPoolGivesEveryBlockOnceAndAllOfThemAgain(long blockSize) {
+    void aPoolAllocatesEachBlockOnceAndReusesAll(long blockSize) {
         try (HugeArena arena = arena(8 * MIB)) {
             BlockPool pool = BlockPool.of(arena.allocate(7 * MIB), blockSize);
             for (int round = 0; round < 2; round++) {
@@ -172,7 +172,7 @@ class AllocatorTest {
     /// A simulated day of random work on full memory; the mix of sizes may change each hour.
     @ParameterizedTest
     @ValueSource(strings = {"steady", "drifting", "changing"})
-    void aDayOfWorkLeavesLittleUnused(String mix) {
+    void aDayOfWorkHasLittleOverhead(String mix) {
         long most = 64 * MIB;
         SplittableRandom random = new SplittableRandom(7);
         // Never touched: takes only address space.

@@ -13,18 +13,18 @@ import org.junit.jupiter.api.io.TempDir;
 
 class EventsTest {
     @Test
-    void flightRecorderHearsOfAllThatHappens(@TempDir Path folder) throws Exception {
+    void flightRecorderHasAllEvents(@TempDir Path folder) throws Exception {
         Path file = folder.resolve("test.jfr");
         try (Recording recording = new Recording()) {
             recording.start();
-            var options = HugeOptions.reserve(4 << 20).prefer(Backing.hugetlb(1L << 40), Backing.base()).pretouch().named("heard");
+            var options = HugeOptions.reserve(4 << 20).prefer(Backing.hugetlb(1L << 40), Backing.base()).pretouch().named("recorded");
             HugeArena.ofShared(options).close();
             recording.stop();
             recording.dump(file);
         }
         List<RecordedEvent> events = RecordingFile.readAllEvents(file).stream()
                 .filter(event -> event.getEventType().getName().startsWith("io.hugewise."))
-                .filter(event -> event.getString("arena").equals("heard"))
+                .filter(event -> event.getString("arena").equals("recorded"))
                 .sorted(Comparator.comparing(RecordedEvent::getEndTime))
                 .toList();
         assertThat(events)

@@ -27,7 +27,7 @@ class HugeArenaTest {
 
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3})
-    void segmentsAreApartAlignedAndZero(long seed) {
+    void segmentsAreDisjointAlignedAndZero(long seed) {
         RandomGenerator random = RandomGeneratorFactory.of("L64X128MixRandom").create(seed);
         try (HugeArena arena = HugeArena.ofConfined(HugeOptions.reserve(16 * MIB).prefer(Backing.thp(), Backing.base()))) {
             List<MemorySegment> all = new ArrayList<>();
@@ -56,7 +56,7 @@ class HugeArenaTest {
     }
 
     @Test
-    void whatIsLeftIsToldWhereItIsTooLittle() {
+    void anExhaustedArenaReportsTheRemainingBytes() {
         try (HugeArena arena = HugeArena.ofShared(base(MIB).named("rows"))) {
             arena.allocate(MIB - 100, 1);
             assertThatThrownBy(() -> arena.allocate(101, 1))
@@ -100,7 +100,7 @@ class HugeArenaTest {
     }
 
     @Test
-    void aConfinedArenaIsOfItsThread() throws Exception {
+    void aConfinedArenaRefusesOtherThreads() throws Exception {
         try (HugeArena arena = HugeArena.ofConfined(base(MIB))) {
             List<Throwable> thrown = new ArrayList<>();
             Thread other = Thread.ofPlatform().start(() -> {
@@ -118,7 +118,7 @@ class HugeArenaTest {
     }
 
     @Test
-    void coverageIsWhatTheKernelSays() {
+    void coverageIsReadFromTheKernel() {
         try (HugeArena arena = HugeArena.ofShared(base(8 * MIB))) {
             assertThat(arena.coverage()).isInstanceOfSatisfying(Coverage.Known.class, known -> {
                 assertThat(known.resident()).isZero();
@@ -126,14 +126,14 @@ class HugeArenaTest {
             });
             Pretouched half = arena.pretouch(arena.allocate(4 * MIB), 2);
             assertThat(half.bytes()).isEqualTo(4 * MIB);
-            assertThat(present(arena, 4 * MIB).hugeShare()).isZero();
+            assertThat(resident(arena, 4 * MIB).hugeShare()).isZero();
             assertThat(arena.pretouch().bytes()).isEqualTo(8 * MIB);
-            assertThat(present(arena, 8 * MIB)).asString().contains("0.0 % huge (8MiB on pages of ");
+            assertThat(resident(arena, 8 * MIB)).asString().contains("0.0 % huge (8MiB on pages of ");
         }
     }
 
     /// Repeats the reading, because it omits pages that the kernel is migrating for compaction.
-    private static Coverage.Known present(HugeArena arena, long bytes) {
+    private static Coverage.Known resident(HugeArena arena, long bytes) {
         while (true) {
             var known = (Coverage.Known) arena.coverage();
             if (known.resident() == bytes) {
@@ -145,7 +145,7 @@ class HugeArenaTest {
     }
 
     @Test
-    void aFallbackIsToldWithItsCause() {
+    void aFallbackHasItsCause() {
         var options = HugeOptions.reserve(MIB).prefer(Backing.hugetlb(1L << 40), Backing.base());
         try (HugeArena arena = HugeArena.ofShared(options)) {
             assertThat(arena.backing().backing()).isEqualTo(Backing.base());
@@ -155,7 +155,7 @@ class HugeArenaTest {
     }
 
     @Test
-    void withoutAFallbackTheExceptionHasTheNumbers() {
+    void withoutAFallbackTheExceptionHasTheFigures() {
         assumeTrue(Files.exists(Machine.POOL), "no pool of 2 MiB pages");
         var options = HugeOptions.reserve(1L << 45).only(Backing.hugetlb(2 << 20));
         assertThatThrownBy(() -> HugeArena.ofShared(options))
@@ -166,7 +166,7 @@ class HugeArenaTest {
     }
 
     @Test
-    void aNodeThatIsNotThereIsRefused() {
+    void aMissingNodeIsRefused() {
         assertThatThrownBy(() -> HugeArena.ofShared(base(MIB).onNode(1000)))
                 .isInstanceOf(HugeMemoryException.class)
                 .hasMessageContaining("node 1000");
@@ -183,7 +183,7 @@ class HugeArenaTest {
     }
 
     @Test
-    void elsewhereTheJvmsOwnMemoryIsUsedAndSaidToBe() {
+    void onOtherSystemsTheMemoryIsTheJvms() {
         Platform windows = new Platform("Windows 11", "amd64");
         try (HugeArena arena = HugeArena.open(HugeOptions.reserve(MIB).pretouch(), Arena.ofShared(), windows)) {
             assertThat(arena.allocate(MIB).get(JAVA_LONG, MIB - 8)).isZero();
@@ -199,13 +199,13 @@ class HugeArenaTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"base", "thp", "hugetlb", "hugetlb:2MiB", "shm:1GiB", "hugetlb:64KiB"})
-    void backingsAreReadAsTheyAreWritten(String text) {
+    void backingsAreParsedAsPrinted(String text) {
         assertThat(Backing.parse(text)).hasToString(text);
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"", "huge", "base:2MiB", "hugetlb:", "hugetlb:3MiB", "hugetlb:-1", "shm:9999EiB", "hugetlb:x"})
-    void whatIsNoBackingIsRefused(String text) {
+    void invalidBackingsAreRefused(String text) {
         assertThatThrownBy(() -> Backing.parse(text)).isInstanceOf(IllegalArgumentException.class);
     }
 }

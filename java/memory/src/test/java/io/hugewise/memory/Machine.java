@@ -72,7 +72,7 @@ final class Machine {
                     .start();
             BufferedReader said = keeper.inputReader();
             if (said.readLine() == null) {
-                throw new IOException("another hugewise is at work, or was killed and not restored");
+                throw new IOException("another hugewise is running, or was killed and its settings were not restored");
             }
         }
 
@@ -94,7 +94,7 @@ final class Machine {
             // The keeper ends when its input is closed; its output ends with it.
             keeper.getInputStream().readAllBytes();
             if (keeper.onExit().join().exitValue() != 0) {
-                throw new IOException("the pool was not put back");
+                throw new IOException("the pool was not restored");
             }
         }
     }

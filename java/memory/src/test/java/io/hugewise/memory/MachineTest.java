@@ -17,7 +17,7 @@ class MachineTest {
     private static final Backing POOLED = Backing.hugetlb(Machine.PAGE);
 
     @Test
-    void pagesOfThePoolAreTakenProvenAndGivenBack() throws Exception {
+    void poolPagesAreReservedCoveredAndReleased() throws Exception {
         assumeTrue(Machine.mayChangePools(), "needs root, and a pool of 2 MiB pages");
         try (Pool _ = new Pool(8)) {
             long before = Pool.free();

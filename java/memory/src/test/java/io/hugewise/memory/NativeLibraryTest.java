@@ -33,7 +33,7 @@ class NativeLibraryTest {
         }
     }
 
-    private static String says(String... arguments) {
+    private static String outputOf(String... arguments) {
         List<String> all = new ArrayList<>(List.of(arguments));
         all.add(Reserves.class.getName());
         Ran ran = Machine.java(all.toArray(String[]::new));
@@ -42,9 +42,9 @@ class NativeLibraryTest {
     }
 
     @Test
-    void itIsUnpackedLoadedAndTakenAway(@TempDir Path folder) throws IOException {
+    void theLibraryIsUnpackedLoadedAndDeleted(@TempDir Path folder) throws IOException {
         // One line: neither the library nor the JVM prints anything else.
-        assertThat(says(ALLOWED, "-Djava.io.tmpdir=" + folder)).isEqualTo("reserved arena of 1MiB\n");
+        assertThat(outputOf(ALLOWED, "-Djava.io.tmpdir=" + folder)).isEqualTo("reserved arena of 1MiB\n");
         try (var left = Files.list(folder)) {
             assertThat(left).isEmpty();
         }
@@ -52,7 +52,7 @@ class NativeLibraryTest {
 
     @Test
     void withoutNativeAccessTheErrorNamesTheOption() {
-        assertThat(says()).startsWith("NativeLibraryException: ").contains("--enable-native-access=ALL-UNNAMED");
+        assertThat(outputOf()).startsWith("NativeLibraryException: ").contains("--enable-native-access=ALL-UNNAMED");
     }
 
     @Test
@@ -60,10 +60,10 @@ class NativeLibraryTest {
         Path library = folder.resolve("mine.so");
         String folderInJar = Platform.current().folder().orElseThrow();
         Files.copy(Path.of("target/classes/META-INF/native", folderInJar, "libhugewise.so"), library);
-        assertThat(says(ALLOWED, "-Dhugewise.library=" + library)).startsWith("reserved");
-        assertThat(says(ALLOWED, "-Dhugewise.library=" + folder.resolve("none.so"))).contains("there is no such file");
+        assertThat(outputOf(ALLOWED, "-Dhugewise.library=" + library)).startsWith("reserved");
+        assertThat(outputOf(ALLOWED, "-Dhugewise.library=" + folder.resolve("none.so"))).contains("there is no such file");
         Files.writeString(library, "no library");
-        assertThat(says(ALLOWED, "-Dhugewise.library=" + library)).contains("could not be loaded (").contains("glibc 2.28");
+        assertThat(outputOf(ALLOWED, "-Dhugewise.library=" + library)).contains("could not be loaded (").contains("glibc 2.28");
     }
 
     @Test
@@ -77,30 +77,30 @@ class NativeLibraryTest {
             Path source = Files.writeString(folder.resolve("other.c"), test[0]);
             Path library = folder.resolve("other.so");
             assertThat(Machine.run(List.of("cc", "-shared", "-fPIC", "-o", library.toString(), source.toString())).status()).isZero();
-            assertThat(says(ALLOWED, "-Dhugewise.library=" + library)).startsWith("NativeLibraryException: ").contains(test[1]);
+            assertThat(outputOf(ALLOWED, "-Dhugewise.library=" + library)).startsWith("NativeLibraryException: ").contains(test[1]);
         }
     }
 
     @Test
-    void aFolderThatOthersCanWriteToIsRefused(@TempDir Path folder) throws IOException {
+    void aDirectoryThatOthersCanWriteToIsRefused(@TempDir Path folder) throws IOException {
         Path open = Files.createDirectory(folder.resolve("open"));
         Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwxrwxrwx"));
         Path below = Files.createDirectory(open.resolve("below"));
         for (Path temporary : List.of(open, below)) {
-            assertThat(says(ALLOWED, "-Djava.io.tmpdir=" + temporary))
+            assertThat(outputOf(ALLOWED, "-Djava.io.tmpdir=" + temporary))
                     .contains(open + " can be written by others")
                     .contains("-Djava.io.tmpdir=FOLDER");
         }
         // A symbolic link is resolved before the check.
         Path link = Files.createSymbolicLink(folder.resolve("link"), below);
-        assertThat(says(ALLOWED, "-Djava.io.tmpdir=" + link)).contains("can be written by others");
+        assertThat(outputOf(ALLOWED, "-Djava.io.tmpdir=" + link)).contains("can be written by others");
         Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwx------"));
-        assertThat(says(ALLOWED, "-Djava.io.tmpdir=" + link)).startsWith("reserved");
-        assertThat(says(ALLOWED, "-Djava.io.tmpdir=" + folder.resolve("none"))).contains("could not be unpacked");
+        assertThat(outputOf(ALLOWED, "-Djava.io.tmpdir=" + link)).startsWith("reserved");
+        assertThat(outputOf(ALLOWED, "-Djava.io.tmpdir=" + folder.resolve("none"))).contains("could not be unpacked");
     }
 
     @Test
-    void aFolderOfAnotherUserIsRefused(@TempDir Path folder) throws IOException {
+    void aDirectoryOfAnotherUserIsRefused(@TempDir Path folder) throws IOException {
         int me = (Integer) Files.getAttribute(folder, "unix:uid");
         assumeTrue(me == 0, "needs root");
         Path of = Files.createDirectory(folder.resolve("theirs"));
@@ -111,7 +111,7 @@ class NativeLibraryTest {
     }
 
     @Test
-    void structsAreLaidOutAsInC(@TempDir Path folder) throws IOException {
+    void structsHaveTheLayoutOfC(@TempDir Path folder) throws IOException {
         Path c = Path.of("../../crates/memory-c");
         assumeTrue(Machine.hasCompiler() && Files.isDirectory(c), "no cc");
         Path program = folder.resolve("layout");

@@ -5,40 +5,40 @@ import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 
-/// Samples this process's memory during an iteration; after its end the memory may be freed.
+/// Samples this process's memory during an iteration, because it may be freed at its end.
 ///
-/// Takes one sample in the middle if the length of the iteration is known. Otherwise samples at growing
-/// intervals, and the sample with the largest resident size counts. A sample walks the page tables: some
+/// Takes one sample in the middle if the length of the iteration is known. Otherwise takes samples at growing
+/// intervals; the one with the largest resident size counts. For a sample the kernel walks the page tables: some
 /// milliseconds per GiB on base pages.
-final class Looks {
+final class Sampler {
     private static final Path SMAPS = Path.of("/proc/self/smaps");
-    /// First sampling interval in milliseconds, if the length is unknown; later intervals grow.
-    private static final long FIRST = 10;
+    /// First sampling interval, if the length of the iteration is unknown; later intervals grow.
+    private static final long FIRST_INTERVAL_MS = 10;
 
     private final Thread thread;
     private volatile boolean over;
-    private volatile @Nullable Smaps best;
+    private volatile @Nullable Smaps largest;
     private volatile @Nullable IOException error;
 
     /// @param millis length of the iteration in milliseconds; 0 if unknown
-    Looks(Heap heap, long millis) {
-        this.thread = new Thread(() -> run(heap, millis), "hugewise-looks");
+    Sampler(Heap heap, long millis) {
+        this.thread = new Thread(() -> run(heap, millis), "hugewise-sampler");
         thread.setDaemon(true);
         thread.start();
     }
 
     private void run(Heap heap, long millis) {
-        long pause = millis > 0 ? millis / 2 : FIRST;
+        long interval = millis > 0 ? millis / 2 : FIRST_INTERVAL_MS;
         try {
             do {
-                Thread.sleep(pause);
+                Thread.sleep(interval);
                 long begin = System.nanoTime();
-                Smaps seen = Smaps.read(SMAPS, heap);
-                Smaps before = best;
-                if (!over && (before == null || seen.memory.resident() >= before.memory.resident())) {
-                    best = seen;
+                Smaps sample = Smaps.read(SMAPS, heap);
+                Smaps previous = largest;
+                if (!over && (previous == null || sample.memory.resident() >= previous.memory.resident())) {
+                    largest = sample;
                 }
-                pause = Math.max(pause * 5 / 4, 10 * TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begin));
+                interval = Math.max(interval * 5 / 4, 10 * TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begin));
             } while (millis == 0 && !over);
         } catch (IOException failed) {
             error = failed;
@@ -60,9 +60,9 @@ final class Looks {
             Thread.currentThread().interrupt();
         }
         IOException failed = error;
-        if (failed != null && best == null) {
+        if (failed != null && largest == null) {
             throw failed;
         }
-        return best;
+        return largest;
     }
 }
