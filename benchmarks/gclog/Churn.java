@@ -1,4 +1,4 @@
-/** Makes garbage of every age for a number of milliseconds: young, full, and with G1 concurrent collections. */
+/** Allocates short- and long-lived garbage for a number of milliseconds: young, full, and with G1 concurrent collections. */
 public class Churn {
     public static void main(String[] arguments) {
         long until = System.nanoTime() + Long.parseLong(arguments[0]) * 1_000_000L;

@@ -3,7 +3,7 @@ import java.lang.management.ManagementFactory;
 
 /**
  * Replaces live trees of 2047 small objects until it is killed: much garbage, and live objects to mark and copy.
- * Prints two times in ns after each argument-defined number of trees: the monotonic clock, and the CPU time of the
+ * After each number of trees given as argument, prints two times in ns: the monotonic clock, and the CPU time of the
  * process including its GC threads.
  */
 public class Churn {
