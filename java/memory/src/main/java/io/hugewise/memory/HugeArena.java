@@ -14,7 +14,7 @@ import java.util.concurrent.atomic.AtomicLong;
 /// }
 /// ```
 ///
-/// A segment of at least a huge page is aligned to huge pages, whatever alignment is requested. Segments
+/// A segment of at least a huge page is aligned to huge pages, even if a smaller alignment is requested. Segments
 /// are zeroed and live until the arena is closed; later use throws an [IllegalStateException], as with any
 /// arena. To free single objects, use a [HugeAllocator] or a [BlockPool].
 ///
