@@ -20,7 +20,7 @@ fn frame() -> &'static str {
             schema: SCHEMA.to_owned(),
             hugewise: String::new(),
             began_ns: 1,
-            began_unix_ms: 2,
+            began_unix_ns: 2,
             pid: 7,
             started: true,
             command: vec!["java".to_owned()],

@@ -118,7 +118,7 @@ pub fn grow(
 fn keeps_floor(root: &Root, needed: Pages, page_size: PageSize, floor: Bytes) -> Result<(), Shortage> {
     let available = match meminfo::read(root).available {
         Reading::Known(available) => available,
-        Reading::CouldNotTell { could_not_tell } => return Err(Shortage::Unknown(could_not_tell)),
+        Reading::Unknown { unknown } => return Err(Shortage::Unknown(unknown)),
     };
     let left = available.saturating_sub(needed * page_size);
     if left < floor { Err(Shortage::Floor { needed, page_size, left, floor }) } else { Ok(()) }

@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
-use hugewise_changes::journal::{self, Restored, STATE_DIR};
+use hugewise_changes::journal::{self, JvmLogLeft, NotRestored, Restored, STATE_DIR};
 use hugewise_linux::{interrupt::Interrupt, proc::meminfo, root::Root, units::Bytes};
 use hugewise_measure::{experiment::ExperimentError, machine::Machine};
 
@@ -51,8 +51,10 @@ pub fn failures(restored: &Restored) -> String {
     let each: Vec<String> = restored
         .failed
         .iter()
-        .map(|(entry, reason)| format!("cannot restore the {} to {}: {reason}", entry.setting, entry.was))
-        .chain(restored.jvm_logs_left.iter().map(|(log, reason)| {
+        .map(|NotRestored { entry, reason }| {
+            format!("cannot restore the {} to {}: {reason}", entry.setting, entry.was)
+        })
+        .chain(restored.jvm_logs_left.iter().map(|JvmLogLeft { log, reason }| {
             format!("cannot stop the log {} of the JVM in process {}: {reason}", log.file, log.pid)
         }))
         .collect();

@@ -43,9 +43,9 @@ fn a_log_of_fallbacks_is_a_negative_verdict_with_evidence_of_the_machine_named()
     }
     let ran = explain(&[&log("jdk21.txt"), "--root", &root, "--json"])?;
     let json: Value = serde_json::from_slice(&ran.stdout)?;
-    assert_eq!(json["schema"], "hugewise.explain/1");
+    assert_eq!(json["schema"], "hugewise.explain/2");
     let first = &json["messages"][0];
-    assert_eq!((&first["family"], &first["line"]), (&"pool-short".into(), &2.into()), "{first}");
+    assert_eq!((&first["cause"], &first["line"]), (&"pool-short".into(), &2.into()), "{first}");
     assert!(first["count"].as_u64() > Some(1) && first["bytes"] == 251_658_240, "{first}");
     Ok(())
 }

@@ -52,6 +52,7 @@ pub struct RegionDemand {
     /// Page size that the region requests, in bytes; the base page size if it requests no huge pages.
     pub page_size_bytes: PageSize,
     /// Size once the JVM has started, in bytes.
+    #[serde(rename = "at_start_bytes")]
     pub bytes_at_start: Bytes,
     /// Maximum size, in bytes. Of the regions on pool pages only the heap of ZGC grows after the start.
     pub bytes: Bytes,

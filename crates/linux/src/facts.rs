@@ -30,6 +30,7 @@ pub struct Facts {
     /// The kernel release.
     pub kernel: Reading<String>,
     /// The base page size, in bytes.
+    #[serde(rename = "base_page_size_bytes")]
     pub base_page: Reading<PageSize>,
     /// Memory of the whole machine.
     pub meminfo: Meminfo,

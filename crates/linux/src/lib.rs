@@ -4,6 +4,7 @@
 //! [`root::Root`], so that they also read captured trees of other machines and trees made for tests. No
 //! setting is written here.
 
+pub mod action;
 pub mod c_library;
 pub mod capture;
 pub mod cgroup;
@@ -11,6 +12,7 @@ pub mod cpu;
 pub mod facts;
 pub mod hugepages;
 pub mod interrupt;
+pub mod json;
 mod native_endian;
 pub mod numa;
 pub mod pages;

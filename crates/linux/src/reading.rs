@@ -1,18 +1,23 @@
 //! A value read from the machine, or the reason why it is unknown.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+
+/// Mark of a reading's schema, which [`crate::json::schema`] removes.
+pub(crate) const IS_READING: &str = "x-reading";
 
 /// A value read from the machine, or the reason why it is unknown.
 ///
-/// In JSON a known value is written plainly, an unknown one as `{"could_not_tell": REASON}`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// [`crate::json`] writes an unknown value as null, with the reason in the object that contains it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Reading<T> {
     /// The value is unknown.
-    CouldNotTell {
+    Unknown {
         /// What is missing, and what would make it available.
-        could_not_tell: String,
+        unknown: String,
     },
     /// The value.
     Known(T),
@@ -20,13 +25,13 @@ pub enum Reading<T> {
 
 impl<T> Reading<T> {
     pub fn unknown(reason: impl ToString) -> Reading<T> {
-        Reading::CouldNotTell { could_not_tell: reason.to_string() }
+        Reading::Unknown { unknown: reason.to_string() }
     }
 
     pub fn known(&self) -> Option<&T> {
         match self {
             Reading::Known(value) => Some(value),
-            Reading::CouldNotTell { .. } => None,
+            Reading::Unknown { .. } => None,
         }
     }
 
@@ -34,14 +39,14 @@ impl<T> Reading<T> {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Reading::Known(_) => None,
-            Reading::CouldNotTell { could_not_tell } => Some(could_not_tell),
+            Reading::Unknown { unknown } => Some(unknown),
         }
     }
 
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Reading<U> {
         match self {
             Reading::Known(value) => Reading::Known(f(value)),
-            Reading::CouldNotTell { could_not_tell } => Reading::CouldNotTell { could_not_tell },
+            Reading::Unknown { unknown } => Reading::Unknown { unknown },
         }
     }
 
@@ -49,7 +54,7 @@ impl<T> Reading<T> {
     pub fn and_then<U, E: ToString>(self, f: impl FnOnce(T) -> Result<U, E>) -> Reading<U> {
         match self {
             Reading::Known(value) => f(value).into(),
-            Reading::CouldNotTell { could_not_tell } => Reading::CouldNotTell { could_not_tell },
+            Reading::Unknown { unknown } => Reading::Unknown { unknown },
         }
     }
 }
@@ -60,5 +65,21 @@ impl<T, E: ToString> From<Result<T, E>> for Reading<T> {
             Ok(value) => Reading::Known(value),
             Err(error) => Reading::unknown(error),
         }
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Reading<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Reading_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Option::<T>::json_schema(generator);
+        schema.insert(IS_READING.to_owned(), true.into());
+        schema
     }
 }

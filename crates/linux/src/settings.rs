@@ -30,6 +30,7 @@ pub enum Setting {
     /// The size of the hugetlb pool of one page size (`nr_hugepages`), on one NUMA node or on all.
     Pool {
         /// The page size, in bytes.
+        #[serde(rename = "page_size_bytes", alias = "page_size")]
         page_size: PageSize,
         /// The NUMA node; `null` for all nodes together.
         node: Option<u32>,
@@ -38,16 +39,19 @@ pub enum Setting {
     ThpEnabled {
         /// A folio size, which may also be `inherit`; `null` for the machine's setting, which sizes with
         /// `inherit` follow.
+        #[serde(rename = "page_size_bytes", alias = "page_size")]
         page_size: Option<PageSize>,
     },
     /// `shmem_enabled` of THP.
     ShmemEnabled {
         /// A folio size; `null` for the machine's setting.
+        #[serde(rename = "page_size_bytes", alias = "page_size")]
         page_size: Option<PageSize>,
     },
     /// The maximum number of surplus pages (`nr_overcommit_hugepages`).
     Overcommit {
         /// The page size, in bytes.
+        #[serde(rename = "page_size_bytes", alias = "page_size")]
         page_size: PageSize,
     },
     /// `defrag` of THP: when a page fault may reclaim or compact memory for a huge page.

@@ -24,6 +24,12 @@ pub struct Pages(pub u64);
 #[serde(transparent)]
 pub struct PageSize(u64);
 
+/// Seconds of a duration in nanoseconds.
+#[must_use]
+pub fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
 /// A text that is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {

@@ -26,6 +26,7 @@ use crate::{
     fragmentation::{Fragmenter, Free, Held, HostError},
     machine::Machine,
     schedule::{self, Slot},
+    verdict,
     workload::{Conditions, Prepared, Results, Workload},
 };
 
@@ -44,7 +45,7 @@ pub struct CaseToRun {
 pub enum Blocks {
     /// A fixed number.
     Exactly(usize),
-    /// [`FEWEST_BLOCKS`] to [`MOST_BLOCKS`], until a difference of [`analysis::TARGET_DIFFERENCE`] would be
+    /// [`FEWEST_BLOCKS`] to [`MOST_BLOCKS`], until a difference of [`verdict::TARGET_DIFFERENCE`] would be
     /// detected in every case, or until the time limit.
     UntilPrecise(Duration),
 }
@@ -168,7 +169,7 @@ impl Experiment<'_> {
         let Blocks::UntilPrecise(limit) = self.rules.blocks else { return false };
         let precise = || {
             (0..self.cases.len())
-                .all(|case| analysis::blocks_to_detect(so_far, case, analysis::TARGET_DIFFERENCE) == 0)
+                .all(|case| analysis::blocks_to_detect(so_far, case, verdict::TARGET_DIFFERENCE) == 0)
         };
         blocks >= FEWEST_BLOCKS && (elapsed >= limit || precise())
     }
@@ -298,9 +299,9 @@ impl Experiment<'_> {
             figures: case.workload.figures(),
         };
         Comparison {
-            schema: "hugewise.compare/1".to_owned(),
+            schema: "hugewise.compare/2".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            started_unix_seconds: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             machine: describe_machine(self.root),
             design: self.design.clone(),
             cases: self.cases.iter().map(case).collect(),

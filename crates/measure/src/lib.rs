@@ -12,4 +12,5 @@ pub mod statistics;
 pub mod tlb;
 pub mod touch;
 pub mod touch_bench;
+pub mod verdict;
 pub mod workload;

@@ -34,7 +34,7 @@
 /**
  * The value is unknown, which is not zero; hugewise_last_error() has the reason.
  */
-#define HUGEWISE_COULD_NOT_TELL 1
+#define HUGEWISE_UNKNOWN 1
 
 /**
  * Populate if the kernel can, otherwise touch.
@@ -50,11 +50,6 @@
  * A byte of each page is read and written back: the kernel kills the process if no page is available.
  */
 #define HUGEWISE_WAY_TOUCH 2
-
-/**
- * An unknown number.
- */
-#define HUGEWISE_UNKNOWN UINT64_MAX
 
 /**
  * A handle of reserved memory; not a pointer to anything.
@@ -300,7 +295,7 @@ const char *hugewise_region_fallback_cause(const struct hugewise_region *region,
  *
  * Pages under migration (compaction) do not count as resident; the next reading has them.
  *
- * HUGEWISE_COULD_NOT_TELL if the kernel does not report it, and HUGEWISE_FAILED with EINVAL or ERANGE
+ * HUGEWISE_UNKNOWN if the kernel does not report it, and HUGEWISE_FAILED with EINVAL or ERANGE
  * (capacity is too small). pages and count are then undefined, except for count with ERANGE.
  */
 int hugewise_region_coverage(const struct hugewise_region *region,

@@ -20,7 +20,7 @@ pub const OK: c_int = 0;
 pub const FAILED: c_int = -1;
 
 /// The value is unknown, which is not zero; hugewise_last_error() has the reason.
-pub const COULD_NOT_TELL: c_int = 1;
+pub const UNKNOWN: c_int = 1;
 
 /// A status other than HUGEWISE_OK, with its reason.
 #[derive(Debug)]
@@ -42,8 +42,8 @@ impl Failure {
     }
 
     /// An unknown value, with ENODATA.
-    pub fn could_not_tell(reason: impl Into<String>) -> Failure {
-        Failure { status: COULD_NOT_TELL, code: libc::ENODATA, text: reason.into() }
+    pub fn unknown(reason: impl Into<String>) -> Failure {
+        Failure { status: UNKNOWN, code: libc::ENODATA, text: reason.into() }
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_failure_is_kept_until_the_next() {
         assert_eq!((hugewise_last_error_code(), last_error()), (0, String::new()));
-        assert_eq!(status(|| Err(Failure::could_not_tell("no\0 file"))), COULD_NOT_TELL);
+        assert_eq!(status(|| Err(Failure::unknown("no\0 file"))), UNKNOWN);
         assert_eq!(status(|| Ok(())), OK);
         assert_eq!((hugewise_last_error_code(), last_error()), (libc::ENODATA, "no  file".to_owned()));
     }

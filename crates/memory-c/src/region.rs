@@ -260,7 +260,7 @@ pub extern "C" fn hugewise_region_fallback_cause(region: *const Region, index: u
 ///
 /// Pages under migration (compaction) do not count as resident; the next reading has them.
 ///
-/// HUGEWISE_COULD_NOT_TELL if the kernel does not report it, and HUGEWISE_FAILED with EINVAL or ERANGE
+/// HUGEWISE_UNKNOWN if the kernel does not report it, and HUGEWISE_FAILED with EINVAL or ERANGE
 /// (capacity is too small). pages and count are then undefined, except for count with ERANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_region_coverage(
@@ -334,7 +334,7 @@ fn page_sizes() -> Result<&'static PageSizes, Failure> {
 fn by_page_size(coverage: &Reading<Coverage>, base_size: PageSize) -> Result<Vec<PageBytes>, Failure> {
     let coverage = match coverage {
         Reading::Known(coverage) => coverage,
-        Reading::CouldNotTell { could_not_tell } => return Err(Failure::could_not_tell(could_not_tell)),
+        Reading::Unknown { unknown } => return Err(Failure::unknown(unknown)),
     };
     let huge: Bytes = coverage.huge.values().copied().sum();
     let mut sizes = BTreeMap::from([(base_size, coverage.resident.saturating_sub(huge))]);

@@ -27,7 +27,7 @@ const NAMES: [(&str, &str); 13] = [
     ("ABI_VERSION", "HUGEWISE_ABI_VERSION"),
     ("OK", "HUGEWISE_OK"),
     ("FAILED", "HUGEWISE_FAILED"),
-    ("COULD_NOT_TELL", "HUGEWISE_COULD_NOT_TELL"),
+    ("UNKNOWN", "HUGEWISE_UNKNOWN"),
     ("Region", "hugewise_region"),
     ("ReserveOptions", "hugewise_reserve_options"),
     ("PageBytes", "hugewise_page_bytes"),

@@ -2,6 +2,7 @@
 
 use hugewise_jvm::demand::{HeapSizes, Java, RegionDemand};
 use hugewise_linux::{
+    action::Action,
     hugepages::backing::Backing,
     settings::Setting,
     units::{Bytes, PageSize, Pages},
@@ -9,10 +10,10 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Needs of a launch line on this machine, schema `hugewise.plan/1`.
+/// Needs of a launch line on this machine, schema `hugewise.plan/2`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
-    /// `hugewise.plan/1`.
+    /// `hugewise.plan/2`.
     pub schema: String,
     /// Words of the launch line.
     pub command: Vec<String>,
@@ -31,6 +32,7 @@ pub struct Plan {
     /// does not report it.
     pub direct_memory_bytes: Option<Bytes>,
     /// Demand of each region of one JVM.
+    #[serde(rename = "demand")]
     pub regions: Vec<RegionDemand>,
     /// Memory outside the heap of one JVM that the plan puts on huge pages; `null` if there is none.
     pub off_heap: Option<OffHeap>,
@@ -43,9 +45,20 @@ pub struct Plan {
     /// Memory that the pools take; `null` if the machine's memory is unknown.
     pub memory: Option<MemoryShare>,
     /// Predicted result of starting the line now.
+    #[serde(flatten)]
     pub verdict: Verdict,
+    /// Changes that give the program its huge pages, in their order.
+    pub actions: Vec<Action>,
     /// Further notes for the user.
     pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// Whether there is too little memory for a pool.
+    #[must_use]
+    pub fn lacks_memory(&self) -> bool {
+        self.pools.iter().any(|pool| pool.obtainable == Obtainable::NotEnoughMemory)
+    }
 }
 
 /// Memory outside the heap.
@@ -93,7 +106,7 @@ pub enum Obtainable {
     /// The memory is available, but not contiguous: compaction may help, a reservation at boot does.
     NotContiguous,
     /// Unknown.
-    CouldNotTell,
+    Unknown,
 }
 
 /// A setting that must change.
@@ -125,13 +138,16 @@ pub struct MemoryShare {
 /// Predicted result of starting the line now, exactly as given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// Result.
+    #[serde(rename = "verdict")]
     pub outcome: Outcome,
     /// Result in one sentence.
+    #[serde(rename = "detail")]
     pub summary: String,
     /// Predicted pages of each region.
+    #[serde(rename = "predicted_regions")]
     pub regions: Vec<RegionOutcome>,
     /// Warnings and errors that the JVM prints.
+    #[serde(rename = "jvm_messages")]
     pub messages: Vec<String>,
 }
 
@@ -152,7 +168,7 @@ pub enum Outcome {
     /// The kernel decides at the first touch of each page (transparent huge pages).
     DecidedAtTouch,
     /// Unknown.
-    CouldNotTell,
+    Unknown,
 }
 
 /// Predicted pages of a region.

@@ -119,9 +119,10 @@ pub fn plan(
         );
     }
     Ok(Plan {
-        schema: "hugewise.plan/1".to_owned(),
+        schema: "hugewise.plan/2".to_owned(),
         command: command.to_vec(),
         backing,
+        actions: decide::actions(&pools, &options),
         options,
         instances: wanted.instances,
         settings: decide::settings(backing, &demand, facts),

@@ -217,9 +217,7 @@ impl Difference {
         let given: Bytes = self.changes.iter().map(|change| size(less(change), change.setting)).sum();
         let taken = grown.saturating_sub(given);
         match meminfo::read(root).available {
-            Reading::CouldNotTell { could_not_tell } => {
-                Some(format!("available memory is unknown: {could_not_tell}"))
-            }
+            Reading::Unknown { unknown } => Some(format!("available memory is unknown: {unknown}")),
             Reading::Known(available) if available.saturating_sub(taken) < floor => Some(format!(
                 "the pools would take {taken} of {available} available memory; {floor} must stay available"
             )),

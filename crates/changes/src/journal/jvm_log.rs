@@ -12,6 +12,7 @@ pub struct JvmLog {
     /// The process id of the JVM.
     pub pid: u32,
     /// Start of the JVM in clock ticks since boot; identifies it if the pid is reused.
+    #[serde(rename = "started_ticks", alias = "started")]
     pub started: u64,
     /// The log file `.hugewise-…` in /tmp, as a path in the JVM's mount namespace.
     pub file: String,

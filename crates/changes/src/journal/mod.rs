@@ -38,17 +38,16 @@ use serde::{Deserialize, Serialize};
 
 use applied::Applied;
 use restore::put_back;
-use store::Store;
+use store::{Store, recordings};
 
 use crate::write::write;
 
 pub use applied::{ChangedSince, Kept};
 pub use jvm_log::{JvmLog, SwitchOff};
 pub use restore::{restore, restore_with};
-pub use restored::{Others, Restored};
+pub use restored::{JvmLogLeft, NotRestored, Others, Restored};
+pub use store::STATE_DIR;
 
-/// The default folder of the journal.
-pub const STATE_DIR: &str = "/run/hugewise";
 /// Environment variable that carries the run id to every process started by the journal's holder.
 pub const RUN_VARIABLE: &str = "HUGEWISE_RUN";
 /// The content of the journal file.
@@ -128,11 +127,6 @@ pub struct Journal {
     store: Store,
     record: Record,
     closed: bool,
-}
-
-/// The folder of the journal of recordings.
-fn recordings(dir: &Path) -> PathBuf {
-    dir.join("recording")
 }
 
 impl Journal {

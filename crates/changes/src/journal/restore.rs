@@ -8,7 +8,7 @@ use super::{
     JournalError, RUN_VARIABLE, Record, SwitchOff,
     applied::{Applied, ChangedSince, Kept},
     boot_id, jvm_log, recordings,
-    restored::{Others, Restored, put_back_one},
+    restored::{JvmLogLeft, NotRestored, Others, Restored, put_back_one},
     store::Store,
 };
 
@@ -85,7 +85,7 @@ fn undo(
         match put_back_one(root, &kept.entry) {
             Ok(()) => done.undone.push(kept.entry),
             Err(reason) => {
-                done.failed.push((kept.entry.clone(), reason));
+                done.failed.push(NotRestored { entry: kept.entry.clone(), reason });
                 left.push(kept);
             }
         }
@@ -109,13 +109,13 @@ pub(super) fn put_back(root: &Root, store: &Store, record: &Record, switch_off: 
         for log in &record.jvm_logs {
             match log.end(root, switch_off) {
                 Ok(()) => done.jvm_logs.push(log.clone()),
-                Err(reason) => done.jvm_logs_left.push((log.clone(), reason)),
+                Err(reason) => done.jvm_logs_left.push(JvmLogLeft { log: log.clone(), reason }),
             }
         }
         for entry in record.entries.iter().rev() {
             match put_back_one(root, entry) {
                 Ok(()) => done.settings.push(entry.clone()),
-                Err(reason) => done.failed.push((entry.clone(), reason)),
+                Err(reason) => done.failed.push(NotRestored { entry: entry.clone(), reason }),
             }
         }
     }

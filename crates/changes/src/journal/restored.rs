@@ -23,7 +23,7 @@ pub struct Restored {
     /// Settings that have their value from before the command again.
     pub settings: Vec<Entry>,
     /// Settings that could not be restored, with the reason.
-    pub failed: Vec<(Entry, String)>,
+    pub failed: Vec<NotRestored>,
     /// Settings changed by `apply` that have their value from before it again.
     pub undone: Vec<Entry>,
     /// Settings skipped because another program changed them after `apply`.
@@ -33,12 +33,30 @@ pub struct Restored {
     /// JVM logs that were switched off.
     pub jvm_logs: Vec<JvmLog>,
     /// JVM logs that are still on, with the reason.
-    pub jvm_logs_left: Vec<(JvmLog, String)>,
+    pub jvm_logs_left: Vec<JvmLogLeft>,
     /// True if the machine was rebooted since, so that there was nothing to restore.
     pub rebooted: bool,
     /// The pid and command of a running recording, which restores its own settings when it ends; `null` if
     /// there is none.
     pub recording: Option<String>,
+}
+
+/// A setting that could not be restored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NotRestored {
+    #[serde(flatten)]
+    pub entry: Entry,
+    /// Why it could not be restored.
+    pub reason: String,
+}
+
+/// A JVM log that is still on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct JvmLogLeft {
+    #[serde(flatten)]
+    pub log: JvmLog,
+    /// Why it could not be switched off.
+    pub reason: String,
 }
 
 impl Restored {

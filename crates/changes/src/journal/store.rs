@@ -12,6 +12,14 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Applied, JournalError, Record};
 
+/// The default folder of the journal.
+pub const STATE_DIR: &str = "/run/hugewise";
+
+/// The folder of the journal of recordings.
+pub(super) fn recordings(dir: &Path) -> PathBuf {
+    dir.join("recording")
+}
+
 #[derive(Debug)]
 pub(super) struct Store {
     path: PathBuf,

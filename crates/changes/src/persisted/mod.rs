@@ -43,7 +43,15 @@ pub struct Removed {
     /// The removed files.
     pub files: Vec<PathBuf>,
     /// The files that remain, with the reason.
-    pub left: Vec<(PathBuf, String)>,
+    pub left: Vec<FileLeft>,
+}
+
+/// A file that remains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FileLeft {
+    pub file: PathBuf,
+    /// Why it was not removed.
+    pub reason: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +157,7 @@ pub fn remove(etc: &Path, edited_too: bool) -> Removed {
         };
         match outcome {
             Ok(()) => removed.files.push(path),
-            Err(reason) => removed.left.push((path, reason)),
+            Err(reason) => removed.left.push(FileLeft { file: path, reason }),
         }
     }
     removed

@@ -10,7 +10,7 @@ use hugewise_changes::{
     journal::{self, ChangedSince, JvmLog, Others, Restored, STATE_DIR},
     persisted::{self, Removed},
 };
-use hugewise_linux::{root::Root, sys::process};
+use hugewise_linux::{json, root::Root, sys::process};
 use hugewise_record::recording;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -51,9 +51,10 @@ pub struct Restore {
     json: bool,
 }
 
-/// Result of `hugewise restore`.
+/// Result of `hugewise restore`, schema `hugewise.restore/2`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
+    schema: &'static str,
     #[serde(flatten)]
     restored: Restored,
     /// Files that `apply --persist` wrote: removed, or kept with the reason. Empty without `--persisted`.
@@ -77,9 +78,14 @@ pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
         })?;
     let persisted =
         if restore.persisted { persisted::remove(&restore.etc, restore.force) } else { Removed::default() };
-    let report = Report { restored, persisted, still_persisted: persisted::present(&restore.etc) };
+    let report = Report {
+        schema: "hugewise.restore/2",
+        restored,
+        persisted,
+        still_persisted: persisted::present(&restore.etc),
+    };
     if restore.json {
-        print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
+        print(&json::text(&report)?)?;
     } else {
         print(&text(&report))?;
     }
@@ -131,7 +137,7 @@ fn text(report: &Report) -> String {
             .persisted
             .left
             .iter()
-            .map(|(file, reason)| format!("Not removed: {}: {reason}", file.display())),
+            .map(|left| format!("Not removed: {}: {}", left.file.display(), left.reason)),
     );
     if report.persisted.left.is_empty() {
         lines.extend(report.still_persisted.iter().map(|file| {

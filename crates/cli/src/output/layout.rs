@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::{CellAlignment, Table, presets};
+use hugewise_linux::action::Action;
 use hugewise_plan::findings::{Finding, Severity};
 
 use crate::output::terminal::{Terminal, plain};
@@ -46,7 +46,28 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// Appends a finding: severity, id, evidence, consequence, and the command that fixes it.
+    /// Appends numbered actions below the heading ACTIONS.
+    pub fn actions(&mut self, actions: &[Action]) -> fmt::Result {
+        for (n, action) in once_verified(actions).iter().enumerate() {
+            let heading = if n == 0 { "ACTIONS" } else { "" };
+            self.wrapped(heading, &format!("{}. {}", n + 1, plain(&action.change)))?;
+            self.commands(action)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the commands of an action, which are not wrapped, so that they can be copied.
+    pub fn commands(&mut self, action: &Action) -> fmt::Result {
+        if let Some(command) = &action.command {
+            self.line("", self.terminal.good(&format!("$ {}", plain(command))))?;
+        }
+        if let Some(command) = &action.verify {
+            self.line("", format!("verify: {}", self.terminal.good(&format!("$ {}", plain(command)))))?;
+        }
+        Ok(())
+    }
+
+    /// Appends a finding: severity, id, evidence, consequence, and the changes that remove it.
     pub fn finding(&mut self, finding: &Finding) -> fmt::Result {
         let terminal = self.terminal;
         let (word, severity) = match finding.severity {
@@ -65,13 +86,23 @@ impl<'a> Page<'a> {
             let source = plain(&evidence.source.to_string_lossy());
             self.wrapped("", &format!("{} [{source}]", plain(&evidence.value)))?;
         }
-        self.wrapped("", &plain(&finding.consequence))?;
-        match &finding.command {
-            // Never wrapped, so that it can be copied.
-            Some(command) => self.line("", terminal.good(&format!("$ {}", plain(command)))),
-            None => Ok(()),
+        self.wrapped("", &plain(&finding.detail))?;
+        for action in &finding.actions {
+            self.wrapped("", &format!("{}:", plain(&action.change)))?;
+            self.commands(action)?;
         }
+        Ok(())
     }
+}
+
+/// The actions, where those in a row with the same command to verify them share it: only the last has it.
+pub fn once_verified(actions: &[Action]) -> Vec<Action> {
+    let shared = |n: usize| actions.get(n + 1).is_some_and(|next| next.verify == actions[n].verify);
+    let one = |(n, action): (usize, &Action)| Action {
+        verify: action.verify.clone().filter(|_| !shared(n)),
+        ..action.clone()
+    };
+    actions.iter().enumerate().map(one).collect()
 }
 
 /// Wraps text into lines of at most `width` characters; a longer word has a line of its own.
@@ -87,16 +118,6 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// A table whose columns except the first are aligned to the right.
-pub fn table(headings: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(headings);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 #[cfg(test)]

@@ -4,5 +4,7 @@ pub mod drawing;
 pub mod file;
 pub mod layout;
 pub mod progress;
+pub mod table;
 pub mod terminal;
 pub mod web_page;
+pub mod words;

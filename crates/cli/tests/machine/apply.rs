@@ -80,7 +80,7 @@ fn applied_and_restored() -> Tested {
     // Again, as JSON: `defrag` already has the value.
     let again = run(&["apply", "--pool", "2MiB=+5", "--thp-defrag", defrag, "--json"])?.ended_with(0)?;
     let report: Value = serde_json::from_str(&again.stdout)?;
-    assert_eq!((&report["schema"], &report["state"]), (&json!("hugewise.apply/1"), &json!("kept")));
+    assert_eq!((&report["schema"], &report["state"]), (&json!("hugewise.apply/2"), &json!("applied")));
     assert_eq!(report["changes"][0]["from"], report["changes"][0]["to"]);
     assert_eq!(report["changes"][1]["reached"], json!((before + 305).to_string()));
     // Applied settings are not reported as left behind by a killed command.
@@ -152,7 +152,7 @@ fn setting_of_others() -> Tested {
     let _undo = Undo;
     let now = read(SCAN)?;
     let (_dir, file) = plan(&json!({
-        "schema": "hugewise.plan/1", "pools": [],
+        "schema": "hugewise.plan/2", "pools": [],
         "settings": [{"setting": {"khugepaged": {"knob": "scan_sleep_millisecs"}}, "from": "77", "to": "78"}],
     }))?;
     let ran = run(&["apply", "--plan", &file])?.ended_with(1)?;
@@ -262,7 +262,7 @@ fn too_small() -> Tested {
     let report: Value = serde_json::from_str(&ran.stdout)?;
     assert_eq!(
         (&report["state"], &report["changes"][0]["reached"]),
-        (&json!("put_back"), &json!(has.to_string()))
+        (&json!("undone"), &json!(has.to_string()))
     );
     Ok(())
 }

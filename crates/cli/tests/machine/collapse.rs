@@ -194,7 +194,7 @@ fn dry_run() -> Tested {
     let (program, parts) = target(32, |_| ())?;
     let reported = collapse(&program.pid(), &["--dry-run"], 0)?;
     assert_eq!((&reported["outcome"], &reported["after"]), (&"dry_run".into(), &Value::Null));
-    assert!(reported["wanted"]["pages"].as_u64().is_some_and(|pages| pages >= 15 + 8), "{reported:#}");
+    assert!(reported["candidates"]["pages"].as_u64().is_some_and(|pages| pages >= 15 + 8), "{reported:#}");
     for part in &parts {
         assert_eq!(huge(&program.pid(), part)?, 0, "{}", part.name);
     }
@@ -211,7 +211,10 @@ fn rate_and_interrupt() -> Tested {
     let (program, parts) = target(64, |_| ())?;
     let reported = collapse(&program.pid(), &["--region", "malloc", "--rate", "0.125"], 1)?;
     // An upper limit; on a busy machine the rate is lower.
-    assert!(reported["gib_per_second"].as_f64().is_some_and(|rate| rate <= 0.125), "{reported:#}");
+    assert!(
+        reported["bytes_per_second"].as_f64().is_some_and(|rate| rate <= 0.125 * 1_073_741_824.0),
+        "{reported:#}"
+    );
     program.ends_right()?;
 
     let (program, _) = target(64, |_| ())?;
@@ -226,7 +229,7 @@ fn rate_and_interrupt() -> Tested {
     running.signal("INT")?;
     let reported = json(&running.wait()?.ended_with(130)?)?;
     assert_eq!(reported["outcome"], "interrupted", "{reported:#}");
-    assert!(reported["converted_bytes"].as_u64().is_some_and(|bytes| bytes >= HUGE), "{reported:#}");
+    assert!(reported["collapsed_bytes"].as_u64().is_some_and(|bytes| bytes >= HUGE), "{reported:#}");
     let refused = reported["refused"].as_array().ok_or("no refusals")?;
     let not_tried = |refusal: &Value| refusal["reason"].as_str().is_some_and(|r| r.starts_with("not tried"));
     assert!(refused.iter().any(not_tried), "{reported:#}");
@@ -364,7 +367,7 @@ fn group_limit() -> Tested {
     fs::write(group.file("memory.limit_in_bytes", "memory.max"), (used + MIB / 2).to_string())?;
     let reported = collapse(&program.pid(), &["--region", "malloc"], 1)?;
     assert_eq!(reported["outcome"], "group_limit", "{reported:#}");
-    says(reported["cause"].as_str().unwrap_or_default(), &["control group"])?;
+    says(reported["detail"].as_str().unwrap_or_default(), &["control group"])?;
     let first = reported["refused"][0]["reason"].as_str().unwrap_or_default();
     says(first, &["EBUSY"])?;
     // Headroom for a few huge pages suffices for all: each collapse frees the base pages.

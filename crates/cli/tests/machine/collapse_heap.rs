@@ -69,7 +69,7 @@ fn heap(jdk: &Jdk, collector: &str) -> Tested {
     eprintln!(
         "JDK {} {collector}: {:.2} GiB/s, longest call {:.1} ms, longest iteration {worst} µs",
         jdk.version,
-        reported["gib_per_second"].as_f64().unwrap_or(0.0),
+        reported["bytes_per_second"].as_f64().unwrap_or(0.0) / 1_073_741_824.0,
         reported["longest_call_seconds"].as_f64().unwrap_or(0.0) * 1e3,
     );
     program.ends_right()
@@ -96,11 +96,11 @@ fn fragmented() -> Tested {
     let (lasted, stalls) = (begin.elapsed(), counters()? - before);
     eprintln!(
         "fragmented: {} after {lasted:?}, {stalls} compactions: {}",
-        reported["outcome"], reported["cause"]
+        reported["outcome"], reported["detail"]
     );
     assert_eq!(reported["outcome"], "fragmented", "{reported:#}");
     assert!(stalls < 200, "{stalls} direct compactions");
-    says(reported["next_step"].as_str().unwrap_or_default(), &["free some"])?;
+    says(reported["actions"][0]["change"].as_str().unwrap_or_default(), &["free some"])?;
     held.end();
     program.ask()?;
     program.ends_right()

@@ -101,7 +101,7 @@ fn is_read(jdk: &Jdk, collector: &str) -> Tested {
         assert_eq!((&json["clock"], &json["jvms"]), (&Value::from(*clock), &1.into()), "{decorations}");
         let found: Vec<Paused> = json["pauses"].as_array().ok_or("no pauses")?.iter().map(paused).collect();
         assert_eq!(found, expected, "{decorations}");
-        let count = json["safepoints"]["reaching"]["count"].as_u64();
+        let count = json["safepoints"]["time_to_safepoint"]["count"].as_u64();
         assert!(count >= Some(4), "{decorations}: {count:?} safepoints");
         assert_eq!(*safepoints.get_or_insert(count), count, "{decorations}");
     }
@@ -173,7 +173,7 @@ fn rotation_is_read(jdk: &Jdk) -> Tested {
     assert_eq!((&json["jvms"], &json["unread_lines"]), (&2.into(), &0.into()));
     let mut last = (0, 0.0);
     for pause in json["pauses"].as_array().ok_or("no pauses")? {
-        let now = (pause["jvm"].as_u64().unwrap_or(9), pause["start_s"].as_f64().unwrap_or(-1.0));
+        let now = (pause["jvm"].as_u64().unwrap_or(9), pause["start_seconds"].as_f64().unwrap_or(-1.0));
         // The start is the end less the duration, and the log has the end in whole milliseconds.
         let in_order = last.0 < now.0 || (last.0 == now.0 && last.1 <= now.1 + 0.001);
         assert!(in_order, "{now:?} after {last:?}, in {}", json["files"]);

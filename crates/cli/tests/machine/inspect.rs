@@ -37,7 +37,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("inspect: own regions of each backing, to the byte", &needs, own_regions),
         trial("inspect: advice that came too late, or never", &needs, reasons),
-        trial("inspect: processes that cannot be read, each with the reason", &[NeedsRoot], not_told),
+        trial("inspect: processes that cannot be read, each with the reason", &[NeedsRoot], unknown),
         trial("inspect: another user's process, and one's own", &[NeedsRoot], unprivileged),
         trial("inspect: a heap that is mapped three times is counted once", &[NeedsRoot, Jdk(17)], views),
         trial("inspect --watch: runs until it is interrupted", &[], watch),
@@ -180,7 +180,7 @@ fn reasons() -> Tested {
     let inspected = inspect(process::id())?;
     let seen = region(&inspected, &never)?;
     assert_eq!(seen["reason"], "never_advised", "{seen:#}");
-    says(seen["why"].as_str().unwrap_or_default(), &["THP mode is madvise", "enabled"])?;
+    says(seen["detail"].as_str().unwrap_or_default(), &["THP mode is madvise", "enabled"])?;
     let seen = region(&inspected, &late)?;
     // Several causes are possible; only counters of zero exclude some.
     let reported = seen["reason"].as_str().unwrap_or_default();
@@ -194,7 +194,7 @@ fn reasons() -> Tested {
     Ok(())
 }
 
-fn not_told() -> Tested {
+fn unknown() -> Tested {
     let mut gone = Command::new("true").spawn()?;
     gone.wait()?;
     let mut zombie = Command::new("true").spawn()?;
@@ -210,8 +210,7 @@ fn not_told() -> Tested {
     let reported: Vec<Value> = ran.stdout.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     assert_eq!(reported.len(), 4, "{}", ran.stdout);
     assert!(reported[0]["regions"].as_array().is_some_and(|regions| !regions.is_empty()));
-    let obstacles: Vec<_> =
-        reported[1..].iter().filter_map(|reported| reported["obstacle"].as_str()).collect();
+    let obstacles: Vec<_> = reported[1..].iter().filter_map(|reported| reported["cause"].as_str()).collect();
     // Process 2 is kthreadd, but in a container any process, or none.
     assert_eq!(&obstacles[..2], ["zombie", "no_process"]);
     let text = run(&["inspect", &ids[1], &ids[2]])?.ended_with(2)?;
@@ -233,8 +232,8 @@ fn unprivileged() -> Tested {
     };
     let ran = as_no_process(process::id())?.ended_with(2)?;
     let reported: Value = serde_json::from_str(&ran.stdout)?;
-    assert_eq!(reported["obstacle"], "not_allowed", "{reported:#}");
-    says(reported["could_not_tell"].as_str().unwrap_or_default(), &["uid 0", "CAP_SYS_PTRACE", "smaps"])?;
+    assert_eq!(reported["cause"], "not_allowed", "{reported:#}");
+    says(reported["detail"].as_str().unwrap_or_default(), &["uid 0", "CAP_SYS_PTRACE", "smaps"])?;
 
     let mut own = Command::new("sleep").arg("100").uid(UNPRIVILEGED).gid(UNPRIVILEGED).spawn()?;
     // Before the exec of `sleep`, the process is a copy of the test.
@@ -248,7 +247,7 @@ fn unprivileged() -> Tested {
     own.kill()?;
     own.wait()?;
     let reported: Value = serde_json::from_str(&ran?.ended_with(0)?.stdout)?;
-    let reason = reported["folio_sizes"]["could_not_tell"].as_str().unwrap_or_default();
+    let reason = reported["unknown"]["folio_sizes"].as_str().unwrap_or_default();
     says(reason, &["CAP_SYS_ADMIN"])?;
     assert!(reported["totals"]["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{reported:#}");
     assert!(reported["regions"].as_array().is_some_and(|all| all.iter().all(|r| r["split_bytes"].is_null())));

@@ -28,6 +28,7 @@ mod refusals;
 mod regions;
 mod report;
 mod run;
+mod schemas;
 mod settings;
 mod start;
 mod tlb;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         kernel_tools::trials(),
         collapse::trials(),
         collapse_heap::trials(),
+        schemas::trials(),
     ];
     libtest_mimic::run(&arguments, all.into_iter().flatten().collect()).exit_code()
 }

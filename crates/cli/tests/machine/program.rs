@@ -2,7 +2,7 @@
 
 use std::{error::Error, fs, path::Path, process::Command};
 
-use hugewise_measure::comparison::Verdict;
+use hugewise_measure::verdict::Verdict;
 use libtest_mimic::Trial;
 
 use crate::{

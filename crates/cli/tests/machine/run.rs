@@ -206,7 +206,7 @@ fn converted() -> Tested {
     let mut call = run_with(folder.path(), &options, &[&program, &file]);
     Running::start(&mut call)?.wait()?.ended_with(0)?;
     let seen: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;
-    let converted = seen["converted_bytes"].as_u64().unwrap_or(0);
+    let converted = seen["collapsed_bytes"].as_u64().unwrap_or(0);
     let reported = seen["notes"].to_string();
     // Without enough free memory the reason must say so.
     assert!(converted >= 60 << 20 || reported.contains("without reclaiming or compacting"), "{seen:#}");

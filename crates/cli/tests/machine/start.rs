@@ -12,7 +12,10 @@ use std::{
 
 use hugewise_measure::comparison::{Comparison, Round};
 
-use crate::settings::{JOURNAL, PATIENCE, RECORDING};
+use crate::{
+    schemas::check_document,
+    settings::{JOURNAL, PATIENCE, RECORDING},
+};
 
 /// Environment variable of all processes that these tests start.
 pub const MARKER: &str = "HUGEWISE_MACHINE_TEST";
@@ -87,7 +90,7 @@ impl Running {
         }
     }
 
-    /// Waits for the end of the process, and kills it after [`PATIENCE`].
+    /// Waits for the end of the process, and kills it after [`PATIENCE`]. Checks JSON against its schema.
     pub fn wait(mut self) -> Result<Ran, Box<dyn Error>> {
         let begin = Instant::now();
         let status = loop {
@@ -106,7 +109,9 @@ impl Running {
             file.read_to_end(&mut bytes)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
-        Ok(Ran { status, stdout: text(self.stdout)?, stderr: text(self.stderr)? })
+        let ran = Ran { status, stdout: text(self.stdout)?, stderr: text(self.stderr)? };
+        check_document(&ran.stdout).map_err(|error| format!("{error}, in {ran:#?}"))?;
+        Ok(ran)
     }
 
     /// Sends a signal by name.

@@ -26,7 +26,7 @@ pub fn trials() -> Vec<Trial> {
 fn curves() -> Tested {
     let ran = run(&[&SMALL[..], &["--backing", "base,thp,hugetlb", "--json"]].concat())?.ended_with(0)?;
     let result: Value = serde_json::from_str(&ran.stdout)?;
-    assert_eq!(result["schema"], "hugewise.tlb/1");
+    assert_eq!(result["schema"], "hugewise.tlb/2");
     let counts = |points: &Value| -> Vec<u64> {
         points.as_array().into_iter().flatten().filter_map(|point| point["pages"].as_u64()).collect()
     };
@@ -41,10 +41,13 @@ fn curves() -> Tested {
         assert_eq!(measured["coverage"], 1.0, "all pages are of the size: {measured}");
         assert_eq!(counts(&measured["paged"]), packed);
         let huge = measured["backing"] != "base";
-        assert_eq!(measured["page_size"].as_u64() > curves["base"].as_u64(), huge);
+        assert_eq!(measured["page_size_bytes"].as_u64() > curves["base_page_size_bytes"].as_u64(), huge);
         assert_eq!(measured["strided"].is_array(), huge);
         for point in measured["paged"].as_array().into_iter().flatten() {
-            assert!(point["ns"].as_f64() > Some(0.0) && point["spread"].as_f64() >= Some(0.0), "{point}");
+            assert!(
+                point["seconds"].as_f64() > Some(0.0) && point["spread_ratio"].as_f64() >= Some(0.0),
+                "{point}"
+            );
         }
     }
     Ok(())

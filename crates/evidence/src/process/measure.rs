@@ -18,7 +18,7 @@ use hugewise_linux::{
 use super::{
     Machine,
     names::{self, Part},
-    reason::{self, Evidence, Judged, Seen},
+    why_not_huge::{self, Evidence, Judged, Seen},
 };
 
 /// The counts of all parts, in the order of their addresses.
@@ -137,7 +137,7 @@ impl Measured {
             wants_pool: context.wants_pool && part.kind.is_for_large_pages(),
         };
         self.mappings += 1;
-        if let Some(judged) = reason::judge(&seen, context.machine) {
+        if let Some(judged) = why_not_huge::judge(&seen, context.machine) {
             self.memory = memory;
             let bytes = pages.base + pages.swap;
             match self.reasons.iter_mut().find(|(other, _)| *other == judged) {

@@ -4,9 +4,9 @@ mod machine;
 mod measure;
 mod model;
 mod names;
-mod reason;
 mod stacks;
 mod summary;
+mod why_not_huge;
 
 use hugewise_linux::{
     pages::{
@@ -27,8 +27,8 @@ pub use self::{
     measure::{AllMeasured, Measured},
     model::{Document, Failed, Inspected, Region, Totals, huge},
     names::{Kind, Naming, Part},
-    reason::Reason,
     summary::RegionPages,
+    why_not_huge::Reason,
 };
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,7 +62,7 @@ pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Re
     let regions: Vec<Region> = regions
         .map(|(part, measured)| region(machine, &process, part, &measured, &folios, options))
         .collect();
-    Ok(Inspected::new(process, is_jvm, naming.source, totals, folios.map(|_| ()), Some(regions), notes))
+    Ok(Inspected::new(process, is_jvm, naming.source, totals, folios.map(|_| true), Some(regions), notes))
 }
 
 /// All mappings of a process, named and counted.
@@ -118,24 +118,20 @@ fn region(
     options: Options,
 ) -> Region {
     let pages = &measured.pages;
-    let why = measured.reason.map(|reason| reason::words(reason, &measured.evidence(process), machine));
+    let words =
+        measured.reason.map(|reason| why_not_huge::words(reason, &measured.evidence(process), machine));
+    let reason = measured.reason.map(|judged| judged.reason);
     Region {
-        name: part.name,
+        pages: RegionPages::new(part.name, part.addresses, pages, machine, reason),
         kind: part.kind,
-        start: part.addresses.start,
-        end: part.addresses.end,
         mappings: measured.mappings,
-        resident_bytes: pages.resident(),
-        bytes_by_page_size: pages.by_page_size(machine.sizes.base, machine.sizes.thp),
-        hugetlb_bytes: pages.hugetlb.values().copied().sum(),
         swapped_bytes: pages.swap,
         split_bytes: folios.known().map(|_| pages.split),
         part_of_folio_bytes: folios.known().filter(|_| options.full).map(|_| pages.part_of_folio),
         counted_above_bytes: measured.counted_above,
         same_memory_as: measured.same_memory_as,
-        reason: measured.reason.map(|reason| reason.reason),
-        candidates: measured.reason.map(reason::Judged::candidates).unwrap_or_default(),
-        why: why.as_ref().map(|why| why.sentence.clone()),
-        next_step: why.and_then(|why| why.next_step),
+        candidates: measured.reason.map(why_not_huge::Judged::candidates).unwrap_or_default(),
+        detail: words.as_ref().map(|words| words.detail.clone()),
+        actions: words.map(|words| words.actions).unwrap_or_default(),
     }
 }

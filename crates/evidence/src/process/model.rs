@@ -1,8 +1,9 @@
-//! The result of inspecting a process, schema `hugewise.inspect/1`.
+//! The result of inspecting a process, schema `hugewise.inspect/2`.
 
 use std::collections::BTreeMap;
 
 use hugewise_linux::{
+    action::Action,
     pages::count::PageCounts,
     proc::process::{CannotTell, Obstacle, Process},
     reading::Reading,
@@ -11,9 +12,9 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Kind, Machine, Reason};
+use super::{Kind, Machine, Reason, RegionPages};
 
-const SCHEMA: &str = "hugewise.inspect/1";
+const SCHEMA: &str = "hugewise.inspect/2";
 
 /// What `inspect --json` prints for each process.
 #[derive(Serialize, JsonSchema)]
@@ -47,8 +48,8 @@ pub struct Inspected {
     pub thp_enabled: Reading<bool>,
     /// Sums over all regions. Memory that is mapped several times is counted once.
     pub totals: Totals,
-    /// Null if folio sizes were read; otherwise the reason why base pages include those of mTHP.
-    pub folio_sizes: Reading<()>,
+    /// Whether folio sizes were read; if they are unknown, base pages include those of mTHP.
+    pub folio_sizes: Reading<bool>,
     /// Regions in the order of their addresses; null if only the totals were read.
     pub regions: Option<Vec<Region>>,
     /// Limits of the reading.
@@ -61,7 +62,7 @@ impl Inspected {
         is_jvm: bool,
         names_from: String,
         totals: Totals,
-        folio_sizes: Reading<()>,
+        folio_sizes: Reading<bool>,
         regions: Option<Vec<Region>>,
         notes: Vec<String>,
     ) -> Inspected {
@@ -90,14 +91,14 @@ pub struct Failed {
     /// Process ID.
     pub pid: u32,
     /// Kind of the reason.
-    pub obstacle: Obstacle,
+    pub cause: Obstacle,
     /// The reason as text.
-    pub could_not_tell: String,
+    pub detail: String,
 }
 
 impl Failed {
     pub fn new(pid: u32, why: CannotTell) -> Failed {
-        Failed { schema: SCHEMA, pid, obstacle: why.obstacle, could_not_tell: why.words }
+        Failed { schema: SCHEMA, pid, cause: why.obstacle, detail: why.words }
     }
 }
 
@@ -139,23 +140,12 @@ pub fn huge(bytes_by_page_size: &BTreeMap<PageSize, Bytes>, base: PageSize) -> B
 /// A region: several mappings with one purpose, or a part of a mapping.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Region {
-    /// Name of the region: its purpose, file or thread.
-    pub name: String,
+    #[serde(flatten)]
+    pub pages: RegionPages,
     /// Kind of the region.
     pub kind: Kind,
-    /// First address.
-    pub start: u64,
-    /// First address after the region.
-    pub end: u64,
     /// Number of mappings that overlap the region.
     pub mappings: usize,
-    /// Resident bytes, hugetlb pages included.
-    pub resident_bytes: Bytes,
-    /// Resident bytes by page size; their sum is `resident_bytes`. Base pages include those of mTHP unless
-    /// `folio_sizes` is null.
-    pub bytes_by_page_size: BTreeMap<PageSize, Bytes>,
-    /// Resident bytes on hugetlb pages.
-    pub hugetlb_bytes: Bytes,
     /// Swapped-out bytes.
     pub swapped_bytes: Bytes,
     /// Of the bytes on base pages, those in whole PMD-sized THPs that base page table entries map: the PMD
@@ -169,12 +159,10 @@ pub struct Region {
     pub counted_above_bytes: Bytes,
     /// First address of the earlier region that maps the same memory; null if there is none.
     pub same_memory_as: Option<u64>,
-    /// Reason for most of the bytes on base pages; null if there are none.
-    pub reason: Option<Reason>,
     /// Possible reasons if `reason` is `eligible`, as far as the counters of the machine allow them.
     pub candidates: Vec<Reason>,
     /// The reason as text; null if there is none.
-    pub why: Option<String>,
-    /// The action that would change it; null if there is none.
-    pub next_step: Option<String>,
+    pub detail: Option<String>,
+    /// Changes that would remove the reason; empty if there is none.
+    pub actions: Vec<Action>,
 }

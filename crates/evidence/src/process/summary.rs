@@ -1,6 +1,6 @@
 //! Combines several parts of a process into one region.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use hugewise_linux::{
     pages::count::PageCounts,
@@ -14,7 +14,7 @@ use super::{Machine, Part, Reason, Survey};
 /// A region and its pages. Memory that is mapped several times is counted once.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RegionPages {
-    /// `heap`, `code cache`, `outside heap` or another name.
+    /// Name of the region: its purpose, file or thread.
     pub name: String,
     /// First address.
     pub start: u64,
@@ -22,7 +22,8 @@ pub struct RegionPages {
     pub end: u64,
     /// Resident bytes, hugetlb pages included.
     pub resident_bytes: Bytes,
-    /// Resident bytes by page size. Base pages include those of mTHP.
+    /// Resident bytes by page size; their sum is `resident_bytes`. Base pages include those of mTHP unless the
+    /// sizes of folios were read.
     pub bytes_by_page_size: BTreeMap<PageSize, Bytes>,
     /// Resident bytes on hugetlb pages.
     pub hugetlb_bytes: Bytes,
@@ -33,6 +34,25 @@ pub struct RegionPages {
 }
 
 impl RegionPages {
+    pub(super) fn new(
+        name: String,
+        addresses: Range<u64>,
+        pages: &PageCounts,
+        machine: &Machine,
+        reason: Option<Reason>,
+    ) -> RegionPages {
+        RegionPages {
+            name,
+            start: addresses.start,
+            end: addresses.end,
+            resident_bytes: pages.resident(),
+            bytes_by_page_size: pages.by_page_size(machine.sizes.base, machine.sizes.thp),
+            hugetlb_bytes: pages.hugetlb.values().copied().sum(),
+            reason,
+            base: machine.sizes.base,
+        }
+    }
+
     /// Share on pages larger than base pages, 0 to 1; `None` if nothing is resident.
     #[must_use]
     pub fn coverage(&self) -> Option<f64> {
@@ -68,15 +88,8 @@ impl Survey {
             (start, end) = (start.min(part.addresses.start), end.max(part.addresses.end));
             pages.add(&once);
         }
-        (pages.resident() > Bytes::ZERO).then(|| RegionPages {
-            name: name.to_owned(),
-            start,
-            end,
-            resident_bytes: pages.resident(),
-            bytes_by_page_size: pages.by_page_size(machine.sizes.base, machine.sizes.thp),
-            hugetlb_bytes: pages.hugetlb.values().copied().sum(),
-            reason: reasons.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(reason, _)| reason),
-            base: machine.sizes.base,
-        })
+        let reason = reasons.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(reason, _)| reason);
+        (pages.resident() > Bytes::ZERO)
+            .then(|| RegionPages::new(name.to_owned(), start..end, &pages, machine, reason))
     }
 }

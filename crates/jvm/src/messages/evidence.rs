@@ -97,8 +97,8 @@ impl Explainer<'_> {
                         absolute(file)
                     )),
                     Reading::Known(None) => {}
-                    Reading::CouldNotTell { could_not_tell } => evidence.push(format!(
-                        "the control group limit on {size} pages ({what}) is unknown: {could_not_tell}"
+                    Reading::Unknown { unknown } => evidence.push(format!(
+                        "the control group limit on {size} pages ({what}) is unknown: {unknown}"
                     )),
                 }
             }
@@ -133,7 +133,7 @@ fn absolute(file: &Path) -> String {
 fn reported<T: std::fmt::Display>(what: &str, value: &Reading<T>, file: &str) -> String {
     match value {
         Reading::Known(value) => format!("{what} is {value} [/{file}]"),
-        Reading::CouldNotTell { could_not_tell } => format!("{what} is unknown: {could_not_tell}"),
+        Reading::Unknown { unknown } => format!("{what} is unknown: {unknown}"),
     }
 }
 

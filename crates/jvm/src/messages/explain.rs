@@ -1,6 +1,7 @@
-//! Explains a message on this machine: cause, evidence and fix.
+//! Explains a message on this machine: reason, evidence and action.
 
 use hugewise_linux::{
+    action::Action,
     facts::Facts,
     hugepages::{pools::Pool, thp},
     units::{Bytes, PageSize, Pages},
@@ -17,13 +18,11 @@ pub struct Explanation {
     #[serde(flatten)]
     pub found: Found,
     /// Why the JVM or the kernel printed the message.
-    pub cause: String,
+    pub detail: String,
     /// Readings of this machine that concern the message, each with its source; may be empty.
     pub evidence: Vec<String>,
-    /// Change to make: a flag of the JVM, a kernel parameter, or a remark on `command`.
-    pub fix: String,
-    /// Command that makes the change; the user replaces N and GID by numbers. `null` if no command does.
-    pub command: Option<String>,
+    /// Changes to make; the user replaces N, GID and PID in a command by numbers.
+    pub actions: Vec<Action>,
 }
 
 const EPERM: i32 = 1;
@@ -38,25 +37,8 @@ pub fn explain(found: &[Found], facts: &Facts) -> Vec<Explanation> {
     found.iter().map(|one| Explainer { found: one, all: found, facts }.explain()).collect()
 }
 
-struct Fix {
-    fix: String,
-    command: Option<String>,
-}
-
-impl From<&str> for Fix {
-    fn from(fix: &str) -> Fix {
-        fix.to_owned().into()
-    }
-}
-
-impl From<String> for Fix {
-    fn from(fix: String) -> Fix {
-        Fix { fix, command: None }
-    }
-}
-
-fn run(command: impl Into<String>, fix: &str) -> Fix {
-    Fix { fix: fix.to_owned(), command: Some(command.into()) }
+fn run(command: impl Into<String>, change: &str) -> Action {
+    Action::new(change).by(command)
 }
 
 /// A message, the other messages of its log, and the machine.
@@ -68,17 +50,17 @@ pub(super) struct Explainer<'a> {
 
 impl Explainer<'_> {
     fn explain(&self) -> Explanation {
-        let (cause, Fix { fix, command }) = self.cause_and_fix();
-        Explanation { found: self.found.clone(), cause, evidence: self.evidence(), fix, command }
+        let (detail, action) = self.detail_and_action();
+        Explanation { found: self.found.clone(), detail, evidence: self.evidence(), actions: vec![action] }
     }
 
-    fn cause_and_fix(&self) -> (String, Fix) {
+    fn detail_and_action(&self) -> (String, Action) {
         let message = &self.found.message;
         let size = self.size();
         let pages_of = size.map_or_else(|| "huge pages".to_owned(), |size| format!("pages of {size}"));
         let bytes = message.bytes.map_or_else(|| "a region".to_owned(), |bytes| bytes.to_string());
         let name = message.name.as_deref().unwrap_or_default();
-        let (cause, fix): (String, Fix) = match message.family {
+        match message.family {
             Family::PoolEmpty => (
                 "The JVM requested large pages and found no free page in any pool: it runs entirely on base \
                  pages, and reports no error in its exit status."
@@ -98,15 +80,15 @@ impl Explainer<'_> {
                     "SysV shared memory on huge pages needs root, CAP_IPC_LOCK, or membership in the group \
                      vm.hugetlb_shm_group; the JVM has none of them."
                         .into(),
-                    run("sudo sysctl vm.hugetlb_shm_group=GID", "or -XX:+UseHugeTLBFS, which needs no privilege, instead of -XX:+UseSHM"),
+                    run("sudo sysctl vm.hugetlb_shm_group=GID", "Permit it to a group of the JVM, or use -XX:+UseHugeTLBFS, which needs no privilege, instead of -XX:+UseSHM"),
                 ),
                 Some(EINVAL) => (
                     "The segment is larger than kernel.shmmax, or its page size does not exist here.".into(),
-                    run("sudo sysctl kernel.shmmax=18446744073692774399", "or -XX:+UseHugeTLBFS instead of -XX:+UseSHM"),
+                    run("sudo sysctl kernel.shmmax=18446744073692774399", "Remove the limit, or use -XX:+UseHugeTLBFS instead of -XX:+UseSHM"),
                 ),
                 Some(ENOSPC) => (
                     "All SysV shared memory together would exceed kernel.shmall.".into(),
-                    run("sudo sysctl kernel.shmall=18446744073692774399", "or -XX:+UseHugeTLBFS instead of -XX:+UseSHM"),
+                    run("sudo sysctl kernel.shmall=18446744073692774399", "Remove the limit, or use -XX:+UseHugeTLBFS instead of -XX:+UseSHM"),
                 ),
                 _ => (
                     "The pool was empty or too small for a region. JDK 8 and 11 try SysV shared memory last: they \
@@ -133,16 +115,15 @@ impl Explainer<'_> {
             ),
             Family::PageSizeIgnored => (
                 format!("JDK 8 and 11 use pages of the kernel's default size ({pages_of}) only."),
-                "remove -XX:LargePageSizeInBytes; for another size: JDK 17 or later, or default_hugepagesz= at boot"
-                    .into(),
+                Action::new("Remove -XX:LargePageSizeInBytes; for another size: JDK 17 or later, or default_hugepagesz= at boot"),
             ),
             Family::PageSizeRefused if message.speaker.starts_with("ZGC") => (
                 format!("ZGC supports {pages_of} only: the JVM did not start."),
-                "remove -XX:LargePageSizeInBytes, or use another collector for larger pages: -XX:+UseG1GC".into(),
+                Action::new("Remove -XX:LargePageSizeInBytes, or use another collector for larger pages: -XX:+UseG1GC"),
             ),
             Family::PageSizeRefused => (
                 format!("{bytes} is not a power of two, and so not a page size: the JVM did not start."),
-                format!("-XX:LargePageSizeInBytes= with a size that this machine has: {}", self.sizes()).into(),
+                Action::new(format!("Set -XX:LargePageSizeInBytes to a size that this machine has: {}", self.sizes())),
             ),
             Family::HeapCommit => (
                 "ZGC could not commit memory for its heap. With explicit large pages the pool is too small: \
@@ -165,18 +146,17 @@ impl Explainer<'_> {
             Family::UnknownFlag => match name {
                 "UseSHM" | "UseHugeTLBFS" => (
                     format!("{name} was removed in JDK 22 (JDK-8261894): the JVM did not start."),
-                    format!("remove {name}; -XX:+UseLargePages is sufficient to take pages from the pools").into(),
+                    Action::new(format!("Remove {name}; -XX:+UseLargePages is sufficient to take pages from the pools")),
                 ),
                 "UseLargePagesInMetaspace" => (
                     "UseLargePagesInMetaspace does not exist since JDK 17: the JVM did not start.".into(),
-                    "remove it: metaspace is never on pool pages".into(),
+                    Action::new("Remove it: metaspace is never on pool pages"),
                 ),
                 _ => (
                     format!("This JVM does not have the flag {name}: it did not start."),
-                    format!(
-                        "remove {name}; if it is a diagnostic flag, put -XX:+UnlockDiagnosticVMOptions before it"
-                    )
-                    .into(),
+                    Action::new(format!(
+                        "Remove {name}; if it is a diagnostic flag, put -XX:+UnlockDiagnosticVMOptions before it"
+                    )),
                 ),
             },
             Family::LargePagesOff if message.harm == super::Harm::None => (
@@ -185,7 +165,7 @@ impl Explainer<'_> {
                     .into(),
                 run(
                     "hugewise inspect PID",
-                    "prints the pages of a running JVM; -XX:+UseTransparentHugePages or -XX:+UseLargePages request \
+                    "Read the pages of the running JVM; -XX:+UseTransparentHugePages or -XX:+UseLargePages request \
                      huge pages",
                 ),
             ),
@@ -197,7 +177,7 @@ impl Explainer<'_> {
                 "The JVM accepted the flag. The message does not prove that any region got huge pages: it is also \
                  printed with a heap entirely on base pages."
                     .into(),
-                run("hugewise inspect PID", "prints the pages of each region, as read from the kernel"),
+                run("hugewise inspect PID", "Read the pages of each region from the kernel"),
             ),
             Family::BootPool => (
                 format!(
@@ -205,20 +185,20 @@ impl Explainer<'_> {
                     message.got.map_or_else(|| "some".to_owned(), |got| got.to_string()),
                     message.pages.map_or_else(|| "them".to_owned(), |pages| pages.to_string())
                 ),
-                "reduce hugepages= on the kernel's command line; on NUMA machines set it per node: \
-                 hugepages=0:N,1:N"
-                    .into(),
+                Action::new(
+                    "Reduce hugepages= on the kernel's command line; on NUMA machines set it per node: \
+                     hugepages=0:N,1:N",
+                ),
             ),
             Family::BootParameter => (
                 format!(
                     "The kernel rejected {name}: the processor does not support the page size, or the parameter \
                      is in the wrong position."
                 ),
-                format!(
-                    "put each hugepagesz= before its own hugepages=, with a size that this machine has: {}",
+                Action::new(format!(
+                    "Put each hugepagesz= before its own hugepages=, with a size that this machine has: {}",
                     self.sizes()
-                )
-                .into(),
+                )),
             ),
             Family::NoBlock => (
                 format!(
@@ -228,7 +208,7 @@ impl Explainer<'_> {
                 ),
                 run(
                     "echo 1 | sudo tee /proc/sys/vm/compact_memory",
-                    "and try again; a pool reserved at boot (hugepages=) does not depend on fragmentation",
+                    "Compact free memory and try again; a pool reserved at boot (hugepages=) does not depend on fragmentation",
                 ),
             ),
             Family::BusError => (
@@ -237,9 +217,10 @@ impl Explainer<'_> {
                  the first touch above the limit kills the process. Other causes: a truncated mapped file, a full \
                  /dev/shm."
                     .into(),
-                "raise the container's limit on huge pages (Kubernetes: hugepages-SIZE, requests equal to limits) \
-                 to the demand that hugewise plan -- java … prints, or run without -XX:+UseLargePages"
-                    .into(),
+                Action::new(
+                    "Raise the container's limit on huge pages (Kubernetes: hugepages-SIZE, requests equal to limits) \
+                     to the demand that hugewise plan -- java … prints, or run without -XX:+UseLargePages",
+                ),
             ),
             Family::OutOfMemory => (
                 format!(
@@ -249,33 +230,33 @@ impl Explainer<'_> {
                     message.pages.unwrap_or_default()
                 ),
                 match size {
-                    Some(size) => run(format!("sudo hugewise apply --pool {size}=N"), "with no more pages than programs use"),
-                    None => "shrink the pool to the pages in use; hugewise plan -- java … prints the demand".into(),
+                    Some(size) => run(format!("sudo hugewise apply --pool {size}=N"), "Reduce the pool to the pages that programs use"),
+                    None => Action::new("Reduce the pool to the pages that programs use; hugewise plan -- java … prints the demand"),
                 },
             ),
             Family::MemlockRule => (
                 "A process was allowed SysV shared memory on huge pages by its RLIMIT_MEMLOCK, which the kernel \
                  deprecates."
                     .into(),
-                run("sudo sysctl vm.hugetlb_shm_group=GID", "with a group of the process"),
+                run("sudo sysctl vm.hugetlb_shm_group=GID", "Permit it to a group of the process"),
             ),
             Family::NoNode => (
                 format!("No node has enough {name} left: they are not reserved there, or other pods use them."),
                 run(
                     format!("sudo hugewise apply --pool {}=N", size.map_or_else(|| "SIZE".into(), |size| size.to_string())),
-                    "on a node; then restart its kubelet, which reads the pools at its start only",
+                    "Grow the pool on a node, then restart its kubelet, which reads the pools at its start only",
                 ),
             ),
             Family::ContainerLimit => (
                 "The limit on huge pages was refused: Kubernetes requires a request of memory or CPU with huge \
                  pages, and the runtime requires the hugetlb controller of control groups."
                     .into(),
-                "request memory or cpu as well, with hugepages-SIZE in requests equal to limits; on the node, \
-                 /sys/fs/cgroup/cgroup.controllers must contain hugetlb"
-                    .into(),
+                Action::new(
+                    "Request memory or cpu as well, with hugepages-SIZE in requests equal to limits; on the node, \
+                     /sys/fs/cgroup/cgroup.controllers must contain hugetlb",
+                ),
             ),
-        };
-        (cause, fix)
+        }
     }
 
     /// Page size of the message, or else the default size of this machine.
@@ -299,21 +280,21 @@ impl Explainer<'_> {
     }
 
     /// Sets THP to `word` in `file`, unless the present setting `now` allows huge pages.
-    fn allow(&self, file: &str, word: &str, now: Option<&str>) -> Fix {
+    fn allow(&self, file: &str, word: &str, now: Option<&str>) -> Action {
         if now.is_some_and(|now| now != "never" && now != "deny") {
-            return "the setting allows it now: restart the program".into();
+            return Action::new("Restart the program: the setting permits huge pages now");
         }
         run(
             format!("echo {word} | sudo tee /{}", thp::path(file).display()),
-            "until the next boot, for every program that requests it",
+            "Permit huge pages to every program that requests them, until the next boot",
         )
     }
 
     /// Grows the pool by the sum of the regions in this log that did not fit; the exact demand needs the
     /// launch line.
-    fn fill_pool(&self) -> Fix {
+    fn fill_pool(&self) -> Action {
         const EXACTLY: &str = "hugewise plan -- java … prints the exact number";
-        let Some(size) = self.size() else { return EXACTLY.into() };
+        let Some(size) = self.size() else { return Action::new(format!("Grow the pool; {EXACTLY}")) };
         let of_size = |found: &&Found| {
             let page_size = found.message.page_size;
             let default = self.facts.meminfo.default_size.known();
@@ -331,21 +312,20 @@ impl Explainer<'_> {
         regions.extend(lacking(Family::HeapCommit).chain(lacking(Family::HeapLowered)).max());
         let missing: Bytes = regions.into_iter().sum();
         if missing == Bytes::ZERO {
-            return run(format!("sudo hugewise apply --pool {size}=N"), EXACTLY);
+            return run(format!("sudo hugewise apply --pool {size}=N"), &format!("Grow the pool; {EXACTLY}"));
         }
         let needed = missing.pages_needed(size);
         if self.pool(size).is_some_and(|pool| pool.available() >= needed) {
-            return format!(
-                "the pool is now large enough for the regions named here: restart the program; with the \
+            return Action::new(format!(
+                "Restart the program: the pool is now large enough for the regions named here; with the \
                  collector's tables, {EXACTLY}"
-            )
-            .into();
+            ));
         }
         let held = self.pool(size).map_or(Pages(0), |pool| pool.total.saturating_sub(pool.available()));
         let pages = needed.0.saturating_add(held.0);
         run(
             format!("sudo hugewise apply --pool {size}={pages}"),
-            &format!("large enough for the regions named here; with the collector's tables, {EXACTLY}"),
+            &format!("Grow the pool to hold the regions named here; with the collector's tables, {EXACTLY}"),
         )
     }
 }

@@ -21,7 +21,7 @@ pub use scan::{Found, Scanned, scan};
 
 /// Kind of a message. The meaning of a name never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Family {
     /// The JVM found no free page in the pool at its start.
     PoolEmpty,
@@ -71,7 +71,7 @@ pub enum Family {
 
 /// Effect on the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Harm {
     /// It did not start, was killed, or has less memory than configured.
     Stopped,
@@ -84,8 +84,10 @@ pub enum Harm {
 /// A parsed message about large pages. Fields that it does not contain are `null`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct Message {
+    #[serde(rename = "cause")]
     pub family: Family,
     /// Effect on the program.
+    #[serde(rename = "verdict")]
     pub harm: Harm,
     /// Program that prints this wording: `JDK 17`, `the kernel`.
     pub speaker: &'static str,
@@ -94,6 +96,7 @@ pub struct Message {
     /// Size of the memory concerned, in bytes.
     pub bytes: Option<Bytes>,
     /// Page size, in bytes.
+    #[serde(rename = "page_size_bytes")]
     pub page_size: Option<PageSize>,
     /// Order of the block: log2 of its number of base pages.
     pub order: Option<u32>,

@@ -124,7 +124,7 @@ fn evidence_and_fix_come_from_this_machine() -> io::Result<()> {
                UseTransparentHugePages disabled, transparent huge pages are not supported by the operating system.\n\
                Shared memory transparent huge pages are not enabled in the OS.\n";
     let explained_log = explained(log, &facts)?;
-    let command = explained_log[1].command.as_deref();
+    let command = explained_log[1].actions[0].command.as_deref();
     assert_eq!(command, Some("sudo hugewise apply --pool 2MiB=652"), "{explained_log:?}");
     let evidence = |at: usize| explained_log[at].evidence.join("\n");
     assert!(evidence(0).contains("has 100 now, 80 of them available"), "{}", evidence(0));
@@ -145,8 +145,11 @@ fn nothing_is_left_unexplained() -> io::Result<()> {
     for file in ["jdk11.txt", "jdk17.txt", "jdk25.txt", "kernel.txt"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages").join(file);
         for one in explained(&fs::read_to_string(path)?, &facts)? {
-            let reported = format!("{} {}", one.cause, one.fix);
-            assert!(one.cause.len() > 20 && one.fix.len() > 10 && !reported.contains("  "), "{one:?}");
+            let reported = format!("{} {}", one.detail, one.actions[0].change);
+            assert!(
+                one.detail.len() > 20 && one.actions[0].change.len() > 10 && !reported.contains("  "),
+                "{one:?}"
+            );
             kinds += 1;
         }
     }

@@ -70,6 +70,7 @@ pub struct Limit {
     /// The limit, in bytes.
     pub bytes: Bytes,
     /// Bytes charged to it.
+    #[serde(rename = "used_bytes")]
     pub used: Reading<Bytes>,
     /// The file of the limit, relative to the root.
     pub file: PathBuf,
@@ -79,6 +80,7 @@ pub struct Limit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HugetlbLimits {
     /// The page size.
+    #[serde(rename = "page_size_bytes")]
     pub page_size: PageSize,
     /// The limit on used pages: a page fault beyond it ends in SIGBUS. `null` if there is no limit.
     pub touch: Reading<Option<Limit>>,

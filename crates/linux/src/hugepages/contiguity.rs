@@ -20,9 +20,11 @@ pub const MAX_UNREQUESTED_SCAN_BYTES: Bytes = Bytes(256 << 30);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contiguity {
     /// Free memory in the blocks listed by /proc/buddyinfo.
+    #[serde(rename = "listed_bytes")]
     pub listed: Reading<Bytes>,
     /// Free memory in no listed block: per-CPU page lists, and memory that the kernel has not initialised or
     /// accepted yet. It may add huge pages.
+    #[serde(rename = "unlisted_bytes")]
     pub unlisted: Reading<Bytes>,
     /// One entry per page size, the smallest first.
     pub sizes: Vec<Obtainable>,
@@ -32,6 +34,7 @@ pub struct Contiguity {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Obtainable {
     /// The page size.
+    #[serde(rename = "page_size_bytes")]
     pub page_size: PageSize,
     /// Pages available without compaction: a lower bound.
     pub at_once: Reading<Pages>,
@@ -70,9 +73,7 @@ pub fn read(
     let zones = Reading::from(root.read(BUDDYINFO).and_then(|text| parse(root, &text)));
     let base_and_zones = match (base, &zones) {
         (Reading::Known(base), Reading::Known(zones)) => Ok((*base, zones)),
-        (Reading::CouldNotTell { could_not_tell }, _) | (_, Reading::CouldNotTell { could_not_tell }) => {
-            Err(could_not_tell)
-        }
+        (Reading::Unknown { unknown }, _) | (_, Reading::Unknown { unknown }) => Err(unknown),
     };
     let listed: Reading<Bytes> =
         base_and_zones.map(|(base, zones)| zones.iter().map(|zone| zone.bytes(base)).sum()).into();
@@ -110,7 +111,7 @@ pub fn read(
 fn beyond_the_list(page_size: PageSize, bound: Reading<Pages>, blocks: Reading<Blocks>) -> Obtainable {
     let at_most = match &blocks {
         Reading::Known(b) => bound.map(|bound| bound.min(b.free + b.movable + b.undecided)),
-        Reading::CouldNotTell { .. } => bound,
+        Reading::Unknown { .. } => bound,
     };
     Obtainable { page_size, at_once: blocks.clone().map(|b| b.free), at_most, blocks: Some(blocks) }
 }

@@ -27,7 +27,7 @@ impl PageSizes {
     pub fn read(root: &Root) -> Result<PageSizes, String> {
         let base = match base_page::read(root) {
             Reading::Known(base) => base,
-            Reading::CouldNotTell { could_not_tell } => return Err(could_not_tell),
+            Reading::Unknown { unknown } => return Err(unknown),
         };
         let pools = pools::read(root).unwrap_or_default();
         Ok(PageSizes {

@@ -21,6 +21,7 @@ pub const NODES: &str = "sys/devices/system/node";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pool {
     /// The page size, in bytes.
+    #[serde(rename = "page_size_bytes")]
     pub page_size: PageSize,
     /// The NUMA node; `null` for all nodes together.
     pub node: Option<u32>,

@@ -28,6 +28,7 @@ pub struct Thp {
     /// Mode for shared memory: `always`, `within_size`, `advise`, `never`, `deny` or `force`.
     pub shmem_enabled: Reading<String>,
     /// `hpage_pmd_size`: the size of a THP mapped by one PMD entry, in bytes.
+    #[serde(rename = "pmd_page_size_bytes")]
     pub pmd_size: Reading<PageSize>,
     /// `use_zero_page`: a read fault maps a shared huge page of zeros.
     pub use_zero_page: Reading<bool>,
@@ -62,6 +63,7 @@ pub struct Khugepaged {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThpSize {
     /// The folio size, in bytes.
+    #[serde(rename = "page_size_bytes")]
     pub page_size: PageSize,
     /// `always`, `inherit` (the machine's `enabled`), `madvise` or `never`; `null` if anonymous memory cannot
     /// have this size.
@@ -133,7 +135,7 @@ impl Thp {
         machine: &'a Reading<String>,
     ) -> Option<(&'a str, PathBuf)> {
         match own {
-            Some(Reading::CouldNotTell { .. }) => None,
+            Some(Reading::Unknown { .. }) => None,
             Some(Reading::Known(Some(word))) if word != "inherit" => {
                 let folder = format!("hugepages-{}", self.pmd_size.known()?.sysfs());
                 Some((word, path(&folder).join(name)))

@@ -49,7 +49,7 @@ pub enum Reason {
     /// Huge pages are allowed now; the earlier cause is unknown.
     Eligible,
     /// The settings could not be read.
-    NotTold,
+    Unknown,
     /// On pages of a hugetlb pool.
     Pool,
     /// The stack of the main thread, which grows by itself.

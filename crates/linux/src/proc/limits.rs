@@ -25,12 +25,16 @@ pub const SHM_GROUP: &str = "proc/sys/vm/hugetlb_shm_group";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// `Max locked memory`, the soft limit in bytes; `null` if unlimited.
+    #[serde(rename = "memlock_bytes")]
     pub memlock: Reading<Option<Bytes>>,
     /// `Max locked memory`, the hard limit in bytes; `null` if unlimited.
+    #[serde(rename = "memlock_hard_bytes")]
     pub memlock_hard: Reading<Option<Bytes>>,
     /// `kernel.shmmax`: the maximum size of a SysV segment, in bytes.
+    #[serde(rename = "shmmax_bytes")]
     pub shmmax: Reading<Bytes>,
     /// `kernel.shmall`: the maximum size of all SysV segments together, in base pages.
+    #[serde(rename = "shmall_pages")]
     pub shmall: Reading<Pages>,
     /// `vm.hugetlb_shm_group`: the group that may use SysV segments on huge pages without CAP_IPC_LOCK.
     pub hugetlb_shm_group: Reading<u32>,

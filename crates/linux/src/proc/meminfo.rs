@@ -20,14 +20,19 @@ pub const OVERCOMMIT: &str = "proc/sys/vm/nr_overcommit_hugepages";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Meminfo {
     /// `MemTotal`: usable memory, in bytes.
+    #[serde(rename = "total_bytes")]
     pub total: Reading<Bytes>,
     /// `MemFree`: unused memory, in bytes.
+    #[serde(rename = "free_bytes")]
     pub free: Reading<Bytes>,
     /// `MemAvailable`: the kernel's estimate of memory available without swapping, in bytes.
+    #[serde(rename = "available_bytes")]
     pub available: Reading<Bytes>,
     /// `Hugetlb`: memory of the pools of all sizes, in bytes.
+    #[serde(rename = "hugetlb_bytes")]
     pub hugetlb: Reading<Bytes>,
     /// `Hugepagesize`: the default huge page size, in bytes.
+    #[serde(rename = "default_page_size_bytes")]
     pub default_size: Reading<PageSize>,
     /// `HugePages_*` and `vm.nr_overcommit_hugepages`: the pool of the default size, of all nodes.
     pub default_pool: Reading<Pool>,

@@ -45,7 +45,7 @@ pub enum Obstacle {
     /// The process belongs to another user.
     NotAllowed,
     /// The kernel does not report it, or in an unknown format.
-    NotTold,
+    Unknown,
 }
 
 /// Why the memory of a process cannot be read, with a message.
@@ -67,7 +67,7 @@ impl Process {
     pub fn read(root: &Root, pid: u32) -> Result<Process, CannotTell> {
         let status = format!("proc/{pid}/status");
         if let Err(error) = root.read(&status) {
-            return if ended(&error) { no_process(root, pid) } else { cannot(Obstacle::NotTold, error) };
+            return if ended(&error) { no_process(root, pid) } else { cannot(Obstacle::Unknown, error) };
         }
         let fields = Fields::read(root, &status);
         let text = |key| fields.get(key, "a word", |value| Some(value.to_owned())).known().cloned();
@@ -148,9 +148,9 @@ impl Process {
                 let words = format!(
                     "this kernel does not report memory by mapping (CONFIG_PROC_PAGE_MONITOR): {error}"
                 );
-                (Obstacle::NotTold, words)
+                (Obstacle::Unknown, words)
             }
-            error => (Obstacle::NotTold, error.to_string()),
+            error => (Obstacle::Unknown, error.to_string()),
         };
         CannotTell { obstacle, words }
     }

@@ -10,15 +10,10 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::{
-    comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, Ratio, Round, Verdict},
-    statistics::{self, CLAIM_CONFIDENCE, INTERVAL_CONFIDENCE, MAX_PAIRS, MIN_PAIRS, PairedRatio},
+    comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, Round},
+    statistics::{self, INTERVAL_CONFIDENCE, MAX_PAIRS, MIN_PAIRS, PairedRatio},
+    verdict::{Judged, Verdict},
 };
-
-/// Largest acceptable smallest detectable difference, as a share; beyond it the rounds are too noisy.
-pub const TOO_NOISY: f64 = 0.20;
-
-/// Difference, as a share, that the recommended number of rounds would detect.
-pub const TARGET_DIFFERENCE: f64 = 0.10;
 
 /// Fills [`Comparison::backings`] from the rounds and the arms that did not run, one row per case and arm.
 pub fn analyse(comparison: &mut Comparison) {
@@ -135,7 +130,7 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Option
         (Some(left), _) => Judged::plain(Verdict::LeftOut, Some(left.reason.clone())),
         _ if arm.fell_back() => Judged::plain(Verdict::FellBack, arm.fallback()),
         (None, None) => Judged::plain(Verdict::Base, arm.fallback()),
-        (None, Some(reference)) => Judged::of(reference, &arm, case),
+        (None, Some(reference)) => judge_figure(reference, &arm, case),
     };
     Some(BackingResult {
         workload: case.workload.clone(),
@@ -169,86 +164,26 @@ fn summary(figure: &Figure, arm: &Arm<'_>, reference: Option<&Arm<'_>>) -> Optio
     })
 }
 
-/// A verdict with its basis.
-struct Judged {
-    verdict: Verdict,
-    ratio: Option<Ratio>,
-    smallest_difference: Option<f64>,
-    reason: Option<String>,
-}
-
-impl Judged {
-    fn plain(verdict: Verdict, reason: Option<String>) -> Judged {
-        Judged { verdict, ratio: None, smallest_difference: None, reason }
+fn judge_figure(reference: &Arm<'_>, arm: &Arm<'_>, case: &Case) -> Judged {
+    let Some(figure) = case.figures.first() else {
+        return Judged::plain(
+            Verdict::Inconclusive,
+            Some("the workload gives no figure to compare".to_owned()),
+        );
+    };
+    let pairs = pairs(reference, arm, figure);
+    let mut judged = match PairedRatio::of(&pairs) {
+        Some(paired) => Judged::from_ratio(&paired, pairs.len()),
+        None => Judged::plain(
+            Verdict::Inconclusive,
+            Some(without_ratio(reference, arm, &figure.name, pairs.len())),
+        ),
+    };
+    if let (Some(reason), Some(fallback)) = (&mut judged.reason, arm.fallback()) {
+        *reason += "; ";
+        *reason += &fallback;
     }
-
-    fn of(reference: &Arm<'_>, arm: &Arm<'_>, case: &Case) -> Judged {
-        let Some(figure) = case.figures.first() else {
-            return Judged::plain(
-                Verdict::TooNoisy,
-                Some("the workload gives no figure to compare".to_owned()),
-            );
-        };
-        let pairs = pairs(reference, arm, figure);
-        let mut judged = match PairedRatio::of(&pairs) {
-            Some(paired) => Judged::from_ratio(&paired, pairs.len()),
-            None => Judged::plain(
-                Verdict::TooNoisy,
-                Some(without_ratio(reference, arm, &figure.name, pairs.len())),
-            ),
-        };
-        if let (Some(reason), Some(fallback)) = (&mut judged.reason, arm.fallback()) {
-            *reason += "; ";
-            *reason += &fallback;
-        }
-        judged
-    }
-
-    fn from_ratio(paired: &PairedRatio, pairs: usize) -> Judged {
-        let smallest = paired.smallest_difference();
-        let (verdict, reason) = match paired.claim() {
-            Some(ratio) => (
-                if ratio < 1.0 { Verdict::Faster } else { Verdict::Slower },
-                format!(
-                    "{pairs} pairs of rounds: the {:.0} % interval of the ratio excludes 1",
-                    CLAIM_CONFIDENCE * 100.0
-                ),
-            ),
-            None if smallest.is_none_or(|smallest| smallest > TOO_NOISY) => {
-                (Verdict::TooNoisy, too_noisy(paired, smallest))
-            }
-            None => (
-                Verdict::NoDifference,
-                format!(
-                    "a difference of {} would have been detected four times out of five",
-                    percent(smallest.unwrap_or_default())
-                ),
-            ),
-        };
-        Judged {
-            verdict,
-            ratio: paired.ratio(INTERVAL_CONFIDENCE),
-            smallest_difference: smallest,
-            reason: Some(reason),
-        }
-    }
-}
-
-fn too_noisy(paired: &PairedRatio, smallest: Option<f64>) -> String {
-    let seen = smallest.map_or_else(
-        || "no difference could have been detected".to_owned(),
-        |smallest| format!("only a difference of {} or more would have been detected", percent(smallest)),
-    );
-    let advice = paired.pairs_to_detect(TARGET_DIFFERENCE).map_or_else(
-        || "stop other programs and measure again".to_owned(),
-        |rounds| {
-            format!(
-                "detecting {} at this noise takes about {rounds} rounds of each backing",
-                percent(TARGET_DIFFERENCE)
-            )
-        },
-    );
-    format!("{seen}; {advice}")
+    judged
 }
 
 fn without_ratio(reference: &Arm<'_>, arm: &Arm<'_>, figure: &str, pairs: usize) -> String {
@@ -266,10 +201,4 @@ fn without_ratio(reference: &Arm<'_>, arm: &Arm<'_>, figure: &str, pairs: usize)
             reference.counted.len()
         ),
     }
-}
-
-/// A share as text: `3.1 %` below 10 %, `24 %` above.
-fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    if percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }

@@ -3,7 +3,10 @@
 use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 
 use super::*;
-use crate::comparison::{Design, LeftOut, Machine};
+use crate::{
+    comparison::{Design, LeftOut, Machine},
+    verdict::TARGET_DIFFERENCE,
+};
 
 /// A case with the figure `wall`; `runs[arm][block]` is in seconds.
 fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
@@ -21,9 +24,9 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
         })
     });
     Comparison {
-        schema: "hugewise.compare/1".to_owned(),
+        schema: "hugewise.compare/2".to_owned(),
         version: "0.1.0".to_owned(),
-        started_unix_s: 0,
+        started_unix_seconds: 0,
         machine: Machine {
             kernel: "6.12.0".to_owned(),
             architecture: "x86_64".to_owned(),
@@ -93,11 +96,11 @@ fn no_difference_says_what_would_have_been_seen() {
 #[test]
 fn noise_and_few_rounds_are_called_so() {
     let results = analysed(comparison(Better::Lower, &[&BASE, &[8.0, 14.0, 9.0, 17.0, 7.0]]));
-    assert_eq!(results[1].verdict, Verdict::TooNoisy);
+    assert_eq!(results[1].verdict, Verdict::Inconclusive);
     assert!(results[1].reason.as_ref().is_some_and(|r| r.contains("rounds of each backing")), "{results:?}");
 
     let results = analysed(comparison(Better::Lower, &[&BASE[..2], &FAST[..2]]));
-    assert_eq!(results[1].verdict, Verdict::TooNoisy);
+    assert_eq!(results[1].verdict, Verdict::Inconclusive);
     assert_eq!((results[1].ratio, results[1].smallest_difference), (None, None));
     assert!(results[1].reason.as_ref().is_some_and(|r| r.contains("3 are needed")), "{results:?}");
 }
@@ -117,7 +120,7 @@ fn noise_asks_for_more_blocks_until_there_are_enough() {
 fn a_figure_of_zero_has_no_ratio() {
     let results = analysed(comparison(Better::Lower, &[&[0.0; 4], &[1.0; 4], &[0.0; 4]]));
     for result in &results[1..] {
-        assert_eq!((result.verdict, result.ratio), (Verdict::TooNoisy, None));
+        assert_eq!((result.verdict, result.ratio), (Verdict::Inconclusive, None));
         assert!(result.reason.as_ref().is_some_and(|r| r.contains("zero or below")));
     }
 }
@@ -133,7 +136,7 @@ fn what_is_no_number_is_as_good_as_missing() {
 
     let extreme = [1e-300, 1e300, 1e-300, 1e300];
     let results = analysed(self::comparison(Better::Lower, &[&extreme, &[1.0; 4]]));
-    assert_eq!(results[1].verdict, Verdict::TooNoisy);
+    assert_eq!(results[1].verdict, Verdict::Inconclusive);
     assert!(serde_json::to_string(&results).is_ok_and(|json| !json.contains("\"high\":null")));
 }
 
@@ -192,7 +195,7 @@ fn a_reference_that_fell_back_leaves_nothing_to_compare_with() {
     }
     let results = analysed(comparison);
     assert_eq!(results[0].verdict, Verdict::FellBack);
-    assert_eq!(results[1].verdict, Verdict::TooNoisy);
+    assert_eq!(results[1].verdict, Verdict::Inconclusive);
     assert!(
         results[1].reason.as_ref().is_some_and(|r| r.contains("reference: 5 of 5") && r.contains("no pool"))
     );
@@ -212,7 +215,7 @@ fn what_was_left_out_keeps_its_row_and_its_reason() {
 #[test]
 fn a_case_without_figures_or_rounds_is_no_panic() {
     let mut comparison = comparison(Better::Lower, &[&[], &[]]);
-    assert_eq!(analysed(comparison.clone())[1].verdict, Verdict::TooNoisy);
+    assert_eq!(analysed(comparison.clone())[1].verdict, Verdict::Inconclusive);
     comparison.cases[0].figures.clear();
-    assert_eq!(analysed(comparison)[1].verdict, Verdict::TooNoisy);
+    assert_eq!(analysed(comparison)[1].verdict, Verdict::Inconclusive);
 }

@@ -12,15 +12,17 @@ use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::{statistics::Ratio, verdict::Verdict};
+
 /// The result of `hugewise compare --json`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// `hugewise.compare/1`; the number increases when a field changes its meaning.
+    /// `hugewise.compare/2`; the number increases when a field changes its meaning.
     pub schema: String,
     /// Version of hugewise.
     pub version: String,
     /// Start of the experiment, in seconds since 1970-01-01 UTC.
-    pub started_unix_s: u64,
+    pub started_unix_seconds: u64,
     /// The machine of the experiment.
     pub machine: Machine,
     /// Design of the experiment.
@@ -53,6 +55,7 @@ pub struct Machine {
     pub cpus: usize,
     /// `MemTotal`, in bytes.
     #[schemars(with = "u64")]
+    #[serde(rename = "memory_bytes")]
     pub memory: Bytes,
 }
 
@@ -74,6 +77,7 @@ pub struct Design {
     /// without `--fragmented`. With it, runs on `thp` count whatever their coverage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
+    #[serde(rename = "fragmented_bytes")]
     pub fragmented: Option<Bytes>,
 }
 
@@ -162,6 +166,7 @@ pub struct BackingResult {
     pub ratio: Option<Ratio>,
     /// Smallest difference, as a share (0.03 is 3 %), that this number of rounds with this noise would detect
     /// four times out of five; null with too few rounds.
+    #[serde(rename = "smallest_difference_ratio")]
     pub smallest_difference: Option<f64>,
     /// Mean coverage of the counted rounds, 0 to 1, or of those that fell back if none counts; null if
     /// unknown.
@@ -171,20 +176,10 @@ pub struct BackingResult {
     /// Number of rounds that did not get their pages.
     pub rounds_fallen_back: usize,
     /// In words: the cause of a fallback, why the arm was left out, or the basis of the verdict.
+    #[serde(rename = "detail")]
     pub reason: Option<String>,
     /// Summaries of all figures over the counted rounds.
     pub figures: Vec<FigureSummary>,
-}
-
-/// A ratio with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ratio {
-    /// Geometric mean of the ratios within blocks.
-    pub estimate: f64,
-    /// Lower end of the interval.
-    pub low: f64,
-    /// Upper end of the interval.
-    pub high: f64,
 }
 
 /// Summary of one figure over the counted rounds of one arm.
@@ -206,28 +201,8 @@ pub struct FigureSummary {
     pub ratio: Option<Ratio>,
 }
 
-/// Verdict on one backing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The reference.
-    Base,
-    /// Better than the reference.
-    Faster,
-    /// Worse than the reference.
-    Slower,
-    /// No difference detected; see [`BackingResult::smallest_difference`].
-    NoDifference,
-    /// The noise would have hidden even a large difference.
-    TooNoisy,
-    /// At least half of the rounds did not get their pages.
-    FellBack,
-    /// Not run; `reason` says why.
-    LeftOut,
-}
-
 /// The JSON schema of [`Comparison`], published as docs/schema/compare.json.
 #[must_use]
 pub fn schema() -> schemars::Schema {
-    schemars::schema_for!(Comparison)
+    hugewise_linux::json::schema::<Comparison>()
 }

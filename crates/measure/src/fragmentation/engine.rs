@@ -38,25 +38,31 @@ pub struct Outcome {
     /// The plan.
     pub plan: Plan,
     /// Memory that was filled, in bytes.
+    #[serde(rename = "filled_bytes")]
     pub filled: Bytes,
     /// Part of `filled` that was allocated in whole blocks of the size of a huge page, in bytes.
+    #[serde(rename = "in_blocks_bytes")]
     pub in_blocks: Bytes,
     /// Blocks that were broken up and hold an unmovable page.
     pub blocks: Pages,
     /// Memory that is free in pieces now, in bytes.
+    #[serde(rename = "left_bytes")]
     pub left: Bytes,
     /// Part of `left` that was already in pieces, because too few whole blocks were free, in bytes.
+    #[serde(rename = "scattered_bytes")]
     pub scattered: Bytes,
     /// Whether every block that held scattered pages now holds an unmovable page. The kernel reveals these
     /// blocks to root only; otherwise compaction may still find some.
     pub every_block_pinned: bool,
     /// Memory held until the process ends, in bytes.
+    #[serde(rename = "held_bytes")]
     pub held: Bytes,
     /// Number of unmovable pages.
     pub pinned: Pages,
     /// Blocks of the size of a huge page that were still free at the end.
     pub blocks_left: Pages,
     /// `MemAvailable` at the end, in bytes.
+    #[serde(rename = "available_bytes")]
     pub available: Bytes,
     /// Duration of the filling, in seconds.
     pub fill_seconds: f64,
@@ -339,7 +345,7 @@ fn break_up_share(blocks: &mut [&mut [u8]], pieces: Pieces) -> io::Result<Pinned
     Ok(pins)
 }
 
-/// PinnedPages the last page that scattered memory has in each block of the machine, or one page in each piece if
+/// Pins the last page that scattered memory has in each block of the machine, or one page in each piece if
 /// the kernel does not reveal page frames. Returns the pins, and whether all frames were known.
 fn pin_scattered(all: &[&Filled], pieces: Pieces) -> Result<(Vec<PinnedPages>, bool), FragmentError> {
     let base = PageSize::new(Bytes(pieces.page as u64)).map_err(reading)?;

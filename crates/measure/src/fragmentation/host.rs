@@ -96,8 +96,10 @@ pub struct Returned {
     /// Free whole blocks of the size of a huge page now.
     pub blocks_after: Pages,
     /// `MemFree` before the fragmentation, in bytes.
+    #[serde(rename = "free_before_bytes")]
     pub free_before: Bytes,
     /// `MemFree` now, in bytes; programs and the page cache may have allocated memory in between.
+    #[serde(rename = "free_after_bytes")]
     pub free_after: Bytes,
     /// `yes` if memory was compacted because too few blocks were free again, or `no:` with the reason; null
     /// if no compaction was needed.

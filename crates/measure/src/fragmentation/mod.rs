@@ -14,4 +14,4 @@ pub mod worker;
 pub use engine::Outcome;
 pub use host::{Fragmenter, Free, Held, HostError, Returned};
 pub use plan::{Plan, Refusal, State};
-pub use probe::Probe;
+pub use probe::{Probe, Waits};

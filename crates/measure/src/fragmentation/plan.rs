@@ -26,10 +26,13 @@ const PIECE: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// Memory that is free in pieces afterwards, for other programs, in bytes.
+    #[serde(rename = "left_bytes")]
     pub left: Bytes,
     /// Memory to fill first, in bytes.
+    #[serde(rename = "taken_bytes")]
     pub taken: Bytes,
     /// Lower limit of `MemAvailable` while memory is filled, in bytes.
+    #[serde(rename = "reserve_bytes")]
     pub reserve: Bytes,
     /// Whether the remaining free blocks are broken up, too; otherwise other programs get huge pages from
     /// them.
@@ -53,7 +56,7 @@ pub struct State {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("memory cannot be fragmented, because this is unknown: {0}")]
-    CouldNotTell(String),
+    Unknown(String),
     #[error(
         "/{} is never: no program gets transparent huge pages or waits for them. To measure their effect, run: \
          sudo hugewise apply --thp-enabled madvise",
@@ -93,23 +96,21 @@ impl State {
         let memory = meminfo::read(root);
         let known = |reading: &Reading<Bytes>, what: &str| match reading {
             Reading::Known(bytes) => Ok(*bytes),
-            Reading::CouldNotTell { could_not_tell } => {
-                Err(Refusal::CouldNotTell(format!("{what}: {could_not_tell}")))
-            }
+            Reading::Unknown { unknown } => Err(Refusal::Unknown(format!("{what}: {unknown}"))),
         };
         let thp = sizes.thp.ok_or_else(|| {
-            Refusal::CouldNotTell("the size of a THP: this kernel has no transparent huge pages".to_owned())
+            Refusal::Unknown("the size of a THP: this kernel has no transparent huge pages".to_owned())
         })?;
         let group = match cgroup::read(root, &[]).memory {
             Reading::Known(None) => None,
             Reading::Known(Some(limit)) => match limit.used {
                 Reading::Known(used) => Some((limit.bytes.saturating_sub(used), limit.file)),
-                Reading::CouldNotTell { could_not_tell } => {
-                    return Err(Refusal::CouldNotTell(format!("memory use of the cgroup: {could_not_tell}")));
+                Reading::Unknown { unknown } => {
+                    return Err(Refusal::Unknown(format!("memory use of the cgroup: {unknown}")));
                 }
             },
             // Without a controller there is no limit; a limit that cannot be read ends the filling early.
-            Reading::CouldNotTell { .. } => None,
+            Reading::Unknown { .. } => None,
         };
         let modes = thp::read(root);
         Ok(State {

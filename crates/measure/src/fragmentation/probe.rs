@@ -15,7 +15,7 @@ use hugewise_linux::{
     reading::Reading,
     root::Root,
     sys::{parallel_range::Span, process::thread_id},
-    units::{Bytes, Pages},
+    units::{Bytes, Pages, seconds},
 };
 use hugewise_memory::region;
 use schemars::JsonSchema;
@@ -44,13 +44,28 @@ pub struct Probe {
     /// Longest of these times, in seconds.
     pub worst_seconds: f64,
     /// Waits of this thread for compaction: count and duration, from delay accounting.
-    pub compaction: Reading<Delay>,
+    pub compaction: Reading<Waits>,
     /// Waits of this thread for direct reclaim: count and duration, from delay accounting.
-    pub reclaim: Reading<Delay>,
+    pub reclaim: Reading<Waits>,
     /// Huge-page faults that fell back to base pages during that time, on the whole machine.
     pub fallbacks: Reading<u64>,
     /// Stalls in compaction or direct reclaim during that time, on the whole machine.
     pub stalls: Reading<u64>,
+}
+
+/// Waits of a thread for one cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Waits {
+    /// Number of waits.
+    pub count: u64,
+    /// Total duration.
+    pub seconds: f64,
+}
+
+impl From<Delay> for Waits {
+    fn from(delay: Delay) -> Waits {
+        Waits { count: delay.count, seconds: seconds(delay.ns) }
+    }
 }
 
 /// The command of a process that runs the probe and prints a [`Probe`] as JSON.
@@ -90,7 +105,9 @@ fn by_this_thread(bytes: Bytes, root: &Root, accounted: Result<(), String>) -> R
     // Another recording may have switched it off in the meantime.
     let delays = Reading::from(accounted.and_then(|()| accounts(root))).and_then(|()| delays());
     let of = |take: fn(Delays) -> Option<Delay>| {
-        delays.clone().and_then(|delays| take(delays).ok_or("this kernel does not account for these waits"))
+        delays.clone().and_then(|delays| {
+            take(delays).map(Waits::from).ok_or("this kernel does not account for these waits")
+        })
     };
     let all: Duration = times.iter().sum();
     times.sort_unstable();

@@ -20,8 +20,8 @@ pub(super) struct Beside {
 pub(super) fn missing(bytes: Bytes, beside: &Beside, memory: &Meminfo, floor: Bytes) -> Option<String> {
     let free = match &memory.free {
         Reading::Known(free) => *free,
-        Reading::CouldNotTell { could_not_tell } => {
-            return Some(format!("free memory is unknown: {could_not_tell}"));
+        Reading::Unknown { unknown } => {
+            return Some(format!("free memory is unknown: {unknown}"));
         }
     };
     let times = beside.pools + u64::from(beside.others);

@@ -35,8 +35,10 @@ use crate::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Design {
     /// Sizes to fit the model to, in bytes.
+    #[serde(rename = "sizes_bytes")]
     pub sizes: Vec<Bytes>,
     /// A size that only checks the model, in bytes.
+    #[serde(rename = "held_out_bytes")]
     pub held_out: Option<Bytes>,
     /// Backings to measure, as given on the command line.
     #[schemars(with = "Vec<String>")]
@@ -44,6 +46,7 @@ pub struct Design {
     /// Numbers of threads.
     pub threads: Vec<usize>,
     /// Chunks, in bytes; null for the default of each implementation.
+    #[serde(rename = "chunks_bytes")]
     pub chunks: Vec<Option<Bytes>>,
     /// Whether a plain loop and `MADV_POPULATE_WRITE` are measured, too.
     pub baselines: bool,

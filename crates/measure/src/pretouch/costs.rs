@@ -35,7 +35,7 @@ pub struct Costs {
     /// Cost of the bytes, mainly zeroing, in seconds per GiB.
     pub seconds_per_gib: f64,
     /// Cost of a base page in addition to its bytes, in nanoseconds; noise can make it negative.
-    pub nanoseconds_per_base_page: f64,
+    pub seconds_per_base_page: f64,
 }
 
 impl Model {
@@ -86,7 +86,7 @@ impl Model {
         Some(Costs {
             threads,
             seconds_per_gib: huge,
-            nanoseconds_per_base_page: (base - huge) * 1e9 * base_page.0 as f64 / GIB,
+            seconds_per_base_page: (base - huge) * base_page.0 as f64 / GIB,
         })
     }
 }

@@ -54,6 +54,7 @@ pub struct Jvm {
     /// Path of its `java`.
     pub java: PathBuf,
     /// Default of `PreTouchParallelChunkSize`, in bytes; null if the JVM does not report it.
+    #[serde(rename = "default_chunk_bytes")]
     pub default_chunk: Option<Bytes>,
     #[serde(skip)]
     flags: FinalFlags,

@@ -53,6 +53,7 @@ pub struct Way {
     /// The implementation.
     pub by: By,
     /// The requested chunk, in bytes; null for the default of the implementation.
+    #[serde(rename = "chunk_bytes")]
     pub chunk: Option<Bytes>,
 }
 
@@ -77,6 +78,7 @@ pub struct Sample {
     /// Number of threads that were actually used.
     pub threads: usize,
     /// Chunk that was actually used, in bytes; null if unknown.
+    #[serde(rename = "chunk_bytes")]
     pub chunk: Option<Bytes>,
 }
 
@@ -102,7 +104,7 @@ impl Row {
         self.samples.iter().filter(move |sample| match sample.coverage {
             Reading::Known(share) if huge => share >= MIN_COVERAGE,
             Reading::Known(share) => share <= 1.0 - MIN_COVERAGE,
-            Reading::CouldNotTell { .. } => true,
+            Reading::Unknown { .. } => true,
         })
     }
 }

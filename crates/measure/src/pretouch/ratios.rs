@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::{By, Case, Row, hotspot::Jvm};
 use crate::{
-    comparison::Ratio,
-    statistics::{CLAIM_CONFIDENCE, INTERVAL_CONFIDENCE, PairedRatio, median},
+    statistics::{INTERVAL_CONFIDENCE, PairedRatio, Ratio, median},
+    verdict::CLAIM_CONFIDENCE,
 };
 
 /// Least share of the time that a recommended chunk must save.
@@ -37,8 +37,10 @@ pub struct Advice {
     /// Index into the JVMs.
     pub jvm: usize,
     /// The JVM's default chunk, in bytes; null if the JVM does not report it.
+    #[serde(rename = "default_chunk_bytes")]
     pub default_chunk: Option<Bytes>,
     /// The fastest of the tried chunks, in bytes.
+    #[serde(rename = "fastest_chunk_bytes")]
     pub fastest: Option<Bytes>,
     /// Time with `fastest`, divided by the time with the default chunk, with an interval of at least 99 %;
     /// null with fewer than 3 repetitions.

@@ -1,26 +1,16 @@
-//! Statistics of a comparison: ratios of pairs, their intervals, and the differences that can be claimed.
+//! Statistics of a comparison: ratios of pairs and their intervals.
 //!
 //! Pure functions of numbers; [`crate::analysis`] selects the numbers. docs/method.md describes the method.
 
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
-
-use crate::comparison::Ratio;
 
 /// Confidence of every printed interval of a ratio.
 pub const INTERVAL_CONFIDENCE: f64 = 0.95;
-
-/// Confidence of the interval that a claim needs. It exceeds the printed one because one table compares
-/// several backings, and a false claim costs more than a missed one.
-pub const CLAIM_CONFIDENCE: f64 = 0.99;
-
-/// Smallest difference that is claimed, as a share; smaller ones do not matter in practice.
-pub const SMALLEST_CLAIM: f64 = 0.01;
-
-/// Probability of detecting the smallest visible difference.
-pub const POWER: f64 = 0.80;
 
 /// Fewest pairs for an interval.
 pub const MIN_PAIRS: usize = 3;
@@ -28,11 +18,16 @@ pub const MIN_PAIRS: usize = 3;
 /// Largest number of pairs that is recommended.
 pub const MAX_PAIRS: usize = 1000;
 
-/// Least standard deviation of the logarithm of a ratio that a claim is based on.
-///
-/// Three pairs can agree to the last digit by chance or because of a coarse clock; their standard deviation
-/// is 0, and their interval excludes 1. No shared machine repeats itself better than this.
-pub const MIN_DEVIATION: f64 = 0.01;
+/// A ratio with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ratio {
+    /// Geometric mean of the ratios within blocks.
+    pub estimate: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
 
 /// A mean with the half-width of its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,11 +90,11 @@ pub(crate) fn student_t(probability: f64, freedom: usize) -> Option<f64> {
 /// Ratios of pairs on the logarithmic scale, where a ratio and its inverse are equally far from 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairedRatio {
-    pairs: usize,
+    pub(crate) pairs: usize,
     /// Mean of the logarithms.
     mean: f64,
     /// Standard deviation of the logarithms.
-    deviation: f64,
+    pub(crate) deviation: f64,
 }
 
 impl PairedRatio {
@@ -122,33 +117,7 @@ impl PairedRatio {
         self.interval(confidence, self.deviation)
     }
 
-    /// The ratio, if it can be claimed: the [`CLAIM_CONFIDENCE`] interval, based on at least
-    /// [`MIN_DEVIATION`], excludes 1, and the ratio differs from 1 by at least [`SMALLEST_CLAIM`].
-    #[must_use]
-    pub fn claim(&self) -> Option<f64> {
-        let strict = self.interval(CLAIM_CONFIDENCE, self.deviation.max(MIN_DEVIATION))?;
-        let excludes_one = strict.low > 1.0 || strict.high < 1.0;
-        let matters = (strict.estimate - 1.0).abs() >= SMALLEST_CLAIM;
-        (excludes_one && matters).then_some(strict.estimate)
-    }
-
-    /// Smallest difference, as a share, that would be claimed with a probability of [`POWER`]: (t₀.₉₉₅ +
-    /// t₀.₈₀) · standard error, the usual approximation of the noncentral t, converted from a logarithm to a
-    /// share.
-    #[must_use]
-    pub fn smallest_difference(&self) -> Option<f64> {
-        smallest_difference(self.deviation, self.pairs)
-    }
-
-    /// Number of pairs with this noise that would detect a difference of `share`; `None` if it exceeds
-    /// [`MAX_PAIRS`].
-    #[must_use]
-    pub fn pairs_to_detect(&self, share: f64) -> Option<usize> {
-        (MIN_PAIRS..=MAX_PAIRS)
-            .find(|&pairs| smallest_difference(self.deviation, pairs).is_some_and(|seen| seen <= share))
-    }
-
-    fn interval(&self, confidence: f64, deviation: f64) -> Option<Ratio> {
+    pub(crate) fn interval(&self, confidence: f64, deviation: f64) -> Option<Ratio> {
         let half = student_t(0.5 + confidence / 2.0, self.pairs - 1)? * standard_error(deviation, self.pairs);
         let high = (self.mean + half).exp();
         // JSON has no infinity.
@@ -156,13 +125,6 @@ impl PairedRatio {
     }
 }
 
-fn smallest_difference(deviation: f64, pairs: usize) -> Option<f64> {
-    let freedom = pairs.checked_sub(1)?;
-    let quantiles = student_t(0.5 + CLAIM_CONFIDENCE / 2.0, freedom)? + student_t(POWER, freedom)?;
-    let difference = (quantiles * standard_error(deviation.max(MIN_DEVIATION), pairs)).exp_m1();
-    difference.is_finite().then(|| difference.max(SMALLEST_CLAIM))
-}
-
-fn standard_error(deviation: f64, count: usize) -> f64 {
+pub(crate) fn standard_error(deviation: f64, count: usize) -> f64 {
     deviation / (count as f64).sqrt()
 }

@@ -5,6 +5,7 @@ use std::f64::consts::TAU;
 use fastrand::Rng;
 
 use super::*;
+use crate::verdict::smallest_difference;
 
 fn close(left: f64, right: f64) -> bool {
     (left - right).abs() < 1e-4 * right.abs().max(1.0)

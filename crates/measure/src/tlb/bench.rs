@@ -41,10 +41,12 @@ pub struct Design {
     #[schemars(with = "Vec<String>")]
     pub backings: Vec<Backing>,
     /// Largest number of pages to visit in one lap.
+    #[serde(rename = "max_pages")]
     pub most: Pages,
     /// Number of passes over all points.
     pub passes: usize,
     /// Largest memory for the pages of one backing, in bytes; at most half of the available memory is used.
+    #[serde(rename = "memory_bytes")]
     pub memory: Bytes,
     /// Seed of the random order of lines and points.
     pub seed: u64,
@@ -57,6 +59,7 @@ pub struct Measured {
     #[schemars(with = "String")]
     pub backing: Backing,
     /// The page size, in bytes.
+    #[serde(rename = "page_size_bytes")]
     pub page_size: PageSize,
     /// Number of pages with memory of their own; the others map the same memory at other addresses.
     pub distinct: Pages,
@@ -85,6 +88,7 @@ pub struct LeftOut {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Curves {
     /// Base page size, in bytes.
+    #[serde(rename = "base_page_size_bytes")]
     pub base: PageSize,
     /// Loads of packed lines, which show the effect of the caches alone.
     pub packed: Vec<Point>,

@@ -1,5 +1,6 @@
 //! Curves: nanoseconds per load over the number of pages, and the share that the TLB adds.
 
+use hugewise_linux::json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,8 +37,10 @@ pub struct Point {
     /// Number of pages, or of packed lines, visited in one lap.
     pub pages: u64,
     /// Time of a load: the lower quartile over all passes, in nanoseconds.
+    #[serde(rename = "seconds", serialize_with = "json::ns_in_seconds")]
     pub ns: f64,
     /// Distance of the median of the passes above `ns`, in nanoseconds.
+    #[serde(rename = "spread_ratio")]
     pub spread: f64,
 }
 

@@ -185,8 +185,8 @@ impl Pool {
                 let (percent, size) = (100.0 * share, self.page_size);
                 Err(format!("only {percent:.1} % of the memory is on pages of {size}"))
             }
-            Reading::CouldNotTell { could_not_tell } => {
-                Err(format!("it is unknown whether the pages are of {}: {could_not_tell}", self.page_size))
+            Reading::Unknown { unknown } => {
+                Err(format!("it is unknown whether the pages are of {}: {unknown}", self.page_size))
             }
         }
     }

@@ -81,7 +81,7 @@ pub(super) fn results(execution: &Execution) -> Result<Reported, String> {
     let figures = FIGURES.iter().zip([time, touched.populate_s]);
     let coverage = match touched.coverage {
         Reading::Known(coverage) => Ok(coverage),
-        Reading::CouldNotTell { could_not_tell } => Err(could_not_tell),
+        Reading::Unknown { unknown } => Err(unknown),
     };
     Ok((figures.map(|((name, _), value)| ((*name).to_owned(), value)).collect(), coverage))
 }

@@ -135,7 +135,7 @@ static void memory_of_others(void)
     FAILS(hugewise_pretouch(memory, 3 * MIB, &touch, NULL), EINVAL, "nothing is mapped at");
     EXPECT(mprotect(memory, MIB, PROT_READ) == 0);
     FAILS(hugewise_pretouch(memory, MIB, &touch, NULL), EINVAL, "is not readable and writable (r--p)");
-    EXPECT(hugewise_coverage(memory + MIB, 4096, pages, 8, &count) == HUGEWISE_COULD_NOT_TELL);
+    EXPECT(hugewise_coverage(memory + MIB, 4096, pages, 8, &count) == HUGEWISE_UNKNOWN);
     EXPECT_ERROR(ENODATA, "nothing is mapped");
 }
 

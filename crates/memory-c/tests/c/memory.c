@@ -196,7 +196,7 @@ static void a_region_has_its_name_and_its_node(void)
 }
 
 /* Without /proc the coverage is unknown, not zero. */
-static void could_not_tell_is_an_answer_of_its_own(void)
+static void unknown_is_an_answer_of_its_own(void)
 {
     hugewise_page_bytes pages[8];
     size_t count = 99;
@@ -212,7 +212,7 @@ static void could_not_tell_is_an_answer_of_its_own(void)
     EXPECT(child >= 0);
     if (child == 0) {
         EXPECT(chroot("/sys/kernel") == 0 && chdir("/") == 0);
-        EXPECT(hugewise_region_coverage(region, pages, 8, &count) == HUGEWISE_COULD_NOT_TELL);
+        EXPECT(hugewise_region_coverage(region, pages, 8, &count) == HUGEWISE_UNKNOWN);
         EXPECT(count == 99);
         EXPECT_ERROR(ENODATA, "/proc/self");
         _exit(0);
@@ -226,7 +226,7 @@ int main(void)
     EXPECT(hugewise_abi_version() == HUGEWISE_ABI_VERSION);
     EXPECT(strchr(hugewise_version(), '.') != NULL);
     EXPECT(strcmp(hugewise_last_error(), "") == 0 && hugewise_last_error_code() == 0);
-    could_not_tell_is_an_answer_of_its_own();
+    unknown_is_an_answer_of_its_own();
     a_region_is_what_was_asked_for("base", 5 * MIB + 1);
     a_region_is_what_was_asked_for("thp,base", 8 * MIB);
     a_region_is_what_was_asked_for("hugetlb,shm,thp,base", 8 * MIB);

@@ -34,7 +34,7 @@ pub enum Refused {
         "the number of free huge pages is unknown ({reason}), and so is whether memory would be reclaimed or \
          compacted"
     )]
-    NotTold {
+    Unknown {
         /// The error of the reading.
         reason: String,
     },
@@ -65,8 +65,8 @@ pub fn admit(
     }
     let room = match room {
         Reading::Known(room) => *room,
-        Reading::CouldNotTell { could_not_tell } => {
-            return Err(Refused::NotTold { reason: could_not_tell.clone() });
+        Reading::Unknown { unknown } => {
+            return Err(Refused::Unknown { reason: unknown.clone() });
         }
     };
     let grows = wanted.holes(size);
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(admit(sparse, size, &room(100, 1000), false), Ok(()));
         assert!(matches!(
             admit(dense, size, &Reading::unknown("no file"), false),
-            Err(Refused::NotTold { .. })
+            Err(Refused::Unknown { .. })
         ));
         assert_eq!(admit(Sum::default(), size, &room(0, 0), false), Ok(()));
         Ok(())

@@ -31,6 +31,7 @@ pub struct Sum {
     /// Number of ranges, in huge pages.
     pub pages: Pages,
     /// Resident bytes.
+    #[serde(rename = "resident_bytes")]
     pub present_bytes: Bytes,
 }
 

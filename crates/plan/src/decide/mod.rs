@@ -5,6 +5,7 @@ mod tests;
 
 use hugewise_jvm::demand::{Demand, RegionDemand};
 use hugewise_linux::{
+    action::Action,
     facts::Facts,
     hugepages::{backing::Backing, page_sizes::PageSizes, pools::Pool},
     proc::limits::Capabilities,
@@ -59,6 +60,25 @@ fn pool(size: PageSize, at_start: Pages, needed: Pages, node: Option<u32>, facts
     }
 }
 
+/// Changes that give the program its huge pages.
+#[must_use]
+pub fn actions(pools: &[PoolPlan], options: &[String]) -> Vec<Action> {
+    if pools.iter().any(|pool| pool.obtainable == Obtainable::NotEnoughMemory) {
+        return vec![Action::new("Free memory, use a smaller heap, or plan for --backing thp")];
+    }
+    let adds = pools.iter().filter(|pool| pool.pages_to_add.0 > 0);
+    let adds: String = adds
+        .map(|pool| {
+            let node = pool.node.map(|node| format!("@{node}")).unwrap_or_default();
+            format!(" --pool {}{node}=+{}", pool.page_size_bytes, pool.pages_to_add)
+        })
+        .collect();
+    let grow =
+        (!adds.is_empty()).then(|| Action::new("Grow the pools").by(format!("sudo hugewise apply{adds}")));
+    let start = Action::new(format!("Start java with {}", options.join(" ")));
+    grow.into_iter().chain([start]).collect()
+}
+
 /// Whether `add` pages can be added now, and why or why not.
 fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (Obtainable, String) {
     if add.0 == 0 {
@@ -67,7 +87,7 @@ fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (Obtainable, String)
     let bytes = add * size;
     let Some(available) = facts.meminfo.available.known().copied() else {
         let reason = facts.meminfo.available.reason().unwrap_or("the available memory is unknown");
-        return (Obtainable::CouldNotTell, reason.to_owned());
+        return (Obtainable::Unknown, reason.to_owned());
     };
     if bytes > available {
         let why = format!(
@@ -76,7 +96,7 @@ fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (Obtainable, String)
         return (Obtainable::NotEnoughMemory, why);
     }
     let Some(known) = facts.contiguity.sizes.iter().find(|sizes| sizes.page_size == size) else {
-        return (Obtainable::CouldNotTell, format!("the number of free blocks of {size} is unknown"));
+        return (Obtainable::Unknown, format!("the number of free blocks of {size} is unknown"));
     };
     match (known.at_once.known(), known.at_once.reason()) {
         (Some(&at_once), _) if at_once >= add => {
@@ -90,7 +110,7 @@ fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (Obtainable, String)
                 at_once.0, add.0
             ),
         ),
-        (None, reason) => (Obtainable::CouldNotTell, reason.unwrap_or_default().to_owned()),
+        (None, reason) => (Obtainable::Unknown, reason.unwrap_or_default().to_owned()),
     }
 }
 

@@ -1,15 +1,23 @@
 //! Obstacles to huge pages on a machine, decided from its facts only.
 
+mod cgroup;
+mod counters;
+mod fragmentation;
 mod pools;
 mod rights;
 #[cfg(test)]
 mod tests;
-mod transparent;
+mod thp;
 
 use std::path::{Path, PathBuf};
 
 use hugewise_jvm::jdks::Jdk;
-use hugewise_linux::{facts::Facts, hugepages::pools::POOLS};
+use hugewise_linux::{
+    action::Action,
+    facts::Facts,
+    hugepages::pools::{POOLS, Pool, folder},
+    proc::meminfo::MEMINFO,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -44,27 +52,30 @@ pub struct Finding {
     /// Values that the finding is based on.
     pub evidence: Vec<Evidence>,
     /// Consequence for programs.
-    pub consequence: String,
-    /// Command that fixes it; `null` if no command does.
-    pub command: Option<String>,
+    pub detail: String,
+    /// Changes that remove it; empty if no change does.
+    pub actions: Vec<Action>,
 }
 
 /// All findings, the most severe first.
 pub fn findings(facts: &Facts, jdks: &[Jdk]) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(missing(facts));
+    found.extend(cgroup::findings(facts));
     found.extend(pools::findings(facts));
-    found.extend(transparent::findings(facts, jdks));
+    found.extend(fragmentation::finding(facts));
+    found.extend(thp::findings(facts, jdks));
     found.extend(rights::findings(facts));
+    found.extend(counters::finding(facts));
     if jdks.is_empty() {
         found.push(Finding {
             id: "no-jdk",
             severity: Severity::Info,
             evidence: vec![evidence("no release file beside a bin/java", "/usr/lib/jvm")],
-            consequence: "No JDK was found in the usual directories, JAVA_HOME or PATH: workloads that \
+            detail: "No JDK was found in the usual directories, JAVA_HOME or PATH: workloads that \
                           need a java cannot run."
                 .to_owned(),
-            command: None,
+            actions: Vec::new(),
         });
     }
     found.sort_by_key(|finding| finding.severity);
@@ -75,23 +86,23 @@ fn evidence(value: impl ToString, source: impl AsRef<Path>) -> Evidence {
     Evidence { value: value.to_string(), source: Path::new("/").join(source) }
 }
 
-/// Command that writes `value` into a file; quotes the file name. `None` if the name is not UTF-8.
-fn write(value: impl std::fmt::Display, file: impl AsRef<Path>) -> Option<String> {
+/// The action that writes `value` into a file; quotes the file name. None if the name is not UTF-8.
+fn write(change: &str, value: impl std::fmt::Display, file: impl AsRef<Path>) -> Vec<Action> {
     let file = Path::new("/").join(file);
-    let name = file.to_str()?;
+    let Some(name) = file.to_str() else { return Vec::new() };
     let harmless = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
     let name = if name.chars().all(harmless) {
         name.to_owned()
     } else {
         format!("'{}'", name.replace('\'', r"'\''"))
     };
-    Some(format!("echo {value} | sudo tee {name}"))
+    vec![Action::new(change).by(format!("echo {value} | sudo tee {name}"))]
 }
 
 /// Whether the readings that the other findings need are missing.
 fn missing(facts: &Facts) -> Option<Finding> {
     facts.pools.reason()?;
-    let (id, severity, consequence) = if facts.thp.enabled.known().is_some() {
+    let (id, severity, detail) = if facts.thp.enabled.known().is_some() {
         (
             "no-hugetlb",
             Severity::Info,
@@ -109,7 +120,15 @@ fn missing(facts: &Facts) -> Option<Finding> {
         id,
         severity,
         evidence: vec![evidence("cannot be read", POOLS)],
-        consequence: consequence.to_owned(),
-        command: None,
+        detail: detail.to_owned(),
+        actions: Vec::new(),
     })
+}
+
+/// Source of a pool's counter: its own file, or /proc/meminfo if /sys is missing.
+fn file_of(facts: &Facts, pool: &Pool, name: &str) -> PathBuf {
+    match facts.pools.known() {
+        Some(_) => folder(pool.page_size, None).join(name),
+        None => PathBuf::from(MEMINFO),
+    }
 }

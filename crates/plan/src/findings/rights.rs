@@ -1,7 +1,7 @@
 //! Findings about the caller's privileges, and readings that need more of them.
 
 use hugewise_linux::{
-    cpu::pmu,
+    action::Action,
     facts::Facts,
     hugepages::{
         contiguity::Obtainable,
@@ -16,7 +16,6 @@ use super::{Finding, Severity, evidence};
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = shared_memory(facts);
     found.extend(shm_group(facts));
-    found.extend(counters(facts));
     found.extend(not_root(facts));
     found
 }
@@ -32,16 +31,16 @@ fn shared_memory(facts: &Facts) -> Vec<Finding> {
     {
         let Some(limit) = limit.filter(|&limit| limit < largest) else { continue };
         // For limits in bytes and in pages: the kernel's default, which means "no limit".
-        let mend = format!("sudo sysctl -w {name}=18446744073692774399");
+        let command = format!("sudo sysctl -w {name}=18446744073692774399");
         found.push(Finding {
             id: "shmmax-small",
             severity: Severity::Warning,
             evidence: vec![evidence(limit, file), evidence(format!("a pool of {largest}"), POOLS)],
-            consequence: format!(
+            detail: format!(
                 "SysV shared memory (backing shm) is limited to {limit}, less than the size of the pool: a \
                  larger segment is refused."
             ),
-            command: Some(mend),
+            actions: vec![Action::new("Remove the limit").by(command)],
         });
     }
     found
@@ -62,38 +61,19 @@ fn shm_group(facts: &Facts) -> Option<Finding> {
             evidence(group, SHM_GROUP),
             evidence(format!("groups {groups:?}, no CAP_IPC_LOCK"), STATUS),
         ],
-        consequence: "SysV segments on huge pages (backing shm, -XX:+UseSHM up to JDK 21) are refused with \
+        detail: "SysV segments on huge pages (backing shm, -XX:+UseSHM up to JDK 21) are refused with \
                       EPERM; before Linux 5.16 the memlock limit decides. Huge pages by mmap (backing \
                       hugetlb) need no privilege."
             .to_owned(),
-        command: limits.gid.known().map(|gid| format!("sudo sysctl -w vm.hugetlb_shm_group={gid}")),
-    })
-}
-
-/// Whether TLB misses can be counted, and by the caller.
-fn counters(facts: &Facts) -> Option<Finding> {
-    if facts.pmu.has_cores()? {
-        let paranoid = *facts.pmu.paranoid.known()?;
-        let capabilities = facts.limits.capabilities.known()?;
-        let may = capabilities.has(Capabilities::PERFMON) || capabilities.has(Capabilities::SYS_ADMIN);
-        return (paranoid > 2 && !may).then(|| Finding {
-            id: "tlb-counters-forbidden",
-            severity: Severity::Info,
-            evidence: vec![evidence(paranoid, pmu::PARANOID)],
-            consequence: "Kernels with a level above 2 (those of Debian and Ubuntu) require CAP_PERFMON to \
-                          count TLB misses."
-                .to_owned(),
-            command: Some("sudo sysctl -w kernel.perf_event_paranoid=2".to_owned()),
-        });
-    }
-    Some(Finding {
-        id: "no-tlb-counters",
-        severity: Severity::Info,
-        evidence: vec![evidence("no PMU of the cores", pmu::DEVICES)],
-        consequence: "TLB misses cannot be counted, as on most virtual machines: only times show the effect \
-                      of huge pages."
-            .to_owned(),
-        command: None,
+        actions: limits
+            .gid
+            .known()
+            .map(|gid| {
+                Action::new(format!("Permit it to group {gid}"))
+                    .by(format!("sudo sysctl -w vm.hugetlb_shm_group={gid}"))
+            })
+            .into_iter()
+            .collect(),
     })
 }
 
@@ -102,18 +82,18 @@ fn not_root(facts: &Facts) -> Option<Finding> {
     if facts.limits.capabilities.known()?.has(Capabilities::SYS_ADMIN) {
         return None;
     }
-    let could_not = |pages: &&Obtainable| {
+    let lacks_right = |pages: &&Obtainable| {
         pages.blocks.as_ref().and_then(Reading::reason).is_some_and(|reason| reason.contains("CAP_SYS_ADMIN"))
     };
-    let left_out = facts.contiguity.sizes.iter().find(could_not)?;
+    let left_out = facts.contiguity.sizes.iter().find(lacks_right)?;
     Some(Finding {
         id: "not-root",
         severity: Severity::Info,
         evidence: vec![evidence("no CAP_SYS_ADMIN", STATUS)],
-        consequence: format!(
+        detail: format!(
             "The number of available {} pages is unknown: /proc/kpageflags needs CAP_SYS_ADMIN.",
             left_out.page_size
         ),
-        command: Some("sudo hugewise check".to_owned()),
+        actions: vec![Action::new("Run the command as root").by("sudo hugewise check")],
     })
 }

@@ -64,6 +64,11 @@ fn found(changes: &[(&str, &str)]) -> Vec<Finding> {
     findings(&Facts::gather(&root, Scan::IfQuick), &jdks::find(&root, &Environment::default()))
 }
 
+/// The command of the first action.
+fn first_command(finding: &Finding) -> &str {
+    finding.actions.first().and_then(|action| action.command.as_deref()).unwrap_or_default()
+}
+
 #[test]
 fn nothing_is_found_on_a_healthy_machine() {
     assert_eq!(found(&[]), []);
@@ -182,10 +187,9 @@ fn every_finding_has_its_cause_and_its_cure() {
     ] {
         let changes: Vec<_> = changes.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let found = found(&changes);
-        let seen: Vec<_> =
-            found.iter().map(|f| (f.id, f.severity, f.command.as_deref().unwrap_or_default())).collect();
+        let seen: Vec<_> = found.iter().map(|f| (f.id, f.severity, first_command(f))).collect();
         assert_eq!(seen, [(id, severity, command)], "{changes:?}");
-        assert!(found.iter().all(|f| !f.evidence.is_empty() && !f.consequence.is_empty()));
+        assert!(found.iter().all(|f| !f.evidence.is_empty() && !f.detail.is_empty()));
     }
 }
 
@@ -198,7 +202,7 @@ fn a_limit_below_the_pool_is_a_problem_only_where_nothing_is_left() {
         let mut changes = vec![(resv.as_str(), "0")];
         changes.extend(limits.iter().map(|(path, value)| (path.as_str(), *value)));
         let found = found(&changes).into_iter().find(|f| f.id == "cgroup-hugetlb-limit");
-        found.map(|f| (f.severity, f.consequence.contains("SIGBUS"), f.command.unwrap_or_default()))
+        found.map(|f| (f.severity, f.detail.contains("SIGBUS"), first_command(&f).to_owned()))
     };
     let mend = |name: &str| format!("echo max | sudo tee /{}", file(name));
     assert_eq!(of_limits(&[("max", "max")]), None);
@@ -221,7 +225,7 @@ fn without_sys_the_default_pool_is_given_back_by_sysctl() {
     fs::write(dir.path().join("proc/meminfo"), format!("{}{pool}", healthy()[0].1)).expect("a file");
     let found = findings(&Facts::gather(&Root::at(dir.path()), Scan::IfQuick), &[]);
     let idle = found.iter().find(|f| f.id == "pool-idle");
-    assert_eq!(idle.and_then(|f| f.command.as_deref()), Some("sudo sysctl -w vm.nr_hugepages=2"));
+    assert_eq!(idle.map(first_command), Some("sudo sysctl -w vm.nr_hugepages=2"));
     assert!(idle.is_some_and(|f| f.evidence.iter().all(|e| e.source == Path::new("/proc/meminfo"))));
     assert!(found.iter().any(|f| f.id == "no-sys"));
 }
@@ -241,5 +245,6 @@ fn fragmented_memory_makes_programs_wait_and_bloat_comes_unasked() {
 
 #[test]
 fn a_command_can_be_pasted_whatever_the_file_is_called() {
-    assert_eq!(write(1, "a/it's; rm").as_deref(), Some(r"echo 1 | sudo tee '/a/it'\''s; rm'"));
+    let actions = write("A change", 1, "a/it's; rm");
+    assert_eq!(actions[0].command.as_deref(), Some(r"echo 1 | sudo tee '/a/it'\''s; rm'"));
 }

@@ -103,7 +103,7 @@ impl Made {
 
     fn machine(&mut self, at: u64, compact_stall: u64) -> &mut Made {
         self.add(json!({"type": "machine", "ns": at * MS, "vmstat": {"compact_stall": compact_stall},
-            "pressure_some_us": null, "pools": [], "available_bytes": null}))
+            "pressure_some_ns": null, "pools": [], "available_bytes": null}))
     }
 
     fn text(&self) -> String {
@@ -112,7 +112,7 @@ impl Made {
             schema: SCHEMA.to_owned(),
             hugewise: "0".to_owned(),
             began_ns: 0,
-            began_unix_ms: 0,
+            began_unix_ns: 0,
             pid: JVM,
             started: true,
             command: vec!["java".to_owned(), "Main".to_owned()],
@@ -227,7 +227,7 @@ fn system_time_that_nothing_explains_is_something_else() {
     made.pause(1000, 1300, Some((30, 500))).look(1400, GC0, 10, 250, 0);
     let explained = made.explained();
     assert_eq!(explained.decision.verdict, Verdict::Other);
-    assert!(matches!(explained.decision.because, Because::System { .. }), "{:?}", explained.decision);
+    assert!(matches!(explained.decision.because, Because::SystemTime { .. }), "{:?}", explained.decision);
 }
 
 /// ZGC's threads work concurrently, so that samples do not show their work in a pause.
@@ -305,7 +305,7 @@ fn without_events_the_accounting_counts_or_that_no_process_waited() {
     assert_eq!(pause(&mut accounted), Verdict::Thp);
     let mut blind = Made::new(&[Evidence::Counters]);
     blind.machine(0, 100).machine(1400, 170);
-    assert_eq!(blind.pause(1000, 1300, Some((30, 500))).verdict(), Verdict::CouldNotTell);
+    assert_eq!(blind.pause(1000, 1300, Some((30, 500))).verdict(), Verdict::Inconclusive);
     let mut no_waits = Made::new(&[Evidence::Counters]);
     no_waits.machine(0, 100).look(1400, GC0, 200_000, 500, 0).machine(1400, 100);
     assert_eq!(no_waits.pause(1000, 1300, Some((30, 500))).verdict(), Verdict::FirstTouch);
@@ -332,7 +332,7 @@ fn a_recording_of_nothing_shows_nothing() {
 fn slow_safepoints_without_stalls_are_something_else() {
     let mut made = Made::seen();
     made.pause(1900, 1950, Some((80, 0))).safepoint(1000, 1900, 1950).machine(2000, 0);
-    assert!(matches!(made.explained().decision.because, Because::Reaching { .. }));
+    assert!(matches!(made.explained().decision.because, Because::TimeToSafepoint { .. }));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The verdict on a recording.
 
 use hugewise_jvm::threads::Role;
+use hugewise_linux::units;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{
     gathered::Gathered,
@@ -41,7 +42,7 @@ pub enum Verdict {
     /// The kernel had no significant part.
     None,
     /// The evidence does not suffice.
-    CouldNotTell,
+    Inconclusive,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -50,64 +51,94 @@ pub struct Decision {
     pub because: Because,
 }
 
-/// Reason for the verdict. Times are in nanoseconds.
+/// Reason for the verdict. Times are in nanoseconds, in JSON in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "is", rename_all = "snake_case")]
+#[serde(tag = "cause", rename_all = "snake_case")]
 pub enum Because {
     /// Threads waited for huge pages in pauses or during the time to safepoint.
     HugePagesInPauses {
         /// Time with at least one waiting thread.
+        #[serde(rename = "waiting_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         ns: u64,
         /// Total duration of the pauses, including the time to safepoint.
+        #[serde(rename = "paused_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         of_ns: u64,
         /// Index of the pause with the longest such wait.
+        #[serde(rename = "worst_pause")]
         worst: usize,
     },
     /// According to delay accounting, threads waited for compaction in pauses; for which page size is
     /// unknown.
     AccountedInPauses {
         /// Sum over all threads.
+        #[serde(rename = "waiting_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         ns: u64,
         /// Total duration of the pauses.
+        #[serde(rename = "paused_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         of_ns: u64,
     },
     /// A thread waited for huge pages outside of pauses.
     HugePagesOutside {
         /// Index into the list of waits outside of pauses.
+        #[serde(rename = "outside_index")]
         outside: usize,
         /// Total wait for huge pages.
+        #[serde(rename = "waiting_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         ns: u64,
         /// Longest wait within one second.
+        #[serde(rename = "worst_second_waiting_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         worst_second_ns: u64,
     },
     /// First touch of pages took much of the collector's time.
-    Touch {
+    FirstTouch {
         /// Upper bound of the time of first touch, including the zeroing of huge pages.
+        #[serde(rename = "first_touch_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         ns: u64,
         /// System time of the process in all pauses.
+        #[serde(rename = "system_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         system_ns: u64,
     },
     /// Threads waited in pauses or during the time to safepoint, but not for huge pages.
     OtherWaiting {
         /// Time with at least one waiting thread.
+        #[serde(rename = "waiting_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         ns: u64,
         /// Total duration of the pauses, including the time to safepoint.
+        #[serde(rename = "paused_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         of_ns: u64,
         /// The kind of wait with the longest total duration.
         wait: Wait,
     },
     /// The kernel worked longer than the collector (sys > user).
-    System {
+    SystemTime {
         /// System time of these pauses.
+        #[serde(rename = "system_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         ns: u64,
         /// Lower bound of the part that no known cause explains; null if the cost of first touch is unknown.
+        #[serde(rename = "unexplained_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "Option<f64>")]
         unexplained_ns: Option<u64>,
     },
     /// The time to safepoint was long, and no thread waited for memory during it.
-    Reaching {
+    TimeToSafepoint {
         /// Total time to safepoint.
+        #[serde(rename = "time_to_safepoint_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         ns: u64,
         /// Total duration of the pauses, including the time to safepoint.
+        #[serde(rename = "paused_seconds", serialize_with = "in_seconds")]
+        #[schemars(with = "f64")]
         of_ns: u64,
     },
     /// No cause was found.
@@ -117,6 +148,7 @@ pub enum Because {
     /// Events were lost, and the remaining ones explain nothing.
     Lost {
         /// Number of lost events that could be counted.
+        #[serde(rename = "lost_events")]
         count: u64,
     },
     /// The recording contains only its header.
@@ -125,10 +157,16 @@ pub enum Because {
     NoLog,
 }
 
+/// Serialises nanoseconds, or none, as seconds.
+fn in_seconds<S: Serializer>(ns: &(impl Copy + Into<Option<u64>>), serializer: S) -> Result<S::Ok, S::Error> {
+    let ns: Option<u64> = (*ns).into();
+    ns.map(units::seconds).serialize(serializer)
+}
+
 /// The verdict on a recording, and its reason.
 #[must_use]
 pub fn decide(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Decision {
-    let empty = Decision { verdict: Verdict::CouldNotTell, because: Because::Empty };
+    let empty = Decision { verdict: Verdict::Inconclusive, because: Because::Empty };
     let found = (gathered.elapsed_ns() == 0)
         .then_some(empty)
         .or_else(|| thp(gathered, pauses, totals))
@@ -195,7 +233,7 @@ fn without_events(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
     let waited = |name: &&String| name.as_str() == "compact_stall" || name.starts_with("allocstall_");
     let no_waits = gathered.machine.contains_key("compact_stall")
         && gathered.machine.keys().filter(waited).all(|name| gathered.machine[name] == 0);
-    (!no_waits).then_some(Decision { verdict: Verdict::CouldNotTell, because: Because::NoEvents })
+    (!no_waits).then_some(Decision { verdict: Verdict::Inconclusive, because: Because::NoEvents })
 }
 
 fn other_waiting(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
@@ -218,7 +256,7 @@ fn lost(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
     }
     let harmless =
         totals.accounted.as_ref().is_some_and(|sums| sum(sums.values().copied()) < MIN_DECISIVE_NS);
-    (!harmless).then_some(Decision { verdict: Verdict::CouldNotTell, because: Because::Lost { count } })
+    (!harmless).then_some(Decision { verdict: Verdict::Inconclusive, because: Because::Lost { count } })
 }
 
 /// Time of first touch and zeroing, in nanoseconds.
@@ -261,7 +299,7 @@ fn first_touch(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
     };
     (explains || matters).then_some(Decision {
         verdict: Verdict::FirstTouch,
-        because: Because::Touch { ns, system_ns: of_all },
+        because: Because::FirstTouch { ns, system_ns: of_all },
     })
 }
 
@@ -273,19 +311,19 @@ fn system(pauses: &[Explained]) -> Option<Decision> {
     let ns = sum(sys_heavy.iter().map(|pause| system_ns(pause)));
     let unexplained: Option<Vec<u64>> = sys_heavy.iter().map(|pause| pause.split.other_system_ns).collect();
     let unexplained_ns = unexplained.map(|all| sum(all.into_iter()));
-    let verdict = if unexplained_ns.is_some() { Verdict::Other } else { Verdict::CouldNotTell };
-    Some(Decision { verdict, because: Because::System { ns, unexplained_ns } })
+    let verdict = if unexplained_ns.is_some() { Verdict::Other } else { Verdict::Inconclusive };
+    Some(Decision { verdict, because: Because::SystemTime { ns, unexplained_ns } })
 }
 
 fn reaching(totals: &Totals) -> Option<Decision> {
     let (ns, of_ns) = (totals.reaching_ns, totals.paused_ns.saturating_add(totals.reaching_ns));
     (ns >= LONG_PAUSE_NS && ns as f64 >= MIN_SHARE_OF_ONE_PAUSE * of_ns as f64)
-        .then_some(Decision { verdict: Verdict::Other, because: Because::Reaching { ns, of_ns } })
+        .then_some(Decision { verdict: Verdict::Other, because: Because::TimeToSafepoint { ns, of_ns } })
 }
 
 /// A JVM without a log has no known pauses.
 fn no_log(gathered: &Gathered) -> Option<Decision> {
     let is_jvm = gathered.threads.iter().any(|thread| thread.role == Role::Collector);
     (gathered.logs.is_empty() && is_jvm)
-        .then_some(Decision { verdict: Verdict::CouldNotTell, because: Because::NoLog })
+        .then_some(Decision { verdict: Verdict::Inconclusive, because: Because::NoLog })
 }

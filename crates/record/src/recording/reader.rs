@@ -7,6 +7,7 @@ use std::{
 };
 
 use flate2::read::MultiGzDecoder;
+use hugewise_linux::json;
 
 use super::model::{Header, Line, SCHEMA};
 
@@ -20,7 +21,8 @@ pub enum RecordingError {
     #[error("this is not a recording of hugewise: {0}")]
     NotARecording(String),
     #[error(
-        "the recording has the format {0}, and this version reads only {SCHEMA}: a later hugewise can read it"
+        "the recording has the format {0}, and this version reads only {SCHEMA}: read it with the version that wrote \
+         it, or record again"
     )]
     OtherFormat(String),
     /// A line that cannot be parsed.
@@ -76,7 +78,7 @@ impl<R: Read> Reader<R> {
             Some(format) => return Err(RecordingError::OtherFormat(format.chars().take(80).collect())),
             None => return Err(RecordingError::NotARecording("its first line names no format".to_owned())),
         }
-        match serde_json::from_value(value) {
+        match json::read(value) {
             Ok(Line::Header(header)) => Ok(Reader { text, header: *header, line: 1, buffer, end: None }),
             Ok(_) => Err(RecordingError::NotARecording("its first line is not a header".to_owned())),
             Err(error) => Err(RecordingError::Line { line: 1, reason: error.to_string() }),
@@ -156,7 +158,7 @@ mod tests {
             schema: schema.to_owned(),
             hugewise: "0.1.0".to_owned(),
             began_ns: 1,
-            began_unix_ms: 2,
+            began_unix_ns: 2,
             pid: 7,
             started: true,
             command: vec!["java".to_owned()],
@@ -231,7 +233,8 @@ mod tests {
         assert!(refused(&gzip(b"")).contains("it is empty"));
         assert!(refused(&gzip(b"{\"a\": 1}\n")).contains("names no format"));
         assert!(
-            refused(&gzip(lines(&[header("hugewise.recording/9")]).as_bytes())).contains("a later hugewise")
+            refused(&gzip(lines(&[header("hugewise.recording/9")]).as_bytes()))
+                .contains("the version that wrote it")
         );
         let endless = gzip(&vec![b'x'; LONGEST as usize + 1]);
         assert!(refused(&endless).contains("longer than any line"));

@@ -44,9 +44,9 @@ pub fn machine(root: &Root) -> Machine {
     Machine {
         ns: monotonic_ns(),
         vmstat: vmstat.iter().filter(kept).map(|(name, value)| (name.to_owned(), value)).collect(),
-        pressure_some_us: pressure::read(root)
+        pressure_some_ns: pressure::read(root)
             .ok()
-            .and_then(|pressure| u64::try_from(pressure.some.as_micros()).ok()),
+            .and_then(|pressure| u64::try_from(pressure.some.as_nanos()).ok()),
         pools: pools
             .iter()
             .filter(|pool| pool.node.is_none())

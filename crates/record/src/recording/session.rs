@@ -144,7 +144,7 @@ impl Session<'_> {
             schema: SCHEMA.to_owned(),
             hugewise: env!("CARGO_PKG_VERSION").to_owned(),
             began_ns,
-            began_unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
+            began_unix_ns: u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX),
             pid: self.main,
             started: matches!(target, Target::Command(_)),
             command,

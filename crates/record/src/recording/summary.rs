@@ -173,7 +173,7 @@ mod tests {
 
     fn machine(ns: u64, stalls: u64) -> Line {
         let vmstat = BTreeMap::from([("compact_stall".to_owned(), stalls), ("thp_split_page".to_owned(), 7)]);
-        Line::Machine(Machine { ns, vmstat, pressure_some_us: None, pools: vec![], available_bytes: None })
+        Line::Machine(Machine { ns, vmstat, pressure_some_ns: None, pools: vec![], available_bytes: None })
     }
 
     #[test]

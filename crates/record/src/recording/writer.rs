@@ -8,6 +8,7 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
+use hugewise_linux::json;
 
 use super::model::Line;
 
@@ -27,7 +28,11 @@ impl Writer {
 
     pub fn write(&mut self, line: &Line) -> io::Result<()> {
         self.buffer.clear();
-        serde_json::to_writer(&mut self.buffer, line)?;
+        match line {
+            // Only the header has readings.
+            Line::Header(_) => serde_json::to_writer(&mut self.buffer, &json::value(line)?)?,
+            line => serde_json::to_writer(&mut self.buffer, line)?,
+        }
         self.buffer.push(b'\n');
         self.gzip.write_all(&self.buffer)
     }

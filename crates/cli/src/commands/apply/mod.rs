@@ -20,6 +20,7 @@ use hugewise_changes::{
 };
 use hugewise_linux::{
     interrupt::Interrupt,
+    json,
     root::Root,
     settings::{Knob, Setting},
     sys::process,
@@ -92,7 +93,7 @@ pub struct Apply {
     /// Replace these files even if hugewise did not write them, or they were edited since
     #[arg(long, requires = "persist")]
     overwrite: bool,
-    /// Print JSON (schema hugewise.apply/1)
+    /// Print JSON (schema hugewise.apply/2)
     #[arg(long)]
     json: bool,
     /// Folder of the configuration files
@@ -204,7 +205,7 @@ pub fn run(apply: &Apply, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let state = match () {
             () if apply.dry_run => State::DryRun,
             () if objected => State::Refused,
-            () => State::AsWanted,
+            () => State::Unchanged,
         };
         apply.show_difference(&difference, terminal)?;
         let report = Report::of_nothing(state, &difference);
@@ -298,7 +299,7 @@ impl Apply {
             }
         };
         let short = outcomes.iter().any(|outcome| outcome.shortage.is_some());
-        let mut report = Report::new(State::Kept, &difference, outcomes);
+        let mut report = Report::new(State::Applied, &difference, outcomes);
         if short && self.all_or_nothing {
             put_back(writer)?;
             report.put_back();
@@ -339,7 +340,7 @@ impl Apply {
 
     fn show(&self, report: &Report, terminal: &Terminal) -> anyhow::Result<()> {
         if self.json {
-            print(&(serde_json::to_string_pretty(report)? + "\n"))?;
+            print(&json::text(report)?)?;
         } else {
             print(&outcome_text(report, terminal))?;
         }

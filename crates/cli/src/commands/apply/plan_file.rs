@@ -15,7 +15,8 @@ use hugewise_linux::{
 use hugewise_plan::plan::Plan;
 use serde::Deserialize;
 
-const SCHEMA: &str = "hugewise.plan/1";
+/// Schemas that have the fields of [`PlanFile`].
+const SCHEMAS: [&str; 2] = ["hugewise.plan/1", "hugewise.plan/2"];
 
 /// The fields of a plan that `apply` reads; others are ignored.
 #[derive(Debug, Deserialize)]
@@ -68,7 +69,12 @@ pub fn read(file: &Path) -> anyhow::Result<Vec<Request>> {
 
 fn parse(text: &str) -> anyhow::Result<Vec<Request>> {
     let plan: PlanFile = serde_json::from_str(text)?;
-    ensure!(plan.schema == SCHEMA, "its schema is '{}', and must be {SCHEMA}", plan.schema);
+    ensure!(
+        SCHEMAS.contains(&plan.schema.as_str()),
+        "its schema is '{}', and must be {}",
+        plan.schema,
+        SCHEMAS.join(" or ")
+    );
     Ok(changes_of_plan(&plan.pools, &plan.settings))
 }
 

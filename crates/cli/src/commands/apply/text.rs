@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::output::{
-    layout::table,
+    table::table,
     terminal::{Terminal, plain},
 };
 
-/// Result of `hugewise apply`, schema `hugewise.apply/1`.
+/// Result of `hugewise apply`, schema `hugewise.apply/2`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     schema: &'static str,
@@ -21,6 +21,7 @@ pub struct Report {
     /// One entry for each requested setting.
     pub changes: Vec<Outcome>,
     /// Warnings because of which the changes are not applied without `--force`.
+    #[serde(rename = "warnings")]
     pub objections: Vec<String>,
     /// Remarks that do not prevent the changes.
     pub notes: Vec<String>,
@@ -34,20 +35,20 @@ pub struct Report {
 pub enum State {
     /// Printed only.
     DryRun,
-    /// Nothing was changed, because of `objections`.
+    /// Nothing was changed, because of `warnings`.
     Refused,
     /// All settings already had the requested values.
-    AsWanted,
+    Unchanged,
     /// Applied, and kept until `hugewise restore`.
-    Kept,
+    Applied,
     /// Applied, and undone because a pool stayed too small.
-    PutBack,
+    Undone,
 }
 
 impl Report {
     pub fn new(state: State, difference: &Difference, changes: Vec<Outcome>) -> Report {
         Report {
-            schema: "hugewise.apply/1",
+            schema: "hugewise.apply/2",
             state,
             changes,
             objections: difference.objections.clone(),
@@ -63,7 +64,7 @@ impl Report {
 
     /// Marks the changes as undone.
     pub fn put_back(&mut self) {
-        self.state = State::PutBack;
+        self.state = State::Undone;
     }
 }
 
@@ -89,8 +90,8 @@ pub fn outcome_text(report: &Report, terminal: &Terminal) -> String {
             text += "Nothing was changed: this was a dry run. Without --force, the warnings prevent the changes.\n";
         }
         State::Refused => text += "Nothing was changed. --force applies the changes despite the warnings.\n",
-        State::AsWanted => text += "Nothing was changed: all settings have the requested values.\n",
-        State::Kept | State::PutBack => made(&mut text, report, terminal),
+        State::Unchanged => text += "Nothing was changed: all settings have the requested values.\n",
+        State::Applied | State::Undone => made(&mut text, report, terminal),
     }
     for note in &report.notes {
         text += &format!("{} {}\n", terminal.warn("note:"), plain(note));
@@ -103,7 +104,7 @@ fn made(text: &mut String, report: &Report, terminal: &Terminal) {
     for outcome in &report.changes {
         let change = &outcome.change;
         let is = match report.state {
-            State::PutBack => &change.from,
+            State::Undone => &change.from,
             _ => outcome.reached.as_ref().unwrap_or(&change.from),
         };
         table.add_row([&change.setting.to_string(), &change.from, &change.to, is].map(|cell| plain(cell)));
@@ -119,7 +120,7 @@ fn made(text: &mut String, report: &Report, terminal: &Terminal) {
         *text += &format!("Persisted, applied again at boot: {}\n", plain(&file.to_string_lossy()));
     }
     *text += match report.state {
-        State::PutBack => "All changes were undone, because of --all-or-nothing.\n",
+        State::Undone => "All changes were undone, because of --all-or-nothing.\n",
         _ if report.persisted.is_empty() => "The changes remain until 'hugewise restore' or a reboot.\n",
         _ => "'hugewise restore --persisted' undoes the changes and removes these files.\n",
     };

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, ensure};
 use clap::Args;
 use hugewise_jvm::jdks::{self, Environment};
-use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan};
+use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json};
 use hugewise_plan::findings::{Severity, findings};
 
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Check {
-    /// Print JSON (schema hugewise.check/1)
+    /// Print JSON (schema hugewise.check/2)
     #[arg(long)]
     json: bool,
 
@@ -76,8 +76,7 @@ pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let findings = findings(&facts, &jdks);
     let negative = findings.iter().any(|finding| finding.severity == Severity::Problem);
     let report = Report::new(facts, jdks, findings);
-    let shown =
-        if check.json { serde_json::to_string_pretty(&report)? + "\n" } else { text(&report, terminal)? };
+    let shown = if check.json { json::text(&report)? } else { text(&report, terminal)? };
     io::stdout().lock().write_all(shown.as_bytes())?;
     Ok(if negative { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }

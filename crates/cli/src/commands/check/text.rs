@@ -32,7 +32,7 @@ const REASONS: usize = 6;
 /// Share of the free memory outside of the free lists, 0 to 1, above which it is reported.
 const UNLISTED_SHARE: f64 = 0.1;
 
-/// Result of `hugewise check`, schema `hugewise.check/1`.
+/// Result of `hugewise check`, schema `hugewise.check/2`.
 #[derive(Serialize, JsonSchema)]
 pub struct Report {
     schema: &'static str,
@@ -43,7 +43,7 @@ pub struct Report {
 
 impl Report {
     pub fn new(facts: Facts, jdks: Vec<Jdk>, findings: Vec<Finding>) -> Report {
-        Report { schema: "hugewise.check/1", facts, jdks, findings }
+        Report { schema: "hugewise.check/2", facts, jdks, findings }
     }
 }
 
@@ -199,7 +199,7 @@ fn by_setting(sizes: &[ThpSize], setting: impl Fn(&ThpSize) -> &Reading<Option<S
         let word = match setting(size) {
             Reading::Known(None) => continue,
             Reading::Known(Some(word)) => plain(word),
-            Reading::CouldNotTell { .. } => "?".to_owned(),
+            Reading::Unknown { .. } => "?".to_owned(),
         };
         groups.entry(word).or_default().push(size.page_size.to_string());
     }
@@ -250,7 +250,7 @@ fn cgroup(page: &mut Page, facts: &Facts) -> fmt::Result {
 
 fn limit(reading: &Reading<Option<Limit>>) -> String {
     match reading {
-        Reading::CouldNotTell { .. } => "?".to_owned(),
+        Reading::Unknown { .. } => "?".to_owned(),
         Reading::Known(None) => "no limit".to_owned(),
         Reading::Known(Some(limit)) => {
             let used = limit.used.known().map_or_else(String::new, |used| format!(", {used} used"));
@@ -273,7 +273,7 @@ fn limits(page: &mut Page, limits: &Limits) -> fmt::Result {
     let memlock = |reading: &Reading<Option<Bytes>>| match reading {
         Reading::Known(None) => "unlimited".to_owned(),
         Reading::Known(Some(bytes)) => bytes.to_string(),
-        Reading::CouldNotTell { .. } => "?".to_owned(),
+        Reading::Unknown { .. } => "?".to_owned(),
     };
     // The kernel's value for "no limit" is slightly less than 2⁶⁴.
     let huge = |value: u64| value > u64::MAX / 2;
@@ -355,7 +355,7 @@ fn unknown(page: &mut Page, facts: &Facts) -> anyhow::Result<()> {
 fn collect_reasons(value: &serde_json::Value, reasons: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(fields) => {
-            if let Some(serde_json::Value::String(reason)) = fields.get("could_not_tell") {
+            if let Some(serde_json::Value::String(reason)) = fields.get("unknown") {
                 if !reasons.contains(reason) {
                     reasons.push(reason.clone());
                 }

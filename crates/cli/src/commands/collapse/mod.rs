@@ -12,6 +12,7 @@ use clap::Args;
 use hugewise_evidence::process::Machine;
 use hugewise_linux::{
     interrupt::Interrupt,
+    json,
     proc::{
         limits::{self, Capabilities},
         meminfo,
@@ -75,7 +76,7 @@ pub struct Collapse {
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Print JSON (schema hugewise.collapse/1)
+    /// Print JSON (schema hugewise.collapse/2)
     #[arg(long)]
     json: bool,
 }
@@ -162,7 +163,7 @@ fn missing_rights(root: &Root, process: &Process) -> Option<String> {
 
 fn show(report: &Report, whole: bool, collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     if collapse.json {
-        print(&(serde_json::to_string_pretty(report)? + "\n"))?;
+        print(&json::text(report)?)?;
     } else {
         let before = if whole { text::before(report, terminal)? } else { String::new() };
         print(&(before + &text::after(report, terminal)?))?;
@@ -223,7 +224,7 @@ impl Subject<'_> {
         };
         let settings = Settings {
             size: self.size,
-            rate: self.collapse.rate.map(|rate| rate * f64::from(1 << 30)),
+            rate: self.collapse.rate.map(|rate| rate * result::GIB),
             allow_reclaim: self.collapse.allow_reclaim,
         };
         let mut bar = Bar::new();

@@ -1,8 +1,9 @@
-//! The result of `collapse`: schema `hugewise.collapse/1`.
+//! The result of `collapse`: schema `hugewise.collapse/2`.
 
 use std::collections::BTreeMap;
 
 use hugewise_linux::{
+    action::Action,
     hugepages::headroom::Headroom,
     pages::reason::Reason,
     proc::process::Process,
@@ -19,12 +20,14 @@ use hugewise_memory::collapse::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::words::{before_beginning, next_step};
+use super::words::{actions, before_beginning};
 use crate::commands::collapse::candidates::{self, Seen, Wanted};
 
 pub use super::words::cause;
 
-const SCHEMA: &str = "hugewise.collapse/1";
+/// A GiB, in bytes.
+pub const GIB: f64 = 1_073_741_824.0;
+const SCHEMA: &str = "hugewise.collapse/2";
 
 /// The options of the command.
 #[derive(Clone, Copy, Debug)]
@@ -54,42 +57,47 @@ pub struct Report {
     /// Regions to collapse.
     pub(super) region: Wanted,
     /// Size of a huge page, in bytes.
+    #[serde(rename = "page_size_bytes")]
     pub(super) page_size: PageSize,
-    /// Smallest resident share of a candidate range, in percent.
-    pub(super) min_present: u8,
-    /// Limit of the speed in GiB/s; null if unlimited.
-    pub(super) rate: Option<f64>,
+    /// Smallest resident share of a candidate range, 0 to 1.
+    pub(super) min_resident_ratio: f64,
+    /// Limit of the speed; null if unlimited.
+    pub(super) max_bytes_per_second: Option<f64>,
     /// Whether the kernel was allowed to reclaim or compact memory.
     pub(super) allow_reclaim: bool,
     /// How it ended.
     pub(super) outcome: Outcome,
     /// Why it stopped early or did not start; null if it did neither.
+    #[serde(rename = "detail")]
     pub(super) cause: Option<String>,
-    /// The action against the cause; null if there is none.
-    pub(super) next_step: Option<String>,
+    /// Changes that remove that cause; empty if there is none.
+    pub(super) actions: Vec<Action>,
     /// Bytes on huge pages in the selected regions before the collapse.
     pub(super) before: Bytes,
     /// Bytes on huge pages in the selected regions afterwards; null if nothing was collapsed or the process
     /// ended.
     pub(super) after: Option<Bytes>,
     /// Candidates for collapse.
+    #[serde(rename = "candidates")]
     pub(super) wanted: Sum,
     /// Non-resident bytes in the candidates, by which the process would grow.
     pub(super) holes_bytes: Bytes,
     /// Huge pages that were available before the collapse.
+    #[serde(rename = "obtainable")]
     pub(super) room: Reading<RoomLeft>,
     /// `MemAvailable` before the collapse, in bytes.
+    #[serde(rename = "available_bytes")]
     pub(super) available: Reading<Bytes>,
     /// Selected regions, the largest first.
     pub(super) regions: Vec<Region>,
     /// Collapsed bytes: whole huge pages, holes included.
-    pub(super) converted_bytes: Bytes,
+    pub(super) collapsed_bytes: Bytes,
     /// Bytes that the process released before their collapse.
     pub(super) gone_bytes: Bytes,
     /// Duration including pauses; null if nothing was started.
     pub(super) seconds: Option<f64>,
     /// Mean speed; null if nothing was collapsed.
-    pub(super) gib_per_second: Option<f64>,
+    pub(super) bytes_per_second: Option<f64>,
     /// Longest single call, an upper bound of the time that a page fault of the process waits; null if
     /// nothing was started.
     pub(super) longest_call_seconds: Option<f64>,
@@ -137,20 +145,26 @@ pub struct Region {
     /// Name of the region.
     pub(super) name: String,
     /// Resident bytes before the collapse. Memory that is mapped several times is counted once.
+    #[serde(rename = "resident_before_bytes")]
     pub(super) resident_before: Bytes,
     /// Bytes on huge pages before the collapse.
+    #[serde(rename = "huge_before_bytes")]
     pub(super) huge_before: Bytes,
     /// Resident bytes afterwards; null if not read.
+    #[serde(rename = "resident_after_bytes")]
     pub(super) resident_after: Option<Bytes>,
     /// Bytes on huge pages afterwards; null if not read.
+    #[serde(rename = "huge_after_bytes")]
     pub(super) huge_after: Option<Bytes>,
     /// Candidates for collapse.
+    #[serde(rename = "candidates")]
     pub(super) wanted: Sum,
     /// Non-resident bytes in the candidates.
     pub(super) holes_bytes: Bytes,
-    /// Ranges that were skipped because their resident share is below `min_present`.
+    /// Ranges that were skipped because their resident share is below `min_resident_ratio`.
     pub(super) sparse: Sum,
     /// Bytes on base pages that cannot be collapsed, by reason.
+    #[serde(rename = "skipped_bytes")]
     pub(super) left_out: BTreeMap<Reason, Bytes>,
 }
 
@@ -200,12 +214,15 @@ impl Report {
             is_jvm: seen.is_jvm,
             region: asked.region,
             page_size: asked.size,
-            min_present: asked.min_present,
-            rate: asked.rate,
+            min_resident_ratio: f64::from(asked.min_present) / 100.0,
+            max_bytes_per_second: asked.rate.map(|gib| gib * GIB),
             allow_reclaim: asked.allow_reclaim,
             outcome,
             cause: refused.as_ref().map(ToString::to_string),
-            next_step: refused.as_ref().map(|refused| before_beginning(refused, asked.size)),
+            actions: refused
+                .as_ref()
+                .map(|refused| before_beginning(refused, asked.size))
+                .unwrap_or_default(),
             before: seen.huge(),
             after: None,
             wanted,
@@ -217,10 +234,10 @@ impl Report {
             }),
             available,
             regions: Vec::new(),
-            converted_bytes: Bytes::ZERO,
+            collapsed_bytes: Bytes::ZERO,
             gone_bytes: Bytes::ZERO,
             seconds: None,
-            gib_per_second: None,
+            bytes_per_second: None,
             longest_call_seconds: None,
             grown_bytes: None,
             refused: Vec::new(),
@@ -259,12 +276,12 @@ impl Report {
         let seconds = done.lasted.as_secs_f64();
         self.outcome = Outcome::Converted(done.outcome);
         self.cause = cause(done.outcome);
-        self.next_step = next_step(done.outcome, self.pid);
-        self.converted_bytes = done.converted * self.page_size;
+        self.actions = actions(done.outcome, self.pid);
+        self.collapsed_bytes = done.converted * self.page_size;
         self.gone_bytes = done.gone * self.page_size;
         self.seconds = Some(seconds);
-        let gib = self.converted_bytes.0 as f64 / f64::from(1 << 30);
-        self.gib_per_second = (done.converted.0 > 0 && seconds > 0.0).then(|| gib / seconds);
+        self.bytes_per_second =
+            (done.converted.0 > 0 && seconds > 0.0).then(|| self.collapsed_bytes.0 as f64 / seconds);
         self.longest_call_seconds = Some(done.longest_call.as_secs_f64());
         let refusal = |refusal: refusals::Refusal| Refusal {
             start: refusal.addresses.start,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use hugewise_linux::{
     pages::reason::Reason,
     reading::Reading,
@@ -10,12 +10,14 @@ use hugewise_linux::{
 };
 use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, suitable::skipped_because};
 
-use super::result::{Outcome, Region, Report};
+use super::result::{GIB, Outcome, Region, Report};
 use crate::{
     commands::collapse::candidates::Wanted,
     output::{
+        self,
         layout::Page,
         terminal::{Terminal, plain},
+        words::{amount, coverage, shortened},
     },
 };
 
@@ -75,7 +77,7 @@ fn wanted(report: &Report) -> String {
         text += &format!(
             "; {} more skipped: less than {} % resident (--min-present)",
             Pages(sparse),
-            report.min_present
+            (report.min_resident_ratio * 100.0).round()
         );
     }
     text
@@ -84,7 +86,7 @@ fn wanted(report: &Report) -> String {
 fn room(report: &Report) -> String {
     let available = match &report.available {
         Reading::Known(bytes) => format!("{bytes} available"),
-        Reading::CouldNotTell { could_not_tell } => format!("unknown ({could_not_tell})"),
+        Reading::Unknown { unknown } => format!("unknown ({unknown})"),
     };
     match &report.room {
         Reading::Known(room) => {
@@ -100,8 +102,8 @@ fn room(report: &Report) -> String {
             }
             text
         }
-        Reading::CouldNotTell { could_not_tell } => {
-            format!("huge pages unknown: {could_not_tell}; memory: {available}")
+        Reading::Unknown { unknown } => {
+            format!("huge pages unknown: {unknown}; memory: {available}")
         }
     }
 }
@@ -133,9 +135,7 @@ pub fn after(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
         page.line("", "")?;
         page.wrapped(heading, cause)?;
     }
-    if let Some(next) = &report.next_step {
-        page.wrapped("", &format!("→ {next}"))?;
-    }
+    page.actions(&report.actions)?;
     for (n, note) in report.notes.iter().enumerate() {
         page.wrapped(if n == 0 { "NOTE" } else { "" }, &plain(note))?;
     }
@@ -143,10 +143,10 @@ pub fn after(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
 }
 
 fn done(report: &Report, seconds: f64) -> String {
-    let mut facts = vec![format!("{} collapsed in {seconds:.2} s", report.converted_bytes)];
-    facts.extend(report.gib_per_second.map(|rate| match report.rate {
-        Some(most) => format!("{rate:.2} GiB/s (limit {most})"),
-        None => format!("{rate:.2} GiB/s"),
+    let mut facts = vec![format!("{} collapsed in {seconds:.2} s", report.collapsed_bytes)];
+    facts.extend(report.bytes_per_second.map(|rate| match report.max_bytes_per_second {
+        Some(most) => format!("{:.2} GiB/s (limit {})", rate / GIB, most / GIB),
+        None => format!("{:.2} GiB/s", rate / GIB),
     }));
     facts.extend(report.longest_call_seconds.map(|longest| format!("longest call {:.1} ms", longest * 1e3)));
     facts.extend(report.grown_bytes.map(|grown| {
@@ -195,17 +195,13 @@ fn rows<const N: usize>(
 }
 
 fn table<const N: usize>(header: [&str; N], (rows, small): (Vec<[String; N]>, usize)) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header);
+    let mut table = output::table::table(&header);
     for row in rows {
         table.add_row(row);
     }
     if small > 0 {
         let regions = if small == 1 { "region" } else { "regions" };
         table.add_row([format!("others ({small} {regions} below {SMALL})")]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }
@@ -214,9 +210,9 @@ fn table_before(report: &Report) -> Table {
     let header = ["region", "resident", "huge", "to collapse", "holes", "too sparse"];
     let cells = |region: &Region| {
         [
-            shortened(&region.name),
+            shortened(&plain(&region.name), NAME),
             region.resident_before.to_string(),
-            percent(region.huge_before, region.resident_before),
+            coverage(region.huge_before.share_of(region.resident_before), "–"),
             amount(region.wanted.present_bytes),
             amount(region.holes_bytes),
             amount(region.sparse.present_bytes),
@@ -230,36 +226,11 @@ fn table_after(report: &Report) -> Table {
         let (resident, huge) =
             (region.resident_after.unwrap_or_default(), region.huge_after.unwrap_or_default());
         [
-            shortened(&region.name),
+            shortened(&plain(&region.name), NAME),
             resident.to_string(),
-            percent(region.huge_before, region.resident_before),
-            percent(huge, resident),
+            coverage(region.huge_before.share_of(region.resident_before), "–"),
+            coverage(huge.share_of(resident), "–"),
         ]
     };
     table(["region", "resident", "huge before", "huge now"], rows(report, cells))
-}
-
-/// An amount; zero is printed as a dash.
-fn amount(bytes: Bytes) -> String {
-    if bytes == Bytes::ZERO { "–".to_owned() } else { bytes.to_string() }
-}
-
-/// A percentage that is never rounded to 0 % or 100 %.
-fn percent(part: Bytes, whole: Bytes) -> String {
-    match part.share_of(whole) {
-        None => "–".to_owned(),
-        Some(share) if share > 0.99 && share < 1.0 => ">99 %".to_owned(),
-        Some(share) if share > 0.0 && share < 0.01 => "<1 %".to_owned(),
-        Some(share) => format!("{:.0} %", share * 100.0),
-    }
-}
-
-fn shortened(name: &str) -> String {
-    let name = plain(name);
-    match name.chars().count() {
-        length if length > NAME => {
-            format!("…{}", name.chars().skip(length - NAME + 1).collect::<String>())
-        }
-        _ => name,
-    }
 }

@@ -1,22 +1,25 @@
 //! Causes of an early end, and the actions against them.
 
-use hugewise_linux::units::PageSize;
+use hugewise_linux::{action::Action, units::PageSize};
 use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, admission::Refused, engine};
 
-/// The action if the collapse was not started.
-pub(super) fn before_beginning(refused: &Refused, size: PageSize) -> String {
-    let allow = "--allow-reclaim starts anyway and lets the kernel reclaim page cache and move pages; other \
-                 programs may have to wait";
+/// Changes that permit the collapse to start.
+pub(super) fn before_beginning(refused: &Refused, size: PageSize) -> Vec<Action> {
+    let allow = Action::new(
+        "Start anyway with --allow-reclaim: the kernel reclaims page cache and moves pages, and other programs may \
+         have to wait",
+    );
     match refused {
-        Refused::NoRoom { .. } => format!(
-            "free memory in blocks of {size}: 'echo 1 | sudo tee /proc/sys/vm/compact_memory' compacts free \
-             memory, 'hugewise check' shows the free blocks; or {allow}"
-        ),
-        Refused::Grows { .. } => {
-            format!("a higher --min-present skips sparse ranges; or {allow}")
+        Refused::NoRoom { .. } => {
+            vec![compact(format!("Compact free memory, for free blocks of {size}")), allow]
         }
-        Refused::NotTold { .. } => allow.to_owned(),
+        Refused::Grows { .. } => vec![Action::new("Skip sparse ranges with a higher --min-present"), allow],
+        Refused::Unknown { .. } => vec![allow],
     }
+}
+
+fn compact(change: impl Into<String>) -> Action {
+    Action::new(change).by("echo 1 | sudo tee /proc/sys/vm/compact_memory").verified_by("hugewise check")
 }
 
 /// Why it ended before every candidate was tried; `None` if all were tried.
@@ -52,23 +55,31 @@ pub fn cause(outcome: engine::Outcome) -> Option<String> {
     Some(words)
 }
 
-/// The action if it ended before every candidate was tried.
-pub(super) fn next_step(outcome: engine::Outcome, pid: u32) -> Option<String> {
+/// Changes that permit the collapse to continue.
+pub(super) fn actions(outcome: engine::Outcome, pid: u32) -> Vec<Action> {
     use engine::Outcome as Ended;
-    let again = format!("hugewise collapse {pid}");
+    let again = format!("sudo hugewise collapse {pid}");
+    let continues = |change: &str| Action::new(change).by(again.clone());
     match outcome {
-        Ended::Finished | Ended::ProcessEnded => None,
-        Ended::Interrupted => Some(format!("'{again}' continues with the remaining candidates")),
-        Ended::NoRoom => Some(format!(
-            "'echo 1 | sudo tee /proc/sys/vm/compact_memory' compacts free memory; '{again}' continues, with \
-             --allow-reclaim at the cost of other programs"
-        )),
-        Ended::Fragmented => Some(format!(
-            "find the users of memory ('hugewise check', 'hugewise inspect --all'), free some, then '{again}'"
-        )),
-        Ended::GroupLimit => Some(format!("raise memory.max of its group by some MiB, then '{again}'")),
-        Ended::NotAllowed => Some("run it on the host, as root of the first user namespace".to_owned()),
-        Ended::MemoryPressure => Some(format!("'{again} --rate 0.5' when the machine has free memory")),
+        Ended::Finished | Ended::ProcessEnded => Vec::new(),
+        Ended::Interrupted => vec![continues("Continue with the remaining candidates")],
+        Ended::NoRoom => vec![
+            compact("Compact free memory"),
+            continues("Continue; with --allow-reclaim at the cost of other programs"),
+        ],
+        Ended::Fragmented => vec![
+            Action::new("Find the users of memory, and free some").by("hugewise inspect --all"),
+            continues("Continue with the remaining candidates"),
+        ],
+        Ended::GroupLimit => vec![
+            Action::new("Raise memory.max of its group by some MiB"),
+            continues("Continue with the remaining candidates"),
+        ],
+        Ended::NotAllowed => vec![continues("Run it on the host, as root of the first user namespace")],
+        Ended::MemoryPressure => vec![
+            Action::new("Continue more slowly when the machine has free memory")
+                .by(format!("{again} --rate 0.5")),
+        ],
     }
 }
 
@@ -79,7 +90,7 @@ mod tests {
     #[test]
     fn every_end_but_a_good_one_has_its_cause() {
         use engine::Outcome as Ended;
-        assert!(cause(Ended::Finished).is_none() && next_step(Ended::Finished, 7).is_none());
+        assert!(cause(Ended::Finished).is_none() && actions(Ended::Finished, 7).is_empty());
         for outcome in [
             Ended::Interrupted,
             Ended::NoRoom,
@@ -88,7 +99,7 @@ mod tests {
             Ended::NotAllowed,
             Ended::MemoryPressure,
         ] {
-            assert!(cause(outcome).is_some() && next_step(outcome, 7).is_some(), "{outcome:?}");
+            assert!(cause(outcome).is_some() && !actions(outcome, 7).is_empty(), "{outcome:?}");
         }
         assert!(cause(Ended::ProcessEnded).is_some());
     }

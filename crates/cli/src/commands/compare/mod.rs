@@ -24,16 +24,18 @@ use clap::Args;
 use hugewise_jvm::launch::LaunchLine;
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
+    json,
     root::Root,
     units::Bytes,
 };
 use hugewise_measure::{
     analysis,
-    comparison::{Comparison, Design, Verdict},
+    comparison::{Comparison, Design},
     execution::Launch,
     experiment::{Blocks, CaseToRun, Experiment, ExperimentError, Rules},
     fragmentation::Fragmenter,
     machine::Machine,
+    verdict::Verdict,
     workload::{OwnFigures, Workload, metric::Metric},
 };
 
@@ -286,7 +288,7 @@ impl Compare {
 
     fn show(&self, comparison: &Comparison, terminal: &Terminal) -> anyhow::Result<()> {
         if self.json {
-            print(&(serde_json::to_string_pretty(comparison)? + "\n"))?;
+            print(&json::text(comparison)?)?;
         } else {
             print(&text::text(comparison, terminal))?;
         }

@@ -9,7 +9,10 @@ use plotters::{
     style::text_anchor::{HPos, VPos},
 };
 
-use crate::output::drawing::{GRID, MUTED, PALETTE, TEXT, draw, plot_error, style};
+use crate::output::{
+    drawing::{GRID, MUTED, PALETTE, TEXT, draw, plot_error, style},
+    words::shortened,
+};
 
 /// Width of a plot, in the units of its view box.
 const WIDTH: u32 = 340;
@@ -86,14 +89,14 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
             .x_label_formatter(&|value| plain(*value, to - from))
             .label_style(("sans-serif", AXIS_SIZE).into_font().color(&MUTED))
             .axis_desc_style(("sans-serif", AXIS_SIZE).into_font().color(&MUTED))
-            .x_desc(super::words::shortened(axis, 48))
+            .x_desc(shortened(axis, 48))
             .draw()
             .map_err(plot_error)?;
         for (index, row) in rows.iter().enumerate() {
             // The name is in the upper half of the row, the mark in the lower half.
             let top = count - index as f64;
             let middle = top - 0.70;
-            let name = super::words::shortened(&row.label, LABEL);
+            let name = shortened(&row.label, LABEL);
             let label = style(TEXT_SIZE, TEXT, HPos::Left, VPos::Top);
             let value = style(TEXT_SIZE, MUTED, HPos::Right, VPos::Top);
             chart
@@ -166,7 +169,7 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
         for (index, line) in lines.iter().enumerate() {
             let y = 34 + 20 * i32::try_from(index)?;
             head.draw(&Circle::new((16, y), 5, color(line.arm).filled())).map_err(plot_error)?;
-            let name = super::words::shortened(&line.label, LABEL);
+            let name = shortened(&line.label, LABEL);
             head.draw(&Text::new(name, (28, y), label(TEXT))).map_err(plot_error)?;
         }
         let last = values.len() as f64 - 0.5;
@@ -194,10 +197,10 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
         // All values if they fit, otherwise every second, third …
         let step = values.len().div_ceil(6).max(1);
         for (index, value) in values.iter().enumerate().step_by(step) {
-            let name = Text::new(super::words::shortened(value, 10), (0, 7), tick.clone());
+            let name = Text::new(shortened(value, 10), (0, 7), tick.clone());
             chart.draw_series([EmptyElement::at((index as f64, 0.0)) + name]).map_err(plot_error)?;
         }
-        let under = Text::new(super::words::shortened(parameter, 40), (0, 26), tick);
+        let under = Text::new(shortened(parameter, 40), (0, 26), tick);
         chart.draw_series([EmptyElement::at((last / 2.0 - 0.25, 0.0)) + under]).map_err(plot_error)?;
         for (number, line) in lines.iter().enumerate() {
             let color = color(line.arm);

@@ -8,6 +8,7 @@ use super::{
     rows::{self, Group, Row},
     words::{self, Scale},
 };
+use crate::output::words::coverage;
 
 #[derive(Serialize)]
 pub struct Plot {
@@ -45,7 +46,7 @@ pub fn all(
     });
     let coverage = strips(group, "Coverage", "% of resident bytes on huge pages", false, |row| {
         let share = row.result.coverage?;
-        Some((words::coverage(Some(share)), Mark::Bar(share * 100.0)))
+        Some((coverage(Some(share), "unknown"), Mark::Bar(share * 100.0)))
     });
     let plots = [over_values, Some(against), every_round, Some(coverage)];
     plots.into_iter().flatten().filter_map(Result::transpose).collect()

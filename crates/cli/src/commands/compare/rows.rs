@@ -1,6 +1,9 @@
 //! The rows of a comparison, with the cases of one workload grouped together.
 
-use hugewise_measure::comparison::{BackingResult, Case, Comparison, Figure, FigureSummary, Round, Verdict};
+use hugewise_measure::{
+    comparison::{BackingResult, Case, Comparison, Figure, FigureSummary, Round},
+    verdict::Verdict,
+};
 
 use super::words;
 
@@ -88,7 +91,7 @@ impl Row<'_> {
     /// The reason of a verdict that needs one.
     pub fn reason(&self) -> Option<&str> {
         let is_without_ratio =
-            matches!(self.result.verdict, Verdict::FellBack | Verdict::LeftOut | Verdict::TooNoisy);
+            matches!(self.result.verdict, Verdict::FellBack | Verdict::LeftOut | Verdict::Inconclusive);
         let has_reason = is_without_ratio || self.result.rounds_fallen_back > 0;
         self.result.reason.as_deref().filter(|_| has_reason)
     }

@@ -18,9 +18,9 @@ fn arms(names: &[&str]) -> Vec<Backing> {
 
 fn empty(arms: Vec<Backing>, rounds: usize) -> Comparison {
     Comparison {
-        schema: "hugewise.compare/1".to_owned(),
+        schema: "hugewise.compare/2".to_owned(),
         version: "0.1.0".to_owned(),
-        started_unix_s: 1_795_000_000,
+        started_unix_seconds: 1_795_000_000,
         machine: Machine {
             kernel: "6.12.48+deb13-amd64".to_owned(),
             architecture: "x86_64".to_owned(),

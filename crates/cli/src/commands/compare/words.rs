@@ -1,9 +1,12 @@
 //! Formatting of numbers and verdicts, shared by the text and the HTML page.
 
 use hugewise_measure::{
-    comparison::{BackingResult, Better, Case, Comparison, Design, Figure, Machine, Ratio, Verdict},
-    statistics::SMALLEST_CLAIM,
+    comparison::{BackingResult, Better, Case, Comparison, Design, Figure, Machine},
+    statistics::Ratio,
+    verdict::{SMALLEST_CLAIM, Verdict},
 };
+
+use crate::output::words::{count, shortened};
 
 /// The unit in which all values of a figure are printed.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,15 +78,8 @@ pub fn name(figure: &str) -> String {
 }
 
 fn thousands(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value <= -0.5 { format!("-{text}") } else { text }
+    let sign = if value <= -0.5 { "-" } else { "" };
+    sign.to_owned() + &count(value.abs().round() as u64)
 }
 
 /// A share as a percentage: `3.1 %`, `24 %`, `99.7 %`; below 1 it is never rounded to 100 %.
@@ -93,16 +89,6 @@ pub fn percent(share: f64) -> String {
         nearly if nearly > 99.9 && nearly < 100.0 => "99.9 %".to_owned(),
         percent if percent.abs() < 9.95 || (percent > 99.0 && percent < 100.0) => format!("{percent:.1} %"),
         percent => format!("{percent:.0} %"),
-    }
-}
-
-/// Coverage as a percentage, never rounded to 0 % or 100 %.
-pub fn coverage(share: Option<f64>) -> String {
-    match share {
-        None => "unknown".to_owned(),
-        Some(share) if share > 0.0 && share < 0.01 => "<1 %".to_owned(),
-        Some(share) if share > 0.99 && share < 1.0 => ">99 %".to_owned(),
-        Some(share) => format!("{:.0} %", share * 100.0),
     }
 }
 
@@ -159,7 +145,7 @@ pub fn verdict(result: &BackingResult, better: Better) -> String {
             Some(share) => format!("no difference (resolution {})", percent(share)),
             None => "no difference".to_owned(),
         },
-        Verdict::TooNoisy => "inconclusive".to_owned(),
+        Verdict::Inconclusive => "inconclusive".to_owned(),
         Verdict::FellBack => "fell back".to_owned(),
         Verdict::LeftOut => "skipped".to_owned(),
     }
@@ -227,14 +213,6 @@ pub fn command(case: &Case, longest: usize) -> String {
     shortened(&words.join(" "), longest)
 }
 
-/// At most `longest` characters, with `…` as the last one if text was cut.
-pub fn shortened(text: &str, longest: usize) -> String {
-    if text.chars().count() <= longest {
-        return text.to_owned();
-    }
-    text.chars().take(longest.saturating_sub(1)).chain(['…']).collect()
-}
-
 /// Escapes control characters, which would control the terminal or break a table.
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -269,7 +247,7 @@ pub fn conclusions(comparison: &Comparison, rows: &[(String, &BackingResult)], c
         (format!("Faster than {reference}"), named(&[Verdict::Faster], &by)),
         (format!("Slower than {reference}"), named(&[Verdict::Slower], &by)),
         (format!("No difference from {reference}"), named(&[Verdict::NoDifference], &seen)),
-        ("Inconclusive".to_owned(), named(&[Verdict::TooNoisy], &nothing)),
+        ("Inconclusive".to_owned(), named(&[Verdict::Inconclusive], &nothing)),
         ("Fell back, without the requested pages".to_owned(), named(&[Verdict::FellBack], &nothing)),
         ("Skipped".to_owned(), named(&[Verdict::LeftOut], &nothing)),
     ]
@@ -320,12 +298,6 @@ mod tests {
             assert_eq!(Scale::of(&figure("any", unit), largest).value(value), text);
         }
         assert_eq!(Scale::of(&figure("gc_sys_share", ""), 0.2).value(0.081), "8.10 %");
-    }
-
-    #[test]
-    fn coverage_is_all_or_nothing_only_when_it_is() {
-        let shown = [None, Some(0.0), Some(0.001), Some(0.5), Some(0.9999), Some(1.0)].map(coverage);
-        assert_eq!(shown, ["unknown", "0 %", "<1 %", "50 %", ">99 %", "100 %"]);
     }
 
     #[test]

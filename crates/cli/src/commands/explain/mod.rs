@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use hugewise_jvm::messages::{self, Scanned};
-use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, root::Root};
+use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json, root::Root};
 
 use crate::{
     NEGATIVE,
@@ -39,7 +39,7 @@ pub struct Explain {
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
-    /// Print JSON (schema hugewise.explain/1)
+    /// Print JSON (schema hugewise.explain/2)
     #[arg(long)]
     json: bool,
 }
@@ -77,11 +77,7 @@ pub fn run(explain: &Explain, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let scanned = explain.scan()?;
     let facts = Facts::gather(&root, Scan::IfQuick);
     let report = Report::new(&scanned, messages::explain(&scanned.found, &facts));
-    print(&if explain.json {
-        serde_json::to_string_pretty(&report)? + "\n"
-    } else {
-        text(&report, terminal)?
-    })?;
+    print(&if explain.json { json::text(&report)? } else { text(&report, terminal)? })?;
     Ok(if report.is_negative() { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 

@@ -11,7 +11,7 @@ use crate::output::{
     terminal::{Terminal, plain},
 };
 
-/// Result of `hugewise explain`, schema `hugewise.explain/1`.
+/// Result of `hugewise explain`, schema `hugewise.explain/2`.
 #[derive(Serialize, JsonSchema)]
 pub struct Report {
     schema: &'static str,
@@ -25,7 +25,7 @@ pub struct Report {
 
 impl Report {
     pub fn new(scanned: &Scanned, messages: Vec<Explanation>) -> Report {
-        Report { schema: "hugewise.explain/1", lines: scanned.lines, messages, left_out: scanned.left_out }
+        Report { schema: "hugewise.explain/2", lines: scanned.lines, messages, left_out: scanned.left_out }
     }
 
     /// Whether a message reports that a program did not get huge pages, did not start or was ended.
@@ -53,8 +53,7 @@ pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> 
     for (at, message) in report.messages.iter().enumerate() {
         // Evidence and actions that equal those of an earlier message are not repeated.
         let shares = |before: &&Explanation| {
-            (&before.evidence, &before.command, &before.fix)
-                == (&message.evidence, &message.command, &message.fix)
+            (&before.evidence, &before.actions) == (&message.evidence, &message.actions)
         };
         let same_as_line = report.messages[..at].iter().find(shares).map(|before| before.found.line);
         one(&mut page, message, same_as_line, terminal)?;
@@ -84,17 +83,12 @@ fn one(
         format!("{harm} · {}{times}", terminal.dim(&format!("message of {}", found.message.speaker))),
     )?;
     page.line("", terminal.bold(&plain(&found.text)))?;
-    page.wrapped("CAUSE", &plain(&message.cause))?;
+    page.wrapped("CAUSE", &plain(&message.detail))?;
     if let Some(line) = same_as_line {
         return page.line("ACTIONS", format!("the same as for line {line}, with the same evidence"));
     }
     for evidence in &message.evidence {
         page.wrapped("EVIDENCE", &plain(evidence))?;
     }
-    if let Some(command) = &message.command {
-        // Never wrapped, so that it can be copied.
-        page.line("ACTIONS", terminal.good(&format!("$ {}", plain(command))))?;
-        return page.wrapped("", &plain(&message.fix));
-    }
-    page.wrapped("ACTIONS", &plain(&message.fix))
+    page.actions(&message.actions)
 }

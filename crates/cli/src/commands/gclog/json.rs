@@ -6,12 +6,13 @@ use hugewise_jvm::gc_log::{
     Cpu, Pause, Stamp,
     summary::{Durations, Summary},
 };
+use hugewise_linux::units::seconds;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::reports::Log;
 
-/// Result of `hugewise gclog`, schema `hugewise.gclog/1`. Times are in seconds.
+/// Result of `hugewise gclog`, schema `hugewise.gclog/2`. Times are in seconds.
 #[cfg(test)]
 #[derive(Serialize, JsonSchema)]
 pub struct Report {
@@ -42,22 +43,22 @@ struct PauseRow<'a> {
     /// Cause of the collection, such as `System.gc()`; null if the log does not contain it.
     cause: Option<&'a str>,
     /// Start by `clock`, in seconds; null if the log has no time stamps.
-    start_s: Option<f64>,
+    start_seconds: Option<f64>,
     /// Duration in seconds.
-    duration_s: f64,
+    duration_seconds: f64,
     /// CPU time of the process in user space, in seconds, in steps of 10 ms; null if not logged.
-    user_s: Option<f64>,
+    user_seconds: Option<f64>,
     /// CPU time of the process in the kernel, in seconds, in steps of 10 ms; null if not logged.
-    sys_s: Option<f64>,
+    sys_seconds: Option<f64>,
     /// Wall-clock time of the pause in seconds, in steps of 10 ms; null if not logged.
-    real_s: Option<f64>,
+    real_seconds: Option<f64>,
     /// Whether the pause lies within another one; nested pauses are not in the totals.
     nested: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Rest {
-    /// Zero of `start_s`: the start of the JVM (`uptime`), the boot of the machine (`monotonic`), or 1970
+    /// Zero of `start_seconds`: the start of the JVM (`uptime`), the boot of the machine (`monotonic`), or 1970
     /// (`unix`); null if the log has no time stamps.
     clock: Option<Clock>,
     /// Number of JVMs that logged a pause or a safepoint.
@@ -69,7 +70,7 @@ struct Rest {
     /// Safepoints of all operations, not only of collections.
     safepoints: SafepointRows,
     /// Pauses with more system time than user time.
-    suspects: SuspectRow,
+    sys_above_user: SysAboveUserRow,
     /// Number of lines that look like a pause but could not be parsed.
     unread_lines: u64,
     /// The first of these lines.
@@ -89,12 +90,12 @@ enum Clock {
 #[derive(Serialize, JsonSchema)]
 struct Totals {
     pauses: u64,
-    /// Number of pauses with CPU times; `user_s`, `sys_s` and `real_s` are the totals of these.
+    /// Number of pauses with CPU times; `user_seconds`, `sys_seconds` and `real_seconds` are the totals of these.
     pauses_with_cpu: u64,
-    duration_s: f64,
-    user_s: f64,
-    sys_s: f64,
-    real_s: f64,
+    duration_seconds: f64,
+    user_seconds: f64,
+    sys_seconds: f64,
+    real_seconds: f64,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -102,22 +103,22 @@ struct KindRow {
     kind: String,
     #[serde(flatten)]
     durations: DurationRow,
-    /// Number of pauses with CPU times; `user_s`, `sys_s` and `real_s` are the totals of these.
+    /// Number of pauses with CPU times; `user_seconds`, `sys_seconds` and `real_seconds` are the totals of these.
     pauses_with_cpu: u64,
-    user_s: f64,
-    sys_s: f64,
-    real_s: f64,
+    user_seconds: f64,
+    sys_seconds: f64,
+    real_seconds: f64,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct DurationRow {
     count: u64,
-    total_s: f64,
+    total_seconds: f64,
     /// Median in seconds, to three significant digits; null if `count` is 0.
-    p50_s: Option<f64>,
+    p50_seconds: Option<f64>,
     /// 99th percentile in seconds, to three significant digits; null if `count` is 0.
-    p99_s: Option<f64>,
-    max_s: f64,
+    p99_seconds: Option<f64>,
+    max_seconds: f64,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -125,16 +126,16 @@ struct SafepointRows {
     /// Time from the safepoint request to the end of the safepoint.
     total: DurationRow,
     /// Time to safepoint; only of safepoints for which the log contains it.
-    reaching: DurationRow,
+    time_to_safepoint: DurationRow,
 }
 
 /// Totals of the pauses with more system time than user time, and at least 30 ms of system time.
 #[derive(Serialize, JsonSchema)]
-struct SuspectRow {
+struct SysAboveUserRow {
     pauses: u64,
-    duration_s: f64,
-    user_s: f64,
-    sys_s: f64,
+    duration_seconds: f64,
+    user_seconds: f64,
+    sys_seconds: f64,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -156,7 +157,7 @@ pub struct Rows<'a, W> {
 
 impl<'a, W: Write> Rows<'a, W> {
     pub fn new(out: W, files: &'a [String]) -> Rows<'a, W> {
-        Rows { out, head: Head { schema: "hugewise.gclog/1", files }, begun: false, clock: None }
+        Rows { out, head: Head { schema: "hugewise.gclog/2", files }, begun: false, clock: None }
     }
 
     pub fn pause(&mut self, pause: &Pause<'_>) -> io::Result<()> {
@@ -172,11 +173,11 @@ impl<'a, W: Write> Rows<'a, W> {
             gc_id: pause.gc_id,
             kind: pause.kind,
             cause: pause.cause,
-            start_s: pause.start.best_ns().map(seconds),
-            duration_s: seconds(pause.duration_ns),
-            user_s: cpu(|cpu| cpu.user_ns),
-            sys_s: cpu(|cpu| cpu.sys_ns),
-            real_s: cpu(|cpu| cpu.real_ns),
+            start_seconds: pause.start.best_ns().map(seconds),
+            duration_seconds: seconds(pause.duration_ns),
+            user_seconds: cpu(|cpu| cpu.user_ns),
+            sys_seconds: cpu(|cpu| cpu.sys_ns),
+            real_seconds: cpu(|cpu| cpu.real_ns),
             nested: pause.nested,
         };
         Ok(serde_json::to_writer(&mut self.out, &row)?)
@@ -209,21 +210,21 @@ fn rest(log: &Log, clock: Option<Clock>) -> Rest {
         totals: Totals {
             pauses: summary.pauses(),
             pauses_with_cpu: summary.with_cpu(),
-            duration_s: seconds(total_ns),
-            user_s: seconds(cpu.user_ns),
-            sys_s: seconds(cpu.sys_ns),
-            real_s: seconds(cpu.real_ns),
+            duration_seconds: seconds(total_ns),
+            user_seconds: seconds(cpu.user_ns),
+            sys_seconds: seconds(cpu.sys_ns),
+            real_seconds: seconds(cpu.real_ns),
         },
         kinds: kinds(summary),
         safepoints: SafepointRows {
             total: durations(&summary.safepoints.total),
-            reaching: durations(&summary.safepoints.reaching),
+            time_to_safepoint: durations(&summary.safepoints.reaching),
         },
-        suspects: SuspectRow {
+        sys_above_user: SysAboveUserRow {
             pauses: summary.suspects.count,
-            duration_s: seconds(summary.suspects.total_ns),
-            user_s: seconds(summary.suspects.cpu.user_ns),
-            sys_s: seconds(summary.suspects.cpu.sys_ns),
+            duration_seconds: seconds(summary.suspects.total_ns),
+            user_seconds: seconds(summary.suspects.cpu.user_ns),
+            sys_seconds: seconds(summary.suspects.cpu.sys_ns),
         },
         unread_lines: summary.unread,
         unread: summary
@@ -245,9 +246,9 @@ fn kinds(summary: &Summary) -> Vec<KindRow> {
         kind: kind.name.clone(),
         durations: durations(&kind.durations),
         pauses_with_cpu: kind.with_cpu,
-        user_s: seconds(kind.cpu.user_ns),
-        sys_s: seconds(kind.cpu.sys_ns),
-        real_s: seconds(kind.cpu.real_ns),
+        user_seconds: seconds(kind.cpu.user_ns),
+        sys_seconds: seconds(kind.cpu.sys_ns),
+        real_seconds: seconds(kind.cpu.real_ns),
     };
     summary.kinds.iter().map(row).collect()
 }
@@ -255,10 +256,10 @@ fn kinds(summary: &Summary) -> Vec<KindRow> {
 fn durations(durations: &Durations) -> DurationRow {
     DurationRow {
         count: durations.count,
-        total_s: seconds(durations.total_ns),
-        p50_s: durations.quantile_ns(0.5).map(seconds),
-        p99_s: durations.quantile_ns(0.99).map(seconds),
-        max_s: seconds(durations.max_ns),
+        total_seconds: seconds(durations.total_ns),
+        p50_seconds: durations.quantile_ns(0.5).map(seconds),
+        p99_seconds: durations.quantile_ns(0.99).map(seconds),
+        max_seconds: seconds(durations.max_ns),
     }
 }
 
@@ -269,8 +270,4 @@ fn clock(stamp: Stamp) -> Option<Clock> {
         Stamp { unix_ns: Some(_), .. } => Some(Clock::Unix),
         _ => None,
     }
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }

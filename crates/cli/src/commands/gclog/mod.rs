@@ -41,7 +41,7 @@ pub struct Gclog {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Print every pause and the totals as JSON (schema hugewise.gclog/1)
+    /// Print every pause and the totals as JSON (schema hugewise.gclog/2)
     #[arg(long, conflicts_with = "openmetrics")]
     json: bool,
 

@@ -3,12 +3,12 @@
 use hugewise_jvm::gc_log::summary::Durations;
 use serde::Serialize;
 
-use super::{
-    plot,
-    reports::Log,
-    words::{self, milliseconds, seconds},
+use super::{plot, reports::Log, words};
+use crate::output::{
+    terminal::plain,
+    web_page,
+    words::{count, milliseconds, seconds},
 };
-use crate::output::{terminal::plain, web_page};
 
 /// Widths of the plots in pixels: for wide and for narrow screens.
 const WIDTHS: [u32; 2] = [1100, 340];
@@ -135,7 +135,7 @@ fn kinds(log: &Log) -> Vec<Row> {
 fn figures(durations: &Durations) -> Vec<String> {
     let quantile = |share| durations.quantile_ns(share).map_or_else(|| "?".to_owned(), milliseconds);
     vec![
-        words::count(durations.count),
+        count(durations.count),
         seconds(durations.total_ns),
         quantile(0.5),
         quantile(0.99),

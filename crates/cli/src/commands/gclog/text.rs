@@ -5,13 +5,12 @@ use std::fmt;
 use comfy_table::Table;
 use hugewise_jvm::gc_log::summary::{Durations, Kind, Suspect};
 
-use super::{
-    reports::Log,
-    words::{self, milliseconds, seconds},
-};
+use super::{reports::Log, words};
 use crate::output::{
-    layout::{Page, table},
+    layout::Page,
+    table::table,
     terminal::{Terminal, plain},
+    words::{count, milliseconds, seconds, shortened},
 };
 
 /// Longest name of a kind in the table, in characters.
@@ -56,7 +55,7 @@ fn pauses(kinds: &[Kind]) -> Table {
     }
     let mut table = table(&headings);
     for kind in kinds {
-        let mut row = vec![shortened(&plain(&kind.name))];
+        let mut row = vec![shortened(&plain(&kind.name), NAME)];
         row.extend(figures(&kind.durations));
         if cpu_known {
             let cpu = [kind.cpu.user_ns, kind.cpu.sys_ns, kind.cpu.real_ns];
@@ -70,7 +69,7 @@ fn pauses(kinds: &[Kind]) -> Table {
 fn figures(durations: &Durations) -> [String; 5] {
     let quantile = |share| durations.quantile_ns(share).map_or_else(|| "?".to_owned(), milliseconds);
     [
-        words::count(durations.count),
+        count(durations.count),
         seconds(durations.total_ns),
         quantile(0.5),
         quantile(0.99),
@@ -119,7 +118,7 @@ fn suspects(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result 
     page.line("", "")?;
     let said = match suspects.count {
         1 => "1 pause has more system time than user time".to_owned(),
-        n => format!("{} pauses have more system time than user time; the largest:", words::count(n)),
+        n => format!("{} pauses have more system time than user time; the largest:", count(n)),
     };
     page.line("SYS > USER", terminal.warn(&said))?;
     lines(page, &worst(log, &suspects.worst))?;
@@ -143,7 +142,7 @@ fn worst(log: &Log, suspects: &[Suspect]) -> Table {
     for suspect in suspects {
         let at = words::moment(suspect.start).map(|at| format!("{at}, ")).unwrap_or_default();
         table.add_row([
-            shortened(&plain(&suspect.kind)),
+            shortened(&plain(&suspect.kind), NAME),
             milliseconds(suspect.duration_ns),
             seconds(suspect.cpu.user_ns),
             seconds(suspect.cpu.sys_ns),
@@ -162,13 +161,16 @@ fn unread(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
     page.line("", "")?;
     let lines = match summary.unread {
         1 => "1 line looks like a pause but could".to_owned(),
-        n => format!("{} lines look like a pause but could", words::count(n)),
+        n => format!("{} lines look like a pause but could", count(n)),
     };
     page.wrapped("UNPARSED", &format!("{lines} not be parsed: truncated or damaged"))?;
     for line in summary.unread_lines.iter().take(UNREAD) {
         let text = plain(&line.text);
-        let text =
-            if text.is_empty() { String::new() } else { format!(": {}", terminal.dim(&cut(&text, 60))) };
+        let text = if text.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", terminal.dim(&shortened(&text, 60)))
+        };
         page.line("", format!("{}, {}{text}", words::place(log, line.place), line.what))?;
     }
     if summary.unread > UNREAD as u64 {
@@ -179,15 +181,4 @@ fn unread(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
 
 fn lines(page: &mut Page<'_>, table: &Table) -> fmt::Result {
     table.lines().try_for_each(|line| page.text(line.trim_end()))
-}
-
-fn shortened(name: &str) -> String {
-    cut(name, NAME)
-}
-
-fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }

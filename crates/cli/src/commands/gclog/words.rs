@@ -3,48 +3,10 @@
 use hugewise_jvm::gc_log::{Cpu, Place, Stamp, summary::Summary};
 
 use super::reports::Log;
-use crate::output::terminal::plain;
-
-/// Nanoseconds per second.
-const SECOND: f64 = 1e9;
-
-/// `1.234`, in seconds.
-pub fn seconds(ns: u64) -> String {
-    decimals(ns as f64 / SECOND)
-}
-
-/// `1.234`, in milliseconds.
-pub fn milliseconds(ns: u64) -> String {
-    decimals(ns as f64 / 1e6)
-}
-
-/// Three significant digits, at most three decimals.
-fn decimals(value: f64) -> String {
-    match value {
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value if value >= 1.0 => format!("{value:.2}"),
-        value => format!("{value:.3}"),
-    }
-}
-
-/// `88,704`
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// `1 pause`, `2 pauses`.
-pub fn counted(number: u64, what: &str) -> String {
-    format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
-}
+use crate::output::{
+    terminal::plain,
+    words::{count, counted, seconds},
+};
 
 /// `user 0.61 s, sys 0.35 s, real 1.90 s`
 pub fn cpu(cpu: Cpu) -> String {
@@ -55,7 +17,7 @@ pub fn cpu(cpu: Cpu) -> String {
 /// `at 12.345 s`
 pub fn moment(stamp: Stamp) -> Option<String> {
     let at = stamp.best_ns()?;
-    Some(format!("at {:.3} s", at as f64 / SECOND))
+    Some(format!("at {:.3} s", at as f64 / 1e9))
 }
 
 pub fn file(name: &str) -> String {

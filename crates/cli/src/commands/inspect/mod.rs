@@ -16,6 +16,7 @@ use hugewise_evidence::process::{self as evidence, Document, Failed, Inspected, 
 use hugewise_linux::{
     cgroup::processes,
     interrupt::Interrupt,
+    json,
     proc::process::{self, CannotTell, Obstacle},
     root::Root,
 };
@@ -56,7 +57,7 @@ pub struct Inspect {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
     watch: Option<Duration>,
 
-    /// Print JSON (schema hugewise.inspect/1): one object per process
+    /// Print JSON (schema hugewise.inspect/2): one object per process
     #[arg(long)]
     json: bool,
 }
@@ -200,9 +201,7 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
         .chain(failed.into_iter().map(Document::Failed));
     let mut text = String::new();
     for document in documents {
-        text +=
-            &if lines { serde_json::to_string(&document)? } else { serde_json::to_string_pretty(&document)? };
-        text.push('\n');
+        text += &if lines { json::line(&document)? } else { json::text(&document)? };
     }
     Ok(Looked { text, reported, failed: counted })
 }

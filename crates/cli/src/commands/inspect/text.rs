@@ -2,16 +2,19 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use hugewise_evidence::process::{Failed, Inspected, Kind, Machine, Reason, Region, Totals, huge};
 use hugewise_linux::{
+    action::Action,
     proc::process::Obstacle,
     units::{Bytes, PageSize},
 };
 
 use crate::output::{
     layout::Page,
+    table::{align_right, plain_table},
     terminal::{Terminal, plain},
+    words::{amount, coverage, shortened},
 };
 
 /// Regions below this share of the resident bytes, 0 to 1, are summed up.
@@ -72,17 +75,17 @@ pub fn overview(
             totals.resident_bytes.to_string(),
             amount(thp),
             amount(pools),
-            percent((thp + pools).share_of(totals.resident_bytes)),
+            coverage((thp + pools).share_of(totals.resident_bytes), "–"),
             amount(totals.swapped_bytes),
         ]);
     }
-    right(&mut table, [0, 2, 3, 4, 5, 6]);
+    align_right(&mut table, [0, 2, 3, 4, 5, 6]);
     for line in table.lines() {
         page.text(line.trim_end())?;
     }
     let (others, unknown): (Vec<&Failed>, Vec<&Failed>) =
-        failed.iter().partition(|failed| failed.obstacle == Obstacle::NotAllowed);
-    let mut reasons: Vec<String> = unknown.iter().map(|failed| plain(&failed.could_not_tell)).collect();
+        failed.iter().partition(|failed| failed.cause == Obstacle::NotAllowed);
+    let mut reasons: Vec<String> = unknown.iter().map(|failed| plain(&failed.detail)).collect();
     if !others.is_empty() {
         let pids: Vec<String> = others.iter().map(|failed| failed.pid.to_string()).take(PIDS).collect();
         let more = others.len().saturating_sub(PIDS);
@@ -118,7 +121,7 @@ fn memory(totals: &Totals) -> String {
     let mut by_size: Vec<(&PageSize, &Bytes)> = totals.bytes_by_page_size.iter().collect();
     by_size.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
     let shares = by_size.into_iter().map(|(size, bytes)| {
-        format!("{} on {size} ({bytes})", percent(bytes.share_of(totals.resident_bytes)))
+        format!("{} on {size} ({bytes})", coverage(bytes.share_of(totals.resident_bytes), "–"))
     });
     let mut text = format!("{} resident: {}", totals.resident_bytes, shares.collect::<Vec<_>>().join(" · "));
     if totals.hugetlb_bytes > Bytes::ZERO {
@@ -149,7 +152,7 @@ struct Row {
 struct Why {
     reason: Reason,
     words: String,
-    next_step: Option<String>,
+    actions: Vec<Action>,
     bytes: Bytes,
 }
 
@@ -170,22 +173,23 @@ impl Row {
 
     fn add(&mut self, region: &Region, base: Option<PageSize>) {
         self.regions += 1;
-        self.resident += region.resident_bytes;
-        self.counted += region.resident_bytes.saturating_sub(region.counted_above_bytes);
-        self.hugetlb += region.hugetlb_bytes;
+        self.resident += region.pages.resident_bytes;
+        self.counted += region.pages.resident_bytes.saturating_sub(region.counted_above_bytes);
+        self.hugetlb += region.pages.hugetlb_bytes;
         self.swapped += region.swapped_bytes;
-        for (size, bytes) in &region.bytes_by_page_size {
+        for (size, bytes) in &region.pages.bytes_by_page_size {
             *self.by_size.entry(*size).or_default() += *bytes;
         }
-        let (Some(reason), Some(words)) = (region.reason, &region.why) else { return };
-        let small = base.and_then(|base| region.bytes_by_page_size.get(&base)).copied().unwrap_or_default();
+        let (Some(reason), Some(words)) = (region.pages.reason, &region.detail) else { return };
+        let small =
+            base.and_then(|base| region.pages.bytes_by_page_size.get(&base)).copied().unwrap_or_default();
         let bytes = small + region.swapped_bytes;
         match self.reasons.iter_mut().find(|why| why.reason == reason && why.words == *words) {
             Some(why) => why.bytes += bytes,
             None => self.reasons.push(Why {
                 reason,
                 words: words.clone(),
-                next_step: region.next_step.clone(),
+                actions: region.actions.clone(),
                 bytes,
             }),
         }
@@ -206,7 +210,7 @@ fn rows(inspected: &Inspected, full: bool) -> Vec<Row> {
             .iter()
             .map(|region| {
                 let mut row = Row::named(with_view(region));
-                row.addresses = Some((region.start, region.end));
+                row.addresses = Some((region.pages.start, region.pages.end));
                 row.add(region, base);
                 row
             })
@@ -215,7 +219,7 @@ fn rows(inspected: &Inspected, full: bool) -> Vec<Row> {
         return rows;
     }
     let mut by_name: BTreeMap<String, Row> = BTreeMap::new();
-    let there = |region: &&Region| region.resident_bytes + region.swapped_bytes > Bytes::ZERO;
+    let there = |region: &&Region| region.pages.resident_bytes + region.swapped_bytes > Bytes::ZERO;
     for region in regions.iter().filter(there) {
         let name = of_a_kind(region);
         by_name.entry(name.clone()).or_insert_with(|| Row::named(name)).add(region, base);
@@ -243,7 +247,9 @@ fn rows(inspected: &Inspected, full: bool) -> Vec<Row> {
 
 fn of_a_kind(region: &Region) -> String {
     match region.kind {
-        Kind::Stack if region.name.starts_with("stack of") && !region.name.ends_with("main thread") => {
+        Kind::Stack
+            if region.pages.name.starts_with("stack of") && !region.pages.name.ends_with("main thread") =>
+        {
             "stacks of threads".to_owned()
         }
         _ => with_view(region),
@@ -252,8 +258,8 @@ fn of_a_kind(region: &Region) -> String {
 
 fn with_view(region: &Region) -> String {
     match region.same_memory_as {
-        Some(_) => format!("{} (mapped again, counted once)", region.name),
-        None => region.name.clone(),
+        Some(_) => format!("{} (mapped again, counted once)", region.pages.name),
+        None => region.pages.name.clone(),
     }
 }
 
@@ -291,12 +297,12 @@ fn table(rows: &[Row], machine: &Machine, folios_reported: bool, full: bool) -> 
         cells.extend(sizes.iter().map(|size| amount(row.by_size.get(size).copied().unwrap_or_default())));
         cells.extend(any_pool.then(|| amount(row.hugetlb)));
         cells.extend(any_swap.then(|| amount(row.swapped)));
-        cells.push(percent(huge(&row.by_size, machine.sizes.base).share_of(row.resident)));
+        cells.push(coverage(huge(&row.by_size, machine.sizes.base).share_of(row.resident), "–"));
         cells.push(row.why().map_or_else(String::new, |why| word(why.reason)));
         table.add_row(cells);
     }
     let numbers = if full { 2 } else { 1 }..columns - 1;
-    right(&mut table, numbers);
+    align_right(&mut table, numbers);
     table
 }
 
@@ -329,8 +335,9 @@ fn reasons(page: &mut Page, rows: &[Row]) -> fmt::Result {
             heading,
             &format!("{} ({}): {}", word(why.reason), names.join(", "), plain(&why.words)),
         )?;
-        if let Some(next) = &why.next_step {
-            page.wrapped("", &format!("→ {}", plain(next)))?;
+        for action in &why.actions {
+            page.wrapped("", &format!("→ {}", plain(&action.change)))?;
+            page.commands(action)?;
         }
     }
     Ok(())
@@ -353,49 +360,7 @@ fn failures(page: &mut Page, failed: &[Failed], after_others: bool) -> fmt::Resu
         if n == 0 && after_others {
             page.line("", "")?;
         }
-        page.wrapped(if n == 0 { "UNREADABLE" } else { "" }, &plain(&failed.could_not_tell))?;
+        page.wrapped(if n == 0 { "UNREADABLE" } else { "" }, &plain(&failed.detail))?;
     }
     Ok(())
-}
-
-fn plain_table() -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table
-}
-
-fn right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
-    for column in columns {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-}
-
-/// An amount; zero is printed as a dash.
-fn amount(bytes: Bytes) -> String {
-    if bytes == Bytes::ZERO { "–".to_owned() } else { bytes.to_string() }
-}
-
-/// A percentage that is never rounded to 0 % or 100 %.
-fn percent(share: Option<f64>) -> String {
-    match share {
-        None => "–".to_owned(),
-        Some(share) if share > 0.99 && share < 1.0 => ">99 %".to_owned(),
-        Some(share) if share > 0.0 && share < 0.01 => "<1 %".to_owned(),
-        Some(share) => format!("{:.0} %", share * 100.0),
-    }
-}
-
-/// Shortens a path at its start, and other text at its end.
-fn shortened(text: &str, width: usize) -> String {
-    let length = text.chars().count();
-    if length <= width {
-        return text.to_owned();
-    }
-    let keep = width.saturating_sub(1);
-    match text.starts_with('/') {
-        true => format!("…{}", text.chars().skip(length - keep).collect::<String>()),
-        false => format!("{}…", text.chars().take(keep).collect::<String>()),
-    }
 }

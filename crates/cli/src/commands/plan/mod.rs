@@ -11,6 +11,7 @@ use hugewise_jvm::launch::LaunchLine;
 use hugewise_linux::{
     facts::Facts,
     hugepages::{backing::Backing, contiguity::Scan, page_sizes::PageSizes},
+    json,
     root::Root,
 };
 use hugewise_plan::{
@@ -47,7 +48,7 @@ a format that cannot express the plan.")]
 pub struct Plan {
     #[command(flatten)]
     wishes: Wishes,
-    /// Output format: text, JSON (schema hugewise.plan/1), or the configuration of one tool
+    /// Output format: text, JSON (schema hugewise.plan/2), or the configuration of one tool
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Shape::Text)]
     format: Shape,
     /// Same as --format json
@@ -122,7 +123,7 @@ pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let shape = if plan.json { Shape::Json } else { plan.format };
     let shown = match shape {
         Shape::Text => text::text(&planned, terminal)?,
-        Shape::Json => serde_json::to_string_pretty(&planned)? + "\n",
+        Shape::Json => json::text(&planned)?,
         Shape::File(format) => match formats::render(&planned, format) {
             Ok(file) => file,
             // The plan needs nothing in this format: not an error, but there is no file to print.

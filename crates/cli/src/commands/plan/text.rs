@@ -23,7 +23,7 @@ pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
         self::pool(&mut page, if n == 0 { "POOL" } else { "" }, pool, plan.instances, terminal)?;
     }
     if let Some(memory) =
-        plan.memory.as_ref().filter(|memory| memory.taken_bytes > Bytes::ZERO && !out_of_reach(plan))
+        plan.memory.as_ref().filter(|memory| memory.taken_bytes > Bytes::ZERO && !plan.lacks_memory())
     {
         page.wrapped(
             "MEMORY",
@@ -44,7 +44,7 @@ pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
     for (n, note) in plan.notes.iter().enumerate() {
         page.wrapped(if n == 0 { "NOTES" } else { "" }, &plain(note))?;
     }
-    next(&mut page, plan, terminal)?;
+    page.actions(&plan.actions)?;
     Ok(page.into_text())
 }
 
@@ -117,7 +117,7 @@ fn pool(page: &mut Page, heading: &str, pool: &PoolPlan, instances: u32, termina
         (_, Obtainable::Yes) => page.wrapped("", &format!("{to_add}, available now: {why}")),
         (_, Obtainable::NotEnoughMemory) => page.wrapped("", &format!("{to_add}, not enough memory: {why}")),
         (_, Obtainable::NotContiguous) => page.wrapped("", &format!("{to_add}, not contiguous: {why}")),
-        (_, Obtainable::CouldNotTell) => {
+        (_, Obtainable::Unknown) => {
             page.wrapped("", &format!("{to_add}, unknown whether they are available: {why}"))
         }
     }
@@ -137,7 +137,7 @@ fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
         Outcome::DiesOfSigbus => terminal.bad("killed by SIGBUS"),
         Outcome::DoesNotAsk => terminal.warn("requests no huge pages"),
         Outcome::DecidedAtTouch => terminal.warn("decided at page faults"),
-        Outcome::CouldNotTell => terminal.warn("unknown"),
+        Outcome::Unknown => terminal.warn("unknown"),
     };
     // Wider than the column of headings.
     page.line("AS STARTED NOW  ", word)?;
@@ -157,29 +157,4 @@ fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
         page.wrapped("", &terminal.dim(&format!("java: {}", plain(message))))?;
     }
     Ok(())
-}
-
-/// Whether there is too little memory for a pool.
-fn out_of_reach(plan: &Plan) -> bool {
-    plan.pools.iter().any(|pool| pool.obtainable == Obtainable::NotEnoughMemory)
-}
-
-fn next(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
-    if out_of_reach(plan) {
-        return page.wrapped("ACTIONS", "1. Free memory, use a smaller heap, or plan for --backing thp");
-    }
-    let (mut heading, mut number) = ("ACTIONS", 1);
-    let adds = plan.pools.iter().filter(|pool| pool.pages_to_add.0 > 0);
-    let pools: String = adds
-        .map(|pool| {
-            let node = pool.node.map(|node| format!("@{node}")).unwrap_or_default();
-            format!(" --pool {}{node}=+{}", pool.page_size_bytes, pool.pages_to_add)
-        })
-        .collect();
-    if !pools.is_empty() {
-        page.line(heading, "1. Grow the pools:")?;
-        page.line("", terminal.good(&format!("$ sudo hugewise apply{pools}")))?;
-        (heading, number) = ("", 2);
-    }
-    page.wrapped(heading, &format!("{number}. Start java with {}", plan.options.join(" ")))
 }

@@ -12,7 +12,7 @@ use std::{
 
 use clap::Args;
 use hugewise_changes::journal::{Journal, JournalError, STATE_DIR};
-use hugewise_linux::{interrupt::Interrupt, root::Root};
+use hugewise_linux::{interrupt::Interrupt, json, root::Root};
 use hugewise_record::recording::{self, Assignment, EndReason, Header, Target};
 
 use crate::{
@@ -54,7 +54,7 @@ pub struct Record {
     #[arg(long)]
     no_jvm_log: bool,
 
-    /// Print the summary as JSON (schema hugewise.record/1) to standard output, instead of as text to
+    /// Print the summary as JSON (schema hugewise.record/2) to standard output, instead of as text to
     /// standard error
     #[arg(long)]
     json: bool,
@@ -92,7 +92,7 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let restored = journal.map(Journal::close).unwrap_or_default();
     let recorded = recorded?;
     if record.json {
-        print(&(serde_json::to_string_pretty(&Report::of(&recorded, &output))? + "\n"))?;
+        print(&json::text(&Report::of(&recorded, &output))?)?;
     } else {
         eprint!("{}", report::text(&recorded, &output, terminal));
     }

@@ -2,12 +2,15 @@
 
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
-use hugewise_linux::reading::Reading;
+use hugewise_linux::{reading::Reading, units::seconds};
 use hugewise_record::recording::{Cause, EndReason, Evidence, Header, Recorded, Summary};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::output::terminal::{Terminal, plain};
+use crate::output::{
+    terminal::{Terminal, plain},
+    words::{counted, duration},
+};
 
 /// Most rows of stalls listed.
 const MOST: usize = 10;
@@ -15,19 +18,19 @@ const LOST: &str = "LOST";
 /// Counters of the machine that grow when a page fault waits for a huge page or gets none.
 const TELLING: [&str; 4] = ["compact_stall", "allocstall_movable", "thp_fault_fallback", "thp_split_page"];
 
-/// Result of `hugewise record`, schema `hugewise.record/1`.
+/// Result of `hugewise record`, schema `hugewise.record/2`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
-    /// `hugewise.record/1`.
+    /// `hugewise.record/2`.
     schema: &'static str,
     /// Path of the recording.
     file: String,
-    /// Duration of the recording, in nanoseconds.
-    took_ns: u64,
+    /// Duration of the recording.
+    seconds: f64,
     /// Why the recording ended.
-    reason: EndReason,
-    /// CPU time of the recorder, in nanoseconds; null if unknown.
-    recorder_cpu_ns: Option<u64>,
+    end_reason: EndReason,
+    /// CPU time of the recorder; null if unknown.
+    recorder_cpu_seconds: Option<f64>,
     /// Source of each kind of evidence, or the reason why it is missing.
     evidence: BTreeMap<Evidence, Reading<String>>,
     /// Number of threads recorded.
@@ -60,8 +63,8 @@ struct Stall {
     count: u64,
     /// Number of intervals without a recorded begin or end, whose length is unknown.
     open: u64,
-    total_ns: u64,
-    longest_ns: u64,
+    total_seconds: f64,
+    longest_seconds: f64,
 }
 
 /// Huge-page allocations of a thread.
@@ -82,8 +85,8 @@ struct Delays {
     tid: u32,
     /// Name of the thread; null if the thread ended before its name could be read.
     thread: Option<String>,
-    compaction_ns: u64,
-    reclaim_ns: u64,
+    compaction_seconds: f64,
+    reclaim_seconds: f64,
 }
 
 /// Lost records of one kind of evidence.
@@ -109,31 +112,35 @@ impl Report {
                 cause: *cause,
                 count: all.count,
                 open: all.open,
-                total_ns: all.total_ns,
-                longest_ns: all.longest_ns,
+                total_seconds: seconds(all.total_ns),
+                longest_seconds: seconds(all.longest_ns),
             })
             .collect();
-        stalls.sort_by_key(|stall| std::cmp::Reverse(stall.total_ns));
+        stalls.sort_by(|one, other| other.total_seconds.total_cmp(&one.total_seconds));
         let huge_pages = summary.huge_pages.iter().map(|(tid, pages)| HugePages {
             tid: *tid,
             thread: name(tid),
             got: pages.got,
             failed: pages.failed,
         });
-        let delays = summary.delays.iter().filter(|(_, delays)| **delays != (0, 0)).map(|(tid, delays)| {
-            Delays { tid: *tid, thread: name(tid), compaction_ns: delays.0, reclaim_ns: delays.1 }
-        });
+        let delays =
+            summary.delays.iter().filter(|(_, delays)| **delays != (0, 0)).map(|(tid, delays)| Delays {
+                tid: *tid,
+                thread: name(tid),
+                compaction_seconds: seconds(delays.0),
+                reclaim_seconds: seconds(delays.1),
+            });
         let lost = summary.lost.iter().map(|(of, (count, uncounted))| Lost {
             of: *of,
             count: *count,
             uncounted: *uncounted,
         });
         Report {
-            schema: "hugewise.record/1",
+            schema: "hugewise.record/2",
             file: file.display().to_string(),
-            took_ns: summary.last_ns.saturating_sub(summary.began_ns),
-            reason: recorded.reason,
-            recorder_cpu_ns: summary.recorder_cpu_ns,
+            seconds: seconds(summary.last_ns.saturating_sub(summary.began_ns)),
+            end_reason: recorded.reason,
+            recorder_cpu_seconds: summary.recorder_cpu_ns.map(seconds),
             evidence: summary.evidence.clone(),
             threads: summary.names.len(),
             stalls,
@@ -163,8 +170,8 @@ pub fn beginning(header: &Header, file: &Path) -> String {
 pub fn missing(header: &Header) -> String {
     let mut text = String::new();
     for (evidence, reading) in &header.evidence {
-        if let Reading::CouldNotTell { could_not_tell } = reading {
-            let _ = writeln!(text, "hugewise: without {evidence}: {could_not_tell}");
+        if let Reading::Unknown { unknown } = reading {
+            let _ = writeln!(text, "hugewise: without {evidence}: {unknown}");
             let _ = writeln!(text, "          {}", weaker(*evidence));
         }
     }
@@ -294,20 +301,6 @@ fn huge_pages(summary: &Summary, terminal: &Terminal) -> String {
         text.push_str(&row(terminal, if text.is_empty() { "HUGE PAGES" } else { "" }, &line));
     }
     text
-}
-
-/// `1 thread`, `2 threads`.
-pub fn counted(count: u64, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
-/// `1.2 µs`, `1.2 ms`, `1.23 s`.
-pub fn duration(ns: u64) -> String {
-    match ns {
-        0..=999_999 => format!("{:.1} µs", ns as f64 / 1e3),
-        1_000_000..=999_999_999 => format!("{:.1} ms", ns as f64 / 1e6),
-        _ => format!("{:.2} s", ns as f64 / 1e9),
-    }
 }
 
 #[cfg(test)]

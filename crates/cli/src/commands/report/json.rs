@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugewise_linux::reading::Reading;
+use hugewise_linux::{action::Action, reading::Reading, units::seconds};
 use hugewise_record::{
     attribution::{self, Because, Split, Stop, ThreadPart, Verdict, Wait, WaitSum},
     recording::{Ending, Evidence},
@@ -11,9 +11,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{reports::Explained, words};
-use crate::commands::plan::formats::quote::shell_line;
 
-/// Result of `hugewise report`, schema `hugewise.report/1`. Times are in seconds; `start_s` counts from the
+/// Result of `hugewise report`, schema `hugewise.report/2`. Times are in seconds; `start_seconds` counts from the
 /// start of the recording. Unknown values are null.
 #[derive(Serialize, JsonSchema)]
 pub struct Report {
@@ -21,10 +20,10 @@ pub struct Report {
     /// Path of the recording.
     file: String,
     verdict: Verdict,
-    /// The reason for the verdict, with times in nanoseconds.
-    because: Because,
-    /// The reasons for the verdict as sentences.
-    why: Vec<String>,
+    #[serde(flatten)]
+    cause: Because,
+    /// The reason for the verdict, as text.
+    detail: String,
     recording: Recording,
     totals: Totals,
     /// Pauses in the order of their start.
@@ -33,8 +32,8 @@ pub struct Report {
     outside: Vec<Outside>,
     /// All waits, in and outside of pauses.
     waiting: Vec<Waiting>,
-    /// Actions that avoid the cause, the smallest change first.
-    changes: Vec<Change>,
+    /// Changes that avoid the cause, the smallest first.
+    actions: Vec<Action>,
 }
 
 /// The recording and its restrictions.
@@ -43,7 +42,7 @@ struct Recording {
     /// The recorded process.
     pid: u32,
     command: Vec<String>,
-    took_s: f64,
+    seconds: f64,
     /// Whether the file is truncated, for example because the recorder was killed.
     cut_off: bool,
     /// Source of each kind of evidence, or the reason why it is missing.
@@ -66,36 +65,36 @@ struct Recording {
 struct Totals {
     pauses: u64,
     /// Total duration of the pauses.
-    paused_s: f64,
+    paused_seconds: f64,
     /// Total time to safepoint of these pauses.
-    reaching_s: f64,
-    /// Part of `paused_s` in which at least one collector thread waited for the kernel.
-    stalled_s: f64,
-    /// Part of `stalled_s` for huge pages.
-    stalled_for_huge_s: f64,
-    /// Part of `reaching_s` in which at least one application thread waited for the kernel.
-    reaching_stalled_s: f64,
+    time_to_safepoint_seconds: f64,
+    /// Part of `paused_seconds` in which at least one collector thread waited for the kernel.
+    stalled_seconds: f64,
+    /// Part of `stalled_seconds` for huge pages.
+    stalled_for_huge_seconds: f64,
+    /// Part of `time_to_safepoint_seconds` in which at least one application thread waited for the kernel.
+    time_to_safepoint_stalled_seconds: f64,
     /// Totals of the pauses in which the part is known.
     split: SplitRow,
     /// Number of pauses with more system time than user time.
-    suspects: u64,
+    pauses_with_sys_above_user: u64,
 }
 
 /// Time of the collector's threads: the total over all threads, not wall-clock time.
 #[derive(Serialize, JsonSchema)]
 struct SplitRow {
     /// Waiting for compaction; null if unknown.
-    compaction_s: Option<f64>,
+    compaction_seconds: Option<f64>,
     /// Waiting for reclaim; null if unknown.
-    reclaim_s: Option<f64>,
+    reclaim_seconds: Option<f64>,
     /// Allocating and zeroing huge pages, an upper bound (see docs/report.md); null if unknown.
-    zeroing_s: Option<f64>,
+    zeroing_seconds: Option<f64>,
     /// Allocating and zeroing base pages, an upper bound; null if unknown.
-    first_touch_s: Option<f64>,
+    first_touch_seconds: Option<f64>,
     /// Other system time, a lower bound; null if unknown.
-    other_system_s: Option<f64>,
+    other_system_seconds: Option<f64>,
     /// User time; null if unknown.
-    user_s: Option<f64>,
+    user_seconds: Option<f64>,
 }
 
 /// A pause of all application threads.
@@ -109,20 +108,20 @@ struct Pause {
     kind: String,
     /// Cause of the collection, such as `System.gc()`; null if the log does not contain it.
     cause: Option<String>,
-    start_s: f64,
-    duration_s: f64,
+    start_seconds: f64,
+    duration_seconds: f64,
     /// CPU time of the process in user space by the log, in steps of 10 ms; null if not logged.
-    user_s: Option<f64>,
+    user_seconds: Option<f64>,
     /// CPU time of the process in the kernel by the log, in steps of 10 ms; null if not logged.
-    sys_s: Option<f64>,
+    sys_seconds: Option<f64>,
     /// Wall-clock time by the log, in steps of 10 ms; null if not logged.
-    real_s: Option<f64>,
+    real_seconds: Option<f64>,
     /// Time to safepoint; null if not logged.
-    reaching: Option<Reaching>,
+    time_to_safepoint: Option<TimeToSafepoint>,
     /// Part of the pause in which at least one collector thread waited for the kernel; null if unknown.
-    stalled_s: Option<f64>,
-    /// Part of `stalled_s` for huge pages; null if unknown.
-    stalled_for_huge_s: Option<f64>,
+    stalled_seconds: Option<f64>,
+    /// Part of `stalled_seconds` for huge pages; null if unknown.
+    stalled_for_huge_seconds: Option<f64>,
     split: SplitRow,
     /// Collector threads that waited or touched memory in the pause.
     threads: Vec<ThreadRow>,
@@ -130,10 +129,10 @@ struct Pause {
 
 /// The time to safepoint of a pause.
 #[derive(Serialize, JsonSchema)]
-struct Reaching {
-    reaching_s: f64,
-    /// Part of `reaching_s` in which at least one application thread waited for the kernel.
-    stalled_s: f64,
+struct TimeToSafepoint {
+    seconds: f64,
+    /// Part of it in which at least one application thread waited for the kernel.
+    stalled_seconds: f64,
     /// Application threads that waited for the kernel during the time to safepoint.
     blockers: Vec<Blocker>,
 }
@@ -144,7 +143,7 @@ struct Blocker {
     tid: u32,
     thread: String,
     wait: Wait,
-    waited_s: f64,
+    waited_seconds: f64,
 }
 
 /// A collector thread in a pause.
@@ -152,10 +151,10 @@ struct Blocker {
 struct ThreadRow {
     tid: u32,
     thread: String,
-    compaction_s: f64,
+    compaction_seconds: f64,
     /// Number of waits for compaction.
     compactions: u64,
-    reclaim_s: f64,
+    reclaim_seconds: f64,
     /// Number of waits for reclaim.
     reclaims: u64,
     /// Number of huge pages allocated.
@@ -172,10 +171,10 @@ struct SumRow {
     wait: Wait,
     /// Number of waits.
     count: u64,
-    total_s: f64,
-    longest_s: f64,
-    /// Part of `total_s` for huge pages.
-    for_huge_s: f64,
+    total_seconds: f64,
+    longest_seconds: f64,
+    /// Part of `total_seconds` for huge pages.
+    for_huge_seconds: f64,
 }
 
 /// Waits of a thread outside of pauses.
@@ -184,7 +183,7 @@ struct Outside {
     tid: u32,
     thread: String,
     /// Longest total of waits for huge pages that began within one second.
-    worst_second_s: f64,
+    worst_second_seconds: f64,
     #[serde(flatten)]
     sum: SumRow,
 }
@@ -195,22 +194,7 @@ struct Waiting {
     #[serde(flatten)]
     sum: SumRow,
     /// Total by the kernel's delay accounting; null if it is not in the recording.
-    accounted_s: Option<f64>,
-}
-
-/// An action that avoids the cause.
-#[derive(Serialize, JsonSchema)]
-struct Change {
-    /// The change as a sentence.
-    what: String,
-    /// Command that makes the change; null if it is a flag of the program.
-    command: Option<String>,
-    /// Command that measures the effect of the change; null if there is none.
-    proof: Option<String>,
-}
-
-fn s(ns: u64) -> f64 {
-    ns as f64 / 1e9
+    accounted_seconds: Option<f64>,
 }
 
 impl Report {
@@ -218,21 +202,21 @@ impl Report {
         let explanation = &explained.explanation;
         let (gathered, totals) = (&explanation.gathered, &explanation.totals);
         Report {
-            schema: "hugewise.report/1",
+            schema: "hugewise.report/2",
             file: explained.file.display().to_string(),
             verdict: explanation.decision.verdict,
-            because: explanation.decision.because.clone(),
-            why: words::why(explanation),
+            cause: explanation.decision.because.clone(),
+            detail: words::why(explanation).join(" "),
             recording: recording(gathered),
             totals: Totals {
                 pauses: totals.pauses,
-                paused_s: s(totals.paused_ns),
-                reaching_s: s(totals.reaching_ns),
-                stalled_s: s(totals.stalled_ns),
-                stalled_for_huge_s: s(totals.stalled_for_huge_ns),
-                reaching_stalled_s: s(totals.reaching_stalled_ns),
+                paused_seconds: seconds(totals.paused_ns),
+                time_to_safepoint_seconds: seconds(totals.reaching_ns),
+                stalled_seconds: seconds(totals.stalled_ns),
+                stalled_for_huge_seconds: seconds(totals.stalled_for_huge_ns),
+                time_to_safepoint_stalled_seconds: seconds(totals.reaching_stalled_ns),
                 split: (&totals.split).into(),
-                suspects: totals.sys_heavy,
+                pauses_with_sys_above_user: totals.sys_heavy,
             },
             pauses: explanation.pauses.iter().map(|pause| pause_row(gathered, pause)).collect(),
             outside: totals
@@ -241,7 +225,7 @@ impl Report {
                 .map(|outside| Outside {
                     tid: gathered.threads[outside.thread].tid,
                     thread: gathered.name(outside.thread).to_owned(),
-                    worst_second_s: s(outside.worst_second_ns),
+                    worst_second_seconds: seconds(outside.worst_second_ns),
                     sum: sum_row(outside.wait, outside.sum),
                 })
                 .collect(),
@@ -249,18 +233,14 @@ impl Report {
                 .into_iter()
                 .map(|wait| Waiting {
                     sum: sum_row(wait, totals.found.get(&wait).copied().unwrap_or_default()),
-                    accounted_s: totals.accounted.as_ref().and_then(|sums| sums.get(&wait)).map(|ns| s(*ns)),
+                    accounted_seconds: totals
+                        .accounted
+                        .as_ref()
+                        .and_then(|sums| sums.get(&wait))
+                        .map(|ns| seconds(*ns)),
                 })
                 .collect(),
-            changes: explained
-                .changes
-                .iter()
-                .map(|change| Change {
-                    what: words::change(change.what).to_owned(),
-                    command: change.command.as_ref().map(|words| shell_line(words)),
-                    proof: change.proof.as_ref().map(|words| shell_line(words)),
-                })
-                .collect(),
+            actions: explained.actions.clone(),
         }
     }
 }
@@ -269,7 +249,7 @@ fn recording(gathered: &attribution::Gathered) -> Recording {
     Recording {
         pid: gathered.header.pid,
         command: gathered.header.command.clone(),
-        took_s: s(gathered.elapsed_ns()),
+        seconds: seconds(gathered.elapsed_ns()),
         cut_off: gathered.ending == Some(Ending::CutOff),
         evidence: gathered.header.evidence.clone(),
         lost: gathered.lost.iter().map(|(of, (count, _))| (*of, *count)).collect(),
@@ -284,12 +264,12 @@ fn recording(gathered: &attribution::Gathered) -> Recording {
 impl From<&Split> for SplitRow {
     fn from(split: &Split) -> SplitRow {
         SplitRow {
-            compaction_s: split.compaction_ns.map(s),
-            reclaim_s: split.reclaim_ns.map(s),
-            zeroing_s: split.zeroing_ns.map(s),
-            first_touch_s: split.first_touch_ns.map(s),
-            other_system_s: split.other_system_ns.map(s),
-            user_s: split.user_ns.map(s),
+            compaction_seconds: split.compaction_ns.map(seconds),
+            reclaim_seconds: split.reclaim_ns.map(seconds),
+            zeroing_seconds: split.zeroing_ns.map(seconds),
+            first_touch_seconds: split.first_touch_ns.map(seconds),
+            other_system_seconds: split.other_system_ns.map(seconds),
+            user_seconds: split.user_ns.map(seconds),
         }
     }
 }
@@ -301,14 +281,14 @@ fn pause_row(gathered: &attribution::Gathered, pause: &attribution::Explained) -
         gc_id: *gc_id,
         kind: kind.clone(),
         cause: cause.clone(),
-        start_s: words::since_begin_s(gathered, span.start),
-        duration_s: s(span.end - span.start),
-        user_s: cpu.map(|cpu| s(cpu.user_ns)),
-        sys_s: cpu.map(|cpu| s(cpu.sys_ns)),
-        real_s: cpu.map(|cpu| s(cpu.real_ns)),
-        reaching: pause.reaching.as_ref().map(|reaching| Reaching {
-            reaching_s: s(reaching.ns),
-            stalled_s: s(reaching.stalled_ns),
+        start_seconds: words::since_begin_s(gathered, span.start),
+        duration_seconds: seconds(span.end - span.start),
+        user_seconds: cpu.map(|cpu| seconds(cpu.user_ns)),
+        sys_seconds: cpu.map(|cpu| seconds(cpu.sys_ns)),
+        real_seconds: cpu.map(|cpu| seconds(cpu.real_ns)),
+        time_to_safepoint: pause.reaching.as_ref().map(|reaching| TimeToSafepoint {
+            seconds: seconds(reaching.ns),
+            stalled_seconds: seconds(reaching.stalled_ns),
             blockers: reaching
                 .blockers
                 .iter()
@@ -316,12 +296,12 @@ fn pause_row(gathered: &attribution::Gathered, pause: &attribution::Explained) -
                     tid: gathered.threads[*thread].tid,
                     thread: gathered.name(*thread).to_owned(),
                     wait: *wait,
-                    waited_s: s(*ns),
+                    waited_seconds: seconds(*ns),
                 })
                 .collect(),
         }),
-        stalled_s: pause.stalled_ns.map(s),
-        stalled_for_huge_s: pause.stalled_for_huge_ns.map(s),
+        stalled_seconds: pause.stalled_ns.map(seconds),
+        stalled_for_huge_seconds: pause.stalled_for_huge_ns.map(seconds),
         split: (&pause.split).into(),
         threads: pause.threads.iter().map(|part| thread_row(gathered, part)).collect(),
     }
@@ -331,9 +311,9 @@ fn thread_row(gathered: &attribution::Gathered, part: &ThreadPart) -> ThreadRow 
     ThreadRow {
         tid: gathered.threads[part.thread].tid,
         thread: gathered.name(part.thread).to_owned(),
-        compaction_s: s(part.compaction.ns),
+        compaction_seconds: seconds(part.compaction.ns),
         compactions: part.compaction.count,
-        reclaim_s: s(part.reclaim.ns),
+        reclaim_seconds: seconds(part.reclaim.ns),
         reclaims: part.reclaim.count,
         huge_pages: part.huge_pages,
         huge_pages_failed: part.huge_pages_failed,
@@ -345,8 +325,8 @@ fn sum_row(wait: Wait, sum: WaitSum) -> SumRow {
     SumRow {
         wait,
         count: sum.count,
-        total_s: s(sum.ns),
-        longest_s: s(sum.longest_ns),
-        for_huge_s: s(sum.for_huge_ns),
+        total_seconds: seconds(sum.ns),
+        longest_seconds: seconds(sum.longest_ns),
+        for_huge_seconds: seconds(sum.for_huge_ns),
     }
 }

@@ -49,7 +49,7 @@ pub struct Report {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Print verdict and pauses as JSON (schema hugewise.report/1)
+    /// Print verdict and pauses as JSON (schema hugewise.report/2)
     #[arg(long)]
     json: bool,
 
@@ -64,7 +64,7 @@ pub fn run(report: &Report, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     }
     let explained = explain(&report.file)?;
     match report.json {
-        true => print(&(serde_json::to_string_pretty(&Json::of(&explained))? + "\n"))?,
+        true => print(&hugewise_linux::json::text(&Json::of(&explained))?)?,
         false => print(&text::text(&explained, terminal)?)?,
     }
     if let Some(html) = &report.html {
@@ -82,8 +82,8 @@ fn explain(file: &Path) -> anyhow::Result<Explained<'_>> {
     let reader =
         Reader::open(file).with_context(|| format!("cannot read the recording {}", file.display()))?;
     let explanation = Explanation::of(Gathered::read(reader));
-    let changes = actions::changes(&explanation);
-    Ok(Explained { file, explanation, changes })
+    let actions = actions::changes(&explanation).iter().map(words::action).collect();
+    Ok(Explained { file, explanation, actions })
 }
 
 #[cfg(test)]

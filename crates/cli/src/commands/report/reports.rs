@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use hugewise_record::attribution::{Explanation, actions::Change};
+use hugewise_linux::action::Action;
+use hugewise_record::attribution::Explanation;
 
 pub struct Explained<'a> {
     /// Path of the recording.
     pub file: &'a Path,
     pub explanation: Explanation,
-    /// Actions, the smallest change first.
-    pub changes: Vec<Change>,
+    /// Changes that avoid the cause, the smallest first.
+    pub actions: Vec<Action>,
 }

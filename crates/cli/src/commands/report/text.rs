@@ -6,17 +6,11 @@ use comfy_table::Table;
 use hugewise_record::attribution::{Explained as Pause, Explanation, Verdict};
 
 use super::{reports::Explained, words};
-use crate::{
-    commands::{
-        compare::words::shortened,
-        gclog::words::milliseconds,
-        plan::formats::quote::shell_line,
-        record::text::{counted, duration},
-    },
-    output::{
-        layout::{Page, table},
-        terminal::{Terminal, plain},
-    },
+use crate::output::{
+    layout::Page,
+    table::table,
+    terminal::{Terminal, plain},
+    words::{counted, duration, milliseconds, shortened},
 };
 
 /// Most pauses listed, the longest first.
@@ -34,7 +28,7 @@ pub fn text(explained: &Explained<'_>, terminal: &Terminal) -> Result<String, fm
     let said = words::verdict(explanation);
     let said = match verdict {
         Verdict::None => terminal.good(said),
-        Verdict::CouldNotTell => terminal.warn(said),
+        Verdict::Inconclusive => terminal.warn(said),
         _ => terminal.bad(said),
     };
     page.line("", "")?;
@@ -56,7 +50,10 @@ pub fn text(explained: &Explained<'_>, terminal: &Terminal) -> Result<String, fm
     for (n, said) in remarks.iter().enumerate() {
         page.wrapped(if n == 0 { "NOTE" } else { "" }, said)?;
     }
-    changes(&mut page, explained, terminal)?;
+    if !explained.actions.is_empty() {
+        page.line("", "")?;
+    }
+    page.actions(&explained.actions)?;
     Ok(page.into_text())
 }
 
@@ -176,26 +173,6 @@ fn accounting(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
             page.line("", "")?;
         }
         page.wrapped(if n == 0 { "EVIDENCE" } else { "" }, said)?;
-    }
-    Ok(())
-}
-
-fn changes(page: &mut Page<'_>, explained: &Explained<'_>, terminal: &Terminal) -> fmt::Result {
-    if explained.changes.is_empty() {
-        return Ok(());
-    }
-    page.line("", "")?;
-    for (n, change) in explained.changes.iter().enumerate() {
-        let heading = if n == 0 { "ACTIONS" } else { "" };
-        page.wrapped(heading, &format!("{}. {}", n + 1, words::change(change.what)))?;
-        if let Some(command) = &change.command {
-            page.line("", terminal.good(&format!("$ {}", plain(&shell_line(command)))))?;
-        }
-        // Actions in a row with the same command to verify them share it.
-        let shared = explained.changes.get(n + 1).is_some_and(|next| next.proof == change.proof);
-        if let Some(proof) = change.proof.as_ref().filter(|_| !shared) {
-            page.line("", format!("verify: {}", terminal.good(&format!("$ {}", plain(&shell_line(proof))))))?;
-        }
     }
     Ok(())
 }

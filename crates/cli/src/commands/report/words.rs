@@ -1,20 +1,21 @@
 //! Figures and sentences shared by the text and the HTML page.
 
-use hugewise_linux::reading::Reading;
+use hugewise_linux::{action::Action, reading::Reading};
 use hugewise_record::{
     attribution::{
         Because, Explained as Pause, Explanation, Gathered, Outside, Split, ThreadPart, Totals, Verdict,
-        Wait, actions::What,
+        Wait,
+        actions::{Change, What},
     },
     recording::{Ending, Evidence},
 };
 
 use crate::{
-    commands::{
-        plan::formats::quote::shell_line,
-        record::text::{counted, duration},
+    commands::plan::formats::quote::shell_line,
+    output::{
+        terminal::plain,
+        words::{counted, duration},
     },
-    output::terminal::plain,
 };
 
 /// Least time to safepoint that is listed, in nanoseconds.
@@ -33,7 +34,7 @@ pub fn verdict(explanation: &Explanation) -> &'static str {
         Verdict::FirstTouch => "first touch: page faults on new memory in pauses",
         Verdict::Other => "a cause other than huge pages and first touch",
         Verdict::None => "none: the kernel had no significant part in the pauses",
-        Verdict::CouldNotTell => "inconclusive",
+        Verdict::Inconclusive => "inconclusive",
     }
 }
 
@@ -229,7 +230,7 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
                 duration(*worst_second_ns)
             )]
         }
-        Because::Touch { ns, system_ns } => {
+        Because::FirstTouch { ns, system_ns } => {
             let mut said = match system_ns {
                 0 => format!("Allocating and zeroing pages took up to {} in pauses.", duration(*ns)),
                 system_ns => format!(
@@ -250,7 +251,7 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
             duration(*of_ns),
             waiting(*wait)
         )],
-        Because::System { ns, unexplained_ns } => vec![format!(
+        Because::SystemTime { ns, unexplained_ns } => vec![format!(
             "Pauses with more system time than user time have {} of system time; {}.",
             duration(*ns),
             match unexplained_ns {
@@ -260,7 +261,7 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
                 None => "the part of first touch is unknown".to_owned(),
             }
         )],
-        Because::Reaching { ns, of_ns } => vec![format!(
+        Because::TimeToSafepoint { ns, of_ns } => vec![format!(
             "Of {} of pauses and time to safepoint, {} is time to safepoint in which no application thread \
              waited for memory: possible causes are a long loop without a safepoint poll, or too few CPUs.",
             duration(*of_ns),
@@ -302,8 +303,17 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
     }
 }
 
-/// An action as a sentence.
-pub fn change(what: What) -> &'static str {
+/// The change, with its commands as lines for a shell.
+pub fn action(change: &Change) -> Action {
+    let line = |words: &Vec<String>| shell_line(words);
+    Action {
+        change: sentence(change.what).to_owned(),
+        command: change.command.as_ref().map(line),
+        verify: change.proof.as_ref().map(line),
+    }
+}
+
+fn sentence(what: What) -> &'static str {
     match what {
         What::PreTouch => {
             "Use -XX:+AlwaysPreTouch with -Xms equal to -Xmx: the page faults of the heap happen before the \

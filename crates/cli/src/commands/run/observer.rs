@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use hugewise_evidence::process::{Machine, Options, Survey, survey};
 use hugewise_linux::{
     hugepages::page_sizes::PageSizes,
+    json,
     pages::occupancy::Occupancy,
     proc::{
         process,
@@ -103,8 +104,7 @@ pub fn run(assignment: &Assignment) -> anyhow::Result<ExitCode> {
         }
         report.explain(assignment, &root, fallbacks);
     }
-    let reported =
-        if assignment.json { serde_json::to_string_pretty(&report)? + "\n" } else { report::text(&report) };
+    let reported = if assignment.json { json::text(&report)? } else { report::text(&report) };
     if assignment.json {
         io::stdout().write_all(reported.as_bytes())?;
     } else {
@@ -151,13 +151,13 @@ impl Process<'_> {
             let before = huge(&sampled.vmas);
             match self.convert(&sampled, &machine.sizes, size, pidfd) {
                 Ok(done) => {
-                    report.converting_seconds = done.lasted.as_secs_f64();
+                    report.collapse_seconds = done.lasted.as_secs_f64();
                     report.notes.extend(not_collapsed(&done, size));
                 }
                 Err(error) => report.notes.push(format!("collapsing memory outside of the heap: {error:#}")),
             }
             sampled = self.read(&machine, pid)?;
-            report.converted_bytes = huge(&sampled.vmas).saturating_sub(before);
+            report.collapsed_bytes = huge(&sampled.vmas).saturating_sub(before);
         }
         report.regions = report::regions(&sampled.survey, &machine, self.assignment);
         Ok(())

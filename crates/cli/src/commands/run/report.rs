@@ -36,13 +36,14 @@ pub struct Report {
     pub backing: Backing,
     /// Backing chosen for memory outside of the heap; null if unchanged.
     #[schemars(with = "Option<String>")]
+    #[serde(rename = "off_heap_backing")]
     pub off_heap: Option<Backing>,
     /// Regions of the program; empty if it ended before the sample.
     pub regions: Vec<Region>,
     /// Bytes that the observer collapsed.
-    pub converted_bytes: Bytes,
+    pub collapsed_bytes: Bytes,
     /// Duration of the collapse; 0 if there was none.
-    pub converting_seconds: f64,
+    pub collapse_seconds: f64,
     /// Regions with too little coverage, with cause and action; and failed readings.
     pub notes: Vec<String>,
 }
@@ -69,6 +70,7 @@ pub struct Region {
     pub coverage: Option<f64>,
     /// Requested backing; null for the code cache, for which `run` requests none.
     #[schemars(with = "Option<String>")]
+    #[serde(rename = "requested_backing")]
     pub asked: Option<Backing>,
 }
 
@@ -83,8 +85,8 @@ impl Report {
             backing: assignment.backing,
             off_heap: assignment.off_heap,
             regions: Vec::new(),
-            converted_bytes: Bytes::ZERO,
-            converting_seconds: 0.0,
+            collapsed_bytes: Bytes::ZERO,
+            collapse_seconds: 0.0,
             notes: Vec::new(),
         }
     }
@@ -181,9 +183,9 @@ pub fn text(report: &Report) -> String {
             region.coverage.map_or("?".to_owned(), |coverage| format!("{:.0}", (coverage * 100.0).floor()));
         let sizes: Vec<String> = pages.huge_page_sizes().map(|size| size.to_string()).collect();
         let on = if sizes.is_empty() { "huge".to_owned() } else { sizes.join(" and ") };
-        let collapsed = match (region.asked, report.converted_bytes) {
+        let collapsed = match (region.asked, report.collapsed_bytes) {
             (Some(Backing::Thp), bytes) if bytes > Bytes::ZERO && pages.name != "heap" => {
-                format!(" ({bytes} collapsed in {:.1} s)", report.converting_seconds)
+                format!(" ({bytes} collapsed in {:.1} s)", report.collapse_seconds)
             }
             _ => String::new(),
         };

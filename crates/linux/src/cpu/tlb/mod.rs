@@ -22,6 +22,7 @@ pub struct Tlb {
     /// The level, from 1.
     pub level: u32,
     /// The page sizes that it holds translations of.
+    #[serde(rename = "page_sizes_bytes")]
     pub sizes: Vec<PageSize>,
     /// The number of entries, for all page sizes together.
     pub entries: u32,

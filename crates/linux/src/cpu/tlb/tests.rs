@@ -113,6 +113,6 @@ proptest! {
 fn this_machine_answers() {
     match read() {
         Reading::Known(tlbs) => assert!(!tlbs.is_empty()),
-        Reading::CouldNotTell { could_not_tell } => assert!(!could_not_tell.is_empty()),
+        Reading::Unknown { unknown } => assert!(!unknown.is_empty()),
     }
 }

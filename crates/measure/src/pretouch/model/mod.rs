@@ -18,7 +18,7 @@ use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::statistics::MIN_DEVIATION;
+use crate::verdict::MIN_DEVIATION;
 
 pub(super) const GIB: f64 = (1u64 << 30) as f64;
 /// Limit for the iterations of the fit, which usually needs fewer than 10.
@@ -46,10 +46,13 @@ pub struct Model {
     /// Measured and modelled times, one row per size and line.
     pub residuals: Vec<Residual>,
     /// Standard deviation of the logarithm of the time between processes that do the same.
+    #[serde(rename = "deviation_between_processes_ratio")]
     pub deviation_between_processes: f64,
     /// Standard deviation of the logarithm of a size's mean time from the model.
+    #[serde(rename = "deviation_from_model_ratio")]
     pub deviation_from_model: f64,
     /// Degrees of freedom: number of sizes on all lines, minus the fitted parameters.
+    #[serde(rename = "degrees_of_freedom")]
     pub freedom: usize,
     #[serde(skip)]
     pub(super) spread: Spread,
@@ -66,8 +69,10 @@ pub struct Line {
     /// Cost of a GiB, in seconds.
     pub seconds_per_gib: f64,
     /// Longest measured time on this backing, divided by the modelled one; at least 1.
+    #[serde(rename = "slowest_ratio")]
     pub slowest: f64,
     /// Geometric mean of the fitted sizes, in GiB.
+    #[serde(skip)]
     pub(super) middle: f64,
 }
 

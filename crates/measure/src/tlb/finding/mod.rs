@@ -5,6 +5,7 @@ mod tests;
 
 use hugewise_linux::{
     cpu::tlb,
+    json,
     reading::Reading,
     units::{Bytes, PageSize},
 };
@@ -54,8 +55,10 @@ pub struct Level {
     /// Number of pages that the level holds.
     pub pages: u64,
     /// Memory that the level covers, in bytes; null if the coverage of an entry is unknown.
+    #[serde(rename = "reach_bytes")]
     pub reach: Option<Bytes>,
     /// Additional time of a load that misses this level over one that hits the first level, in nanoseconds.
+    #[serde(rename = "miss_seconds", serialize_with = "json::ns_in_seconds")]
     pub miss_ns: f64,
     /// The curve ends within the step: `miss_ns` is a lower bound.
     pub cut_off: bool,
@@ -84,8 +87,10 @@ pub struct Far {
     pub bytes: Bytes,
     /// Additional time of a load over one of as many packed lines, in nanoseconds: TLB misses, plus the
     /// caches' gain from adjacent lines, which is the same for all page sizes.
+    #[serde(rename = "extra_seconds", serialize_with = "json::ns_in_seconds")]
     pub extra_ns: f64,
     /// The same difference on base pages, in nanoseconds.
+    #[serde(rename = "base_extra_seconds", serialize_with = "json::ns_in_seconds")]
     pub base_extra_ns: f64,
 }
 

@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 /// Header of a recording: process, machine and evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Header {
-    /// `hugewise.recording/1`.
+    /// `hugewise.recording/2`.
     pub schema: String,
     /// Version of hugewise.
     pub hugewise: String,
     /// Start of the recording, in nanoseconds of CLOCK_MONOTONIC.
     pub began_ns: u64,
     /// Start of the recording, in milliseconds since 1970-01-01 UTC.
-    pub began_unix_ms: u64,
+    pub began_unix_ns: u64,
     /// PID of the recorded process.
     pub pid: u32,
     /// Whether the recorder started the process, so that the recording is complete.
@@ -70,6 +70,7 @@ pub struct Facts {
     /// Online CPUs, as a list such as `0-3`.
     pub cpus: Reading<String>,
     /// Base page size, in bytes.
+    #[serde(rename = "base_page_size_bytes")]
     pub base_page: Reading<PageSize>,
     /// Memory, from /proc/meminfo.
     pub meminfo: Meminfo,

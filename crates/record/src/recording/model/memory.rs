@@ -15,7 +15,7 @@ pub struct Machine {
     pub vmstat: BTreeMap<String, u64>,
     /// Time in which some task waited for memory, in microseconds since boot (/proc/pressure/memory); null
     /// without PSI.
-    pub pressure_some_us: Option<u64>,
+    pub pressure_some_ns: Option<u64>,
     /// The hugetlb pools of the whole machine.
     pub pools: Vec<PoolSample>,
     /// `MemAvailable`, in bytes; null if unknown.
@@ -26,6 +26,7 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolSample {
     /// Page size, in bytes.
+    #[serde(rename = "page_size_bytes")]
     pub page_size: PageSize,
     /// Number of pages.
     pub total: u64,

@@ -19,7 +19,7 @@ pub use threads::{DelaysOfThreads, Process, Thread, ThreadDelays, ThreadEnd, Thr
 pub use waits::{Cause, Collapse, HugePage, Stall};
 
 /// Name and version of the format.
-pub const SCHEMA: &str = "hugewise.recording/1";
+pub const SCHEMA: &str = "hugewise.recording/2";
 
 /// A line of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use hugewise_jvm::jdks::{self, Environment};
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
+    json,
     root::Root,
     units::Bytes,
 };
@@ -203,7 +204,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         plot::write(&report, path)?;
     }
     if arguments.json {
-        print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
+        print(&json::text(&report)?)?;
     } else {
         print(&text::text(&report, terminal))?;
     }

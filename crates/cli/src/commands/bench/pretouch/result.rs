@@ -8,7 +8,7 @@ use hugewise_linux::{
 use hugewise_measure::{
     comparison::Machine,
     pretouch::{
-        By, Row,
+        By, Case, Row,
         bench::Table,
         costs::{Costs, Gain},
         model::{self, Measured, Model},
@@ -19,7 +19,7 @@ use hugewise_measure::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Result of `hugewise bench pretouch`, schema `hugewise.pretouch/1`.
+/// Result of `hugewise bench pretouch`, schema `hugewise.pretouch/2`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     pub(super) schema: &'static str,
@@ -41,7 +41,7 @@ pub struct Report {
     /// Costs per byte and per base page.
     pub costs: Reading<Costs>,
     /// Predictions for the sizes of `--predict`.
-    pub predictions: Vec<Reading<Prediction>>,
+    pub predictions: Vec<Predicted>,
     /// Prediction and measurement of the size that `--verify` keeps out of the model.
     pub checks: Vec<Check>,
     /// Settings that were changed during the experiment and restored.
@@ -52,6 +52,14 @@ pub struct Report {
 pub struct Question {
     pub bytes: Vec<Bytes>,
     pub threads: Vec<usize>,
+}
+
+/// A case, and its prediction.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Predicted {
+    #[serde(flatten)]
+    pub case: Case,
+    pub prediction: Reading<Prediction>,
 }
 
 impl Report {
@@ -73,7 +81,7 @@ impl Report {
         let checks = model.known().map(|model| checks(model, &table.rows)).unwrap_or_default();
         let costs = model.known().and_then(|model| model.costs(sizes.base.bytes()));
         Report {
-            schema: "hugewise.pretouch/1",
+            schema: "hugewise.pretouch/2",
             version: env!("CARGO_PKG_VERSION"),
             machine,
             against: ratios::against(&table.rows),
@@ -102,12 +110,15 @@ fn measured(row: &Row) -> Vec<Measured> {
     row.counted().map(|sample| one(sample.seconds)).collect()
 }
 
-fn predictions(model: &Model, question: &Question, backings: &[Backing]) -> Vec<Reading<Prediction>> {
+fn predictions(model: &Model, question: &Question, backings: &[Backing]) -> Vec<Predicted> {
     let mut predictions = Vec::new();
     for &bytes in &question.bytes {
         for &backing in backings {
             for &threads in &question.threads {
-                predictions.push(Reading::from(model.predict(bytes, backing, threads)));
+                predictions.push(Predicted {
+                    case: Case { bytes, backing, threads },
+                    prediction: model.predict(bytes, backing, threads).into(),
+                });
             }
         }
     }

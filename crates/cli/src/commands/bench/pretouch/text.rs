@@ -231,7 +231,7 @@ fn advised(advice: &Advice, report: &Report) -> String {
 fn model(report: &Report) -> Vec<String> {
     let model = match &report.model {
         Reading::Known(model) => model,
-        Reading::CouldNotTell { could_not_tell } => return vec![format!("  no model: {could_not_tell}")],
+        Reading::Unknown { unknown } => return vec![format!("  no model: {unknown}")],
     };
     let mut lines = vec![format!("  time = {} + bytes / speed", time(model.fixed_seconds))];
     for line in &model.lines {
@@ -258,7 +258,7 @@ fn model(report: &Report) -> Vec<String> {
             "  with {}: {} per GiB, plus {:.0} ns per base page",
             threads(costs.threads),
             time(costs.seconds_per_gib),
-            costs.nanoseconds_per_base_page
+            costs.seconds_per_base_page * 1e9
         ));
     }
     lines.push(format!(
@@ -283,9 +283,9 @@ fn predictions(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = report
         .predictions
         .iter()
-        .map(|prediction| match prediction {
+        .map(|predicted_case| match &predicted_case.prediction {
             Reading::Known(prediction) => format!("  {}", predicted(prediction)),
-            Reading::CouldNotTell { could_not_tell } => format!("  unknown: {could_not_tell}"),
+            Reading::Unknown { unknown } => format!("  unknown: {unknown}"),
         })
         .collect();
     if !lines.is_empty() {

@@ -22,6 +22,7 @@ use hugewise_evidence::observation::{Observer, RegionOfInterest};
 use hugewise_linux::{
     hugepages::{page_sizes::PageSizes, thp},
     interrupt::Interrupt,
+    json,
     root::Root,
     settings::Setting,
     units::Bytes,
@@ -74,7 +75,7 @@ pub struct Arguments {
     /// Keep the recording in FILE, which must not exist
     #[arg(short, long, value_name = "FILE", requires = "command")]
     output: Option<PathBuf>,
-    /// Print JSON (schema hugewise.stall/1)
+    /// Print JSON (schema hugewise.stall/2)
     #[arg(long)]
     json: bool,
     /// Program to run, with its arguments
@@ -147,7 +148,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         }
     };
     if arguments.json {
-        print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
+        print(&json::text(&report)?)?;
     } else if let Some((recorded, name)) = &recorded {
         // Standard output belongs to the program.
         eprint!("{}{}", text::text(&report, terminal)?, record_text::text(recorded, name, terminal));

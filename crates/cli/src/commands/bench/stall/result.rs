@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use crate::commands::record::text;
 
-/// Result of `hugewise bench stall`, schema `hugewise.stall/1`.
+/// Result of `hugewise bench stall`, schema `hugewise.stall/2`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
-    /// `hugewise.stall/1`.
+    /// `hugewise.stall/2`.
     pub(super) schema: &'static str,
     /// THP settings of this machine.
     pub mode: Mode,
@@ -71,6 +71,6 @@ impl Report {
         held_to_the_end: bool,
         returned: Returned,
     ) -> Report {
-        Report { schema: "hugewise.stall/1", mode, fragmented, probes, program, held_to_the_end, returned }
+        Report { schema: "hugewise.stall/2", mode, fragmented, probes, program, held_to_the_end, returned }
     }
 }

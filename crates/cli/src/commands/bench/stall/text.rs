@@ -4,20 +4,13 @@ use std::path::Path;
 
 use comfy_table::Table;
 use hugewise_linux::{
-    proc::taskstats::Delay,
     reading::Reading,
     units::{Bytes, Pages},
 };
-use hugewise_measure::fragmentation::{Outcome, Probe};
+use hugewise_measure::fragmentation::{Outcome, Probe, Waits};
 
 use super::result::{Mode, Probes, Report};
-use crate::{
-    commands::record::text,
-    output::{
-        layout::{Page, table},
-        terminal::Terminal,
-    },
-};
+use crate::output::{layout::Page, table::table, terminal::Terminal, words::duration};
 
 /// Coverage, 0 to 1, below which the verdict says that there are hardly any huge pages.
 const HARDLY_ANY: f64 = 0.1;
@@ -125,10 +118,10 @@ fn probes_table(probes: &Probes) -> Table {
     row("per huge page, median", &|probe| seconds(probe.median_seconds));
     row("per huge page, p99", &|probe| seconds(probe.slowest_hundredth_seconds));
     row("per huge page, max", &|probe| seconds(probe.worst_seconds));
-    let delay = |delay: &Reading<Delay>| {
+    let delay = |delay: &Reading<Waits>| {
         known_or_na(delay, |delay| match delay.count {
             0 => "none".to_owned(),
-            count => format!("{} in {count} waits", seconds(delay.ns as f64 / 1e9)),
+            count => format!("{} in {count} waits", seconds(delay.seconds)),
         })
     };
     row("direct compaction", &|probe| delay(&probe.compaction));
@@ -143,7 +136,7 @@ fn known_or_na<T>(reading: &Reading<T>, words: impl FnOnce(&T) -> String) -> Str
 }
 
 fn seconds(seconds: f64) -> String {
-    text::duration((seconds * 1e9) as u64)
+    duration((seconds * 1e9) as u64)
 }
 
 fn meaning(probes: &Probes) -> String {
@@ -160,7 +153,7 @@ fn meaning(probes: &Probes) -> String {
     text += &format!("; populating it took {ratio:.1} times as long as before.");
     match now.compaction.known() {
         Some(delay) if delay.count > 0 => {
-            let share = delay.ns as f64 / 1e9 / now.seconds.max(1e-9) * 100.0;
+            let share = delay.seconds / now.seconds.max(1e-9) * 100.0;
             text += &format!(" The thread waited for direct compaction for {share:.0} % of that time.");
         }
         Some(_) => text += " The thread did not wait for direct compaction.",
@@ -201,7 +194,7 @@ mod tests {
     use super::*;
     use crate::output::terminal::Color;
 
-    fn probe(share: f64, seconds: f64, compaction: Reading<Delay>) -> Probe {
+    fn probe(share: f64, seconds: f64, compaction: Reading<Waits>) -> Probe {
         Probe {
             bytes: Bytes(3 << 30),
             pages: Pages(1536),
@@ -211,7 +204,7 @@ mod tests {
             slowest_hundredth_seconds: seconds / 1000.0,
             worst_seconds: seconds / 100.0,
             compaction,
-            reclaim: Reading::Known(Delay::default()),
+            reclaim: Reading::Known(Waits::default()),
             fallbacks: Reading::Known(7),
             stalls: Reading::unknown("not counted"),
         }
@@ -219,9 +212,9 @@ mod tests {
 
     #[test]
     fn what_a_load_found_is_reported_with_its_meaning() {
-        let waited = Reading::Known(Delay { count: 1500, ns: 4_000_000_000 });
+        let waited = Reading::Known(Waits { count: 1500, seconds: 4.0 });
         let probes = Probes {
-            before: probe(1.0, 0.5, Reading::Known(Delay::default())),
+            before: probe(1.0, 0.5, Reading::Known(Waits::default())),
             fragmented: probe(0.01, 5.0, waited),
         };
         let table = probes_table(&probes).to_string();

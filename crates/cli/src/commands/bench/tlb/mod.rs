@@ -12,6 +12,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use hugewise_linux::{
     hugepages::backing::Backing,
+    json,
     root::Root,
     units::{Bytes, Pages},
 };
@@ -68,7 +69,7 @@ pub struct Arguments {
     /// Draw the curves into FILE, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Print JSON (schema hugewise.tlb/1)
+    /// Print JSON (schema hugewise.tlb/2)
     #[arg(long)]
     json: bool,
 }
@@ -99,11 +100,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     };
     let all_measured = curves.left_out.is_empty();
     let report = Report::new(design, curves);
-    let shown = if arguments.json {
-        serde_json::to_string_pretty(&report)? + "\n"
-    } else {
-        text::text(&report, terminal)?
-    };
+    let shown = if arguments.json { json::text(&report)? } else { text::text(&report, terminal)? };
     if let Some(file) = &arguments.plot {
         let plot = plot::svg(&report)?;
         file::write(file, &plot).with_context(|| format!("--plot {}", file.display()))?;

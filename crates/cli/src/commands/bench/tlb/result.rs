@@ -1,5 +1,6 @@
 //! The result of `bench tlb`.
 
+use hugewise_linux::json;
 use hugewise_measure::tlb::{
     bench::{Curves, Design, Measured},
     finding::{self, Finding},
@@ -7,13 +8,14 @@ use hugewise_measure::tlb::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Result of `hugewise bench tlb`, schema `hugewise.tlb/1`.
+/// Result of `hugewise bench tlb`, schema `hugewise.tlb/2`.
 #[derive(Serialize, JsonSchema)]
 pub struct Report {
     pub(super) schema: &'static str,
     /// Parameters of the measurement.
     pub(super) design: Design,
     /// Time of a load that hits the first level of the TLB and of the caches, in nanoseconds.
+    #[serde(rename = "load_seconds", serialize_with = "json::ns_in_seconds")]
     pub(super) load_ns: f64,
     /// TLB levels and miss costs, in the order of `curves.measured`.
     pub(super) findings: Vec<Finding>,
@@ -24,7 +26,7 @@ pub struct Report {
 impl Report {
     pub fn new(design: Design, curves: Curves) -> Report {
         let findings = curves.measured.iter().map(|measured| finding::finding(&curves, measured)).collect();
-        Report { schema: "hugewise.tlb/1", design, load_ns: finding::load(&curves), findings, curves }
+        Report { schema: "hugewise.tlb/2", design, load_ns: finding::load(&curves), findings, curves }
     }
 
     /// Each measurement with its finding.

@@ -85,7 +85,7 @@ fn rows(measured: &Measured, finding: &Finding, base: PageSize) -> Vec<String> {
             &match &level.cpuid {
                 Reading::Known(told) if told.agrees => format!("{}: agrees", told.entries),
                 Reading::Known(told) => format!("{}: differs", told.entries),
-                Reading::CouldNotTell { .. } => "unknown".to_owned(),
+                Reading::Unknown { .. } => "unknown".to_owned(),
             },
         ])
     };
@@ -129,7 +129,7 @@ fn about(report: &Report, measured: &Measured, finding: &Finding) -> String {
     }
     told += &match &measured.coverage {
         Reading::Known(share) => format!(", coverage {:.0} %. ", 100.0 * share),
-        Reading::CouldNotTell { could_not_tell } => format!(", coverage unknown: {could_not_tell}. "),
+        Reading::Unknown { unknown } => format!(", coverage unknown: {unknown}. "),
     };
     if visited < report.design.most.0 {
         let memory = Bytes((measured.distinct * size).0);
@@ -176,15 +176,15 @@ fn in_words(entries: &Reading<Entries>, base: PageSize) -> String {
             "entries map more than {base} and less than the page, or entries differ: the host backs a part \
              of the guest's memory with smaller pages. The reach is unknown."
         ),
-        Reading::CouldNotTell { could_not_tell } => {
-            format!("unknown whether an entry maps the whole page: {could_not_tell}.")
+        Reading::Unknown { unknown } => {
+            format!("unknown whether an entry maps the whole page: {unknown}.")
         }
     }
 }
 
 fn cpuid(report: &Report) -> String {
     match &report.curves.cpuid {
-        Reading::CouldNotTell { could_not_tell } => format!("Unknown: {could_not_tell}."),
+        Reading::Unknown { unknown } => format!("Unknown: {unknown}."),
         Reading::Known(tlbs) => {
             let each = tlbs.iter().map(|tlb| {
                 let sizes: Vec<String> = tlb.sizes.iter().map(ToString::to_string).collect();

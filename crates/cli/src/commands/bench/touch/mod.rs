@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
+    json,
     root::Root,
     units::Bytes,
 };
@@ -129,7 +130,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         Err(error) => return machine::interrupted(&error, &interrupt).ok_or(error.into()),
     };
     if arguments.json {
-        print(&(serde_json::to_string_pretty(&text::jmh(&table))? + "\n"))?;
+        print(&json::text(&text::jmh(&table))?)?;
     } else {
         print(&text::text(&table, terminal))?;
     }

@@ -88,7 +88,7 @@ fn cells(row: &Measured, counters_known: bool) -> Vec<String> {
     if counters_known {
         cells.extend(COUNTERS.iter().map(|(name, _)| match count(row, name) {
             Reading::Known(value) => format!("{value:.3}"),
-            Reading::CouldNotTell { .. } => "n/a".to_owned(),
+            Reading::Unknown { .. } => "n/a".to_owned(),
         }));
     } else {
         cells.push("n/a".to_owned());
@@ -140,9 +140,9 @@ fn count(row: &Measured, name: &str) -> Reading<f64> {
         match fork.counts.get(name) {
             Some(Reading::Known(count)) => match count.per_operation(fork.operations) {
                 Reading::Known(value) => sum += value,
-                unknown @ Reading::CouldNotTell { .. } => return unknown,
+                unknown @ Reading::Unknown { .. } => return unknown,
             },
-            Some(Reading::CouldNotTell { could_not_tell }) => return Reading::unknown(could_not_tell),
+            Some(Reading::Unknown { unknown }) => return Reading::unknown(unknown),
             None => return Reading::unknown("it was not measured"),
         }
     }

@@ -4,7 +4,10 @@
 mod tests;
 
 use anyhow::Context;
-use hugewise_measure::comparison::{Better, Comparison, Verdict};
+use hugewise_measure::{
+    comparison::{Better, Comparison},
+    verdict::Verdict,
+};
 use serde::Serialize;
 
 use super::{
@@ -12,7 +15,7 @@ use super::{
     rows::{self, CaseRows, Group, Row},
     words::{self, Scale},
 };
-use crate::output::web_page;
+use crate::output::{web_page, words::coverage};
 
 /// The page. All text from other sources is escaped, also in plots; the page has no scripts.
 pub fn html(comparison: &Comparison) -> anyhow::Result<String> {
@@ -110,7 +113,7 @@ fn page(comparison: &Comparison) -> anyhow::Result<Page> {
         design: words::design(&comparison.design),
         reference: words::reference(comparison),
         aa: comparison.design.aa,
-        started: words::moment(comparison.started_unix_s),
+        started: words::moment(comparison.started_unix_seconds),
         groups: Group::all(comparison)
             .iter()
             .map(|group| section(comparison, group))
@@ -170,7 +173,7 @@ fn table(group: &Group<'_>, figure: &str, scale: Option<&Scale>, parameters: &[S
             arm: row.arm,
             coverage: match row.result.verdict {
                 Verdict::LeftOut => "–".to_owned(),
-                _ => words::coverage(row.result.coverage),
+                _ => coverage(row.result.coverage, "unknown"),
             },
             rounds: words::rounds(row.result),
             mean: row
@@ -182,7 +185,7 @@ fn table(group: &Group<'_>, figure: &str, scale: Option<&Scale>, parameters: &[S
             kind: match row.result.verdict {
                 Verdict::Faster => "good",
                 Verdict::Slower => "bad",
-                Verdict::TooNoisy | Verdict::FellBack => "warn",
+                Verdict::Inconclusive | Verdict::FellBack => "warn",
                 Verdict::Base | Verdict::NoDifference | Verdict::LeftOut => "plain",
             },
         })

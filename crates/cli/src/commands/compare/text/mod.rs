@@ -3,14 +3,21 @@
 #[cfg(test)]
 mod tests;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use hugewise_measure::comparison::{Better, Comparison, Verdict};
+use comfy_table::{ContentArrangement, Table};
+use hugewise_measure::{
+    comparison::{Better, Comparison},
+    verdict::Verdict,
+};
 
 use super::{
     rows::{self, CaseRows, Group, Row},
     words::{self, Scale},
 };
-use crate::output::terminal::Terminal;
+use crate::output::{
+    table::{self, align_right, plain_table},
+    terminal::Terminal,
+    words::{coverage, shortened},
+};
 
 /// Longest line, in characters.
 const WIDTH: u16 = 100;
@@ -48,33 +55,13 @@ pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
 
 fn heading(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     let Some(case) = group.first() else { return };
-    let mut title = terminal.bold(&words::shortened(&words::printable(&case.workload), usize::from(WIDTH)));
+    let mut title = terminal.bold(&shortened(&words::printable(&case.workload), usize::from(WIDTH)));
     if !group.is_list() && !case.parameters.is_empty() {
         title += &format!("  {}", rows::parameters(case));
     }
     lines.push(title);
     if !case.command.is_empty() {
         lines.push(terminal.dim(&words::command(case, usize::from(WIDTH))));
-    }
-}
-
-/// A table without lines; columns are two blanks apart.
-fn plain_table() -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table
-}
-
-/// Appends the rows of a table whose cells are not wrapped.
-fn push(lines: &mut Vec<String>, table: &Table) {
-    lines.extend(table.lines().map(|line| line.trim_end().to_owned()));
-}
-
-fn align_right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
-    for column in columns {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
     }
 }
 
@@ -88,7 +75,7 @@ fn verdicts(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     let parameters: Vec<&String> =
         if group.is_list() { case.parameters.keys().collect() } else { Vec::new() };
     let mut header: Vec<String> =
-        parameters.iter().map(|name| words::shortened(&words::printable(name), 20)).collect();
+        parameters.iter().map(|name| shortened(&words::printable(name), 20)).collect();
     header.extend(["backing", "coverage", "rounds"].map(str::to_owned));
     header.push(scale.as_ref().map_or_else(|| "figure".to_owned(), |scale| scale.heading(&name)));
     header.extend(["ratio [95 %]", "verdict"].map(str::to_owned));
@@ -100,7 +87,7 @@ fn verdicts(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     for (case, row) in group.rows() {
         let repeated = last.replace(std::ptr::from_ref(case)) == Some(std::ptr::from_ref(case));
         let value = |name: &String| match case.parameters.get(name) {
-            Some(value) if !repeated => words::shortened(&words::printable(value), 20),
+            Some(value) if !repeated => shortened(&words::printable(value), 20),
             _ => String::new(),
         };
         let mut cells: Vec<String> = parameters.iter().copied().map(value).collect();
@@ -111,7 +98,7 @@ fn verdicts(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
             if row.result.verdict == Verdict::LeftOut {
                 "–".to_owned()
             } else {
-                words::coverage(row.result.coverage)
+                coverage(row.result.coverage, "unknown")
             },
             words::rounds(row.result),
             mean.map_or_else(|| "–".to_owned(), |(summary, scale)| scale.number(summary.mean)),
@@ -138,7 +125,7 @@ fn paint(line: &str, words: &str, verdict: Verdict, terminal: &Terminal) -> Stri
         Verdict::Base | Verdict::NoDifference => words.to_owned(),
         Verdict::Faster => terminal.good(words),
         Verdict::Slower => terminal.bad(words),
-        Verdict::TooNoisy | Verdict::FellBack => terminal.warn(words),
+        Verdict::Inconclusive | Verdict::FellBack => terminal.warn(words),
         Verdict::LeftOut => terminal.dim(words),
     };
     format!("{rest}{painted}")
@@ -175,7 +162,7 @@ fn others(lines: &mut Vec<String>, group: &Group<'_>, case: &CaseRows<'_>, termi
         }
         align_right(&mut table, (0..side_by_side.len()).map(|column| 1 + 2 * column));
         let start = lines.len();
-        push(lines, &table);
+        lines.extend(table::lines(&table));
         if let Some(header) = lines.get_mut(start) {
             *header = terminal.dim(header);
         }
@@ -203,7 +190,7 @@ fn reasons(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     if !table.is_empty() {
         lines.push(String::new());
         lines.push(terminal.bold("Reasons"));
-        push(lines, &table);
+        lines.extend(table::lines(&table));
     }
 }
 
@@ -223,5 +210,5 @@ fn list(lines: &mut Vec<String>, title: &str, items: &[String], terminal: &Termi
     for item in items {
         table.add_row(["-".to_owned(), words::printable(item)]);
     }
-    push(lines, &table);
+    lines.extend(table::lines(&table));
 }

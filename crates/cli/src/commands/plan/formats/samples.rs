@@ -22,10 +22,10 @@ pub fn hugetlb() -> serde_json::Result<Plan> {
         "instances": 2,
         "options": ["-XX:+UseLargePages"],
         "command": ["java", "-Xmx1g", "-jar", "server.jar"],
-        "regions": [
-            {"name": "heap", "page_size_bytes": 2 << 20, "bytes_at_start": 1 << 30, "bytes": 1 << 30},
-            {"name": "code cache", "page_size_bytes": 2 << 20, "bytes_at_start": 240 << 20, "bytes": 240 << 20},
-            {"name": "card table", "page_size_bytes": 4096, "bytes_at_start": 1 << 20, "bytes": 1 << 20},
+        "demand": [
+            {"name": "heap", "page_size_bytes": 2 << 20, "at_start_bytes": 1 << 30, "bytes": 1 << 30},
+            {"name": "code cache", "page_size_bytes": 2 << 20, "at_start_bytes": 240 << 20, "bytes": 240 << 20},
+            {"name": "card table", "page_size_bytes": 4096, "at_start_bytes": 1 << 20, "bytes": 1 << 20},
         ],
         "pools": [pool(2 << 20, None, 1264, 10)],
     }))
@@ -37,9 +37,9 @@ pub fn nodes() -> serde_json::Result<Plan> {
         "backing": "hugetlb:1GiB",
         "options": ["-XX:+UseLargePages", "-XX:LargePageSizeInBytes=1g"],
         "command": ["java", "-Xmx4g", "-jar", "server.jar"],
-        "regions": [
-            {"name": "heap", "page_size_bytes": 1 << 30, "bytes_at_start": 4u64 << 30, "bytes": 4u64 << 30},
-            {"name": "code cache", "page_size_bytes": 2 << 20, "bytes_at_start": 240 << 20, "bytes": 240 << 20},
+        "demand": [
+            {"name": "heap", "page_size_bytes": 1 << 30, "at_start_bytes": 4u64 << 30, "bytes": 4u64 << 30},
+            {"name": "code cache", "page_size_bytes": 2 << 20, "at_start_bytes": 240 << 20, "bytes": 240 << 20},
         ],
         "pools": [pool(2 << 20, None, 120, 0), pool(1 << 30, Some(0), 2, 0), pool(1 << 30, Some(1), 2, 0)],
     }))
@@ -51,7 +51,7 @@ pub fn thp() -> serde_json::Result<Plan> {
         "backing": "thp",
         "options": ["-XX:+UseTransparentHugePages"],
         "command": ["java", "-Xmx1g", "-jar", "server.jar"],
-        "regions": [{"name": "heap", "page_size_bytes": 2 << 20, "bytes_at_start": 1 << 30, "bytes": 1 << 30}],
+        "demand": [{"name": "heap", "page_size_bytes": 2 << 20, "at_start_bytes": 1 << 30, "bytes": 1 << 30}],
         "settings": [
             setting(json!({"thp_enabled": {"page_size": null}}), "never", "madvise"),
             setting(json!({"shmem_enabled": {"page_size": null}}), "never", "advise"),
@@ -82,20 +82,24 @@ pub fn opaque() -> serde_json::Result<Plan> {
 
 fn plan(parts: Value) -> serde_json::Result<Plan> {
     let mut whole = json!({
-        "schema": "hugewise.plan/1",
+        "schema": "hugewise.plan/2",
         "command": [],
         "options": [],
         "instances": 1,
         "java": {"path": "java", "version": "17.0.15", "collector": "G1"},
         "heap": {"initial_bytes": 1 << 30, "max_bytes": 1 << 30},
-        "regions": [],
+        "demand": [],
         "off_heap": null,
         "pools": [],
         "settings": [],
         "memory": null,
         "direct_memory_bytes": 1 << 30,
         "default_page_size_bytes": 2 << 20,
-        "verdict": {"outcome": "could_not_tell", "summary": "", "regions": [], "messages": []},
+        "verdict": "unknown",
+        "detail": "",
+        "predicted_regions": [],
+        "jvm_messages": [],
+        "actions": [],
         "notes": [],
     });
     for (key, value) in parts.as_object().into_iter().flatten() {

@@ -4,18 +4,17 @@
 mod tests;
 mod timeline;
 
-use hugewise_record::attribution::{Explained as Pause, Explanation, Verdict, actions};
+use hugewise_linux::action::Action;
+use hugewise_record::attribution::{Explained as Pause, Explanation, Verdict};
 use serde::Serialize;
 
 use self::timeline::Timeline;
 use super::{reports::Explained, words};
-use crate::{
-    commands::{
-        gclog::words::milliseconds,
-        plan::formats::quote::shell_line,
-        record::text::{counted, duration},
-    },
-    output::{terminal::plain, web_page},
+use crate::output::{
+    layout::once_verified,
+    terminal::plain,
+    web_page,
+    words::{counted, duration, milliseconds},
 };
 
 /// The only script of the page. It reads the recording as JSON data.
@@ -59,7 +58,7 @@ struct Page {
     outside_left: usize,
     accounting: Vec<String>,
     remarks: Vec<String>,
-    changes: Vec<Change>,
+    actions: Vec<Action>,
     /// Whether the timeline has content.
     drawn: bool,
     /// The timeline as JSON, escaped for a script element.
@@ -95,13 +94,6 @@ struct Worst {
     blockers: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Change {
-    what: &'static str,
-    command: Option<String>,
-    proof: Option<String>,
-}
-
 fn page(explained: &Explained<'_>) -> anyhow::Result<Page> {
     let explanation = &explained.explanation;
     let (gathered, totals) = (&explanation.gathered, &explanation.totals);
@@ -114,7 +106,7 @@ fn page(explained: &Explained<'_>) -> anyhow::Result<Page> {
         verdict: words::verdict(explanation),
         kind: match verdict {
             Verdict::None => "good",
-            Verdict::CouldNotTell => "warn",
+            Verdict::Inconclusive => "warn",
             _ => "bad",
         },
         why: words::why(explanation),
@@ -131,7 +123,7 @@ fn page(explained: &Explained<'_>) -> anyhow::Result<Page> {
         outside: totals.outside.iter().take(LISTED).map(|at| words::outside(gathered, at)).collect(),
         accounting: words::accounting(totals),
         remarks: words::remarks(gathered),
-        changes: changes(&explained.changes),
+        actions: once_verified(&explained.actions).into_iter().map(without_controls).collect(),
         drawn: !timeline.is_empty(),
         data: embedded(&timeline)?,
         script: SCRIPT,
@@ -218,18 +210,10 @@ fn worst(explanation: &Explanation) -> Option<Worst> {
     })
 }
 
-fn changes(changes: &[actions::Change]) -> Vec<Change> {
-    let line = |words: &Vec<String>| plain(&shell_line(words));
-    let change = |(n, change): (usize, &actions::Change)| {
-        // Actions in a row with the same command to verify them share it.
-        let shared = changes.get(n + 1).is_some_and(|next| next.proof == change.proof);
-        Change {
-            what: words::change(change.what),
-            command: change.command.as_ref().map(line),
-            proof: change.proof.as_ref().filter(|_| !shared).map(line),
-        }
-    };
-    changes.iter().enumerate().map(change).collect()
+/// Commands come from the recording.
+fn without_controls(action: Action) -> Action {
+    let plain = |command: Option<String>| command.map(|command| plain(&command));
+    Action { command: plain(action.command), verify: plain(action.verify), ..action }
 }
 
 /// JSON whose strings cannot end the script element.

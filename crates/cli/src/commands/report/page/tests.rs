@@ -11,7 +11,7 @@ use std::{
 use hugewise_jvm::threads::Role;
 use hugewise_linux::units::Bytes;
 use hugewise_record::{
-    attribution::{Gathered, HugePageAt, LogSource, Safepoint, Stall, Stop, Thread, Wait},
+    attribution::{Gathered, HugePageAt, LogSource, Safepoint, Stall, Stop, Thread, Wait, actions},
     recording::{Evidence, HeapMemory, Memory, Process},
 };
 use proptest::prelude::*;
@@ -29,22 +29,22 @@ const HOSTILE: &str = "</script><script>alert(1)</script><!--\u{2028}\u{202e}\u{
 fn gathered(stalls: [Vec<Stall>; 2], name: &str) -> Result<Gathered, Box<dyn Error>> {
     let size = |bytes: u64| json!(bytes);
     let header = json!({
-        "schema": "hugewise.recording/1", "hugewise": "0.1.0", "began_ns": BEGAN_NS, "began_unix_ms": 0,
+        "schema": "hugewise.recording/2", "hugewise": "0.1.0", "began_ns": BEGAN_NS, "began_unix_ns": 0,
         "pid": 7, "started": true, "command": ["/opt/java", name], "events": [],
         "evidence": {"events": "all"},
         "machine": {
-            "kernel": "6.18", "cpus": "0-1", "base_page": 4096,
+            "kernel": "6.18", "cpus": "0-1", "base_page_size_bytes": 4096,
             "meminfo": {
-                "total": size(1 << 34), "free": size(0), "available": size(0), "hugetlb": size(0),
-                "default_size": size(2 << 20),
+                "total_bytes": size(1 << 34), "free_bytes": size(0), "available_bytes": size(0), "hugetlb_bytes": size(0),
+                "default_page_size_bytes": size(2 << 20),
                 "default_pool": {
-                    "page_size": 2 << 20, "node": null, "total": 0, "free": 0, "reserved": 0, "surplus": 0,
+                    "page_size_bytes": 2 << 20, "node": null, "total": 0, "free": 0, "reserved": 0, "surplus": 0,
                     "overcommit": 0
                 }
             },
             "pools": [],
             "thp": {
-                "enabled": "madvise", "defrag": "madvise", "shmem_enabled": "never", "pmd_size": 2 << 20,
+                "enabled": "madvise", "defrag": "madvise", "shmem_enabled": "never", "pmd_page_size_bytes": 2 << 20,
                 "use_zero_page": true, "shrink_underused": true, "sizes": [],
                 "khugepaged": {
                     "defrag": true, "scan_sleep_millisecs": 1, "alloc_sleep_millisecs": 1,
@@ -112,9 +112,9 @@ fn gathered(stalls: [Vec<Stall>; 2], name: &str) -> Result<Gathered, Box<dyn Err
 
 fn page_of(stalls: [Vec<Stall>; 2], name: &str) -> Result<String, Box<dyn Error>> {
     let explanation = Explanation::of(gathered(stalls, name)?);
-    let changes = actions::changes(&explanation);
+    let actions = actions::changes(&explanation).iter().map(words::action).collect();
     let file = format!("{name}.rec");
-    Ok(html(&Explained { file: Path::new(&file), explanation, changes })?)
+    Ok(html(&Explained { file: Path::new(&file), explanation, actions })?)
 }
 
 /// The collector waits in the pause for a huge page, which is the verdict.

@@ -18,7 +18,7 @@ import org.jspecify.annotations.Nullable;
 /// thread, is read right after the call: a virtual thread does not change its carrier in between.
 final class Libhugewise {
     private static final int OK = 0;
-    private static final int COULD_NOT_TELL = 1;
+    private static final int UNKNOWN = 1;
     private static final Linker LINKER = Linker.nativeLinker();
 
     private final MethodHandle lastError;
@@ -140,7 +140,7 @@ final class Libhugewise {
     @Nullable String coverage(MemorySegment region, MemorySegment pages, long capacity, MemorySegment count) {
         try {
             int status = (int) coverage.invokeExact(region, pages, capacity, count);
-            if (status == COULD_NOT_TELL) {
+            if (status == UNKNOWN) {
                 return lastError();
             }
             check(status);

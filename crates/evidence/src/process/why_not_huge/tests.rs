@@ -131,7 +131,7 @@ fn candidates_are_those_that_the_counters_allow() -> Result<(), &'static str> {
     let all = [Reason::AdvisedAfterTouch, Reason::FragmentationThen, Reason::SplitSince];
     assert_eq!(judged.candidates(), all);
     let evidence = Evidence { pid: 7, split: Bytes::ZERO, swap: Bytes::ZERO, memory: Memory::Anonymous };
-    let said = words(judged, &evidence, &machine).sentence;
+    let said = words(judged, &evidence, &machine).detail;
     assert!(said.contains("3 failures") && said.contains("possible causes"), "{said}");
     // No fault ever failed to get one, and none was split: one is left.
     (machine.fault_fallbacks, machine.splits) = (Some(0), Some(0));
@@ -148,7 +148,7 @@ fn candidates_are_those_that_the_counters_allow() -> Result<(), &'static str> {
 fn settings_that_were_not_read_are_not_made_up() {
     let mut unknown = machine("always");
     unknown.anonymous = None;
-    assert_eq!(judge(&seen(), &unknown).map(|judged| judged.reason), Some(Reason::NotTold));
+    assert_eq!(judge(&seen(), &unknown).map(|judged| judged.reason), Some(Reason::Unknown));
     unknown.sizes.thp = None;
     assert_eq!(judge(&seen(), &unknown).map(|judged| judged.reason), Some(Reason::OffGlobally));
 }

@@ -6,7 +6,7 @@ use hugewise_linux::{
     hugepages::{contiguity::BUDDYINFO, thp},
 };
 
-use super::{Evidence, Finding, Severity, evidence, pools::scattered, write};
+use super::{Evidence, Finding, Severity, evidence, fragmentation::scattered, write};
 
 pub fn findings(facts: &Facts, jdks: &[Jdk]) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -18,10 +18,14 @@ pub fn findings(facts: &Facts, jdks: &[Jdk]) -> Vec<Finding> {
             id: "thp-off",
             severity: Severity::Warning,
             evidence: vec![enabled_evidence],
-            consequence: "Memory that requests transparent huge pages gets base pages: \
+            detail: "Memory that requests transparent huge pages gets base pages: \
                           -XX:+UseTransparentHugePages has no effect, and JDK 11 prints no warning."
                 .to_owned(),
-            command: write(if of_machine { "madvise" } else { "inherit" }, &file),
+            actions: write(
+                "Permit transparent huge pages to programs that request them",
+                if of_machine { "madvise" } else { "inherit" },
+                &file,
+            ),
         });
         return found;
     }
@@ -30,10 +34,10 @@ pub fn findings(facts: &Facts, jdks: &[Jdk]) -> Vec<Finding> {
             id: "thp-always",
             severity: Severity::Info,
             evidence: vec![enabled_evidence.clone()],
-            consequence: "Every program gets huge pages without a request, also for thread stacks: the \
+            detail: "Every program gets huge pages without a request, also for thread stacks: the \
                           resident memory of programs with many threads or sparse heaps can grow."
                 .to_owned(),
-            command: write("madvise", &file),
+            actions: write("Permit them only to programs that request them", "madvise", &file),
         });
         found.extend(bloat(facts, &enabled_evidence));
     }
@@ -54,10 +58,10 @@ fn shared(facts: &Facts, jdks: &[Jdk]) -> Option<Finding> {
         id: "zgc-needs-shmem",
         severity: Severity::Info,
         evidence: vec![evidence(word, &file)],
-        consequence: "The heap of ZGC is shared memory: with -XX:+UseTransparentHugePages it stays on base \
+        detail: "The heap of ZGC is shared memory: with -XX:+UseTransparentHugePages it stays on base \
                       pages, even if its log reports huge pages. Other collectors are not affected."
             .to_owned(),
-        command: write(better, &file),
+        actions: write("Permit transparent huge pages in shared memory that requests them", better, &file),
     })
 }
 
@@ -73,12 +77,11 @@ fn bloat(facts: &Facts, enabled: &Evidence) -> Option<Finding> {
         id: "khugepaged-bloat",
         severity: Severity::Warning,
         evidence: vec![enabled.clone(), evidence(none, &file)],
-        consequence: format!(
+        detail: format!(
             "khugepaged collapses a range as soon as 1 of its {in_huge} base pages is in use: memory that a \
-             program released or never used becomes resident. After the command at least 7 of 8 base pages \
-             must be in use."
+             program released or never used becomes resident."
         ),
-        command: write(in_huge.0 / 8, &file),
+        actions: write("Require at least 7 of 8 base pages to be in use", in_huge.0 / 8, &file),
     })
 }
 
@@ -87,7 +90,7 @@ fn stalls(facts: &Facts, enabled: &str, enabled_evidence: &Evidence) -> Option<F
     let file = thp::path("defrag");
     let defrag = facts.thp.defrag.known()?.as_str();
     let mut seen = vec![enabled_evidence.clone(), evidence(defrag, &file)];
-    let (consequence, better) = match defrag {
+    let (detail, better) = match defrag {
         "always" if enabled == "always" => (
             "Any program can stall in a page fault while the kernel compacts or reclaims memory for a huge \
              page that the program did not request.",
@@ -98,8 +101,7 @@ fn stalls(facts: &Facts, enabled: &str, enabled_evidence: &Evidence) -> Option<F
             seen.push(evidence(format!("{at_once} pages of {} free", pages.page_size), BUDDYINFO));
             (
                 "Memory is fragmented: programs that request transparent huge pages stall in the page fault \
-                 until the kernel has compacted or reclaimed enough memory. With `defer` they continue on \
-                 base pages, which khugepaged collapses later.",
+                 until the kernel has compacted or reclaimed enough memory.",
                 "defer",
             )
         }
@@ -109,7 +111,14 @@ fn stalls(facts: &Facts, enabled: &str, enabled_evidence: &Evidence) -> Option<F
         id: "thp-defrag-stalls",
         severity: Severity::Warning,
         evidence: seen,
-        consequence: consequence.to_owned(),
-        command: write(better, &file),
+        detail: detail.to_owned(),
+        actions: write(
+            match better {
+                "defer" => "Defer compaction: page faults get base pages, which khugepaged collapses later",
+                _ => "Stall only programs that request transparent huge pages",
+            },
+            better,
+            &file,
+        ),
     })
 }

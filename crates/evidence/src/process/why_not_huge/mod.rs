@@ -6,6 +6,7 @@ mod tests;
 use std::{ops::Range, path::PathBuf};
 
 use hugewise_linux::{
+    action::Action,
     hugepages::pools::Pool,
     pages::{occupancy, reason},
     proc::smaps::{Advice, Memory},
@@ -102,7 +103,7 @@ fn reason(seen: &Seen, machine: &Machine) -> Reason {
         return reason;
     }
     match setting.as_ref().map(|(word, _)| word.as_str()) {
-        None => return Reason::NotTold,
+        None => return Reason::Unknown,
         Some("never" | "deny") => return Reason::OffGlobally,
         Some("madvise" | "advise") if seen.advice == Advice::None => return Reason::NeverAdvised,
         Some(_) => {}
@@ -133,9 +134,9 @@ pub struct Evidence {
 /// A reason as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
-    pub sentence: String,
-    /// Action that would change it.
-    pub next_step: Option<String>,
+    pub detail: String,
+    /// Changes that would remove it.
+    pub actions: Vec<Action>,
 }
 
 /// The reason as text, without claims beyond the readings.
@@ -148,7 +149,7 @@ pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
     let file = format!("/{}", file.display());
     let pmd = machine.pmd().map_or_else(|| "a huge page".to_owned(), |pmd| pmd.to_string());
     let collapse = collapse(evidence.pid, machine);
-    let (sentence, next_step) = match judged.reason {
+    let (detail, action) = match judged.reason {
         Reason::NeverAdvised => (
             format!("THP mode is {word} ({file}), and this region has no MADV_HUGEPAGE"),
             Some(advise(evidence, &file)),
@@ -162,32 +163,31 @@ pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
         ),
         Reason::OffHere => (
             "the program disabled huge pages for this region (MADV_NOHUGEPAGE)".to_owned(),
-            Some("only the program can enable them (MADV_HUGEPAGE)".to_owned()),
+            Some(Action::new("Change the program: only it can enable them (MADV_HUGEPAGE)")),
         ),
         Reason::OffGlobally if machine.pmd().is_none() => {
             ("this kernel has no transparent huge pages, or /sys is not mounted".to_owned(), None)
         }
         Reason::OffGlobally => (
             format!("transparent huge pages are disabled for this kind of memory ({file} is {word})"),
-            Some(format!(
-                "echo {} | sudo tee {file}; it applies to memory touched afterwards",
+            Some(Action::new("Permit them; this applies to memory that is touched afterwards").by(format!(
+                "echo {} | sudo tee {file}",
                 if evidence.memory == Memory::Shared { "advise" } else { "madvise" }
-            )),
+            ))),
         ),
         Reason::OffByPrctl => (
             format!(
                 "the process or a parent disabled THP (THP_enabled is 0 in /proc/{}/status)",
                 evidence.pid
             ),
-            Some("start it without prctl(PR_SET_THP_DISABLE), which children inherit".to_owned()),
+            Some(Action::new("Start the program without prctl(PR_SET_THP_DISABLE), which children inherit")),
         ),
         Reason::NotEligible => (
-            "the kernel reports that this region is not eligible (THPeligible is 0), without a reason".to_owned(),
+            "the kernel reports that this region is not eligible (THPeligible is 0), without a reason"
+                .to_owned(),
             None,
         ),
-        Reason::File => {
-            ("file-backed: large folios depend on the file system".to_owned(), None)
-        }
+        Reason::File => ("file-backed: large folios depend on the file system".to_owned(), None),
         Reason::Kernel => ("a mapping of the kernel".to_owned(), None),
         Reason::SplitSince => (
             format!(
@@ -201,7 +201,7 @@ pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
                 "{} are swapped out: swap-out may split huge pages, and swap-in mostly brings back base pages",
                 evidence.swap
             ),
-            Some("reduce memory use until the process is no longer swapped out".to_owned()),
+            Some(Action::new("Reduce memory use until the process is no longer swapped out")),
         ),
         Reason::PoolShortAtStart => (
             format!(
@@ -209,7 +209,8 @@ pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
                 pools(&machine.pools)
             ),
             Some(
-                "'hugewise plan -- java …' counts the pages that it needs, and 'hugewise apply -- java …' adds them; then restart it".to_owned(),
+                Action::new("Add the pages that the JVM needs, then restart it")
+                    .by("sudo hugewise apply -- java …"),
             ),
         ),
         Reason::AdvisedAfterTouch => (
@@ -220,40 +221,40 @@ pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
             Some(collapse),
         ),
         Reason::Eligible | Reason::FragmentationThen => (eligible(judged, machine, &word), Some(collapse)),
-        Reason::NotTold => ("the settings for huge pages could not be read".to_owned(), None),
+        Reason::Unknown => ("the settings for huge pages could not be read".to_owned(), None),
         Reason::Pool => ("on pages of a hugetlb pool".to_owned(), None),
         Reason::Stack => ("the stack of the main thread, which grows by itself".to_owned(), None),
         Reason::NotAccessible => ("reserved addresses without access".to_owned(), None),
     };
-    Words { sentence, next_step }
+    Words { detail, actions: action.into_iter().collect() }
 }
 
-fn advise(evidence: &Evidence, file: &str) -> String {
+fn advise(evidence: &Evidence, file: &str) -> Action {
     match evidence.memory {
-        Memory::Shared => {
-            "the program must call madvise(MADV_HUGEPAGE); a JVM with ZGC needs -XX:+UseTransparentHugePages"
-                .to_owned()
-        }
-        _ => format!(
-            "the program must request them: a JVM by -XX:+UseTransparentHugePages, malloc by \
-             GLIBC_TUNABLES=glibc.malloc.hugetlb=1; or write 'always' to {file}; for pages that are resident \
-             now: hugewise collapse {}",
-            evidence.pid
+        Memory::Shared => Action::new(
+            "Change the program to call madvise(MADV_HUGEPAGE); start a JVM with ZGC with \
+             -XX:+UseTransparentHugePages",
         ),
+        _ => Action::new(format!(
+            "Request them: in a JVM by -XX:+UseTransparentHugePages, for malloc by \
+             GLIBC_TUNABLES=glibc.malloc.hugetlb=1; or write 'always' to {file}; this command collapses the pages \
+             that are resident now"
+        ))
+        .by(format!("hugewise collapse {}", evidence.pid)),
     }
 }
 
 /// Means of collapsing resident base pages.
-fn collapse(pid: u32, machine: &Machine) -> String {
+fn collapse(pid: u32, machine: &Machine) -> Action {
     let settings = &machine.khugepaged;
     let pace = settings.pages_to_scan.known().zip(settings.scan_sleep_millisecs.known());
     let pace = pace.map_or_else(String::new, |(pages, pause)| {
         format!(" (it scans {pages} base pages every {pause} ms, of all processes together)")
     });
-    format!(
-        "'hugewise collapse {pid}' collapses them now; khugepaged may do so later{pace}, or the program by \
-         madvise(MADV_COLLAPSE)"
-    )
+    Action::new(format!(
+        "Collapse them now; khugepaged may do so later{pace}, or the program by madvise(MADV_COLLAPSE)"
+    ))
+    .by(format!("hugewise collapse {pid}"))
 }
 
 /// The event before which the pages were touched.
