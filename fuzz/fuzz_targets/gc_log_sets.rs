@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use hugewise_jvm::gc_log::sets::{Seen, arrange_by};
+use hugewise_jvm::gc_log::sets::{FileTimes, arrange_by};
 use libfuzzer_sys::fuzz_target;
 use std::{
     collections::BTreeSet,
@@ -25,9 +25,9 @@ fuzz_target!(|files: Vec<(u8, bool, &str, &[u8], u8)>| {
         Some(at) => {
             let (_, _, _, text, seconds) = files[at];
             let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.into());
-            Seen::in_text(text, text, Some(modified))
+            FileTimes::in_text(text, text, Some(modified))
         }
-        None => Seen::default(),
+        None => FileTimes::default(),
     };
     let sets = arrange_by(&names, &look);
     let arranged: Vec<&PathBuf> = sets.iter().flatten().collect();

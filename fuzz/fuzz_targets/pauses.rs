@@ -6,7 +6,7 @@
 use flate2::{Compression, write::GzEncoder};
 use hugewise_linux::{reading::Reading, root::Root};
 use hugewise_record::{
-    attribution::{Explanation, Gathered, actions},
+    attribution::{Attribution, RecordingData, actions},
     recording::{Evidence, FirstTouch, Header, Line, PageCost, Reader, SCHEMA, facts},
 };
 use libfuzzer_sys::fuzz_target;
@@ -100,9 +100,9 @@ fuzz_target!(|bytes: &[u8]| {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::none());
     let _ = gzip.write_all(text.as_bytes());
     let whole = gzip.finish().unwrap_or_default();
-    let gathered = Gathered::read(Reader::new(&whole[..]).expect("its header is whole"));
+    let gathered = RecordingData::read(Reader::new(&whole[..]).expect("its header is whole"));
     assert_eq!(gathered.unread, (0, None));
-    let explanation = Explanation::of(gathered);
+    let explanation = Attribution::of(gathered);
     for pause in &explanation.pauses {
         let ns = pause.stop.span.end - pause.stop.span.start;
         assert!(pause.stalled_ns.is_some_and(|stalled| stalled <= ns));

@@ -11,12 +11,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    difference::{Change, Difference, pages},
+    difference::{Difference, SettingChange, pages},
     journal::{Journal, JournalError, Restored},
     pool_growth::{self, Shortage},
 };
 
-/// Makes changes that stay; holds the journal. Dropping it restores every setting that it changed.
+/// Writes changes and holds the journal. Dropping it without [`Writer::keep`] restores every setting.
 #[derive(Debug)]
 pub struct Writer {
     root: Root,
@@ -25,27 +25,27 @@ pub struct Writer {
 
 /// A change and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Outcome {
+pub struct ChangeResult {
     /// The requested change.
     #[serde(flatten)]
-    pub change: Change,
+    pub change: SettingChange,
     /// The value read back after the change; `null` if nothing was written.
     pub reached: Option<String>,
     /// Why `reached` differs from the requested value; `null` if it does not.
     pub shortage: Option<String>,
 }
 
-impl Outcome {
-    /// The outcome of a dry run.
+impl ChangeResult {
+    /// The result for a change that was not written, for example in a dry run.
     #[must_use]
-    pub fn of_nothing(change: &Change) -> Outcome {
-        Outcome { change: change.clone(), reached: None, shortage: None }
+    pub fn not_applied(change: &SettingChange) -> ChangeResult {
+        ChangeResult { change: change.clone(), reached: None, shortage: None }
     }
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The setting changed between [`Difference::read`] and the write, by a program that does not take the
+    /// The setting changed between [`Difference::read`] and the write, by a program that does not lock the
     /// journal.
     #[error(
         "the {setting} changed from {from} to {now} since this command read it: another program sets it; try \
@@ -70,9 +70,9 @@ pub enum WriteError {
 impl WriteError {
     /// The next step, starting with a separator; empty if there is none.
     #[must_use]
-    pub fn what_helps(&self) -> &'static str {
+    pub fn next_step(&self) -> &'static str {
         match self {
-            WriteError::Journal(error) | WriteError::Pool(Shortage::Journal(error)) => error.what_helps(),
+            WriteError::Journal(error) | WriteError::Pool(Shortage::Journal(error)) => error.next_step(),
             _ => "",
         }
     }
@@ -90,11 +90,11 @@ impl Writer {
         &mut self,
         difference: &Difference,
         interrupt: &Interrupt,
-    ) -> Result<Vec<Outcome>, WriteError> {
+    ) -> Result<Vec<ChangeResult>, WriteError> {
         difference.changes.iter().map(|change| self.change(change, interrupt)).collect()
     }
 
-    fn change(&mut self, change: &Change, interrupt: &Interrupt) -> Result<Outcome, WriteError> {
+    fn change(&mut self, change: &SettingChange, interrupt: &Interrupt) -> Result<ChangeResult, WriteError> {
         let setting = change.setting;
         let now = setting.read(&self.root)?;
         if now != change.from {
@@ -109,10 +109,10 @@ impl Writer {
             _ => self.journal.set(setting, &change.to)?,
         };
         let shortage = (reached != change.to).then(|| self.shortage(change, &reached));
-        Ok(Outcome { change: change.clone(), reached: Some(reached), shortage })
+        Ok(ChangeResult { change: change.clone(), reached: Some(reached), shortage })
     }
 
-    fn shortage(&self, change: &Change, reached: &str) -> String {
+    fn shortage(&self, change: &SettingChange, reached: &str) -> String {
         match (change.setting, change.growth()) {
             (Setting::Pool { page_size, node }, Some((_, needed))) => {
                 let got = pages(reached).saturating_sub(pages(&change.from));
@@ -142,8 +142,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        difference::{Request, Wanted},
-        journal::{self, Others},
+        difference::{RequestedValue, SettingRequest},
+        journal::{self, ForeignChanges},
     };
 
     const SCAN: &str = "sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs";
@@ -158,8 +158,11 @@ mod tests {
         ]);
         let state = dir.path().join("state");
         let scan = Setting::Khugepaged { knob: Knob::ScanSleepMillisecs };
-        let request =
-            |setting, value: &str| Request { setting, wanted: Wanted::Value(value.to_owned()), seen: None };
+        let request = |setting, value: &str| SettingRequest {
+            setting,
+            wanted: RequestedValue::Value(value.to_owned()),
+            seen: None,
+        };
         let requests = [request(scan, "500"), request(Setting::ShmAll, "7")];
         let difference = Difference::read(&root, &requests, Bytes::ZERO)?;
         let mut writer = Writer::open(&root, &state, "apply")?;
@@ -169,7 +172,7 @@ mod tests {
             [Some("500"), Some("7")]
         );
         writer.keep()?;
-        assert_eq!(journal::restore(&root, &state, Others::Leave)?.undone.len(), 1);
+        assert_eq!(journal::restore(&root, &state, ForeignChanges::Leave)?.undone.len(), 1);
         assert_eq!(scan.read(&root)?, "10000");
 
         // A program that does not take the journal changes the setting first.

@@ -16,8 +16,8 @@ use crate::journal::{Journal, JournalError};
 
 /// Memory requested per write to the pool's file, small enough that a signal is handled soon.
 const STEP: Bytes = Bytes(512 << 20);
-/// How often memory is compacted before growing is given up.
-const COMPACTIONS: usize = 3;
+/// Maximum number of compactions while a pool grows.
+const MAX_COMPACTIONS: usize = 3;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Shortage {
@@ -50,7 +50,7 @@ pub enum Shortage {
     /// The kernel found too few pages, and free memory is too small for the rest.
     #[error(
         "got {got} of {needed} more pages of {page_size}: {} had {free} of memory left for the rest; free \
-         memory, or ask for fewer pages",
+         memory, or request fewer pages",
         place(*node)
     )]
     TooLittle {
@@ -103,7 +103,7 @@ pub fn grow(
     if needed == Pages(0) {
         return Ok(needed);
     }
-    keeps_floor(root, needed, page_size, floor)?;
+    check_floor(root, needed, page_size, floor)?;
     let now = resize(root, journal, setting, before + needed, interrupt)?;
     let gained = now.saturating_sub(before);
     if gained < needed {
@@ -115,7 +115,7 @@ pub fn grow(
 }
 
 /// Fails if `needed` more pages would take `MemAvailable` below `floor`.
-fn keeps_floor(root: &Root, needed: Pages, page_size: PageSize, floor: Bytes) -> Result<(), Shortage> {
+fn check_floor(root: &Root, needed: Pages, page_size: PageSize, floor: Bytes) -> Result<(), Shortage> {
     let available = match meminfo::read(root).available {
         Reading::Known(available) => available,
         Reading::Unknown { unknown } => return Err(Shortage::Unknown(unknown)),
@@ -167,7 +167,7 @@ fn in_steps<E>(
         let next = Pages((now + step).0.min(target.0));
         now = set(next)?;
         if now < next {
-            if compactions == COMPACTIONS {
+            if compactions == MAX_COMPACTIONS {
                 break;
             }
             compact();
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_pool_gets_as_far_as_the_kernel_finds_pages() {
         assert_eq!(reach(5000, 0, 1000), (Pages(1000), 0));
-        assert_eq!(reach(812, 0, 1000), (Pages(812), COMPACTIONS));
+        assert_eq!(reach(812, 0, 1000), (Pages(812), MAX_COMPACTIONS));
         assert_eq!(reach(812, 150, 1000), (Pages(1000), 2), "compaction helps");
         assert_eq!(reach(812, 0, 40), (Pages(40), 0), "shrinking is one step");
         assert_eq!(reach(812, 0, 100), (Pages(100), 0));

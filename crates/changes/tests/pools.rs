@@ -24,24 +24,28 @@ use hugewise_linux::{
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 
-type Tested = Result<(), Box<dyn Error>>;
-type Named = (&'static str, fn() -> Tested);
+type TestResult = Result<(), Box<dyn Error>>;
+type NamedTest = (&'static str, fn() -> TestResult);
 
-const NR: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-const PATIENCE: Duration = Duration::from_secs(600);
+const NR_HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+const JOURNAL_TIME_LIMIT: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // The tests share one pool.
     arguments.test_threads = Some(1);
-    let tests: [Named; 4] = [
-        ("a pool grows by what is missing and is put back", grows),
-        ("a drop of the journal puts the pool back, too", dropped),
-        ("the floor is kept, and named", the_floor_is_kept),
-        ("what is there already is not grown", nothing_to_grow),
+    let tests: [NamedTest; 4] = [
+        ("a pool grows by the missing pages and is restored", grows),
+        ("dropping the journal restores the pool", dropped),
+        ("the floor is kept and reported", the_floor_is_kept),
+        ("a pool that is large enough does not grow", nothing_to_grow),
     ];
-    let skipped = fs::OpenOptions::new().write(true).open(NR).err().map(|error| format!("{NR}: {error}"));
-    let trial = |(name, test): Named| match skipped.clone() {
+    let skipped = fs::OpenOptions::new()
+        .write(true)
+        .open(NR_HUGEPAGES)
+        .err()
+        .map(|error| format!("{NR_HUGEPAGES}: {error}"));
+    let trial = |(name, test): NamedTest| match skipped.clone() {
         Some(reason) => {
             let name = format!("{name} (skipped: {reason})");
             Trial::test(name, || Err(reason.into())).with_ignored_flag(true)
@@ -60,7 +64,9 @@ fn journal() -> Result<Journal, JournalError> {
     let begin = Instant::now();
     loop {
         match Journal::open(&Root::live(), Path::new(STATE_DIR), "tests of the pools") {
-            Err(JournalError::Busy(_) | JournalError::Unfinished(_)) if begin.elapsed() < PATIENCE => {
+            Err(JournalError::Busy(_) | JournalError::Unfinished(_))
+                if begin.elapsed() < JOURNAL_TIME_LIMIT =>
+            {
                 thread::sleep(Duration::from_millis(100));
             }
             opened => return opened,
@@ -69,10 +75,10 @@ fn journal() -> Result<Journal, JournalError> {
 }
 
 fn nr() -> Result<u64, Box<dyn Error>> {
-    Ok(fs::read_to_string(NR)?.trim().parse()?)
+    Ok(fs::read_to_string(NR_HUGEPAGES)?.trim().parse()?)
 }
 
-/// The available pages and `more`.
+/// `more` pages beyond the available pages.
 fn demand(more: u64) -> Result<Pages, Box<dyn Error>> {
     Ok(pool_growth::pool(&Root::live(), two()?)?.available() + Pages(more))
 }
@@ -85,7 +91,7 @@ fn grow(
     Ok(pool_growth::grow(&Root::live(), journal, two()?, wanted, floor, &Interrupt::default()))
 }
 
-fn grows() -> Tested {
+fn grows() -> TestResult {
     let mut journal = journal()?;
     let before = nr()?;
     // More than one step of [`pool_growth::resize`].
@@ -100,7 +106,7 @@ fn grows() -> Tested {
     is_preserved(before)
 }
 
-fn dropped() -> Tested {
+fn dropped() -> TestResult {
     let mut journal = journal()?;
     let before = nr()?;
     let wanted = demand(5)?;
@@ -110,7 +116,7 @@ fn dropped() -> Tested {
     is_preserved(before)
 }
 
-fn the_floor_is_kept() -> Tested {
+fn the_floor_is_kept() -> TestResult {
     let mut journal = journal()?;
     let before = nr()?;
     let floor = Bytes(1 << 50);
@@ -123,12 +129,12 @@ fn the_floor_is_kept() -> Tested {
     for word in ["7 more pages of 2MiB", &format!("the floor is {floor}")] {
         assert!(said.contains(word), "'{word}' in: {said}");
     }
-    assert!(journal.entries().is_empty(), "nothing was changed, and nothing is to be put back");
+    assert!(journal.entries().is_empty(), "no setting was changed");
     drop(journal);
     is_preserved(before)
 }
 
-fn nothing_to_grow() -> Tested {
+fn nothing_to_grow() -> TestResult {
     let mut journal = journal()?;
     let before = nr()?;
     let wanted = demand(0)?;
@@ -138,7 +144,7 @@ fn nothing_to_grow() -> Tested {
 }
 
 /// Checks the pool while holding the journal, so that no other hugewise changes it.
-fn is_preserved(before: u64) -> Tested {
+fn is_preserved(before: u64) -> TestResult {
     let _held = journal()?;
     assert_eq!(nr()?, before, "pool state not preserved");
     Ok(())

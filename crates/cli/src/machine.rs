@@ -1,26 +1,26 @@
-//! Shared by commands: the machine that is meant, journal, signals, restoring, exit status.
+//! Shared by commands: the selected machine, journal, signals, restoring, exit status.
 
 use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
-use hugewise_changes::journal::{self, JvmLogLeft, NotRestored, Restored, STATE_DIR};
+use hugewise_changes::journal::{self, NotRestored, RemainingJvmLog, Restored, STATE_DIR};
 use hugewise_linux::{interrupt::Interrupt, proc::meminfo, root::Root, units::Bytes};
 use hugewise_measure::{experiment::ExperimentError, machine::Machine};
 
-/// Least memory that growing a pool leaves available, if a tenth of the available memory is less.
-const SMALLEST_FLOOR: Bytes = Bytes(512 << 20);
+/// Memory that stays available when a pool grows, if a tenth of the available memory is less.
+const MIN_FLOOR_BYTES: Bytes = Bytes(512 << 20);
 
-/// Opens the journal for `purpose`. `asked`: least memory that must stay available, `None` for the default.
+/// Opens the journal for `purpose`. `floor`: memory that must stay available, `None` for the default.
 pub fn open_machine(root: &Root, purpose: &str, floor: Option<Bytes>) -> anyhow::Result<Machine> {
     Ok(Machine::open(root, Path::new(STATE_DIR), purpose, self::floor(root, floor))?)
 }
 
 /// Memory that must stay available when a pool grows: `asked`, or a tenth of the available memory, at least
-/// [`SMALLEST_FLOOR`].
+/// [`MIN_FLOOR_BYTES`].
 pub fn floor(root: &Root, asked: Option<Bytes>) -> Bytes {
     // If the available memory is unknown, no pool is grown either.
     let tenth = || Bytes(meminfo::read(root).available.known().map_or(0, |now| now.0 / 10));
-    asked.unwrap_or_else(|| SMALLEST_FLOOR.max(tenth()))
+    asked.unwrap_or_else(|| MIN_FLOOR_BYTES.max(tenth()))
 }
 
 /// The machine captured in `dir`, or this machine.
@@ -31,7 +31,7 @@ pub fn root(dir: Option<&Path>) -> anyhow::Result<Root> {
 }
 
 /// Installs the handlers for SIGINT and SIGTERM.
-pub fn watch() -> anyhow::Result<Interrupt> {
+pub fn install_signal_handlers() -> anyhow::Result<Interrupt> {
     Interrupt::install().context("cannot install the handlers for SIGINT and SIGTERM")
 }
 
@@ -42,7 +42,7 @@ pub fn close(machine: Machine) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub fn is_as_it_was(restored: &Restored) -> bool {
+pub fn is_fully_restored(restored: &Restored) -> bool {
     restored.failed.is_empty() && restored.jvm_logs_left.is_empty()
 }
 
@@ -54,7 +54,7 @@ pub fn failures(restored: &Restored) -> String {
         .map(|NotRestored { entry, reason }| {
             format!("cannot restore the {} to {}: {reason}", entry.setting, entry.was)
         })
-        .chain(restored.jvm_logs_left.iter().map(|JvmLogLeft { log, reason }| {
+        .chain(restored.jvm_logs_left.iter().map(|RemainingJvmLog { log, reason }| {
             format!("cannot stop the log {} of the JVM in process {}: {reason}", log.file, log.pid)
         }))
         .collect();

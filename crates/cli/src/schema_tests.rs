@@ -11,29 +11,29 @@ use serde_json::Value;
 use crate::commands;
 
 /// Environment variable that makes the test write the schemas before it compares them.
-const WRITE: &str = "HUGEWISE_WRITE_SCHEMA";
+const WRITE_VARIABLE: &str = "HUGEWISE_WRITE_SCHEMA";
 
 /// The only schema with nanoseconds: raw events.
 const RECORDING: &str = "recording";
 
 fn schemas() -> Vec<(&'static str, Schema)> {
     vec![
-        ("apply", schema::<commands::apply::text::Report>()),
-        ("check", schema::<commands::check::text::Report>()),
-        ("collapse", schema::<commands::collapse::result::Report>()),
+        ("apply", schema::<commands::apply::text::ApplyReport>()),
+        ("check", schema::<commands::check::text::CheckReport>()),
+        ("collapse", schema::<commands::collapse::result::CollapseReport>()),
         ("compare", hugewise_measure::comparison::schema()),
-        ("explain", schema::<commands::explain::text::Report>()),
-        ("gclog", schema::<commands::gclog::json::Report>()),
+        ("explain", schema::<commands::explain::text::ExplainReport>()),
+        ("gclog", schema::<commands::gclog::json::GclogReport>()),
         ("inspect", schema::<Document>()),
         ("plan", schema::<Plan>()),
-        ("pretouch", schema::<commands::bench::pretouch::result::Report>()),
-        ("record", schema::<commands::record::text::Report>()),
-        ("report", schema::<commands::report::json::Report>()),
+        ("pretouch", schema::<commands::bench::pretouch::result::PretouchReport>()),
+        ("record", schema::<commands::record::text::RecordReport>()),
+        ("report", schema::<commands::report::json::AttributionReport>()),
         (RECORDING, schema::<hugewise_record::recording::Line>()),
-        ("restore", schema::<commands::restore::Report>()),
-        ("run", schema::<commands::run::report::Report>()),
-        ("stall", schema::<commands::bench::stall::result::Report>()),
-        ("tlb", schema::<commands::bench::tlb::result::Report>()),
+        ("restore", schema::<commands::restore::RestoreReport>()),
+        ("run", schema::<commands::run::report::RunReport>()),
+        ("stall", schema::<commands::bench::stall::result::StallReport>()),
+        ("tlb", schema::<commands::bench::tlb::result::TlbReport>()),
     ]
 }
 
@@ -42,11 +42,15 @@ fn the_published_schemas_are_those_of_the_code() -> Result<(), Box<dyn Error>> {
     for (name, schema) in schemas() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schema/{name}.json"));
         let now = serde_json::to_string_pretty(&schema)? + "\n";
-        if env::var_os(WRITE).is_some() {
+        if env::var_os(WRITE_VARIABLE).is_some() {
             fs::write(&file, &now)?;
         }
         let published = fs::read_to_string(&file)?;
-        assert!(published == now, "{} is stale: {WRITE}=1 cargo test writes it anew", file.display());
+        assert!(
+            published == now,
+            "{} is stale: {WRITE_VARIABLE}=1 cargo test writes it anew",
+            file.display()
+        );
     }
     Ok(())
 }
@@ -65,7 +69,7 @@ fn all_schemas_follow_one_convention() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the schemas have in common: units, page sizes, and the objects of regions, verdicts and actions.
+/// The rules that all schemas follow: units, page sizes, and the objects of regions, verdicts and actions.
 struct Convention<'a> {
     schema: &'a str,
     definitions: &'a Value,
@@ -134,7 +138,7 @@ impl<'a> Convention<'a> {
         if ends(&units) && !is_rate && !KERNEL.contains(&name) || ends(&["ns"]) && self.schema != RECORDING {
             self.fail(place, "a unit other than bytes, seconds or a ratio");
         }
-        // An outcome in collapse has two amounts with names of one word.
+        // `before` and `after` of collapse are amounts without the suffix.
         let is_amount =
             ends(&["bytes"]) || name == "bytes_by_page_size" || ["before", "after"].contains(&name);
         if refers_to(property, "Bytes") && !is_amount {

@@ -132,7 +132,7 @@ fn a_capture_goes_into_an_empty_folder_only() {
     assert_eq!(fs::read_dir(full.path()).map(|entries| entries.count()).ok(), Some(1));
 }
 
-/// Removes what a captured tree cannot reproduce: reasons, which name the folder, and page flags.
+/// Removes values that a captured tree cannot reproduce: reasons, which name the folder, and page flags.
 fn what_files_hold(mut facts: Value) -> Value {
     fn forget_reasons(value: &mut Value) {
         match value {
@@ -147,7 +147,7 @@ fn what_files_hold(mut facts: Value) -> Value {
         }
     }
     if let Some(sizes) = facts["contiguity"]["sizes"].as_array_mut() {
-        sizes.retain(|size| size["blocks"].is_null());
+        sizes.retain(|size| size["blocks"].is_null() && size["unknown"]["blocks"].is_null());
     }
     forget_reasons(&mut facts);
     facts

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-type Tested = Result<(), Box<dyn std::error::Error>>;
+type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 fn explain(args: &[&str]) -> std::io::Result<Output> {
     Command::new(env!("CARGO_BIN_EXE_hugewise")).arg("explain").args(args).stdin(Stdio::null()).output()
@@ -25,7 +25,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_log_of_fallbacks_is_a_negative_verdict_with_evidence_of_the_machine_named() -> Tested {
+fn a_log_of_fallbacks_is_a_negative_verdict_with_evidence_of_the_machine_named() -> TestResult {
     let machine = tempfile::tempdir()?;
     fs::create_dir_all(machine.path().join("proc"))?;
     let meminfo = "MemTotal: 16777216 kB\nMemFree: 8388608 kB\nHugePages_Total: 4\nHugePages_Free: 4\n\
@@ -45,23 +45,23 @@ fn a_log_of_fallbacks_is_a_negative_verdict_with_evidence_of_the_machine_named()
     let json: Value = serde_json::from_slice(&ran.stdout)?;
     assert_eq!(json["schema"], "hugewise.explain/2");
     let first = &json["messages"][0];
-    assert_eq!((&first["cause"], &first["line"]), (&"pool-short".into(), &2.into()), "{first}");
+    assert_eq!((&first["cause"], &first["line"]), (&"pool_short".into(), &2.into()), "{first}");
     assert!(first["count"].as_u64() > Some(1) && first["bytes"] == 251_658_240, "{first}");
     Ok(())
 }
 
 #[test]
-fn what_says_nothing_of_huge_pages_is_reported_as_that() -> Tested {
+fn what_says_nothing_of_huge_pages_is_reported_as_that() -> TestResult {
     let ran = explain(&["--text", "[gc,start] GC(1) Pause Young"])?;
     assert_eq!(ran.status.code(), Some(0));
     assert!(text(&ran.stdout).contains("No message about large pages in 1 line."));
     let ran = explain(&["--text", "[gc,init] Large Page Support: Enabled (Explicit)"])?;
-    assert_eq!(ran.status.code(), Some(0), "a note is no negative verdict");
+    assert_eq!(ran.status.code(), Some(0), "a note is not a negative verdict");
     Ok(())
 }
 
 #[test]
-fn a_long_damaged_pipe_is_read_to_its_end() -> Tested {
+fn a_long_damaged_pipe_is_read_to_its_end() -> TestResult {
     let mut child = Command::new(env!("CARGO_BIN_EXE_hugewise"))
         .args(["explain", "-", "--json"])
         .stdin(Stdio::piped())
@@ -84,14 +84,14 @@ fn a_long_damaged_pipe_is_read_to_its_end() -> Tested {
 
 /// Output may reach a terminal: it must not contain escape sequences from a log.
 #[test]
-fn a_log_commands_no_terminal() -> Tested {
+fn escape_sequences_of_a_log_are_replaced() -> TestResult {
     let ran = explain(&["--text", "\x1b]0;mine\x07Failed to commit memory (Not enough space)\x1b[2J"])?;
     assert!(!text(&ran.stdout).contains('\x1b'), "{}", text(&ran.stdout));
     Ok(())
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_with_a_next_step() -> Tested {
+fn what_cannot_be_read_is_refused_with_a_next_step() -> TestResult {
     let dir = tempfile::tempdir()?;
     let packed = dir.path().join("gc.log.gz");
     fs::write(&packed, b"\x1f\x8b\x08\0\0\0")?;

@@ -28,7 +28,7 @@ use hugewise_linux::{
 use hugewise_plan::plan::Plan;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-type Tested = Result<(), Box<dyn Error>>;
+type TestResult = Result<(), Box<dyn Error>>;
 
 const VALIDATE: &str = "HUGEWISE_KUBERNETES_VALIDATE";
 
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn trial(name: &str, reason: Option<String>, test: impl FnOnce() -> Tested + Send + 'static) -> Trial {
+fn trial(name: &str, reason: Option<String>, test: impl FnOnce() -> TestResult + Send + 'static) -> Trial {
     match reason {
         Some(reason) => {
             let skipped = Failed::from(reason.clone());
@@ -112,7 +112,7 @@ fn open(root: &Root) -> Result<Journal, JournalError> {
 }
 
 /// The tool sets the pool as the file says; the journal restores it also if the test fails.
-fn loaded(format: Format, program: &str, option: &str) -> Tested {
+fn loaded(format: Format, program: &str, option: &str) -> TestResult {
     let root = Root::live();
     let size = default_size(&root)?;
     let setting = Setting::Pool { page_size: size, node: None };
@@ -138,7 +138,7 @@ fn loaded(format: Format, program: &str, option: &str) -> Tested {
     Ok(())
 }
 
-fn systemd_verifies() -> Tested {
+fn systemd_verifies() -> TestResult {
     let folder = tempfile::tempdir()?;
     let unit = folder.path().join("of-a-test.service");
     fs::write(&unit, "[Unit]\nDescription=Of a test\n[Service]\nExecStart=/bin/true\n")?;
@@ -153,7 +153,7 @@ fn systemd_verifies() -> Tested {
     };
     for (name, mut plan) in hostile()? {
         plan.options.extend(HOSTILE.map(str::to_owned));
-        // It only warns of a line that it cannot parse, and may warn of units of the machine.
+        // systemd-analyze only warns of a line that it cannot parse, and may warn of other units.
         let reported = reported_of(&render(&plan, Format::Systemd)?)?;
         assert!(!reported.contains("of-a-test.service"), "{name}: {reported}");
     }
@@ -166,7 +166,7 @@ fn systemd_verifies() -> Tested {
 }
 
 /// The line for GRUB's file in the comments has the same parameters as the last line.
-fn grub_reads() -> Tested {
+fn grub_reads() -> TestResult {
     for (name, plan) in samples::all()? {
         let Ok(text) = render(&plan, Format::Kernel) else { continue };
         let line = text.lines().last().unwrap_or_default();
@@ -179,7 +179,7 @@ fn grub_reads() -> Tested {
     Ok(())
 }
 
-fn python_reads_ini() -> Tested {
+fn python_reads_ini() -> TestResult {
     let script = "import configparser, sys\n\
                   p = configparser.ConfigParser(delimiters='=', strict=True, interpolation=None)\n\
                   p.optionxform = str\n\
@@ -201,7 +201,7 @@ fn python_reads_ini() -> Tested {
 }
 
 /// Another YAML parser, of YAML 1.1, reads each word of the command line unchanged.
-fn words_come_back(format: Format) -> Tested {
+fn words_come_back(format: Format) -> TestResult {
     let script = "import json, sys, yaml\nprint(json.dumps(yaml.safe_load(sys.argv[1])))";
     for (name, plan) in hostile()? {
         let output = Command::new("python3").args(["-c", script, &render(&plan, format)?]).output()?;
@@ -219,7 +219,7 @@ fn words_come_back(format: Format) -> Tested {
     Ok(())
 }
 
-fn kubernetes_accepts() -> Tested {
+fn kubernetes_accepts() -> TestResult {
     let folder = tempfile::tempdir()?;
     let program = env::var_os(VALIDATE).unwrap_or_default();
     let validate = |name: &str, text: &str| {
@@ -232,11 +232,11 @@ fn kubernetes_accepts() -> Tested {
     }
     let broken =
         render(&samples::nodes()?, Format::Kubernetes)?.replace("  containers:", "  containers: 1 #");
-    assert!(!validate("broken", &broken)?.status.success(), "it takes anything");
+    assert!(!validate("broken", &broken)?.status.success(), "the validator accepts an invalid manifest");
     Ok(())
 }
 
-fn shell_reads() -> Tested {
+fn shell_reads() -> TestResult {
     for (name, plan) in hostile()? {
         let script = format!("docker() {{ printf '%s\\0' \"$@\"; }}\n{}", render(&plan, Format::Docker)?);
         let output = Command::new("sh").arg("-c").arg(script).output()?;
@@ -249,7 +249,7 @@ fn shell_reads() -> Tested {
     Ok(())
 }
 
-fn compose_accepts() -> Tested {
+fn compose_accepts() -> TestResult {
     let folder = tempfile::tempdir()?;
     for (name, plan) in hostile()? {
         let file = folder.path().join(format!("{name}.yaml"));
@@ -266,7 +266,7 @@ fn hostile() -> serde_json::Result<Vec<(&'static str, Plan)>> {
     Ok(all)
 }
 
-fn succeeded(output: &Output) -> Tested {
+fn succeeded(output: &Output) -> TestResult {
     if output.status.success() { Ok(()) } else { Err(reported(output).into()) }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use regex::Regex;
 
-type Tested = Result<(), Box<dyn Error>>;
+type TestResult = Result<(), Box<dyn Error>>;
 
 /// The crates, the lowest level first: a crate depends on lower levels only.
 const LEVELS: [&[&str]; 5] = [
@@ -26,7 +26,7 @@ fn crates() -> PathBuf {
 }
 
 #[test]
-fn crates_depend_on_lower_levels_only() -> Tested {
+fn crates_depend_on_lower_levels_only() -> TestResult {
     let level = |name: &str| LEVELS.iter().position(|names| names.contains(&name));
     for name in LEVELS.concat() {
         let manifest = fs::read_to_string(crates().join(name).join("Cargo.toml"))?;
@@ -46,7 +46,7 @@ fn crates_depend_on_lower_levels_only() -> Tested {
 }
 
 #[test]
-fn no_files_import_each_other_in_a_circle() -> Tested {
+fn no_files_import_each_other_in_a_circle() -> TestResult {
     for name in LEVELS.concat() {
         let imports = imports(&crates().join(name).join("src"))?;
         assert!(!imports.is_empty(), "{name} has no source files");
@@ -65,7 +65,7 @@ fn imports(folder: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, Box<dyn 
     let modules: BTreeSet<&String> = sources.keys().collect();
     let mut all = BTreeMap::new();
     for (module, text) in &sources {
-        // Tests at the end of a file may import what they like.
+        // Tests at the end of a file may import any module.
         let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         let text: String = code.flat_map(|line| [line, "\n"]).collect();
@@ -82,7 +82,7 @@ fn imports(folder: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, Box<dyn 
 }
 
 /// The source files below a folder by module path; `tests.rs` and files of tests are left out.
-fn read(folder: &Path, at: &[String], sources: &mut BTreeMap<String, String>) -> Tested {
+fn read(folder: &Path, at: &[String], sources: &mut BTreeMap<String, String>) -> TestResult {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

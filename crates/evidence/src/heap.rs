@@ -8,12 +8,12 @@ use std::{fs::File, ops::Range};
 use hugewise_jvm::regions::{Heap, HeapHints, locate_heap};
 use hugewise_linux::{
     pages::{
-        count::{Counter, PageCounts},
+        count::{PageCounter, PageCounts},
         views,
     },
     proc::smaps::{self, Vma},
     root::Root,
-    sys::pagemap::Scan,
+    sys::pagemap::PresentBytes,
     units::PageSize,
 };
 
@@ -22,14 +22,14 @@ use hugewise_linux::{
 pub fn pages(root: &Root, thp: Option<PageSize>, pid: u32, vmas: &[Vma], heap: &Heap) -> PageCounts {
     let inside =
         |vma: &Vma, range: &Range<u64>| vma.addresses.start < range.end && range.start < vma.addresses.end;
-    let mut counter = Counter::of(root, pid);
+    let mut counter = PageCounter::of(root, pid);
     let duplicates = views::find(root, pid, vmas);
     let mut all = PageCounts::default();
     for range in &heap.ranges {
         for (index, vma) in vmas.iter().enumerate().filter(|(_, vma)| inside(vma, range)) {
             let mut pages = counter.count(vma, range, &[], thp);
             if let Some(view) = duplicates.get(&index).filter(|_| vma.addresses.start >= range.start) {
-                pages.take_off(view.bytes, view.huge);
+                pages.subtract(view.bytes, view.huge);
             }
             all.add(&pages);
         }
@@ -37,10 +37,10 @@ pub fn pages(root: &Root, thp: Option<PageSize>, pid: u32, vmas: &[Vma], heap: &
     all
 }
 
-/// Present bytes of the heap, and the bytes of those that huge page table entries map. It reads the page
+/// Present bytes of the heap, and those of them that huge page table entries map. It reads the page
 /// table only, which is the cheapest sample. `None` before Linux 6.7, and if the process may not be read.
 #[must_use]
-pub fn scan(root: &Root, pid: u32, heap: &Heap) -> Option<Scan> {
+pub fn scan(root: &Root, pid: u32, heap: &Heap) -> Option<PresentBytes> {
     let pagemap = File::open(root.path(format!("proc/{pid}/pagemap"))).ok()?;
     views::present_once(&pagemap, &maps(root, pid)?, &heap.ranges).ok()
 }
@@ -51,7 +51,7 @@ pub fn locate(root: &Root, pid: u32, hints: &HeapHints) -> Option<Heap> {
     locate_heap(root, pid, &maps(root, pid)?, hints)
 }
 
-/// Reads maps and not smaps, for whose counters the kernel walks the page table.
+/// Reads maps, because the kernel walks the page table for the counters in smaps.
 fn maps(root: &Root, pid: u32) -> Option<Vec<Vma>> {
     smaps::parse(&root.read(format!("proc/{pid}/maps")).ok()?).ok()
 }

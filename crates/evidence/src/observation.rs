@@ -2,7 +2,7 @@
 //!
 //! For each sample the kernel walks the page tables, so the sampling interval grows with the cost of a
 //! sample: sampling takes at most 1/200 of the time, on every backing. Until the region is resident and stops
-//! growing fast, `LONGEST_GAP_UNSETTLED` limits the interval instead. Growth is relative to the size of the
+//! growing fast, `MAX_INTERVAL_GROWING` limits the interval instead. Growth is relative to the size of the
 //! region, so the number of frequent samples is small for a region of any size.
 
 use std::{
@@ -27,13 +27,13 @@ use hugewise_linux::{
 use crate::heap;
 
 /// Longest sampling interval while samples are cheap.
-const LONGEST_GAP: Duration = Duration::from_millis(500);
-/// A sample may cost 1/`BUDGET` of the interval that follows it.
-const BUDGET: u32 = 200;
+const MAX_INTERVAL: Duration = Duration::from_millis(500);
+/// A sample may cost 1/`MIN_INTERVAL_PER_COST` of the interval that follows it.
+const MIN_INTERVAL_PER_COST: u32 = 200;
 /// Longest sampling interval until the region is resident and stops growing fast, regardless of the cost: a
 /// JVM may exit less than half a second after it mapped its heap, and the coverage of a heap that is being
 /// populated is not its final coverage.
-const LONGEST_GAP_UNSETTLED: Duration = Duration::from_millis(20);
+const MAX_INTERVAL_GROWING: Duration = Duration::from_millis(20);
 /// Relative growth between two samples above which the region grows fast.
 const FAST_GROWTH: f64 = 1.0 / 8.0;
 
@@ -56,7 +56,7 @@ pub struct Observer {
     thp_size: Option<PageSize>,
     hints: HeapHints,
     heaps: BTreeMap<u32, Heap>,
-    gap: Duration,
+    interval: Duration,
     /// Largest sum of resident and hugetlb bytes of all its processes in one sample.
     pub peak_memory: Bytes,
     /// The region's coverage in the sample with the largest resident size.
@@ -73,7 +73,7 @@ impl Observer {
             thp_size,
             hints: HeapHints::default(),
             heaps: BTreeMap::new(),
-            gap: Duration::from_millis(2),
+            interval: Duration::from_millis(2),
             peak_memory: Bytes::ZERO,
             coverage: None,
         }
@@ -81,18 +81,18 @@ impl Observer {
 
     /// Starts with the longest sampling interval, for a program that samples would slow down measurably.
     #[must_use]
-    pub fn looking_rarely(self) -> Observer {
-        Observer { gap: LONGEST_GAP, ..self }
+    pub fn with_longest_interval(self) -> Observer {
+        Observer { interval: MAX_INTERVAL, ..self }
     }
 
     /// Time to wait until the next sample.
     #[must_use]
-    pub fn gap(&self) -> Duration {
-        self.gap
+    pub fn interval(&self) -> Duration {
+        self.interval
     }
 
     /// Samples process `pid` and its descendants. Processes that have ended are skipped.
-    pub fn look(&mut self, pid: u32) {
+    pub fn sample(&mut self, pid: u32) {
         let begin = Instant::now();
         let tree = tree::processes(&self.root, pid);
         let memory = tree.iter().filter_map(|pid| self.memory(*pid)).sum();
@@ -105,9 +105,10 @@ impl Observer {
         }
         let after = self.coverage.as_ref().map_or(Bytes::ZERO, |after| after.resident);
         let settled = after > Bytes::ZERO && after.0 as f64 <= before.0 as f64 * (1.0 + FAST_GROWTH);
-        self.gap = (self.gap * 5 / 4).min(LONGEST_GAP).max(begin.elapsed() * BUDGET);
+        self.interval =
+            (self.interval * 5 / 4).min(MAX_INTERVAL).max(begin.elapsed() * MIN_INTERVAL_PER_COST);
         if !settled && !matches!(self.region, RegionOfInterest::Reported) {
-            self.gap = self.gap.min(LONGEST_GAP_UNSETTLED);
+            self.interval = self.interval.min(MAX_INTERVAL_GROWING);
         }
     }
 
@@ -175,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// A process of `machine` with a heap of ZGC, of which so many KiB are resident and on huge pages.
+    /// A process of `machine` with a heap of ZGC; `resident` and `huge` are in KiB.
     fn jvm(machine: &Path, pid: u32, children: &str, resident: u64, huge: u64) -> io::Result<()> {
         let process = machine.join(format!("proc/{pid}"));
         fs::create_dir_all(process.join(format!("task/{pid}")))?;
@@ -194,34 +195,34 @@ mod tests {
         Ok(Observer::new(&Root::at(machine), region, Some("2m".parse()?)))
     }
 
-    /// ZGC maps its heap before it touches it; a sample may be taken between the two, or during the touching.
+    /// ZGC maps its heap before it touches it; a sample may be taken before or during the touching.
     #[test]
-    fn looks_stay_frequent_until_the_heap_is_filled() -> Result<(), Box<dyn Error>> {
+    fn sampling_stays_frequent_until_the_heap_is_populated() -> Result<(), Box<dyn Error>> {
         let machine = tempfile::tempdir()?;
         let mut observer = observer(machine.path())?;
-        let mut look = |resident, huge| -> io::Result<(Option<f64>, Duration)> {
+        let mut sample = |resident, huge| -> io::Result<(Option<f64>, Duration)> {
             jvm(machine.path(), 10, "", resident, huge)?;
             // An expensive sample lengthens the interval, unless the region is unsettled.
-            observer.gap = LONGEST_GAP;
-            observer.look(10);
-            Ok((observer.coverage.as_ref().and_then(Coverage::share), observer.gap))
+            observer.interval = MAX_INTERVAL;
+            observer.sample(10);
+            Ok((observer.coverage.as_ref().and_then(Coverage::share), observer.interval))
         };
-        assert_eq!(look(0, 0)?, (None, LONGEST_GAP_UNSETTLED));
-        assert_eq!(look(4096, 4096)?, (Some(1.0), LONGEST_GAP_UNSETTLED));
-        assert_eq!(look(8192, 4096)?, (Some(0.5), LONGEST_GAP_UNSETTLED));
-        let (share, gap) = look(8704, 4352)?;
-        assert!(share == Some(0.5) && gap >= LONGEST_GAP, "{share:?}, {gap:?}");
+        assert_eq!(sample(0, 0)?, (None, MAX_INTERVAL_GROWING));
+        assert_eq!(sample(4096, 4096)?, (Some(1.0), MAX_INTERVAL_GROWING));
+        assert_eq!(sample(8192, 4096)?, (Some(0.5), MAX_INTERVAL_GROWING));
+        let (share, interval) = sample(8704, 4352)?;
+        assert!(share == Some(0.5) && interval >= MAX_INTERVAL, "{share:?}, {interval:?}");
         Ok(())
     }
 
-    /// JMH's own JVM has its pages; the one that it has started to measure has not.
+    /// JMH's own JVM is on huge pages; the forked JVM, which runs the benchmark, is not.
     #[test]
     fn of_several_jvms_the_one_with_the_fullest_heap_counts() -> Result<(), Box<dyn Error>> {
         let machine = tempfile::tempdir()?;
         jvm(machine.path(), 10, "11 ", 4096, 4096)?;
         jvm(machine.path(), 11, "", 8192, 0)?;
         let mut observer = observer(machine.path())?;
-        observer.look(10);
+        observer.sample(10);
         let seen = observer.coverage.ok_or("nothing was seen")?;
         assert_eq!(seen.resident, Bytes(8192 << 10));
         assert!(seen.huge.is_empty() || seen.huge.values().all(|bytes| *bytes == Bytes::ZERO));

@@ -6,7 +6,7 @@ use hugewise_linux::{
     units::Bytes,
 };
 
-/// Largest share of huge pages, 0 to 1, with which a run counts as one on base pages.
+/// Largest coverage, 0 to 1, of a run that counts as a run on base pages.
 const BASE_LIMIT: f64 = 0.05;
 
 /// Readings of one run.
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    type Tested = Result<(), Box<dyn Error>>;
+    type TestResult = Result<(), Box<dyn Error>>;
 
     fn sizes() -> Result<PageSizes, Box<dyn Error>> {
         let (two, one): (PageSize, PageSize) = ("2m".parse()?, "1g".parse()?);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn full_coverage_counts_and_half_does_not() -> Tested {
+    fn full_coverage_counts_and_half_does_not() -> TestResult {
         assert_eq!(judge("thp", &covered(1 << 30, 1 << 30, "2m")?, "")?, None);
         let half = judge("thp", &covered(1 << 30, 1 << 29, "2m")?, "")?;
         assert!(
@@ -132,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_another_size_are_not_those_asked_for() -> Tested {
+    fn pages_of_another_size_are_not_those_asked_for() -> TestResult {
         assert!(judge("hugetlb:1g", &covered(1 << 30, 1 << 30, "2m")?, "")?.is_some());
         Ok(())
     }
 
     #[test]
-    fn the_jvms_own_words_are_quoted() -> Tested {
+    fn the_jvms_own_words_are_quoted() -> TestResult {
         let output =
             "hello\n[warning][pagesize] UseLargePages disabled, no large pages configured and available\n";
         let why = judge("hugetlb", &covered(1 << 30, 0, "2m")?, output)?;
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn base_memory_that_is_huge_is_not_base() -> Tested {
+    fn base_memory_that_is_huge_is_not_base() -> TestResult {
         assert!(judge("base", &covered(1 << 30, 1 << 29, "2m")?, "")?.is_some());
         assert_eq!(judge("base", &covered(1 << 30, 0, "2m")?, "")?, None);
         Ok(())
     }
 
     #[test]
-    fn what_was_not_read_is_not_proven() -> Tested {
+    fn what_was_not_read_is_not_proven() -> TestResult {
         let evidence =
             Evidence { coverage: Err("no smaps"), output: "", thp_fallbacks: None, through_malloc: true };
         assert_eq!(fell_back(Backing::Base, &evidence, &sizes()?, 0.8), None);

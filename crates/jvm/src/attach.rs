@@ -22,11 +22,11 @@ use hugewise_linux::{proc::smaps, root::Root, sys::process};
 use crate::regions::jvm::flag_is_set;
 
 /// Longest time until a JVM opens its socket; a long time to safepoint delays it.
-const OPENING: Duration = Duration::from_secs(5);
+const SOCKET_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// Longest time until a JVM answers.
-const ANSWERING: Duration = Duration::from_secs(20);
+const ANSWER_TIME_LIMIT: Duration = Duration::from_secs(20);
 /// Largest answer, in bytes: the memory map of a process with 10,000 threads has a few megabytes.
-const LONGEST: u64 = 64 << 20;
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
 /// `SigCgt` has signal n at bit n - 1.
 const SIGQUIT_BIT: u64 = 1 << 2;
 /// The thread that handles SIGQUIT; the kernel keeps 15 bytes of its name.
@@ -57,9 +57,9 @@ pub enum AttachError {
     /// The JVM did not open its socket in time.
     #[error(
         "attaching to process {0}: it opened no socket within {seconds} s; it may be stopped or busy",
-        seconds = OPENING.as_secs()
+        seconds = SOCKET_TIME_LIMIT.as_secs()
     )]
-    Silent(u32),
+    NoSocket(u32),
     /// The JVM refused the command.
     #[error("process {pid} answered '{command}' with status {status}: {text}")]
     Answer {
@@ -105,25 +105,22 @@ impl Jvm {
         if jvm.is_listening(&status)? {
             return Ok(jvm);
         }
-        may_be_woken(root, pid).map_err(refused)?;
+        check_attachable(root, pid).map_err(refused)?;
         let name = format!(".attach_pid{}", status.own_pid);
         let _request =
-            Request::leave(pid, [root.path(format!("proc/{pid}/cwd")).join(&name), folder.join(&name)])?;
-        process::quit_process(pid, || may_be_woken(root, pid).is_ok()).map_err(|source| AttachError::Io {
-            pid,
-            step: "SIGQUIT".to_owned(),
-            source,
-        })?;
+            AttachFile::create(pid, [root.path(format!("proc/{pid}/cwd")).join(&name), folder.join(&name)])?;
+        process::quit_process(pid, || check_attachable(root, pid).is_ok())
+            .map_err(|source| AttachError::Io { pid, step: "SIGQUIT".to_owned(), source })?;
         let begin = Instant::now();
         let mut pause = Duration::from_millis(5);
-        while begin.elapsed() < OPENING {
+        while begin.elapsed() < SOCKET_TIME_LIMIT {
             thread::sleep(pause);
             if jvm.is_listening(&status)? {
                 return Ok(jvm);
             }
             pause = (pause * 2).min(Duration::from_millis(200));
         }
-        Err(AttachError::Silent(pid))
+        Err(AttachError::NoSocket(pid))
     }
 
     /// The answer to a diagnostic command, as `jcmd PID COMMAND` prints it.
@@ -151,14 +148,14 @@ impl Jvm {
             ));
         }
         let mut stream = UnixStream::connect(&self.socket)?;
-        stream.set_write_timeout(Some(ANSWERING))?;
+        stream.set_write_timeout(Some(ANSWER_TIME_LIMIT))?;
         // Protocol version, operation, and its three arguments.
         stream.write_all(format!("1\0jcmd\0{command}\0\0\0").as_bytes())?;
         let begin = Instant::now();
         let mut answer = Vec::new();
         let mut piece = [0; 1 << 16];
         loop {
-            let left = ANSWERING.saturating_sub(begin.elapsed());
+            let left = ANSWER_TIME_LIMIT.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -169,13 +166,13 @@ impl Jvm {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
-            if answer.len() as u64 > LONGEST {
+            if answer.len() as u64 > MAX_ANSWER_BYTES {
                 return Err(io::Error::other("the answer is too long"));
             }
         }
     }
 
-    /// Whether its socket exists, belongs to the process' user, and accepts connections.
+    /// Whether the JVM's socket exists, belongs to the process' user, and accepts connections.
     fn is_listening(&self, status: &Status) -> Result<bool, AttachError> {
         let refused = |reason| Err(AttachError::Refused { pid: self.pid, reason });
         let found = match fs::symlink_metadata(&self.socket) {
@@ -188,10 +185,10 @@ impl Jvm {
         };
         let path = self.socket.display();
         if !found.file_type().is_socket() {
-            return refused(format!("{path} is no socket"));
+            return refused(format!("{path} is not a socket"));
         }
         if found.uid() != status.effective_uid {
-            return refused(format!("{path} belongs to uid {}, not to its user", found.uid()));
+            return refused(format!("{path} belongs to uid {}, not to the user of the process", found.uid()));
         }
         // A socket left by an earlier process with this ID accepts no connection.
         Ok(UnixStream::connect(&self.socket).is_ok())
@@ -199,16 +196,16 @@ impl Jvm {
 }
 
 /// The file `.attach_pidN`; removed on drop.
-struct Request(PathBuf);
+struct AttachFile(PathBuf);
 
-impl Request {
+impl AttachFile {
     /// Creates the file at the first possible path. An existing file or symbolic link is never followed or
     /// used.
-    fn leave(pid: u32, places: [PathBuf; 2]) -> Result<Request, AttachError> {
+    fn create(pid: u32, places: [PathBuf; 2]) -> Result<AttachFile, AttachError> {
         let mut failure = None;
         for place in places {
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&place) {
-                Ok(_) => return Ok(Request(place)),
+                Ok(_) => return Ok(AttachFile(place)),
                 Err(source) => {
                     failure = Some(AttachError::Io { pid, step: place.display().to_string(), source });
                 }
@@ -220,7 +217,7 @@ impl Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for AttachFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
@@ -248,7 +245,7 @@ fn parse_status(text: &str) -> Option<Status> {
 }
 
 /// Checks that SIGQUIT starts the attach listener of `pid` and has no other effect.
-fn may_be_woken(root: &Root, pid: u32) -> Result<(), String> {
+fn check_attachable(root: &Root, pid: u32) -> Result<(), String> {
     if !status(root, pid)?.catches_quit {
         return Err(
             "it does not catch SIGQUIT, which would end it (-Xrs, or it has only just started)".to_owned()
@@ -267,13 +264,13 @@ fn may_be_woken(root: &Root, pid: u32) -> Result<(), String> {
         Some(true) => Err(format!("it runs with -XX:+{NO_ATTACH}")),
         Some(false) => Ok(()),
         // Its memory cannot be read, so check the command line and the environment.
-        None if says_no(root, pid) => Err(format!("its options may include -XX:+{NO_ATTACH}")),
+        None if may_disable_attach(root, pid) => Err(format!("its options may include -XX:+{NO_ATTACH}")),
         None => Ok(()),
     }
 }
 
-/// Whether its command line or environment contains the flag, or an argument file that might contain it.
-fn says_no(root: &Root, pid: u32) -> bool {
+/// Whether the command line or environment contains the flag, or names an argument file that may contain it.
+fn may_disable_attach(root: &Root, pid: u32) -> bool {
     let texts = ["cmdline", "environ"].map(|file| root.read(format!("proc/{pid}/{file}")));
     texts.iter().any(|text| match text {
         Ok(text) => {
@@ -310,9 +307,9 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let (bait, other) = (folder.path().join("bait"), folder.path().join("other"));
         symlink(folder.path().join("victim"), &bait)?;
-        let request = Request::leave(1, [bait.clone(), other.clone()]).map_err(io::Error::other)?;
+        let request = AttachFile::create(1, [bait.clone(), other.clone()]).map_err(io::Error::other)?;
         assert!(other.exists() && !folder.path().join("victim").exists());
-        assert!(Request::leave(1, [bait, other.clone()]).is_err(), "an existing file was used");
+        assert!(AttachFile::create(1, [bait, other.clone()]).is_err(), "an existing file was used");
         drop(request);
         assert!(!other.exists());
         Ok(())

@@ -21,9 +21,9 @@ pub(crate) struct Printed {
     pub stderr: String,
 }
 
-/// Runs `command` with empty standard input. `None` if it did not end within `patience`; it and its
+/// Runs `command` with empty standard input. `None` if it did not end within `timeout`; it and its
 /// descendants are then killed.
-pub(crate) fn printed_by(mut command: Command, patience: Duration) -> io::Result<Option<Printed>> {
+pub(crate) fn run_with_timeout(mut command: Command, timeout: Duration) -> io::Result<Option<Printed>> {
     let (stdout, theirs) = UnixStream::pair()?;
     command.stdin(Stdio::null()).stdout(OwnedFd::from(theirs));
     let (stderr, theirs) = UnixStream::pair()?;
@@ -42,7 +42,7 @@ pub(crate) fn printed_by(mut command: Command, patience: Duration) -> io::Result
     });
     let begin = Instant::now();
     let ended = loop {
-        let left = patience.saturating_sub(begin.elapsed());
+        let left = timeout.saturating_sub(begin.elapsed());
         match child.wait(left)? {
             None if left.is_zero() => break None,
             None => {}
@@ -55,7 +55,7 @@ pub(crate) fn printed_by(mut command: Command, patience: Duration) -> io::Result
         let _ = stream.shutdown(Shutdown::Both);
     }
     let [stdout, stderr] =
-        readers.map(|reader| reader?.join().map_err(|_| io::Error::other("its output could not be read"))?);
+        readers.map(|reader| reader?.join().map_err(|_| io::Error::other("the output could not be read"))?);
     let (stdout, stderr) = (stdout?, stderr?);
     Ok(ended.map(|ended| Printed { succeeded: ended.status.success(), stdout, stderr }))
 }

@@ -1,4 +1,4 @@
-//! HotSpot's collectors, and every name of each.
+//! HotSpot's collectors, with their flags and names.
 
 use std::fmt;
 
@@ -37,12 +37,12 @@ pub const SWITCHES: [(&str, Collector); 9] = [
     ("UseParallelOldGC", Collector::Parallel),
     ("UseParNewGC", Collector::ConcurrentMarkSweep),
 ];
-const CURRENT: usize = 7;
+const CURRENT_FLAG_COUNT: usize = 7;
 
 impl Collector {
-    /// The collector whose flag is on; `None` if there is none.
+    /// The collector whose flag is on; `None` if no such flag is on.
     pub fn selected(is_on: impl Fn(&str) -> bool) -> Option<Collector> {
-        SWITCHES[..CURRENT].iter().find(|(flag, _)| is_on(flag)).map(|(_, collector)| *collector)
+        SWITCHES[..CURRENT_FLAG_COUNT].iter().find(|(flag, _)| is_on(flag)).map(|(_, collector)| *collector)
     }
 
     #[must_use]
@@ -56,6 +56,20 @@ impl Collector {
             Collector::Epsilon => "Epsilon",
             Collector::ConcurrentMarkSweep => "CMS",
         }
+    }
+
+    /// The name in the first lines of a log, after `Using`.
+    fn name_in_log(self) -> &'static str {
+        match self {
+            Collector::Z => "The Z Garbage Collector",
+            Collector::ConcurrentMarkSweep => "Concurrent Mark Sweep",
+            other => other.name(),
+        }
+    }
+
+    /// Whether a log's text after `Using` starts with the name of a collector.
+    pub(crate) fn is_named(text: &[u8]) -> bool {
+        SWITCHES.iter().any(|(_, collector)| text.starts_with(collector.name_in_log().as_bytes()))
     }
 }
 

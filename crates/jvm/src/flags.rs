@@ -29,24 +29,24 @@ pub struct FinalFlags {
 
 /// Why the flags of a JVM are unknown.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum FlagsError {
     #[error("{java} could not be started: {source}")]
     Start { java: String, source: io::Error },
-    #[error("{java} refuses these options: {said}")]
+    #[error("{java} refuses these options: {detail}")]
     Refused {
         java: String,
         /// Up to three lines of its output.
-        said: String,
+        detail: String,
     },
-    /// The output has no `MaxHeapSize`, which every HotSpot prints.
+    /// The output has no `MaxHeapSize`, which every HotSpot JVM prints.
     #[error(
-        "{java} is not a HotSpot JVM: {said}; hugewise supports HotSpot only (OpenJDK, Oracle JDK and builds \
+        "{java} is not a HotSpot JVM: {detail}; hugewise supports HotSpot only (OpenJDK, Oracle JDK and builds \
          of them)"
     )]
     NotHotSpot {
         java: String,
         /// `java.vm.name`, or up to three lines of its output.
-        said: String,
+        detail: String,
     },
     #[error(
         "{java} -XX:+PrintFlagsFinal -version did not end within {} s; check that it is a JVM",
@@ -61,79 +61,83 @@ pub enum AskError {
 }
 
 /// Time limit for printing the flags; 1–2 s are usual on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const QUERY_TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Reads the final flags of a launch line's JVM. `java` runs with `-version`, the options and variables that
 /// decide its memory layout, and the words of its wrapper that the flags depend on. No part of the program
 /// runs.
-pub fn ask(line: &LaunchLine) -> Result<FinalFlags, AskError> {
-    ask_patiently(line, PATIENCE)
+pub fn final_flags(line: &LaunchLine) -> Result<FinalFlags, FlagsError> {
+    final_flags_within(line, QUERY_TIME_LIMIT)
 }
 
-fn ask_patiently(line: &LaunchLine, patience: Duration) -> Result<FinalFlags, AskError> {
-    judged(line, &|options| ask_with(line, options, patience))
+fn final_flags_within(line: &LaunchLine, timeout: Duration) -> Result<FinalFlags, FlagsError> {
+    with_unlisted_flags(line, &|options| final_flags_with(line, options, timeout))
 }
 
-/// The flags of a line's JVM, which `ask` reads with more options behind those of the line. Flags of the line
-/// that this JVM does not list at all are passed on, too: the JVM decides whether it starts with them.
-pub(crate) fn judged<E: From<AskError>>(
+/// The flags of a line's JVM, which `final_flags` reads with more options after those of the line. Flags of
+/// the line that this JVM does not list are passed on, too: the JVM decides whether it starts with them.
+pub(crate) fn with_unlisted_flags<E: From<FlagsError>>(
     line: &LaunchLine,
-    ask: &dyn Fn(&[String]) -> Result<FinalFlags, E>,
+    final_flags: &dyn Fn(&[String]) -> Result<FinalFlags, E>,
 ) -> Result<FinalFlags, E> {
     const UNLOCK: [&str; 2] = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+UnlockExperimentalVMOptions"];
-    let flags = ask(&[])?;
+    let flags = final_flags(&[])?;
     let effective = line
         .effective(flags.major(), &|name| env::var(name).ok(), &|file| fs::read_to_string(file))
-        .map_err(AskError::from)?;
+        .map_err(FlagsError::from)?;
     if effective.unlisted(&|name| flags.has(name)).is_empty() {
         return Ok(flags);
     }
-    let all = ask(&UNLOCK.map(str::to_owned))?;
+    let all = final_flags(&UNLOCK.map(str::to_owned))?;
     match effective.unlisted(&|name| all.has(name)) {
         unlisted if unlisted.is_empty() => Ok(flags),
-        unlisted => ask(&unlisted),
+        unlisted => final_flags(&unlisted),
     }
 }
 
-fn ask_with(line: &LaunchLine, options: &[String], patience: Duration) -> Result<FinalFlags, AskError> {
-    let question = question(line, options)?;
-    let program = question.command.get_program().to_string_lossy().into_owned();
+fn final_flags_with(
+    line: &LaunchLine,
+    options: &[String],
+    timeout: Duration,
+) -> Result<FinalFlags, FlagsError> {
+    let flags_command = flags_command(line, options)?;
+    let program = flags_command.command.get_program().to_string_lossy().into_owned();
     let java = line.java.clone();
-    let printed = match bounded_run::printed_by(question.command, patience) {
+    let printed = match bounded_run::run_with_timeout(flags_command.command, timeout) {
         Ok(Some(printed)) => printed,
-        Ok(None) => return Err(AskError::TimedOut { java, limit: patience }),
+        Ok(None) => return Err(FlagsError::TimedOut { java, limit: timeout }),
         // With a wrapper, its first word may be the program that is missing.
-        Err(source) => return Err(AskError::Start { java: program, source }),
+        Err(source) => return Err(FlagsError::Start { java: program, source }),
     };
-    understand(java, printed.succeeded, &printed.stdout, &printed.stderr)
+    parse_output(java, printed.succeeded, &printed.stdout, &printed.stderr)
 }
 
 /// Parses the output of a JVM that was started to print its flags.
-pub(crate) fn understand(
+pub(crate) fn parse_output(
     java: String,
     succeeded: bool,
     stdout: &str,
     stderr: &str,
-) -> Result<FinalFlags, AskError> {
+) -> Result<FinalFlags, FlagsError> {
     let flags = parse(stdout, stderr);
-    let said = || {
+    let detail = || {
         let lines = stderr.lines().chain(stdout.lines()).map(str::trim);
         let lines = lines
             .filter(|l| !(l.is_empty() || l.starts_with("Picked up ") || l.starts_with("NOTE: Picked up")));
         lines.take(3).collect::<Vec<_>>().join(" / ")
     };
     if !succeeded {
-        return Err(AskError::Refused { java, said: said() });
+        return Err(FlagsError::Refused { java, detail: detail() });
     }
     if flags.bytes("MaxHeapSize").is_none() {
-        let said = flags.vm.unwrap_or_else(said);
-        return Err(AskError::NotHotSpot { java, said });
+        let detail = flags.vm.unwrap_or_else(detail);
+        return Err(FlagsError::NotHotSpot { java, detail });
     }
     Ok(flags)
 }
 
 /// Command that makes a JVM print its flags, and the empty directory in which it runs.
-pub(crate) struct Question {
+pub(crate) struct FlagsCommand {
     /// Must be started before the directory is removed.
     pub command: Command,
     _folder: TempDir,
@@ -142,8 +146,8 @@ pub(crate) struct Question {
 /// Command that makes the `java` of a launch line print its flags and version, with those of its options that
 /// decide its memory layout, followed by `options`. It writes no file, does not pre-touch the heap, and runs
 /// no part of the program.
-pub(crate) fn question(line: &LaunchLine, options: &[String]) -> Result<Question, AskError> {
-    let folder = tempfile::Builder::new().prefix("hugewise-asks-").tempdir().map_err(AskError::Folder)?;
+pub(crate) fn flags_command(line: &LaunchLine, options: &[String]) -> Result<FlagsCommand, FlagsError> {
+    let folder = tempfile::Builder::new().prefix("hugewise-asks-").tempdir().map_err(FlagsError::Folder)?;
     let asked = line.layout_options(&|name| env::var(name).ok(), &|file| fs::read_to_string(file))?;
     let printing = [
         // No error report after a crash, and no performance data in the shared /tmp.
@@ -155,7 +159,7 @@ pub(crate) fn question(line: &LaunchLine, options: &[String]) -> Result<Question
         "-version",
     ];
     let options = asked.options.iter().chain(options).cloned().chain(printing.map(str::to_owned)).collect();
-    let mut line = line.asking(options, folder.path());
+    let mut line = line.flags_line(options, folder.path());
     if !line.wrapper.is_empty() {
         line = line.with_environment(&asked.variables);
     }
@@ -166,7 +170,7 @@ pub(crate) fn question(line: &LaunchLine, options: &[String]) -> Result<Question
     if let Some(path) = absolute_search_path() {
         command.env("PATH", path);
     }
-    Ok(Question { command, _folder: folder })
+    Ok(FlagsCommand { command, _folder: folder })
 }
 
 /// `PATH` for a program that runs in another directory; `None` if it needs no change.
@@ -225,10 +229,10 @@ impl FinalFlags {
         self.values.get(name)?.parse().ok().map(Bytes)
     }
 
-    /// The enabled collector: `G1`, `Parallel`, `Serial`, `ZGC`, `Shenandoah`, `Epsilon` or `CMS`.
+    /// The enabled collector.
     #[must_use]
-    pub fn collector(&self) -> Option<&'static str> {
-        Collector::selected(|flag| self.is_on(flag) == Some(true)).map(Collector::name)
+    pub fn collector(&self) -> Option<Collector> {
+        Collector::selected(|flag| self.is_on(flag) == Some(true))
     }
 
     /// Feature release, such as 8, 11 or 17; `None` if the version is unknown.
@@ -313,19 +317,19 @@ ccstrlist OnError                                  =                            
     fn a_java_that_is_none_or_hangs_or_is_lost_is_reported() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
         let other = "#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\necho '  java.vm.name = Eclipse OpenJ9 VM' >&2\n";
-        let error = ask(&program(dir.path(), other)?).map_err(|error| error.to_string());
+        let error = final_flags(&program(dir.path(), other)?).map_err(|error| error.to_string());
         assert!(
             error.as_ref().is_err_and(|e| e.contains("not a HotSpot JVM: Eclipse OpenJ9 VM")),
             "{error:?}"
         );
-        // It leaves its process group and keeps its output open.
+        // The child leaves the process group and keeps the output open.
         let hangs = program(dir.path(), "#!/bin/sh\nsetsid sleep 5 &\nexec sleep 1000\n")?;
-        let error = ask_patiently(&hangs, Duration::from_millis(300)).map_err(|error| error.to_string());
+        let error = final_flags_within(&hangs, Duration::from_millis(300)).map_err(|error| error.to_string());
         assert!(error.as_ref().is_err_and(|e| e.contains("did not end within")), "{error:?}");
         let chatty = program(dir.path(), "#!/bin/sh\nexec yes\n")?;
-        assert!(ask_patiently(&chatty, Duration::from_millis(300)).is_err());
+        assert!(final_flags_within(&chatty, Duration::from_millis(300)).is_err());
         let lost = LaunchLine { java: "/nowhere/java".to_owned(), ..LaunchLine::default() };
-        assert!(ask(&lost).is_err_and(|error| error.to_string().contains("could not be started")));
+        assert!(final_flags(&lost).is_err_and(|error| error.to_string().contains("could not be started")));
         Ok(())
     }
 
@@ -344,7 +348,9 @@ ccstrlist OnError                                  =                            
                     "opts" => Ok("-Xmx96m -XX:+UseSerialGC".to_owned()),
                     _ => Err(io::ErrorKind::NotFound.into()),
                 };
-                LaunchLine::of_java(&words(text), &files).map_err(AskError::from).and_then(|line| ask(&line))
+                LaunchLine::of_java(&words(text), &files)
+                    .map_err(FlagsError::from)
+                    .and_then(|line| final_flags(&line))
             };
             let plain = asked("env -u JAVA_TOOL_OPTIONS java @opts -javaagent:none.jar Main").expect(&java);
             assert_eq!((&plain.version, plain.major()), (&jdk.version, Some(jdk.major)));
@@ -362,8 +368,11 @@ ccstrlist OnError                                  =                            
             assert_eq!(last.bytes("MaxHeapSize"), Some(Bytes(64 << 20)));
 
             let refused = asked("java -XX:+UseSerialGC -XX:+UseParallelGC Main").map_err(|e| e.to_string());
-            let said = ["Multiple garbage collectors selected", "Conflicting collector combinations"];
-            assert!(refused.as_ref().is_err_and(|e| said.iter().any(|said| e.contains(said))), "{refused:?}");
+            let detail = ["Multiple garbage collectors selected", "Conflicting collector combinations"];
+            assert!(
+                refused.as_ref().is_err_and(|e| detail.iter().any(|detail| e.contains(detail))),
+                "{refused:?}"
+            );
         }
     }
 

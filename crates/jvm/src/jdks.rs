@@ -87,7 +87,7 @@ pub fn find(root: &Root, environment: &Environment) -> Vec<Jdk> {
     jdks
 }
 
-/// Reads the JDK in `home` (relative to the root, links resolved); `None` if there is none.
+/// Reads the JDK in `home` (relative to the root, links resolved); `None` if `home` is not a JDK.
 fn read(root: &Root, home: &Path, java_of_path: Option<&Path>) -> Option<Jdk> {
     let java = home.join("bin/java");
     if !root.has_file(&java) {

@@ -2,7 +2,7 @@
 
 use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 
-use crate::flags::FinalFlags;
+use crate::{collector::Collector, flags::FinalFlags};
 
 /// Flags that select `backing` on this JVM; an error if the JVM does not support it.
 pub fn options(flags: &FinalFlags, backing: Backing) -> Result<Vec<String>, String> {
@@ -28,7 +28,7 @@ pub fn options(flags: &FinalFlags, backing: Backing) -> Result<Vec<String>, Stri
         ));
     }
     if let Some(size) = backing.named_size() {
-        if flags.is_on("UseZGC") == Some(true) && size.bytes() > Bytes(2 << 20) {
+        if flags.collector() == Some(Collector::Z) && size.bytes() > Bytes(2 << 20) {
             return Err(format!("ZGC does not support pages of {size}; try hugetlb"));
         }
         options.push(format!("-XX:LargePageSizeInBytes={}", size.bytes().0));

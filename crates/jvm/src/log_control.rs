@@ -1,16 +1,19 @@
-//! Logs of a JVM: lists them, and switches one more on and off while the JVM runs.
+//! Logs of a JVM: lists them, and starts and stops an additional log while the JVM runs.
 //!
 //! Uses the diagnostic command `VM.log` of JDK 9 and later, and the options `-Xlog` and `-Xloggc`.
 
 use std::path::{Path, PathBuf};
 
-use crate::attach::{AttachError, Jvm};
+use crate::{
+    attach::{AttachError, Jvm},
+    collector::Collector,
+};
 
 /// Tags of pauses, their CPU time and safepoints. `gc*` would log several times as many lines, each of which
 /// takes about 5 µs of the pause.
-const WHAT: &str = "gc=info,gc+cpu=info,safepoint=info";
-/// ZGC logs its pauses under this tag; other collectors log phases of their pauses.
-const PAUSES_OF_ZGC: &str = "gc+phases=info";
+const LOG_SELECTION: &str = "gc=info,gc+cpu=info,safepoint=info";
+/// ZGC logs its pauses under this tag; other collectors log the phases of their pauses under it.
+const ZGC_PAUSE_SELECTION: &str = "gc+phases=info";
 /// `timenanos` is CLOCK_MONOTONIC.
 const DECORATORS: &str = "timenanos,pid,tid,level,tags";
 
@@ -33,7 +36,7 @@ pub fn option(file: &Path, is_zgc: bool) -> String {
 }
 
 fn what(is_zgc: bool) -> String {
-    if is_zgc { format!("{WHAT},{PAUSES_OF_ZGC}") } else { WHAT.to_owned() }
+    if is_zgc { format!("{LOG_SELECTION},{ZGC_PAUSE_SELECTION}") } else { LOG_SELECTION.to_owned() }
 }
 
 /// Files into which a running JVM logs its pauses.
@@ -49,7 +52,9 @@ pub fn listed(answer: &str) -> Vec<LogFile> {
 
 /// Makes a running JVM log pauses and safepoints into `file` as well. `file` contains no space and no quote.
 pub fn switch_on(jvm: &Jvm, file: &str) -> Result<(), AttachError> {
-    let what = what(jvm.command("VM.flags")?.split_whitespace().any(|flag| flag == "-XX:+UseZGC"));
+    let flags = jvm.command("VM.flags")?;
+    let is_on = |name: &str| flags.split_whitespace().any(|flag| flag.strip_prefix("-XX:+") == Some(name));
+    let what = what(Collector::selected(is_on) == Some(Collector::Z));
     let command = format!(
         "VM.log output=\"file={file}\" what=\"{what}\" decorators=\"{DECORATORS}\" output_options=\"filecount=0\""
     );
@@ -88,8 +93,8 @@ fn selects(selection: &str, tag: &str) -> bool {
     (tags == tag || tags == "all") && matches!(level, "info" | "debug" | "trace")
 }
 
-/// The last file that a command line makes a JVM log its pauses into; `own_pid` replaces `%p`.
-/// `None` if there is none, or if its name contains `%t` (the start time), which is unknown.
+/// The last file into which a JVM with this command line logs its pauses; `own_pid` replaces `%p`.
+/// `None` if no option names a file, or if its name contains `%t` (the start time), which is unknown.
 #[must_use]
 pub fn of_command(command: &[String], own_pid: u32) -> Option<LogFile> {
     let named = command.iter().skip(1).rev().find_map(|word| match word.strip_prefix("-Xloggc:") {

@@ -6,7 +6,7 @@ use hugewise_linux::units::{Bytes, PageSize};
 pub const OPTION: &str = "-Xlog:pagesize*=info:stdout:none";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logged {
+pub struct LoggedRegion {
     /// The JVM's name of the region: `Heap`, `Card Table`, `CodeHeap 'profiled nmethods'`.
     pub name: String,
     /// First address.
@@ -21,18 +21,18 @@ pub struct Logged {
 ///
 /// `Card Table: req_size=2M base=0x00007f39b0e00000 page_size=2M alignment=2M size=2M`
 #[must_use]
-pub fn parse(text: &str) -> Vec<Logged> {
+pub fn parse(text: &str) -> Vec<LoggedRegion> {
     text.lines().filter_map(line).collect()
 }
 
-fn line(line: &str) -> Option<Logged> {
+fn line(line: &str) -> Option<LoggedRegion> {
     let (name, fields) = line.split_once(": ")?;
     let field = |key: &str| {
         fields.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
     };
     // Decorations, if any, end with a bracket.
     let name = name.rsplit(']').next().unwrap_or(name).trim();
-    Some(Logged {
+    Some(LoggedRegion {
         name: name.to_owned(),
         base: u64::from_str_radix(field("base")?.strip_prefix("0x")?, 16).ok()?,
         size: field("size")?.parse().ok()?,
@@ -56,7 +56,7 @@ mod tests {
             "Card Table: req_size=2M req_page_size=4K base=0x00007f39b0e00000 size=2M page_size=2M",
         ] {
             let read = parse(text);
-            let expected = Logged {
+            let expected = LoggedRegion {
                 name: "Card Table".to_owned(),
                 base: 0x7f39_b0e0_0000,
                 size: "2m".parse()?,

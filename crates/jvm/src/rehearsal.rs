@@ -4,28 +4,29 @@ use std::{env, io, time::Duration};
 
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
-    rehearsal::{self, Means, Pretended, Rehearsal, Request},
+    rehearsal::{self, HugetlbCall, HugetlbRequest, Rehearsal, SimulatedPools},
     units::{Bytes, PageSize},
 };
 
 use crate::{
+    collector::Collector,
     demand::{Demand, HeapSizes, Java, RegionDemand},
-    flags::{self, AskError, FinalFlags},
+    flags::{self, FinalFlags, FlagsError},
     large_page_flags,
     launch::{LaunchError, LaunchLine},
-    page_size_log::{self, Logged},
+    page_size_log::{self, LoggedRegion},
 };
 
 /// Time limit of one start; 1–2 s are usual on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Maximum number of messages kept of one start.
-const MESSAGES: usize = 6;
+const MAX_MESSAGES: usize = 6;
 
 /// Why the demand of a launch line is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum DemandError {
     #[error(transparent)]
-    Ask(#[from] AskError),
+    Flags(#[from] FlagsError),
     #[error(transparent)]
     Launch(#[from] LaunchError),
     /// The JVM does not support the backing.
@@ -33,14 +34,14 @@ pub enum DemandError {
     Impossible(String),
     #[error("{java} could not be started under ptrace and seccomp, which the rehearsal needs: {source}")]
     Rehearse { java: String, source: io::Error },
-    /// It exits at its start, even with sufficient pools.
-    #[error("{java} does not start with these options: {said}")]
-    Exits { java: String, said: String },
+    /// The JVM exits at its start, even with sufficient pools.
+    #[error("{java} does not start with these options: {detail}")]
+    Exits { java: String, detail: String },
 }
 
 /// Demand of a launch line, and the options that select the backing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct LaunchDemand {
     pub demand: Demand,
     /// Options that select the backing.
     pub options: Vec<String>,
@@ -49,17 +50,21 @@ pub struct Asked {
 }
 
 /// Determines the demand of a launch line on a backing, independent of the machine's pools.
-pub fn ask(line: &LaunchLine, backing: Backing, sizes: &PageSizes) -> Result<Asked, DemandError> {
+pub fn launch_demand(
+    line: &LaunchLine,
+    backing: Backing,
+    sizes: &PageSizes,
+) -> Result<LaunchDemand, DemandError> {
     let flags = flags_of(line, sizes)?;
-    ask_with(line, &flags, backing, sizes)
+    launch_demand_with(line, &flags, backing, sizes)
 }
 
-/// Final flags of a launch line's JVM with sufficient pools; with too small ones ZGC would not start.
+/// Final flags of a launch line's JVM with sufficient pools; with insufficient pools ZGC would not start.
 pub fn flags_of(line: &LaunchLine, sizes: &PageSizes) -> Result<FinalFlags, DemandError> {
-    flags::judged(line, &|options| {
-        let rehearsal = rehearse(line, options, sizes, &Pretended::new())?;
+    flags::with_unlisted_flags(line, &|options| {
+        let rehearsal = rehearse(line, options, sizes, &SimulatedPools::new())?;
         let succeeded = rehearsal.status.success();
-        Ok(flags::understand(line.java.clone(), succeeded, &rehearsal.stdout, &rehearsal.stderr)?)
+        Ok(flags::parse_output(line.java.clone(), succeeded, &rehearsal.stdout, &rehearsal.stderr)?)
     })
 }
 
@@ -67,35 +72,37 @@ fn rehearse(
     line: &LaunchLine,
     options: &[String],
     sizes: &PageSizes,
-    pools: &Pretended,
+    pools: &SimulatedPools,
 ) -> Result<Rehearsal, DemandError> {
     let java = || line.java.clone();
-    let question = flags::question(line, options)?;
-    rehearsal::rehearse(question.command, sizes, pools, PATIENCE).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => AskError::Start { java: java(), source }.into(),
-        io::ErrorKind::TimedOut => AskError::TimedOut { java: java(), limit: PATIENCE }.into(),
+    let flags_command = flags::flags_command(line, options)?;
+    rehearsal::rehearse(flags_command.command, sizes, pools, START_TIME_LIMIT).map_err(|source| match source
+        .kind()
+    {
+        io::ErrorKind::NotFound => FlagsError::Start { java: java(), source }.into(),
+        io::ErrorKind::TimedOut => FlagsError::TimedOut { java: java(), limit: START_TIME_LIMIT }.into(),
         _ => DemandError::Rehearse { java: java(), source },
     })
 }
 
-/// Like [`ask`], with the JVM's flags already known.
-pub fn ask_with(
+/// Like [`launch_demand`], with the JVM's flags already known.
+pub fn launch_demand_with(
     line: &LaunchLine,
     flags: &FinalFlags,
     backing: Backing,
     sizes: &PageSizes,
-) -> Result<Asked, DemandError> {
+) -> Result<LaunchDemand, DemandError> {
     let options = large_page_flags::options(flags, backing).map_err(DemandError::Impossible)?;
     let (line, mut set_aside) = line.with_page_flags(&options);
     // Some variables take effect after the command line.
     let (variables, aside) = line.variables_without_page_flags(&|name| env::var(name).ok());
     set_aside.extend(aside);
     let line = line.with_environment(&variables);
-    let performance = Performance::of(&line, flags, sizes, &Pretended::new())?;
+    let performance = RehearsedStart::of(&line, flags, sizes, &SimulatedPools::new())?;
     if !performance.rehearsal.status.success() {
-        let mut said = performance.messages();
-        said.push(performance.rehearsal.status.to_string());
-        return Err(DemandError::Exits { java: line.java, said: said.join(" / ") });
+        let mut detail = performance.messages();
+        detail.push(performance.rehearsal.status.to_string());
+        return Err(DemandError::Exits { java: line.java, detail: detail.join(" / ") });
     }
     let flags = &performance.flags;
     let heap = HeapSizes {
@@ -106,7 +113,7 @@ pub fn ask_with(
         java: Java {
             path: line.java.clone(),
             version: flags.version.clone(),
-            collector: flags.collector().unwrap_or("unknown").to_owned(),
+            collector: flags.collector().map_or("unknown", Collector::name).to_owned(),
         },
         heap,
         regions: performance.regions(backing, sizes),
@@ -114,36 +121,36 @@ pub fn ask_with(
             .bytes("MaxDirectMemorySize")
             .map(|most| if most.0 > 0 { most } else { heap.max_bytes }),
     };
-    Ok(Asked { demand, options, set_aside })
+    Ok(LaunchDemand { demand, options, set_aside })
 }
 
 /// Start of a JVM with simulated pools.
 #[derive(Debug)]
-pub struct Performance {
-    /// Its requests and its exit status.
+pub struct RehearsedStart {
+    /// Requests and exit status of the JVM.
     pub rehearsal: Rehearsal,
-    /// Its final flags with the simulated pools.
+    /// Final flags of the JVM with the simulated pools.
     pub flags: FinalFlags,
-    log: Vec<Logged>,
+    log: Vec<LoggedRegion>,
 }
 
-impl Performance {
-    /// Starts the `java` of a line with pools of the sizes in `pools`; `flags` stand in if it does not start.
+impl RehearsedStart {
+    /// Starts the `java` of a line with pools of the sizes in `pools`; `flags` are the fallback if it fails.
     pub fn of(
         line: &LaunchLine,
         flags: &FinalFlags,
         sizes: &PageSizes,
-        pools: &Pretended,
-    ) -> Result<Performance, DemandError> {
+        pools: &SimulatedPools,
+    ) -> Result<RehearsedStart, DemandError> {
         let logs = flags.major().is_some_and(|major| major >= 9);
         let options: Vec<String> = logs.then(|| page_size_log::OPTION.to_owned()).into_iter().collect();
         let rehearsal = rehearse(line, &options, sizes, pools)?;
         let succeeded = rehearsal.status.success();
         // A JVM that does not start prints no flags.
-        let flags = flags::understand(line.java.clone(), succeeded, &rehearsal.stdout, &rehearsal.stderr)
+        let flags = flags::parse_output(line.java.clone(), succeeded, &rehearsal.stdout, &rehearsal.stderr)
             .unwrap_or_else(|_| flags.clone());
         let log = page_size_log::parse(&rehearsal.stdout);
-        Ok(Performance { rehearsal, flags, log })
+        Ok(RehearsedStart { rehearsal, flags, log })
     }
 
     /// Warnings and errors that the JVM printed, each once.
@@ -157,13 +164,13 @@ impl Performance {
         });
         let mut messages: Vec<String> = Vec::new();
         for line in telling.map(str::trim) {
-            // Messages that differ in the address only are one message.
+            // Messages that differ in the address only count as one message.
             let kind = |line: &str| line.split(" req_addr").next().unwrap_or_default().to_owned();
             if !messages.iter().any(|known| kind(known) == kind(line)) {
                 messages.push(line.to_owned());
             }
         }
-        messages.truncate(MESSAGES);
+        messages.truncate(MAX_MESSAGES);
         messages
     }
 
@@ -214,27 +221,27 @@ impl Performance {
 
     /// Size to which a request may grow. ZGC sizes its heap file for the maximum heap; before JDK 13 the file
     /// grows with the heap.
-    fn largest(&self, request: &Request) -> Bytes {
-        let max_heap = self.flags.bytes("MaxHeapSize").filter(|_| request.means == Means::File);
+    fn largest(&self, request: &HugetlbRequest) -> Bytes {
+        let max_heap = self.flags.bytes("MaxHeapSize").filter(|_| request.means == HugetlbCall::File);
         request.held.max(request.limit.unwrap_or_default()).max(max_heap.unwrap_or_default())
     }
 
     /// Page size of a logged region. Without a granted request, a hugetlb page size in the log is only the
     /// JVM's assumption.
-    fn page_size_of(&self, logged: &Logged, backing: Backing, sizes: &PageSizes) -> PageSize {
+    fn page_size_of(&self, logged: &LoggedRegion, backing: Backing, sizes: &PageSizes) -> PageSize {
         if backing == Backing::Thp && logged.page_size != sizes.base {
             return sizes.thp.unwrap_or(logged.page_size);
         }
         sizes.base
     }
 
-    fn is_on_requested_pages(&self, logged: &Logged) -> bool {
+    fn is_on_requested_pages(&self, logged: &LoggedRegion) -> bool {
         self.rehearsal.requests.iter().any(|request| covers(request, logged.base))
     }
 
-    /// Name of a requested region: that of the log, if it has one at this address.
-    fn name(&self, request: &Request) -> String {
-        if request.means == Means::File {
+    /// Name of a requested region: the logged name, if the log has a region at this address.
+    fn name(&self, request: &HugetlbRequest) -> String {
+        if request.means == HugetlbCall::File {
             return HEAP.to_owned();
         }
         if request.executable {
@@ -274,7 +281,7 @@ pub const HEAP: &str = "heap";
 /// All code heaps together.
 pub const CODE_CACHE: &str = "code cache";
 
-fn covers(request: &Request, address: u64) -> bool {
+fn covers(request: &HugetlbRequest, address: u64) -> bool {
     request.held > Bytes::ZERO
         && request
             .start

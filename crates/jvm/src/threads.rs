@@ -14,7 +14,7 @@ pub enum Role {
     Application,
 }
 
-/// HotSpot's names, as long as possible: an application may have threads with similar names.
+/// Beginnings of HotSpot's names, as long as possible: an application may have threads with similar names.
 const CONCURRENT: [&str; 18] = [
     "G1 Conc#",
     "G1 Main",

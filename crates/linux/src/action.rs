@@ -1,4 +1,4 @@
-//! A proposed change, as every result of a command that judges contains it.
+//! A proposed change: part of the result of every command that judges.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -17,7 +17,7 @@ pub enum CLibrary {
     },
     /// musl, whose malloc has no settings.
     Musl,
-    /// Statically linked: no loader that settings could reach.
+    /// Statically linked: there is no loader that reads settings.
     Static,
     /// Another loader, by its path.
     Other(PathBuf),
@@ -114,7 +114,7 @@ impl Program {
     pub fn jemalloc(&self, root: &Root) -> Option<PathBuf> {
         let CLibrary::Glibc { dir, .. } = &self.c_library else { return None };
         let usual = ["usr/lib64", "usr/lib", "usr/local/lib"].map(PathBuf::from);
-        // `lib/x86_64-linux-gnu` on a machine where `lib` is no link to `usr/lib`.
+        // `lib/x86_64-linux-gnu` on a machine where `lib` is not a link to `usr/lib`.
         let doubled = [Path::new("usr").join(dir)];
         [dir.clone()].into_iter().chain(doubled).chain(usual).map(|dir| dir.join(JEMALLOC)).find(|file| {
             let found = root.beginning(file, 64);

@@ -7,11 +7,11 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// What was at a path when it was read.
+/// The kind and content of a path when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Entry {
     File(Vec<u8>),
-    /// A file of which only the existence was read; possibly a program.
+    /// A file whose content was not read; possibly a program.
     Present,
     /// A symbolic link, with its target.
     Link(PathBuf),

@@ -28,13 +28,13 @@ pub fn value(result: &impl Serialize) -> serde_json::Result<Value> {
     Ok(value)
 }
 
-/// Reads what [`value`] wrote.
+/// Reads the JSON that [`value`] wrote.
 pub fn read<T: DeserializeOwned>(mut value: Value) -> serde_json::Result<T> {
     for_each_object(&mut value, &mut distribute_reasons);
     serde_json::from_value(value)
 }
 
-/// Schema of what [`value`] writes.
+/// Schema of the JSON that [`value`] writes.
 #[must_use]
 pub fn schema<T: JsonSchema>() -> Schema {
     let mut schema = schema_for!(T);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-/// Mark of a reading's schema, which [`crate::json::schema`] removes.
+/// Schema key that marks a [`Reading`]; [`crate::json::schema`] removes it.
 pub(crate) const IS_READING: &str = "x-reading";
 
 /// A value read from the machine, or the reason why it is unknown.

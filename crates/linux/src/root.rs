@@ -20,7 +20,7 @@ pub struct Root {
 
 /// Maximum size of a file, in bytes: no file of the kernel is that large, including smaps of the largest
 /// programs.
-const LARGEST: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Maximum number of links in a path, as in Linux (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
@@ -83,7 +83,7 @@ impl Root {
         }
     }
 
-    /// True for the running machine, to which system calls refer, too.
+    /// True for the running machine: system calls and files then describe the same machine.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.dir == Path::new("/")
@@ -104,7 +104,7 @@ impl Root {
         let path = self.path(inside);
         // A captured tree may contain a pipe, on which a read would block forever.
         let content = fs::metadata(&path).and_then(|found| match found.is_file() {
-            true if found.len() <= LARGEST => fs::read(&path),
+            true if found.len() <= MAX_FILE_BYTES => fs::read(&path),
             true => Err(io::Error::other("larger than any file of the kernel")),
             false => Err(io::Error::other("not a regular file")),
         });
@@ -245,9 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_a_kernel_is_not_read() -> io::Result<()> {
+    fn oversized_and_special_files_are_not_read() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
-        fs::File::create(dir.path().join("endless"))?.set_len(LARGEST + 1)?;
+        fs::File::create(dir.path().join("endless"))?.set_len(MAX_FILE_BYTES + 1)?;
         symlink("/dev/zero", dir.path().join("zero"))?;
         let root = Root::at(dir.path());
         assert!(root.read("endless").is_err() && root.read("zero").is_err() && root.read("").is_err());

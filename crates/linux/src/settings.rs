@@ -145,7 +145,7 @@ impl Setting {
             Setting::ShmAll => limits::SHMALL.into(),
             Setting::TaskDelayacct => "proc/sys/kernel/task_delayacct".into(),
             Setting::TraceInstance { id } => {
-                Path::new(tracefs::PLACES[0]).join("instances").join(tracefs::name(id))
+                Path::new(tracefs::MOUNT_POINTS[0]).join("instances").join(tracefs::name(id))
             }
         }
     }
@@ -193,7 +193,7 @@ impl Setting {
                     .map(|total: u64| total.saturating_sub(surplus))?
                     .to_string())
             }
-            Setting::TraceInstance { id } => tracefs::is_present(root, id).map(str::to_owned),
+            Setting::TraceInstance { id } => tracefs::presence(root, id).map(str::to_owned),
             _ if self.is_choice() => root.choice(self.path()),
             _ => Ok(root.value::<u64>(self.path(), NUMBER)?.to_string()),
         }
@@ -303,7 +303,7 @@ mod tests {
         let (_dir, root) = tree(&files);
         assert_eq!(pool(first).parts(&root), [pool(machine)]);
         assert_eq!(pool(machine).parts(&root), [pool(machine)]);
-        assert_eq!(pool(second).parts(&root), [pool(second)], "no such node is not the machine");
+        assert_eq!(pool(second).parts(&root), [pool(second)], "a missing node is not the machine");
         Ok(())
     }
 }

@@ -191,13 +191,13 @@ impl<'de> Deserialize<'de> for PageSize {
         /// A number, or a text if it is the key of a JSON object.
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum NumberOrText {
             Number(Bytes),
             Text(String),
         }
-        match Written::deserialize(from)? {
-            Written::Number(bytes) => PageSize::new(bytes),
-            Written::Text(text) => text.parse(),
+        match NumberOrText::deserialize(from)? {
+            NumberOrText::Number(bytes) => PageSize::new(bytes),
+            NumberOrText::Text(text) => text.parse(),
         }
         .map_err(serde::de::Error::custom)
     }

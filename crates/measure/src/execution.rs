@@ -12,12 +12,12 @@ use std::{
 use hugewise_evidence::observation::Observer;
 use hugewise_linux::{
     interrupt::Interrupt,
-    sys::process::{Ended, GroupLeader, monotonic_ns},
+    sys::process::{ChildExit, GroupLeader, monotonic_ns},
 };
 
 /// Time between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(3);
-/// Bytes of each of a program's outputs that are searched for figures.
+const SIGTERM_GRACE: Duration = Duration::from_secs(3);
+/// Largest part of each output of a program that is searched for figures, in bytes.
 const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 /// How to start a program on a backing.
@@ -39,7 +39,7 @@ pub struct Execution {
     /// Wall-clock time.
     pub wall: Duration,
     /// Exit status and resource usage, including children.
-    pub ended: Ended,
+    pub ended: ChildExit,
     /// Standard output, followed by standard error.
     pub output: String,
 }
@@ -89,7 +89,7 @@ pub fn run(
             None => command.env_remove(variable),
         };
     }
-    // Many short programs in a row would otherwise never notice a signal.
+    // Otherwise a signal would not end a series of short programs.
     if interrupt.signal().is_some() {
         return Err(ExecutionError::Interrupted);
     }
@@ -99,20 +99,20 @@ pub fn run(
         .map_err(|source| ExecutionError::Start { program: name.clone(), source })?;
     let ended = loop {
         let left = timeout.map(|limit| limit.saturating_sub(begin.elapsed()));
-        let patience = left.map_or(observer.gap(), |left| left.min(observer.gap()));
-        if let Some(ended) = child.wait(patience).map_err(io)? {
+        let wait_limit = left.map_or(observer.interval(), |left| left.min(observer.interval()));
+        if let Some(ended) = child.wait(wait_limit).map_err(io)? {
             break ended;
         }
         if interrupt.signal().is_some() {
             return Err(ExecutionError::Interrupted);
         }
         if left.is_some_and(|left| left.is_zero()) {
-            child.ask_to_end();
-            child.wait(GRACE).map_err(io)?;
+            child.terminate();
+            child.wait(SIGTERM_GRACE).map_err(io)?;
             let output = read_output(&mut stdout, &mut stderr).map_err(io)?;
             return Err(ExecutionError::TimedOut { limit: timeout.unwrap_or_default(), output });
         }
-        observer.look(child.pid());
+        observer.sample(child.pid());
     };
     let wall = begin.elapsed();
     let output = read_output(&mut stdout, &mut stderr).map_err(io)?;

@@ -25,6 +25,7 @@ use crate::{
     execution::{self, ExecutionError, last_lines},
     fragmentation::{Fragmenter, Free, Held, HostError},
     machine::Machine,
+    rounds::{Blocks, MAX_BLOCKS, MIN_BLOCKS},
     schedule::{self, Slot},
     verdict,
     workload::{Conditions, Prepared, Results, Workload},
@@ -39,21 +40,6 @@ pub struct CaseToRun {
     /// Values from `--parameter-list`, by name.
     pub parameters: BTreeMap<String, String>,
 }
-
-/// Number of blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blocks {
-    /// A fixed number.
-    Exactly(usize),
-    /// [`FEWEST_BLOCKS`] to [`MOST_BLOCKS`], until a difference of [`verdict::TARGET_DIFFERENCE`] would be
-    /// detected in every case, or until the time limit.
-    UntilPrecise(Duration),
-}
-
-/// Fewest blocks that give a useful estimate of the noise.
-pub const FEWEST_BLOCKS: usize = 5;
-/// Blocks beyond which precision hardly improves.
-pub const MOST_BLOCKS: usize = 30;
 
 /// Rules of the experiment beyond the design.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +68,7 @@ pub enum ExperimentError {
     Interrupted,
 }
 
-/// The constants of the experiment.
+/// The parameters of the experiment.
 pub struct Experiment<'a> {
     pub root: &'a Root,
     pub sizes: &'a PageSizes,
@@ -114,7 +100,7 @@ impl Experiment<'_> {
         let warm_ups = schedule::warm_ups(cases, arms, self.design.warm_up);
         let (fewest, most) = match self.rules.blocks {
             Blocks::Exactly(blocks) => (blocks, blocks),
-            Blocks::UntilPrecise(_) => (FEWEST_BLOCKS, MOST_BLOCKS),
+            Blocks::UntilPrecise(_) => (MIN_BLOCKS, MAX_BLOCKS),
         };
         let blocks = schedule::blocks(cases, arms, most, self.design.seed);
         let mut total = runs_of_a_block * (self.design.warm_up + fewest);
@@ -171,7 +157,7 @@ impl Experiment<'_> {
             (0..self.cases.len())
                 .all(|case| analysis::blocks_to_detect(so_far, case, verdict::TARGET_DIFFERENCE) == 0)
         };
-        blocks >= FEWEST_BLOCKS && (elapsed >= limit || precise())
+        blocks >= MIN_BLOCKS && (elapsed >= limit || precise())
     }
 
     /// Prepares a run and the machine for it; `None` if that arm is left out.
@@ -223,10 +209,10 @@ impl Experiment<'_> {
         let what = || self.describe(slot);
         let launch = machine.mark(prepared.launch.clone());
         if let RegionOfInterest::JavaHeap(log) = &prepared.region {
-            // The log of the previous run names another heap.
+            // The log of the previous run contains the addresses of another heap.
             let _ = fs::remove_file(log);
         }
-        // Anew for each run, because a run that allocates and frees memory makes free memory contiguous.
+        // Before each run, because a run that allocates and frees memory makes free memory contiguous.
         let mut held = self.fragment(slot)?;
         let mut observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp);
         let before = VmStat::read(self.root).ok();

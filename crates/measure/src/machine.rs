@@ -25,7 +25,7 @@ pub struct Machine {
     journal: Result<Journal, JournalError>,
     /// Lower limit of `MemAvailable` when pools grow.
     floor: Bytes,
-    /// The changes made so far, for people.
+    /// The changes made so far, as text.
     changes: Vec<String>,
 }
 
@@ -124,6 +124,6 @@ impl Machine {
 
 /// Why a setting was not changed, and what would help.
 fn refused(setting: &Setting, error: &JournalError) -> String {
-    let helps = error.what_helps();
+    let helps = error.next_step();
     format!("needs a change of the {setting} (/{}){helps}: {error}", setting.path().display())
 }

@@ -11,7 +11,7 @@ use hugewise_linux::{
     pages::coverage::Coverage,
     reading::Reading,
     root::Root,
-    sys::memory::SomeBytes,
+    sys::memory::NonEmptyBytes,
     units::Bytes,
 };
 use hugewise_memory::{
@@ -33,13 +33,13 @@ pub struct Touch {
     pub reads: u64,
     /// Counted iterations.
     pub iterations: usize,
-    /// Uncounted iterations before these.
+    /// Warm-up iterations, which are not counted.
     pub warm_up: usize,
 }
 
 /// Result of a touch run.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Touched {
+pub struct TouchResult {
     pub bytes: Bytes,
     pub backing: Backing,
     /// Time to populate the buffer, in seconds.
@@ -69,7 +69,7 @@ pub enum TouchError {
 }
 
 /// Runs the experiment in this process.
-pub fn run(touch: &Touch) -> Result<Touched, TouchError> {
+pub fn run(touch: &Touch) -> Result<TouchResult, TouchError> {
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(TouchError::PageSizes)?;
     let mut region = region::reserve(touch.bytes, &[touch.backing], &sizes)?;
@@ -81,21 +81,21 @@ pub fn run(touch: &Touch) -> Result<Touched, TouchError> {
     for (i, byte) in region.bytes_mut().iter_mut().enumerate() {
         *byte = i as u8;
     }
-    let buffer = SomeBytes::new(region.bytes()).ok_or(TouchError::Empty)?;
+    let buffer = NonEmptyBytes::new(region.bytes()).ok_or(TouchError::Empty)?;
     let mut state = SEED;
     let mut checksum = 0;
     for _ in 0..touch.warm_up {
         checksum += read_randomly(buffer, &mut state, touch.reads);
     }
     let mut ns_per_op = Vec::with_capacity(touch.iterations);
-    let (_, counts) = Counters::open(&root).around(|| {
+    let (_, counts) = Counters::open(&root).count_during(|| {
         for _ in 0..touch.iterations {
             let begin = Instant::now();
             checksum += read_randomly(buffer, &mut state, touch.reads);
             ns_per_op.push(begin.elapsed().as_nanos() as f64 / touch.reads.max(1) as f64);
         }
     });
-    Ok(Touched {
+    Ok(TouchResult {
         bytes: touch.bytes,
         backing: touch.backing,
         populate_s,
@@ -112,7 +112,7 @@ pub fn run(touch: &Touch) -> Result<Touched, TouchError> {
 /// The generator is xorshift64 (Marsaglia 2003, "Xorshift RNGs", with the triple 13, 7, 17); the offset is
 /// the upper half of its product with the length, which avoids a division.
 #[inline(never)]
-fn read_randomly(buffer: SomeBytes, state: &mut u64, reads: u64) -> u64 {
+fn read_randomly(buffer: NonEmptyBytes, state: &mut u64, reads: u64) -> u64 {
     let mut x = *state;
     let mut sum = 0u64;
     for _ in 0..reads {
@@ -150,7 +150,7 @@ mod tests {
         for place in 0..8 {
             buffer.fill(0);
             buffer[place] = 1;
-            let some = SomeBytes::new(&buffer).expect("eight bytes");
+            let some = NonEmptyBytes::new(&buffer).expect("eight bytes");
             let hits = read_randomly(some, &mut state, 80_000);
             assert!((9_500..10_500).contains(&hits), "{place}: {hits}");
         }

@@ -16,7 +16,7 @@ use crate::{
     execution::{self, ExecutionError, last_lines},
     experiment::{ExperimentError, Progress},
     machine::Machine,
-    touch::{Touch, Touched},
+    touch::{Touch, TouchResult},
     workload::native::{touched, worker},
 };
 
@@ -28,7 +28,7 @@ pub struct TouchBench {
     pub forks: usize,
     /// Counted iterations per process.
     pub iterations: usize,
-    /// Uncounted iterations before these.
+    /// Warm-up iterations per process, which are not counted.
     pub warm_up: usize,
     /// Reads per iteration.
     pub reads: u64,
@@ -38,11 +38,11 @@ pub struct TouchBench {
 
 /// The runs of one size on one backing.
 #[derive(Debug, Serialize)]
-pub struct Measured {
+pub struct TouchRow {
     pub bytes: Bytes,
     pub backing: Backing,
     /// One report per process.
-    pub forks: Vec<Touched>,
+    pub forks: Vec<TouchResult>,
 }
 
 /// All measurements, ordered by size, then backing.
@@ -50,7 +50,7 @@ pub struct Measured {
 pub struct TouchTable {
     pub bench: TouchBench,
     /// One row per size and backing that was measured.
-    pub rows: Vec<Measured>,
+    pub rows: Vec<TouchRow>,
     /// Backings that were not measured: [`LeftOut::case`] is the index of the size, [`LeftOut::arm`] of the
     /// backing.
     pub left_out: Vec<LeftOut>,
@@ -69,7 +69,7 @@ impl TouchBench {
         let failed = |what: &str, reason: String| ExperimentError::Run { what: what.to_owned(), reason };
         let sizes = PageSizes::read(root).map_err(|reason| failed("page sizes", reason))?;
         let scratch = machine.scratch().map_err(|error| failed("the scratch folder", error.to_string()))?;
-        let mut rows: BTreeMap<(usize, usize), Vec<Touched>> = BTreeMap::new();
+        let mut rows: BTreeMap<(usize, usize), Vec<TouchResult>> = BTreeMap::new();
         let mut left_out: Vec<LeftOut> = Vec::new();
         let mut random = fastrand::Rng::with_seed(self.seed);
         let cells =
@@ -109,7 +109,7 @@ impl TouchBench {
         }
         progress.run(total, total, "");
         left_out.sort_by_key(|out| (out.case, out.arm));
-        let rows = rows.into_iter().map(|((case, arm), forks)| Measured {
+        let rows = rows.into_iter().map(|((case, arm), forks)| TouchRow {
             bytes: self.sizes[case],
             backing: self.backings[arm],
             forks,

@@ -11,8 +11,8 @@ use crate::statistics::{
 /// several backings, and a false claim costs more than a missed one.
 pub const CLAIM_CONFIDENCE: f64 = 0.99;
 
-/// Smallest difference that is claimed, as a share; smaller ones do not matter in practice.
-pub const SMALLEST_CLAIM: f64 = 0.01;
+/// Smallest difference that is claimed, as a share; smaller differences are insignificant in practice.
+pub const MIN_CLAIMED_DIFFERENCE: f64 = 0.01;
 
 /// Probability of detecting the smallest visible difference.
 pub const POWER: f64 = 0.80;
@@ -20,7 +20,7 @@ pub const POWER: f64 = 0.80;
 /// Least standard deviation of the logarithm of a ratio that a claim is based on.
 ///
 /// Three pairs can agree to the last digit by chance or because of a coarse clock; their standard deviation
-/// is 0, and their interval excludes 1. No shared machine repeats itself better than this.
+/// is 0, and their interval excludes 1. No shared machine has less noise than this.
 pub const MIN_DEVIATION: f64 = 0.01;
 
 /// Largest detectable difference, as a share, of a verdict "no difference"; beyond it the rounds are
@@ -52,12 +52,12 @@ pub enum Verdict {
 
 impl PairedRatio {
     /// The ratio, if it can be claimed: the [`CLAIM_CONFIDENCE`] interval, based on at least
-    /// [`MIN_DEVIATION`], excludes 1, and the ratio differs from 1 by at least [`SMALLEST_CLAIM`].
+    /// [`MIN_DEVIATION`], excludes 1, and the ratio differs from 1 by at least [`MIN_CLAIMED_DIFFERENCE`].
     #[must_use]
     pub fn claim(&self) -> Option<f64> {
         let strict = self.interval(CLAIM_CONFIDENCE, self.deviation.max(MIN_DEVIATION))?;
         let excludes_one = strict.low > 1.0 || strict.high < 1.0;
-        let matters = (strict.estimate - 1.0).abs() >= SMALLEST_CLAIM;
+        let matters = (strict.estimate - 1.0).abs() >= MIN_CLAIMED_DIFFERENCE;
         (excludes_one && matters).then_some(strict.estimate)
     }
 
@@ -82,23 +82,23 @@ pub(crate) fn smallest_difference(deviation: f64, pairs: usize) -> Option<f64> {
     let freedom = pairs.checked_sub(1)?;
     let quantiles = student_t(0.5 + CLAIM_CONFIDENCE / 2.0, freedom)? + student_t(POWER, freedom)?;
     let difference = (quantiles * standard_error(deviation.max(MIN_DEVIATION), pairs)).exp_m1();
-    difference.is_finite().then(|| difference.max(SMALLEST_CLAIM))
+    difference.is_finite().then(|| difference.max(MIN_CLAIMED_DIFFERENCE))
 }
 
 /// A verdict with its basis.
-pub(crate) struct Judged {
+pub(crate) struct ArmVerdict {
     pub(crate) verdict: Verdict,
     pub(crate) ratio: Option<Ratio>,
     pub(crate) smallest_difference: Option<f64>,
     pub(crate) reason: Option<String>,
 }
 
-impl Judged {
-    pub(crate) fn plain(verdict: Verdict, reason: Option<String>) -> Judged {
-        Judged { verdict, ratio: None, smallest_difference: None, reason }
+impl ArmVerdict {
+    pub(crate) fn plain(verdict: Verdict, reason: Option<String>) -> ArmVerdict {
+        ArmVerdict { verdict, ratio: None, smallest_difference: None, reason }
     }
 
-    pub(crate) fn from_ratio(paired: &PairedRatio, pairs: usize) -> Judged {
+    pub(crate) fn from_ratio(paired: &PairedRatio, pairs: usize) -> ArmVerdict {
         let smallest = paired.smallest_difference();
         let (verdict, reason) = match paired.claim() {
             Some(ratio) => (
@@ -119,7 +119,7 @@ impl Judged {
                 ),
             ),
         };
-        Judged {
+        ArmVerdict {
             verdict,
             ratio: paired.ratio(INTERVAL_CONFIDENCE),
             smallest_difference: smallest,

@@ -64,7 +64,7 @@ pub(crate) fn status(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     }
 }
 
-/// Runs the body of a function that returns a value, and `otherwise` on failure.
+/// Runs the body of a function that returns a value; returns `otherwise` on failure.
 pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) -> T {
     guarded(body).unwrap_or_else(|failure| {
         keep(failure);
@@ -74,7 +74,7 @@ pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) 
 
 /// A panic must not cross into C: it would abort the program.
 fn guarded<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // Poisoned locks are used on: their contents are consistent after every statement.
+    // Poisoned locks stay in use: their contents are consistent after every statement.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         Err(Failure::new(
             libc::ENOTRECOVERABLE,

@@ -12,7 +12,7 @@ use std::{
 
 use crate::error::Failure;
 
-/// What C holds handles of.
+/// Regions by handle.
 pub(crate) struct Handles<T>(RwLock<Table<T>>);
 
 struct Table<T> {

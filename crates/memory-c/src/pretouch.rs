@@ -5,7 +5,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 use crate::{
-    arguments::{self, GrownPlace, Place, addresses},
+    arguments::{self, OutputPointer, VersionedOutput, addresses},
     error::{Failure, status},
     region::{REGIONS, Region},
 };
@@ -167,9 +167,9 @@ unsafe fn carry_out(
     ) -> Result<pretouch::Pretouched, Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: guaranteed by the caller.
-    let options = unsafe { arguments::grown(options, FIRST_OPTIONS, "options") }?;
+    let options = unsafe { arguments::copy_versioned(options, FIRST_OPTIONS, "options") }?;
     // SAFETY: guaranteed by the caller.
-    let place = unsafe { GrownPlace::new(pretouched, FIRST_PRETOUCHED, "pretouched") }?;
+    let place = unsafe { VersionedOutput::new(pretouched, FIRST_PRETOUCHED, "pretouched") }?;
     let how = Pretouch {
         threads: NonZeroUsize::new(options.threads as usize),
         chunk: (options.chunk > 0).then_some(Bytes(options.chunk)),
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn hugewise_region_decommit(
         let place = match given_back.is_null() {
             true => None,
             // SAFETY: guaranteed by the caller.
-            false => Some(unsafe { Place::new(given_back, "given_back") }?),
+            false => Some(unsafe { OutputPointer::new(given_back, "given_back") }?),
         };
         // SAFETY: pages of the region, which lives as long as `held`; the caller asked to discard their
         // contents.

@@ -5,7 +5,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 use crate::{
-    arguments::{self, Place, addresses},
+    arguments::{self, OutputPointer, addresses},
     error::{Failure, status, to_c, value},
     handles::Handles,
     preferences,
@@ -76,7 +76,7 @@ impl Default for ReserveOptions {
 const FIRST_OPTIONS: usize = size_of::<ReserveOptions>();
 
 /// A region with the values that C gets pointers to, valid while it exists.
-pub(crate) struct Held {
+pub(crate) struct HeldRegion {
     region: Reserved,
     base_size: PageSize,
     /// The start of its memory. Stored at creation: later, no reference may be made to memory that C writes.
@@ -86,17 +86,17 @@ pub(crate) struct Held {
     fallbacks: Vec<(CString, CString)>,
 }
 
-pub(crate) static REGIONS: Handles<Held> = Handles::new();
+pub(crate) static REGIONS: Handles<HeldRegion> = Handles::new();
 
-impl Held {
-    fn new(mut region: Reserved, base_size: PageSize) -> Held {
+impl HeldRegion {
+    fn new(mut region: Reserved, base_size: PageSize) -> HeldRegion {
         let bytes = region.bytes_mut();
         let (address, len) = (bytes.as_mut_ptr().expose_provenance(), bytes.len());
         let texts =
             |fallback: &region::Fallback| (to_c(&fallback.backing.to_string()), to_c(&fallback.cause));
         let fallbacks = region.fallbacks().iter().map(texts).collect();
         let backing = to_c(&region.backing().to_string());
-        Held { region, base_size, address, len, backing, fallbacks }
+        HeldRegion { region, base_size, address, len, backing, fallbacks }
     }
 
     pub(crate) fn region(&self) -> &Reserved {
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn hugewise_reserve_at(
 ) -> c_int {
     status(|| {
         // SAFETY: guaranteed by the caller.
-        let place = unsafe { Place::new(region, "region") }?;
+        let place = unsafe { OutputPointer::new(region, "region") }?;
         place.write(ptr::null_mut());
         // SAFETY: guaranteed by the caller.
         let backings = unsafe { arguments::text(backings, "backings") }?;
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn hugewise_reserve_at(
         let sizes = page_sizes()?;
         let reserved = region::reserve_at(Bytes(len as u64), &wanted, sizes, &placement)
             .map_err(|error| Failure::new(libc::ENOMEM, error.to_string()))?;
-        place.write(REGIONS.keep(Held::new(reserved, sizes.base)));
+        place.write(REGIONS.keep(HeldRegion::new(reserved, sizes.base)));
         Ok(())
     })
 }
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn hugewise_reserve_at(
 /// `options` is NULL, or a struct that begins with its size, whose name is NULL or a string.
 unsafe fn placement(options: *const ReserveOptions) -> Result<Placement, Failure> {
     // SAFETY: guaranteed by the caller.
-    let options = unsafe { arguments::grown(options, FIRST_OPTIONS, "options") }?;
+    let options = unsafe { arguments::copy_versioned(options, FIRST_OPTIONS, "options") }?;
     let node = match options.bind {
         0 => None,
         1 => Some(options.node),
@@ -307,7 +307,7 @@ unsafe fn describe(
     read: impl FnOnce() -> Result<(Reading<Coverage>, PageSize), Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: guaranteed by the caller.
-    let count = unsafe { Place::new(count, "count") }?;
+    let count = unsafe { OutputPointer::new(count, "count") }?;
     // SAFETY: guaranteed by the caller.
     let pages = unsafe { arguments::array(pages, capacity, "pages") }?;
     let (coverage, base_size) = read()?;

@@ -4,7 +4,7 @@ use std::{env, error::Error, fs, path::Path};
 
 use cbindgen::{Builder, Config, DocumentationStyle, Language, SortKey, Style};
 
-type Tested = Result<(), Box<dyn Error>>;
+type TestResult = Result<(), Box<dyn Error>>;
 
 /// The comment above the declarations.
 const HEADER: &str = "\
@@ -70,7 +70,7 @@ fn generated() -> Result<String, Box<dyn Error>> {
 }
 
 #[test]
-fn the_header_is_that_of_the_code() -> Tested {
+fn the_header_is_that_of_the_code() -> TestResult {
     let path = crate_folder().join("include/hugewise.h");
     let generated = generated()?;
     if env::var_os("HUGEWISE_WRITE_HEADER").is_some() {

@@ -6,7 +6,7 @@ use hugewise_linux::units::Bytes;
 
 /// Minimum number of chunks per thread, so that all threads finish at about the same time.
 const MIN_CHUNKS_PER_THREAD: u64 = 16;
-/// Default chunk size: long compared with a system call, short enough to show progress and to stop at.
+/// Default chunk size: takes much longer than a system call, but allows progress reports and cancellation.
 const DEFAULT_CHUNK_BYTES: Bytes = Bytes(4 << 20);
 
 /// A range of addresses, cut at multiples of the chunk size.

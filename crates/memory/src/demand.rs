@@ -123,7 +123,7 @@ fn left(limit: &Limit, reclaimable: Bytes) -> Bytes {
     limit.bytes.saturating_sub(used.saturating_sub(reclaimable))
 }
 
-/// File cache of a group and its descendants; cgroup v1 has names of its own for these sums.
+/// File cache of a group and its descendants; cgroup v1 has other names for these sums.
 fn file_cache(root: &Root, limit: &Limit) -> Option<Bytes> {
     let text = root.read(limit.file.with_file_name("memory.stat")).ok()?;
     let of = |name: &str| {
@@ -242,7 +242,7 @@ mod tests {
                 )
             );
         }
-        // It does not charge pages of a pool.
+        // This limit does not count pages of a pool.
         assert_eq!(refused("hugetlb", 514, &files)?, None);
         Ok(())
     }

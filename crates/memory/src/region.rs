@@ -110,7 +110,7 @@ fn reserve_on(
     let start = (mapping.address().next_multiple_of(page) - mapping.address()) as usize;
     let whole = start..start + rounded.0 as usize;
     if whole.end > mapping.len() {
-        // The kernel aligns hugetlb mappings; an emulation of it may not.
+        // Linux aligns hugetlb mappings; an emulation of Linux may not.
         return Err(format!(
             "the mapping at {:#x} is not aligned to pages of {page_size}",
             mapping.address()
@@ -122,9 +122,9 @@ fn reserve_on(
         Backing::Hugetlb(_) | Backing::Shm(_) => {}
     }
     if let Some(node) = placement.node {
-        mapping.bind(node).map_err(|error| format!("it could not be bound to node {node} ({error})"))?;
+        mapping.bind(node).map_err(|error| format!("memory could not be bound to node {node} ({error})"))?;
     }
-    // Kernels without names of anonymous memory ignore it.
+    // The name is optional: kernels without names of anonymous memory return an error.
     let _ = mapping.name(&placement.full_name());
     Ok(Region {
         mapping,
@@ -219,9 +219,9 @@ impl Region {
     }
 
     /// The page sizes of the region.
-    pub(crate) fn pages(&self) -> Pages {
+    pub(crate) fn pages(&self) -> RegionPageSizes {
         let explicit = self.got.is_explicit();
-        Pages {
+        RegionPageSizes {
             page_size: self.page_size,
             huge: if explicit { Some(self.page_size) } else { self.thp_size },
             grain: self.thp_size.filter(|_| !explicit).map_or(self.page_size, |thp| thp.max(self.page_size)),
@@ -239,14 +239,14 @@ impl Region {
 
 /// The page sizes of a region.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pages {
+pub(crate) struct RegionPageSizes {
     page_size: PageSize,
     huge: Option<PageSize>,
     grain: PageSize,
     step: PageSize,
 }
 
-impl Pages {
+impl RegionPageSizes {
     /// A part of the region, or the whole, as work for several threads.
     pub fn target(self, span: Span<'_>) -> Target<'_> {
         Target {
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
     use crate::pretouch::Pretouch;
 
-    type Tested = Result<(), Box<dyn Error>>;
+    type TestResult = Result<(), Box<dyn Error>>;
 
     fn sizes() -> Result<PageSizes, Box<dyn Error>> {
         Ok(PageSizes::read(&Root::live())?)
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn base_memory_holds_no_huge_page() -> Tested {
+    fn base_memory_holds_no_huge_page() -> TestResult {
         let mut region = reserve(Bytes(8 << 20), &[Backing::Base], &sizes()?)?;
         pretouch(&mut region)?;
         let coverage = coverage_of_at_least(&region, Bytes(8 << 20))?;
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn thp_memory_is_aligned_and_its_coverage_is_read() -> Tested {
+    fn thp_memory_is_aligned_and_its_coverage_is_read() -> TestResult {
         let sizes = sizes()?;
         let Some(thp) = sizes.thp else { return Ok(()) };
         let mut region = reserve(Bytes(5 << 20), &[Backing::Thp], &sizes)?;
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fallback_carries_its_cause() -> Tested {
+    fn a_fallback_carries_its_cause() -> TestResult {
         let huge = Bytes(1 << 50);
         let sizes = sizes()?;
         let strict = reserve(huge, &[Backing::Hugetlb(None)], &sizes);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_node_that_is_not_there_is_refused() -> Tested {
+    fn memory_of_a_node_that_is_not_there_is_refused() -> TestResult {
         let placement = Placement { node: Some(1000), name: None };
         let refused = reserve_at(Bytes(1 << 20), &[Backing::Base], &sizes()?, &placement);
         let cause = refused.err().map(|error| error.to_string()).unwrap_or_default();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_preference_list_is_an_error() -> Tested {
+    fn an_empty_preference_list_is_an_error() -> TestResult {
         assert!(reserve(Bytes(1), &[], &sizes()?).is_err());
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::{
     chunks::Chunks,
     region::Region,
     target::Target,
-    threads::{self, Crew, Stopped},
+    threads::{self, Stopped, Workers},
 };
 
 /// The result of a release.
@@ -40,14 +40,14 @@ impl Region {
     pub fn decommit(&mut self, range: Range<usize>, threads: Option<NonZeroUsize>) -> Released {
         let pages = self.pages_within(range);
         let shared = self.is_shared();
-        give_back(&self.target(), pages, shared, threads)
+        release_pages(&self.target(), pages, shared, threads)
     }
 
     /// Like [`Region::decommit`], while other threads use the rest. `span` must come from
     /// [`Region::pages_within`].
     pub fn decommit_span(&self, span: Span<'_>, threads: Option<NonZeroUsize>) -> Released {
         let pages = span.addresses();
-        give_back(&self.pages().target(span), pages, self.is_shared(), threads)
+        release_pages(&self.pages().target(span), pages, self.is_shared(), threads)
     }
 
     fn is_shared(&self) -> bool {
@@ -72,20 +72,20 @@ impl Region {
     }
 }
 
-fn give_back(
+fn release_pages(
     target: &Target<'_>,
     pages: Range<u64>,
     shared: bool,
     threads: Option<NonZeroUsize>,
 ) -> Released {
     let begin = Instant::now();
-    let crew = Crew::for_memory(pages.start, threads);
-    let chunks = Chunks::cut(pages, target.grain.bytes(), None, crew.threads);
-    let give_back = |chunk| match shared {
+    let workers = Workers::for_memory(pages.start, threads);
+    let chunks = Chunks::cut(pages, target.grain.bytes(), None, workers.threads);
+    let release_pages = |chunk| match shared {
         true => target.span.discard_shared(chunk),
         false => target.span.discard(chunk),
     };
-    let worked = threads::each(&chunks, &crew, &give_back, &mut |_| ControlFlow::Continue(()));
+    let worked = threads::each(&chunks, &workers, &release_pages, &mut |_| ControlFlow::Continue(()));
     Released {
         wanted: chunks.length(),
         done: worked.done,

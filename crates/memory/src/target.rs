@@ -15,9 +15,9 @@ pub(crate) struct Target<'a> {
     pub span: Span<'a>,
     /// The largest page size possible in it.
     pub page_size: PageSize,
-    /// Chunks are multiples of it: the page size, or the memory mapped by one page table.
+    /// Divisor of the chunk size: the page size, or the memory mapped by one page table.
     pub grain: PageSize,
-    /// Distance at which each page has a byte.
+    /// Distance between two touched bytes: the smallest page size possible in the span.
     pub step: PageSize,
     /// Addresses, and the size of the huge pages possible there.
     pub parts: Vec<Part>,

@@ -23,27 +23,27 @@ use crate::chunks::Chunks;
 
 /// The number of threads and their CPUs.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct Workers {
     pub threads: usize,
     /// The CPUs to run on; `None` for no restriction.
     pub cpus: Option<BTreeSet<u32>>,
 }
 
-impl Crew {
+impl Workers {
     /// `asked` threads, by default one per usable CPU; on the node of the memory at `address` if a policy
     /// binds it to one.
-    pub fn for_memory(address: u64, asked: Option<NonZeroUsize>) -> Crew {
+    pub fn for_memory(address: u64, asked: Option<NonZeroUsize>) -> Workers {
         let nodes = own::nodes_of_memory(address).unwrap_or_default();
         let allowed = own::allowed_cpus().unwrap_or_default();
         let near = nodes.into_iter().filter_map(|node| numa::cpus(&Root::live(), node).ok()).flatten();
         let cpus = near_and_allowed(&near.collect(), &allowed);
         let usable = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let usable = cpus.as_ref().map_or(usable, |cpus| usable.min(cpus.len()));
-        Crew { threads: asked.map_or(usable, NonZeroUsize::get), cpus }
+        Workers { threads: asked.map_or(usable, NonZeroUsize::get), cpus }
     }
 }
 
-/// The CPUs to run on; `None` if that is no restriction or leaves no CPU.
+/// The CPUs to run on; `None` for no restriction, also if no allowed CPU is near the memory.
 fn near_and_allowed(near: &BTreeSet<u32>, allowed: &BTreeSet<u32>) -> Option<BTreeSet<u32>> {
     let both: BTreeSet<u32> = near.intersection(allowed).copied().collect();
     (!both.is_empty() && both != *allowed).then_some(both)
@@ -51,7 +51,7 @@ fn near_and_allowed(near: &BTreeSet<u32>, allowed: &BTreeSet<u32>) -> Option<BTr
 
 /// The result of the work.
 #[derive(Debug, Default)]
-pub(crate) struct Worked {
+pub(crate) struct WorkResult {
     /// Bytes in finished chunks.
     pub done: Bytes,
     /// Number of threads.
@@ -101,16 +101,16 @@ enum Event {
 /// Calls `work` for every chunk. The calling thread waits, and passes the bytes done so far to `progress`.
 pub(crate) fn each(
     chunks: &Chunks,
-    crew: &Crew,
+    workers: &Workers,
     work: &(dyn Fn(Range<u64>) -> io::Result<()> + Sync),
     progress: &mut dyn FnMut(Bytes) -> ControlFlow<()>,
-) -> Worked {
+) -> WorkResult {
     let (next, stop, gate) = (AtomicU64::new(0), AtomicBool::new(false), Gate::default());
     let worker = |events: Sender<Event>| {
         let before = own::faults().unwrap_or_default();
-        if let Some(cpus) = &crew.cpus {
+        if let Some(cpus) = &workers.cpus {
             // Without the affinity the work is only slower.
-            let _ = own::stay_on(cpus);
+            let _ = own::set_affinity(cpus);
         }
         gate.wait();
         while !stop.load(Ordering::Relaxed) {
@@ -126,8 +126,8 @@ pub(crate) fn each(
         }
         since(before)
     };
-    let mut worked = Worked::default();
-    let wanted = usize::try_from(chunks.count()).unwrap_or(usize::MAX).min(crew.threads.max(1));
+    let mut worked = WorkResult::default();
+    let wanted = usize::try_from(chunks.count()).unwrap_or(usize::MAX).min(workers.threads.max(1));
     thread::scope(|scope| {
         let (sender, events) = mpsc::channel();
         let start = |events| {
@@ -216,8 +216,8 @@ mod tests {
         assert_eq!(near_and_allowed(&set(&[]), &set(&[0, 1])), None);
     }
 
-    fn crew(threads: usize) -> Crew {
-        Crew { threads, cpus: None }
+    fn workers(threads: usize) -> Workers {
+        Workers { threads, cpus: None }
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         let refuse = |chunk: Range<u64>| {
             if chunk.start == 7 << 12 { Err(io::Error::from_raw_os_error(12)) } else { Ok(()) }
         };
-        let worked = each(&chunks, &crew(1), &refuse, &mut |_| ControlFlow::Continue(()));
+        let worked = each(&chunks, &workers(1), &refuse, &mut |_| ControlFlow::Continue(()));
         assert_eq!(worked.done, Bytes(7 << 12));
         let stopped = worked.stopped.map(|stopped| stopped.to_string()).unwrap_or_default();
         assert!(stopped.starts_with("at 0x7000-0x8000: out of memory"), "{stopped}");
@@ -243,7 +243,7 @@ mod tests {
                 seen.lock().map_err(|_| io::Error::other("poisoned"))?.push(chunk.start >> 12);
                 Ok(())
             };
-            let worked = each(&chunks, &crew(threads), &note, &mut |done| {
+            let worked = each(&chunks, &workers(threads), &note, &mut |done| {
                 if after.is_some_and(|pages| done >= Bytes(pages << 12)) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             let mut seen = seen.into_inner().expect("no thread panicked");

@@ -1,10 +1,10 @@
-//! Decisions about huge pages, from readings: what a launch line needs, what to change, what to run on, and
-//! what stands in the way.
+//! Decisions about huge pages, from readings: the demand of a launch line, the changes that it needs, the
+//! selection of a backing, and the obstacles.
 
-pub mod availability;
 pub mod backing_selection;
 pub mod decide;
 pub mod findings;
 pub mod malloc;
 pub mod plan;
 pub mod planner;
+pub mod pool_availability;

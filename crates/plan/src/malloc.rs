@@ -22,32 +22,32 @@ pub enum Malloc {
     Glibc,
     /// jemalloc, preloaded in place of glibc's malloc.
     Jemalloc,
-    /// Collapse from outside, once the memory is resident.
+    /// Collapse by another process, once the memory is resident.
     Convert,
 }
 
 /// Selected malloc, with its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MallocMeans {
+pub enum MallocSettings {
     /// Tunables of glibc, by name.
     Tunables(Vec<(&'static str, String)>),
     /// Path of the jemalloc to preload.
     Preload(PathBuf),
-    /// No settings: the memory is collapsed from outside.
+    /// No settings: another process collapses the memory.
     Nothing,
 }
 
-impl MallocMeans {
+impl MallocSettings {
     /// Environment variables to set, merged with their present values, which `theirs` returns.
     #[must_use]
     pub fn variables(&self, theirs: &dyn Fn(&str) -> Option<String>) -> Vec<(&'static str, String)> {
         let value = |name| theirs(name).unwrap_or_default();
         match self {
-            MallocMeans::Nothing => Vec::new(),
-            MallocMeans::Tunables(ours) => {
+            MallocSettings::Nothing => Vec::new(),
+            MallocSettings::Tunables(ours) => {
                 vec![("GLIBC_TUNABLES", with_tunables(&value("GLIBC_TUNABLES"), ours))]
             }
-            MallocMeans::Preload(library) => {
+            MallocSettings::Preload(library) => {
                 let joined = |name, ours: &str, between: &str| match value(name) {
                     theirs if theirs.is_empty() => (name, ours.to_owned()),
                     theirs if name == "MALLOC_CONF" => (name, format!("{theirs}{between}{ours}")),

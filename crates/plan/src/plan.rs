@@ -57,7 +57,7 @@ impl Plan {
     /// Whether there is too little memory for a pool.
     #[must_use]
     pub fn lacks_memory(&self) -> bool {
-        self.pools.iter().any(|pool| pool.obtainable == Obtainable::NotEnoughMemory)
+        self.pools.iter().any(|pool| pool.obtainable == PoolAvailability::NotEnoughMemory)
     }
 }
 
@@ -90,7 +90,7 @@ pub struct PoolPlan {
     /// Pages to add to the pool.
     pub pages_to_add: Pages,
     /// Whether the pages to add are available now.
-    pub obtainable: Obtainable,
+    pub obtainable: PoolAvailability,
     /// Reason for `obtainable`.
     pub why: String,
 }
@@ -98,7 +98,7 @@ pub struct PoolPlan {
 /// Whether pages can be added now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Obtainable {
+pub enum PoolAvailability {
     /// The pages can be added, or none are missing.
     Yes,
     /// The pages need more than the available memory.
@@ -139,7 +139,7 @@ pub struct MemoryShare {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     #[serde(rename = "verdict")]
-    pub outcome: Outcome,
+    pub outcome: StartOutcome,
     /// Result in one sentence.
     #[serde(rename = "detail")]
     pub summary: String,
@@ -154,7 +154,7 @@ pub struct Verdict {
 /// Predicted result of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum StartOutcome {
     /// Every region gets the huge pages that it requests.
     GetsHugePages,
     /// Some regions fall back to smaller pages, without an error.

@@ -5,38 +5,38 @@ use std::{env, fs};
 use hugewise_jvm::{
     demand::Demand,
     flags::FinalFlags,
-    launch::{Contradiction, Effective, LaunchLine, contradictions},
-    rehearsal::{self, Asked, DemandError, Performance},
+    launch::{Contradiction, EffectiveOptions, LaunchLine, contradictions},
+    rehearsal::{self, DemandError, LaunchDemand, RehearsedStart},
 };
 use hugewise_linux::{
     facts::Facts,
     hugepages::{backing::Backing, page_sizes::PageSizes},
     reading::Reading,
-    rehearsal::Pretended,
+    rehearsal::SimulatedPools,
     units::{Bytes, PageSize, Pages},
 };
 
 use crate::{
-    decide::{self, AsItStands},
+    decide::{self, ObservedStart},
     plan::{OffHeap, Plan, PoolPlan, Verdict},
 };
 
 /// Options of a plan.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct PlanRequest {
     /// `None` is the backing that the line requests, or else `hugetlb`.
     pub backing: Option<Backing>,
     /// Number of such JVMs that run at the same time.
     pub instances: u32,
     /// Memory outside of the heap to put on huge pages.
-    pub off_heap: Option<OffHeapWanted>,
+    pub off_heap: Option<OffHeapRequest>,
     /// NUMA node of the pools; `None` if any.
     pub node: Option<u32>,
 }
 
 /// Size of the memory outside of the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OffHeapWanted {
+pub enum OffHeapRequest {
     Bytes(Bytes),
     /// The JVM's limit for direct buffers, `MaxDirectMemorySize`.
     Direct,
@@ -46,7 +46,7 @@ pub enum OffHeapWanted {
 pub fn plan(
     command: &[String],
     line: &LaunchLine,
-    wanted: &Wanted,
+    wanted: &PlanRequest,
     facts: &Facts,
     sizes: &PageSizes,
 ) -> Result<Plan, DemandError> {
@@ -58,11 +58,12 @@ pub fn plan(
     if let Some(missing) = sizes.missing(backing) {
         return Err(DemandError::Impossible(missing));
     }
-    let Asked { demand, options, set_aside } = rehearsal::ask_with(line, &given, backing, sizes)?;
+    let LaunchDemand { demand, options, set_aside } =
+        rehearsal::launch_demand_with(line, &given, backing, sizes)?;
     let off_heap = wanted.off_heap.and_then(|wanted| {
         let (bytes, source) = match wanted {
-            OffHeapWanted::Bytes(bytes) => (bytes, "--off-heap"),
-            OffHeapWanted::Direct => (demand.direct_memory?, "MaxDirectMemorySize"),
+            OffHeapRequest::Bytes(bytes) => (bytes, "--off-heap"),
+            OffHeapRequest::Direct => (demand.direct_memory?, "MaxDirectMemorySize"),
         };
         let page_size =
             sizes.huge_page_of(if backing == Backing::Thp { backing } else { Backing::Hugetlb(None) })?;
@@ -156,7 +157,7 @@ fn as_it_stands(
     facts: &Facts,
     sizes: &PageSizes,
 ) -> Result<Verdict, DemandError> {
-    let mut pools = decide::obtainable_pools(facts);
+    let mut pools = decide::available_pools(facts);
     for (size, taken) in others {
         if let Some(left) = pools.get_mut(size) {
             *left = left.saturating_sub(*taken);
@@ -168,13 +169,14 @@ fn as_it_stands(
     let asks_explicit = asks.filter(|asks| asks.is_explicit());
     let expected = match asks_explicit {
         Some(asks) => {
-            let regions = Performance::of(line, given, sizes, &Pretended::new())?.regions(asks, sizes);
+            let regions =
+                RehearsedStart::of(line, given, sizes, &SimulatedPools::new())?.regions(asks, sizes);
             Demand { regions, ..planned.clone() }
         }
         None => planned.clone(),
     };
-    let now = Performance::of(line, given, sizes, &pools)?;
-    let seen = AsItStands {
+    let now = RehearsedStart::of(line, given, sizes, &pools)?;
+    let seen = ObservedStart {
         asks_explicit: asks_explicit.is_some(),
         asks_thp: asks == Some(Backing::Thp),
         started: now.rehearsal.status.success(),
@@ -190,7 +192,9 @@ fn refusal(line: &LaunchLine, error: DemandError) -> DemandError {
     let refused =
         effective.ok().and_then(|effective| contradictions(&effective).into_iter().find(|c| c.refused));
     match refused {
-        Some(contradiction) => DemandError::Exits { java: line.java.clone(), said: reported(&contradiction) },
+        Some(contradiction) => {
+            DemandError::Exits { java: line.java.clone(), detail: reported(&contradiction) }
+        }
         None => error,
     }
 }
@@ -200,7 +204,7 @@ fn reported(contradiction: &Contradiction) -> String {
 }
 
 /// The backing that the options request; `None` if they request none.
-fn asks(effective: &Effective) -> Option<Backing> {
+fn asks(effective: &EffectiveOptions) -> Option<Backing> {
     let is = |flag| effective.switch(flag).map(|(on, _)| on);
     if is("UseLargePages") == Some(false) {
         return None;

@@ -1,4 +1,4 @@
-//! Which settings must change to meet a request. Nothing is written here: a [`Difference`] cannot reach the
+//! The changes of settings that meet a request. Nothing is written here: a [`Difference`] cannot write to the
 //! kernel, and [`crate::apply::Writer`] carries it out.
 
 #[cfg(test)]
@@ -16,16 +16,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct SettingRequest {
     pub setting: Setting,
-    pub wanted: Wanted,
+    pub wanted: RequestedValue,
     /// The value when the plan was made; `None` without a plan.
-    pub seen: Option<Seen>,
+    pub seen: Option<ValueAtPlan>,
 }
 
 /// The requested value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RequestedValue {
     /// This value; for a pool, its number of pages.
     Value(String),
     /// Pools only: add this number of pages.
@@ -36,7 +36,7 @@ pub enum Wanted {
 
 /// The value when the plan was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum ValueAtPlan {
     Pool {
         /// All pages of the pool.
         total: Pages,
@@ -49,7 +49,7 @@ pub enum Seen {
 
 /// A requested setting with its current and its requested value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Change {
+pub struct SettingChange {
     /// The setting.
     pub setting: Setting,
     /// The current value; for a pool, its pages without the surplus pages.
@@ -58,7 +58,7 @@ pub struct Change {
     pub to: String,
 }
 
-impl Change {
+impl SettingChange {
     #[must_use]
     pub fn is_needed(&self) -> bool {
         self.from != self.to
@@ -76,7 +76,7 @@ impl Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// Every requested setting, in the order of the writes: pools that shrink come before pools that grow.
-    pub changes: Vec<Change>,
+    pub changes: Vec<SettingChange>,
     /// Reasons against the changes. The user may apply despite them.
     pub objections: Vec<String>,
     /// Differences between the plan and the machine now, and their effect.
@@ -106,9 +106,13 @@ pub enum DifferenceError {
 }
 
 impl Difference {
-    /// Reads the current values and computes the changes. It is an objection if less than `floor` of memory
+    /// Reads the current values and computes the changes. Adds an objection if less than `floor` of memory
     /// would stay available.
-    pub fn read(root: &Root, requests: &[Request], floor: Bytes) -> Result<Difference, DifferenceError> {
+    pub fn read(
+        root: &Root,
+        requests: &[SettingRequest],
+        floor: Bytes,
+    ) -> Result<Difference, DifferenceError> {
         let mut difference = Difference::default();
         let mut parts = Vec::new();
         for request in requests {
@@ -137,28 +141,28 @@ impl Difference {
     /// True if no setting has to change.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.changes.iter().any(Change::is_needed)
+        !self.changes.iter().any(SettingChange::is_needed)
     }
 
-    fn add(&mut self, root: &Root, request: &Request) -> Result<(), DifferenceError> {
+    fn add(&mut self, root: &Root, request: &SettingRequest) -> Result<(), DifferenceError> {
         let setting = request.setting;
         let from = setting.read(root).map_err(|error| missing(root, setting, error))?;
         let to = match (&request.wanted, setting) {
-            (Wanted::Value(value), _) => {
+            (RequestedValue::Value(value), _) => {
                 setting.checked(root, value)?.map_err(|reason| DifferenceError::Value { setting, reason })?
             }
-            (Wanted::More(more), Setting::Pool { .. }) => (pages(&from) + *more).to_string(),
-            (Wanted::Available(needed), Setting::Pool { page_size, node }) => {
+            (RequestedValue::More(more), Setting::Pool { .. }) => (pages(&from) + *more).to_string(),
+            (RequestedValue::Available(needed), Setting::Pool { page_size, node }) => {
                 let pool = pool(root, page_size, node)?;
                 self.note_pool(request, &pool);
                 (pages(&from) + needed.saturating_sub(pool.available())).to_string()
             }
-            (Wanted::More(_) | Wanted::Available(_), _) => {
+            (RequestedValue::More(_) | RequestedValue::Available(_), _) => {
                 let reason = "only pools take a number of pages".to_owned();
                 return Err(DifferenceError::Value { setting, reason });
             }
         };
-        if let Some(Seen::Value(seen)) = &request.seen {
+        if let Some(ValueAtPlan::Value(seen)) = &request.seen {
             // No objection if the setting already has the requested value.
             if *seen != from && from != to {
                 self.objections.push(format!(
@@ -166,14 +170,14 @@ impl Difference {
                 ));
             }
         }
-        self.in_use(root, setting, &from, &to)?;
-        self.changes.push(Change { setting, from, to });
+        self.note_pages_in_use(root, setting, &from, &to)?;
+        self.changes.push(SettingChange { setting, from, to });
         Ok(())
     }
 
     /// Adds a note if the pool changed since the plan was made.
-    fn note_pool(&mut self, request: &Request, pool: &Pool) {
-        let Some(Seen::Pool { total, available }) = request.seen else { return };
+    fn note_pool(&mut self, request: &SettingRequest, pool: &Pool) {
+        let Some(ValueAtPlan::Pool { total, available }) = request.seen else { return };
         if (total, available) != (pool.total, pool.available()) {
             self.notes.push(format!(
                 "the {} had {total} pages ({available} available) when the plan was made, and has {} ({} \
@@ -186,7 +190,13 @@ impl Difference {
     }
 
     /// Adds a note on pages in use if the pool shrinks.
-    fn in_use(&mut self, root: &Root, setting: Setting, from: &str, to: &str) -> Result<(), ReadError> {
+    fn note_pages_in_use(
+        &mut self,
+        root: &Root,
+        setting: Setting,
+        from: &str,
+        to: &str,
+    ) -> Result<(), ReadError> {
         let Setting::Pool { page_size, node } = setting else { return Ok(()) };
         if pages(to) >= pages(from) {
             return Ok(());
@@ -209,11 +219,11 @@ impl Difference {
             _ => Bytes::ZERO,
         };
         let grown: Bytes =
-            self.changes.iter().filter_map(Change::growth).map(|(size, more)| more * size).sum();
+            self.changes.iter().filter_map(SettingChange::growth).map(|(size, more)| more * size).sum();
         if grown == Bytes::ZERO {
             return None;
         }
-        let less = |change: &Change| pages(&change.from).saturating_sub(pages(&change.to));
+        let less = |change: &SettingChange| pages(&change.from).saturating_sub(pages(&change.to));
         let given: Bytes = self.changes.iter().map(|change| size(less(change), change.setting)).sum();
         let taken = grown.saturating_sub(given);
         match meminfo::read(root).available {

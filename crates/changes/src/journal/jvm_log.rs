@@ -31,13 +31,13 @@ impl JvmLog {
 
     /// True while the JVM that writes the log runs.
     #[must_use]
-    pub fn is_there(&self, root: &Root) -> bool {
+    pub fn is_running(&self, root: &Root) -> bool {
         Process::read(root, self.pid).is_ok_and(|process| process.started == Some(self.started))
     }
 
     /// Switches the log off. If the JVM has exited, only the file is removed.
     pub(super) fn end(&self, root: &Root, switch_off: &SwitchOff<'_>) -> Result<(), String> {
-        if self.is_there(root) {
+        if self.is_running(root) {
             return switch_off(self);
         }
         self.remove_file(root);
@@ -47,7 +47,8 @@ impl JvmLog {
     /// Removes the log file, if its name begins with `.hugewise-`. A JVM that has it open continues to write.
     pub fn remove_file(&self, root: &Root) {
         // A running JVM may have its own mount namespace; after its exit the file may still be in our /tmp.
-        let tmp = if self.is_there(root) { format!("proc/{}/root/tmp", self.pid) } else { "tmp".to_owned() };
+        let tmp =
+            if self.is_running(root) { format!("proc/{}/root/tmp", self.pid) } else { "tmp".to_owned() };
         let is_ours = |name: &&OsStr| name.to_string_lossy().starts_with(".hugewise-");
         if let Some(name) = Path::new(&self.file).file_name().filter(is_ours) {
             let _ = fs::remove_file(root.path(tmp).join(name));
@@ -56,6 +57,6 @@ impl JvmLog {
 }
 
 /// The [`SwitchOff`] of a caller that cannot attach to a JVM.
-pub(super) fn left_to_restore(log: &JvmLog) -> Result<(), String> {
+pub(super) fn leave_log_on(log: &JvmLog) -> Result<(), String> {
     Err(format!("process {} still writes {}", log.pid, log.file))
 }

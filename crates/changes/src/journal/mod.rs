@@ -36,16 +36,16 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use applied::Applied;
-use restore::put_back;
+use applied::AppliedSettings;
+use restore::restore_record;
 use store::{Store, recordings};
 
 use crate::write::write;
 
-pub use applied::{ChangedSince, Kept};
+pub use applied::{AppliedSetting, ChangedSince};
 pub use jvm_log::{JvmLog, SwitchOff};
 pub use restore::{restore, restore_with};
-pub use restored::{JvmLogLeft, NotRestored, Others, Restored};
+pub use restored::{ForeignChanges, NotRestored, RemainingJvmLog, Restored};
 pub use store::STATE_DIR;
 
 /// Environment variable that carries the run id to every process started by the journal's holder.
@@ -107,7 +107,7 @@ pub enum JournalError {
 impl JournalError {
     /// The next step if a file could not be written, starting with a separator; empty if there is none.
     #[must_use]
-    pub fn what_helps(&self) -> &'static str {
+    pub fn next_step(&self) -> &'static str {
         let source = match self {
             JournalError::File { source, .. } | JournalError::Write { source, .. } => Some(source.kind()),
             _ => None,
@@ -212,7 +212,7 @@ impl Journal {
     /// Closes the journal and keeps the new values; [`restore`] undoes them later. If the values cannot be
     /// saved, every setting is restored.
     pub fn keep(mut self) -> Result<(), JournalError> {
-        let applied = Applied::after(&self.root, self.store.applied()?, &self.record)?;
+        let applied = AppliedSettings::after(&self.root, self.store.applied()?, &self.record)?;
         self.store.save_applied(&applied)?;
         self.closed = true;
         self.store.clear(&self.record);
@@ -226,14 +226,14 @@ impl Journal {
     #[must_use]
     pub fn close(mut self) -> Restored {
         self.closed = true;
-        put_back(&self.root, &self.store, &self.record, &jvm_log::left_to_restore)
+        restore_record(&self.root, &self.store, &self.record, &jvm_log::leave_log_on)
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
         if !self.closed {
-            put_back(&self.root, &self.store, &self.record, &jvm_log::left_to_restore);
+            restore_record(&self.root, &self.store, &self.record, &jvm_log::leave_log_on);
         }
     }
 }

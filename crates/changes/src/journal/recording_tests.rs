@@ -3,12 +3,12 @@
 use std::fs;
 
 use super::{
-    tests::{Tested, machine},
+    tests::{TestResult, machine},
     *,
 };
 
 /// Process 7, started at tick 100.
-fn with_a_process(root: &Root) -> Tested {
+fn with_a_process(root: &Root) -> TestResult {
     fs::create_dir_all(root.path("proc/7/root/tmp"))?;
     fs::create_dir_all(root.path("tmp"))?;
     fs::write(root.path("proc/7/status"), "Name:\tjava\nState:\tS\nVmSize:\t4 kB\n")?;
@@ -16,7 +16,7 @@ fn with_a_process(root: &Root) -> Tested {
 }
 
 #[test]
-fn a_log_that_a_jvm_writes_is_switched_off_once_it_can_be() -> Tested {
+fn a_jvm_log_stays_in_the_journal_until_it_is_off() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
@@ -31,15 +31,15 @@ fn a_log_that_a_jvm_writes_is_switched_off_once_it_can_be() -> Tested {
         Journal::open(&root, &state, "the next").err().ok_or("opened over an unfinished journal")?;
     assert!(refused.to_string().contains("1 setting is not restored"), "{refused}");
     let deaf = &|_: &JvmLog| Err("it does not answer".to_owned());
-    assert_eq!(restore_with(&root, &state, Others::Leave, deaf)?.jvm_logs_left.len(), 1);
-    let restored = restore_with(&root, &state, Others::Leave, &|_: &JvmLog| Ok(()))?;
+    assert_eq!(restore_with(&root, &state, ForeignChanges::Leave, deaf)?.jvm_logs_left.len(), 1);
+    let restored = restore_with(&root, &state, ForeignChanges::Leave, &|_: &JvmLog| Ok(()))?;
     assert_eq!((restored.jvm_logs, restored.jvm_logs_left.len()), (vec![log], 0));
-    assert_eq!(restore(&root, &state, Others::Leave)?, Restored::default());
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?, Restored::default());
     Ok(())
 }
 
 #[test]
-fn a_jvm_that_has_ended_writes_no_log() -> Tested {
+fn a_jvm_that_has_ended_writes_no_log() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
@@ -59,7 +59,7 @@ fn a_jvm_that_has_ended_writes_no_log() -> Tested {
 }
 
 #[test]
-fn a_recording_and_the_settings_do_not_wait_for_each_other() -> Tested {
+fn a_recording_and_the_settings_do_not_wait_for_each_other() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
@@ -73,7 +73,7 @@ fn a_recording_and_the_settings_do_not_wait_for_each_other() -> Tested {
     assert!(matches!(second, JournalError::Busy(_)), "{second}");
     assert_eq!(settings.close().failed, []);
     // restore skips a running recording and restores after a killed one.
-    let restored = restore(&root, &state, Others::Leave)?;
+    let restored = restore(&root, &state, ForeignChanges::Leave)?;
     assert!(restored.recording.is_some_and(|who| who.ends_with("record")));
     assert_eq!(fs::read_to_string(&accounting)?.trim(), "1");
     // As after a kill: the lock is released, the file remains.
@@ -84,10 +84,13 @@ fn a_recording_and_the_settings_do_not_wait_for_each_other() -> Tested {
     fs::write(&accounting, "1\n")?;
     assert!(unfinished(&state).is_some_and(|left| left.purpose == "record"));
     let settings = Journal::open(&root, &state, "compare")?;
-    assert!(restore(&root, &state, Others::Leave).is_err_and(|error| matches!(error, JournalError::Busy(_))));
+    assert!(
+        restore(&root, &state, ForeignChanges::Leave)
+            .is_err_and(|error| matches!(error, JournalError::Busy(_)))
+    );
     assert_eq!(settings.close().failed, []);
-    assert_eq!(restore(&root, &state, Others::Leave)?.purpose.as_deref(), Some("record"));
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?.purpose.as_deref(), Some("record"));
     assert_eq!(fs::read_to_string(&accounting)?.trim(), "0");
-    assert_eq!(restore(&root, &state, Others::Leave)?, Restored::default());
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?, Restored::default());
     Ok(())
 }

@@ -6,23 +6,23 @@ use hugewise_linux::{root::Root, sys::process};
 
 use super::{
     JournalError, RUN_VARIABLE, Record, SwitchOff,
-    applied::{Applied, ChangedSince, Kept},
+    applied::{AppliedSetting, AppliedSettings, ChangedSince},
     boot_id, jvm_log, recordings,
-    restored::{JvmLogLeft, NotRestored, Others, Restored, put_back_one},
+    restored::{ForeignChanges, NotRestored, RemainingJvmLog, Restored, restore_entry},
     store::Store,
 };
 
 /// Restores the settings of a run that died, then those changed by `apply`, each in reverse order. Does
 /// nothing if there is no journal. JVM logs stay on: see [`restore_with`].
-pub fn restore(root: &Root, dir: &Path, others: Others) -> Result<Restored, JournalError> {
-    restore_with(root, dir, others, &jvm_log::left_to_restore)
+pub fn restore(root: &Root, dir: &Path, others: ForeignChanges) -> Result<Restored, JournalError> {
+    restore_with(root, dir, others, &jvm_log::leave_log_on)
 }
 
 /// Like [`restore`], and switches JVM logs off with `switch_off`.
 pub fn restore_with(
     root: &Root,
     dir: &Path,
-    others: Others,
+    others: ForeignChanges,
     switch_off: &SwitchOff<'_>,
 ) -> Result<Restored, JournalError> {
     if !dir.exists() {
@@ -32,7 +32,7 @@ pub fn restore_with(
     let store = Store::lock(dir)?;
     let mut done = restore_recording(root, &recordings(dir), switch_off)?;
     if let Some(record) = store.load()? {
-        done.add(put_back(root, &store, &record, switch_off));
+        done.add(restore_record(root, &store, &record, switch_off));
     }
     // The values kept by apply are older than those of the journal, which must be restored first.
     if done.failed.is_empty() {
@@ -53,15 +53,15 @@ fn restore_recording(root: &Root, dir: &Path, switch_off: &SwitchOff<'_>) -> Res
         store => store?,
     };
     let left = store.load()?;
-    Ok(left.map(|record| put_back(root, &store, &record, switch_off)).unwrap_or_default())
+    Ok(left.map(|record| restore_record(root, &store, &record, switch_off)).unwrap_or_default())
 }
 
 /// Undoes the changes of `apply`; those that fail stay in the file.
 fn undo(
     root: &Root,
     store: &Store,
-    mut applied: Applied,
-    others: Others,
+    mut applied: AppliedSettings,
+    others: ForeignChanges,
     done: &mut Restored,
 ) -> Result<(), JournalError> {
     if boot_id(root).is_ok_and(|now| now != applied.boot_id) {
@@ -72,7 +72,7 @@ fn undo(
     for kept in &mut applied.entries {
         let reads = kept.entry.setting.read(root);
         let is_ours = |reads: &String| *reads == kept.now || *reads == kept.entry.was;
-        kept.undoing |= others == Others::Overwrite || reads.as_ref().map_or(true, is_ours);
+        kept.undoing |= others == ForeignChanges::Overwrite || reads.as_ref().map_or(true, is_ours);
         if !kept.undoing {
             let reads = reads.unwrap_or_default();
             done.changed_since.push(ChangedSince { kept: kept.clone(), reads });
@@ -80,9 +80,10 @@ fn undo(
     }
     // Saved first: undoing takes time and may be killed halfway.
     store.save_applied(&applied)?;
-    let (undo, mut left): (Vec<Kept>, Vec<Kept>) = applied.entries.into_iter().partition(|kept| kept.undoing);
+    let (undo, mut left): (Vec<AppliedSetting>, Vec<AppliedSetting>) =
+        applied.entries.into_iter().partition(|kept| kept.undoing);
     for kept in undo.into_iter().rev() {
-        match put_back_one(root, &kept.entry) {
+        match restore_entry(root, &kept.entry) {
             Ok(()) => done.undone.push(kept.entry),
             Err(reason) => {
                 done.failed.push(NotRestored { entry: kept.entry.clone(), reason });
@@ -98,7 +99,12 @@ fn undo(
     store.save_applied(&applied)
 }
 
-pub(super) fn put_back(root: &Root, store: &Store, record: &Record, switch_off: &SwitchOff<'_>) -> Restored {
+pub(super) fn restore_record(
+    root: &Root,
+    store: &Store,
+    record: &Record,
+    switch_off: &SwitchOff<'_>,
+) -> Restored {
     let mut done = Restored { purpose: Some(record.purpose.clone()), ..Restored::default() };
     if boot_id(root).is_ok_and(|now| now != record.boot_id) {
         done.rebooted = true;
@@ -109,11 +115,11 @@ pub(super) fn put_back(root: &Root, store: &Store, record: &Record, switch_off: 
         for log in &record.jvm_logs {
             match log.end(root, switch_off) {
                 Ok(()) => done.jvm_logs.push(log.clone()),
-                Err(reason) => done.jvm_logs_left.push(JvmLogLeft { log: log.clone(), reason }),
+                Err(reason) => done.jvm_logs_left.push(RemainingJvmLog { log: log.clone(), reason }),
             }
         }
         for entry in record.entries.iter().rev() {
-            match put_back_one(root, entry) {
+            match restore_entry(root, entry) {
                 Ok(()) => done.settings.push(entry.clone()),
                 Err(reason) => done.failed.push(NotRestored { entry: entry.clone(), reason }),
             }
@@ -136,6 +142,6 @@ fn end_processes_of(root: &Root, run_id: &str) -> Vec<u32> {
     pids.iter()
         .filter_map(|name| name.parse().ok())
         .filter(|pid| *pid != std::process::id() && carries_it(*pid))
-        .filter(|pid| process::end_process(*pid, || carries_it(*pid)).is_ok())
+        .filter(|pid| process::kill_process(*pid, || carries_it(*pid)).is_ok())
         .collect()
 }

@@ -12,19 +12,19 @@ use serde::Serialize;
 use super::{Entry, JvmLog, applied::ChangedSince};
 use crate::write::write;
 
-/// How long a pool may take to release pages of a dying process.
-const SETTLING: Duration = Duration::from_secs(20);
+/// Maximum time in which a pool releases the pages of a dying process.
+const RELEASE_TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// The result of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Restored {
     /// The command whose settings were restored; `null` if there was no journal.
     pub purpose: Option<String>,
-    /// Settings that have their value from before the command again.
+    /// Settings restored to their value before the command.
     pub settings: Vec<Entry>,
     /// Settings that could not be restored, with the reason.
     pub failed: Vec<NotRestored>,
-    /// Settings changed by `apply` that have their value from before it again.
+    /// Settings changed by `apply` and restored to their value before it.
     pub undone: Vec<Entry>,
     /// Settings skipped because another program changed them after `apply`.
     pub changed_since: Vec<ChangedSince>,
@@ -33,7 +33,7 @@ pub struct Restored {
     /// JVM logs that were switched off.
     pub jvm_logs: Vec<JvmLog>,
     /// JVM logs that are still on, with the reason.
-    pub jvm_logs_left: Vec<JvmLogLeft>,
+    pub jvm_logs_left: Vec<RemainingJvmLog>,
     /// True if the machine was rebooted since, so that there was nothing to restore.
     pub rebooted: bool,
     /// The pid and command of a running recording, which restores its own settings when it ends; `null` if
@@ -52,7 +52,7 @@ pub struct NotRestored {
 
 /// A JVM log that is still on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct JvmLogLeft {
+pub struct RemainingJvmLog {
     #[serde(flatten)]
     pub log: JvmLog,
     /// Why it could not be switched off.
@@ -77,7 +77,7 @@ impl Restored {
 
 /// How a restore treats settings that another program changed after `apply`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Others {
+pub enum ForeignChanges {
     /// Skip and report the setting.
     Leave,
     /// Restore the value from before `apply`.
@@ -87,7 +87,7 @@ pub enum Others {
 /// Writes the old value and reads it back, until dying processes have released their pages.
 ///
 /// A setting that has its old value is not written: the change may have failed, and /sys may be read-only.
-pub(super) fn put_back_one(root: &Root, entry: &Entry) -> Result<(), String> {
+pub(super) fn restore_entry(root: &Root, entry: &Entry) -> Result<(), String> {
     let begin = Instant::now();
     let now = || entry.setting.read(root).map_err(|error| error.to_string());
     let surplus_gone = || entry.setting.surplus(root).is_ok_and(|surplus| surplus <= entry.surplus);
@@ -96,7 +96,7 @@ pub(super) fn put_back_one(root: &Root, entry: &Entry) -> Result<(), String> {
             write(entry.setting, root, &entry.was).map_err(|error| error.to_string())?;
         }
         let now = now()?;
-        let late = begin.elapsed() > SETTLING;
+        let late = begin.elapsed() > RELEASE_TIME_LIMIT;
         // Surplus pages that remain are in use by another process.
         if now == entry.was && (surplus_gone() || late) {
             return Ok(());

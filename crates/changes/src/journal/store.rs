@@ -10,7 +10,7 @@ use std::{
 use hugewise_linux::sys::file;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Applied, JournalError, Record};
+use super::{AppliedSettings, JournalError, Record};
 
 /// The default folder of the journal.
 pub const STATE_DIR: &str = "/run/hugewise";
@@ -24,7 +24,7 @@ pub(super) fn recordings(dir: &Path) -> PathBuf {
 pub(super) struct Store {
     path: PathBuf,
     dir: File,
-    /// Open for its lock.
+    /// Closing this file releases the lock.
     _lock: File,
 }
 
@@ -68,7 +68,7 @@ impl Store {
         Ok(Some(record))
     }
 
-    pub(super) fn applied(&self) -> Result<Option<Applied>, JournalError> {
+    pub(super) fn applied(&self) -> Result<Option<AppliedSettings>, JournalError> {
         self.read(Store::APPLIED)
     }
 
@@ -76,7 +76,7 @@ impl Store {
         self.replace(Store::RECORD, record)
     }
 
-    pub(super) fn save_applied(&self, applied: &Applied) -> Result<(), JournalError> {
+    pub(super) fn save_applied(&self, applied: &AppliedSettings) -> Result<(), JournalError> {
         self.replace(Store::APPLIED, applied)
     }
 

@@ -6,7 +6,7 @@ use hugewise_linux::units::{Bytes, PageSize};
 
 use super::*;
 
-pub(super) type Tested = Result<(), Box<dyn Error>>;
+pub(super) type TestResult = Result<(), Box<dyn Error>>;
 
 /// A machine with a pool of three 2 MiB pages.
 pub(super) fn machine(dir: &Path) -> Result<Root, Box<dyn Error>> {
@@ -32,19 +32,19 @@ fn pool() -> Result<Setting, Box<dyn Error>> {
 }
 
 #[test]
-fn a_half_written_journal_vanishes() -> Tested {
+fn a_half_written_journal_vanishes() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
     drop(Journal::open(&root, &state, "test")?);
     fs::write(state.join(Store::DRAFT), "{")?;
-    assert_eq!(restore(&root, &state, Others::Leave)?, Restored::default());
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?, Restored::default());
     assert!(!state.join(Store::DRAFT).exists());
     Ok(())
 }
 
 #[test]
-fn what_was_changed_is_put_back_in_reverse() -> Tested {
+fn what_was_changed_is_put_back_in_reverse() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let mut journal = Journal::open(&root, &dir.path().join("state"), "a test")?;
@@ -59,7 +59,7 @@ fn what_was_changed_is_put_back_in_reverse() -> Tested {
 }
 
 #[test]
-fn a_dropped_journal_puts_back_too() -> Tested {
+fn a_dropped_journal_puts_back_too() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let mut journal = Journal::open(&root, &dir.path().join("state"), "a test")?;
@@ -73,7 +73,7 @@ fn a_dropped_journal_puts_back_too() -> Tested {
 }
 
 /// As after a SIGKILL: the record is on disk, and the lock is free.
-fn killed(root: &Root, state: &Path) -> Tested {
+fn killed(root: &Root, state: &Path) -> TestResult {
     let mut journal = Journal::open(root, state, "a test")?;
     journal.set(pool()?, "100")?;
     let record = fs::read(state.join("journal.json"))?;
@@ -84,7 +84,7 @@ fn killed(root: &Root, state: &Path) -> Tested {
 }
 
 #[test]
-fn after_a_kill_the_next_one_says_so_and_restore_mends_it_twice() -> Tested {
+fn after_a_kill_open_is_refused_and_restore_is_repeatable() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
@@ -93,27 +93,27 @@ fn after_a_kill_the_next_one_says_so_and_restore_mends_it_twice() -> Tested {
     let refused =
         Journal::open(&root, &state, "the next").err().ok_or("opened over an unfinished journal")?;
     assert!(refused.to_string().contains("hugewise restore"), "{refused}");
-    assert_eq!(restore(&root, &state, Others::Leave)?.settings.len(), 1);
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?.settings.len(), 1);
     assert_eq!(pool()?.read(&root)?, "3");
-    assert_eq!(restore(&root, &state, Others::Leave)?, Restored::default());
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?, Restored::default());
     Ok(())
 }
 
 #[test]
-fn after_a_reboot_nothing_is_written() -> Tested {
+fn after_a_reboot_nothing_is_written() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
     killed(&root, &state)?;
     fs::write(root.path("proc/sys/kernel/random/boot_id"), "boot-2\n")?;
-    assert!(restore(&root, &state, Others::Leave)?.rebooted);
+    assert!(restore(&root, &state, ForeignChanges::Leave)?.rebooted);
     assert_eq!(pool()?.read(&root)?, "100");
     assert!(unfinished(&state).is_none());
     Ok(())
 }
 
 #[test]
-fn surplus_pages_of_others_are_not_made_a_part_of_the_pool() -> Tested {
+fn surplus_pages_of_others_are_not_made_a_part_of_the_pool() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     // Three pages, one of them surplus: the pool's size is 2.
@@ -126,31 +126,31 @@ fn surplus_pages_of_others_are_not_made_a_part_of_the_pool() -> Tested {
 }
 
 #[test]
-fn only_one_may_hold_it() -> Tested {
+fn only_one_process_holds_the_journal() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
     let _held = Journal::open(&root, &state, "the first")?;
     let refused = Journal::open(&root, &state, "the second").err().ok_or("two holders")?;
     assert!(refused.to_string().contains("the first"), "{refused}");
-    assert!(restore(&root, &state, Others::Leave).is_err());
+    assert!(restore(&root, &state, ForeignChanges::Leave).is_err());
     Ok(())
 }
 
 #[test]
-fn a_setting_that_cannot_be_written_back_is_kept_in_the_journal() -> Tested {
+fn a_setting_that_cannot_be_written_back_is_kept_in_the_journal() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
     killed(&root, &state)?;
     fs::remove_file(root.path(pool()?.path()))?;
-    assert_eq!(restore(&root, &state, Others::Leave)?.failed.len(), 1);
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?.failed.len(), 1);
     assert!(unfinished(&state).is_some());
     Ok(())
 }
 
 #[test]
-fn a_pool_over_several_nodes_is_put_back_node_by_node() -> Tested {
+fn a_pool_over_several_nodes_is_put_back_node_by_node() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     for (node, pages) in [(0, "2"), (1, "1")] {
@@ -172,7 +172,7 @@ fn a_pool_over_several_nodes_is_put_back_node_by_node() -> Tested {
 }
 
 #[test]
-fn a_folder_that_others_may_write_to_is_refused() -> Tested {
+fn a_folder_that_others_may_write_to_is_refused() -> TestResult {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
@@ -186,13 +186,13 @@ fn a_folder_that_others_may_write_to_is_refused() -> Tested {
     Ok(())
 }
 
-/// A journal opened next has run id `id`.
-fn next_run(root: &Root, id: &str) -> Tested {
+/// Sets the run id of the next journal to `id`.
+fn next_run(root: &Root, id: &str) -> TestResult {
     Ok(fs::write(root.path("proc/sys/kernel/random/uuid"), id)?)
 }
 
 /// Applies and keeps a pool of `pages`.
-fn apply(root: &Root, state: &Path, id: &str, pages: &str) -> Tested {
+fn apply(root: &Root, state: &Path, id: &str, pages: &str) -> TestResult {
     next_run(root, id)?;
     let mut journal = Journal::open(root, state, "apply")?;
     journal.set(pool()?, pages)?;
@@ -200,7 +200,7 @@ fn apply(root: &Root, state: &Path, id: &str, pages: &str) -> Tested {
 }
 
 #[test]
-fn what_was_kept_stays_until_it_is_undone() -> Tested {
+fn what_was_kept_stays_until_it_is_undone() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
@@ -213,28 +213,28 @@ fn what_was_kept_stays_until_it_is_undone() -> Tested {
     journal.set(pool()?, "70")?;
     assert_eq!(journal.close().failed, []);
     assert_eq!(pool()?.read(&root)?, "50");
-    let restored = restore(&root, &state, Others::Leave)?;
+    let restored = restore(&root, &state, ForeignChanges::Leave)?;
     assert_eq!((restored.undone.len(), restored.purpose), (1, None));
     assert_eq!(pool()?.read(&root)?, "3", "the value before the first apply");
-    assert_eq!(restore(&root, &state, Others::Leave)?, Restored::default());
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?, Restored::default());
     Ok(())
 }
 
 #[test]
-fn an_apply_that_takes_itself_back_leaves_nothing_to_undo() -> Tested {
+fn an_apply_of_the_original_value_leaves_nothing_to_undo() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
     apply(&root, &state, "1", "100")?;
     apply(&root, &state, "2", "3")?;
     assert!(!state.join(Store::APPLIED).exists());
-    assert_eq!(restore(&root, &state, Others::Leave)?, Restored::default());
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?, Restored::default());
     Ok(())
 }
 
 /// Every state on disk that a SIGKILL can leave during [`Journal::keep`].
 #[test]
-fn a_kill_at_any_moment_of_the_move_loses_nothing() -> Tested {
+fn a_kill_at_any_moment_of_the_move_loses_nothing() -> TestResult {
     for before in [None, Some("20")] {
         for moment in ["draft", "moved", "scratch gone"] {
             let dir = tempfile::tempdir()?;
@@ -263,7 +263,7 @@ fn a_kill_at_any_moment_of_the_move_loses_nothing() -> Tested {
             }
             let what = format!("{before:?}, {moment}");
             assert_eq!(unfinished(&state).is_some(), moment == "draft", "{what}");
-            let restored = restore(&root, &state, Others::Leave)?;
+            let restored = restore(&root, &state, ForeignChanges::Leave)?;
             assert_eq!((restored.failed, restored.changed_since), (vec![], vec![]), "{what}");
             assert_eq!(pool()?.read(&root)?, "3", "{what}");
             let mut left: Vec<_> = fs::read_dir(&state)?.flatten().map(|entry| entry.file_name()).collect();
@@ -275,14 +275,14 @@ fn a_kill_at_any_moment_of_the_move_loses_nothing() -> Tested {
 }
 
 #[test]
-fn foreign_changes_are_skipped_unless_forced() -> Tested {
+fn foreign_changes_are_skipped_unless_forced() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
     apply(&root, &state, "1", "100")?;
     fs::write(root.path(pool()?.path()), "70\n")?;
     for _ in 0..2 {
-        let restored = restore(&root, &state, Others::Leave)?;
+        let restored = restore(&root, &state, ForeignChanges::Leave)?;
         let [since] = &restored.changed_since[..] else { return Err("not seen".into()) };
         assert_eq!(
             (since.kept.entry.was.as_str(), since.kept.now.as_str(), since.reads.as_str()),
@@ -290,14 +290,14 @@ fn foreign_changes_are_skipped_unless_forced() -> Tested {
         );
         assert_eq!(pool()?.read(&root)?, "70");
     }
-    assert_eq!(restore(&root, &state, Others::Overwrite)?.undone.len(), 1);
+    assert_eq!(restore(&root, &state, ForeignChanges::Overwrite)?.undone.len(), 1);
     assert_eq!(pool()?.read(&root)?, "3");
     assert!(!state.join(Store::APPLIED).exists());
     Ok(())
 }
 
 #[test]
-fn an_undoing_that_was_killed_half_way_is_taken_up_again() -> Tested {
+fn an_interrupted_undo_is_resumed() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
@@ -309,13 +309,13 @@ fn an_undoing_that_was_killed_half_way_is_taken_up_again() -> Tested {
         text.replace("\"now\": \"100\"", "\"now\": \"100\", \"undoing\": true"),
     )?;
     fs::write(root.path(pool()?.path()), "41\n")?;
-    assert_eq!(restore(&root, &state, Others::Leave)?.undone.len(), 1);
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?.undone.len(), 1);
     assert_eq!(pool()?.read(&root)?, "3");
     Ok(())
 }
 
 #[test]
-fn what_was_applied_before_a_reboot_is_void() -> Tested {
+fn settings_applied_before_a_reboot_are_not_restored() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
@@ -324,39 +324,39 @@ fn what_was_applied_before_a_reboot_is_void() -> Tested {
     // The pool of the new boot is restored.
     fs::write(root.path(pool()?.path()), "8\n")?;
     apply(&root, &state, "2", "60")?;
-    assert_eq!(restore(&root, &state, Others::Leave)?.undone.len(), 1);
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?.undone.len(), 1);
     assert_eq!(pool()?.read(&root)?, "8");
     apply(&root, &state, "3", "60")?;
     fs::write(root.path("proc/sys/kernel/random/boot_id"), "boot-3\n")?;
-    assert!(restore(&root, &state, Others::Leave)?.rebooted);
+    assert!(restore(&root, &state, ForeignChanges::Leave)?.rebooted);
     assert_eq!(pool()?.read(&root)?, "60", "nothing is written");
     assert!(!state.join(Store::APPLIED).exists());
     Ok(())
 }
 
 #[test]
-fn what_cannot_be_undone_is_kept_and_tried_again() -> Tested {
+fn what_cannot_be_undone_is_kept_and_tried_again() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
     apply(&root, &state, "1", "100")?;
     let file = root.path(pool()?.path());
     fs::remove_file(&file)?;
-    assert_eq!(restore(&root, &state, Others::Leave)?.failed.len(), 1);
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?.failed.len(), 1);
     fs::write(&file, "100\n")?;
-    assert_eq!(restore(&root, &state, Others::Leave)?.undone.len(), 1);
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?.undone.len(), 1);
     assert_eq!(pool()?.read(&root)?, "3");
     Ok(())
 }
 
 #[test]
-fn a_file_of_applied_settings_that_is_none_is_named_and_kept() -> Tested {
+fn a_malformed_file_of_applied_settings_is_reported_and_kept() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
     let state = dir.path().join("state");
     apply(&root, &state, "1", "100")?;
     fs::write(state.join(Store::APPLIED), "{")?;
-    let error = restore(&root, &state, Others::Leave).err().ok_or("accepted half a file")?;
+    let error = restore(&root, &state, ForeignChanges::Leave).err().ok_or("accepted half a file")?;
     assert!(error.to_string().contains("applied.json"), "{error}");
     assert!(state.join(Store::APPLIED).exists());
     Ok(())

@@ -43,19 +43,19 @@ pub struct Removed {
     /// The removed files.
     pub files: Vec<PathBuf>,
     /// The files that remain, with the reason.
-    pub left: Vec<FileLeft>,
+    pub left: Vec<RemainingFile>,
 }
 
 /// A file that remains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct FileLeft {
+pub struct RemainingFile {
     pub file: PathBuf,
     /// Why it was not removed.
     pub reason: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FileKind {
     Sysctl,
     Tmpfiles,
 }
@@ -65,7 +65,7 @@ type Lines = BTreeMap<String, String>;
 
 /// The content of a file.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum FileContent {
     Nothing,
     Ours(Lines),
     Edited,
@@ -74,9 +74,9 @@ enum Found {
 
 /// The content of the files, computed before the first setting is changed and written after the last.
 #[derive(Debug)]
-pub struct Files(Vec<(PathBuf, String)>);
+pub struct ConfigFiles(Vec<(PathBuf, String)>);
 
-impl Files {
+impl ConfigFiles {
     /// Merges `settings` into the files in `etc` (the folder /etc).
     ///
     /// Fails if a file is foreign or edited and `overwrite` is false; with `overwrite`, its content is lost.
@@ -85,7 +85,7 @@ impl Files {
         etc: &Path,
         settings: &[(Setting, String)],
         overwrite: bool,
-    ) -> Result<Files, PersistError> {
+    ) -> Result<ConfigFiles, PersistError> {
         let default_size = meminfo::read(root).default_size.known().copied();
         let mut files = Vec::new();
         let mut obsolete = Vec::new();
@@ -102,13 +102,13 @@ impl Files {
             }
             placed.push((place(setting, default_size), value));
         }
-        for kind in [Kind::Sysctl, Kind::Tmpfiles] {
+        for kind in [FileKind::Sysctl, FileKind::Tmpfiles] {
             let path = kind.path(etc);
             let mut lines = match (found(&path)?, overwrite) {
-                (Found::Ours(lines), _) => lines,
-                (Found::Nothing, _) | (_, true) => Lines::new(),
-                (Found::Edited, false) => return Err(PersistError::Edited(path)),
-                (Found::Foreign, false) => return Err(PersistError::Foreign(path)),
+                (FileContent::Ours(lines), _) => lines,
+                (FileContent::Nothing, _) | (_, true) => Lines::new(),
+                (FileContent::Edited, false) => return Err(PersistError::Edited(path)),
+                (FileContent::Foreign, false) => return Err(PersistError::Foreign(path)),
             };
             let before = lines.clone();
             lines.retain(|key, _| {
@@ -121,7 +121,7 @@ impl Files {
                 files.push((path, kind.text(&lines)));
             }
         }
-        Ok(Files(files))
+        Ok(ConfigFiles(files))
     }
 
     /// Writes each file atomically, synced to disk. Returns the paths.
@@ -136,58 +136,60 @@ impl Files {
 /// The files in `etc` that hugewise wrote, edited or not.
 #[must_use]
 pub fn present(etc: &Path) -> Vec<PathBuf> {
-    let ours = |path: &PathBuf| matches!(found(path), Ok(Found::Ours(_) | Found::Edited));
-    [Kind::Sysctl, Kind::Tmpfiles].map(|kind| kind.path(etc)).into_iter().filter(ours).collect()
+    let ours = |path: &PathBuf| matches!(found(path), Ok(FileContent::Ours(_) | FileContent::Edited));
+    [FileKind::Sysctl, FileKind::Tmpfiles].map(|kind| kind.path(etc)).into_iter().filter(ours).collect()
 }
 
 /// Removes the files that hugewise wrote to `etc`; edited ones only if `edited_too`, foreign ones never.
 #[must_use]
 pub fn remove(etc: &Path, edited_too: bool) -> Removed {
     let mut removed = Removed::default();
-    for path in [Kind::Sysctl, Kind::Tmpfiles].map(|kind| kind.path(etc)) {
+    for path in [FileKind::Sysctl, FileKind::Tmpfiles].map(|kind| kind.path(etc)) {
         // Left by a call killed while writing.
         let _ = fs::remove_file(path.with_extension("draft"));
         let outcome = match found(&path) {
-            Ok(Found::Nothing | Found::Foreign) => continue,
-            Ok(Found::Edited) if !edited_too => {
+            Ok(FileContent::Nothing | FileContent::Foreign) => continue,
+            Ok(FileContent::Edited) if !edited_too => {
                 Err("it was edited since hugewise wrote it; --force removes it anyway".to_owned())
             }
-            Ok(Found::Ours(_) | Found::Edited) => fs::remove_file(&path).map_err(|error| error.to_string()),
+            Ok(FileContent::Ours(_) | FileContent::Edited) => {
+                fs::remove_file(&path).map_err(|error| error.to_string())
+            }
             Err(error) => Err(error.to_string()),
         };
         match outcome {
             Ok(()) => removed.files.push(path),
-            Err(reason) => removed.left.push(FileLeft { file: path, reason }),
+            Err(reason) => removed.left.push(RemainingFile { file: path, reason }),
         }
     }
     removed
 }
 
 /// The file for `setting`, and the setting's name there.
-fn place(setting: Setting, default_size: Option<PageSize>) -> (Kind, String) {
+fn place(setting: Setting, default_size: Option<PageSize>) -> (FileKind, String) {
     let sysctl = match setting {
         Setting::Pool { page_size, node: None } if Some(page_size) == default_size => "vm.nr_hugepages",
         Setting::Overcommit { page_size } if Some(page_size) == default_size => "vm.nr_overcommit_hugepages",
         Setting::ShmGroup => "vm.hugetlb_shm_group",
         Setting::ShmMax => "kernel.shmmax",
         Setting::ShmAll => "kernel.shmall",
-        _ => return (Kind::Tmpfiles, Path::new("/").join(setting.path()).to_string_lossy().into_owned()),
+        _ => return (FileKind::Tmpfiles, Path::new("/").join(setting.path()).to_string_lossy().into_owned()),
     };
-    (Kind::Sysctl, sysctl.to_owned())
+    (FileKind::Sysctl, sysctl.to_owned())
 }
 
-impl Kind {
+impl FileKind {
     fn path(self, etc: &Path) -> PathBuf {
         etc.join(match self {
-            Kind::Sysctl => "sysctl.d/60-hugewise.conf",
-            Kind::Tmpfiles => "tmpfiles.d/hugewise.conf",
+            FileKind::Sysctl => "sysctl.d/60-hugewise.conf",
+            FileKind::Tmpfiles => "tmpfiles.d/hugewise.conf",
         })
     }
 
     fn text(self, lines: &Lines) -> String {
         let line = |(key, value): (&String, &String)| match self {
-            Kind::Sysctl => format!("{key} = {value}\n"),
-            Kind::Tmpfiles => format!("w! {key} - - - - {value}\n"),
+            FileKind::Sysctl => format!("{key} = {value}\n"),
+            FileKind::Tmpfiles => format!("w! {key} - - - - {value}\n"),
         };
         let body: String = lines.iter().map(line).collect();
         format!("{HEADER}\n{CHECKSUM}{:016x}\n{body}", checksum(&body))
@@ -195,12 +197,12 @@ impl Kind {
 }
 
 /// Reads the file at `path`. Links and special files are foreign.
-fn found(path: &Path) -> Result<Found, PersistError> {
+fn found(path: &Path) -> Result<FileContent, PersistError> {
     let failed = |source| PersistError::File { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileContent::Nothing),
         Err(error) => return Err(failed(error)),
-        Ok(found) if !found.is_file() => return Ok(Found::Foreign),
+        Ok(found) if !found.is_file() => return Ok(FileContent::Foreign),
         Ok(_) => {}
     }
     let mut bytes = Vec::new();
@@ -209,16 +211,16 @@ fn found(path: &Path) -> Result<Found, PersistError> {
     Ok(parse(&String::from_utf8_lossy(&bytes)))
 }
 
-fn parse(text: &str) -> Found {
+fn parse(text: &str) -> FileContent {
     let Some(rest) = text.strip_prefix(HEADER).and_then(|rest| rest.strip_prefix('\n')) else {
-        return Found::Foreign;
+        return FileContent::Foreign;
     };
     let body = rest.strip_prefix(CHECKSUM).and_then(|rest| rest.split_once('\n'));
     match body {
         Some((sum, body)) if sum == format!("{:016x}", checksum(body)) => {
-            Found::Ours(body.lines().filter_map(line).collect())
+            FileContent::Ours(body.lines().filter_map(line).collect())
         }
-        _ => Found::Edited,
+        _ => FileContent::Edited,
     }
 }
 

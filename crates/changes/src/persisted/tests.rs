@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-type Tested = Result<(), Box<dyn Error>>;
+type TestResult = Result<(), Box<dyn Error>>;
 
 const SYSCTL: &str = "sysctl.d/60-hugewise.conf";
 const TMPFILES: &str = "tmpfiles.d/hugewise.conf";
@@ -26,7 +26,7 @@ fn pool(log2: u32, node: Option<u32>, pages: &str) -> (Setting, String) {
 }
 
 fn persist(root: &Root, etc: &Path, settings: &[(Setting, String)]) -> Result<Vec<PathBuf>, PersistError> {
-    Files::prepare(root, etc, settings, false)?.write()
+    ConfigFiles::prepare(root, etc, settings, false)?.write()
 }
 
 fn body(path: PathBuf) -> io::Result<Vec<String>> {
@@ -34,7 +34,7 @@ fn body(path: PathBuf) -> io::Result<Vec<String>> {
 }
 
 #[test]
-fn each_setting_stands_where_boot_looks_for_it() -> Tested {
+fn each_setting_is_in_the_file_read_at_boot() -> TestResult {
     let (_dir, root, etc) = machine();
     let defrag = Setting::Khugepaged { knob: Knob::Defrag };
     let settings = [
@@ -62,7 +62,7 @@ fn each_setting_stands_where_boot_looks_for_it() -> Tested {
 }
 
 #[test]
-fn calls_add_up_and_the_last_word_counts() -> Tested {
+fn calls_are_merged_and_the_last_value_wins() -> TestResult {
     let (_dir, root, etc) = machine();
     persist(&root, &etc, &[pool(21, Some(1), "5"), pool(30, Some(1), "1")])?;
     persist(&root, &etc, &[pool(21, None, "10"), (Setting::ShmAll, "7".to_owned())])?;
@@ -77,7 +77,7 @@ fn calls_add_up_and_the_last_word_counts() -> Tested {
 }
 
 #[test]
-fn what_others_wrote_or_edited_is_left_alone() -> Tested {
+fn foreign_and_edited_files_are_skipped() -> TestResult {
     let (_dir, root, etc) = machine();
     let settings = [pool(21, None, "1000")];
     let path = etc.join(SYSCTL);
@@ -85,7 +85,7 @@ fn what_others_wrote_or_edited_is_left_alone() -> Tested {
     assert!(matches!(persist(&root, &etc, &settings), Err(PersistError::Foreign(_))));
     assert_eq!((remove(&etc, true), present(&etc)), (Removed::default(), vec![]));
     assert_eq!(fs::read_to_string(&path)?, "vm.nr_hugepages = 3\n");
-    Files::prepare(&root, &etc, &settings, true)?.write()?;
+    ConfigFiles::prepare(&root, &etc, &settings, true)?.write()?;
     assert_eq!(body(path.clone())?, ["vm.nr_hugepages = 1000"]);
 
     let edited = fs::read_to_string(&path)?.replace("1000", "2000");
@@ -98,7 +98,7 @@ fn what_others_wrote_or_edited_is_left_alone() -> Tested {
 }
 
 #[test]
-fn no_link_is_followed() -> Tested {
+fn no_link_is_followed() -> TestResult {
     let (dir, root, etc) = machine();
     let settings = [pool(21, None, "1000"), (Setting::ThpDefrag, "never".to_owned())];
     let victim = dir.path().join("victim");
@@ -106,7 +106,7 @@ fn no_link_is_followed() -> Tested {
     symlink(&victim, etc.join(SYSCTL))?;
     assert!(matches!(persist(&root, &etc, &settings), Err(PersistError::Foreign(_))));
     symlink(&victim, etc.join("sysctl.d/60-hugewise.draft"))?;
-    Files::prepare(&root, &etc, &settings, true)?.write()?;
+    ConfigFiles::prepare(&root, &etc, &settings, true)?.write()?;
     assert_eq!(fs::read_to_string(&victim)?, "precious");
     assert!(fs::symlink_metadata(etc.join(SYSCTL))?.is_file());
 
@@ -123,6 +123,6 @@ proptest! {
         let _ = parse(&text);
         let _ = parse(&format!("{HEADER}\n{text}"));
         let summed = format!("{HEADER}\n{CHECKSUM}{:016x}\n{body}", checksum(&body));
-        prop_assert!(matches!(parse(&summed), Found::Ours(_)));
+        prop_assert!(matches!(parse(&summed), FileContent::Ours(_)));
     }
 }

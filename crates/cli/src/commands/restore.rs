@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use hugewise_changes::{
-    journal::{self, ChangedSince, JvmLog, Others, Restored, STATE_DIR},
+    journal::{self, ChangedSince, ForeignChanges, JvmLog, Restored, STATE_DIR},
     persisted::{self, Removed},
 };
 use hugewise_linux::{json, root::Root, sys::process};
@@ -53,7 +53,7 @@ pub struct Restore {
 
 /// Result of `hugewise restore`, schema `hugewise.restore/2`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Report {
+pub struct RestoreReport {
     schema: &'static str,
     #[serde(flatten)]
     restored: Restored,
@@ -64,7 +64,7 @@ pub struct Report {
 }
 
 pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
-    let others = if restore.force { Others::Overwrite } else { Others::Leave };
+    let others = if restore.force { ForeignChanges::Overwrite } else { ForeignChanges::Leave };
     let root = Root::live();
     let switch_off = &|log: &JvmLog| recording::switch_off(&root, log);
     let restored =
@@ -78,7 +78,7 @@ pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
         })?;
     let persisted =
         if restore.persisted { persisted::remove(&restore.etc, restore.force) } else { Removed::default() };
-    let report = Report {
+    let report = RestoreReport {
         schema: "hugewise.restore/2",
         restored,
         persisted,
@@ -90,16 +90,16 @@ pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
         print(&text(&report))?;
     }
     let restored = &report.restored;
-    if !machine::is_as_it_was(restored) {
+    if !machine::is_fully_restored(restored) {
         eprintln!("hugewise: {}", machine::failures(restored));
     }
-    let as_it_was = machine::is_as_it_was(restored)
+    let as_it_was = machine::is_fully_restored(restored)
         && restored.changed_since.is_empty()
         && report.persisted.left.is_empty();
     Ok(if as_it_was { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &RestoreReport) -> String {
     let restored = &report.restored;
     let mut lines = Vec::new();
     if let Some(purpose) = &restored.purpose {
@@ -119,16 +119,16 @@ fn text(report: &Report) -> String {
     if restored.purpose.is_some()
         && restored.settings.is_empty()
         && restored.jvm_logs.is_empty()
-        && machine::is_as_it_was(restored)
+        && machine::is_fully_restored(restored)
         && !restored.rebooted
     {
-        lines.push("It had not changed any setting.".to_owned());
+        lines.push("The killed process had not changed any setting.".to_owned());
     }
-    lines.extend(restored.changed_since.iter().map(left_alone));
+    lines.extend(restored.changed_since.iter().map(skipped_text));
     if let Some(who) = &restored.recording {
         lines.push(format!("A recording is running ({who}): it restores its own settings when it ends."));
     }
-    if lines.is_empty() && machine::is_as_it_was(restored) {
+    if lines.is_empty() && machine::is_fully_restored(restored) {
         lines.push("Nothing to restore: no command was killed, and no changes are applied.".to_owned());
     }
     lines.extend(report.persisted.files.iter().map(|file| format!("Removed: {}", file.display())));
@@ -151,7 +151,7 @@ fn text(report: &Report) -> String {
     lines.join("\n")
 }
 
-fn left_alone(since: &ChangedSince) -> String {
+fn skipped_text(since: &ChangedSince) -> String {
     let entry = &since.kept.entry;
     format!(
         "Skipped: {setting} is {reads}, but was {now} after apply: another program changed it since. It was {was} \

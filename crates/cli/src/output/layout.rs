@@ -12,7 +12,7 @@ const WIDTH: usize = 100;
 /// Columns of the headings.
 const INDENT: usize = 12;
 
-/// Collects text.
+/// Text output under construction.
 pub struct Page<'a> {
     text: String,
     terminal: &'a Terminal,
@@ -48,7 +48,7 @@ impl<'a> Page<'a> {
 
     /// Appends numbered actions below the heading ACTIONS.
     pub fn actions(&mut self, actions: &[Action]) -> fmt::Result {
-        for (n, action) in once_verified(actions).iter().enumerate() {
+        for (n, action) in share_verify_commands(actions).iter().enumerate() {
             let heading = if n == 0 { "ACTIONS" } else { "" };
             self.wrapped(heading, &format!("{}. {}", n + 1, plain(&action.change)))?;
             self.commands(action)?;
@@ -95,8 +95,8 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The actions, where those in a row with the same command to verify them share it: only the last has it.
-pub fn once_verified(actions: &[Action]) -> Vec<Action> {
+/// The actions; of consecutive actions with the same `verify`, only the last keeps it.
+pub fn share_verify_commands(actions: &[Action]) -> Vec<Action> {
     let shared = |n: usize| actions.get(n + 1).is_some_and(|next| next.verify == actions[n].verify);
     let one = |(n, action): (usize, &Action)| Action {
         verify: action.verify.clone().filter(|_| !shared(n)),

@@ -1,6 +1,7 @@
 //! Shared by the renderers of all commands: terminal text, HTML pages, plots, progress.
 
 pub mod drawing;
+pub mod durations;
 pub mod file;
 pub mod layout;
 pub mod progress;

@@ -38,21 +38,21 @@ impl Drop for Bar {
 }
 
 /// Progress of reading a file, in bytes.
-pub struct Amount {
+pub struct ByteProgress {
     bar: ProgressBar,
     unsaid: u64,
 }
 
-impl Amount {
+impl ByteProgress {
     /// `bytes`: the size of the file.
-    pub fn new(bytes: u64) -> Amount {
+    pub fn new(bytes: u64) -> ByteProgress {
         let bar = if stderr().is_terminal() { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
         if let Ok(style) =
             ProgressStyle::with_template("{bar:24} {bytes} of {total_bytes} (about {eta} left)")
         {
             bar.set_style(style);
         }
-        Amount { bar, unsaid: 0 }
+        ByteProgress { bar, unsaid: 0 }
     }
 
     /// Adds `bytes` to the amount read; the bar is redrawn every 16 MiB.
@@ -64,7 +64,7 @@ impl Amount {
     }
 }
 
-impl Drop for Amount {
+impl Drop for ByteProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

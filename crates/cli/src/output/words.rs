@@ -1,35 +1,6 @@
-//! Durations, counts, shares and shortened names, as all commands print them.
+//! Counts, amounts, shares and shortened names, as all commands print them.
 
 use hugewise_linux::units::Bytes;
-
-/// `1.2 µs`, `1.2 ms`, `1.23 s`.
-pub fn duration(ns: u64) -> String {
-    match ns {
-        0..=999_999 => format!("{:.1} µs", ns as f64 / 1e3),
-        1_000_000..=999_999_999 => format!("{:.1} ms", ns as f64 / 1e6),
-        _ => format!("{:.2} s", ns as f64 / 1e9),
-    }
-}
-
-/// `1.234`, in seconds.
-pub fn seconds(ns: u64) -> String {
-    decimals(ns as f64 / 1e9)
-}
-
-/// `1.234`, in milliseconds.
-pub fn milliseconds(ns: u64) -> String {
-    decimals(ns as f64 / 1e6)
-}
-
-/// Three significant digits, at most three decimals.
-fn decimals(value: f64) -> String {
-    match value {
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value if value >= 1.0 => format!("{value:.2}"),
-        value => format!("{value:.3}"),
-    }
-}
 
 /// `88,704`
 pub fn count(number: u64) -> String {
@@ -49,12 +20,12 @@ pub fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// Zero is a dash.
+/// An amount; zero is printed as a dash.
 pub fn amount(bytes: Bytes) -> String {
     if bytes == Bytes::ZERO { "–".to_owned() } else { bytes.to_string() }
 }
 
-/// A percentage that is never rounded to 0 % or 100 %; `absent` without a share.
+/// A percentage that is never rounded to 0 % or 100 %; `absent` if the share is unknown.
 pub fn coverage(share: Option<f64>, absent: &str) -> String {
     match share {
         None => absent.to_owned(),
@@ -85,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn coverage_is_all_or_nothing_only_when_it_is() {
+    fn partial_coverage_is_not_rounded_to_0_or_100_percent() {
         let shown = [None, Some(0.0), Some(0.001), Some(0.5), Some(0.9999), Some(1.0)]
             .map(|share| coverage(share, "unknown"));
         assert_eq!(shown, ["unknown", "0 %", "<1 %", "50 %", ">99 %", "100 %"]);

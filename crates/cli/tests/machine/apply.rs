@@ -11,10 +11,10 @@ use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use crate::{
-    Tested,
+    TestResult,
     needs::Need::{Namespaces, Pool, Root, Thp},
     settings::APPLIED,
-    start::{Running, SMALL, hugewise, run, run_command, says},
+    start::{QUICK_RUN, Running, hugewise, run, run_command, says},
     trial,
 };
 
@@ -22,24 +22,24 @@ const NR: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 const DEFRAG: &str = "/sys/kernel/mm/transparent_hugepage/defrag";
 const SCAN: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs";
 
-type Named = (&'static str, fn() -> Tested);
+type Named = (&'static str, fn() -> TestResult);
 
 pub fn trials() -> Vec<Trial> {
     let tests: [Named; 8] = [
-        ("what is applied stays until it is restored", applied_and_restored),
+        ("applied settings stay until restore", applied_and_restored),
         ("a dry run changes nothing", dry_run),
-        ("a comparison runs above applied settings", compared_above),
+        ("a comparison runs while settings are applied", compared_above),
         ("a plan is applied to pools that others have changed", plan_of_yesterday),
-        ("a setting that others changed since the plan is left alone", setting_of_others),
-        ("what others change after apply is left alone by restore", changed_since),
-        ("what the kernel refuses is put back whole", refused_half_way),
-        ("what boot shall set is written, merged and removed", persisted),
+        ("apply refuses a setting that changed since the plan", setting_of_others),
+        ("restore skips settings that other programs changed after apply", changed_since),
+        ("all changes are undone if the kernel refuses one", refused_half_way),
+        ("files that apply settings at boot are written, merged and removed", persisted),
     ];
     let mut trials: Vec<Trial> =
         tests.into_iter().map(|(name, test)| trial(name, &[Root, Pool, Thp], test)).collect();
-    let short = "a pool that stays too small is kept, or put back if asked";
+    let short = "a pool that stays too small is kept, or undone with --all-or-nothing";
     trials.push(trial(short, &[Root, Pool, Namespaces], too_small));
-    let interrupted = "SIGINT in the middle of apply puts everything back";
+    let interrupted = "SIGINT during apply undoes all changes";
     trials.push(trial(interrupted, &[Root, Pool], ends_in_order));
     trials
 }
@@ -66,7 +66,7 @@ fn other_defrag() -> Result<&'static str, Box<dyn Error>> {
     Ok(if read(DEFRAG)?.contains("[defer+madvise]") { "madvise" } else { "defer+madvise" })
 }
 
-fn applied_and_restored() -> Tested {
+fn applied_and_restored() -> TestResult {
     let _undo = Undo;
     let (before, defrag) = (pages()?, other_defrag()?);
     let more = ["apply", "--pool", "2MiB=+300", "--thp-defrag", defrag];
@@ -96,7 +96,7 @@ fn applied_and_restored() -> Tested {
     says(&run(&["restore"])?.ended_with(0)?.stdout, &["Nothing to restore"])
 }
 
-fn dry_run() -> Tested {
+fn dry_run() -> TestResult {
     let before = pages()?;
     let wish = format!("2MiB={}", before + 7);
     let ran = run(&["apply", "--dry-run", "--pool", &wish])?.ended_with(0)?;
@@ -109,12 +109,12 @@ fn dry_run() -> Tested {
     Ok(())
 }
 
-fn compared_above() -> Tested {
+fn compared_above() -> TestResult {
     let _undo = Undo;
     let before = pages()?;
     run(&["apply", "--pool", "2MiB=+20"])?.ended_with(0)?;
-    run(&[&SMALL[..], &["-b", "base,hugetlb"]].concat())?.ended_with(0)?;
-    assert_eq!(pages()?, before + 20, "it puts back what was applied");
+    run(&[&QUICK_RUN[..], &["-b", "base,hugetlb"]].concat())?.ended_with(0)?;
+    assert_eq!(pages()?, before + 20, "the comparison restored the applied value");
     run(&["restore"])?.ended_with(0)?;
     Ok(())
 }
@@ -127,7 +127,7 @@ fn plan(text: &Value) -> Result<(tempfile::TempDir, String), Box<dyn Error>> {
     Ok((dir, file.to_string_lossy().into_owned()))
 }
 
-fn plan_of_yesterday() -> Tested {
+fn plan_of_yesterday() -> TestResult {
     let _undo = Undo;
     let before = pages()?;
     // The plan is made with the pool as it is; then another program adds 10 pages.
@@ -148,7 +148,7 @@ fn plan_of_yesterday() -> Tested {
     says(&nonsense.stderr, &[NR, "is not a plan", "hugewise plan --json"])
 }
 
-fn setting_of_others() -> Tested {
+fn setting_of_others() -> TestResult {
     let _undo = Undo;
     let now = read(SCAN)?;
     let (_dir, file) = plan(&json!({
@@ -167,7 +167,7 @@ fn setting_of_others() -> Tested {
     Ok(())
 }
 
-fn changed_since() -> Tested {
+fn changed_since() -> TestResult {
     let _undo = Undo;
     let (before, defrag) = (pages()?, other_defrag()?);
     run(&["apply", "--pool", "2MiB=+10", "--thp-defrag", defrag])?.ended_with(0)?;
@@ -193,7 +193,7 @@ fn changed_since() -> Tested {
     Ok(())
 }
 
-fn refused_half_way() -> Tested {
+fn refused_half_way() -> TestResult {
     let defrag = other_defrag()?;
     let more = ["apply", "--thp-defrag", defrag, "--khugepaged", "max_ptes_none=999999", "--pool", "2MiB=+3"];
     let ran = run(&more)?.ended_with(2)?;
@@ -212,7 +212,7 @@ fn refused_half_way() -> Tested {
     Ok(())
 }
 
-fn persisted() -> Tested {
+fn persisted() -> TestResult {
     let _undo = Undo;
     let dir = tempfile::tempdir()?;
     let etc = dir.path().to_string_lossy().into_owned();
@@ -243,7 +243,7 @@ fn persisted() -> Tested {
 }
 
 /// A pool that accepts every value and keeps its own: a kernel file with this behaviour is mounted over it.
-fn too_small() -> Tested {
+fn too_small() -> TestResult {
     let constant = "/proc/sys/kernel/random/write_wakeup_threshold";
     let has = read(constant)?.parse::<u64>()?;
     let short = |more: &'static [&str]| {
@@ -267,7 +267,7 @@ fn too_small() -> Tested {
     Ok(())
 }
 
-fn ends_in_order() -> Tested {
+fn ends_in_order() -> TestResult {
     let _undo = Undo;
     let running = Running::holding_the_journal(&|| hugewise(&["apply", "--pool", "2MiB=+1000"]))?;
     running.signal("INT")?;

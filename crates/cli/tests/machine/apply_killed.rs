@@ -14,7 +14,7 @@ use std::{
 use libtest_mimic::Trial;
 
 use crate::{
-    Tested,
+    TestResult,
     killed::number,
     needs::Need::{Pool, Root, Thp},
     settings::{APPLIED, JOURNAL, Snapshot},
@@ -35,7 +35,7 @@ const EARLIER: [&str; 5] = ["apply", "--pool", "2MiB=+40", "--khugepaged", "scan
 
 /// The command that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Victim {
+enum KilledCommand {
     Apply,
     SecondApply,
     Restore,
@@ -46,7 +46,7 @@ pub fn trials() -> Vec<Trial> {
     vec![trial(name, &[Root, Pool, Thp], any_moment)]
 }
 
-fn any_moment() -> Tested {
+fn any_moment() -> TestResult {
     let kills = number("HUGEWISE_KILLS")?.unwrap_or(12);
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_micros()));
     let seed = number("HUGEWISE_SEED")?.unwrap_or_else(now);
@@ -56,14 +56,16 @@ fn any_moment() -> Tested {
     let restores = took(&["restore"])?;
     let mut found: BTreeMap<String, u32> = BTreeMap::new();
     for kill in 0..kills {
-        let victim = [Victim::Apply, Victim::Apply, Victim::SecondApply, Victim::Restore][kill as usize % 4];
-        let whole = if victim == Victim::Restore { restores } else { applies };
+        let command =
+            [KilledCommand::Apply, KilledCommand::Apply, KilledCommand::SecondApply, KilledCommand::Restore]
+                [kill as usize % 4];
+        let whole = if command == KilledCommand::Restore { restores } else { applies };
         // Up to a tenth after the expected end, because run times vary.
         let moment = whole.mul_f64(random.f64() * 1.1);
-        let what = format!("kill {kill} of {seed}, {victim:?}, {} µs after the start", moment.as_micros());
-        let state = kill_once(victim, moment).map_err(|error| format!("{what}: {error}"))?;
+        let what = format!("kill {kill} of {seed}, {command:?}, {} µs after the start", moment.as_micros());
+        let state = kill_once(command, moment).map_err(|error| format!("{what}: {error}"))?;
         println!("{what}: {state}");
-        *found.entry(format!("{victim:?}: {state}")).or_default() += 1;
+        *found.entry(format!("{command:?}: {state}")).or_default() += 1;
     }
     println!("{found:#?}");
     Ok(())
@@ -76,15 +78,15 @@ fn took(arguments: &[&str]) -> Result<Duration, Box<dyn Error>> {
     Ok(begin.elapsed())
 }
 
-/// Starts `victim`, kills it after `moment`, restores; returns a description of the files left behind.
-fn kill_once(victim: Victim, moment: Duration) -> Result<String, Box<dyn Error>> {
+/// Starts `command`, kills it after `moment`, restores; returns a description of the files left behind.
+fn kill_once(command: KilledCommand, moment: Duration) -> Result<String, Box<dyn Error>> {
     let before = Snapshot::take()?;
-    match victim {
-        Victim::Apply => {}
-        Victim::SecondApply => drop(run(&EARLIER)?.ended_with(0)?),
-        Victim::Restore => drop(run(&APPLY)?.ended_with(0)?),
+    match command {
+        KilledCommand::Apply => {}
+        KilledCommand::SecondApply => drop(run(&EARLIER)?.ended_with(0)?),
+        KilledCommand::Restore => drop(run(&APPLY)?.ended_with(0)?),
     }
-    let arguments = if victim == Victim::Restore { &["restore"][..] } else { &APPLY };
+    let arguments = if command == KilledCommand::Restore { &["restore"][..] } else { &APPLY };
     let (killed, id) = loop {
         let mut running = Running::start(&mut hugewise(arguments))?;
         thread::sleep(moment);

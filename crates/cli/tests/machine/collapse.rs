@@ -1,6 +1,7 @@
 //! `collapse`: memory of running programs is collapsed, and each refusal has its reason.
 
 use std::{
+    collections::BTreeSet,
     error::Error,
     fs,
     io::{BufRead, BufReader, Write},
@@ -16,16 +17,16 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::{
         Need::{Compiler, MemoryGroup, Root, Thp},
         memory_group,
     },
     program::compile,
-    settings::PATIENCE,
-    start::{Ran, Running, hugewise, run, run_command, says},
+    settings::MAX_WAIT_TIME,
+    start::{EndedProcess, Running, hugewise, run, run_command, says},
     trial,
-    without::{UNPRIVILEGED, for_everybody},
+    without::{UNPRIVILEGED, accessible_copy},
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -39,9 +40,9 @@ pub fn trials() -> Vec<Trial> {
         trial("collapse: a dry run changes nothing", &c, dry_run),
         trial("collapse: the rate is kept, and Ctrl-C stops", &c, rate_and_interrupt),
         trial("collapse: a program that ends during it", &c, ends_meanwhile),
-        trial("collapse: it rests while threads stall", &c, rests),
-        trial("collapse: a program that gave up THP", &c, given_up),
-        trial("collapse: without the rights", &c, without_rights),
+        trial("collapse: pauses while threads stall", &c, rests),
+        trial("collapse: a program with THP disabled by prctl", &c, given_up),
+        trial("collapse: without the capabilities", &c, without_rights),
         trial("collapse: a limit of the control group", &[Root, Thp, Compiler, MemoryGroup], group_limit),
     ]
 }
@@ -67,7 +68,7 @@ impl Program {
         loop {
             let mut line = String::new();
             if self.output.read_line(&mut line)? == 0 {
-                return Err(format!("it ended before it said '{word}': {lines:?}").into());
+                return Err(format!("the program ended before it printed '{word}': {lines:?}").into());
             }
             lines.push(line.trim().to_owned());
             if line.starts_with(word) {
@@ -83,7 +84,7 @@ impl Program {
     }
 
     /// Closes its standard input; it then checks that its memory is unchanged.
-    pub fn ends_right(mut self) -> Tested {
+    pub fn ends_right(mut self) -> TestResult {
         drop(self.input.take());
         self.until("right")?;
         let status = self.child.wait()?;
@@ -149,7 +150,7 @@ fn huge(pid: &str, part: &Part) -> Result<u64, Box<dyn Error>> {
     Ok(sum)
 }
 
-pub fn json(ran: &Ran) -> Result<Value, Box<dyn Error>> {
+pub fn json(ran: &EndedProcess) -> Result<Value, Box<dyn Error>> {
     serde_json::from_str(&ran.stdout).map_err(|error| format!("{error}: {ran:#?}").into())
 }
 
@@ -159,7 +160,7 @@ pub fn collapse(pid: &str, options: &[&str], status: i32) -> Result<Value, Box<d
     json(&run(&arguments)?.ended_with(status)?)
 }
 
-fn kinds() -> Tested {
+fn kinds() -> TestResult {
     let (program, parts) = target(32, |_| ())?;
     let reported = collapse(&program.pid(), &[], 1)?;
     // The two pages in the middle of `held` are pinned.
@@ -177,7 +178,8 @@ fn kinds() -> Tested {
     assert_eq!(huge(&program.pid(), part(&parts, "shared")?)?, 4 * HUGE);
     assert_eq!(huge(&program.pid(), part(&parts, "advised")?)?, 0);
     let regions = reported["regions"].as_array().ok_or("no regions")?;
-    let left_out: u64 = regions.iter().filter_map(|region| region["left_out"]["off_here"].as_u64()).sum();
+    let left_out: u64 =
+        regions.iter().filter_map(|region| region["skipped_bytes"]["off_here"].as_u64()).sum();
     assert_eq!(left_out, 4 * HUGE, "{reported:#}");
     let sparse: u64 = regions.iter().filter_map(|region| region["sparse"]["pages"].as_u64()).sum();
     assert_eq!(sparse, 4, "{reported:#}");
@@ -190,7 +192,7 @@ fn kinds() -> Tested {
     program.ends_right()
 }
 
-fn dry_run() -> Tested {
+fn dry_run() -> TestResult {
     let (program, parts) = target(32, |_| ())?;
     let reported = collapse(&program.pid(), &["--dry-run"], 0)?;
     assert_eq!((&reported["outcome"], &reported["after"]), (&"dry_run".into(), &Value::Null));
@@ -200,14 +202,37 @@ fn dry_run() -> Tested {
     }
     let text = run(&["collapse", &program.pid(), "--dry-run", "--allow-reclaim"])?.ended_with(0)?;
     says(&text.stdout, &["CANDIDATES", "AVAILABLE", "MADV_NOHUGEPAGE"])?;
+    same_reasons_as_inspect(&program.pid(), &reported)?;
     let heap = run(&["collapse", &program.pid(), "--region", "heap"])?.ended_with(2)?;
-    says(&heap.stderr, &["is no JVM", "--region malloc"])?;
+    says(&heap.stderr, &["is not a JVM", "--region malloc"])?;
     let none = run(&["collapse", "4194305"])?.ended_with(2)?;
     says(&none.stderr, &["there is no process 4194305"])?;
     program.ends_right()
 }
 
-fn rate_and_interrupt() -> Tested {
+/// Every region that one command skips or reports for one reason has that reason in the other command, too.
+fn same_reasons_as_inspect(pid: &str, reported: &Value) -> TestResult {
+    let inspected = json(&run(&["inspect", "--json", pid])?.ended_with(0)?)?;
+    let list = |document: &Value| document["regions"].as_array().cloned().unwrap_or_default();
+    let mut compared = BTreeSet::new();
+    for skipped in list(reported) {
+        let reasons: Vec<&String> =
+            skipped["skipped_bytes"].as_object().into_iter().flatten().map(|it| it.0).collect();
+        let [reason] = reasons[..] else { continue };
+        for region in list(&inspected).iter().filter(|region| region["name"] == skipped["name"]) {
+            let of_part = skipped["candidates"]["pages"] != 0 || region["mappings"] != 1;
+            if of_part || region["reason"].is_null() {
+                continue;
+            }
+            assert_eq!(region["reason"], reason.as_str(), "{region:#} {skipped:#}");
+            compared.insert(reason.clone());
+        }
+    }
+    assert!(compared.len() > 1, "{compared:?} {reported:#}");
+    Ok(())
+}
+
+fn rate_and_interrupt() -> TestResult {
     let (program, parts) = target(64, |_| ())?;
     let reported = collapse(&program.pid(), &["--region", "malloc", "--rate", "0.125"], 1)?;
     // An upper limit; on a busy machine the rate is lower.
@@ -223,7 +248,7 @@ fn rate_and_interrupt() -> Tested {
     let running = Running::start(&mut hugewise(&arguments))?;
     let begin = Instant::now();
     while huge(&program.pid(), part(&parts, "malloc")?)? == 0 && total_huge(&program.pid())? == 0 {
-        assert!(begin.elapsed() < PATIENCE, "nothing was converted");
+        assert!(begin.elapsed() < MAX_WAIT_TIME, "nothing was converted");
         thread::sleep(Duration::from_millis(5));
     }
     running.signal("INT")?;
@@ -240,13 +265,13 @@ pub fn total_huge(pid: &str) -> Result<u64, Box<dyn Error>> {
     huge(pid, &Part { name: String::new(), start: 0, end: u64::MAX })
 }
 
-fn ends_meanwhile() -> Tested {
+fn ends_meanwhile() -> TestResult {
     let (mut program, _) = target(64, |_| ())?;
     let arguments = ["collapse", &program.pid(), "--allow-reclaim", "--rate", "0.001"];
     let running = Running::start(&mut hugewise(&arguments))?;
     let begin = Instant::now();
     while total_huge(&program.pid())? == 0 {
-        assert!(begin.elapsed() < PATIENCE, "nothing was converted");
+        assert!(begin.elapsed() < MAX_WAIT_TIME, "nothing was converted");
         thread::sleep(Duration::from_millis(5));
     }
     program.child.kill()?;
@@ -257,14 +282,14 @@ fn ends_meanwhile() -> Tested {
     Ok(())
 }
 
-fn rests() -> Tested {
+fn rests() -> TestResult {
     let (mut program, _) = target(64, |_| ())?;
     let arguments =
         ["collapse", &program.pid(), "--allow-reclaim", "--json", "--region", "malloc", "--rate", "0.01"];
     let running = Running::start(&mut hugewise(&arguments))?;
     let begin = Instant::now();
     while total_huge(&program.pid())? == 0 {
-        assert!(begin.elapsed() < PATIENCE, "nothing was converted");
+        assert!(begin.elapsed() < MAX_WAIT_TIME, "nothing was converted");
         thread::sleep(Duration::from_millis(5));
     }
     Command::new("sh").args(["-c", "kill -s USR1 \"$0\"", &program.pid()]).status()?;
@@ -278,7 +303,7 @@ fn rests() -> Tested {
     program.ends_right()
 }
 
-fn given_up() -> Tested {
+fn given_up() -> TestResult {
     // The flag is inherited from hugewise, which starts the program on base pages.
     let folder = tempfile::tempdir()?;
     let binary = compile(folder.path(), "target", TARGET)?;
@@ -288,15 +313,15 @@ fn given_up() -> Tested {
     let reported = collapse(&program.pid(), &[], 0)?;
     assert_eq!(reported["outcome"], "nothing_to_do", "{reported:#}");
     let regions = reported["regions"].as_array().ok_or("no regions")?;
-    let off: u64 = regions.iter().filter_map(|region| region["left_out"]["off_by_prctl"].as_u64()).sum();
+    let off: u64 = regions.iter().filter_map(|region| region["skipped_bytes"]["off_by_prctl"].as_u64()).sum();
     assert!(off >= 8 * MIB, "{reported:#}");
     assert_eq!(total_huge(&program.pid())?, 0);
     program.ends_right()
 }
 
-fn without_rights() -> Tested {
-    let (_folder, hugewise, _temporary) = for_everybody()?;
-    let as_no_process = |pid: &str, option: &str| -> Result<Ran, Box<dyn Error>> {
+fn without_rights() -> TestResult {
+    let (_folder, hugewise, _temporary) = accessible_copy()?;
+    let as_no_process = |pid: &str, option: &str| -> Result<EndedProcess, Box<dyn Error>> {
         let make = || {
             let mut command = Command::new(&hugewise);
             command.args(["collapse", pid, "--allow-reclaim", option]).current_dir("/");
@@ -313,7 +338,7 @@ fn without_rights() -> Tested {
     let mut own = Command::new("sleep").arg("100").uid(UNPRIVILEGED).gid(UNPRIVILEGED).spawn()?;
     let begin = Instant::now();
     while fs::read_to_string(format!("/proc/{}/comm", own.id()))?.trim() != "sleep"
-        && begin.elapsed() < PATIENCE
+        && begin.elapsed() < MAX_WAIT_TIME
     {
         thread::sleep(Duration::from_millis(2));
     }
@@ -321,7 +346,7 @@ fn without_rights() -> Tested {
     let (dry, real) = (as_no_process(&pid, "--dry-run"), as_no_process(&pid, "--json"));
     own.kill()?;
     own.wait()?;
-    says(&dry?.ended_with(0)?.stdout, &["nothing", "CAP_SYS_NICE"])?;
+    says(&dry?.ended_with(0)?.stdout, &["none: all memory", "CAP_SYS_NICE"])?;
     let real = real?.ended_with(2)?;
     assert!(real.stderr.contains("CAP_SYS_NICE") && !real.stderr.contains("PTRACE"), "{}", real.stderr);
     Ok(())
@@ -347,13 +372,13 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let begin = Instant::now();
-        while fs::remove_dir(&self.0).is_err() && begin.elapsed() < PATIENCE {
+        while fs::remove_dir(&self.0).is_err() && begin.elapsed() < MAX_WAIT_TIME {
             thread::sleep(Duration::from_millis(10));
         }
     }
 }
 
-fn group_limit() -> Tested {
+fn group_limit() -> TestResult {
     let group = Group::make()?;
     let folder = tempfile::tempdir()?;
     let binary = compile(folder.path(), "target", TARGET)?;

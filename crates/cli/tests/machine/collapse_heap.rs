@@ -7,9 +7,9 @@ use hugewise_linux::units::Bytes;
 use libtest_mimic::Trial;
 
 use crate::{
-    Tested,
+    TestResult,
     collapse::{MIB, Program, collapse, json, total_huge},
-    fragmenting,
+    fragmentation,
     java::{compiled, knows},
     needs::{
         Need::{Fragment, Java, Root, Thp},
@@ -50,7 +50,7 @@ fn load(jdk: &Jdk, flags: &[&str], mib: u64) -> Result<Program, Box<dyn Error>> 
     Ok(program)
 }
 
-fn heap(jdk: &Jdk, collector: &str) -> Tested {
+fn heap(jdk: &Jdk, collector: &str) -> TestResult {
     let mut program = load(jdk, &[&format!("-XX:+{collector}"), "-XX:+AlwaysPreTouch"], 256)?;
     program.ask()?;
     let pid = program.pid();
@@ -59,7 +59,7 @@ fn heap(jdk: &Jdk, collector: &str) -> Tested {
     let worst: u64 = program.ask()?.parse()?;
     let regions = reported["regions"].as_array().ok_or("no regions")?;
     let sum = |field: &str| regions.iter().filter_map(|region| region[field].as_u64()).sum::<u64>();
-    let (resident, after) = (sum("resident_after"), sum("huge_after"));
+    let (resident, after) = (sum("resident_after_bytes"), sum("huge_after_bytes"));
     assert_eq!(reported["after"].as_u64(), Some(after), "{reported:#}");
     assert!(reported["before"].as_u64().is_some_and(|before| before < resident / 20), "{reported:#}");
     assert!((240 * MIB..=300 * MIB).contains(&resident), "counted once: {reported:#}");
@@ -76,10 +76,10 @@ fn heap(jdk: &Jdk, collector: &str) -> Tested {
 }
 
 /// Uses the memory of the whole machine for half a minute.
-fn fragmented() -> Tested {
+fn fragmented() -> TestResult {
     let jdk = jdks().first().cloned().ok_or("no JDK")?;
     let mut program = load(&jdk, &["-XX:+UseParallelGC", "-XX:+AlwaysPreTouch"], 2048)?;
-    let held = fragmenting::whole(Bytes(4 << 30))?;
+    let held = fragmentation::fragment_machine(Bytes(4 << 30))?;
     eprintln!("{:?}", held.outcome);
     let pid = program.pid();
     let counters = || -> Result<u64, Box<dyn Error>> {

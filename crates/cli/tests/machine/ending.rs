@@ -5,10 +5,10 @@ use std::{fs, time::Duration};
 use libtest_mimic::Trial;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::Need::{Pool, Root},
     settings::JOURNAL,
-    start::{BUSY, Running, SMALL, hugewise, says, wait_until},
+    start::{BUSY, QUICK_RUN, Running, hugewise, says, wait_until},
     trial,
 };
 
@@ -19,14 +19,14 @@ pub fn trials() -> Vec<Trial> {
         let name = format!("SIG{signal} ends a comparison in order");
         trials.push(trial(&name, &needs, move || ends_in_order(signal, status)));
     }
-    trials.push(trial("SIGTERM ends a program that will not end", &needs, ends_the_deaf));
+    trials.push(trial("SIGTERM ends a comparison whose program ignores SIGTERM", &needs, ends_the_deaf));
     trials
 }
 
 /// A running comparison that has enlarged its pool.
 fn with_a_grown_pool() -> Result<Running, Box<dyn std::error::Error>> {
     // Enough rounds that it does not end before the signal.
-    let mut arguments = [&SMALL[..], &["-b", "base,hugetlb"]].concat();
+    let mut arguments = [&QUICK_RUN[..], &["-b", "base,hugetlb"]].concat();
     arguments[5] = "100000";
     let running = Running::holding_the_journal(&|| hugewise(&arguments))?;
     wait_until("its pool has grown", || {
@@ -35,7 +35,7 @@ fn with_a_grown_pool() -> Result<Running, Box<dyn std::error::Error>> {
     Ok(running)
 }
 
-fn ends_in_order(signal: &str, status: i32) -> Tested {
+fn ends_in_order(signal: &str, status: i32) -> TestResult {
     let running = with_a_grown_pool()?;
     // During a run.
     std::thread::sleep(Duration::from_millis(150));
@@ -45,7 +45,7 @@ fn ends_in_order(signal: &str, status: i32) -> Tested {
     says(&ran.stderr, &["interrupted", "all settings are restored"])
 }
 
-fn ends_the_deaf() -> Tested {
+fn ends_the_deaf() -> TestResult {
     let deaf = ["compare", "-b", "base", "--", "sh", "-c", "trap '' TERM INT; while :; do sleep 1; done"];
     let running = Running::holding_the_journal(&|| hugewise(&deaf))?;
     std::thread::sleep(Duration::from_millis(200));
@@ -54,10 +54,10 @@ fn ends_the_deaf() -> Tested {
     Ok(())
 }
 
-fn the_second_is_refused() -> Tested {
+fn the_second_is_refused() -> TestResult {
     let first = with_a_grown_pool()?;
     let id = first.child.id().to_string();
-    for arguments in [&SMALL[..], &["restore"], &["bench", "touch", "--bytes", "1000"]] {
+    for arguments in [&QUICK_RUN[..], &["restore"], &["bench", "touch", "--bytes", "1000"]] {
         let second = Running::start(&mut hugewise(arguments))?.wait()?.ended_with(2)?;
         says(&second.stderr, &[BUSY, &id, "wait until it has ended"])?;
         assert_eq!(second.stdout, "");

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::Need::{Java, Pool, Root as Rights, Thp},
     plan::{COLLECTORS, compiled, javas, knows, with_pool},
     report::SharedMemory,
@@ -48,7 +48,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-fn counted_alike(java: &Path, collector: &str, backing: &str) -> Tested {
+fn counted_alike(java: &Path, collector: &str, backing: &str) -> TestResult {
     let class = compiled()?;
     let _shared = SharedMemory::on_thp()?;
     let line = launch_line(java, collector, &class)?;
@@ -65,8 +65,8 @@ fn counted_alike(java: &Path, collector: &str, backing: &str) -> Tested {
 }
 
 fn launch_line(java: &Path, collector: &str, class: &TempDir) -> Result<Vec<String>, Box<dyn Error>> {
-    let class_path = class.path().to_str().ok_or("a path that is no text")?.to_owned();
-    let mut line = vec![java.to_str().ok_or("a path that is no text")?.to_owned()];
+    let class_path = class.path().to_str().ok_or("a path that is not UTF-8")?.to_owned();
+    let mut line = vec![java.to_str().ok_or("a path that is not UTF-8")?.to_owned()];
     line.extend(UNLOCK.into_iter().chain(HEAP).map(str::to_owned));
     line.push(format!("-XX:+{collector}"));
     if collector == "UseZGC" {
@@ -78,22 +78,28 @@ fn launch_line(java: &Path, collector: &str, class: &TempDir) -> Result<Vec<Stri
     Ok(line)
 }
 
-/// Resident bytes, and of those the bytes on huge pages.
-type Counted = (Bytes, Bytes);
+/// The heap of a JVM, as one command reports it.
+#[derive(Clone, Debug, PartialEq)]
+struct Heap {
+    resident: Bytes,
+    huge: Bytes,
+    /// Why its base pages are no huge pages; `None` if the command does not report it.
+    reason: Option<String>,
+}
 
-fn sampled_alike(line: &[String], backing: &str) -> Tested {
+fn sampled_alike(line: &[String], backing: &str) -> TestResult {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("report.json");
-    let mut jvm = Held::start(line, backing, &file)?;
+    let mut jvm = IdleJvm::start(line, backing, &file)?;
     let by_run = jvm.report(&file)?;
     let root = Root::live();
     let log = line.iter().find_map(|word| word.split_once("file=")?.1.split(':').next()).ok_or("no log")?;
     let thp = PageSizes::read(&root)?.thp;
-    let by_compare = || -> Result<Counted, Box<dyn Error>> {
+    let by_compare = || -> Result<Heap, Box<dyn Error>> {
         let mut observer = Observer::new(&root, RegionOfInterest::JavaHeap(log.into()), thp);
-        observer.look(jvm.pid());
+        observer.sample(jvm.pid());
         let seen = observer.coverage.ok_or("compare sampled no heap")?;
-        Ok((seen.resident, seen.huge.values().copied().sum()))
+        Ok(Heap { resident: seen.resident, huge: seen.huge.values().copied().sum(), reason: None })
     };
     let first = inspected(jvm.pid())?;
     let all = [
@@ -107,40 +113,55 @@ fn sampled_alike(line: &[String], backing: &str) -> Tested {
     // Serial does not pre-touch a heap on pages of a pool.
     let untouched = backing == "hugetlb" && line.iter().any(|word| word == "-XX:+UseSerialGC");
     let least = if untouched { Bytes(1 << 20) } else { Bytes(100 << 20) };
-    assert!(first.0 >= least, "{first:?} of a heap of 128 MiB");
+    assert!(first.resident >= least, "{first:?} of a heap of 128 MiB");
     assert_eq!(first, last, "the heap of the JVM changed during the test");
     for (command, counted) in all {
-        assert_eq!(counted, first, "{command}, and inspect");
+        let same_reason =
+            counted.reason.is_none() || first.reason.is_none() || counted.reason == first.reason;
+        assert!(same_reason, "{command}: {counted:?}; inspect: {first:?}");
+        assert_eq!(Heap { reason: first.reason.clone(), ..counted }, first, "{command}, and inspect");
     }
     Ok(())
 }
 
-fn inspected(pid: u32) -> Result<Counted, Box<dyn Error>> {
+fn inspected(pid: u32) -> Result<Heap, Box<dyn Error>> {
     let ran = run(&["inspect", "--json", &pid.to_string()])?.ended_with(0)?;
     let document: Value = serde_json::from_str(&ran.stdout)?;
     let heap = document["regions"].as_array().into_iter().flatten();
     let base = PageSizes::read(&Root::live())?.base;
-    let mut counted = (Bytes::ZERO, Bytes::ZERO);
+    let mut counted = Heap { resident: Bytes::ZERO, huge: Bytes::ZERO, reason: None };
     for region in heap.filter(|region| region["name"] == "heap") {
         let above = bytes(&region["counted_above_bytes"]);
-        counted.0 += bytes(&region["resident_bytes"]).saturating_sub(above);
+        counted.resident += bytes(&region["resident_bytes"]).saturating_sub(above);
         let huge = region["bytes_by_page_size"].as_object().into_iter().flatten();
         let huge = huge.filter(|(size, _)| size.parse::<PageSize>().is_ok_and(|size| size > base));
         let huge: Bytes = huge.map(|(_, value)| bytes(value)).sum();
-        counted.1 += if huge > Bytes::ZERO { huge.saturating_sub(above) } else { huge };
+        counted.huge += if huge > Bytes::ZERO { huge.saturating_sub(above) } else { huge };
+        counted.reason = counted.reason.or(region["reason"].as_str().map(str::to_owned));
     }
     Ok(counted)
 }
 
-fn collapsed(pid: u32) -> Result<Counted, Box<dyn Error>> {
+fn collapsed(pid: u32) -> Result<Heap, Box<dyn Error>> {
     let ran = run(&["collapse", "--dry-run", "--json", "--region", "heap", &pid.to_string()])?;
     let document: Value = serde_json::from_str(&ran.stdout).map_err(|error| format!("{error}: {ran:#?}"))?;
     let heap = document["regions"].as_array().into_iter().flatten().find(|region| region["name"] == "heap");
     let heap = heap.ok_or_else(|| format!("collapse found no heap: {document:#}"))?;
-    Ok((bytes(&heap["resident_before"]), bytes(&heap["huge_before"])))
+    let reasons: Vec<&String> =
+        heap["skipped_bytes"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
+    let all_skipped = bytes(&heap["candidates"]["resident_bytes"]) == Bytes::ZERO;
+    Ok(Heap {
+        resident: bytes(&heap["resident_before_bytes"]),
+        huge: bytes(&heap["huge_before_bytes"]),
+        // Memory on pages of a pool is skipped because it is on huge pages already.
+        reason: match reasons[..] {
+            [reason] if all_skipped && reason != "pool" => Some(reason.clone()),
+            _ => None,
+        },
+    })
 }
 
-fn recorded(pid: u32, folder: &Path) -> Result<Counted, Box<dyn Error>> {
+fn recorded(pid: u32, folder: &Path) -> Result<Heap, Box<dyn Error>> {
     let file = folder.join("still.rec");
     let name = file.display().to_string();
     let line = ["record", "--no-jvm-log", "--seconds", "3", "-o", &name, &pid.to_string()];
@@ -150,7 +171,7 @@ fn recorded(pid: u32, folder: &Path) -> Result<Counted, Box<dyn Error>> {
         _ => None,
     });
     let last = heaps.last().ok_or("record sampled no heap")?;
-    Ok((last.resident_bytes, last.huge_bytes))
+    Ok(Heap { resident: last.resident_bytes, huge: last.huge_bytes, reason: None })
 }
 
 fn bytes(value: &Value) -> Bytes {
@@ -158,14 +179,14 @@ fn bytes(value: &Value) -> Bytes {
 }
 
 /// A JVM started by `hugewise run`, which runs until its standard input is closed.
-struct Held(Child);
+struct IdleJvm(Child);
 
-impl Held {
-    fn start(line: &[String], backing: &str, report: &Path) -> Result<Held, Box<dyn Error>> {
+impl IdleJvm {
+    fn start(line: &[String], backing: &str, report: &Path) -> Result<IdleJvm, Box<dyn Error>> {
         let mut command: Command = hugewise(&["run", "--no-cache", "--backing", backing, "--report"]);
         command.arg(report).arg("--").args(line).env(MARKER, std::process::id().to_string());
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let mut held = Held(child);
+        let mut held = IdleJvm(child);
         let output = held.0.stdout.take().ok_or("no output")?;
         let started = BufReader::new(output).lines().any(|line| line.is_ok_and(|line| line == "started"));
         if started { Ok(held) } else { Err(format!("the JVM did not start: {:?}", held.end()).into()) }
@@ -175,7 +196,7 @@ impl Held {
         self.0.id()
     }
 
-    fn report(&self, file: &Path) -> Result<Counted, Box<dyn Error>> {
+    fn report(&self, file: &Path) -> Result<Heap, Box<dyn Error>> {
         let read = || serde_json::from_reader::<_, Value>(File::open(file).ok()?).ok();
         wait_until("the report of 'hugewise run'", || Ok(read().is_some()))?;
         let report = read().ok_or("no report")?;
@@ -190,17 +211,17 @@ impl Held {
         let huge = huge.filter(|(size, _)| size.parse::<PageSize>().is_ok_and(|size| size > base));
         let huge: Bytes = huge.map(|(_, value)| bytes(value)).sum();
         assert_eq!(huge.share_of(resident), Some(coverage), "{heap:#}");
-        Ok((resident, huge))
+        Ok(Heap { resident, huge, reason: heap["reason"].as_str().map(str::to_owned) })
     }
 
-    fn end(&mut self) -> Tested {
+    fn end(&mut self) -> TestResult {
         drop(self.0.stdin.take());
         let ended = self.0.wait()?;
         if ended.success() { Ok(()) } else { Err(ended.to_string().into()) }
     }
 }
 
-impl Drop for Held {
+impl Drop for IdleJvm {
     fn drop(&mut self) {
         let _ = self.end();
     }

@@ -8,7 +8,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use crate::{
-    Tested,
+    TestResult,
     java::{compiled, knows},
     needs::{Need::Java, jdks},
     start::hugewise,
@@ -76,12 +76,12 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// A test that neither reads nor changes settings, and does not take the lock for them.
-fn reading(name: String, test: impl FnOnce() -> Tested + Send + 'static) -> Trial {
+fn reading(name: String, test: impl FnOnce() -> TestResult + Send + 'static) -> Trial {
     Trial::test(name, move || test().map_err(|error| Failed::from(error.to_string())))
 }
 
 /// One JVM writes all logs, so all must give the same pauses.
-fn is_read(jdk: &Jdk, collector: &str) -> Tested {
+fn is_read(jdk: &Jdk, collector: &str) -> TestResult {
     let folder = compiled("Churn", SOURCE)?;
     let log = |n: usize| folder.path().join(format!("gc{n}.log"));
     let mut java = Command::new(&jdk.java);
@@ -99,7 +99,8 @@ fn is_read(jdk: &Jdk, collector: &str) -> Tested {
         let json: Value = serde_json::from_slice(&ran.stdout)?;
         assert_eq!(json["unread_lines"], 0, "{decorations}: {}", json["unread"]);
         assert_eq!((&json["clock"], &json["jvms"]), (&Value::from(*clock), &1.into()), "{decorations}");
-        let found: Vec<Paused> = json["pauses"].as_array().ok_or("no pauses")?.iter().map(paused).collect();
+        let found: Vec<PauseFigures> =
+            json["pauses"].as_array().ok_or("no pauses")?.iter().map(pause_figures).collect();
         assert_eq!(found, expected, "{decorations}");
         let count = json["safepoints"]["time_to_safepoint"]["count"].as_u64();
         assert!(count >= Some(4), "{decorations}: {count:?} safepoints");
@@ -115,7 +116,7 @@ fn has_locales() -> bool {
 }
 
 /// Decimal commas, which a JVM writes in locales that have them.
-fn commas_are_read(jdk: &Jdk) -> Tested {
+fn commas_are_read(jdk: &Jdk) -> TestResult {
     let folder = compiled("Churn", SOURCE)?;
     let locale = folder.path().join("de_DE.UTF-8");
     let made = Command::new("localedef").args(["-i", "de_DE", "-f", "UTF-8"]).arg(locale).output()?;
@@ -138,14 +139,15 @@ fn commas_are_read(jdk: &Jdk) -> Tested {
         let ran = hugewise(&["gclog", "--json", &log(name).display().to_string()]).output()?;
         let json: Value = serde_json::from_slice(&ran.stdout)?;
         assert_eq!((&json["unread_lines"], &json["clock"]), (&0.into(), &Value::from(clock)), "{json:#}");
-        let found: Vec<Paused> = json["pauses"].as_array().ok_or("no pauses")?.iter().map(paused).collect();
+        let found: Vec<PauseFigures> =
+            json["pauses"].as_array().ok_or("no pauses")?.iter().map(pause_figures).collect();
         assert_eq!(found, expected, "{name}");
     }
     Ok(())
 }
 
 /// Two JVMs, one after the other, write to the same rotation.
-fn rotation_is_read(jdk: &Jdk) -> Tested {
+fn rotation_is_read(jdk: &Jdk) -> TestResult {
     let folder = compiled("Churn", SOURCE)?;
     let logs = folder.path().join("logs");
     fs::create_dir(&logs)?;
@@ -183,21 +185,21 @@ fn rotation_is_read(jdk: &Jdk) -> Tested {
 }
 
 /// Id, duration in µs, and user, system and real time in ms.
-type Paused = (u64, i64, Option<[i64; 3]>);
+type PauseFigures = (u64, i64, Option<[i64; 3]>);
 
-fn paused(pause: &Value) -> Paused {
+fn pause_figures(pause: &Value) -> PauseFigures {
     let whole = |name: &str, unit: f64| pause[name].as_f64().map(|value| (value * unit).round() as i64);
-    let cpu = || Some([whole("user_s", 1e3)?, whole("sys_s", 1e3)?, whole("real_s", 1e3)?]);
-    (pause["gc_id"].as_u64().unwrap_or(u64::MAX), whole("duration_s", 1e6).unwrap_or(-1), cpu())
+    let cpu = || Some([whole("user_seconds", 1e3)?, whole("sys_seconds", 1e3)?, whole("real_seconds", 1e3)?]);
+    (pause["gc_id"].as_u64().unwrap_or(u64::MAX), whole("duration_seconds", 1e6).unwrap_or(-1), cpu())
 }
 
 /// A slower implementation of the reader. CPU time belongs to a pause that ended since the last concurrent
 /// phase of its id.
-fn by_regular_expressions(log: &Path) -> Result<Vec<Paused>, Box<dyn std::error::Error>> {
+fn by_regular_expressions(log: &Path) -> Result<Vec<PauseFigures>, Box<dyn std::error::Error>> {
     let pause = Regex::new(r"^GC\((\d+)\) (?:[yYO]: )?Pause .*?([\d.]+)ms$")?;
     let cpu = Regex::new(r"^GC\((\d+)\) User=([\d.]+)s Sys=([\d.]+)s Real=([\d.]+)s$")?;
     let concurrent = Regex::new(r"^GC\((\d+)\) Concurrent .*ms$")?;
-    let mut found: Vec<Paused> = Vec::new();
+    let mut found: Vec<PauseFigures> = Vec::new();
     let mut last: BTreeMap<u64, Option<usize>> = BTreeMap::new();
     for line in fs::read_to_string(log)?.lines() {
         if let Some(of) = pause.captures(line) {

@@ -22,12 +22,12 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::Need::{Jdk, Pool, Root as NeedsRoot, Thp},
-    settings::PATIENCE,
-    start::{Ran, hugewise, run, run_command, says},
+    settings::MAX_WAIT_TIME,
+    start::{EndedProcess, hugewise, run, run_command, says},
     trial,
-    without::{UNPRIVILEGED, for_everybody},
+    without::{UNPRIVILEGED, accessible_copy},
 };
 
 const MIB: u64 = 1 << 20;
@@ -50,7 +50,7 @@ pub fn journal() -> Result<Journal, JournalError> {
     let begin = Instant::now();
     loop {
         match Journal::open(&Root::live(), Path::new(STATE_DIR), "tests of inspect") {
-            Err(JournalError::Busy(_) | JournalError::Unfinished(_)) if begin.elapsed() < PATIENCE => {
+            Err(JournalError::Busy(_) | JournalError::Unfinished(_)) if begin.elapsed() < MAX_WAIT_TIME => {
                 thread::sleep(Duration::from_millis(100));
             }
             opened => return opened,
@@ -59,7 +59,7 @@ pub fn journal() -> Result<Journal, JournalError> {
 }
 
 /// Adds `pages` to the pool of 2 MiB pages.
-pub fn grow_pool(journal: &mut Journal, pages: u64) -> Tested {
+pub fn grow_pool(journal: &mut Journal, pages: u64) -> TestResult {
     let pool = Setting::Pool { page_size: "2m".parse()?, node: None };
     let now: u64 = pool.read(&Root::live())?.parse()?;
     let got: u64 = journal.set(pool, &(now + pages).to_string())?.parse()?;
@@ -83,19 +83,19 @@ fn on(region: &Value, size: &str) -> u64 {
 }
 
 /// A mapping that the kernel does not merge with its neighbours, which have other advice.
-struct Apart {
+struct IsolatedMapping {
     mapping: Mapping,
     _neighbours: Vec<Mapping>,
 }
 
-impl std::ops::Deref for Apart {
+impl std::ops::Deref for IsolatedMapping {
     type Target = Mapping;
     fn deref(&self) -> &Mapping {
         &self.mapping
     }
 }
 
-fn apart(bytes: u64, advice: Option<Advice>) -> Result<Apart, Box<dyn Error>> {
+fn isolated_mapping(bytes: u64, advice: Option<Advice>) -> Result<IsolatedMapping, Box<dyn Error>> {
     let neighbour = || -> Result<Mapping, Box<dyn Error>> {
         let other = if advice == Some(Advice::NoHugePage) { Advice::HugePage } else { Advice::NoHugePage };
         let mapping = Mapping::anonymous(Bytes(64 << 10))?;
@@ -116,10 +116,10 @@ fn apart(bytes: u64, advice: Option<Advice>) -> Result<Apart, Box<dyn Error>> {
     while neighbours.len() < 200 && !(touches(&neighbours, all.start) && touches(&neighbours, all.end)) {
         neighbours.push(neighbour()?);
     }
-    Ok(Apart { mapping, _neighbours: neighbours })
+    Ok(IsolatedMapping { mapping, _neighbours: neighbours })
 }
 
-fn own_regions() -> Tested {
+fn own_regions() -> TestResult {
     let mut journal = journal()?;
     let small: PageSize = "64k".parse()?;
     let mthp = Setting::ThpEnabled { page_size: Some(small) };
@@ -127,17 +127,17 @@ fn own_regions() -> Tested {
     grow_pool(&mut journal, 3)?;
     journal.set(Setting::ThpEnabled { page_size: None }, "madvise")?;
 
-    let base = apart(8 * MIB, Some(Advice::NoHugePage))?;
+    let base = isolated_mapping(8 * MIB, Some(Advice::NoHugePage))?;
     base.advise(0..5 << 20, Advice::PopulateWrite)?;
 
-    let thp = apart(10 * MIB, Some(Advice::HugePage))?;
+    let thp = isolated_mapping(10 * MIB, Some(Advice::HugePage))?;
     let aligned = (thp.address().next_multiple_of(2 * MIB) - thp.address()) as usize;
     thp.advise(aligned..aligned + (6 << 20), Advice::PopulateWrite)?;
 
     let pool = Mapping::hugetlb(Bytes(6 * MIB), "2m".parse()?)?;
     pool.advise(0..4 << 20, Advice::PopulateWrite)?;
 
-    let folios = apart(4 * MIB, None)?;
+    let folios = isolated_mapping(4 * MIB, None)?;
     if has_mthp {
         journal.set(mthp, "always")?;
         folios.advise(0..4 << 20, Advice::PopulateWrite)?;
@@ -170,10 +170,10 @@ fn own_regions() -> Tested {
     Ok(())
 }
 
-fn reasons() -> Tested {
+fn reasons() -> TestResult {
     let mut journal = journal()?;
     journal.set(Setting::ThpEnabled { page_size: None }, "madvise")?;
-    let (never, late) = (apart(8 * MIB, None)?, apart(8 * MIB, None)?);
+    let (never, late) = (isolated_mapping(8 * MIB, None)?, isolated_mapping(8 * MIB, None)?);
     never.advise(0..8 << 20, Advice::PopulateWrite)?;
     late.advise(0..8 << 20, Advice::PopulateWrite)?;
     late.advise(0..8 << 20, Advice::HugePage)?;
@@ -194,13 +194,13 @@ fn reasons() -> Tested {
     Ok(())
 }
 
-fn unknown() -> Tested {
+fn unknown() -> TestResult {
     let mut gone = Command::new("true").spawn()?;
     gone.wait()?;
     let mut zombie = Command::new("true").spawn()?;
     let begin = Instant::now();
     let state = format!("/proc/{}/stat", zombie.id());
-    while !fs::read_to_string(&state)?.contains(") Z ") && begin.elapsed() < PATIENCE {
+    while !fs::read_to_string(&state)?.contains(") Z ") && begin.elapsed() < MAX_WAIT_TIME {
         thread::sleep(Duration::from_millis(2));
     }
     let ids = [process::id(), zombie.id(), gone.id(), 2].map(|pid| pid.to_string());
@@ -219,9 +219,9 @@ fn unknown() -> Tested {
     Ok(())
 }
 
-fn unprivileged() -> Tested {
-    let (_folder, program, _temporary) = for_everybody()?;
-    let as_no_process = |pid: u32| -> Result<Ran, Box<dyn Error>> {
+fn unprivileged() -> TestResult {
+    let (_folder, program, _temporary) = accessible_copy()?;
+    let as_no_process = |pid: u32| -> Result<EndedProcess, Box<dyn Error>> {
         let make = || {
             let mut command = Command::new(&program);
             command.args(["inspect", &pid.to_string(), "--json"]).current_dir("/");
@@ -239,7 +239,7 @@ fn unprivileged() -> Tested {
     // Before the exec of `sleep`, the process is a copy of the test.
     let begin = Instant::now();
     while fs::read_to_string(format!("/proc/{}/comm", own.id()))?.trim() != "sleep"
-        && begin.elapsed() < PATIENCE
+        && begin.elapsed() < MAX_WAIT_TIME
     {
         thread::sleep(Duration::from_millis(2));
     }
@@ -290,7 +290,7 @@ impl Jvm {
     }
 
     /// Stops all threads, so that two programs read the same state.
-    pub fn stop(&self) -> Tested {
+    pub fn stop(&self) -> TestResult {
         let id = self.child.id().to_string();
         Command::new("sh").args(["-c", "kill -s STOP \"$0\"", &id]).status()?;
         let begin = Instant::now();
@@ -304,7 +304,7 @@ impl Jvm {
             Ok(true)
         };
         while !stopped()? {
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > MAX_WAIT_TIME {
                 return Err("the JVM did not stop".into());
             }
             thread::sleep(Duration::from_millis(2));
@@ -320,7 +320,7 @@ impl Drop for Jvm {
     }
 }
 
-fn views() -> Tested {
+fn views() -> TestResult {
     // Non-generational ZGC maps its heap three times up to JDK 20.
     let options = ["-XX:+UseZGC", "-Xms128m", "-Xmx128m", "-XX:+AlwaysPreTouch"];
     let jvm = Jvm::start(Some(17), &options)?;
@@ -340,7 +340,7 @@ fn views() -> Tested {
     Ok(())
 }
 
-fn watch() -> Tested {
+fn watch() -> TestResult {
     let mut command = hugewise(&["inspect", &process::id().to_string(), "--json", "--watch", "0.1"]);
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
@@ -356,7 +356,7 @@ fn watch() -> Tested {
     Ok(())
 }
 
-fn all_and_cgroup() -> Tested {
+fn all_and_cgroup() -> TestResult {
     let own = |text: &str| -> Result<bool, Box<dyn Error>> {
         let reported: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         Ok(reported.iter().any(|reported| {

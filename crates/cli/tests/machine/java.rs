@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::{
         Need::{Java, Pool, Root, Thp},
         jdks,
@@ -45,9 +45,9 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for jdk in jdks() {
         let name = format!("JDK {}", jdk.version);
-        let of = |test: fn(&Jdk) -> Tested| {
+        let of = |test: fn(&Jdk) -> TestResult| {
             let jdk = jdk.clone();
-            move || patiently(|| test(&jdk))
+            move || with_retries(|| test(&jdk))
         };
         trials.push(trial(&format!("{name}: the heap gets its pages"), &needs, of(the_heap)));
         trials.push(trial(&format!("{name}: behind a wrapper"), &needs, of(behind_a_wrapper)));
@@ -57,7 +57,7 @@ pub fn trials() -> Vec<Trial> {
                 let jdk = jdk.clone();
                 let name = format!("{name}: {collector} on {backing}");
                 trials.push(trial(&name, &needs, move || {
-                    patiently(|| collects(&jdk, collector, backing, least))
+                    with_retries(|| collects(&jdk, collector, backing, least))
                 }));
             }
         }
@@ -122,11 +122,11 @@ fn compare_behind(
 
 /// Up to three attempts: on a busy machine huge-page allocations may fail, and a run, also a warm-up, then
 /// counts as fallen back.
-fn patiently(test: impl Fn() -> Tested) -> Tested {
+fn with_retries(test: impl Fn() -> TestResult) -> TestResult {
     test().or_else(|_| test()).or_else(|_| test())
 }
 
-fn the_heap(jdk: &Jdk) -> Tested {
+fn the_heap(jdk: &Jdk) -> TestResult {
     let comparison = compare(
         jdk,
         &["--rounds", "1"],
@@ -151,7 +151,7 @@ fn the_heap(jdk: &Jdk) -> Tested {
 }
 
 /// A wrapper before `java` is kept, and large page flags that it sets are ignored.
-fn behind_a_wrapper(jdk: &Jdk) -> Tested {
+fn behind_a_wrapper(jdk: &Jdk) -> TestResult {
     let wrapper =
         ["env", "_JAVA_OPTIONS=-XX:-UseLargePages -Dkept=1", "timeout", "600", "taskset", "-c", "0"];
     let options = ["--rounds", "1", "-b", "hugetlb"];
@@ -160,7 +160,7 @@ fn behind_a_wrapper(jdk: &Jdk) -> Tested {
     says(&comparison.notes.join("\n"), &["set aside -XX:-UseLargePages of _JAVA_OPTIONS"])
 }
 
-fn collects(jdk: &Jdk, collector: &str, backing: &str, least: f64) -> Tested {
+fn collects(jdk: &Jdk, collector: &str, backing: &str, least: f64) -> TestResult {
     let flag = format!("-XX:+{collector}");
     let comparison = compare(jdk, &["--rounds", "1", "-b", backing], &[&flag], &[], 0)?;
     covered(&comparison, backing, least)?;
@@ -171,7 +171,7 @@ fn collects(jdk: &Jdk, collector: &str, backing: &str, least: f64) -> Tested {
     Ok(())
 }
 
-fn shared_memory(jdk: &Jdk) -> Tested {
+fn shared_memory(jdk: &Jdk) -> TestResult {
     let known = jdk.major < 22;
     let status = if known { 0 } else { 1 };
     let comparison = compare(jdk, &["--rounds", "1", "-b", "shm"], &["-XX:+UseSerialGC"], &[], status)?;

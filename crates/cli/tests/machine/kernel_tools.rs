@@ -13,7 +13,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    Tested,
+    TestResult,
     inspect::{Jvm, grow_pool, journal},
     needs::{
         Need::{Java, KernelTools, Pool, Root, Thp},
@@ -39,7 +39,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-fn same(options: &[&str], pages: u64, mthp: bool) -> Tested {
+fn same(options: &[&str], pages: u64, mthp: bool) -> TestResult {
     let mut journal = journal()?;
     journal.set(Setting::ThpEnabled { page_size: None }, "madvise")?;
     if pages > 0 {
@@ -51,7 +51,7 @@ fn same(options: &[&str], pages: u64, mthp: bool) -> Tested {
     let jvm = Jvm::start(None, &[&HEAP[..], options].concat())?;
     jvm.stop()?;
     let pid = jvm.child.id().to_string();
-    let ours = Ours::of(&pid)?;
+    let ours = InspectTotals::of(&pid)?;
     let tools = thpmaps(&pid)?;
     let flags = page_types(&pid)?;
 
@@ -83,7 +83,7 @@ fn same(options: &[&str], pages: u64, mthp: bool) -> Tested {
 
 /// Sums over the regions; `by_size` is without pool pages.
 #[derive(Debug, Default)]
-struct Ours {
+struct InspectTotals {
     by_size: BTreeMap<u64, u64>,
     hugetlb: u64,
     split: u64,
@@ -91,11 +91,11 @@ struct Ours {
     resident: u64,
 }
 
-impl Ours {
-    fn of(pid: &str) -> Result<Ours, Box<dyn Error>> {
+impl InspectTotals {
+    fn of(pid: &str) -> Result<InspectTotals, Box<dyn Error>> {
         let inspected: Value =
             serde_json::from_str(&run(&["inspect", pid, "--json", "--full"])?.ended_with(0)?.stdout)?;
-        let mut ours = Ours::default();
+        let mut ours = InspectTotals::default();
         for region in inspected["regions"].as_array().ok_or("no regions")? {
             let number = |field: &str| region[field].as_u64().unwrap_or(0);
             ours.hugetlb += number("hugetlb_bytes");

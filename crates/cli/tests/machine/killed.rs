@@ -16,13 +16,13 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::{
         Need::{Pool, Root},
         jdks,
     },
     settings::{JOURNAL, Snapshot},
-    start::{BUSY, Running, SMALL, hugewise, run, run_command, says},
+    start::{BUSY, QUICK_RUN, Running, hugewise, run, run_command, says},
     trial,
 };
 
@@ -37,14 +37,14 @@ pub fn number(variable: &str) -> Result<Option<u64>, Box<dyn Error>> {
     }
 }
 
-fn any_moment() -> Tested {
+fn any_moment() -> TestResult {
     let kills = number("HUGEWISE_KILLS")?.unwrap_or(12);
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_micros()));
     let seed = number("HUGEWISE_SEED")?.unwrap_or_else(now);
     println!("{kills} kills, HUGEWISE_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let java = jdks().first().map(|jdk| jdk.java.clone());
-    let embedded = || hugewise(&[&SMALL[..], &["-b", "base,hugetlb"]].concat());
+    let embedded = || hugewise(&[&QUICK_RUN[..], &["-b", "base,hugetlb"]].concat());
     let of_java = || {
         let mut command = hugewise(&["compare", "--rounds", "1", "-b", "base,hugetlb", "--"]);
         let java = java.as_deref().unwrap_or(Path::new("java"));
@@ -118,7 +118,7 @@ fn kill_once(make: &dyn Fn() -> Command, moment: Duration) -> Result<Option<usiz
     };
     if let Some(record) = &left {
         // The next measurement is refused with the reason, and changes nothing.
-        for next in [&SMALL[..], &["bench", "touch", "--bytes", "1000", "--forks", "1"]] {
+        for next in [&QUICK_RUN[..], &["bench", "touch", "--bytes", "1000", "--forks", "1"]] {
             let refused = run(next)?.ended_with(2)?;
             says(
                 &refused.stderr,

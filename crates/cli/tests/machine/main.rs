@@ -10,7 +10,7 @@ mod collapse;
 mod collapse_heap;
 mod ending;
 mod evidence;
-mod fragmenting;
+mod fragmentation;
 mod gclog;
 mod inspect;
 mod java;
@@ -46,7 +46,7 @@ use crate::{
     settings::Snapshot,
 };
 
-type Tested = Result<(), Box<dyn std::error::Error>>;
+type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         apply::trials(),
         apply_killed::trials(),
         killed::trials(),
-        fragmenting::trials(),
+        fragmentation::trials(),
         inspect::trials(),
         gclog::trials(),
         memory::trials(),
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
 }
 
 /// A test that must leave all settings unchanged, or one that is listed as skipped.
-fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> Tested + Send + 'static) -> Trial {
+fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> TestResult + Send + 'static) -> Trial {
     let reasons: Vec<String> = needs.iter().filter_map(|need| missing(*need)).collect();
     if !reasons.is_empty() {
         let reason = reasons.join("; ");
@@ -99,7 +99,7 @@ fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> Tested + Send + 'sta
 }
 
 /// Runs `test` and checks that the machine's settings are unchanged.
-fn preserving(test: impl FnOnce() -> Tested) -> Tested {
+fn preserving(test: impl FnOnce() -> TestResult) -> TestResult {
     let before = Snapshot::take()?;
     let outcome = test();
     let preserved = before.is_preserved();

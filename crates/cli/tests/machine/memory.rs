@@ -16,7 +16,7 @@ use hugewise_memory::{
 use libtest_mimic::Trial;
 
 use crate::{
-    Tested,
+    TestResult,
     inspect::{grow_pool, journal},
     needs::Need::{Pool, Root as NeedsRoot},
     trial,
@@ -47,15 +47,15 @@ fn reserve(backing: Backing, pages: usize) -> Result<Region, Box<dyn Error>> {
     Ok(region::reserve(Bytes((pages * PAGE) as u64 - 1), &[backing], &sizes)?)
 }
 
-fn given_back() -> Tested {
+fn given_back() -> TestResult {
     taken_and_given_back(Backing::Hugetlb(Some("2m".parse()?)))
 }
 
-fn shared_memory() -> Tested {
+fn shared_memory() -> TestResult {
     taken_and_given_back(Backing::Shm(Some("2m".parse()?)))
 }
 
-fn taken_and_given_back(backing: Backing) -> Tested {
+fn taken_and_given_back(backing: Backing) -> TestResult {
     let mut journal = journal()?;
     grow_pool(&mut journal, 8)?;
     let before = free()?;
@@ -81,7 +81,7 @@ fn taken_and_given_back(backing: Backing) -> Tested {
     Ok(())
 }
 
-fn an_empty_pool() -> Tested {
+fn an_empty_pool() -> TestResult {
     let mut journal = journal()?;
     grow_pool(&mut journal, 4)?;
     let mut region = reserve(Backing::Shm(Some("2m".parse()?)), 4)?;
@@ -96,7 +96,7 @@ fn an_empty_pool() -> Tested {
     Ok(())
 }
 
-fn take_all(journal: &mut Journal) -> Tested {
+fn take_all(journal: &mut Journal) -> TestResult {
     journal.set(Setting::Pool { page_size: "2m".parse()?, node: None }, "0")?;
     Ok(())
 }

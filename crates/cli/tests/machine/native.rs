@@ -4,9 +4,9 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::Need::{GiantPool, Pool, Root, Thp},
-    start::{SMALL, covered, rounds, run},
+    start::{QUICK_RUN, covered, rounds, run},
     trial,
 };
 
@@ -20,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-fn each_backing_gets_its_pages() -> Tested {
+fn each_backing_gets_its_pages() -> TestResult {
     let arguments =
         ["compare", "--json", "--no-java", "--bytes", "100000000", "--rounds", "2", "--seed", "7"];
     let ran = run(&arguments)?.ended_with(0)?;
@@ -44,7 +44,7 @@ fn each_backing_gets_its_pages() -> Tested {
 }
 
 /// All required fields of the published schema are present, at the top level and one level below.
-fn documented(printed: &Value) -> Tested {
+fn documented(printed: &Value) -> TestResult {
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(SCHEMA)?)?;
     let required = |of: &Value| -> Vec<String> {
         let names = of["required"].as_array().into_iter().flatten();
@@ -70,8 +70,8 @@ fn documented(printed: &Value) -> Tested {
     Ok(())
 }
 
-fn giant_pages() -> Tested {
-    let arguments = [&SMALL[..], &["--json", "-b", "hugetlb:1GiB"]].concat();
+fn giant_pages() -> TestResult {
+    let arguments = [&QUICK_RUN[..], &["--json", "-b", "hugetlb:1GiB"]].concat();
     let ran = run(&arguments)?;
     let comparison = ran.comparison()?;
     match comparison.left_out.first() {
@@ -85,7 +85,7 @@ fn giant_pages() -> Tested {
     Ok(())
 }
 
-fn shared_memory() -> Tested {
-    let ran = run(&[&SMALL[..], &["--json", "-b", "shm"]].concat())?.ended_with(0)?;
+fn shared_memory() -> TestResult {
+    let ran = run(&[&QUICK_RUN[..], &["--json", "-b", "shm"]].concat())?.ended_with(0)?;
     covered(&ran.comparison()?, "shm", 0.95)
 }

@@ -23,17 +23,17 @@ use hugewise_linux::{
     root::Root,
     units::{Bytes, PageSize, Pages},
 };
-use hugewise_plan::plan::{Outcome, Plan};
+use hugewise_plan::plan::{Plan, StartOutcome};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::{
         Need::{Java, Pool as PoolNeeded, Root as RootNeeded},
         jdks,
     },
-    settings::PATIENCE,
+    settings::MAX_WAIT_TIME,
     start::{hugewise, run},
     trial,
 };
@@ -84,7 +84,7 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for java in javas() {
         let (java_too, class_too) = (java.clone(), Arc::clone(&class));
-        let name = format!("plan: {} two take what was planned for two", java.display());
+        let name = format!("plan: {} two instances use the pages planned for two", java.display());
         trials.push(trial(&name, &needs, move || {
             let class = class_too.as_ref().as_ref().map_err(|error| error.clone())?;
             two_instances(&java_too, class.path())
@@ -94,21 +94,20 @@ pub fn trials() -> Vec<Trial> {
         trials.push(trial(&name, &[PoolNeeded, Java], move || captured_machine(&java_too)));
         if knows(&java, "UseZGC") {
             let (java_too, class_too) = (java.clone(), Arc::clone(&class));
-            let name = format!("plan: {} UseZGC grows to what was planned", java.display());
+            let name = format!("plan: {} UseZGC grows to the planned size", java.display());
             trials.push(trial(&name, &needs, move || {
                 let class = class_too.as_ref().as_ref().map_err(|error| error.clone())?;
                 grows_to_what_was_planned(&java_too, class.path())
             }));
         }
         for collector in COLLECTORS.into_iter().filter(|collector| knows(&java, collector)) {
-            let name = format!("plan: {} {collector} takes what was planned", java.display());
+            let name = format!("plan: {} {collector} uses the planned pages", java.display());
             let (java, class) = (java.clone(), Arc::clone(&class));
-            let short =
-                format!("plan: {} {collector} on a short pool does what was predicted", java.display());
+            let short = format!("plan: {} {collector} on a short pool, as predicted", java.display());
             let (java_too, class_too) = (java.clone(), Arc::clone(&class));
             trials.push(trial(&short, &needs, move || {
                 let class = class_too.as_ref().as_ref().map_err(|error| error.clone())?;
-                does_what_was_foretold(&java_too, class.path(), collector)
+                behaves_as_predicted(&java_too, class.path(), collector)
             }));
             trials.push(trial(&name, &needs, move || {
                 let class = class.as_ref().as_ref().map_err(|error| error.clone())?;
@@ -162,9 +161,9 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn new(java: &'a Path, class: &'a Path, options: &[&'a str]) -> Result<Line<'a>, Box<dyn Error>> {
-        let class_path = class.to_str().ok_or("a path that is no text")?;
+        let class_path = class.to_str().ok_or("a path that is not UTF-8")?;
         let rest = options.iter().copied().chain(["-cp", class_path, "Stay"]).collect();
-        Ok(Line { java: java.to_str().ok_or("a path that is no text")?, rest })
+        Ok(Line { java: java.to_str().ok_or("a path that is not UTF-8")?, rest })
     }
 
     fn plan(&self, more: &[&str]) -> Result<Plan, Box<dyn Error>> {
@@ -190,25 +189,25 @@ impl<'a> Line<'a> {
 }
 
 /// The pools of the captured machine count, and not those of this one.
-fn captured_machine(java: &Path) -> Tested {
+fn captured_machine(java: &Path) -> TestResult {
     let folder = tempfile::tempdir()?;
     let captured = folder.path().join("machine");
-    let path = captured.to_str().ok_or("a path that is no text")?;
+    let path = captured.to_str().ok_or("a path that is not UTF-8")?;
     run(&["check", "--capture", path])?;
     let pool = captured.join("sys/kernel/mm/hugepages/hugepages-2048kB");
     for file in ["nr_hugepages", "free_hugepages"] {
         fs::write(pool.join(file), "4000\n")?;
     }
-    let java = java.to_str().ok_or("a path that is no text")?;
+    let java = java.to_str().ok_or("a path that is not UTF-8")?;
     let line = ["plan", "--json", "--root", path, "--", java, "-Xmx1g", "-XX:+UseLargePages", "Main"];
     let plan: Plan = serde_json::from_str(&run(&line)?.ended_with(0)?.stdout)?;
     let pool = plan.pools.first().ok_or("a pool was expected")?;
     assert_eq!((pool.pages_available, pool.pages_to_add), (Pages(4000), Pages(0)), "{plan:#?}");
-    assert_eq!(plan.verdict.outcome, Outcome::GetsHugePages, "{:#?}", plan.verdict);
+    assert_eq!(plan.verdict.outcome, StartOutcome::GetsHugePages, "{:#?}", plan.verdict);
     Ok(())
 }
 
-fn takes_what_was_planned(java: &Path, class: &Path, collector: &str, heap: &[&str]) -> Tested {
+fn takes_what_was_planned(java: &Path, class: &Path, collector: &str, heap: &[&str]) -> TestResult {
     let collector = format!("-XX:+{collector}");
     let options: Vec<&str> = [UNLOCK, collector.as_str()].into_iter().chain(heap.iter().copied()).collect();
     let line = Line::new(java, class, &options)?;
@@ -226,24 +225,24 @@ fn takes_what_was_planned(java: &Path, class: &Path, collector: &str, heap: &[&s
 }
 
 /// Enough pages for the code cache and the tables, but not for the heap.
-const SHORT: Pages = Pages(400);
+const SHORT_POOL_PAGES: Pages = Pages(400);
 
-fn does_what_was_foretold(java: &Path, class: &Path, collector: &str) -> Tested {
+fn behaves_as_predicted(java: &Path, class: &Path, collector: &str) -> TestResult {
     let collector = format!("-XX:+{collector}");
     let line = Line::new(java, class, &[UNLOCK, &collector, "-Xms1g", "-Xmx1g"])?;
     let size = line.plan(&[])?.pools.first().ok_or("a pool was expected")?.page_size_bytes;
-    let seen = with_pool(size, SHORT, || {
+    let seen = with_pool(size, SHORT_POOL_PAGES, || {
         let given = ["-XX:+UseLargePages"];
         Ok((line.plan(&given)?, consumed(&mut line.with(&given), size)))
     })?;
     let Some((plan, took)) = seen else { return Ok(()) };
     let on_huge = plan.verdict.regions.iter().filter(|region| region.page_size_bytes == size);
-    let foretold: Pages = on_huge.map(|region| region.huge_bytes.pages_needed(size)).sum();
+    let predicted: Pages = on_huge.map(|region| region.huge_bytes.pages_needed(size)).sum();
     match (plan.verdict.outcome, took) {
-        (Outcome::FallsBack, Ok(took)) if took == foretold => Ok(()),
-        (Outcome::Exits, Err(_)) => Ok(()),
+        (StartOutcome::FallsBack, Ok(took)) if took == predicted => Ok(()),
+        (StartOutcome::Exits, Err(_)) => Ok(()),
         (_, took) => {
-            Err(format!("{foretold} pages were predicted, {took:?} used: {:#?}", plan.verdict).into())
+            Err(format!("{predicted} pages were predicted, {took:?} used: {:#?}", plan.verdict).into())
         }
     }
 }
@@ -278,7 +277,7 @@ fn open_journal() -> Result<Journal, Box<dyn Error>> {
     let begin = Instant::now();
     loop {
         match Journal::open(&Root::live(), Path::new(STATE_DIR), "a test of plan") {
-            Err(JournalError::Busy(_)) if begin.elapsed() < PATIENCE => {
+            Err(JournalError::Busy(_)) if begin.elapsed() < MAX_WAIT_TIME => {
                 thread::sleep(Duration::from_millis(200))
             }
             opened => return Ok(opened?),
@@ -287,7 +286,7 @@ fn open_journal() -> Result<Journal, Box<dyn Error>> {
 }
 
 /// The heap of ZGC grows to the planned size, in a pool with exactly the planned pages.
-fn grows_to_what_was_planned(java: &Path, class: &Path) -> Tested {
+fn grows_to_what_was_planned(java: &Path, class: &Path) -> TestResult {
     let line = Line::new(java, class, &[UNLOCK, "-XX:+UseZGC", "-Xms100m", "-Xmx600m"])?;
     let plan = line.plan(&[])?;
     let pool = plan.pools.first().ok_or("a pool was expected")?;
@@ -306,13 +305,13 @@ fn grows_to_what_was_planned(java: &Path, class: &Path) -> Tested {
 }
 
 /// Two JVMs at the same time use the pages planned for two.
-fn two_instances(java: &Path, class: &Path) -> Tested {
+fn two_instances(java: &Path, class: &Path) -> TestResult {
     let line = Line::new(java, class, &["-XX:+UseG1GC", "-Xmx200m"])?;
     let plan = line.plan_for(2, &[])?;
     let pool = plan.pools.first().ok_or("a pool was expected")?;
     let size = pool.page_size_bytes;
     let taken = with_pool(size, pool.pages_needed, || {
-        let mut first = Stays::start(&mut line.with(&plan.options))?;
+        let mut first = IdleJvm::start(&mut line.with(&plan.options))?;
         let both = consumed(&mut line.with(&plan.options), size);
         first.end()?;
         both
@@ -326,12 +325,12 @@ fn two_instances(java: &Path, class: &Path) -> Tested {
 }
 
 /// A JVM that runs until it is dropped or ended.
-struct Stays(Child);
+struct IdleJvm(Child);
 
-impl Stays {
-    fn start(command: &mut Command) -> Result<Stays, Box<dyn Error>> {
+impl IdleJvm {
+    fn start(command: &mut Command) -> Result<IdleJvm, Box<dyn Error>> {
         let jvm = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let mut stays = Stays(jvm);
+        let mut stays = IdleJvm(jvm);
         let output = stays.0.stdout.take().ok_or("no output")?;
         let mut said = Vec::new();
         // Messages of the JVM may precede it.
@@ -344,7 +343,7 @@ impl Stays {
         Err(format!("the JVM did not start: it said {said:?}; {:?}", stays.end()).into())
     }
 
-    fn end(&mut self) -> Tested {
+    fn end(&mut self) -> TestResult {
         drop(self.0.stdin.take());
         let ended = self.0.wait()?;
         if ended.success() { Ok(()) } else { Err(ended.to_string().into()) }
@@ -353,7 +352,7 @@ impl Stays {
 
 /// Pool pages that the JVM uses after its start: Total − Free + Rsvd.
 fn consumed(command: &mut Command, size: PageSize) -> Result<Pages, Box<dyn Error>> {
-    let mut jvm = Stays::start(command)?;
+    let mut jvm = IdleJvm::start(command)?;
     let pools = pools::read(&Root::live());
     jvm.end()?;
     let pools = pools?;

@@ -6,13 +6,13 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::Need::{Free, Java, Pool, Root, Thp},
     start::{Running, hugewise, left_running, run, says},
     trial,
 };
 
-const SMALL: [&str; 8] =
+pub const QUICK_RUN: [&str; 8] =
     ["bench", "pretouch", "--bytes", "16MiB,32MiB", "--repetitions", "3", "--floor", "64MiB"];
 
 pub fn trials() -> Vec<Trial> {
@@ -22,18 +22,18 @@ pub fn trials() -> Vec<Trial> {
         trial("bench pretouch: coverage, release and a prediction for each backing", &needs, all_backings),
         trial("bench pretouch: the heap of every JVM, by its own log", &with_java, every_jvm),
         trial("bench pretouch: times over chunks are drawn", &needs, a_plot),
-        trial("bench pretouch: what does not fit is left out", &[Root], too_large),
+        trial("bench pretouch: sizes that do not fit are skipped", &[Root], too_large),
         trial("bench pretouch: Ctrl-C leaves nothing behind", &needs, interrupted),
     ]
 }
 
 fn json(arguments: &[&str]) -> Result<Value, Box<dyn std::error::Error>> {
-    let ran = run(&[&SMALL[..], arguments, &["--json"]].concat())?.ended_with(0)?;
+    let ran = run(&[&QUICK_RUN[..], arguments, &["--json"]].concat())?.ended_with(0)?;
     Ok(serde_json::from_str(&ran.stdout)?)
 }
 
 /// Every process of every row got the requested pages, and reports its times.
-fn hold(rows: &[Value]) -> Tested {
+fn hold(rows: &[Value]) -> TestResult {
     for row in rows {
         let samples = row["samples"].as_array().ok_or("no samples")?;
         assert_eq!(samples.len(), 3, "{row}");
@@ -49,7 +49,7 @@ fn hold(rows: &[Value]) -> Tested {
     Ok(())
 }
 
-fn all_backings() -> Tested {
+fn all_backings() -> TestResult {
     let arguments = ["--baselines", "--threads", "1,2", "--predict", "1GiB", "--predict-threads", "2,8"];
     let report = json(&arguments)?;
     assert_eq!(
@@ -72,7 +72,7 @@ fn all_backings() -> Tested {
     Ok(())
 }
 
-fn every_jvm() -> Tested {
+fn every_jvm() -> TestResult {
     let report = json(&["--threads", "2", "--chunk", "auto,64KiB", "--jvm"])?;
     let jvms = report["jvms"].as_array().map_or(0, Vec::len);
     assert!(jvms > 0, "{report}");
@@ -84,11 +84,12 @@ fn every_jvm() -> Tested {
     Ok(())
 }
 
-fn a_plot() -> Tested {
+fn a_plot() -> TestResult {
     let folder = tempfile::tempdir()?;
     let path = folder.path().display().to_string();
     let ran =
-        run(&[&SMALL[..], &["-b", "base,thp", "-t", "1", "-c", "auto,2MiB,8MiB", "--plot", &path]].concat())?;
+        run(&[&QUICK_RUN[..], &["-b", "base,thp", "-t", "1", "-c", "auto,2MiB,8MiB", "--plot", &path]]
+            .concat())?;
     ran.ended_with(0)?;
     for size in ["16MiB", "32MiB"] {
         let svg = fs::read_to_string(folder.path().join(format!("pretouch-{size}-1-thread.svg")))?;
@@ -97,12 +98,12 @@ fn a_plot() -> Tested {
     Ok(())
 }
 
-fn too_large() -> Tested {
+fn too_large() -> TestResult {
     let ran = run(&["bench", "pretouch", "-b", "base", "--bytes", "1TiB,2TiB"])?.ended_with(1)?;
     says(&ran.stdout, &["skipped 2TiB on base", "--floor", "no model: "])
 }
 
-fn interrupted() -> Tested {
+fn interrupted() -> TestResult {
     let long = ["bench", "pretouch", "--bytes", "64MiB", "--repetitions", "1000", "--floor", "64MiB"];
     let running = Running::holding_the_journal(&|| hugewise(&long))?;
     thread::sleep(Duration::from_millis(400));

@@ -6,7 +6,7 @@ use hugewise_measure::verdict::Verdict;
 use libtest_mimic::Trial;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::Need::{Compiler, Pool, Root, Thp},
     start::{covered, hugewise, reason_left_out, rounds, run_command, says},
     trial,
@@ -37,7 +37,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("program: malloc gets its pages", &needs, malloc_gets_its_pages),
         trial("program: mmap falls back, with the cause", &needs, mmap_falls_back),
-        trial("program: SysV shared memory is left out", &needs, shared_memory_is_left_out),
+        trial("program: SysV shared memory is skipped", &needs, shared_memory_is_left_out),
     ]
 }
 
@@ -52,7 +52,7 @@ pub fn compile(folder: &Path, name: &str, text: &str) -> Result<String, Box<dyn 
     Ok(program.to_string_lossy().into_owned())
 }
 
-fn malloc_gets_its_pages() -> Tested {
+fn malloc_gets_its_pages() -> TestResult {
     let folder = tempfile::tempdir()?;
     let program = compile(folder.path(), "allocate", &format!("{HEAD}{MALLOC}{TAIL}"))?;
     let make = || {
@@ -73,7 +73,7 @@ fn malloc_gets_its_pages() -> Tested {
     Ok(())
 }
 
-fn mmap_falls_back() -> Tested {
+fn mmap_falls_back() -> TestResult {
     let folder = tempfile::tempdir()?;
     let program = compile(folder.path(), "allocate", &format!("{HEAD}{MMAP}{TAIL}"))?;
     let make = || hugewise(&["compare", "--json", "--rounds", "2", "-b", "hugetlb", "--", &program]);
@@ -84,7 +84,7 @@ fn mmap_falls_back() -> Tested {
     says(row.reason.as_deref().unwrap_or_default(), &["is not in the main arena"])
 }
 
-fn shared_memory_is_left_out() -> Tested {
+fn shared_memory_is_left_out() -> TestResult {
     let make = || hugewise(&["compare", "--json", "--rounds", "1", "-b", "shm", "--", "sleep", "0.05"]);
     let comparison = run_command(&make)?.ended_with(1)?.comparison()?;
     says(reason_left_out(&comparison, "shm")?, &["only a JVM", "try hugetlb"])

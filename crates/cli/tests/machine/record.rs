@@ -15,7 +15,7 @@ use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::{
-    Tested,
+    TestResult,
     java::knows,
     needs::{
         Need::{Java, Pool, Root as Rights, Thp},
@@ -23,7 +23,7 @@ use crate::{
     },
     start::{Running, hugewise, run, run_command, says, wait_until},
     trial,
-    without::{UNPRIVILEGED, for_everybody},
+    without::{UNPRIVILEGED, accessible_copy},
 };
 
 /// Allocates until it is ended, or for the number of rounds given as argument.
@@ -49,14 +49,14 @@ pub fn trials() -> Vec<Trial> {
         trial("record: other commands do not wait for it", &[Rights, Pool], no_process_waits),
         trial("record: SIGTERM ends the program that was started", &[Rights], ends_the_program),
         trial("record: without rights", &[Rights], rights),
-        trial("record: what cannot be recorded", &[Rights], refusals),
+        trial("record: impossible recordings are refused", &[Rights], refusals),
     ];
     for jdk in jdks().into_iter().filter(|jdk| jdk.major >= 11) {
         let needs = [Rights, Thp, Java];
         let name = format!("record: JDK {}", jdk.version);
         let started = jdk.clone();
         trials.push(trial(&format!("{name}, started"), &needs, move || starts_a_jvm(&started)));
-        trials.push(trial(&format!("{name}, running"), &needs, move || takes_up_a_jvm(&jdk)));
+        trials.push(trial(&format!("{name}, running"), &needs, move || attaches_to_a_jvm(&jdk)));
     }
     trials
 }
@@ -71,13 +71,13 @@ fn churn(jdk: &Jdk) -> Result<TempDir, Box<dyn Error>> {
 }
 
 /// A JVM that runs until it is killed.
-pub struct Churning {
+pub struct AllocatingJvm {
     running: Option<Running>,
     pid: u32,
     _folder: TempDir,
 }
 
-impl Drop for Churning {
+impl Drop for AllocatingJvm {
     /// Ends the JVM also if the test fails.
     fn drop(&mut self) {
         if let Some(mut running) = self.running.take() {
@@ -87,14 +87,14 @@ impl Drop for Churning {
     }
 }
 
-impl Churning {
-    pub fn start(jdk: &Jdk, collector: &str) -> Result<Churning, Box<dyn Error>> {
+impl AllocatingJvm {
+    pub fn start(jdk: &Jdk, collector: &str) -> Result<AllocatingJvm, Box<dyn Error>> {
         let folder = churn(jdk)?;
         let mut java = Command::new(&jdk.java);
         java.arg(format!("-XX:+{collector}")).args(OPTIONS).arg("-cp").arg(folder.path()).arg("Churn");
         let running = Running::start(&mut java)?;
         let pid = running.child.id();
-        let churning = Churning { running: Some(running), pid, _folder: folder };
+        let churning = AllocatingJvm { running: Some(running), pid, _folder: folder };
         wait_until("the JVM answers", || Ok(Jvm::connect(&Root::live(), churning.pid()).is_ok()))?;
         Ok(churning)
     }
@@ -108,7 +108,7 @@ impl Churning {
         Ok(log_control::files(&Jvm::connect(&Root::live(), self.pid())?)?.len())
     }
 
-    pub fn end(mut self) -> Tested {
+    pub fn end(mut self) -> TestResult {
         let mut running = self.running.take().ok_or("it has ended")?;
         running.child.kill()?;
         running.wait().map(drop)
@@ -130,7 +130,7 @@ impl Recording {
     }
 
     /// Checks that the recording is complete, lost nothing, and ended for the expected reason.
-    fn is_whole(&self, expected: EndReason) -> Tested {
+    fn is_complete(&self, expected: EndReason) -> TestResult {
         let Some(Line::End(end)) = self.lines.last() else { return Err("it has no end".into()) };
         assert_eq!((self.ending, end.reason, end.lost_events), (Some(Ending::Whole), expected, Some(0)));
         let lost: Vec<_> = self.lines.iter().filter(|line| matches!(line, Line::Lost(_))).collect();
@@ -172,7 +172,7 @@ impl Recording {
 
     /// Checks that the log has pauses and safepoints, with times on the clock and within the time of the
     /// recording.
-    fn has_pauses(&self) -> Tested {
+    fn has_pauses(&self) -> TestResult {
         let end = match self.lines.last() {
             Some(Line::End(end)) => end.ns,
             _ => monotonic_ns(),
@@ -191,13 +191,13 @@ impl Recording {
 }
 
 /// Waits until a recording under way has such a line in its file.
-fn has_line(path: &Path, is: impl Fn(&Line) -> bool) -> Tested {
+fn has_line(path: &Path, is: impl Fn(&Line) -> bool) -> TestResult {
     let found = |reader: Reader<File>| reader.map_while(Result::ok).any(|line| is(&line));
     wait_until("the line is recorded", || Ok(Reader::open(path).is_ok_and(found)))
 }
 
 /// Waits until a recording under way has sampled the machine.
-fn has_begun(path: &Path) -> Tested {
+fn has_begun(path: &Path) -> TestResult {
     has_line(path, |line| matches!(line, Line::Machine(_)))
 }
 
@@ -208,13 +208,13 @@ fn file() -> Result<(TempDir, PathBuf, String), Box<dyn Error>> {
     Ok((folder, path, name))
 }
 
-fn compacts() -> Tested {
+fn compacts() -> TestResult {
     let (_folder, path, name) = file()?;
     let script = "echo 1 > /proc/sys/vm/compact_memory; sh -c 'echo 1 > /proc/sys/vm/compact_memory'; exit 3";
     let make = || hugewise(&["record", "-o", &name, "--json", "--", "sh", "-c", script]);
     let ran = run_command(&make)?.ended_with(3)?;
     let recording = Recording::read(&path)?;
-    recording.is_whole(EndReason::ProcessEnded)?;
+    recording.is_complete(EndReason::ProcessEnded)?;
     let stalls: Vec<_> = recording
         .lines
         .iter()
@@ -236,7 +236,7 @@ fn compacts() -> Tested {
     says(&refused.stderr, &[&name, "File exists"])
 }
 
-fn starts_a_jvm(jdk: &Jdk) -> Tested {
+fn starts_a_jvm(jdk: &Jdk) -> TestResult {
     let (folder, path, name) = file()?;
     let classes = churn(jdk)?;
     let make = || {
@@ -253,7 +253,7 @@ fn starts_a_jvm(jdk: &Jdk) -> Tested {
     let ran = run_command(&make)?.ended_with(0)?;
     says(&ran.stderr, &["RECORDED", "STALLS", "HUGE PAGES"])?;
     let recording = Recording::read(&path)?;
-    recording.is_whole(EndReason::ProcessEnded)?;
+    recording.is_complete(EndReason::ProcessEnded)?;
     recording.has_pauses()?;
     assert!(recording.log()[0].contains("[gc"), "from its first line on: {:?}", recording.log()[0]);
     let names = recording.thread_names();
@@ -272,10 +272,10 @@ fn starts_a_jvm(jdk: &Jdk) -> Tested {
     Ok(())
 }
 
-fn takes_up_a_jvm(jdk: &Jdk) -> Tested {
+fn attaches_to_a_jvm(jdk: &Jdk) -> TestResult {
     let (_folder, path, name) = file()?;
     // ZGC before JDK 21 maps its heap three times.
-    let churning = Churning::start(jdk, if knows(jdk, "UseZGC") { "UseZGC" } else { "UseG1GC" })?;
+    let churning = AllocatingJvm::start(jdk, if knows(jdk, "UseZGC") { "UseZGC" } else { "UseG1GC" })?;
     let pid = churning.pid().to_string();
     assert_eq!(churning.logs()?, 0);
     let mut recorded = None;
@@ -287,7 +287,7 @@ fn takes_up_a_jvm(jdk: &Jdk) -> Tested {
         };
         run_command(&make)?.ended_with(0)?;
         let recording = Recording::read(&path)?;
-        recording.is_whole(EndReason::TimeOver)?;
+        recording.is_complete(EndReason::TimeOver)?;
         let filled = recording.most_of_the_heap() >= Some(100 << 20) && recording.has_pauses().is_ok();
         recorded = Some(recording);
         if filled {
@@ -300,7 +300,7 @@ fn takes_up_a_jvm(jdk: &Jdk) -> Tested {
     assert!(!recording.header.started && recording.thread_names().iter().any(is_worker));
     let most = recording.most_of_the_heap().ok_or("the heap was not seen")?;
     assert!((100 << 20..=HEAP + (16 << 20)).contains(&most), "{most} bytes of {HEAP}");
-    assert_eq!(churning.logs()?, 0, "a log of it is on still");
+    assert_eq!(churning.logs()?, 0, "the JVM still writes a log");
     churning.end()
 }
 
@@ -315,15 +315,15 @@ fn of_a_sleeper(name: &str) -> Result<(Running, Running), Box<dyn Error>> {
     Ok((recording, sleeper))
 }
 
-fn is_ended(signal: &str) -> Tested {
+fn is_ended(signal: &str) -> TestResult {
     let (_folder, path, name) = file()?;
     let (recording, mut sleeper) = of_a_sleeper(&name)?;
     has_begun(&path)?;
     recording.signal(signal)?;
     let ran = recording.wait()?.ended_with(0)?;
     says(&ran.stderr, &["RECORDED", "none: no thread waited"])?;
-    Recording::read(&path)?.is_whole(EndReason::Interrupted)?;
-    assert!(sleeper.child.try_wait()?.is_none(), "what was recorded has ended");
+    Recording::read(&path)?.is_complete(EndReason::Interrupted)?;
+    assert!(sleeper.child.try_wait()?.is_none(), "the recorded program was ended");
     sleeper.child.kill()?;
     sleeper.wait()?;
     Ok(())
@@ -331,7 +331,7 @@ fn is_ended(signal: &str) -> Tested {
 
 /// Settings are applied and restored during a recording, which continues. Delay accounting that another
 /// program disables is enabled again, and the gap is reported.
-fn no_process_waits() -> Tested {
+fn no_process_waits() -> TestResult {
     const ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
     let (_folder, path, name) = file()?;
     let (recording, mut sleeper) = of_a_sleeper(&name)?;
@@ -355,7 +355,7 @@ fn no_process_waits() -> Tested {
     Ok(())
 }
 
-fn ends_the_program() -> Tested {
+fn ends_the_program() -> TestResult {
     let (_folder, path, name) = file()?;
     let recording = Running::holding_the_journal(&|| {
         let _ = fs::remove_file(&name);
@@ -364,12 +364,12 @@ fn ends_the_program() -> Tested {
     has_begun(&path)?;
     recording.signal("TERM")?;
     recording.wait()?.ended_with(143)?;
-    Recording::read(&path)?.is_whole(EndReason::ProcessEnded)
+    Recording::read(&path)?.is_complete(EndReason::ProcessEnded)
 }
 
-fn rights() -> Tested {
+fn rights() -> TestResult {
     use std::os::unix::process::CommandExt;
-    let (folder, program, temporary) = for_everybody()?;
+    let (folder, program, temporary) = accessible_copy()?;
     let (name, over) = (temporary.join("a.rec"), folder.path().join("over"));
     let script = "until [ -e \"$0\" ]; do sleep 0.1; done; exit 4";
     let mut command = Command::new(&program);
@@ -392,11 +392,11 @@ fn rights() -> Tested {
     assert!(recording.header.evidence[&Evidence::Counters].known().is_some());
     assert!(recording.thread_names().contains("sh"));
     fs::remove_file(&name)?;
-    assert_eq!(fs::read_dir(&temporary)?.count(), 0, "something was left");
+    assert_eq!(fs::read_dir(&temporary)?.count(), 0, "temporary files were left behind");
     Ok(())
 }
 
-fn refusals() -> Tested {
+fn refusals() -> TestResult {
     let (_folder, path, name) = file()?;
     let no_one = run_command(&|| hugewise(&["record", "-o", &name, "4194303"]))?.ended_with(2)?;
     says(&no_one.stderr, &["there is no process 4194303"])?;

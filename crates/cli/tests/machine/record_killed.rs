@@ -13,26 +13,26 @@ use hugewise_record::recording::Reader;
 use libtest_mimic::Trial;
 
 use crate::{
-    Tested,
+    TestResult,
     killed::{left_behind, number},
     needs::{
         Need::{Java, Root, Thp},
         jdks,
     },
-    record::Churning,
+    record::AllocatingJvm,
     settings::RECORDING,
     start::{hugewise, run, says},
     trial,
 };
 
 /// Time after which the recording runs, with the JVM's log enabled.
-const LATEST: Duration = Duration::from_millis(2500);
+const MAX_KILL_DELAY: Duration = Duration::from_millis(2500);
 
 pub fn trials() -> Vec<Trial> {
     vec![trial("record: SIGKILL at any moment can be restored", &[Root, Thp, Java], any_moment)]
 }
 
-fn any_moment() -> Tested {
+fn any_moment() -> TestResult {
     let kills = number("HUGEWISE_KILLS")?.unwrap_or(8);
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_micros()));
     let seed = number("HUGEWISE_SEED")?.unwrap_or_else(now);
@@ -40,12 +40,12 @@ fn any_moment() -> Tested {
     let mut random = fastrand::Rng::with_seed(seed);
     let jdks = jdks();
     let jdk = jdks.iter().find(|jdk| jdk.major >= 11).ok_or("no JDK of 11 or later")?;
-    let churning = Churning::start(jdk, "UseParallelGC")?;
+    let churning = AllocatingJvm::start(jdk, "UseParallelGC")?;
     let mut found = [0; 2];
     for kill in 0..kills {
         // Early moments are more likely, because most changes are made early.
         let share = random.f64();
-        let moment = LATEST.mul_f64(share * share);
+        let moment = MAX_KILL_DELAY.mul_f64(share * share);
         let what = format!("kill {kill} of {seed}, {} µs after the start", moment.as_micros());
         let (settings, logs) = kill_once(&churning, moment).map_err(|error| format!("{what}: {error}"))?;
         println!("{what}: {settings} settings, {logs} logs");
@@ -57,7 +57,7 @@ fn any_moment() -> Tested {
 }
 
 /// Records, kills, restores; returns the numbers of settings and of JVM logs in the journal.
-fn kill_once(churning: &Churning, moment: Duration) -> Result<(usize, usize), Box<dyn Error>> {
+fn kill_once(churning: &AllocatingJvm, moment: Duration) -> Result<(usize, usize), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("a.rec");
     let (name, pid) = (path.display().to_string(), churning.pid().to_string());
@@ -80,7 +80,7 @@ fn kill_once(churning: &Churning, moment: Duration) -> Result<(usize, usize), Bo
         !again.stdout.contains("An earlier hugewise") && !again.stdout.contains("Restored: "),
         "{again:#?}"
     );
-    assert_eq!(churning.logs()?, 0, "the JVM writes a log still");
+    assert_eq!(churning.logs()?, 0, "the JVM still writes a log");
     readable(&path)?;
     // Only settings are compared: the JVM still runs.
     before.settings_are_preserved()?;
@@ -88,7 +88,7 @@ fn kill_once(churning: &Churning, moment: Duration) -> Result<(usize, usize), Bo
 }
 
 /// Checks that the part of the recording that was written can be read.
-fn readable(path: &Path) -> Tested {
+fn readable(path: &Path) -> TestResult {
     let Ok(reader) = Reader::open(path) else { return Ok(()) };
     for line in reader {
         line?;

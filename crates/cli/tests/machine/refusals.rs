@@ -3,7 +3,7 @@
 use libtest_mimic::Trial;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::Need::{Pool, Root},
     start::{run, says},
     trial,
@@ -31,7 +31,7 @@ const AT_ONCE: [Refusal; 12] = [
 /// Detected when the command runs.
 const BY_RUNNING: [Refusal; 7] = [
     ("command that does not exist", &["--", "no-such-program"], &["no-such-program", "could not be started"]),
-    ("file that is no program", &["--", "/etc/passwd"], &["/etc/passwd", "Permission denied"]),
+    ("file that is not a program", &["--", "/etc/passwd"], &["/etc/passwd", "Permission denied"]),
     (
         "command that fails",
         &["--", "sh", "-c", "echo out of luck >&2; exit 3"],
@@ -49,7 +49,7 @@ const BY_RUNNING: [Refusal; 7] = [
         &["metric 'ops/s'", "nothing in the program's output matches", "no figures"],
     ),
     (
-        "metric that is no number",
+        "metric that is not a number",
         &["--metric", "ops/s=r.*", "--", "echo", "rate 7"],
         &["metric 'ops/s'", "'rate 7' is not a number", "( )"],
     ),
@@ -68,7 +68,7 @@ pub fn trials() -> Vec<Trial> {
     at_once.chain(by_running).collect()
 }
 
-fn refused(arguments: &[&str], said: &[&str]) -> Tested {
+fn refused(arguments: &[&str], said: &[&str]) -> TestResult {
     let ran = run(arguments)?.ended_with(2)?;
     assert_eq!(ran.stdout, "", "no result is printed");
     says(&ran.stderr, said)

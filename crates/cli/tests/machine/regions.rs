@@ -15,7 +15,7 @@ use hugewise_changes::journal::{Journal, JournalError, STATE_DIR};
 use hugewise_jvm::{
     attach,
     jdks::Jdk,
-    regions::{self, Kind, NamedRange, Naming, Source},
+    regions::{self, NamedRange, Naming, RegionKind, Source},
 };
 use hugewise_linux::{
     hugepages::pools,
@@ -28,13 +28,13 @@ use hugewise_linux::{
 use libtest_mimic::Trial;
 
 use crate::{
-    Tested,
+    TestResult,
     java::{compiled, knows},
     needs::{
         Need::{Java, Namespaces, Pool, Root as Superuser, Thp},
         jdks,
     },
-    settings::PATIENCE,
+    settings::MAX_WAIT_TIME,
     start::{MARKER, says, wait_until},
     trial,
 };
@@ -66,18 +66,18 @@ const BACKINGS: [(&str, &[&str]); 3] = [
 /// Pages of the pool, enough for a heap of 256 MiB with any collector.
 const POOL: u64 = 320;
 /// Categories of Native Memory Tracking, with the expected kind of region.
-const TAGS: [(&str, Kind); 11] = [
-    ("Java Heap", Kind::Heap),
-    ("Code", Kind::CodeCache),
-    ("GC", Kind::GcTable),
-    ("Card Table", Kind::GcTable),
-    ("Metaspace", Kind::Metaspace),
-    ("Class", Kind::ClassSpace),
-    ("Shared class space", Kind::Cds),
-    ("Thread Stack", Kind::ThreadStack),
-    ("Thread", Kind::ThreadStack),
-    ("Internal", Kind::Internal),
-    ("Safepoint", Kind::Internal),
+const TAGS: [(&str, RegionKind); 11] = [
+    ("Java Heap", RegionKind::Heap),
+    ("Code", RegionKind::CodeCache),
+    ("GC", RegionKind::GcTable),
+    ("Card Table", RegionKind::GcTable),
+    ("Metaspace", RegionKind::Metaspace),
+    ("Class", RegionKind::ClassSpace),
+    ("Shared class space", RegionKind::Cds),
+    ("Thread Stack", RegionKind::ThreadStack),
+    ("Thread", RegionKind::ThreadStack),
+    ("Internal", RegionKind::Internal),
+    ("Safepoint", RegionKind::Internal),
 ];
 
 pub fn trials() -> Vec<Trial> {
@@ -91,22 +91,22 @@ pub fn trials() -> Vec<Trial> {
                 trials.push(trial(&name, &needs, move || case(&jdk, collector, backing, flags)));
             }
         }
-        let of = |test: fn(&Jdk) -> Tested| {
+        let of = |test: fn(&Jdk) -> TestResult| {
             let jdk = jdk.clone();
             move || test(&jdk)
         };
         let name = |what: &str| format!("JDK {}: {what}", jdk.version);
-        let refused = name("regions of one that cannot be attached to");
+        let refused = name("regions with attaching disabled");
         trials.push(trial(&refused, &[Java], of(attaching_is_refused)));
-        let silent = name("regions of one that takes no signal");
+        let silent = name("regions with -Xrs, without SIGQUIT");
         trials.push(trial(&silent, &[Java], of(attaching_sends_no_signal)));
-        let apart = name("regions of one in its own name spaces");
+        let apart = name("regions in other namespaces");
         trials.push(trial(&apart, &[Superuser, Namespaces, Java], of(in_its_own_name_spaces)));
     }
     if trials.is_empty() {
         trials.push(trial("the regions of a JVM have their names", &needs, || Ok(())));
     }
-    trials.push(trial("regions of what is no JVM", &[], no_jvm));
+    trials.push(trial("regions of a process that is not a JVM", &[], no_jvm));
     trials
 }
 
@@ -147,14 +147,14 @@ impl Running {
     }
 
     /// Checks that it still runs and has printed nothing: a thread dump would go to stdout.
-    fn was_left_alone(mut self) -> Tested {
+    fn end_undisturbed(mut self) -> TestResult {
         if let Some(status) = self.child.try_wait()? {
             return Err(format!("it was ended: {status}").into());
         }
         self.child.kill()?;
         let mut printed = String::new();
         self.stdout.take().ok_or("no stdout")?.read_to_string(&mut printed)?;
-        if printed.is_empty() { Ok(()) } else { Err(format!("it was made to print: {printed}").into()) }
+        if printed.is_empty() { Ok(()) } else { Err(format!("the JVM printed: {printed}").into()) }
     }
 
     fn pid(&self) -> u32 {
@@ -165,7 +165,7 @@ impl Running {
         Ok(smaps::read(&Root::live(), &self.pid().to_string())?)
     }
 
-    fn resident(&self, range: Range<u64>) -> Result<pagemap::Scan, Box<dyn Error>> {
+    fn resident(&self, range: Range<u64>) -> Result<pagemap::PresentBytes, Box<dyn Error>> {
         Ok(pagemap::scan(&File::open(format!("/proc/{}/pagemap", self.pid()))?, range)?)
     }
 }
@@ -177,7 +177,7 @@ impl Drop for Running {
     }
 }
 
-fn case(jdk: &Jdk, collector: &str, backing: &str, flags: &[&str]) -> Tested {
+fn case(jdk: &Jdk, collector: &str, backing: &str, flags: &[&str]) -> TestResult {
     let folder = compiled("Regions", SOURCE)?;
     let mut journal = journal()?;
     match backing {
@@ -205,7 +205,7 @@ fn case(jdk: &Jdk, collector: &str, backing: &str, flags: &[&str]) -> Tested {
 }
 
 /// Waits until the pages of an ended process are back in the pool.
-fn pool_is_free() -> Tested {
+fn pool_is_free() -> TestResult {
     wait_until("the pool is free", || {
         let pools = pools::read(&Root::live())?;
         let free = pools.iter().filter(|pool| pool.node.is_none()).map(|pool| pool.available().0).max();
@@ -217,7 +217,7 @@ fn journal() -> Result<Journal, Box<dyn Error>> {
     let begin = Instant::now();
     loop {
         match Journal::open(&Root::live(), Path::new(STATE_DIR), "test of regions") {
-            Err(JournalError::Busy(_)) if begin.elapsed() < PATIENCE => {
+            Err(JournalError::Busy(_)) if begin.elapsed() < MAX_WAIT_TIME => {
                 thread::sleep(Duration::from_millis(200));
             }
             opened => return Ok(opened?),
@@ -226,7 +226,7 @@ fn journal() -> Result<Journal, Box<dyn Error>> {
 }
 
 /// A JVM without Native Memory Tracking.
-fn plain(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested {
+fn plain(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> TestResult {
     let running = Running::start(jdk, options, folder)?;
     let vmas = running.vmas()?;
     let passive = regions::name(&Root::live(), running.pid(), &vmas, false, None);
@@ -245,11 +245,11 @@ fn plain(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested {
     let left = std::fs::read_dir(folder)?.flatten().map(|entry| entry.file_name());
     let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with(".attach")).collect();
     assert!(left.is_empty(), "{left:?}");
-    running.was_left_alone()
+    running.end_undisturbed()
 }
 
 /// A JVM with Native Memory Tracking.
-fn tracked(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested {
+fn tracked(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> TestResult {
     let options = [options, &["-XX:NativeMemoryTracking=detail"]].concat();
     let running = Running::start(jdk, &options, folder)?;
     // Attaching starts a listener thread, whose stack exists from here on.
@@ -265,7 +265,7 @@ fn tracked(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> Tested 
 }
 
 /// All huge pages are in named regions, and there are some.
-fn huge_is_named(running: &Running, vmas: &[Vma], naming: &Naming, backing: &str) -> Tested {
+fn huge_is_named(running: &Running, vmas: &[Vma], naming: &Naming, backing: &str) -> TestResult {
     let mut huge = Bytes::ZERO;
     for vma in vmas.iter().filter(|vma| vma.thp + vma.hugetlb > Bytes::ZERO) {
         let mut next = vma.addresses.start;
@@ -275,7 +275,7 @@ fn huge_is_named(running: &Running, vmas: &[Vma], naming: &Naming, backing: &str
             };
             let end = range.end.min(vma.addresses.end);
             let here = running.resident(next..end)?.huge;
-            if here > Bytes::ZERO && range.kind == Kind::Other {
+            if here > Bytes::ZERO && range.kind == RegionKind::Other {
                 return Err(format!("{here} of huge pages in {range:x?} of {vma:?}").into());
             }
             huge += here;
@@ -292,7 +292,7 @@ fn huge_is_named(running: &Running, vmas: &[Vma], naming: &Naming, backing: &str
 
 /// All resident bytes that the JVM tracks have the expected kind, and no other bytes have one of these kinds.
 /// Heap and code cache have exactly the bounds of Native Memory Tracking.
-fn agrees(running: &Running, naming: &Naming, map: &str) -> Tested {
+fn agrees(running: &Running, naming: &Naming, map: &str) -> TestResult {
     let tracked = reservations(map);
     let mut wrong = Vec::new();
     for (range, tag) in &tracked {
@@ -305,7 +305,12 @@ fn agrees(running: &Running, naming: &Naming, map: &str) -> Tested {
             }
         }
     }
-    let owned = |kind: Kind| !matches!(kind, Kind::Malloc | Kind::ThreadStack | Kind::Internal | Kind::Other);
+    let owned = |kind: RegionKind| {
+        !matches!(
+            kind,
+            RegionKind::Malloc | RegionKind::ThreadStack | RegionKind::Internal | RegionKind::Other
+        )
+    };
     for ours in naming.ranges.iter().filter(|ours| owned(ours.kind)) {
         let known = tracked.iter().any(|(range, _)| range.start < ours.end && ours.start < range.end);
         let present = running.resident(ours.start..ours.end)?.present;
@@ -313,7 +318,7 @@ fn agrees(running: &Running, naming: &Naming, map: &str) -> Tested {
             wrong.push(format!("{present} of '{}' are not the JVM's: {ours:x?}", ours.name));
         }
     }
-    for (wanted, kind) in [("Java Heap", Kind::Heap), ("Code", Kind::CodeCache)] {
+    for (wanted, kind) in [("Java Heap", RegionKind::Heap), ("Code", RegionKind::CodeCache)] {
         let of_tag = tracked.iter().filter(|(_, tag)| tag == wanted).map(|(range, _)| range);
         // JDK 25 reports memory on hugetlb pages as "Unknown".
         if tracked.iter().any(|(_, tag)| tag == "Unknown") {
@@ -346,7 +351,7 @@ fn reservations(map: &str) -> Vec<(Range<u64>, String)> {
 }
 
 /// A JVM to which nothing can attach: SIGQUIT would make it print its threads.
-fn attaching_is_refused(jdk: &Jdk) -> Tested {
+fn attaching_is_refused(jdk: &Jdk) -> TestResult {
     let folder = compiled("Regions", SOURCE)?;
     let running = Running::start(jdk, &["-XX:+DisableAttachMechanism"], folder.path())?;
     let naming = regions::name(&Root::live(), running.pid(), &running.vmas()?, true, None);
@@ -355,21 +360,21 @@ fn attaching_is_refused(jdk: &Jdk) -> Tested {
         &naming.notes.join("\n"),
         &[&format!("not attaching to process {}", running.pid()), "DisableAttach"],
     )?;
-    assert!(naming.ranges.iter().any(|range| range.kind == Kind::Heap));
-    running.was_left_alone()
+    assert!(naming.ranges.iter().any(|range| range.kind == RegionKind::Heap));
+    running.end_undisturbed()
 }
 
 /// A JVM that SIGQUIT would end; its attach listener is started at startup.
-fn attaching_sends_no_signal(jdk: &Jdk) -> Tested {
+fn attaching_sends_no_signal(jdk: &Jdk) -> TestResult {
     let folder = compiled("Regions", SOURCE)?;
     let running = Running::start(jdk, &["-Xrs"], folder.path())?;
     let naming = regions::name(&Root::live(), running.pid(), &running.vmas()?, true, None);
     assert!(matches!(naming.source, Source::Attached { .. }), "{:?} {:?}", naming.source, naming.notes);
-    running.was_left_alone()
+    running.end_undisturbed()
 }
 
 /// A JVM in other namespaces, as in a container: with another process id and another /tmp.
-fn in_its_own_name_spaces(jdk: &Jdk) -> Tested {
+fn in_its_own_name_spaces(jdk: &Jdk) -> TestResult {
     let folder = compiled("Regions", SOURCE)?;
     let mut command = Command::new("unshare");
     command.args(["--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "--"]).arg(&jdk.java);
@@ -379,13 +384,19 @@ fn in_its_own_name_spaces(jdk: &Jdk) -> Tested {
     let vmas = smaps::read(&Root::live(), &pid.to_string())?;
     let naming = regions::name(&Root::live(), pid, &vmas, true, None);
     assert!(matches!(naming.source, Source::Attached { .. }), "{:?} {:?}", naming.source, naming.notes);
-    for kind in [Kind::Heap, Kind::CodeCache, Kind::GcTable, Kind::Metaspace, Kind::ClassSpace] {
+    for kind in [
+        RegionKind::Heap,
+        RegionKind::CodeCache,
+        RegionKind::GcTable,
+        RegionKind::Metaspace,
+        RegionKind::ClassSpace,
+    ] {
         assert!(naming.ranges.iter().any(|range| range.kind == kind), "{kind:?}: {naming:?}");
     }
-    unshare.was_left_alone()
+    unshare.end_undisturbed()
 }
 
-fn no_jvm() -> Tested {
+fn no_jvm() -> TestResult {
     let mut child = Command::new("sleep").arg("600").env(MARKER, std::process::id().to_string()).spawn()?;
     let looked = smaps::read(&Root::live(), &child.id().to_string()).map(|vmas| {
         let naming = regions::name(&Root::live(), child.id(), &vmas, true, None);

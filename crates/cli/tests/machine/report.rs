@@ -18,7 +18,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    Tested, fragmenting,
+    TestResult, fragmentation,
     java::{compiled, knows},
     needs::{
         Need::{Fragment, Free, Java, Root as Rights, Thp},
@@ -88,7 +88,7 @@ fn reported(jdk: &Jdk, options: &[&str], keep: &str) -> Result<Reported, Box<dyn
 /// System time of first touch in pauses is never attributed to huge pages.
 ///
 /// The load of other programs on CPUs and memory adds to the pauses, and may decide the verdict.
-fn not_fragmented(jdk: &Jdk, collector: &str, flag: &str) -> Tested {
+fn not_fragmented(jdk: &Jdk, collector: &str, flag: &str) -> TestResult {
     let collector = format!("-XX:+Use{collector}GC");
     let options = ["-Xms1500m", "-Xmx1500m", &collector, flag];
     let _shared = SharedMemory::on_thp()?;
@@ -119,14 +119,14 @@ fn not_fragmented(jdk: &Jdk, collector: &str, flag: &str) -> Tested {
 
 /// At least nine tenths of the waits in the kernel's text are found in the same threads, and in the worst
 /// pause the difference is at most a tenth.
-fn fragmented(jdk: &Jdk, collector: &str) -> Tested {
+fn fragmented(jdk: &Jdk, collector: &str) -> TestResult {
     let collector = format!("-XX:+Use{collector}GC");
     let mut options = vec!["-Xms5g", "-Xmx5g", &collector, "-XX:+UseTransparentHugePages"];
     if collector.contains("Parallel") {
         options.push("-Xmn1g");
     }
     let _shared = SharedMemory::on_thp()?;
-    let held = fragmenting::whole(Bytes(6 << 30))?;
+    let held = fragmentation::fragment_machine(Bytes(6 << 30))?;
     let trace = Trace::begin()?;
     let reported = reported(jdk, &options, "2500");
     let stalls = trace.end()?;
@@ -141,7 +141,7 @@ fn fragmented(jdk: &Jdk, collector: &str) -> Tested {
     let traced: f64 = own.iter().filter_map(|tid| stalls.get(tid)).flatten().map(length).sum();
     let waiting = &report["waiting"][0];
     let (found, accounted) = (number(&waiting["total_seconds"]), number(&waiting["accounted_seconds"]));
-    let mut laid: f64 = rows(&report["outside"])
+    let mut total: f64 = rows(&report["outside"])
         .filter(|row| row["wait"] == "compaction")
         .map(|row| number(&row["total_seconds"]))
         .sum();
@@ -153,7 +153,7 @@ fn fragmented(jdk: &Jdk, collector: &str) -> Tested {
             let tid = thread["tid"].as_u64().and_then(|tid| u32::try_from(tid).ok()).ok_or("no thread")?;
             let said = number(&thread["compaction_seconds"]);
             let really: f64 = stalls.get(&tid).into_iter().flatten().map(|stall| overlap(stall, &span)).sum();
-            laid += said;
+            total += said;
             if really.max(said) > worst.0 {
                 worst = (
                     really.max(said),
@@ -164,7 +164,7 @@ fn fragmented(jdk: &Jdk, collector: &str) -> Tested {
         }
     }
     println!(
-        "JDK {} {collector}: compaction {traced:.3} s by the kernel's text, {found:.3} s found, {laid:.3} s \
+        "JDK {} {collector}: compaction {traced:.3} s by the kernel's text, {found:.3} s found, {total:.3} s \
          attributed to pauses or threads, {accounted:.3} s accounted; {} pauses; worst off by {:.1} ms of {:.1}",
         jdk.version,
         report["totals"]["pauses"],
@@ -172,7 +172,7 @@ fn fragmented(jdk: &Jdk, collector: &str) -> Tested {
         worst.0 * 1e3
     );
     assert!(traced > 0.0, "no thread waited for compaction");
-    assert!(found >= 0.9 * traced && laid >= 0.9 * traced, "{found}, {laid} of {traced}");
+    assert!(found >= 0.9 * traced && total >= 0.9 * traced, "{found}, {total} of {traced}");
     // Delay accounting includes attempts without an interval, which are not in the kernel's text either.
     assert!(found >= 0.8 * accounted, "{found} of {accounted} accounted");
     assert!(worst.1 <= 0.1 * worst.0, "{}", worst.2);

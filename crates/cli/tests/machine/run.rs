@@ -15,14 +15,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::{
         Need::{Compiler, Java, Namespaces, OffHeapJars, Pool, Root as IsRoot, Thp},
         OFF_HEAP_JARS, jdks,
     },
     program::compile,
-    settings::PATIENCE,
-    start::{Ran, Running, hugewise, says},
+    settings::MAX_WAIT_TIME,
+    start::{EndedProcess, Running, hugewise, says},
     trial,
 };
 
@@ -33,9 +33,9 @@ pub fn trials() -> Vec<Trial> {
         trial("run: the program has no child that it did not start", &[], no_child),
         trial("run: process 1 gets no observer", &[Namespaces], process_one),
         trial("run: base pages", &[Thp], base_pages),
-        trial("run: another program is asked through malloc", &[Thp, Compiler], malloc_is_asked),
-        trial("run: memory is converted by the observer", &[IsRoot, Thp, Compiler], converted),
-        trial("run: what cannot be started", &[], what_cannot_be_started),
+        trial("run: other programs get huge pages through malloc", &[Thp, Compiler], malloc_is_asked),
+        trial("run: memory is collapsed by the observer", &[IsRoot, Thp, Compiler], collapsed),
+        trial("run: programs that cannot be started", &[], what_cannot_be_started),
         trial("run: auto without a pool, and with one", &[IsRoot, Pool, Thp, Java], auto),
         trial("run: strict starts nothing", &[Java, Pool], strict),
         trial("run: answers are kept, and never stale", &[Java], never_stale),
@@ -57,12 +57,12 @@ fn run_with(cache: &Path, options: &[&str], command: &[&str]) -> Command {
     call
 }
 
-fn ran(options: &[&str], command: &[&str]) -> Result<Ran, Box<dyn std::error::Error>> {
+fn ran(options: &[&str], command: &[&str]) -> Result<EndedProcess, Box<dyn std::error::Error>> {
     let cache = tempfile::tempdir()?;
     Running::start(&mut run_with(cache.path(), options, command))?.wait()
 }
 
-fn everything_is_its_own() -> Tested {
+fn everything_is_its_own() -> TestResult {
     let cache = tempfile::tempdir()?;
     let script = "echo pid $$; env | sort; ls /proc/$$/fd; exit 7";
     let mut call = run_with(cache.path(), &["--backing", "base"], &["sh", "-c", script]);
@@ -110,7 +110,7 @@ int main(int count, char **arguments) {
 }
 ";
 
-fn signals_are_untouched() -> Tested {
+fn signals_are_untouched() -> TestResult {
     let folder = tempfile::tempdir()?;
     let signals = compile(folder.path(), "signals", SIGNALS)?;
     let ignoring = compile(folder.path(), "ignoring", IGNORING)?;
@@ -131,7 +131,7 @@ fn signals_are_untouched() -> Tested {
     Ok(())
 }
 
-fn no_child() -> Tested {
+fn no_child() -> TestResult {
     let script = "sleep 0.3; cat /proc/$$/task/$$/children; wait; echo none";
     let seen = ran(&["--within", "1"], &["sh", "-c", script])?.ended_with(0)?;
     // While it reads, `cat` is the only child.
@@ -139,7 +139,7 @@ fn no_child() -> Tested {
     Ok(())
 }
 
-fn process_one() -> Tested {
+fn process_one() -> TestResult {
     let mut call = Command::new("unshare");
     call.args([
         "-fp",
@@ -161,7 +161,7 @@ fn process_one() -> Tested {
     Ok(())
 }
 
-fn base_pages() -> Tested {
+fn base_pages() -> TestResult {
     let seen = ran(&["--backing", "base"], &["grep", "THP_enabled", "/proc/self/status"])?.ended_with(0)?;
     says(&seen.stdout, &["0"])?;
     says(&seen.stderr, &["hugewise: base"])
@@ -184,7 +184,7 @@ int main(int count, char **arguments) {
 }
 ";
 
-fn malloc_is_asked() -> Tested {
+fn malloc_is_asked() -> TestResult {
     let folder = tempfile::tempdir()?;
     let program = compile(folder.path(), "allocate", ALLOCATE)?;
     let report = folder.path().join("report.json");
@@ -197,7 +197,7 @@ fn malloc_is_asked() -> Tested {
     covered(&report, "anonymous", 0.8)
 }
 
-fn converted() -> Tested {
+fn collapsed() -> TestResult {
     let folder = tempfile::tempdir()?;
     let program = compile(folder.path(), "allocate", ALLOCATE)?;
     let report = folder.path().join("report.json");
@@ -206,14 +206,14 @@ fn converted() -> Tested {
     let mut call = run_with(folder.path(), &options, &[&program, &file]);
     Running::start(&mut call)?.wait()?.ended_with(0)?;
     let seen: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;
-    let converted = seen["collapsed_bytes"].as_u64().unwrap_or(0);
+    let collapsed = seen["collapsed_bytes"].as_u64().unwrap_or(0);
     let reported = seen["notes"].to_string();
     // Without enough free memory the reason must say so.
-    assert!(converted >= 60 << 20 || reported.contains("without reclaiming or compacting"), "{seen:#}");
-    if converted >= 60 << 20 { covered(&report, "anonymous", 0.8) } else { Ok(()) }
+    assert!(collapsed >= 60 << 20 || reported.contains("without reclaiming or compacting"), "{seen:#}");
+    if collapsed >= 60 << 20 { covered(&report, "anonymous", 0.8) } else { Ok(()) }
 }
 
-fn what_cannot_be_started() -> Tested {
+fn what_cannot_be_started() -> TestResult {
     let missing = ran(&[], &["no-such-program-anywhere"])?.ended_with(2)?;
     says(&missing.stderr, &["no-such-program-anywhere", "PATH"])?;
     let named = ran(&["-q"], &["/no/such/program"])?.ended_with(2)?;
@@ -245,13 +245,13 @@ fn what_cannot_be_started() -> Tested {
 }
 
 /// Runs `test` with a pool of `pages` of the default size, which is restored at the end.
-fn with_pool(pages: u64, test: impl FnOnce() -> Tested) -> Tested {
+fn with_pool(pages: u64, test: impl FnOnce() -> TestResult) -> TestResult {
     let root = Root::live();
     let page_size = PageSizes::read(&root)?.default_hugetlb.ok_or("no default size")?;
     let begin = Instant::now();
     let mut journal = loop {
         match Journal::open(&root, Path::new(STATE_DIR), "a test of run") {
-            Err(JournalError::Busy(_)) if begin.elapsed() < PATIENCE => {
+            Err(JournalError::Busy(_)) if begin.elapsed() < MAX_WAIT_TIME => {
                 thread::sleep(Duration::from_millis(200))
             }
             opened => break opened?,
@@ -265,11 +265,11 @@ fn with_pool(pages: u64, test: impl FnOnce() -> Tested) -> Tested {
 }
 
 /// Several attempts: other JVMs of the machine may use the pages of the pool.
-fn auto() -> Tested {
+fn auto() -> TestResult {
     auto_once().or_else(|_| auto_once()).or_else(|_| auto_once())
 }
 
-fn auto_once() -> Tested {
+fn auto_once() -> TestResult {
     let jdk = jdks().first().cloned().ok_or("no JDK")?;
     let java = jdk.java.display().to_string();
     let command = [&java, "-Xms64m", "-Xmx64m", "-XX:-UseLargePages", "-XX:+PrintFlagsFinal", "-version"];
@@ -305,7 +305,7 @@ fn ran_refused(options: &[&str], command: &[&str]) -> Result<String, Box<dyn std
     Ok(ran(options, command)?.ended_with(2)?.stderr)
 }
 
-fn strict() -> Tested {
+fn strict() -> TestResult {
     let jdk = jdks().first().cloned().ok_or("no JDK")?;
     let java = jdk.java.display().to_string();
     // A heap larger than the pool of any test machine.
@@ -314,14 +314,14 @@ fn strict() -> Tested {
     says(&refused, &["nothing was started", "not hugetlb", "--strict"])
 }
 
-fn never_stale() -> Tested {
+fn never_stale() -> TestResult {
     let jdk = jdks().first().cloned().ok_or("no JDK")?;
     let folder = tempfile::tempdir()?;
     // A stand-in for java counts how often the JVM is queried.
     let arguments = folder.path().join("heap");
     let line = format!("@{}", arguments.display());
     let entries = || fs::read_dir(folder.path().join("hugewise")).map_or(0, Iterator::count);
-    let start = |variables: &[(&str, &str)], java: &Path| -> Tested {
+    let start = |variables: &[(&str, &str)], java: &Path| -> TestResult {
         let java = java.display().to_string();
         let mut call = run_with(folder.path(), &["-q"], &[&java, &line, "-version"]);
         call.envs(variables.iter().copied());
@@ -335,7 +335,7 @@ fn never_stale() -> Tested {
     assert_eq!(entries(), 1, "the same line is the same entry");
     fs::write(&arguments, "-Xmx65m")?;
     start(&[], &jdk.java)?;
-    assert_eq!(entries(), 2, "what the argument file holds counts");
+    assert_eq!(entries(), 2, "the content of the argument file is part of the key");
     start(&[("JAVA_TOOL_OPTIONS", "-Xms8m")], &jdk.java)?;
     assert_eq!(entries(), 3, "variables count");
     // A damaged entry is replaced by a new query.
@@ -361,7 +361,7 @@ const OHC: &str = include_str!("OffHeapOhc.java");
 const JE: &str = include_str!("OffHeapJe.java");
 
 /// An unmodified off-heap cache from Maven Central: 600 MB, filled by two threads.
-fn off_heap(class: &str, source: &str, backing: &str) -> Tested {
+fn off_heap(class: &str, source: &str, backing: &str) -> TestResult {
     let jdk = jdks().into_iter().find(|jdk| (11..=21).contains(&jdk.major)).ok_or("no JDK of 11 to 21")?;
     let jars = env::var(OFF_HEAP_JARS)?;
     let folder: TempDir = tempfile::tempdir()?;
@@ -376,7 +376,7 @@ fn off_heap(class: &str, source: &str, backing: &str) -> Tested {
     let (java, file) = (jdk.java.display().to_string(), report.display().to_string());
     let options = ["--backing", "base", "--off-heap", backing, "--report", &file];
     let command = [&java, "-Xmx256m", "-cp", &class_path, class, "600", "2", "100", &file];
-    let start = || -> Tested {
+    let start = || -> TestResult {
         Running::start(run_with(&here, &options, &command).current_dir(&here))?.wait()?.ended_with(0)?;
         covered(&report, "outside heap", 0.9)
     };
@@ -384,7 +384,7 @@ fn off_heap(class: &str, source: &str, backing: &str) -> Tested {
 }
 
 /// Fails unless the observer reports at least this coverage of a region, and at least 60 MB of it.
-fn covered(report: &Path, region: &str, least: f64) -> Tested {
+fn covered(report: &Path, region: &str, least: f64) -> TestResult {
     let text = fs::read_to_string(report)?;
     let seen: Value = serde_json::from_str(&text)?;
     let regions = seen["regions"].as_array().ok_or("no regions")?;

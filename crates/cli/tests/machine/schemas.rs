@@ -5,7 +5,7 @@ use std::{
     error::Error,
     fs,
     path::Path,
-    process,
+    process::{self, Command},
     sync::{Mutex, PoisonError},
 };
 
@@ -13,14 +13,15 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    Tested,
+    TestResult,
     java::compiled,
     needs::{
-        Need::{Fragment, Free, Java, Root, Thp},
+        Need::{Free, Java, Root, Thp},
         jdks,
     },
-    start::{SMALL, run},
-    trial,
+    pretouch,
+    start::{QUICK_RUN, run},
+    tlb, trial,
 };
 
 /// Names of the schemas that a result was checked against.
@@ -29,12 +30,12 @@ static CHECKED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 const HELLO: &str = "public class Hello { public static void main(String[] a) { System.gc(); } }";
 
 pub fn trials() -> Vec<Trial> {
-    let needs = [Root, Thp, Java, Fragment, Free(2500)];
+    let needs = [Root, Thp, Java, Free(2500)];
     vec![trial("schemas: the JSON of every command conforms to its own", &needs, every_command)]
 }
 
 /// Runs every command that has not yet been seen with `--json`.
-fn every_command() -> Tested {
+fn every_command() -> TestResult {
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (recording, log, results) = (path("recording"), path("gc.log"), path("run.json"));
@@ -44,31 +45,31 @@ fn every_command() -> Tested {
     let gc_log = format!("-Xlog:gc*,safepoint:file={log}");
     let line = [java.as_str(), "-Xmx64m", &gc_log, "-cp", &classes, "Hello"];
     let pid = process::id().to_string();
-    let commands: [&[&str]; 13] = [
+    let commands: [&[&str]; 15] = [
         &["check", "--json"],
-        &["explain", "--json", &log],
         &["inspect", "--json", &pid],
         &["collapse", "--dry-run", "--json", &pid],
         &["apply", "--dry-run", "--json", "--pool", "2MiB=+1"],
         &["restore", "--json"],
-        &["bench", "pretouch", "--json", "--bytes", "100000000", "--rounds", "1"],
-        &["bench", "tlb", "--json", "--bytes", "100000000", "--rounds", "1"],
-        &["bench", "stall", "--json", "--memory", "256MiB"],
-        &[&SMALL[..], &["--json", "-b", "base,thp"]].concat(),
+        &[&pretouch::QUICK_RUN[..], &["--json"]].concat(),
+        &[&tlb::QUICK_RUN[..], &["--json"]].concat(),
+        &["bench", "stall", "--json", "--share", "--memory", "256MiB"],
+        &[&QUICK_RUN[..], &["--json", "-b", "base,thp"]].concat(),
         &[&["plan", "--json", "--backing", "hugetlb", "--"], &line[..]].concat(),
         &[&["run", "--backing", "thp", "--report", &results, "--"], &line[..]].concat(),
         &[&["record", "--json", "-o", &recording, "--"], &line[..]].concat(),
+        &["explain", "--json", &log],
+        &["gclog", "--json", &log],
+        &["report", "--json", &recording],
     ];
-    for arguments in
-        commands.into_iter().chain([&["gclog", "--json", &log][..], &["report", "--json", &recording]])
-    {
+    for arguments in commands {
         let ran = run(arguments)?;
         if ran.status.code().is_none_or(|code| code > 1) {
             return Err(format!("{arguments:?}: {ran:#?}").into());
         }
     }
     check_document(&fs::read_to_string(&results)?)?;
-    let lines = fs::read_to_string(&recording)?;
+    let lines = String::from_utf8(Command::new("gzip").args(["-dc", &recording]).output()?.stdout)?;
     let (schema, mut seen) = (published("recording")?, 0);
     for line in lines.lines() {
         check(&serde_json::from_str(line)?, &schema, &schema, "recording")?;
@@ -86,7 +87,7 @@ fn every_command() -> Tested {
 }
 
 /// Checks `output` against the schema that it names, if it is JSON that names one.
-pub fn check_document(output: &str) -> Tested {
+pub fn check_document(output: &str) -> TestResult {
     let Ok(document) = serde_json::from_str::<Value>(output) else { return Ok(()) };
     let Some(schema) = document["schema"].as_str() else { return Ok(()) };
     let name = schema.strip_prefix("hugewise.").and_then(|name| name.strip_suffix("/2"));
@@ -109,13 +110,21 @@ fn published(name: &str) -> Result<Value, Box<dyn Error>> {
 
 /// Checks that every value has the type given by the schema, and every field is in the schema.
 fn check(value: &Value, schema: &Value, root: &Value, place: &str) -> Result<(), String> {
-    if let Some(name) = schema["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
-        return check(value, &root["$defs"][name], root, place);
+    if let Some(definition) = definition(schema, root) {
+        return check(value, &joined(schema, definition), root, place);
     }
     for choice in ["anyOf", "oneOf"] {
         if let Some(choices) = schema[choice].as_array() {
-            let fits = choices.iter().any(|choice| check(value, choice, root, place).is_ok());
-            return if fits { Ok(()) } else { Err(format!("{place}: {value} is none of {schema}")) };
+            let mut errors = Vec::new();
+            for choice in choices {
+                match check(value, &joined(schema, choice), root, place) {
+                    Ok(()) => return Ok(()),
+                    Err(error) => errors.push(error),
+                }
+            }
+            // The choice that fits best fails at the longest path.
+            let place_length = |error: &String| error.find(": ");
+            return Err(errors.into_iter().max_by_key(place_length).unwrap_or_default());
         }
     }
     if let Some(constant) = schema.get("const") {
@@ -130,14 +139,32 @@ fn check(value: &Value, schema: &Value, root: &Value, place: &str) -> Result<(),
     }
     for (name, field) in value.as_object().into_iter().flatten() {
         let known = schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
-        let known = known.ok_or_else(|| format!("{place}.{name} is not in the schema"))?;
+        let known = known.ok_or_else(|| format!("{place}.{name}: not in the schema"))?;
         check(field, known, root, &format!("{place}.{name}"))?;
     }
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     match required.into_iter().find(|name| value.get(name).is_none()) {
-        Some(missing) => Err(format!("{place}.{missing} is missing")),
+        Some(missing) => Err(format!("{place}.{missing}: missing")),
         None => Ok(()),
     }
+}
+
+fn definition<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
+    let name = schema["$ref"].as_str()?.strip_prefix("#/$defs/")?;
+    Some(&root["$defs"][name])
+}
+
+/// A definition or a choice, with the properties that `schema` has beside it.
+fn joined(schema: &Value, part: &Value) -> Value {
+    let mut part = part.clone();
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        part["properties"][name] = property.clone();
+    }
+    let required = [&part, schema].map(|of| of["required"].as_array().cloned().unwrap_or_default());
+    if schema["properties"].is_object() {
+        part["required"] = required.concat().into();
+    }
+    part
 }
 
 fn check_type(value: &Value, schema: &Value, place: &str) -> Result<(), String> {

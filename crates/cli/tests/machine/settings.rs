@@ -13,10 +13,10 @@ use std::{
 use hugewise_changes::journal::STATE_DIR;
 use hugewise_linux::{root::Root, sys::file::try_lock, tracefs::Tracefs};
 
-use crate::{Tested, start};
+use crate::{TestResult, start};
 
 /// Longest wait for an event, for example the end of another hugewise.
-pub const PATIENCE: Duration = Duration::from_secs(600);
+pub const MAX_WAIT_TIME: Duration = Duration::from_secs(600);
 
 const SYS: &str = "/sys/kernel/mm";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
@@ -39,16 +39,16 @@ impl Snapshot {
     }
 
     /// Fails if anything differs from the snapshot or a process of these tests still runs.
-    pub fn is_preserved(&self) -> Tested {
+    pub fn is_preserved(&self) -> TestResult {
         self.compare(&start::left_running())
     }
 
     /// Fails if anything differs from the snapshot; processes of the test may still run.
-    pub fn settings_are_preserved(&self) -> Tested {
+    pub fn settings_are_preserved(&self) -> TestResult {
         self.compare(&[])
     }
 
-    fn compare(&self, left: &[String]) -> Tested {
+    fn compare(&self, left: &[String]) -> TestResult {
         let now = at_rest(read)?;
         let mut different: Vec<String> = self
             .0
@@ -80,14 +80,14 @@ fn at_rest<T>(look: impl Fn() -> T) -> Result<T, Box<dyn Error>> {
             locked &= try_lock(lock)?;
         }
         let left = [JOURNAL, RECORDING, APPLIED].into_iter().any(|file| Path::new(file).exists());
-        let patience = match (locked, left) {
+        let max_wait = match (locked, left) {
             (true, false) => return Ok(look()),
             // Left behind by a killed process or by `apply`; another test may restore it.
-            (true, true) => PATIENCE / 12,
-            (false, _) => PATIENCE,
+            (true, true) => MAX_WAIT_TIME / 12,
+            (false, _) => MAX_WAIT_TIME,
         };
         drop(locks);
-        if begin.elapsed() > patience {
+        if begin.elapsed() > max_wait {
             let of = |file| fs::read_to_string(file).unwrap_or_default();
             let journal = of(JOURNAL) + &of(RECORDING);
             return Err(format!(

@@ -14,7 +14,7 @@ use hugewise_measure::comparison::{Comparison, Round};
 
 use crate::{
     schemas::check_document,
-    settings::{JOURNAL, PATIENCE, RECORDING},
+    settings::{JOURNAL, MAX_WAIT_TIME, RECORDING},
 };
 
 /// Environment variable of all processes that these tests start.
@@ -24,19 +24,19 @@ const MAX_EXIT_TIME: Duration = Duration::from_secs(120);
 /// Part of the message when another process holds the journal.
 pub const BUSY: &str = "another hugewise holds the settings";
 /// The shortest comparison of the embedded workload.
-pub const SMALL: [&str; 6] = ["compare", "--no-java", "--bytes", "100000000", "--rounds", "1"];
+pub const QUICK_RUN: [&str; 6] = ["compare", "--no-java", "--bytes", "100000000", "--rounds", "1"];
 
 /// A process that has ended.
 #[derive(Debug)]
-pub struct Ran {
+pub struct EndedProcess {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Ran {
+impl EndedProcess {
     /// Fails unless the exit status is `expected` and the process did not panic.
-    pub fn ended_with(self, expected: i32) -> Result<Ran, Box<dyn Error>> {
+    pub fn ended_with(self, expected: i32) -> Result<EndedProcess, Box<dyn Error>> {
         if self.status.code() != Some(expected) || self.stderr.contains("panicked") {
             return Err(format!("{expected} was expected as exit status, without a panic: {self:#?}").into());
         }
@@ -83,21 +83,21 @@ impl Running {
                 thread::sleep(Duration::from_millis(1));
             }
             let ran = running.wait()?;
-            if !ran.stderr.contains(BUSY) || begin.elapsed() > PATIENCE {
+            if !ran.stderr.contains(BUSY) || begin.elapsed() > MAX_WAIT_TIME {
                 return Err(format!("it ended without ever having the journal: {ran:#?}").into());
             }
             thread::sleep(Duration::from_millis(200));
         }
     }
 
-    /// Waits for the end of the process, and kills it after [`PATIENCE`]. Checks JSON against its schema.
-    pub fn wait(mut self) -> Result<Ran, Box<dyn Error>> {
+    /// Waits for the end of the process, and kills it after [`MAX_WAIT_TIME`]. Checks JSON against its schema.
+    pub fn wait(mut self) -> Result<EndedProcess, Box<dyn Error>> {
         let begin = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
                 break status;
             }
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > MAX_WAIT_TIME {
                 self.child.kill()?;
                 break self.child.wait()?;
             }
@@ -109,7 +109,7 @@ impl Running {
             file.read_to_end(&mut bytes)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
-        let ran = Ran { status, stdout: text(self.stdout)?, stderr: text(self.stderr)? };
+        let ran = EndedProcess { status, stdout: text(self.stdout)?, stderr: text(self.stderr)? };
         check_document(&ran.stdout).map_err(|error| format!("{error}, in {ran:#?}"))?;
         Ok(ran)
     }
@@ -134,34 +134,34 @@ pub fn hugewise(arguments: &[&str]) -> Command {
 }
 
 /// Runs the built program; again while another process holds the journal.
-pub fn run(arguments: &[&str]) -> Result<Ran, Box<dyn Error>> {
+pub fn run(arguments: &[&str]) -> Result<EndedProcess, Box<dyn Error>> {
     run_command(&|| hugewise(arguments))
 }
 
 /// Runs the command that `make` returns; again while another process holds the journal.
-pub fn run_command(make: &dyn Fn() -> Command) -> Result<Ran, Box<dyn Error>> {
+pub fn run_command(make: &dyn Fn() -> Command) -> Result<EndedProcess, Box<dyn Error>> {
     let begin = Instant::now();
     loop {
         let ran = Running::start(&mut make())?.wait()?;
         if ran.status.signal() == Some(9) {
             return Err(format!("it hung, or was killed: {ran:#?}").into());
         }
-        if !ran.stderr.contains(BUSY) || begin.elapsed() > PATIENCE {
+        if !ran.stderr.contains(BUSY) || begin.elapsed() > MAX_WAIT_TIME {
             return Ok(ran);
         }
         thread::sleep(Duration::from_millis(200));
     }
 }
 
-/// Waits until `is` returns true; fails after [`PATIENCE`].
+/// Waits until `is` returns true; fails after [`MAX_WAIT_TIME`].
 pub fn wait_until(
     what: &str,
     mut is: impl FnMut() -> Result<bool, Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
     while !is()? {
-        if begin.elapsed() > PATIENCE {
-            return Err(format!("not within {} s: {what}", PATIENCE.as_secs()).into());
+        if begin.elapsed() > MAX_WAIT_TIME {
+            return Err(format!("not within {} s: {what}", MAX_WAIT_TIME.as_secs()).into());
         }
         thread::sleep(Duration::from_millis(5));
     }

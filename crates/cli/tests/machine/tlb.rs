@@ -7,24 +7,24 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::Need::{Pool, Root, Thp},
     start::{run, says},
     trial,
 };
 
-const SMALL: [&str; 8] = ["bench", "tlb", "--passes", "2", "--most", "160", "--memory", "16MiB"];
+pub const QUICK_RUN: [&str; 8] = ["bench", "tlb", "--passes", "2", "--most", "160", "--memory", "16MiB"];
 
 pub fn trials() -> Vec<Trial> {
     vec![
         trial("bench tlb: a curve for each page size, its pages proven", &[Root, Pool, Thp], curves),
         trial("bench tlb: a table and a plot", &[Thp], a_table),
-        trial("bench tlb: a backing that cannot be had is named", &[], left_out),
+        trial("bench tlb: an unavailable backing is named", &[], left_out),
     ]
 }
 
-fn curves() -> Tested {
-    let ran = run(&[&SMALL[..], &["--backing", "base,thp,hugetlb", "--json"]].concat())?.ended_with(0)?;
+fn curves() -> TestResult {
+    let ran = run(&[&QUICK_RUN[..], &["--backing", "base,thp,hugetlb", "--json"]].concat())?.ended_with(0)?;
     let result: Value = serde_json::from_str(&ran.stdout)?;
     assert_eq!(result["schema"], "hugewise.tlb/2");
     let counts = |points: &Value| -> Vec<u64> {
@@ -45,7 +45,7 @@ fn curves() -> Tested {
         assert_eq!(measured["strided"].is_array(), huge);
         for point in measured["paged"].as_array().into_iter().flatten() {
             assert!(
-                point["seconds"].as_f64() > Some(0.0) && point["spread_ratio"].as_f64() >= Some(0.0),
+                point["seconds"].as_f64() > Some(0.0) && point["spread_seconds"].as_f64() >= Some(0.0),
                 "{point}"
             );
         }
@@ -53,20 +53,20 @@ fn curves() -> Tested {
     Ok(())
 }
 
-fn a_table() -> Tested {
+fn a_table() -> TestResult {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("tlb.svg");
     let file_name = file.to_str().ok_or("no name")?;
-    let ran = run(&[&SMALL[..], &["--plot", file_name]].concat())?.ended_with(0)?;
+    let ran = run(&[&QUICK_RUN[..], &["--plot", file_name]].concat())?.ended_with(0)?;
     says(&ran.stdout, &["PAGE SIZE", "base: 160 pages of", "coverage 100 %", "ENTRIES", "CPUID"])?;
     let plot = fs::read_to_string(file)?;
     assert!(plot.starts_with("<svg") && plot.contains("adjacent cache lines (thp)"), "{plot}");
     Ok(())
 }
 
-fn left_out() -> Tested {
-    let ran = run(&[&SMALL[..], &["--backing", "base,hugetlb:1TiB"]].concat())?.ended_with(1)?;
+fn left_out() -> TestResult {
+    let ran = run(&[&QUICK_RUN[..], &["--backing", "base,hugetlb:1TiB"]].concat())?.ended_with(1)?;
     says(&ran.stdout, &["base: 160 pages of", "skipped hugetlb:1TiB: this machine has no pool of 1TiB"])?;
-    let ran = run(&[&SMALL[..], &["--backing", "shm"]].concat())?.ended_with(2)?;
+    let ran = run(&[&QUICK_RUN[..], &["--backing", "shm"]].concat())?.ended_with(2)?;
     says(&ran.stderr, &["use --backing hugetlb"])
 }

@@ -4,25 +4,25 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::Need::{Pool, Root, Thp},
     start::{run, says},
     trial,
 };
 
-const SMALL: [&str; 10] =
+const QUICK_RUN: [&str; 10] =
     ["bench", "touch", "--bytes", "1000000", "--forks", "1", "--iterations", "3", "--reads", "200000"];
 
 pub fn trials() -> Vec<Trial> {
     let needs = [Root, Pool, Thp];
     vec![
-        trial("bench touch: a result that viewers of JMH open", &needs, a_result_of_jmh),
-        trial("bench touch: a table that says what is missing", &needs, a_table),
+        trial("bench touch: a result in the format of JMH", &needs, a_result_of_jmh),
+        trial("bench touch: a table, with a note on missing counters", &needs, a_table),
     ]
 }
 
-fn a_result_of_jmh() -> Tested {
-    let ran = run(&[&SMALL[..], &["--backing", "base,thp,hugetlb", "--json"]].concat())?.ended_with(0)?;
+fn a_result_of_jmh() -> TestResult {
+    let ran = run(&[&QUICK_RUN[..], &["--backing", "base,thp,hugetlb", "--json"]].concat())?.ended_with(0)?;
     let results: Vec<Value> = serde_json::from_str(&ran.stdout)?;
     let backing = |result: &Value| result["params"]["backing"].as_str().map(str::to_owned);
     let backings: Vec<_> = results.iter().filter_map(backing).collect();
@@ -48,8 +48,8 @@ fn a_result_of_jmh() -> Tested {
     Ok(())
 }
 
-fn a_table() -> Tested {
-    let ran = run(&[&SMALL[..], &["--backing", "base,thp"]].concat())?.ended_with(0)?;
+fn a_table() -> TestResult {
+    let ran = run(&[&QUICK_RUN[..], &["--backing", "base,thp"]].concat())?.ended_with(0)?;
     says(&ran.stdout, &["Benchmark", "base", "thp", "ns/op", "100 %", "dTLB-misses/op"])?;
     // A counter that cannot be read is `n/a`, never 0, and a note below gives the reason.
     if ran.stdout.contains("n/a") {

@@ -16,7 +16,7 @@ use hugewise_linux::{
 };
 use libtest_mimic::Trial;
 
-use crate::{Tested, needs::Need::Root as Rights, settings::PATIENCE, start::BUSY, trial};
+use crate::{TestResult, needs::Need::Root as Rights, settings::MAX_WAIT_TIME, start::BUSY, trial};
 
 pub fn trials() -> Vec<Trial> {
     vec![trial("record: every event is read, or counted as lost", &[Rights], every_event)]
@@ -30,7 +30,7 @@ fn faults(buffer_kib: u64, pages: usize) -> Result<(u64, u64), Box<dyn Error>> {
     let mut journal = loop {
         match Journal::open(&root, Path::new(STATE_DIR), "a test") {
             Ok(journal) => break journal,
-            Err(error) if error.to_string().contains(BUSY) && begin.elapsed() < PATIENCE => {
+            Err(error) if error.to_string().contains(BUSY) && begin.elapsed() < MAX_WAIT_TIME => {
                 thread::sleep(Duration::from_millis(100));
             }
             Err(error) => return Err(error.into()),
@@ -72,7 +72,7 @@ fn faults(buffer_kib: u64, pages: usize) -> Result<(u64, u64), Box<dyn Error>> {
     Ok((read, lost))
 }
 
-fn every_event() -> Tested {
+fn every_event() -> TestResult {
     let pages = 20_000;
     let (read, lost) = faults(8 << 10, pages)?;
     assert!(read >= pages as u64 && lost == 0, "{read} were read, {lost} lost");

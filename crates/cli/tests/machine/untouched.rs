@@ -15,13 +15,13 @@ use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::{
         Need::{Compiler, Java},
         jdks,
     },
     plan::javas,
-    start::{Ran, hugewise, run_command},
+    start::{EndedProcess, hugewise, run_command},
     trial,
 };
 
@@ -66,13 +66,13 @@ public class Agent {
 
 pub fn trials() -> Vec<Trial> {
     let trials = javas().into_iter().map(|java| {
-        let name = format!("asking {} writes nothing and runs no agent", java.display());
+        let name = format!("querying {} writes nothing and runs no agent", java.display());
         trial(&name, &[Java, Compiler], move || leaves_all_as_it_was(&java))
     });
     trials.collect()
 }
 
-fn leaves_all_as_it_was(java: &Path) -> Tested {
+fn leaves_all_as_it_was(java: &Path) -> TestResult {
     let place = Place::new(java)?;
     place.agents_run()?;
     let before = content(place.folder.path())?;
@@ -88,12 +88,12 @@ fn leaves_all_as_it_was(java: &Path) -> Tested {
         let ran = place.called(arguments, &line)?;
         assert_eq!(content(place.folder.path())?, before, "{arguments:?}: {ran:#?}");
         let started = fs::read_to_string(place.started())?;
-        assert!(started.contains("-version"), "{arguments:?} asked nothing: {ran:#?}");
+        assert!(started.contains("-version"), "{arguments:?} did not query the JVM: {ran:#?}");
         fs::write(place.started(), "")?;
         let ran = ran.ended_with(status)?;
         if arguments == ["plan"] {
             for option in ["-Xlog", "-javaagent", "-agentpath", "-XX:+LogVMOutput"] {
-                assert!(ran.stdout.contains(option), "{option} is not named as left out: {ran:#?}");
+                assert!(ran.stdout.contains(option), "{option} is not reported as skipped: {ran:#?}");
             }
         }
     }
@@ -153,7 +153,7 @@ impl Place {
     fn file(&self, name: &str) -> Result<String, Box<dyn Error>> {
         let path = self.folder.path().join(name);
         fs::write(&path, format!("{name}: to be kept\n"))?;
-        Ok(path.to_str().ok_or("a path that is no text")?.to_owned())
+        Ok(path.to_str().ok_or("a path that is not UTF-8")?.to_owned())
     }
 
     fn java(&self) -> PathBuf {
@@ -173,7 +173,7 @@ impl Place {
         self.tools.path().join("libagent.so")
     }
 
-    fn build_agents(&self) -> Tested {
+    fn build_agents(&self) -> TestResult {
         let tools = self.tools.path();
         let source = tools.join("agent.c");
         fs::write(&source, NATIVE_AGENT)?;
@@ -189,7 +189,7 @@ impl Place {
     }
 
     /// Checks that the agents work, without which the test would prove nothing.
-    fn agents_run(&self) -> Tested {
+    fn agents_run(&self) -> TestResult {
         let proof = self.tools.path().join("proof");
         let native = format!("-agentpath:{}={}", self.library().display(), proof.display());
         let java = format!("-javaagent:{}={}", self.jar().display(), proof.display());
@@ -208,7 +208,7 @@ impl Place {
         line
     }
 
-    fn called(&self, arguments: &[&str], line: &[OsString]) -> Result<Ran, Box<dyn Error>> {
+    fn called(&self, arguments: &[&str], line: &[OsString]) -> Result<EndedProcess, Box<dyn Error>> {
         let variable = |name: &str| format!("-Xlog:gc:file={}", self.folder.path().join(name).display());
         let make = || {
             let mut command = hugewise(arguments);
@@ -222,7 +222,7 @@ impl Place {
     }
 }
 
-fn done(command: &mut Command) -> Tested {
+fn done(command: &mut Command) -> TestResult {
     let output = command.output()?;
     if output.status.success() {
         return Ok(());

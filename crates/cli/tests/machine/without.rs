@@ -12,9 +12,9 @@ use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::{
-    Tested,
+    TestResult,
     needs::Need::{Namespaces, Pool, Root, Thp},
-    start::{Ran, SMALL, covered, hugewise, reason_left_out, rounds, run, run_command, says},
+    start::{EndedProcess, QUICK_RUN, covered, hugewise, reason_left_out, rounds, run, run_command, says},
     trial,
 };
 
@@ -23,21 +23,21 @@ pub const UNPRIVILEGED: u32 = 65534;
 
 pub fn trials() -> Vec<Trial> {
     let needs = [Root, Pool, Thp];
-    let lacking = |name: &str, test: fn() -> Tested| {
+    let lacking = |name: &str, test: fn() -> TestResult| {
         trial(&format!("without {name}"), &[Root, Pool, Thp, Namespaces], test)
     };
     vec![
-        trial("without rights: what needs none is compared", &needs, rights),
-        lacking("a writable /sys: what needs no change is compared", writable_sys),
+        trial("without root: backings that need no root are compared", &needs, rights),
+        lacking("a writable /sys: backings that need no change are compared", writable_sys),
         lacking("a /sys: a clear answer", sys),
-        lacking("a writable /run: what needs no change is compared", writable_run),
-        lacking("a JDK: the Java half is left out", jdk),
-        lacking("space for the report: the result is printed all the same", space),
+        lacking("a writable /run: backings that need no change are compared", writable_run),
+        lacking("a JDK: the Java half is skipped", jdk),
+        lacking("space for the report: the result is still printed", space),
     ]
 }
 
 /// A copy of the program, and a folder for temporary files, that all users can access.
-pub fn for_everybody() -> Result<(TempDir, PathBuf, PathBuf), Box<dyn Error>> {
+pub fn accessible_copy() -> Result<(TempDir, PathBuf, PathBuf), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
     mode(folder.path(), 0o755)?;
@@ -50,9 +50,9 @@ pub fn for_everybody() -> Result<(TempDir, PathBuf, PathBuf), Box<dyn Error>> {
     Ok((folder, program, temporary))
 }
 
-fn rights() -> Tested {
-    let (_folder, program, temporary) = for_everybody()?;
-    let unprivileged = |arguments: &[&str]| -> Result<Ran, Box<dyn Error>> {
+fn rights() -> TestResult {
+    let (_folder, program, temporary) = accessible_copy()?;
+    let unprivileged = |arguments: &[&str]| -> Result<EndedProcess, Box<dyn Error>> {
         let make = || {
             let mut command = Command::new(&program);
             command.args(arguments).env("TMPDIR", &temporary).env_remove("JAVA_HOME").current_dir("/");
@@ -61,7 +61,7 @@ fn rights() -> Tested {
         };
         run_command(&make)
     };
-    let small = [&SMALL[..], &["--json"]].concat();
+    let small = [&QUICK_RUN[..], &["--json"]].concat();
     let comparison = unprivileged(&small)?.ended_with(0)?.comparison()?;
     covered(&comparison, "thp", 0.95)?;
     rounds(&comparison, "base")?;
@@ -78,7 +78,7 @@ fn rights() -> Tested {
 }
 
 /// Runs the program after `mounts`, in a mount namespace of its own.
-fn after(mounts: &str, arguments: &[&str]) -> Result<Ran, Box<dyn Error>> {
+fn after(mounts: &str, arguments: &[&str]) -> Result<EndedProcess, Box<dyn Error>> {
     let make = || {
         let inner = hugewise(arguments);
         let mut command = Command::new("unshare");
@@ -89,8 +89,8 @@ fn after(mounts: &str, arguments: &[&str]) -> Result<Ran, Box<dyn Error>> {
     run_command(&make)
 }
 
-fn writable_sys() -> Tested {
-    let arguments = [&SMALL[..], &["--json"]].concat();
+fn writable_sys() -> TestResult {
+    let arguments = [&QUICK_RUN[..], &["--json"]].concat();
     let ran = after("mount -o remount,ro,bind /sys", &arguments)?.ended_with(0)?;
     let comparison = ran.comparison()?;
     covered(&comparison, "thp", 0.95)?;
@@ -98,8 +98,8 @@ fn writable_sys() -> Tested {
     says(reason_left_out(&comparison, "hugetlb")?, &["nr_hugepages", "Read-only file system"])
 }
 
-fn sys() -> Tested {
-    let arguments = [&SMALL[..], &["--json"]].concat();
+fn sys() -> TestResult {
+    let arguments = [&QUICK_RUN[..], &["--json"]].concat();
     let comparison = after("mount -t tmpfs none /sys", &arguments)?.ended_with(0)?.comparison()?;
     rounds(&comparison, "base")?;
     // It is unknown whether the kernel supports them; the message must not deny it.
@@ -109,15 +109,15 @@ fn sys() -> Tested {
     Ok(())
 }
 
-fn writable_run() -> Tested {
-    let arguments = [&SMALL[..], &["--json"]].concat();
+fn writable_run() -> TestResult {
+    let arguments = [&QUICK_RUN[..], &["--json"]].concat();
     let ran = after("mount --bind /run /run && mount -o remount,ro,bind /run", &arguments)?.ended_with(0)?;
     let comparison = ran.comparison()?;
     covered(&comparison, "thp", 0.95)?;
     says(reason_left_out(&comparison, "hugetlb")?, &["/run/hugewise", "Read-only file system"])
 }
 
-fn jdk() -> Tested {
+fn jdk() -> TestResult {
     let hidden = ["/usr/lib/jvm", "/usr/lib64/jvm", "/usr/java", "/usr/local", "/opt"];
     let hide: Vec<String> = hidden
         .iter()
@@ -136,17 +136,17 @@ fn jdk() -> Tested {
     says(&ran.stderr, &["java", "No such file"])
 }
 
-fn space() -> Tested {
+fn space() -> TestResult {
     let folder = tempfile::tempdir()?;
     let here = folder.path().display().to_string();
     let full = format!(
         "mount -t tmpfs -o size=64k none {here} && dd if=/dev/zero of={here}/fill bs=4k count=15 2>/dev/null"
     );
     let report = format!("{here}/report.html");
-    let ran = after(&full, &[&SMALL[..], &["-b", "thp", "--html", &report]].concat())?.ended_with(2)?;
+    let ran = after(&full, &[&QUICK_RUN[..], &["-b", "thp", "--html", &report]].concat())?.ended_with(2)?;
     says(&ran.stdout, &["native", "thp"])?;
     says(&ran.stderr, &[&report, "No space left on device"])?;
     // An existing folder is not replaced.
-    let ran = run(&[&SMALL[..], &["-b", "thp", "--html", &here]].concat())?.ended_with(2)?;
+    let ran = run(&[&QUICK_RUN[..], &["-b", "thp", "--html", &here]].concat())?.ended_with(2)?;
     says(&ran.stderr, &["it is a folder"])
 }

@@ -16,7 +16,7 @@ use hugewise_linux::{
 
 /// The settings, counters and page sizes of the machine.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct MachineState {
     pub sizes: PageSizes,
     /// THP mode for anonymous memory at the PMD size, and the file that sets it; `None` if it could not be
     /// read.
@@ -36,14 +36,14 @@ pub struct Machine {
     pub pools: Vec<Pool>,
 }
 
-impl Machine {
-    pub fn read(root: &Root) -> anyhow::Result<Machine> {
+impl MachineState {
+    pub fn read(root: &Root) -> anyhow::Result<MachineState> {
         let sizes = PageSizes::read(root).map_err(anyhow::Error::msg).context("the size of base pages")?;
         let thp = thp::read(root);
         let owned = |decided: Option<(&str, PathBuf)>| decided.map(|(word, file)| (word.to_owned(), file));
         let vmstat = VmStat::read(root).unwrap_or_default();
         let splits = vmstat.get("thp_split_page").zip(vmstat.get("thp_split_pmd"));
-        Ok(Machine {
+        Ok(MachineState {
             sizes,
             anonymous: owned(thp.pmd_enabled()),
             shared: owned(thp.pmd_shmem_enabled()),

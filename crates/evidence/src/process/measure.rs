@@ -2,8 +2,8 @@
 
 use hugewise_linux::{
     pages::{
-        count::{Counter, PageCounts},
-        folios::Piece,
+        count::{PageCounter, PageCounts},
+        folios::FolioRange,
         views::Views,
     },
     proc::{
@@ -16,20 +16,21 @@ use hugewise_linux::{
 };
 
 use super::{
-    Machine,
+    MachineState,
     names::{self, Part},
-    why_not_huge::{self, Evidence, Judged, Seen},
+    reason_by_settings::{self, MappingReadings, ReasonWithCauses},
+    reason_words::QuotedReadings,
 };
 
 /// The counts of all parts, in the order of their addresses.
-pub struct AllMeasured {
-    pub parts: Vec<Measured>,
+pub struct MeasuredParts {
+    pub parts: Vec<PartCounts>,
     pub notes: Vec<String>,
 }
 
 /// The counts of one part.
 #[derive(Clone, Debug, Default)]
-pub struct Measured {
+pub struct PartCounts {
     /// Pages as mapped in this part, including those that an earlier part maps.
     pub pages: PageCounts,
     /// Number of mappings that overlap this part.
@@ -41,48 +42,53 @@ pub struct Measured {
     /// First address of the earlier part.
     pub same_memory_as: Option<u64>,
     /// Reason for most of the bytes on base pages; `None` if there are none.
-    pub reason: Option<Judged>,
+    pub reason: Option<ReasonWithCauses>,
     memory: Memory,
     /// Bytes on base pages by reason.
-    reasons: Vec<(Judged, Bytes)>,
+    reasons: Vec<(ReasonWithCauses, Bytes)>,
 }
 
-impl Measured {
+impl PartCounts {
     /// The pages without those that an earlier part maps as well.
     #[must_use]
     pub fn once(&self) -> PageCounts {
         let mut pages = self.pages.clone();
-        pages.take_off(self.counted_above, self.counted_above_huge);
+        pages.subtract(self.counted_above, self.counted_above_huge);
         pages
     }
 
     /// The readings that the text of the reason quotes.
-    pub fn evidence(&self, process: &Process) -> Evidence {
-        Evidence { pid: process.pid, split: self.pages.split, swap: self.pages.swap, memory: self.memory }
+    pub fn evidence(&self, process: &Process) -> QuotedReadings {
+        QuotedReadings {
+            pid: process.pid,
+            split: self.pages.split,
+            swap: self.pages.swap,
+            memory: self.memory,
+        }
     }
 }
 
 /// Counts every part. `parts` are sorted by address and do not overlap.
 pub fn measure(
     root: &Root,
-    machine: &Machine,
+    machine: &MachineState,
     process: &Process,
     vmas: &[Vma],
     parts: &[Part],
-    folios: &Reading<Vec<Piece>>,
+    folios: &Reading<Vec<FolioRange>>,
     views: &Views,
-) -> AllMeasured {
-    let mut counter = Counter::of(root, process.pid);
+) -> MeasuredParts {
+    let mut counter = PageCounter::of(root, process.pid);
     let context = Context {
         machine,
         folios: folios.known().map_or(&[], Vec::as_slice),
         process_off: process.thp_enabled.known() == Some(&false),
         wants_pool: names::wants_pool(&process.command),
     };
-    let mut all: Vec<Measured> = Vec::with_capacity(parts.len());
+    let mut all: Vec<PartCounts> = Vec::with_capacity(parts.len());
     let mut first = 0;
     for part in parts {
-        let mut measured = Measured::default();
+        let mut measured = PartCounts::default();
         while vmas.get(first).is_some_and(|vma| vma.addresses.end <= part.addresses.start) {
             first += 1;
         }
@@ -110,20 +116,20 @@ pub fn measure(
             counter.unsplit
         ));
     }
-    AllMeasured { parts: all, notes }
+    MeasuredParts { parts: all, notes }
 }
 
 struct Context<'a> {
-    machine: &'a Machine,
-    folios: &'a [Piece],
+    machine: &'a MachineState,
+    folios: &'a [FolioRange],
     process_off: bool,
     wants_pool: bool,
 }
 
-impl Measured {
+impl PartCounts {
     fn add(&mut self, vma: &Vma, pages: PageCounts, part: &Part, context: &Context<'_>) {
         let memory = vma.memory();
-        let seen = Seen {
+        let seen = MappingReadings {
             addresses: vma.addresses.clone(),
             offset: vma.offset,
             memory,
@@ -137,7 +143,7 @@ impl Measured {
             wants_pool: context.wants_pool && part.kind.is_for_large_pages(),
         };
         self.mappings += 1;
-        if let Some(judged) = why_not_huge::judge(&seen, context.machine) {
+        if let Some(judged) = reason_by_settings::judge(&seen, context.machine) {
             self.memory = memory;
             let bytes = pages.base + pages.swap;
             match self.reasons.iter_mut().find(|(other, _)| *other == judged) {

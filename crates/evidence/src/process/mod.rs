@@ -4,18 +4,19 @@ mod machine;
 mod measure;
 mod model;
 mod names;
+mod reason_by_settings;
+mod reason_words;
 mod stacks;
 mod summary;
-mod why_not_huge;
 
 use hugewise_linux::{
     pages::{
-        folios::{self, Wanted},
+        folios::{self, FolioSelection},
         views,
     },
     proc::{
-        process::{CannotTell, Obstacle, Process},
-        smaps::{self, Place, Vma},
+        process::{Obstacle, Process, ProcessError},
+        smaps::{self, Vma, VmaRange},
     },
     reading::Reading,
     root::Root,
@@ -23,12 +24,12 @@ use hugewise_linux::{
 };
 
 pub use self::{
-    machine::Machine,
-    measure::{AllMeasured, Measured},
-    model::{Document, Failed, Inspected, Region, Totals, huge},
+    machine::MachineState,
+    measure::{MeasuredParts, PartCounts},
+    model::{Document, Failed, Inspected, InspectedRegion, Totals, huge},
     names::{Kind, Naming, Part},
+    reason_by_settings::Reason,
     summary::RegionPages,
-    why_not_huge::Reason,
 };
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,16 +43,21 @@ pub struct Options {
 }
 
 /// Reads the regions of process `pid` and their pages.
-pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Result<Inspected, CannotTell> {
+pub fn inspect(
+    root: &Root,
+    machine: &MachineState,
+    pid: u32,
+    options: Options,
+) -> Result<Inspected, ProcessError> {
     let process = Process::read(root, pid)?;
     let vmas = smaps::read_many(root, &pid.to_string()).map_err(|error| process.explain(root, &error))?;
-    let wanted = if options.full { Wanted::All } else { Wanted::Whole };
-    let folios = folios::read(root, pid, vmas.iter().map(Place::from), &machine.sizes, wanted).into();
+    let wanted = if options.full { FolioSelection::All } else { FolioSelection::Whole };
+    let folios = folios::read(root, pid, vmas.iter().map(VmaRange::from), &machine.sizes, wanted).into();
     let Survey { naming, measured } = survey(root, machine, &process, &vmas, &folios, options);
-    process.is_still_there(root)?;
+    process.check_running(root)?;
     if vmas.is_empty() {
         let words = format!("{pid} ({}) has no mappings any more: it is ending", process.name);
-        return Err(CannotTell { obstacle: Obstacle::Ended, words });
+        return Err(ProcessError { obstacle: Obstacle::Ended, words });
     }
     let mut notes = naming.notes;
     notes.extend(measured.notes);
@@ -59,7 +65,7 @@ pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Re
     let mut totals = Totals::default();
     measured.parts.iter().for_each(|part| totals.add(&part.once(), machine));
     let regions = naming.parts.into_iter().zip(measured.parts);
-    let regions: Vec<Region> = regions
+    let regions: Vec<InspectedRegion> = regions
         .map(|(part, measured)| region(machine, &process, part, &measured, &folios, options))
         .collect();
     Ok(Inspected::new(process, is_jvm, naming.source, totals, folios.map(|_| true), Some(regions), notes))
@@ -68,16 +74,16 @@ pub fn inspect(root: &Root, machine: &Machine, pid: u32, options: Options) -> Re
 /// All mappings of a process, named and counted.
 pub struct Survey {
     pub naming: Naming,
-    pub measured: AllMeasured,
+    pub measured: MeasuredParts,
 }
 
 /// Names and counts the mappings `vmas` of a process.
 pub fn survey(
     root: &Root,
-    machine: &Machine,
+    machine: &MachineState,
     process: &Process,
     vmas: &[Vma],
-    folios: &Reading<Vec<folios::Piece>>,
+    folios: &Reading<Vec<folios::FolioRange>>,
     options: Options,
 ) -> Survey {
     let naming = names::name(root, process, vmas, options);
@@ -87,14 +93,14 @@ pub fn survey(
 }
 
 /// Reads the totals of process `pid` from `smaps_rollup`, without regions.
-pub fn glance(root: &Root, machine: &Machine, pid: u32) -> Result<Inspected, CannotTell> {
+pub fn inspect_totals(root: &Root, machine: &MachineState, pid: u32) -> Result<Inspected, ProcessError> {
     let process = Process::read(root, pid)?;
     let path = format!("proc/{pid}/smaps_rollup");
     let text = root.read(&path).map_err(|error| process.explain(root, &error))?;
     let rollup = smaps::parse(&text).map_err(|(line, found)| {
         process.explain(root, &root.content(&path, line, "a sum over all mappings", &found))
     })?;
-    process.is_still_there(root)?;
+    process.check_running(root)?;
     let mut totals = Totals::default();
     for sums in &rollup {
         totals.resident_bytes += sums.rss + sums.hugetlb;
@@ -110,18 +116,18 @@ pub fn glance(root: &Root, machine: &Machine, pid: u32) -> Result<Inspected, Can
 }
 
 fn region(
-    machine: &Machine,
+    machine: &MachineState,
     process: &Process,
     part: Part,
-    measured: &Measured,
-    folios: &Reading<Vec<folios::Piece>>,
+    measured: &PartCounts,
+    folios: &Reading<Vec<folios::FolioRange>>,
     options: Options,
-) -> Region {
+) -> InspectedRegion {
     let pages = &measured.pages;
     let words =
-        measured.reason.map(|reason| why_not_huge::words(reason, &measured.evidence(process), machine));
+        measured.reason.map(|reason| reason_words::words(reason, &measured.evidence(process), machine));
     let reason = measured.reason.map(|judged| judged.reason);
-    Region {
+    InspectedRegion {
         pages: RegionPages::new(part.name, part.addresses, pages, machine, reason),
         kind: part.kind,
         mappings: measured.mappings,
@@ -130,7 +136,7 @@ fn region(
         part_of_folio_bytes: folios.known().filter(|_| options.full).map(|_| pages.part_of_folio),
         counted_above_bytes: measured.counted_above,
         same_memory_as: measured.same_memory_as,
-        candidates: measured.reason.map(why_not_huge::Judged::candidates).unwrap_or_default(),
+        candidates: measured.reason.map(reason_by_settings::ReasonWithCauses::candidates).unwrap_or_default(),
         detail: words.as_ref().map(|words| words.detail.clone()),
         actions: words.map(|words| words.actions).unwrap_or_default(),
     }

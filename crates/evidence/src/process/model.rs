@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use hugewise_linux::{
     action::Action,
     pages::count::PageCounts,
-    proc::process::{CannotTell, Obstacle, Process},
+    proc::process::{Obstacle, Process, ProcessError},
     reading::Reading,
     units::{Bytes, PageSize},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Kind, Machine, Reason, RegionPages};
+use super::{Kind, MachineState, Reason, RegionPages};
 
 const SCHEMA: &str = "hugewise.inspect/2";
 
@@ -51,8 +51,8 @@ pub struct Inspected {
     /// Whether folio sizes were read; if they are unknown, base pages include those of mTHP.
     pub folio_sizes: Reading<bool>,
     /// Regions in the order of their addresses; null if only the totals were read.
-    pub regions: Option<Vec<Region>>,
-    /// Limits of the reading.
+    pub regions: Option<Vec<InspectedRegion>>,
+    /// Limitations of this result.
     pub notes: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl Inspected {
         names_from: String,
         totals: Totals,
         folio_sizes: Reading<bool>,
-        regions: Option<Vec<Region>>,
+        regions: Option<Vec<InspectedRegion>>,
         notes: Vec<String>,
     ) -> Inspected {
         Inspected {
@@ -97,7 +97,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    pub fn new(pid: u32, why: CannotTell) -> Failed {
+    pub fn new(pid: u32, why: ProcessError) -> Failed {
         Failed { schema: SCHEMA, pid, cause: why.obstacle, detail: why.words }
     }
 }
@@ -122,7 +122,7 @@ impl Totals {
         }
     }
 
-    pub(super) fn add(&mut self, pages: &PageCounts, machine: &Machine) {
+    pub(super) fn add(&mut self, pages: &PageCounts, machine: &MachineState) {
         self.resident_bytes += pages.resident();
         self.swapped_bytes += pages.swap;
         self.hugetlb_bytes += pages.hugetlb.values().copied().sum();
@@ -139,7 +139,7 @@ pub fn huge(bytes_by_page_size: &BTreeMap<PageSize, Bytes>, base: PageSize) -> B
 
 /// A region: several mappings with one purpose, or a part of a mapping.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Region {
+pub struct InspectedRegion {
     #[serde(flatten)]
     pub pages: RegionPages,
     /// Kind of the region.
@@ -151,8 +151,7 @@ pub struct Region {
     /// Of the bytes on base pages, those in whole PMD-sized THPs that base page table entries map: the PMD
     /// entry was split or never set. Null if folio sizes were not read.
     pub split_bytes: Option<Bytes>,
-    /// Of the bytes on base pages, those in folios that are not mapped as a whole here, or not aligned. Null
-    /// without
+    /// Bytes on base pages in folios that are only partly mapped here, or not aligned. Null without
     /// `--full`, or if folio sizes were not read.
     pub part_of_folio_bytes: Option<Bytes>,
     /// Resident bytes that an earlier region of this process maps as well. The totals count them there.

@@ -35,8 +35,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn of_jvm(kind: regions::Kind) -> Kind {
-        use regions::Kind as Jvm;
+    fn of_jvm(kind: regions::RegionKind) -> Kind {
+        use regions::RegionKind as Jvm;
         match kind {
             Jvm::Heap | Jvm::CodeCache | Jvm::GcTable => Kind::JvmLargePages,
             Jvm::Metaspace | Jvm::ClassSpace | Jvm::Cds | Jvm::Internal => Kind::Anonymous,
@@ -59,7 +59,7 @@ pub struct Part {
     pub name: String,
     pub kind: Kind,
     /// Kind of the JVM's region; `None` outside of the JVM's own regions.
-    pub of_jvm: Option<regions::Kind>,
+    pub of_jvm: Option<regions::RegionKind>,
 }
 
 /// The names of all mappings of a process.
@@ -107,7 +107,7 @@ fn jvm(root: &Root, process: &Process, vmas: &[Vma], options: Options) -> Naming
         return Naming { parts: Vec::new(), source, notes };
     }
     // Ranges of kind `Other` keep their generic names.
-    let known = named.ranges.into_iter().filter(|range| range.kind != regions::Kind::Other);
+    let known = named.ranges.into_iter().filter(|range| range.kind != regions::RegionKind::Other);
     let parts = known
         .map(|range| Part {
             addresses: range.start..range.end,
@@ -170,7 +170,7 @@ fn overlay(parts: Vec<Part>, own: Vec<Part>) -> Vec<Part> {
     all
 }
 
-/// Names that the mappings of any process have.
+/// Names from the kernel, for the mappings of any process.
 fn generic(vmas: &[Vma], stacks: &Stacks) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (index, vma) in vmas.iter().enumerate() {

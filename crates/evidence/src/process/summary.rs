@@ -9,7 +9,7 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Machine, Part, Reason, Survey};
+use super::{MachineState, Part, Reason, Survey};
 
 /// A region and its pages. Memory that is mapped several times is counted once.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -38,7 +38,7 @@ impl RegionPages {
         name: String,
         addresses: Range<u64>,
         pages: &PageCounts,
-        machine: &Machine,
+        machine: &MachineState,
         reason: Option<Reason>,
     ) -> RegionPages {
         RegionPages {
@@ -70,7 +70,7 @@ impl Survey {
     pub fn region(
         &self,
         name: &str,
-        machine: &Machine,
+        machine: &MachineState,
         belongs: impl Fn(&Part) -> bool,
     ) -> Option<RegionPages> {
         let mut pages = PageCounts::default();

@@ -7,9 +7,9 @@ use super::near;
 /// Bytes per read; the buffer fits in the CPU cache.
 const BUFFER: usize = 256 << 10;
 /// Longer lines are cut at this many bytes.
-const LONGEST: usize = 64 << 10;
+const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// Calls `line` for every line, without its end and cut at [`LONGEST`], and with whether it was cut.
+/// Calls `line` for every line, without its end and cut at [`MAX_LINE_BYTES`]; the flag is true if it was cut.
 pub(super) fn each(mut input: impl Read, mut line: impl FnMut(&[u8], bool)) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     let mut filled = 0;
@@ -45,8 +45,8 @@ pub(super) fn each(mut input: impl Read, mut line: impl FnMut(&[u8], bool)) -> i
         }
         if passing {
             start = filled;
-        } else if filled - start > LONGEST {
-            line(&buffer[start..start + LONGEST], true);
+        } else if filled - start > MAX_LINE_BYTES {
+            line(&buffer[start..start + MAX_LINE_BYTES], true);
             passing = true;
             start = filled;
         }
@@ -63,7 +63,7 @@ fn last(rest: &[u8], passing: bool, line: &mut impl FnMut(&[u8], bool)) {
 
 fn give(text: &[u8], line: &mut impl FnMut(&[u8], bool)) {
     let text = text.strip_suffix(b"\r").unwrap_or(text);
-    line(&text[..text.len().min(LONGEST)], text.len() > LONGEST);
+    line(&text[..text.len().min(MAX_LINE_BYTES)], text.len() > MAX_LINE_BYTES);
 }
 
 #[cfg(test)]
@@ -85,14 +85,19 @@ mod tests {
 
     #[test]
     fn lines_are_whole_however_they_arrive() -> io::Result<()> {
-        let long = vec![b'y'; LONGEST + 5];
+        let long = vec![b'y'; MAX_LINE_BYTES + 5];
         let text = [b"one\r\n\ntwo\n".as_slice(), &long, b"\nlast"].concat();
         for piece in [1, 3, 1000, usize::MAX] {
             let mut seen: Vec<(Vec<u8>, bool)> = Vec::new();
             each(Pieces(&text, piece), |line, cut| seen.push((line.to_vec(), cut)))?;
             let whole = |text: &[u8]| (text.to_vec(), false);
-            let expected =
-                [whole(b"one"), whole(b""), whole(b"two"), (long[..LONGEST].to_vec(), true), whole(b"last")];
+            let expected = [
+                whole(b"one"),
+                whole(b""),
+                whole(b"two"),
+                (long[..MAX_LINE_BYTES].to_vec(), true),
+                whole(b"last"),
+            ];
             assert!(seen == expected, "in pieces of {piece}");
         }
         Ok(())

@@ -47,12 +47,12 @@ pub enum Event<'a> {
     /// Address range of the reserved heap. ZGC does not log it.
     Heap(Range<u64>),
     /// A line that resembles a pause, CPU time or a safepoint, and does not parse.
-    Unread(Unread<'a>),
+    Unparsed(Unparsed<'a>),
 }
 
 /// Position of a line in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct LogPosition {
     /// Index of the stream, from 0.
     pub file: usize,
     /// Line number, from 1.
@@ -62,14 +62,14 @@ pub struct Place {
 /// A stop-the-world pause of the collector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pause<'a> {
-    pub place: Place,
+    pub place: LogPosition,
     /// Index of the JVM in the log, from 0.
     pub run: u32,
     /// Id of the collection; `None` if the log has no ids.
     pub gc_id: Option<u64>,
     /// `Young (Normal)`, `Full`, `Mark End`: without the cause and sizes.
     pub kind: &'a str,
-    /// `System.gc()`; `None` if the log has no cause.
+    /// Cause of the collection, such as `System.gc()`; `None` if the log has no cause.
     pub cause: Option<&'a str>,
     pub start: Stamp,
     pub duration_ns: u64,
@@ -88,7 +88,7 @@ pub struct Cpu {
     pub real_ns: u64,
 }
 
-/// Three ticks of the JVM's CPU times (10 ms each): less may be rounding.
+/// Three ticks of the JVM's CPU times (10 ms each): a smaller value may be a rounding error.
 const MIN_SYS_NS: u64 = 30_000_000;
 
 impl Cpu {
@@ -102,23 +102,23 @@ impl Cpu {
 /// A stop of all Java threads for a VM operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Safepoint<'a> {
-    pub place: Place,
+    pub place: LogPosition,
     /// Index of the JVM in the log, from 0.
     pub run: u32,
     /// VM operation; `None` if the log lacks it, as that of JDK 8 does.
     pub operation: Option<&'a str>,
     pub end: Stamp,
     /// Time to safepoint (TTSP); `None` if the log lacks it.
-    pub reaching_ns: Option<u64>,
+    pub time_to_safepoint_ns: Option<u64>,
     /// Time to safepoint, operation and resumption.
     pub total_ns: u64,
 }
 
 /// A line that does not parse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unread<'a> {
-    pub place: Place,
-    /// What the line resembles: `a pause`, `a safepoint` …
+pub struct Unparsed<'a> {
+    pub place: LogPosition,
+    /// Event that the line resembles: `a pause`, `a safepoint` …
     pub what: &'static str,
     /// The line, or its beginning; empty if it is no longer in memory.
     pub text: &'a [u8],

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, str};
 
 /// Names are cut at this many bytes.
-const LONGEST: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 /// Pauses whose last parenthesized group is the cause of the collection, not part of its kind.
 const WITH_CAUSE: [&str; 4] = ["Young", "Full", "Mixed", "Initial Mark"];
 /// Groups that describe the outcome of a collection.
@@ -20,7 +20,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// A name that does not come from one text.
+    /// A name whose kind and cause were parsed separately.
     pub fn of_parts(kind: String, cause: String) -> Name {
         Name { text: Vec::new(), kind, cause }
     }
@@ -31,7 +31,7 @@ impl Name {
     }
 
     /// Parses `text`, unless it is the text parsed last.
-    pub fn become_that_of(&mut self, text: &[u8]) {
+    pub fn set(&mut self, text: &[u8]) {
         if !self.is(text) {
             text.clone_into(&mut self.text);
             split(&short(text), &mut self.kind, &mut self.cause);
@@ -39,9 +39,9 @@ impl Name {
     }
 }
 
-/// As UTF-8, cut at [`LONGEST`] bytes.
+/// As UTF-8, cut at [`MAX_NAME_BYTES`] bytes.
 pub(super) fn short(name: &[u8]) -> Cow<'_, str> {
-    let name = &name[..name.len().min(LONGEST)];
+    let name = &name[..name.len().min(MAX_NAME_BYTES)];
     // Almost all names are valid UTF-8, and this check is faster.
     str::from_utf8(name).map_or_else(|_| String::from_utf8_lossy(name), Cow::Borrowed)
 }

@@ -1,7 +1,7 @@
 //! Parses the numbers of a log from bytes, without a conversion to text.
 
 /// Number of decimal digits that always fit in a `u64`; no log has longer numbers.
-const FIT: usize = 19;
+const MAX_DIGITS: usize = 19;
 
 /// The number at the beginning of `text`, and the rest.
 #[inline]
@@ -18,7 +18,7 @@ pub(super) fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
         value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
         rest = after;
     }
-    (1..=FIT).contains(&(text.len() - rest.len())).then_some((value, rest))
+    (1..=MAX_DIGITS).contains(&(text.len() - rest.len())).then_some((value, rest))
 }
 
 /// The number at the beginning of eight bytes, and its count of digits.
@@ -67,10 +67,11 @@ pub(super) fn leading_nanos(text: &[u8], power: usize) -> Option<(u64, &[u8])> {
         Some(whole) => (count - whole - 1, count - 1),
         None => (0, count),
     };
-    let readable = whole != Some(0) && (whole.is_none() || fraction > 0) && (1..=FIT).contains(&digits);
+    let readable =
+        whole != Some(0) && (whole.is_none() || fraction > 0) && (1..=MAX_DIGITS).contains(&digits);
     let value = match power.checked_sub(fraction) {
         Some(missing) => value.checked_mul(POWERS[missing])?,
-        None => value / POWERS[(fraction - power).min(FIT)],
+        None => value / POWERS[(fraction - power).min(MAX_DIGITS)],
     };
     readable.then(|| (value, &text[count..]))
 }
@@ -83,7 +84,7 @@ pub(super) fn hundredths(text: &[u8]) -> Option<(u64, &[u8])> {
     let [whole, b'.' | b',', tenths, hundredths, rest @ ..] = text else { return None };
     let [whole, tenths, hundredths] = [digit(whole), digit(tenths), digit(hundredths)];
     let all = whole < 10 && tenths < 10 && hundredths < 10 && !rest.first().is_some_and(u8::is_ascii_digit);
-    all.then(|| ((100 * whole + 10 * tenths + hundredths) * (SECOND / 100), rest))
+    all.then(|| ((100 * whole + 10 * tenths + hundredths) * (NS_PER_SECOND / 100), rest))
 }
 
 /// Powers of ten that fit in a `u64`.
@@ -97,12 +98,12 @@ const POWERS: [u64; 20] = {
     powers
 };
 
-/// Nanoseconds of a second, as a power of ten.
-pub(super) const SECONDS: usize = 9;
-/// Nanoseconds of a millisecond, as a power of ten.
-pub(super) const MILLISECONDS: usize = 6;
-pub(super) const SECOND: u64 = POWERS[SECONDS];
-pub(super) const MILLISECOND: u64 = POWERS[MILLISECONDS];
+/// Power of ten of a second in nanoseconds: 10^9 ns.
+pub(super) const SECOND_EXPONENT: usize = 9;
+/// Power of ten of a millisecond in nanoseconds: 10^6 ns.
+pub(super) const MILLISECOND_EXPONENT: usize = 6;
+pub(super) const NS_PER_SECOND: u64 = POWERS[SECOND_EXPONENT];
+pub(super) const NS_PER_MILLISECOND: u64 = POWERS[MILLISECOND_EXPONENT];
 
 #[cfg(test)]
 mod tests {
@@ -114,7 +115,7 @@ mod tests {
         #[test]
         fn digits_are_those_of_the_number(text in "[0-9]{0,22}([^0-9][ -~]{0,10})?") {
             let count = text.bytes().take_while(u8::is_ascii_digit).count();
-            let number = text[..count].parse().ok().filter(|_| count <= FIT);
+            let number = text[..count].parse().ok().filter(|_| count <= MAX_DIGITS);
             prop_assert_eq!(digits(text.as_bytes()), number.map(|number: u64| (number, &text.as_bytes()[count..])));
         }
 
@@ -122,25 +123,25 @@ mod tests {
         fn decimals_are_whole_and_fraction(whole in "[0-9]{0,8}", fraction in "([.,][0-9]{0,11})?", rest in "[s ]?.{0,9}") {
             let text = format!("{whole}{fraction}{rest}");
             let part: u64 = format!("{:0<9.9}", fraction.get(1..).unwrap_or("")).parse().unwrap_or(0);
-            let number = whole.parse().ok().filter(|_| fraction.len() != 1).map(|whole: u64| whole * SECOND + part);
+            let number = whole.parse().ok().filter(|_| fraction.len() != 1).map(|whole: u64| whole * NS_PER_SECOND + part);
             prop_assume!(!rest.starts_with(|next: char| next.is_ascii_digit() || ".,".contains(next)));
-            prop_assert_eq!(leading_nanos(text.as_bytes(), SECONDS), number.map(|number| (number, rest.as_bytes())));
+            prop_assert_eq!(leading_nanos(text.as_bytes(), SECOND_EXPONENT), number.map(|number| (number, rest.as_bytes())));
         }
     }
 
     #[test]
     fn decimals_are_exact_to_the_nanosecond() {
-        assert_eq!(nanos(b"1.551", MILLISECONDS), Some(1_551_000));
-        assert_eq!(nanos(b"0,3541657", SECONDS), Some(354_165_700));
-        assert_eq!(nanos(b"12", SECONDS), Some(12 * SECOND));
-        assert_eq!(nanos(b"0.1234567890123", SECONDS), Some(123_456_789));
+        assert_eq!(nanos(b"1.551", MILLISECOND_EXPONENT), Some(1_551_000));
+        assert_eq!(nanos(b"0,3541657", SECOND_EXPONENT), Some(354_165_700));
+        assert_eq!(nanos(b"12", SECOND_EXPONENT), Some(12 * NS_PER_SECOND));
+        assert_eq!(nanos(b"0.1234567890123", SECOND_EXPONENT), Some(123_456_789));
         for text in ["", ".5", "1.", "1.5x", "1.5.5", "-1", "99999999999999999999"] {
-            assert_eq!(nanos(text.as_bytes(), SECONDS), None, "{text}");
+            assert_eq!(nanos(text.as_bytes(), SECOND_EXPONENT), None, "{text}");
         }
         for (text, is_short) in
             [("0.01s Sys=", true), ("9,99", true), ("10.01s", false), ("0.015s", false), ("0.0xs", false)]
         {
-            let whole = leading_nanos(text.as_bytes(), SECONDS).filter(|_| is_short);
+            let whole = leading_nanos(text.as_bytes(), SECOND_EXPONENT).filter(|_| is_short);
             assert_eq!(hundredths(text.as_bytes()), whole, "{text}");
         }
     }

@@ -8,30 +8,30 @@ use std::{
 use memchr::memmem;
 
 use super::{
-    Cpu, Event, Pause, Place, Safepoint, Stamp, Unread,
+    Cpu, Event, LogPosition, Pause, Safepoint, Stamp, Unparsed,
     legacy::{self, Legacy},
     lines,
     names::{Name, short},
-    numbers::SECOND,
-    safepoints::{self, Stop},
-    unified::{self, Said},
+    numbers::NS_PER_SECOND,
+    safepoints::{self, ParsedSafepoint},
+    unified::{self, ParsedLine},
 };
 
 /// Uptime below which a line counts as one of a JVM's first lines.
-const YOUNG: u64 = 10 * SECOND;
+const MAX_FIRST_LINE_UPTIME_NS: u64 = 10 * NS_PER_SECOND;
 
 /// Reads logs. One reader reads the files of one rotation, the oldest first, as one log.
 #[derive(Debug, Default)]
 pub struct Reader {
-    place: Place,
+    place: LogPosition,
     files: usize,
     run: Run,
-    held: Held,
+    pending: PendingPause,
     /// Pauses that have begun: one, or two if a young collection turns into a full one.
-    begun: Vec<Begun>,
+    begun: Vec<StartedPause>,
     /// Operation of a safepoint that has begun.
     stopping: String,
-    /// Operation of the last safepoint that named one; reused, since the next is mostly the same.
+    /// Operation of the last safepoint with an operation; kept, since most safepoints have the same.
     operation: String,
     legacy: Legacy,
     known: bool,
@@ -43,7 +43,7 @@ pub struct Reader {
 #[derive(Debug, Default)]
 struct Run {
     number: u32,
-    /// It logged a pause or a safepoint.
+    /// Whether it logged a pause or a safepoint.
     seen: bool,
     last: Stamp,
     /// Id of the last young or full collection: these ids only increase.
@@ -51,18 +51,18 @@ struct Run {
 }
 
 #[derive(Debug)]
-struct Begun {
+struct StartedPause {
     gc_id: u64,
-    place: Place,
+    place: LogPosition,
     young: bool,
 }
 
 /// A pause whose CPU time may follow in a line of its own.
 #[derive(Debug, Default)]
-struct Held {
-    there: bool,
+struct PendingPause {
+    is_set: bool,
     legacy: bool,
-    place: Place,
+    place: LogPosition,
     gc_id: Option<u64>,
     name: Name,
     /// An earlier name: young and full collections alternate.
@@ -75,7 +75,7 @@ struct Held {
 impl Reader {
     /// Reads a stream to its end or to an error; events before the error are passed to `sink`.
     pub fn read(&mut self, input: impl Read, sink: &mut impl FnMut(Event<'_>)) -> io::Result<()> {
-        self.place = Place { file: self.files, line: 0 };
+        self.place = LogPosition { file: self.files, line: 0 };
         self.files += 1;
         lines::each(input, |line, cut| {
             self.place.line += 1;
@@ -85,8 +85,8 @@ impl Reader {
 
     /// Passes pending events to `sink`: call it after the last stream, and before a stream of another log.
     pub fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) {
-        self.emit_held(None, sink);
-        self.give_up_begun(sink);
+        self.emit_pending(None, sink);
+        self.report_unfinished(sink);
         let mut legacy = mem::take(&mut self.legacy);
         legacy.lost(&mut |said| self.legacy(said, b"", sink));
         if self.run.seen {
@@ -97,7 +97,7 @@ impl Reader {
 
     /// Whether the streams contained lines of a garbage collection log.
     #[must_use]
-    pub fn knows_log(&self) -> bool {
+    pub fn has_log_lines(&self) -> bool {
         self.known
     }
 
@@ -155,10 +155,10 @@ impl Reader {
         sink: &mut impl FnMut(Event<'_>),
     ) -> bool {
         match unified::read(message) {
-            Said::Other if message.starts_with(b"GC(") => self.known = true,
-            Said::Other => return self.tagged(decorations, sink),
-            Said::Begins { gc_id, name } => {
-                // A repeated beginning is an end that is damaged.
+            ParsedLine::Other if message.starts_with(b"GC(") => self.known = true,
+            ParsedLine::Other => return self.tagged(decorations, sink),
+            ParsedLine::Begins { gc_id, name } => {
+                // A second start with the same id is a damaged end line.
                 if cut || self.begun.last().is_some_and(|begun| begun.gc_id == gc_id) {
                     self.begun.pop();
                     self.unread("a pause", line, sink);
@@ -166,38 +166,38 @@ impl Reader {
                     self.begins(gc_id, name, sink);
                 }
             }
-            Said::Paused { gc_id, name, duration_ns } => {
+            ParsedLine::Paused { gc_id, name, duration_ns } => {
                 let stamp = self.stamp(decorations);
                 self.paused(gc_id, name, stamp, duration_ns, sink);
             }
-            Said::Cpu { gc_id, cpu } => {
+            ParsedLine::Cpu { gc_id, cpu } => {
                 // If no pause with this id has just ended, it is the CPU time of a concurrent phase.
-                if self.held.there && !self.held.legacy && self.held.gc_id == Some(gc_id) {
-                    self.emit_held(Some(cpu), sink);
+                if self.pending.is_set && !self.pending.legacy && self.pending.gc_id == Some(gc_id) {
+                    self.emit_pending(Some(cpu), sink);
                 }
             }
-            Said::Concurrent { gc_id } => {
+            ParsedLine::Concurrent { gc_id } => {
                 self.known = true;
-                if self.held.gc_id == Some(gc_id) {
-                    self.emit_held(None, sink);
+                if self.pending.gc_id == Some(gc_id) {
+                    self.emit_pending(None, sink);
                 }
             }
-            Said::Stopping(operation) => {
+            ParsedLine::Stopping(operation) => {
                 self.stopping = short(operation).into_owned();
             }
-            Said::Stopped(stop) => {
+            ParsedLine::Stopped(stop) => {
                 let stamp = self.stamp(decorations);
                 self.stopped(stop, stamp, sink);
             }
-            Said::Starts => {
+            ParsedLine::Starts => {
                 self.known = true;
                 if self.run.seen {
                     self.next_run(sink);
                 }
             }
-            Said::Heap(range) => sink(Event::Heap(range)),
-            Said::Unreadable(what) => {
-                // It is the end of the pause that has begun, which is not reported a second time.
+            ParsedLine::Heap(range) => sink(Event::Heap(range)),
+            ParsedLine::Unreadable(what) => {
+                // The line is the damaged end of the pause that has begun: the pause is reported once.
                 if what == "a pause" {
                     self.begun.pop();
                 }
@@ -227,7 +227,7 @@ impl Reader {
     fn stamp(&mut self, decorations: &[u8]) -> Stamp {
         let lone = self.lone_is_uptime.unwrap_or_else(|| {
             let uptime = Stamp::of_decorations(decorations, true).uptime_ns;
-            *self.lone_is_uptime.insert(uptime.is_some_and(|ns| ns < YOUNG))
+            *self.lone_is_uptime.insert(uptime.is_some_and(|ns| ns < MAX_FIRST_LINE_UPTIME_NS))
         });
         Stamp::of_decorations(decorations, lone)
     }
@@ -235,10 +235,10 @@ impl Reader {
     fn begins(&mut self, gc_id: u64, name: &[u8], sink: &mut impl FnMut(Event<'_>)) {
         let turns_full = matches!(&self.begun[..], [only] if only.young) && name.starts_with(b"Full");
         if !turns_full {
-            self.give_up_begun(sink);
+            self.report_unfinished(sink);
         }
         self.known = true;
-        self.begun.push(Begun { gc_id, place: self.place, young: name.starts_with(b"Young") });
+        self.begun.push(StartedPause { gc_id, place: self.place, young: name.starts_with(b"Young") });
     }
 
     fn paused(
@@ -249,41 +249,41 @@ impl Reader {
         duration_ns: u64,
         sink: &mut impl FnMut(Event<'_>),
     ) {
-        self.emit_held(None, sink);
+        self.emit_pending(None, sink);
         if self.begun.last().is_some_and(|begun| begun.gc_id == gc_id) {
             self.begun.pop();
         } else if !self.begun.is_empty() {
-            self.give_up_begun(sink);
+            self.report_unfinished(sink);
         }
         let grows = name.starts_with(b"Young") || name.starts_with(b"Full");
         // A full collection within a young one is logged before it.
         let falls = grows && self.run.last_id.is_some_and(|last| gc_id + 1 < last);
-        self.comes(stamp, falls, sink);
+        self.detect_next_run(stamp, falls, sink);
         if grows {
             self.run.last_id = Some(gc_id);
         }
-        if self.held.legacy {
-            self.held = Held::default();
+        if self.pending.legacy {
+            self.pending = PendingPause::default();
         }
-        self.held.there = true;
-        self.held.place = self.place;
-        self.held.gc_id = Some(gc_id);
-        self.held.start = stamp.before(duration_ns);
-        self.held.duration_ns = duration_ns;
-        self.held.nested = !self.begun.is_empty();
-        if !self.held.name.is(name) {
-            mem::swap(&mut self.held.name, &mut self.held.other_name);
-            self.held.name.become_that_of(name);
+        self.pending.is_set = true;
+        self.pending.place = self.place;
+        self.pending.gc_id = Some(gc_id);
+        self.pending.start = stamp.before(duration_ns);
+        self.pending.duration_ns = duration_ns;
+        self.pending.nested = !self.begun.is_empty();
+        if !self.pending.name.is(name) {
+            mem::swap(&mut self.pending.name, &mut self.pending.other_name);
+            self.pending.name.set(name);
         }
     }
 
-    fn legacy(&mut self, said: legacy::Said, line: &[u8], sink: &mut impl FnMut(Event<'_>)) {
+    fn legacy(&mut self, said: legacy::ParsedLine, line: &[u8], sink: &mut impl FnMut(Event<'_>)) {
         match said {
-            legacy::Said::Paused { place, stamp, gc_id, name, cause, duration_ns } => {
-                self.emit_held(None, sink);
-                self.comes(stamp, false, sink);
-                self.held = Held {
-                    there: true,
+            legacy::ParsedLine::Paused { place, stamp, gc_id, name, cause, duration_ns } => {
+                self.emit_pending(None, sink);
+                self.detect_next_run(stamp, false, sink);
+                self.pending = PendingPause {
+                    is_set: true,
                     legacy: true,
                     place,
                     gc_id,
@@ -294,17 +294,19 @@ impl Reader {
                     nested: false,
                 };
             }
-            legacy::Said::Cpu(cpu) if self.held.there && self.held.legacy => self.emit_held(Some(cpu), sink),
-            legacy::Said::Cpu(_) => {}
-            legacy::Said::Unreadable(place, what) => {
+            legacy::ParsedLine::Cpu(cpu) if self.pending.is_set && self.pending.legacy => {
+                self.emit_pending(Some(cpu), sink)
+            }
+            legacy::ParsedLine::Cpu(_) => {}
+            legacy::ParsedLine::Unreadable(place, what) => {
                 let text = if place == self.place { line } else { b"" };
-                sink(Event::Unread(Unread { place, what, text }));
+                sink(Event::Unparsed(Unparsed { place, what, text }));
             }
         }
     }
 
-    fn stopped(&mut self, stop: Stop<'_>, stamp: Stamp, sink: &mut impl FnMut(Event<'_>)) {
-        self.comes(stamp, false, sink);
+    fn stopped(&mut self, stop: ParsedSafepoint<'_>, stamp: Stamp, sink: &mut impl FnMut(Event<'_>)) {
+        self.detect_next_run(stamp, false, sink);
         let before = mem::take(&mut self.stopping);
         let operation = match stop.operation {
             Some(named) => {
@@ -316,16 +318,23 @@ impl Reader {
             }
             None => (!before.is_empty()).then_some(before.as_str()),
         };
-        let Stop { reaching_ns, total_ns, .. } = stop;
+        let ParsedSafepoint { time_to_safepoint_ns, total_ns, .. } = stop;
         let (place, run) = (self.place, self.run.number);
-        sink(Event::Safepoint(Safepoint { place, run, operation, end: stamp, reaching_ns, total_ns }));
+        sink(Event::Safepoint(Safepoint {
+            place,
+            run,
+            operation,
+            end: stamp,
+            time_to_safepoint_ns,
+            total_ns,
+        }));
     }
 
     /// Handles the time of a pause or a safepoint, and detects whether the next JVM has begun.
-    fn comes(&mut self, stamp: Stamp, id_falls: bool, sink: &mut impl FnMut(Event<'_>)) {
+    fn detect_next_run(&mut self, stamp: Stamp, id_falls: bool, sink: &mut impl FnMut(Event<'_>)) {
         // Lines of several threads may be up to a second out of order.
         let falls = |before: Option<u64>, now: Option<u64>| {
-            before.zip(now).is_some_and(|(before, now)| now.saturating_add(SECOND) < before)
+            before.zip(now).is_some_and(|(before, now)| now.saturating_add(NS_PER_SECOND) < before)
         };
         let last = self.run.last;
         if id_falls || falls(last.uptime_ns, stamp.uptime_ns) || falls(last.monotonic_ns, stamp.monotonic_ns)
@@ -338,39 +347,43 @@ impl Reader {
     }
 
     fn next_run(&mut self, sink: &mut impl FnMut(Event<'_>)) {
-        self.emit_held(None, sink);
-        self.give_up_begun(sink);
+        self.emit_pending(None, sink);
+        self.report_unfinished(sink);
         self.run = Run { number: self.run.number.saturating_add(1), ..Run::default() };
-        // A number below ten seconds is an uptime, and so are those of the next JVM. A larger one may be
-        // either clock: the next JVM decides again.
+        // A number below ten seconds is an uptime, and the next JVM logs uptimes, too. A larger number may be
+        // of either clock: the clock of the next JVM is detected again.
         self.lone_is_uptime = self.lone_is_uptime.filter(|uptime| *uptime);
     }
 
-    fn emit_held(&mut self, cpu: Option<Cpu>, sink: &mut impl FnMut(Event<'_>)) {
-        let held = &mut self.held;
-        if !mem::take(&mut held.there) {
+    fn emit_pending(&mut self, cpu: Option<Cpu>, sink: &mut impl FnMut(Event<'_>)) {
+        let pending = &mut self.pending;
+        if !mem::take(&mut pending.is_set) {
             return;
         }
         sink(Event::Pause(Pause {
-            place: held.place,
+            place: pending.place,
             run: self.run.number,
-            gc_id: held.gc_id,
-            kind: &held.name.kind,
-            cause: (!held.name.cause.is_empty()).then_some(&held.name.cause),
-            start: held.start,
-            duration_ns: held.duration_ns,
+            gc_id: pending.gc_id,
+            kind: &pending.name.kind,
+            cause: (!pending.name.cause.is_empty()).then_some(&pending.name.cause),
+            start: pending.start,
+            duration_ns: pending.duration_ns,
             cpu,
-            nested: held.nested,
+            nested: pending.nested,
         }));
     }
 
-    fn give_up_begun(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+    fn report_unfinished(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         for begun in self.begun.drain(..) {
-            sink(Event::Unread(Unread { place: begun.place, what: "a pause without its end", text: b"" }));
+            sink(Event::Unparsed(Unparsed {
+                place: begun.place,
+                what: "a pause without its end",
+                text: b"",
+            }));
         }
     }
 
     fn unread(&mut self, what: &'static str, text: &[u8], sink: &mut impl FnMut(Event<'_>)) {
-        sink(Event::Unread(Unread { place: self.place, what, text }));
+        sink(Event::Unparsed(Unparsed { place: self.place, what, text }));
     }
 }

@@ -2,16 +2,16 @@
 
 use super::{
     near,
-    numbers::{SECONDS, digits, nanos},
+    numbers::{SECOND_EXPONENT, digits, nanos},
 };
 
 /// A safepoint, parsed from one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stop<'a> {
+pub(super) struct ParsedSafepoint<'a> {
     /// VM operation; `None` in logs before JDK 13.
     pub operation: Option<&'a [u8]>,
     /// Time to safepoint (TTSP); `None` before JDK 8.
-    pub reaching_ns: Option<u64>,
+    pub time_to_safepoint_ns: Option<u64>,
     /// Includes the time before and after the operation.
     pub total_ns: u64,
 }
@@ -20,12 +20,16 @@ pub(super) struct Stop<'a> {
 pub(super) const STOPPED: &[u8] = b"Total time for which application threads were stopped: ";
 
 /// `Safepoint "G1CollectFull", Time since last: … ns, Reaching safepoint: 1354 ns, … Total: 5709 ns`
-pub(super) fn unified(message: &[u8]) -> Option<Stop<'_>> {
+pub(super) fn unified(message: &[u8]) -> Option<ParsedSafepoint<'_>> {
     let rest = message.strip_prefix(b"Safepoint \"")?;
     let (operation, rest) = rest.split_at(near::position(rest, b'"')?);
-    let (reaching_ns, rest) = field(rest, b"Reaching safepoint: ")?;
+    let (time_to_safepoint_ns, rest) = field(rest, b"Reaching safepoint: ")?;
     let (total_ns, _) = field(rest, b"Total: ")?;
-    Some(Stop { operation: Some(operation), reaching_ns: Some(reaching_ns), total_ns })
+    Some(ParsedSafepoint {
+        operation: Some(operation),
+        time_to_safepoint_ns: Some(time_to_safepoint_ns),
+        total_ns,
+    })
 }
 
 /// `…, NAME: 1354 ns`, and the rest. Few names begin with the same letter.
@@ -44,17 +48,17 @@ fn field<'a, const LENGTH: usize>(text: &'a [u8], name: &[u8; LENGTH]) -> Option
 
 /// `… were stopped: 0.0003502 seconds, Stopping threads took: 0.0000503 seconds`; the second half is missing
 /// before JDK 8.
-pub(super) fn stopped(message: &[u8]) -> Option<Stop<'static>> {
+pub(super) fn stopped(message: &[u8]) -> Option<ParsedSafepoint<'static>> {
     let (total_ns, rest) = seconds(message.strip_prefix(STOPPED)?)?;
-    let reaching_ns = match rest.strip_prefix(b", Stopping threads took: ") {
+    let time_to_safepoint_ns = match rest.strip_prefix(b", Stopping threads took: ") {
         Some(rest) => Some(seconds(rest)?.0),
         None => None,
     };
-    Some(Stop { operation: None, reaching_ns, total_ns })
+    Some(ParsedSafepoint { operation: None, time_to_safepoint_ns, total_ns })
 }
 
 fn seconds(text: &[u8]) -> Option<(u64, &[u8])> {
     let end = near::position(text, b' ')?;
     let rest = text[end..].strip_prefix(b" seconds")?;
-    Some((nanos(&text[..end], SECONDS)?, rest))
+    Some((nanos(&text[..end], SECOND_EXPONENT)?, rest))
 }

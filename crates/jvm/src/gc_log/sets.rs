@@ -1,4 +1,4 @@
-//! Files of a log rotation, and streams of any kind.
+//! Files of a log rotation: groups, sorts and opens them.
 //!
 //! A JVM writes to the named file and, when that is full, renames it to `.0`, `.1`, … in turn; the file
 //! without a number is the newest. JDK 8 writes to `.N.current`. The next JVM continues the same rotation.
@@ -16,19 +16,19 @@ use memchr::memchr;
 use super::{Stamp, lines, unified};
 
 /// Bytes read at the beginning and the end of a file to find its timestamps.
-const LOOK: u64 = 64 << 10;
+const TIMESTAMP_SEARCH_BYTES: u64 = 64 << 10;
 /// Magic bytes of unsupported compression formats, and the programs that decompress them.
-const OTHERS: [(&[u8], &str); 3] =
+const UNSUPPORTED_FORMATS: [(&[u8], &str); 3] =
     [(b"\x28\xb5\x2f\xfd", "zstdcat"), (b"\xfd7zXZ", "xzcat"), (b"BZh", "bzcat")];
 
 /// Groups files into sets, each sorted by time; the sets keep the order of `files`. Duplicates are dropped.
 #[must_use]
 pub fn arrange(files: &[PathBuf]) -> Vec<Vec<PathBuf>> {
-    arrange_by(files, &Seen::of)
+    arrange_by(files, &FileTimes::of)
 }
 
-/// Like [`arrange`], with the times that `look` returns for each file.
-pub fn arrange_by(files: &[PathBuf], look: &dyn Fn(&Path) -> Seen) -> Vec<Vec<PathBuf>> {
+/// Like [`arrange`], with the times that `times_of` returns for each file.
+pub fn arrange_by(files: &[PathBuf], times_of: &dyn Fn(&Path) -> FileTimes) -> Vec<Vec<PathBuf>> {
     let mut sets: Vec<(PathBuf, Vec<Member>)> = Vec::new();
     for file in files {
         let (base, place) = place(file);
@@ -39,7 +39,7 @@ pub fn arrange_by(files: &[PathBuf], look: &dyn Fn(&Path) -> Seen) -> Vec<Vec<Pa
             None => sets.push((base, vec![member])),
         }
     }
-    sets.into_iter().map(|(_, members)| ordered(members, look)).collect()
+    sets.into_iter().map(|(_, members)| ordered(members, times_of)).collect()
 }
 
 /// Other files of the rotation in the same directory.
@@ -64,7 +64,7 @@ pub fn open(file: &Path) -> io::Result<Box<dyn Read>> {
 fn plain(mut input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
     let mut magic = Vec::new();
     input.by_ref().take(6).read_to_end(&mut magic)?;
-    if let Some((_, cat)) = OTHERS.iter().find(|(begins, _)| magic.starts_with(begins)) {
+    if let Some((_, cat)) = UNSUPPORTED_FORMATS.iter().find(|(begins, _)| magic.starts_with(begins)) {
         let advice = format!("this compression format is not supported; try: {cat} FILE | hugewise gclog -");
         return Err(io::Error::new(io::ErrorKind::InvalidData, advice));
     }
@@ -75,11 +75,11 @@ fn plain(mut input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
 
 struct Member {
     file: PathBuf,
-    place: InCircle,
+    place: RotationSlot,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum InCircle {
+enum RotationSlot {
     /// The file that the JVM writes to; JDK 8 numbers it, too.
     Newest(Option<u64>),
     /// A full file, by its number.
@@ -87,9 +87,9 @@ enum InCircle {
 }
 
 /// Base name of the set and position in the rotation, of a name such as `gc.log.3.gz`.
-fn place(file: &Path) -> (PathBuf, InCircle) {
+fn place(file: &Path) -> (PathBuf, RotationSlot) {
     let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
-        return (file.to_owned(), InCircle::Newest(None));
+        return (file.to_owned(), RotationSlot::Newest(None));
     };
     let name = name.strip_suffix(".gz").unwrap_or(name);
     let (name, current) = name.strip_suffix(".current").map_or((name, false), |name| (name, true));
@@ -99,37 +99,37 @@ fn place(file: &Path) -> (PathBuf, InCircle) {
         Some((base, number))
     });
     let (base, place) = match numbered {
-        Some((base, number)) if current => (base, InCircle::Newest(Some(number))),
-        Some((base, number)) => (base, InCircle::Full(number)),
-        None => (name, InCircle::Newest(None)),
+        Some((base, number)) if current => (base, RotationSlot::Newest(Some(number))),
+        Some((base, number)) => (base, RotationSlot::Full(number)),
+        None => (name, RotationSlot::Newest(None)),
     };
     (file.with_file_name(base), place)
 }
 
 /// Times at which a file was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct FileTimes {
     first: Stamp,
     last: Stamp,
     modified: Option<SystemTime>,
 }
 
-fn ordered(mut members: Vec<Member>, look: &dyn Fn(&Path) -> Seen) -> Vec<PathBuf> {
+fn ordered(mut members: Vec<Member>, times_of: &dyn Fn(&Path) -> FileTimes) -> Vec<PathBuf> {
     if members.len() < 2 {
         return members.into_iter().map(|member| member.file).collect();
     }
     members.sort_by_key(|member| match member.place {
-        InCircle::Full(number) => (false, number),
-        InCircle::Newest(number) => (true, number.unwrap_or(0)),
+        RotationSlot::Full(number) => (false, number),
+        RotationSlot::Newest(number) => (true, number.unwrap_or(0)),
     });
-    let newest = members.iter().filter(|member| matches!(member.place, InCircle::Newest(_))).count();
+    let newest = members.iter().filter(|member| matches!(member.place, RotationSlot::Newest(_))).count();
     let full = members.len() - newest;
-    let mut known: Vec<(PathBuf, Seen)> =
-        members.iter().map(|member| (member.file.clone(), look(&member.file))).collect();
+    let mut known: Vec<(PathBuf, FileTimes)> =
+        members.iter().map(|member| (member.file.clone(), times_of(&member.file))).collect();
     if known.iter().all(|(_, seen)| seen.first.unix_ns.is_some()) {
         known.sort_by_key(|(_, seen)| seen.first.unix_ns);
-    } else if let Some(InCircle::Newest(Some(number))) = members.last().map(|member| member.place) {
-        let older = members[..full].iter().filter(|m| matches!(m.place, InCircle::Full(n) if n < number));
+    } else if let Some(RotationSlot::Newest(Some(number))) = members.last().map(|member| member.place) {
+        let older = members[..full].iter().filter(|m| matches!(m.place, RotationSlot::Full(n) if n < number));
         known[..full].rotate_left(older.count());
     } else {
         let start = (0..full.max(1)).min_by_key(|start| cost(&known, full, *start)).unwrap_or(0);
@@ -140,7 +140,7 @@ fn ordered(mut members: Vec<Member>, look: &dyn Fn(&Path) -> Seen) -> Vec<PathBu
 
 /// Discontinuity of the order that begins at `start`: number of uptimes that decrease, total gap in
 /// nanoseconds, number of modification times that decrease.
-fn cost(known: &[(PathBuf, Seen)], full: usize, start: usize) -> (usize, u64, usize) {
+fn cost(known: &[(PathBuf, FileTimes)], full: usize, start: usize) -> (usize, u64, usize) {
     let order = || (start..full).chain(0..start).chain(full..known.len());
     let mut cost = (0, 0u64, 0);
     for (before, after) in order().zip(order().skip(1)) {
@@ -155,19 +155,19 @@ fn cost(known: &[(PathBuf, Seen)], full: usize, start: usize) -> (usize, u64, us
     cost
 }
 
-impl Seen {
+impl FileTimes {
     /// From the beginning and the end of a file; unreadable parts count as empty.
-    pub fn in_text(head: impl Read, tail: impl Read, modified: Option<SystemTime>) -> Seen {
-        Seen {
-            first: stamps(head.take(LOOK)).0.unwrap_or_default(),
-            last: stamps(tail.take(LOOK)).1.unwrap_or_default(),
+    pub fn in_text(head: impl Read, tail: impl Read, modified: Option<SystemTime>) -> FileTimes {
+        FileTimes {
+            first: stamps(head.take(TIMESTAMP_SEARCH_BYTES)).0.unwrap_or_default(),
+            last: stamps(tail.take(TIMESTAMP_SEARCH_BYTES)).1.unwrap_or_default(),
             modified,
         }
     }
 
-    fn of(file: &Path) -> Seen {
+    fn of(file: &Path) -> FileTimes {
         let nothing = || -> Box<dyn Read> { Box::new(io::empty()) };
-        Seen::in_text(
+        FileTimes::in_text(
             open(file).unwrap_or_else(|_| nothing()),
             tail(file).map_or_else(|_| nothing(), |tail| Box::new(tail)),
             file.metadata().and_then(|found| found.modified()).ok(),
@@ -179,7 +179,7 @@ impl Seen {
 fn tail(file: &Path) -> io::Result<impl Read> {
     let mut input = File::open(file)?;
     let size = input.metadata()?.len();
-    input.seek(SeekFrom::Start(size.saturating_sub(LOOK)))?;
+    input.seek(SeekFrom::Start(size.saturating_sub(TIMESTAMP_SEARCH_BYTES)))?;
     Ok(input)
 }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_circle_is_cut_where_time_begins() -> io::Result<()> {
+    fn a_rotation_is_sorted_by_time() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
         let line = |stamp: &str| format!("[{stamp}s][info][gc] GC(1) Pause Remark 1.000ms\n");
         for (case, files, order) in [

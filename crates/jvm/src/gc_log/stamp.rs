@@ -4,7 +4,7 @@ use std::iter;
 
 use super::{
     near,
-    numbers::{MILLISECOND, SECOND, SECONDS, digits, nanos, whole},
+    numbers::{NS_PER_MILLISECOND, NS_PER_SECOND, SECOND_EXPONENT, digits, nanos, whole},
 };
 
 /// Time of a line, by each clock that the log has. Most logs have one.
@@ -38,7 +38,7 @@ impl Stamp {
     /// Parses the decorations of a unified log: `[0.033s][1795248120342ms][info ][gc,cpu  ]`.
     ///
     /// Only the order and magnitude of the numbers identify their clocks: `timenanos` precedes `uptimenanos`.
-    /// `lone_is_uptime` decides which one a single number is.
+    /// `lone_is_uptime` decides to which clock a single number belongs.
     pub(super) fn of_decorations(decorations: &[u8], lone_is_uptime: bool) -> Stamp {
         let mut stamp = Stamp::default();
         if let Some(ns) = uptime_alone(decorations) {
@@ -56,9 +56,11 @@ impl Stamp {
                 nanoseconds[free] = Some(number);
             } else if let Some(number) = group.strip_suffix(b"ms").and_then(whole) {
                 // Milliseconds: uptime up to about three years, Unix time from 1973 on.
-                let at = number.checked_mul(MILLISECOND);
+                let at = number.checked_mul(NS_PER_MILLISECOND);
                 if number >= 100_000_000_000 { stamp.unix_ns = at } else { stamp.uptime_ns = at }
-            } else if let Some(number) = group.strip_suffix(b"s").and_then(|text| nanos(text, SECONDS)) {
+            } else if let Some(number) =
+                group.strip_suffix(b"s").and_then(|text| nanos(text, SECOND_EXPONENT))
+            {
                 seconds = Some(number);
             } else if stamp.unix_ns.is_none() {
                 stamp.unix_ns = date(group);
@@ -68,7 +70,7 @@ impl Stamp {
         match nanoseconds {
             [first, Some(second)] => (stamp.monotonic_ns, stamp.uptime_ns) = (first, Some(second)),
             [Some(only), None] => {
-                let near = |uptime: u64| only.abs_diff(uptime) < SECOND;
+                let near = |uptime: u64| only.abs_diff(uptime) < NS_PER_SECOND;
                 if stamp.uptime_ns.map_or(lone_is_uptime, near) {
                     stamp.uptime_ns = Some(only);
                 } else {
@@ -97,7 +99,7 @@ impl Stamp {
                 // The text of another thread, or its timestamp, may directly precede the number.
                 let number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b',');
                 let from = word.iter().rposition(|byte| !number(byte)).map_or(0, |at| at + 1);
-                stamp.uptime_ns = nanos(&word[from..], SECONDS);
+                stamp.uptime_ns = nanos(&word[from..], SECOND_EXPONENT);
                 if from > 0 {
                     break;
                 }
@@ -119,7 +121,7 @@ fn uptime_alone(decorations: &[u8]) -> Option<u64> {
         return None;
     }
     let ms = [a, b, c].into_iter().fold(0, |number, digit| 10 * number + u64::from(digit - b'0'));
-    seconds.checked_mul(SECOND)?.checked_add(ms * MILLISECOND)
+    seconds.checked_mul(NS_PER_SECOND)?.checked_add(ms * NS_PER_MILLISECOND)
 }
 
 /// Contents of the groups of `[a][b ]`.
@@ -142,14 +144,15 @@ fn date(text: &[u8]) -> Option<u64> {
     }
     let number = |from: usize, to: usize| whole(&text[from..to]);
     let (hour, minute) = (number(11, 13)?, number(14, 16)?);
-    let second_ns = nanos(&text[17..23], SECONDS)?;
+    let second_ns = nanos(&text[17..23], SECOND_EXPONENT)?;
     let (zone_hours, rest) = digits(&text[24..26])?;
-    let zone_ns = (zone_hours * 60 + number(26, 28)?) * 60 * SECOND;
+    let zone_ns = (zone_hours * 60 + number(26, 28)?) * 60 * NS_PER_SECOND;
     if !rest.is_empty() {
         return None;
     }
     let days = days_since_1970(number(0, 4)?, number(5, 7)?, number(8, 10)?)?;
-    let local = (((days * 24 + hour) * 60) + minute).checked_mul(60 * SECOND)?.checked_add(second_ns)?;
+    let local =
+        (((days * 24 + hour) * 60) + minute).checked_mul(60 * NS_PER_SECOND)?.checked_add(second_ns)?;
     match text[23] {
         b'+' => local.checked_sub(zone_ns),
         b'-' => local.checked_add(zone_ns),
@@ -171,7 +174,7 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const MOMENT: u64 = 1_795_248_120_342 * MILLISECOND;
+    const MOMENT: u64 = 1_795_248_120_342 * NS_PER_MILLISECOND;
 
     #[test]
     fn every_clock_of_a_decorated_line_is_distinguished_from_the_others() {
@@ -188,9 +191,9 @@ mod tests {
         let uptime = |ns| Stamp { uptime_ns: Some(ns), ..Stamp::default() };
         let unix = |ns| Stamp { unix_ns: Some(ns), ..Stamp::default() };
         for (decorations, expected) in [
-            ("[0.169s][info ]", uptime(169 * MILLISECOND)),
-            ("[0,169s]", uptime(169 * MILLISECOND)),
-            ("[132ms]", uptime(132 * MILLISECOND)),
+            ("[0.169s][info ]", uptime(169 * NS_PER_MILLISECOND)),
+            ("[0,169s]", uptime(169 * NS_PER_MILLISECOND)),
+            ("[132ms]", uptime(132 * NS_PER_MILLISECOND)),
             ("[1795248120342ms]", unix(MOMENT)),
             ("[2026-11-21T10:02:00.342+0200]", unix(MOMENT)),
             ("[2026-11-21T02:32:00.342-0530]", unix(MOMENT)),
@@ -206,8 +209,8 @@ mod tests {
     #[test]
     fn stamps_of_jdk_8_are_read_from_their_end() {
         let both = Stamp {
-            uptime_ns: Some(133_452_830 * MILLISECOND),
-            unix_ns: Some(1_337_754_730_809 * MILLISECOND),
+            uptime_ns: Some(133_452_830 * NS_PER_MILLISECOND),
+            unix_ns: Some(1_337_754_730_809 * NS_PER_MILLISECOND),
             ..Stamp::default()
         };
         let uptime = Stamp { unix_ns: None, ..both };

@@ -2,17 +2,17 @@
 
 use hdrhistogram::Histogram;
 
-use super::{Cpu, Event, Pause, Place, Safepoint, Stamp, Unread, timeline::Timeline};
+use super::{Cpu, Event, LogPosition, Pause, Safepoint, Stamp, Unparsed, timeline::Timeline};
 
 /// Kinds of pauses kept; further kinds are counted as one. A JVM has at most about 24.
 const MAX_KINDS: usize = 40;
 const OTHER_KINDS: &str = "other kinds";
 /// Length of each list of worst pauses or safepoints.
-const WORST: usize = 10;
+const MAX_WORST: usize = 10;
 /// Lines that do not parse and are kept.
-const UNREAD: usize = 20;
+const MAX_UNPARSED_LINES: usize = 20;
 /// Bytes kept of such a line.
-const SHOWN: usize = 160;
+const MAX_UNPARSED_BYTES: usize = 160;
 /// Longer durations count as one hour in quantiles.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
@@ -20,21 +20,21 @@ const HOUR_NS: u64 = 3_600_000_000_000;
 #[derive(Debug, Default)]
 pub struct Summary {
     /// In the order of their first pauses.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<PauseKind>,
     /// Pauses within other pauses; counted in `kinds`, not in the totals.
     pub nested: u64,
     pub safepoints: Safepoints,
     /// Pauses with sys > user.
-    pub suspects: Suspects,
+    pub sys_heavy_pauses: SysHeavyPauses,
     /// Number of lines that resemble a pause, CPU time or a safepoint, and do not parse.
     pub unread: u64,
     /// The first 20 of them.
-    pub unread_lines: Vec<UnreadLine>,
+    pub unread_lines: Vec<UnparsedLine>,
     pub timeline: Timeline,
 }
 
 #[derive(Clone, Debug)]
-pub struct Kind {
+pub struct PauseKind {
     /// `Young (Normal)`.
     pub name: String,
     pub durations: Durations,
@@ -48,9 +48,7 @@ pub struct Kind {
 #[derive(Clone, Debug)]
 pub struct Durations {
     pub count: u64,
-    /// Sum.
     pub total_ns: u64,
-    /// Maximum.
     pub max_ns: u64,
     spread: Histogram<u64>,
 }
@@ -60,7 +58,7 @@ pub struct Safepoints {
     /// From the request to the resumption of the threads.
     pub total: Durations,
     /// Time to safepoint (TTSP); logged from JDK 8 on.
-    pub reaching: Durations,
+    pub time_to_safepoint: Durations,
     /// Those with the longest time to safepoint.
     pub worst: Vec<WorstSafepoint>,
 }
@@ -68,45 +66,45 @@ pub struct Safepoints {
 #[derive(Clone, Debug)]
 pub struct WorstSafepoint {
     /// Time to safepoint.
-    pub reaching_ns: u64,
+    pub time_to_safepoint_ns: u64,
     /// VM operation; `None` if the log lacks it.
     pub operation: Option<String>,
     pub end: Stamp,
-    pub place: Place,
+    pub place: LogPosition,
 }
 
 /// Pauses with sys > user.
 #[derive(Debug, Default)]
-pub struct Suspects {
+pub struct SysHeavyPauses {
     pub count: u64,
     /// Sum of their durations.
     pub total_ns: u64,
     /// Sum of their CPU times.
     pub cpu: Cpu,
     /// Those with the most system time.
-    pub worst: Vec<Suspect>,
+    pub worst: Vec<SysHeavyPause>,
 }
 
 /// A pause with sys > user.
 #[derive(Clone, Debug)]
-pub struct Suspect {
+pub struct SysHeavyPause {
     /// `Young (Normal)`.
     pub kind: String,
-    /// `System.gc()`; `None` if the log has no cause.
+    /// Cause of the collection, such as `System.gc()`; `None` if the log has no cause.
     pub cause: Option<String>,
     pub start: Stamp,
     pub duration_ns: u64,
     pub cpu: Cpu,
-    pub place: Place,
+    pub place: LogPosition,
     /// Index of the JVM in the log, from 0.
     pub run: u32,
 }
 
 /// A line that does not parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnreadLine {
-    pub place: Place,
-    /// What the line resembles: `a pause`, `a safepoint` …
+pub struct UnparsedLine {
+    pub place: LogPosition,
+    /// Event that the line resembles: `a pause`, `a safepoint` …
     pub what: &'static str,
     /// At most its first 160 bytes.
     pub text: String,
@@ -117,7 +115,7 @@ impl Summary {
         match event {
             Event::Pause(pause) => self.pause(pause),
             Event::Safepoint(safepoint) => self.safepoints.add(safepoint),
-            Event::Unread(unread) => self.unread(unread),
+            Event::Unparsed(unread) => self.unread(unread),
             Event::Init(_) | Event::Heap(_) => {}
         }
     }
@@ -146,7 +144,7 @@ impl Summary {
         } else {
             self.timeline.add(pause);
             if let Some(cpu) = pause.cpu.filter(|cpu| cpu.sys_exceeds_user()) {
-                self.suspects.add(pause, cpu);
+                self.sys_heavy_pauses.add(pause, cpu);
             }
         }
         let kind = self.kind(pause.kind);
@@ -157,26 +155,26 @@ impl Summary {
         }
     }
 
-    fn kind(&mut self, name: &str) -> &mut Kind {
+    fn kind(&mut self, name: &str) -> &mut PauseKind {
         let found = self.kinds.iter().position(|kind| kind.name == name);
         let at = found.unwrap_or_else(|| {
             if self.kinds.len() <= MAX_KINDS {
                 let full = self.kinds.len() == MAX_KINDS;
                 let name = if full { OTHER_KINDS } else { name }.to_owned();
                 let durations = Durations::default();
-                self.kinds.push(Kind { name, durations, with_cpu: 0, cpu: Cpu::default() });
+                self.kinds.push(PauseKind { name, durations, with_cpu: 0, cpu: Cpu::default() });
             }
             self.kinds.len() - 1
         });
         &mut self.kinds[at]
     }
 
-    fn unread(&mut self, unread: &Unread<'_>) {
+    fn unread(&mut self, unread: &Unparsed<'_>) {
         self.unread += 1;
-        if self.unread_lines.len() < UNREAD {
-            let shown = &unread.text[..unread.text.len().min(SHOWN)];
+        if self.unread_lines.len() < MAX_UNPARSED_LINES {
+            let shown = &unread.text[..unread.text.len().min(MAX_UNPARSED_BYTES)];
             let text = String::from_utf8_lossy(shown).into_owned();
-            self.unread_lines.push(UnreadLine { place: unread.place, what: unread.what, text });
+            self.unread_lines.push(UnparsedLine { place: unread.place, what: unread.what, text });
         }
     }
 }
@@ -216,14 +214,14 @@ impl Default for Durations {
 impl Safepoints {
     fn add(&mut self, safepoint: &Safepoint<'_>) {
         self.total.add(safepoint.total_ns);
-        let Some(reaching_ns) = safepoint.reaching_ns else { return };
-        self.reaching.add(reaching_ns);
+        let Some(time_to_safepoint_ns) = safepoint.time_to_safepoint_ns else { return };
+        self.time_to_safepoint.add(time_to_safepoint_ns);
         keep_worst(
             &mut self.worst,
-            reaching_ns,
-            |worst| worst.reaching_ns,
+            time_to_safepoint_ns,
+            |worst| worst.time_to_safepoint_ns,
             || WorstSafepoint {
-                reaching_ns,
+                time_to_safepoint_ns,
                 operation: safepoint.operation.map(str::to_owned),
                 end: safepoint.end,
                 place: safepoint.place,
@@ -232,7 +230,7 @@ impl Safepoints {
     }
 }
 
-impl Suspects {
+impl SysHeavyPauses {
     fn add(&mut self, pause: &Pause<'_>, cpu: Cpu) {
         self.count += 1;
         self.total_ns = self.total_ns.saturating_add(pause.duration_ns);
@@ -241,7 +239,7 @@ impl Suspects {
             &mut self.worst,
             cpu.sys_ns,
             |worst| worst.cpu.sys_ns,
-            || Suspect {
+            || SysHeavyPause {
                 kind: pause.kind.to_owned(),
                 cause: pause.cause.map(str::to_owned),
                 start: pause.start,
@@ -254,11 +252,11 @@ impl Suspects {
     }
 }
 
-/// Inserts into a list sorted by descending size, of at most [`WORST`] entries.
+/// Inserts into a list sorted by descending size, of at most [`MAX_WORST`] entries.
 fn keep_worst<T>(list: &mut Vec<T>, size: u64, of: impl Fn(&T) -> u64, make: impl FnOnce() -> T) {
     let at = list.partition_point(|kept| of(kept) >= size);
-    if at < WORST {
-        list.truncate(WORST - 1);
+    if at < MAX_WORST {
+        list.truncate(MAX_WORST - 1);
         list.insert(at, make());
     }
 }
@@ -285,20 +283,20 @@ mod tests {
     fn pause(kind: &str, n: u64, user_ns: u64, sys_ns: u64) -> Pause<'_> {
         let start = Stamp { uptime_ns: Some(n * 1_000_000_000), ..Stamp::default() };
         let cpu = Some(Cpu { user_ns, sys_ns, real_ns: 7 });
-        let place = Place { file: 0, line: n };
+        let place = LogPosition { file: 0, line: n };
         Pause { place, run: 0, gc_id: None, kind, cause: None, start, duration_ns: 1000, cpu, nested: false }
     }
 
     #[test]
-    fn the_kernel_is_suspected_above_rounding_only_and_the_worst_are_kept() {
+    fn system_time_counts_above_rounding_only_and_the_worst_pauses_are_kept() {
         let mut summary = Summary::default();
         for n in 0..100 {
             summary.add(&Event::Pause(pause("Young", n, 10_000_000, 20_000_000)));
             summary.add(&Event::Pause(pause("Full", n, 10_000_000, 40_000_000 + n)));
             summary.add(&Event::Pause(pause("Full", n, 90_000_000, 80_000_000)));
         }
-        assert_eq!(summary.suspects.count, 100);
-        let lines: Vec<u64> = summary.suspects.worst.iter().map(|worst| worst.place.line).collect();
+        assert_eq!(summary.sys_heavy_pauses.count, 100);
+        let lines: Vec<u64> = summary.sys_heavy_pauses.worst.iter().map(|worst| worst.place.line).collect();
         assert_eq!(lines, (90..100).rev().collect::<Vec<_>>());
         let counts: Vec<_> =
             summary.kinds.iter().map(|kind| (kind.name.as_str(), kind.durations.count)).collect();

@@ -3,9 +3,9 @@
 use super::*;
 
 /// Fields of a pause: id, kind, cause, start in ms, duration in µs, user, sys and real in 10 ms.
-type Told = (Option<u64>, String, Option<String>, Option<u64>, u64, Option<[u64; 3]>);
+type PauseFields = (Option<u64>, String, Option<String>, Option<u64>, u64, Option<[u64; 3]>);
 
-pub(super) fn reported(pause: &Pause<'_>) -> Told {
+pub(super) fn reported(pause: &Pause<'_>) -> PauseFields {
     let tick = |cpu: Cpu| [cpu.user_ns, cpu.sys_ns, cpu.real_ns].map(|ns| ns / 10_000_000);
     let start = pause.start.best_ns().map(|ns| ns / 1_000_000);
     let cause = pause.cause.map(str::to_owned);
@@ -14,7 +14,7 @@ pub(super) fn reported(pause: &Pause<'_>) -> Told {
 
 #[derive(Default)]
 pub(super) struct Everything {
-    pub pauses: Vec<Told>,
+    pub pauses: Vec<PauseFields>,
     pub runs: Vec<u32>,
     pub nested: Vec<bool>,
     pub safepoints: Vec<(Option<String>, Option<u64>, u64)>,
@@ -33,9 +33,13 @@ pub(super) fn all(log: &[u8]) -> Everything {
             seen.nested.push(pause.nested);
         }
         Event::Safepoint(stop) => {
-            seen.safepoints.push((stop.operation.map(str::to_owned), stop.reaching_ns, stop.total_ns));
+            seen.safepoints.push((
+                stop.operation.map(str::to_owned),
+                stop.time_to_safepoint_ns,
+                stop.total_ns,
+            ));
         }
-        Event::Unread(unread) => seen.unread.push((unread.place.line, unread.what)),
+        Event::Unparsed(unread) => seen.unread.push((unread.place.line, unread.what)),
         Event::Init(_) => seen.inits += 1,
         Event::Heap(range) => seen.heap = Some(range),
     };

@@ -3,7 +3,7 @@
 use super::{Cpu, Pause};
 
 /// Maximum number of steps; before it is exceeded, the width doubles.
-const STEPS: usize = 512;
+const MAX_STEPS: usize = 512;
 /// Initial width of a step.
 const MIN_STEP_NS: u64 = 1_000_000;
 /// Maximum number of JVM starts kept.
@@ -19,7 +19,7 @@ pub struct Timeline {
     pub steps: Vec<Step>,
     /// Start of each JVM from the second on.
     pub runs_ns: Vec<u64>,
-    /// The log has no timestamps: pauses are one second apart.
+    /// Whether the log has no timestamps; pauses are then placed one second apart.
     pub by_number: bool,
     run: u32,
     /// Timestamp of the current JVM at the position `base_ns`.
@@ -42,7 +42,7 @@ pub struct Step {
     /// Sum of their CPU times, as far as logged.
     pub cpu: Cpu,
     /// Number of pauses with sys > user.
-    pub suspects: u64,
+    pub sys_heavy_pauses: u64,
 }
 
 impl Step {
@@ -52,7 +52,7 @@ impl Step {
         self.longest_ns = self.longest_ns.max(other.longest_ns);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.cpu.add(other.cpu);
-        self.suspects += other.suspects;
+        self.sys_heavy_pauses += other.sys_heavy_pauses;
     }
 }
 
@@ -124,16 +124,16 @@ impl Timeline {
         step.total_ns = step.total_ns.saturating_add(pause.duration_ns);
         if let Some(cpu) = pause.cpu {
             step.cpu.add(cpu);
-            step.suspects += u64::from(cpu.sys_exceeds_user());
+            step.sys_heavy_pauses += u64::from(cpu.sys_exceeds_user());
             self.cpu.add(cpu);
         }
     }
 
     fn step(&mut self, at_ns: u64) -> &mut Step {
-        while at_ns / self.width_ns >= STEPS as u64 {
+        while at_ns / self.width_ns >= MAX_STEPS as u64 {
             self.fold();
         }
-        let step = usize::try_from(at_ns / self.width_ns).unwrap_or(STEPS - 1);
+        let step = usize::try_from(at_ns / self.width_ns).unwrap_or(MAX_STEPS - 1);
         if step >= self.steps.len() {
             self.steps.resize(step + 1, Step::default());
         }

@@ -5,15 +5,17 @@ use std::ops::Range;
 use hugewise_linux::units::Bytes;
 use memchr::{memmem, memrchr};
 
+use crate::collector::Collector;
+
 use super::{
     Cpu, near,
-    numbers::{MILLISECONDS, SECONDS, digits, hundredths, leading_nanos, nanos},
-    safepoints::{self, Stop},
+    numbers::{MILLISECOND_EXPONENT, SECOND_EXPONENT, digits, hundredths, leading_nanos, nanos},
+    safepoints::{self, ParsedSafepoint},
 };
 
 /// A parsed message.
 #[derive(Debug, PartialEq)]
-pub(super) enum Said<'a> {
+pub(super) enum ParsedLine<'a> {
     /// Start of a pause.
     Begins { gc_id: u64, name: &'a [u8] },
     /// End of a pause.
@@ -23,14 +25,14 @@ pub(super) enum Said<'a> {
     /// End of a concurrent phase; its CPU time may follow.
     Concurrent { gc_id: u64 },
     /// End of a safepoint.
-    Stopped(Stop<'a>),
+    Stopped(ParsedSafepoint<'a>),
     /// Operation of a safepoint of JDK 9 to 12 that begins.
     Stopping(&'a [u8]),
     /// First message of a JVM: its collector.
     Starts,
     /// Address range of the heap.
     Heap(Range<u64>),
-    /// Resembles one of the above and does not parse.
+    /// A message that resembles a variant above and does not parse.
     Unreadable(&'static str),
     /// Anything else.
     Other,
@@ -81,8 +83,8 @@ pub(super) fn split_behind(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&decorated[start..], message))
 }
 
-/// Whether a message has a GC id and is certainly no pause, CPU time or concurrent phase; most messages are
-/// such.
+/// Whether a message has a GC id and is certainly not a pause, CPU time or concurrent phase, like most
+/// messages.
 #[inline]
 pub(super) fn is_detail(message: &[u8]) -> bool {
     let Some(id) = message.strip_prefix(b"GC(") else { return false };
@@ -96,40 +98,28 @@ pub(super) fn is_detail(message: &[u8]) -> bool {
     }
 }
 
-pub(super) fn read(message: &[u8]) -> Said<'_> {
+pub(super) fn read(message: &[u8]) -> ParsedLine<'_> {
     match message.first() {
-        Some(b'G') => collection(message).unwrap_or(Said::Other),
+        Some(b'G') => collection(message).unwrap_or(ParsedLine::Other),
         Some(b'S') if message.starts_with(b"Safepoint \"") => {
-            safepoints::unified(message).map_or(Said::Unreadable("a safepoint"), Said::Stopped)
+            safepoints::unified(message).map_or(ParsedLine::Unreadable("a safepoint"), ParsedLine::Stopped)
         }
         Some(b'T') if message.starts_with(safepoints::STOPPED) => {
-            safepoints::stopped(message).map_or(Said::Unreadable("a safepoint"), Said::Stopped)
+            safepoints::stopped(message).map_or(ParsedLine::Unreadable("a safepoint"), ParsedLine::Stopped)
         }
-        Some(b'E') => {
-            message.strip_prefix(b"Entering safepoint region: ").map_or(Said::Other, Said::Stopping)
+        Some(b'E') => message
+            .strip_prefix(b"Entering safepoint region: ")
+            .map_or(ParsedLine::Other, ParsedLine::Stopping),
+        Some(b'U') if message.starts_with(b"Using ") && Collector::is_named(&message[6..]) => {
+            ParsedLine::Starts
         }
-        Some(b'U') if message.starts_with(b"Using ") && is_collector(&message[6..]) => Said::Starts,
-        Some(b'H') => heap(message).map_or(Said::Other, Said::Heap),
-        _ => Said::Other,
+        Some(b'H') => heap(message).map_or(ParsedLine::Other, ParsedLine::Heap),
+        _ => ParsedLine::Other,
     }
 }
 
-fn is_collector(name: &[u8]) -> bool {
-    [
-        &b"Serial"[..],
-        b"Parallel",
-        b"G1",
-        b"Concurrent Mark Sweep",
-        b"The Z Garbage Collector",
-        b"Shenandoah",
-        b"Epsilon",
-    ]
-    .iter()
-    .any(|collector| name.starts_with(collector))
-}
-
 /// `GC(3) Pause Young …`, and of generational ZGC `GC(3) y: Pause Mark Start …`.
-fn collection(message: &[u8]) -> Option<Said<'_>> {
+fn collection(message: &[u8]) -> Option<ParsedLine<'_>> {
     let (gc_id, rest) = digits(message.strip_prefix(b"GC(")?)?;
     let rest = rest.strip_prefix(b") ")?;
     let rest = match rest {
@@ -139,32 +129,33 @@ fn collection(message: &[u8]) -> Option<Said<'_>> {
     Some(match rest.first()? {
         b'P' => match rest.strip_prefix(b"Pause ") {
             Some(name) => pause(gc_id, name),
-            None => Said::Other,
+            None => ParsedLine::Other,
         },
         b'U' if rest.starts_with(b"User=") => match cpu(rest) {
-            Some(cpu) => Said::Cpu { gc_id, cpu },
-            None => Said::Unreadable("the CPU time of a collection"),
+            Some(cpu) => ParsedLine::Cpu { gc_id, cpu },
+            None => ParsedLine::Unreadable("the CPU time of a collection"),
         },
-        b'C' if rest.starts_with(b"Concurrent") && rest.ends_with(b"ms") => Said::Concurrent { gc_id },
-        _ => Said::Other,
+        b'C' if rest.starts_with(b"Concurrent") && rest.ends_with(b"ms") => ParsedLine::Concurrent { gc_id },
+        _ => ParsedLine::Other,
     })
 }
 
 /// `Young (Normal) (G1 Evacuation Pause) 25M->3M(1024M) 6.123ms`; the start of a pause has no duration.
-fn pause(gc_id: u64, text: &[u8]) -> Said<'_> {
+fn pause(gc_id: u64, text: &[u8]) -> ParsedLine<'_> {
     let text = text.trim_ascii_end();
     let (name, last) = match near::last_position(text, b' ') {
         Some(space) => (&text[..space], &text[space + 1..]),
         None => (&b""[..], text),
     };
-    if let Some(duration_ns) = last.strip_suffix(b"ms").and_then(|number| nanos(number, MILLISECONDS)) {
-        return Said::Paused { gc_id, name: without_sizes(name), duration_ns };
+    if let Some(duration_ns) = last.strip_suffix(b"ms").and_then(|number| nanos(number, MILLISECOND_EXPONENT))
+    {
+        return ParsedLine::Paused { gc_id, name: without_sizes(name), duration_ns };
     }
     // The name of a starting pause ends neither with a number nor with sizes.
     if last.first().is_some_and(u8::is_ascii_digit) || has_arrow(text) {
-        return Said::Unreadable("a pause");
+        return ParsedLine::Unreadable("a pause");
     }
-    Said::Begins { gc_id, name: text }
+    ParsedLine::Begins { gc_id, name: text }
 }
 
 /// Removes `25M->3M(1024M)` from the end.
@@ -197,7 +188,7 @@ fn cpu(text: &[u8]) -> Option<Cpu> {
 
 #[inline]
 fn seconds(text: &[u8]) -> Option<(u64, &[u8])> {
-    hundredths(text).or_else(|| leading_nanos(text, SECONDS))
+    hundredths(text).or_else(|| leading_nanos(text, SECOND_EXPONENT))
 }
 
 /// `Heap:  min=1G max=1G base=0x00000000c0000000 size=1G page_size=2M`, or
@@ -240,7 +231,7 @@ mod tests {
             message in "GC\\([0-9x]{0,9}\\)?[ )]?([yY]: ?)?(Pause Young|PSYoungGen|User=0.1s Sys=0.1s Real=0.1s|Us|Concurrent Mark|C)?( 1ms)?",
         ) {
             if is_detail(message.as_bytes()) {
-                prop_assert_eq!(read(message.as_bytes()), Said::Other);
+                prop_assert_eq!(read(message.as_bytes()), ParsedLine::Other);
             }
         }
     }

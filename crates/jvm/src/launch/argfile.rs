@@ -6,7 +6,7 @@
 use super::{LaunchError, LaunchLine, Read};
 
 /// Maximum size of an argument file, in bytes. The `java` command itself refuses more than 2 GiB.
-pub const LARGEST: usize = 16 << 20;
+pub const MAX_ARGFILE_BYTES: usize = 16 << 20;
 
 /// Expands `@file` arguments like the launcher: not after the main class, nor after `--disable-@files`; `@@`
 /// stands for a plain `@`.
@@ -21,7 +21,7 @@ pub(super) fn expand(words: &[String], read: &Read<'_>) -> Result<Vec<String>, L
         match word.strip_prefix('@') {
             Some(plain) if plain.starts_with('@') => expanded.push(plain.to_owned()),
             Some(file) if !file.is_empty() => {
-                expanded.extend(split(&super::open(file, "argument file", LARGEST, read)?));
+                expanded.extend(split(&super::open(file, "argument file", MAX_ARGFILE_BYTES, read)?));
             }
             _ => expanded.push(word.clone()),
         }
@@ -98,7 +98,7 @@ mod tests {
     fn lost_and_giant_files_are_named() {
         let lost = expand(&own(&["@gone"]), &|_| Err(std::io::ErrorKind::NotFound.into()));
         assert!(lost.is_err_and(|error| error.to_string().contains("the argument file gone")));
-        let giant = expand(&own(&["@big"]), &|_| Ok(" ".repeat(LARGEST + 1)));
+        let giant = expand(&own(&["@big"]), &|_| Ok(" ".repeat(MAX_ARGFILE_BYTES + 1)));
         assert!(giant.is_err_and(|error| error.to_string().contains("16MiB")));
         let disabled = expand(&own(&["--disable-@files", "@gone"]), &|_| Ok("-Xmx1g".to_owned()));
         assert_eq!(disabled.ok(), Some(own(&["--disable-@files", "@gone"])));

@@ -1,11 +1,11 @@
 //! Options that contradict each other, and how a JVM resolves them.
 //!
 //! Source: the observed behaviour of JDK 17 and 25. Whether a flag exists is not decided here, but by the JVM
-//! itself ([`crate::flags::ask`]).
+//! itself ([`crate::flags::final_flags`]).
 
 use crate::collector::{Collector, SWITCHES};
 
-use super::{Effective, JvmOption, OptionSource};
+use super::{EffectiveOptions, JvmOption, OptionSource};
 
 /// Options of one line that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ const PAGE_SWITCHES: [&str; 4] = ["UseLargePages", "UseTransparentHugePages", "U
 
 /// Contradictions among these options.
 #[must_use]
-pub fn contradictions(effective: &Effective) -> Vec<Contradiction> {
+pub fn contradictions(effective: &EffectiveOptions) -> Vec<Contradiction> {
     let mut found = Vec::new();
     let on = |name: &str| effective.switch(name).filter(|(on, _)| *on).map(|(_, option)| option);
     let off = |name: &str| effective.switch(name).filter(|(on, _)| !*on).map(|(_, option)| option);

@@ -7,7 +7,7 @@
 
 use hugewise_linux::units::Bytes;
 
-use super::{LARGEST_FILE, LaunchError, LaunchLine, Read, Variable, argfile, shell};
+use super::{LaunchError, LaunchLine, MAX_OPTION_FILE_BYTES, Read, Variable, argfile, shell};
 
 /// Source of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub struct JvmOption {
 
 /// Options from the command line, files and environment of a launch line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Effective {
-    /// In the order in which they take effect; the last of a kind wins.
+pub struct EffectiveOptions {
+    /// In the order in which they take effect; of repeated options the last takes effect.
     pub options: Vec<JvmOption>,
     /// Notes for the user about the sources of the options.
     pub notes: Vec<String>,
@@ -60,12 +60,12 @@ impl LaunchLine {
         major: Option<u32>,
         outer: &Variable<'_>,
         read: &Read<'_>,
-    ) -> Result<Effective, LaunchError> {
-        let mut found = Effective { notes: self.cautions(), ..Effective::default() };
+    ) -> Result<EffectiveOptions, LaunchError> {
+        let mut found = EffectiveOptions { notes: self.cautions(), ..EffectiveOptions::default() };
         let folder = self.folder();
         let read = &super::from(&folder, read);
         let variables = self.environment(outer);
-        let from_variable = |name: &'static str, found: &mut Effective| -> Result<(), LaunchError> {
+        let from_variable = |name: &'static str, found: &mut EffectiveOptions| -> Result<(), LaunchError> {
             let Some((_, value)) = variables.iter().find(|(set, _)| *set == name) else { return Ok(()) };
             if name == "JDK_JAVA_OPTIONS" && major.is_some_and(|major| major < 9) {
                 found.notes.push("JDK_JAVA_OPTIONS is set, but only JDK 9 and later read it".to_owned());
@@ -89,7 +89,7 @@ fn of_variable(name: &str, value: &str, read: &Read<'_>) -> Result<Vec<String>, 
     if name == "JDK_JAVA_OPTIONS" { argfile::expand(&words, read) } else { Ok(words) }
 }
 
-impl Effective {
+impl EffectiveOptions {
     fn add(&mut self, words: Vec<String>, from: &OptionSource, read: &Read<'_>) -> Result<(), LaunchError> {
         for text in words {
             let file = text.strip_prefix("-XX:VMOptionsFile=").map(str::to_owned);
@@ -102,7 +102,7 @@ impl Effective {
             };
             if let Some(file) = file {
                 let words = shell::option_words(
-                    &super::open(&file, "file of JVM options", LARGEST_FILE, read)?,
+                    &super::open(&file, "file of JVM options", MAX_OPTION_FILE_BYTES, read)?,
                     &file,
                 )?;
                 self.add(words, &OptionSource::OptionsFile { file, named_in }, read)?;
@@ -115,7 +115,7 @@ impl Effective {
     fn settings(&mut self, read: &Read<'_>) -> Result<(), LaunchError> {
         let Some((file, _)) = self.value("Flags") else { return Ok(()) };
         let file = file.to_owned();
-        let text = super::open(&file, "file of JVM settings", LARGEST_FILE, read)?;
+        let text = super::open(&file, "file of JVM settings", MAX_OPTION_FILE_BYTES, read)?;
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
         let settings = lines.flat_map(str::split_whitespace).map(|setting| JvmOption {
             text: format!("-XX:{setting}"),

@@ -5,7 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Effective, JvmOption, LaunchError, LaunchLine, OptionSource, Read, TAKES_NEXT, Variable, shell};
+use crate::collector::SWITCHES;
+
+use super::{
+    EffectiveOptions, JvmOption, LaunchError, LaunchLine, OptionSource, Read, TAKES_NEXT, Variable, shell,
+};
 
 /// `-XX:` flags that are passed on, by name. None of them takes a path; the few with a text value
 /// (`CompilationMode`, `ShenandoahGCMode`, `ShenandoahGCHeuristics`) accept fixed words only. AlwaysPreTouch
@@ -15,10 +19,8 @@ const LAYOUT_FLAGS: &[&str] = &[
     // Availability of flags.
     "UnlockExperimentalVMOptions", "UnlockDiagnosticVMOptions", "UnlockCommercialFeatures",
     "IgnoreUnrecognizedVMOptions",
-    // The collector.
-    "UseSerialGC", "UseParallelGC", "UseParallelOldGC", "UseConcMarkSweepGC", "UseParNewGC", "UseG1GC",
-    "UseZGC", "ZGenerational", "UseShenandoahGC", "UseEpsilonGC", "UseAutoGCSelectPolicy",
-    "AutoGCSelectPauseMillis", "CMSIncrementalMode",
+    // The collector, beside the flags of `collector::SWITCHES`.
+    "ZGenerational", "UseAutoGCSelectPolicy", "AutoGCSelectPauseMillis", "CMSIncrementalMode",
     // CPUs, memory and NUMA nodes as the JVM sees them.
     "ActiveProcessorCount", "UseContainerSupport", "UseContainerCpuShares", "PreferContainerQuotaForCPUCount",
     "UseCGroupMemoryLimitForHeap", "AlwaysActAsServerClassMachine", "NeverActAsServerClassMachine",
@@ -107,11 +109,11 @@ impl LaunchLine {
                 OptionSource::CommandLine => variable.is_none(),
                 OptionSource::Variable(name) => variable == Some(name),
                 OptionSource::OptionsFile { named_in, .. } => *named_in == variable,
-                // They precede all other options, like those of this variable.
+                // Settings precede all other options, like the options of this variable.
                 OptionSource::SettingsFile(_) => variable == Some(EARLIEST),
             };
             let there = effective.without_values().filter(|option| stands_there(&option.from));
-            there.map(|option| &option.text).filter(|text| decides(text)).cloned().collect()
+            there.map(|option| &option.text).filter(|text| is_layout_option(text)).cloned().collect()
         };
         let set = self.environment(outer);
         let variables = super::OPTION_VARIABLES.into_iter().filter_map(|name| {
@@ -127,13 +129,13 @@ impl LaunchLine {
 /// The variable whose options precede all others, in every JDK.
 const EARLIEST: &str = "JAVA_TOOL_OPTIONS";
 
-impl Effective {
+impl EffectiveOptions {
     /// Names of the options that are not passed on, without their values; `-D` for all system properties.
     #[must_use]
     pub fn left_out(&self) -> Vec<String> {
         let options = self.without_values().map(|option| option.text.as_str());
-        let left_out =
-            options.filter(|option| option.starts_with('-') && !is_option_file(option) && !decides(option));
+        let left_out = options
+            .filter(|option| option.starts_with('-') && !is_option_file(option) && !is_layout_option(option));
         let names: BTreeSet<&str> = left_out.map(name).collect();
         names.into_iter().map(str::to_owned).collect()
     }
@@ -144,7 +146,7 @@ impl Effective {
         let options = self.without_values().map(|option| option.text.as_str());
         let unlisted = options.filter(|option| {
             let name = option.strip_prefix("-XX:").map(flag_name);
-            !is_option_file(option) && !decides(option) && name.is_some_and(|name| !is_listed(name))
+            !is_option_file(option) && !is_layout_option(option) && name.is_some_and(|name| !is_listed(name))
         });
         unlisted.map(str::to_owned).collect()
     }
@@ -178,9 +180,10 @@ fn flag_name(flag: &str) -> &str {
 }
 
 /// Whether an option is passed on.
-fn decides(option: &str) -> bool {
+fn is_layout_option(option: &str) -> bool {
     if let Some(flag) = option.strip_prefix("-XX:") {
-        return LAYOUT_FLAGS.contains(&flag_name(flag));
+        let name = flag_name(flag);
+        return LAYOUT_FLAGS.contains(&name) || SWITCHES.iter().any(|(switch, _)| *switch == name);
     }
     let has_size = |prefix: &&str| {
         option.strip_prefix(*prefix).is_some_and(|size| size.starts_with(|c: char| c.is_ascii_digit()))
@@ -217,7 +220,7 @@ mod tests {
             "-server",
             "-Xint",
         ] {
-            assert!(decides(option), "{option}");
+            assert!(is_layout_option(option), "{option}");
         }
         for option in [
             "-XX:AOTCacheOutput=app.aot",
@@ -244,7 +247,7 @@ mod tests {
             "Main",
             "",
         ] {
-            assert!(!decides(option), "{option}");
+            assert!(!is_layout_option(option), "{option}");
         }
     }
 

@@ -19,9 +19,9 @@ use std::{
 
 use hugewise_linux::units::Bytes;
 
-pub use argfile::LARGEST as LARGEST_FILE;
+pub use argfile::MAX_ARGFILE_BYTES as MAX_OPTION_FILE_BYTES;
 pub use contradictions::{Contradiction, contradictions};
-pub use effective::{Effective, JvmOption, OptionSource};
+pub use effective::{EffectiveOptions, JvmOption, OptionSource};
 
 /// Environment variables with JVM options. Those of JDK_JAVA_OPTIONS (read by the launcher, JDK 9 and later)
 /// precede the options of the command line, those of JAVA_TOOL_OPTIONS precede both, those of _JAVA_OPTIONS
@@ -121,14 +121,14 @@ pub enum LaunchError {
 impl LaunchLine {
     /// Parses a command line; `None` if it starts no recognizable `java`.
     pub fn parse(command: &[String], read: &Read<'_>) -> Option<Result<LaunchLine, LaunchError>> {
-        let walked = match wrapper::walk(command) {
-            Ok(walked) => walked?,
+        let parsed_wrapper = match wrapper::walk(command) {
+            Ok(parsed_wrapper) => parsed_wrapper?,
             Err(error) => return Some(Err(error)),
         };
-        let (java, words) = walked.rest.split_first()?;
-        Some(argfile::expand(words, &from(&walked.folder, read)).map(|mut options| {
+        let (java, words) = parsed_wrapper.rest.split_first()?;
+        Some(argfile::expand(words, &from(&parsed_wrapper.folder, read)).map(|mut options| {
             let program = options.split_off(LaunchLine::options_end(&options));
-            LaunchLine { wrapper: walked.wrapper, java: java.clone(), options, program }
+            LaunchLine { wrapper: parsed_wrapper.wrapper, java: java.clone(), options, program }
         }))
     }
 
@@ -182,12 +182,12 @@ impl LaunchLine {
     /// that order.
     #[must_use]
     pub fn environment(&self, outer: &Variable<'_>) -> Vec<(&'static str, String)> {
-        let changes = self.walked().environment;
+        let changes = self.parsed_wrapper().environment;
         let value = |name: &str| {
             changes.iter().fold(outer(name), |value, change| match change {
-                wrapper::Change::Clear => None,
-                wrapper::Change::Unset(unset) if unset == name => None,
-                wrapper::Change::Set(set, to) if set == name => Some(to.clone()),
+                wrapper::EnvironmentChange::Clear => None,
+                wrapper::EnvironmentChange::Unset(unset) if unset == name => None,
+                wrapper::EnvironmentChange::Set(set, to) if set == name => Some(to.clone()),
                 _ => value,
             })
         };
@@ -214,17 +214,17 @@ impl LaunchLine {
     /// Notes for the user: parts of the environment that cannot be known, and why.
     #[must_use]
     pub fn cautions(&self) -> Vec<String> {
-        self.walked().cautions
+        self.parsed_wrapper().cautions
     }
 
     /// The line that starts the same `java` in directory `here` to print its flags, with `options` and
     /// without the program. Keeps those words of the wrapper that the flags depend on (CPUs, limits, user,
     /// variables), and makes the paths of programs absolute.
-    pub(crate) fn asking(&self, options: Vec<String>, here: &Path) -> LaunchLine {
-        let walked = self.walked();
-        let java = walked.absolute(&self.java);
-        let mut wrapper = walked.relevant_to_flags;
-        if !walked.folder.as_os_str().is_empty() {
+    pub(crate) fn flags_line(&self, options: Vec<String>, here: &Path) -> LaunchLine {
+        let parsed_wrapper = self.parsed_wrapper();
+        let java = parsed_wrapper.absolute(&self.java);
+        let mut wrapper = parsed_wrapper.relevant_to_flags;
+        if !parsed_wrapper.folder.as_os_str().is_empty() {
             let back = ["env", "-C"].map(str::to_owned);
             wrapper.extend(back.into_iter().chain([here.to_string_lossy().into_owned()]));
         }
@@ -233,10 +233,10 @@ impl LaunchLine {
 
     /// Directory in which the JVM starts, relative to the caller's; empty if it is the same.
     fn folder(&self) -> PathBuf {
-        self.walked().folder
+        self.parsed_wrapper().folder
     }
 
-    fn walked(&self) -> wrapper::Walked {
+    fn parsed_wrapper(&self) -> wrapper::ParsedWrapper {
         let words: Vec<String> = self.wrapper.iter().cloned().chain(["java".to_owned()]).collect();
         wrapper::walk(&words).ok().flatten().unwrap_or_default()
     }

@@ -95,7 +95,7 @@ fn words_before_java_are_understood() {
 }
 
 #[test]
-fn what_cannot_be_known_is_said_with_a_next_step() {
+fn unknown_command_lines_are_errors_with_a_next_step() {
     for (text, said) in [
         ("sh -c |cd /app && java -jar a.jar|", "more than one command"),
         ("sh -c |exec java $JAVA_OPTS -jar a.jar|", "/proc/PID/cmdline"),
@@ -112,7 +112,7 @@ fn what_cannot_be_known_is_said_with_a_next_step() {
         let error = parsed(text).expect_err(text).to_string();
         assert!(error.contains(said), "{text}: {error}");
     }
-    // Other programs, and scripts without `java`, are no launch lines and no errors.
+    // Other programs, and scripts without `java`, are neither launch lines nor errors.
     for text in ["javac X.java", "sh -c |echo a; exit 3|", "env", "nice -n", "sh script.sh", "chroot /x java"]
     {
         assert!(LaunchLine::parse(&words(text), &files).is_none(), "{text}");
@@ -136,7 +136,7 @@ fn the_jvm_sees_the_environment_that_the_wrapper_leaves() {
         assert_eq!(seen, expected, "{text}");
     }
     let sudo = line("taskset -c 0 sudo -u app nice java Main");
-    let asked = sudo.asking(own(&["-Xint"]), Path::new("/empty"));
+    let asked = sudo.flags_line(own(&["-Xint"]), Path::new("/empty"));
     assert_eq!(asked.command(), own(&["taskset", "-c", "0", "sudo", "-n", "-u", "app", "java", "-Xint"]));
     assert!(sudo.cautions()[0].contains("sudo may change the environment"));
     let set = sudo.with_environment(&[("_JAVA_OPTIONS", "-Xint".to_owned())]);
@@ -190,7 +190,7 @@ fn the_words_without_a_shell_start_the_same() -> io::Result<()> {
     Ok(())
 }
 
-pub fn effective(text: &str, major: u32, variables: &[(&str, &str)]) -> Effective {
+pub fn effective(text: &str, major: u32, variables: &[(&str, &str)]) -> EffectiveOptions {
     let outer = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
     line(text).effective(Some(major), &outer, &files).expect(text)
 }
@@ -276,10 +276,10 @@ fn a_changed_folder_counts_for_files_and_programs() {
     let line = LaunchLine::of_java(&words("env -C /srv env --chdir=app jdk/bin/java @opts Main"), &read);
     let line = line.expect("a readable file");
     assert_eq!(line.options, ["-Xmx1g"]);
-    let asked = line.asking(Vec::new(), Path::new("/empty")).command().join(" ");
+    let asked = line.flags_line(Vec::new(), Path::new("/empty")).command().join(" ");
     assert_eq!(asked, "env -C /srv env --chdir=app env -C /empty /srv/app/jdk/bin/java");
     let here = std::path::absolute("jdk/bin/java").expect("a folder");
-    let asked = parsed("jdk/bin/java Main").expect("a java").asking(Vec::new(), Path::new("/empty"));
+    let asked = parsed("jdk/bin/java Main").expect("a java").flags_line(Vec::new(), Path::new("/empty"));
     assert_eq!(Path::new(&asked.java), here);
 }
 

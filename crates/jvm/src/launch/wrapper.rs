@@ -92,27 +92,27 @@ const fn wrapper(
 
 /// Change to the environment, in order of execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum EnvironmentChange {
     Clear,
     Unset(String),
     Set(String, String),
     Folder(String),
 }
 
-impl Change {
+impl EnvironmentChange {
     fn folder(&self) -> Option<&str> {
-        if let Change::Folder(folder) = self { Some(folder) } else { None }
+        if let EnvironmentChange::Folder(folder) = self { Some(folder) } else { None }
     }
 }
 
 /// A command line, parsed up to `java`.
 #[derive(Debug, Default)]
-pub(super) struct Walked {
+pub(super) struct ParsedWrapper {
     /// The words before `java`, without a shell.
     pub wrapper: Vec<String>,
-    /// Those of them that the JVM's flags depend on.
+    /// The words of the wrapper that the JVM's flags depend on.
     pub relevant_to_flags: Vec<String>,
-    pub environment: Vec<Change>,
+    pub environment: Vec<EnvironmentChange>,
     /// Target of `env -C`, relative to the caller's directory; empty without `-C`.
     pub folder: PathBuf,
     /// Notes for the user: parts of the environment that cannot be known.
@@ -122,40 +122,40 @@ pub(super) struct Walked {
 }
 
 /// Parses a command line up to its `java`; `None` if it has none.
-pub(super) fn walk(command: &[String]) -> Result<Option<Walked>, LaunchError> {
-    let mut walked = Walked { rest: command.to_vec(), ..Walked::default() };
+pub(super) fn walk(command: &[String]) -> Result<Option<ParsedWrapper>, LaunchError> {
+    let mut parsed_wrapper = ParsedWrapper { rest: command.to_vec(), ..ParsedWrapper::default() };
     // A shell reads these words: assignments and its own commands may come first.
     let mut shell_reads = true;
     loop {
         let assignments =
-            walked.rest.iter().take_while(|word| shell_reads && assignment(word).is_some()).count();
+            parsed_wrapper.rest.iter().take_while(|word| shell_reads && assignment(word).is_some()).count();
         if assignments > 0 {
-            let words: Vec<String> = walked.rest.drain(..assignments).collect();
+            let words: Vec<String> = parsed_wrapper.rest.drain(..assignments).collect();
             let env: Vec<String> = iter::once("env".to_owned()).chain(words).collect();
-            walked.environment.extend(changes(&env));
-            walked.keep(env, true);
+            parsed_wrapper.environment.extend(changes(&env));
+            parsed_wrapper.keep(env, true);
         }
-        let Some(word) = walked.rest.first() else { return Ok(None) };
+        let Some(word) = parsed_wrapper.rest.first() else { return Ok(None) };
         let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if is_java(name) {
             if word.contains(['$', '`']) || word.starts_with('~') {
                 return Err(LaunchError::Unexpanded { word: word.clone() });
             }
-            return Ok(Some(walked));
+            return Ok(Some(parsed_wrapper));
         }
         match name {
             "exec" | "command" if shell_reads => {
-                let own_name = usize::from(walked.rest.get(1).is_some_and(|word| word == "-a")) * 2;
-                walked.rest.drain(..=own_name.min(walked.rest.len() - 1));
+                let own_name = usize::from(parsed_wrapper.rest.get(1).is_some_and(|word| word == "-a")) * 2;
+                parsed_wrapper.rest.drain(..=own_name.min(parsed_wrapper.rest.len() - 1));
             }
             "sh" | "bash" | "dash" | "ash" | "ksh" | "zsh" => {
-                let Some(words) = script(&walked.rest)? else { return Ok(None) };
-                walked.rest = words;
+                let Some(words) = script(&parsed_wrapper.rest)? else { return Ok(None) };
+                parsed_wrapper.rest = words;
                 shell_reads = true;
                 continue;
             }
             "env" => {
-                if !walked.env()? {
+                if !parsed_wrapper.env()? {
                     return Ok(None);
                 }
             }
@@ -163,14 +163,14 @@ pub(super) fn walk(command: &[String]) -> Result<Option<Walked>, LaunchError> {
                 let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) else {
                     return Ok(None);
                 };
-                walked.wrapped(wrapper);
+                parsed_wrapper.wrapped(wrapper);
             }
         }
         shell_reads = false;
     }
 }
 
-impl Walked {
+impl ParsedWrapper {
     /// Appends words to the wrapper.
     fn keep(&mut self, words: Vec<String>, relevant_to_flags: bool) {
         if let Some((program, arguments)) = words.split_first().filter(|_| relevant_to_flags) {
@@ -233,7 +233,8 @@ impl Walked {
         let length = (options + assignments).min(self.rest.len());
         let words: Vec<String> = self.rest.drain(..length).collect();
         let changes = changes(&words);
-        let folder = changes.iter().rev().find_map(Change::folder).map(|folder| self.folder.join(folder));
+        let folder =
+            changes.iter().rev().find_map(EnvironmentChange::folder).map(|folder| self.folder.join(folder));
         self.environment.extend(changes);
         self.keep(words, true);
         self.folder = folder.unwrap_or_else(|| std::mem::take(&mut self.folder));
@@ -274,34 +275,38 @@ fn split_string(words: &[String]) -> Option<(usize, String, usize)> {
 }
 
 /// Changes made by `env` or `sudo`: first its options, then its assignments.
-fn changes(words: &[String]) -> Vec<Change> {
+fn changes(words: &[String]) -> Vec<EnvironmentChange> {
     let is_env = words.first().is_some_and(|word| word.ends_with("env"));
     let mut changes = Vec::new();
     let mut words = words.iter().skip(1);
     while let Some(word) = words.next() {
         if let Some((name, value)) = assignment(word) {
-            changes.push(Change::Set(name.to_owned(), value.to_owned()));
+            changes.push(EnvironmentChange::Set(name.to_owned(), value.to_owned()));
         } else if !is_env {
             continue;
         } else if matches!(word.as_str(), "-" | "--ignore-environment") {
-            changes.push(Change::Clear);
+            changes.push(EnvironmentChange::Clear);
         } else if let Some(name) = word.strip_prefix("--unset=") {
-            changes.push(Change::Unset(name.to_owned()));
+            changes.push(EnvironmentChange::Unset(name.to_owned()));
         } else if word == "--unset" {
-            changes.extend(words.next().cloned().map(Change::Unset));
+            changes.extend(words.next().cloned().map(EnvironmentChange::Unset));
         } else if let Some(folder) = word.strip_prefix("--chdir=") {
-            changes.push(Change::Folder(folder.to_owned()));
+            changes.push(EnvironmentChange::Folder(folder.to_owned()));
         } else if word == "--chdir" {
-            changes.extend(words.next().cloned().map(Change::Folder));
+            changes.extend(words.next().cloned().map(EnvironmentChange::Folder));
         } else if let Some(cluster) = word.strip_prefix('-').filter(|cluster| !cluster.starts_with('-')) {
             for (at, letter) in cluster.char_indices() {
                 let attached = || cluster[at + 1..].to_owned();
                 match letter {
-                    'i' => changes.push(Change::Clear),
+                    'i' => changes.push(EnvironmentChange::Clear),
                     'u' | 'C' => {
                         let value = Some(attached()).filter(|value| !value.is_empty());
                         let value = value.or_else(|| words.next().cloned());
-                        changes.extend(value.map(if letter == 'u' { Change::Unset } else { Change::Folder }));
+                        changes.extend(value.map(if letter == 'u' {
+                            EnvironmentChange::Unset
+                        } else {
+                            EnvironmentChange::Folder
+                        }));
                         break;
                     }
                     _ => {}

@@ -9,14 +9,14 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Family, Found};
+use super::{Family, FoundMessage};
 
 /// Explanation of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Explanation {
     /// The message and its position in the log.
     #[serde(flatten)]
-    pub found: Found,
+    pub found: FoundMessage,
     /// Why the JVM or the kernel printed the message.
     pub detail: String,
     /// Readings of this machine that concern the message, each with its source; may be empty.
@@ -33,7 +33,7 @@ const ENOSPC: i32 = 28;
 /// Explains the messages of one log by the state of this machine. The log may be older, or of another
 /// machine: the evidence is this machine's in any case.
 #[must_use]
-pub fn explain(found: &[Found], facts: &Facts) -> Vec<Explanation> {
+pub fn explain(found: &[FoundMessage], facts: &Facts) -> Vec<Explanation> {
     found.iter().map(|one| Explainer { found: one, all: found, facts }.explain()).collect()
 }
 
@@ -43,8 +43,8 @@ fn run(command: impl Into<String>, change: &str) -> Action {
 
 /// A message, the other messages of its log, and the machine.
 pub(super) struct Explainer<'a> {
-    pub(super) found: &'a Found,
-    all: &'a [Found],
+    pub(super) found: &'a FoundMessage,
+    all: &'a [FoundMessage],
     pub(super) facts: &'a Facts,
 }
 
@@ -80,7 +80,7 @@ impl Explainer<'_> {
                     "SysV shared memory on huge pages needs root, CAP_IPC_LOCK, or membership in the group \
                      vm.hugetlb_shm_group; the JVM has none of them."
                         .into(),
-                    run("sudo sysctl vm.hugetlb_shm_group=GID", "Permit it to a group of the JVM, or use -XX:+UseHugeTLBFS, which needs no privilege, instead of -XX:+UseSHM"),
+                    run("sudo sysctl vm.hugetlb_shm_group=GID", "Permit SHM_HUGETLB to a group of the JVM, or use -XX:+UseHugeTLBFS, which needs no privilege, instead of -XX:+UseSHM"),
                 ),
                 Some(EINVAL) => (
                     "The segment is larger than kernel.shmmax, or its page size does not exist here.".into(),
@@ -238,7 +238,7 @@ impl Explainer<'_> {
                 "A process was allowed SysV shared memory on huge pages by its RLIMIT_MEMLOCK, which the kernel \
                  deprecates."
                     .into(),
-                run("sudo sysctl vm.hugetlb_shm_group=GID", "Permit it to a group of the process"),
+                run("sudo sysctl vm.hugetlb_shm_group=GID", "Permit SHM_HUGETLB to a group of the process"),
             ),
             Family::NoNode => (
                 format!("No node has enough {name} left: they are not reserved there, or other pods use them."),
@@ -295,7 +295,7 @@ impl Explainer<'_> {
     fn fill_pool(&self) -> Action {
         const EXACTLY: &str = "hugewise plan -- java … prints the exact number";
         let Some(size) = self.size() else { return Action::new(format!("Grow the pool; {EXACTLY}")) };
-        let of_size = |found: &&Found| {
+        let of_size = |found: &&FoundMessage| {
             let page_size = found.message.page_size;
             let default = self.facts.meminfo.default_size.known();
             page_size.as_ref().or(default) == Some(&size)

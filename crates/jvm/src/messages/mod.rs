@@ -1,6 +1,6 @@
 //! Messages of JVMs and the kernel about large pages.
 //!
-//! Sources of the wordings: JDK 11, 17, 21 and 25, which were made to print them; users' reports for JDK 8;
+//! Sources of the wordings: provoked messages of JDK 11, 17, 21 and 25; users' reports for JDK 8;
 //! `mm/hugetlb.c`, `mm/page_alloc.c` and `mm/show_mem.c` of Linux 6.
 
 mod evidence;
@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use explain::{Explanation, explain};
-pub use scan::{Found, Scanned, scan};
+pub use scan::{FoundMessage, ScannedLog, scan};
 
 /// Kind of a message. The meaning of a name never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -156,7 +156,7 @@ const WORDINGS: [Wording; 35] = {
 };
 
 /// Smallest order of a huge page on any machine: 2 MiB on base pages of 64 KiB.
-const LEAST_ORDER: u32 = 5;
+const MIN_HUGE_PAGE_ORDER: u32 = 5;
 
 struct Patterns {
     any: RegexSet,
@@ -189,7 +189,7 @@ pub fn read(line: &str) -> Option<Message> {
         got: number(&captures, "got"),
         name: ["name", "also", "twice"].iter().find_map(|group| text(&captures, group)).map(str::to_owned),
     };
-    (message.order.is_none_or(|order| order >= LEAST_ORDER)).then_some(message)
+    (message.order.is_none_or(|order| order >= MIN_HUGE_PAGE_ORDER)).then_some(message)
 }
 
 fn text<'a>(captures: &Captures<'a>, group: &str) -> Option<&'a str> {

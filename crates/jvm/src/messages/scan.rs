@@ -15,11 +15,11 @@ const LONGEST_LINE: usize = 16 << 10;
 /// Different messages kept; a log with more is not about large pages.
 const MOST_MESSAGES: usize = 1000;
 /// Characters of a line that are kept.
-const SHOWN: usize = 300;
+const MAX_TEXT_CHARS: usize = 300;
 
 /// A message and its position in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Found {
+pub struct FoundMessage {
     #[serde(flatten)]
     pub message: Message,
     /// First line with the message, from 1.
@@ -32,9 +32,9 @@ pub struct Found {
 
 /// Messages of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scanned {
+pub struct ScannedLog {
     /// In the order of their first lines.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundMessage>,
     /// Number of lines read.
     pub lines: u64,
     /// Messages not kept, because there were too many different ones.
@@ -42,8 +42,8 @@ pub struct Scanned {
 }
 
 /// Reads a log to its end; bytes that are not UTF-8 are replaced.
-pub fn scan(mut log: impl BufRead) -> io::Result<Scanned> {
-    let mut scanned = Scanned::default();
+pub fn scan(mut log: impl BufRead) -> io::Result<ScannedLog> {
+    let mut scanned = ScannedLog::default();
     let mut places: HashMap<Message, usize> = HashMap::new();
     let mut line = Vec::new();
     while next_line(&mut log, &mut line)? {
@@ -54,8 +54,8 @@ pub fn scan(mut log: impl BufRead) -> io::Result<Scanned> {
             found.count += 1;
         } else if scanned.found.len() < MOST_MESSAGES {
             places.insert(message.clone(), scanned.found.len());
-            let text = text.trim().chars().take(SHOWN).collect();
-            scanned.found.push(Found { message, line: scanned.lines, count: 1, text });
+            let text = text.trim().chars().take(MAX_TEXT_CHARS).collect();
+            scanned.found.push(FoundMessage { message, line: scanned.lines, count: 1, text });
         } else {
             scanned.left_out += 1;
         }

@@ -137,7 +137,7 @@ fn evidence_and_fix_come_from_this_machine() -> io::Result<()> {
     Ok(())
 }
 
-/// Every family has a cause and a fix, also if the message lacks fields.
+/// Every family has a cause and an action, also if the message lacks fields.
 #[test]
 fn nothing_is_left_unexplained() -> io::Result<()> {
     let facts = machine(&[])?;

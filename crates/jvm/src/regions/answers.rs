@@ -3,36 +3,36 @@
 
 use std::ops::Range;
 
-use super::{Kind, NamedRange};
+use super::{NamedRange, RegionKind};
 
 /// Tags of Native Memory Tracking, with region name and kind.
-const TAGS: [(&str, &str, Kind); 12] = [
-    ("Java Heap", "heap", Kind::Heap),
-    ("Code", "code cache", Kind::CodeCache),
-    ("GC", "gc table", Kind::GcTable),
-    ("GCCardSet", "gc table", Kind::GcTable),
-    ("Card Table", "card table", Kind::GcTable),
-    ("Metaspace", "metaspace", Kind::Metaspace),
-    ("Class", "class space", Kind::ClassSpace),
-    ("Shared class space", "CDS archive", Kind::Cds),
-    ("Thread Stack", "thread stack", Kind::ThreadStack),
-    ("Thread", "thread stack", Kind::ThreadStack),
-    ("Internal", "jvm", Kind::Internal),
-    ("Safepoint", "polling page", Kind::Internal),
+const TAGS: [(&str, &str, RegionKind); 12] = [
+    ("Java Heap", "heap", RegionKind::Heap),
+    ("Code", "code cache", RegionKind::CodeCache),
+    ("GC", "gc table", RegionKind::GcTable),
+    ("GCCardSet", "gc table", RegionKind::GcTable),
+    ("Card Table", "card table", RegionKind::GcTable),
+    ("Metaspace", "metaspace", RegionKind::Metaspace),
+    ("Class", "class space", RegionKind::ClassSpace),
+    ("Shared class space", "CDS archive", RegionKind::Cds),
+    ("Thread Stack", "thread stack", RegionKind::ThreadStack),
+    ("Thread", "thread stack", RegionKind::ThreadStack),
+    ("Internal", "jvm", RegionKind::Internal),
+    ("Safepoint", "polling page", RegionKind::Internal),
 ];
 
 /// Short tags of `System.map`, with region name and kind.
-const SHORT_TAGS: [(&str, &str, Kind); 10] = [
-    ("JAVAHEAP", "heap", Kind::Heap),
-    ("CODE", "code cache", Kind::CodeCache),
-    ("GC", "gc table", Kind::GcTable),
-    ("CARDTBL", "card table", Kind::GcTable),
-    ("META", "metaspace", Kind::Metaspace),
-    ("CLASS", "class space", Kind::ClassSpace),
-    ("CDS", "CDS archive", Kind::Cds),
-    ("STACK", "thread stack", Kind::ThreadStack),
-    ("INTERN", "jvm", Kind::Internal),
-    ("POLL", "polling page", Kind::Internal),
+const SHORT_TAGS: [(&str, &str, RegionKind); 10] = [
+    ("JAVAHEAP", "heap", RegionKind::Heap),
+    ("CODE", "code cache", RegionKind::CodeCache),
+    ("GC", "gc table", RegionKind::GcTable),
+    ("CARDTBL", "card table", RegionKind::GcTable),
+    ("META", "metaspace", RegionKind::Metaspace),
+    ("CLASS", "class space", RegionKind::ClassSpace),
+    ("CDS", "CDS archive", RegionKind::Cds),
+    ("STACK", "thread stack", RegionKind::ThreadStack),
+    ("INTERN", "jvm", RegionKind::Internal),
+    ("POLL", "polling page", RegionKind::Internal),
 ];
 
 /// Reservations: lines that begin with `[0x… - 0x…] reserved 262144KB for Java Heap from`. The committed
@@ -51,7 +51,7 @@ pub(super) fn native_memory(text: &str) -> Vec<NamedRange> {
         if let Some(range) = range(addresses, " - ") {
             let known = TAGS.iter().find(|(known, ..)| *known == tag);
             // With an unknown tag it is still memory of the JVM.
-            let (name, kind) = known.map_or((tag, Kind::Internal), |(_, name, kind)| (*name, *kind));
+            let (name, kind) = known.map_or((tag, RegionKind::Internal), |(_, name, kind)| (*name, *kind));
             ranges.push(named(range, name, kind));
         }
     }
@@ -69,7 +69,7 @@ pub(super) fn system_map(text: &str) -> Vec<NamedRange> {
         let tag = info.split('-').next().unwrap_or(info);
         let Some((_, name, kind)) = SHORT_TAGS.iter().find(|(known, ..)| *known == tag) else { continue };
         // STACK-15652-Attach-Listener
-        match info.splitn(3, '-').nth(2).filter(|_| *kind == Kind::ThreadStack) {
+        match info.splitn(3, '-').nth(2).filter(|_| *kind == RegionKind::ThreadStack) {
             Some(thread) => {
                 ranges.push(named(range, &format!("thread stack ({})", thread.replace('-', " ")), *kind))
             }
@@ -92,20 +92,20 @@ pub(super) fn vm_info(text: &str) -> Vec<NamedRange> {
                 bounds.trim_end_matches(']').split(", ").filter_map(hexadecimal).collect();
             let name = code_heap.take().unwrap_or_else(|| "code cache".to_owned());
             if let [start, _, end] = numbers[..] {
-                ranges.push(named(start..end, &name, Kind::CodeCache));
+                ranges.push(named(start..end, &name, RegionKind::CodeCache));
             }
         } else if let Some(rest) = line.strip_prefix("Heap address: ") {
-            ranges.extend(heap(rest).map(|range| named(range, "heap", Kind::Heap)));
+            ranges.extend(heap(rest).map(|range| named(range, "heap", RegionKind::Heap)));
         } else if let Some(rest) = line.strip_prefix("Card table byte_map: [") {
             let bounds = rest.split_once(']').and_then(|(bounds, _)| range(bounds, ","));
-            ranges.extend(bounds.map(|range| named(range, "card table", Kind::GcTable)));
+            ranges.extend(bounds.map(|range| named(range, "card table", RegionKind::GcTable)));
         } else if let Some(rest) = line.strip_prefix("Compressed class space mapped at: ") {
             let bounds = rest.split_once(", ").and_then(|(bounds, _)| range(bounds, "-"));
-            ranges.extend(bounds.map(|range| named(range, "class space", Kind::ClassSpace)));
+            ranges.extend(bounds.map(|range| named(range, "class space", RegionKind::ClassSpace)));
         } else if let Some(rest) = line.strip_prefix("CDS archive(s) mapped at: [") {
             let mut numbers = rest.split(['-', ')']).map_while(hexadecimal);
             if let (Some(start), Some(_), Some(end)) = (numbers.next(), numbers.next(), numbers.next()) {
-                ranges.push(named(start..end, "CDS archive", Kind::Cds));
+                ranges.push(named(start..end, "CDS archive", RegionKind::Cds));
             }
         }
     }
@@ -131,7 +131,7 @@ fn hexadecimal(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-fn named(range: Range<u64>, name: &str, kind: Kind) -> NamedRange {
+fn named(range: Range<u64>, name: &str, kind: RegionKind) -> NamedRange {
     NamedRange { start: range.start, end: range.end, name: name.to_owned(), kind }
 }
 
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(ranges: &[NamedRange]) -> Vec<(u64, u64, &str, Kind)> {
+    fn seen(ranges: &[NamedRange]) -> Vec<(u64, u64, &str, RegionKind)> {
         ranges.iter().map(|range| (range.start, range.end, range.name.as_str(), range.kind)).collect()
     }
 
@@ -177,10 +177,10 @@ CodeHeap 'profiled nmethods': size=120032Kb used=21Kb max_used=21Kb free=120010K
     fn reservations_are_read_and_what_is_committed_of_them_is_not() {
         let ranges = native_memory(TRACKED);
         let expected = [
-            (0xf000_0000, 0x1_0000_0000, "heap", Kind::Heap),
-            (0x7fa0_9600_0000, 0x7fa0_9800_0000, "gc table", Kind::GcTable),
-            (0x7fa0_a540_0000, 0x7fa0_b440_0000, "code cache", Kind::CodeCache),
-            (0x7fa0_a540_0000, 0x7fa0_b440_0000, "A New Tag", Kind::Internal),
+            (0xf000_0000, 0x1_0000_0000, "heap", RegionKind::Heap),
+            (0x7fa0_9600_0000, 0x7fa0_9800_0000, "gc table", RegionKind::GcTable),
+            (0x7fa0_a540_0000, 0x7fa0_b440_0000, "code cache", RegionKind::CodeCache),
+            (0x7fa0_a540_0000, 0x7fa0_b440_0000, "A New Tag", RegionKind::Internal),
         ];
         assert_eq!(seen(&ranges), expected);
         assert_eq!(native_memory("Native memory tracking is not enabled\n"), []);
@@ -190,8 +190,8 @@ CodeHeap 'profiled nmethods': size=120032Kb used=21Kb max_used=21Kb free=120010K
     fn the_map_names_threads_and_leaves_out_what_it_does_not_know() {
         let ranges = system_map(MAP);
         let expected = [
-            (0x4c00_0000, 0x4c00_1000, "CDS archive", Kind::Cds),
-            (0x7fbb_3ff0_4000, 0x7fbb_4000_0000, "thread stack (Attach Listener)", Kind::ThreadStack),
+            (0x4c00_0000, 0x4c00_1000, "CDS archive", RegionKind::Cds),
+            (0x7fbb_3ff0_4000, 0x7fbb_4000_0000, "thread stack (Attach Listener)", RegionKind::ThreadStack),
         ];
         assert_eq!(seen(&ranges), expected);
     }
@@ -200,11 +200,11 @@ CodeHeap 'profiled nmethods': size=120032Kb used=21Kb max_used=21Kb free=120010K
     fn amounts_in_words_are_read() {
         let ranges = vm_info(INFO);
         let expected = [
-            (0xf000_0000, 0x1_0000_0000, "heap", Kind::Heap),
-            (0x7fa0_4700_0000, 0x7fa0_47bc_7000, "CDS archive", Kind::Cds),
-            (0x7fa0_4800_0000, 0x7fa0_8800_0000, "class space", Kind::ClassSpace),
-            (0x7fa0_c328_0000, 0x7fa0_c330_0000, "card table", Kind::GcTable),
-            (0x7fa0_a540_0000, 0x7fa0_ac93_8000, "code cache: profiled nmethods", Kind::CodeCache),
+            (0xf000_0000, 0x1_0000_0000, "heap", RegionKind::Heap),
+            (0x7fa0_4700_0000, 0x7fa0_47bc_7000, "CDS archive", RegionKind::Cds),
+            (0x7fa0_4800_0000, 0x7fa0_8800_0000, "class space", RegionKind::ClassSpace),
+            (0x7fa0_c328_0000, 0x7fa0_c330_0000, "card table", RegionKind::GcTable),
+            (0x7fa0_a540_0000, 0x7fa0_ac93_8000, "code cache: profiled nmethods", RegionKind::CodeCache),
         ];
         assert_eq!(seen(&ranges), expected);
     }

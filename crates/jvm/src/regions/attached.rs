@@ -8,13 +8,13 @@ use super::{NamedRange, Naming, Source, answers, claims::Claims, range_at};
 use crate::attach::Jvm;
 
 /// Diagnostic command and the parser of its answer.
-type Question = (&'static str, fn(&str) -> Vec<NamedRange>);
+type DiagnosticCommand = (&'static str, fn(&str) -> Vec<NamedRange>);
 
-/// The most reliable first. The first one needs Native Memory Tracking.
-const QUESTIONS: [Question; 2] =
+/// In descending order of reliability. The first command needs Native Memory Tracking.
+const DIAGNOSTIC_COMMANDS: [DiagnosticCommand; 2] =
     [("VM.native_memory detail", answers::native_memory), ("VM.info", answers::vm_info)];
-/// Exists in JDK 22 and late updates of 21, and is of use with Native Memory Tracking only. It names a
-/// mapping after any memory inside it: names are reliable, bounds are not.
+/// Exists in JDK 22 and late updates of 21, and needs Native Memory Tracking. The command names a whole
+/// mapping after a region inside it: names are reliable, bounds are not.
 const MAP: &str = "System.map";
 
 /// Queries the JVM in process `pid`; its answers override the passive names.
@@ -25,7 +25,7 @@ pub(super) fn refine(root: &Root, pid: u32, vmas: &[Vma], naming: &mut Naming) {
     };
     let mut reported = Vec::new();
     let mut commands = Vec::new();
-    for (command, read) in QUESTIONS {
+    for (command, read) in DIAGNOSTIC_COMMANDS {
         let ranges = match jvm.command(command) {
             Ok(answer) => read(&answer),
             Err(error) => {
@@ -85,27 +85,27 @@ fn merge(layers: &[Vec<NamedRange>], precise: &[NamedRange], vmas: &[Vma]) -> Ve
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Kind, *};
+    use super::{super::RegionKind, *};
 
-    fn range(start: u64, end: u64, name: &str, kind: Kind) -> NamedRange {
+    fn range(start: u64, end: u64, name: &str, kind: RegionKind) -> NamedRange {
         NamedRange { start, end, name: name.to_owned(), kind }
     }
 
     #[test]
     fn the_answer_decides_the_kind_and_the_look_the_name() {
         let vmas = [Vma { addresses: 0..100, ..Vma::default() }];
-        let asked = vec![range(10, 50, "gc table", Kind::GcTable)];
+        let asked = vec![range(10, 50, "gc table", RegionKind::GcTable)];
         let looked = vec![
-            range(0, 20, "anonymous", Kind::Other),
-            range(20, 40, "mark bitmap", Kind::GcTable),
-            range(40, 60, "malloc arena", Kind::Malloc),
+            range(0, 20, "anonymous", RegionKind::Other),
+            range(20, 40, "mark bitmap", RegionKind::GcTable),
+            range(40, 60, "malloc arena", RegionKind::Malloc),
         ];
         let expected = [
-            range(0, 10, "anonymous", Kind::Other),
-            range(10, 20, "gc table", Kind::GcTable),
-            range(20, 40, "mark bitmap", Kind::GcTable),
-            range(40, 50, "gc table", Kind::GcTable),
-            range(50, 60, "malloc arena", Kind::Malloc),
+            range(0, 10, "anonymous", RegionKind::Other),
+            range(10, 20, "gc table", RegionKind::GcTable),
+            range(20, 40, "mark bitmap", RegionKind::GcTable),
+            range(40, 50, "gc table", RegionKind::GcTable),
+            range(50, 60, "malloc arena", RegionKind::Malloc),
         ];
         assert_eq!(merge(&[asked, looked], &[], &vmas), expected);
     }

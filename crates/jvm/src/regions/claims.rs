@@ -1,10 +1,10 @@
-//! Assigns addresses to regions; the first claim on an address stands.
+//! Assigns addresses to regions; the first claim on an address takes precedence.
 
 use std::{collections::BTreeMap, ops::Range};
 
 use hugewise_linux::proc::smaps::Vma;
 
-use super::{Kind, NamedRange};
+use super::{NamedRange, RegionKind};
 
 /// Smallest page size of Linux; starts of larger pages are multiples of it, too.
 pub(super) const PAGE: u64 = 4096;
@@ -13,7 +13,7 @@ pub(super) const PAGE: u64 = 4096;
 pub(super) struct Claims<'a> {
     vmas: &'a [Vma],
     /// Claims by start address: end, name and kind; without overlaps.
-    taken: BTreeMap<u64, (u64, String, Kind)>,
+    taken: BTreeMap<u64, (u64, String, RegionKind)>,
 }
 
 impl<'a> Claims<'a> {
@@ -33,13 +33,13 @@ impl<'a> Claims<'a> {
     }
 
     /// Kind of the claim that contains `address`.
-    pub(super) fn kind_at(&self, address: u64) -> Option<Kind> {
+    pub(super) fn kind_at(&self, address: u64) -> Option<RegionKind> {
         let (_, (end, _, kind)) = self.taken.range(..=address).next_back()?;
         (address < *end).then_some(*kind)
     }
 
     /// Claims the free parts of `range`.
-    pub(super) fn claim(&mut self, range: Range<u64>, name: &str, kind: Kind) {
+    pub(super) fn claim(&mut self, range: Range<u64>, name: &str, kind: RegionKind) {
         for free in self.gaps(range) {
             self.taken.insert(free.start, (free.end, name.to_owned(), kind));
         }
@@ -146,9 +146,9 @@ mod tests {
     fn the_first_claim_stands_and_the_rest_is_split_around_it() {
         let vmas = [vma(10, 20), vma(20, 30), vma(40, 50)];
         let mut claims = Claims::over(&vmas);
-        claims.claim(15..25, "heap", Kind::Heap);
+        claims.claim(15..25, "heap", RegionKind::Heap);
         assert!(claims.is_free(&(10..15)) && !claims.is_free(&(10..16)) && !claims.is_free(&(30..40)));
-        claims.claim(0..100, "rest", Kind::Other);
+        claims.claim(0..100, "rest", RegionKind::Other);
         let seen: Vec<_> = claims.into_ranges().into_iter().map(|r| (r.start, r.end, r.name)).collect();
         let expected = [(10, 15, "rest"), (15, 25, "heap"), (25, 30, "rest"), (40, 50, "rest")];
         assert_eq!(seen, expected.map(|(start, end, name)| (start, end, name.to_owned())));
@@ -160,7 +160,7 @@ mod tests {
             let vmas = [vma(5, 30), vma(30, 31), vma(60, 90)];
             let mut claims = Claims::over(&vmas);
             for (start, end, name) in asked {
-                claims.claim(start..end, &name, Kind::Heap);
+                claims.claim(start..end, &name, RegionKind::Heap);
             }
             let ranges = claims.into_ranges();
             prop_assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));

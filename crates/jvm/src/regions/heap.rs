@@ -6,10 +6,10 @@ use std::ops::Range;
 use hugewise_linux::{proc::smaps::Vma, root::Root, units::Bytes};
 
 use super::{
-    Collector, JvmIdentity, Kind, NamedRange,
+    Collector, JvmIdentity, NamedRange, RegionKind,
     claims::{Claims, is_allocatable},
     is_libjvm, jvm,
-    memory::Live,
+    memory::ProcessMemory,
     vm_structs::Image,
 };
 
@@ -35,7 +35,7 @@ pub struct Heap {
     pub source: HeapSource,
 }
 
-/// Knowledge about a heap from other sources than the process.
+/// Address range and size of a heap, known from other sources than the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapHints {
     /// Address range in the JVM's log; `None` without a log.
@@ -57,7 +57,7 @@ pub fn locate(root: &Root, pid: u32, vmas: &[Vma], hints: &HeapHints) -> Option<
 
 fn by_tables(root: &Root, pid: u32, vmas: &[Vma]) -> Option<Vec<Range<u64>>> {
     let library = vmas.iter().find(|vma| is_libjvm(&vma.name)).filter(|_| root.is_live())?;
-    let live = Live::of(root, pid, vmas);
+    let live = ProcessMemory::of(root, pid, vmas);
     let image = Image::load(&live, library.addresses.start).ok()?;
     let mut claims = Claims::over(vmas);
     claim(&image, &jvm::identify(&image), &mut claims)?;
@@ -101,13 +101,13 @@ pub(super) fn claim(image: &Image, jvm: &JvmIdentity, claims: &mut Claims) -> Op
         return z_heap(image, claims);
     }
     let reserved = reserved(image)?;
-    claims.claim(reserved.clone(), "heap", Kind::Heap);
+    claims.claim(reserved.clone(), "heap", RegionKind::Heap);
     // Compressed pointers with a base: the page before the heap is reserved without access.
     let before = claims.vma(reserved.start.checked_sub(1)?);
     if let Some(guard) = before.filter(|vma| vma.permissions.starts_with("---")) {
         let page = guard.addresses.end.saturating_sub(guard.addresses.start);
         if claims.is_free(&guard.addresses) && page <= 16 << 20 {
-            claims.claim(guard.addresses.clone(), "heap (no access)", Kind::Heap);
+            claims.claim(guard.addresses.clone(), "heap (no access)", RegionKind::Heap);
         }
     }
     Some(())
@@ -120,7 +120,7 @@ fn z_heap(image: &Image, claims: &mut Claims) -> Option<()> {
     for vma in claims.vmas() {
         let addresses = &vma.addresses;
         if views.iter().any(|view| view.start <= addresses.start && addresses.end <= view.end) {
-            claims.claim(addresses.clone(), "heap", Kind::Heap);
+            claims.claim(addresses.clone(), "heap", RegionKind::Heap);
         }
     }
     Some(())

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use hugewise_linux::{proc::smaps::Vma, reading::Reading, root::Root, units::Bytes};
 
-use super::{JvmIdentity, is_libjvm, memory::Live, vm_structs::Image};
+use super::{JvmIdentity, is_libjvm, memory::ProcessMemory, vm_structs::Image};
 use crate::collector::Collector;
 
 const MAX_FLAGS: u64 = 10_000;
@@ -45,7 +45,7 @@ pub(super) fn identify(image: &Image) -> JvmIdentity {
 /// Whether the flag of type `bool` is set in the JVM of process `pid`; `None` if that cannot be read.
 pub(crate) fn flag_is_set(root: &Root, pid: u32, vmas: &[Vma], flag: &str) -> Option<bool> {
     let library = vmas.iter().find(|vma| is_libjvm(&vma.name)).filter(|_| root.is_live())?;
-    let live = Live::of(root, pid, vmas);
+    let live = ProcessMemory::of(root, pid, vmas);
     let image = Image::load(&live, library.addresses.start).ok()?;
     Flags::read(&image).is_set(flag)
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    Collector, JvmIdentity, Kind,
+    Collector, JvmIdentity, RegionKind,
     claims::{Claims, PAGE, is_archive},
     heap, is_libjvm, metaspace,
     vm_structs::Image,
@@ -54,9 +54,9 @@ fn code_cache(image: &Image, claims: &mut Claims) -> Option<()> {
         let name = code_heap_name(image, claims, heap);
         let memory = virtual_space(image, image.place(heap, "CodeHeap::_memory")?)?;
         let name = name.map_or_else(|| "code cache".to_owned(), |name| format!("code cache: {name}"));
-        claims.claim(memory, &name, Kind::CodeCache);
+        claims.claim(memory, &name, RegionKind::CodeCache);
         if let Some(map) = image.place(heap, "CodeHeap::_segmap").and_then(|map| virtual_space(image, map)) {
-            claims.claim(map, "code cache: segment map", Kind::CodeCache);
+            claims.claim(map, "code cache: segment map", RegionKind::CodeCache);
         }
         found = Some(());
     }
@@ -65,7 +65,7 @@ fn code_cache(image: &Image, claims: &mut Claims) -> Option<()> {
         (image.static_field("CodeCache::_low_bound"), image.static_field("CodeCache::_high_bound"))
     {
         if high.saturating_sub(low) <= 1 << 32 {
-            claims.claim(low..high, "code cache", Kind::CodeCache);
+            claims.claim(low..high, "code cache", RegionKind::CodeCache);
         }
     }
     found
@@ -101,18 +101,18 @@ fn card_table(image: &Image, claims: &mut Claims) -> Option<()> {
         Some(_) => range.end.next_multiple_of(PAGE),
         None => range.end,
     };
-    claims.is_free(&range).then(|| claims.claim(range.start..end, "card table", Kind::GcTable))
+    claims.is_free(&range).then(|| claims.claim(range.start..end, "card table", RegionKind::GcTable))
 }
 
 fn archive(image: &Image, claims: &mut Claims) {
     for vma in claims.vmas().iter().filter(|vma| is_archive(&vma.name)) {
-        claims.claim(vma.addresses.clone(), "CDS archive", Kind::Cds);
+        claims.claim(vma.addresses.clone(), "CDS archive", RegionKind::Cds);
     }
     let base = image.static_field("MetaspaceObj::_shared_metaspace_base");
     let top = image.static_field("MetaspaceObj::_shared_metaspace_top");
     if let (Some(base), Some(top)) = (base, top) {
         if base != 0 && base < top && top - base <= 1 << 32 {
-            claims.claim(base..top, "CDS archive", Kind::Cds);
+            claims.claim(base..top, "CDS archive", RegionKind::Cds);
         }
     }
 }
@@ -125,12 +125,12 @@ fn archive_rest(claims: &mut Claims) {
         .map(|vma| vma.addresses.clone())
         .filter(|addresses| {
             claims.is_free(addresses)
-                && addresses.start.checked_sub(1).and_then(|at| claims.kind_at(at)) == Some(Kind::Cds)
-                && claims.kind_at(addresses.end) == Some(Kind::ClassSpace)
+                && addresses.start.checked_sub(1).and_then(|at| claims.kind_at(at)) == Some(RegionKind::Cds)
+                && claims.kind_at(addresses.end) == Some(RegionKind::ClassSpace)
         })
         .collect();
     for addresses in behind {
-        claims.claim(addresses, "CDS archive", Kind::Cds);
+        claims.claim(addresses, "CDS archive", RegionKind::Cds);
     }
 }
 
@@ -138,5 +138,5 @@ fn performance_data(image: &Image, claims: &mut Claims) -> Option<()> {
     let start = image.static_field("PerfMemory::_start")?;
     let end = image.static_field("PerfMemory::_end")?;
     (start != 0 && start < end && end - start <= 1 << 24)
-        .then(|| claims.claim(start..end, "performance counters", Kind::Internal))
+        .then(|| claims.claim(start..end, "performance counters", RegionKind::Internal))
 }

@@ -87,7 +87,7 @@ const MOST_WORDS: usize = 8 << 20;
 
 /// Running process. Reading faults no page in: pages that are not present count as zero, or are read from
 /// their file.
-pub(super) struct Live<'a> {
+pub(super) struct ProcessMemory<'a> {
     pid: u32,
     vmas: &'a [Vma],
     page: u64,
@@ -103,9 +103,9 @@ pub(super) struct Live<'a> {
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 
-impl<'a> Live<'a> {
-    pub(super) fn of(root: &Root, pid: u32, vmas: &'a [Vma]) -> Live<'a> {
-        Live {
+impl<'a> ProcessMemory<'a> {
+    pub(super) fn of(root: &Root, pid: u32, vmas: &'a [Vma]) -> ProcessMemory<'a> {
+        ProcessMemory {
             pid,
             vmas,
             page: base_page::read(root).known().map_or(4096, |page| page.bytes().0),
@@ -195,7 +195,7 @@ impl<'a> Live<'a> {
     }
 }
 
-impl Memory for Live<'_> {
+impl Memory for ProcessMemory<'_> {
     fn read(&self, address: u64, into: &mut [u8]) -> Option<()> {
         self.read_library(address, into).or_else(|| self.read_pages(address, into))
     }
@@ -214,22 +214,22 @@ impl Memory for Live<'_> {
 
 /// Memory for tests.
 #[cfg(test)]
-pub(super) mod made {
+pub(super) mod fake {
     use std::collections::BTreeMap;
 
     use super::Memory;
 
     /// Pieces of memory by start address.
     #[derive(Default)]
-    pub(in crate::regions) struct Made(pub BTreeMap<u64, Vec<u8>>);
+    pub(in crate::regions) struct FakeMemory(pub BTreeMap<u64, Vec<u8>>);
 
-    impl Made {
+    impl FakeMemory {
         pub(in crate::regions) fn words(&mut self, address: u64, words: &[u64]) {
             self.0.insert(address, words.iter().flat_map(|word| word.to_ne_bytes()).collect());
         }
     }
 
-    impl Memory for Made {
+    impl Memory for FakeMemory {
         fn read(&self, address: u64, into: &mut [u8]) -> Option<()> {
             let (start, piece) = self.0.range(..=address).next_back()?;
             let from = usize::try_from(address - start).ok()?;

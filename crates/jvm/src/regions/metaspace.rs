@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::{
-    Kind,
+    RegionKind,
     claims::{Claims, PAGE},
     is_libjvm,
     vm_structs::Image,
@@ -16,7 +16,7 @@ const NON_CLASS: &str = "non-class-space";
 const CLASS: &str = "class-space";
 const MOST_NODES: usize = 1 << 14;
 /// Maximum size of a library's text that is searched.
-const MOST_TEXT: u64 = 64 << 20;
+const MAX_TEXT_BYTES: u64 = 64 << 20;
 
 pub(super) fn claim(image: &Image, claims: &mut Claims) -> Option<()> {
     let names = names(image, claims);
@@ -47,7 +47,7 @@ fn is_data(claims: &Claims, address: u64) -> bool {
 }
 
 /// Claims the nodes of a list: `[next, …, base, bytes, …]`.
-fn claim_nodes(image: &Image, claims: &mut Claims, first: u64, name: &str, kind: Kind) -> Option<()> {
+fn claim_nodes(image: &Image, claims: &mut Claims, first: u64, name: &str, kind: RegionKind) -> Option<()> {
     let (mut node, mut found) = (first, None);
     for _ in 0..MOST_NODES {
         if node == 0 || !is_data(claims, node) {
@@ -69,19 +69,19 @@ fn reservation(claims: &Claims, base: u64, bytes: u64) -> Option<Range<u64>> {
     (base % PAGE == 0 && bytes % PAGE == 0 && bytes >= 64 << 10 && claims.is_free(&range)).then_some(range)
 }
 
-/// Addresses of the names in libjvm.so. A linker may merge one into the end of the other, and may put strings
-/// beside the code.
-fn names(image: &Image, claims: &Claims) -> Vec<(u64, &'static str, Kind)> {
+/// Addresses of the names in libjvm.so. A linker may merge the shorter name into the longer, and put strings
+/// into the same segment as code.
+fn names(image: &Image, claims: &Claims) -> Vec<(u64, &'static str, RegionKind)> {
     let found = names_in(image, claims, "r--");
     if found.is_empty() { names_in(image, claims, "r-x") } else { found }
 }
 
-fn names_in(image: &Image, claims: &Claims, permissions: &str) -> Vec<(u64, &'static str, Kind)> {
+fn names_in(image: &Image, claims: &Claims, permissions: &str) -> Vec<(u64, &'static str, RegionKind)> {
     let mut found = Vec::new();
     let texts =
         claims.vmas().iter().filter(|vma| is_libjvm(&vma.name) && vma.permissions.starts_with(permissions));
     for vma in texts {
-        let bytes = (vma.addresses.end - vma.addresses.start).min(MOST_TEXT);
+        let bytes = (vma.addresses.end - vma.addresses.start).min(MAX_TEXT_BYTES);
         let mut text = vec![0; bytes as usize];
         if image.memory.read(vma.addresses.start, &mut text).is_none() {
             continue;
@@ -90,9 +90,9 @@ fn names_in(image: &Image, claims: &Claims, permissions: &str) -> Vec<(u64, &'st
             let address = vma.addresses.start + at as u64;
             let longer = at.checked_sub(NON_CLASS.len() - CLASS.len());
             if let Some(longer) = longer.filter(|longer| text[*longer..].starts_with(NON_CLASS.as_bytes())) {
-                found.push((vma.addresses.start + longer as u64, "metaspace", Kind::Metaspace));
+                found.push((vma.addresses.start + longer as u64, "metaspace", RegionKind::Metaspace));
             }
-            found.push((address, "class space", Kind::ClassSpace));
+            found.push((address, "class space", RegionKind::ClassSpace));
         }
     }
     found

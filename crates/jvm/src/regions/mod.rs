@@ -1,4 +1,4 @@
-//! Names the mappings of a running process after the regions of its JVM.
+//! Assigns the regions of a JVM to the mappings of its process.
 //!
 //! Passive naming does not affect the process. It reads the JVM's memory through the tables for HotSpot's
 //! serviceability agent (`gHotSpotVMStructs`), so it needs no tables of versions. Regions without an entry
@@ -9,6 +9,7 @@
 mod answers;
 mod attached;
 mod claims;
+mod elf_symbols;
 mod heap;
 pub(crate) mod jvm;
 mod known;
@@ -17,7 +18,6 @@ mod metaspace;
 mod native;
 mod reserved;
 mod stacks;
-mod symbols;
 mod vm_structs;
 
 use std::fmt;
@@ -29,13 +29,13 @@ use serde::{Deserialize, Serialize};
 pub use crate::collector::Collector;
 use claims::Claims;
 pub use heap::{Heap, HeapHints, HeapSource, locate as locate_heap};
-use memory::{Live, Memory};
+use memory::{Memory, ProcessMemory};
 use vm_structs::Image;
 
 /// Purpose of a JVM's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum RegionKind {
     /// Java objects.
     Heap,
     /// Compiled and generated code, and the segment maps over it.
@@ -58,19 +58,19 @@ pub enum Kind {
     Other,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for RegionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Heap => "heap",
-            Kind::CodeCache => "code cache",
-            Kind::GcTable => "gc table",
-            Kind::Metaspace => "metaspace",
-            Kind::ClassSpace => "class space",
-            Kind::Cds => "CDS archive",
-            Kind::ThreadStack => "thread stack",
-            Kind::Malloc => "malloc",
-            Kind::Internal => "jvm",
-            Kind::Other => "other",
+            RegionKind::Heap => "heap",
+            RegionKind::CodeCache => "code cache",
+            RegionKind::GcTable => "gc table",
+            RegionKind::Metaspace => "metaspace",
+            RegionKind::ClassSpace => "class space",
+            RegionKind::Cds => "CDS archive",
+            RegionKind::ThreadStack => "thread stack",
+            RegionKind::Malloc => "malloc",
+            RegionKind::Internal => "jvm",
+            RegionKind::Other => "other",
         })
     }
 }
@@ -85,7 +85,7 @@ pub struct NamedRange {
     /// `heap`, `code cache: non-nmethods`, `card table`, `thread stack (main)`, `libc.so.6` …
     pub name: String,
     /// Its purpose.
-    pub kind: Kind,
+    pub kind: RegionKind,
 }
 
 /// Source of the names.
@@ -102,7 +102,7 @@ pub enum Source {
         /// Whether the JVM's own tables were read; otherwise names follow from addresses and sizes.
         tables: bool,
     },
-    /// The process is no HotSpot JVM, with the reason.
+    /// The process is not a HotSpot JVM, with the reason.
     NotAJvm(String),
 }
 
@@ -127,7 +127,7 @@ pub struct Naming {
     /// Sorted and without overlap; a range may be a part of a mapping or span several.
     pub ranges: Vec<NamedRange>,
     pub source: Source,
-    /// `None` if the process is no JVM.
+    /// `None` if the process is not a JVM.
     pub jvm: Option<JvmIdentity>,
     /// Failed readings, with reasons.
     pub notes: Vec<String>,
@@ -155,7 +155,7 @@ fn range_at(ranges: &[NamedRange], address: u64) -> Option<&NamedRange> {
 #[must_use]
 pub fn name(root: &Root, pid: u32, vmas: &[Vma], attach: bool, max_heap: Option<Bytes>) -> Naming {
     let mut notes = Vec::new();
-    let live = root.is_live().then(|| Live::of(root, pid, vmas));
+    let live = root.is_live().then(|| ProcessMemory::of(root, pid, vmas));
     let memory = live.as_ref().map(|live| live as &dyn Memory);
     if memory.is_none() {
         notes.push(
@@ -168,7 +168,7 @@ pub fn name(root: &Root, pid: u32, vmas: &[Vma], attach: bool, max_heap: Option<
     if attach && naming.jvm.is_some() {
         attached::refine(root, pid, vmas, &mut naming);
     } else if attach {
-        naming.notes.push("not attached: the process is no HotSpot JVM".to_owned());
+        naming.notes.push("not attached: the process is not a HotSpot JVM".to_owned());
     }
     naming
 }
@@ -193,7 +193,7 @@ fn passive(
         (_, None) => source = Source::NotAJvm("libjvm.so is not among its mappings".to_owned()),
         (Some(Err(vm_structs::LoadError::NotHotSpot)), _) => {
             source =
-                Source::NotAJvm("its libjvm.so has no gHotSpotVMStructs: it is no HotSpot JVM".to_owned());
+                Source::NotAJvm("its libjvm.so has no gHotSpotVMStructs: it is not a HotSpot JVM".to_owned());
         }
         (Some(Err(vm_structs::LoadError::Unreadable(reason))), _) => {
             notes.push(format!(
@@ -239,7 +239,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{memory::made::Made, *};
+    use super::{memory::fake::FakeMemory, *};
 
     const MAPPINGS: &str = "\
 c0000000-f0000000 rw-p 00000000 00:00 0
@@ -259,20 +259,20 @@ f0000000-100000000 ---p 00000000 00:00 0
     }
 
     #[test]
-    fn where_nothing_can_be_read_the_places_speak() -> Result<(), Box<dyn Error>> {
+    fn without_memory_the_mappings_name_the_regions() -> Result<(), Box<dyn Error>> {
         let naming = passive(None, &vmas(), &[], None, Vec::new());
         assert_eq!(naming.source, Source::Passive { tables: false });
         assert!(naming.jvm.as_ref().is_some_and(|jvm| jvm.collector.known().is_none()));
         let named = |address| naming.at(address).map(|range| (range.name.as_str(), range.kind));
         for (address, name, kind) in [
-            (0xc000_0000, "heap", Kind::Heap),
-            (0xffff_ffff, "heap", Kind::Heap),
-            (0x5580_b322_c000, "malloc (main arena)", Kind::Malloc),
-            (0x7fa0_a540_0000, "code cache", Kind::CodeCache),
-            (0x7fa0_b000_2000, "libjvm.so", Kind::Other),
-            (0x7fa0_b800_0000, "anonymous", Kind::Other),
-            (0x7fa0_c000_0000, "performance counters", Kind::Internal),
-            (0x7ffc_d120_d000, "thread stack (first)", Kind::ThreadStack),
+            (0xc000_0000, "heap", RegionKind::Heap),
+            (0xffff_ffff, "heap", RegionKind::Heap),
+            (0x5580_b322_c000, "malloc (main arena)", RegionKind::Malloc),
+            (0x7fa0_a540_0000, "code cache", RegionKind::CodeCache),
+            (0x7fa0_b000_2000, "libjvm.so", RegionKind::Other),
+            (0x7fa0_b800_0000, "anonymous", RegionKind::Other),
+            (0x7fa0_c000_0000, "performance counters", RegionKind::Internal),
+            (0x7ffc_d120_d000, "thread stack (first)", RegionKind::ThreadStack),
         ] {
             assert_eq!(named(address), Some((name, kind)), "{address:#x}");
         }
@@ -291,13 +291,13 @@ f0000000-100000000 ---p 00000000 00:00 0
             let naming = passive(None, &vmas, &[], max_heap, Vec::new());
             naming.at(heap.start).map(|range| range.kind)
         };
-        assert_eq!(named(Some(Bytes(256 << 20))), Some(Kind::Heap));
-        assert_eq!(named(None), Some(Kind::Other));
+        assert_eq!(named(Some(Bytes(256 << 20))), Some(RegionKind::Heap));
+        assert_eq!(named(None), Some(RegionKind::Other));
     }
 
     #[test]
     fn a_libjvm_without_tables_is_no_hotspot() {
-        let mut memory = Made::default();
+        let mut memory = FakeMemory::default();
         // An ELF header, one PT_LOAD, one PT_DYNAMIC with empty tables.
         let mut image = vec![0u8; 0x1000];
         image[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -322,7 +322,7 @@ f0000000-100000000 ---p 00000000 00:00 0
             pieces in prop::collection::vec((0usize..10, prop::collection::vec(any::<u64>(), 1..600)), 0..12),
         ) {
             let vmas = vmas();
-            let mut memory = Made::default();
+            let mut memory = FakeMemory::default();
             for (index, words) in pieces {
                 memory.words(vmas[index].addresses.start, &words);
             }

@@ -1,11 +1,11 @@
-//! Memory of the C library's malloc, files, and unidentified memory.
+//! Names memory of malloc, files, and unidentified memory.
 
 use std::ops::Range;
 
 use hugewise_linux::{proc::smaps::Vma, units::Bytes};
 
 use super::{
-    Kind,
+    RegionKind,
     claims::{Claims, PAGE, is_allocatable, is_archive},
     heap,
     memory::Memory,
@@ -26,7 +26,7 @@ pub(super) fn claim_malloc(memory: &dyn Memory, claims: &mut Claims) {
             if claims.kind_at(start).is_none() && is_arena(memory, vma, start) {
                 let end =
                     claims.free_from(start).map_or(start, |free| free.end.min(start.saturating_add(ARENA)));
-                claims.claim(start..end, "malloc arena", Kind::Malloc);
+                claims.claim(start..end, "malloc arena", RegionKind::Malloc);
             }
         }
         for free in claims.gaps(vma.addresses.clone()) {
@@ -37,7 +37,7 @@ pub(super) fn claim_malloc(memory: &dyn Memory, claims: &mut Claims) {
 
 fn claim_brk(claims: &mut Claims) {
     for vma in claims.vmas().iter().filter(|vma| vma.name.starts_with("[heap]")) {
-        claims.claim(vma.addresses.clone(), "malloc (main arena)", Kind::Malloc);
+        claims.claim(vma.addresses.clone(), "malloc (main arena)", RegionKind::Malloc);
     }
 }
 
@@ -55,7 +55,7 @@ fn is_arena(memory: &dyn Memory, vma: &Vma, start: u64) -> bool {
 fn claim_chunks(memory: &dyn Memory, claims: &mut Claims, start: u64, end: u64) {
     let mut at = start;
     while let Some(behind) = chunk(memory, at..end) {
-        claims.claim(at..behind, LARGE_ALLOCATION, Kind::Malloc);
+        claims.claim(at..behind, LARGE_ALLOCATION, RegionKind::Malloc);
         at = behind;
     }
 }
@@ -78,14 +78,14 @@ pub(super) fn claim_by_place(tables: bool, max_heap: Option<Bytes>, claims: &mut
     for vma in claims.vmas() {
         let (addresses, permissions) = (vma.addresses.clone(), vma.permissions.as_str());
         if is_archive(&vma.name) {
-            claims.claim(addresses, "CDS archive", Kind::Cds);
+            claims.claim(addresses, "CDS archive", RegionKind::Cds);
         } else if permissions.contains('w') && permissions.contains('x') {
-            claims.claim(addresses, "code cache", Kind::CodeCache);
+            claims.claim(addresses, "code cache", RegionKind::CodeCache);
         }
     }
     let likely = if tables { Vec::new() } else { heap::by_places(claims.vmas(), max_heap) };
     for range in heap::by_file(claims.vmas()).into_iter().chain(likely) {
-        claims.claim(range, "heap", Kind::Heap);
+        claims.claim(range, "heap", RegionKind::Heap);
     }
 }
 
@@ -97,14 +97,18 @@ pub(super) fn claim_rest(claims: &mut Claims) {
         let is_file = vma.name.starts_with('/') && !is_allocatable(vma);
         let data_of = library.filter(|library| library.addresses.end == vma.addresses.start);
         let (name, kind) = match (vma.name.as_str(), data_of) {
-            (name, _) if name.contains("/hsperfdata_") => ("performance counters".to_owned(), Kind::Internal),
-            (name, _) if is_file => (file_name(name).to_owned(), Kind::Other),
-            (name, _) if name.starts_with("/SYSV") => ("shared memory".to_owned(), Kind::Other),
-            (name, _) if name.starts_with("/anon_hugepage") => ("hugetlb memory".to_owned(), Kind::Other),
-            ("", Some(library)) => (file_name(&library.name).to_owned(), Kind::Other),
-            ("", None) if vma.permissions.starts_with("---") => ("reserved".to_owned(), Kind::Other),
-            ("", None) => ("anonymous".to_owned(), Kind::Other),
-            (name, _) => (name.to_owned(), Kind::Other),
+            (name, _) if name.contains("/hsperfdata_") => {
+                ("performance counters".to_owned(), RegionKind::Internal)
+            }
+            (name, _) if is_file => (file_name(name).to_owned(), RegionKind::Other),
+            (name, _) if name.starts_with("/SYSV") => ("shared memory".to_owned(), RegionKind::Other),
+            (name, _) if name.starts_with("/anon_hugepage") => {
+                ("hugetlb memory".to_owned(), RegionKind::Other)
+            }
+            ("", Some(library)) => (file_name(&library.name).to_owned(), RegionKind::Other),
+            ("", None) if vma.permissions.starts_with("---") => ("reserved".to_owned(), RegionKind::Other),
+            ("", None) => ("anonymous".to_owned(), RegionKind::Other),
+            (name, _) => (name.to_owned(), RegionKind::Other),
         };
         claims.claim(vma.addresses.clone(), &name, kind);
         library = Some(vma).filter(|vma| is_file && vma.permissions.starts_with("rw"));

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Collector, JvmIdentity, Kind,
+    Collector, JvmIdentity, RegionKind,
     claims::{Claims, PAGE, is_allocatable},
     heap, is_libjvm, native,
     stacks::{self, Thread},
@@ -18,17 +18,17 @@ use super::{
 };
 
 /// Depth of the pointer search, from the heap's description and from static data.
-const STEPS: [u32; 2] = [3, 2];
+const SEARCH_DEPTHS: [u32; 2] = [3, 2];
 const MOST_OBJECTS: usize = 40_000;
 const MOST_STATIC_BYTES: u64 = 16 << 20;
-const LARGEST_OBJECT: u64 = 16 << 10;
+const MAX_OBJECT_BYTES: u64 = 16 << 10;
 /// Maximum offset of an allocation in its chunk, in bytes: after the header of the C library and that of
 /// Native Memory Tracking.
-const FARTHEST_IN_CHUNK: u64 = 64;
+const MAX_CHUNK_OFFSET_BYTES: u64 = 64;
 /// Bytes read of an object of unknown size.
-const USUAL_OBJECT: u64 = 1 << 10;
+const DEFAULT_OBJECT_BYTES: u64 = 1 << 10;
 
-/// Tables of G1 with the same size; a JVM with only one of them has no card counts.
+/// Tables of G1 with the same size; if a JVM has one such table only, the table has the block offsets.
 const OFFSETS_OR_COUNTS: &str = "block offsets or card counts";
 
 /// Root of the search that found a range.
@@ -39,7 +39,7 @@ enum Origin {
 }
 
 #[derive(Default)]
-struct Found {
+struct FoundRanges {
     /// Ends by base.
     bounds: BTreeMap<u64, BTreeSet<(u64, Origin)>>,
     /// Ends by base, calculated from sizes.
@@ -59,21 +59,21 @@ pub(super) fn claim(
     notes: &mut Vec<String>,
 ) {
     for addresses in static_areas(image, claims) {
-        claims.claim(addresses, "libjvm.so", Kind::Other);
+        claims.claim(addresses, "libjvm.so", RegionKind::Other);
     }
-    let mut walk = Walk { image, claims, seen: HashSet::new(), found: Found::default() };
+    let mut walk = PointerSearch { image, claims, seen: HashSet::new(), found: FoundRanges::default() };
     if let Some(heap) = image.static_field("Universe::_collectedHeap") {
-        walk.from(vec![heap], STEPS[0], Origin::Heap);
+        walk.from(vec![heap], SEARCH_DEPTHS[0], Origin::Heap);
     }
     let statics = static_words(image, claims);
-    walk.look_at(&statics, Origin::Static);
-    walk.from(statics, STEPS[1], Origin::Static);
+    walk.scan_words(&statics, Origin::Static);
+    walk.from(statics, SEARCH_DEPTHS[1], Origin::Static);
     if walk.seen.len() >= MOST_OBJECTS {
         notes.push(format!("the search for memory that the JVM reserved ended after {MOST_OBJECTS} objects"));
     }
     let found = walk.found;
     for (start, end) in &found.chunks {
-        claims.claim(*start..*end, native::LARGE_ALLOCATION, Kind::Malloc);
+        claims.claim(*start..*end, native::LARGE_ALLOCATION, RegionKind::Malloc);
     }
     let naming = Tables::of(image, jvm, metaspace_known, claims);
     // Stacks of running threads whose mapping extends beyond the stack.
@@ -155,21 +155,21 @@ pub(super) fn static_words(image: &Image, claims: &Claims) -> Vec<u64> {
         .collect()
 }
 
-struct Walk<'w, 'v> {
+struct PointerSearch<'w, 'v> {
     image: &'w Image<'w>,
     claims: &'w Claims<'v>,
     seen: HashSet<u64>,
-    found: Found,
+    found: FoundRanges,
 }
 
-impl Walk<'_, '_> {
+impl PointerSearch<'_, '_> {
     fn from(&mut self, roots: Vec<u64>, steps: u32, origin: Origin) {
         let mut next = roots;
         for _ in 0..steps {
             let mut behind = Vec::new();
             for object in next {
                 let Some(words) = self.object(object) else { continue };
-                self.look_at(&words, origin);
+                self.scan_words(&words, origin);
                 behind.extend(words.into_iter().filter(|word| *word != 0 && word % 8 == 0));
             }
             next = behind;
@@ -182,7 +182,7 @@ impl Walk<'_, '_> {
             return None;
         }
         let vma = self.claims.vma(address)?;
-        let own = matches!(self.claims.kind_at(address), None | Some(Kind::Malloc));
+        let own = matches!(self.claims.kind_at(address), None | Some(RegionKind::Malloc));
         if !own || !vma.permissions.starts_with("rw") || !is_allocatable(vma) || vma.is_hugetlb {
             return None;
         }
@@ -191,18 +191,20 @@ impl Walk<'_, '_> {
         // a header, which begins with the requested size.
         let header = self.image.memory.words(address.checked_sub(16)?, 2)?;
         let bytes = match (header[1] & !7, header[0]) {
-            (reported @ 24..=1_048_576, _) => (reported - 8).min(LARGEST_OBJECT),
-            (_, asked @ 8..=1_048_576) => asked.min(LARGEST_OBJECT),
-            _ => USUAL_OBJECT,
+            (reported @ 24..=1_048_576, _) => (reported - 8).min(MAX_OBJECT_BYTES),
+            (_, asked @ 8..=1_048_576) => asked.min(MAX_OBJECT_BYTES),
+            _ => DEFAULT_OBJECT_BYTES,
         };
         let bytes = bytes.min(vma.addresses.end - address);
         self.image.memory.words(address, (bytes / 8) as usize)
     }
 
-    fn look_at(&mut self, words: &[u64], origin: Origin) {
+    fn scan_words(&mut self, words: &[u64], origin: Origin) {
         for (index, word) in words.iter().enumerate() {
             let page = word & !(PAGE - 1);
-            if (16..=FARTHEST_IN_CHUNK).contains(&(word - page)) && !self.found.chunks.contains_key(&page) {
+            if (16..=MAX_CHUNK_OFFSET_BYTES).contains(&(word - page))
+                && !self.found.chunks.contains_key(&page)
+            {
                 let free = self.claims.free_from(page);
                 if let Some(end) = free.and_then(|free| native::chunk(self.image.memory, free)) {
                     self.found.chunks.insert(page, end);
@@ -211,7 +213,7 @@ impl Walk<'_, '_> {
             if word % PAGE != 0 || *word == 0 || self.claims.free_from(*word).is_none() {
                 continue;
             }
-            // The end of one range is not the start of the next.
+            // The end of a range does not count as the start of another.
             let before = index.checked_sub(1).map_or(0, |before| words[before]);
             let is_end = before % PAGE == 0 && before < *word && self.claims.vma(before).is_some();
             if !is_end || !is_writable(self.claims, *word) {
@@ -276,21 +278,21 @@ impl Tables {
         exact <= bytes && self.page_sizes.iter().any(whole)
     }
 
-    fn name(&self, bytes: u64, origin: Origin, writable: bool) -> (&'static str, Kind) {
+    fn name(&self, bytes: u64, origin: Origin, writable: bool) -> (&'static str, RegionKind) {
         if origin == Origin::Static && !(writable && self.metaspace_known) {
             // The polling page and similar pages are read-only.
-            return ("jvm", Kind::Internal);
+            return ("jvm", RegionKind::Internal);
         }
         if let Some((_, name)) = self.shares().iter().find(|(share, _)| self.is_share(bytes, *share)) {
-            return (name, Kind::GcTable);
+            return (name, RegionKind::GcTable);
         }
         // One byte for 512 bytes of the old generation, which is a part of the heap.
         let of_old = matches!(self.collector, Some(Collector::Serial | Collector::Parallel))
             && self.heap.is_some_and(|heap| (heap / 2048..=heap / 512 + PAGE).contains(&bytes));
         match origin {
-            Origin::Heap if of_old => ("block offset table", Kind::GcTable),
+            Origin::Heap if of_old => ("block offset table", RegionKind::GcTable),
             // Of the writable mappings of HotSpot only those of the collector are unnamed at this point.
-            Origin::Heap | Origin::Static => ("gc table", Kind::GcTable),
+            Origin::Heap | Origin::Static => ("gc table", RegionKind::GcTable),
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use hugewise_linux::{proc::smaps::Vma, root::Root};
 
 use super::{
-    Kind,
+    RegionKind,
     claims::{Claims, PAGE, is_allocatable},
     memory::Memory,
 };
@@ -20,15 +20,15 @@ pub(super) struct Thread {
 }
 
 /// Bytes above the stack pointer that are searched for the thread descriptor.
-const FARTHEST: u64 = 64 << 20;
+const MAX_DESCRIPTOR_DISTANCE_BYTES: u64 = 64 << 20;
 /// Upper bound of glibc's descriptor with the TLS of libraries behind it, in bytes.
-const LARGEST_DESCRIPTOR: u64 = 16 << 10;
+const MAX_DESCRIPTOR_BYTES: u64 = 16 << 10;
 /// Bytes per read in the search for a descriptor.
-const PIECE: u64 = 64 << 10;
+const READ_BYTES: u64 = 64 << 10;
 /// Maximum of `-Xss`, with room for guard pages.
-const LARGEST_STACK: u64 = (1 << 30) + (1 << 20);
+const MAX_STACK_BYTES: u64 = (1 << 30) + (1 << 20);
 /// Upper bound of the guard pages at the end of a stack, in bytes.
-const MOST_GUARD: u64 = 1 << 20;
+const MAX_GUARD_BYTES: u64 = 1 << 20;
 const MOST_THREADS: usize = 65_536;
 
 pub(super) fn threads(root: &Root, pid: u32) -> Vec<Thread> {
@@ -48,7 +48,7 @@ pub(super) fn threads(root: &Root, pid: u32) -> Vec<Thread> {
         .collect()
 }
 
-/// The last word but one: `202 0x7f14d37ff990 … 0x7ffdd08bc320 0x7f14d4d50f16`.
+/// The second-last word: `202 0x7f14d37ff990 … 0x7ffdd08bc320 0x7f14d4d50f16`.
 fn stack_pointer(call: &str) -> Option<u64> {
     let word = call.split_whitespace().rev().nth(1)?;
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
@@ -57,7 +57,7 @@ fn stack_pointer(call: &str) -> Option<u64> {
 /// Claims the stacks of waiting threads, then stacks that end where their mapping ends.
 pub(super) fn claim(memory: Option<&dyn Memory>, threads: &[Thread], claims: &mut Claims) {
     for vma in claims.vmas().iter().filter(|vma| vma.name.starts_with("[stack")) {
-        claims.claim(vma.addresses.clone(), "thread stack (first)", Kind::ThreadStack);
+        claims.claim(vma.addresses.clone(), "thread stack (first)", RegionKind::ThreadStack);
     }
     for thread in threads {
         let Some(pointer) = thread.stack_pointer else { continue };
@@ -65,7 +65,7 @@ pub(super) fn claim(memory: Option<&dyn Memory>, threads: &[Thread], claims: &mu
         if claims.kind_at(pointer).is_some() {
             continue;
         }
-        let end = vma.addresses.end.min(pointer.saturating_add(FARTHEST));
+        let end = vma.addresses.end.min(pointer.saturating_add(MAX_DESCRIPTOR_DISTANCE_BYTES));
         let reported = memory.and_then(|memory| Descriptor::find(memory, pointer & !(PAGE - 1), end));
         let bounds = match reported {
             Some(Descriptor { bounds: Some(bounds), .. })
@@ -93,7 +93,7 @@ pub(super) fn claim_if_stack(
     range: &Range<u64>,
     claims: &mut Claims,
 ) {
-    let from = range.end.saturating_sub(LARGEST_DESCRIPTOR).max(range.start) & !(PAGE - 1);
+    let from = range.end.saturating_sub(MAX_DESCRIPTOR_BYTES).max(range.start) & !(PAGE - 1);
     let Some(descriptor) = Descriptor::find(memory, from, range.end) else { return };
     let Some(bounds) = descriptor.bounds.filter(|bounds| bounds.end == range.end) else { return };
     if !claims.is_free(&bounds) {
@@ -107,7 +107,7 @@ pub(super) fn claim_if_stack(
 
 fn claim_one(bounds: Range<u64>, name: &str, claims: &mut Claims) {
     let bounds = guard(claims, bounds.start)..bounds.end;
-    claims.claim(bounds, &format!("thread stack ({name})"), Kind::ThreadStack);
+    claims.claim(bounds, &format!("thread stack ({name})"), RegionKind::ThreadStack);
 }
 
 fn is_stack_like(vma: &Vma) -> bool {
@@ -129,16 +129,16 @@ impl Descriptor {
     fn find(memory: &dyn Memory, from: u64, to: u64) -> Option<Descriptor> {
         let mut at = from;
         while at < to {
-            let words = memory.words(at, (to - at).min(PIECE) as usize / 8)?;
+            let words = memory.words(at, (to - at).min(READ_BYTES) as usize / 8)?;
             // Descriptors are 64-byte aligned.
             for index in (0..words.len().saturating_sub(2)).step_by(8) {
                 let here = at + index as u64 * 8;
                 if words[index] == here && words[index + 2] == here {
-                    let bytes = (to - here).min(LARGEST_DESCRIPTOR);
+                    let bytes = (to - here).min(MAX_DESCRIPTOR_BYTES);
                     return Some(Descriptor::read(here, &memory.words(here, bytes as usize / 8)?));
                 }
             }
-            at += PIECE;
+            at += READ_BYTES;
         }
         None
     }
@@ -146,8 +146,8 @@ impl Descriptor {
     fn read(at: u64, words: &[u64]) -> Descriptor {
         let bounds = words.windows(2).find_map(|pair| {
             let end = pair[0].checked_add(pair[1])?;
-            let plausible = pair[0] != 0 && pair[1] <= LARGEST_STACK;
-            let holds = plausible && pair[0] < at && at < end && end - at <= LARGEST_DESCRIPTOR;
+            let plausible = pair[0] != 0 && pair[1] <= MAX_STACK_BYTES;
+            let holds = plausible && pair[0] < at && at < end && end - at <= MAX_DESCRIPTOR_BYTES;
             (holds && pair[0] % PAGE == 0 && end % PAGE == 0).then_some(pair[0]..end)
         });
         let numbers = words.iter().take(128).flat_map(|word| [*word as u32, (*word >> 32) as u32]);
@@ -161,18 +161,18 @@ fn guard(claims: &Claims, start: u64) -> u64 {
     let guard = before.filter(|vma| {
         vma.permissions.starts_with("---")
             && vma.addresses.end == start
-            && vma.addresses.end - vma.addresses.start <= MOST_GUARD
+            && vma.addresses.end - vma.addresses.start <= MAX_GUARD_BYTES
     });
     guard.map_or(start, |vma| vma.addresses.start)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::memory::made::Made, *};
+    use super::{super::memory::fake::FakeMemory, *};
 
     #[test]
     fn a_descriptor_shows_the_stack_around_it() {
-        let mut memory = Made::default();
+        let mut memory = FakeMemory::default();
         let mut words = vec![7; 1024];
         // After the first page, in a mapping from 0x10000 to 0x13000.
         (words[520], words[522]) = (0x12040, 0x12040);

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{memory::Memory, symbols};
+use super::{elf_symbols, memory::Memory};
 
 const MOST_ROWS: u64 = 20_000;
 
@@ -18,7 +18,7 @@ pub(super) enum LoadError {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum FieldLocation {
     /// Address of a static field.
     Static(u64),
     /// Offset of a field in its object.
@@ -31,7 +31,7 @@ pub(super) struct Image<'m> {
     /// End of the image of libjvm.so.
     pub(super) library_end: u64,
     /// Fields by `Type::field`.
-    fields: HashMap<String, Place>,
+    fields: HashMap<String, FieldLocation>,
     sizes: HashMap<String, u64>,
 }
 
@@ -68,7 +68,7 @@ impl<'m> Image<'m> {
             return Err(unreadable(base));
         }
         let names: Vec<&str> = STRUCTS.iter().chain(&TYPES).copied().collect();
-        let exported = symbols::find(memory, base, &names)
+        let exported = elf_symbols::find(memory, base, &names)
             .ok_or_else(|| LoadError::Unreadable(format!("no ELF image of this machine at {base:#x}")))?;
         let symbols = exported.symbols;
         if !symbols.contains_key(STRUCTS[0]) {
@@ -77,7 +77,7 @@ impl<'m> Image<'m> {
         let library_end = exported.end;
         let mut image = Image { memory, library_end, fields: HashMap::new(), sizes: HashMap::new() };
         image.load_fields(&symbols).ok_or_else(|| unreadable(base))?;
-        // Few readers need sizes; the tables are useful without them.
+        // Few regions need the sizes; the others are found without them.
         let _ = image.load_sizes(&symbols);
         Ok(image)
     }
@@ -95,8 +95,8 @@ impl<'m> Image<'m> {
             }
             let field_name = self.memory.u64(row.checked_add(field_at)?)?;
             let place = match self.memory.u32(row.checked_add(static_at)?)? {
-                0 => Place::Offset(self.memory.u64(row.checked_add(offset_at)?)?),
-                _ => Place::Static(self.memory.u64(row.checked_add(address_at)?)?),
+                0 => FieldLocation::Offset(self.memory.u64(row.checked_add(offset_at)?)?),
+                _ => FieldLocation::Static(self.memory.u64(row.checked_add(address_at)?)?),
             };
             if let (Some(of), Some(field)) = (self.memory.text(type_name), self.memory.text(field_name)) {
                 self.fields.insert(format!("{of}::{field}"), place);
@@ -129,7 +129,7 @@ impl<'m> Image<'m> {
     /// Address of a field of the object at `object`.
     pub(super) fn place(&self, object: u64, field: &str) -> Option<u64> {
         match self.fields.get(field)? {
-            Place::Offset(offset) if object != 0 => object.checked_add(*offset),
+            FieldLocation::Offset(offset) if object != 0 => object.checked_add(*offset),
             _ => None,
         }
     }
@@ -142,8 +142,8 @@ impl<'m> Image<'m> {
     /// Word in a static field.
     pub(super) fn static_field(&self, field: &str) -> Option<u64> {
         match self.fields.get(field)? {
-            Place::Static(address) => self.memory.u64(*address),
-            Place::Offset(_) => None,
+            FieldLocation::Static(address) => self.memory.u64(*address),
+            FieldLocation::Offset(_) => None,
         }
     }
 }
@@ -180,11 +180,11 @@ impl<'s> Table<'s> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::memory::made::Made, *};
+    use super::{super::memory::fake::FakeMemory, *};
 
     /// A table of two fields: `Universe::_heap`, static, at 0x5000; `Heap::_size` at offset 16.
-    fn made() -> (Made, BTreeMap<&'static str, u64>) {
-        let mut memory = Made::default();
+    fn fake() -> (FakeMemory, BTreeMap<&'static str, u64>) {
+        let mut memory = FakeMemory::default();
         let mut symbols = BTreeMap::new();
         let values = [0x2000, 48, 0, 8, 24, 32, 40];
         for (index, (name, value)) in STRUCTS.iter().zip(values).enumerate() {
@@ -205,7 +205,7 @@ mod tests {
         (memory, symbols)
     }
 
-    fn load<'m>(memory: &'m Made, symbols: &BTreeMap<&str, u64>) -> (Image<'m>, Option<()>) {
+    fn load<'m>(memory: &'m FakeMemory, symbols: &BTreeMap<&str, u64>) -> (Image<'m>, Option<()>) {
         let mut image = Image { memory, library_end: 0, fields: HashMap::new(), sizes: HashMap::new() };
         let loaded = image.load_fields(symbols);
         (image, loaded)
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn fields_are_found_by_their_names_and_others_are_missing() {
-        let (memory, symbols) = made();
+        let (memory, symbols) = fake();
         let (image, loaded) = load(&memory, &symbols);
         assert_eq!(loaded, Some(()));
         let heap = image.static_field("Universe::_heap");
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_table_without_an_end_or_a_stride_is_refused() {
-        let (mut memory, symbols) = made();
+        let (mut memory, symbols) = fake();
         memory.words(0x2000, &[0x3000, 0x3040, 0, 1, 0, 0x5000]);
         assert_eq!(load(&memory, &symbols).1, None);
         memory.words(0x1100, &[0]);
@@ -236,7 +236,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_table_makes_it_panic(junk in prop::collection::vec(any::<u64>(), 0..40), at in 0x1000u64..0x3100) {
-            let (mut memory, symbols) = made();
+            let (mut memory, symbols) = fake();
             memory.words(at & !7, &junk);
             let (image, _) = load(&memory, &symbols);
             let _ = (image.static_field("Universe::_heap"), image.field(u64::MAX, "Heap::_size"));

@@ -213,7 +213,7 @@ fn group(root: &Root, cgroup: &str, mounts: &str, controller: &str) -> Result<Gr
         // `/../other`: the process is outside of its cgroup namespace.
         (!below.starts_with("..") && !path.starts_with("/..")).then(|| mount.point.join(below))
     };
-    // The last of several mounts at one place is the visible one.
+    // Of several mounts at one mount point, the last one is visible.
     let Some((mount, dir)) = candidates.iter().rev().find_map(|mount| Some((mount, below(mount)?))) else {
         return Err(format!(
             "the control group {path} of this process is outside of the mounted hierarchies ({MOUNTINFO})"
@@ -276,7 +276,7 @@ fn smallest(root: &Root, group: &Group, prefix: &str) -> Result<Option<Limit>, R
     };
     let mut smallest: Option<Limit> = None;
     for dir in group.dir.ancestors().take_while(|dir| dir.starts_with(&group.mount)) {
-        // Before Linux 5.11 a v1 group may be set not to apply to its descendants.
+        // Before Linux 5.11, with `memory.use_hierarchy` 0, a v1 limit does not apply to descendants.
         let counts = || root.read(dir.join("memory.use_hierarchy")).map_or(true, |text| text.trim() != "0");
         if dir != group.dir && group.version == Version::V1 && prefix == "memory." && !counts() {
             break;

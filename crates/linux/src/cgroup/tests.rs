@@ -16,7 +16,7 @@ fn known<T: Clone>(limit: &Reading<Option<T>>) -> Option<T> {
 }
 
 #[test]
-fn the_smallest_limit_on_the_way_up_wins_and_says_where_it_stands() {
+fn the_smallest_limit_of_all_ancestors_is_read_with_its_file() {
     let (_dir, root) = tree(&[
         (CGROUP, "0::/a.slice/b.service\n"),
         (MOUNTINFO, V2_MOUNT),

@@ -1,6 +1,6 @@
 //! Hardware performance counters of the TLB, for this process.
 //!
-//! Most virtual machines have none; every count then carries the reason, and none is zero.
+//! Most virtual machines have none; every count is then unknown, with the reason, instead of zero.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{reading::Reading, root::Root};
 
-/// A count as reported by the kernel. If there are more events than hardware counters, it ran for a part of
+/// A count as reported by the kernel. With more events than hardware counters, a counter runs for a part of
 /// the time only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
@@ -56,7 +56,7 @@ impl Counters {
     }
 
     /// Counts during `work`.
-    pub fn around<T>(mut self, work: impl FnOnce() -> T) -> (T, Counts) {
+    pub fn count_during<T>(mut self, work: impl FnOnce() -> T) -> (T, Counts) {
         for (_, counter) in &mut self.0 {
             if let Err(error) = counter.as_mut().map_or(Ok(()), Counter::enable) {
                 *counter = Err(error.to_string());
@@ -99,7 +99,7 @@ fn read(counter: &mut Counter) -> Result<Count, String> {
 /// Cycles with at least one active page walk for a load.
 ///
 /// `DTLB_LOAD_MISSES.WALK_ACTIVE` of Intel's cores since Skylake: event 08h, umask 10h, cmask 1 (Intel 64 and
-/// IA-32 Architectures performance monitoring events). No equivalent event of other CPUs is known to us.
+/// IA-32 Architectures performance monitoring events). No equivalent event of other CPUs is known.
 fn page_walk_event(root: &Root) -> Result<Raw, String> {
     let text = root.read("proc/cpuinfo").map_err(|error| error.to_string())?;
     let is_intel = text.lines().any(|line| {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn every_counter_is_counted_or_says_why() {
-        let (_, counts) = Counters::open(&Root::live()).around(|| std::hint::black_box(1));
+        let (_, counts) = Counters::open(&Root::live()).count_during(|| std::hint::black_box(1));
         for name in ["cycles", "dTLB-loads", "dTLB-load-misses", "page-walk-cycles"] {
             let count = &counts[name];
             assert!(count.known().is_some() || count.reason().is_some_and(|why| !why.is_empty()), "{name}");

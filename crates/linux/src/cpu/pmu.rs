@@ -1,4 +1,4 @@
-//! Whether this machine can count TLB misses in hardware, and this process may.
+//! Whether this machine can count TLB misses in hardware, and whether this process is permitted to.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ impl Pmu {
 pub fn read(root: &Root) -> Pmu {
     let counts_on_cores = |name: &String| {
         let device = Path::new(DEVICES).join(name);
-        // Read of every device, so that a captured tree contains the others, too.
+        // Read for every device, so that a captured tree contains all devices.
         let exists = root.read(device.join("type")).is_ok();
         // Units of cores have a file `cpus`, except the single one of x86 and that of s390.
         exists && (name == "cpu" || name == "cpum_cf" || root.has_file(device.join("cpus")))

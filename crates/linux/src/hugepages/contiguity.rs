@@ -13,7 +13,7 @@ use crate::{
 /// Path of the free blocks, see `Documentation/filesystems/proc.rst`.
 pub const BUDDYINFO: &str = "proc/buddyinfo";
 
-/// Machines with more memory are scanned page by page only on request: it takes seconds.
+/// Maximum memory of a machine whose page frames are scanned without a request; larger scans take seconds.
 pub const MAX_UNREQUESTED_SCAN_BYTES: Bytes = Bytes(256 << 30);
 
 /// The available huge pages by size.
@@ -22,17 +22,17 @@ pub struct Contiguity {
     /// Free memory in the blocks listed by /proc/buddyinfo.
     #[serde(rename = "listed_bytes")]
     pub listed: Reading<Bytes>,
-    /// Free memory in no listed block: per-CPU page lists, and memory that the kernel has not initialised or
-    /// accepted yet. It may add huge pages.
+    /// Free memory outside the listed blocks: per-CPU page lists, and memory that the kernel has not
+    /// initialised or accepted yet. It may contain more huge pages.
     #[serde(rename = "unlisted_bytes")]
     pub unlisted: Reading<Bytes>,
     /// One entry per page size, the smallest first.
-    pub sizes: Vec<Obtainable>,
+    pub sizes: Vec<AvailablePages>,
 }
 
 /// The available pages of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Obtainable {
+pub struct AvailablePages {
     /// The page size.
     #[serde(rename = "page_size_bytes")]
     pub page_size: PageSize,
@@ -94,12 +94,15 @@ pub fn read(
         let bound = free.clone().map(|free| free.whole_pages(page_size));
         match base_and_zones {
             Err(reason) => {
-                Obtainable { page_size, at_once: Reading::unknown(reason), at_most: bound, blocks: None }
+                AvailablePages { page_size, at_once: Reading::unknown(reason), at_most: bound, blocks: None }
             }
             Ok((base, zones)) => match listed_pages(zones, base, page_size) {
-                Some(at_once) => {
-                    Obtainable { page_size, at_once: Reading::Known(at_once), at_most: bound, blocks: None }
-                }
+                Some(at_once) => AvailablePages {
+                    page_size,
+                    at_once: Reading::Known(at_once),
+                    at_most: bound,
+                    blocks: None,
+                },
                 None => beyond_the_list(page_size, bound, scan_frames(base, page_size)),
             },
         }
@@ -108,12 +111,12 @@ pub fn read(
 }
 
 /// Pages of a size larger than any listed block.
-fn beyond_the_list(page_size: PageSize, bound: Reading<Pages>, blocks: Reading<Blocks>) -> Obtainable {
+fn beyond_the_list(page_size: PageSize, bound: Reading<Pages>, blocks: Reading<Blocks>) -> AvailablePages {
     let at_most = match &blocks {
         Reading::Known(b) => bound.map(|bound| bound.min(b.free + b.movable + b.undecided)),
         Reading::Unknown { .. } => bound,
     };
-    Obtainable { page_size, at_once: blocks.clone().map(|b| b.free), at_most, blocks: Some(blocks) }
+    AvailablePages { page_size, at_once: blocks.clone().map(|b| b.free), at_most, blocks: Some(blocks) }
 }
 
 fn explain(error: &ReadError) -> String {
@@ -210,7 +213,7 @@ Node 0, zone   Normal   3270   1488    852    529    258    177    166     65   
     }
 
     #[test]
-    fn blocks_that_could_be_emptied_bound_what_can_be_had() {
+    fn movable_blocks_bound_the_available_pages() {
         let blocks = Blocks { free: Pages(2), movable: Pages(1), undecided: Pages(1), blocked: Pages(9) };
         let (size, bound) = ("1g".parse::<PageSize>(), Reading::Known(Pages(8)));
         let seen = size.map(|size| beyond_the_list(size, bound, Reading::Known(blocks)));

@@ -25,7 +25,7 @@ pub struct Headroom {
     pub at_once: Pages,
 }
 
-/// Reads the room for pages of `size`.
+/// Reads the headroom for pages of `size`.
 pub fn read(root: &Root, base: PageSize, size: PageSize) -> Result<Headroom, ReadError> {
     let order = size.log2().saturating_sub(base.log2()) as usize;
     let zones = contiguity::parse(root, &root.read(BUDDYINFO)?)?;
@@ -98,7 +98,7 @@ Node 0, zone   Normal
     }
 
     #[test]
-    fn what_is_kept_for_others_is_no_room() {
+    fn protected_memory_is_not_available() {
         let seen = room(BLOCKS, ZONES);
         assert_eq!(
             seen,

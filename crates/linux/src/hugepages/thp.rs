@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_it_is_not_one_that_has_it_off() {
+    fn a_kernel_without_thp_is_unknown_not_never() {
         let (_dir, root) = tree(&[]);
         let thp = read(&root);
         assert!(thp.enabled.known().is_none() && thp.sizes.known().is_none());

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, fs::File, ops::Range};
 
 use super::{
     coverage::Coverage,
-    folios::{self, Folio, Piece},
+    folios::{self, Folio, FolioRange},
 };
 use crate::{
     proc::smaps::Vma,
     root::Root,
-    sys::pagemap::{self, Scan},
+    sys::pagemap::{self, PresentBytes},
     units::{Bytes, PageSize},
 };
 
@@ -54,7 +54,7 @@ impl PageCounts {
 
     /// Subtracts bytes that are counted in another mapping of the same memory. Huge page table entries map
     /// `huge` of them here.
-    pub fn take_off(&mut self, bytes: Bytes, huge: Bytes) {
+    pub fn subtract(&mut self, bytes: Bytes, huge: Bytes) {
         let mut left = huge;
         let large = self.hugetlb.values_mut().rev().chain([&mut self.thp]);
         for counted in large {
@@ -100,7 +100,7 @@ impl PageCounts {
 }
 
 /// Counts mappings of one process.
-pub struct Counter<'a> {
+pub struct PageCounter<'a> {
     root: &'a Root,
     pid: u32,
     pagemap: Option<Option<File>>,
@@ -109,20 +109,19 @@ pub struct Counter<'a> {
     pub unsplit: usize,
 }
 
-impl<'a> Counter<'a> {
+impl<'a> PageCounter<'a> {
     #[must_use]
-    pub fn of(root: &'a Root, pid: u32) -> Counter<'a> {
-        Counter { root, pid, pagemap: None, unsplit: 0 }
+    pub fn of(root: &'a Root, pid: u32) -> PageCounter<'a> {
+        PageCounter { root, pid, pagemap: None, unsplit: 0 }
     }
 
     /// Counts the overlap of `vma` and `part`. `pieces` are folios sorted by address, empty if they were not
-    /// read;
-    /// `thp` is the PMD size.
+    /// read; `thp` is the PMD size.
     pub fn count(
         &mut self,
         vma: &Vma,
         part: &Range<u64>,
-        pieces: &[Piece],
+        pieces: &[FolioRange],
         thp: Option<PageSize>,
     ) -> PageCounts {
         let addresses = vma.addresses.start.max(part.start)..vma.addresses.end.min(part.end);
@@ -179,10 +178,10 @@ impl<'a> Counter<'a> {
         }
     }
 
-    fn scan(&mut self, addresses: &Range<u64>) -> Option<Scan> {
+    fn scan(&mut self, addresses: &Range<u64>) -> Option<PresentBytes> {
         let path = self.root.path(format!("proc/{}/pagemap", self.pid));
         let pagemap = self.pagemap.get_or_insert_with(|| File::open(path).ok()).as_ref()?;
-        let mut scan = Scan { present: Bytes::ZERO, huge: Bytes::ZERO };
+        let mut scan = PresentBytes { present: Bytes::ZERO, huge: Bytes::ZERO };
         for mapped in pagemap::present(pagemap, addresses.clone()).ok()? {
             let bytes = Bytes(mapped.addresses.end - mapped.addresses.start);
             scan.present += bytes;
@@ -210,14 +209,14 @@ mod tests {
     fn bytes_counted_elsewhere_are_taken_off_by_their_size() -> Result<(), Box<dyn std::error::Error>> {
         let (base, two): (PageSize, PageSize) = ("4k".parse()?, "2m".parse()?);
         let mut counts = PageCounts { base: Bytes(8192), thp: Bytes(4 << 20), ..PageCounts::default() };
-        counts.take_off(Bytes((2 << 20) + 4096), Bytes(2 << 20));
+        counts.subtract(Bytes((2 << 20) + 4096), Bytes(2 << 20));
         assert_eq!((counts.base, counts.thp), (Bytes(4096), Bytes(2 << 20)));
         assert_eq!(counts.by_page_size(base, Some(two)), [(base, Bytes(4096)), (two, Bytes(2 << 20))].into());
         counts.hugetlb.insert(two, Bytes(2 << 20));
-        counts.take_off(Bytes(2 << 20), Bytes(2 << 20));
+        counts.subtract(Bytes(2 << 20), Bytes(2 << 20));
         assert!(counts.hugetlb.is_empty() && counts.resident() == Bytes((2 << 20) + 4096));
         // More than the mapping has, because the two were read at different times.
-        counts.take_off(Bytes(1 << 30), Bytes(0));
+        counts.subtract(Bytes(1 << 30), Bytes(0));
         assert_eq!(counts.resident(), Bytes::ZERO);
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::units::{Bytes, PageSize};
 pub struct Coverage {
     /// Resident bytes on pages of any size.
     pub resident: Bytes,
-    /// Resident bytes on huge pages, by page size. This reading counts mTHP as base pages.
+    /// Resident bytes on huge pages, by page size. Readings of smaps count mTHP as base pages.
     pub huge: BTreeMap<PageSize, Bytes>,
     /// Source of the reading.
     pub source: String,

@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     hugepages::{movable_blocks::KPAGEFLAGS, page_sizes::PageSizes, thp},
-    proc::smaps::Place,
+    proc::smaps::VmaRange,
     root::Root,
     sys::pagemap,
     units::{Bytes, PageSize},
@@ -29,15 +29,15 @@ const FRAME: u64 = (1 << 55) - 1;
 
 /// Words of 8 bytes read at once from pagemap: page tables of half a gibibyte with base pages of 4 KiB.
 /// Whole, aligned folios never cross the border of such a block.
-const WINDOW: u64 = 1 << 17;
+const WINDOW_WORDS: u64 = 1 << 17;
 /// Largest gap, in words, that is read instead of skipped by another system call.
-const HOLE: u64 = 32;
+const MAX_GAP_WORDS: u64 = 32;
 /// Number of page frames per lookup.
-const BATCH: u64 = 1 << 18;
+const BATCH_PAGES: u64 = 1 << 18;
 
 /// Addresses whose pages belong to large folios and are mapped by base page table entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct FolioRange {
     pub addresses: Range<u64>,
     pub of: Folio,
 }
@@ -47,13 +47,13 @@ pub struct Piece {
 pub enum Folio {
     /// The whole folio is mapped here contiguously, at an address that is a multiple of its size.
     Whole(PageSize),
-    /// Only a part of the folio is mapped here, or its address is no multiple of its size.
+    /// Only a part of the folio is mapped here, or its address is not a multiple of its size.
     Part,
 }
 
 /// The folios to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum FolioSelection {
     /// Whole folios. Ranges that cannot contain one are skipped, so [`Folio::Part`] is incomplete.
     Whole,
     /// Whole folios and all parts of folios.
@@ -67,10 +67,10 @@ pub enum Wanted {
 pub fn read(
     root: &Root,
     pid: u32,
-    places: impl Iterator<Item = Place>,
+    places: impl Iterator<Item = VmaRange>,
     sizes: &PageSizes,
-    wanted: Wanted,
-) -> Result<Vec<Piece>, String> {
+    wanted: FolioSelection,
+) -> Result<Vec<FolioRange>, String> {
     let open = |path: String| {
         File::open(root.path(&path)).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => {
@@ -85,13 +85,13 @@ pub fn read(
     let pages = |size: PageSize| 1u64 << size.log2().saturating_sub(sizes.base.log2());
     let mappings = places.filter_map(|place| {
         let least = match smallest {
-            _ if place.of_file => SMALLEST_OF_FILE,
-            // The kernel counts none on the whole machine.
+            _ if place.of_file => MIN_FILE_FOLIO_PAGES,
+            // The machine has no large anonymous folio.
             Some(None) => return None,
             Some(Some(size)) => pages(size),
-            None => SMALLEST_ANONYMOUS,
+            None => MIN_ANONYMOUS_FOLIO_PAGES,
         };
-        let least = if wanted == Wanted::All { 1 } else { least };
+        let least = if wanted == FolioSelection::All { 1 } else { least };
         let length = (place.addresses.end - place.addresses.start) >> sizes.base.log2();
         // The vsyscall page has a kernel address.
         let is_ours = place.addresses.end <= u64::MAX >> 1;
@@ -125,9 +125,9 @@ struct Mapping {
 }
 
 /// Smallest large folio of the page cache, in base pages.
-const SMALLEST_OF_FILE: u64 = 2;
+const MIN_FILE_FOLIO_PAGES: u64 = 2;
 /// Smallest large anonymous folio, in base pages: the third page holds the list of folios to split.
-const SMALLEST_ANONYMOUS: u64 = 4;
+const MIN_ANONYMOUS_FOLIO_PAGES: u64 = 4;
 
 const ENOTTY: i32 = 25;
 
@@ -144,8 +144,8 @@ struct Run {
 }
 
 impl Run {
-    /// Whether it can contain a whole, aligned folio of the smallest size, a power of two.
-    fn may_hold(&self) -> bool {
+    /// True if the run can contain a whole, aligned folio of the smallest size, which is a power of two.
+    fn may_contain_folio(&self) -> bool {
         let before = self.page.next_multiple_of(self.least) - self.page;
         before + self.least <= self.length && (self.frame + before) % self.least == 0
     }
@@ -156,7 +156,7 @@ struct Reader<'a> {
     flags: File,
     base: PageSize,
     mappings: &'a [Mapping],
-    pieces: Vec<Piece>,
+    pieces: Vec<FolioRange>,
 }
 
 impl Reader<'_> {
@@ -177,11 +177,13 @@ impl Reader<'_> {
         let mut next = small.next();
         while let Some(first) = next.take() {
             // One read for ranges that are close together.
-            let border = (first.start / WINDOW + 1) * WINDOW;
+            let border = (first.start / WINDOW_WORDS + 1) * WINDOW_WORDS;
             let mut inside = Vec::new();
             inside.push(first.start..first.end.min(border));
             let mut end = first.end;
-            while let Some(more) = small.next_if(|more| more.start < border && more.start - end <= HOLE) {
+            while let Some(more) =
+                small.next_if(|more| more.start < border && more.start - end <= MAX_GAP_WORDS)
+            {
                 inside.push(more.start..more.end.min(border));
                 end = more.end;
             }
@@ -208,17 +210,17 @@ impl Reader<'_> {
                 let least = self.mappings.get(mapping).map_or(1, |mapping| mapping.least);
                 runs.push(Run { page, frame: word & FRAME, length: 1, least }, mapping == before);
             }
-            if runs.pages >= BATCH {
-                self.look_up(&std::mem::take(&mut runs).runs)?;
+            if runs.pages >= BATCH_PAGES {
+                self.read_flags(&std::mem::take(&mut runs).runs)?;
             }
         }
-        self.look_up(&runs.runs)
+        self.read_flags(&runs.runs)
     }
 
     /// Looks up the flags of all page frames, in the order of the frames.
-    fn look_up(&mut self, runs: &[Run]) -> Result<(), String> {
+    fn read_flags(&mut self, runs: &[Run]) -> Result<(), String> {
         let mut order: Vec<u32> =
-            (0..runs.len() as u32).filter(|&run| runs[run as usize].may_hold()).collect();
+            (0..runs.len() as u32).filter(|&run| runs[run as usize].may_contain_folio()).collect();
         order.sort_unstable_by_key(|&run| runs[run as usize].frame);
         let mut pieces = Vec::new();
         let mut bytes = Vec::new();
@@ -229,7 +231,7 @@ impl Reader<'_> {
             let mut end = start + runs[first as usize].length + 1;
             let together = rest.iter().skip(1).take_while(|&&run| {
                 let run = runs[run as usize];
-                let close = run.frame <= end + HOLE && run.frame + run.length - start < WINDOW;
+                let close = run.frame <= end + MAX_GAP_WORDS && run.frame + run.length - start < WINDOW_WORDS;
                 if close {
                     end = end.max(run.frame + run.length + 1);
                 }
@@ -246,7 +248,7 @@ impl Reader<'_> {
                 folios(run, |frame| word(&bytes[..got], from + frame as usize), self.base, &mut pieces);
             }
         }
-        pieces.sort_unstable_by_key(|piece: &Piece| piece.addresses.start);
+        pieces.sort_unstable_by_key(|piece: &FolioRange| piece.addresses.start);
         for piece in pieces {
             push(&mut self.pieces, piece);
         }
@@ -267,7 +269,7 @@ impl Runs {
         match self.runs.last_mut() {
             Some(run)
                 if same_mapping
-                    && next.page % WINDOW != 0
+                    && next.page % WINDOW_WORDS != 0
                     && run.page + run.length == next.page
                     && run.frame + run.length == next.frame =>
             {
@@ -280,7 +282,7 @@ impl Runs {
 
 /// The pieces of a run that belong to large folios; `flags` returns the flags of its n-th frame, and of the
 /// frame after its last.
-fn folios(run: Run, flags: impl Fn(u64) -> u64, base: PageSize, pieces: &mut Vec<Piece>) {
+fn folios(run: Run, flags: impl Fn(u64) -> u64, base: PageSize, pieces: &mut Vec<FolioRange>) {
     let mut at = 0;
     while at < run.length {
         let first = flags(at);
@@ -296,13 +298,13 @@ fn folios(run: Run, flags: impl Fn(u64) -> u64, base: PageSize, pieces: &mut Vec
         let whole = first & HEAD != 0 && flags(end) & TAIL == 0 && page % length == 0;
         let size = PageSize::new(Bytes(length << base.log2())).ok().filter(|_| whole);
         let addresses = page << base.log2()..(page + length) << base.log2();
-        push(pieces, Piece { addresses, of: size.map_or(Folio::Part, Folio::Whole) });
+        push(pieces, FolioRange { addresses, of: size.map_or(Folio::Part, Folio::Whole) });
         at = end;
     }
 }
 
 /// Appends a piece, or extends the last one.
-fn push(pieces: &mut Vec<Piece>, piece: Piece) {
+fn push(pieces: &mut Vec<FolioRange>, piece: FolioRange) {
     match pieces.last_mut() {
         Some(last) if last.of == piece.of && last.addresses.end == piece.addresses.start => {
             last.addresses.end = piece.addresses.end;
@@ -333,7 +335,7 @@ fn read_at(file: &File, buffer: &mut [u8], place: u64) -> io::Result<usize> {
 
 /// The parts of `addresses` in `pieces`, which are sorted by address.
 pub fn inside<'a>(
-    pieces: &'a [Piece],
+    pieces: &'a [FolioRange],
     addresses: &Range<u64>,
 ) -> impl Iterator<Item = (Folio, Bytes)> + use<'a> {
     let (start, end) = (addresses.start, addresses.end);
@@ -360,7 +362,7 @@ mod tests {
         // The last word belongs to the frame after the run.
         let run = Run { page, frame: 0, length: flags.len() as u64 - 1, least: 1 };
         folios(run, |frame| flags.get(frame as usize).copied().unwrap_or(0), base, &mut found);
-        let plain = |piece: Piece| (piece.addresses.start >> 12, piece.addresses.end >> 12, piece.of);
+        let plain = |piece: FolioRange| (piece.addresses.start >> 12, piece.addresses.end >> 12, piece.of);
         Ok(found.into_iter().map(plain).collect())
     }
 
@@ -384,7 +386,7 @@ mod tests {
         assert_eq!(pieces(8, &[T, T, 0, 0])?, [(8, 10, Folio::Part)]);
         // Its tail is not mapped here: the next frame still belongs to it.
         assert_eq!(pieces(8, &[H, T, T])?, [(8, 10, Folio::Part)]);
-        // A compound page of a driver is no folio of user memory.
+        // A compound page of a driver is not a folio of user memory.
         assert_eq!(pieces(8, &[HEAD, TAIL, 0])?, []);
         // The huge zero page has its own flag and no head.
         assert_eq!(pieces(8, &[THP, THP, 0])?, []);
@@ -393,18 +395,18 @@ mod tests {
 
     #[test]
     fn a_run_is_looked_up_where_the_smallest_folio_fits() {
-        let may = |page, frame, length, least| Run { page, frame, length, least }.may_hold();
+        let may = |page, frame, length, least| Run { page, frame, length, least }.may_contain_folio();
         assert!(may(8, 16, 4, 4) && may(7, 15, 5, 4) && may(3, 9, 1, 1));
         // Too short, not aligned, or aligned otherwise in memory than in the address.
         assert!(!may(8, 16, 3, 4) && !may(7, 15, 4, 4) && !may(8, 17, 7, 4));
     }
 
     #[test]
-    fn what_lies_inside_is_cut_off_at_the_borders() -> Result<(), Box<dyn Error>> {
+    fn pieces_are_clipped_to_the_range() -> Result<(), Box<dyn Error>> {
         let whole = Folio::Whole("64k".parse()?);
         let pieces = [
-            Piece { addresses: 0x10000..0x30000, of: whole },
-            Piece { addresses: 0x40000..0x41000, of: Folio::Part },
+            FolioRange { addresses: 0x10000..0x30000, of: whole },
+            FolioRange { addresses: 0x40000..0x41000, of: Folio::Part },
         ];
         let found = |range: Range<u64>| inside(&pieces, &range).collect::<Vec<_>>();
         assert_eq!(found(0..0x100000), [(whole, Bytes(0x20000)), (Folio::Part, Bytes(0x1000))]);

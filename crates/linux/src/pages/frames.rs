@@ -9,7 +9,7 @@ const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
 
 /// Words of 8 bytes read at once.
-const WINDOW: usize = 1 << 15;
+const WINDOW_WORDS: usize = 1 << 15;
 
 /// A base page that is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +29,10 @@ pub fn visit(
     mut visit: impl FnMut(Page),
 ) -> io::Result<()> {
     let size = base.bytes().0;
-    let mut buffer = vec![0; WINDOW * 8];
+    let mut buffer = vec![0; WINDOW_WORDS * 8];
     let (mut at, end) = (addresses.start / size, addresses.end.div_ceil(size));
     while at < end {
-        let wanted = (end - at).min(WINDOW as u64) as usize * 8;
+        let wanted = (end - at).min(WINDOW_WORDS as u64) as usize * 8;
         let read = pagemap.read_at(&mut buffer[..wanted], at * 8)?;
         if read < 8 {
             break; // The end of the address space.

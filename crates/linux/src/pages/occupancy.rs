@@ -15,7 +15,7 @@ pub struct Slot {
     pub start: u64,
     /// Present bytes.
     pub present: Bytes,
-    /// Whether one huge page table entry maps it; always false before Linux 6.7.
+    /// True if one huge page table entry maps the range; always false before Linux 6.7.
     pub huge: bool,
 }
 
@@ -28,8 +28,8 @@ pub struct Occupancy {
 }
 
 const PRESENT: u64 = 1 << 63;
-/// `ENOTTY`: no such ioctl, before Linux 6.7.
-const NO_SUCH_CALL: i32 = 25;
+/// Error of an unknown ioctl: `PAGEMAP_SCAN` before Linux 6.7.
+const ENOTTY: i32 = 25;
 
 impl Occupancy {
     /// Opens the page table of process `pid`, for huge pages of `size`. EACCES without the privilege to trace
@@ -51,7 +51,7 @@ impl Occupancy {
                 mapped.into_iter().for_each(|mapped| slots.add(&mapped.addresses, mapped.huge));
                 Ok(slots.found)
             }
-            Err(error) if error.raw_os_error() == Some(NO_SUCH_CALL) => self.by_words(&whole),
+            Err(error) if error.raw_os_error() == Some(ENOTTY) => self.by_words(&whole),
             Err(error) => Err(error),
         }
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_of_looking_see_the_same() -> Result<(), Box<dyn Error>> {
+    fn pagemap_scan_and_pagemap_words_agree() -> Result<(), Box<dyn Error>> {
         let Reading::Known(base) = crate::hugepages::base_page::read(&Root::live()) else { return Ok(()) };
         let size: PageSize = "2m".parse()?;
         let mapping = Mapping::anonymous(Bytes(8 << 20))?;

@@ -11,7 +11,6 @@ impl Ranges {
         self.0.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -62,7 +61,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_a_plain_set_would(steps in prop::collection::vec((any::<bool>(), 0u64..60, 0u64..60), 0..30)) {
+        fn ranges_equal_a_plain_set(steps in prop::collection::vec((any::<bool>(), 0u64..60, 0u64..60), 0..30)) {
             let (mut ranges, mut plain) = (Ranges::default(), BTreeSet::new());
             for (add, start, end) in steps {
                 let missing = (start..end).filter(|n| !plain.contains(n)).count() as u64;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::occupancy;
 use crate::{
-    proc::smaps::{Advice, Memory, Vma},
+    proc::smaps::{Memory, ThpAdvice, Vma},
     units::PageSize,
 };
 
@@ -78,10 +78,10 @@ pub fn by_place(memory: Memory, addresses: &Range<u64>, offset: u64, pmd: PageSi
 
 /// The reason that follows from `prctl` or `madvise` calls of the program.
 #[must_use]
-pub fn by_request(process_off: bool, advice: Advice) -> Option<Reason> {
+pub fn by_request(process_off: bool, advice: ThpAdvice) -> Option<Reason> {
     match (process_off, advice) {
         (true, _) => Some(Reason::OffByPrctl),
-        (false, Advice::NoHuge) => Some(Reason::OffHere),
+        (false, ThpAdvice::NoHuge) => Some(Reason::OffHere),
         _ => None,
     }
 }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(of_mapping(&vma(0x40_0000, 0x5f_f000), true, pmd), Some(Reason::TooSmall));
         // Larger than a huge page, without an aligned one.
         assert_eq!(of_mapping(&vma(0x30_0000, 0x5f_f000), false, pmd), Some(Reason::NotAligned));
-        let refused = Vma { advice: Advice::NoHuge, ..vma(0x40_0000, 0x60_0000) };
+        let refused = Vma { advice: ThpAdvice::NoHuge, ..vma(0x40_0000, 0x60_0000) };
         assert_eq!(of_mapping(&refused, false, pmd), Some(Reason::OffHere));
         assert_eq!(of_mapping(&refused, true, pmd), Some(Reason::OffByPrctl));
         let shared = by_place(Memory::Shared, &(0x40_0000..0x100_0000), 0x1000, pmd);

@@ -1,4 +1,4 @@
-//! Counts memory once that a process maps several times, as ZGC did before JDK 21.
+//! Memory that a process maps several times, as ZGC did before JDK 21, is counted once.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,7 +10,7 @@ use std::{
 use crate::{
     proc::smaps::Vma,
     root::Root,
-    sys::pagemap::{self, Mapped, Scan},
+    sys::pagemap::{self, MappedRange, PresentBytes},
     units::Bytes,
 };
 
@@ -41,7 +41,7 @@ pub fn find(root: &Root, pid: u32, vmas: &[Vma]) -> Views {
     for indices in by_file.into_values().filter(|indices| any_overlap(indices, vmas)) {
         let pagemap =
             pagemap.get_or_insert_with(|| File::open(root.path(format!("proc/{pid}/pagemap"))).ok());
-        let mut seen = Seen::default();
+        let mut seen = CountedOffsets::default();
         for index in indices {
             let vma = &vmas[index];
             let (mut bytes, mut huge, mut of) = (0, 0, None);
@@ -66,11 +66,11 @@ fn any_overlap(indices: &[usize], vmas: &[Vma]) -> bool {
     offsets.windows(2).any(|two| two[1].start < two[0].end)
 }
 
-/// Disjoint ranges of file offsets: start, end, and address of the mapping.
+/// Disjoint ranges of file offsets, by start: the end, and the address of the first mapping.
 #[derive(Default)]
-struct Seen(BTreeMap<u64, (u64, u64)>);
+struct CountedOffsets(BTreeMap<u64, (u64, u64)>);
 
-impl Seen {
+impl CountedOffsets {
     /// Adds offsets of the mapping at `address`. Returns the number of those already in the set, and the
     /// mapping of the first one.
     fn add(&mut self, part: Range<u64>, address: u64) -> (u64, Option<u64>) {
@@ -100,28 +100,28 @@ fn offsets(vma: &Vma) -> Range<u64> {
 
 /// The present offsets. If the page table cannot be scanned, the first offsets, as many as smaps counts: all
 /// views of a heap have their pages at the same offsets.
-fn present(pagemap: Option<&File>, vma: &Vma) -> Vec<Mapped> {
+fn present(pagemap: Option<&File>, vma: &Vma) -> Vec<MappedRange> {
     let scanned = pagemap.and_then(|pagemap| pagemap::present(pagemap, vma.addresses.clone()).ok());
     scanned.map(|mapped| mapped.into_iter().map(|mapped| in_file(mapped, vma)).collect()).unwrap_or_else(
         || {
             let addresses = vma.offset..vma.offset.saturating_add((vma.rss + vma.hugetlb).0);
-            vec![Mapped { addresses, huge: vma.is_hugetlb }]
+            vec![MappedRange { addresses, huge: vma.is_hugetlb }]
         },
     )
 }
 
 /// Converts addresses to file offsets.
-fn in_file(mapped: Mapped, vma: &Vma) -> Mapped {
+fn in_file(mapped: MappedRange, vma: &Vma) -> MappedRange {
     let offset = |address: u64| vma.offset.wrapping_add(address.wrapping_sub(vma.addresses.start));
-    Mapped { addresses: offset(mapped.addresses.start)..offset(mapped.addresses.end), ..mapped }
+    MappedRange { addresses: offset(mapped.addresses.start)..offset(mapped.addresses.end), ..mapped }
 }
 
 /// The present bytes of address ranges, from the page table only. Memory that is mapped several times is
 /// counted once, at its first mapping. Of `vmas`, the mappings of the process, only addresses, files and
 /// permissions are used. Fails like [`pagemap::scan`].
-pub fn present_once(pagemap: &File, vmas: &[Vma], ranges: &[Range<u64>]) -> io::Result<Scan> {
-    let mut files: BTreeMap<((u64, u64), u64), Seen> = BTreeMap::new();
-    let mut scan = Scan { present: Bytes::ZERO, huge: Bytes::ZERO };
+pub fn present_once(pagemap: &File, vmas: &[Vma], ranges: &[Range<u64>]) -> io::Result<PresentBytes> {
+    let mut files: BTreeMap<((u64, u64), u64), CountedOffsets> = BTreeMap::new();
+    let mut scan = PresentBytes { present: Bytes::ZERO, huge: Bytes::ZERO };
     for range in ranges {
         let first = vmas.partition_point(|vma| vma.addresses.end <= range.start);
         for vma in vmas[first..].iter().take_while(|vma| vma.addresses.start < range.end) {
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_is_not_counted_again() {
-        let mut seen = Seen::default();
+        let mut seen = CountedOffsets::default();
         assert_eq!(seen.add(10..20, 1), (0, None));
         assert_eq!(seen.add(30..40, 2), (0, None));
         assert_eq!(seen.add(15..35, 3), (10, Some(1)));

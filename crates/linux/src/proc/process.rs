@@ -44,27 +44,27 @@ pub enum Obstacle {
     KernelThread,
     /// The process belongs to another user.
     NotAllowed,
-    /// The kernel does not report it, or in an unknown format.
+    /// The kernel does not report the memory, or reports it in an unknown format.
     Unknown,
 }
 
 /// Why the memory of a process cannot be read, with a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
-pub struct CannotTell {
+pub struct ProcessError {
     /// The kind of obstacle.
     pub obstacle: Obstacle,
     /// The attempt, the system's error, and the remedy.
     pub words: String,
 }
 
-fn cannot<T>(obstacle: Obstacle, words: impl fmt::Display) -> Result<T, CannotTell> {
-    Err(CannotTell { obstacle, words: words.to_string() })
+fn cannot<T>(obstacle: Obstacle, words: impl fmt::Display) -> Result<T, ProcessError> {
+    Err(ProcessError { obstacle, words: words.to_string() })
 }
 
 impl Process {
     /// Reads the identity of process `pid`; fails if it has no memory of its own.
-    pub fn read(root: &Root, pid: u32) -> Result<Process, CannotTell> {
+    pub fn read(root: &Root, pid: u32) -> Result<Process, ProcessError> {
         let status = format!("proc/{pid}/status");
         if let Err(error) = root.read(&status) {
             return if ended(&error) { no_process(root, pid) } else { cannot(Obstacle::Unknown, error) };
@@ -111,9 +111,9 @@ impl Process {
         })
     }
 
-    /// Fails if the process has exited since [`Process::read`]: what was read of it after that may be
+    /// Fails if the process has exited since [`Process::read`]: later readings may be
     /// incomplete.
-    pub fn is_still_there(&self, root: &Root) -> Result<(), CannotTell> {
+    pub fn check_running(&self, root: &Root) -> Result<(), ProcessError> {
         let now = Process::read(root, self.pid);
         if now
             .is_ok_and(|now| now.started == self.started && now.command.is_empty() == self.command.is_empty())
@@ -126,13 +126,13 @@ impl Process {
 
     /// The reason why a file of this process could not be read.
     #[must_use]
-    pub fn explain(&self, root: &Root, error: &ReadError) -> CannotTell {
+    pub fn explain(&self, root: &Root, error: &ReadError) -> ProcessError {
         let (pid, name) = (self.pid, &self.name);
-        let gone = CannotTell {
+        let gone = ProcessError {
             obstacle: Obstacle::Ended,
             words: format!("{pid} ({name}) ended while it was read"),
         };
-        if is_no_process(error) || self.is_still_there(root).is_err() {
+        if is_no_process(error) || self.check_running(root).is_err() {
             return gone;
         }
         let (obstacle, words) = match error {
@@ -152,11 +152,11 @@ impl Process {
             }
             error => (Obstacle::Unknown, error.to_string()),
         };
-        CannotTell { obstacle, words }
+        ProcessError { obstacle, words }
     }
 }
 
-/// True if the process has exited. (ESRCH: between opening and reading.)
+/// True if the process has exited, also between opening and reading (ESRCH).
 fn ended(error: &ReadError) -> bool {
     error.is_absent() || is_no_process(error)
 }
@@ -171,8 +171,8 @@ fn started(root: &Root, pid: u32) -> Option<u64> {
     Some(TaskStat::parse(&root.read(format!("proc/{pid}/stat")).ok()?)?.started_ticks)
 }
 
-/// The error for a pid without a process, with the pid here if it is one inside of a container.
-fn no_process<T>(root: &Root, pid: u32) -> Result<T, CannotTell> {
+/// The error for a pid without a process. Lists the processes that have this pid inside a container.
+fn no_process<T>(root: &Root, pid: u32) -> Result<T, ProcessError> {
     let inside = |outside: &u32| {
         let status = root.read(format!("proc/{outside}/status")).ok()?;
         let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
@@ -206,13 +206,13 @@ mod tests {
     use super::*;
     use crate::testing::tree;
 
-    fn obstacle(files: &[(&str, &str)], pid: u32) -> Option<CannotTell> {
+    fn obstacle(files: &[(&str, &str)], pid: u32) -> Option<ProcessError> {
         let (_dir, root) = tree(files);
         Process::read(&root, pid).err()
     }
 
     #[test]
-    fn who_has_no_memory_is_distinguished() {
+    fn processes_without_memory_are_distinguished() {
         let zombie = ("proc/7/status", "Name:\tgone\nState:\tZ (zombie)\n");
         let thread = ("proc/8/status", "Name:\tkswapd0\nState:\tS (sleeping)\n");
         let inside =
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((process.pid_inside, process.thp_enabled.known()), (Some(1), Some(&false)));
         assert_eq!(process.uid.known(), Some(&7));
         assert_eq!(process.command, ["java", "-Xmx1g", "", "A"]);
-        assert!(process.is_still_there(&root).is_ok());
+        assert!(process.check_running(&root).is_ok());
     }
 
     #[test]
@@ -253,8 +253,8 @@ mod tests {
         let (_dir, root) = tree(&[status, ("proc/9/stat", &stat(100))]);
         let (_other, later) = tree(&[status, ("proc/9/stat", &stat(200))]);
         let Ok(process) = Process::read(&root, 9) else { unreachable!() };
-        assert!(process.is_still_there(&root).is_ok());
-        let ended = process.is_still_there(&later).err().map(|ended| ended.obstacle);
+        assert!(process.check_running(&root).is_ok());
+        let ended = process.check_running(&later).err().map(|ended| ended.obstacle);
         assert_eq!(ended, Some(Obstacle::Ended));
     }
 

@@ -50,7 +50,7 @@ mod tests {
     const STAT: &str = "814 (GC) Thread#0) S 1 814 814 0 -1 4194304 77 0 5 0 300 200 0 0 20 0 9 0 4711 0 0";
 
     #[test]
-    fn a_name_may_hold_what_it_wants() {
+    fn a_name_may_contain_parentheses_and_blanks() {
         let expected = TaskStat {
             name: "GC) Thread#0",
             state: 'S',

@@ -29,17 +29,17 @@ const CMD_ATTR_PID: u16 = 1;
 const CMD_ATTR_REGISTER_CPUMASK: u16 = 3;
 const TYPE_STATS: u16 = 3;
 const TYPE_AGGR_PID: u16 = 4;
-/// Without the flags for nested attributes and network byte order.
+/// Mask that removes the flags for nested attributes and network byte order.
 const TYPE_MASK: u16 = 0x3fff;
 
 const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
-/// Headroom for a few structures of about 600 bytes.
-const DATAGRAM: usize = 16 << 10;
-/// Timeout of the kernel's answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum length of a datagram, in bytes: a few structures of about 600 bytes.
+const MAX_DATAGRAM_BYTES: usize = 16 << 10;
+/// Maximum wait for the kernel's answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Socket buffer for threads that exit between two samples, in bytes.
-const BACKLOG: i32 = 1 << 20;
+const SOCKET_BUFFER_BYTES: i32 = 1 << 20;
 
 /// The waits of a thread for one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -101,8 +101,11 @@ pub struct Channel {
 impl Channel {
     /// ENOENT if the kernel has no taskstats; queries need CAP_NET_ADMIN.
     pub fn open() -> io::Result<Channel> {
-        let mut channel =
-            Channel { socket: Socket::open(BACKLOG)?, family: GENL_ID_CTRL, buffer: vec![0; DATAGRAM] };
+        let mut channel = Channel {
+            socket: Socket::open(SOCKET_BUFFER_BYTES)?,
+            family: GENL_ID_CTRL,
+            buffer: vec![0; MAX_DATAGRAM_BYTES],
+        };
         channel.send(CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0")?;
         let answer = channel.answer()?;
         let family = attributes(&answer)
@@ -114,7 +117,7 @@ impl Channel {
 
     /// The accounting of thread `tid`. ESRCH if it has exited.
     ///
-    /// Not after [`Channel::subscribe_exits`]: messages about exits would be lost.
+    /// Must not follow [`Channel::subscribe_exits`]: exit messages would be lost.
     pub fn thread(&mut self, tid: u32) -> io::Result<TaskStats> {
         self.send(TASKSTATS_CMD_GET, CMD_ATTR_PID, &tid.to_ne_bytes())?;
         let answer = self.answer()?;
@@ -132,7 +135,7 @@ impl Channel {
     }
 
     /// The next thread that exited; `None` if there is none. ENOBUFS if messages were lost.
-    pub fn next_end(&mut self) -> io::Result<Option<TaskStats>> {
+    pub fn next_exit(&mut self) -> io::Result<Option<TaskStats>> {
         while let Some(length) = self.socket.receive(&mut self.buffer)? {
             let reported = TaskStats::of_datagram(self.buffer.get(..length).unwrap_or_default())?;
             if reported.is_some() {
@@ -152,7 +155,7 @@ impl Channel {
             if let Some(length) = self.socket.receive(&mut self.buffer)? {
                 return message(self.buffer.get(..length).unwrap_or_default()).map(<[u8]>::to_vec);
             }
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > ANSWER_TIMEOUT {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             self.socket.wait(100)?;

@@ -1,4 +1,4 @@
-//! /proc/vmstat: counters of the whole machine. They support an attribution, but cannot be attributed to a
+//! /proc/vmstat: counters of the whole machine. They support an attribution, but do not belong to a single
 //! process.
 
 use std::collections::BTreeMap;

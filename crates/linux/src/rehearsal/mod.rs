@@ -1,11 +1,11 @@
 //! Runs a program with simulated hugetlb pools: every request for hugetlb pages is intercepted, and granted
 //! or refused from the simulated pools. No page of the real pools is used.
 //!
-//! Granted requests get ordinary memory, which uses nothing before it is touched. A rehearsal thus shows a
+//! Granted requests get ordinary memory, which uses no pages before the first touch. A rehearsal thus shows a
 //! program's requests, their order, and its behaviour if a pool is too small, also on a machine without
 //! pools.
 
-mod pretended_pools;
+mod simulated_pools;
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use self::pretended_pools::{Stage, WATCHED};
+use self::simulated_pools::{PoolSimulator, WATCHED_CALLS};
 use crate::{
     hugepages::page_sizes::PageSizes,
     sys::{file, ptrace},
@@ -24,16 +24,16 @@ use crate::{
 };
 
 /// Maximum output kept of each stream, in bytes.
-const KEPT_OUTPUT: u64 = 1 << 20;
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
 /// Pages of each simulated pool; unlimited for a missing size.
-pub type Pretended = BTreeMap<PageSize, Pages>;
+pub type SimulatedPools = BTreeMap<PageSize, Pages>;
 
 /// The requests of a program, and its exit status and output.
 #[derive(Debug)]
 pub struct Rehearsal {
     /// The requests for hugetlb pages, in order.
-    pub requests: Vec<Request>,
+    pub requests: Vec<HugetlbRequest>,
     pub status: ExitStatus,
     /// The first part of its standard output.
     pub stdout: String,
@@ -43,12 +43,12 @@ pub struct Rehearsal {
 
 /// A request for hugetlb pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct HugetlbRequest {
     /// The process id.
     pub process: u32,
     pub page_size: PageSize,
     /// The system call.
-    pub means: Means,
+    pub means: HugetlbCall,
     /// The start address; `None` for a file, which may be mapped several times.
     pub start: Option<u64>,
     /// The requested bytes.
@@ -64,40 +64,40 @@ pub struct Request {
 
 /// The system calls that request hugetlb pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Means {
+pub enum HugetlbCall {
     Anonymous,
     File,
     SharedMemory,
 }
 
-/// Runs `command` with simulated pools and empty standard input. `patience` is the timeout.
+/// Runs `command` with simulated pools and empty standard input. After `timeout` all processes are killed.
 pub fn rehearse(
     mut command: Command,
     sizes: &PageSizes,
-    pools: &Pretended,
-    patience: Duration,
+    pools: &SimulatedPools,
+    timeout: Duration,
 ) -> io::Result<Rehearsal> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let largest = sizes.hugetlb.iter().map(|size| size.bytes().0).max().unwrap_or_default();
-    let named = file::inherited_memory(c"anon_hugepage", largest)?;
-    let mut stage = Stage::new(sizes, pools, named.as_raw_fd());
+    let hugepage_file = file::inherited_memory(c"anon_hugepage", largest)?;
+    let mut simulator = PoolSimulator::new(sizes, pools, hugepage_file.as_raw_fd());
     let mut outputs = None;
     let started = |child: &mut std::process::Child| {
-        outputs = Some((listen(child.stdout.take()), listen(child.stderr.take())));
+        outputs = Some((read_in_thread(child.stdout.take()), read_in_thread(child.stderr.take())));
     };
-    let status = ptrace::supervise(command, &WATCHED, patience, started, &mut stage)?;
+    let status = ptrace::supervise(command, &WATCHED_CALLS, timeout, started, &mut simulator)?;
     let (stdout, stderr) = outputs.map_or_else(Default::default, |(out, err)| {
         (out.join().unwrap_or_default(), err.join().unwrap_or_default())
     });
-    Ok(Rehearsal { requests: stage.into_requests(), status, stdout, stderr })
+    Ok(Rehearsal { requests: simulator.into_requests(), status, stdout, stderr })
 }
 
 /// Reads a pipe to its end in a thread, and keeps the first part.
-fn listen(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+fn read_in_thread(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let Some(mut pipe) = pipe else { return String::new() };
         let mut kept = Vec::new();
-        let _ = pipe.by_ref().take(KEPT_OUTPUT).read_to_end(&mut kept);
+        let _ = pipe.by_ref().take(MAX_OUTPUT_BYTES).read_to_end(&mut kept);
         let _ = io::copy(&mut pipe, &mut io::sink());
         String::from_utf8_lossy(&kept).into_owned()
     })

@@ -1,4 +1,4 @@
-//! The same memory mapped at many addresses, to use more pages than there is memory for.
+//! The same memory mapped at many addresses, to use more TLB entries than the memory has pages.
 
 use std::{
     fs::File,
@@ -85,7 +85,7 @@ impl AliasedMapping {
         unsafe { self.reserved.as_ptr().byte_add(self.start + offset.min(self.len)) }
     }
 
-    /// The memory as words. They are atomic because several may be the same memory.
+    /// The memory as words, which are atomic because several addresses may map the same word.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: readable, writable, `len` long, aligned to a page, zeroed by the kernel, and valid as long

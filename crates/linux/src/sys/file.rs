@@ -18,7 +18,7 @@ use super::checked;
 
 /// Opens the folder `path`, creating it with mode 0700 if missing.
 ///
-/// Fails for a link, a folder of another owner, and a folder writable by others: its files could be foreign.
+/// Fails for a link, a folder of another owner, and a folder in which other users can create files.
 pub fn private_dir(path: &Path) -> io::Result<File> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

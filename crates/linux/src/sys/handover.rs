@@ -17,8 +17,8 @@ use libc::{c_char, c_int, c_uint, c_ulong};
 
 use super::{checked, last_error, pidfd, process::PR_SET_THP_DISABLE};
 
-/// Whether SIGPIPE was ignored when this process started. Rust's runtime ignores it before `main`, so it is
-/// read before the runtime starts.
+/// Whether SIGPIPE was ignored when this process started. Rust's runtime ignores it before `main`, so the
+/// disposition is read before the runtime starts.
 static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 #[used]
@@ -78,7 +78,7 @@ pub fn adopts_orphans() -> bool {
     std::process::id() == 1 || (asked == 0 && adopts != 0)
 }
 
-/// Starts `command` as an orphan in a session of its own, so that it is no child of this process.
+/// Starts `command` as an orphan in a session of its own, so that it is not a child of this process.
 ///
 /// Its standard input is a pidfd of this process, which stays valid if the pid is reused. ENOSYS before Linux
 /// 5.3.
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_left_behind_is_no_child_and_knows_us() -> io::Result<()> {
+    fn an_orphan_is_not_a_child_and_has_our_pidfd() -> io::Result<()> {
         let (mut ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new("sh");
         let theirs: std::os::fd::OwnedFd = theirs.into();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_cannot_be_run_leaves_us_as_we_were() {
+    fn a_failed_exec_returns_the_error() {
         let error = exec(&"/no/such".into(), &["no".into()], &[]).err();
         assert!(error.is_some_and(|error| error.kind() == io::ErrorKind::NotFound));
     }

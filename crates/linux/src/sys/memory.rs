@@ -24,12 +24,12 @@ const SHM_HUGETLB: c_int = 0o4000;
 pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
-    made_by: MadeBy,
+    created_by: MappingCall,
 }
 
 /// The system call that created the mapping, which determines the one that removes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MadeBy {
+enum MappingCall {
     Mmap,
     Shmat,
 }
@@ -61,7 +61,7 @@ impl Mapping {
     /// Anonymous memory from the hugetlb pool of `size`; `len` is a multiple of it.
     ///
     /// The kernel reserves the pages here: ENOMEM if the pool is too small, EINVAL for a size without a pool.
-    /// A limit of the hugetlb cgroup shows only when the memory is touched.
+    /// A limit of the hugetlb cgroup takes effect only at the first touch.
     pub fn hugetlb(len: Bytes, size: PageSize) -> io::Result<Mapping> {
         Mapping::mmap(len, libc::MAP_HUGETLB | (size.log2() << MAP_HUGE_SHIFT) as c_int)
     }
@@ -76,7 +76,7 @@ impl Mapping {
             return Err(last_error());
         }
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        Ok(Mapping { start, len, made_by: MadeBy::Mmap })
+        Ok(Mapping { start, len, created_by: MappingCall::Mmap })
     }
 
     /// SysV shared memory from the hugetlb pool of `size`; `len` is a multiple of it.
@@ -96,7 +96,7 @@ impl Mapping {
         checked(unsafe { libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) })?;
         let start =
             NonNull::new(attached?.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        Ok(Mapping { start, len, made_by: MadeBy::Shmat })
+        Ok(Mapping { start, len, created_by: MappingCall::Shmat })
     }
 
     #[must_use]
@@ -109,7 +109,7 @@ impl Mapping {
         self.len
     }
 
-    /// Always false: the kernel makes no empty mapping.
+    /// Always false: the kernel creates no empty mapping.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -195,24 +195,24 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let start: *mut c_void = self.start.as_ptr().cast();
-        match self.made_by {
+        match self.created_by {
             // SAFETY: the values that mmap returned; no reference outlives self.
-            MadeBy::Mmap => unsafe { libc::munmap(start, self.len) },
+            MappingCall::Mmap => unsafe { libc::munmap(start, self.len) },
             // SAFETY: the value that shmat returned; no reference outlives self.
-            MadeBy::Shmat => unsafe { libc::shmdt(start) },
+            MappingCall::Shmat => unsafe { libc::shmdt(start) },
         };
     }
 }
 
 /// A non-empty slice, so that every fraction of its length is a valid index.
 #[derive(Clone, Copy, Debug)]
-pub struct SomeBytes<'a>(&'a [u8]);
+pub struct NonEmptyBytes<'a>(&'a [u8]);
 
-impl<'a> SomeBytes<'a> {
+impl<'a> NonEmptyBytes<'a> {
     /// `None` for an empty slice.
     #[must_use]
-    pub fn new(bytes: &'a [u8]) -> Option<SomeBytes<'a>> {
-        (!bytes.is_empty()).then_some(SomeBytes(bytes))
+    pub fn new(bytes: &'a [u8]) -> Option<NonEmptyBytes<'a>> {
+        (!bytes.is_empty()).then_some(NonEmptyBytes(bytes))
     }
 
     /// The byte at `fraction` / 2⁶⁴ of the length, read without a bounds check: in a measured loop the check
@@ -250,10 +250,10 @@ mod tests {
 
     #[test]
     fn every_fraction_is_a_byte() {
-        assert!(SomeBytes::new(&[]).is_none());
+        assert!(NonEmptyBytes::new(&[]).is_none());
         for len in [1usize, 2, 3, 1000] {
             let bytes: Vec<u8> = (0..len).map(|place| place as u8).collect();
-            let Some(some) = SomeBytes::new(&bytes) else { unreachable!() };
+            let Some(some) = NonEmptyBytes::new(&bytes) else { unreachable!() };
             assert_eq!((some.at(0), some.at(u64::MAX)), (0, (len - 1) as u8));
         }
     }

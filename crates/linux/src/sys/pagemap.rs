@@ -13,7 +13,7 @@ const PAGE_IS_HUGE: u64 = 1 << 6;
 
 /// The mapped memory in a range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scan {
+pub struct PresentBytes {
     /// Present bytes.
     pub present: Bytes,
     /// Present bytes mapped by PMD or PUD entries: THP of that size, or hugetlb. Smaller THPs (mTHP) are not
@@ -23,7 +23,7 @@ pub struct Scan {
 
 /// Adjacent addresses mapped by entries of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapped {
+pub struct MappedRange {
     /// Start and end address.
     pub addresses: Range<u64>,
     /// True for PMD and PUD entries.
@@ -33,8 +33,8 @@ pub struct Mapped {
 /// Scans `addresses` of the process to which the open /proc/PID/pagemap belongs.
 ///
 /// ENOTTY before Linux 6.7; EPERM for a process that we may not trace.
-pub fn scan(pagemap: &File, addresses: Range<u64>) -> io::Result<Scan> {
-    let mut seen = Scan { present: Bytes::ZERO, huge: Bytes::ZERO };
+pub fn scan(pagemap: &File, addresses: Range<u64>) -> io::Result<PresentBytes> {
+    let mut seen = PresentBytes { present: Bytes::ZERO, huge: Bytes::ZERO };
     let query = Query { all_of: PAGE_IS_PRESENT, none_of: 0 };
     walk(pagemap, addresses, query, |region| {
         let bytes = Bytes(region.end.saturating_sub(region.start));
@@ -48,19 +48,19 @@ pub fn scan(pagemap: &File, addresses: Range<u64>) -> io::Result<Scan> {
 
 /// The present ranges in `addresses`, in order, without the kernel's zero page, which uses no memory. Fails
 /// like [`scan`].
-pub fn present(pagemap: &File, addresses: Range<u64>) -> io::Result<Vec<Mapped>> {
+pub fn present(pagemap: &File, addresses: Range<u64>) -> io::Result<Vec<MappedRange>> {
     mapped(pagemap, addresses, Query { all_of: PAGE_IS_PRESENT, none_of: PAGE_IS_ZERO })
 }
 
 /// Like [`present`], for ranges mapped by base page table entries.
-pub fn present_by_base_entries(pagemap: &File, addresses: Range<u64>) -> io::Result<Vec<Mapped>> {
+pub fn present_by_base_entries(pagemap: &File, addresses: Range<u64>) -> io::Result<Vec<MappedRange>> {
     mapped(pagemap, addresses, Query { all_of: PAGE_IS_PRESENT, none_of: PAGE_IS_ZERO | PAGE_IS_HUGE })
 }
 
-fn mapped(pagemap: &File, addresses: Range<u64>, query: Query) -> io::Result<Vec<Mapped>> {
+fn mapped(pagemap: &File, addresses: Range<u64>, query: Query) -> io::Result<Vec<MappedRange>> {
     let mut found = Vec::new();
     walk(pagemap, addresses, query, |region| {
-        found.push(Mapped {
+        found.push(MappedRange {
             addresses: region.start..region.end,
             huge: region.categories & PAGE_IS_HUGE != 0,
         });

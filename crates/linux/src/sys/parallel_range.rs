@@ -25,7 +25,7 @@ pub struct Span<'a> {
 }
 
 impl<'a> Span<'a> {
-    /// Memory that is not used by others at the same time.
+    /// Memory that no other thread uses at the same time.
     #[must_use]
     pub fn new(memory: &'a mut [u8]) -> Span<'a> {
         let range = memory.as_mut_ptr_range();
@@ -35,7 +35,7 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// Memory that others may read and write at the same time.
+    /// Memory that other threads may read and write at the same time.
     ///
     /// # Safety
     ///
@@ -83,22 +83,22 @@ impl<'a> Span<'a> {
     /// zero (`MADV_DONTNEED`). EINVAL outside of the span, for a part of a hugetlb page, and for hugetlb
     /// before Linux 5.18.
     pub fn discard(&self, pages: Range<u64>) -> io::Result<()> {
-        self.give_back(pages, libc::MADV_DONTNEED)
+        self.advise_inside(pages, libc::MADV_DONTNEED)
     }
 
     /// Like [`Span::discard`], for shared memory (`MADV_REMOVE`).
     pub fn discard_shared(&self, pages: Range<u64>) -> io::Result<()> {
-        self.give_back(pages, libc::MADV_REMOVE)
+        self.advise_inside(pages, libc::MADV_REMOVE)
     }
 
     /// Splits the huge page that `pages` is a part of into base pages (`MADV_COLD`, Linux 5.4). Its base
     /// pages that were released before, or contain only zeros, become free. The kernel does not report
     /// whether it split the page.
     pub fn split(&self, pages: Range<u64>) -> io::Result<()> {
-        self.give_back(pages, libc::MADV_COLD)
+        self.advise_inside(pages, libc::MADV_COLD)
     }
 
-    fn give_back(&self, pages: Range<u64>, advice: c_int) -> io::Result<()> {
+    fn advise_inside(&self, pages: Range<u64>, advice: c_int) -> io::Result<()> {
         if pages.start < self.addresses.start || self.addresses.end < pages.end {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
@@ -117,7 +117,7 @@ fn advise(pages: Range<u64>, advice: c_int) -> io::Result<()> {
     let start: *mut c_void = std::ptr::with_exposed_provenance_mut(pages.start as usize);
     let length = pages.end.saturating_sub(pages.start) as usize;
     // SAFETY: populating keeps the contents of any memory; released memory is in a span, whose creator
-    // guaranteed that it may be.
+    // guaranteed that its contents are not needed.
     checked(unsafe { libc::madvise(start, length, advice) }).map(drop)
 }
 

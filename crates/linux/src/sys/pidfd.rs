@@ -25,10 +25,10 @@ pub fn open(pid: u32) -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(fd as c_int) })
 }
 
-/// Waits at most `patience` for the process behind a pidfd to exit; true if it has.
-pub fn has_ended(pidfd: &impl AsRawFd, patience: Duration) -> io::Result<bool> {
+/// Waits at most `timeout` for the process of a pidfd to exit; true if it has exited.
+pub fn has_ended(pidfd: &impl AsRawFd, timeout: Duration) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let milliseconds = c_int::try_from(patience.as_millis()).unwrap_or(c_int::MAX);
+    let milliseconds = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
     // SAFETY: one live pollfd.
     match checked(unsafe { libc::poll(&raw mut poll, 1, milliseconds) }) {
         Ok(ready) => Ok(ready > 0),
@@ -42,7 +42,7 @@ pub fn has_ended(pidfd: &impl AsRawFd, patience: Duration) -> io::Result<bool> {
 pub struct Adviser(File);
 
 impl Adviser {
-    /// For the process behind this pidfd.
+    /// An adviser for the process of this pidfd.
     #[must_use]
     pub fn of(pidfd: File) -> Adviser {
         Adviser(pidfd)

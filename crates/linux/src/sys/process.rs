@@ -1,5 +1,4 @@
-//! Child processes: started in process groups of their own, waited for with their resource usage, killed as a
-//! group.
+//! Child processes in process groups of their own: start, wait with resource usage, kill the whole group.
 
 use std::{
     fs::File,
@@ -31,7 +30,7 @@ pub struct GroupLeader {
 
 /// Exit status and resource usage of a child, including the children that it waited for.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended {
+pub struct ChildExit {
     pub status: ExitStatus,
     /// CPU time in user mode.
     pub user: Duration,
@@ -46,7 +45,7 @@ pub struct Ended {
 }
 
 impl GroupLeader {
-    /// Starts `command` in its own process group. It is killed if this process dies.
+    /// Starts `command` in its own process group. The child is killed if this process dies.
     ///
     /// With `thp_disabled` the kernel gives it and its descendants no THP (`PR_SET_THP_DISABLE`), regardless
     /// of the machine's THP mode. The calling thread must outlive the child: the kernel ties the death signal
@@ -57,7 +56,7 @@ impl GroupLeader {
             // SAFETY: prctl and getppid are async-signal-safe and touch no memory.
             unsafe {
                 checked(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong))?;
-                // If the parent has died already, the signal never comes.
+                // If the parent has already died, the kernel sends no signal.
                 if libc::getppid() as u32 != parent {
                     return Err(io::Error::from_raw_os_error(libc::ESRCH));
                 }
@@ -80,20 +79,20 @@ impl GroupLeader {
         self.pid.unsigned_abs()
     }
 
-    /// Waits at most `patience` for its exit; a signal to this process ends the wait early.
+    /// Waits at most `timeout` for the leader's exit; a signal to this process ends the wait early.
     ///
     /// After the exit of the leader, the rest of its process group is killed.
-    pub fn wait(&mut self, patience: Duration) -> io::Result<Option<Ended>> {
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<Option<ChildExit>> {
         let Some(pidfd) = &self.pidfd else {
             if !self.has_ended()? {
-                std::thread::sleep(patience.min(Duration::from_millis(1)));
+                std::thread::sleep(timeout.min(Duration::from_millis(1)));
             }
             return if self.has_ended()? { self.reap().map(Some) } else { Ok(None) };
         };
         let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let wanted = libc::timespec {
-            tv_sec: patience.as_secs() as libc::time_t,
-            tv_nsec: patience.subsec_nanos().into(),
+            tv_sec: timeout.as_secs() as libc::time_t,
+            tv_nsec: timeout.subsec_nanos().into(),
         };
         // SAFETY: one pollfd and one timespec, both live; no signal mask.
         match checked(unsafe { libc::ppoll(&raw mut poll, 1, &raw const wanted, std::ptr::null()) }) {
@@ -104,7 +103,7 @@ impl GroupLeader {
         }
     }
 
-    /// True once it has exited; does not reap it.
+    /// True once the leader has exited; does not reap the leader.
     fn has_ended(&self) -> io::Result<bool> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         let flags = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
@@ -117,7 +116,7 @@ impl GroupLeader {
         Ok(unsafe { info.si_pid() } != 0)
     }
 
-    fn reap(&mut self) -> io::Result<Ended> {
+    fn reap(&mut self) -> io::Result<ChildExit> {
         // While the leader is a zombie its process group id is not reused.
         self.signal_group(libc::SIGKILL);
         let mut status = 0;
@@ -128,7 +127,7 @@ impl GroupLeader {
             usage.assume_init()
         };
         self.reaped = true;
-        Ok(Ended {
+        Ok(ChildExit {
             status: ExitStatus::from_raw(status),
             user: duration(usage.ru_utime),
             sys: duration(usage.ru_stime),
@@ -138,8 +137,8 @@ impl GroupLeader {
         })
     }
 
-    /// Sends SIGTERM to its group.
-    pub fn ask_to_end(&self) {
+    /// Sends SIGTERM to the process group.
+    pub fn terminate(&self) {
         self.signal_group(libc::SIGTERM);
     }
 
@@ -161,27 +160,27 @@ impl Drop for GroupLeader {
     }
 }
 
-/// Kills a process (SIGKILL). `still_meant` is called when the pid can no longer be reused, and returns
-/// whether it still is the intended process.
-pub fn end_process(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
-    signal_process(pid, libc::SIGKILL, still_meant)
+/// Kills a process (SIGKILL). `is_target` is called when the pid can no longer be reused, and returns
+/// whether the pid still belongs to the intended process.
+pub fn kill_process(pid: u32, is_target: impl FnOnce() -> bool) -> io::Result<()> {
+    signal_process(pid, libc::SIGKILL, is_target)
 }
 
-/// Sends SIGQUIT to a process, on the same condition as [`end_process`].
+/// Sends SIGQUIT to a process, on the same condition as [`kill_process`].
 ///
-/// It kills a process that does not handle it: `still_meant` should check `SigCgt`.
-pub fn quit_process(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
-    signal_process(pid, libc::SIGQUIT, still_meant)
+/// It kills a process that does not handle it: `is_target` should check `SigCgt`.
+pub fn quit_process(pid: u32, is_target: impl FnOnce() -> bool) -> io::Result<()> {
+    signal_process(pid, libc::SIGQUIT, is_target)
 }
 
-/// Sends SIGTERM to a process, on the same condition as [`end_process`].
-pub fn ask_process_to_end(pid: u32, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
-    signal_process(pid, libc::SIGTERM, still_meant)
+/// Sends SIGTERM to a process, on the same condition as [`kill_process`].
+pub fn terminate_process(pid: u32, is_target: impl FnOnce() -> bool) -> io::Result<()> {
+    signal_process(pid, libc::SIGTERM, is_target)
 }
 
-fn signal_process(pid: u32, signal: c_int, still_meant: impl FnOnce() -> bool) -> io::Result<()> {
+fn signal_process(pid: u32, signal: c_int, is_target: impl FnOnce() -> bool) -> io::Result<()> {
     let pidfd = pidfd::open(pid)?;
-    if !still_meant() {
+    if !is_target() {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
     // SAFETY: sends a signal through a pidfd that we own; no siginfo is passed.
@@ -249,7 +248,7 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
 pub fn ticks_per_second() -> u64 {
     // SAFETY: reads a constant of the system.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    // The value on Linux for decades.
+    // USER_HZ is 100 on x86-64 and arm64.
     u64::try_from(ticks).ok().filter(|ticks| *ticks > 0).unwrap_or(100)
 }
 
@@ -273,7 +272,7 @@ mod tests {
 
     use super::*;
 
-    fn wait(mut child: GroupLeader) -> io::Result<Ended> {
+    fn wait(mut child: GroupLeader) -> io::Result<ChildExit> {
         loop {
             if let Some(ended) = child.wait(Duration::from_secs(10))? {
                 return Ok(ended);
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_child_takes_its_group_along() -> io::Result<()> {
+    fn dropping_a_child_kills_its_group() -> io::Result<()> {
         let (mut ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 1000 & echo started; wait"]).stdout(OwnedFd::from(theirs));

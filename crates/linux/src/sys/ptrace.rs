@@ -27,7 +27,7 @@ mod registers;
 
 /// A system call of a traced program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct SystemCall {
     /// The thread id of the caller.
     pub thread: u32,
     /// The system call number, libc's `SYS_…`.
@@ -38,7 +38,7 @@ pub struct Call {
 
 /// A system call to stop at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watched {
+pub struct WatchedCall {
     pub number: c_long,
     /// Stop only if one of these bits is set in the argument of this index (lower 32 bits).
     pub only_with: Option<(usize, u32)>,
@@ -46,7 +46,7 @@ pub struct Watched {
 
 /// The handling of an intercepted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum CallAction {
     /// Make the call with the arguments as they are now.
     Make,
     /// Make the call and report its result.
@@ -58,22 +58,22 @@ pub enum Then {
 /// Handles the intercepted calls of a traced program.
 pub trait Supervisor {
     /// Before a watched call.
-    fn entering(&mut self, call: &mut Call) -> Then;
+    fn on_entry(&mut self, call: &mut SystemCall) -> CallAction;
     /// After a call, with the kernel's result (an error as a negative errno).
-    fn made(&mut self, call: &Call, result: i64);
+    fn on_return(&mut self, call: &SystemCall, result: i64);
     /// After an exec, which replaces the memory of the process.
-    fn executed(&mut self, process: u32);
-    fn ended(&mut self, thread: u32);
+    fn on_exec(&mut self, process: u32);
+    fn on_exit(&mut self, thread: u32);
 }
 
 /// Runs `command` and all its descendants to their end; returns the exit status of the command.
 ///
-/// After `patience` all are killed, and the result is an error of kind `TimedOut`. `started` receives the
+/// After `timeout` all are killed, and the result is an error of kind `TimedOut`. `started` receives the
 /// child, to take its pipes.
 pub fn supervise(
     mut command: Command,
-    watched: &[Watched],
-    patience: Duration,
+    watched: &[WatchedCall],
+    timeout: Duration,
     started: impl FnOnce(&mut Child),
     supervisor: &mut dyn Supervisor,
 ) -> io::Result<ExitStatus> {
@@ -103,7 +103,7 @@ pub fn supervise(
 
     let (done, waiting) = mpsc::channel::<()>();
     let watchdog = thread::spawn(move || {
-        let late = waiting.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout);
+        let late = waiting.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Timeout);
         if late {
             // SAFETY: sends a signal to an existing group: its leader is reaped only by the loop below, which
             // ends this wait first.
@@ -122,11 +122,11 @@ pub fn supervise(
 /// Resumes every traced thread from stop to stop until none is left.
 fn follow(first: pid_t, supervisor: &mut dyn Supervisor) -> io::Result<ExitStatus> {
     let mut known: Vec<pid_t> = Vec::new();
-    let mut awaited: Vec<Call> = Vec::new();
+    let mut awaited: Vec<SystemCall> = Vec::new();
     let mut status_of_first = None;
     loop {
         let mut status = 0;
-        // Only children of this thread: those of other threads are reaped there.
+        // Waits for children of this thread only; other threads reap their own children.
         // SAFETY: `status` is live.
         let waited = checked(unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) });
         let thread = match waited {
@@ -136,7 +136,7 @@ fn follow(first: pid_t, supervisor: &mut dyn Supervisor) -> io::Result<ExitStatu
             Err(error) => return Err(error),
         };
         if !libc::WIFSTOPPED(status) {
-            supervisor.ended(thread.unsigned_abs());
+            supervisor.on_exit(thread.unsigned_abs());
             known.retain(|&other| other != thread);
             if thread == first {
                 status_of_first = Some(ExitStatus::from_raw(status));
@@ -158,7 +158,7 @@ fn answer_stop(
     status: c_int,
     is_start: bool,
     is_new: bool,
-    awaited: &mut Vec<Call>,
+    awaited: &mut Vec<SystemCall>,
     supervisor: &mut dyn Supervisor,
 ) -> io::Result<()> {
     let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
@@ -178,8 +178,8 @@ fn answer_stop(
             let mut registers = registers::Registers::read(thread)?;
             let before = registers.call(thread.unsigned_abs());
             let mut call = before;
-            match supervisor.entering(&mut call) {
-                Then::Answer(result) => {
+            match supervisor.on_entry(&mut call) {
+                CallAction::Answer(result) => {
                     registers.skip(thread, result)?;
                     resume(libc::PTRACE_CONT, thread, 0)
                 }
@@ -187,7 +187,7 @@ fn answer_stop(
                     if call != before {
                         registers.change(thread, &call)?;
                     }
-                    if then == Then::MakeAndReport {
+                    if then == CallAction::MakeAndReport {
                         awaited.push(call);
                         return resume(libc::PTRACE_SYSCALL, thread, 0);
                     }
@@ -199,12 +199,12 @@ fn answer_stop(
         (signal, 0) if signal == libc::SIGTRAP | 0x80 => {
             let result = registers::Registers::read(thread)?.result();
             if let Some(at) = awaited.iter().position(|call| call.thread == thread.unsigned_abs()) {
-                supervisor.made(&awaited.swap_remove(at), result);
+                supervisor.on_return(&awaited.swap_remove(at), result);
             }
             resume(libc::PTRACE_CONT, thread, 0)
         }
         (libc::SIGTRAP, libc::PTRACE_EVENT_EXEC) => {
-            supervisor.executed(thread.unsigned_abs());
+            supervisor.on_exec(thread.unsigned_abs());
             resume(libc::PTRACE_CONT, thread, 0)
         }
         // The initial stop of a new thread, without a sender.
@@ -225,13 +225,13 @@ pub fn write_memory(thread: u32, address: u64, bytes: &[u8]) -> io::Result<()> {
     if written.unsigned_abs() == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-type Request = libc::c_uint;
+type PtraceRequest = libc::c_uint;
 
-fn resume(how: Request, thread: pid_t, signal: c_int) -> io::Result<()> {
+fn resume(how: PtraceRequest, thread: pid_t, signal: c_int) -> io::Result<()> {
     request(how, thread, signal as usize)
 }
 
-fn request(what: Request, thread: pid_t, data: usize) -> io::Result<()> {
+fn request(what: PtraceRequest, thread: pid_t, data: usize) -> io::Result<()> {
     // SAFETY: used only for requests that take a plain number as data and write no memory of ours.
     checked(unsafe { libc::ptrace(what, thread, 0, data) }).map(drop)
 }
@@ -239,7 +239,7 @@ fn request(what: Request, thread: pid_t, data: usize) -> io::Result<()> {
 /// The seccomp filter: stop at watched calls, allow all others.
 ///
 /// Programs of another architecture (32 bit on a 64-bit kernel) are not watched.
-fn filter(watched: &[Watched]) -> io::Result<Vec<libc::sock_filter>> {
+fn filter(watched: &[WatchedCall]) -> io::Result<Vec<libc::sock_filter>> {
     const NUMBER: u32 = 0; // offsetof(struct seccomp_data, …), little-endian as are both architectures.
     const ARCHITECTURE: u32 = 4;
     const ARGUMENTS: u32 = 16;

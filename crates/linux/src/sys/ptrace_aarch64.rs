@@ -7,7 +7,7 @@ use std::{
 
 use libc::{c_int, c_long, c_void, pid_t};
 
-use super::{super::checked, Call};
+use super::{super::checked, SystemCall};
 
 /// `AUDIT_ARCH_AARCH64` of `linux/audit.h`.
 pub(super) const AUDIT_ARCH: u32 = 0xc000_00b7;
@@ -36,12 +36,12 @@ impl Registers {
         write_set(thread, NT_PRSTATUS, &self.0)
     }
 
-    pub(super) fn call(&self, thread: u32) -> Call {
+    pub(super) fn call(&self, thread: u32) -> SystemCall {
         let r = &self.0.regs;
-        Call { thread, number: r[8] as c_long, arguments: [r[0], r[1], r[2], r[3], r[4], r[5]] }
+        SystemCall { thread, number: r[8] as c_long, arguments: [r[0], r[1], r[2], r[3], r[4], r[5]] }
     }
 
-    pub(super) fn change(&mut self, thread: pid_t, call: &Call) -> io::Result<()> {
+    pub(super) fn change(&mut self, thread: pid_t, call: &SystemCall) -> io::Result<()> {
         self.0.regs[..6].copy_from_slice(&call.arguments);
         self.write(thread)
     }

@@ -4,7 +4,7 @@ use std::{io, mem::MaybeUninit};
 
 use libc::{c_long, pid_t};
 
-use super::{super::checked, Call};
+use super::{super::checked, SystemCall};
 
 /// `AUDIT_ARCH_X86_64` of `linux/audit.h`.
 pub(super) const AUDIT_ARCH: u32 = 0xc000_003e;
@@ -27,12 +27,16 @@ impl Registers {
         checked(unsafe { libc::ptrace(libc::PTRACE_SETREGS, thread, 0, &raw const self.0) }).map(drop)
     }
 
-    pub(super) fn call(&self, thread: u32) -> Call {
+    pub(super) fn call(&self, thread: u32) -> SystemCall {
         let r = &self.0;
-        Call { thread, number: r.orig_rax as c_long, arguments: [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] }
+        SystemCall {
+            thread,
+            number: r.orig_rax as c_long,
+            arguments: [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9],
+        }
     }
 
-    pub(super) fn change(&mut self, thread: pid_t, call: &Call) -> io::Result<()> {
+    pub(super) fn change(&mut self, thread: pid_t, call: &SystemCall) -> io::Result<()> {
         let r = &mut self.0;
         [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = call.arguments;
         self.write(thread)

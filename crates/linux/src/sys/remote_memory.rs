@@ -7,7 +7,7 @@ use super::checked;
 /// Reads the memory of process `pid` at `address`. Returns the number of bytes read, which is less than the
 /// buffer if later memory is not mapped.
 ///
-/// The process runs at the same time, so the bytes may be of different moments. EPERM if we may not trace the
+/// The process runs at the same time, so the bytes may be from different times. EPERM if we may not trace the
 /// process, EFAULT if nothing is mapped at `address`, ESRCH if the process has exited.
 pub fn read(pid: u32, address: u64, into: &mut [u8]) -> io::Result<usize> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;

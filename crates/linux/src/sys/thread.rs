@@ -38,7 +38,7 @@ pub fn allowed_cpus() -> io::Result<BTreeSet<u32>> {
 }
 
 /// Restricts the calling thread to these CPUs.
-pub fn stay_on(cpus: &BTreeSet<u32>) -> io::Result<()> {
+pub fn set_affinity(cpus: &BTreeSet<u32>) -> io::Result<()> {
     let mask = mask_of(cpus);
     // SAFETY: the kernel only reads the mask, of the given size.
     checked(unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) }).map(drop)
@@ -108,7 +108,7 @@ mod tests {
         let one: BTreeSet<u32> = all.iter().copied().take(1).collect();
         let stayed = std::thread::spawn({
             let one = one.clone();
-            move || stay_on(&one).and_then(|()| allowed_cpus())
+            move || set_affinity(&one).and_then(|()| allowed_cpus())
         });
         assert_eq!(stayed.join().map_err(|_| io::Error::other("panicked"))??, one);
         assert_eq!(allowed_cpus()?, all);

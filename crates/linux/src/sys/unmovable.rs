@@ -11,7 +11,7 @@ use libc::{c_int, c_uint};
 use super::checked;
 
 /// Capacity requested for a pipe, in pages: with CAP_SYS_RESOURCE, and without it (`fs.pipe-max-size`).
-const PAGES: [usize; 2] = [1024, 256];
+const PIPE_CAPACITY_PAGES: [usize; 2] = [1024, 256];
 
 /// Pages of this process that the kernel cannot migrate as long as this value lives, even after they are
 /// unmapped.
@@ -32,8 +32,8 @@ struct Pipe {
 }
 
 impl PinnedPages {
-    /// PinnedPages present pages of `page` bytes at these start addresses. EFAULT if one is not mapped, EMFILE if no
-    /// more pipes can be opened.
+    /// Pins present pages of `page` bytes at these start addresses. EFAULT if a page is not mapped, EMFILE
+    /// if no more pipes can be opened.
     pub fn pin(&mut self, pages: &[u64], page: usize) -> io::Result<()> {
         let mut rest = pages;
         while !rest.is_empty() {
@@ -68,7 +68,7 @@ impl Pipe {
         // SAFETY: both descriptors are new and not shared.
         let (read, write) = unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
         // If both fail, the pipe keeps its default size.
-        for pages in PAGES {
+        for pages in PIPE_CAPACITY_PAGES {
             let wanted = c_int::try_from(pages * page).unwrap_or(c_int::MAX);
             // SAFETY: takes numbers only.
             if unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, wanted) } > 0 {
@@ -98,7 +98,7 @@ impl Pipe {
                 self.left -= taken.min(self.left);
                 if taken == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(taken) }
             }
-            // The pipe is full before its size is reached; the next one takes the rest.
+            // The pipe is full before its size is reached; the next pipe takes the rest.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.left = 0;
                 Ok(0)

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Damaged, Format, Layout, Page, Tracefs, TracefsError};
+use super::{DamagedPage, Format, Layout, Page, Tracefs, TracefsError};
 
 /// A tracing instance that was created through the journal.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Instance {
     /// Reads all buffers, CPU by CPU. Returns the number of bytes in the fullest.
     pub fn drain(
         &mut self,
-        mut each: impl FnMut(u32, Result<Page<'_>, Damaged>),
+        mut each: impl FnMut(u32, Result<Page<'_>, DamagedPage>),
     ) -> Result<u64, TracefsError> {
         let mut fullest = 0;
         for (cpu, buffer) in &mut self.buffers {
@@ -166,7 +166,7 @@ impl Instance {
     }
 }
 
-/// A file that must be read at once: a second read returns nothing.
+/// Reads a file with one system call: a second read returns nothing.
 fn read_at_once(path: &Path) -> io::Result<String> {
     let mut bytes = vec![0; 1 << 12];
     let length = File::open(path)?.read(&mut bytes)?;

@@ -22,10 +22,10 @@ use crate::{
 
 pub use format::{Field, Format, Value};
 pub use instance::{Event, Instance, Losses, Options};
-pub use ring::{Damaged, Layout, Page, Record};
+pub use ring::{DamagedPage, Layout, Page, Record};
 
 /// The usual mount points.
-pub const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
+pub const MOUNT_POINTS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
 const PID_NAMESPACE: &str = "proc/self/ns/pid";
 /// The inode of the initial PID namespace on every kernel (include/linux/proc_ns.h).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
@@ -69,7 +69,7 @@ impl Tracefs {
     /// Opens tracefs at its mount point. If it is not mounted, mounts it detached, for this process only (see
     /// [`Tracefs::is_own_mount`]).
     pub fn open(root: &Root) -> Result<Tracefs, TracefsError> {
-        for place in PLACES {
+        for place in MOUNT_POINTS {
             let path = root.path(place);
             match path.join("instances").metadata() {
                 Ok(_) => return Ok(Tracefs { dir: path, own_mount: None }),
@@ -127,9 +127,11 @@ pub const PRESENT: &str = "present";
 const ABSENT: &str = "absent";
 
 /// `PRESENT` if the instance exists, otherwise `ABSENT`.
-pub fn is_present(root: &Root, id: u32) -> Result<&'static str, ReadError> {
-    let unreachable =
-        |error: TracefsError| ReadError::Io { path: root.path(PLACES[0]), source: io::Error::other(error) };
+pub fn presence(root: &Root, id: u32) -> Result<&'static str, ReadError> {
+    let unreachable = |error: TracefsError| ReadError::Io {
+        path: root.path(MOUNT_POINTS[0]),
+        source: io::Error::other(error),
+    };
     let tracefs = Tracefs::open(root).map_err(unreachable)?;
     let path = tracefs.instance(id);
     match fs::metadata(&path) {
@@ -140,7 +142,7 @@ pub fn is_present(root: &Root, id: u32) -> Result<&'static str, ReadError> {
 }
 
 /// Creates or removes the instance with its contents. EBUSY while it is being read.
-pub fn make(root: &Root, id: u32, present: bool) -> io::Result<()> {
+pub fn set_presence(root: &Root, id: u32, present: bool) -> io::Result<()> {
     // A detached mount must outlive the path.
     let tracefs = Tracefs::open(root).map_err(io::Error::other)?;
     let path = tracefs.instance(id);

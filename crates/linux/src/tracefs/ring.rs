@@ -53,7 +53,7 @@ pub struct Record<'a> {
 /// A page that is not in the documented layout; its remaining records are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a page of the trace buffer is not in the documented layout")]
-pub struct Damaged;
+pub struct DamagedPage;
 
 impl Layout {
     #[must_use]
@@ -70,15 +70,15 @@ impl Layout {
 }
 
 impl<'a> Page<'a> {
-    pub fn open(bytes: &'a [u8], layout: Layout) -> Result<Page<'a>, Damaged> {
-        let time = u64_at(bytes, 0).ok_or(Damaged)?;
+    pub fn open(bytes: &'a [u8], layout: Layout) -> Result<Page<'a>, DamagedPage> {
+        let time = u64_at(bytes, 0).ok_or(DamagedPage)?;
         let commit = match layout.commit_size {
-            4 => u64::from(u32_at(bytes, 8).ok_or(Damaged)?),
-            _ => u64_at(bytes, 8).ok_or(Damaged)?,
+            4 => u64::from(u32_at(bytes, 8).ok_or(DamagedPage)?),
+            _ => u64_at(bytes, 8).ok_or(DamagedPage)?,
         };
         let length = (commit & (MISSED_STORED - 1)) as usize;
-        let end = layout.data.checked_add(length).ok_or(Damaged)?;
-        let left = bytes.get(layout.data..end).ok_or(Damaged)?;
+        let end = layout.data.checked_add(length).ok_or(DamagedPage)?;
+        let left = bytes.get(layout.data..end).ok_or(DamagedPage)?;
         let count = || match layout.commit_size {
             4 => u32_at(bytes, end).map(u64::from),
             _ => u64_at(bytes, end),
@@ -88,17 +88,17 @@ impl<'a> Page<'a> {
         Ok(Page { time, left, missed })
     }
 
-    fn step(&mut self) -> Result<Option<Record<'a>>, Damaged> {
+    fn step(&mut self) -> Result<Option<Record<'a>>, DamagedPage> {
         while let Some(header) = u32_at(self.left, 0) {
             let (kind, delta) = (header & 0x1f, u64::from(header >> 5));
-            let word = || u32_at(self.left, 4).ok_or(Damaged);
+            let word = || u32_at(self.left, 4).ok_or(DamagedPage);
             // Range of the record's bytes after the header; none for an event of the buffer itself.
             let (data, end) = match kind {
                 // The rest of the page.
                 TYPE_PADDING if delta == 0 => return Ok(None),
-                TYPE_PADDING => (None, (word()? as usize).checked_add(4).ok_or(Damaged)?),
+                TYPE_PADDING => (None, (word()? as usize).checked_add(4).ok_or(DamagedPage)?),
                 TYPE_TIME_EXTEND | TYPE_TIME_STAMP => (None, 8),
-                0 => (Some(8), (word()? as usize).checked_add(4).ok_or(Damaged)?),
+                0 => (Some(8), (word()? as usize).checked_add(4).ok_or(DamagedPage)?),
                 words => (Some(4), 4 + 4 * words as usize),
             };
             self.time = match kind {
@@ -108,10 +108,10 @@ impl<'a> Page<'a> {
                 TYPE_TIME_EXTEND => self.time.wrapping_add((u64::from(word()?) << DELTA_BITS) + delta),
                 _ => self.time.wrapping_add(delta),
             };
-            let bytes = data.map(|data| self.left.get(data..end).ok_or(Damaged)).transpose()?;
-            self.left = self.left.get(end..).ok_or(Damaged)?;
+            let bytes = data.map(|data| self.left.get(data..end).ok_or(DamagedPage)).transpose()?;
+            self.left = self.left.get(end..).ok_or(DamagedPage)?;
             if let Some(bytes) = bytes {
-                return record(self.time, bytes).ok_or(Damaged).map(Some);
+                return record(self.time, bytes).ok_or(DamagedPage).map(Some);
             }
         }
         Ok(None)
@@ -119,12 +119,12 @@ impl<'a> Page<'a> {
 }
 
 impl<'a> Iterator for Page<'a> {
-    type Item = Result<Record<'a>, Damaged>;
+    type Item = Result<Record<'a>, DamagedPage>;
 
     /// Ends after a damaged record: the start of the next one is unknown.
     fn next(&mut self) -> Option<Self::Item> {
         let step = self.step().transpose();
-        if matches!(step, Some(Err(Damaged))) {
+        if matches!(step, Some(Err(DamagedPage))) {
             self.left = &[];
         }
         step
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn times_add_up_over_events_of_every_kind() -> Result<(), Damaged> {
+    fn times_add_up_over_events_of_every_kind() -> Result<(), DamagedPage> {
         let data = [
             header(2, 5),
             11,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_events_are_reported() -> Result<(), Damaged> {
+    fn lost_events_are_reported() -> Result<(), DamagedPage> {
         let data = [header(2, 0), 1, 2];
         assert_eq!(Page::open(&page(0, MISSED_EVENTS, &data), LAYOUT)?.missed, Some(None));
         let stored = page(0, MISSED_EVENTS | MISSED_STORED, &data);
@@ -215,10 +215,10 @@ mod tests {
     }
 
     #[test]
-    fn damage_ends_the_page() -> Result<(), Damaged> {
+    fn damage_ends_the_page() -> Result<(), DamagedPage> {
         let bytes = page(0, 0, &[header(2, 0), 1, 2, header(28, 0), 1]);
         let found: Vec<_> = Page::open(&bytes, LAYOUT)?.map(|record| record.map(|r| r.id)).collect();
-        assert_eq!(found, [Ok(1), Err(Damaged)]);
+        assert_eq!(found, [Ok(1), Err(DamagedPage)]);
         assert!(Page::open(&bytes[..20], LAYOUT).is_err());
         Ok(())
     }

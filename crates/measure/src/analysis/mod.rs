@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use crate::{
     comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, Round},
     statistics::{self, INTERVAL_CONFIDENCE, MAX_PAIRS, MIN_PAIRS, PairedRatio},
-    verdict::{Judged, Verdict},
+    verdict::{ArmVerdict, Verdict},
 };
 
 /// Fills [`Comparison::backings`] from the rounds and the arms that did not run, one row per case and arm.
@@ -127,9 +127,9 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Option
     let left_out = comparison.left_out.iter().find(|left| left.case == case_index && left.arm == arm_index);
 
     let judged = match (left_out, &reference) {
-        (Some(left), _) => Judged::plain(Verdict::LeftOut, Some(left.reason.clone())),
-        _ if arm.fell_back() => Judged::plain(Verdict::FellBack, arm.fallback()),
-        (None, None) => Judged::plain(Verdict::Base, arm.fallback()),
+        (Some(left), _) => ArmVerdict::plain(Verdict::LeftOut, Some(left.reason.clone())),
+        _ if arm.fell_back() => ArmVerdict::plain(Verdict::FellBack, arm.fallback()),
+        (None, None) => ArmVerdict::plain(Verdict::Base, arm.fallback()),
         (None, Some(reference)) => judge_figure(reference, &arm, case),
     };
     Some(BackingResult {
@@ -164,17 +164,17 @@ fn summary(figure: &Figure, arm: &Arm<'_>, reference: Option<&Arm<'_>>) -> Optio
     })
 }
 
-fn judge_figure(reference: &Arm<'_>, arm: &Arm<'_>, case: &Case) -> Judged {
+fn judge_figure(reference: &Arm<'_>, arm: &Arm<'_>, case: &Case) -> ArmVerdict {
     let Some(figure) = case.figures.first() else {
-        return Judged::plain(
+        return ArmVerdict::plain(
             Verdict::Inconclusive,
             Some("the workload gives no figure to compare".to_owned()),
         );
     };
     let pairs = pairs(reference, arm, figure);
     let mut judged = match PairedRatio::of(&pairs) {
-        Some(paired) => Judged::from_ratio(&paired, pairs.len()),
-        None => Judged::plain(
+        Some(paired) => ArmVerdict::from_ratio(&paired, pairs.len()),
+        None => ArmVerdict::plain(
             Verdict::Inconclusive,
             Some(without_ratio(reference, arm, &figure.name, pairs.len())),
         ),

@@ -74,7 +74,7 @@ pub struct Design {
     /// Whether one backing is compared with itself (an A/A test).
     pub aa: bool,
     /// Memory that was free in pieces during each run while all other free memory was held, in bytes; absent
-    /// without `--fragmented`. With it, runs on `thp` count whatever their coverage.
+    /// without `--fragmented`. With it, runs on `thp` count regardless of their coverage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     #[serde(rename = "fragmented_bytes")]

@@ -1,4 +1,4 @@
-//! Fills memory, breaks up the part that is to be left to others, and holds the rest.
+//! Fills memory, breaks up the part for other programs, and holds the rest.
 
 use std::{collections::HashMap, fs::File, io, num::NonZeroUsize, ops::ControlFlow, thread, time::Instant};
 
@@ -34,7 +34,7 @@ const AT_ONCE: usize = 256;
 
 /// Result of the fragmentation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Outcome {
+pub struct FragmentationOutcome {
     /// The plan.
     pub plan: Plan,
     /// Memory that was filled, in bytes.
@@ -85,17 +85,17 @@ pub enum FragmentError {
         "only {filled} could be filled before MemAvailable fell to the reserve of {reserve}, and {wanted} are needed: \
          other programs allocated memory during that time; ask for less"
     )]
-    Pressed { filled: Bytes, wanted: Bytes, reserve: Bytes },
+    ReserveReached { filled: Bytes, wanted: Bytes, reserve: Bytes },
     #[error("{0}")]
     Reading(String),
     #[error("breaking up huge pages: {0}")]
     BreakUp(io::Error),
 }
 
-/// Holds fragmented memory; it is whole again after the drop.
+/// Fragmented memory; the drop releases it.
 #[derive(Debug)]
 pub struct Fragmented {
-    pub outcome: Outcome,
+    pub outcome: FragmentationOutcome,
     _pins: Vec<PinnedPages>,
     _regions: Vec<Filled>,
 }
@@ -127,10 +127,10 @@ pub fn fragment(
     let wanted = plan.blocks(sizes.base, thp);
     if filled.whole_pages(thp).0 < wanted {
         let wanted = Pages(wanted) * thp;
-        return Err(FragmentError::Pressed { filled, wanted, reserve: plan.reserve });
+        return Err(FragmentError::ReserveReached { filled, wanted, reserve: plan.reserve });
     }
-    let in_blocks = Pages(whole.lies(Lie::Whole)) * thp;
-    keep_first(&mut whole.lies, wanted as usize);
+    let in_blocks = Pages(whole.block_states(BlockState::Whole)) * thp;
+    keep_first(&mut whole.block_states, wanted as usize);
     // Compaction could migrate scattered pages together and so make room for huge pages.
     let (mut pins, every_block_pinned) = pin_scattered(&[&whole, &rest], pieces)?;
     let (mut blocks, more_pins) = break_up(&mut whole, pieces)?;
@@ -158,7 +158,7 @@ pub fn fragment(
             break;
         }
     }
-    let outcome = Outcome {
+    let outcome = FragmentationOutcome {
         plan: *plan,
         filled,
         in_blocks,
@@ -191,7 +191,7 @@ struct Filled {
     region: Region,
     filled: Bytes,
     /// State of each block.
-    lies: Vec<Lie>,
+    block_states: Vec<BlockState>,
 }
 
 impl Filled {
@@ -208,7 +208,7 @@ impl Filled {
         // An empty region cannot be mapped.
         let mut region = region::reserve(bytes.max(thp.bytes()), &[backing], sizes)?;
         if bytes == Bytes::ZERO {
-            return Ok(Filled { region, filled: Bytes::ZERO, lies: Vec::new() });
+            return Ok(Filled { region, filled: Bytes::ZERO, block_states: Vec::new() });
         }
         let how = Pretouch { chunk: Some(CHUNK), ..Pretouch::default() };
         let mut unknown = None;
@@ -226,8 +226,8 @@ impl Filled {
         match (unknown, done.stopped) {
             (Some(error), _) => Err(error),
             (None, None | Some(Stopped::Cancelled)) => {
-                let lies = Lie::read(&region, thp, backing);
-                Ok(Filled { region, filled: done.done, lies })
+                let block_states = BlockState::read(&region, thp, backing);
+                Ok(Filled { region, filled: done.done, block_states })
             }
             (None, Some(refused)) => {
                 Err(FragmentError::Fill { filled: done.done, reason: refused.to_string() })
@@ -236,15 +236,15 @@ impl Filled {
     }
 
     /// Number of blocks in this state.
-    fn lies(&self, lie: Lie) -> u64 {
-        self.lies.iter().filter(|of_block| **of_block == lie).count() as u64
+    fn block_states(&self, block_state: BlockState) -> u64 {
+        self.block_states.iter().filter(|of_block| **of_block == block_state).count() as u64
     }
 
     /// Releases scattered blocks, at least `bytes` if there are enough; returns the bytes released.
     fn give_back(&mut self, bytes: Bytes, thp: PageSize) -> Result<Bytes, FragmentError> {
-        let blocks = self.region.bytes_mut().chunks_exact_mut(thp.bytes().0 as usize).zip(&self.lies);
+        let blocks = self.region.bytes_mut().chunks_exact_mut(thp.bytes().0 as usize).zip(&self.block_states);
         let mut given = Bytes::ZERO;
-        for (block, _) in blocks.filter(|(_, lie)| **lie == Lie::Scattered) {
+        for (block, _) in blocks.filter(|(_, block_state)| **block_state == BlockState::Scattered) {
             if given >= bytes {
                 break;
             }
@@ -258,7 +258,7 @@ impl Filled {
 
 /// State of the memory of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lie {
+enum BlockState {
     /// Physically contiguous: a huge page.
     Whole,
     /// Scattered base pages.
@@ -269,39 +269,43 @@ enum Lie {
     Held,
 }
 
-impl Lie {
+impl BlockState {
     /// The state of each block of a region.
-    fn read(region: &Region, thp: PageSize, backing: Backing) -> Vec<Lie> {
+    fn read(region: &Region, thp: PageSize, backing: Backing) -> Vec<BlockState> {
         let start = region.bytes().as_ptr().addr() as u64;
         let count = region.bytes().len() as u64 / thp.bytes().0;
         let end = start + count * thp.bytes().0;
         let mapped = File::open("/proc/self/pagemap").and_then(|file| pagemap::present(&file, start..end));
         let Ok(mapped) = mapped else {
             // Before Linux 6.7 the kernel does not report it: assume that the backing was granted.
-            let lie = if backing == Backing::Thp { Lie::Whole } else { Lie::Scattered };
-            return vec![lie; count as usize];
+            let block_state = if backing == Backing::Thp { BlockState::Whole } else { BlockState::Scattered };
+            return vec![block_state; count as usize];
         };
-        let mut lies = vec![Lie::Absent; count as usize];
+        let mut block_states = vec![BlockState::Absent; count as usize];
         for part in mapped {
             let first = (part.addresses.start.max(start) - start) / thp.bytes().0;
             let last = (part.addresses.end.min(end) - start).div_ceil(thp.bytes().0);
-            let lie = if part.huge { Lie::Whole } else { Lie::Scattered };
-            lies[first as usize..last as usize].fill(lie);
+            let block_state = if part.huge { BlockState::Whole } else { BlockState::Scattered };
+            block_states[first as usize..last as usize].fill(block_state);
         }
-        lies
+        block_states
     }
 }
 
 /// Keeps the first `most` whole blocks for breaking up; the others are held.
-fn keep_first(lies: &mut [Lie], most: usize) {
-    lies.iter_mut().filter(|lie| **lie == Lie::Whole).skip(most).for_each(|lie| *lie = Lie::Held);
+fn keep_first(block_states: &mut [BlockState], most: usize) {
+    block_states
+        .iter_mut()
+        .filter(|block_state| **block_state == BlockState::Whole)
+        .skip(most)
+        .for_each(|block_state| *block_state = BlockState::Held);
 }
 
 /// Breaks up all whole blocks with several threads; returns their number and the unmovable pages.
 fn break_up(whole: &mut Filled, pieces: Pieces) -> Result<(u64, Vec<PinnedPages>), FragmentError> {
-    let all = whole.region.bytes_mut().chunks_exact_mut(pieces.pages * pieces.page).zip(&whole.lies);
+    let all = whole.region.bytes_mut().chunks_exact_mut(pieces.pages * pieces.page).zip(&whole.block_states);
     let mut blocks: Vec<&mut [u8]> =
-        all.filter(|(_, lie)| **lie == Lie::Whole).map(|(block, _)| block).collect();
+        all.filter(|(_, block_state)| **block_state == BlockState::Whole).map(|(block, _)| block).collect();
     let count = blocks.len();
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(count.max(1));
     let share = count.div_ceil(threads).max(1);
@@ -354,8 +358,8 @@ fn pin_scattered(all: &[&Filled], pieces: Pieces) -> Result<(Vec<PinnedPages>, b
     // By block, or by piece: the last frame or page number, and its address.
     let mut last: HashMap<(bool, u64), (u64, u64)> = HashMap::new();
     for filled in all {
-        let blocks = filled.region.bytes().chunks_exact(block).zip(&filled.lies);
-        for (block, _) in blocks.filter(|(_, lie)| **lie == Lie::Scattered) {
+        let blocks = filled.region.bytes().chunks_exact(block).zip(&filled.block_states);
+        for (block, _) in blocks.filter(|(_, block_state)| **block_state == BlockState::Scattered) {
             let start = block.as_ptr().addr() as u64;
             let visited = frames::visit(&pagemap, start..start + block.len() as u64, base, |page| {
                 let place = page.frame.unwrap_or(page.address / pieces.page as u64);

@@ -23,21 +23,21 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    engine::Outcome,
+    engine::FragmentationOutcome,
     plan::{Plan, Refusal, State},
     probe,
-    worker::{self, Said},
+    worker::{self, WorkerMessage},
 };
 use crate::execution::Launch;
 
-/// Compacts all memory when written; it holds no setting.
+/// File that compacts all memory when it is written to; it contains no setting.
 const COMPACT: &str = "proc/sys/vm/compact_memory";
 /// Interval at which signals are checked.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time for free memory to merge after the process has ended.
-const SETTLING: Duration = Duration::from_secs(2);
+const SETTLE_TIME_LIMIT: Duration = Duration::from_secs(2);
 /// Time limit for the process that requests the missing huge pages.
-const TRYING: Duration = Duration::from_secs(15);
+const COMPACTION_TIME_LIMIT: Duration = Duration::from_secs(15);
 /// Least share of the former free blocks at which memory counts as restored.
 const MIN_RESTORED_SHARE: f64 = 0.9;
 
@@ -75,7 +75,7 @@ pub struct Held {
     process: GroupLeader,
     /// Connected to the process' standard input, whose end makes the process exit.
     _line: UnixStream,
-    pub outcome: Outcome,
+    pub outcome: FragmentationOutcome,
     /// Free memory before the fragmentation.
     pub before: Free,
 }
@@ -90,7 +90,7 @@ pub struct Free {
 
 /// Free memory before the fragmentation and after the restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Returned {
+pub struct RestoredMemory {
     /// Free whole blocks of the size of a huge page before the fragmentation.
     pub blocks_before: Pages,
     /// Free whole blocks of the size of a huge page now.
@@ -106,11 +106,11 @@ pub struct Returned {
     pub compacted: Option<String>,
 }
 
-impl Returned {
+impl RestoredMemory {
     /// Whether free memory is as contiguous as before.
     #[must_use]
     pub fn is_as_it_was(&self) -> bool {
-        // Memory that others allocated in between is not expected back.
+        // Memory that other programs allocated in between is not expected to be free.
         let there = self.free_after.share_of(self.free_before).unwrap_or(1.0).min(1.0);
         self.blocks_after.0 as f64 >= self.blocks_before.0 as f64 * there * MIN_RESTORED_SHARE
     }
@@ -142,7 +142,7 @@ impl Fragmenter {
         let mut process = GroupLeader::start(&mut command, false)?;
         // The command holds our copy of the peer, which would hide the end of the process.
         drop(command);
-        ours.set_read_timeout(Some(GLANCE))?;
+        ours.set_read_timeout(Some(POLL_INTERVAL))?;
         let outcome = listen(&ours, &mut process, plan.taken, interrupt, progress)?;
         Ok(Held { process, _line: ours, outcome, before })
     }
@@ -154,7 +154,7 @@ fn listen(
     total: Bytes,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(Bytes, Bytes),
-) -> Result<Outcome, HostError> {
+) -> Result<FragmentationOutcome, HostError> {
     let mut reader = BufReader::new(line);
     let mut text = Vec::new();
     loop {
@@ -163,19 +163,19 @@ fn listen(
         }
         match reader.read_until(b'\n', &mut text) {
             Ok(0) => {
-                let ended = process.wait(SETTLING)?.map(|ended| ended.status.to_string());
+                let ended = process.wait(SETTLE_TIME_LIMIT)?.map(|ended| ended.status.to_string());
                 let how = ended.unwrap_or_else(|| "status unknown".to_owned());
                 return Err(HostError::Failed(format!(
                     "the process ended early ({how}): the kernel kills it first when memory runs out"
                 )));
             }
             Ok(_) => {
-                let said: Said = serde_json::from_slice(&text).map_err(io::Error::from)?;
+                let said: WorkerMessage = serde_json::from_slice(&text).map_err(io::Error::from)?;
                 text.clear();
                 match said {
-                    Said::Filled(bytes) => progress(bytes, total),
-                    Said::Ready(outcome) => return Ok(*outcome),
-                    Said::Failed(reason) => return Err(HostError::Failed(reason)),
+                    WorkerMessage::Filled(bytes) => progress(bytes, total),
+                    WorkerMessage::Ready(outcome) => return Ok(*outcome),
+                    WorkerMessage::Failed(reason) => return Err(HostError::Failed(reason)),
                 }
             }
             Err(error)
@@ -201,15 +201,15 @@ impl Held {
 }
 
 impl Fragmenter {
-    /// Waits until free memory is contiguous again, and helps if it is not.
+    /// Waits until free memory is contiguous again, and compacts it if it is not.
     ///
-    /// Memory that others allocated in between lies in the pieces. First all memory is compacted; if that is
+    /// Other programs may have allocated memory in the pieces. First all memory is compacted; if that is
     /// not enough, a process allocates the missing huge pages, which makes the kernel compact harder, and
     /// frees them again.
-    pub fn restore(&self, before: Free, interrupt: &Interrupt) -> Result<Returned, HostError> {
-        let look = |compacted: &Option<String>| {
+    pub fn restore(&self, before: Free, interrupt: &Interrupt) -> Result<RestoredMemory, HostError> {
+        let read_free_memory = |compacted: &Option<String>| {
             let after = Free::read(&self.root, &self.sizes)?;
-            Ok::<_, HostError>(Returned {
+            Ok::<_, HostError>(RestoredMemory {
                 blocks_before: before.blocks,
                 blocks_after: after.blocks,
                 free_before: before.bytes,
@@ -218,20 +218,20 @@ impl Fragmenter {
             })
         };
         let begin = Instant::now();
-        let mut returned = look(&None)?;
-        while !returned.is_as_it_was() && begin.elapsed() < SETTLING {
-            thread::sleep(GLANCE);
-            returned = look(&None)?;
+        let mut returned = read_free_memory(&None)?;
+        while !returned.is_as_it_was() && begin.elapsed() < SETTLE_TIME_LIMIT {
+            thread::sleep(POLL_INTERVAL);
+            returned = read_free_memory(&None)?;
         }
         if !returned.is_as_it_was() {
             let compacted = Some(match fs::write(self.root.path(COMPACT), "1") {
                 Ok(()) => "yes".to_owned(),
                 Err(error) => format!("no: /{COMPACT}: {error}"),
             });
-            returned = look(&compacted)?;
+            returned = read_free_memory(&compacted)?;
             if !returned.is_as_it_was() {
                 self.force_compaction(before, interrupt)?;
-                returned = look(&compacted)?;
+                returned = read_free_memory(&compacted)?;
             }
         }
         Ok(returned)
@@ -247,7 +247,10 @@ impl Fragmenter {
         }
         let mut process = GroupLeader::start(&mut self.command(&launch.command), false)?;
         let begin = Instant::now();
-        while begin.elapsed() < TRYING && interrupt.signal().is_none() && process.wait(GLANCE)?.is_none() {}
+        while begin.elapsed() < COMPACTION_TIME_LIMIT
+            && interrupt.signal().is_none()
+            && process.wait(POLL_INTERVAL)?.is_none()
+        {}
         Ok(())
     }
 

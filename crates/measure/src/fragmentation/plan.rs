@@ -14,9 +14,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Default size of fragmented memory.
-pub const USUAL: Bytes = Bytes(6 << 30);
+pub const DEFAULT_BYTES: Bytes = Bytes(6 << 30);
 /// Smallest size of fragmented memory that affects a program.
-pub const LEAST: Bytes = Bytes(256 << 20);
+pub const MIN_BYTES: Bytes = Bytes(256 << 20);
 /// Smallest reserve; the reserve is at least a twentieth of the machine's memory, too.
 const MIN_RESERVE: Bytes = Bytes(512 << 20);
 /// Base pages per piece, the last of which stays.
@@ -66,7 +66,7 @@ pub enum Refusal {
     #[error(
         "{asked} of fragmented memory are too much: {available} are available, of which {reserve} stay in reserve, \
          so that {most} are possible{}. Ask for less, or end programs that hold memory",
-        if *.most < LEAST { format!(", and less than {LEAST} has no effect") } else { String::new() }
+        if *.most < MIN_BYTES { format!(", and less than {MIN_BYTES} has no effect") } else { String::new() }
     )]
     TooLittle {
         asked: Bytes,
@@ -75,7 +75,7 @@ pub enum Refusal {
         /// The largest possible size.
         most: Bytes,
     },
-    #[error("{0} of fragmented memory have no effect: ask for {LEAST} at least")]
+    #[error("{0} of fragmented memory have no effect: ask for {MIN_BYTES} at least")]
     TooSmall(Bytes),
     #[error(
         "{taken} must be filled so that the program gets no whole huge pages, and the limit of the cgroup (/{}) \
@@ -134,12 +134,12 @@ impl Plan {
         let taken = state.available.saturating_sub(reserve).whole_pages(state.thp) * state.thp;
         let blocks = taken.whole_pages(state.thp).0;
         let most = Bytes(blocks.saturating_mul(Pieces::of(state.base, state.thp).free().0));
-        let left = asked.unwrap_or(USUAL.min(most));
-        if asked.is_some_and(|asked| asked < LEAST) {
+        let left = asked.unwrap_or(DEFAULT_BYTES.min(most));
+        if asked.is_some_and(|asked| asked < MIN_BYTES) {
             return Err(Refusal::TooSmall(left));
         }
-        if left > most || most < LEAST {
-            let asked = left.max(LEAST);
+        if left > most || most < MIN_BYTES {
+            let asked = left.max(MIN_BYTES);
             return Err(Refusal::TooLittle { asked, available: state.available, reserve, most });
         }
         match &state.group {
@@ -224,7 +224,7 @@ mod tests {
         let Some(state) = state(20 << 10) else { unreachable!() };
         let plan = Plan::of(None, &state);
         let reserve = Bytes((24 << 30) / 20);
-        assert!(plan.as_ref().is_ok_and(|plan| plan.left == USUAL && plan.reserve == reserve));
+        assert!(plan.as_ref().is_ok_and(|plan| plan.left == DEFAULT_BYTES && plan.reserve == reserve));
         let taken = plan.map_or(0, |plan| plan.taken.0);
         assert!(
             taken % (2 << 20) == 0

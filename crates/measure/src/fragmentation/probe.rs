@@ -1,4 +1,4 @@
-//! The probe: how long each huge page takes a program, and whether it gets one.
+//! The probe: the time to populate each huge page, and whether the kernel provides it.
 
 use std::{
     path::Path,

@@ -10,7 +10,7 @@ use hugewise_linux::{hugepages::page_sizes::PageSizes, numa, root::Root, sys::th
 use serde::{Deserialize, Serialize};
 
 use super::{
-    engine::{self, Outcome},
+    engine::{self, FragmentationOutcome},
     plan::Plan,
 };
 use crate::execution::Launch;
@@ -18,11 +18,11 @@ use crate::execution::Launch;
 /// A message on standard output, one line of JSON each.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum WorkerMessage {
     /// Memory filled so far.
     Filled(Bytes),
     /// The memory is fragmented and held from now on.
-    Ready(Box<Outcome>),
+    Ready(Box<FragmentationOutcome>),
     Failed(String),
 }
 
@@ -56,23 +56,23 @@ pub fn run(plan: &Plan) -> io::Result<()> {
     let mut progress = |filled: Bytes| {
         if filled.0 >= reported.0 + (128 << 20) {
             reported = filled;
-            let _ = say(&Said::Filled(filled));
+            let _ = send(&WorkerMessage::Filled(filled));
         }
     };
     let done = PageSizes::read(&root)
         .and_then(|sizes| engine::fragment(&root, plan, &sizes, &mut progress).map_err(|e| e.to_string()));
     match done {
         Ok(fragmented) => {
-            say(&Said::Ready(Box::new(fragmented.outcome.clone())))?;
+            send(&WorkerMessage::Ready(Box::new(fragmented.outcome.clone())))?;
             let held = io::stdin().read_to_end(&mut Vec::new()).map(drop);
             drop(fragmented);
             held
         }
-        Err(reason) => say(&Said::Failed(reason)),
+        Err(reason) => send(&WorkerMessage::Failed(reason)),
     }
 }
 
-fn say(said: &Said) -> io::Result<()> {
+fn send(said: &WorkerMessage) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, said)?;
     out.write_all(b"\n")?;

@@ -6,8 +6,8 @@ use hugewise_linux::{
     units::{Bytes, PageSize},
 };
 
-/// Memory in use at the same time: pools hold theirs until the end of the experiment.
-pub(super) struct Beside {
+/// Memory that the experiment uses at the same time; pools keep their pages until its end.
+pub(super) struct ConcurrentUse {
     /// Number of pools of different page sizes.
     pub pools: u64,
     /// Whether memory outside of pools is measured, too.
@@ -17,7 +17,12 @@ pub(super) struct Beside {
 }
 
 /// Why a size does not fit into free memory; `None` if it fits.
-pub(super) fn missing(bytes: Bytes, beside: &Beside, memory: &Meminfo, floor: Bytes) -> Option<String> {
+pub(super) fn missing(
+    bytes: Bytes,
+    beside: &ConcurrentUse,
+    memory: &Meminfo,
+    floor: Bytes,
+) -> Option<String> {
     let free = match &memory.free {
         Reading::Known(free) => *free,
         Reading::Unknown { unknown } => {
@@ -75,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_size_must_fit_beside_its_pools() {
-        let both = Beside { pools: 1, others: true, jvm: false };
+        let both = ConcurrentUse { pools: 1, others: true, jvm: false };
         let free = memory(Reading::Known(Bytes(10 << 30)));
         let floor = Bytes(512 << 20);
         assert_eq!(missing(Bytes(4 << 30), &both, &free, floor), None);
@@ -84,9 +89,9 @@ mod tests {
             why.contains("10.0GiB (in a pool and beside it)") && why.contains("10GiB of page cache"),
             "{why}"
         );
-        let alone = Beside { pools: 0, ..both };
+        let alone = ConcurrentUse { pools: 0, ..both };
         assert_eq!(missing(Bytes(9 << 30), &alone, &free, floor), None);
-        assert!(missing(Bytes(9 << 30), &Beside { jvm: true, ..alone }, &free, floor).is_some());
+        assert!(missing(Bytes(9 << 30), &ConcurrentUse { jvm: true, ..alone }, &free, floor).is_some());
     }
 
     #[test]
@@ -100,7 +105,7 @@ mod tests {
     #[test]
     fn without_a_reading_nothing_is_risked() {
         let unknown = memory(Reading::unknown("no MemFree"));
-        let beside = Beside { pools: 0, others: true, jvm: false };
+        let beside = ConcurrentUse { pools: 0, others: true, jvm: false };
         assert!(
             missing(Bytes(1), &beside, &unknown, Bytes::ZERO).is_some_and(|why| why.contains("no MemFree"))
         );

@@ -19,8 +19,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    By, Case, LeftOut, Row, Sample, Way,
-    available::{self, Beside},
+    Case, Implementation, LeftOut, PretouchRow, Sample, Variant,
+    available::{self, ConcurrentUse},
     host,
     hotspot::Jvm,
     worker,
@@ -64,7 +64,7 @@ pub struct Table {
     /// The measured JVMs.
     pub jvms: Vec<Jvm>,
     /// One row per case and way, ordered by size, backing, number of threads and way.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PretouchRow>,
     /// Cases that were not measured.
     pub left_out: Vec<LeftOut>,
     /// Whether this is a virtual machine whose host reclaims memory as soon as it is free.
@@ -72,7 +72,7 @@ pub struct Table {
 }
 
 /// The environment of the experiment.
-pub struct Place<'a> {
+pub struct ExperimentContext<'a> {
     /// Path of this program.
     pub program: &'a Path,
     pub root: &'a Root,
@@ -85,7 +85,7 @@ pub struct Place<'a> {
 /// A row to measure, with its samples or the reason why it was left out.
 struct Cell {
     case: Case,
-    way: Way,
+    way: Variant,
     held_out: bool,
     samples: Vec<Sample>,
     out: Option<String>,
@@ -96,17 +96,17 @@ impl Design {
     pub fn run(
         self,
         jvms: Vec<Jvm>,
-        place: &Place<'_>,
+        context: &ExperimentContext<'_>,
         machine: &mut Machine,
         progress: &mut dyn Progress,
     ) -> Result<Table, ExperimentError> {
         let mut cells = self.cells(&jvms);
-        leave_out_what_does_not_fit(&mut cells, place);
-        provide(&mut cells, &jvms, place, machine)?;
-        leave_out_what_is_scattered(&mut cells, place);
+        leave_out_what_does_not_fit(&mut cells, context);
+        provide(&mut cells, &jvms, context, machine)?;
+        leave_out_what_is_scattered(&mut cells, context);
         let scratch = machine.scratch().map_err(|error| failed("the scratch folder", error))?;
         let runner =
-            Runner { place, jvms: &jvms, marked: machine.mark(Launch::default()), scratch: scratch.path() };
+            Runner { context, jvms: &jvms, marked: machine.mark(Launch::default()), scratch: scratch.path() };
         let order = self.order(&cells);
         for (done, &(index, repetition)) in order.iter().enumerate() {
             let cell = &mut cells[index];
@@ -121,7 +121,7 @@ impl Design {
             }
         }
         progress.run(order.len(), order.len(), "");
-        let host_takes_back_free_memory = host::takes_back_free_memory(place.root);
+        let host_takes_back_free_memory = host::takes_back_free_memory(context.root);
         Ok(Table { host_takes_back_free_memory, ..self.table(cells, jvms) })
     }
 
@@ -132,7 +132,7 @@ impl Design {
         for (bytes, held_out) in sizes {
             for &backing in &self.backings {
                 for &threads in &self.threads {
-                    let ways = if held_out { vec![self.judged()] } else { self.ways(jvms.len()) };
+                    let ways = if held_out { vec![self.fitted_variant()] } else { self.ways(jvms.len()) };
                     cells.extend(ways.into_iter().map(|way| Cell {
                         case: Case { bytes, backing, threads },
                         way,
@@ -148,16 +148,24 @@ impl Design {
 
     /// The way that the model is fitted to.
     #[must_use]
-    pub fn judged(&self) -> Way {
+    pub fn fitted_variant(&self) -> Variant {
         let chunk = if self.chunks.contains(&None) { None } else { self.chunks.first().copied().flatten() };
-        Way { by: By::Engine, chunk }
+        Variant { by: Implementation::Engine, chunk }
     }
 
-    fn ways(&self, jvms: usize) -> Vec<Way> {
-        let with_chunks = |by: By| self.chunks.iter().map(move |chunk| Way { by, chunk: *chunk });
-        let alone = |by: By| Way { by, chunk: None };
-        let baselines = if self.baselines { vec![alone(By::Loop), alone(By::Kernel)] } else { Vec::new() };
-        with_chunks(By::Engine).chain(baselines).chain((0..jvms).map(By::Jvm).flat_map(with_chunks)).collect()
+    fn ways(&self, jvms: usize) -> Vec<Variant> {
+        let with_chunks =
+            |by: Implementation| self.chunks.iter().map(move |chunk| Variant { by, chunk: *chunk });
+        let alone = |by: Implementation| Variant { by, chunk: None };
+        let baselines = if self.baselines {
+            vec![alone(Implementation::Loop), alone(Implementation::Kernel)]
+        } else {
+            Vec::new()
+        };
+        with_chunks(Implementation::Engine)
+            .chain(baselines)
+            .chain((0..jvms).map(Implementation::Jvm).flat_map(with_chunks))
+            .collect()
     }
 
     /// A warm-up of the largest size in every way, then the repetitions. Each repetition runs all cases in
@@ -172,7 +180,7 @@ impl Design {
         let most = all().map(|index| cells[index].case.threads).max();
         // A virtual machine gets memory from its host on first use, and the memory used last is reused first:
         // after a warm-up on the largest size, all other sizes run on memory that the guest already has.
-        let chunk = self.judged().chunk;
+        let chunk = self.fitted_variant().chunk;
         let warms = |cell: &Cell| {
             (Some(cell.case.bytes), Some(cell.case.threads), cell.way.chunk) == (largest, most, chunk)
         };
@@ -197,7 +205,12 @@ impl Design {
     fn table(self, cells: Vec<Cell>, jvms: Vec<Jvm>) -> Table {
         let left_out = left_out(&cells, &jvms);
         let rows = cells.into_iter().filter(|cell| !cell.samples.is_empty());
-        let rows = rows.map(|Cell { case, way, held_out, samples, .. }| Row { case, way, held_out, samples });
+        let rows = rows.map(|Cell { case, way, held_out, samples, .. }| PretouchRow {
+            case,
+            way,
+            held_out,
+            samples,
+        });
         let rows = rows.collect();
         Table { rows, left_out, jvms, host_takes_back_free_memory: false, design: self }
     }
@@ -233,11 +246,11 @@ fn left_out(cells: &[Cell], jvms: &[Jvm]) -> Vec<LeftOut> {
     groups.into_iter().map(group).collect()
 }
 
-fn describe(case: &Case, way: &Way, jvms: &[Jvm]) -> String {
+fn describe(case: &Case, way: &Variant, jvms: &[Jvm]) -> String {
     format!("{} on {} by {}", case.bytes, case.backing, by_in_words(case, way, jvms))
 }
 
-fn by_in_words(case: &Case, way: &Way, jvms: &[Jvm]) -> String {
+fn by_in_words(case: &Case, way: &Variant, jvms: &[Jvm]) -> String {
     let chunk = way.chunk.map(|chunk| format!(" in chunks of {chunk}")).unwrap_or_default();
     let threads = if case.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", case.threads) };
     format!("{threads} of {}{chunk}", name(way.by, jvms))
@@ -245,12 +258,12 @@ fn by_in_words(case: &Case, way: &Way, jvms: &[Jvm]) -> String {
 
 /// Name of an implementation, for people.
 #[must_use]
-pub fn name(by: By, jvms: &[Jvm]) -> &str {
+pub fn name(by: Implementation, jvms: &[Jvm]) -> &str {
     match by {
-        By::Engine => "hugewise",
-        By::Loop => "touch loop",
-        By::Kernel => "kernel",
-        By::Jvm(index) => jvms.get(index).map_or("java", |jvm| &jvm.name),
+        Implementation::Engine => "hugewise",
+        Implementation::Loop => "touch loop",
+        Implementation::Kernel => "kernel",
+        Implementation::Jvm(index) => jvms.get(index).map_or("java", |jvm| &jvm.name),
     }
 }
 
@@ -264,27 +277,27 @@ fn pool(backing: Backing, sizes: &PageSizes) -> Option<PageSize> {
 }
 
 /// Leaves out sizes that need reclaim, which would be measured, too.
-fn leave_out_what_does_not_fit(cells: &mut [Cell], place: &Place<'_>) {
-    let mut pools: Vec<PageSize> = cells.iter().filter_map(|c| pool(c.case.backing, place.sizes)).collect();
+fn leave_out_what_does_not_fit(cells: &mut [Cell], context: &ExperimentContext<'_>) {
+    let mut pools: Vec<PageSize> = cells.iter().filter_map(|c| pool(c.case.backing, context.sizes)).collect();
     pools.sort_unstable();
     pools.dedup();
-    let memory = meminfo::read(place.root);
-    let beside = Beside {
+    let memory = meminfo::read(context.root);
+    let beside = ConcurrentUse {
         pools: pools.len() as u64,
         others: cells.iter().any(|cell| !cell.case.backing.is_explicit()),
-        jvm: cells.iter().any(|cell| matches!(cell.way.by, By::Jvm(_))),
+        jvm: cells.iter().any(|cell| matches!(cell.way.by, Implementation::Jvm(_))),
     };
     for cell in cells {
-        cell.out = available::missing(cell.case.bytes, &beside, &memory, place.floor);
+        cell.out = available::missing(cell.case.bytes, &beside, &memory, context.floor);
     }
 }
 
 /// Leaves out THP that needs compaction, which would be measured, too. The pools have their memory by then.
-fn leave_out_what_is_scattered(cells: &mut [Cell], place: &Place<'_>) {
-    let Some(thp) = place.sizes.thp else { return };
-    let memory = meminfo::read(place.root);
-    let base = Reading::Known(place.sizes.base);
-    let seen = contiguity::read(place.root, &base, &[thp], &memory.total, &memory.free, Scan::IfQuick);
+fn leave_out_what_is_scattered(cells: &mut [Cell], context: &ExperimentContext<'_>) {
+    let Some(thp) = context.sizes.thp else { return };
+    let memory = meminfo::read(context.root);
+    let base = Reading::Known(context.sizes.base);
+    let seen = contiguity::read(context.root, &base, &[thp], &memory.total, &memory.free, Scan::IfQuick);
     let Some(Reading::Known(ready)) = seen.sizes.first().map(|of_size| &of_size.at_once) else { return };
     for cell in cells.iter_mut().filter(|cell| cell.out.is_none() && cell.case.backing == Backing::Thp) {
         cell.out = available::scattered(cell.case.bytes, *ready * thp, thp);
@@ -296,13 +309,13 @@ fn leave_out_what_is_scattered(cells: &mut [Cell], place: &Place<'_>) {
 fn provide(
     cells: &mut [Cell],
     jvms: &[Jvm],
-    place: &Place<'_>,
+    context: &ExperimentContext<'_>,
     machine: &mut Machine,
 ) -> Result<(), ExperimentError> {
     // The number of threads does not matter here, and starting a JVM to read its flags takes 0.1 s.
-    let mut provided: Vec<(Case, Way, Option<String>)> = Vec::new();
+    let mut provided: Vec<(Case, Variant, Option<String>)> = Vec::new();
     for cell in cells.iter_mut().rev().filter(|cell| cell.out.is_none()) {
-        if place.interrupt.signal().is_some() {
+        if context.interrupt.signal().is_some() {
             return Err(ExperimentError::Interrupted);
         }
         let case = Case { threads: 1, ..cell.case };
@@ -310,7 +323,7 @@ fn provide(
         cell.out = match known {
             Some((.., out)) => out.clone(),
             None => {
-                let out = provide_one(&cell.case, &cell.way, jvms, place, machine).err();
+                let out = provide_one(&cell.case, &cell.way, jvms, context, machine).err();
                 provided.push((case, cell.way, out.clone()));
                 out
             }
@@ -321,21 +334,23 @@ fn provide(
 
 fn provide_one(
     case: &Case,
-    way: &Way,
+    way: &Variant,
     jvms: &[Jvm],
-    place: &Place<'_>,
+    context: &ExperimentContext<'_>,
     machine: &mut Machine,
 ) -> Result<(), String> {
-    if let Some(missing) = place.sizes.missing(case.backing) {
+    if let Some(missing) = context.sizes.missing(case.backing) {
         return Err(missing);
     }
     let mut pools: BTreeMap<PageSize, Bytes> = BTreeMap::new();
-    if let Some(size) = pool(case.backing, place.sizes) {
+    if let Some(size) = pool(case.backing, context.sizes) {
         pools.insert(size, case.bytes.align_up(size).ok_or("more than this machine could ever address")?);
     }
-    if let By::Jvm(index) = way.by {
+    if let Implementation::Jvm(index) = way.by {
         let (heap, others) = jvms.get(index).ok_or("no such JVM")?.accepts(case, way.chunk)?;
-        if let (Some(size), Some(default)) = (pool(case.backing, place.sizes), place.sizes.default_hugetlb) {
+        if let (Some(size), Some(default)) =
+            (pool(case.backing, context.sizes), context.sizes.default_hugetlb)
+        {
             pools.insert(size, heap.align_up(size).unwrap_or(heap));
             *pools.entry(default).or_default() += others;
         }
@@ -343,11 +358,11 @@ fn provide_one(
     if case.backing == Backing::Thp {
         machine.provide_thp(false)?;
     }
-    machine.provide_pools(&pools, place.interrupt)
+    machine.provide_pools(&pools, context.interrupt)
 }
 
 struct Runner<'a> {
-    place: &'a Place<'a>,
+    context: &'a ExperimentContext<'a>,
     jvms: &'a [Jvm],
     /// The environment of all started processes.
     marked: Launch,
@@ -356,16 +371,18 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     /// Runs one process; the inner error says why this way cannot be measured here.
-    fn sample(&self, case: &Case, way: &Way) -> Result<Result<Sample, String>, ExperimentError> {
+    fn sample(&self, case: &Case, way: &Variant) -> Result<Result<Sample, String>, ExperimentError> {
         let sampled = match way.by {
-            By::Jvm(index) => match self.jvms.get(index) {
-                Some(jvm) => jvm.measure(case, way.chunk, &self.marked, self.scratch, self.place.interrupt),
+            Implementation::Jvm(index) => match self.jvms.get(index) {
+                Some(jvm) => jvm.measure(case, way.chunk, &self.marked, self.scratch, self.context.interrupt),
                 None => return Ok(Err("no such JVM".to_owned())),
             },
-            By::Engine | By::Loop | By::Kernel => match self.work(case, way) {
-                Ok(reported) => return Ok(reported),
-                Err(error) => Err(error),
-            },
+            Implementation::Engine | Implementation::Loop | Implementation::Kernel => {
+                match self.work(case, way) {
+                    Ok(reported) => return Ok(reported),
+                    Err(error) => Err(error),
+                }
+            }
         };
         match sampled {
             Ok(sample) => Ok(Ok(sample)),
@@ -374,12 +391,12 @@ impl Runner<'_> {
         }
     }
 
-    fn work(&self, case: &Case, way: &Way) -> Result<Result<Sample, String>, ExecutionError> {
-        let mut launch = worker::launch(self.place.program, case, way);
+    fn work(&self, case: &Case, way: &Variant) -> Result<Result<Sample, String>, ExecutionError> {
+        let mut launch = worker::launch(self.context.program, case, way);
         launch.environment.clone_from(&self.marked.environment);
-        let observer = Observer::new(self.place.root, RegionOfInterest::Reported, self.place.sizes.thp);
-        let mut observer = observer.looking_rarely();
-        let execution = execution::run(&launch, &mut observer, self.scratch, None, self.place.interrupt)?;
+        let observer = Observer::new(self.context.root, RegionOfInterest::Reported, self.context.sizes.thp);
+        let mut observer = observer.with_longest_interval();
+        let execution = execution::run(&launch, &mut observer, self.scratch, None, self.context.interrupt)?;
         if !execution.ended.status.success() {
             return Ok(Err(format!("{}{}", execution.ended.status, last_lines(&execution.output))));
         }

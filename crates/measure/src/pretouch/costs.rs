@@ -34,7 +34,7 @@ pub struct Costs {
     pub threads: usize,
     /// Cost of the bytes, mainly zeroing, in seconds per GiB.
     pub seconds_per_gib: f64,
-    /// Cost of a base page in addition to its bytes, in nanoseconds; noise can make it negative.
+    /// Cost of a base page in addition to its bytes, in seconds; noise can make it negative.
     pub seconds_per_base_page: f64,
 }
 

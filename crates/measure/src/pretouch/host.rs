@@ -1,4 +1,4 @@
-//! Whether the host of a virtual machine takes back free memory.
+//! Whether the host of a virtual machine reclaims free memory.
 
 use std::path::Path;
 

@@ -38,13 +38,13 @@ use super::{Case, Sample, worker};
 use crate::execution::{ExecutionError, Launch, last_lines};
 
 /// Interval at which the JVM's log is read.
-const GAP: Duration = Duration::from_millis(5);
-/// Longest start of a JVM, in addition to [`FOR_A_GIB`] per GiB of heap.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// A stalling kernel was observed to need seconds per GiB.
-const FOR_A_GIB: Duration = Duration::from_secs(20);
+const LOG_READ_INTERVAL: Duration = Duration::from_millis(5);
+/// Longest start of a JVM, in addition to [`START_TIME_LIMIT_PER_GIB`] per GiB of heap.
+const START_TIME_LIMIT: Duration = Duration::from_secs(30);
+/// Additional time limit per GiB of heap; with stalls, seconds per GiB were observed.
+const START_TIME_LIMIT_PER_GIB: Duration = Duration::from_secs(20);
 /// The first release with `-Xlog`.
-const UNIFIED_LOGGING: u32 = 9;
+const FIRST_JDK_WITH_XLOG: u32 = 9;
 
 /// A JVM whose pretouch is measured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -68,8 +68,8 @@ impl Jvm {
             options: vec!["-XX:+UseG1GC".to_owned()],
             ..LaunchLine::default()
         };
-        let flags = flags::ask(&line).map_err(|error| error.to_string())?;
-        if flags.major().is_none_or(|major| major < UNIFIED_LOGGING) {
+        let flags = flags::final_flags(&line).map_err(|error| error.to_string())?;
+        if flags.major().is_none_or(|major| major < FIRST_JDK_WITH_XLOG) {
             return Err(format!("JDK {} does not log its pretouch; JDK 9 and later do", flags.version));
         }
         Ok(Jvm {
@@ -98,7 +98,7 @@ impl Jvm {
         Ok(options)
     }
 
-    /// Checks that the JVM accepts the options of a case; returns upper bounds of what it takes from the
+    /// Checks that the JVM accepts the options of a case; returns upper bounds of its demand on the
     /// pools: the heap, and the memory on the default huge page size.
     pub fn accepts(&self, case: &Case, chunk: Option<Bytes>) -> Result<(Bytes, Bytes), String> {
         let line = LaunchLine {
@@ -106,7 +106,7 @@ impl Jvm {
             options: self.options(case, chunk)?,
             ..LaunchLine::default()
         };
-        let flags = flags::ask(&line).map_err(|error| error.to_string())?;
+        let flags = flags::final_flags(&line).map_err(|error| error.to_string())?;
         match flags.bytes("MaxHeapSize") {
             Some(heap) if heap == case.bytes => {}
             heap => {
@@ -204,14 +204,14 @@ fn wait_for_heap(
     stdout: &Path,
     interrupt: &Interrupt,
     failed: &dyn Fn(io::Error) -> ExecutionError,
-) -> Result<Step, ExecutionError> {
+) -> Result<LoggedPretouch, ExecutionError> {
     let gib = case.bytes.0.div_ceil(1 << 30);
-    let limit = PATIENCE + FOR_A_GIB * u32::try_from(gib).unwrap_or(u32::MAX);
+    let limit = START_TIME_LIMIT + START_TIME_LIMIT_PER_GIB * u32::try_from(gib).unwrap_or(u32::MAX);
     let begin = Instant::now();
     let printed =
         || fs::read(stdout).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
     loop {
-        let ended = child.wait(GAP).map_err(failed)?;
+        let ended = child.wait(LOG_READ_INTERVAL).map_err(failed)?;
         let text = fs::read(log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         // The collector logs its settings after all of the heap is set up.
@@ -240,14 +240,14 @@ fn wait_for_heap(
 
 /// The pretouch of the heap, as logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Step {
+struct LoggedPretouch {
     bytes: Bytes,
     workers: usize,
     nanoseconds: u64,
 }
 
 /// The first pretouch in the log, which is that of the heap: from its line to the next line with a time.
-fn heap_step(log: &str) -> Option<Step> {
+fn heap_step(log: &str) -> Option<LoggedPretouch> {
     let mut lines = log.lines().skip_while(|line| !line.contains("Running G1 PreTouch with "));
     let first = lines.next()?;
     let (_, said) = first.split_once("Running G1 PreTouch with ")?;
@@ -255,10 +255,10 @@ fn heap_step(log: &str) -> Option<Step> {
     let (_, bytes) = said.split_once("pre-touching ")?;
     let bytes = bytes.trim_end().trim_end_matches('.').strip_suffix('B')?.parse().ok()?;
     let next = lines.find_map(time)?;
-    Some(Step { bytes: Bytes(bytes), workers, nanoseconds: next.checked_sub(time(first)?)? })
+    Some(LoggedPretouch { bytes: Bytes(bytes), workers, nanoseconds: next.checked_sub(time(first)?)? })
 }
 
-/// `[6184588ns][debug][gc,heap] …`
+/// Time of a log line in nanoseconds: 6184588 for `[6184588ns][debug][gc,heap] …`.
 fn time(line: &str) -> Option<u64> {
     line.strip_prefix('[')?.split_once("ns]")?.0.parse().ok()
 }
@@ -266,7 +266,7 @@ fn time(line: &str) -> Option<u64> {
 fn coverage(root: &Root, log: &Path, pid: u32) -> Reading<f64> {
     let thp = PageSizes::read(root).ok().and_then(|sizes| sizes.thp);
     let mut observer = Observer::new(root, RegionOfInterest::JavaHeap(log.to_owned()), thp);
-    observer.look(pid);
+    observer.sample(pid);
     match observer.coverage {
         Some(coverage) => worker::share(&coverage).into(),
         None => Reading::unknown("the heap was not found in smaps of the JVM"),
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_heap_is_the_first_step_of_the_log() {
-        let step = Step { bytes: Bytes(1 << 30), workers: 2, nanoseconds: 208_057_646 };
+        let step = LoggedPretouch { bytes: Bytes(1 << 30), workers: 2, nanoseconds: 208_057_646 };
         assert_eq!(heap_step(LOG), Some(step));
         let until =
             |lines: usize| LOG.lines().take(lines).map(|line| format!("{line}\n")).collect::<String>();

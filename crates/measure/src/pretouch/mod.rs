@@ -1,6 +1,6 @@
 //! The pretouch experiment: the time to populate memory, and to release it.
 //!
-//! [`mod@bench`] runs each [`Case`] in every [`Way`], each time in a process of its own: [`worker`] is such a
+//! [`mod@bench`] runs each [`Case`] in every [`Variant`], each time in a new process: [`worker`] is such a
 //! process of this program, [`hotspot`] starts a JVM. [`ratios`] compares the ways of one run, and [`model`]
 //! is fitted to predict other sizes.
 
@@ -36,7 +36,7 @@ pub struct Case {
 /// The implementation that populates the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub enum Implementation {
     /// The engine of this project.
     Engine,
     /// A loop that writes one byte to each base page, with an equal share for each thread.
@@ -49,9 +49,9 @@ pub enum By {
 
 /// An implementation with its chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Way {
+pub struct Variant {
     /// The implementation.
-    pub by: By,
+    pub by: Implementation,
     /// The requested chunk, in bytes; null for the default of the implementation.
     #[serde(rename = "chunk_bytes")]
     pub chunk: Option<Bytes>,
@@ -84,20 +84,20 @@ pub struct Sample {
 
 /// All measurements of one case in one way.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Row {
+pub struct PretouchRow {
     /// The memory and the number of threads.
     #[serde(flatten)]
     pub case: Case,
     /// The implementation and its chunk.
     #[serde(flatten)]
-    pub way: Way,
+    pub way: Variant,
     /// Whether this size only checks the prediction and was not fitted.
     pub held_out: bool,
     /// One entry per process.
     pub samples: Vec<Sample>,
 }
 
-impl Row {
+impl PretouchRow {
     /// The samples whose coverage matches the backing; an unknown coverage counts as a match.
     pub fn counted(&self) -> impl Iterator<Item = &Sample> {
         let huge = self.case.backing != Backing::Base;

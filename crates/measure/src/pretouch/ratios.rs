@@ -6,7 +6,7 @@ use hugewise_linux::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{By, Case, Row, hotspot::Jvm};
+use super::{Case, Implementation, PretouchRow, hotspot::Jvm};
 use crate::{
     statistics::{INTERVAL_CONFIDENCE, PairedRatio, Ratio, median},
     verdict::CLAIM_CONFIDENCE,
@@ -17,12 +17,12 @@ pub const MIN_SAVING: f64 = 0.05;
 
 /// Speed of the engine relative to another implementation, on the same memory in the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Against {
+pub struct EngineSpeed {
     /// The memory and the number of threads.
     #[serde(flatten)]
     pub case: Case,
     /// The other implementation, with its default chunk.
-    pub other: By,
+    pub other: Implementation,
     /// Time of the other, divided by the time of the engine: above 1 the engine is faster. Geometric mean
     /// over the repetitions with its 95 % interval; null with fewer than 3 repetitions.
     pub speed: Option<Ratio>,
@@ -30,7 +30,7 @@ pub struct Against {
 
 /// Recommendation for a JVM's `PreTouchParallelChunkSize`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Advice {
+pub struct ChunkAdvice {
     /// The memory and the number of threads.
     #[serde(flatten)]
     pub case: Case,
@@ -55,13 +55,13 @@ pub struct Advice {
 
 /// The engine compared with all other implementations, each with its default chunk.
 #[must_use]
-pub fn against(rows: &[Row]) -> Vec<Against> {
-    let undecided = |row: &&Row| row.way.chunk.is_none() && !row.held_out;
-    let engines = rows.iter().filter(undecided).filter(|row| row.way.by == By::Engine);
+pub fn against(rows: &[PretouchRow]) -> Vec<EngineSpeed> {
+    let undecided = |row: &&PretouchRow| row.way.chunk.is_none() && !row.held_out;
+    let engines = rows.iter().filter(undecided).filter(|row| row.way.by == Implementation::Engine);
     let pairs = engines.flat_map(|engine| {
         let others = rows.iter().filter(undecided);
-        let others = others.filter(|row| row.case == engine.case && row.way.by != By::Engine);
-        others.map(move |other| Against {
+        let others = others.filter(|row| row.case == engine.case && row.way.by != Implementation::Engine);
+        others.map(move |other| EngineSpeed {
             case: engine.case,
             other: other.way.by,
             speed: paired(engine, other).and_then(|pairs| pairs.ratio(INTERVAL_CONFIDENCE)),
@@ -71,7 +71,7 @@ pub fn against(rows: &[Row]) -> Vec<Against> {
 }
 
 /// Times of `value` divided by those of `reference`, paired by repetition.
-fn paired(reference: &Row, value: &Row) -> Option<PairedRatio> {
+fn paired(reference: &PretouchRow, value: &PretouchRow) -> Option<PairedRatio> {
     let of_reference: BTreeMap<usize, f64> =
         reference.counted().map(|sample| (sample.repetition, sample.seconds)).collect();
     let pairs =
@@ -82,14 +82,14 @@ fn paired(reference: &Row, value: &Row) -> Option<PairedRatio> {
 /// The recommended chunk for each JVM on the largest memory for which chunks were tried, where it matters
 /// most.
 #[must_use]
-pub fn advice(rows: &[Row], jvms: &[Jvm]) -> Vec<Advice> {
-    let of_jvms = || rows.iter().filter(|row| matches!(row.way.by, By::Jvm(_)));
+pub fn advice(rows: &[PretouchRow], jvms: &[Jvm]) -> Vec<ChunkAdvice> {
+    let of_jvms = || rows.iter().filter(|row| matches!(row.way.by, Implementation::Jvm(_)));
     let largest = of_jvms().map(|row| row.case.bytes).max();
     let defaults = of_jvms().filter(|row| row.way.chunk.is_none() && Some(row.case.bytes) == largest);
     let advice = defaults.filter_map(|default| {
-        let By::Jvm(jvm) = default.way.by else { return None };
+        let Implementation::Jvm(jvm) = default.way.by else { return None };
         let default_chunk = jvms.get(jvm).and_then(|jvm| jvm.default_chunk);
-        let tried: Vec<&Row> = rows
+        let tried: Vec<&PretouchRow> = rows
             .iter()
             .filter(|row| row.case == default.case && row.way.by == default.way.by)
             .filter(|row| row.way.chunk.is_some_and(|chunk| Some(chunk) != default_chunk))
@@ -99,8 +99,13 @@ pub fn advice(rows: &[Row], jvms: &[Jvm]) -> Vec<Advice> {
     advice.collect()
 }
 
-fn judge(default: &Row, jvm: usize, default_chunk: Option<Bytes>, tried: &[&Row]) -> Advice {
-    let middle = |row: &Row| median(&row.counted().map(|sample| sample.seconds).collect::<Vec<_>>());
+fn judge(
+    default: &PretouchRow,
+    jvm: usize,
+    default_chunk: Option<Bytes>,
+    tried: &[&PretouchRow],
+) -> ChunkAdvice {
+    let middle = |row: &PretouchRow| median(&row.counted().map(|sample| sample.seconds).collect::<Vec<_>>());
     let fastest = tried
         .iter()
         .filter_map(|row| Some((middle(row)?, *row)))
@@ -112,7 +117,7 @@ fn judge(default: &Row, jvm: usize, default_chunk: Option<Bytes>, tried: &[&Row]
     let ratio = pairs.and_then(|pairs| pairs.ratio(confidence));
     let claimed = pairs.and_then(|pairs| pairs.claim()).is_some();
     let clear = ratio.as_ref().is_some_and(|r| r.high < 1.0 && r.estimate <= 1.0 - MIN_SAVING);
-    Advice {
+    ChunkAdvice {
         case: default.case,
         jvm,
         default_chunk,
@@ -129,9 +134,9 @@ mod tests {
     use hugewise_linux::{hugepages::backing::Backing, reading::Reading};
 
     use super::*;
-    use crate::pretouch::{Sample, Way};
+    use crate::pretouch::{Sample, Variant};
 
-    fn row(by: By, chunk: Option<u64>, seconds: &[f64]) -> Row {
+    fn row(by: Implementation, chunk: Option<u64>, seconds: &[f64]) -> PretouchRow {
         let sample = |(repetition, seconds): (usize, &f64)| Sample {
             repetition,
             seconds: *seconds,
@@ -142,9 +147,9 @@ mod tests {
             threads: 2,
             chunk: None,
         };
-        Row {
+        PretouchRow {
             case: Case { bytes: Bytes(1 << 30), backing: Backing::Thp, threads: 2 },
-            way: Way { by, chunk: chunk.map(Bytes) },
+            way: Variant { by, chunk: chunk.map(Bytes) },
             held_out: false,
             samples: seconds.iter().enumerate().map(sample).collect(),
         }
@@ -156,11 +161,11 @@ mod tests {
 
     #[test]
     fn a_flag_is_recommended_only_beyond_noise() {
-        let default = row(By::Jvm(0), None, &[1.00, 1.02, 0.99, 1.01, 1.00]);
-        let same = row(By::Jvm(0), Some(1 << 16), &[0.99, 1.01, 1.00, 1.00, 0.98]);
-        let faster = row(By::Jvm(0), Some(1 << 26), &[0.80, 0.82, 0.79, 0.81, 0.80]);
-        let noisy = row(By::Jvm(0), Some(1 << 26), &[0.50, 1.30, 0.60, 1.20, 0.70]);
-        let verdict = |rows: &[Row]| {
+        let default = row(Implementation::Jvm(0), None, &[1.00, 1.02, 0.99, 1.01, 1.00]);
+        let same = row(Implementation::Jvm(0), Some(1 << 16), &[0.99, 1.01, 1.00, 1.00, 0.98]);
+        let faster = row(Implementation::Jvm(0), Some(1 << 26), &[0.80, 0.82, 0.79, 0.81, 0.80]);
+        let noisy = row(Implementation::Jvm(0), Some(1 << 26), &[0.50, 1.30, 0.60, 1.20, 0.70]);
+        let verdict = |rows: &[PretouchRow]| {
             let advice = advice(rows, &[jvm()]);
             advice.first().map(|advice| (advice.fastest, advice.worth_setting))
         };
@@ -172,8 +177,8 @@ mod tests {
 
     #[test]
     fn runs_that_fell_back_are_in_no_ratio() {
-        let engine = row(By::Engine, None, &[1.0, 1.0, 1.0, 1.0]);
-        let mut kernel = row(By::Kernel, None, &[2.0, 2.0, 2.0, 9.0]);
+        let engine = row(Implementation::Engine, None, &[1.0, 1.0, 1.0, 1.0]);
+        let mut kernel = row(Implementation::Kernel, None, &[2.0, 2.0, 2.0, 9.0]);
         kernel.samples[3].coverage = Reading::Known(0.1);
         let against = against(&[engine, kernel]);
         let speed = against[0].speed.map(|ratio| ratio.estimate);

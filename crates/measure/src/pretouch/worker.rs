@@ -24,7 +24,7 @@ use hugewise_memory::{
     region::{self, Region, ReserveError},
 };
 
-use super::{By, Case, Sample, Way};
+use super::{Case, Implementation, Sample, Variant};
 use crate::execution::Launch;
 
 #[derive(Debug, thiserror::Error)]
@@ -41,11 +41,11 @@ pub enum WorkError {
 
 /// The command of a process that does one pretouch and prints a [`Sample`] as JSON.
 #[must_use]
-pub fn launch(program: &Path, case: &Case, way: &Way) -> Launch {
+pub fn launch(program: &Path, case: &Case, way: &Variant) -> Launch {
     let by = match way.by {
-        By::Engine | By::Jvm(_) => "engine",
-        By::Loop => "loop",
-        By::Kernel => "kernel",
+        Implementation::Engine | Implementation::Jvm(_) => "engine",
+        Implementation::Loop => "loop",
+        Implementation::Kernel => "kernel",
     };
     let mut command = vec![
         program.into(),
@@ -61,23 +61,23 @@ pub fn launch(program: &Path, case: &Case, way: &Way) -> Launch {
 }
 
 /// Does one pretouch in this process.
-pub fn run(case: &Case, way: &Way) -> Result<Sample, WorkError> {
+pub fn run(case: &Case, way: &Variant) -> Result<Sample, WorkError> {
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(WorkError::PageSizes)?;
     let mut region = region::reserve(case.bytes, &[case.backing], &sizes)?;
     let before = VmStat::read(&root);
     let done = match way.by {
-        By::Engine => by_engine(&mut region, case, way.chunk)?,
-        By::Loop => in_shares(&mut region, case, &|share| {
+        Implementation::Engine => by_engine(&mut region, case, way.chunk)?,
+        Implementation::Loop => in_shares(&mut region, case, &|share| {
             let step = usize::try_from(sizes.base.bytes().0).unwrap_or(usize::MAX);
             share.iter_mut().step_by(step).for_each(|byte| *byte = 1);
             Ok(())
         })?,
-        By::Kernel => in_shares(&mut region, case, &|share| {
+        Implementation::Kernel => in_shares(&mut region, case, &|share| {
             let span = Span::new(share);
             span.populate(span.addresses())
         })?,
-        By::Jvm(_) => return Err(WorkError::Jvm),
+        Implementation::Jvm(_) => return Err(WorkError::Jvm),
     };
     let (fallbacks, stalls) = growth(&before, &VmStat::read(&root));
     let coverage = region.coverage().and_then(|coverage| share(&coverage));
@@ -95,8 +95,8 @@ pub fn run(case: &Case, way: &Way) -> Result<Sample, WorkError> {
 }
 
 /// Releases the memory, by the engine for the engine and else by `munmap`; returns the time in seconds.
-fn release(region: Region, case: &Case, by: By) -> Result<f64, String> {
-    if by == By::Engine {
+fn release(region: Region, case: &Case, by: Implementation) -> Result<f64, String> {
+    if by == Implementation::Engine {
         let released = region.release(NonZeroUsize::new(case.threads));
         return match released.stopped {
             None => Ok(released.elapsed.as_secs_f64()),

@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::{
     chase::{self, Layout},
     curve::{self, Point},
-    memory::{self, Pool, Wish},
+    memory::{self, MappedPages, PagesRequest},
 };
 use crate::{
     experiment::{ExperimentError, Progress},
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Loads in one timed run, at least one lap: some tenths of a millisecond, so that most runs are undisturbed.
-const STEPS: usize = 16_384;
+const MIN_LOADS_PER_RUN: usize = 16_384;
 /// Runs of a point in one pass; the fastest counts.
 const RUNS: usize = 5;
 /// Runs of a point beyond [`Design::most`], whose laps are long.
@@ -54,7 +54,7 @@ pub struct Design {
 
 /// The curves of one page size.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Measured {
+pub struct PageSizeCurves {
     /// The backing.
     #[schemars(with = "String")]
     pub backing: Backing,
@@ -76,7 +76,7 @@ pub struct Measured {
 
 /// A backing that was not measured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct LeftOut {
+pub struct SkippedBacking {
     /// The backing.
     #[schemars(with = "String")]
     pub backing: Backing,
@@ -98,9 +98,9 @@ pub struct Curves {
     #[schemars(with = "String")]
     pub packed_on: Backing,
     /// One entry per measured backing.
-    pub measured: Vec<Measured>,
+    pub measured: Vec<PageSizeCurves>,
     /// Backings that were not measured.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<SkippedBacking>,
     /// The TLB as CPUID describes it.
     pub cpuid: Reading<Vec<Tlb>>,
     /// Duration of the measurement, in seconds.
@@ -109,7 +109,7 @@ pub struct Curves {
 
 /// One curve while it is measured.
 struct Series<'a> {
-    pool: &'a Pool,
+    pool: &'a MappedPages,
     layout: Layout,
     /// Largest count that the pool has pages or lines for.
     most: usize,
@@ -131,15 +131,17 @@ impl Design {
         let failed = |reason| ExperimentError::Run { what: "the TLB's curves".to_owned(), reason };
         let sizes = PageSizes::read(root).map_err(failed)?;
         let line = cache_line(root);
-        let wish = Wish { most: self.most, memory: self.memory.min(half_of_available(root)), line };
+        let request =
+            PagesRequest { most: self.most, memory: self.memory.min(half_of_available(root)), line };
         let (mut pools, mut left_out) = (Vec::new(), Vec::new());
         for &backing in &self.backings {
             // Base pages use all of the memory: the cost of their misses depends on it.
-            let far = wish.memory.whole_pages(sizes.base).0.max(self.most.0);
-            let wish = if backing == Backing::Base { Wish { most: Pages(far), ..wish } } else { wish };
-            match memory::prepare(backing, wish, &sizes, machine, interrupt) {
+            let far = request.memory.whole_pages(sizes.base).0.max(self.most.0);
+            let request =
+                if backing == Backing::Base { PagesRequest { most: Pages(far), ..request } } else { request };
+            match memory::prepare(backing, request, &sizes, machine, interrupt) {
                 Ok(pool) => pools.push(pool),
-                Err(reason) => left_out.push(LeftOut { backing, reason }),
+                Err(reason) => left_out.push(SkippedBacking { backing, reason }),
             }
             stop(interrupt)?;
         }
@@ -150,7 +152,7 @@ impl Design {
         };
         let mut grid = curve::grid(self.most.0 as usize);
         let near = grid.len();
-        let far = wish.memory.whole_pages(sizes.base).0 as usize;
+        let far = request.memory.whole_pages(sizes.base).0 as usize;
         grid.extend(curve::octaves(self.most.0 as usize, far));
         let layout = |page: Option<PageSize>| Layout { page: page.map(|size| size.bytes().0 as usize), line };
         let mut series = vec![Series::new(packed_on, layout(None), packed_on.lines(), &grid)];
@@ -173,7 +175,7 @@ impl Design {
             let (strided, far) = strided.map_or((None, beyond), |(near, far)| (Some(near), far));
             // If the kernel split huge pages during the measurement, the curve is not one of this page size.
             match pool.proven() {
-                Ok(()) => measured.push(Measured {
+                Ok(()) => measured.push(PageSizeCurves {
                     backing: pool.backing,
                     page_size: pool.page_size,
                     distinct: pool.distinct,
@@ -182,7 +184,7 @@ impl Design {
                     strided,
                     far,
                 }),
-                Err(reason) => left_out.push(LeftOut { backing: pool.backing, reason }),
+                Err(reason) => left_out.push(SkippedBacking { backing: pool.backing, reason }),
             }
         }
         Ok(Curves {
@@ -227,7 +229,13 @@ impl Design {
                 // A new random order for each point, so that no result depends on a favourable one.
                 chase::lay(words, series.layout, count, &mut random);
                 let runs = if is_far { FAR_RUNS } else { RUNS };
-                series.passes[at].push(chase::time(words, series.layout, count, STEPS.max(count), runs));
+                series.passes[at].push(chase::time(
+                    words,
+                    series.layout,
+                    count,
+                    MIN_LOADS_PER_RUN.max(count),
+                    runs,
+                ));
             }
         }
         progress.run(self.passes, self.passes, "");
@@ -236,7 +244,7 @@ impl Design {
 }
 
 impl<'a> Series<'a> {
-    fn new(pool: &'a Pool, layout: Layout, most: usize, grid: &[usize]) -> Series<'a> {
+    fn new(pool: &'a MappedPages, layout: Layout, most: usize, grid: &[usize]) -> Series<'a> {
         let name = format!("{} pages", pool.page_size);
         Series { pool, layout, most, name, passes: vec![Vec::new(); grid.len()] }
     }

@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-/// Bytes of the index that each line holds of the next line.
+/// Size of the index of the next line, which each line holds, in bytes.
 const WORD: usize = size_of::<u64>();
 
 /// Placement of the cache lines that are chased.

@@ -8,21 +8,24 @@ use serde::{Deserialize, Serialize};
 pub const STEP_IN_OCTAVES: f64 = 0.25;
 
 /// Largest count up to which every count is measured, because small TLBs need page-exact results.
-const EVERY: usize = 16;
+const MAX_CONSECUTIVE_COUNT: usize = 16;
 /// Counts per octave beyond that, evenly spaced: 64, 72, 80 …, 128, 144 … Real TLBs have such sizes (96,
 /// 1536, 3072), and neighbouring counts differ by at most an eighth.
-const TO_THE_OCTAVE: usize = 8;
+const COUNTS_PER_OCTAVE: usize = 8;
 
 /// The page counts to measure, from 1 to at most `most`, ascending.
 #[must_use]
 pub fn grid(most: usize) -> Vec<usize> {
     let coarse = (0..usize::BITS).flat_map(|octave| {
-        (TO_THE_OCTAVE..2 * TO_THE_OCTAVE).filter_map(move |eighth| {
+        (COUNTS_PER_OCTAVE..2 * COUNTS_PER_OCTAVE).filter_map(move |eighth| {
             let unit = 1usize.checked_shl(octave)?;
             eighth.checked_mul(unit)
         })
     });
-    (1..=EVERY).chain(coarse.filter(|count| *count > EVERY)).take_while(|count| *count <= most).collect()
+    (1..=MAX_CONSECUTIVE_COUNT)
+        .chain(coarse.filter(|count| *count > MAX_CONSECUTIVE_COUNT))
+        .take_while(|count| *count <= most)
+        .collect()
 }
 
 /// The doublings of `most`, up to `last`.
@@ -36,11 +39,11 @@ pub fn octaves(most: usize, last: usize) -> impl Iterator<Item = usize> {
 pub struct Point {
     /// Number of pages, or of packed lines, visited in one lap.
     pub pages: u64,
-    /// Time of a load: the lower quartile over all passes, in nanoseconds.
+    /// Time of a load: the lower quartile over all passes, in nanoseconds (JSON: seconds).
     #[serde(rename = "seconds", serialize_with = "json::ns_in_seconds")]
     pub ns: f64,
-    /// Distance of the median of the passes above `ns`, in nanoseconds.
-    #[serde(rename = "spread_ratio")]
+    /// Distance of the median of the passes above `ns`, in nanoseconds (JSON: seconds).
+    #[serde(rename = "spread_seconds", serialize_with = "json::ns_in_seconds")]
     pub spread: f64,
 }
 

@@ -16,7 +16,7 @@ use hugewise_linux::{
 use crate::machine::Machine;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct PagesRequest {
     /// Pages to visit in one lap.
     pub most: Pages,
     /// Physical memory that the pages may occupy; further pages map the same memory at other addresses.
@@ -27,7 +27,7 @@ pub struct Wish {
 
 /// Mapped pages of one size.
 #[derive(Debug)]
-pub struct Pool {
+pub struct MappedPages {
     pub backing: Backing,
     pub page_size: PageSize,
     pub mapping: AliasedMapping,
@@ -42,22 +42,22 @@ pub struct Pool {
 /// Maps and populates the pages; the error says why that is not possible.
 pub fn prepare(
     backing: Backing,
-    wish: Wish,
+    request: PagesRequest,
     sizes: &PageSizes,
     machine: &mut Machine,
     interrupt: &Interrupt,
-) -> Result<Pool, String> {
+) -> Result<MappedPages, String> {
     if let Some(missing) = sizes.missing(backing) {
         return Err(missing);
     }
     let page_size = sizes.huge_page_of(backing).unwrap_or(sizes.base);
-    let fits = Pages(wish.memory.whole_pages(page_size).0.min(wish.most.0));
+    let fits = Pages(request.memory.whole_pages(page_size).0.min(request.most.0));
     if fits == Pages(0) {
-        return Err(format!("a page of {page_size} is larger than the {} allowed", wish.memory));
+        return Err(format!("a page of {page_size} is larger than the {} allowed", request.memory));
     }
     let mut cause = String::new();
     for distinct in halvings(fits) {
-        match attempt(backing, distinct, wish, page_size, sizes, machine, interrupt) {
+        match attempt(backing, distinct, request, page_size, sizes, machine, interrupt) {
             Ok(pool) => return Ok(pool),
             Err(error) => cause = error,
         }
@@ -76,21 +76,21 @@ fn halvings(most: Pages) -> impl Iterator<Item = Pages> {
 fn attempt(
     backing: Backing,
     distinct: Pages,
-    wish: Wish,
+    request: PagesRequest,
     page_size: PageSize,
     sizes: &PageSizes,
     machine: &mut Machine,
     interrupt: &Interrupt,
-) -> Result<Pool, String> {
+) -> Result<MappedPages, String> {
     if backing.is_explicit() {
         machine.provide_pools(&BTreeMap::from([(page_size, distinct * page_size)]), interrupt)?;
     }
     let make = || {
-        let most = repeatable(distinct, wish.most, page_size, wish.line);
+        let most = repeatable(distinct, request.most, page_size, request.line);
         let mapping = AliasedMapping::new(page_size, backing.is_explicit(), distinct, most)
             .map_err(|error| format!("{most} pages of {page_size} on the memory of {distinct}: {error}"))?;
-        let (base, line) = (sizes.base, wish.line);
-        let pool = Pool { backing, page_size, mapping, distinct, most, base, line };
+        let (base, line) = (sizes.base, request.line);
+        let pool = MappedPages { backing, page_size, mapping, distinct, most, base, line };
         pool.fill().map_err(|error| format!("populating {distinct} pages of {page_size}: {error}"))?;
         pool.proven().map(|()| pool)
     };
@@ -112,7 +112,7 @@ fn repeatable(distinct: Pages, most: Pages, size: PageSize, line: usize) -> Page
     Pages(most.0.min(distinct.0.max(offsets)))
 }
 
-impl Pool {
+impl MappedPages {
     /// Populates all pages, on huge pages if the backing has them.
     fn fill(&self) -> io::Result<()> {
         match self.backing {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn less_is_tried_where_much_cannot_be_had() {
+    fn fewer_pages_are_tried_if_many_are_unavailable() {
         let tried = |most| halvings(Pages(most)).map(|pages| pages.0).collect::<Vec<_>>();
         assert_eq!(tried(12), [12, 6, 3, 1]);
         assert_eq!(tried(1), [1]);

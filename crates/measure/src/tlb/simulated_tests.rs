@@ -7,7 +7,7 @@ use super::{
 
 /// Replacement policy: which entry of a full set is evicted.
 #[derive(Clone, Copy, PartialEq)]
-enum Replaced {
+enum ReplacementPolicy {
     Oldest,
     Any,
 }
@@ -16,11 +16,11 @@ struct Simulated {
     /// Pages in each set, most recently used last.
     sets: Vec<Vec<usize>>,
     ways: usize,
-    replaced: Replaced,
+    replaced: ReplacementPolicy,
 }
 
 impl Simulated {
-    fn new(entries: usize, ways: usize, replaced: Replaced) -> Simulated {
+    fn new(entries: usize, ways: usize, replaced: ReplacementPolicy) -> Simulated {
         Simulated { sets: vec![Vec::new(); entries / ways], ways, replaced }
     }
 
@@ -32,7 +32,7 @@ impl Simulated {
         let leaves = match found {
             Some(at) => Some(at),
             None if set.len() < self.ways => None,
-            None if self.replaced == Replaced::Any => Some(random.usize(0..self.ways)),
+            None if self.replaced == ReplacementPolicy::Any => Some(random.usize(0..self.ways)),
             None => Some(0),
         };
         if let Some(at) = leaves {
@@ -44,7 +44,7 @@ impl Simulated {
 }
 
 /// The curve of two levels; a miss of the first costs 2 ns, a miss of both 16 ns.
-fn curve(levels: [(usize, usize); 2], replaced: Replaced) -> Vec<Point> {
+fn curve(levels: [(usize, usize); 2], replaced: ReplacementPolicy) -> Vec<Point> {
     const WARM: usize = 3;
     const LAPS: usize = 8;
     let mut random = fastrand::Rng::with_seed(7);
@@ -76,14 +76,14 @@ const TLBS: [[(usize, usize); 2]; 5] = [
     [(48, 48), (1280, 5)],
 ];
 
-fn found(levels: [(usize, usize); 2], replaced: Replaced) -> Vec<u64> {
+fn found(levels: [(usize, usize); 2], replaced: ReplacementPolicy) -> Vec<u64> {
     knees(&curve(levels, replaced), 1.0).iter().map(|knee| knee.pages).collect()
 }
 
 #[test]
 fn the_entries_are_found_where_the_oldest_makes_room() {
     for levels in TLBS {
-        let found = found(levels, Replaced::Oldest);
+        let found = found(levels, ReplacementPolicy::Oldest);
         let right = found.len() == 2
             && found.iter().zip(levels).all(|(pages, (entries, _))| within_a_step(*pages, entries as u64));
         assert!(right, "{levels:?}: {found:?}");
@@ -94,7 +94,7 @@ fn the_entries_are_found_where_the_oldest_makes_room() {
 #[test]
 fn replacement_at_random_is_found_higher() {
     for levels in TLBS {
-        let found = found(levels, Replaced::Any);
+        let found = found(levels, ReplacementPolicy::Any);
         let right = found.len() == 2
             && found
                 .iter()

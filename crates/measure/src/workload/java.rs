@@ -9,6 +9,7 @@ use std::{
 
 use hugewise_evidence::observation::RegionOfInterest;
 use hugewise_jvm::{
+    collector::Collector,
     flags::{self, FinalFlags},
     gc_log::{self, Event, Reader, summary::Summary},
     jdks::Jdk,
@@ -21,7 +22,7 @@ use hugewise_linux::{
     units::{Bytes, PageSize},
 };
 
-use super::{Conditions, Kind, OwnFigures, Prepared, Workload, metric::Metric};
+use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind, metric::Metric};
 use crate::{execution::Launch, touch::Touch};
 
 pub(super) const FIGURES: [(&str, &str); 4] =
@@ -30,14 +31,14 @@ pub(super) const FIGURES: [(&str, &str); 4] =
 /// Source of the embedded Java workload.
 const TOUCH: &str = include_str!("Touch.java");
 /// First JDK release with `-Xlog`.
-const UNIFIED_LOGGING: u32 = 9;
+const FIRST_JDK_WITH_XLOG: u32 = 9;
 
 impl Workload {
     /// A `java` launch line; reads the flags from that `java`.
     pub fn java(line: LaunchLine, own: OwnFigures) -> Result<Workload, String> {
-        let flags = flags::ask(&line).map_err(|error| error.to_string())?;
+        let flags = flags::final_flags(&line).map_err(|error| error.to_string())?;
         let name = format!("java {}", flags.version);
-        Ok(Workload { name, own, kind: Kind::Java { line, flags } })
+        Ok(Workload { name, own, kind: WorkloadKind::Java { line, flags } })
     }
 
     /// The embedded workload as a one-file Java program in `scratch`, on a heap of 1 GiB; and its launch
@@ -74,7 +75,7 @@ pub(super) fn prepare(
     let mut options = large_page_flags::options(flags, backing)?;
     let ours = options.join(" ");
     let mut region = RegionOfInterest::Anonymous;
-    if flags.major().is_some_and(|major| major >= UNIFIED_LOGGING) {
+    if flags.major().is_some_and(|major| major >= FIRST_JDK_WITH_XLOG) {
         let log = conditions.scratch.join("gc.log");
         options.push(gc_log::log_option(&log));
         region = RegionOfInterest::JavaHeap(log);
@@ -87,7 +88,7 @@ pub(super) fn prepare(
         notes.push(format!("set aside {}", aside.join(", ")));
     }
     notes.extend(line.cautions());
-    let uses_zgc = flags.is_on("UseZGC") == Some(true);
+    let uses_zgc = flags.collector() == Some(Collector::Z);
     let pools =
         if backing.is_explicit() { pools(given, flags, backing, conditions)? } else { BTreeMap::new() };
     Ok(Prepared {
@@ -112,7 +113,7 @@ fn pools(
     conditions: &Conditions,
 ) -> Result<BTreeMap<PageSize, Bytes>, String> {
     let sizes = conditions.sizes;
-    match rehearsal::ask_with(line, flags, backing, sizes) {
+    match rehearsal::launch_demand_with(line, flags, backing, sizes) {
         Ok(asked) => {
             let of = |&size: &PageSize| (size, asked.demand.pages(size).1 * size);
             Ok(sizes.hugetlb.iter().map(of).filter(|(_, bytes)| *bytes > Bytes::ZERO).collect())

@@ -30,7 +30,7 @@ pub struct Workload {
     /// Short name: `native`, `java 17.0.15`, or the name of the program.
     pub name: String,
     own: OwnFigures,
-    kind: Kind,
+    kind: WorkloadKind,
 }
 
 /// Figures that a workload reports itself; the first decides the verdict.
@@ -43,7 +43,7 @@ pub struct OwnFigures {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum WorkloadKind {
     Native(NativeTouch),
     Java { line: LaunchLine, flags: FinalFlags },
     Other { command: Vec<String> },
@@ -91,9 +91,9 @@ impl Workload {
             return Err(missing);
         }
         match &self.kind {
-            Kind::Native(touch) => touch.prepare(backing, conditions),
-            Kind::Java { line, flags } => java::prepare(line, flags, backing, conditions),
-            Kind::Other { command } => other::prepare(command, backing, conditions),
+            WorkloadKind::Native(touch) => touch.prepare(backing, conditions),
+            WorkloadKind::Java { line, flags } => java::prepare(line, flags, backing, conditions),
+            WorkloadKind::Other { command } => other::prepare(command, backing, conditions),
         }
     }
 
@@ -101,11 +101,11 @@ impl Workload {
     #[must_use]
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures: Vec<Figure> = self.own.metrics.iter().map(Metric::figure).collect();
-        if matches!(self.kind, Kind::Native(_)) {
+        if matches!(self.kind, WorkloadKind::Native(_)) {
             figures.extend(native::FIGURES.map(figure));
         }
         figures.extend(PROCESS_FIGURES.map(figure));
-        if matches!(self.kind, Kind::Java { .. }) {
+        if matches!(self.kind, WorkloadKind::Java { .. }) {
             figures.extend(java::FIGURES.map(figure));
         }
         figures
@@ -114,7 +114,7 @@ impl Workload {
     /// Whether the backing is set through the C library, because the program has no option for it.
     #[must_use]
     pub fn is_asked_through_malloc(&self) -> bool {
-        matches!(self.kind, Kind::Other { .. })
+        matches!(self.kind, WorkloadKind::Other { .. })
     }
 
     /// Reads the figures and the coverage of a successful run.
@@ -140,7 +140,7 @@ impl Workload {
                 .to_owned()
         });
         match (&self.kind, &prepared.region) {
-            (Kind::Native(_), _) => {
+            (WorkloadKind::Native(_), _) => {
                 let (more, reported) = native::results(execution)?;
                 figures.extend(more);
                 coverage = reported;

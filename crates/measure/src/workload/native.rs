@@ -7,11 +7,11 @@ use hugewise_linux::{
     hugepages::backing::Backing, pages::coverage::Coverage, reading::Reading, units::Bytes,
 };
 
-use super::{Conditions, Kind, OwnFigures, Prepared, Workload};
+use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind};
 use crate::{
     execution::{Execution, Launch},
     statistics,
-    touch::{Touch, Touched},
+    touch::{Touch, TouchResult},
 };
 
 pub(super) const FIGURES: [(&str, &str); 2] = [("time", "ns/op"), ("populate", "s")];
@@ -29,12 +29,12 @@ impl Workload {
         Workload {
             name: "native".to_owned(),
             own: OwnFigures::default(),
-            kind: Kind::Native(NativeTouch { program, touch }),
+            kind: WorkloadKind::Native(NativeTouch { program, touch }),
         }
     }
 }
 
-/// The command of a process that runs one touch experiment and prints a [`Touched`] as JSON.
+/// The command of a process that runs one touch experiment and prints a [`TouchResult`] as JSON.
 #[must_use]
 pub fn worker(program: &PathBuf, touch: &Touch) -> Launch {
     let arguments = [
@@ -51,7 +51,7 @@ pub fn worker(program: &PathBuf, touch: &Touch) -> Launch {
 }
 
 /// Parses the report of the worker.
-pub fn touched(execution: &Execution) -> Result<Touched, String> {
+pub fn touched(execution: &Execution) -> Result<TouchResult, String> {
     serde_json::from_str(&execution.output).map_err(|error| format!("the touch worker's report: {error}"))
 }
 

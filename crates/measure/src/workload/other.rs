@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ffi::OsString};
 use hugewise_evidence::observation::RegionOfInterest;
 use hugewise_linux::{c_library::with_tunables, hugepages::backing::Backing, units::Bytes};
 
-use super::{Conditions, Kind, OwnFigures, Prepared, Workload};
+use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind};
 use crate::execution::Launch;
 
 const TUNABLES: &str = "GLIBC_TUNABLES";
@@ -18,7 +18,7 @@ impl Workload {
     pub fn other(command: Vec<String>, own: OwnFigures) -> Workload {
         let program = command.first().map(String::as_str).unwrap_or_default();
         let name = program.rsplit('/').next().unwrap_or_default().to_owned();
-        Workload { name, own, kind: Kind::Other { command } }
+        Workload { name, own, kind: WorkloadKind::Other { command } }
     }
 }
 

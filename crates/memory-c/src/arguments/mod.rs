@@ -26,13 +26,13 @@ pub(crate) unsafe fn text(text: *const c_char, name: &str) -> Result<String, Fai
 }
 
 /// An output argument.
-pub(crate) struct Place<T>(*mut T);
+pub(crate) struct OutputPointer<T>(*mut T);
 
-impl<T: Copy> Place<T> {
+impl<T: Copy> OutputPointer<T> {
     /// # Safety
     /// `at` is NULL, or writable by this thread alone until the call ends.
-    pub(crate) unsafe fn new(at: *mut T, name: &str) -> Result<Place<T>, Failure> {
-        writable(at, name).map(Place)
+    pub(crate) unsafe fn new(at: *mut T, name: &str) -> Result<OutputPointer<T>, Failure> {
+        writable(at, name).map(OutputPointer)
     }
 
     pub(crate) fn write(&self, value: T) {
@@ -81,12 +81,12 @@ fn writable<T>(at: *mut T, name: &str) -> Result<*mut T, Failure> {
 /// # Safety
 /// `at` is NULL, or points to a struct whose first field is its size as u64.
 unsafe fn struct_size<T>(at: *const T, first: usize, name: &str) -> Result<usize, Failure> {
-    /// Above the size of any struct here, so a larger value means that it was not set.
-    const LARGEST: u64 = 4096;
+    /// Larger than any struct of this interface: a larger value means that the field was not set.
+    const MAX_STRUCT_BYTES: u64 = 4096;
     let at = writable(at.cast_mut(), name)?;
     // SAFETY: not NULL, aligned for T and so for its first field; the caller guarantees the rest.
     let size = unsafe { at.cast::<u64>().read() };
-    if size < first as u64 || size > LARGEST {
+    if size < first as u64 || size > MAX_STRUCT_BYTES {
         return Err(Failure::argument(format!("{name}->struct_size is {size}: set it to sizeof *{name}")));
     }
     Ok(size as usize)
@@ -99,7 +99,7 @@ unsafe fn struct_size<T>(at: *const T, first: usize, name: &str) -> Result<usize
 ///
 /// # Safety
 /// `from` is NULL, or points to the number of bytes in its first field, a u64; any bytes are valid for T.
-pub(crate) unsafe fn grown<T: Copy + Default>(
+pub(crate) unsafe fn copy_versioned<T: Copy + Default>(
     from: *const T,
     first: usize,
     name: &str,
@@ -128,24 +128,28 @@ pub(crate) unsafe fn grown<T: Copy + Default>(
 }
 
 /// An output struct that may be of another version.
-pub(crate) struct GrownPlace<T> {
+pub(crate) struct VersionedOutput<T> {
     at: *mut T,
     size: usize,
 }
 
-impl<T: Copy> GrownPlace<T> {
+impl<T: Copy> VersionedOutput<T> {
     /// `None` if `at` is NULL.
     ///
     /// # Safety
     /// `at` is NULL, or the number of bytes in its first field, a u64, is writable there by this thread alone
     /// until the call ends.
-    pub(crate) unsafe fn new(at: *mut T, first: usize, name: &str) -> Result<Option<GrownPlace<T>>, Failure> {
+    pub(crate) unsafe fn new(
+        at: *mut T,
+        first: usize,
+        name: &str,
+    ) -> Result<Option<VersionedOutput<T>>, Failure> {
         if at.is_null() {
             return Ok(None);
         }
         // SAFETY: guaranteed by the caller.
         let size = unsafe { struct_size(at, first, name) }?;
-        Ok(Some(GrownPlace { at, size }))
+        Ok(Some(VersionedOutput { at, size }))
     }
 
     /// Writes all fields except the size, and zeroes those that this library does not have.

@@ -27,7 +27,7 @@ proptest! {
         words[0] = words.len() as u64 * 8;
         let at = words.as_mut_ptr().cast::<Now>();
         // SAFETY: the first word holds the size of the words.
-        let read = unsafe { grown(at.cast_const(), FIRST, "it") };
+        let read = unsafe { copy_versioned(at.cast_const(), FIRST, "it") };
         if words.iter().skip(3).any(|word| *word != 0) {
             let unknown = read.is_err_and(|failure| format!("{failure:?}").contains("does not have"));
             prop_assert!(unknown);
@@ -36,7 +36,7 @@ proptest! {
             prop_assert_eq!(read.ok(), Some(expected));
         }
         // SAFETY: as above.
-        let place = unsafe { GrownPlace::new(at, FIRST, "it") }.ok().flatten();
+        let place = unsafe { VersionedOutput::new(at, FIRST, "it") }.ok().flatten();
         if let Some(place) = place {
             place.write(&Now { struct_size: 99, old: 8, new: 9 });
         }
@@ -50,9 +50,9 @@ fn a_size_that_was_not_set_is_seen() {
     for size in [0, 15, 4097, u64::MAX] {
         let mut value = Now { struct_size: size, ..Now::default() };
         // SAFETY: the first field is valid, and nothing else is read.
-        let refused = unsafe { grown(&raw const value, FIRST, "it").is_err() };
+        let refused = unsafe { copy_versioned(&raw const value, FIRST, "it").is_err() };
         // SAFETY: as above.
-        let refused_to_write = unsafe { GrownPlace::new(&raw mut value, FIRST, "it").is_err() };
+        let refused_to_write = unsafe { VersionedOutput::new(&raw mut value, FIRST, "it").is_err() };
         assert!(refused && refused_to_write, "{size}");
     }
 }

@@ -10,7 +10,7 @@ use super::{RESERVED_HUGE_PAGES, candidates::Sum};
 
 /// Why a collapse must not begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum AdmissionError {
     /// No huge page is available without reclaim or compaction.
     #[error("{}", no_room(.room))]
     NoRoom {
@@ -52,28 +52,28 @@ fn no_room(room: &Headroom) -> String {
 /// Decides whether collapsing `wanted` into huge pages of `size` may begin. `room` is free memory before the
 /// first collapse.
 ///
-/// One free huge page above [`RESERVED_HUGE_PAGES`] suffices: each collapse frees base pages, which the kernel merges to
-/// blocks if they are adjacent. The engine reads the free memory again during the work.
+/// One free huge page above [`RESERVED_HUGE_PAGES`] suffices: each collapse frees base pages, which the
+/// kernel merges to blocks if they are adjacent. The engine reads the free memory again during the work.
 pub fn admit(
     wanted: Sum,
     size: PageSize,
     room: &Reading<Headroom>,
     allow_reclaim: bool,
-) -> Result<(), Refused> {
+) -> Result<(), AdmissionError> {
     if allow_reclaim || wanted.pages == Pages(0) {
         return Ok(());
     }
     let room = match room {
         Reading::Known(room) => *room,
         Reading::Unknown { unknown } => {
-            return Err(Refused::Unknown { reason: unknown.clone() });
+            return Err(AdmissionError::Unknown { reason: unknown.clone() });
         }
     };
     let grows = wanted.holes(size);
     if room.at_once.0 <= RESERVED_HUGE_PAGES {
-        Err(Refused::NoRoom { room })
+        Err(AdmissionError::NoRoom { room })
     } else if grows > room.above_watermarks {
-        Err(Refused::Grows { grows, room })
+        Err(AdmissionError::Grows { grows, room })
     } else {
         Ok(())
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conversion_begins_where_it_takes_nothing_from_others() -> Result<(), Box<dyn Error>> {
+    fn a_collapse_begins_only_without_reclaim_and_compaction() -> Result<(), Box<dyn Error>> {
         let size: PageSize = "2m".parse()?;
         let room = |at_once, free: u64| {
             Reading::Known(Headroom {
@@ -100,14 +100,14 @@ mod tests {
         assert_eq!(admit(dense, size, &room(RESERVED_HUGE_PAGES + 1, 1), false), Ok(()));
         assert!(matches!(
             admit(dense, size, &room(RESERVED_HUGE_PAGES, 4096), false),
-            Err(Refused::NoRoom { .. })
+            Err(AdmissionError::NoRoom { .. })
         ));
         assert_eq!(admit(dense, size, &room(0, 0), true), Ok(()));
-        assert!(matches!(admit(sparse, size, &room(100, 999), false), Err(Refused::Grows { .. })));
+        assert!(matches!(admit(sparse, size, &room(100, 999), false), Err(AdmissionError::Grows { .. })));
         assert_eq!(admit(sparse, size, &room(100, 1000), false), Ok(()));
         assert!(matches!(
             admit(dense, size, &Reading::unknown("no file"), false),
-            Err(Refused::Unknown { .. })
+            Err(AdmissionError::Unknown { .. })
         ));
         assert_eq!(admit(Sum::default(), size, &room(0, 0), false), Ok(()));
         Ok(())

@@ -1,4 +1,4 @@
-//! Which huge pages of a mapping are worth collapsing.
+//! Selects the huge pages of a mapping to collapse.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use serde::Serialize;
 
 /// Minimum resident share of a candidate, in percent.
 ///
-/// The holes become resident memory that the program did not use: at 75 at most a third more than before.
+/// The holes become resident memory that the program did not use: at 75 % at most a third more than before.
 /// Nearly all of a heap in use is denser; sparser ranges are mostly ends of arenas, which fill up by
 /// themselves or never.
-pub const MIN_PRESENT: u8 = 75;
+pub const MIN_RESIDENT_PERCENT: u8 = 75;
 
 /// The address range of one huge page to be collapsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +49,9 @@ impl Sum {
     }
 }
 
-/// The ranges of a mapping, by what is done with them.
+/// The ranges of a mapping: to collapse, on huge pages already, or too sparse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chosen {
+pub struct SelectedRanges {
     /// Ranges to collapse.
     pub candidates: Vec<Candidate>,
     /// Ranges on huge pages already.
@@ -62,10 +62,10 @@ pub struct Chosen {
 
 /// Selects the `slots` of which at least `min_present` percent are resident and that are not on huge pages.
 #[must_use]
-pub fn choose(slots: &[Slot], size: PageSize, min_present: u8) -> Chosen {
+pub fn choose(slots: &[Slot], size: PageSize, min_present: u8) -> SelectedRanges {
     let page = size.bytes().0;
     let least = page / 100 * u64::from(min_present) + page % 100 * u64::from(min_present) / 100;
-    let mut chosen = Chosen::default();
+    let mut chosen = SelectedRanges::default();
     for slot in slots {
         if slot.huge {
             chosen.huge.add(slot.present);

@@ -26,18 +26,18 @@ use hugewise_linux::{
 
 use super::{
     candidates::Candidate,
-    engine::{self, Conversion, Settings, World},
-    interference::{Interference, Judge, Sample},
+    engine::{self, CollapseHost, CollapseResult, Settings},
+    pressure_pauses::{Interference, InterferenceDetector, Sample},
 };
 
 /// Minimum interval between two samples.
-const GAP: Duration = Duration::from_millis(20);
+const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Minimum interval between two samples, as a multiple of a sample's CPU time.
-const BUDGET: u32 = 20;
+const MIN_INTERVAL_PER_COST: u32 = 20;
 
 /// The process whose memory is collapsed.
 #[derive(Debug)]
-pub struct Target<'a> {
+pub struct CollapseTarget<'a> {
     /// The machine's files.
     pub root: &'a Root,
     /// The process id, for files in /proc.
@@ -46,27 +46,27 @@ pub struct Target<'a> {
     pub adviser: &'a Adviser,
     /// The page sizes of the machine.
     pub sizes: &'a PageSizes,
-    /// The user's request to stop; `None` if there is no source of one.
+    /// The user's request to stop; `None` if the user cannot stop the collapse.
     pub interrupt: Option<&'a Interrupt>,
 }
 
 /// Collapses `candidates` of the process. `progress` receives the number of candidates tried and of all.
-pub fn convert(
-    target: &Target<'_>,
+pub fn collapse_all(
+    target: &CollapseTarget<'_>,
     candidates: &[Candidate],
     settings: Settings,
     progress: &mut dyn FnMut(usize, usize),
-) -> Conversion {
-    let watch = Watch::default();
+) -> CollapseResult {
+    let watch = Sampler::default();
     thread::scope(|scope| {
         let begin = Instant::now();
-        // Samples are also taken during calls: only then is their effect visible.
+        // Sampled in another thread, so also during the calls: stalls end with the call that causes them.
         let watch = &watch;
         scope.spawn(move || watch.run(target.root, target.pid, begin));
         let occupancy = Occupancy::open(target.root, target.pid, target.sizes.base, settings.size).ok();
-        let mut live = Live { target, size: settings.size, occupancy, watch, begin, progress };
+        let mut live = LiveHost { target, size: settings.size, occupancy, watch, begin, progress };
         watch.wait_for_first();
-        let done = engine::convert(&mut live, candidates, settings);
+        let done = engine::collapse_all(&mut live, candidates, settings);
         watch.over.store(true, Ordering::Relaxed);
         done
     })
@@ -77,16 +77,16 @@ pub fn room(root: &Root, base: PageSize, size: PageSize) -> Result<Headroom, Str
     headroom::read(root, base, size).map_err(|error| error.to_string())
 }
 
-struct Live<'a> {
-    target: &'a Target<'a>,
+struct LiveHost<'a> {
+    target: &'a CollapseTarget<'a>,
     size: PageSize,
     occupancy: Option<Occupancy>,
-    watch: &'a Watch,
+    watch: &'a Sampler,
     begin: Instant,
     progress: &'a mut dyn FnMut(usize, usize),
 }
 
-impl World for Live<'_> {
+impl CollapseHost for LiveHost<'_> {
     fn collapse(&mut self, addresses: &Range<u64>) -> io::Result<()> {
         self.target.adviser.collapse(addresses)
     }
@@ -104,8 +104,8 @@ impl World for Live<'_> {
         room(self.target.root, self.target.sizes.base, self.size).ok().map(|room| room.at_once)
     }
 
-    fn strain(&mut self) -> Option<Interference> {
-        *self.watch.strain.lock().unwrap_or_else(PoisonError::into_inner)
+    fn interference(&mut self) -> Option<Interference> {
+        *self.watch.interference.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pause(&mut self, paused: bool) {
@@ -138,31 +138,31 @@ impl World for Live<'_> {
 
 /// Samples the process and the machine in a thread of its own.
 #[derive(Default)]
-struct Watch {
-    strain: Mutex<Option<Interference>>,
+struct Sampler {
+    interference: Mutex<Option<Interference>>,
     paused: AtomicBool,
-    looked: AtomicBool,
+    sampled: AtomicBool,
     over: AtomicBool,
 }
 
-impl Watch {
+impl Sampler {
     fn run(&self, root: &Root, pid: u32, begin: Instant) {
-        let mut judge = Judge::default();
+        let mut judge = InterferenceDetector::default();
         while !self.over.load(Ordering::Relaxed) {
-            // CPU time, not elapsed time: on a busy machine the interval would grow without need.
+            // CPU time: with elapsed time, the interval would also grow on a busy machine.
             let before = thread_cpu();
             let sample = sample(root, pid, begin);
-            let strain = judge.look(&sample, self.paused.load(Ordering::Relaxed));
-            *self.strain.lock().unwrap_or_else(PoisonError::into_inner) = strain;
-            self.looked.store(true, Ordering::Relaxed);
+            let interference = judge.evaluate(&sample, self.paused.load(Ordering::Relaxed));
+            *self.interference.lock().unwrap_or_else(PoisonError::into_inner) = interference;
+            self.sampled.store(true, Ordering::Relaxed);
             let cost = thread_cpu().saturating_sub(before);
-            thread::sleep(GAP.max(cost * BUDGET).min(Duration::from_secs(1)));
+            thread::sleep(MIN_SAMPLE_INTERVAL.max(cost * MIN_INTERVAL_PER_COST).min(Duration::from_secs(1)));
         }
     }
 
     /// The first sample, before any collapse, is the reference.
     fn wait_for_first(&self) {
-        while !self.looked.load(Ordering::Relaxed) {
+        while !self.sampled.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(1));
         }
     }

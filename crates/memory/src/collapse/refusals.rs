@@ -6,7 +6,7 @@ use hugewise_linux::units::Bytes;
 
 /// Why a candidate was not collapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
+pub enum RefusalReason {
     /// EINVAL: the kernel considers this memory unsuitable.
     Unsuitable,
     /// EBUSY: the limit of its memory cgroup is reached.
@@ -27,20 +27,20 @@ pub enum Reason {
     NotTried,
 }
 
-impl Reason {
+impl RefusalReason {
     /// Maps the kernel's error.
     #[must_use]
-    pub fn of(error: &io::Error) -> Reason {
+    pub fn of(error: &io::Error) -> RefusalReason {
         // Numbers of include/uapi/asm-generic/errno.h.
         match error.raw_os_error().unwrap_or(0) {
-            1 => Reason::NotAllowed,
-            3 => Reason::NoProcess,
-            11 => Reason::Held,
-            12 => Reason::NoMemory,
-            16 => Reason::GroupLimit,
-            22 => Reason::Unsuitable,
-            38 => Reason::NoSuchCall,
-            other => Reason::Other(other),
+            1 => RefusalReason::NotAllowed,
+            3 => RefusalReason::NoProcess,
+            11 => RefusalReason::Held,
+            12 => RefusalReason::NoMemory,
+            16 => RefusalReason::GroupLimit,
+            22 => RefusalReason::Unsuitable,
+            38 => RefusalReason::NoSuchCall,
+            other => RefusalReason::Other(other),
         }
     }
 
@@ -48,30 +48,30 @@ impl Reason {
     #[must_use]
     pub fn words(self) -> String {
         match self {
-            Reason::Unsuitable => {
-                "EINVAL: unsuitable for a huge page: disabled since by madvise or prctl, partly unmapped, or \
+            RefusalReason::Unsuitable => {
+                "EINVAL: unsuitable for a huge page: now disabled by madvise or prctl, partly unmapped, or \
                  registered with userfaultfd"
                     .to_owned()
             }
-            Reason::GroupLimit => "EBUSY: the memory limit of its control group is reached".to_owned(),
-            Reason::Held => {
+            RefusalReason::GroupLimit => "EBUSY: the memory limit of its control group is reached".to_owned(),
+            RefusalReason::Held => {
                 "EAGAIN, twice: its pages are pinned for I/O (io_uring, RDMA, vmsplice), locked, or under \
                  migration"
                     .to_owned()
             }
-            Reason::NoMemory => {
+            RefusalReason::NoMemory => {
                 "ENOMEM: no huge page could be allocated: too little contiguous memory".to_owned()
             }
-            Reason::NotAllowed => {
+            RefusalReason::NotAllowed => {
                 "EPERM: CAP_SYS_NICE is missing, or has no effect in this user namespace".to_owned()
             }
-            Reason::NoProcess => "ESRCH: the process has ended".to_owned(),
-            Reason::NoSuchCall => {
+            RefusalReason::NoProcess => "ESRCH: the process has ended".to_owned(),
+            RefusalReason::NoSuchCall => {
                 "ENOSYS: process_madvise is blocked, for example by the seccomp filter of a container"
                     .to_owned()
             }
-            Reason::Other(number) => io::Error::from_raw_os_error(number).to_string(),
-            Reason::NotTried => "not tried: the collapse ended before".to_owned(),
+            RefusalReason::Other(number) => io::Error::from_raw_os_error(number).to_string(),
+            RefusalReason::NotTried => "not tried: the collapse ended before".to_owned(),
         }
     }
 }
@@ -82,7 +82,7 @@ pub struct Refusal {
     /// Start and end address.
     pub addresses: Range<u64>,
     /// The reason.
-    pub reason: Reason,
+    pub reason: RefusalReason,
 }
 
 impl Refusal {
@@ -94,7 +94,7 @@ impl Refusal {
 }
 
 /// Adds a refusal, merged with the last one if adjacent and for the same reason.
-pub fn add(all: &mut Vec<Refusal>, addresses: Range<u64>, reason: Reason) {
+pub fn add(all: &mut Vec<Refusal>, addresses: Range<u64>, reason: RefusalReason) {
     match all.last_mut() {
         Some(last) if last.reason == reason && last.addresses.end == addresses.start => {
             last.addresses.end = addresses.end;
@@ -111,24 +111,27 @@ mod tests {
     fn neighbours_of_one_reason_are_one() {
         let mut all = Vec::new();
         for (start, reason) in [
-            (2, Reason::Held),
-            (3, Reason::Held),
-            (4, Reason::NoMemory),
-            (6, Reason::NoMemory),
-            (7, Reason::NoMemory),
+            (2, RefusalReason::Held),
+            (3, RefusalReason::Held),
+            (4, RefusalReason::NoMemory),
+            (6, RefusalReason::NoMemory),
+            (7, RefusalReason::NoMemory),
         ] {
             add(&mut all, start..start + 1, reason);
         }
         let merged: Vec<_> = all.iter().map(|one| (one.addresses.clone(), one.reason)).collect();
-        assert_eq!(merged, [(2..4, Reason::Held), (4..5, Reason::NoMemory), (6..8, Reason::NoMemory)]);
+        assert_eq!(
+            merged,
+            [(2..4, RefusalReason::Held), (4..5, RefusalReason::NoMemory), (6..8, RefusalReason::NoMemory)]
+        );
         assert_eq!(all[2].bytes(), Bytes(2));
     }
 
     #[test]
     fn every_answer_has_its_words() {
         for number in 0..200 {
-            assert!(!Reason::of(&io::Error::from_raw_os_error(number)).words().is_empty());
+            assert!(!RefusalReason::of(&io::Error::from_raw_os_error(number)).words().is_empty());
         }
-        assert_eq!(Reason::of(&io::Error::other("?")), Reason::Other(0));
+        assert_eq!(RefusalReason::of(&io::Error::other("?")), RefusalReason::Other(0));
     }
 }

@@ -1,4 +1,4 @@
-//! Which mappings can be collapsed at all.
+//! Selects the mappings that can be collapsed.
 
 use hugewise_linux::{
     pages::reason::{self, Reason},
@@ -17,7 +17,7 @@ pub struct Circumstances {
     pub shared_denied: bool,
 }
 
-/// The reason for which a mapping is skipped, behind "skipped:".
+/// The reason for which a mapping is skipped, as text after "skipped:".
 #[must_use]
 pub fn skipped_because(reason: Reason) -> &'static str {
     match reason {
@@ -37,8 +37,8 @@ pub fn skipped_because(reason: Reason) -> &'static str {
     }
 }
 
-/// Why this mapping cannot be collapsed; `None` if it can. A mapping that is not resident on huge pages for the
-/// same reason has that reason in every other report, too.
+/// Why this mapping cannot be collapsed; `None` if it can. Other reports give the same reason for memory that
+/// is not on huge pages.
 #[must_use]
 pub fn unsuitable(vma: &Vma, circumstances: &Circumstances) -> Option<Reason> {
     let memory = vma.memory();
@@ -59,7 +59,7 @@ pub fn unsuitable(vma: &Vma, circumstances: &Circumstances) -> Option<Reason> {
 mod tests {
     use std::error::Error;
 
-    use hugewise_linux::proc::smaps::Advice;
+    use hugewise_linux::proc::smaps::ThpAdvice;
 
     use super::*;
 
@@ -84,7 +84,7 @@ mod tests {
             (vma("rw-p", "[stack]"), Reason::Stack),
             (vma("---p", ""), Reason::NotAccessible),
             (Vma { is_hugetlb: true, ..heap.clone() }, Reason::Pool),
-            (Vma { advice: Advice::NoHuge, ..heap.clone() }, Reason::OffHere),
+            (Vma { advice: ThpAdvice::NoHuge, ..heap.clone() }, Reason::OffHere),
             (Vma { addresses: 0x30_0000..0x5f_0000, ..heap.clone() }, Reason::NotAligned),
             (Vma { offset: 0x1000, ..shared.clone() }, Reason::NotAligned),
         ] {

@@ -29,7 +29,7 @@ use crate::{
     chunks::Chunks,
     region::Region,
     target::Target,
-    threads::{self, Crew},
+    threads::{self, Workers},
 };
 
 pub use crate::threads::Stopped;
@@ -145,15 +145,15 @@ fn pretouch(
 ) -> Pretouched {
     let way = how.way.unwrap_or(if parallel_range::can_populate() { Way::Populate } else { Way::Touch });
     let pages = target.pages();
-    let crew = Crew::for_memory(pages.start, how.threads);
-    let chunks = Chunks::cut(pages, target.grain.bytes(), how.chunk, crew.threads);
+    let workers = Workers::for_memory(pages.start, how.threads);
+    let chunks = Chunks::cut(pages, target.grain.bytes(), how.chunk, workers.threads);
     let total = chunks.length();
     let fallbacks = || Reading::from(VmStat::read(&Root::live()));
     let before = fallbacks();
     let begin = Instant::now();
     let worked = threads::each(
         &chunks,
-        &crew,
+        &workers,
         &|chunk| match way {
             Way::Populate => target.span.populate(chunk),
             Way::Touch => {

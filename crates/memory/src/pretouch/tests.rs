@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::region;
 
-type Tested<T = ()> = Result<T, Box<dyn Error>>;
+type TestResult<T = ()> = Result<T, Box<dyn Error>>;
 
 const LENGTH: usize = 24 << 20;
 
@@ -24,7 +24,7 @@ fn resident(addresses: std::ops::Range<u64>) -> Option<Bytes> {
 }
 
 /// Memory with some non-zero bytes, and a copy of its contents.
-fn marked(advice: Advice, seed: u64) -> Tested<(Mapping, Vec<u8>)> {
+fn marked(advice: Advice, seed: u64) -> TestResult<(Mapping, Vec<u8>)> {
     let mut memory = Mapping::anonymous(Bytes(LENGTH as u64))?;
     memory.advise(0..LENGTH, advice)?;
     let mut random = fastrand::Rng::with_seed(seed);
@@ -61,7 +61,7 @@ fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-fn check(case: &Case, stop_after: Option<Bytes>) -> Tested {
+fn check(case: &Case, stop_after: Option<Bytes>) -> TestResult {
     if case.how.way == Some(Way::Populate) && !parallel_range::can_populate() {
         return Ok(());
     }
@@ -112,7 +112,7 @@ proptest! {
 }
 
 #[test]
-fn each_base_page_is_made_once() -> Tested {
+fn each_base_page_is_made_once() -> TestResult {
     let sizes = PageSizes::read(&Root::live())?;
     for way in [Way::Populate, Way::Touch] {
         let mut region =
@@ -120,7 +120,7 @@ fn each_base_page_is_made_once() -> Tested {
         let how = Pretouch { threads: NonZeroUsize::new(4), chunk: Some(Bytes(4096)), way: Some(way) };
         let first = region.pretouch(&how, &mut go_on);
         let pages = Bytes(64 << 20).whole_pages(sizes.base).0;
-        // The threads' own stacks add some.
+        // The threads' own stacks add some page faults.
         assert!((pages..pages + 64).contains(&first.minor_faults), "{first:?}");
         let again = region.pretouch(&how, &mut go_on);
         assert!(again.minor_faults < 64, "{again:?}");
@@ -129,7 +129,7 @@ fn each_base_page_is_made_once() -> Tested {
 }
 
 #[test]
-fn what_is_given_back_is_gone_and_the_rest_stays() -> Tested {
+fn released_pages_are_zero_and_the_rest_is_kept() -> TestResult {
     let sizes = PageSizes::read(&Root::live())?;
     for backing in
         [hugewise_linux::hugepages::backing::Backing::Base, hugewise_linux::hugepages::backing::Backing::Thp]
@@ -152,7 +152,7 @@ fn what_is_given_back_is_gone_and_the_rest_stays() -> Tested {
 }
 
 #[test]
-fn memory_that_is_not_there_is_refused() -> Tested {
+fn memory_that_is_not_there_is_refused() -> TestResult {
     let mut memory = Mapping::anonymous(Bytes(1 << 20))?;
     let addresses = Span::new(memory.bytes_mut()).addresses();
     drop(memory);

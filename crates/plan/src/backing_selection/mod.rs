@@ -5,6 +5,7 @@ mod tests;
 
 use std::path::PathBuf;
 
+use hugewise_jvm::collector::Collector;
 use hugewise_linux::{
     c_library::CLibrary,
     cgroup::HugetlbLimits,
@@ -14,20 +15,20 @@ use hugewise_linux::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    availability::{self, Available, LimitsThatCount, Policy},
-    malloc::{Malloc, MallocMeans, OffHeap},
+    malloc::{Malloc, MallocSettings, OffHeap},
+    pool_availability::{self, Available, CountedLimits, Policy},
 };
 
 /// First glibc whose malloc supports `glibc.malloc.hugetlb`.
-const GLIBC_WITH_HUGE_PAGES: (u32, u32) = (2, 35);
+const MIN_GLIBC_VERSION: (u32, u32) = (2, 35);
 /// Largest number of CPUs for a single malloc arena: with more, its lock would be contended.
-const FEW_PROCESSORS: usize = 8;
-/// Upper bound of what malloc takes from a pool before the JVM allocates its heap.
+const MAX_CPUS_FOR_ONE_ARENA: usize = 8;
+/// Upper bound of the memory that malloc takes from a pool before the JVM allocates its heap.
 const MALLOC_AT_START: Bytes = Bytes(64 << 20);
 
 /// The requested backings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct BackingRequest {
     /// `None` is `auto`.
     pub backing: Option<Backing>,
     /// Backing of malloc'd memory; `None` if it stays unchanged.
@@ -40,7 +41,7 @@ pub struct Wanted {
 
 /// Options and pool pages of one backing for a launch line, or why the JVM does not support it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offer {
+pub struct BackingSupport {
     pub backing: Backing,
     /// JVM options for the backing, or why there are none.
     pub options: Result<Vec<String>, String>,
@@ -48,22 +49,22 @@ pub struct Offer {
     pub pages: Vec<(PageSize, Pages)>,
 }
 
-/// A JVM's answers about a launch line.
+/// Values that a JVM reports for a launch line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answers {
-    /// `17.0.15`.
+pub struct JvmAnswers {
+    /// Version of the JVM, such as `17.0.15`.
     pub version: String,
-    /// `G1`.
+    /// Garbage collector, such as `G1`.
     pub collector: String,
-    /// Largest heap.
+    /// Maximum heap size.
     pub max_heap: Bytes,
     /// Backings in the order of preference, the requested one first.
-    pub offers: Vec<Offer>,
+    pub offers: Vec<BackingSupport>,
 }
 
 /// Current state of the machine and the program.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct SelectionFacts {
     pub sizes: PageSizes,
     /// The pools of the whole machine.
     pub pools: Vec<Pool>,
@@ -79,46 +80,53 @@ pub struct Ground {
     pub c_library: Result<CLibrary, String>,
     /// Path of a jemalloc that the program can load.
     pub jemalloc: Option<PathBuf>,
-    /// The program has setuid or file capabilities, so the loader ignores variables for malloc.
+    /// Whether the program is setuid or has file capabilities: its loader then ignores variables for malloc.
     pub privileged: bool,
     /// Why its memory cannot be collapsed by another process; `None` if it can.
-    pub no_conversion: Option<String>,
+    pub collapse_obstacle: Option<String>,
 }
 
 /// The selected backings, and how the program is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct BackingSelection {
     /// Selected backing.
     pub backing: Backing,
     pub options: Vec<String>,
     /// Means by which malloc gets huge pages; `None` if it stays unchanged.
-    pub malloc: Option<MallocMeans>,
-    /// Start it with `PR_SET_THP_DISABLE`.
+    pub malloc: Option<MallocSettings>,
+    /// Whether the program is started with `PR_SET_THP_DISABLE`.
     pub disable_thp: bool,
-    /// Let the observer collapse memory outside of the heap once it is resident.
+    /// Whether the observer collapses memory outside of the heap once it is resident.
     pub convert: bool,
     /// The selection and its reason, as one line of text.
     pub why: String,
 }
 
-/// Selects the backings of a launch line with these answers, or of a program that is no JVM if there are
-/// none.
+/// Selects the backings of a launch line, or without `answers` those of a program that is not a JVM.
 ///
 /// An error means that the requested backing is not available and that a fallback is not allowed.
-pub fn choose(wanted: &Wanted, answers: Option<&Answers>, ground: &Ground) -> Result<Choice, String> {
+pub fn choose(
+    wanted: &BackingRequest,
+    answers: Option<&JvmAnswers>,
+    facts: &SelectionFacts,
+) -> Result<BackingSelection, String> {
     match answers {
-        Some(answers) => for_java(wanted, answers, ground),
-        None => for_other(wanted, ground),
+        Some(answers) => for_java(wanted, answers, facts),
+        None => for_other(wanted, facts),
     }
 }
 
-fn for_java(wanted: &Wanted, answers: &Answers, ground: &Ground) -> Result<Choice, String> {
+fn for_java(
+    wanted: &BackingRequest,
+    answers: &JvmAnswers,
+    facts: &SelectionFacts,
+) -> Result<BackingSelection, String> {
     let mut refused = Vec::new();
     let slack = if wanted.off_heap == Some(OffHeap::Hugetlb) { MALLOC_AT_START } else { Bytes::ZERO };
     for offer in &answers.offers {
         let good = match &offer.options {
             Err(reason) => Err(reason.clone()),
-            Ok(options) => ground.can_give(offer, &answers.collector, slack).map(|why| (options, why)),
+            Ok(options) => facts.can_give(offer, &answers.collector, slack).map(|why| (options, why)),
         };
         let (options, why) = match good {
             Ok(good) => good,
@@ -135,7 +143,7 @@ fn for_java(wanted: &Wanted, answers: &Answers, ground: &Ground) -> Result<Choic
             return Err(format!("{} (--strict)", refused.join("; ")));
         }
         let taken = if offer.backing.is_explicit() { offer.pages.clone() } else { Vec::new() };
-        let (malloc, malloc_why) = match ground.off_heap(wanted, &taken) {
+        let (malloc, malloc_why) = match facts.off_heap(wanted, &taken) {
             Some(Ok((means, why))) => (Some(means), format!("; {why}")),
             Some(Err(reason)) if wanted.strict => return Err(format!("{reason} (--strict)")),
             Some(Err(reason)) => (None, format!("; off-heap memory stays on base pages: {reason}")),
@@ -143,10 +151,10 @@ fn for_java(wanted: &Wanted, answers: &Answers, ground: &Ground) -> Result<Choic
         };
         let why = [vec![format!("{}{why}", offer.backing)], refused].concat().join("; ") + &malloc_why;
         let base_was_asked = wanted.backing == Some(Backing::Base);
-        return Ok(Choice {
+        return Ok(BackingSelection {
             backing: offer.backing,
             options: options.clone(),
-            convert: ground.converts(wanted.off_heap, malloc.as_ref()),
+            convert: facts.converts(wanted.off_heap, malloc.as_ref()),
             disable_thp: base_was_asked && wanted.off_heap != Some(OffHeap::Thp),
             malloc,
             why,
@@ -155,7 +163,7 @@ fn for_java(wanted: &Wanted, answers: &Answers, ground: &Ground) -> Result<Choic
     Err(refused.join("; "))
 }
 
-fn for_other(wanted: &Wanted, ground: &Ground) -> Result<Choice, String> {
+fn for_other(wanted: &BackingRequest, facts: &SelectionFacts) -> Result<BackingSelection, String> {
     let named = wanted.backing.and_then(Backing::named_size);
     let off_heap = match wanted.backing {
         Some(Backing::Shm(_)) => {
@@ -165,7 +173,7 @@ fn for_other(wanted: &Wanted, ground: &Ground) -> Result<Choice, String> {
         Some(Backing::Hugetlb(_)) => wanted.off_heap.or(Some(OffHeap::Hugetlb)),
         Some(Backing::Thp) | None => wanted.off_heap.or(Some(OffHeap::Thp)),
     };
-    let base = Choice {
+    let base = BackingSelection {
         backing: Backing::Base,
         options: Vec::new(),
         malloc: None,
@@ -178,28 +186,30 @@ fn for_other(wanted: &Wanted, ground: &Ground) -> Result<Choice, String> {
     } else {
         ""
     };
-    match ground.off_heap(&Wanted { off_heap, ..*wanted }, &[]) {
+    match facts.off_heap(&BackingRequest { off_heap, ..*wanted }, &[]) {
         None => Ok(base),
-        Some(Ok((means, why))) => Ok(Choice {
+        Some(Ok((means, why))) => Ok(BackingSelection {
             backing: match off_heap {
                 Some(OffHeap::Hugetlb) => Backing::Hugetlb(named),
                 _ => Backing::Thp,
             },
-            convert: ground.converts(off_heap, Some(&means)),
+            convert: facts.converts(off_heap, Some(&means)),
             malloc: Some(means),
             why: format!("no java command, so malloc requests the pages: {why}{auto}"),
             ..base
         }),
         Some(Err(reason)) if wanted.strict => Err(format!("{reason} (--strict)")),
-        Some(Err(reason)) => {
-            Ok(Choice { disable_thp: false, why: format!("base: started unchanged: {reason}{auto}"), ..base })
-        }
+        Some(Err(reason)) => Ok(BackingSelection {
+            disable_thp: false,
+            why: format!("base: started unchanged: {reason}{auto}"),
+            ..base
+        }),
     }
 }
 
-impl Ground {
+impl SelectionFacts {
     /// Whether this backing is available now, with the reason.
-    fn can_give(&self, offer: &Offer, collector: &str, slack: Bytes) -> Result<String, String> {
+    fn can_give(&self, offer: &BackingSupport, collector: &str, slack: Bytes) -> Result<String, String> {
         if let Some(missing) = self.sizes.missing(offer.backing) {
             return Err(missing);
         }
@@ -210,7 +220,8 @@ impl Ground {
             }
             // If `shared_thp` is unknown, the kernel has no such setting or it is not readable: try THP.
             Backing::Thp
-                if collector == "ZGC" && matches!(self.shared_thp.as_deref(), Some("never" | "deny")) =>
+                if collector == Collector::Z.name()
+                    && matches!(self.shared_thp.as_deref(), Some("never" | "deny")) =>
             {
                 Err("the heap of ZGC is shared memory, and shmem_enabled of THP is off".to_owned())
             }
@@ -237,9 +248,9 @@ impl Ground {
         let pool = self.pools.iter().find(|pool| pool.page_size == size && pool.node.is_none());
         let Some(pool) = pool else { return (Pages(0), format!("there is no pool of {size} pages")) };
         // Surplus pages do not count: the kernel may fail to allocate them.
-        let policy = Policy { surplus: false, limits: LimitsThatCount::AtMappingAndTouch };
+        let policy = Policy { surplus: false, limits: CountedLimits::AtMappingAndTouch };
         let Available { pages, bounded_by, unknown_limit } =
-            availability::available(pool, &self.limits, policy);
+            pool_availability::available(pool, &self.limits, policy);
         let why = match (bounded_by, unknown_limit) {
             (Some(_), _) => format!("its control group allows {pages} more"),
             (None, Some(file)) => {
@@ -253,9 +264,9 @@ impl Ground {
     /// Means and reason for malloc'd memory; `None` if no backing was requested for it.
     fn off_heap(
         &self,
-        wanted: &Wanted,
+        wanted: &BackingRequest,
         taken: &[(PageSize, Pages)],
-    ) -> Option<Result<(MallocMeans, String), String>> {
+    ) -> Option<Result<(MallocSettings, String), String>> {
         Some(match wanted.off_heap? {
             OffHeap::Hugetlb => self.pool_for_malloc(wanted.backing, taken),
             OffHeap::Thp => self.thp_for_malloc(wanted.malloc),
@@ -266,7 +277,7 @@ impl Ground {
         &self,
         backing: Option<Backing>,
         taken: &[(PageSize, Pages)],
-    ) -> Result<(MallocMeans, String), String> {
+    ) -> Result<(MallocSettings, String), String> {
         self.glibc().map_err(|reason| format!("{reason}; only glibc's malloc takes pages of a pool"))?;
         let backing = backing.filter(|backing| matches!(backing, Backing::Hugetlb(_)));
         let backing = backing.unwrap_or(Backing::Hugetlb(None));
@@ -284,10 +295,10 @@ impl Ground {
             "off-heap memory from the pool: {left} pages of {size} ({}) are left for it",
             left * size
         );
-        Ok((MallocMeans::Tunables(vec![("glibc.malloc.hugetlb", value)]), why))
+        Ok((MallocSettings::Tunables(vec![("glibc.malloc.hugetlb", value)]), why))
     }
 
-    fn thp_for_malloc(&self, malloc: Malloc) -> Result<(MallocMeans, String), String> {
+    fn thp_for_malloc(&self, malloc: Malloc) -> Result<(MallocSettings, String), String> {
         let asked_by_malloc = || match self.sizes.missing(Backing::Thp) {
             Some(missing) => Err(missing),
             None if self.thp.as_deref() == Some("never") => {
@@ -302,27 +313,28 @@ impl Ground {
             let tunables = tunables.map(|(name, value)| (name, value.to_owned())).to_vec();
             let why =
                 format!("off-heap thp by glibc {major}.{minor} with one arena, whose lock all threads share");
-            Ok((MallocMeans::Tunables(tunables), why))
+            Ok((MallocSettings::Tunables(tunables), why))
         };
         let jemalloc = || {
             asked_by_malloc()?;
-            self.loader_listens()?;
+            self.check_loader_reads_variables()?;
             let library = self.jemalloc.clone().ok_or("there is no libjemalloc.so.2 that it could load")?;
             let why = format!("off-heap thp by jemalloc in place of its malloc (/{})", library.display());
-            Ok((MallocMeans::Preload(PathBuf::from("/").join(library)), why))
+            Ok((MallocSettings::Preload(PathBuf::from("/").join(library)), why))
         };
-        let convert = || match &self.no_conversion {
+        let convert = || match &self.collapse_obstacle {
             Some(reason) => Err(format!("its memory cannot be collapsed: {reason}")),
-            None => {
-                Ok((MallocMeans::Nothing, "off-heap thp by collapse, once the memory is resident".to_owned()))
-            }
+            None => Ok((
+                MallocSettings::Nothing,
+                "off-heap thp by collapse, once the memory is resident".to_owned(),
+            )),
         };
         match malloc {
             Malloc::Glibc => glibc(),
             Malloc::Jemalloc => jemalloc(),
             Malloc::Convert => convert(),
             Malloc::Auto => {
-                let crowded = self.processors > FEW_PROCESSORS;
+                let crowded = self.processors > MAX_CPUS_FOR_ONE_ARENA;
                 let first = if crowded { jemalloc().or_else(|_: String| glibc()) } else { glibc() };
                 first.or_else(|reason: String| {
                     jemalloc().or_else(|_| convert()).map_err(|also| format!("{reason}; {also}"))
@@ -333,10 +345,10 @@ impl Ground {
 
     /// The version of a glibc that supports `glibc.malloc.hugetlb`, or why the program has none.
     fn glibc(&self) -> Result<(u32, u32), String> {
-        self.loader_listens()?;
+        self.check_loader_reads_variables()?;
         match &self.c_library {
             Err(reason) => Err(format!("its C library is unknown ({reason})")),
-            Ok(CLibrary::Glibc { version: Some(version), .. }) if *version >= GLIBC_WITH_HUGE_PAGES => {
+            Ok(CLibrary::Glibc { version: Some(version), .. }) if *version >= MIN_GLIBC_VERSION => {
                 Ok(*version)
             }
             Ok(CLibrary::Glibc { version: Some((major, minor)), .. }) => Err(format!(
@@ -354,7 +366,7 @@ impl Ground {
         }
     }
 
-    fn loader_listens(&self) -> Result<(), String> {
+    fn check_loader_reads_variables(&self) -> Result<(), String> {
         if self.privileged {
             return Err(
                 "it is a setuid program or has file capabilities, so its loader ignores variables for \
@@ -365,7 +377,7 @@ impl Ground {
         Ok(())
     }
 
-    fn converts(&self, off_heap: Option<OffHeap>, malloc: Option<&MallocMeans>) -> bool {
-        off_heap == Some(OffHeap::Thp) && malloc.is_some() && self.no_conversion.is_none()
+    fn converts(&self, off_heap: Option<OffHeap>, malloc: Option<&MallocSettings>) -> bool {
+        off_heap == Some(OffHeap::Thp) && malloc.is_some() && self.collapse_obstacle.is_none()
     }
 }

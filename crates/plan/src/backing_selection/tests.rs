@@ -8,8 +8,8 @@ fn size(text: &str) -> PageSize {
 }
 
 /// A machine with `available` free 2 MiB pages, and a program on glibc 2.36.
-fn ground(available: u64) -> Ground {
-    Ground {
+fn facts(available: u64) -> SelectionFacts {
+    SelectionFacts {
         sizes: PageSizes {
             base: size("4k"),
             thp: Some(size("2m")),
@@ -32,17 +32,17 @@ fn ground(available: u64) -> Ground {
         c_library: Ok(CLibrary::Glibc { version: Some((2, 36)), dir: "lib".into() }),
         jemalloc: None,
         privileged: false,
-        no_conversion: Some("it needs CAP_SYS_NICE".to_owned()),
+        collapse_obstacle: Some("it needs CAP_SYS_NICE".to_owned()),
     }
 }
 
-fn offer(backing: Backing, option: &str, pages: u64) -> Offer {
+fn offer(backing: Backing, option: &str, pages: u64) -> BackingSupport {
     let pages = if pages > 0 { vec![(size("2m"), Pages(pages))] } else { Vec::new() };
-    Offer { backing, options: Ok(vec![option.to_owned()]), pages }
+    BackingSupport { backing, options: Ok(vec![option.to_owned()]), pages }
 }
 
-fn answers() -> Answers {
-    Answers {
+fn answers() -> JvmAnswers {
+    JvmAnswers {
         version: "17.0.15".to_owned(),
         collector: "G1".to_owned(),
         max_heap: Bytes(1 << 30),
@@ -54,26 +54,26 @@ fn answers() -> Answers {
     }
 }
 
-fn chosen(wanted: Wanted, ground: &Ground) -> Choice {
-    choose(&wanted, Some(&answers()), ground).expect("a choice")
+fn chosen(wanted: BackingRequest, facts: &SelectionFacts) -> BackingSelection {
+    choose(&wanted, Some(&answers()), facts).expect("a choice")
 }
 
 #[test]
 fn auto_takes_the_pool_if_it_suffices_then_thp_then_base() {
-    let auto = Wanted::default();
-    let choice = chosen(auto, &ground(651));
+    let auto = BackingRequest::default();
+    let choice = chosen(auto, &facts(651));
     assert_eq!((choice.backing, choice.disable_thp), (Backing::Hugetlb(None), false));
     assert_eq!(choice.why, "hugetlb: it needs 651 pages of 2MiB, and 651 are available");
-    let choice = chosen(auto, &ground(650));
+    let choice = chosen(auto, &facts(650));
     assert_eq!(
         (choice.backing, choice.options.as_slice()),
         (Backing::Thp, &["+UseTransparentHugePages".to_owned()][..])
     );
     assert_eq!(choice.why, "thp; not hugetlb: it needs 651 pages of 2MiB, and 650 are available");
-    let off = Ground { thp: Some("never".to_owned()), ..ground(0) };
+    let off = SelectionFacts { thp: Some("never".to_owned()), ..facts(0) };
     assert_eq!(chosen(auto, &off).backing, Backing::Base);
-    let zgc = Answers { collector: "ZGC".to_owned(), ..answers() };
-    assert_eq!(choose(&auto, Some(&zgc), &ground(0)).map(|choice| choice.backing), Ok(Backing::Base));
+    let zgc = JvmAnswers { collector: "ZGC".to_owned(), ..answers() };
+    assert_eq!(choose(&auto, Some(&zgc), &facts(0)).map(|choice| choice.backing), Ok(Backing::Base));
 }
 
 #[test]
@@ -85,46 +85,47 @@ fn a_control_group_counts_as_the_pool_does() {
         touch: Reading::Known(Some(limit(1400 << 20, 100 << 20))),
         reserve: Reading::Known(None),
     };
-    let choice = chosen(Wanted::default(), &Ground { limits: vec![limits], ..ground(2000) });
+    let choice = chosen(BackingRequest::default(), &SelectionFacts { limits: vec![limits], ..facts(2000) });
     assert_eq!(choice.backing, Backing::Thp);
     assert!(choice.why.ends_with("its control group allows 650 more"), "{}", choice.why);
 }
 
 #[test]
 fn strict_refuses_what_would_fall_back() {
-    let strict = Wanted { backing: Some(Backing::Hugetlb(None)), strict: true, ..Wanted::default() };
-    let refused = choose(&strict, Some(&answers()), &ground(3)).expect_err("a refusal");
+    let strict =
+        BackingRequest { backing: Some(Backing::Hugetlb(None)), strict: true, ..BackingRequest::default() };
+    let refused = choose(&strict, Some(&answers()), &facts(3)).expect_err("a refusal");
     assert_eq!(refused, "not hugetlb: it needs 651 pages of 2MiB, and 3 are available (--strict)");
-    let never = Ground { thp: Some("never".to_owned()), ..ground(0) };
-    let auto = Wanted { strict: true, ..Wanted::default() };
-    assert_eq!(choose(&auto, Some(&answers()), &ground(0)).map(|choice| choice.backing), Ok(Backing::Thp));
+    let never = SelectionFacts { thp: Some("never".to_owned()), ..facts(0) };
+    let auto = BackingRequest { strict: true, ..BackingRequest::default() };
+    assert_eq!(choose(&auto, Some(&answers()), &facts(0)).map(|choice| choice.backing), Ok(Backing::Thp));
     assert!(choose(&auto, Some(&answers()), &never).is_err());
-    let off_heap = Wanted { off_heap: Some(OffHeap::Hugetlb), ..auto };
-    assert!(choose(&off_heap, Some(&answers()), &ground(0)).is_err());
+    let off_heap = BackingRequest { off_heap: Some(OffHeap::Hugetlb), ..auto };
+    assert!(choose(&off_heap, Some(&answers()), &facts(0)).is_err());
 }
 
 #[test]
 fn malloc_leaves_the_heap_its_pages() {
-    let wanted = Wanted { off_heap: Some(OffHeap::Hugetlb), ..Wanted::default() };
-    // Malloc comes first: so much is kept for it that the heap is still whole.
-    assert_eq!(chosen(wanted, &ground(660)).backing, Backing::Thp);
-    let choice = chosen(wanted, &ground(700));
+    let wanted = BackingRequest { off_heap: Some(OffHeap::Hugetlb), ..BackingRequest::default() };
+    // Malloc allocates first: the heap must fit into the pages that malloc leaves.
+    assert_eq!(chosen(wanted, &facts(660)).backing, Backing::Thp);
+    let choice = chosen(wanted, &facts(700));
     assert_eq!(choice.backing, Backing::Hugetlb(None));
-    assert_eq!(choice.malloc, Some(MallocMeans::Tunables(vec![("glibc.malloc.hugetlb", "2".to_owned())])));
+    assert_eq!(choice.malloc, Some(MallocSettings::Tunables(vec![("glibc.malloc.hugetlb", "2".to_owned())])));
     assert!(choice.why.contains("49 pages of 2MiB (98MiB) are left for it"), "{}", choice.why);
 }
 
 #[test]
 fn thp_for_malloc_by_what_works_here() {
-    let wanted = Wanted { off_heap: Some(OffHeap::Thp), ..Wanted::default() };
-    let means = |ground: &Ground| chosen(wanted, ground).malloc;
-    let one_arena = means(&ground(0)).expect("means").variables(&|_| Some("a.b=1".to_owned()));
+    let wanted = BackingRequest { off_heap: Some(OffHeap::Thp), ..BackingRequest::default() };
+    let means = |facts: &SelectionFacts| chosen(wanted, facts).malloc;
+    let one_arena = means(&facts(0)).expect("means").variables(&|_| Some("a.b=1".to_owned()));
     assert_eq!(
         one_arena,
         [("GLIBC_TUNABLES", "a.b=1:glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1".to_owned())]
     );
     let jemalloc = Some(PathBuf::from("usr/lib/libjemalloc.so.2"));
-    let many = Ground { processors: 64, jemalloc: jemalloc.clone(), ..ground(0) };
+    let many = SelectionFacts { processors: 64, jemalloc: jemalloc.clone(), ..facts(0) };
     assert_eq!(
         means(&many).expect("means").variables(&|name| (name == "LD_PRELOAD").then(|| "x.so".to_owned())),
         [
@@ -133,44 +134,49 @@ fn thp_for_malloc_by_what_works_here() {
         ]
     );
     let old = Ok(CLibrary::Glibc { version: Some((2, 31)), dir: "lib".into() });
-    let old = Ground { c_library: old, ..ground(0) };
+    let old = SelectionFacts { c_library: old, ..facts(0) };
     assert!(chosen(wanted, &old).why.contains("stays on base pages: its malloc is that of glibc 2.31"));
-    let root = Ground { no_conversion: None, ..old.clone() };
+    let root = SelectionFacts { collapse_obstacle: None, ..old.clone() };
     let choice = chosen(wanted, &root);
-    assert_eq!((choice.malloc, choice.convert), (Some(MallocMeans::Nothing), true));
-    assert!(matches!(means(&Ground { jemalloc, ..old }), Some(MallocMeans::Preload(_))));
-    // What the machine refuses to malloc it does not refuse to a conversion.
-    let never = Ground { thp: Some("never".to_owned()), no_conversion: None, ..ground(0) };
-    assert_eq!(means(&never), Some(MallocMeans::Nothing));
-    assert_eq!(means(&Ground { privileged: true, ..ground(0) }), None);
+    assert_eq!((choice.malloc, choice.convert), (Some(MallocSettings::Nothing), true));
+    assert!(matches!(means(&SelectionFacts { jemalloc, ..old }), Some(MallocSettings::Preload(_))));
+    // A collapse is possible even if the THP mode is never.
+    let never = SelectionFacts { thp: Some("never".to_owned()), collapse_obstacle: None, ..facts(0) };
+    assert_eq!(means(&never), Some(MallocSettings::Nothing));
+    assert_eq!(means(&SelectionFacts { privileged: true, ..facts(0) }), None);
 }
 
 #[test]
 fn other_programs_are_asked_through_malloc() {
-    let choose = |wanted: Wanted, ground: &Ground| choose(&wanted, None, ground);
-    let auto = choose(Wanted::default(), &ground(5000)).expect("a choice");
+    let choose = |wanted: BackingRequest, facts: &SelectionFacts| choose(&wanted, None, facts);
+    let auto = choose(BackingRequest::default(), &facts(5000)).expect("a choice");
     assert_eq!(auto.backing, Backing::Thp);
     assert!(auto.why.contains("auto takes no pool"), "{}", auto.why);
     let base =
-        choose(Wanted { backing: Some(Backing::Base), ..Wanted::default() }, &ground(0)).expect("a choice");
+        choose(BackingRequest { backing: Some(Backing::Base), ..BackingRequest::default() }, &facts(0))
+            .expect("a choice");
     assert!(base.disable_thp && base.malloc.is_none());
-    let named = Wanted { backing: Some(Backing::Hugetlb(Some(size("2m")))), ..Wanted::default() };
-    let named = choose(named, &ground(9)).expect("a choice").malloc;
-    assert_eq!(named, Some(MallocMeans::Tunables(vec![("glibc.malloc.hugetlb", "2097152".to_owned())])));
-    assert!(choose(Wanted { backing: Some(Backing::Shm(None)), ..Wanted::default() }, &ground(0)).is_err());
-    let fixed = Ground { c_library: Ok(CLibrary::Static), ..ground(0) };
-    let auto = choose(Wanted::default(), &fixed).expect("a choice");
+    let named =
+        BackingRequest { backing: Some(Backing::Hugetlb(Some(size("2m")))), ..BackingRequest::default() };
+    let named = choose(named, &facts(9)).expect("a choice").malloc;
+    assert_eq!(named, Some(MallocSettings::Tunables(vec![("glibc.malloc.hugetlb", "2097152".to_owned())])));
+    assert!(
+        choose(BackingRequest { backing: Some(Backing::Shm(None)), ..BackingRequest::default() }, &facts(0))
+            .is_err()
+    );
+    let fixed = SelectionFacts { c_library: Ok(CLibrary::Static), ..facts(0) };
+    let auto = choose(BackingRequest::default(), &fixed).expect("a choice");
     assert_eq!((auto.backing, auto.disable_thp), (Backing::Base, false));
 }
 
 proptest! {
-    /// Whatever the pool holds: what is chosen could be had, and strict never gives less than was asked.
+    /// For any pool, the selected backing is available, and `strict` permits only the requested one.
     #[test]
     fn never_more_than_there_is(available in 0u64..1500, strict in any::<bool>(), off_heap in 0usize..3) {
         let off_heap = [None, Some(OffHeap::Thp), Some(OffHeap::Hugetlb)][off_heap];
         let backing = Some(Backing::Hugetlb(None));
-        let wanted = Wanted { backing, off_heap, strict, malloc: Malloc::Auto };
-        if let Ok(choice) = choose(&wanted, Some(&answers()), &ground(available)) {
+        let wanted = BackingRequest { backing, off_heap, strict, malloc: Malloc::Auto };
+        if let Ok(choice) = choose(&wanted, Some(&answers()), &facts(available)) {
             prop_assert!(choice.backing != Backing::Hugetlb(None) || available >= 651);
             prop_assert!(!strict || choice.backing == Backing::Hugetlb(None));
             prop_assert!(!strict || off_heap.is_none() || choice.malloc.is_some());

@@ -3,20 +3,25 @@
 #[cfg(test)]
 mod tests;
 
-use hugewise_jvm::demand::{Demand, RegionDemand};
+use hugewise_jvm::{
+    collector::Collector,
+    demand::{Demand, RegionDemand},
+};
 use hugewise_linux::{
     action::Action,
     facts::Facts,
     hugepages::{backing::Backing, page_sizes::PageSizes, pools::Pool},
     proc::limits::Capabilities,
-    rehearsal::Pretended,
+    rehearsal::SimulatedPools,
     settings::Setting,
     units::{Bytes, PageSize, Pages},
 };
 
 use crate::{
-    availability::{self, LimitsThatCount, Policy},
-    plan::{MemoryShare, Obtainable, OffHeap, Outcome, PoolPlan, RegionOutcome, SettingPlan, Verdict},
+    plan::{
+        MemoryShare, OffHeap, PoolAvailability, PoolPlan, RegionOutcome, SettingPlan, StartOutcome, Verdict,
+    },
+    pool_availability::{self, CountedLimits, Policy},
 };
 
 /// Pools that `instances` JVMs with this demand need together.
@@ -63,7 +68,7 @@ fn pool(size: PageSize, at_start: Pages, needed: Pages, node: Option<u32>, facts
 /// Changes that give the program its huge pages.
 #[must_use]
 pub fn actions(pools: &[PoolPlan], options: &[String]) -> Vec<Action> {
-    if pools.iter().any(|pool| pool.obtainable == Obtainable::NotEnoughMemory) {
+    if pools.iter().any(|pool| pool.obtainable == PoolAvailability::NotEnoughMemory) {
         return vec![Action::new("Free memory, use a smaller heap, or plan for --backing thp")];
     }
     let adds = pools.iter().filter(|pool| pool.pages_to_add.0 > 0);
@@ -79,38 +84,38 @@ pub fn actions(pools: &[PoolPlan], options: &[String]) -> Vec<Action> {
     grow.into_iter().chain([start]).collect()
 }
 
-/// Whether `add` pages can be added now, and why or why not.
-fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (Obtainable, String) {
+/// Whether `add` pages can be added now, with the reason.
+fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (PoolAvailability, String) {
     if add.0 == 0 {
-        return (Obtainable::Yes, "the pool has enough pages".to_owned());
+        return (PoolAvailability::Yes, "the pool has enough pages".to_owned());
     }
     let bytes = add * size;
     let Some(available) = facts.meminfo.available.known().copied() else {
         let reason = facts.meminfo.available.reason().unwrap_or("the available memory is unknown");
-        return (Obtainable::Unknown, reason.to_owned());
+        return (PoolAvailability::Unknown, reason.to_owned());
     };
     if bytes > available {
         let why = format!(
             "the pages need {bytes}, and {available} are available: stop a program, or use a smaller heap"
         );
-        return (Obtainable::NotEnoughMemory, why);
+        return (PoolAvailability::NotEnoughMemory, why);
     }
     let Some(known) = facts.contiguity.sizes.iter().find(|sizes| sizes.page_size == size) else {
-        return (Obtainable::Unknown, format!("the number of free blocks of {size} is unknown"));
+        return (PoolAvailability::Unknown, format!("the number of free blocks of {size} is unknown"));
     };
     match (known.at_once.known(), known.at_once.reason()) {
         (Some(&at_once), _) if at_once >= add => {
-            (Obtainable::Yes, format!("{} blocks of {size} are free", at_once.0))
+            (PoolAvailability::Yes, format!("{} blocks of {size} are free", at_once.0))
         }
         (Some(&at_once), _) => (
-            Obtainable::NotContiguous,
+            PoolAvailability::NotContiguous,
             format!(
                 "{} blocks of {size} are free, and {} are needed: 'hugewise apply' compacts memory while it \
                  grows the pool; the rest can be reserved at boot (plan --format kernel)",
                 at_once.0, add.0
             ),
         ),
-        (None, reason) => (Obtainable::Unknown, reason.unwrap_or_default().to_owned()),
+        (None, reason) => (PoolAvailability::Unknown, reason.unwrap_or_default().to_owned()),
     }
 }
 
@@ -148,7 +153,9 @@ fn thp_settings(collector: &str, facts: &Facts) -> Vec<SettingPlan> {
         });
     }
     let refused = |now: &&String| ["never", "deny"].contains(&now.as_str());
-    if let Some(now) = facts.thp.shmem_enabled.known().filter(refused).filter(|_| collector == "ZGC") {
+    if let Some(now) =
+        facts.thp.shmem_enabled.known().filter(refused).filter(|_| collector == Collector::Z.name())
+    {
         settings.push(SettingPlan {
             setting: Setting::ShmemEnabled { page_size: None },
             from: now.clone(),
@@ -207,15 +214,15 @@ pub fn may_use_huge_segments(facts: &Facts) -> Option<bool> {
 
 /// Pages that a new process could take from each pool now.
 #[must_use]
-pub fn obtainable_pools(facts: &Facts) -> Pretended {
-    let policy = Policy { surplus: true, limits: LimitsThatCount::AtMapping };
-    let pages = |pool: &Pool| availability::available(pool, &facts.cgroup.hugetlb, policy).pages;
+pub fn available_pools(facts: &Facts) -> SimulatedPools {
+    let policy = Policy { surplus: true, limits: CountedLimits::AtMapping };
+    let pages = |pool: &Pool| pool_availability::available(pool, &facts.cgroup.hugetlb, policy).pages;
     facts.machine_pools().map(|pool| (pool.page_size, pages(pool))).collect()
 }
 
-/// Observed start of a launch line in its present form.
+/// Observed start of an unchanged launch line.
 #[derive(Clone, Debug)]
-pub struct AsItStands<'a> {
+pub struct ObservedStart<'a> {
     /// Whether the line requests explicit huge pages, by the JVM's final flags.
     pub asks_explicit: bool,
     /// Whether it requests transparent huge pages.
@@ -229,7 +236,7 @@ pub struct AsItStands<'a> {
 
 /// Predicts the result of starting the line now; `demand` is its demand with sufficient pools.
 #[must_use]
-pub fn verdict(seen: AsItStands<'_>, demand: &Demand, facts: &Facts, sizes: &PageSizes) -> Verdict {
+pub fn verdict(seen: ObservedStart<'_>, demand: &Demand, facts: &Facts, sizes: &PageSizes) -> Verdict {
     let outcome_of = |region: &RegionDemand| {
         let same = seen.got.iter().filter(|got| got.name == region.name && got.page_size_bytes > sizes.base);
         let largest = same.clone().map(|got| got.page_size_bytes).max();
@@ -256,15 +263,15 @@ pub fn verdict(seen: AsItStands<'_>, demand: &Demand, facts: &Facts, sizes: &Pag
             .map(|region| region.bytes.pages_needed(limits.page_size))
             .sum();
         let limit = limits.touch.known()?.as_ref()?;
-        let left = availability::left(limit, limits.page_size)?;
+        let left = pool_availability::left(limit, limits.page_size)?;
         (held > left).then(|| (limits.page_size, held, left, limit.file.clone()))
     });
     let thp = facts.thp.enabled.known().map(String::as_str);
     let (outcome, summary) = match (seen.started, seen.asks_explicit, seen.asks_thp) {
-        (false, ..) => (Outcome::Exits, "the JVM does not start".to_owned()),
+        (false, ..) => (StartOutcome::Exits, "the JVM does not start".to_owned()),
         (true, true, _) => match (sigbus, lost.is_empty()) {
             (Some((size, held, left, file)), _) => (
-                Outcome::DiesOfSigbus,
+                StartOutcome::DiesOfSigbus,
                 format!(
                     "it starts, and is killed by SIGBUS when it touches more than {} of its {} pages of \
                      {size}: the limit in /{}",
@@ -274,30 +281,31 @@ pub fn verdict(seen: AsItStands<'_>, demand: &Demand, facts: &Facts, sizes: &Pag
                 ),
             ),
             (None, true) => {
-                (Outcome::GetsHugePages, "every region gets the huge pages that it requests".to_owned())
+                (StartOutcome::GetsHugePages, "every region gets the huge pages that it requests".to_owned())
             }
             (None, false) => (
-                Outcome::FallsBack,
+                StartOutcome::FallsBack,
                 format!("on smaller pages, entirely or partly, without an error: {}", lost.join(", ")),
             ),
         },
         (true, false, true) if thp == Some("never") => (
-            Outcome::FallsBack,
+            StartOutcome::FallsBack,
             "transparent huge pages are disabled: all memory is on base pages, without an error".to_owned(),
         ),
         (true, false, true) => (
-            Outcome::DecidedAtTouch,
+            StartOutcome::DecidedAtTouch,
             "the kernel decides at the first touch of each page whether it is huge".to_owned(),
         ),
         (true, false, false) if thp == Some("always") => (
-            Outcome::DecidedAtTouch,
+            StartOutcome::DecidedAtTouch,
             "the line requests no huge pages, and the kernel gives transparent ones to all programs \
              (enabled=always)"
                 .to_owned(),
         ),
-        (true, false, false) => {
-            (Outcome::DoesNotAsk, "the line requests no huge pages: all memory is on base pages".to_owned())
-        }
+        (true, false, false) => (
+            StartOutcome::DoesNotAsk,
+            "the line requests no huge pages: all memory is on base pages".to_owned(),
+        ),
     };
     Verdict { outcome, summary, regions, messages: seen.messages }
 }

@@ -5,7 +5,7 @@ use hugewise_linux::{hugepages::contiguity::Scan, root::Root};
 
 use super::*;
 
-type Tested = Result<(), Box<dyn Error>>;
+type TestResult = Result<(), Box<dyn Error>>;
 
 const POOL: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
 
@@ -16,7 +16,7 @@ fn machine(pool: [u64; 3], ready: u64, more: &[(&str, &str)]) -> Result<(Facts, 
     let [total, free, reserved] = pool;
     let meminfo = "MemTotal: 2097152 kB\nMemFree: 1024000 kB\nMemAvailable: 1024000 kB\nHugePages_Total: 0\n\
                    HugePages_Free: 0\nHugePages_Rsvd: 0\nHugePages_Surp: 0\nHugepagesize: 2048 kB\n";
-    let write = |path: &str, text: &str| -> Tested {
+    let write = |path: &str, text: &str| -> TestResult {
         let path = dir.path().join(path);
         fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
         Ok(fs::write(path, text)?)
@@ -75,7 +75,7 @@ fn demand() -> Result<Demand, Box<dyn Error>> {
 }
 
 #[test]
-fn every_instance_and_what_grows_later_is_counted_and_base_pages_are_not() -> Tested {
+fn every_instance_and_what_grows_later_is_counted_and_base_pages_are_not() -> TestResult {
     let (facts, sizes) = machine([100, 90, 10], 512, &[])?;
     let off_heap = OffHeap { bytes: "5m".parse()?, page_size_bytes: two_mib()?, source: String::new() };
     let planned = pools(&demand()?, Some(&off_heap), 2, None, &facts, &sizes);
@@ -91,11 +91,11 @@ fn every_instance_and_what_grows_later_is_counted_and_base_pages_are_not() -> Te
 }
 
 #[test]
-fn whether_pages_can_be_had_has_three_answers() -> Tested {
+fn availability_of_pages_has_three_answers() -> TestResult {
     for (ready, instances, expected) in [
-        (512, 1, Obtainable::Yes),
-        (20, 1, Obtainable::NotContiguous),
-        (512, 10, Obtainable::NotEnoughMemory),
+        (512, 1, PoolAvailability::Yes),
+        (20, 1, PoolAvailability::NotContiguous),
+        (512, 10, PoolAvailability::NotEnoughMemory),
     ] {
         let (facts, sizes) = machine([0, 0, 0], ready, &[])?;
         let planned = pools(&demand()?, None, instances, None, &facts, &sizes);
@@ -114,29 +114,34 @@ fn judged(
     facts: &Facts,
     sizes: &PageSizes,
 ) -> Result<Verdict, Box<dyn Error>> {
-    let seen =
-        AsItStands { asks_explicit: true, asks_thp: false, started, got, messages: vec!["said".to_owned()] };
+    let seen = ObservedStart {
+        asks_explicit: true,
+        asks_thp: false,
+        started,
+        got,
+        messages: vec!["said".to_owned()],
+    };
     Ok(verdict(seen, &demand()?, facts, sizes))
 }
 
 #[test]
-fn a_region_that_got_nothing_falls_back_by_name() -> Tested {
+fn a_region_that_got_nothing_falls_back_by_name() -> TestResult {
     let (facts, sizes) = machine([100, 100, 0], 512, &[])?;
     let all = judged(&demand()?.regions, true, &facts, &sizes)?;
-    assert_eq!(all.outcome, Outcome::GetsHugePages, "{}", all.summary);
+    assert_eq!(all.outcome, StartOutcome::GetsHugePages, "{}", all.summary);
     let code_only = judged(&demand()?.regions[..1], true, &facts, &sizes)?;
-    assert_eq!(code_only.outcome, Outcome::FallsBack);
+    assert_eq!(code_only.outcome, StartOutcome::FallsBack);
     assert!(code_only.summary.ends_with(": heap"), "{}", code_only.summary);
     let mut part = demand()?.regions;
     part[1].bytes_at_start = "10m".parse()?;
     let partly = judged(&part, true, &facts, &sizes)?;
-    assert_eq!((partly.outcome, partly.regions[1].huge_bytes), (Outcome::FallsBack, "10m".parse()?));
-    assert_eq!(judged(&[], false, &facts, &sizes)?.outcome, Outcome::Exits);
+    assert_eq!((partly.outcome, partly.regions[1].huge_bytes), (StartOutcome::FallsBack, "10m".parse()?));
+    assert_eq!(judged(&[], false, &facts, &sizes)?.outcome, StartOutcome::Exits);
     Ok(())
 }
 
 #[test]
-fn a_limit_on_touched_pages_kills_what_was_promised() -> Tested {
+fn a_limit_on_touched_pages_kills_what_was_promised() -> TestResult {
     let group = [
         ("proc/self/cgroup", "0::/app\n"),
         ("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"),
@@ -146,14 +151,14 @@ fn a_limit_on_touched_pages_kills_what_was_promised() -> Tested {
     ];
     let (facts, sizes) = machine([100, 100, 0], 512, &group)?;
     let killed = judged(&demand()?.regions, true, &facts, &sizes)?;
-    assert_eq!(killed.outcome, Outcome::DiesOfSigbus, "{}", killed.summary);
+    assert_eq!(killed.outcome, StartOutcome::DiesOfSigbus, "{}", killed.summary);
     assert!(killed.summary.contains("more than 20 of its 74 pages"), "{}", killed.summary);
-    assert_eq!(judged(&demand()?.regions[..1], true, &facts, &sizes)?.outcome, Outcome::FallsBack);
+    assert_eq!(judged(&demand()?.regions[..1], true, &facts, &sizes)?.outcome, StartOutcome::FallsBack);
     Ok(())
 }
 
 #[test]
-fn a_limit_on_promised_pages_bounds_what_can_be_had() -> Tested {
+fn a_limit_on_reserved_pages_bounds_the_available_ones() -> TestResult {
     let group = [
         ("proc/self/cgroup", "0::/app\n"),
         ("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"),
@@ -162,14 +167,14 @@ fn a_limit_on_promised_pages_bounds_what_can_be_had() -> Tested {
         ("sys/fs/cgroup/app/hugetlb.2MB.rsvd.current", "2097152\n"),
     ];
     let (facts, _) = machine([100, 100, 0], 512, &group)?;
-    assert_eq!(obtainable_pools(&facts).get(&two_mib()?), Some(&Pages(19)));
+    assert_eq!(available_pools(&facts).get(&two_mib()?), Some(&Pages(19)));
     let (facts, _) = machine([100, 90, 10], 512, &[])?;
-    assert_eq!(obtainable_pools(&facts).get(&two_mib()?), Some(&Pages(80)));
+    assert_eq!(available_pools(&facts).get(&two_mib()?), Some(&Pages(80)));
     Ok(())
 }
 
 #[test]
-fn what_is_switched_off_for_everyone_must_change_for_thp() -> Tested {
+fn what_is_switched_off_for_everyone_must_change_for_thp() -> TestResult {
     let never = [
         ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n"),
         (
@@ -190,7 +195,7 @@ fn what_is_switched_off_for_everyone_must_change_for_thp() -> Tested {
 }
 
 #[test]
-fn a_segment_must_be_allowed_by_size_and_by_group() -> Tested {
+fn a_segment_must_be_allowed_by_size_and_by_group() -> TestResult {
     let limits = |group: &str| -> Result<Vec<Setting>, Box<dyn Error>> {
         let status = "Uid:\t7 7 7 7\nGid:\t5 5 5 5\nGroups:\t5 6\nCapEff:\t0000000000000000\n";
         let more = [

@@ -2,7 +2,7 @@
 
 use hugewise_linux::{
     facts::Facts,
-    hugepages::contiguity::{BUDDYINFO, Obtainable},
+    hugepages::contiguity::{AvailablePages, BUDDYINFO},
     proc::meminfo::MEMINFO,
     units::Pages,
 };
@@ -11,12 +11,12 @@ use super::{Finding, Severity, evidence, write};
 
 /// Memory is fragmented if compaction could yield more than this many times the huge pages that are free.
 const MIN_GAIN_OF_COMPACTION: u64 = 4;
-/// Fewest huge pages of free memory that can be judged.
+/// Least free memory, in huge pages, that can count as fragmented.
 const MIN_PAGES: u64 = 16;
 
 /// Huge pages free now and after compaction, if free memory is fragmented; `None` if it is not, or if that is
 /// unknown.
-pub fn scattered(facts: &Facts) -> Option<(&Obtainable, Pages, Pages)> {
+pub fn scattered(facts: &Facts) -> Option<(&AvailablePages, Pages, Pages)> {
     let pmd_size = facts.thp.pmd_size.known().or(facts.meminfo.default_size.known())?;
     let sizes = &facts.contiguity.sizes;
     let pages = sizes.iter().find(|pages| &pages.page_size == pmd_size && pages.blocks.is_none())?;

@@ -4,7 +4,7 @@ use hugewise_linux::{
     action::Action,
     facts::Facts,
     hugepages::{
-        contiguity::Obtainable,
+        contiguity::AvailablePages,
         pools::{POOLS, Pool},
     },
     proc::limits::{Capabilities, SHM_GROUP, SHMALL, SHMMAX, STATUS},
@@ -82,7 +82,7 @@ fn not_root(facts: &Facts) -> Option<Finding> {
     if facts.limits.capabilities.known()?.has(Capabilities::SYS_ADMIN) {
         return None;
     }
-    let lacks_right = |pages: &&Obtainable| {
+    let lacks_right = |pages: &&AvailablePages| {
         pages.blocks.as_ref().and_then(Reading::reason).is_some_and(|reason| reason.contains("CAP_SYS_ADMIN"))
     };
     let left_out = facts.contiguity.sizes.iter().find(lacks_right)?;

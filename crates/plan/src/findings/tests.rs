@@ -204,17 +204,17 @@ fn a_limit_below_the_pool_is_a_problem_only_where_nothing_is_left() {
         let found = found(&changes).into_iter().find(|f| f.id == "cgroup-hugetlb-limit");
         found.map(|f| (f.severity, f.detail.contains("SIGBUS"), first_command(&f).to_owned()))
     };
-    let mend = |name: &str| format!("echo max | sudo tee /{}", file(name));
+    let fix = |name: &str| format!("echo max | sudo tee /{}", file(name));
     assert_eq!(of_limits(&[("max", "max")]), None);
     assert_eq!(of_limits(&[("max", "1073741824")]), None);
-    assert_eq!(of_limits(&[("max", "0")]), Some((Severity::Problem, true, mend("max"))));
-    assert_eq!(of_limits(&[("max", "2097152")]), Some((Severity::Warning, true, mend("max"))));
+    assert_eq!(of_limits(&[("max", "0")]), Some((Severity::Problem, true, fix("max"))));
+    assert_eq!(of_limits(&[("max", "2097152")]), Some((Severity::Warning, true, fix("max"))));
     assert_eq!(
         of_limits(&[("max", "2097152"), ("current", "2097152")]),
-        Some((Severity::Problem, true, mend("max")))
+        Some((Severity::Problem, true, fix("max")))
     );
     let refused = of_limits(&[("max", "0"), ("rsvd.max", "0")]);
-    assert_eq!(refused, Some((Severity::Warning, false, mend("rsvd.max"))));
+    assert_eq!(refused, Some((Severity::Warning, false, fix("rsvd.max"))));
 }
 
 #[test]

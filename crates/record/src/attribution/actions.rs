@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use super::{
-    Explanation,
-    verdict::{Because, Verdict},
+    Attribution,
+    verdict::{Verdict, VerdictReason},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    pub what: What,
+pub struct ProposedChange {
+    pub what: ChangeKind,
     /// The command that makes the change; `None` for a flag of the program.
     pub command: Option<Vec<String>>,
     /// A command that measures the effect of the change; `None` if the command line is unknown.
@@ -18,7 +18,7 @@ pub struct Change {
 
 /// Kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ChangeKind {
     /// Populate the heap before the application starts.
     PreTouch,
     /// Give the heap its full size at the start, so that pre-touch covers it.
@@ -26,7 +26,7 @@ pub enum What {
     /// Defer compaction to the background, also for memory with `MADV_HUGEPAGE`.
     Defer,
     /// Defer compaction to the background for memory without `MADV_HUGEPAGE`.
-    DeferUnlessAsked,
+    DeferUnlessMadvised,
     /// Use huge pages from a pool, which need no compaction when they are touched.
     Explicit,
     /// Disable THP for this process.
@@ -37,29 +37,29 @@ pub enum What {
 
 /// Changes that avoid the cause, least invasive first.
 #[must_use]
-pub fn changes(explanation: &Explanation) -> Vec<Change> {
+pub fn changes(explanation: &Attribution) -> Vec<ProposedChange> {
     let header = &explanation.gathered.header;
     let program = Program::of(&header.command, explanation.decision.verdict == Verdict::Thp);
     let defrag = header.machine.thp.defrag.known().map_or("", String::as_str);
     let mut whats = Vec::new();
     match (explanation.decision.verdict, &explanation.decision.because) {
         (Verdict::Thp, because) => {
-            let in_pauses = !matches!(because, Because::HugePagesOutside { .. });
+            let in_pauses = !matches!(because, VerdictReason::HugePagesOutside { .. });
             if program.java.is_some() && in_pauses {
                 whats.extend(program.earlier_touch());
             }
             whats.extend(match defrag {
                 // Without MADV_HUGEPAGE, it is the machine-wide mode that makes the program wait.
-                "always" if !program.asks_for_thp => Some(What::DeferUnlessAsked),
-                "always" | "madvise" | "defer+madvise" => Some(What::Defer),
+                "always" if !program.requests_thp => Some(ChangeKind::DeferUnlessMadvised),
+                "always" | "madvise" | "defer+madvise" => Some(ChangeKind::Defer),
                 _ => None,
             });
-            whats.extend([What::Explicit, What::ThpOff]);
+            whats.extend([ChangeKind::Explicit, ChangeKind::ThpOff]);
         }
         (Verdict::FirstTouch, _) => {
             whats.extend(program.earlier_touch());
-            if !program.asks_for_thp {
-                whats.push(What::Thp);
+            if !program.requests_thp {
+                whats.push(ChangeKind::Thp);
             }
         }
         _ => {}
@@ -72,7 +72,7 @@ struct Program<'a> {
     words: &'a [String],
     /// Index of the `java` command.
     java: Option<usize>,
-    asks_for_thp: bool,
+    requests_thp: bool,
     pre_touches: bool,
     fixed_heap: bool,
     /// Whether fragmented memory is the cause.
@@ -88,21 +88,21 @@ impl Program<'_> {
             words,
             fragmented,
             java: words.iter().position(is_java),
-            asks_for_thp: has("-XX:+UseTransparentHugePages"),
+            requests_thp: has("-XX:+UseTransparentHugePages"),
             pre_touches: has("-XX:+AlwaysPreTouch"),
             fixed_heap: last("-Xms").is_some() && last("-Xms") == last("-Xmx"),
         }
     }
 
-    fn earlier_touch(&self) -> Option<What> {
+    fn earlier_touch(&self) -> Option<ChangeKind> {
         match (self.java, self.pre_touches, self.fixed_heap) {
             (None, ..) | (_, true, true) => None,
-            (_, true, false) => Some(What::FixedHeap),
-            (_, false, _) => Some(What::PreTouch),
+            (_, true, false) => Some(ChangeKind::FixedHeap),
+            (_, false, _) => Some(ChangeKind::PreTouch),
         }
     }
 
-    fn change(&self, what: What) -> Change {
+    fn change(&self, what: ChangeKind) -> ProposedChange {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
         let run = |options: &str| {
             let mut line = words(options);
@@ -112,27 +112,27 @@ impl Program<'_> {
         };
         let known = !self.words.is_empty();
         let command = match what {
-            What::PreTouch | What::FixedHeap => None,
-            What::Defer => Some(words("sudo hugewise apply --thp-defrag defer")),
-            What::DeferUnlessAsked => Some(words("sudo hugewise apply --thp-defrag defer+madvise")),
-            What::Explicit => known.then(|| run("hugewise plan")),
-            What::ThpOff => known.then(|| run("hugewise run --backing base")),
-            What::Thp => known.then(|| run("hugewise run --backing thp")),
+            ChangeKind::PreTouch | ChangeKind::FixedHeap => None,
+            ChangeKind::Defer => Some(words("sudo hugewise apply --thp-defrag defer")),
+            ChangeKind::DeferUnlessMadvised => Some(words("sudo hugewise apply --thp-defrag defer+madvise")),
+            ChangeKind::Explicit => known.then(|| run("hugewise plan")),
+            ChangeKind::ThpOff => known.then(|| run("hugewise run --backing base")),
+            ChangeKind::Thp => known.then(|| run("hugewise run --backing thp")),
         };
         let proof = match what {
             _ if !known => None,
-            What::PreTouch => Some(self.with_and_without_pre_touch()),
-            What::FixedHeap => None,
-            What::Thp => Some(run("sudo hugewise compare -b base,thp")),
+            ChangeKind::PreTouch => Some(self.with_and_without_pre_touch()),
+            ChangeKind::FixedHeap => None,
+            ChangeKind::Thp => Some(run("sudo hugewise compare -b base,thp")),
             // After the change was applied.
-            What::Defer | What::DeferUnlessAsked => {
+            ChangeKind::Defer | ChangeKind::DeferUnlessMadvised => {
                 Some(run("sudo hugewise compare --fragmented -b base,thp"))
             }
-            What::Explicit | What::ThpOff => {
+            ChangeKind::Explicit | ChangeKind::ThpOff => {
                 Some(run("sudo hugewise compare --fragmented -b base,thp,hugetlb"))
             }
         };
-        Change { what, command, proof }
+        ProposedChange { what, command, proof }
     }
 
     /// The command line with `-XX:±AlwaysPreTouch` as a parameter of `hugewise compare`.

@@ -6,13 +6,13 @@ use hugewise_jvm::threads::Role;
 
 use super::{
     intervals::Stall,
-    log::{LogSource, Safepoint, Stop},
+    log::{LogSource, LoggedPause, Safepoint},
 };
 use crate::recording::{Ending, Evidence, Header, Memory, Process};
 
 /// The content of a recording.
 #[derive(Debug)]
-pub struct Gathered {
+pub struct RecordingData {
     pub header: Header,
     /// How the file ends; `None` if it was not read to its end.
     pub ending: Option<Ending>,
@@ -22,16 +22,16 @@ pub struct Gathered {
     pub processes: BTreeMap<u32, Process>,
     /// All threads that occur in the recording.
     pub threads: Vec<Thread>,
-    /// Waits of each thread, ordered by time; the index is that of [`Gathered::threads`].
+    /// Waits of each thread, ordered by time; the index is that of [`RecordingData::threads`].
     pub stalls: Vec<Vec<Stall>>,
     /// Number of waits whose begin or end is missing, so that their duration is unknown.
     pub open_stalls: u64,
     /// Attempts to allocate a huge page, ordered by time.
-    pub huge_pages: Vec<HugePageAt>,
+    pub huge_pages: Vec<HugePageAttempt>,
     /// Usage of threads between two samples.
-    pub steps: Vec<Step>,
+    pub steps: Vec<UsageStep>,
     /// Pauses, ordered by time.
-    pub pauses: Vec<Stop>,
+    pub pauses: Vec<LoggedPause>,
     /// Safepoints, ordered by time.
     pub safepoints: Vec<Safepoint>,
     /// The JVM logs that pauses and safepoints were read from.
@@ -40,7 +40,7 @@ pub struct Gathered {
     pub memory: Vec<Memory>,
     /// Growth of machine-wide counters during the recording.
     pub machine: BTreeMap<String, u64>,
-    /// Lost evidence: the counted losses, and whether there were uncounted ones.
+    /// Lost evidence: number of counted losses, and whether there were losses without a count.
     pub lost: BTreeMap<Evidence, (u64, bool)>,
     pub notes: Vec<String>,
     /// Number of unreadable lines, and the error of the first.
@@ -63,10 +63,10 @@ pub struct Thread {
 
 /// An attempt to allocate a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HugePageAt {
+pub struct HugePageAttempt {
     /// Time of the result, in nanoseconds of CLOCK_MONOTONIC.
     pub ns: u64,
-    /// Index into [`Gathered::threads`].
+    /// Index into [`RecordingData::threads`].
     pub thread: usize,
     /// Whether the thread got the page.
     pub got: bool,
@@ -74,8 +74,8 @@ pub struct HugePageAt {
 
 /// Usage of a thread between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Step {
-    /// Index into [`Gathered::threads`].
+pub struct UsageStep {
+    /// Index into [`RecordingData::threads`].
     pub thread: usize,
     /// Time of the previous sample, in nanoseconds of CLOCK_MONOTONIC.
     pub from_ns: u64,
@@ -91,8 +91,8 @@ pub struct Step {
     pub reclaim_ns: u64,
 }
 
-impl Gathered {
-    /// Name of a thread for people; `?` if unknown.
+impl RecordingData {
+    /// Name of a thread for display; `?` if unknown.
     #[must_use]
     pub fn name(&self, thread: usize) -> &str {
         self.threads.get(thread).and_then(|thread| thread.name.as_deref()).unwrap_or("?")

@@ -1,4 +1,4 @@
-//! Builds a [`Gathered`] from the lines of a recording.
+//! Builds a [`RecordingData`] from the lines of a recording.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,31 +9,31 @@ use hugewise_jvm::threads::Role;
 use hugewise_linux::proc::taskstats::Delays;
 
 use super::{
-    gathered::{Gathered, HugePageAt, Step, Thread},
+    gathered::{HugePageAttempt, RecordingData, Thread, UsageStep},
     intervals::{Stall, Wait, merge, within},
     log::Log,
 };
 use crate::recording::{
-    Ending, Evidence, Header, Line, Machine, Memory, Process, Reader, Stall as Recorded, Thread as Seen,
-    ThreadUsage,
+    Ending, Evidence, Header, Line, Machine, Memory, Process, Reader, Stall as RecordedStall,
+    Thread as RecordedThread, ThreadUsage,
 };
 
 /// Longest time from a wait to the allocation that it was for, in nanoseconds; the thread may be preempted in
 /// between.
 const MAX_WAIT_TO_ALLOCATION_NS: u64 = 100_000_000;
 
-/// The lines so far.
+/// The content of the lines read so far.
 #[derive(Default)]
-pub(super) struct Gathering {
+pub(super) struct RecordingLoader {
     last_ns: u64,
     processes: BTreeMap<u32, Process>,
     threads: Vec<Thread>,
-    /// The thread that has a TID now, with its latest usage.
+    /// The running thread of each TID, with its latest usage.
     current: HashMap<u32, Current>,
     stalls: Vec<Stall>,
     open_stalls: u64,
-    huge_pages: Vec<HugePageAt>,
-    steps: Vec<Step>,
+    huge_pages: Vec<HugePageAttempt>,
+    steps: Vec<UsageStep>,
     /// Time of the previous sample of threads.
     sample_ns: u64,
     started: bool,
@@ -53,11 +53,11 @@ struct Current {
     waited: Vec<usize>,
 }
 
-impl Gathered {
+impl RecordingData {
     /// Reads a recording to its end; lines that cannot be parsed are counted.
-    pub fn read<R: Read>(mut reader: Reader<R>) -> Gathered {
+    pub fn read<R: Read>(mut reader: Reader<R>) -> RecordingData {
         let header = reader.header().clone();
-        let mut gathering = Gathering::new(&header);
+        let mut gathering = RecordingLoader::new(&header);
         let mut unread = (0, None);
         for line in reader.by_ref() {
             match line {
@@ -72,13 +72,13 @@ impl Gathered {
     }
 }
 
-impl Gathering {
-    pub fn new(header: &Header) -> Gathering {
-        Gathering {
+impl RecordingLoader {
+    pub fn new(header: &Header) -> RecordingLoader {
+        RecordingLoader {
             last_ns: header.began_ns,
             sample_ns: header.began_ns,
             started: header.started,
-            ..Gathering::default()
+            ..RecordingLoader::default()
         }
     }
 
@@ -86,26 +86,26 @@ impl Gathering {
         match line {
             Line::Header(_) => {}
             Line::Process(process) => {
-                self.seen(process.ns);
+                self.note_time(process.ns);
                 self.processes.insert(process.pid, process);
             }
             Line::Thread(thread) => self.thread(thread),
             Line::Stall(stall) => self.stall(&stall),
             Line::HugePage(page) => {
-                self.seen(page.ns);
+                self.note_time(page.ns);
                 self.huge_page(page.ns, page.tid, page.got);
             }
-            Line::Collapse(collapse) => self.seen(collapse.ns),
+            Line::Collapse(collapse) => self.note_time(collapse.ns),
             Line::Usage(usage) => {
-                self.seen(usage.ns);
+                self.note_time(usage.ns);
                 usage.threads.into_iter().for_each(|used| self.used(usage.ns, used));
             }
             Line::Delays(delays) => {
-                self.seen(delays.ns);
+                self.note_time(delays.ns);
                 delays.threads.into_iter().for_each(|of| self.delayed(delays.ns, of.tid, of.delays));
             }
             Line::ThreadEnd(end) => {
-                self.seen(end.ns);
+                self.note_time(end.ns);
                 let thread = self.current(end.usage.tid).thread;
                 let thread = &mut self.threads[thread];
                 thread.pid = thread.pid.or(end.pid);
@@ -116,7 +116,7 @@ impl Gathering {
                 self.current.remove(&end.usage.tid);
             }
             Line::Machine(machine) => {
-                self.seen(machine.ns);
+                self.note_time(machine.ns);
                 // Each sample ends with a line `machine`.
                 self.sample_ns = machine.ns;
                 match &mut self.counters {
@@ -125,17 +125,17 @@ impl Gathering {
                 }
             }
             Line::Memory(memory) => {
-                self.seen(memory.ns);
+                self.note_time(memory.ns);
                 self.memory.push(memory);
             }
             Line::JvmLogSource(source) => {
-                self.seen(source.ns);
+                self.note_time(source.ns);
                 self.logs
                     .entry(source.pid)
                     .or_insert_with(|| Log::new(source.pid, source.source, source.monotonic));
             }
             Line::JvmLog(log) => {
-                self.seen(log.ns);
+                self.note_time(log.ns);
                 if let Some(known) = self.logs.get_mut(&log.pid) {
                     known.add(log.ns, &log.lines);
                 }
@@ -146,15 +146,15 @@ impl Gathering {
                 sum.1 |= lost.count.is_none();
             }
             Line::Note(note) => self.notes.push(note.text),
-            Line::End(end) => self.seen(end.ns),
+            Line::End(end) => self.note_time(end.ns),
         }
     }
 
-    fn seen(&mut self, ns: u64) {
+    fn note_time(&mut self, ns: u64) {
         self.last_ns = self.last_ns.max(ns);
     }
 
-    /// The thread that has this TID now; adds an unnamed one if there is none.
+    /// The running thread with this TID; adds a thread without a name if there is none.
     fn current(&mut self, tid: u32) -> &mut Current {
         let threads = &mut self.threads;
         self.current.entry(tid).or_insert_with(|| {
@@ -169,8 +169,8 @@ impl Gathering {
         })
     }
 
-    fn thread(&mut self, thread: Seen) {
-        self.seen(thread.ns);
+    fn thread(&mut self, thread: RecordedThread) {
+        self.note_time(thread.ns);
         let ticks = Some(thread.started_ticks);
         // A reused TID, if the exit of the previous thread was not reported.
         if self
@@ -189,12 +189,12 @@ impl Gathering {
         known.name = Some(thread.name);
     }
 
-    fn stall(&mut self, stall: &Recorded) {
+    fn stall(&mut self, stall: &RecordedStall) {
         let (Some(begin), Some(end)) = (stall.begin_ns, stall.end_ns) else {
             self.open_stalls += 1;
             return;
         };
-        self.seen(end);
+        self.note_time(end);
         let at = self.stalls.len();
         let current = self.current(stall.tid);
         current.waited.push(at);
@@ -216,7 +216,7 @@ impl Gathering {
             stall.for_huge = true;
             before = before.min(stall.span.start);
         }
-        self.huge_pages.push(HugePageAt { ns, thread, got });
+        self.huge_pages.push(HugePageAttempt { ns, thread, got });
     }
 
     /// The first figures of a thread are its usage before the recording, unless the recorder started its
@@ -228,13 +228,13 @@ impl Gathering {
         let before = current.usage.replace(used).or(started.then_some(begin));
         let thread = current.thread;
         if let Some(before) = before {
-            self.steps.push(Step {
+            self.steps.push(UsageStep {
                 thread,
                 from_ns,
                 to_ns: ns,
                 sys_ns: used.sys_ns.saturating_sub(before.sys_ns),
                 minor_faults: used.minor_faults.saturating_sub(before.minor_faults),
-                ..Step::default()
+                ..UsageStep::default()
             });
         }
     }
@@ -246,13 +246,13 @@ impl Gathering {
         let before = current.delays.replace(delays).or(started.then(Delays::default));
         let (now, thread) = (waited(&delays), current.thread);
         let Some(before) = before.as_ref().map(waited) else { return };
-        let step = Step {
+        let step = UsageStep {
             thread,
             from_ns,
             to_ns: ns,
             compaction_ns: now.0.saturating_sub(before.0),
             reclaim_ns: now.1.saturating_sub(before.1),
-            ..Step::default()
+            ..UsageStep::default()
         };
         let accounted = self.threads[thread].accounted.get_or_insert((0, 0));
         accounted.0 = accounted.0.saturating_add(step.compaction_ns);
@@ -262,7 +262,7 @@ impl Gathering {
         }
     }
 
-    pub fn end(self, header: Header, ending: Option<Ending>, unread: (u64, Option<String>)) -> Gathered {
+    pub fn end(self, header: Header, ending: Option<Ending>, unread: (u64, Option<String>)) -> RecordingData {
         let (mut pauses, mut safepoints) = (Vec::new(), Vec::new());
         let logs = self.logs.values().map(|log| log.describe(&mut pauses, &mut safepoints)).collect();
         pauses.sort_by_key(|pause| (pause.span.start, pause.span.end));
@@ -276,7 +276,7 @@ impl Gathering {
             };
             last.vmstat.into_iter().filter_map(grown).collect()
         });
-        Gathered {
+        RecordingData {
             header,
             ending,
             last_ns: self.last_ns,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::recording::Cause;
 
-/// What a thread waited for.
+/// Kind of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {

@@ -6,7 +6,7 @@ use hugewise_jvm::gc_log::{Cpu, Event, Reader, Stamp};
 
 /// A stop-the-world pause of the garbage collector.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stop {
+pub struct LoggedPause {
     /// PID of the JVM.
     pub pid: u32,
     /// Id of the collection; `None` if the log has no ids.
@@ -56,7 +56,7 @@ pub(super) struct Log {
     pub source: String,
     pub monotonic: bool,
     text: Vec<u8>,
-    /// Number of the first line of each block that was read at once, and the time of that.
+    /// Number of the first line of each read, and the time of the read in nanoseconds.
     read: Vec<(u64, u64)>,
     lines: u64,
 }
@@ -83,12 +83,12 @@ impl Log {
     }
 
     /// Adds the pauses and safepoints of the log.
-    pub fn describe(&self, pauses: &mut Vec<Stop>, safepoints: &mut Vec<Safepoint>) -> LogSource {
+    pub fn describe(&self, pauses: &mut Vec<LoggedPause>, safepoints: &mut Vec<Safepoint>) -> LogSource {
         let mut source =
             LogSource { pid: self.pid, source: self.source.clone(), monotonic: self.monotonic, unread: 0 };
         let offset = if self.monotonic { Some(0) } else { self.offset() };
         let at = |stamp: &Stamp| match (self.monotonic, offset) {
-            // Soon after boot, CLOCK_MONOTONIC looks like the uptime of the JVM.
+            // Soon after boot, a time of CLOCK_MONOTONIC is parsed as an uptime of the JVM.
             (true, _) => stamp.monotonic_ns.or(stamp.uptime_ns),
             (false, Some(offset)) => u64::try_from(i128::from(stamp.best_ns()?) + offset).ok(),
             (false, None) => None,
@@ -99,7 +99,7 @@ impl Log {
                     source.unread += 1;
                     return;
                 };
-                pauses.push(Stop {
+                pauses.push(LoggedPause {
                     pid: self.pid,
                     gc_id: pause.gc_id,
                     kind: pause.kind.to_owned(),
@@ -115,16 +115,16 @@ impl Log {
                     pid: self.pid,
                     operation: safepoint.operation.map(str::to_owned),
                     span: start..end,
-                    reached_ns: safepoint.reaching_ns.map(|ns| start.saturating_add(ns).min(end)),
+                    reached_ns: safepoint.time_to_safepoint_ns.map(|ns| start.saturating_add(ns).min(end)),
                 });
             }
-            Event::Unread(_) => source.unread += 1,
+            Event::Unparsed(_) => source.unread += 1,
             _ => {}
         });
         source
     }
 
-    /// Offset of CLOCK_MONOTONIC from its times: the least one, because a line is read after it was written.
+    /// Smallest offset of CLOCK_MONOTONIC from the times of the log: a line is read after it was written.
     fn offset(&self) -> Option<i128> {
         let mut least: Option<i128> = None;
         each(&self.text, &mut |event| {
@@ -163,7 +163,7 @@ mod tests {
          At safepoint: 500000000 ns, Total: 600000000 ns",
     ];
 
-    fn reported(monotonic: bool, lines: &[&str], ns: u64) -> (Vec<Stop>, Vec<Safepoint>, LogSource) {
+    fn reported(monotonic: bool, lines: &[&str], ns: u64) -> (Vec<LoggedPause>, Vec<Safepoint>, LogSource) {
         let mut log = Log::new(7, "here".to_owned(), monotonic);
         log.add(ns, &lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
         let (mut pauses, mut safepoints) = (Vec::new(), Vec::new());

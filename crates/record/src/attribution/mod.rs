@@ -1,6 +1,6 @@
 //! Attribution of a JVM's pauses to causes, from a recording.
 //!
-//! [`Gathered`] holds the recording in order, [`split`] attributes the kernel's work to the pauses in which
+//! [`RecordingData`] is the recording in order, [`split`] attributes the kernel's work to the pauses in which
 //! it happened, [`Totals`] sums up, [`verdict`] decides, and [`actions`] lists changes.
 
 pub mod actions;
@@ -14,30 +14,30 @@ mod tests;
 mod totals;
 pub mod verdict;
 
-pub use gathered::{Gathered, HugePageAt, Step, Thread};
+pub use gathered::{HugePageAttempt, RecordingData, Thread, UsageStep};
 pub use intervals::{Stall, Wait};
-pub use log::{LogSource, Safepoint, Stop};
-pub use split::{Explained, Part, Reaching, Split, ThreadPart};
+pub use log::{LogSource, LoggedPause, Safepoint};
+pub use split::{Pause, ThreadPart, TimeByActivity, TimeToSafepoint, WaitTotal};
 pub use totals::{Outside, Totals, WaitSum};
-pub use verdict::{Because, Decision, Verdict};
+pub use verdict::{Decision, Verdict, VerdictReason};
 
 /// A recording with the attribution of its pauses.
 #[derive(Debug)]
-pub struct Explanation {
-    pub gathered: Gathered,
+pub struct Attribution {
+    pub gathered: RecordingData,
     /// The pauses, by start.
-    pub pauses: Vec<Explained>,
+    pub pauses: Vec<Pause>,
     pub totals: Totals,
     pub decision: Decision,
 }
 
-impl Explanation {
+impl Attribution {
     /// The attribution of a recording.
     #[must_use]
-    pub fn of(gathered: Gathered) -> Explanation {
+    pub fn of(gathered: RecordingData) -> Attribution {
         let pauses = split::split(&gathered);
         let totals = Totals::of(&gathered, &pauses);
         let decision = verdict::decide(&gathered, &pauses, &totals);
-        Explanation { gathered, pauses, totals, decision }
+        Attribution { gathered, pauses, totals, decision }
     }
 }

@@ -6,38 +6,38 @@ use hugewise_jvm::{gc_log::Cpu, threads::Role};
 use hugewise_linux::{reading::Reading, units::PageSize};
 
 use super::{
-    gathered::{Gathered, Step},
+    gathered::{RecordingData, UsageStep},
     intervals::{Wait, overlap, sum, union, within},
-    log::{Safepoint, Stop},
+    log::{LoggedPause, Safepoint},
 };
 use crate::recording::Evidence;
 
 /// A pause with the attribution of its time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
-    pub stop: Stop,
+pub struct Pause {
+    pub stop: LoggedPause,
     /// The time to safepoint before the pause; `None` if it is not logged.
-    pub reaching: Option<Reaching>,
+    pub time_to_safepoint: Option<TimeToSafepoint>,
     /// Time with at least one waiting collector thread, in nanoseconds; `None` without kernel events.
     pub stalled_ns: Option<u64>,
     /// The part of `stalled_ns` that was for huge pages.
     pub stalled_for_huge_ns: Option<u64>,
     /// Time of the collector's threads by activity.
-    pub split: Split,
+    pub split: TimeByActivity,
     /// The collector's threads that waited or touched memory.
     pub threads: Vec<ThreadPart>,
 }
 
 /// Thread time in nanoseconds, so that two threads spend two seconds in a second; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Split {
+pub struct TimeByActivity {
     /// Waiting for direct compaction.
     pub compaction_ns: Option<u64>,
     /// Waiting for direct reclaim.
     pub reclaim_ns: Option<u64>,
-    /// Upper bound of allocating and zeroing huge pages: see [`split`].
+    /// Upper bound of the time to allocate and zero huge pages; see [`split`].
     pub zeroing_ns: Option<u64>,
-    /// Upper bound of allocating and zeroing base pages.
+    /// Upper bound of the time to allocate and zero base pages.
     pub first_touch_ns: Option<u64>,
     /// Other system time; `None` if the log has no CPU times.
     pub other_system_ns: Option<u64>,
@@ -48,12 +48,12 @@ pub struct Split {
 /// A collector thread in a pause.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadPart {
-    /// Index into [`Gathered::threads`].
+    /// Index into [`RecordingData::threads`].
     pub thread: usize,
     /// Waits for compaction.
-    pub compaction: Part,
+    pub compaction: WaitTotal,
     /// Waits for reclaim.
-    pub reclaim: Part,
+    pub reclaim: WaitTotal,
     /// Number of huge pages allocated.
     pub huge_pages: u64,
     /// Number of failed attempts to allocate a huge page.
@@ -65,7 +65,7 @@ pub struct ThreadPart {
 
 /// Waits of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct WaitTotal {
     /// Number of waits; 0 without kernel events.
     pub count: u64,
     /// Total duration, in nanoseconds.
@@ -74,14 +74,14 @@ pub struct Part {
 
 /// The time to safepoint.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reaching {
+pub struct TimeToSafepoint {
     /// Time from the request until the last thread had stopped, in nanoseconds.
     pub ns: u64,
     /// Time with at least one waiting application thread, in nanoseconds.
     pub stalled_ns: u64,
     /// The part of `stalled_ns` that was for huge pages.
     pub stalled_for_huge_ns: u64,
-    /// Waits by application thread and kind: index into [`Gathered::threads`], kind, and nanoseconds.
+    /// Waits by application thread and kind: index into [`RecordingData::threads`], kind, and nanoseconds.
     pub blockers: Vec<(usize, Wait, u64)>,
 }
 
@@ -92,20 +92,23 @@ pub struct Reaching {
 /// times the highest cost per page that the recorder measured. The rest is a lower bound of other system
 /// time, as a thread that waits for compaction works for some of that time.
 #[must_use]
-pub fn split(gathered: &Gathered) -> Vec<Explained> {
-    let mut pauses: Vec<Laid> =
-        gathered.pauses.iter().map(|stop| Laid { stop, threads: BTreeMap::new(), sys_ns: 0.0 }).collect();
+pub fn split(gathered: &RecordingData) -> Vec<Pause> {
+    let mut pauses: Vec<PartialPause> = gathered
+        .pauses
+        .iter()
+        .map(|stop| PartialPause { stop, threads: BTreeMap::new(), sys_ns: 0.0 })
+        .collect();
     for step in &gathered.steps {
         attribute_step(gathered, step, &mut pauses);
     }
     attribute_huge_pages(gathered, &mut pauses);
     let costs = Costs::of(gathered);
-    pauses.into_iter().map(|laid| laid.explain(gathered, &costs)).collect()
+    pauses.into_iter().map(|partial| partial.explain(gathered, &costs)).collect()
 }
 
-/// A pause with what is attributed to it so far.
-struct Laid<'a> {
-    stop: &'a Stop,
+/// A pause while the usage of threads is attributed to it.
+struct PartialPause<'a> {
+    stop: &'a LoggedPause,
     threads: BTreeMap<usize, Counted>,
     /// System time of the collector's threads, from samples, in nanoseconds.
     sys_ns: f64,
@@ -122,26 +125,26 @@ struct Counted {
 
 /// The pauses of process `pid` that overlap `span`.
 fn touched<'p, 'a>(
-    pauses: &'p mut [Laid<'a>],
+    pauses: &'p mut [PartialPause<'a>],
     pid: Option<u32>,
     span: &Range<u64>,
-) -> impl Iterator<Item = &'p mut Laid<'a>> {
-    // Pauses of one JVM do not overlap, and those of two hardly do: ends are in the order of begins.
-    let first = pauses.partition_point(|laid| laid.stop.span.end <= span.start);
+) -> impl Iterator<Item = &'p mut PartialPause<'a>> {
+    // Pauses of one JVM do not overlap, and pauses of two rarely do: ends are in the order of starts.
+    let first = pauses.partition_point(|partial| partial.stop.span.end <= span.start);
     let end = span.end;
     pauses[first..]
         .iter_mut()
-        .take_while(move |laid| laid.stop.span.start < end)
-        .filter(move |laid| Some(laid.stop.pid) == pid)
+        .take_while(move |partial| partial.stop.span.start < end)
+        .filter(move |partial| Some(partial.stop.pid) == pid)
 }
 
-fn attribute_step(gathered: &Gathered, step: &Step, pauses: &mut [Laid<'_>]) {
+fn attribute_step(gathered: &RecordingData, step: &UsageStep, pauses: &mut [PartialPause<'_>]) {
     let thread = &gathered.threads[step.thread];
     if !thread.role.collects() {
         return;
     }
     let span = step.from_ns..step.to_ns;
-    let shared = sum(touched(pauses, thread.pid, &span).map(|laid| overlap(&laid.stop.span, &span)));
+    let shared = sum(touched(pauses, thread.pid, &span).map(|partial| overlap(&partial.stop.span, &span)));
     // A thread that works only in pauses did all of its work there.
     let whole = match thread.role {
         Role::Collector => shared,
@@ -150,25 +153,25 @@ fn attribute_step(gathered: &Gathered, step: &Step, pauses: &mut [Laid<'_>]) {
     if shared == 0 || whole == 0 {
         return;
     }
-    for laid in touched(pauses, thread.pid, &span) {
-        let share = overlap(&laid.stop.span, &span) as f64 / whole as f64;
-        laid.sys_ns += share * step.sys_ns as f64;
-        let counted = laid.threads.entry(step.thread).or_default();
+    for partial in touched(pauses, thread.pid, &span) {
+        let share = overlap(&partial.stop.span, &span) as f64 / whole as f64;
+        partial.sys_ns += share * step.sys_ns as f64;
+        let counted = partial.threads.entry(step.thread).or_default();
         counted.faults += share * step.minor_faults as f64;
         counted.compaction_ns += share * step.compaction_ns as f64;
         counted.reclaim_ns += share * step.reclaim_ns as f64;
     }
 }
 
-fn attribute_huge_pages(gathered: &Gathered, pauses: &mut [Laid<'_>]) {
+fn attribute_huge_pages(gathered: &RecordingData, pauses: &mut [PartialPause<'_>]) {
     for page in &gathered.huge_pages {
         let thread = &gathered.threads[page.thread];
         let at = page.ns..page.ns.saturating_add(1);
         if !thread.role.collects() {
             continue;
         }
-        if let Some(laid) = touched(pauses, thread.pid, &at).next() {
-            let counted = laid.threads.entry(page.thread).or_default();
+        if let Some(partial) = touched(pauses, thread.pid, &at).next() {
+            let counted = partial.threads.entry(page.thread).or_default();
             *(if page.got { &mut counted.huge_pages } else { &mut counted.huge_pages_failed }) += 1;
         }
     }
@@ -187,7 +190,7 @@ struct Costs {
 }
 
 impl Costs {
-    fn of(gathered: &Gathered) -> Costs {
+    fn of(gathered: &RecordingData) -> Costs {
         let size = |reading: &Reading<PageSize>| reading.known().map(|size| size.bytes().0);
         let machine = &gathered.header.machine;
         let base_in_huge = match (size(&machine.base_page), size(&machine.thp.pmd_size)) {
@@ -205,8 +208,8 @@ impl Costs {
     }
 }
 
-impl Laid<'_> {
-    fn explain(self, gathered: &Gathered, costs: &Costs) -> Explained {
+impl PartialPause<'_> {
+    fn explain(self, gathered: &RecordingData, costs: &Costs) -> Pause {
         let events = gathered.has(Evidence::Events);
         let accounted = gathered.has(Evidence::Delays);
         let stop = self.stop;
@@ -249,11 +252,11 @@ impl Laid<'_> {
         let (compaction_ns, reclaim_ns) = (waited(|part| part.compaction.ns), waited(|part| part.reclaim.ns));
         // The system time from samples covers more than the pauses: a concurrent collector spends most of it
         // outside. It is an upper bound for the known causes, not a measure of the rest.
-        let by_looks = self.sys_ns as u64;
-        let (system_ns, user_ns) = stop.cpu.map_or((by_looks, 0), |cpu| (cpu.sys_ns, cpu.user_ns));
-        let system_is_reported = stop.cpu.is_some() || by_looks == 0;
+        let sampled_ns = self.sys_ns as u64;
+        let (system_ns, user_ns) = stop.cpu.map_or((sampled_ns, 0), |cpu| (cpu.sys_ns, cpu.user_ns));
+        let system_is_reported = stop.cpu.is_some() || sampled_ns == 0;
         let stalled_ns = compaction_ns.unwrap_or(0).saturating_add(reclaim_ns.unwrap_or(0));
-        // A waiting thread may sleep, so it can work during all time in which it does not wait.
+        // Each working thread can use a CPU during all time in which it does not wait.
         let duration_ns = stop.span.end - stop.span.start;
         let wall_ns = duration_ns.saturating_mul(working(&threads, duration_ns, costs.base_in_huge));
         let left = system_ns.min(wall_ns.saturating_sub(stalled_ns).saturating_sub(user_ns));
@@ -269,11 +272,11 @@ impl Laid<'_> {
         );
         let explained_ns =
             zeroing_ns.zip(first_touch_ns).map(|(zeroing, touch)| zeroing.saturating_add(touch));
-        Explained {
-            reaching: reaching(gathered, stop),
+        Pause {
+            time_to_safepoint: time_to_safepoint(gathered, stop),
             stalled_ns: events.then(|| union(any)),
             stalled_for_huge_ns: events.then(|| union(for_huge)),
-            split: Split {
+            split: TimeByActivity {
                 compaction_ns,
                 reclaim_ns,
                 zeroing_ns,
@@ -300,7 +303,7 @@ fn working(threads: &[ThreadPart], duration_ns: u64, base_in_huge: Option<u64>) 
     threads.iter().filter(works).count() as u64
 }
 
-/// Distributes `left` among both up to their upper bounds, or in proportion to these if it is less.
+/// Divides `left` into zeroing and touch: up to their upper bounds, or in proportion to these if it is less.
 fn share_out(left: u64, zeroing: Option<u64>, touch: Option<u64>) -> (Option<u64>, Option<u64>) {
     if left == 0 {
         return (Some(0), Some(0));
@@ -314,7 +317,7 @@ fn share_out(left: u64, zeroing: Option<u64>, touch: Option<u64>) -> (Option<u64
     (Some(zeroing), Some(left - zeroing))
 }
 
-impl Explained {
+impl Pause {
     /// Whether sys exceeds user by more than the rounding of CPU times can explain.
     #[must_use]
     pub fn sys_exceeds_user(&self) -> bool {
@@ -323,14 +326,16 @@ impl Explained {
 
     /// Duration with the time to safepoint, in nanoseconds.
     #[must_use]
-    pub fn with_reaching_ns(&self) -> u64 {
+    pub fn with_time_to_safepoint_ns(&self) -> u64 {
         let own = self.stop.span.end - self.stop.span.start;
-        own.saturating_add(self.reaching.as_ref().map_or(0, |reaching| reaching.ns))
+        own.saturating_add(
+            self.time_to_safepoint.as_ref().map_or(0, |time_to_safepoint| time_to_safepoint.ns),
+        )
     }
 }
 
 /// The time to safepoint of the safepoint that a pause lies in, and the waits during it.
-fn reaching(gathered: &Gathered, stop: &Stop) -> Option<Reaching> {
+fn time_to_safepoint(gathered: &RecordingData, stop: &LoggedPause) -> Option<TimeToSafepoint> {
     let middle = stop.span.start + (stop.span.end - stop.span.start) / 2;
     // Safepoints do not overlap: the last one that began before the middle of the pause.
     let mine = |safepoint: &&Safepoint| safepoint.pid == stop.pid && safepoint.span.contains(&middle);
@@ -340,8 +345,9 @@ fn reaching(gathered: &Gathered, stop: &Stop) -> Option<Reaching> {
 }
 
 /// The waits of application threads within `span`, while the other threads have stopped.
-fn waiting_for(gathered: &Gathered, pid: u32, span: Range<u64>) -> Reaching {
-    let mut reaching = Reaching { ns: span.end.saturating_sub(span.start), ..Reaching::default() };
+fn waiting_for(gathered: &RecordingData, pid: u32, span: Range<u64>) -> TimeToSafepoint {
+    let mut time_to_safepoint =
+        TimeToSafepoint { ns: span.end.saturating_sub(span.start), ..TimeToSafepoint::default() };
     let (mut any, mut for_huge) = (Vec::new(), Vec::new());
     for (thread, stalls) in gathered.stalls.iter().enumerate() {
         let known = &gathered.threads[thread];
@@ -350,9 +356,13 @@ fn waiting_for(gathered: &Gathered, pid: u32, span: Range<u64>) -> Reaching {
         }
         for stall in within(stalls, &span) {
             let ns = overlap(&stall.span, &span);
-            match reaching.blockers.iter_mut().find(|(who, wait, _)| (*who, *wait) == (thread, stall.wait)) {
+            match time_to_safepoint
+                .blockers
+                .iter_mut()
+                .find(|(who, wait, _)| (*who, *wait) == (thread, stall.wait))
+            {
                 Some(blocker) => blocker.2 = blocker.2.saturating_add(ns),
-                None => reaching.blockers.push((thread, stall.wait, ns)),
+                None => time_to_safepoint.blockers.push((thread, stall.wait, ns)),
             }
             let clipped = stall.span.start.max(span.start)..stall.span.end.min(span.end);
             if stall.for_huge {
@@ -361,7 +371,7 @@ fn waiting_for(gathered: &Gathered, pid: u32, span: Range<u64>) -> Reaching {
             any.push(clipped);
         }
     }
-    reaching.blockers.sort_by_key(|(_, _, ns)| std::cmp::Reverse(*ns));
-    (reaching.stalled_ns, reaching.stalled_for_huge_ns) = (union(any), union(for_huge));
-    reaching
+    time_to_safepoint.blockers.sort_by_key(|(_, _, ns)| std::cmp::Reverse(*ns));
+    (time_to_safepoint.stalled_ns, time_to_safepoint.stalled_for_huge_ns) = (union(any), union(for_huge));
+    time_to_safepoint
 }

@@ -14,16 +14,16 @@ const GC0: u32 = 10;
 const GC1: u32 = 11;
 
 /// A recording under construction; its times are in milliseconds.
-struct Made {
+struct SyntheticRecording {
     evidence: Vec<Evidence>,
     lines: Vec<Value>,
 }
 
-impl Made {
+impl SyntheticRecording {
     /// A JVM with two threads of a parallel collector.
-    fn new(evidence: &[Evidence]) -> Made {
+    fn new(evidence: &[Evidence]) -> SyntheticRecording {
         let process = json!({"type": "process", "ns": 0, "pid": JVM, "name": "java", "command": ["java"], "pid_inside": null});
-        let mut made = Made { evidence: evidence.to_vec(), lines: vec![process] };
+        let mut made = SyntheticRecording { evidence: evidence.to_vec(), lines: vec![process] };
         for (tid, name) in [(MAIN, "java"), (GC0, "GC Thread#0"), (GC1, "GC Thread#1")] {
             made.add(
                 json!({"type": "thread", "ns": 0, "tid": tid, "pid": JVM, "name": name, "started_ticks": 1}),
@@ -34,21 +34,21 @@ impl Made {
     }
 
     /// Adds kernel events to the evidence.
-    fn seen() -> Made {
-        Made::new(&[Evidence::Events, Evidence::Delays])
+    fn seen() -> SyntheticRecording {
+        SyntheticRecording::new(&[Evidence::Events, Evidence::Delays])
     }
 
-    fn add(&mut self, line: Value) -> &mut Made {
+    fn add(&mut self, line: Value) -> &mut SyntheticRecording {
         self.lines.push(line);
         self
     }
 
-    fn log(&mut self, line: String) -> &mut Made {
+    fn log(&mut self, line: String) -> &mut SyntheticRecording {
         self.add(json!({"type": "jvm_log", "ns": 0, "pid": JVM, "lines": [line]}))
     }
 
     /// A pause from `from` to `to`, with its CPU time.
-    fn pause(&mut self, from: u64, to: u64, cpu: Option<(u64, u64)>) -> &mut Made {
+    fn pause(&mut self, from: u64, to: u64, cpu: Option<(u64, u64)>) -> &mut SyntheticRecording {
         let end = to * MS;
         self.log(format!(
             "[{end}ns][info][gc] GC(0) Pause Young (Allocation Failure) 6M->2M(9M) {}.000ms",
@@ -66,7 +66,7 @@ impl Made {
     }
 
     /// A safepoint around a pause: requested at `asked`, reached at `reached`.
-    fn safepoint(&mut self, asked: u64, reached: u64, end: u64) -> &mut Made {
+    fn safepoint(&mut self, asked: u64, reached: u64, end: u64) -> &mut SyntheticRecording {
         self.log(format!(
             "[{}ns][info][safepoint] Safepoint \"A\", Time since last: 1 ns, Reaching safepoint: {} ns, At \
              safepoint: {} ns, Total: {} ns",
@@ -77,21 +77,21 @@ impl Made {
         ))
     }
 
-    fn wait(&mut self, tid: u32, cause: &str, from: u64, to: u64) -> &mut Made {
+    fn wait(&mut self, tid: u32, cause: &str, from: u64, to: u64) -> &mut SyntheticRecording {
         self.add(json!({"type": "stall", "cause": cause, "tid": tid, "begin_ns": from * MS, "end_ns": to * MS, "details": {}}))
     }
 
-    fn huge_page(&mut self, tid: u32, at: u64, got: bool) -> &mut Made {
+    fn huge_page(&mut self, tid: u32, at: u64, got: bool) -> &mut SyntheticRecording {
         self.add(json!({"type": "huge_page", "ns": at * MS, "tid": tid, "order": 9, "got": got}))
     }
 
     /// Compaction, followed by the failed attempt to allocate a huge page.
-    fn compaction(&mut self, tid: u32, from: u64, to: u64) -> &mut Made {
+    fn compaction(&mut self, tid: u32, from: u64, to: u64) -> &mut SyntheticRecording {
         self.wait(tid, "compaction", from, to).huge_page(tid, to, false)
     }
 
     /// Faults, system time and accounted compaction since the previous sample.
-    fn look(&mut self, at: u64, tid: u32, faults: u64, sys: u64, compact: u64) -> &mut Made {
+    fn sample(&mut self, at: u64, tid: u32, faults: u64, sys: u64, compact: u64) -> &mut SyntheticRecording {
         let delay = |ns: u64| json!({"count": 1, "ns": ns});
         let ns = at * MS;
         self.add(json!({"type": "usage", "ns": ns, "threads": [
@@ -101,7 +101,7 @@ impl Made {
              "copy_on_write": null, "cpu": delay(0), "block_io": delay(0)}]}))
     }
 
-    fn machine(&mut self, at: u64, compact_stall: u64) -> &mut Made {
+    fn machine(&mut self, at: u64, compact_stall: u64) -> &mut SyntheticRecording {
         self.add(json!({"type": "machine", "ns": at * MS, "vmstat": {"compact_stall": compact_stall},
             "pressure_some_ns": null, "pools": [], "available_bytes": null}))
     }
@@ -128,7 +128,7 @@ impl Made {
         serde_json::to_string(&header).into_iter().chain(lines).map(|line| line + "\n").collect()
     }
 
-    fn explained(&self) -> Explanation {
+    fn explained(&self) -> Attribution {
         explain(&self.text())
     }
 
@@ -137,19 +137,19 @@ impl Made {
     }
 }
 
-fn explain(text: &str) -> Explanation {
+fn explain(text: &str) -> Attribution {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let _ = std::io::Write::write_all(&mut gzip, text.as_bytes());
     let bytes = gzip.finish().unwrap_or_default();
     let Ok(reader) = Reader::new(&bytes[..]) else { unreachable!("the header was written above") };
-    let gathered = Gathered::read(reader);
+    let gathered = RecordingData::read(reader);
     assert_eq!(gathered.unread, (0, None));
-    Explanation::of(gathered)
+    Attribution::of(gathered)
 }
 
 #[test]
-fn stalls_are_laid_to_threads_and_pauses() {
-    let mut made = Made::seen();
+fn stalls_are_attributed_to_threads_and_pauses() {
+    let mut made = SyntheticRecording::seen();
     made.compaction(GC0, 900, 1100) // the second half lies in the pause
         .compaction(GC0, 1200, 1500)
         .compaction(GC1, 1400, 1600)
@@ -173,14 +173,14 @@ fn stalls_are_laid_to_threads_and_pauses() {
     assert_eq!(first.stalled_ns, Some(550 * MS), "on the wall, together");
     assert_eq!(first.stalled_for_huge_ns, Some(500 * MS), "no allocation followed the reclaim");
     assert_eq!(second.stalled_ns, Some(0));
-    let Some(reaching) = &second.reaching else { unreachable!("{second:?}") };
-    assert_eq!((reaching.ns, reaching.stalled_for_huge_ns), (400 * MS, 360 * MS));
+    let Some(time_to_safepoint) = &second.time_to_safepoint else { unreachable!("{second:?}") };
+    assert_eq!((time_to_safepoint.ns, time_to_safepoint.stalled_for_huge_ns), (400 * MS, 360 * MS));
     assert_eq!(
-        reaching.blockers.iter().map(|(_, wait, ns)| (*wait, *ns)).collect::<Vec<_>>(),
+        time_to_safepoint.blockers.iter().map(|(_, wait, ns)| (*wait, *ns)).collect::<Vec<_>>(),
         [(Wait::Compaction, 360 * MS)]
     );
     assert_eq!(explained.decision.verdict, Verdict::Thp);
-    let because = Because::HugePagesInPauses { ns: 860 * MS, of_ns: 1451 * MS, worst: 0 };
+    let because = VerdictReason::HugePagesInPauses { ns: 860 * MS, of_ns: 1451 * MS, worst: 0 };
     assert_eq!(explained.decision.because, because);
     let outside: Vec<_> = explained
         .totals
@@ -194,20 +194,20 @@ fn stalls_are_laid_to_threads_and_pauses() {
 
 #[test]
 fn faults_of_fresh_memory_are_first_touch_and_never_huge_pages() {
-    let mut made = Made::seen();
+    let mut made = SyntheticRecording::seen();
     made.pause(1000, 1300, Some((30, 500)))
-        .look(1400, GC0, 100_000, 250, 0)
-        .look(1400, GC1, 100_000, 250, 0)
+        .sample(1400, GC0, 100_000, 250, 0)
+        .sample(1400, GC1, 100_000, 250, 0)
         .machine(1400, 0);
     let explained = made.explained();
     assert_eq!(explained.decision.verdict, Verdict::FirstTouch);
     assert_eq!(explained.pauses[0].split.first_touch_ns, Some(500 * MS), "800 ms at most, and not above sys");
     assert_eq!(explained.pauses[0].split.other_system_ns, Some(0));
     let said: Vec<_> = actions::changes(&explained).iter().map(|change| change.what).collect();
-    assert_eq!(said, [actions::What::PreTouch, actions::What::Thp]);
+    assert_eq!(said, [actions::ChangeKind::PreTouch, actions::ChangeKind::Thp]);
 
-    let mut huge = Made::seen();
-    huge.pause(1000, 1300, Some((30, 400))).look(1400, GC0, 200, 400, 0);
+    let mut huge = SyntheticRecording::seen();
+    huge.pause(1000, 1300, Some((30, 400))).sample(1400, GC0, 200, 400, 0);
     for at in 0..200 {
         huge.huge_page(GC0, 1000 + at, true);
     }
@@ -223,24 +223,28 @@ fn faults_of_fresh_memory_are_first_touch_and_never_huge_pages() {
 
 #[test]
 fn system_time_that_nothing_explains_is_something_else() {
-    let mut made = Made::seen();
-    made.pause(1000, 1300, Some((30, 500))).look(1400, GC0, 10, 250, 0);
+    let mut made = SyntheticRecording::seen();
+    made.pause(1000, 1300, Some((30, 500))).sample(1400, GC0, 10, 250, 0);
     let explained = made.explained();
     assert_eq!(explained.decision.verdict, Verdict::Other);
-    assert!(matches!(explained.decision.because, Because::SystemTime { .. }), "{:?}", explained.decision);
+    assert!(
+        matches!(explained.decision.because, VerdictReason::SystemTime { .. }),
+        "{:?}",
+        explained.decision
+    );
 }
 
 /// ZGC's threads work concurrently, so that samples do not show their work in a pause.
 #[test]
 fn without_cpu_times_in_the_log_other_system_time_is_not_reported() {
-    let mut made = Made::seen();
-    made.pause(1000, 1001, None).look(1400, GC0, 10, 300, 0);
+    let mut made = SyntheticRecording::seen();
+    made.pause(1000, 1001, None).sample(1400, GC0, 10, 300, 0);
     let explained = made.explained();
     let split = explained.pauses[0].split;
     assert_eq!((split.other_system_ns, split.user_ns), (None, None));
     assert!(split.first_touch_ns.is_some_and(|ns| ns <= MS), "{split:?}");
-    let mut idle = Made::seen();
-    idle.pause(1000, 1001, None).look(1400, GC0, 0, 0, 0);
+    let mut idle = SyntheticRecording::seen();
+    idle.pause(1000, 1001, None).sample(1400, GC0, 0, 0, 0);
     assert_eq!(idle.explained().pauses[0].split.other_system_ns, Some(0));
 }
 
@@ -248,14 +252,14 @@ fn without_cpu_times_in_the_log_other_system_time_is_not_reported() {
 #[test]
 fn one_short_pause_of_the_kernel_among_many_of_the_collector_does_not_matter() {
     for faults in [10, 20_000] {
-        let mut made = Made::seen();
+        let mut made = SyntheticRecording::seen();
         for at in 0..20 {
             made.pause(1000 + 50 * at, 1030 + 50 * at, Some((50, 0)));
         }
-        made.pause(2100, 2130, Some((10, 30))).look(2200, GC0, faults, 30, 0);
+        made.pause(2100, 2130, Some((10, 30))).sample(2200, GC0, faults, 30, 0);
         assert_eq!(made.verdict(), Verdict::None);
         assert_ne!(
-            made.pause(2300, 2500, Some((10, 200))).look(2600, GC0, faults, 200, 0).verdict(),
+            made.pause(2300, 2500, Some((10, 200))).sample(2600, GC0, faults, 200, 0).verdict(),
             Verdict::None
         );
     }
@@ -263,14 +267,14 @@ fn one_short_pause_of_the_kernel_among_many_of_the_collector_does_not_matter() {
 
 #[test]
 fn a_collector_that_works_is_no_fault_of_the_kernel() {
-    let mut made = Made::seen();
-    made.pause(1000, 1300, Some((550, 20))).look(1400, GC0, 100, 10, 0).compaction(GC0, 1000, 1002);
+    let mut made = SyntheticRecording::seen();
+    made.pause(1000, 1300, Some((550, 20))).sample(1400, GC0, 100, 10, 0).compaction(GC0, 1000, 1002);
     assert_eq!(made.verdict(), Verdict::None);
 }
 
 #[test]
 fn waiting_outside_of_pauses_counts_where_a_thread_hardly_answers() {
-    let mut made = Made::seen();
+    let mut made = SyntheticRecording::seen();
     for at in 0..5 {
         made.compaction(MAIN, 5000 + 100 * at, 5050 + 100 * at);
     }
@@ -278,10 +282,10 @@ fn waiting_outside_of_pauses_counts_where_a_thread_hardly_answers() {
     let explained = made.explained();
     assert_eq!(explained.decision.verdict, Verdict::Thp);
     assert!(
-        matches!(explained.decision.because, Because::HugePagesOutside { worst_second_ns, .. } if worst_second_ns == 250 * MS)
+        matches!(explained.decision.because, VerdictReason::HugePagesOutside { worst_second_ns, .. } if worst_second_ns == 250 * MS)
     );
 
-    let mut seldom = Made::seen();
+    let mut seldom = SyntheticRecording::seen();
     for second in 0..50 {
         seldom.compaction(MAIN, 1000 * second, 1000 * second + 50);
     }
@@ -289,8 +293,8 @@ fn waiting_outside_of_pauses_counts_where_a_thread_hardly_answers() {
 }
 
 #[test]
-fn waiting_for_small_pages_is_not_laid_to_huge_ones() {
-    let mut made = Made::seen();
+fn waiting_for_base_pages_is_not_attributed_to_huge_ones() {
+    let mut made = SyntheticRecording::seen();
     made.wait(GC0, "reclaim", 1000, 1400).huge_page(GC0, 1900, true).pause(1000, 2000, Some((20, 900)));
     let explained = made.explained();
     assert_eq!(explained.pauses[0].stalled_for_huge_ns, Some(0), "the page came half a second later");
@@ -299,45 +303,46 @@ fn waiting_for_small_pages_is_not_laid_to_huge_ones() {
 
 #[test]
 fn without_events_the_accounting_counts_or_that_no_process_waited() {
-    let pause = |made: &mut Made| made.pause(1000, 1300, Some((30, 500))).machine(0, 100).verdict();
-    let mut accounted = Made::new(&[Evidence::Delays, Evidence::Counters]);
-    accounted.look(1400, GC0, 10, 250, 200);
+    let pause =
+        |made: &mut SyntheticRecording| made.pause(1000, 1300, Some((30, 500))).machine(0, 100).verdict();
+    let mut accounted = SyntheticRecording::new(&[Evidence::Delays, Evidence::Counters]);
+    accounted.sample(1400, GC0, 10, 250, 200);
     assert_eq!(pause(&mut accounted), Verdict::Thp);
-    let mut blind = Made::new(&[Evidence::Counters]);
+    let mut blind = SyntheticRecording::new(&[Evidence::Counters]);
     blind.machine(0, 100).machine(1400, 170);
     assert_eq!(blind.pause(1000, 1300, Some((30, 500))).verdict(), Verdict::Inconclusive);
-    let mut no_waits = Made::new(&[Evidence::Counters]);
-    no_waits.machine(0, 100).look(1400, GC0, 200_000, 500, 0).machine(1400, 100);
+    let mut no_waits = SyntheticRecording::new(&[Evidence::Counters]);
+    no_waits.machine(0, 100).sample(1400, GC0, 200_000, 500, 0).machine(1400, 100);
     assert_eq!(no_waits.pause(1000, 1300, Some((30, 500))).verdict(), Verdict::FirstTouch);
 }
 
 #[test]
 fn lost_events_make_no_claim_unless_the_accounting_says_that_no_process_waited() {
     let lost = json!({"type": "lost", "ns": 0, "of": "events", "count": 40, "reason": "full"});
-    let mut made = Made::seen();
-    made.pause(1000, 1300, Some((30, 500))).add(lost.clone()).look(1400, GC0, 200_000, 500, 150);
-    assert_eq!(made.explained().decision.because, Because::Lost { count: 40 });
-    let mut harmless = Made::seen();
-    harmless.pause(1000, 1300, Some((30, 500))).add(lost).look(1400, GC0, 200_000, 500, 0);
+    let mut made = SyntheticRecording::seen();
+    made.pause(1000, 1300, Some((30, 500))).add(lost.clone()).sample(1400, GC0, 200_000, 500, 150);
+    assert_eq!(made.explained().decision.because, VerdictReason::Lost { count: 40 });
+    let mut harmless = SyntheticRecording::seen();
+    harmless.pause(1000, 1300, Some((30, 500))).add(lost).sample(1400, GC0, 200_000, 500, 0);
     assert_eq!(harmless.verdict(), Verdict::FirstTouch);
 }
 
 #[test]
 fn a_recording_of_nothing_shows_nothing() {
-    let made = Made { evidence: vec![Evidence::Events], lines: vec![] };
-    assert_eq!(made.explained().decision.because, Because::Empty);
+    let made = SyntheticRecording { evidence: vec![Evidence::Events], lines: vec![] };
+    assert_eq!(made.explained().decision.because, VerdictReason::Empty);
 }
 
 #[test]
 fn slow_safepoints_without_stalls_are_something_else() {
-    let mut made = Made::seen();
+    let mut made = SyntheticRecording::seen();
     made.pause(1900, 1950, Some((80, 0))).safepoint(1000, 1900, 1950).machine(2000, 0);
-    assert!(matches!(made.explained().decision.because, Because::TimeToSafepoint { .. }));
+    assert!(matches!(made.explained().decision.because, VerdictReason::TimeToSafepoint { .. }));
 }
 
 #[test]
 fn a_number_that_another_thread_has_later_is_another_thread() {
-    let mut made = Made::seen();
+    let mut made = SyntheticRecording::seen();
     let end = json!({"type": "thread_end", "ns": 1500 * MS, "pid": JVM, "name": "GC Thread#0", "tid": GC0, "user_ns": 0,
         "sys_ns": 0, "minor_faults": 0, "major_faults": 0, "delays": {"compact": null, "reclaim": {"count": 0, "ns": 0},
         "thrashing": null, "swap_in": {"count": 0, "ns": 0}, "copy_on_write": null, "cpu": {"count": 0, "ns": 0},
@@ -361,7 +366,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
     fn no_pause_holds_more_than_its_time(lines in anything()) {
-        let mut made = Made::seen();
+        let mut made = SyntheticRecording::seen();
         for (kind, tid, a, b, n) in lines {
             let (from, to) = (a.min(b), a.max(b));
             match kind {
@@ -370,7 +375,7 @@ proptest! {
                 2 => { made.wait(tid, "throttled", from, to); }
                 3 => { made.wait(tid, "reclaim", to, from); }
                 4 => { made.huge_page(tid, a, n % 2 == 0); }
-                5 => { made.look(a, tid, n, n % 100_000, n % 100_000); }
+                5 => { made.sample(a, tid, n, n % 100_000, n % 100_000); }
                 6 => { made.machine(a, n); }
                 _ => { made.safepoint(from, from, to); }
             }

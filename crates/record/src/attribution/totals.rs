@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    gathered::Gathered,
+    gathered::RecordingData,
     intervals::{Stall, Wait, overlap, sum},
-    split::{Explained, Split},
+    split::{Pause, TimeByActivity},
 };
 
 /// Window in which waits outside of pauses are summed, in nanoseconds.
@@ -19,21 +19,21 @@ pub struct Totals {
     /// Total duration of the pauses.
     pub paused_ns: u64,
     /// Total time to safepoint.
-    pub reaching_ns: u64,
+    pub time_to_safepoint_ns: u64,
     /// Time within pauses with at least one waiting collector thread.
     pub stalled_ns: u64,
     /// The part of `stalled_ns` that was for huge pages.
     pub stalled_for_huge_ns: u64,
     /// Time within the time to safepoint with at least one waiting application thread.
-    pub reaching_stalled_ns: u64,
-    /// The part of `reaching_stalled_ns` that was for huge pages.
-    pub reaching_stalled_for_huge_ns: u64,
+    pub time_to_safepoint_stalled_ns: u64,
+    /// The part of `time_to_safepoint_stalled_ns` that was for huge pages.
+    pub time_to_safepoint_stalled_for_huge_ns: u64,
     /// Thread time of the collector by activity.
-    pub split: Split,
+    pub split: TimeByActivity,
     /// Number of pauses with sys > user.
     pub sys_heavy: u64,
     /// Total duration of the pauses with sys > user.
-    pub suspects_ns: u64,
+    pub sys_heavy_ns: u64,
     /// Waits outside of pauses by thread, longest first: those of application threads, and those of collector
     /// threads between pauses.
     pub outside: Vec<Outside>,
@@ -59,7 +59,7 @@ pub struct WaitSum {
 /// Waits of a thread outside of pauses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outside {
-    /// Index into [`Gathered::threads`].
+    /// Index into [`RecordingData::threads`].
     pub thread: usize,
     pub wait: Wait,
     pub sum: WaitSum,
@@ -70,7 +70,7 @@ pub struct Outside {
 impl Totals {
     /// The sums over `pauses`, and the waits outside of them.
     #[must_use]
-    pub fn of(gathered: &Gathered, pauses: &[Explained]) -> Totals {
+    pub fn of(gathered: &RecordingData, pauses: &[Pause]) -> Totals {
         let mut totals = Totals::default();
         for pause in pauses {
             totals.add(pause);
@@ -83,8 +83,8 @@ impl Totals {
                 if gathered.is_own(thread) {
                     totals.found.entry(stall.wait).or_default().add(ns, stall.for_huge);
                 }
-                let laid = laid(gathered, thread, stall);
-                if laid == 0 {
+                let time_in_pauses_ns = time_in_pauses_ns(gathered, thread, stall);
+                if time_in_pauses_ns == 0 {
                     let own = outside.entry(stall.wait).or_insert_with(|| Outside {
                         thread,
                         wait: stall.wait,
@@ -106,30 +106,32 @@ impl Totals {
         totals
     }
 
-    fn add(&mut self, pause: &Explained) {
+    fn add(&mut self, pause: &Pause) {
         let ns = pause.stop.span.end - pause.stop.span.start;
         self.pauses += 1;
         self.paused_ns = self.paused_ns.saturating_add(ns);
         self.stalled_ns = self.stalled_ns.saturating_add(pause.stalled_ns.unwrap_or(0));
         self.stalled_for_huge_ns =
             self.stalled_for_huge_ns.saturating_add(pause.stalled_for_huge_ns.unwrap_or(0));
-        if let Some(reaching) = &pause.reaching {
-            self.reaching_ns = self.reaching_ns.saturating_add(reaching.ns);
-            self.reaching_stalled_ns = self.reaching_stalled_ns.saturating_add(reaching.stalled_ns);
-            self.reaching_stalled_for_huge_ns =
-                self.reaching_stalled_for_huge_ns.saturating_add(reaching.stalled_for_huge_ns);
+        if let Some(time_to_safepoint) = &pause.time_to_safepoint {
+            self.time_to_safepoint_ns = self.time_to_safepoint_ns.saturating_add(time_to_safepoint.ns);
+            self.time_to_safepoint_stalled_ns =
+                self.time_to_safepoint_stalled_ns.saturating_add(time_to_safepoint.stalled_ns);
+            self.time_to_safepoint_stalled_for_huge_ns = self
+                .time_to_safepoint_stalled_for_huge_ns
+                .saturating_add(time_to_safepoint.stalled_for_huge_ns);
         }
         if pause.sys_exceeds_user() {
             self.sys_heavy += 1;
-            self.suspects_ns = self.suspects_ns.saturating_add(ns);
+            self.sys_heavy_ns = self.sys_heavy_ns.saturating_add(ns);
         }
         self.split.add(&pause.split);
     }
 }
 
-impl Split {
+impl TimeByActivity {
     /// Adds `other`; an unknown part counts as 0 if the other is known.
-    pub fn add(&mut self, other: &Split) {
+    pub fn add(&mut self, other: &TimeByActivity) {
         for (sum, more) in [
             (&mut self.compaction_ns, other.compaction_ns),
             (&mut self.reclaim_ns, other.reclaim_ns),
@@ -157,7 +159,7 @@ impl WaitSum {
 }
 
 /// The part of a stall that lies in pauses of its JVM, in nanoseconds; 0 for application threads.
-fn laid(gathered: &Gathered, thread: usize, stall: &Stall) -> u64 {
+fn time_in_pauses_ns(gathered: &RecordingData, thread: usize, stall: &Stall) -> u64 {
     let Some(pid) = gathered.threads[thread].pid.filter(|_| gathered.threads[thread].role.collects()) else {
         return 0;
     };
@@ -171,7 +173,7 @@ fn laid(gathered: &Gathered, thread: usize, stall: &Stall) -> u64 {
 }
 
 /// Sums of delay accounting over all threads; `None` without it.
-fn accounted(gathered: &Gathered) -> Option<BTreeMap<Wait, u64>> {
+fn accounted(gathered: &RecordingData) -> Option<BTreeMap<Wait, u64>> {
     let mut sums: Option<BTreeMap<Wait, u64>> = None;
     for thread in gathered.threads.iter().filter(|thread| thread.accounted.is_some()) {
         let (compaction, reclaim) = thread.accounted?;

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::{
-    gathered::Gathered,
+    gathered::RecordingData,
     intervals::{Wait, sum},
-    split::Explained,
+    split::Pause,
     totals::Totals,
 };
 use crate::recording::Evidence;
@@ -48,13 +48,13 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     pub verdict: Verdict,
-    pub because: Because,
+    pub because: VerdictReason,
 }
 
 /// Reason for the verdict. Times are in nanoseconds, in JSON in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "cause", rename_all = "snake_case")]
-pub enum Because {
+pub enum VerdictReason {
     /// Threads waited for huge pages in pauses or during the time to safepoint.
     HugePagesInPauses {
         /// Time with at least one waiting thread.
@@ -157,7 +157,7 @@ pub enum Because {
     NoLog,
 }
 
-/// Serialises nanoseconds, or none, as seconds.
+/// Serialises nanoseconds as seconds, and `None` as null.
 fn in_seconds<S: Serializer>(ns: &(impl Copy + Into<Option<u64>>), serializer: S) -> Result<S::Ok, S::Error> {
     let ns: Option<u64> = (*ns).into();
     ns.map(units::seconds).serialize(serializer)
@@ -165,8 +165,8 @@ fn in_seconds<S: Serializer>(ns: &(impl Copy + Into<Option<u64>>), serializer: S
 
 /// The verdict on a recording, and its reason.
 #[must_use]
-pub fn decide(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Decision {
-    let empty = Decision { verdict: Verdict::Inconclusive, because: Because::Empty };
+pub fn decide(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> Decision {
+    let empty = Decision { verdict: Verdict::Inconclusive, because: VerdictReason::Empty };
     let found = (gathered.elapsed_ns() == 0)
         .then_some(empty)
         .or_else(|| thp(gathered, pauses, totals))
@@ -175,27 +175,30 @@ pub fn decide(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Dec
         .or_else(|| lost(gathered, totals))
         .or_else(|| first_touch(pauses, totals))
         .or_else(|| system(pauses))
-        .or_else(|| reaching(totals))
+        .or_else(|| time_to_safepoint(totals))
         .or_else(|| no_log(gathered));
-    found.unwrap_or(Decision { verdict: Verdict::None, because: Because::Nothing })
+    found.unwrap_or(Decision { verdict: Verdict::None, because: VerdictReason::Nothing })
 }
 
-fn thp(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Option<Decision> {
-    let held_up = |pause: &Explained| {
-        let reaching = pause.reaching.as_ref().map_or(0, |reaching| reaching.stalled_for_huge_ns);
-        pause.stalled_for_huge_ns.unwrap_or(0).saturating_add(reaching)
+fn thp(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> Option<Decision> {
+    let held_up = |pause: &Pause| {
+        let time_to_safepoint = pause
+            .time_to_safepoint
+            .as_ref()
+            .map_or(0, |time_to_safepoint| time_to_safepoint.stalled_for_huge_ns);
+        pause.stalled_for_huge_ns.unwrap_or(0).saturating_add(time_to_safepoint)
     };
-    let ns = totals.stalled_for_huge_ns.saturating_add(totals.reaching_stalled_for_huge_ns);
-    let of_ns = totals.paused_ns.saturating_add(totals.reaching_ns);
+    let ns = totals.stalled_for_huge_ns.saturating_add(totals.time_to_safepoint_stalled_for_huge_ns);
+    let of_ns = totals.paused_ns.saturating_add(totals.time_to_safepoint_ns);
     let worst = (0..pauses.len()).max_by_key(|at| held_up(&pauses[*at]));
-    let one = worst.map(|at| (held_up(&pauses[at]), pauses[at].with_reaching_ns()));
+    let one = worst.map(|at| (held_up(&pauses[at]), pauses[at].with_time_to_safepoint_ns()));
     let matters =
         |ns: u64, of_ns: u64, share: f64| ns >= MIN_DECISIVE_NS && ns as f64 >= share * of_ns as f64;
     if let Some(worst) = worst {
         if matters(ns, of_ns, MIN_SHARE_OF_ALL_PAUSES)
             || one.is_some_and(|(ns, of_ns)| matters(ns, of_ns, MIN_SHARE_OF_ONE_PAUSE))
         {
-            let because = Because::HugePagesInPauses { ns, of_ns, worst };
+            let because = VerdictReason::HugePagesInPauses { ns, of_ns, worst };
             return Some(Decision { verdict: Verdict::Thp, because });
         }
     }
@@ -206,7 +209,7 @@ fn thp(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Option<Dec
     let waiting = &totals.outside[outside];
     (waiting.worst_second_ns >= MIN_WAIT_PER_SECOND_NS).then_some(Decision {
         verdict: Verdict::Thp,
-        because: Because::HugePagesOutside {
+        because: VerdictReason::HugePagesOutside {
             outside,
             ns: waiting.sum.for_huge_ns,
             worst_second_ns: waiting.worst_second_ns,
@@ -214,16 +217,16 @@ fn thp(gathered: &Gathered, pauses: &[Explained], totals: &Totals) -> Option<Dec
     })
 }
 
-/// Without events, delay accounting shows how long threads waited; without that, too, the machine's counters
-/// can only rule waits out.
-fn without_events(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
+/// Without events, delay accounting shows the waits of threads; without delay accounting, the counters of
+/// the machine can only rule out waits.
+fn without_events(gathered: &RecordingData, totals: &Totals) -> Option<Decision> {
     if gathered.has(Evidence::Events) {
         return None;
     }
     if let Some(sums) = &totals.accounted {
         let (ns, of_ns) = (totals.split.compaction_ns.unwrap_or(0), totals.paused_ns);
         if ns >= MIN_DECISIVE_NS && ns as f64 >= MIN_SHARE_OF_ALL_PAUSES * of_ns as f64 {
-            let because = Because::AccountedInPauses { ns, of_ns };
+            let because = VerdictReason::AccountedInPauses { ns, of_ns };
             return Some(Decision { verdict: Verdict::Thp, because });
         }
         if sum(sums.values().copied()) < MIN_DECISIVE_NS {
@@ -233,77 +236,81 @@ fn without_events(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
     let waited = |name: &&String| name.as_str() == "compact_stall" || name.starts_with("allocstall_");
     let no_waits = gathered.machine.contains_key("compact_stall")
         && gathered.machine.keys().filter(waited).all(|name| gathered.machine[name] == 0);
-    (!no_waits).then_some(Decision { verdict: Verdict::Inconclusive, because: Because::NoEvents })
+    (!no_waits).then_some(Decision { verdict: Verdict::Inconclusive, because: VerdictReason::NoEvents })
 }
 
-fn other_waiting(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
+fn other_waiting(pauses: &[Pause], totals: &Totals) -> Option<Decision> {
     let in_pauses = totals.stalled_ns.saturating_sub(totals.stalled_for_huge_ns);
-    let before = totals.reaching_stalled_ns.saturating_sub(totals.reaching_stalled_for_huge_ns);
+    let before =
+        totals.time_to_safepoint_stalled_ns.saturating_sub(totals.time_to_safepoint_stalled_for_huge_ns);
     let ns = in_pauses.saturating_add(before);
-    let of_ns = totals.paused_ns.saturating_add(totals.reaching_ns);
-    let of = |wait: fn(&Explained) -> Option<u64>| sum(pauses.iter().filter_map(wait));
+    let of_ns = totals.paused_ns.saturating_add(totals.time_to_safepoint_ns);
+    let of = |wait: fn(&Pause) -> Option<u64>| sum(pauses.iter().filter_map(wait));
     let (compaction, reclaim) = (of(|pause| pause.split.compaction_ns), of(|pause| pause.split.reclaim_ns));
     let wait = if compaction > reclaim { Wait::Compaction } else { Wait::Reclaim };
-    (ns >= MIN_DECISIVE_NS && ns as f64 >= MIN_SHARE_OF_ALL_PAUSES * of_ns as f64)
-        .then_some(Decision { verdict: Verdict::Other, because: Because::OtherWaiting { ns, of_ns, wait } })
+    (ns >= MIN_DECISIVE_NS && ns as f64 >= MIN_SHARE_OF_ALL_PAUSES * of_ns as f64).then_some(Decision {
+        verdict: Verdict::Other,
+        because: VerdictReason::OtherWaiting { ns, of_ns, wait },
+    })
 }
 
 /// Events were lost, and delay accounting does not show that the lost ones were insignificant.
-fn lost(gathered: &Gathered, totals: &Totals) -> Option<Decision> {
+fn lost(gathered: &RecordingData, totals: &Totals) -> Option<Decision> {
     let (count, uncounted) = gathered.lost.get(&Evidence::Events).copied().unwrap_or_default();
     if count == 0 && !uncounted {
         return None;
     }
     let harmless =
         totals.accounted.as_ref().is_some_and(|sums| sum(sums.values().copied()) < MIN_DECISIVE_NS);
-    (!harmless).then_some(Decision { verdict: Verdict::Inconclusive, because: Because::Lost { count } })
+    (!harmless).then_some(Decision { verdict: Verdict::Inconclusive, because: VerdictReason::Lost { count } })
 }
 
 /// Time of first touch and zeroing, in nanoseconds.
-fn touched(pause: &Explained) -> u64 {
+fn touched(pause: &Pause) -> u64 {
     pause.split.zeroing_ns.unwrap_or(0).saturating_add(pause.split.first_touch_ns.unwrap_or(0))
 }
 
-fn system_ns(pause: &Explained) -> u64 {
+fn system_ns(pause: &Pause) -> u64 {
     pause.stop.cpu.map_or(0, |cpu| cpu.sys_ns)
 }
 
 /// CPU time of all pauses, in nanoseconds.
-fn cpu_ns(pauses: &[Explained]) -> u64 {
-    let user = |pause: &Explained| pause.stop.cpu.map_or(0, |cpu| cpu.user_ns);
+fn cpu_ns(pauses: &[Pause]) -> u64 {
+    let user = |pause: &Pause| pause.stop.cpu.map_or(0, |cpu| cpu.user_ns);
     sum(pauses.iter().map(user)).saturating_add(sum(pauses.iter().map(system_ns)))
 }
 
-/// The pauses with sys > user, if they are significant together or one of them is by itself.
-fn sys_heavy(pauses: &[Explained]) -> Vec<&Explained> {
-    let sys_heavy: Vec<&Explained> = pauses.iter().filter(|pause| pause.sys_exceeds_user()).collect();
+/// The pauses with sys > user; empty if neither their sum nor a single one is significant.
+fn sys_heavy(pauses: &[Pause]) -> Vec<&Pause> {
+    let sys_heavy: Vec<&Pause> = pauses.iter().filter(|pause| pause.sys_exceeds_user()).collect();
     let system = || sys_heavy.iter().map(|pause| system_ns(pause));
     let matter = sum(system()) as f64 >= MIN_SHARE_OF_ALL_PAUSES * cpu_ns(pauses) as f64
         || system().any(|ns| ns >= LONG_PAUSE_NS);
     if matter { sys_heavy } else { Vec::new() }
 }
 
-fn first_touch(pauses: &[Explained], totals: &Totals) -> Option<Decision> {
+fn first_touch(pauses: &[Pause], totals: &Totals) -> Option<Decision> {
     let ns = sum(pauses.iter().map(touched));
     if ns < MIN_DECISIVE_NS {
         return None;
     }
     let of_all = sum(pauses.iter().map(system_ns));
     let sys_heavy = sys_heavy(pauses);
-    let of_suspects = sum(sys_heavy.iter().map(|pause| touched(pause)));
-    let suspected = sum(sys_heavy.iter().map(|pause| system_ns(pause)));
-    let explains = suspected > 0 && of_suspects as f64 >= MIN_SHARE_OF_SYSTEM_TIME * suspected as f64;
+    let sys_heavy_touch_ns = sum(sys_heavy.iter().map(|pause| touched(pause)));
+    let sys_heavy_system_ns = sum(sys_heavy.iter().map(|pause| system_ns(pause)));
+    let explains = sys_heavy_system_ns > 0
+        && sys_heavy_touch_ns as f64 >= MIN_SHARE_OF_SYSTEM_TIME * sys_heavy_system_ns as f64;
     let matters = match cpu_ns(pauses) {
         0 => ns as f64 >= MIN_SHARE_OF_SYSTEM_TIME * totals.paused_ns as f64,
         cpu => ns as f64 >= MIN_SHARE_OF_CPU_TIME * cpu as f64,
     };
     (explains || matters).then_some(Decision {
         verdict: Verdict::FirstTouch,
-        because: Because::FirstTouch { ns, system_ns: of_all },
+        because: VerdictReason::FirstTouch { ns, system_ns: of_all },
     })
 }
 
-fn system(pauses: &[Explained]) -> Option<Decision> {
+fn system(pauses: &[Pause]) -> Option<Decision> {
     let sys_heavy = sys_heavy(pauses);
     if sys_heavy.is_empty() {
         return None;
@@ -312,18 +319,21 @@ fn system(pauses: &[Explained]) -> Option<Decision> {
     let unexplained: Option<Vec<u64>> = sys_heavy.iter().map(|pause| pause.split.other_system_ns).collect();
     let unexplained_ns = unexplained.map(|all| sum(all.into_iter()));
     let verdict = if unexplained_ns.is_some() { Verdict::Other } else { Verdict::Inconclusive };
-    Some(Decision { verdict, because: Because::SystemTime { ns, unexplained_ns } })
+    Some(Decision { verdict, because: VerdictReason::SystemTime { ns, unexplained_ns } })
 }
 
-fn reaching(totals: &Totals) -> Option<Decision> {
-    let (ns, of_ns) = (totals.reaching_ns, totals.paused_ns.saturating_add(totals.reaching_ns));
-    (ns >= LONG_PAUSE_NS && ns as f64 >= MIN_SHARE_OF_ONE_PAUSE * of_ns as f64)
-        .then_some(Decision { verdict: Verdict::Other, because: Because::TimeToSafepoint { ns, of_ns } })
+fn time_to_safepoint(totals: &Totals) -> Option<Decision> {
+    let (ns, of_ns) =
+        (totals.time_to_safepoint_ns, totals.paused_ns.saturating_add(totals.time_to_safepoint_ns));
+    (ns >= LONG_PAUSE_NS && ns as f64 >= MIN_SHARE_OF_ONE_PAUSE * of_ns as f64).then_some(Decision {
+        verdict: Verdict::Other,
+        because: VerdictReason::TimeToSafepoint { ns, of_ns },
+    })
 }
 
 /// A JVM without a log has no known pauses.
-fn no_log(gathered: &Gathered) -> Option<Decision> {
+fn no_log(gathered: &RecordingData) -> Option<Decision> {
     let is_jvm = gathered.threads.iter().any(|thread| thread.role == Role::Collector);
     (gathered.logs.is_empty() && is_jvm)
-        .then_some(Decision { verdict: Verdict::Inconclusive, because: Because::NoLog })
+        .then_some(Decision { verdict: Verdict::Inconclusive, because: VerdictReason::NoLog })
 }

@@ -1,8 +1,8 @@
-//! What to record, and why it failed.
+//! The process to record, and the errors of a recording.
 
 use std::{ffi::OsString, io, path::Path, time::Duration};
 
-use hugewise_linux::proc::process::CannotTell;
+use hugewise_linux::proc::process::ProcessError;
 
 #[derive(Clone, Debug)]
 pub enum Target {
@@ -12,7 +12,7 @@ pub enum Target {
     Command(Vec<OsString>),
 }
 
-/// What to record, and where to.
+/// The process to record, and the file of the recording.
 #[derive(Debug)]
 pub struct Assignment<'a> {
     pub target: Target,
@@ -27,7 +27,7 @@ pub struct Assignment<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     #[error("{0}")]
-    Process(#[from] CannotTell),
+    Process(#[from] ProcessError),
     #[error("{program} could not be started: {source}")]
     Start { program: String, source: io::Error },
     #[error("the recording {file}: {source}")]

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use hugewise_linux::tracefs::{Damaged, Event, Format, Instance, Page, Record, TracefsError, Value};
+use hugewise_linux::tracefs::{DamagedPage, Event, Format, Instance, Page, Record, TracefsError, Value};
 
 use super::model::{Cause, Collapse, HugePage, Line, Stall};
 
-/// What an event stands for.
+/// Line, or part of a line, that an event becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     Begin(Cause),
@@ -57,7 +57,7 @@ pub struct Events {
     formats: BTreeMap<u16, (usize, Format)>,
     /// TIDs of the recorder.
     ours: BTreeSet<u32>,
-    /// Events that earlier ones of another CPU may still precede.
+    /// Events that earlier events of another CPU may still precede.
     waiting: Vec<TimedEvent>,
     open: HashMap<(u32, Cause), (u64, Details)>,
     /// Number of pages that could not be parsed.
@@ -105,17 +105,17 @@ impl Events {
     }
 
     /// Adds a page of the trace buffer.
-    pub fn page(&mut self, page: Result<Page<'_>, Damaged>) {
+    pub fn page(&mut self, page: Result<Page<'_>, DamagedPage>) {
         match page {
             Ok(page) => {
                 for record in page {
                     match record {
                         Ok(record) => self.record(&record),
-                        Err(Damaged) => self.damaged += 1,
+                        Err(DamagedPage) => self.damaged += 1,
                     }
                 }
             }
-            Err(Damaged) => self.damaged += 1,
+            Err(DamagedPage) => self.damaged += 1,
         }
     }
 
@@ -258,12 +258,12 @@ mod tests {
         #[test]
         fn whatever_is_lost_no_interval_is_stretched(
             all in prop::collection::vec((0u64..1000, 0u32..4, any::<bool>()), 0..60),
-            looks in prop::collection::vec(0u64..1000, 0..4),
+            sample_times in prop::collection::vec(0u64..1000, 0..4),
         ) {
             let name = |begins| if begins { "mm_compaction_begin" } else { "mm_compaction_end" };
             let waiting = all.iter().map(|(ns, tid, begins)| happened(*ns, *tid, name(*begins), &[]));
             let mut events = of(waiting.collect());
-            let mut lines: Vec<Line> = looks.iter().flat_map(|ns| events.until(*ns)).collect();
+            let mut lines: Vec<Line> = sample_times.iter().flat_map(|ns| events.until(*ns)).collect();
             lines.extend(events.until(u64::MAX));
             lines.extend(events.left_open());
             let reported = stalls(&lines);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_was_not_to_be_had_is_reported() {
+    fn a_failed_allocation_is_reported() {
         let mut events = of(vec![
             happened(1, 7, "mm_page_alloc", &[("order", 9), ("pfn", NO_PAGE)]),
             happened(2, 7, "mm_page_alloc", &[("order", 9), ("pfn", 512)]),

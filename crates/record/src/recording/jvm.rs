@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_changes::journal::{Journal, JvmLog as Noted};
+use hugewise_changes::journal::{Journal, JvmLog as JournalLog};
 use hugewise_evidence::heap;
 use hugewise_jvm::{
     attach::{AttachError, Jvm},
@@ -28,27 +28,27 @@ use super::{
 };
 
 /// Interval of the search for JVMs; short, because a JVM's first pauses follow soon after its start.
-const GAP: Duration = Duration::from_millis(200);
-/// Largest number of checks of a process that is no JVM or cannot be queried yet.
-const TRIES: u32 = 50;
+const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
+/// Largest number of checks of a process that is not a JVM or cannot be queried yet.
+const MAX_TRIES: u32 = 50;
 /// Largest number of attempts to locate a heap, each of which is more expensive.
-const HEAP_TRIES: u32 = 8;
-const HEAP_GAP: Duration = Duration::from_secs(1);
+const MAX_HEAP_TRIES: u32 = 8;
+const HEAP_SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The recorded JVMs.
 pub struct Jvms {
-    all: BTreeMap<u32, Seen>,
+    all: BTreeMap<u32, JvmState>,
     attach: bool,
     due: Instant,
 }
 
 #[derive(Default)]
-struct Seen {
+struct JvmState {
     is_jvm: bool,
     tries: u32,
     settled: bool,
-    asking: Option<JoinHandle<Result<Found, Failed>>>,
-    noted: Option<Noted>,
+    asking: Option<JoinHandle<Result<FoundLog, LogFailure>>>,
+    noted: Option<JournalLog>,
     tail: Option<Tail>,
     heap: Option<Heap>,
     heap_tries: u32,
@@ -56,26 +56,26 @@ struct Seen {
 }
 
 /// Why there is no log.
-struct Failed {
+struct LogFailure {
     reason: String,
     /// The JVM refused the command: another attempt would fail as well.
     for_good: bool,
 }
 
-impl From<String> for Failed {
-    fn from(reason: String) -> Failed {
-        Failed { reason, for_good: false }
+impl From<String> for LogFailure {
+    fn from(reason: String) -> LogFailure {
+        LogFailure { reason, for_good: false }
     }
 }
 
-impl From<AttachError> for Failed {
-    fn from(error: AttachError) -> Failed {
-        Failed { for_good: matches!(error, AttachError::Answer { .. }), reason: error.to_string() }
+impl From<AttachError> for LogFailure {
+    fn from(error: AttachError) -> LogFailure {
+        LogFailure { for_good: matches!(error, AttachError::Answer { .. }), reason: error.to_string() }
     }
 }
 
 /// A log that can be read.
-struct Found {
+struct FoundLog {
     tail: Tail,
     source: String,
     monotonic: bool,
@@ -89,7 +89,8 @@ impl Jvms {
 
     /// The log of a JVM that was started with [`log_control::option`].
     pub fn started_with_log(&mut self, pid: u32, file: File) -> Line {
-        let seen = Seen { is_jvm: true, settled: true, tail: Some(Tail::own(file)), ..Seen::default() };
+        let seen =
+            JvmState { is_jvm: true, settled: true, tail: Some(Tail::own(file)), ..JvmState::default() };
         self.all.insert(pid, seen);
         source(pid, "an option that was added to its command line".to_owned(), true)
     }
@@ -100,7 +101,7 @@ impl Jvms {
     }
 
     /// Searches `processes` for JVMs at most every 200 ms, and requests a log from new ones.
-    pub fn look(
+    pub fn sample(
         &mut self,
         root: &Root,
         processes: impl Iterator<Item = u32>,
@@ -110,12 +111,12 @@ impl Jvms {
         if Instant::now() < self.due {
             return lines;
         }
-        self.due = Instant::now() + GAP;
+        self.due = Instant::now() + SEARCH_INTERVAL;
         for pid in processes {
             let attach = self.attach;
             let seen = self.all.entry(pid).or_default();
             if !seen.is_jvm {
-                if seen.tries >= TRIES {
+                if seen.tries >= MAX_TRIES {
                     continue;
                 }
                 seen.is_jvm = is_jvm(root, pid);
@@ -176,15 +177,15 @@ impl Jvms {
     }
 }
 
-impl Seen {
-    /// The heap exists once the JVM has started.
+impl JvmState {
+    /// Locates the heap, which exists once the JVM has started.
     fn find_heap(&mut self, root: &Root, pid: u32) {
         let is_early = self.heap_due.is_some_and(|due| Instant::now() < due);
-        if self.heap.is_some() || self.heap_tries >= HEAP_TRIES || is_early {
+        if self.heap.is_some() || self.heap_tries >= MAX_HEAP_TRIES || is_early {
             return;
         }
         self.heap_tries += 1;
-        self.heap_due = Some(Instant::now() + HEAP_GAP);
+        self.heap_due = Some(Instant::now() + HEAP_SEARCH_INTERVAL);
         self.heap = heap::locate(root, pid, &HeapHints::default());
     }
 
@@ -195,7 +196,7 @@ impl Seen {
                 Some(noted) => Some(noted.clone()),
                 None => {
                     let name: String = journal.run_id().chars().filter(char::is_ascii_alphanumeric).collect();
-                    let noted = Noted::of(root, pid, format!("/tmp/.hugewise-{name}-{pid}.log"));
+                    let noted = JournalLog::of(root, pid, format!("/tmp/.hugewise-{name}-{pid}.log"));
                     // Without a journal entry no log is switched on.
                     noted.filter(|noted| journal.note_jvm_log(noted.clone()).is_ok())
                 }
@@ -212,7 +213,7 @@ impl Seen {
         &mut self,
         root: &Root,
         pid: u32,
-        asking: JoinHandle<Result<Found, Failed>>,
+        asking: JoinHandle<Result<FoundLog, LogFailure>>,
         journal: Option<&mut Journal>,
     ) -> Option<Line> {
         let failed = match asking.join() {
@@ -221,9 +222,9 @@ impl Seen {
                 return Some(source(pid, found.source, found.monotonic));
             }
             Ok(Err(failed)) => failed,
-            Err(_) => Failed::from("the query was aborted".to_owned()),
+            Err(_) => LogFailure::from("the query was aborted".to_owned()),
         };
-        if self.tries < TRIES && !failed.for_good {
+        if self.tries < MAX_TRIES && !failed.for_good {
             return None;
         }
         self.settled = true;
@@ -251,7 +252,7 @@ fn is_jvm(root: &Root, pid: u32) -> bool {
 
 /// An existing log of the JVM with the right clock; else a new log, already in the journal; else an existing
 /// log with another clock.
-fn find_log(root: &Root, pid: u32, noted: Option<&Noted>) -> Result<Found, Failed> {
+fn find_log(root: &Root, pid: u32, noted: Option<&JournalLog>) -> Result<FoundLog, LogFailure> {
     let process = Process::read(root, pid).map_err(|error| error.to_string())?;
     let owner = *process.uid.known().ok_or_else(|| "its user is unknown".to_owned())?;
     let own = log_control::of_command(&process.command, process.pid_inside.unwrap_or(pid));
@@ -262,11 +263,11 @@ fn find_log(root: &Root, pid: u32, noted: Option<&Noted>) -> Result<Found, Faile
         }
     }
     let asked = match noted {
-        None => Err(Failed { reason: "attaching is disabled".to_owned(), for_good: true }),
+        None => Err(LogFailure { reason: "attaching is disabled".to_owned(), for_good: true }),
         Some(noted) => ask_for_log(root, owner, noted),
     };
     asked.or_else(|failed| match &own {
-        Some(own) => follow(own).map_err(|error| Failed {
+        Some(own) => follow(own).map_err(|error| LogFailure {
             reason: format!("{}; its own log: {error}", failed.reason),
             for_good: failed.for_good,
         }),
@@ -274,7 +275,7 @@ fn find_log(root: &Root, pid: u32, noted: Option<&Noted>) -> Result<Found, Faile
     })
 }
 
-fn ask_for_log(root: &Root, owner: u32, noted: &Noted) -> Result<Found, Failed> {
+fn ask_for_log(root: &Root, owner: u32, noted: &JournalLog) -> Result<FoundLog, LogFailure> {
     let jvm = Jvm::connect(root, noted.pid)?;
     let files = log_control::files(&jvm)?;
     match files.iter().find(|file| file.monotonic && file.safepoints) {
@@ -284,7 +285,7 @@ fn ask_for_log(root: &Root, owner: u32, noted: &Noted) -> Result<Found, Failed> 
 }
 
 /// An existing log file of the JVM, read from its end.
-fn follow(root: &Root, pid: u32, owner: u32, log: &LogFile) -> Result<Found, String> {
+fn follow(root: &Root, pid: u32, owner: u32, log: &LogFile) -> Result<FoundLog, String> {
     let path = match log.file.is_absolute() {
         true => log.file.clone(),
         false => fs::read_link(root.path(format!("proc/{pid}/cwd")))
@@ -297,11 +298,11 @@ fn follow(root: &Root, pid: u32, owner: u32, log: &LogFile) -> Result<Found, Str
     file.seek(SeekFrom::End(0)).map_err(|error| format!("{}: {error}", path.display()))?;
     let source = format!("{}, which it writes itself", path.display());
     let tail = Tail::of(file, Some(Box::new(move || open(&path))));
-    Ok(Found { tail, source, monotonic: log.monotonic })
+    Ok(FoundLog { tail, source, monotonic: log.monotonic })
 }
 
 /// Switches on a new log. Its file is unlinked at once, so it disappears when the JVM closes it.
-fn switch_on(root: &Root, jvm: &Jvm, owner: u32, noted: &Noted) -> Result<Found, Failed> {
+fn switch_on(root: &Root, jvm: &Jvm, owner: u32, noted: &JournalLog) -> Result<FoundLog, LogFailure> {
     let folder = root.path(format!("proc/{}/root", noted.pid));
     let failed = |error: std::io::Error| format!("{}: {error}", noted.file);
     let file = file::create_inside(&folder, Path::new(&noted.file), owner).map_err(failed)?;
@@ -309,12 +310,12 @@ fn switch_on(root: &Root, jvm: &Jvm, owner: u32, noted: &Noted) -> Result<Found,
     noted.remove_file(root);
     switched?;
     let source = "VM.log, switched on for the recording".to_owned();
-    Ok(Found { tail: Tail::own(file), source, monotonic: true })
+    Ok(FoundLog { tail: Tail::own(file), source, monotonic: true })
 }
 
 /// Switches off a log of the journal. The log of a JVM that has ended is off.
-pub fn switch_off(root: &Root, noted: &Noted) -> Result<(), String> {
-    if !noted.is_there(root) {
+pub fn switch_off(root: &Root, noted: &JournalLog) -> Result<(), String> {
+    if !noted.is_running(root) {
         noted.remove_file(root);
         return Ok(());
     }

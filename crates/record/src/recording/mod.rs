@@ -21,6 +21,6 @@ pub use jvm::switch_off;
 pub use model::*;
 pub use reader::{Ending, Reader, RecordingError};
 pub use samples::facts;
-pub use session::{Recorded, record};
+pub use session::{RecordingResult, record};
 pub use summary::{HugePages, Stalls, Summary};
 pub use writer::Writer;

@@ -12,7 +12,7 @@ use hugewise_linux::json;
 use super::model::{Header, Line, SCHEMA};
 
 /// Longest line, in bytes; with 10 000 threads, the longest has some megabytes.
-const LONGEST: u64 = 16 << 20;
+const MAX_LINE_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
@@ -41,7 +41,7 @@ pub struct Reader<R: Read> {
     header: Header,
     line: u64,
     buffer: Vec<u8>,
-    /// How it ended; `None` before the end was read.
+    /// How the text ended; `None` before the end was read.
     end: Option<Ending>,
 }
 
@@ -132,10 +132,10 @@ impl<R: Read> Iterator for Reader<R> {
 /// The next complete line without its line feed; at the end `None`, with the remaining text in `buffer`.
 fn next_line<'a>(text: &mut impl BufRead, buffer: &'a mut Vec<u8>) -> io::Result<Option<&'a [u8]>> {
     buffer.clear();
-    text.take(LONGEST).read_until(b'\n', buffer)?;
+    text.take(MAX_LINE_BYTES).read_until(b'\n', buffer)?;
     match buffer.split_last() {
         Some((b'\n', _)) => Ok(buffer.strip_suffix(b"\n")),
-        Some(_) if buffer.len() as u64 >= LONGEST => {
+        Some(_) if buffer.len() as u64 >= MAX_LINE_BYTES => {
             Err(io::Error::new(io::ErrorKind::InvalidData, "it is longer than any line of a recording"))
         }
         _ => Ok(None),
@@ -236,7 +236,7 @@ mod tests {
             refused(&gzip(lines(&[header("hugewise.recording/9")]).as_bytes()))
                 .contains("the version that wrote it")
         );
-        let endless = gzip(&vec![b'x'; LONGEST as usize + 1]);
+        let endless = gzip(&vec![b'x'; MAX_LINE_BYTES as usize + 1]);
         assert!(refused(&endless).contains("longer than any line"));
 
         let text = format!("{}what?\n{}", lines(&[header(SCHEMA)]), lines(&[note("a")]));

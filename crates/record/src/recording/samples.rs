@@ -11,7 +11,7 @@ use hugewise_linux::{
 
 use super::model::{Facts, HeapMemory, Machine, Memory, PoolSample};
 
-/// The counters of /proc/vmstat that are kept, by how their names begin.
+/// Prefixes of the recorded counters of /proc/vmstat.
 const COUNTERS: [&str; 9] = [
     "thp_",
     "compact_",
@@ -24,7 +24,7 @@ const COUNTERS: [&str; 9] = [
     "drop_",
 ];
 
-/// The machine as it is.
+/// The machine at the start of a recording.
 pub fn facts(root: &Root) -> Facts {
     Facts {
         kernel: root.value(hugewise_linux::facts::OSRELEASE, "a release").into(),
@@ -61,7 +61,7 @@ pub fn machine(root: &Root) -> Machine {
     }
 }
 
-/// The memory of a process, and of its `heap` where that is located. `None` if the process has ended, or may not
+/// The memory of a process, and of its `heap` if it was located. `None` if the process has ended, or may not
 /// be read.
 pub fn memory(root: &Root, pid: u32, heap: Option<&Heap>) -> Option<Memory> {
     let text = root.read(format!("proc/{pid}/smaps_rollup")).ok()?;

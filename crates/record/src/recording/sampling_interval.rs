@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use hugewise_linux::sys::process::thread_cpu;
 
 /// Least interval as a multiple of the CPU time of the sample, which limits the overhead to 0.5 %.
-const BUDGET: u32 = 200;
+const MIN_INTERVAL_PER_COST: u32 = 200;
 /// First interval; it doubles with each sample.
-const SHORTEST: Duration = Duration::from_millis(50);
+const FIRST_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest interval between cheap samples.
-const USUAL: Duration = Duration::from_secs(1);
+const MAX_CHEAP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Schedules samples: often at first, then once a second, or less often if a sample is expensive.
 #[derive(Debug)]
@@ -21,11 +21,11 @@ pub struct SamplingInterval {
 impl SamplingInterval {
     /// The first sample is due at once.
     pub fn new() -> SamplingInterval {
-        SamplingInterval { due: Instant::now(), gap: SHORTEST / 2 }
+        SamplingInterval { due: Instant::now(), gap: FIRST_INTERVAL / 2 }
     }
 
     /// Takes the sample `what` if it is due; `None` if it is not.
-    pub fn keep<T>(&mut self, what: impl FnOnce() -> T) -> Option<T> {
+    pub fn run_if_due<T>(&mut self, what: impl FnOnce() -> T) -> Option<T> {
         let begin = Instant::now();
         if begin < self.due {
             return None;
@@ -34,7 +34,7 @@ impl SamplingInterval {
         let before = thread_cpu();
         let done = what();
         let cost = thread_cpu().saturating_sub(before);
-        self.gap = (self.gap * 2).min(USUAL).max(cost * BUDGET);
+        self.gap = (self.gap * 2).min(MAX_CHEAP_INTERVAL).max(cost * MIN_INTERVAL_PER_COST);
         self.due = begin + self.gap;
         Some(done)
     }
@@ -45,18 +45,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dear_is_done_rarely() {
+    fn an_expensive_sample_lengthens_the_interval() {
         let mut pace = SamplingInterval::new();
         let work = || {
             let begin = thread_cpu();
             while thread_cpu() - begin < Duration::from_millis(20) {}
         };
-        assert_eq!(pace.keep(work), Some(()));
+        assert_eq!(pace.run_if_due(work), Some(()));
         assert!(pace.gap >= Duration::from_secs(4), "{pace:?}");
         pace.due = Instant::now() + Duration::from_secs(3600);
-        assert_eq!(pace.keep(work), None, "it is not due");
+        assert_eq!(pace.run_if_due(work), None, "it is not due");
         pace.due = Instant::now();
-        assert_eq!(pace.keep(|| 7), Some(7));
-        assert!(pace.gap >= SHORTEST && pace.gap <= Duration::from_secs(4), "{pace:?}");
+        assert_eq!(pace.run_if_due(|| 7), Some(7));
+        assert!(pace.gap >= FIRST_INTERVAL && pace.gap <= Duration::from_secs(4), "{pace:?}");
     }
 }

@@ -18,7 +18,7 @@ use hugewise_linux::{
     settings::Setting,
     sys::{
         pidfd,
-        process::{ask_process_to_end, monotonic_ns, process_cpu, set_batch_scheduling},
+        process::{monotonic_ns, process_cpu, set_batch_scheduling, terminate_process},
     },
 };
 
@@ -48,7 +48,7 @@ const SIGTERM_GRACE: Duration = Duration::from_secs(10);
 
 /// Result of a recording.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct RecordingResult {
     pub summary: Summary,
     /// Exit status of the started program; `None` if none was started, or it still runs.
     pub status: Option<ExitStatus>,
@@ -63,7 +63,7 @@ pub fn record(
     assignment: &Assignment<'_>,
     interrupt: &Interrupt,
     say: &mut dyn FnMut(&Header),
-) -> Result<Recorded, RecordError> {
+) -> Result<RecordingResult, RecordError> {
     let file = |source| RecordError::File { file: assignment.output.display().to_string(), source };
     let attached = match assignment.target {
         Target::Process(pid) => Some(Process::read(root, pid)?),
@@ -113,7 +113,7 @@ pub fn record(
 
 /// A pidfd of the process; `None` before Linux 5.3, or if its PID was reused.
 fn by_descriptor(root: &Root, process: &Process) -> Option<File> {
-    pidfd::open(process.pid).ok().filter(|_| process.is_still_there(root).is_ok())
+    pidfd::open(process.pid).ok().filter(|_| process.check_running(root).is_ok())
 }
 
 struct Session<'a> {
@@ -166,14 +166,14 @@ impl Session<'_> {
 
     fn run(&mut self, assignment: &Assignment<'_>, interrupt: &Interrupt) -> io::Result<EndReason> {
         let begin = Instant::now();
-        let (mut looks, mut memory) = (SamplingInterval::new(), SamplingInterval::new());
+        let (mut thread_interval, mut memory) = (SamplingInterval::new(), SamplingInterval::new());
         let mut flush_due = begin;
-        let mut reported_to_end: Option<(Instant, bool)> = None;
+        let mut end_requested: Option<(Instant, bool)> = None;
         loop {
             let tick = Instant::now();
             self.tick(false)?;
-            looks.keep(|| self.look()).transpose()?;
-            memory.keep(|| self.memory()).transpose()?;
+            thread_interval.run_if_due(|| self.sample()).transpose()?;
+            memory.run_if_due(|| self.memory()).transpose()?;
             if tick >= flush_due {
                 self.writer.flush()?;
                 flush_due = tick + FLUSH_INTERVAL;
@@ -185,13 +185,13 @@ impl Session<'_> {
                 return Ok(EndReason::TimeOver);
             }
             if interrupt.signal().is_some() {
-                let (since, asked) = reported_to_end.get_or_insert((tick, false));
+                let (since, asked) = end_requested.get_or_insert((tick, false));
                 if self.child.is_none() || since.elapsed() > OWN_EXIT_GRACE + SIGTERM_GRACE {
                     return Ok(EndReason::Interrupted);
                 }
                 if !*asked && since.elapsed() > OWN_EXIT_GRACE {
                     // The process is not reaped yet, so its PID cannot have been reused.
-                    let _ = ask_process_to_end(self.main, || true);
+                    let _ = terminate_process(self.main, || true);
                     *asked = true;
                 }
             }
@@ -217,7 +217,7 @@ impl Session<'_> {
             }
         }
         while let Some(ends) = &mut self.means.ends {
-            match ends.next_end() {
+            match ends.next_exit() {
                 Ok(Some(stats)) => lines.extend(self.threads.ended(stats)),
                 Ok(None) => break,
                 Err(error) => {
@@ -232,7 +232,7 @@ impl Session<'_> {
                 }
             }
         }
-        lines.extend(self.jvms.look(self.root, self.threads.processes(), self.journal.as_deref_mut()));
+        lines.extend(self.jvms.sample(self.root, self.threads.processes(), self.journal.as_deref_mut()));
         lines.extend(self.jvms.read(last));
         self.emit_all(lines)
     }
@@ -256,14 +256,14 @@ impl Session<'_> {
         self.emit(Line::Lost(Lost { ns: monotonic_ns(), of: Evidence::Delays, count: None, reason }))
     }
 
-    fn look(&mut self) -> io::Result<()> {
+    fn sample(&mut self) -> io::Result<()> {
         self.keep_accounting()?;
-        let lines = self.threads.look(self.means.delays.as_mut());
+        let lines = self.threads.sample(self.means.delays.as_mut());
         self.emit_all(lines)?;
         let unknown = self.summary.take_unnamed();
-        let strangers: Vec<Line> =
+        let foreign_threads: Vec<Line> =
             unknown.into_iter().filter_map(|tid| self.threads.foreign_thread(tid)).collect();
-        self.emit_all(strangers)?;
+        self.emit_all(foreign_threads)?;
         self.emit(Line::Machine(samples::machine(self.root)))
     }
 
@@ -278,7 +278,7 @@ impl Session<'_> {
             return match &self.pidfd {
                 Some(pidfd) => pidfd::has_ended(pidfd, Duration::ZERO).unwrap_or(true),
                 None => {
-                    self.attached.as_ref().is_none_or(|process| process.is_still_there(self.root).is_err())
+                    self.attached.as_ref().is_none_or(|process| process.check_running(self.root).is_err())
                 }
             };
         };
@@ -291,8 +291,8 @@ impl Session<'_> {
         }
     }
 
-    fn finish(mut self, reason: EndReason) -> io::Result<Recorded> {
-        self.look()?;
+    fn finish(mut self, reason: EndReason) -> io::Result<RecordingResult> {
+        self.sample()?;
         let lines = self.jvms.end(self.root, self.journal.as_deref_mut());
         self.emit_all(lines)?;
         self.tick(true)?;
@@ -304,6 +304,6 @@ impl Session<'_> {
         let recorder_cpu_ns = u64::try_from(process_cpu().as_nanos()).ok();
         self.emit(Line::End(End { ns: monotonic_ns(), reason, lost_events, recorder_cpu_ns }))?;
         self.writer.finish()?.sync_all()?;
-        Ok(Recorded { summary: self.summary, status: self.status, reason })
+        Ok(RecordingResult { summary: self.summary, status: self.status, reason })
     }
 }

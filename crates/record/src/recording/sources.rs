@@ -20,11 +20,11 @@ use super::{
 };
 
 /// Total initial size of the trace buffers of all CPUs.
-const TOTAL_BUFFER_KIB: Bytes = Bytes(64 << 20);
+const TOTAL_BUFFER_BYTES: Bytes = Bytes(64 << 20);
 /// Limits of the initial buffer of one CPU, and limit of its growth, in KiB.
-const SMALLEST: u64 = 256;
-const LARGEST: u64 = 2048;
-const GROWN: u64 = 16 << 10;
+const MIN_BUFFER_KIB: u64 = 256;
+const MAX_INITIAL_BUFFER_KIB: u64 = 2048;
+const MAX_BUFFER_KIB: u64 = 16 << 10;
 /// Longest and shortest interval at which the buffers are read.
 const MAX_DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 const MIN_DRAIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -69,7 +69,7 @@ impl Sources {
                 evidence.insert(Evidence::Events, means.trace(root, journal).into());
             }
             Err(error) => {
-                let reason = format!("{error}{}", error.what_helps());
+                let reason = format!("{error}{}", error.next_step());
                 evidence.insert(Evidence::Delays, Reading::unknown(&reason));
                 evidence.insert(Evidence::Events, Reading::unknown(reason));
             }
@@ -181,7 +181,7 @@ impl Tracer {
         } else {
             self.gap = (self.gap * 5 / 4).min(MAX_DRAIN_INTERVAL);
         }
-        if fullest > room / 2 && self.buffer_kib < GROWN && !last {
+        if fullest > room / 2 && self.buffer_kib < MAX_BUFFER_KIB && !last {
             // Refused if memory is short: the size stays, and losses are recorded.
             if self.instance.set_buffer(self.buffer_kib * 2).is_ok() {
                 self.buffer_kib *= 2;
@@ -232,7 +232,7 @@ fn buffer(root: &Root) -> u64 {
     let cpus = root.list("sys/devices/system/cpu").unwrap_or_default();
     let is_cpu = |name: &&String| name.strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok());
     let cpus = cpus.iter().filter(is_cpu).count().max(1) as u64;
-    (TOTAL_BUFFER_KIB.0 / 1024 / cpus).clamp(SMALLEST, LARGEST)
+    (TOTAL_BUFFER_BYTES.0 / 1024 / cpus).clamp(MIN_BUFFER_KIB, MAX_INITIAL_BUFFER_KIB)
 }
 
 /// The PMD size in base pages, as a power of two.

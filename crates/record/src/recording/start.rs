@@ -12,6 +12,7 @@ use std::{
 
 use hugewise_changes::scratch::Scratch;
 use hugewise_jvm::{
+    collector::Collector,
     flags,
     jdks::{self, Environment, Jdk},
     launch::LaunchLine,
@@ -26,7 +27,7 @@ use super::{
 };
 
 /// First JDK release with `-Xlog`.
-const UNIFIED_LOGGING: u32 = 9;
+const FIRST_JDK_WITH_XLOG: u32 = 9;
 
 /// The recorded process.
 pub struct RecordedProcess {
@@ -47,7 +48,7 @@ pub fn begin(
 ) -> Result<RecordedProcess, RecordError> {
     match &assignment.target {
         Target::Process(pid) => {
-            // A thread created in between is the child of a recorded one, or is found by the next pass.
+            // A thread created in between is the child of a recorded thread, or is found by the next pass.
             let threads = Threads::of(root, *pid);
             let mut followed = Vec::new();
             loop {
@@ -82,7 +83,7 @@ pub fn begin(
 
 /// Starts a program and records its events from the first one.
 fn start(means: &mut Sources, command: &mut Command) -> Result<io::Result<Child>, RecordError> {
-    // A new thread whose children are recorded: after its end, no thread of the recorder is.
+    // A new thread whose children are recorded: it ends, so that no thread of the recorder is recorded.
     let starting = || {
         if let Some(tracer) = &mut means.tracer {
             tracer.follow_children_of(thread_id()).map_err(RecordError::Kernel)?;
@@ -104,10 +105,11 @@ fn with_log(command: &[OsString], file: &Path) -> Option<(Vec<OsString>, Option<
     if !line.wrapper.is_empty() || Some(&line.java) != words.first() {
         return None;
     }
-    let major = major(&line).filter(|major| *major >= UNIFIED_LOGGING)?;
+    let major = major(&line).filter(|major| *major >= FIRST_JDK_WITH_XLOG)?;
     let options =
         line.effective(Some(major), &|name| env::var(name).ok(), &|name| fs::read_to_string(name)).ok()?;
-    let is_zgc = options.switch("UseZGC").is_some_and(|(on, _)| on);
+    let is_on = |flag: &str| options.switch(flag).is_some_and(|(on, _)| on);
+    let is_zgc = Collector::selected(is_on) == Some(Collector::Z);
     let log = File::options().create_new(true).read(true).append(true).open(file).ok()?;
     let mut command = command.to_vec();
     command.insert(1, log_control::option(file, is_zgc).into());
@@ -124,6 +126,6 @@ fn major(line: &LaunchLine) -> Option<u32> {
     };
     match jdks.iter().find(is_it) {
         Some(jdk) => Some(jdk.major),
-        None => flags::ask(line).ok()?.major(),
+        None => flags::final_flags(line).ok()?.major(),
     }
 }

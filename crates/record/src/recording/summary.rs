@@ -30,7 +30,7 @@ pub struct Summary {
     pub log_lines: u64,
     /// CPU time of the recorder, in nanoseconds; `None` if unknown.
     pub recorder_cpu_ns: Option<u64>,
-    /// Lost evidence: the counted losses, and whether there were uncounted ones.
+    /// Lost evidence: number of counted losses, and whether there were losses without a count.
     pub lost: BTreeMap<Evidence, (u64, bool)>,
     pub notes: Vec<String>,
     unnamed: BTreeSet<u32>,
@@ -43,7 +43,7 @@ pub struct Summary {
 pub struct Stalls {
     /// Number of waits.
     pub count: u64,
-    /// Number of those without begin or end, whose duration is unknown.
+    /// Number of waits without begin or end, whose duration is unknown.
     pub open: u64,
     /// Total duration, in nanoseconds.
     pub total_ns: u64,

@@ -10,9 +10,9 @@ use std::{
 use hugewise_linux::sys::file;
 
 /// Longest line, in bytes; longer ones are split.
-const LONGEST: usize = 64 << 10;
+const MAX_LINE_BYTES: usize = 64 << 10;
 /// Most bytes read by one call; the rest follows with the next.
-const MOST: u64 = 4 << 20;
+const MAX_READ_BYTES: u64 = 4 << 20;
 
 /// Opens the file that has the name of the log now.
 type Reopen = Box<dyn Fn() -> io::Result<File> + Send>;
@@ -35,14 +35,14 @@ impl Tail {
         Tail { file, reopen, rest: Vec::new(), own: None }
     }
 
-    /// Reads a file without other readers from its beginning; the space of what was read is released.
+    /// Reads a file without other readers from its beginning; the space of the bytes read is released.
     pub fn own(file: File) -> Tail {
         Tail { own: Some((0, 0)), ..Tail::of(file, None) }
     }
 
     /// The complete lines added since the previous call; with `last`, also a final line without line feed.
     pub fn lines(&mut self, last: bool) -> io::Result<Vec<String>> {
-        let read = (&self.file).take(MOST).read_to_end(&mut self.rest)?;
+        let read = (&self.file).take(MAX_READ_BYTES).read_to_end(&mut self.rest)?;
         if let Some((done, released)) = &mut self.own {
             *done += read as u64;
             if *done - *released >= RELEASE_STEP_BYTES {
@@ -55,7 +55,7 @@ impl Tail {
         let mut lines = Vec::new();
         let mut begin = 0;
         for at in 0..self.rest.len() {
-            if self.rest[at] == b'\n' || at - begin >= LONGEST {
+            if self.rest[at] == b'\n' || at - begin >= MAX_LINE_BYTES {
                 lines.push(text(&self.rest[begin..at]));
                 begin = if self.rest[at] == b'\n' { at + 1 } else { at };
             }
@@ -138,10 +138,10 @@ mod tests {
     fn a_line_without_end_does_not_fill_the_memory() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("gc.log");
-        fs::write(&path, vec![b'x'; 3 * LONGEST])?;
+        fs::write(&path, vec![b'x'; 3 * MAX_LINE_BYTES])?;
         let mut tail = Tail::of(File::open(&path)?, None);
         assert_eq!(tail.lines(false)?.len(), 2);
-        assert_eq!(tail.lines(true)?, ["x".repeat(LONGEST)]);
+        assert_eq!(tail.lines(true)?, ["x".repeat(MAX_LINE_BYTES)]);
         Ok(())
     }
 }

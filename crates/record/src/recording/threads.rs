@@ -55,7 +55,7 @@ impl Threads {
     }
 
     /// Samples all threads, and their delays if there is a `channel`; returns lines for changes only.
-    pub fn look(&mut self, mut channel: Option<&mut Channel>) -> Vec<Line> {
+    pub fn sample(&mut self, mut channel: Option<&mut Channel>) -> Vec<Line> {
         let mut lines = Vec::new();
         let (mut usages, mut delays) = (Vec::new(), Vec::new());
         let now = self.now();
@@ -200,12 +200,12 @@ mod tests {
                 })
                 .collect()
         };
-        assert_eq!(kinds(&threads.look(None)), ["process", "thread", "usage"]);
-        assert!(threads.look(None).is_empty());
+        assert_eq!(kinds(&threads.sample(None)), ["process", "thread", "usage"]);
+        assert!(threads.sample(None).is_empty());
         std::fs::write(task.join("stat"), STAT.replace(" 77 ", " 78 "))?;
-        assert_eq!(kinds(&threads.look(None)), ["usage"]);
+        assert_eq!(kinds(&threads.sample(None)), ["usage"]);
         std::fs::write(task.join("stat"), STAT.replace("4711", "4712"))?;
-        assert_eq!(kinds(&threads.look(None)), ["thread", "usage"], "another thread of this number");
+        assert_eq!(kinds(&threads.sample(None)), ["thread", "usage"], "another thread of this number");
         Ok(())
     }
 }

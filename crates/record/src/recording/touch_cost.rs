@@ -15,8 +15,8 @@ use super::model::{FirstTouch, PageCost};
 
 /// Number of blocks of the PMD size that are touched, for each page size.
 const BLOCKS: u64 = 4;
-/// Number of free huge pages needed to touch some, so that the recorder never waits for one.
-const ROOM: u64 = 16 * BLOCKS;
+/// Fewest free huge pages at which huge pages are touched, so that the recorder never waits for one.
+const MIN_FREE_HUGE_PAGES: u64 = 16 * BLOCKS;
 
 /// Touches a few pages and measures their CPU time.
 pub fn measure(root: &Root) -> Reading<FirstTouch> {
@@ -28,7 +28,7 @@ pub fn measure(root: &Root) -> Reading<FirstTouch> {
     let at_once = headroom::read(root, *base, *huge).map_or(0, |room| room.at_once.0);
     cost.map(|base_cost| FirstTouch {
         base: base_cost,
-        huge: (at_once >= ROOM).then(|| touch(*huge, Advice::HugePage, *huge).ok()).flatten(),
+        huge: (at_once >= MIN_FREE_HUGE_PAGES).then(|| touch(*huge, Advice::HugePage, *huge).ok()).flatten(),
     })
     .into()
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dearest_is_no_cheaper_than_the_mean() {
+    fn the_highest_cost_is_at_least_the_mean() {
         let Reading::Known(costs) = measure(&Root::live()) else { return };
         for cost in [Some(costs.base), costs.huge].into_iter().flatten() {
             assert!(cost.mean_ns > 0 && cost.most_ns >= cost.mean_ns, "{costs:?}");

@@ -13,9 +13,9 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use hugewise_changes::{
     apply::{WriteError, Writer},
-    difference::{Difference, Request, Wanted},
+    difference::{Difference, RequestedValue, SettingRequest},
     journal::{JournalError, STATE_DIR},
-    persisted::Files,
+    persisted::ConfigFiles,
     pool_growth::Shortage,
 };
 use hugewise_linux::{
@@ -27,8 +27,8 @@ use hugewise_linux::{
     units::{Bytes, PageSize, Pages},
 };
 
-use self::text::{Report, State, difference_text, outcome_text};
-use super::plan::{self, Wishes};
+use self::text::{ApplyReport, State, difference_text, outcome_text};
+use super::plan::{self, PlanOptions};
 use crate::{
     NEGATIVE, machine,
     output::terminal::{Terminal, print},
@@ -48,23 +48,23 @@ pub struct Apply {
     plan: Option<PathBuf>,
     /// Pages in a pool, on all NUMA nodes or on one; +PAGES adds to the pool. May be repeated
     #[arg(long, value_name = "SIZE[@NODE]=[+]PAGES")]
-    pool: Vec<PoolWish>,
+    pool: Vec<PoolRequest>,
     /// Surplus pages that may be allocated beyond the pool (nr_overcommit_hugepages)
     #[arg(long, value_name = "SIZE=PAGES")]
-    overcommit: Vec<OfSize>,
+    overcommit: Vec<SizedValue>,
     /// THP mode: always, madvise, never; of a single size also inherit
     #[arg(long, value_name = "[SIZE=]WORD")]
-    thp_enabled: Vec<OfSize>,
+    thp_enabled: Vec<SizedValue>,
     /// When page faults wait for huge pages: always, defer, defer+madvise, madvise, never
     #[arg(long, value_name = "WORD")]
     thp_defrag: Option<String>,
     /// THP mode of shared memory: always, within_size, advise, never, …; of a single size also inherit
     #[arg(long, value_name = "[SIZE=]WORD")]
-    shmem_enabled: Vec<OfSize>,
+    shmem_enabled: Vec<SizedValue>,
     /// khugepaged setting: defrag, scan_sleep_millisecs, alloc_sleep_millisecs, pages_to_scan,
     /// max_ptes_none, max_ptes_swap, max_ptes_shared
     #[arg(long, value_name = "NAME=NUMBER")]
-    khugepaged: Vec<KnobWish>,
+    khugepaged: Vec<KhugepagedRequest>,
     /// Group that may use SysV shared memory on huge pages (vm.hugetlb_shm_group)
     #[arg(long, value_name = "GID")]
     shm_group: Option<u32>,
@@ -100,7 +100,7 @@ pub struct Apply {
     #[arg(long, value_name = "DIR", default_value = "/etc", hide = true)]
     etc: PathBuf,
     #[command(flatten)]
-    wishes: Wishes,
+    wishes: PlanOptions,
     /// java command line: apply the plan that 'hugewise plan' makes for it
     #[arg(last = true)]
     command: Vec<String>,
@@ -124,30 +124,30 @@ after which all changes were undone; 128 + signal number if interrupted, with al
 
 /// `SIZE[@NODE]=[+]PAGES`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct PoolWish {
+struct PoolRequest {
     page_size: PageSize,
     node: Option<u32>,
-    wanted: Wanted,
+    wanted: RequestedValue,
 }
 
 /// `[SIZE=]VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct OfSize {
+struct SizedValue {
     page_size: Option<PageSize>,
     value: String,
 }
 
 /// `NAME=NUMBER`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct KnobWish {
+struct KhugepagedRequest {
     knob: Knob,
     value: String,
 }
 
-impl FromStr for PoolWish {
+impl FromStr for PoolRequest {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<PoolWish, String> {
+    fn from_str(text: &str) -> Result<PoolRequest, String> {
         let (pool, pages) = text.split_once('=').ok_or("expected SIZE=PAGES, such as 2MiB=1000")?;
         let (size, node) = match pool.split_once('@') {
             Some((size, node)) => {
@@ -160,33 +160,33 @@ impl FromStr for PoolWish {
             _ => Err(format!("'{text}' is not a number of pages")),
         };
         let wanted = match pages.strip_prefix('+') {
-            Some(more) => Wanted::More(Pages(number(more)?)),
-            None => Wanted::Value(number(pages)?.to_string()),
+            Some(more) => RequestedValue::More(Pages(number(more)?)),
+            None => RequestedValue::Value(number(pages)?.to_string()),
         };
-        Ok(PoolWish { page_size: size.parse().map_err(|error| format!("{error}"))?, node, wanted })
+        Ok(PoolRequest { page_size: size.parse().map_err(|error| format!("{error}"))?, node, wanted })
     }
 }
 
-impl FromStr for OfSize {
+impl FromStr for SizedValue {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<OfSize, String> {
+    fn from_str(text: &str) -> Result<SizedValue, String> {
         Ok(match text.split_once('=') {
             Some((size, value)) => {
                 let page_size = size.parse().map_err(|error| format!("{error}"))?;
-                OfSize { page_size: Some(page_size), value: value.to_owned() }
+                SizedValue { page_size: Some(page_size), value: value.to_owned() }
             }
-            None => OfSize { page_size: None, value: text.to_owned() },
+            None => SizedValue { page_size: None, value: text.to_owned() },
         })
     }
 }
 
-impl FromStr for KnobWish {
+impl FromStr for KhugepagedRequest {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<KnobWish, String> {
+    fn from_str(text: &str) -> Result<KhugepagedRequest, String> {
         let (knob, value) = text.split_once('=').ok_or("expected NAME=NUMBER, such as max_ptes_none=0")?;
-        Ok(KnobWish { knob: knob.parse()?, value: value.to_owned() })
+        Ok(KhugepagedRequest { knob: knob.parse()?, value: value.to_owned() })
     }
 }
 
@@ -208,7 +208,7 @@ pub fn run(apply: &Apply, terminal: &Terminal) -> anyhow::Result<ExitCode> {
             () => State::Unchanged,
         };
         apply.show_difference(&difference, terminal)?;
-        let report = Report::of_nothing(state, &difference);
+        let report = ApplyReport::not_applied(state, &difference);
         apply.show(&report, terminal)?;
         return Ok(if objected { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS });
     }
@@ -216,7 +216,7 @@ pub fn run(apply: &Apply, terminal: &Terminal) -> anyhow::Result<ExitCode> {
 }
 
 impl Apply {
-    fn requests(&self) -> anyhow::Result<Vec<Request>> {
+    fn requests(&self) -> anyhow::Result<Vec<SettingRequest>> {
         let mut requests = match &self.plan {
             Some(file) => plan_file::read(file)?,
             None if !self.command.is_empty() => {
@@ -229,28 +229,28 @@ impl Apply {
     }
 
     /// The requests of the options for single settings.
-    fn explicit(&self) -> anyhow::Result<Vec<Request>> {
-        let mut wishes: Vec<(Setting, Wanted)> = Vec::new();
+    fn explicit(&self) -> anyhow::Result<Vec<SettingRequest>> {
+        let mut wishes: Vec<(Setting, RequestedValue)> = Vec::new();
         for pool in &self.pool {
-            let PoolWish { page_size, node, wanted } = pool.clone();
+            let PoolRequest { page_size, node, wanted } = pool.clone();
             wishes.push((Setting::Pool { page_size, node }, wanted));
         }
-        let mut value = |setting, value: String| wishes.push((setting, Wanted::Value(value)));
-        for OfSize { page_size, value: pages } in &self.overcommit {
+        let mut value = |setting, value: String| wishes.push((setting, RequestedValue::Value(value)));
+        for SizedValue { page_size, value: pages } in &self.overcommit {
             let page_size =
                 page_size.context("--overcommit needs a page size: expected SIZE=PAGES, such as 2MiB=100")?;
             value(Setting::Overcommit { page_size }, pages.clone());
         }
-        for OfSize { page_size, value: word } in &self.thp_enabled {
+        for SizedValue { page_size, value: word } in &self.thp_enabled {
             value(Setting::ThpEnabled { page_size: *page_size }, word.clone());
         }
-        for OfSize { page_size, value: word } in &self.shmem_enabled {
+        for SizedValue { page_size, value: word } in &self.shmem_enabled {
             value(Setting::ShmemEnabled { page_size: *page_size }, word.clone());
         }
         if let Some(word) = &self.thp_defrag {
             value(Setting::ThpDefrag, word.clone());
         }
-        for KnobWish { knob, value: number } in &self.khugepaged {
+        for KhugepagedRequest { knob, value: number } in &self.khugepaged {
             value(Setting::Khugepaged { knob: *knob }, number.clone());
         }
         let shm = [
@@ -263,24 +263,27 @@ impl Apply {
                 value(setting, number.to_string());
             }
         }
-        Ok(wishes.into_iter().map(|(setting, wanted)| Request { setting, wanted, seen: None }).collect())
+        Ok(wishes
+            .into_iter()
+            .map(|(setting, wanted)| SettingRequest { setting, wanted, seen: None })
+            .collect())
     }
 
     /// Opens the journal, reads the difference again, and applies it.
     fn change(
         &self,
         root: &Root,
-        requests: &[Request],
+        requests: &[SettingRequest],
         floor: Bytes,
         terminal: &Terminal,
     ) -> anyhow::Result<ExitCode> {
-        let interrupt = machine::watch()?;
+        let interrupt = machine::install_signal_handlers()?;
         let mut writer = Writer::open(root, Path::new(STATE_DIR), "apply").map_err(advised)?;
         // While the journal is open, no other hugewise changes settings.
         let difference = Difference::read(root, requests, floor)?;
         self.show_difference(&difference, terminal)?;
         if !difference.objections.is_empty() && !self.force {
-            self.show(&Report::of_nothing(State::Refused, &difference), terminal)?;
+            self.show(&ApplyReport::not_applied(State::Refused, &difference), terminal)?;
             return Ok(ExitCode::from(NEGATIVE));
         }
         let files = match self.persist {
@@ -292,14 +295,14 @@ impl Apply {
             Err(error) => {
                 put_back(writer)?;
                 return interrupted(&error, &interrupt).ok_or_else(|| {
-                    let helps = error.what_helps();
+                    let helps = error.next_step();
                     anyhow::Error::new(error)
                         .context(format!("apply failed, and all changes were undone{helps}"))
                 });
             }
         };
         let short = outcomes.iter().any(|outcome| outcome.shortage.is_some());
-        let mut report = Report::new(State::Applied, &difference, outcomes);
+        let mut report = ApplyReport::new(State::Applied, &difference, outcomes);
         if short && self.all_or_nothing {
             put_back(writer)?;
             report.put_back();
@@ -325,10 +328,10 @@ impl Apply {
 
     /// The configuration files, with the requested values: at boot, also pools that are too small now can be
     /// allocated in full.
-    fn files(&self, root: &Root, difference: &Difference) -> anyhow::Result<Files> {
+    fn files(&self, root: &Root, difference: &Difference) -> anyhow::Result<ConfigFiles> {
         let settings: Vec<(Setting, String)> =
             difference.changes.iter().map(|change| (change.setting, change.to.clone())).collect();
-        Files::prepare(root, &self.etc, &settings, self.overwrite).context("nothing was changed")
+        ConfigFiles::prepare(root, &self.etc, &settings, self.overwrite).context("nothing was changed")
     }
 
     fn show_difference(&self, difference: &Difference, terminal: &Terminal) -> anyhow::Result<()> {
@@ -338,7 +341,7 @@ impl Apply {
         Ok(())
     }
 
-    fn show(&self, report: &Report, terminal: &Terminal) -> anyhow::Result<()> {
+    fn show(&self, report: &ApplyReport, terminal: &Terminal) -> anyhow::Result<()> {
         if self.json {
             print(&json::text(report)?)?;
         } else {
@@ -380,18 +383,20 @@ mod tests {
     #[test]
     fn wishes_are_read_as_people_write_them() -> anyhow::Result<()> {
         let size: PageSize = "2m".parse()?;
-        let pool = |node, wanted| Ok(PoolWish { page_size: size, node, wanted });
-        assert_eq!("2MiB=1000".parse(), pool(None, Wanted::Value("1000".to_owned())));
-        assert_eq!("2m=+200".parse(), pool(None, Wanted::More(Pages(200))));
-        assert_eq!("2M@1=0".parse(), pool(Some(1), Wanted::Value("0".to_owned())));
+        let pool = |node, wanted| Ok(PoolRequest { page_size: size, node, wanted });
+        assert_eq!("2MiB=1000".parse(), pool(None, RequestedValue::Value("1000".to_owned())));
+        assert_eq!("2m=+200".parse(), pool(None, RequestedValue::More(Pages(200))));
+        assert_eq!("2M@1=0".parse(), pool(Some(1), RequestedValue::Value("0".to_owned())));
         for text in ["", "2MiB", "2MiB=", "=5", "2MiB=-5", "2MiB=++5", "3MiB=5", "2MiB@=5", "2MiB@x=5"] {
-            assert!(text.parse::<PoolWish>().is_err(), "{text}");
+            assert!(text.parse::<PoolRequest>().is_err(), "{text}");
         }
-        assert_eq!("always".parse(), Ok(OfSize { page_size: None, value: "always".to_owned() }));
-        assert_eq!("2m=always".parse(), Ok(OfSize { page_size: Some(size), value: "always".to_owned() }));
-        assert!("x=always".parse::<OfSize>().is_err());
-        assert!("max_ptes_none=0".parse::<KnobWish>().is_ok());
-        assert!("sleep=0".parse::<KnobWish>().is_err_and(|why| why.contains("scan_sleep_millisecs")));
+        assert_eq!("always".parse(), Ok(SizedValue { page_size: None, value: "always".to_owned() }));
+        assert_eq!("2m=always".parse(), Ok(SizedValue { page_size: Some(size), value: "always".to_owned() }));
+        assert!("x=always".parse::<SizedValue>().is_err());
+        assert!("max_ptes_none=0".parse::<KhugepagedRequest>().is_ok());
+        assert!(
+            "sleep=0".parse::<KhugepagedRequest>().is_err_and(|why| why.contains("scan_sleep_millisecs"))
+        );
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use hugewise_changes::difference::{Request, Seen, Wanted};
+use hugewise_changes::difference::{RequestedValue, SettingRequest, ValueAtPlan};
 use hugewise_linux::{
     settings::Setting,
     units::{PageSize, Pages},
@@ -52,7 +52,7 @@ pub struct PlannedSetting {
 }
 
 /// Reads the plan from `file`, or from standard input if that is `-`.
-pub fn read(file: &Path) -> anyhow::Result<Vec<Request>> {
+pub fn read(file: &Path) -> anyhow::Result<Vec<SettingRequest>> {
     let is_input = file == Path::new("-");
     let text = if is_input {
         let mut text = String::new();
@@ -67,7 +67,7 @@ pub fn read(file: &Path) -> anyhow::Result<Vec<Request>> {
     })
 }
 
-fn parse(text: &str) -> anyhow::Result<Vec<Request>> {
+fn parse(text: &str) -> anyhow::Result<Vec<SettingRequest>> {
     let plan: PlanFile = serde_json::from_str(text)?;
     ensure!(
         SCHEMAS.contains(&plan.schema.as_str()),
@@ -79,7 +79,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Request>> {
 }
 
 /// The changes that `plan` needs.
-pub fn changes_of(plan: &Plan) -> Vec<Request> {
+pub fn changes_of(plan: &Plan) -> Vec<SettingRequest> {
     let pools = plan.pools.iter().map(|pool| PlannedPool {
         page_size_bytes: pool.page_size_bytes,
         node: pool.node,
@@ -96,16 +96,16 @@ pub fn changes_of(plan: &Plan) -> Vec<Request> {
 }
 
 /// The changes that these parts of a plan need.
-pub fn changes_of_plan(pools: &[PlannedPool], settings: &[PlannedSetting]) -> Vec<Request> {
-    let of_pool = |pool: &PlannedPool| Request {
+pub fn changes_of_plan(pools: &[PlannedPool], settings: &[PlannedSetting]) -> Vec<SettingRequest> {
+    let of_pool = |pool: &PlannedPool| SettingRequest {
         setting: Setting::Pool { page_size: pool.page_size_bytes, node: pool.node },
-        wanted: Wanted::Available(pool.pages_needed),
-        seen: Some(Seen::Pool { total: pool.pages_in_pool, available: pool.pages_available }),
+        wanted: RequestedValue::Available(pool.pages_needed),
+        seen: Some(ValueAtPlan::Pool { total: pool.pages_in_pool, available: pool.pages_available }),
     };
-    let of_setting = |planned: &PlannedSetting| Request {
+    let of_setting = |planned: &PlannedSetting| SettingRequest {
         setting: planned.setting,
-        wanted: Wanted::Value(planned.to.clone()),
-        seen: Some(Seen::Value(planned.from.clone())),
+        wanted: RequestedValue::Value(planned.to.clone()),
+        seen: Some(ValueAtPlan::Value(planned.from.clone())),
     };
     pools.iter().map(of_pool).chain(settings.iter().map(of_setting)).collect()
 }
@@ -121,18 +121,18 @@ mod tests {
                          {"setting": "shm_max", "from": "1", "to": "2", "why": "shm"}]}"#;
 
     #[test]
-    fn a_plan_is_read_with_whatever_else_stands_in_it() -> anyhow::Result<()> {
+    fn unknown_fields_of_a_plan_are_ignored() -> anyhow::Result<()> {
         let requests = parse(PLAN)?;
         assert_eq!(requests.len(), 3);
-        assert_eq!(requests[0].wanted, Wanted::Available(Pages(651)));
-        assert_eq!(requests[0].seen, Some(Seen::Pool { total: Pages(7), available: Pages(3) }));
+        assert_eq!(requests[0].wanted, RequestedValue::Available(Pages(651)));
+        assert_eq!(requests[0].seen, Some(ValueAtPlan::Pool { total: Pages(7), available: Pages(3) }));
         assert_eq!(requests[1].setting, Setting::ShmemEnabled { page_size: None });
-        assert_eq!(requests[2].seen, Some(Seen::Value("1".to_owned())));
+        assert_eq!(requests[2].seen, Some(ValueAtPlan::Value("1".to_owned())));
         Ok(())
     }
 
     #[test]
-    fn what_is_no_plan_is_refused() {
+    fn invalid_plans_are_refused() {
         for text in [
             "",
             "{}",
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_makes_it_panic() {
+    fn damaged_plans_do_not_panic() {
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..2000 {
             let mut bytes = PLAN.as_bytes().to_vec();

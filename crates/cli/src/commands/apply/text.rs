@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use comfy_table::Table;
-use hugewise_changes::{apply::Outcome, difference::Difference};
+use hugewise_changes::{apply::ChangeResult, difference::Difference};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -14,12 +14,12 @@ use crate::output::{
 
 /// Result of `hugewise apply`, schema `hugewise.apply/2`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Report {
+pub struct ApplyReport {
     schema: &'static str,
     /// Whether the changes were applied.
     pub state: State,
     /// One entry for each requested setting.
-    pub changes: Vec<Outcome>,
+    pub changes: Vec<ChangeResult>,
     /// Warnings because of which the changes are not applied without `--force`.
     #[serde(rename = "warnings")]
     pub objections: Vec<String>,
@@ -45,9 +45,9 @@ pub enum State {
     Undone,
 }
 
-impl Report {
-    pub fn new(state: State, difference: &Difference, changes: Vec<Outcome>) -> Report {
-        Report {
+impl ApplyReport {
+    pub fn new(state: State, difference: &Difference, changes: Vec<ChangeResult>) -> ApplyReport {
+        ApplyReport {
             schema: "hugewise.apply/2",
             state,
             changes,
@@ -58,8 +58,12 @@ impl Report {
     }
 
     /// The report of changes that were not applied.
-    pub fn of_nothing(state: State, difference: &Difference) -> Report {
-        Report::new(state, difference, difference.changes.iter().map(Outcome::of_nothing).collect())
+    pub fn not_applied(state: State, difference: &Difference) -> ApplyReport {
+        ApplyReport::new(
+            state,
+            difference,
+            difference.changes.iter().map(ChangeResult::not_applied).collect(),
+        )
     }
 
     /// Marks the changes as undone.
@@ -82,7 +86,7 @@ pub fn difference_text(difference: &Difference, terminal: &Terminal) -> String {
     text
 }
 
-pub fn outcome_text(report: &Report, terminal: &Terminal) -> String {
+pub fn outcome_text(report: &ApplyReport, terminal: &Terminal) -> String {
     let mut text = String::from("\n");
     match report.state {
         State::DryRun if report.objections.is_empty() => text += "Nothing was changed: this was a dry run.\n",
@@ -91,7 +95,7 @@ pub fn outcome_text(report: &Report, terminal: &Terminal) -> String {
         }
         State::Refused => text += "Nothing was changed. --force applies the changes despite the warnings.\n",
         State::Unchanged => text += "Nothing was changed: all settings have the requested values.\n",
-        State::Applied | State::Undone => made(&mut text, report, terminal),
+        State::Applied | State::Undone => applied_text(&mut text, report, terminal),
     }
     for note in &report.notes {
         text += &format!("{} {}\n", terminal.warn("note:"), plain(note));
@@ -99,7 +103,7 @@ pub fn outcome_text(report: &Report, terminal: &Terminal) -> String {
     text
 }
 
-fn made(text: &mut String, report: &Report, terminal: &Terminal) {
+fn applied_text(text: &mut String, report: &ApplyReport, terminal: &Terminal) {
     let mut table = table(&["setting", "before", "requested", "current"]);
     for outcome in &report.changes {
         let change = &outcome.change;

@@ -15,11 +15,11 @@ use crate::{machine, output::terminal::Terminal};
 #[derive(Args)]
 pub struct Bench {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum BenchCommand {
     Tlb(tlb::Arguments),
     Touch(touch::Arguments),
     Pretouch(Box<pretouch::Arguments>),
@@ -49,25 +49,25 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 
 pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     match &bench.what {
-        What::Tlb(arguments) => {
+        BenchCommand::Tlb(arguments) => {
             machine::warn_of_unfinished();
             tlb::run(arguments, terminal)
         }
-        What::Touch(arguments) => {
+        BenchCommand::Touch(arguments) => {
             machine::warn_of_unfinished();
             touch::run(arguments, terminal)
         }
-        What::Pretouch(arguments) => {
+        BenchCommand::Pretouch(arguments) => {
             machine::warn_of_unfinished();
             pretouch::run(arguments, terminal)
         }
-        What::Stall(arguments) => {
+        BenchCommand::Stall(arguments) => {
             machine::warn_of_unfinished();
             stall::run(arguments, terminal)
         }
-        What::FragmentWorker(worker) => stall::run_fragment_worker(worker),
-        What::StallProbe(worker) => stall::run_probe(worker),
-        What::TouchWorker(worker) => touch::run_worker(worker),
-        What::PretouchWorker(worker) => pretouch::run_worker(worker),
+        BenchCommand::FragmentWorker(worker) => stall::run_fragment_worker(worker),
+        BenchCommand::StallProbe(worker) => stall::run_probe(worker),
+        BenchCommand::TouchWorker(worker) => touch::run_worker(worker),
+        BenchCommand::PretouchWorker(worker) => pretouch::run_worker(worker),
     }
 }

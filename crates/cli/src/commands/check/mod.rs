@@ -16,7 +16,7 @@ use hugewise_plan::findings::{Severity, findings};
 
 use crate::{
     NEGATIVE,
-    commands::check::text::{Report, text},
+    commands::check::text::{CheckReport, text},
     machine,
     output::terminal::Terminal,
 };
@@ -75,7 +75,7 @@ pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
 
     let findings = findings(&facts, &jdks);
     let negative = findings.iter().any(|finding| finding.severity == Severity::Problem);
-    let report = Report::new(facts, jdks, findings);
+    let report = CheckReport::new(facts, jdks, findings);
     let shown = if check.json { json::text(&report)? } else { text(&report, terminal)? };
     io::stdout().lock().write_all(shown.as_bytes())?;
     Ok(if negative { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })

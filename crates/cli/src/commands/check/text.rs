@@ -10,7 +10,7 @@ use hugewise_linux::{
     cgroup::{Group, Limit, Version},
     facts::Facts,
     hugepages::{
-        contiguity::{Contiguity, Obtainable},
+        contiguity::{AvailablePages, Contiguity},
         pools::Pool,
         thp::{Thp, ThpSize},
     },
@@ -27,27 +27,27 @@ use crate::output::{
     terminal::{Terminal, plain},
 };
 
-/// Most reasons for unknown values that are listed in the text; JSON has all.
-const REASONS: usize = 6;
-/// Share of the free memory outside of the free lists, 0 to 1, above which it is reported.
+/// Largest number of reasons for unknown values in the text; JSON has all.
+const MAX_REASONS: usize = 6;
+/// Share of the free memory that is in no free list, 0 to 1, above which the amount is reported.
 const UNLISTED_SHARE: f64 = 0.1;
 
 /// Result of `hugewise check`, schema `hugewise.check/2`.
 #[derive(Serialize, JsonSchema)]
-pub struct Report {
+pub struct CheckReport {
     schema: &'static str,
     facts: Facts,
     jdks: Vec<Jdk>,
     findings: Vec<Finding>,
 }
 
-impl Report {
-    pub fn new(facts: Facts, jdks: Vec<Jdk>, findings: Vec<Finding>) -> Report {
-        Report { schema: "hugewise.check/2", facts, jdks, findings }
+impl CheckReport {
+    pub fn new(facts: Facts, jdks: Vec<Jdk>, findings: Vec<Finding>) -> CheckReport {
+        CheckReport { schema: "hugewise.check/2", facts, jdks, findings }
     }
 }
 
-pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
+pub fn text(report: &CheckReport, terminal: &Terminal) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
     let facts = &report.facts;
     machine(&mut page, facts)?;
@@ -152,7 +152,7 @@ fn obtainable(page: &mut Page, facts: &Facts) -> fmt::Result {
     Ok(())
 }
 
-fn one_size(pages: &Obtainable) -> String {
+fn one_size(pages: &AvailablePages) -> String {
     let size = pages.page_size;
     let amount = |reading: &Reading<Pages>| match reading.known() {
         Some(&pages) => format!("{pages} ({})", pages * size),
@@ -342,11 +342,11 @@ fn jdks(page: &mut Page, jdks: &[Jdk]) -> fmt::Result {
 fn unknown(page: &mut Page, facts: &Facts) -> anyhow::Result<()> {
     let mut reasons = Vec::new();
     collect_reasons(&serde_json::to_value(facts)?, &mut reasons);
-    for (n, reason) in reasons.iter().take(REASONS).enumerate() {
+    for (n, reason) in reasons.iter().take(MAX_REASONS).enumerate() {
         page.wrapped(if n == 0 { "UNKNOWN" } else { "" }, &plain(reason))?;
     }
-    if reasons.len() > REASONS {
-        page.line("", format!("and {} more: see --json", reasons.len() - REASONS))?;
+    if reasons.len() > MAX_REASONS {
+        page.line("", format!("and {} more: see --json", reasons.len() - MAX_REASONS))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use hugewise_evidence::process::{self, Kind, Machine, Part, Survey};
+use hugewise_evidence::process::{self, Kind, MachineState, Part, Survey};
 use hugewise_jvm::regions;
 use hugewise_linux::{
     hugepages::thp,
@@ -29,7 +29,7 @@ use crate::output::terminal::plain;
 /// Regions to collapse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Wanted {
+pub enum RegionSelection {
     /// The object heap of a JVM
     Heap,
     /// Malloc'd memory (direct buffers, native libraries), and anonymous memory without a name
@@ -38,14 +38,14 @@ pub enum Wanted {
     All,
 }
 
-impl Wanted {
+impl RegionSelection {
     /// Whether this part is selected.
-    fn means(self, part: &Part) -> bool {
+    fn selects(self, part: &Part) -> bool {
         match self {
-            Wanted::All => true,
-            Wanted::Heap => part.of_jvm == Some(regions::Kind::Heap),
+            RegionSelection::All => true,
+            RegionSelection::Heap => part.of_jvm == Some(regions::RegionKind::Heap),
             // Large allocations are separate mappings without a mark of malloc.
-            Wanted::Malloc => {
+            RegionSelection::Malloc => {
                 part.kind == Kind::Malloc || (part.kind == Kind::Anonymous && part.of_jvm.is_none())
             }
         }
@@ -54,7 +54,7 @@ impl Wanted {
 
 /// A selected region; all parts of one name are one region.
 #[derive(Clone, Debug, Default)]
-pub struct Region {
+pub struct SelectedRegion {
     /// Resident bytes. Memory that is mapped several times is counted once.
     pub resident: Bytes,
     /// Resident bytes on huge pages.
@@ -69,11 +69,11 @@ pub struct Region {
 
 /// One sample of a process.
 #[derive(Debug)]
-pub struct Seen {
+pub struct ProcessSample {
     /// Whether it is a JVM.
     pub is_jvm: bool,
     /// Selected regions by name.
-    pub regions: BTreeMap<String, Region>,
+    pub regions: BTreeMap<String, SelectedRegion>,
     /// Sorted by address.
     pub candidates: Vec<Candidate>,
     /// Resident bytes of the whole process.
@@ -81,7 +81,7 @@ pub struct Seen {
     pub notes: Vec<String>,
 }
 
-impl Seen {
+impl ProcessSample {
     /// Sum of all candidates.
     pub fn wanted(&self) -> Sum {
         let mut sum = Sum::default();
@@ -98,7 +98,7 @@ impl Seen {
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub size: PageSize,
-    pub wanted: Wanted,
+    pub wanted: RegionSelection,
     /// Smallest resident share of a candidate range, in percent.
     pub min_present: u8,
 }
@@ -114,7 +114,12 @@ pub fn circumstances(root: &Root, process: &Process, size: PageSize) -> Circumst
 }
 
 /// Samples a process without changing it.
-pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options) -> anyhow::Result<Seen> {
+pub fn sample(
+    root: &Root,
+    machine: &MachineState,
+    process: &Process,
+    options: Options,
+) -> anyhow::Result<ProcessSample> {
     let pid = process.pid;
     let vmas = smaps::read_many(root, &pid.to_string())
         .map_err(|error| anyhow!(plain(&process.explain(root, &error).words)))?;
@@ -124,12 +129,12 @@ pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options)
     let base = machine.sizes.base;
     let occupancy = Occupancy::open(root, pid, base, options.size).with_context(|| {
         format!(
-            "reading /proc/{pid}/pagemap, which reports resident pages: it needs the user of the process or \
+            "cannot read /proc/{pid}/pagemap: it needs the user of the process or \
              CAP_SYS_PTRACE"
         )
     })?;
     let circumstances = circumstances(root, process, options.size);
-    let mut seen = Seen {
+    let mut seen = ProcessSample {
         is_jvm: regions::has_libjvm(&vmas),
         regions: BTreeMap::new(),
         candidates: Vec::new(),
@@ -137,11 +142,11 @@ pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options)
         notes: naming.notes,
     };
     seen.notes.extend(measured.notes);
-    let mut once = Once::default();
+    let mut once = DistinctCandidates::default();
     for (part, measured) in naming.parts.iter().zip(&measured.parts) {
         let pages = measured.once();
         seen.resident += pages.resident();
-        if !options.wanted.means(part) {
+        if !options.wanted.selects(part) {
             continue;
         }
         let region = seen.regions.entry(part.name.clone()).or_default();
@@ -156,7 +161,7 @@ pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options)
                 None => {
                     let slots = occupancy
                         .slots(&within(vma, &part.addresses, options.size))
-                        .with_context(|| format!("scanning the page table of process {pid}"))?;
+                        .with_context(|| format!("cannot scan the page table of process {pid}"))?;
                     let chosen = candidates::choose(&slots, options.size, options.min_present);
                     region.sparse.pages.0 += chosen.sparse.pages.0;
                     region.sparse.present_bytes += chosen.sparse.present_bytes;
@@ -175,7 +180,7 @@ pub fn look(root: &Root, machine: &Machine, process: &Process, options: Options)
     Ok(seen)
 }
 
-impl Region {
+impl SelectedRegion {
     fn count(&mut self, pages: &PageCounts) {
         self.resident += pages.resident();
         self.huge += pages.thp + pages.hugetlb.values().copied().sum();
@@ -201,15 +206,15 @@ fn within(vma: &Vma, addresses: &Range<u64>, size: PageSize) -> Range<u64> {
     start..vma.addresses.end.min(end)
 }
 
-/// Collapses memory that is mapped several times once, at the mapping with most resident pages.
+/// Candidates without duplicates: of several mappings of the same memory, the one with most resident pages.
 #[derive(Default)]
-struct Once {
+struct DistinctCandidates {
     all: Vec<(String, Candidate)>,
     /// Index into `all`, by device, inode and offset.
     shared: HashMap<((u64, u64), u64, u64), usize>,
 }
 
-impl Once {
+impl DistinctCandidates {
     fn add(&mut self, name: &str, vma: &Vma, candidate: Candidate) {
         if vma.inode != 0 && vma.is_shared {
             let offset = vma.offset + (candidate.addresses.start - vma.addresses.start);
@@ -230,23 +235,23 @@ impl Once {
 
 /// A region before and after the collapse.
 #[derive(Clone, Debug, Default)]
-pub struct Compared {
-    pub before: Region,
+pub struct RegionChange {
+    pub before: SelectedRegion,
     /// `None` if the process was not sampled afterwards.
-    pub after: Option<Region>,
+    pub after: Option<SelectedRegion>,
 }
 
 /// Pairs the regions of two samples by name.
-pub fn compare(before: &Seen, after: Option<&Seen>) -> BTreeMap<String, Compared> {
-    let mut all: BTreeMap<String, Compared> = BTreeMap::new();
+pub fn compare(before: &ProcessSample, after: Option<&ProcessSample>) -> BTreeMap<String, RegionChange> {
+    let mut all: BTreeMap<String, RegionChange> = BTreeMap::new();
     for (name, region) in &before.regions {
-        all.insert(name.clone(), Compared { before: region.clone(), after: None });
+        all.insert(name.clone(), RegionChange { before: region.clone(), after: None });
     }
     for (name, region) in after.into_iter().flat_map(|after| &after.regions) {
         match all.entry(name.clone()) {
             Entry::Occupied(mut known) => known.get_mut().after = Some(region.clone()),
             Entry::Vacant(new) => {
-                new.insert(Compared { before: Region::default(), after: Some(region.clone()) });
+                new.insert(RegionChange { before: SelectedRegion::default(), after: Some(region.clone()) });
             }
         }
     }
@@ -260,19 +265,20 @@ mod tests {
     #[test]
     fn each_word_means_its_regions() {
         let part = |kind, of_jvm| Part { addresses: 0..1, name: String::new(), kind, of_jvm };
-        let (heap, cards) = (regions::Kind::Heap, regions::Kind::GcTable);
+        let (heap, cards) = (regions::RegionKind::Heap, regions::RegionKind::GcTable);
         for (part, heap, malloc) in [
             (part(Kind::JvmLargePages, Some(heap)), true, false),
             (part(Kind::JvmLargePages, Some(cards)), false, false),
-            (part(Kind::Malloc, Some(regions::Kind::Malloc)), false, true),
+            (part(Kind::Malloc, Some(regions::RegionKind::Malloc)), false, true),
             (part(Kind::Malloc, None), false, true),
             // Anonymous memory of a JVM, and of another program.
-            (part(Kind::Anonymous, Some(regions::Kind::Metaspace)), false, false),
+            (part(Kind::Anonymous, Some(regions::RegionKind::Metaspace)), false, false),
             (part(Kind::Anonymous, None), false, true),
             (part(Kind::Shared, None), false, false),
         ] {
-            let means = [Wanted::Heap, Wanted::Malloc, Wanted::All].map(|wanted| wanted.means(&part));
-            assert_eq!(means, [heap, malloc, true], "{part:?}");
+            let selects = [RegionSelection::Heap, RegionSelection::Malloc, RegionSelection::All]
+                .map(|wanted| wanted.selects(&part));
+            assert_eq!(selects, [heap, malloc, true], "{part:?}");
         }
     }
 
@@ -284,7 +290,7 @@ mod tests {
             addresses: start..start + (2 << 20),
             present: Bytes(mib << 19),
         };
-        let mut once = Once::default();
+        let mut once = DistinctCandidates::default();
         for (base, present) in [(0x400_0000_0000, 3), (0x800_0000_0000, 4), (0x1000_0000_0000, 2)] {
             once.add("heap", &view(base), candidate(base + (4 << 20), present));
         }

@@ -9,7 +9,7 @@ use std::{fs::File, io, process::ExitCode, time::Duration};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
-use hugewise_evidence::process::Machine;
+use hugewise_evidence::process::MachineState;
 use hugewise_linux::{
     interrupt::Interrupt,
     json,
@@ -26,14 +26,14 @@ use hugewise_linux::{
 use hugewise_measure::experiment::Progress;
 use hugewise_memory::collapse::{
     admission,
-    candidates::MIN_PRESENT,
-    engine::{Conversion, Outcome, Settings},
-    live::{self, Target},
+    candidates::MIN_RESIDENT_PERCENT,
+    engine::{CollapseOutcome, CollapseResult, Settings},
+    live::{self, CollapseTarget},
 };
 
 use self::{
-    candidates::{Options, Seen, Wanted},
-    result::Report,
+    candidates::{Options, ProcessSample, RegionSelection},
+    result::CollapseReport,
 };
 use crate::{
     NEGATIVE, machine,
@@ -47,8 +47,7 @@ use crate::{
 ///
 /// The kernel replaces base pages by huge pages (MADV_COLLAPSE, Linux 6.1), whatever the THP mode. Contents
 /// stay, and the process keeps running. One huge page is collapsed at a time. Memory is reclaimed or
-/// compacted only with
-/// --allow-reclaim.
+/// compacted only with --allow-reclaim.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Collapse {
@@ -57,15 +56,15 @@ pub struct Collapse {
     pid: u32,
 
     /// Regions to collapse
-    #[arg(long, value_enum, default_value_t = Wanted::All, value_name = "REGION")]
-    region: Wanted,
+    #[arg(long, value_enum, default_value_t = RegionSelection::All, value_name = "REGION")]
+    region: RegionSelection,
 
     /// Collapse at most this much per second; unlimited by default
     #[arg(long, value_name = "GiB/s", value_parser = rate)]
     rate: Option<f64>,
 
     /// Smallest resident share of a range to collapse; the process grows by the holes
-    #[arg(long, value_name = "PERCENT", default_value_t = MIN_PRESENT, value_parser = clap::value_parser!(u8).range(1..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = MIN_RESIDENT_PERCENT, value_parser = clap::value_parser!(u8).range(1..=100))]
     min_present: u8,
 
     /// Allow the kernel to reclaim and compact memory: other programs may have to wait
@@ -88,9 +87,9 @@ Examples:
   sudo hugewise collapse 4711 --rate 0.5         everything, at 0.5 GiB/s at most
   sudo hugewise collapse 4711 --json | jq .refused
 
-It needs CAP_SYS_NICE, and the privilege to read the process: its user, or CAP_SYS_PTRACE.
+Collapsing needs CAP_SYS_NICE; reading the process needs its user, or CAP_SYS_PTRACE.
 
-Exit status: 0 all candidates are on huge pages; 1 some are not, or nothing was started; 2 wrong usage, or
+Exit status: 0 all candidates are on huge pages; 1 some are not, or nothing was started; 2 usage error, or
 not possible here; 128 + signal number if interrupted.";
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -107,12 +106,12 @@ pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode>
     // The pidfd is opened first: later readings are of this process, or it has ended.
     let pidfd = pidfd::open(collapse.pid);
     let process = Process::read(&root, collapse.pid).map_err(|error| anyhow!(plain(&error.words)))?;
-    let pidfd = pidfd.with_context(|| format!("opening process {} (pidfd_open)", collapse.pid))?;
+    let pidfd = pidfd.with_context(|| format!("cannot open process {} (pidfd_open)", collapse.pid))?;
     let missing = missing_rights(&root, &process);
     if let Some(missing) = missing.as_ref().filter(|_| !collapse.dry_run) {
         bail!("{missing}");
     }
-    let machine = Machine::read(&root)?;
+    let machine = MachineState::read(&root)?;
     let size = machine.pmd().context("this kernel does not report the size of transparent huge pages")?;
     let subject = Subject { root: &root, machine: &machine, process: &process, collapse, size };
     let mut report = subject.before(&pidfd)?;
@@ -123,7 +122,7 @@ pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode>
     if !collapse.json {
         print(&text::before(&report, terminal)?)?;
     }
-    let interrupt = machine::watch()?;
+    let interrupt = machine::install_signal_handlers()?;
     subject.convert(&Adviser::of(pidfd), &interrupt, &mut report)?;
     let code = show(&report, false, collapse, terminal)?;
     let signal = interrupt.signal().and_then(|signal| u8::try_from(signal).ok());
@@ -161,7 +160,12 @@ fn missing_rights(root: &Root, process: &Process) -> Option<String> {
     (!missing.is_empty()).then(|| format!("missing: {}; try sudo", missing.join("; ")))
 }
 
-fn show(report: &Report, whole: bool, collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+fn show(
+    report: &CollapseReport,
+    whole: bool,
+    collapse: &Collapse,
+    terminal: &Terminal,
+) -> anyhow::Result<ExitCode> {
     if collapse.json {
         print(&json::text(report)?)?;
     } else {
@@ -174,28 +178,28 @@ fn show(report: &Report, whole: bool, collapse: &Collapse, terminal: &Terminal) 
 /// The process to collapse, and the settings.
 struct Subject<'a> {
     root: &'a Root,
-    machine: &'a Machine,
+    machine: &'a MachineState,
     process: &'a Process,
     collapse: &'a Collapse,
     size: PageSize,
 }
 
 impl Subject<'_> {
-    fn look(&self) -> anyhow::Result<Seen> {
+    fn sample(&self) -> anyhow::Result<ProcessSample> {
         let options =
             Options { size: self.size, wanted: self.collapse.region, min_present: self.collapse.min_present };
-        candidates::look(self.root, self.machine, self.process, options)
+        candidates::sample(self.root, self.machine, self.process, options)
     }
 
-    /// The report before the collapse. It takes the pidfd and not the `Adviser`, so it cannot change the
+    /// The report before the collapse. Takes the pidfd and not the `Adviser`, so that it cannot change the
     /// process.
-    fn before(&self, pidfd: &File) -> anyhow::Result<Report> {
-        let seen = self.look()?;
+    fn before(&self, pidfd: &File) -> anyhow::Result<CollapseReport> {
+        let seen = self.sample()?;
         let (pid, name) = (self.process.pid, plain(&self.process.name));
-        ensure!(!pidfd::has_ended(pidfd, Duration::ZERO)?, "{pid} ({name}) ended while it was read");
-        if self.collapse.region == Wanted::Heap && !seen.is_jvm {
+        ensure!(!pidfd::has_ended(pidfd, Duration::ZERO)?, "{pid} ({name}) ended while its memory was read");
+        if self.collapse.region == RegionSelection::Heap && !seen.is_jvm {
             bail!(
-                "{pid} ({name}) is no JVM and has no object heap; use '--region malloc' for the heap of C \
+                "{pid} ({name}) is not a JVM and has no object heap; use '--region malloc' for the heap of C \
                  programs, or '--region all' for all memory that can be collapsed"
             );
         }
@@ -203,7 +207,7 @@ impl Subject<'_> {
         let room = Reading::from(room);
         let available = meminfo::read(self.root).available;
         let admitted = admission::admit(seen.wanted(), self.size, &room, self.collapse.allow_reclaim);
-        let asked = result::Asked {
+        let asked = result::CollapseRequest {
             region: self.collapse.region,
             size: self.size,
             min_present: self.collapse.min_present,
@@ -211,11 +215,16 @@ impl Subject<'_> {
             allow_reclaim: self.collapse.allow_reclaim,
             dry_run: self.collapse.dry_run,
         };
-        Ok(Report::before(self.process, asked, seen, room, available, admitted.err()))
+        Ok(CollapseReport::before(self.process, asked, seen, room, available, admitted.err()))
     }
 
-    fn convert(&self, adviser: &Adviser, interrupt: &Interrupt, report: &mut Report) -> anyhow::Result<()> {
-        let target = Target {
+    fn convert(
+        &self,
+        adviser: &Adviser,
+        interrupt: &Interrupt,
+        report: &mut CollapseReport,
+    ) -> anyhow::Result<()> {
+        let target = CollapseTarget {
             root: self.root,
             pid: self.process.pid,
             adviser,
@@ -229,13 +238,14 @@ impl Subject<'_> {
         };
         let mut bar = Bar::new();
         let what = format!("huge pages of {}", self.size);
-        let done: Conversion = live::convert(&target, report.candidates(), settings, &mut |done, total| {
-            bar.run(done, total, &what);
-        });
+        let done: CollapseResult =
+            live::collapse_all(&target, report.candidates(), settings, &mut |done, total| {
+                bar.run(done, total, &what);
+            });
         drop(bar);
-        let ended = done.outcome == Outcome::ProcessEnded || adviser.has_ended();
+        let ended = done.outcome == CollapseOutcome::ProcessEnded || adviser.has_ended();
         // A sample during which the process ends is incomplete.
-        let after = if ended { None } else { self.look().ok().filter(|_| !adviser.has_ended()) };
+        let after = if ended { None } else { self.sample().ok().filter(|_| !adviser.has_ended()) };
         report.done(done, after);
         Ok(())
     }

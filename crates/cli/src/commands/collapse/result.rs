@@ -11,17 +11,17 @@ use hugewise_linux::{
     units::{Bytes, PageSize, Pages},
 };
 use hugewise_memory::collapse::{
-    admission::Refused,
+    admission::AdmissionError,
     candidates::{Candidate, Sum},
-    engine::{self, Conversion},
-    interference::Interference,
+    engine::{self, CollapseResult},
+    pressure_pauses::Interference,
     refusals,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::words::{actions, before_beginning};
-use crate::commands::collapse::candidates::{self, Seen, Wanted};
+use crate::commands::collapse::candidates::{self, ProcessSample, RegionSelection};
 
 pub use super::words::cause;
 
@@ -31,8 +31,8 @@ const SCHEMA: &str = "hugewise.collapse/2";
 
 /// The options of the command.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
-    pub region: Wanted,
+pub struct CollapseRequest {
+    pub region: RegionSelection,
     pub size: PageSize,
     /// Smallest resident share of a candidate range, in percent.
     pub min_present: u8,
@@ -44,7 +44,7 @@ pub struct Asked {
 
 /// What `collapse --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Report {
+pub struct CollapseReport {
     pub(super) schema: &'static str,
     /// Process ID.
     pub(super) pid: u32,
@@ -55,7 +55,7 @@ pub struct Report {
     /// Whether libjvm is mapped.
     pub(super) is_jvm: bool,
     /// Regions to collapse.
-    pub(super) region: Wanted,
+    pub(super) region: RegionSelection,
     /// Size of a huge page, in bytes.
     #[serde(rename = "page_size_bytes")]
     pub(super) page_size: PageSize,
@@ -66,11 +66,11 @@ pub struct Report {
     /// Whether the kernel was allowed to reclaim or compact memory.
     pub(super) allow_reclaim: bool,
     /// How it ended.
-    pub(super) outcome: Outcome,
-    /// Why it stopped early or did not start; null if it did neither.
+    pub(super) outcome: CollapseOutcome,
+    /// Why the collapse stopped early or did not start; null otherwise.
     #[serde(rename = "detail")]
     pub(super) cause: Option<String>,
-    /// Changes that remove that cause; empty if there is none.
+    /// Changes that remove the cause; empty if there is no cause.
     pub(super) actions: Vec<Action>,
     /// Bytes on huge pages in the selected regions before the collapse.
     pub(super) before: Bytes,
@@ -84,12 +84,12 @@ pub struct Report {
     pub(super) holes_bytes: Bytes,
     /// Huge pages that were available before the collapse.
     #[serde(rename = "obtainable")]
-    pub(super) room: Reading<RoomLeft>,
+    pub(super) room: Reading<AvailableHugePages>,
     /// `MemAvailable` before the collapse, in bytes.
     #[serde(rename = "available_bytes")]
     pub(super) available: Reading<Bytes>,
     /// Selected regions, the largest first.
-    pub(super) regions: Vec<Region>,
+    pub(super) regions: Vec<CollapsedRegion>,
     /// Collapsed bytes: whole huge pages, holes included.
     pub(super) collapsed_bytes: Bytes,
     /// Bytes that the process released before their collapse.
@@ -110,27 +110,27 @@ pub struct Report {
     /// Limits of the reading, and missing privileges.
     pub notes: Vec<String>,
     #[serde(skip)]
-    pub(super) seen: Seen,
+    pub(super) seen: ProcessSample,
 }
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum CollapseOutcome {
     /// `--dry-run`.
     DryRun,
     /// There are no candidates.
     NothingToDo,
-    /// Not started, because it would have cost other programs memory.
+    /// Not started, because other programs would have had too little memory.
     NotBegun,
-    /// Started; the value says how it ended.
+    /// Started; the value is the reason for its end.
     #[serde(untagged)]
-    Converted(engine::Outcome),
+    Converted(engine::CollapseOutcome),
 }
 
 /// Huge pages that are available.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct RoomLeft {
+pub struct AvailableHugePages {
     /// Free blocks of the size of a huge page.
     pub(super) free_blocks: Pages,
     /// Free bytes above the watermarks below which the kernel reclaims.
@@ -141,7 +141,7 @@ pub struct RoomLeft {
 
 /// A region: all parts of one name, before and after the collapse.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Region {
+pub struct CollapsedRegion {
     /// Name of the region.
     pub(super) name: String,
     /// Resident bytes before the collapse. Memory that is mapped several times is counted once.
@@ -190,23 +190,23 @@ pub struct Pause {
     pub(super) seconds: f64,
 }
 
-impl Report {
+impl CollapseReport {
     /// The report before the collapse.
     pub fn before(
         process: &Process,
-        asked: Asked,
-        mut seen: Seen,
+        asked: CollapseRequest,
+        mut seen: ProcessSample,
         room: Reading<Headroom>,
         available: Reading<Bytes>,
-        refused: Option<Refused>,
-    ) -> Report {
+        refused: Option<AdmissionError>,
+    ) -> CollapseReport {
         let wanted = seen.wanted();
         let outcome = match (&refused, asked.dry_run) {
-            _ if wanted.pages == Pages(0) => Outcome::NothingToDo,
-            (Some(_), false) => Outcome::NotBegun,
-            _ => Outcome::DryRun,
+            _ if wanted.pages == Pages(0) => CollapseOutcome::NothingToDo,
+            (Some(_), false) => CollapseOutcome::NotBegun,
+            _ => CollapseOutcome::DryRun,
         };
-        let mut report = Report {
+        let mut report = CollapseReport {
             schema: SCHEMA,
             pid: process.pid,
             name: process.name.clone(),
@@ -227,7 +227,7 @@ impl Report {
             after: None,
             wanted,
             holes_bytes: wanted.holes(asked.size),
-            room: room.map(|room| RoomLeft {
+            room: room.map(|room| AvailableHugePages {
                 free_blocks: room.blocks,
                 above_watermarks_bytes: room.above_watermarks,
                 at_once: room.at_once,
@@ -249,22 +249,24 @@ impl Report {
         report
     }
 
-    /// Whether nothing is to be collapsed.
+    /// Whether the collapse does not start.
     pub fn is_over(&self) -> bool {
-        matches!(self.outcome, Outcome::NothingToDo | Outcome::NotBegun)
+        matches!(self.outcome, CollapseOutcome::NothingToDo | CollapseOutcome::NotBegun)
     }
 
-    /// Whether all candidates were collapsed, or with `--dry-run` could be started.
+    /// Whether all candidates were collapsed or, with `--dry-run`, the collapse could start.
     pub fn is_fine(&self) -> bool {
         match self.outcome {
-            Outcome::NothingToDo | Outcome::Converted(engine::Outcome::Finished) => self.refused.is_empty(),
-            Outcome::DryRun => self.cause.is_none(),
-            Outcome::NotBegun | Outcome::Converted(_) => false,
+            CollapseOutcome::NothingToDo | CollapseOutcome::Converted(engine::CollapseOutcome::Finished) => {
+                self.refused.is_empty()
+            }
+            CollapseOutcome::DryRun => self.cause.is_none(),
+            CollapseOutcome::NotBegun | CollapseOutcome::Converted(_) => false,
         }
     }
 
     pub fn was_interrupted(&self) -> bool {
-        self.outcome == Outcome::Converted(engine::Outcome::Interrupted)
+        self.outcome == CollapseOutcome::Converted(engine::CollapseOutcome::Interrupted)
     }
 
     pub fn candidates(&self) -> &[Candidate] {
@@ -272,16 +274,16 @@ impl Report {
     }
 
     /// Adds the result of the collapse, and the sample after it.
-    pub fn done(&mut self, done: Conversion, after: Option<Seen>) {
+    pub fn done(&mut self, done: CollapseResult, after: Option<ProcessSample>) {
         let seconds = done.lasted.as_secs_f64();
-        self.outcome = Outcome::Converted(done.outcome);
+        self.outcome = CollapseOutcome::Converted(done.outcome);
         self.cause = cause(done.outcome);
         self.actions = actions(done.outcome, self.pid);
-        self.collapsed_bytes = done.converted * self.page_size;
+        self.collapsed_bytes = done.collapsed * self.page_size;
         self.gone_bytes = done.gone * self.page_size;
         self.seconds = Some(seconds);
         self.bytes_per_second =
-            (done.converted.0 > 0 && seconds > 0.0).then(|| self.collapsed_bytes.0 as f64 / seconds);
+            (done.collapsed.0 > 0 && seconds > 0.0).then(|| self.collapsed_bytes.0 as f64 / seconds);
         self.longest_call_seconds = Some(done.longest_call.as_secs_f64());
         let refusal = |refusal: refusals::Refusal| Refusal {
             start: refusal.addresses.start,
@@ -303,9 +305,9 @@ impl Report {
         self.regions = self.compared(after.as_ref());
     }
 
-    pub(super) fn compared(&self, after: Option<&Seen>) -> Vec<Region> {
+    pub(super) fn compared(&self, after: Option<&ProcessSample>) -> Vec<CollapsedRegion> {
         let all = candidates::compare(&self.seen, after);
-        let region = |(name, compared): (String, candidates::Compared)| Region {
+        let region = |(name, compared): (String, candidates::RegionChange)| CollapsedRegion {
             name,
             resident_before: compared.before.resident,
             huge_before: compared.before.huge,
@@ -316,7 +318,7 @@ impl Report {
             sparse: compared.before.sparse,
             left_out: compared.before.left_out,
         };
-        let mut regions: Vec<Region> = all.into_iter().map(region).collect();
+        let mut regions: Vec<CollapsedRegion> = all.into_iter().map(region).collect();
         regions.sort_by_key(|region| std::cmp::Reverse(region.resident_before));
         regions
     }
@@ -328,9 +330,9 @@ mod tests {
 
     #[test]
     pub(super) fn an_outcome_is_one_word() -> Result<(), serde_json::Error> {
-        let word = |outcome: Outcome| serde_json::to_value(outcome);
-        assert_eq!(word(Outcome::DryRun)?, "dry_run");
-        assert_eq!(word(Outcome::Converted(engine::Outcome::GroupLimit))?, "group_limit");
+        let word = |outcome: CollapseOutcome| serde_json::to_value(outcome);
+        assert_eq!(word(CollapseOutcome::DryRun)?, "dry_run");
+        assert_eq!(word(CollapseOutcome::Converted(engine::CollapseOutcome::GroupLimit))?, "group_limit");
         Ok(())
     }
 }

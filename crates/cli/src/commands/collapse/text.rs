@@ -10,9 +10,9 @@ use hugewise_linux::{
 };
 use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, suitable::skipped_because};
 
-use super::result::{GIB, Outcome, Region, Report};
+use super::result::{CollapseOutcome, CollapseReport, CollapsedRegion, GIB};
 use crate::{
-    commands::collapse::candidates::Wanted,
+    commands::collapse::candidates::RegionSelection,
     output::{
         self,
         layout::Page,
@@ -22,16 +22,16 @@ use crate::{
 };
 
 /// Width of a region's name in a table, in characters.
-const NAME: usize = 40;
+const MAX_NAME_CHARS: usize = 40;
 /// Largest number of refused ranges in the text.
 const REFUSED: usize = 8;
-/// Skipped memory is shown from this amount on; JSON has all of it.
-const WORTH_TELLING: Bytes = Bytes(1 << 20);
+/// Smallest skipped amount in the text; JSON has all amounts.
+const MIN_SKIPPED_BYTES: Bytes = Bytes(1 << 20);
 /// Regions with fewer resident bytes are summed up.
-const SMALL: Bytes = Bytes(2 << 20);
+const MIN_REGION_BYTES: Bytes = Bytes(2 << 20);
 
 /// The report before the collapse.
-pub fn before(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
+pub fn before(report: &CollapseReport, terminal: &Terminal) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
     let mut facts = vec![format!("{} {}", report.pid, plain(&report.name))];
     facts.extend(report.is_jvm.then(|| "a JVM".to_owned()));
@@ -46,7 +46,7 @@ pub fn before(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     for (why, bytes) in report.regions.iter().flat_map(|region| &region.left_out) {
         *left_out.entry(*why).or_default() += *bytes;
     }
-    left_out.retain(|_, bytes| *bytes >= WORTH_TELLING);
+    left_out.retain(|_, bytes| *bytes >= MIN_SKIPPED_BYTES);
     if !left_out.is_empty() {
         page.line("", "")?;
     }
@@ -56,12 +56,16 @@ pub fn before(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     Ok(page.into_text())
 }
 
-fn wanted(report: &Report) -> String {
+fn wanted(report: &CollapseReport) -> String {
     if report.wanted.pages == Pages(0) {
         return match report.region {
-            Wanted::Heap => "nothing of its heap: all that can be collapsed is on huge pages".to_owned(),
-            Wanted::Malloc => "nothing of malloc: all that can be collapsed is on huge pages".to_owned(),
-            Wanted::All => "nothing: all that can be collapsed is on huge pages".to_owned(),
+            RegionSelection::Heap => {
+                "none in the heap: all memory that can be collapsed is on huge pages".to_owned()
+            }
+            RegionSelection::Malloc => {
+                "none in malloc: all memory that can be collapsed is on huge pages".to_owned()
+            }
+            RegionSelection::All => "none: all memory that can be collapsed is on huge pages".to_owned(),
         };
     }
     let mut text = format!(
@@ -83,7 +87,7 @@ fn wanted(report: &Report) -> String {
     text
 }
 
-fn room(report: &Report) -> String {
+fn room(report: &CollapseReport) -> String {
     let available = match &report.available {
         Reading::Known(bytes) => format!("{bytes} available"),
         Reading::Unknown { unknown } => format!("unknown ({unknown})"),
@@ -98,7 +102,7 @@ fn room(report: &Report) -> String {
                 && !report.allow_reclaim
             {
                 text +=
-                    "; fewer than needed: it continues as long as freed base pages merge into free blocks";
+                    "; fewer than needed: collapsing continues while freed base pages merge into free blocks";
             }
             text
         }
@@ -109,9 +113,9 @@ fn room(report: &Report) -> String {
 }
 
 /// The report after the collapse.
-pub fn after(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
+pub fn after(report: &CollapseReport, terminal: &Terminal) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
-    if let (Outcome::Converted(_), Some(seconds)) = (report.outcome, report.seconds) {
+    if let (CollapseOutcome::Converted(_), Some(seconds)) = (report.outcome, report.seconds) {
         page.line("", "")?;
         page.wrapped("DONE", &done(report, seconds))?;
         for (n, pause) in report.paused.iter().enumerate() {
@@ -128,8 +132,8 @@ pub fn after(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     }
     if let Some(cause) = &report.cause {
         let heading = match report.outcome {
-            Outcome::DryRun => "REFUSED",
-            Outcome::NotBegun => "NOT STARTED",
+            CollapseOutcome::DryRun => "REFUSED",
+            CollapseOutcome::NotBegun => "NOT STARTED",
             _ => "STOPPED",
         };
         page.line("", "")?;
@@ -142,7 +146,7 @@ pub fn after(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
     Ok(page.into_text())
 }
 
-fn done(report: &Report, seconds: f64) -> String {
+fn done(report: &CollapseReport, seconds: f64) -> String {
     let mut facts = vec![format!("{} collapsed in {seconds:.2} s", report.collapsed_bytes)];
     facts.extend(report.bytes_per_second.map(|rate| match report.max_bytes_per_second {
         Some(most) => format!("{:.2} GiB/s (limit {})", rate / GIB, most / GIB),
@@ -163,7 +167,7 @@ fn done(report: &Report, seconds: f64) -> String {
     facts.join(" · ")
 }
 
-fn refused(page: &mut Page, report: &Report) -> std::fmt::Result {
+fn refused(page: &mut Page, report: &CollapseReport) -> std::fmt::Result {
     if report.refused.is_empty() {
         return Ok(());
     }
@@ -182,11 +186,11 @@ fn refused(page: &mut Page, report: &Report) -> std::fmt::Result {
 
 /// The cells of the large regions, and the number of small regions.
 fn rows<const N: usize>(
-    report: &Report,
-    cells: impl Fn(&Region) -> [String; N],
+    report: &CollapseReport,
+    cells: impl Fn(&CollapsedRegion) -> [String; N],
 ) -> (Vec<[String; N]>, usize) {
-    let is_large = |region: &&Region| {
-        region.resident_before.max(region.resident_after.unwrap_or_default()) >= SMALL
+    let is_large = |region: &&CollapsedRegion| {
+        region.resident_before.max(region.resident_after.unwrap_or_default()) >= MIN_REGION_BYTES
             || region.wanted.pages > Pages(0)
     };
     let large: Vec<_> = report.regions.iter().filter(is_large).map(cells).collect();
@@ -201,16 +205,16 @@ fn table<const N: usize>(header: [&str; N], (rows, small): (Vec<[String; N]>, us
     }
     if small > 0 {
         let regions = if small == 1 { "region" } else { "regions" };
-        table.add_row([format!("others ({small} {regions} below {SMALL})")]);
+        table.add_row([format!("others ({small} {regions} below {MIN_REGION_BYTES})")]);
     }
     table
 }
 
-fn table_before(report: &Report) -> Table {
+fn table_before(report: &CollapseReport) -> Table {
     let header = ["region", "resident", "huge", "to collapse", "holes", "too sparse"];
-    let cells = |region: &Region| {
+    let cells = |region: &CollapsedRegion| {
         [
-            shortened(&plain(&region.name), NAME),
+            shortened(&plain(&region.name), MAX_NAME_CHARS),
             region.resident_before.to_string(),
             coverage(region.huge_before.share_of(region.resident_before), "–"),
             amount(region.wanted.present_bytes),
@@ -221,12 +225,12 @@ fn table_before(report: &Report) -> Table {
     table(header, rows(report, cells))
 }
 
-fn table_after(report: &Report) -> Table {
-    let cells = |region: &Region| {
+fn table_after(report: &CollapseReport) -> Table {
+    let cells = |region: &CollapsedRegion| {
         let (resident, huge) =
             (region.resident_after.unwrap_or_default(), region.huge_after.unwrap_or_default());
         [
-            shortened(&plain(&region.name), NAME),
+            shortened(&plain(&region.name), MAX_NAME_CHARS),
             resident.to_string(),
             coverage(region.huge_before.share_of(region.resident_before), "–"),
             coverage(huge.share_of(resident), "–"),

@@ -1,20 +1,22 @@
 //! Causes of an early end, and the actions against them.
 
 use hugewise_linux::{action::Action, units::PageSize};
-use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, admission::Refused, engine};
+use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, admission::AdmissionError, engine};
 
 /// Changes that permit the collapse to start.
-pub(super) fn before_beginning(refused: &Refused, size: PageSize) -> Vec<Action> {
+pub(super) fn before_beginning(refused: &AdmissionError, size: PageSize) -> Vec<Action> {
     let allow = Action::new(
         "Start anyway with --allow-reclaim: the kernel reclaims page cache and moves pages, and other programs may \
          have to wait",
     );
     match refused {
-        Refused::NoRoom { .. } => {
+        AdmissionError::NoRoom { .. } => {
             vec![compact(format!("Compact free memory, for free blocks of {size}")), allow]
         }
-        Refused::Grows { .. } => vec![Action::new("Skip sparse ranges with a higher --min-present"), allow],
-        Refused::Unknown { .. } => vec![allow],
+        AdmissionError::Grows { .. } => {
+            vec![Action::new("Skip sparse ranges with a higher --min-present"), allow]
+        }
+        AdmissionError::Unknown { .. } => vec![allow],
     }
 }
 
@@ -22,9 +24,9 @@ fn compact(change: impl Into<String>) -> Action {
     Action::new(change).by("echo 1 | sudo tee /proc/sys/vm/compact_memory").verified_by("hugewise check")
 }
 
-/// Why it ended before every candidate was tried; `None` if all were tried.
-pub fn cause(outcome: engine::Outcome) -> Option<String> {
-    use engine::Outcome as Ended;
+/// Why the collapse ended before all candidates were tried; `None` if all were tried.
+pub fn cause(outcome: engine::CollapseOutcome) -> Option<String> {
+    use engine::CollapseOutcome as Ended;
     let words = match outcome {
         Ended::Finished => return None,
         Ended::ProcessEnded => "the process ended".to_owned(),
@@ -56,8 +58,8 @@ pub fn cause(outcome: engine::Outcome) -> Option<String> {
 }
 
 /// Changes that permit the collapse to continue.
-pub(super) fn actions(outcome: engine::Outcome, pid: u32) -> Vec<Action> {
-    use engine::Outcome as Ended;
+pub(super) fn actions(outcome: engine::CollapseOutcome, pid: u32) -> Vec<Action> {
+    use engine::CollapseOutcome as Ended;
     let again = format!("sudo hugewise collapse {pid}");
     let continues = |change: &str| Action::new(change).by(again.clone());
     match outcome {
@@ -88,8 +90,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_end_but_a_good_one_has_its_cause() {
-        use engine::Outcome as Ended;
+    fn every_early_end_has_a_cause() {
+        use engine::CollapseOutcome as Ended;
         assert!(cause(Ended::Finished).is_none() && actions(Ended::Finished, 7).is_empty());
         for outcome in [
             Ended::Interrupted,

@@ -15,11 +15,11 @@ use hugewise_measure::{experiment::CaseToRun, touch::Touch, workload::Workload};
 const READS: u64 = 5_000_000;
 const ITERATIONS: usize = 9;
 /// Largest array with which a heap of 1 GiB has some free memory left.
-const LARGEST_ARRAY: Bytes = Bytes(1_010_000_000);
+const MAX_ARRAY_BYTES: Bytes = Bytes(1_010_000_000);
 
-/// The java that runs the Java half.
+/// The java executable of the Java half.
 pub enum Java {
-    /// None: the Java half is not run.
+    /// No java: the Java half is skipped.
     LeftOut,
     /// The java in PATH, or else the newest one found.
     Usual,
@@ -72,7 +72,7 @@ fn java_half(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<(Workload, Vec<
         let home = jdk.home.display();
         return Err(format!("{home} has no compiler (module jdk.compiler); install a full JDK"));
     }
-    if touch.bytes > LARGEST_ARRAY {
+    if touch.bytes > MAX_ARRAY_BYTES {
         return Err(format!("an array of {} does not fit in a heap of 1 GiB", touch.bytes));
     }
     Workload::java_touch(jdk, touch, scratch)

@@ -2,7 +2,7 @@
 
 pub mod embedded;
 pub mod page;
-pub mod parameters;
+pub mod parameter_lists;
 pub mod plots;
 pub mod plotted;
 pub mod rows;
@@ -32,9 +32,10 @@ use hugewise_measure::{
     analysis,
     comparison::{Comparison, Design},
     execution::Launch,
-    experiment::{Blocks, CaseToRun, Experiment, ExperimentError, Rules},
+    experiment::{CaseToRun, Experiment, ExperimentError, Rules},
     fragmentation::Fragmenter,
     machine::Machine,
+    rounds::Blocks,
     verdict::Verdict,
     workload::{OwnFigures, Workload, metric::Metric},
 };
@@ -137,13 +138,13 @@ pub struct Compare {
 }
 
 /// Backings compared by default.
-const USUAL: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
+const DEFAULT_BACKINGS: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
 
 pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
-    compare.refuse_impossible(&sizes)?;
-    let interrupt = machine::watch()?;
+    compare.check_arguments(&sizes)?;
+    let interrupt = machine::install_signal_handlers()?;
     let mut machine = machine::open_machine(&root, &compare.purpose(), compare.floor)?;
     let scratch = machine.scratch().context("cannot create a temporary folder")?;
     let scratch = scratch.path();
@@ -188,8 +189,8 @@ fn advised(error: ExperimentError) -> anyhow::Error {
 }
 
 impl Compare {
-    /// Checks that need nothing to be started.
-    fn refuse_impossible(&self, sizes: &PageSizes) -> anyhow::Result<()> {
+    /// Checks the arguments before anything is started.
+    fn check_arguments(&self, sizes: &PageSizes) -> anyhow::Result<()> {
         for backing in &self.backing {
             // A backing given with a size must exist; one without a size is skipped if it does not.
             if let (Some(missing), Some(_)) = (sizes.missing(*backing), backing.named_size()) {
@@ -225,7 +226,7 @@ impl Compare {
         if self.aa {
             arms = vec![self.backing.first().copied().unwrap_or(Backing::Base); 2];
         } else {
-            let wanted = if self.backing.is_empty() { &USUAL[..] } else { &self.backing };
+            let wanted = if self.backing.is_empty() { &DEFAULT_BACKINGS[..] } else { &self.backing };
             for backing in [Backing::Base].iter().chain(wanted) {
                 if !arms.contains(backing) {
                     arms.push(*backing);
@@ -270,9 +271,9 @@ impl Compare {
             };
             return embedded::cases(root, self.bytes, &java, scratch, notes);
         }
-        let combinations = parameters::combinations(&self.parameter_list, &self.command)?;
+        let combinations = parameter_lists::combinations(&self.parameter_list, &self.command)?;
         let case = |parameters: BTreeMap<String, String>| {
-            let command = parameters::substitute(&self.command, &parameters);
+            let command = parameter_lists::substitute(&self.command, &parameters);
             Ok(CaseToRun { workload: self.workload(command)?, command: self.command.clone(), parameters })
         };
         combinations.into_iter().map(case).collect()

@@ -25,7 +25,7 @@ const TEXT_SIZE: f64 = 15.5;
 /// Font size of the axes, times 1.24.
 const AXIS_SIZE: f64 = 14.5;
 /// Longest name of a row, in characters.
-const LABEL: usize = 26;
+const MAX_LABEL_CHARS: usize = 26;
 
 /// The colour of an arm, the same in every plot of a page.
 fn color(arm: usize) -> RGBColor {
@@ -96,7 +96,7 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
             // The name is in the upper half of the row, the mark in the lower half.
             let top = count - index as f64;
             let middle = top - 0.70;
-            let name = shortened(&row.label, LABEL);
+            let name = shortened(&row.label, MAX_LABEL_CHARS);
             let label = style(TEXT_SIZE, TEXT, HPos::Left, VPos::Top);
             let value = style(TEXT_SIZE, MUTED, HPos::Right, VPos::Top);
             chart
@@ -169,7 +169,7 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
         for (index, line) in lines.iter().enumerate() {
             let y = 34 + 20 * i32::try_from(index)?;
             head.draw(&Circle::new((16, y), 5, color(line.arm).filled())).map_err(plot_error)?;
-            let name = shortened(&line.label, LABEL);
+            let name = shortened(&line.label, MAX_LABEL_CHARS);
             head.draw(&Text::new(name, (28, y), label(TEXT))).map_err(plot_error)?;
         }
         let last = values.len() as f64 - 0.5;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{
     plots::{self, Line, Mark, Strip},
-    rows::{self, Group, Row},
+    rows::{self, ArmRow, Group},
     words::{self, Scale},
 };
 use crate::output::words::coverage;
@@ -58,7 +58,7 @@ fn strips(
     title: &str,
     axis: &str,
     one: bool,
-    show: impl Fn(&Row<'_>) -> Option<(String, Mark)>,
+    show: impl Fn(&ArmRow<'_>) -> Option<(String, Mark)>,
 ) -> anyhow::Result<Option<Plot>> {
     let rows: Vec<Strip> = group
         .rows()
@@ -81,8 +81,8 @@ fn strips(
 fn over_values(group: &Group<'_>, figure: &str, scale: &Scale) -> anyhow::Result<Option<Plot>> {
     let arms = group.cases.first().map_or(0, |case| case.rows.len());
     let line = |arm| {
-        let rows: Vec<&Row<'_>> = group.cases.iter().filter_map(|case| case.rows.get(arm)).collect();
-        let point = |row: &&Row<'_>| {
+        let rows: Vec<&ArmRow<'_>> = group.cases.iter().filter_map(|case| case.rows.get(arm)).collect();
+        let point = |row: &&ArmRow<'_>| {
             let summary = row.summary(figure)?;
             Some((scale.scaled(summary.min), scale.scaled(summary.mean), scale.scaled(summary.max)))
         };

@@ -15,11 +15,11 @@ pub struct Group<'a> {
 pub struct CaseRows<'a> {
     pub case: &'a Case,
     /// One row for each arm.
-    pub rows: Vec<Row<'a>>,
+    pub rows: Vec<ArmRow<'a>>,
 }
 
 /// One arm in one case.
-pub struct Row<'a> {
+pub struct ArmRow<'a> {
     /// Name of the backing, with a letter if both arms have the same backing.
     pub label: String,
     /// Index of the arm.
@@ -37,7 +37,7 @@ impl<'a> Group<'a> {
         for (index, (case, results)) in
             comparison.cases.iter().zip(comparison.backings.chunks(arms)).enumerate()
         {
-            let rows = results.iter().enumerate().map(|(arm, result)| Row {
+            let rows = results.iter().enumerate().map(|(arm, result)| ArmRow {
                 label: label(comparison, arm, result),
                 arm,
                 result,
@@ -78,17 +78,17 @@ impl<'a> Group<'a> {
     }
 
     /// All rows of all cases, each with its case.
-    pub fn rows(&self) -> impl Iterator<Item = (&'a Case, &Row<'a>)> {
+    pub fn rows(&self) -> impl Iterator<Item = (&'a Case, &ArmRow<'a>)> {
         self.cases.iter().flat_map(|case| case.rows.iter().map(|row| (case.case, row)))
     }
 }
 
-impl Row<'_> {
+impl ArmRow<'_> {
     pub fn summary(&self, figure: &str) -> Option<&FigureSummary> {
         self.result.figures.iter().find(|summary| summary.name == figure)
     }
 
-    /// The reason of a verdict that needs one.
+    /// The reason for the verdict; `None` if the verdict needs no reason.
     pub fn reason(&self) -> Option<&str> {
         let is_without_ratio =
             matches!(self.result.verdict, Verdict::FellBack | Verdict::LeftOut | Verdict::Inconclusive);

@@ -3,7 +3,7 @@
 use hugewise_measure::{
     comparison::{BackingResult, Better, Case, Comparison, Design, Figure, Machine},
     statistics::Ratio,
-    verdict::{SMALLEST_CLAIM, Verdict},
+    verdict::{MIN_CLAIMED_DIFFERENCE, Verdict},
 };
 
 use crate::output::words::{count, shortened};
@@ -121,9 +121,9 @@ pub fn change(ratio: f64, better: Better) -> String {
     }
 }
 
-/// The change in short form: `−45 %`; empty if it is smaller than [`SMALLEST_CLAIM`].
+/// The change in short form: `−45 %`; empty if it is smaller than [`MIN_CLAIMED_DIFFERENCE`].
 pub fn signed(ratio: f64, better: Better) -> String {
-    if (ratio - 1.0).abs() < SMALLEST_CLAIM {
+    if (ratio - 1.0).abs() < MIN_CLAIMED_DIFFERENCE {
         return String::new();
     }
     let change = change(ratio, better);

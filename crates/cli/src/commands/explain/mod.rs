@@ -11,12 +11,12 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use hugewise_jvm::messages::{self, Scanned};
+use hugewise_jvm::messages::{self, ScannedLog};
 use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json, root::Root};
 
 use crate::{
     NEGATIVE,
-    commands::explain::text::{Report, text},
+    commands::explain::text::{ExplainReport, text},
     output::terminal::{Terminal, print},
 };
 
@@ -76,13 +76,13 @@ pub fn run(explain: &Explain, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     };
     let scanned = explain.scan()?;
     let facts = Facts::gather(&root, Scan::IfQuick);
-    let report = Report::new(&scanned, messages::explain(&scanned.found, &facts));
+    let report = ExplainReport::new(&scanned, messages::explain(&scanned.found, &facts));
     print(&if explain.json { json::text(&report)? } else { text(&report, terminal)? })?;
     Ok(if report.is_negative() { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 
 impl Explain {
-    fn scan(&self) -> anyhow::Result<Scanned> {
+    fn scan(&self) -> anyhow::Result<ScannedLog> {
         if let Some(text) = &self.text {
             return Ok(messages::scan(text.as_bytes())?);
         }
@@ -99,11 +99,11 @@ impl Explain {
 }
 
 /// Scans a log that is not compressed.
-fn scan_plain(mut log: impl BufRead, name: &str) -> anyhow::Result<Scanned> {
+fn scan_plain(mut log: impl BufRead, name: &str) -> anyhow::Result<ScannedLog> {
     let beginning = log.fill_buf()?;
     if let Some((_, cat)) = COMPRESSED.iter().find(|(magic, _)| beginning.starts_with(magic)) {
         bail!(
-            "it is compressed; run: {cat} {} | hugewise explain -",
+            "the log is compressed; run: {cat} {} | hugewise explain -",
             if name == "-" { "FILE" } else { name }
         );
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hugewise_jvm::messages::{Explanation, Harm, Scanned};
+use hugewise_jvm::messages::{Explanation, Harm, ScannedLog};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::output::{
 
 /// Result of `hugewise explain`, schema `hugewise.explain/2`.
 #[derive(Serialize, JsonSchema)]
-pub struct Report {
+pub struct ExplainReport {
     schema: &'static str,
     /// Number of lines read.
     lines: u64,
@@ -23,9 +23,14 @@ pub struct Report {
     left_out: u64,
 }
 
-impl Report {
-    pub fn new(scanned: &Scanned, messages: Vec<Explanation>) -> Report {
-        Report { schema: "hugewise.explain/2", lines: scanned.lines, messages, left_out: scanned.left_out }
+impl ExplainReport {
+    pub fn new(scanned: &ScannedLog, messages: Vec<Explanation>) -> ExplainReport {
+        ExplainReport {
+            schema: "hugewise.explain/2",
+            lines: scanned.lines,
+            messages,
+            left_out: scanned.left_out,
+        }
     }
 
     /// Whether a message reports that a program did not get huge pages, did not start or was ended.
@@ -34,7 +39,7 @@ impl Report {
     }
 }
 
-pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> {
+pub fn text(report: &ExplainReport, terminal: &Terminal) -> Result<String, fmt::Error> {
     let mut page = Page::new(terminal);
     let lines = match report.lines {
         1 => "1 line".to_owned(),
@@ -44,7 +49,7 @@ pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> 
         page.wrapped(
             "VERDICT",
             &format!(
-                "No message about large pages in {lines}. This is no evidence of huge pages: some JVMs fall back \
+                "No message about large pages in {lines}. This does not prove huge pages: some JVMs fall back \
                  without a message. Check a running JVM: hugewise inspect PID"
             ),
         )?;

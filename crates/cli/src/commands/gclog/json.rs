@@ -15,13 +15,13 @@ use super::reports::Log;
 /// Result of `hugewise gclog`, schema `hugewise.gclog/2`. Times are in seconds.
 #[cfg(test)]
 #[derive(Serialize, JsonSchema)]
-pub struct Report {
+pub struct GclogReport {
     #[serde(flatten)]
     head: Head<'static>,
     /// In the order of the log.
     pauses: Vec<PauseRow<'static>>,
     #[serde(flatten)]
-    rest: Rest,
+    rest: LogTotals,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -57,7 +57,7 @@ struct PauseRow<'a> {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Rest {
+struct LogTotals {
     /// Zero of `start_seconds`: the start of the JVM (`uptime`), the boot of the machine (`monotonic`), or 1970
     /// (`unix`); null if the log has no time stamps.
     clock: Option<Clock>,
@@ -148,16 +148,16 @@ struct UnreadRow {
 }
 
 /// Writes the document: the head with the first pause, the totals at the end.
-pub struct Rows<'a, W> {
+pub struct PauseWriter<'a, W> {
     out: W,
     head: Head<'a>,
     begun: bool,
     clock: Option<Clock>,
 }
 
-impl<'a, W: Write> Rows<'a, W> {
-    pub fn new(out: W, files: &'a [String]) -> Rows<'a, W> {
-        Rows { out, head: Head { schema: "hugewise.gclog/2", files }, begun: false, clock: None }
+impl<'a, W: Write> PauseWriter<'a, W> {
+    pub fn new(out: W, files: &'a [String]) -> PauseWriter<'a, W> {
+        PauseWriter { out, head: Head { schema: "hugewise.gclog/2", files }, begun: false, clock: None }
     }
 
     pub fn pause(&mut self, pause: &Pause<'_>) -> io::Result<()> {
@@ -201,10 +201,10 @@ impl<'a, W: Write> Rows<'a, W> {
     }
 }
 
-fn rest(log: &Log, clock: Option<Clock>) -> Rest {
+fn rest(log: &Log, clock: Option<Clock>) -> LogTotals {
     let summary = &log.summary;
     let (total_ns, cpu) = summary.totals();
-    Rest {
+    LogTotals {
         clock,
         jvms: log.jvms,
         totals: Totals {
@@ -218,13 +218,13 @@ fn rest(log: &Log, clock: Option<Clock>) -> Rest {
         kinds: kinds(summary),
         safepoints: SafepointRows {
             total: durations(&summary.safepoints.total),
-            time_to_safepoint: durations(&summary.safepoints.reaching),
+            time_to_safepoint: durations(&summary.safepoints.time_to_safepoint),
         },
         sys_above_user: SysAboveUserRow {
-            pauses: summary.suspects.count,
-            duration_seconds: seconds(summary.suspects.total_ns),
-            user_seconds: seconds(summary.suspects.cpu.user_ns),
-            sys_seconds: seconds(summary.suspects.cpu.sys_ns),
+            pauses: summary.sys_heavy_pauses.count,
+            duration_seconds: seconds(summary.sys_heavy_pauses.total_ns),
+            user_seconds: seconds(summary.sys_heavy_pauses.cpu.user_ns),
+            sys_seconds: seconds(summary.sys_heavy_pauses.cpu.sys_ns),
         },
         unread_lines: summary.unread,
         unread: summary
@@ -242,7 +242,7 @@ fn rest(log: &Log, clock: Option<Clock>) -> Rest {
 }
 
 fn kinds(summary: &Summary) -> Vec<KindRow> {
-    let row = |kind: &hugewise_jvm::gc_log::summary::Kind| KindRow {
+    let row = |kind: &hugewise_jvm::gc_log::summary::PauseKind| KindRow {
         kind: kind.name.clone(),
         durations: durations(&kind.durations),
         pauses_with_cpu: kind.with_cpu,

@@ -40,7 +40,7 @@ pub fn openmetrics(log: &Log) -> Result<String, fmt::Error> {
             "Time from the safepoint request to the end of the safepoint.",
             &summary.safepoints.total,
         ),
-        ("safepoint_reaching_seconds", "Time to safepoint.", &summary.safepoints.reaching),
+        ("time_to_safepoint_seconds", "Time to safepoint.", &summary.safepoints.time_to_safepoint),
     ] {
         if durations.count > 0 {
             family(&mut out, name, "summary", Some("seconds"), help)?;
@@ -54,7 +54,11 @@ pub fn openmetrics(log: &Log) -> Result<String, fmt::Error> {
         }
     }
     for (name, help, value) in [
-        ("gc_suspect_pauses", "Pauses with more system time than user time.", summary.suspects.count),
+        (
+            "gc_sys_above_user_pauses",
+            "Pauses with more system time than user time.",
+            summary.sys_heavy_pauses.count,
+        ),
         ("gc_log_unread_lines", "Lines that look like a pause but could not be parsed.", summary.unread),
     ] {
         family(&mut out, name, "counter", None, help)?;

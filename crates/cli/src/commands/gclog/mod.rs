@@ -19,12 +19,12 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use hugewise_jvm::gc_log::{Event, Reader, sets, summary::Summary};
 
-use self::{json::Rows, reports::Log};
+use self::{json::PauseWriter, reports::Log};
 use crate::{
     NEGATIVE,
     output::{
         file,
-        progress::Amount,
+        progress::ByteProgress,
         terminal::{Terminal, print},
     },
 };
@@ -60,7 +60,7 @@ Examples:
   hugewise gclog gc.log*                     read a rotated log, files in any order
   ssh web7 cat /var/log/app/gc.log | hugewise gclog -
   hugewise gclog --html pauses.html gc.log gc.log.0.gz
-  hugewise gclog --json gc.log | jq '.pauses[] | select(.sys_s > .user_s)'
+  hugewise gclog --json gc.log | jq '.pauses[] | select(.sys_seconds > .user_seconds)'
 
 No setting is changed.
 
@@ -68,13 +68,13 @@ Exit status: 0 success; 1 there are pauses with more system time than user time;
 GC log could be read.";
 
 pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-    gclog.refuse_impossible()?;
+    gclog.check_arguments()?;
     let mut log = Log::default();
     let sets = sets::arrange(&gclog.files);
     log.files = sets.iter().flatten().map(|file| file.display().to_string()).collect();
     log.unnamed = sets.iter().flat_map(|set| unnamed(set)).collect();
     let out = stdout().lock();
-    let mut rows = gclog.json.then(|| Rows::new(BufWriter::new(out), &log.files));
+    let mut rows = gclog.json.then(|| PauseWriter::new(BufWriter::new(out), &log.files));
     let mut summary = Summary::default();
     let mut broken = None;
     let mut reader = Reader::default();
@@ -84,7 +84,7 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
             broken = rows.pause(pause).err();
         }
     };
-    let mut bar = Amount::new(size(&gclog.files));
+    let mut bar = ByteProgress::new(size(&gclog.files));
     for set in &sets {
         for file in set {
             read(file, &mut reader, &mut bar, &mut log.ended_early, &mut take)?;
@@ -96,7 +96,7 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         return Err(error.into());
     }
     ensure!(
-        reader.knows_log(),
+        reader.has_log_lines(),
         "{} has no line of a GC log; a JVM writes one with -Xlog:gc*,safepoint:file=gc.log, JDK 8 with \
          -Xloggc:gc.log -XX:+PrintGCDetails -XX:+PrintGCApplicationStoppedTime",
         log.files.join(", ")
@@ -113,11 +113,11 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("cannot write the report {}", file.display()))?;
         eprintln!("hugewise: wrote {}", file.display());
     }
-    Ok(if log.summary.suspects.count > 0 { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
+    Ok(if log.summary.sys_heavy_pauses.count > 0 { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 
 impl Gclog {
-    fn refuse_impossible(&self) -> anyhow::Result<()> {
+    fn check_arguments(&self) -> anyhow::Result<()> {
         if let Some(html) = &self.html {
             file::can_be_written(html)
                 .with_context(|| format!("cannot write the report {}", html.display()))?;
@@ -125,8 +125,8 @@ impl Gclog {
         // All files are checked before anything is printed.
         for file in self.files.iter().filter(|file| !is_stdin(file)) {
             let reading = || format!("cannot read the log {}", file.display());
-            ensure!(!file.is_dir(), "{}: it is a folder; give the logs in it", reading());
-            // Not pipes: opening and closing one would end its writer.
+            ensure!(!file.is_dir(), "{}: the path is a folder; give the logs in it", reading());
+            // Not pipes: opening and closing a pipe would end its writer.
             if file.metadata().with_context(reading)?.is_file() {
                 File::open(file).with_context(reading)?;
             }
@@ -135,11 +135,11 @@ impl Gclog {
     }
 }
 
-/// Reads one file. If it ends early, the part before counts.
+/// Reads one file. If the file is truncated or damaged, the part before the damage counts.
 fn read(
     file: &Path,
     reader: &mut Reader,
-    bar: &mut Amount,
+    bar: &mut ByteProgress,
     ended_early: &mut Vec<String>,
     take: &mut impl FnMut(Event<'_>),
 ) -> anyhow::Result<()> {
@@ -149,7 +149,7 @@ fn read(
     let counted = Counted { input, bar };
     if let Err(error) = reader.read(counted, take) {
         let damage = if packed { "the compressed file is truncated or damaged" } else { "reading failed" };
-        ended_early.push(format!("{name}: {damage} ({error}); the part before counts"));
+        ended_early.push(format!("{name}: {damage} ({error}); only the part before it counts"));
     }
     Ok(())
 }
@@ -157,7 +157,7 @@ fn read(
 /// A reader that updates the progress bar.
 struct Counted<'a, R> {
     input: R,
-    bar: &'a mut Amount,
+    bar: &'a mut ByteProgress,
 }
 
 impl<R: Read> Read for Counted<'_, R> {

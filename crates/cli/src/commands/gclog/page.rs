@@ -5,9 +5,10 @@ use serde::Serialize;
 
 use super::{plot, reports::Log, words};
 use crate::output::{
+    durations::{milliseconds, seconds},
     terminal::plain,
     web_page,
-    words::{count, milliseconds, seconds},
+    words::count,
 };
 
 /// Widths of the plots in pixels: for wide and for narrow screens.
@@ -29,7 +30,7 @@ struct Page {
     safepoints: Vec<Row>,
     slow: Vec<Slow>,
     meaning: Vec<String>,
-    suspects: Vec<Suspect>,
+    sys_above_user: Vec<SysAboveUserRow>,
     steps: Vec<NextStep>,
     unread_lines: u64,
     unread: Vec<Unread>,
@@ -50,13 +51,13 @@ struct Row {
 
 #[derive(Serialize)]
 struct Slow {
-    reaching: String,
+    time_to_safepoint: String,
     operation: String,
     place: String,
 }
 
 #[derive(Serialize)]
-struct Suspect {
+struct SysAboveUserRow {
     kind: String,
     cause: String,
     figures: [String; 4],
@@ -79,13 +80,13 @@ struct Unread {
 
 fn page(log: &Log) -> anyhow::Result<Page> {
     let summary = &log.summary;
-    let suspects = &summary.suspects;
+    let sys_above_user = &summary.sys_heavy_pauses;
     let safepoints =
-        [("total", &summary.safepoints.total), ("time to safepoint", &summary.safepoints.reaching)];
+        [("total", &summary.safepoints.total), ("time to safepoint", &summary.safepoints.time_to_safepoint)];
     Ok(Page {
         version: env!("CARGO_PKG_VERSION"),
         files: log.files.iter().map(|file| words::file(file)).collect(),
-        read: words::read(log),
+        read: words::totals(log),
         remarks: words::remarks(log),
         plots: plots(log)?,
         kinds: kinds(log),
@@ -95,9 +96,9 @@ fn page(log: &Log) -> anyhow::Result<Page> {
             .map(|(name, durations)| Row { name: name.to_owned(), figures: figures(durations) })
             .collect(),
         slow: slow(log),
-        meaning: if suspects.count > 0 { words::meaning(summary) } else { Vec::new() },
-        suspects: rows_of_suspects(log),
-        steps: words::next_steps()
+        meaning: if sys_above_user.count > 0 { words::verdict(summary) } else { Vec::new() },
+        sys_above_user: rows_of_sys_above_user(log),
+        steps: words::actions()
             .into_iter()
             .map(|(what, command, says)| NextStep { what, command, says })
             .collect(),
@@ -122,7 +123,7 @@ fn plots(log: &Log) -> anyhow::Result<Vec<Plot>> {
 }
 
 fn kinds(log: &Log) -> Vec<Row> {
-    let row = |kind: &hugewise_jvm::gc_log::summary::Kind| {
+    let row = |kind: &hugewise_jvm::gc_log::summary::PauseKind| {
         let mut figures = figures(&kind.durations);
         for ns in [kind.cpu.user_ns, kind.cpu.sys_ns, kind.cpu.real_ns] {
             figures.push(if kind.with_cpu > 0 { seconds(ns) } else { "?".to_owned() });
@@ -147,26 +148,26 @@ fn slow(log: &Log) -> Vec<Slow> {
     let worst = log.summary.safepoints.worst.iter();
     worst
         .map(|worst| Slow {
-            reaching: milliseconds(worst.reaching_ns),
+            time_to_safepoint: milliseconds(worst.time_to_safepoint_ns),
             operation: worst.operation.as_deref().map(plain).unwrap_or_default(),
             place: whereabouts(words::moment(worst.end), words::place(log, worst.place)),
         })
         .collect()
 }
 
-fn rows_of_suspects(log: &Log) -> Vec<Suspect> {
-    let worst = log.summary.suspects.worst.iter();
+fn rows_of_sys_above_user(log: &Log) -> Vec<SysAboveUserRow> {
+    let worst = log.summary.sys_heavy_pauses.worst.iter();
     worst
-        .map(|suspect| Suspect {
-            kind: plain(&suspect.kind),
-            cause: suspect.cause.as_deref().map(plain).unwrap_or_default(),
+        .map(|pause| SysAboveUserRow {
+            kind: plain(&pause.kind),
+            cause: pause.cause.as_deref().map(plain).unwrap_or_default(),
             figures: [
-                milliseconds(suspect.duration_ns),
-                seconds(suspect.cpu.user_ns),
-                seconds(suspect.cpu.sys_ns),
-                seconds(suspect.cpu.real_ns),
+                milliseconds(pause.duration_ns),
+                seconds(pause.cpu.user_ns),
+                seconds(pause.cpu.sys_ns),
+                seconds(pause.cpu.real_ns),
             ],
-            place: whereabouts(words::moment(suspect.start), words::place(log, suspect.place)),
+            place: whereabouts(words::moment(pause.start), words::place(log, pause.place)),
         })
         .collect()
 }

@@ -25,7 +25,7 @@ type Bars = fn(&Step) -> [(f64, RGBColor); 2];
 pub fn longest(timeline: &Timeline, width: u32) -> anyhow::Result<String> {
     bars(timeline, width, "longest pause (ms)", |step| {
         let longest = step.longest_ns as f64 / 1e6;
-        let color = if step.suspects > 0 { SYS } else { USER };
+        let color = if step.sys_heavy_pauses > 0 { SYS } else { USER };
         [(longest, color), (longest, color)]
     })
 }

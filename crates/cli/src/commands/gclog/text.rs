@@ -3,31 +3,32 @@
 use std::fmt;
 
 use comfy_table::Table;
-use hugewise_jvm::gc_log::summary::{Durations, Kind, Suspect};
+use hugewise_jvm::gc_log::summary::{Durations, PauseKind, SysHeavyPause};
 
 use super::{reports::Log, words};
 use crate::output::{
+    durations::{milliseconds, seconds},
     layout::Page,
     table::table,
     terminal::{Terminal, plain},
-    words::{count, milliseconds, seconds, shortened},
+    words::{count, shortened},
 };
 
 /// Longest name of a kind in the table, in characters.
-const NAME: usize = 44;
-/// Most lines shown that could not be parsed.
-const UNREAD: usize = 5;
-/// Most safepoints listed by their time to safepoint.
-const SLOWEST: usize = 3;
-/// Least time to safepoint that is listed, in nanoseconds.
-const SLOW_NS: u64 = 10_000_000;
+const MAX_KIND_CHARS: usize = 44;
+/// Largest number of lines shown that could not be parsed.
+const MAX_UNPARSED_LINES: usize = 5;
+/// Largest number of safepoints listed by time to safepoint.
+const MAX_SLOW_SAFEPOINTS: usize = 3;
+/// Shortest time to safepoint that is listed, in nanoseconds.
+const MIN_LISTED_TTSP_NS: u64 = 10_000_000;
 
 pub fn text(log: &Log, terminal: &Terminal) -> Result<String, fmt::Error> {
     let mut page = Page::new(terminal);
     for (n, file) in log.files.iter().enumerate() {
         page.line(if n == 0 { "LOG" } else { "" }, words::file(file))?;
     }
-    for said in words::read(log) {
+    for said in words::totals(log) {
         page.wrapped("", &said)?;
     }
     if !log.summary.kinds.is_empty() {
@@ -42,12 +43,12 @@ pub fn text(log: &Log, terminal: &Terminal) -> Result<String, fmt::Error> {
         page.wrapped(if n == 0 { "NOTE" } else { "" }, said)?;
     }
     safepoints(&mut page, log)?;
-    suspects(&mut page, log, terminal)?;
+    sys_above_user(&mut page, log, terminal)?;
     unread(&mut page, log, terminal)?;
     Ok(page.into_text())
 }
 
-fn pauses(kinds: &[Kind]) -> Table {
+fn pauses(kinds: &[PauseKind]) -> Table {
     let cpu_known = kinds.iter().any(|kind| kind.with_cpu > 0);
     let mut headings = vec!["pause", "count", "total s", "p50 ms", "p99 ms", "max ms"];
     if cpu_known {
@@ -55,7 +56,7 @@ fn pauses(kinds: &[Kind]) -> Table {
     }
     let mut table = table(&headings);
     for kind in kinds {
-        let mut row = vec![shortened(&plain(&kind.name), NAME)];
+        let mut row = vec![shortened(&plain(&kind.name), MAX_KIND_CHARS)];
         row.extend(figures(&kind.durations));
         if cpu_known {
             let cpu = [kind.cpu.user_ns, kind.cpu.sys_ns, kind.cpu.real_ns];
@@ -83,7 +84,9 @@ fn safepoints(page: &mut Page<'_>, log: &Log) -> fmt::Result {
         return Ok(());
     }
     let mut table = table(&["safepoints", "count", "total s", "p50 ms", "p99 ms", "max ms"]);
-    for (name, durations) in [("total", &safepoints.total), ("time to safepoint", &safepoints.reaching)] {
+    for (name, durations) in
+        [("total", &safepoints.total), ("time to safepoint", &safepoints.time_to_safepoint)]
+    {
         if durations.count > 0 {
             let mut row = vec![name.to_owned()];
             row.extend(figures(durations));
@@ -92,12 +95,14 @@ fn safepoints(page: &mut Page<'_>, log: &Log) -> fmt::Result {
     }
     page.line("", "")?;
     lines(page, &table)?;
-    let slow: Vec<_> = safepoints.worst.iter().filter(|worst| worst.reaching_ns >= SLOW_NS).collect();
-    for (n, worst) in slow.iter().take(SLOWEST).enumerate() {
+    let slow: Vec<_> =
+        safepoints.worst.iter().filter(|worst| worst.time_to_safepoint_ns >= MIN_LISTED_TTSP_NS).collect();
+    for (n, worst) in slow.iter().take(MAX_SLOW_SAFEPOINTS).enumerate() {
         let of = worst.operation.as_deref().map(|operation| format!(" for {}", plain(operation)));
         let at = words::moment(worst.end).map(|at| format!(" {at}")).unwrap_or_default();
         let place = words::place(log, worst.place);
-        let said = format!("{} ms{}{at}, {place}", milliseconds(worst.reaching_ns), of.unwrap_or_default());
+        let said =
+            format!("{} ms{}{at}, {place}", milliseconds(worst.time_to_safepoint_ns), of.unwrap_or_default());
         page.line(if n == 0 { "TTSP" } else { "" }, said)?;
     }
     if !slow.is_empty() {
@@ -110,24 +115,24 @@ fn safepoints(page: &mut Page<'_>, log: &Log) -> fmt::Result {
     Ok(())
 }
 
-fn suspects(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
-    let suspects = &log.summary.suspects;
-    if suspects.count == 0 {
+fn sys_above_user(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
+    let sys_above_user = &log.summary.sys_heavy_pauses;
+    if sys_above_user.count == 0 {
         return Ok(());
     }
     page.line("", "")?;
-    let said = match suspects.count {
+    let said = match sys_above_user.count {
         1 => "1 pause has more system time than user time".to_owned(),
         n => format!("{} pauses have more system time than user time; the largest:", count(n)),
     };
     page.line("SYS > USER", terminal.warn(&said))?;
-    lines(page, &worst(log, &suspects.worst))?;
+    lines(page, &worst(log, &sys_above_user.worst))?;
     page.line("", "")?;
-    for (n, said) in words::meaning(&log.summary).iter().enumerate() {
+    for (n, said) in words::verdict(&log.summary).iter().enumerate() {
         page.wrapped(["VERDICT", ""][n.min(1)], said)?;
     }
     page.line("", "")?;
-    for (n, (what, command, says)) in words::next_steps().iter().enumerate() {
+    for (n, (what, command, says)) in words::actions().iter().enumerate() {
         page.line(if n == 0 { "ACTIONS" } else { "" }, terminal.bold(&format!("{}. {what}", n + 1)))?;
         if let Some(command) = command {
             page.line("", terminal.good(&format!("$ {command}")))?;
@@ -137,17 +142,17 @@ fn suspects(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result 
     Ok(())
 }
 
-fn worst(log: &Log, suspects: &[Suspect]) -> Table {
+fn worst(log: &Log, sys_above_user: &[SysHeavyPause]) -> Table {
     let mut table = table(&["pause", "ms", "user s", "sys s", "real s", "where"]);
-    for suspect in suspects {
-        let at = words::moment(suspect.start).map(|at| format!("{at}, ")).unwrap_or_default();
+    for pause in sys_above_user {
+        let at = words::moment(pause.start).map(|at| format!("{at}, ")).unwrap_or_default();
         table.add_row([
-            shortened(&plain(&suspect.kind), NAME),
-            milliseconds(suspect.duration_ns),
-            seconds(suspect.cpu.user_ns),
-            seconds(suspect.cpu.sys_ns),
-            seconds(suspect.cpu.real_ns),
-            format!("{at}{}", words::place(log, suspect.place)),
+            shortened(&plain(&pause.kind), MAX_KIND_CHARS),
+            milliseconds(pause.duration_ns),
+            seconds(pause.cpu.user_ns),
+            seconds(pause.cpu.sys_ns),
+            seconds(pause.cpu.real_ns),
+            format!("{at}{}", words::place(log, pause.place)),
         ]);
     }
     table
@@ -164,7 +169,7 @@ fn unread(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
         n => format!("{} lines look like a pause but could", count(n)),
     };
     page.wrapped("UNPARSED", &format!("{lines} not be parsed: truncated or damaged"))?;
-    for line in summary.unread_lines.iter().take(UNREAD) {
+    for line in summary.unread_lines.iter().take(MAX_UNPARSED_LINES) {
         let text = plain(&line.text);
         let text = if text.is_empty() {
             String::new()
@@ -173,7 +178,7 @@ fn unread(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
         };
         page.line("", format!("{}, {}{text}", words::place(log, line.place), line.what))?;
     }
-    if summary.unread > UNREAD as u64 {
+    if summary.unread > MAX_UNPARSED_LINES as u64 {
         page.line("", "…")?;
     }
     Ok(())

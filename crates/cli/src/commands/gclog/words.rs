@@ -1,11 +1,12 @@
 //! Figures and sentences shared by the text and the HTML page.
 
-use hugewise_jvm::gc_log::{Cpu, Place, Stamp, summary::Summary};
+use hugewise_jvm::gc_log::{Cpu, LogPosition, Stamp, summary::Summary};
 
 use super::reports::Log;
 use crate::output::{
+    durations::seconds,
     terminal::plain,
-    words::{count, counted, seconds},
+    words::{count, counted},
 };
 
 /// `user 0.61 s, sys 0.35 s, real 1.90 s`
@@ -25,7 +26,7 @@ pub fn file(name: &str) -> String {
 }
 
 /// `gc.log.0:17`, or `line 17` if there is a single file.
-pub fn place(log: &Log, place: Place) -> String {
+pub fn place(log: &Log, place: LogPosition) -> String {
     match log.files.get(place.file) {
         Some(file) if log.files.len() > 1 => format!("{}:{}", self::file(file), place.line),
         _ => format!("line {}", place.line),
@@ -33,7 +34,7 @@ pub fn place(log: &Log, place: Place) -> String {
 }
 
 /// Totals of the pauses, as sentences.
-pub fn read(log: &Log) -> Vec<String> {
+pub fn totals(log: &Log) -> Vec<String> {
     let summary = &log.summary;
     let (total_ns, cpu) = summary.totals();
     let pauses = summary.pauses();
@@ -85,16 +86,16 @@ pub fn remarks(log: &Log) -> Vec<String> {
 }
 
 /// The verdict on pauses with more system time than user time.
-pub fn meaning(summary: &Summary) -> Vec<String> {
-    let suspects = &summary.suspects;
+pub fn verdict(summary: &Summary) -> Vec<String> {
+    let sys_above_user = &summary.sys_heavy_pauses;
     let mut said = vec![
         format!(
             "System time ({} s) exceeds user time ({} s) in {}, {} s in total. A collector copies and marks objects \
              in user space; most of its system time is memory allocation.",
-            seconds(suspects.cpu.sys_ns),
-            seconds(suspects.cpu.user_ns),
-            counted(suspects.count, "pause"),
-            seconds(suspects.total_ns),
+            seconds(sys_above_user.cpu.sys_ns),
+            seconds(sys_above_user.cpu.user_ns),
+            counted(sys_above_user.count, "pause"),
+            seconds(sys_above_user.total_ns),
         ),
         "Possible causes are direct compaction for huge pages, first touch of base pages while the heap grows, \
          zeroing of huge pages, and reclaim or swap. They look the same in a log, which counts CPU time for the \
@@ -102,16 +103,16 @@ pub fn meaning(summary: &Summary) -> Vec<String> {
             .to_owned(),
     ];
     let timeline = &summary.timeline;
-    if suspects.count > 1 && !timeline.by_number && timeline.runs_ns.is_empty() {
+    if sys_above_user.count > 1 && !timeline.by_number && timeline.runs_ns.is_empty() {
         let tenth = timeline.steps.len().div_ceil(10);
-        let early: u64 = timeline.steps.iter().take(tenth).map(|step| step.suspects).sum();
+        let early: u64 = timeline.steps.iter().take(tenth).map(|step| step.sys_heavy_pauses).sum();
         said.push(format!("{} of them occurred in the first tenth of the log's time.", count(early)));
     }
     said
 }
 
 /// Actions that find the cause: title, command or `None`, explanation.
-pub fn next_steps() -> [(&'static str, Option<&'static str>, &'static str); 3] {
+pub fn actions() -> [(&'static str, Option<&'static str>, &'static str); 3] {
     [
         (
             "Exclude first touch",

@@ -12,12 +12,12 @@ use std::{
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use hugewise_evidence::process::{self as evidence, Document, Failed, Inspected, Machine, Options};
+use hugewise_evidence::process::{self as evidence, Document, Failed, Inspected, MachineState, Options};
 use hugewise_linux::{
     cgroup::processes,
     interrupt::Interrupt,
     json,
-    proc::process::{self, CannotTell, Obstacle},
+    proc::process::{self, Obstacle, ProcessError},
     root::Root,
 };
 
@@ -73,7 +73,7 @@ Examples:
 
 Your own processes need no root; only CAP_SYS_ADMIN distinguishes mTHP from base pages.
 
-Exit status: 0 all named processes could be read; 1 some could not; 2 none could, or wrong usage.";
+Exit status: 0 all named processes could be read; 1 some could not; 2 none could, or usage error.";
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
@@ -96,24 +96,24 @@ pub fn run(inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         bail!("name a process, or --all, or --cgroup PATH; 'hugewise inspect --help' has examples");
     }
     let Some(gap) = inspect.watch else {
-        let looked = look(&root, inspect, terminal)?;
-        print(&looked.text)?;
-        return Ok(looked.exit_code());
+        let sampled = sample(&root, inspect, terminal)?;
+        print(&sampled.text)?;
+        return Ok(sampled.exit_code());
     };
-    let interrupt = machine::watch()?;
-    let first = look(&root, inspect, terminal)?;
+    let interrupt = machine::install_signal_handlers()?;
+    let first = sample(&root, inspect, terminal)?;
     let code = first.exit_code();
-    let mut looked = first;
+    let mut sampled = first;
     loop {
         let begin = Instant::now();
-        show_again(&looked.text, inspect.json)?;
-        if looked.reported == 0 && !inspect.all {
+        show_again(&sampled.text, inspect.json)?;
+        if sampled.reported == 0 && !inspect.all {
             return Ok(code);
         }
         if wait(gap.saturating_sub(begin.elapsed()), &interrupt) {
             return Ok(code);
         }
-        looked = look(&root, inspect, terminal)?;
+        sampled = sample(&root, inspect, terminal)?;
     }
 }
 
@@ -141,13 +141,13 @@ fn wait(gap: Duration, interrupt: &Interrupt) -> bool {
 }
 
 /// The result of one sample.
-struct Looked {
+struct SampleOutput {
     text: String,
     reported: usize,
     failed: usize,
 }
 
-impl Looked {
+impl SampleOutput {
     fn exit_code(&self) -> ExitCode {
         match (self.reported, self.failed) {
             (_, 0) => ExitCode::SUCCESS,
@@ -157,8 +157,8 @@ impl Looked {
     }
 }
 
-fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<Looked> {
-    let machine = Machine::read(root)?;
+fn sample(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<SampleOutput> {
+    let machine = MachineState::read(root)?;
     let pids = match &inspect.cgroup {
         _ if inspect.all => process::all(root)?,
         Some(group) => processes::read(root, group).map_err(anyhow::Error::msg)?,
@@ -167,7 +167,7 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
     ensure!(!pids.is_empty() || inspect.cgroup.is_none(), "no process is in this control group or below it");
     let options = Options { attach: inspect.attach, full: inspect.full, ..Options::default() };
     let reported = |pid| match inspect.all {
-        true => evidence::glance(root, &machine, pid),
+        true => evidence::inspect_totals(root, &machine, pid),
         false => evidence::inspect(root, &machine, pid, options),
     };
     // Processes that were not named on the command line and have no memory or have ended are not failures.
@@ -176,7 +176,7 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
     for pid in pids {
         match reported(pid) {
             Ok(inspected) => found.push(inspected),
-            Err(CannotTell { obstacle, .. }) if !is_named && has_nothing(obstacle) => {}
+            Err(ProcessError { obstacle, .. }) if !is_named && has_nothing(obstacle) => {}
             Err(why) => failed.push(Failed::new(pid, why)),
         }
     }
@@ -185,13 +185,13 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
     }
     // With --all, processes of other users are often not readable: they are not failures.
     let counted = if inspect.all { 0 } else { failed.len() };
-    let looked = |text| Looked { text, reported: found.len(), failed: counted };
+    let sampled = |text| SampleOutput { text, reported: found.len(), failed: counted };
     if !inspect.json {
         let text = match inspect.all {
             true => text::overview(&found, &failed, &machine, terminal)?,
             false => text::text(&found, &failed, &machine, inspect.full, terminal)?,
         };
-        return Ok(looked(text));
+        return Ok(sampled(text));
     }
     let (reported, lines) =
         (found.len(), found.len() + failed.len() > 1 || inspect.watch.is_some() || inspect.all);
@@ -203,7 +203,7 @@ fn look(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<L
     for document in documents {
         text += &if lines { json::line(&document)? } else { json::text(&document)? };
     }
-    Ok(Looked { text, reported, failed: counted })
+    Ok(SampleOutput { text, reported, failed: counted })
 }
 
 fn has_nothing(obstacle: Obstacle) -> bool {

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, fmt};
 
 use comfy_table::Table;
-use hugewise_evidence::process::{Failed, Inspected, Kind, Machine, Reason, Region, Totals, huge};
+use hugewise_evidence::process::{
+    Failed, Inspected, InspectedRegion, Kind, MachineState, Reason, Totals, huge,
+};
 use hugewise_linux::{
     action::Action,
     proc::process::Obstacle,
@@ -18,19 +20,19 @@ use crate::output::{
 };
 
 /// Regions below this share of the resident bytes, 0 to 1, are summed up.
-const SMALL: f64 = 0.005;
+const MIN_RESIDENT_SHARE: f64 = 0.005;
 /// Width of a region's name in the table, in characters.
-const NAME: usize = 44;
+const MAX_NAME_CHARS: usize = 44;
 /// Largest number of region names before a reason.
-const NAMES: usize = 3;
+const MAX_NAMES: usize = 3;
 /// Largest number of unreadable processes that are listed.
-const PIDS: usize = 8;
+const MAX_PIDS: usize = 8;
 
 /// The report on each process.
 pub fn text(
     found: &[Inspected],
     failed: &[Failed],
-    machine: &Machine,
+    machine: &MachineState,
     full: bool,
     terminal: &Terminal,
 ) -> anyhow::Result<String> {
@@ -56,7 +58,7 @@ pub fn text(
 pub fn overview(
     found: &[Inspected],
     failed: &[Failed],
-    machine: &Machine,
+    machine: &MachineState,
     terminal: &Terminal,
 ) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
@@ -87,8 +89,8 @@ pub fn overview(
         failed.iter().partition(|failed| failed.cause == Obstacle::NotAllowed);
     let mut reasons: Vec<String> = unknown.iter().map(|failed| plain(&failed.detail)).collect();
     if !others.is_empty() {
-        let pids: Vec<String> = others.iter().map(|failed| failed.pid.to_string()).take(PIDS).collect();
-        let more = others.len().saturating_sub(PIDS);
+        let pids: Vec<String> = others.iter().map(|failed| failed.pid.to_string()).take(MAX_PIDS).collect();
+        let more = others.len().saturating_sub(MAX_PIDS);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         reasons.push(format!(
             "{}{more}: owned by another user, or not dumpable; reading them needs CAP_SYS_PTRACE, try sudo",
@@ -134,7 +136,7 @@ fn memory(totals: &Totals) -> String {
 }
 
 /// A line of the table: a region, or several of a kind.
-struct Row {
+struct RegionRow {
     name: String,
     addresses: Option<(u64, u64)>,
     regions: usize,
@@ -145,20 +147,20 @@ struct Row {
     hugetlb: Bytes,
     swapped: Bytes,
     /// Bytes on base pages by reason and text.
-    reasons: Vec<Why>,
+    reasons: Vec<RegionReason>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-struct Why {
+struct RegionReason {
     reason: Reason,
     words: String,
     actions: Vec<Action>,
     bytes: Bytes,
 }
 
-impl Row {
-    fn named(name: String) -> Row {
-        Row {
+impl RegionRow {
+    fn named(name: String) -> RegionRow {
+        RegionRow {
             name,
             addresses: None,
             regions: 0,
@@ -171,7 +173,7 @@ impl Row {
         }
     }
 
-    fn add(&mut self, region: &Region, base: Option<PageSize>) {
+    fn add(&mut self, region: &InspectedRegion, base: Option<PageSize>) {
         self.regions += 1;
         self.resident += region.pages.resident_bytes;
         self.counted += region.pages.resident_bytes.saturating_sub(region.counted_above_bytes);
@@ -186,7 +188,7 @@ impl Row {
         let bytes = small + region.swapped_bytes;
         match self.reasons.iter_mut().find(|why| why.reason == reason && why.words == *words) {
             Some(why) => why.bytes += bytes,
-            None => self.reasons.push(Why {
+            None => self.reasons.push(RegionReason {
                 reason,
                 words: words.clone(),
                 actions: region.actions.clone(),
@@ -195,21 +197,21 @@ impl Row {
         }
     }
 
-    fn why(&self) -> Option<&Why> {
+    fn why(&self) -> Option<&RegionReason> {
         self.reasons.iter().max_by_key(|why| why.bytes)
     }
 }
 
 /// The regions as rows, the largest first. Unless `full`, regions of one name share a row, and small regions
 /// are summed up.
-fn rows(inspected: &Inspected, full: bool) -> Vec<Row> {
+fn rows(inspected: &Inspected, full: bool) -> Vec<RegionRow> {
     let regions = inspected.regions.as_deref().unwrap_or_default();
     let base = inspected.totals.bytes_by_page_size.keys().next().copied();
     if full {
-        let mut rows: Vec<Row> = regions
+        let mut rows: Vec<RegionRow> = regions
             .iter()
             .map(|region| {
-                let mut row = Row::named(with_view(region));
+                let mut row = RegionRow::named(with_view(region));
                 row.addresses = Some((region.pages.start, region.pages.end));
                 row.add(region, base);
                 row
@@ -218,19 +220,20 @@ fn rows(inspected: &Inspected, full: bool) -> Vec<Row> {
         rows.sort_by_key(|row| std::cmp::Reverse((row.counted, row.resident)));
         return rows;
     }
-    let mut by_name: BTreeMap<String, Row> = BTreeMap::new();
-    let there = |region: &&Region| region.pages.resident_bytes + region.swapped_bytes > Bytes::ZERO;
+    let mut by_name: BTreeMap<String, RegionRow> = BTreeMap::new();
+    let there = |region: &&InspectedRegion| region.pages.resident_bytes + region.swapped_bytes > Bytes::ZERO;
     for region in regions.iter().filter(there) {
         let name = of_a_kind(region);
-        by_name.entry(name.clone()).or_insert_with(|| Row::named(name)).add(region, base);
+        by_name.entry(name.clone()).or_insert_with(|| RegionRow::named(name)).add(region, base);
     }
     let total = inspected.totals.resident_bytes;
-    let is_small = |row: &Row| {
-        row.resident.share_of(total).is_none_or(|share| share < SMALL) && row.hugetlb == Bytes::ZERO
+    let is_small = |row: &RegionRow| {
+        row.resident.share_of(total).is_none_or(|share| share < MIN_RESIDENT_SHARE)
+            && row.hugetlb == Bytes::ZERO
     };
-    let (small, mut rows): (Vec<Row>, Vec<Row>) = by_name.into_values().partition(is_small);
+    let (small, mut rows): (Vec<RegionRow>, Vec<RegionRow>) = by_name.into_values().partition(is_small);
     rows.sort_by_key(|row| std::cmp::Reverse((row.counted, row.resident)));
-    let mut others = Row::named(String::new());
+    let mut others = RegionRow::named(String::new());
     for row in small {
         others.regions += row.regions;
         others.resident += row.resident;
@@ -245,7 +248,7 @@ fn rows(inspected: &Inspected, full: bool) -> Vec<Row> {
     rows
 }
 
-fn of_a_kind(region: &Region) -> String {
+fn of_a_kind(region: &InspectedRegion) -> String {
     match region.kind {
         Kind::Stack
             if region.pages.name.starts_with("stack of") && !region.pages.name.ends_with("main thread") =>
@@ -256,14 +259,14 @@ fn of_a_kind(region: &Region) -> String {
     }
 }
 
-fn with_view(region: &Region) -> String {
+fn with_view(region: &InspectedRegion) -> String {
     match region.same_memory_as {
         Some(_) => format!("{} (mapped again, counted once)", region.pages.name),
         None => region.pages.name.clone(),
     }
 }
 
-fn table(rows: &[Row], machine: &Machine, folios_reported: bool, full: bool) -> Table {
+fn table(rows: &[RegionRow], machine: &MachineState, folios_reported: bool, full: bool) -> Table {
     let mut sizes: Vec<PageSize> = rows.iter().flat_map(|row| row.by_size.keys().copied()).collect();
     sizes.extend([Some(machine.sizes.base), machine.pmd()].into_iter().flatten());
     sizes.sort_unstable();
@@ -292,7 +295,11 @@ fn table(rows: &[Row], machine: &Machine, folios_reported: bool, full: bool) -> 
         }
         let times = if row.regions > 1 { format!(" ×{}", row.regions) } else { String::new() };
         let name = plain(&row.name);
-        cells.push(if full { name } else { shortened(&name, NAME - times.chars().count()) + &times });
+        cells.push(if full {
+            name
+        } else {
+            shortened(&name, MAX_NAME_CHARS - times.chars().count()) + &times
+        });
         cells.push(row.resident.to_string());
         cells.extend(sizes.iter().map(|size| amount(row.by_size.get(size).copied().unwrap_or_default())));
         cells.extend(any_pool.then(|| amount(row.hugetlb)));
@@ -312,8 +319,8 @@ fn word(reason: Reason) -> String {
 }
 
 /// Each reason as text, with its regions.
-fn reasons(page: &mut Page, rows: &[Row]) -> fmt::Result {
-    let mut reported: Vec<(&Why, Vec<&Row>)> = Vec::new();
+fn reasons(page: &mut Page, rows: &[RegionRow]) -> fmt::Result {
+    let mut reported: Vec<(&RegionReason, Vec<&RegionRow>)> = Vec::new();
     for row in rows {
         let Some(why) = row.why() else { continue };
         match reported.iter_mut().find(|(other, _)| other.words == why.words) {
@@ -326,9 +333,9 @@ fn reasons(page: &mut Page, rows: &[Row]) -> fmt::Result {
             page.line("", "")?;
         }
         let mut names: Vec<String> =
-            rows.iter().take(NAMES).map(|row| shortened(&plain(&row.name), NAME)).collect();
-        if rows.len() > NAMES {
-            names.push(format!("{} more", rows.len() - NAMES));
+            rows.iter().take(MAX_NAMES).map(|row| shortened(&plain(&row.name), MAX_NAME_CHARS)).collect();
+        if rows.len() > MAX_NAMES {
+            names.push(format!("{} more", rows.len() - MAX_NAMES));
         }
         let heading = if n == 0 { "WHY NOT" } else { "" };
         page.wrapped(
@@ -343,7 +350,7 @@ fn reasons(page: &mut Page, rows: &[Row]) -> fmt::Result {
     Ok(())
 }
 
-fn unknown(page: &mut Page, inspected: &Inspected, machine: &Machine) -> fmt::Result {
+fn unknown(page: &mut Page, inspected: &Inspected, machine: &MachineState) -> fmt::Result {
     let mut unknown: Vec<String> = Vec::new();
     if let Some(reason) = inspected.folio_sizes.reason() {
         unknown.push(format!("which of the {} pages belong to mTHP: {reason}", machine.sizes.base));

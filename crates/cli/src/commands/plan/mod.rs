@@ -15,8 +15,8 @@ use hugewise_linux::{
     root::Root,
 };
 use hugewise_plan::{
-    plan::{Obtainable, Outcome, Plan as Planned},
-    planner::{self, OffHeapWanted, Wanted},
+    plan::{Plan as Planned, PoolAvailability, StartOutcome},
+    planner::{self, OffHeapRequest, PlanRequest},
 };
 
 use self::formats::Format;
@@ -47,10 +47,10 @@ it were started now; 2 usage error, a command line that no JVM starts with, no J
 a format that cannot express the plan.")]
 pub struct Plan {
     #[command(flatten)]
-    wishes: Wishes,
+    wishes: PlanOptions,
     /// Output format: text, JSON (schema hugewise.plan/2), or the configuration of one tool
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Shape::Text)]
-    format: Shape,
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text)]
+    format: OutputFormat,
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -65,7 +65,7 @@ pub struct Plan {
 
 /// Parameters of a plan, apart from the command line.
 #[derive(Args)]
-pub struct Wishes {
+pub struct PlanOptions {
     /// Backing to plan for: hugetlb[:SIZE], shm[:SIZE] or thp [default: the one that the command line
     /// requests, or hugetlb]
     #[arg(short, long)]
@@ -76,7 +76,7 @@ pub struct Wishes {
     /// Memory outside of the heap that is put on huge pages too: SIZE, or 'direct' for the JVM's limit of
     /// direct buffers
     #[arg(long, value_name = "SIZE|direct", value_parser = off_heap)]
-    off_heap: Option<OffHeapWanted>,
+    off_heap: Option<OffHeapRequest>,
     /// NUMA node of the pool [default: that of numactl --membind in the command line, or all]
     #[arg(long, value_name = "N")]
     node: Option<u32>,
@@ -84,47 +84,47 @@ pub struct Wishes {
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum OutputFormat {
     Text,
     Json,
     File(Format),
 }
 
-impl ValueEnum for Shape {
-    fn value_variants<'a>() -> &'a [Shape] {
-        static SHAPES: OnceLock<Vec<Shape>> = OnceLock::new();
-        SHAPES.get_or_init(|| {
-            let files = Format::value_variants().iter().copied().map(Shape::File);
-            [Shape::Text, Shape::Json].into_iter().chain(files).collect()
+impl ValueEnum for OutputFormat {
+    fn value_variants<'a>() -> &'a [OutputFormat] {
+        static OUTPUT_FORMATS: OnceLock<Vec<OutputFormat>> = OnceLock::new();
+        OUTPUT_FORMATS.get_or_init(|| {
+            let files = Format::value_variants().iter().copied().map(OutputFormat::File);
+            [OutputFormat::Text, OutputFormat::Json].into_iter().chain(files).collect()
         })
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         match self {
-            Shape::Text => Some(PossibleValue::new("text").help("Text for the terminal")),
-            Shape::Json => {
+            OutputFormat::Text => Some(PossibleValue::new("text").help("Text for the terminal")),
+            OutputFormat::Json => {
                 Some(PossibleValue::new("json").help("All values, for programs and 'hugewise apply'"))
             }
-            Shape::File(format) => format.to_possible_value(),
+            OutputFormat::File(format) => format.to_possible_value(),
         }
     }
 }
 
-fn off_heap(text: &str) -> Result<OffHeapWanted, String> {
+fn off_heap(text: &str) -> Result<OffHeapRequest, String> {
     match text {
-        "direct" => Ok(OffHeapWanted::Direct),
-        size => size.parse().map(OffHeapWanted::Bytes).map_err(|error| format!("{error}")),
+        "direct" => Ok(OffHeapRequest::Direct),
+        size => size.parse().map(OffHeapRequest::Bytes).map_err(|error| format!("{error}")),
     }
 }
 
 pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = machine::root(plan.root.as_deref())?;
     let planned = make(&root, &plan.wishes, &plan.command)?;
-    let shape = if plan.json { Shape::Json } else { plan.format };
+    let shape = if plan.json { OutputFormat::Json } else { plan.format };
     let shown = match shape {
-        Shape::Text => text::text(&planned, terminal)?,
-        Shape::Json => json::text(&planned)?,
-        Shape::File(format) => match formats::render(&planned, format) {
+        OutputFormat::Text => text::text(&planned, terminal)?,
+        OutputFormat::Json => json::text(&planned)?,
+        OutputFormat::File(format) => match formats::render(&planned, format) {
             Ok(file) => file,
             // The plan needs nothing in this format: not an error, but there is no file to print.
             Err(said) if said.instead.is_none() => {
@@ -138,8 +138,8 @@ pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     Ok(if is_negative(&planned) { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 
-/// Makes a plan for a launch line on the machine of `root`; the JVM is rehearsed on this machine.
-pub fn make(root: &Root, wishes: &Wishes, command: &[String]) -> anyhow::Result<Planned> {
+/// Plans a launch line for the machine of `root`; the JVM is rehearsed on this machine.
+pub fn make(root: &Root, wishes: &PlanOptions, command: &[String]) -> anyhow::Result<Planned> {
     if wishes.backing == Some(Backing::Base) {
         bail!("--backing base needs no plan; use hugetlb, shm or thp");
     }
@@ -147,7 +147,7 @@ pub fn make(root: &Root, wishes: &Wishes, command: &[String]) -> anyhow::Result<
     let line = LaunchLine::of_java(command, &|file| fs::read_to_string(file))
         .context("cannot plan for this command line")?;
     let facts = Facts::gather(root, Scan::IfQuick);
-    let wanted = Wanted {
+    let wanted = PlanRequest {
         backing: wishes.backing,
         instances: wishes.instances,
         off_heap: wishes.off_heap,
@@ -157,8 +157,9 @@ pub fn make(root: &Root, wishes: &Wishes, command: &[String]) -> anyhow::Result<
 }
 
 fn is_negative(plan: &Planned) -> bool {
-    let out_of_reach =
-        |obtainable| matches!(obtainable, Obtainable::NotEnoughMemory | Obtainable::NotContiguous);
+    let out_of_reach = |obtainable| {
+        matches!(obtainable, PoolAvailability::NotEnoughMemory | PoolAvailability::NotContiguous)
+    };
     plan.pools.iter().any(|pool| out_of_reach(pool.obtainable))
-        || matches!(plan.verdict.outcome, Outcome::Exits | Outcome::DiesOfSigbus)
+        || matches!(plan.verdict.outcome, StartOutcome::Exits | StartOutcome::DiesOfSigbus)
 }

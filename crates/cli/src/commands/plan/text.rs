@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hugewise_linux::units::{Bytes, Pages};
-use hugewise_plan::plan::{Obtainable, Outcome, Plan, PoolPlan, RegionOutcome};
+use hugewise_plan::plan::{Plan, PoolAvailability, PoolPlan, RegionOutcome, StartOutcome};
 
 use crate::output::{
     layout::Page,
@@ -114,10 +114,12 @@ fn pool(page: &mut Page, heading: &str, pool: &PoolPlan, instances: u32, termina
     let to_add = format!("pages to add: {}", pool.pages_to_add);
     match (pool.pages_to_add, pool.obtainable) {
         (Pages(0), _) => page.line("", terminal.good("pages to add: none")),
-        (_, Obtainable::Yes) => page.wrapped("", &format!("{to_add}, available now: {why}")),
-        (_, Obtainable::NotEnoughMemory) => page.wrapped("", &format!("{to_add}, not enough memory: {why}")),
-        (_, Obtainable::NotContiguous) => page.wrapped("", &format!("{to_add}, not contiguous: {why}")),
-        (_, Obtainable::Unknown) => {
+        (_, PoolAvailability::Yes) => page.wrapped("", &format!("{to_add}, available now: {why}")),
+        (_, PoolAvailability::NotEnoughMemory) => {
+            page.wrapped("", &format!("{to_add}, not enough memory: {why}"))
+        }
+        (_, PoolAvailability::NotContiguous) => page.wrapped("", &format!("{to_add}, not contiguous: {why}")),
+        (_, PoolAvailability::Unknown) => {
             page.wrapped("", &format!("{to_add}, unknown whether they are available: {why}"))
         }
     }
@@ -131,18 +133,18 @@ fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
     let verdict = &plan.verdict;
     let summary = plain(&verdict.summary);
     let word = match verdict.outcome {
-        Outcome::GetsHugePages => terminal.good("gets huge pages"),
-        Outcome::FallsBack => terminal.warn("falls back"),
-        Outcome::Exits => terminal.bad("exits"),
-        Outcome::DiesOfSigbus => terminal.bad("killed by SIGBUS"),
-        Outcome::DoesNotAsk => terminal.warn("requests no huge pages"),
-        Outcome::DecidedAtTouch => terminal.warn("decided at page faults"),
-        Outcome::Unknown => terminal.warn("unknown"),
+        StartOutcome::GetsHugePages => terminal.good("gets huge pages"),
+        StartOutcome::FallsBack => terminal.warn("falls back"),
+        StartOutcome::Exits => terminal.bad("exits"),
+        StartOutcome::DiesOfSigbus => terminal.bad("killed by SIGBUS"),
+        StartOutcome::DoesNotAsk => terminal.warn("requests no huge pages"),
+        StartOutcome::DecidedAtTouch => terminal.warn("decided at page faults"),
+        StartOutcome::Unknown => terminal.warn("unknown"),
     };
     // Wider than the column of headings.
     page.line("AS STARTED NOW  ", word)?;
     page.wrapped("", &format!("Started now: {summary}."))?;
-    if verdict.outcome == Outcome::FallsBack {
+    if verdict.outcome == StartOutcome::FallsBack {
         let shown = |region: &RegionOutcome| {
             let (name, size) = (plain(&region.name), region.page_size_bytes);
             let is_part = region.huge_bytes > Bytes::ZERO && region.huge_bytes < region.bytes;

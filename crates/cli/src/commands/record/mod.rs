@@ -16,7 +16,7 @@ use hugewise_linux::{interrupt::Interrupt, json, root::Root};
 use hugewise_record::recording::{self, Assignment, EndReason, Header, Target};
 
 use crate::{
-    commands::record::{text as report, text::Report},
+    commands::record::{text as report, text::RecordReport},
     machine,
     output::terminal::{Terminal, print},
 };
@@ -75,7 +75,7 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         None => Target::Command(record.command.clone()),
     };
     let output = record.output.clone().unwrap_or_else(|| usual_name(&target));
-    let interrupt = machine::watch()?;
+    let interrupt = machine::install_signal_handlers()?;
     let mut journal = match Journal::open_recording(&root, Path::new(STATE_DIR), "record") {
         Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => return Err(error.into()),
         journal => journal,
@@ -92,11 +92,11 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let restored = journal.map(Journal::close).unwrap_or_default();
     let recorded = recorded?;
     if record.json {
-        print(&json::text(&Report::of(&recorded, &output))?)?;
+        print(&json::text(&RecordReport::of(&recorded, &output))?)?;
     } else {
         eprint!("{}", report::text(&recorded, &output, terminal));
     }
-    anyhow::ensure!(machine::is_as_it_was(&restored), "{}", machine::failures(&restored));
+    anyhow::ensure!(machine::is_fully_restored(&restored), "{}", machine::failures(&restored));
     Ok(status(recorded.status, recorded.reason, &interrupt))
 }
 

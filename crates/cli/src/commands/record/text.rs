@@ -3,24 +3,26 @@
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
 use hugewise_linux::{reading::Reading, units::seconds};
-use hugewise_record::recording::{Cause, EndReason, Evidence, Header, Recorded, Summary};
+use hugewise_record::recording::{Cause, EndReason, Evidence, Header, RecordingResult, Summary};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::output::{
+    durations::duration,
     terminal::{Terminal, plain},
-    words::{counted, duration},
+    words::counted,
 };
 
-/// Most rows of stalls listed.
-const MOST: usize = 10;
+/// Largest number of rows of stalls.
+const MAX_STALL_ROWS: usize = 10;
 const LOST: &str = "LOST";
 /// Counters of the machine that grow when a page fault waits for a huge page or gets none.
-const TELLING: [&str; 4] = ["compact_stall", "allocstall_movable", "thp_fault_fallback", "thp_split_page"];
+const STALL_COUNTERS: [&str; 4] =
+    ["compact_stall", "allocstall_movable", "thp_fault_fallback", "thp_split_page"];
 
 /// Result of `hugewise record`, schema `hugewise.record/2`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Report {
+pub struct RecordReport {
     /// `hugewise.record/2`.
     schema: &'static str,
     /// Path of the recording.
@@ -99,8 +101,8 @@ struct Lost {
     uncounted: bool,
 }
 
-impl Report {
-    pub fn of(recorded: &Recorded, file: &Path) -> Report {
+impl RecordReport {
+    pub fn of(recorded: &RecordingResult, file: &Path) -> RecordReport {
         let summary = &recorded.summary;
         let name = |tid: &u32| summary.names.get(tid).cloned();
         let mut stalls: Vec<Stall> = summary
@@ -135,7 +137,7 @@ impl Report {
             count: *count,
             uncounted: *uncounted,
         });
-        Report {
+        RecordReport {
             schema: "hugewise.record/2",
             file: file.display().to_string(),
             seconds: seconds(summary.last_ns.saturating_sub(summary.began_ns)),
@@ -191,7 +193,7 @@ fn weaker(evidence: Evidence) -> &'static str {
 }
 
 /// The summary at the end.
-pub fn text(recorded: &Recorded, file: &Path, terminal: &Terminal) -> String {
+pub fn text(recorded: &RecordingResult, file: &Path, terminal: &Terminal) -> String {
     let summary = &recorded.summary;
     let took = summary.last_ns.saturating_sub(summary.began_ns);
     let mut text = row(
@@ -210,8 +212,10 @@ pub fn text(recorded: &Recorded, file: &Path, terminal: &Terminal) -> String {
     }
     text.push_str(&stalls(summary, terminal));
     text.push_str(&huge_pages(summary, terminal));
-    let counters: Vec<String> =
-        TELLING.iter().filter_map(|name| Some(format!("{name} +{}", summary.machine.get(*name)?))).collect();
+    let counters: Vec<String> = STALL_COUNTERS
+        .iter()
+        .filter_map(|name| Some(format!("{name} +{}", summary.machine.get(*name)?)))
+        .collect();
     if !counters.is_empty() {
         let counters = counters.join(", ");
         text.push_str(&row(terminal, "MACHINE", &format!("{counters} (all processes)")));
@@ -262,13 +266,13 @@ fn stalls(summary: &Summary, terminal: &Terminal) -> String {
         }
     }
     rows.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
-    let left = rows.len().saturating_sub(MOST);
+    let left = rows.len().saturating_sub(MAX_STALL_ROWS);
     let mut text = match rows.is_empty() {
         true if has_events => row(terminal, "STALLS", "none: no thread waited for compaction or reclaim"),
         true => row(terminal, "STALLS", "unknown"),
         false => String::new(),
     };
-    for (at, (_, line)) in rows.into_iter().take(MOST).enumerate() {
+    for (at, (_, line)) in rows.into_iter().take(MAX_STALL_ROWS).enumerate() {
         text.push_str(&row(terminal, if at == 0 { "STALLS" } else { "" }, &line));
     }
     if left > 0 {
@@ -295,9 +299,9 @@ fn huge_pages(summary: &Summary, terminal: &Terminal) -> String {
         })
         .map(|(_, count)| count)
         .sum();
-    let looks: u64 = summary.collapses.values().sum();
-    if looks > 0 {
-        let line = format!("{collapsed} collapsed by khugepaged or MADV_COLLAPSE ({looks} events)");
+    let event_count: u64 = summary.collapses.values().sum();
+    if event_count > 0 {
+        let line = format!("{collapsed} collapsed by khugepaged or MADV_COLLAPSE ({event_count} events)");
         text.push_str(&row(terminal, if text.is_empty() { "HUGE PAGES" } else { "" }, &line));
     }
     text
@@ -310,8 +314,8 @@ mod tests {
     use super::*;
     use crate::output::terminal::Color;
 
-    fn recorded(summary: Summary) -> Recorded {
-        Recorded { summary, status: None, reason: EndReason::ProcessEnded }
+    fn recorded(summary: Summary) -> RecordingResult {
+        RecordingResult { summary, status: None, reason: EndReason::ProcessEnded }
     }
 
     fn reported(summary: Summary) -> String {

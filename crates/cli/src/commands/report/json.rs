@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 
 use hugewise_linux::{action::Action, reading::Reading, units::seconds};
 use hugewise_record::{
-    attribution::{self, Because, Split, Stop, ThreadPart, Verdict, Wait, WaitSum},
+    attribution::{self, LoggedPause, ThreadPart, TimeByActivity, Verdict, VerdictReason, Wait, WaitSum},
     recording::{Ending, Evidence},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{reports::Explained, words};
+use super::{reports::AttributedRecording, words};
 
 /// Result of `hugewise report`, schema `hugewise.report/2`. Times are in seconds; `start_seconds` counts from the
 /// start of the recording. Unknown values are null.
 #[derive(Serialize, JsonSchema)]
-pub struct Report {
+pub struct AttributionReport {
     schema: &'static str,
     /// Path of the recording.
     file: String,
     verdict: Verdict,
     #[serde(flatten)]
-    cause: Because,
+    cause: VerdictReason,
     /// The reason for the verdict, as text.
     detail: String,
     recording: Recording,
@@ -51,7 +51,7 @@ struct Recording {
     lost: BTreeMap<Evidence, u64>,
     /// Number of waits without a recorded begin or end, whose length is unknown.
     open_stalls: u64,
-    /// Number of logs on another clock than the kernel events; their times may be off by a second.
+    /// Number of logs with another clock than the kernel events; their times may be off by a second.
     fitted_logs: u64,
     /// Number of log lines that look like a pause but could not be parsed.
     unread_log_lines: u64,
@@ -197,11 +197,11 @@ struct Waiting {
     accounted_seconds: Option<f64>,
 }
 
-impl Report {
-    pub fn of(explained: &Explained<'_>) -> Report {
+impl AttributionReport {
+    pub fn of(explained: &AttributedRecording<'_>) -> AttributionReport {
         let explanation = &explained.explanation;
         let (gathered, totals) = (&explanation.gathered, &explanation.totals);
-        Report {
+        AttributionReport {
             schema: "hugewise.report/2",
             file: explained.file.display().to_string(),
             verdict: explanation.decision.verdict,
@@ -211,10 +211,10 @@ impl Report {
             totals: Totals {
                 pauses: totals.pauses,
                 paused_seconds: seconds(totals.paused_ns),
-                time_to_safepoint_seconds: seconds(totals.reaching_ns),
+                time_to_safepoint_seconds: seconds(totals.time_to_safepoint_ns),
                 stalled_seconds: seconds(totals.stalled_ns),
                 stalled_for_huge_seconds: seconds(totals.stalled_for_huge_ns),
-                time_to_safepoint_stalled_seconds: seconds(totals.reaching_stalled_ns),
+                time_to_safepoint_stalled_seconds: seconds(totals.time_to_safepoint_stalled_ns),
                 split: (&totals.split).into(),
                 pauses_with_sys_above_user: totals.sys_heavy,
             },
@@ -245,7 +245,7 @@ impl Report {
     }
 }
 
-fn recording(gathered: &attribution::Gathered) -> Recording {
+fn recording(gathered: &attribution::RecordingData) -> Recording {
     Recording {
         pid: gathered.header.pid,
         command: gathered.header.command.clone(),
@@ -261,8 +261,8 @@ fn recording(gathered: &attribution::Gathered) -> Recording {
     }
 }
 
-impl From<&Split> for SplitRow {
-    fn from(split: &Split) -> SplitRow {
+impl From<&TimeByActivity> for SplitRow {
+    fn from(split: &TimeByActivity) -> SplitRow {
         SplitRow {
             compaction_seconds: split.compaction_ns.map(seconds),
             reclaim_seconds: split.reclaim_ns.map(seconds),
@@ -274,8 +274,8 @@ impl From<&Split> for SplitRow {
     }
 }
 
-fn pause_row(gathered: &attribution::Gathered, pause: &attribution::Explained) -> Pause {
-    let Stop { pid, gc_id, kind, cause, span, cpu } = &pause.stop;
+fn pause_row(gathered: &attribution::RecordingData, pause: &attribution::Pause) -> Pause {
+    let LoggedPause { pid, gc_id, kind, cause, span, cpu } = &pause.stop;
     Pause {
         pid: *pid,
         gc_id: *gc_id,
@@ -286,10 +286,10 @@ fn pause_row(gathered: &attribution::Gathered, pause: &attribution::Explained) -
         user_seconds: cpu.map(|cpu| seconds(cpu.user_ns)),
         sys_seconds: cpu.map(|cpu| seconds(cpu.sys_ns)),
         real_seconds: cpu.map(|cpu| seconds(cpu.real_ns)),
-        time_to_safepoint: pause.reaching.as_ref().map(|reaching| TimeToSafepoint {
-            seconds: seconds(reaching.ns),
-            stalled_seconds: seconds(reaching.stalled_ns),
-            blockers: reaching
+        time_to_safepoint: pause.time_to_safepoint.as_ref().map(|time_to_safepoint| TimeToSafepoint {
+            seconds: seconds(time_to_safepoint.ns),
+            stalled_seconds: seconds(time_to_safepoint.stalled_ns),
+            blockers: time_to_safepoint
                 .blockers
                 .iter()
                 .map(|(thread, wait, ns)| Blocker {
@@ -307,7 +307,7 @@ fn pause_row(gathered: &attribution::Gathered, pause: &attribution::Explained) -
     }
 }
 
-fn thread_row(gathered: &attribution::Gathered, part: &ThreadPart) -> ThreadRow {
+fn thread_row(gathered: &attribution::RecordingData, part: &ThreadPart) -> ThreadRow {
     ThreadRow {
         tid: gathered.threads[part.thread].tid,
         thread: gathered.name(part.thread).to_owned(),

@@ -14,11 +14,11 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use hugewise_record::{
-    attribution::{Explanation, Gathered, Verdict, actions},
+    attribution::{Attribution, RecordingData, Verdict, actions},
     recording::Reader,
 };
 
-use self::{json::Report as Json, reports::Explained};
+use self::{json::AttributionReport, reports::AttributedRecording};
 use crate::{
     NEGATIVE,
     output::{
@@ -64,7 +64,7 @@ pub fn run(report: &Report, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     }
     let explained = explain(&report.file)?;
     match report.json {
-        true => print(&hugewise_linux::json::text(&Json::of(&explained))?)?,
+        true => print(&hugewise_linux::json::text(&AttributionReport::of(&explained))?)?,
         false => print(&text::text(&explained, terminal)?)?,
     }
     if let Some(html) = &report.html {
@@ -78,12 +78,12 @@ pub fn run(report: &Report, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn explain(file: &Path) -> anyhow::Result<Explained<'_>> {
+fn explain(file: &Path) -> anyhow::Result<AttributedRecording<'_>> {
     let reader =
         Reader::open(file).with_context(|| format!("cannot read the recording {}", file.display()))?;
-    let explanation = Explanation::of(Gathered::read(reader));
+    let explanation = Attribution::of(RecordingData::read(reader));
     let actions = actions::changes(&explanation).iter().map(words::action).collect();
-    Ok(Explained { file, explanation, actions })
+    Ok(AttributedRecording { file, explanation, actions })
 }
 
 #[cfg(test)]

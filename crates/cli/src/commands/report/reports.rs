@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use hugewise_linux::action::Action;
-use hugewise_record::attribution::Explanation;
+use hugewise_record::attribution::Attribution;
 
-pub struct Explained<'a> {
+pub struct AttributedRecording<'a> {
     /// Path of the recording.
     pub file: &'a Path,
-    pub explanation: Explanation,
+    pub explanation: Attribution,
     /// Changes that avoid the cause, the smallest first.
     pub actions: Vec<Action>,
 }

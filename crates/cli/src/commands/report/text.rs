@@ -3,24 +3,25 @@
 use std::fmt;
 
 use comfy_table::Table;
-use hugewise_record::attribution::{Explained as Pause, Explanation, Verdict};
+use hugewise_record::attribution::{Attribution, Pause, Verdict};
 
-use super::{reports::Explained, words};
+use super::{reports::AttributedRecording, words};
 use crate::output::{
+    durations::{duration, milliseconds},
     layout::Page,
     table::table,
     terminal::{Terminal, plain},
-    words::{counted, duration, milliseconds, shortened},
+    words::{counted, shortened},
 };
 
-/// Most pauses listed, the longest first.
+/// Largest number of pauses listed, the longest first.
 const PAUSES: usize = 10;
 /// Longest name of a kind in the table, in characters.
-const KIND: usize = 24;
-/// Most threads listed.
+const MAX_KIND_CHARS: usize = 24;
+/// Largest number of threads listed.
 const THREADS: usize = 8;
 
-pub fn text(explained: &Explained<'_>, terminal: &Terminal) -> Result<String, fmt::Error> {
+pub fn text(explained: &AttributedRecording<'_>, terminal: &Terminal) -> Result<String, fmt::Error> {
     let explanation = &explained.explanation;
     let mut page = Page::new(terminal);
     recording(&mut page, explained)?;
@@ -57,12 +58,12 @@ pub fn text(explained: &Explained<'_>, terminal: &Terminal) -> Result<String, fm
     Ok(page.into_text())
 }
 
-fn recording(page: &mut Page<'_>, explained: &Explained<'_>) -> fmt::Result {
+fn recording(page: &mut Page<'_>, explained: &AttributedRecording<'_>) -> fmt::Result {
     page.line("RECORDING", plain(&explained.file.display().to_string()))?;
     words::recording(&explained.explanation.gathered).iter().try_for_each(|said| page.wrapped("", said))
 }
 
-fn totals(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
+fn totals(page: &mut Page<'_>, explanation: &Attribution) -> fmt::Result {
     let totals = &explanation.totals;
     page.line("", "")?;
     for (n, said) in words::totals(totals).iter().enumerate() {
@@ -86,9 +87,9 @@ fn totals(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
 }
 
 /// A table of the longest pauses.
-fn pauses(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
+fn pauses(page: &mut Page<'_>, explanation: &Attribution) -> fmt::Result {
     let mut order: Vec<&Pause> = explanation.pauses.iter().collect();
-    order.sort_by_key(|pause| std::cmp::Reverse(pause.with_reaching_ns()));
+    order.sort_by_key(|pause| std::cmp::Reverse(pause.with_time_to_safepoint_ns()));
     let left = order.len().saturating_sub(PAUSES);
     let mut table = table(&[
         "pause", "start s", "ms", "TTSP", "stalled", "compact", "reclaim", "zeroing", "touch", "other",
@@ -98,10 +99,10 @@ fn pauses(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
     for pause in order.into_iter().take(PAUSES) {
         let split = &pause.split;
         let mut row = vec![
-            shortened(&plain(&pause.stop.kind), KIND),
+            shortened(&plain(&pause.stop.kind), MAX_KIND_CHARS),
             format!("{:.3}", words::since_begin_s(&explanation.gathered, pause.stop.span.start)),
             milliseconds(pause.stop.span.end - pause.stop.span.start),
-            ms(pause.reaching.as_ref().map(|reaching| reaching.ns)),
+            ms(pause.time_to_safepoint.as_ref().map(|time_to_safepoint| time_to_safepoint.ns)),
             ms(pause.stalled_ns),
         ];
         row.extend(words::parts(split).map(|(_, ns)| ms(ns)));
@@ -117,7 +118,7 @@ fn pauses(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
 }
 
 /// The threads of the pause on which the verdict is based, or else of the longest pause.
-fn longest(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
+fn longest(page: &mut Page<'_>, explanation: &Attribution) -> fmt::Result {
     let Some(pause) = words::worst(explanation) else { return Ok(()) };
     let gathered = &explanation.gathered;
     if pause.threads.is_empty() {
@@ -134,9 +135,13 @@ fn longest(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
         let who = words::who(gathered, part.thread);
         page.wrapped("", &format!("{who}: {}", words::thread_part(part)))?;
     }
-    if let Some(reaching) = pause.reaching.as_ref().filter(|reaching| reaching.ns >= words::SLOW_NS) {
-        page.wrapped("", &format!("time to safepoint before it: {}", duration(reaching.ns)))?;
-        for (thread, wait, ns) in reaching.blockers.iter().take(THREADS) {
+    if let Some(time_to_safepoint) = pause
+        .time_to_safepoint
+        .as_ref()
+        .filter(|time_to_safepoint| time_to_safepoint.ns >= words::MIN_LISTED_TTSP_NS)
+    {
+        page.wrapped("", &format!("time to safepoint before it: {}", duration(time_to_safepoint.ns)))?;
+        for (thread, wait, ns) in time_to_safepoint.blockers.iter().take(THREADS) {
             let said =
                 format!("{}: {} in {}", words::who(gathered, *thread), duration(*ns), words::waiting(*wait));
             page.wrapped("", &said)?;
@@ -145,7 +150,7 @@ fn longest(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
     Ok(())
 }
 
-fn outside(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
+fn outside(page: &mut Page<'_>, explanation: &Attribution) -> fmt::Result {
     let outside = &explanation.totals.outside;
     if outside.is_empty() {
         return Ok(());
@@ -167,7 +172,7 @@ fn outside(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
 }
 
 /// The waits in kernel events compared with the kernel's delay accounting.
-fn accounting(page: &mut Page<'_>, explanation: &Explanation) -> fmt::Result {
+fn accounting(page: &mut Page<'_>, explanation: &Attribution) -> fmt::Result {
     for (n, said) in words::accounting(&explanation.totals).iter().enumerate() {
         if n == 0 {
             page.line("", "")?;

@@ -3,31 +3,28 @@
 use hugewise_linux::{action::Action, reading::Reading};
 use hugewise_record::{
     attribution::{
-        Because, Explained as Pause, Explanation, Gathered, Outside, Split, ThreadPart, Totals, Verdict,
-        Wait,
-        actions::{Change, What},
+        Attribution, Outside, Pause, RecordingData, ThreadPart, TimeByActivity, Totals, Verdict,
+        VerdictReason, Wait,
+        actions::{ChangeKind, ProposedChange},
     },
     recording::{Ending, Evidence},
 };
 
 use crate::{
     commands::plan::formats::quote::shell_line,
-    output::{
-        terminal::plain,
-        words::{counted, duration},
-    },
+    output::{durations::duration, terminal::plain, words::counted},
 };
 
-/// Least time to safepoint that is listed, in nanoseconds.
-pub const SLOW_NS: u64 = 10_000_000;
+/// Shortest time to safepoint that is listed, in nanoseconds.
+pub const MIN_LISTED_TTSP_NS: u64 = 10_000_000;
 
 /// Seconds since the start of the recording; negative before it.
-pub fn since_begin_s(gathered: &Gathered, ns: u64) -> f64 {
+pub fn since_begin_s(gathered: &RecordingData, ns: u64) -> f64 {
     (ns as f64 - gathered.header.began_ns as f64) / 1e9
 }
 
 /// The verdict as a short phrase.
-pub fn verdict(explanation: &Explanation) -> &'static str {
+pub fn verdict(explanation: &Attribution) -> &'static str {
     match explanation.decision.verdict {
         Verdict::None if explanation.totals.pauses == 0 => "none: no thread waited for huge pages",
         Verdict::Thp => "transparent huge pages: threads waited for the kernel to allocate them",
@@ -50,13 +47,13 @@ fn share(ns: u64, of_ns: u64) -> String {
 }
 
 /// Name and thread id.
-pub fn who(gathered: &Gathered, thread: usize) -> String {
+pub fn who(gathered: &RecordingData, thread: usize) -> String {
     let tid = gathered.threads.get(thread).map_or(0, |thread| thread.tid);
     format!("{} {tid}", plain(gathered.name(thread)))
 }
 
 /// The process, the duration, and the THP settings of the machine.
-pub fn recording(gathered: &Gathered) -> [String; 2] {
+pub fn recording(gathered: &RecordingData) -> [String; 2] {
     let header = &gathered.header;
     let thp = &header.machine.thp;
     let mode =
@@ -74,7 +71,7 @@ pub fn recording(gathered: &Gathered) -> [String; 2] {
 }
 
 /// The parts of a pause: name, and time of threads in nanoseconds, `None` if unknown.
-pub fn parts(split: &Split) -> [(&'static str, Option<u64>); 6] {
+pub fn parts(split: &TimeByActivity) -> [(&'static str, Option<u64>); 6] {
     [
         ("compaction", split.compaction_ns),
         ("reclaim", split.reclaim_ns),
@@ -86,7 +83,7 @@ pub fn parts(split: &Split) -> [(&'static str, Option<u64>); 6] {
 }
 
 /// The parts of all pauses, as [`parts`], with a remark on the pauses in which they are unknown.
-pub fn sums(explanation: &Explanation) -> Vec<(&'static str, Option<u64>, String)> {
+pub fn sums(explanation: &Attribution) -> Vec<(&'static str, Option<u64>, String)> {
     let unknown = |part: usize| {
         let pauses = explanation.pauses.iter();
         pauses.filter(|pause| parts(&pause.split)[part].1.is_none()).count()
@@ -103,13 +100,13 @@ pub fn sums(explanation: &Explanation) -> Vec<(&'static str, Option<u64>, String
 
 /// Number and total duration of the pauses.
 pub fn totals(totals: &Totals) -> Vec<String> {
-    let reaching = match totals.reaching_ns {
+    let time_to_safepoint = match totals.time_to_safepoint_ns {
         0 => String::new(),
         ns => format!(", plus {} time to safepoint", duration(ns)),
     };
     let pauses = counted(totals.pauses, "pause");
-    let mut said = vec![format!("{pauses}, {} in total{reaching}", duration(totals.paused_ns))];
-    let stalled = totals.stalled_ns + totals.reaching_stalled_ns;
+    let mut said = vec![format!("{pauses}, {} in total{time_to_safepoint}", duration(totals.paused_ns))];
+    let stalled = totals.stalled_ns + totals.time_to_safepoint_stalled_ns;
     if stalled > 0 {
         said.push(format!("for {} of this at least one thread waited for the kernel", duration(stalled)));
     }
@@ -117,10 +114,12 @@ pub fn totals(totals: &Totals) -> Vec<String> {
 }
 
 /// The pause on which the verdict is based, or else the longest; `None` without pauses.
-pub fn worst(explanation: &Explanation) -> Option<&Pause> {
+pub fn worst(explanation: &Attribution) -> Option<&Pause> {
     let at = match explanation.decision.because {
-        Because::HugePagesInPauses { worst, .. } => Some(worst),
-        _ => (0..explanation.pauses.len()).max_by_key(|at| explanation.pauses[*at].with_reaching_ns()),
+        VerdictReason::HugePagesInPauses { worst, .. } => Some(worst),
+        _ => {
+            (0..explanation.pauses.len()).max_by_key(|at| explanation.pauses[*at].with_time_to_safepoint_ns())
+        }
     };
     explanation.pauses.get(at?)
 }
@@ -147,7 +146,7 @@ pub fn thread_part(part: &ThreadPart) -> String {
 }
 
 /// Waits of a thread outside of pauses.
-pub fn outside(gathered: &Gathered, at: &Outside) -> String {
+pub fn outside(gathered: &RecordingData, at: &Outside) -> String {
     let sum = at.sum;
     let for_huge = match sum.for_huge_ns {
         0 => String::new(),
@@ -186,10 +185,10 @@ pub fn accounting(totals: &Totals) -> Vec<String> {
 }
 
 /// The reasons for the verdict, as sentences.
-pub fn why(explanation: &Explanation) -> Vec<String> {
+pub fn why(explanation: &Attribution) -> Vec<String> {
     let gathered = &explanation.gathered;
     match &explanation.decision.because {
-        Because::HugePagesInPauses { ns, of_ns, worst } => {
+        VerdictReason::HugePagesInPauses { ns, of_ns, worst } => {
             let mut said = vec![format!(
                 "For {} of {} of pauses and time to safepoint ({}), at least one thread waited for compaction \
                  or reclaim to get a huge page.",
@@ -199,25 +198,25 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
             )];
             if let Some(pause) = explanation.pauses.get(*worst) {
                 let stalled = pause.stalled_for_huge_ns.unwrap_or(0)
-                    + pause.reaching.as_ref().map_or(0, |reaching| reaching.stalled_for_huge_ns);
+                    + pause.time_to_safepoint.as_ref().map_or(0, |time_to_safepoint| time_to_safepoint.stalled_for_huge_ns);
                 said.push(format!(
                     "Worst pause: {} at {:.3} s, {}, of which {} waiting for huge pages.",
                     plain(&pause.stop.kind),
                     since_begin_s(gathered, pause.stop.span.start),
-                    duration(pause.with_reaching_ns()),
+                    duration(pause.with_time_to_safepoint_ns()),
                     duration(stalled)
                 ));
             }
             said
         }
-        Because::AccountedInPauses { ns, of_ns } => vec![format!(
+        VerdictReason::AccountedInPauses { ns, of_ns } => vec![format!(
             "The kernel's delay accounting has {} of compaction for the collector's threads, in {} of pauses. \
              Without kernel events it is unknown when they waited, and whether for huge pages; few other \
              allocations need compaction.",
             duration(*ns),
             duration(*of_ns)
         )],
-        Because::HugePagesOutside { outside, ns, worst_second_ns } => {
+        VerdictReason::HugePagesOutside { outside, ns, worst_second_ns } => {
             let who = explanation
                 .totals
                 .outside
@@ -230,7 +229,7 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
                 duration(*worst_second_ns)
             )]
         }
-        Because::FirstTouch { ns, system_ns } => {
+        VerdictReason::FirstTouch { ns, system_ns } => {
             let mut said = match system_ns {
                 0 => format!("Allocating and zeroing pages took up to {} in pauses.", duration(*ns)),
                 system_ns => format!(
@@ -244,14 +243,14 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
             }
             vec![said]
         }
-        Because::OtherWaiting { ns, of_ns, wait } => vec![format!(
+        VerdictReason::OtherWaiting { ns, of_ns, wait } => vec![format!(
             "For {} of {} of pauses and time to safepoint, threads waited for {}, but not for huge pages: \
              memory is short, or requested in other sizes.",
             duration(*ns),
             duration(*of_ns),
             waiting(*wait)
         )],
-        Because::SystemTime { ns, unexplained_ns } => vec![format!(
+        VerdictReason::SystemTime { ns, unexplained_ns } => vec![format!(
             "Pauses with more system time than user time have {} of system time; {}.",
             duration(*ns),
             match unexplained_ns {
@@ -261,13 +260,13 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
                 None => "the part of first touch is unknown".to_owned(),
             }
         )],
-        Because::TimeToSafepoint { ns, of_ns } => vec![format!(
+        VerdictReason::TimeToSafepoint { ns, of_ns } => vec![format!(
             "Of {} of pauses and time to safepoint, {} is time to safepoint in which no application thread \
              waited for memory: possible causes are a long loop without a safepoint poll, or too few CPUs.",
             duration(*of_ns),
             duration(*ns)
         )],
-        Because::Nothing => match explanation.totals.pauses {
+        VerdictReason::Nothing => match explanation.totals.pauses {
             0 => vec!["The recording has no pause of a JVM.".to_owned()],
             _ => vec![
                 match explanation.totals.split.user_ns {
@@ -280,22 +279,22 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
                 .to_owned(),
             ],
         },
-        Because::NoEvents => vec![
+        VerdictReason::NoEvents => vec![
             "The waits of threads were not recorded, and the machine compacted or reclaimed memory during the \
              recording. Record as root, with kernel events or at least delay accounting."
                 .to_owned(),
         ],
-        Because::Lost { count } => {
+        VerdictReason::Lost { count } => {
             let count = if *count == 0 { "events".to_owned() } else { counted(*count, "event") };
             vec![format!(
                 "The kernel lost {count}, and the other events show no cause. Record again, with less load on \
                  the machine."
             )]
         }
-        Because::Empty => {
+        VerdictReason::Empty => {
             vec!["The recording has no data after its header. Record again.".to_owned()]
         }
-        Because::NoLog => vec![
+        VerdictReason::NoLog => vec![
             "The recording has no log of the JVM: the pauses are unknown. Start the program with 'hugewise \
              record -- java …', or with -Xlog:gc*,safepoint:file=gc.log:timenanos,level,tags."
                 .to_owned(),
@@ -304,7 +303,7 @@ pub fn why(explanation: &Explanation) -> Vec<String> {
 }
 
 /// The change, with its commands as lines for a shell.
-pub fn action(change: &Change) -> Action {
+pub fn action(change: &ProposedChange) -> Action {
     let line = |words: &Vec<String>| shell_line(words);
     Action {
         change: sentence(change.what).to_owned(),
@@ -313,31 +312,31 @@ pub fn action(change: &Change) -> Action {
     }
 }
 
-fn sentence(what: What) -> &'static str {
+fn sentence(what: ChangeKind) -> &'static str {
     match what {
-        What::PreTouch => {
+        ChangeKind::PreTouch => {
             "Use -XX:+AlwaysPreTouch with -Xms equal to -Xmx: the page faults of the heap happen before the \
              application starts, not in pauses"
         }
-        What::FixedHeap => {
+        ChangeKind::FixedHeap => {
             "Set -Xms equal to -Xmx: the heap is pre-touched at the start, but not the memory by which it grows"
         }
-        What::Defer => {
+        ChangeKind::Defer => {
             "Set defrag=defer for the whole machine: no page fault waits; the kernel compacts in the background"
         }
-        What::DeferUnlessAsked => {
+        ChangeKind::DeferUnlessMadvised => {
             "Set defrag=defer+madvise for the whole machine: only page faults in memory with MADV_HUGEPAGE wait"
         }
-        What::Explicit => {
+        ChangeKind::Explicit => {
             "Use huge pages from a pool: they are allocated before the program starts, so page faults do not wait"
         }
-        What::ThpOff => "Disable transparent huge pages for this process only: it gets base pages",
-        What::Thp => "Use transparent huge pages: one page fault for each of them, instead of hundreds",
+        ChangeKind::ThpOff => "Disable transparent huge pages for this process only: it gets base pages",
+        ChangeKind::Thp => "Use transparent huge pages: one page fault for each of them, instead of hundreds",
     }
 }
 
 /// Restrictions of the recording, as sentences.
-pub fn remarks(gathered: &Gathered) -> Vec<String> {
+pub fn remarks(gathered: &RecordingData) -> Vec<String> {
     let mut said = Vec::new();
     if gathered.ending == Some(Ending::CutOff) {
         said.push("The recording is truncated: only the part before its end counts.".to_owned());

@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 /// The program to observe, and the backings to check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Assignment {
+pub struct ObserverTask {
     /// Name of the program.
     pub program: String,
-    /// Backing chosen for the heap, or for all memory if the program is no JVM.
+    /// Backing chosen for the heap, or for all memory if the program is not a JVM.
     pub backing: Backing,
     /// Backing chosen for memory outside of the heap; `None` if unchanged.
     pub off_heap: Option<Backing>,
-    /// Largest heap; `None` if the program is no JVM.
+    /// Largest heap; `None` if the program is not a JVM.
     pub max_heap: Option<Bytes>,
     /// Collapse memory outside of the heap once the program is ready.
     pub convert: bool,
     /// The program was started through a wrapper and may be a child of the process.
     pub behind_wrapper: bool,
-    /// Longest time until the report, whether the program is ready or not.
+    /// Longest time from the start to the report, even if the program is not ready.
     pub patience: Duration,
     /// Write JSON to standard output instead of text to standard error.
     pub json: bool,

@@ -1,6 +1,6 @@
 //! Cache of JVMs' answers for the next start of the same command line.
 //!
-//! An entry contains its whole key and is used only if the key is identical, so that no stale answer is used.
+//! An entry contains its whole key and is used only if the key is identical: answers are never outdated.
 //! Unreadable entries are ignored.
 
 use std::{
@@ -12,13 +12,13 @@ use std::{
 };
 
 use hugewise_linux::sys::{file, process};
-use hugewise_plan::backing_selection::Answers;
+use hugewise_plan::backing_selection::JvmAnswers;
 use serde::{Deserialize, Serialize};
 
 /// Largest number of entries.
-const MOST: usize = 100;
+const MAX_ENTRIES: usize = 100;
 /// Largest size of an entry, in bytes.
-const LARGEST: u64 = 4 << 20;
+const MAX_ENTRY_BYTES: u64 = 4 << 20;
 
 /// The cache directory.
 pub struct Cache(PathBuf);
@@ -26,7 +26,7 @@ pub struct Cache(PathBuf);
 #[derive(Serialize, Deserialize)]
 struct Entry {
     key: String,
-    answers: Answers,
+    answers: JvmAnswers,
 }
 
 impl Cache {
@@ -56,9 +56,9 @@ impl Cache {
     }
 
     /// The answers stored under exactly this key.
-    pub fn get(&self, key: &str) -> Option<Answers> {
+    pub fn get(&self, key: &str) -> Option<JvmAnswers> {
         let file = self.file(key);
-        if fs::metadata(&file).ok()?.len() > LARGEST {
+        if fs::metadata(&file).ok()?.len() > MAX_ENTRY_BYTES {
             return None;
         }
         let entry: Entry = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
@@ -66,7 +66,7 @@ impl Cache {
     }
 
     /// Stores the answers. A failure is ignored: the next start asks the JVM again.
-    pub fn put(&self, key: String, answers: &Answers) {
+    pub fn put(&self, key: String, answers: &JvmAnswers) {
         let file = self.file(&key);
         let keep = || {
             let mut draft = tempfile::NamedTempFile::new_in(&self.0)?;
@@ -78,14 +78,14 @@ impl Cache {
         self.prune();
     }
 
-    /// Removes the oldest entries beyond `MOST`.
+    /// Removes the oldest entries beyond `MAX_ENTRIES`.
     fn prune(&self) {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let mut entries: Vec<_> = entries
             .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
             .collect();
         entries.sort();
-        for (_, path) in entries.iter().take(entries.len().saturating_sub(MOST)) {
+        for (_, path) in entries.iter().take(entries.len().saturating_sub(MAX_ENTRIES)) {
             let _ = fs::remove_file(path);
         }
     }
@@ -99,9 +99,9 @@ mod tests {
 
     use super::*;
 
-    fn answers() -> Answers {
+    fn answers() -> JvmAnswers {
         let (version, collector) = ("17".to_owned(), "G1".to_owned());
-        Answers { version, collector, max_heap: Bytes(1 << 30), offers: Vec::new() }
+        JvmAnswers { version, collector, max_heap: Bytes(1 << 30), offers: Vec::new() }
     }
 
     #[test]
@@ -126,10 +126,10 @@ mod tests {
     fn it_has_a_limit_and_must_be_private() -> Result<(), Box<dyn Error>> {
         let dir = tempfile::tempdir()?;
         let cache = Cache::at(dir.path()).ok_or("no cache")?;
-        for n in 0..MOST + 5 {
+        for n in 0..MAX_ENTRIES + 5 {
             cache.put(n.to_string(), &answers());
         }
-        assert_eq!(fs::read_dir(&cache.0)?.count(), MOST);
+        assert_eq!(fs::read_dir(&cache.0)?.count(), MAX_ENTRIES);
         fs::set_permissions(&cache.0, fs::Permissions::from_mode(0o777))?;
         assert!(Cache::at(dir.path()).is_none());
         Ok(())

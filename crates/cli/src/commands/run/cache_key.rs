@@ -9,15 +9,17 @@ use hugewise_linux::{
     hugepages::{page_sizes::PageSizes, thp::Thp},
     root::Root,
 };
-use hugewise_plan::backing_selection::Wanted;
+use hugewise_plan::backing_selection::BackingRequest;
 
 /// Files that identify a JDK, relative to its home.
-const OF_JDK: [&str; 6] =
+const JDK_FILES: [&str; 6] =
     ["bin/java", "lib/server/libjvm.so", "lib/libjli.so", "lib/jvm.cfg", "lib/modules", "release"];
 /// Prefixes of the variables that the launcher, the loader or the JVM read.
-const VARIABLES: [&str; 8] = ["JAVA", "JDK", "_JAVA", "_JDK", "LD_", "GLIBC_TUNABLES", "MALLOC", "CLASSPATH"];
+const VARIABLE_PREFIXES: [&str; 8] =
+    ["JAVA", "JDK", "_JAVA", "_JDK", "LD_", "GLIBC_TUNABLES", "MALLOC", "CLASSPATH"];
 /// Options that select another JVM of the same JDK, which the key does not cover.
-const OTHER_JVMS: [&str; 5] = ["-client", "-minimal", "-zero", "-XXaltjvm", "-jre-restrict-search"];
+const JVM_SELECTING_OPTIONS: [&str; 5] =
+    ["-client", "-minimal", "-zero", "-XXaltjvm", "-jre-restrict-search"];
 
 /// The key; `None` if a dependency is unknown, so that nothing is cached.
 pub fn key(
@@ -25,7 +27,7 @@ pub fn key(
     command: &[String],
     line: &LaunchLine,
     java: &Path,
-    wanted: &Wanted,
+    wanted: &BackingRequest,
     sizes: &PageSizes,
     thp: &Thp,
 ) -> Option<String> {
@@ -42,8 +44,8 @@ pub fn key(
     say("folder", &env::current_dir().ok()?.to_string_lossy());
     for (name, value) in env::vars_os() {
         let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-        if VARIABLES.iter().any(|of| name.starts_with(of)) {
-            if leads_elsewhere(value.split_whitespace()) {
+        if VARIABLE_PREFIXES.iter().any(|of| name.starts_with(of)) {
+            if has_hidden_dependency(value.split_whitespace()) {
                 return None;
             }
             say(&name, &value);
@@ -54,11 +56,11 @@ pub fn key(
         .iter()
         .flat_map(|word| word.split(['=', ' ']))
         .chain(line.options.iter().map(String::as_str));
-    if leads_elsewhere(words) {
+    if has_hidden_dependency(words) {
         return None;
     }
     let home = java.parent()?.parent()?;
-    for file in OF_JDK {
+    for file in JDK_FILES {
         say(file, &identity(&home.join(file))?);
     }
     let read = |path: &str| root.read(path).ok();
@@ -84,13 +86,13 @@ pub fn key(
 }
 
 /// Whether an option names another JVM, or a file whose content is not part of the line.
-fn leads_elsewhere<'a>(mut words: impl Iterator<Item = &'a str>) -> bool {
+fn has_hidden_dependency<'a>(mut words: impl Iterator<Item = &'a str>) -> bool {
     words.any(|word| {
         let word = word.trim_start_matches(['"', '\'']);
         word.starts_with('@')
             || word.contains("-XX:Flags")
             || word.contains("VMOptionsFile")
-            || OTHER_JVMS.iter().any(|option| word.starts_with(option))
+            || JVM_SELECTING_OPTIONS.iter().any(|option| word.starts_with(option))
     })
 }
 

@@ -25,11 +25,11 @@ use hugewise_linux::{
     sys::handover,
 };
 use hugewise_plan::{
-    backing_selection::{self, Answers, Choice, Wanted},
+    backing_selection::{self, BackingRequest, BackingSelection, JvmAnswers},
     malloc::{Malloc, OffHeap},
 };
 
-use self::{assignment::Assignment, cache::Cache, target::Target};
+use self::{assignment::ObserverTask, cache::Cache, target::Target};
 
 /// Start a program on huge pages, and report once the coverage of each region
 ///
@@ -51,13 +51,13 @@ pub struct Run {
     /// base, thp, hugetlb[:SIZE], shm[:SIZE] or auto; auto uses a pool if it has enough pages, else
     /// transparent huge pages, else base pages
     #[arg(short, long, default_value = "auto", value_parser = backing, value_name = "BACKING")]
-    backing: Asked,
+    backing: BackingArgument,
     /// Backing of memory outside of the heap: malloc, Unsafe.allocateMemory, direct buffers, native libraries
-    #[arg(long, value_enum, default_value_t = OffHeapAsked::None, value_name = "PAGES")]
-    off_heap: OffHeapAsked,
-    /// Means for --off-heap thp
-    #[arg(long, value_enum, default_value_t = MallocAsked::Auto, value_name = "HOW")]
-    malloc: MallocAsked,
+    #[arg(long, value_enum, default_value_t = OffHeapArgument::None, value_name = "PAGES")]
+    off_heap: OffHeapArgument,
+    /// Method for --off-heap thp
+    #[arg(long, value_enum, default_value_t = MallocArgument::Auto, value_name = "HOW")]
+    malloc: MallocArgument,
     /// Fail instead of falling back: start nothing if the requested backing is not available
     #[arg(long)]
     strict: bool,
@@ -80,17 +80,20 @@ pub struct Run {
 
 /// `None` is `auto`.
 #[derive(Clone, Copy, Debug)]
-struct Asked(Option<Backing>);
+struct BackingArgument(Option<Backing>);
 
-fn backing(text: &str) -> Result<Asked, String> {
+fn backing(text: &str) -> Result<BackingArgument, String> {
     match text {
-        "auto" => Ok(Asked(None)),
-        text => text.parse().map(|backing| Asked(Some(backing))).map_err(|error| format!("{error}; or auto")),
+        "auto" => Ok(BackingArgument(None)),
+        text => text
+            .parse()
+            .map(|backing| BackingArgument(Some(backing)))
+            .map_err(|error| format!("{error}; or auto")),
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum OffHeapAsked {
+enum OffHeapArgument {
     /// Unchanged
     None,
     /// Transparent huge pages
@@ -100,8 +103,8 @@ enum OffHeapAsked {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum MallocAsked {
-    /// The first means that works here
+enum MallocArgument {
+    /// The first method that works on this machine
     Auto,
     /// glibc's own malloc, with one arena for all threads
     Glibc,
@@ -112,19 +115,19 @@ enum MallocAsked {
 }
 
 impl Run {
-    fn wanted(&self) -> Wanted {
-        Wanted {
+    fn wanted(&self) -> BackingRequest {
+        BackingRequest {
             backing: self.backing.0,
             off_heap: match self.off_heap {
-                OffHeapAsked::None => None,
-                OffHeapAsked::Thp => Some(OffHeap::Thp),
-                OffHeapAsked::Hugetlb => Some(OffHeap::Hugetlb),
+                OffHeapArgument::None => None,
+                OffHeapArgument::Thp => Some(OffHeap::Thp),
+                OffHeapArgument::Hugetlb => Some(OffHeap::Hugetlb),
             },
             malloc: match self.malloc {
-                MallocAsked::Auto => Malloc::Auto,
-                MallocAsked::Glibc => Malloc::Glibc,
-                MallocAsked::Jemalloc => Malloc::Jemalloc,
-                MallocAsked::Convert => Malloc::Convert,
+                MallocArgument::Auto => Malloc::Auto,
+                MallocArgument::Glibc => Malloc::Glibc,
+                MallocArgument::Jemalloc => Malloc::Jemalloc,
+                MallocArgument::Convert => Malloc::Convert,
             },
             strict: self.strict,
         }
@@ -157,19 +160,19 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
         Ok(answers) => answers,
         Err(error) if wanted.strict => return Err(error.context("nothing was started (--strict)")),
         Err(error) => {
-            // It may start anyway, or it reports the error with its own exit status.
+            // The program may start anyway, or report the error with its own exit status.
             run.say(&format!("started unchanged: {error:#}"));
             return hand_over(&target, None);
         }
     };
-    let mut ground = target.ground(&root, &sizes, &thp, &wanted);
+    let mut facts = target.facts(&root, &sizes, &thp, &wanted);
     let no_observer = if run.quiet {
-        Some("--quiet starts no observer that could collapse it")
+        Some("--quiet starts no observer, which would collapse the memory")
     } else {
-        observer::impossible()
+        observer::start_obstacle()
     };
-    ground.no_conversion = ground.no_conversion.or(no_observer.map(str::to_owned));
-    let choice = backing_selection::choose(&wanted, answers.as_ref(), &ground)
+    facts.collapse_obstacle = facts.collapse_obstacle.or(no_observer.map(str::to_owned));
+    let choice = backing_selection::choose(&wanted, answers.as_ref(), &facts)
         .map_err(anyhow::Error::msg)
         .context("nothing was started")?;
     run.say(&choice.why);
@@ -178,7 +181,7 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
         run.say(&format!("set aside {}", aside.join(", ")));
     }
     if choice.disable_thp {
-        handover::disable_thp().context("disabling transparent huge pages for it")?;
+        handover::disable_thp().context("cannot disable transparent huge pages for the program")?;
     }
     if !run.quiet {
         let file = run.report.as_deref().map(report_file).transpose()?;
@@ -194,10 +197,10 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
 }
 
 fn report_file(path: &Path) -> anyhow::Result<File> {
-    File::create(path).with_context(|| format!("the report {}", path.display()))
+    File::create(path).with_context(|| format!("cannot create the report {}", path.display()))
 }
 
-fn hand_over(target: &Target, choice: Option<&Choice>) -> anyhow::Result<ExitCode> {
+fn hand_over(target: &Target, choice: Option<&BackingSelection>) -> anyhow::Result<ExitCode> {
     let (program, words, environment) = target.handover(choice)?;
     let name = program.to_string_lossy().into_owned();
     match handover::exec(&program, &words, &environment) {
@@ -207,13 +210,18 @@ fn hand_over(target: &Target, choice: Option<&Choice>) -> anyhow::Result<ExitCod
 }
 
 impl Run {
-    fn assignment(&self, target: &Target, answers: Option<&Answers>, choice: &Choice) -> Assignment {
+    fn assignment(
+        &self,
+        target: &Target,
+        answers: Option<&JvmAnswers>,
+        choice: &BackingSelection,
+    ) -> ObserverTask {
         let off_heap = choice.malloc.as_ref().map(|_| match (self.off_heap, choice.backing) {
-            (OffHeapAsked::Thp, _) => Backing::Thp,
-            (OffHeapAsked::Hugetlb, _) => Backing::Hugetlb(choice.backing.named_size()),
-            (OffHeapAsked::None, backing) => backing,
+            (OffHeapArgument::Thp, _) => Backing::Thp,
+            (OffHeapArgument::Hugetlb, _) => Backing::Hugetlb(choice.backing.named_size()),
+            (OffHeapArgument::None, backing) => backing,
         });
-        Assignment {
+        ObserverTask {
             program: target.name(),
             backing: choice.backing,
             off_heap,
@@ -232,10 +240,10 @@ impl Run {
 pub struct Observe {
     /// The assignment, as JSON
     #[arg(value_parser = assignment)]
-    assignment: Assignment,
+    assignment: ObserverTask,
 }
 
-fn assignment(text: &str) -> Result<Assignment, String> {
+fn assignment(text: &str) -> Result<ObserverTask, String> {
     serde_json::from_str(text).map_err(|error| format!("only 'hugewise run' starts observers: {error}"))
 }
 

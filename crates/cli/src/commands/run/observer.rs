@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use hugewise_evidence::process::{Machine, Options, Survey, survey};
+use hugewise_evidence::process::{MachineState, Options, Survey, survey};
 use hugewise_linux::{
     hugepages::page_sizes::PageSizes,
     json,
@@ -29,35 +29,35 @@ use hugewise_linux::{
 };
 use hugewise_memory::collapse::{
     candidates,
-    engine::{Conversion, Settings},
-    live::{self, Target},
+    engine::{CollapseResult, Settings},
+    live::{self, CollapseTarget},
     refusals::Refusal,
     suitable,
 };
 
 use super::{
-    assignment::{Assignment, fallbacks},
+    assignment::{ObserverTask, fallbacks},
     readiness::Readiness,
-    report::{self, Outcome, Report},
+    report::{self, RunOutcome, RunReport},
 };
 use crate::commands::collapse;
 
 /// First sampling interval; the next ones are longer.
-const FIRST_GAP: Duration = Duration::from_millis(100);
+const FIRST_SAMPLING_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest sampling interval while samples are cheap.
-const LONGEST_GAP: Duration = Duration::from_secs(1);
-/// A sample may cost 1/`BUDGET` of the interval that follows it.
-const BUDGET: u32 = 100;
+const MAX_SAMPLING_INTERVAL: Duration = Duration::from_secs(1);
+/// The sampling interval is at least `MIN_INTERVAL_FACTOR` times the duration of a sample.
+const MIN_INTERVAL_FACTOR: u32 = 100;
 
 /// Why no observer can be started; `None` if it can.
-pub fn impossible() -> Option<&'static str> {
+pub fn start_obstacle() -> Option<&'static str> {
     handover::adopts_orphans()
         .then_some("the program would be process 1 or a subreaper, and the observer would become its child")
 }
 
 /// Starts an observer of this process that is not its child. It writes its report to `file` if there is one.
-pub fn start(assignment: &Assignment, file: Option<std::fs::File>) -> anyhow::Result<()> {
-    if let Some(reason) = impossible() {
+pub fn start(assignment: &ObserverTask, file: Option<std::fs::File>) -> anyhow::Result<()> {
+    if let Some(reason) = start_obstacle() {
         bail!(reason);
     }
     let mut command = Command::new("/proc/self/exe");
@@ -67,7 +67,7 @@ pub fn start(assignment: &Assignment, file: Option<std::fs::File>) -> anyhow::Re
 }
 
 /// Observes the process whose pidfd is on standard input.
-pub fn run(assignment: &Assignment) -> anyhow::Result<ExitCode> {
+pub fn run(assignment: &ObserverTask) -> anyhow::Result<ExitCode> {
     handover::close_inherited(3);
     let root = Root::live();
     let stdin = io::stdin();
@@ -75,29 +75,29 @@ pub fn run(assignment: &Assignment) -> anyhow::Result<ExitCode> {
     let begin = Instant::now();
     let fallbacks = fallbacks(&root);
     let mut readiness = Readiness::default();
-    let mut gap = FIRST_GAP;
+    let mut gap = FIRST_SAMPLING_INTERVAL;
     let mut outcome = None;
     let mut pid = process.pid;
     while outcome.is_none() {
         if pidfd::has_ended(&stdin, gap)? {
-            outcome = Some(Outcome::Ended);
+            outcome = Some(RunOutcome::Ended);
             break;
         }
-        let look = Instant::now();
+        let sample_start = Instant::now();
         let heaviest = process.heaviest();
         if let Some((seen, resident)) = heaviest {
             pid = seen;
-            if readiness.look(begin.elapsed(), resident) {
-                outcome = Some(Outcome::Ready);
+            if readiness.add_sample(begin.elapsed(), resident) {
+                outcome = Some(RunOutcome::Ready);
             }
         }
         if begin.elapsed() >= assignment.patience {
-            outcome = outcome.or(Some(Outcome::StillGrowing));
+            outcome = outcome.or(Some(RunOutcome::StillGrowing));
         }
-        gap = (gap * 3 / 2).min(LONGEST_GAP).max(look.elapsed() * BUDGET);
+        gap = (gap * 3 / 2).min(MAX_SAMPLING_INTERVAL).max(sample_start.elapsed() * MIN_INTERVAL_FACTOR);
     }
-    let mut report = Report::new(assignment, pid, begin.elapsed(), outcome.unwrap_or(Outcome::Ended));
-    if report.outcome != Outcome::Ended {
+    let mut report = RunReport::new(assignment, pid, begin.elapsed(), outcome.unwrap_or(RunOutcome::Ended));
+    if report.outcome != RunOutcome::Ended {
         // A sample during which the process ends is incomplete.
         if let Err(error) = process.sample(pid, &stdin, &mut report) {
             report.notes.push(format!("the memory of process {pid} could not be read: {error:#}"));
@@ -118,13 +118,13 @@ pub fn run(assignment: &Assignment) -> anyhow::Result<ExitCode> {
 fn pid_of_stdin(root: &Root) -> anyhow::Result<u32> {
     let info = root.read("proc/self/fdinfo/0")?;
     let pid = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
-    pid.context("standard input is no pidfd: only 'hugewise run' starts observers")
+    pid.context("standard input is not a pidfd: only 'hugewise run' starts observers")
 }
 
 struct Process<'a> {
     pid: u32,
     root: &'a Root,
-    assignment: &'a Assignment,
+    assignment: &'a ObserverTask,
 }
 
 impl Process<'_> {
@@ -143,18 +143,18 @@ impl Process<'_> {
     }
 
     /// Samples the regions, after collapsing memory if the assignment requires it.
-    fn sample(&self, pid: u32, pidfd: &impl AsFd, report: &mut Report) -> anyhow::Result<()> {
-        let machine = Machine::read(self.root)?;
+    fn sample(&self, pid: u32, pidfd: &impl AsFd, report: &mut RunReport) -> anyhow::Result<()> {
+        let machine = MachineState::read(self.root)?;
         let mut sampled = self.read(&machine, pid)?;
         // With a wrapper the pidfd may refer to another process.
         if let (true, Some(size), true) = (self.assignment.convert, machine.pmd(), pid == self.pid) {
             let before = huge(&sampled.vmas);
-            match self.convert(&sampled, &machine.sizes, size, pidfd) {
+            match self.collapse_outside_heap(&sampled, &machine.sizes, size, pidfd) {
                 Ok(done) => {
                     report.collapse_seconds = done.lasted.as_secs_f64();
                     report.notes.extend(not_collapsed(&done, size));
                 }
-                Err(error) => report.notes.push(format!("collapsing memory outside of the heap: {error:#}")),
+                Err(error) => report.notes.push(format!("cannot collapse off-heap memory: {error:#}")),
             }
             sampled = self.read(&machine, pid)?;
             report.collapsed_bytes = huge(&sampled.vmas).saturating_sub(before);
@@ -163,44 +163,45 @@ impl Process<'_> {
         Ok(())
     }
 
-    fn read(&self, machine: &Machine, pid: u32) -> anyhow::Result<Sampled> {
+    fn read(&self, machine: &MachineState, pid: u32) -> anyhow::Result<MemorySample> {
         let process = process::Process::read(self.root, pid)?;
         let vmas = smaps::read(self.root, &pid.to_string())?;
         let folios = Reading::unknown("not needed here");
         let options = Options { max_heap: self.assignment.max_heap, ..Options::default() };
         let survey = survey(self.root, machine, &process, &vmas, &folios, options);
-        Ok(Sampled { process, vmas, survey })
+        Ok(MemorySample { process, vmas, survey })
     }
 
     /// Collapses dense memory outside of the heap, without reclaim or compaction.
-    fn convert(
+    fn collapse_outside_heap(
         &self,
-        sampled: &Sampled,
+        sampled: &MemorySample,
         sizes: &PageSizes,
         size: PageSize,
         pidfd: &impl AsFd,
-    ) -> anyhow::Result<Conversion> {
+    ) -> anyhow::Result<CollapseResult> {
         let circumstances = collapse::candidates::circumstances(self.root, &sampled.process, size);
         let occupancy = Occupancy::open(self.root, self.pid, sizes.base, size)?;
         let mut all = Vec::new();
-        let outside = sampled.survey.naming.parts.iter().filter(|part| report::is_outside(part));
+        let outside = sampled.survey.naming.parts.iter().filter(|part| report::is_outside_heap(part));
         for part in outside {
             for vma in sampled.vmas.iter().filter(|vma| part.addresses.contains(&vma.addresses.start)) {
                 if suitable::unsuitable(vma, &circumstances).is_none() {
                     let slots = occupancy.slots(&vma.addresses)?;
-                    all.extend(candidates::choose(&slots, size, candidates::MIN_PRESENT).candidates);
+                    all.extend(candidates::choose(&slots, size, candidates::MIN_RESIDENT_PERCENT).candidates);
                 }
             }
         }
         let adviser = Adviser::of(pidfd.as_fd().try_clone_to_owned()?.into());
-        let target = Target { root: self.root, pid: self.pid, adviser: &adviser, sizes, interrupt: None };
+        let target =
+            CollapseTarget { root: self.root, pid: self.pid, adviser: &adviser, sizes, interrupt: None };
         let settings = Settings { size, rate: None, allow_reclaim: false };
-        Ok(live::convert(&target, &all, settings, &mut |_, _| {}))
+        Ok(live::collapse_all(&target, &all, settings, &mut |_, _| {}))
     }
 }
 
 /// One sample of a process.
-struct Sampled {
+struct MemorySample {
     process: process::Process,
     vmas: Vec<Vma>,
     survey: Survey,
@@ -210,11 +211,11 @@ fn huge(vmas: &[Vma]) -> Bytes {
     vmas.iter().map(|vma| vma.thp).sum()
 }
 
-/// Amount that was not collapsed, and the reason; `None` if all was.
-fn not_collapsed(done: &Conversion, size: PageSize) -> Option<String> {
+/// Amount that was not collapsed, with the reason; `None` if all memory was collapsed.
+fn not_collapsed(done: &CollapseResult, size: PageSize) -> Option<String> {
     let left: Bytes = done.refusals.iter().map(Refusal::bytes).sum();
     let first = done.refusals.first()?;
     let reason = collapse::result::cause(done.outcome).unwrap_or_else(|| first.reason.words());
-    let tried = done.converted * size + left;
+    let tried = done.collapsed * size + left;
     Some(format!("{left} of {tried} outside of the heap were not collapsed: {reason}"))
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use hugewise_linux::units::Bytes;
 
 /// Time without growth after which a program is ready.
-pub const QUIET: Duration = Duration::from_secs(2);
-/// An increase below 1/`TOLERANCE` is no growth.
-const TOLERANCE: u64 = 50;
-/// A smaller increase is no growth.
-const LEAST: Bytes = Bytes(8 << 20);
+pub const MIN_QUIET_TIME: Duration = Duration::from_secs(2);
+/// Smallest increase that counts as growth, as a fraction of the resident bytes: 1/`MIN_GROWTH_DIVISOR`.
+const MIN_GROWTH_DIVISOR: u64 = 50;
+/// Smallest increase that counts as growth, in bytes.
+const MIN_GROWTH_BYTES: Bytes = Bytes(8 << 20);
 
 #[derive(Debug, Default)]
 pub struct Readiness {
@@ -19,14 +19,16 @@ pub struct Readiness {
 
 impl Readiness {
     /// Adds a sample of `resident` bytes at the time `at`; true if the program is ready.
-    pub fn look(&mut self, at: Duration, resident: Bytes) -> bool {
+    pub fn add_sample(&mut self, at: Duration, resident: Bytes) -> bool {
         match self.grown {
-            Some((since, then)) if resident <= then + LEAST.max(Bytes(then.0 / TOLERANCE)) => {
+            Some((since, then))
+                if resident <= then + MIN_GROWTH_BYTES.max(Bytes(then.0 / MIN_GROWTH_DIVISOR)) =>
+            {
                 // Allocating released memory again counts as growth.
-                if resident < then.saturating_sub(LEAST) {
+                if resident < then.saturating_sub(MIN_GROWTH_BYTES) {
                     self.grown = Some((since, resident));
                 }
-                at.saturating_sub(since) >= QUIET
+                at.saturating_sub(since) >= MIN_QUIET_TIME
             }
             _ => {
                 self.grown = Some((at, resident));
@@ -42,9 +44,9 @@ mod tests {
 
     fn ready_at(memory: &[u64]) -> Option<usize> {
         let mut readiness = Readiness::default();
-        let looks = (0u64..).zip(memory);
-        looks
-            .map(|(n, mib)| readiness.look(Duration::from_millis(500 * n), Bytes(mib << 20)))
+        let samples = (0u64..).zip(memory);
+        samples
+            .map(|(n, mib)| readiness.add_sample(Duration::from_millis(500 * n), Bytes(mib << 20)))
             .position(|ready| ready)
     }
 
@@ -54,7 +56,7 @@ mod tests {
         // Steady growth: not ready within these samples.
         assert_eq!(ready_at(&[100, 109, 118, 127, 136, 145, 154, 163]), None);
         assert_eq!(ready_at(&[]), None);
-        // A decrease is no growth; an increase after it is.
+        // A decrease does not count as growth; an increase after it does.
         assert_eq!(ready_at(&[400, 100, 100, 400, 400, 400, 400, 400]), Some(7));
     }
 }

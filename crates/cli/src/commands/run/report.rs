@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hugewise_evidence::process::{Machine, Part, RegionPages, Survey};
-use hugewise_jvm::regions::Kind;
+use hugewise_evidence::process::{MachineState, Part, RegionPages, Survey};
+use hugewise_jvm::regions::RegionKind;
 use hugewise_linux::{
     hugepages::{backing::Backing, pools, thp},
     root::Root,
@@ -12,15 +12,15 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::assignment::{Assignment, fallbacks};
+use super::assignment::{ObserverTask, fallbacks};
 use crate::output::terminal::plain;
 
 /// Coverage, 0 to 1, below which a region that should be on huge pages gets a note.
-const ENOUGH: f64 = 0.9;
+const MIN_COVERAGE: f64 = 0.9;
 
 /// The observer's report, schema `hugewise.run/2`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Report {
+pub struct RunReport {
     /// `hugewise.run/2`.
     pub schema: String,
     /// Name of the program.
@@ -30,8 +30,8 @@ pub struct Report {
     /// Time from the start to the sample.
     pub seconds: f64,
     /// Whether the program was ready.
-    pub outcome: Outcome,
-    /// Backing chosen for the heap, or for all memory if the program is no JVM.
+    pub outcome: RunOutcome,
+    /// Backing chosen for the heap, or for all memory if the program is not a JVM.
     #[schemars(with = "String")]
     pub backing: Backing,
     /// Backing chosen for memory outside of the heap; null if unchanged.
@@ -39,7 +39,7 @@ pub struct Report {
     #[serde(rename = "off_heap_backing")]
     pub off_heap: Option<Backing>,
     /// Regions of the program; empty if it ended before the sample.
-    pub regions: Vec<Region>,
+    pub regions: Vec<RunRegion>,
     /// Bytes that the observer collapsed.
     pub collapsed_bytes: Bytes,
     /// Duration of the collapse; 0 if there was none.
@@ -51,10 +51,10 @@ pub struct Report {
 /// Whether the program was ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// Its memory no longer grew.
+pub enum RunOutcome {
+    /// The memory of the program no longer grew.
     Ready,
-    /// Its memory was still growing at the end of `--within`.
+    /// The memory of the program was still growing at the end of `--within`.
     StillGrowing,
     /// The program ended before the sample.
     Ended,
@@ -62,7 +62,7 @@ pub enum Outcome {
 
 /// A region, its pages, and the backing it should have.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Region {
+pub struct RunRegion {
     /// `heap`, `code cache`, `outside heap`; `anonymous` of a program without a heap.
     #[serde(flatten)]
     pub pages: RegionPages,
@@ -74,9 +74,9 @@ pub struct Region {
     pub asked: Option<Backing>,
 }
 
-impl Report {
-    pub fn new(assignment: &Assignment, pid: u32, after: Duration, outcome: Outcome) -> Report {
-        Report {
+impl RunReport {
+    pub fn new(assignment: &ObserverTask, pid: u32, after: Duration, outcome: RunOutcome) -> RunReport {
+        RunReport {
             schema: "hugewise.run/2".to_owned(),
             program: assignment.program.clone(),
             pid,
@@ -92,11 +92,11 @@ impl Report {
     }
 
     /// Adds a note with the cause for each region with too little coverage.
-    pub fn explain(&mut self, assignment: &Assignment, root: &Root, fallbacks_before: Option<u64>) {
+    pub fn explain(&mut self, assignment: &ObserverTask, root: &Root, fallbacks_before: Option<u64>) {
         if assignment.max_heap.is_some() && !self.regions.iter().any(|region| region.pages.name == "heap") {
-            self.notes.push("its heap was not found among its mappings".to_owned());
+            self.notes.push("the heap was not found among the mappings of the process".to_owned());
         }
-        let short = |region: &&Region| region.coverage.is_some_and(|coverage| coverage < ENOUGH);
+        let short = |region: &&RunRegion| region.coverage.is_some_and(|coverage| coverage < MIN_COVERAGE);
         for region in self.regions.iter().filter(short) {
             let why = match region.asked {
                 None | Some(Backing::Base) => continue,
@@ -141,36 +141,36 @@ fn pool_shortage(root: &Root) -> String {
 }
 
 /// The regions of a process, and the pages of each.
-pub fn regions(survey: &Survey, machine: &Machine, assignment: &Assignment) -> Vec<Region> {
+pub fn regions(survey: &Survey, machine: &MachineState, assignment: &ObserverTask) -> Vec<RunRegion> {
     let is = |part: &Part, kind| part.of_jvm == Some(kind);
     let region = |name: &str, asked, belongs: &dyn Fn(&Part) -> bool| {
         let pages = survey.region(name, machine, belongs)?;
-        Some(Region { coverage: pages.coverage(), pages, asked })
+        Some(RunRegion { coverage: pages.coverage(), pages, asked })
     };
     let regions = match assignment.max_heap {
         Some(_) => vec![
-            region("heap", Some(assignment.backing), &|part| is(part, Kind::Heap)),
-            region("code cache", None, &|part| is(part, Kind::CodeCache)),
-            region("outside heap", assignment.off_heap, &is_outside),
+            region("heap", Some(assignment.backing), &|part| is(part, RegionKind::Heap)),
+            region("code cache", None, &|part| is(part, RegionKind::CodeCache)),
+            region("outside heap", assignment.off_heap, &is_outside_heap),
         ],
-        None => vec![region("anonymous", assignment.off_heap.or(Some(assignment.backing)), &is_outside)],
+        None => vec![region("anonymous", assignment.off_heap.or(Some(assignment.backing)), &is_outside_heap)],
     };
     regions.into_iter().flatten().collect()
 }
 
 /// Whether a part is memory outside of heap and code cache.
-pub fn is_outside(part: &Part) -> bool {
+pub fn is_outside_heap(part: &Part) -> bool {
     use hugewise_evidence::process::Kind as Use;
     matches!(part.kind, Use::Anonymous | Use::Malloc | Use::Stack | Use::JvmLargePages)
-        && !matches!(part.of_jvm, Some(Kind::Heap | Kind::CodeCache))
+        && !matches!(part.of_jvm, Some(RegionKind::Heap | RegionKind::CodeCache))
 }
 
 /// The report as text; empty if the program ended before the sample.
-pub fn text(report: &Report) -> String {
-    if report.outcome == Outcome::Ended {
+pub fn text(report: &RunReport) -> String {
+    if report.outcome == RunOutcome::Ended {
         return String::new();
     }
-    let growing = if report.outcome == Outcome::StillGrowing { ", still growing" } else { "" };
+    let growing = if report.outcome == RunOutcome::StillGrowing { ", still growing" } else { "" };
     let mut lines = vec![format!(
         "{} (pid {}) after {:.1} s{growing}:",
         plain(&report.program),
@@ -200,8 +200,8 @@ pub fn text(report: &Report) -> String {
 mod tests {
     use super::*;
 
-    fn assignment(max_heap: Option<Bytes>) -> Assignment {
-        Assignment {
+    fn assignment(max_heap: Option<Bytes>) -> ObserverTask {
+        ObserverTask {
             program: "java".to_owned(),
             backing: Backing::Thp,
             off_heap: Some(Backing::Thp),
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_program_that_has_ended_has_no_report() {
-        let report = Report::new(&assignment(None), 1, Duration::ZERO, Outcome::Ended);
+        let report = RunReport::new(&assignment(None), 1, Duration::ZERO, RunOutcome::Ended);
         assert_eq!(text(&report), "");
     }
 }

@@ -13,6 +13,7 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use hugewise_jvm::{
+    collector::Collector,
     flags::{self, FinalFlags},
     large_page_flags,
     launch::{LaunchError, LaunchLine},
@@ -27,12 +28,14 @@ use hugewise_linux::{
     sys::file,
     units::{PageSize, Pages},
 };
-use hugewise_plan::backing_selection::{Answers, Choice, Ground, Offer, Wanted};
+use hugewise_plan::backing_selection::{
+    BackingRequest, BackingSelection, BackingSupport, JvmAnswers, SelectionFacts,
+};
 
 use super::{cache::Cache, cache_key};
 
 /// First Linux that can collapse the memory of another process.
-const CONVERTS: (u32, u32) = (6, 1);
+const MIN_COLLAPSE_KERNEL: (u32, u32) = (6, 1);
 
 /// A program to be started.
 pub struct Target {
@@ -78,7 +81,13 @@ impl Target {
     }
 
     /// Reads the facts about machine and program that the backing selection needs.
-    pub fn ground(&self, root: &Root, sizes: &PageSizes, thp: &Thp, wanted: &Wanted) -> Ground {
+    pub fn facts(
+        &self,
+        root: &Root,
+        sizes: &PageSizes,
+        thp: &Thp,
+        wanted: &BackingRequest,
+    ) -> SelectionFacts {
         let pools = pools::read(root).unwrap_or_default();
         let malloc_matters = self.line.is_none() || wanted.off_heap.is_some();
         let path = self.file.strip_prefix("/").unwrap_or(&self.file);
@@ -91,7 +100,7 @@ impl Target {
             set_id || file::has_capabilities(&self.file)
         };
         let takes_pages = pools.iter().any(|pool| pool.available() > Pages(0));
-        Ground {
+        SelectionFacts {
             limits: if takes_pages { cgroup::read(root, &sizes.hugetlb).hugetlb } else { Vec::new() },
             pools,
             thp: thp.pmd_enabled().map(|(word, _)| word.to_owned()),
@@ -100,7 +109,7 @@ impl Target {
             jemalloc: program.as_ref().ok().and_then(|program| program.jemalloc(root)),
             c_library: program.map(|program| program.c_library),
             privileged: malloc_matters && privileged(),
-            no_conversion: no_conversion(root),
+            collapse_obstacle: collapse_obstacle(root),
             sizes: sizes.clone(),
         }
     }
@@ -109,11 +118,11 @@ impl Target {
     pub fn answers(
         &self,
         root: &Root,
-        wanted: &Wanted,
+        wanted: &BackingRequest,
         sizes: &PageSizes,
         thp: &Thp,
         cache: Option<&Cache>,
-    ) -> anyhow::Result<Option<Answers>> {
+    ) -> anyhow::Result<Option<JvmAnswers>> {
         let Some(line) = &self.line else { return Ok(None) };
         let words: Vec<String> =
             self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -131,8 +140,8 @@ impl Target {
         Ok(Some(answers))
     }
 
-    /// The large-page flags that are removed for a choice.
-    pub fn set_aside(&self, choice: &Choice) -> Vec<String> {
+    /// The large-page flags that are removed from the command line and the variables.
+    pub fn set_aside(&self, choice: &BackingSelection) -> Vec<String> {
         let (_, mut aside) =
             self.line.as_ref().map(|line| line.with_page_flags(&choice.options)).unwrap_or_default();
         aside.extend(self.aside.iter().cloned());
@@ -142,7 +151,7 @@ impl Target {
     /// File, arguments and environment for exec.
     pub fn handover(
         &self,
-        choice: Option<&Choice>,
+        choice: Option<&BackingSelection>,
     ) -> anyhow::Result<(OsString, Vec<OsString>, Vec<OsString>)> {
         let mut words = self.command.clone();
         let mut changed: Vec<(&str, String)> = Vec::new();
@@ -208,10 +217,10 @@ impl Target {
 }
 
 /// Queries a JVM. The flag is true if all page counts are exact, false if they are upper bounds.
-fn ask(line: &LaunchLine, wanted: &Wanted, sizes: &PageSizes) -> anyhow::Result<(Answers, bool)> {
+fn ask(line: &LaunchLine, wanted: &BackingRequest, sizes: &PageSizes) -> anyhow::Result<(JvmAnswers, bool)> {
     // A JVM that cannot be rehearsed can still be started, with an upper bound of its demand.
     let (flags, exact) = match rehearsal::flags_of(line, sizes) {
-        Err(DemandError::Rehearse { .. }) => (flags::ask(line)?, false),
+        Err(DemandError::Rehearse { .. }) => (flags::final_flags(line)?, false),
         flags => (flags?, true),
     };
     let mut backings = vec![wanted.backing.unwrap_or(Backing::Hugetlb(None))];
@@ -221,8 +230,11 @@ fn ask(line: &LaunchLine, wanted: &Wanted, sizes: &PageSizes) -> anyhow::Result<
         }
     }
     let offer = |backing| {
-        let mut offer =
-            Offer { backing, options: large_page_flags::options(&flags, backing), pages: Vec::new() };
+        let mut offer = BackingSupport {
+            backing,
+            options: large_page_flags::options(&flags, backing),
+            pages: Vec::new(),
+        };
         if !backing.is_explicit() || offer.options.is_err() || sizes.missing(backing).is_some() {
             return offer;
         }
@@ -230,7 +242,7 @@ fn ask(line: &LaunchLine, wanted: &Wanted, sizes: &PageSizes) -> anyhow::Result<
             offer.pages = bound(&flags, backing, sizes);
             return offer;
         }
-        match rehearsal::ask_with(line, &flags, backing, sizes) {
+        match rehearsal::launch_demand_with(line, &flags, backing, sizes) {
             Ok(asked) => {
                 let pages = sizes.hugetlb.iter().map(|size| (*size, asked.demand.pages(*size).1));
                 offer.pages = pages.filter(|(_, pages)| *pages > Pages(0)).collect();
@@ -240,9 +252,9 @@ fn ask(line: &LaunchLine, wanted: &Wanted, sizes: &PageSizes) -> anyhow::Result<
         offer
     };
     let offers = backings.into_iter().map(offer).collect();
-    let answers = Answers {
+    let answers = JvmAnswers {
         version: flags.version.clone(),
-        collector: flags.collector().unwrap_or("unknown").to_owned(),
+        collector: flags.collector().map_or("unknown", Collector::name).to_owned(),
         max_heap: flags.bytes("MaxHeapSize").unwrap_or_default(),
         offers,
     };
@@ -262,11 +274,11 @@ fn bound(flags: &FinalFlags, backing: Backing, sizes: &PageSizes) -> Vec<(PageSi
 }
 
 /// Why this process cannot collapse the memory of another one; `None` if it can.
-fn no_conversion(root: &Root) -> Option<String> {
+fn collapse_obstacle(root: &Root) -> Option<String> {
     let kernel = root.read(OSRELEASE).unwrap_or_default();
     let mut numbers =
         kernel.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
-    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < CONVERTS {
+    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < MIN_COLLAPSE_KERNEL {
         return Some(format!("it needs Linux 6.1, and this is {}", kernel.trim()));
     }
     match limits::read(root).capabilities.known() {

@@ -10,14 +10,14 @@ mod tests;
 use memchr::{memchr, memchr2_iter, memmem, memrchr};
 
 use super::{
-    Cpu, Place,
-    numbers::{MILLISECONDS, SECONDS, nanos},
+    Cpu, LogPosition,
+    numbers::{MILLISECOND_EXPONENT, SECOND_EXPONENT, nanos},
     stamp::Stamp,
     unified::without_sizes,
 };
 
 /// Bytes kept of the beginning of a pause, which decide its kind.
-const HEAD: usize = 240;
+const MAX_HEAD_BYTES: usize = 240;
 /// Words anywhere in a pause that change its kind.
 const MARKS: [&str; 8] = [
     "promotion failed",
@@ -33,7 +33,7 @@ const MARKS: [&str; 8] = [
 /// A pause whose closing bracket has not been read yet.
 #[derive(Debug)]
 struct Open {
-    place: Place,
+    place: LogPosition,
     stamp: Stamp,
     gc_id: Option<u64>,
     /// Text after its first bracket.
@@ -45,9 +45,9 @@ struct Open {
 
 /// An event of a line.
 #[derive(Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum ParsedLine {
     Paused {
-        place: Place,
+        place: LogPosition,
         stamp: Stamp,
         gc_id: Option<u64>,
         name: String,
@@ -55,7 +55,7 @@ pub(super) enum Said {
         duration_ns: u64,
     },
     Cpu(Cpu),
-    Unreadable(Place, &'static str),
+    Unreadable(LogPosition, &'static str),
 }
 
 /// Reader, with the pause that is open.
@@ -66,7 +66,7 @@ pub(super) struct Legacy {
 
 impl Legacy {
     /// Reads a line; returns whether it belongs to a log.
-    pub fn line(&mut self, line: &[u8], place: Place, said: &mut impl FnMut(Said)) -> bool {
+    pub fn line(&mut self, line: &[u8], place: LogPosition, said: &mut impl FnMut(ParsedLine)) -> bool {
         let mut rest = line;
         let mut before = &b""[..];
         if let Some(start) =
@@ -92,8 +92,8 @@ impl Legacy {
             if let Some(times) = rest.trim_ascii_start().strip_prefix(b"[Times: ") {
                 known = true;
                 match cpu(times) {
-                    Some(cpu) => said(Said::Cpu(cpu)),
-                    None => said(Said::Unreadable(place, "the CPU time of a collection")),
+                    Some(cpu) => said(ParsedLine::Cpu(cpu)),
+                    None => said(ParsedLine::Unreadable(place, "the CPU time of a collection")),
                 }
             } else if rest.trim_ascii_start().starts_with(b"[Invalid result in TraceCPUTime]") {
                 known = true;
@@ -109,9 +109,9 @@ impl Legacy {
     }
 
     /// Reports an open pause as unreadable: its end will not follow.
-    pub fn lost(&mut self, said: &mut impl FnMut(Said)) {
+    pub fn lost(&mut self, said: &mut impl FnMut(ParsedLine)) {
         if let Some(open) = self.open.take() {
-            said(Said::Unreadable(open.place, "a pause without its end"));
+            said(ParsedLine::Unreadable(open.place, "a pause without its end"));
         }
     }
 }
@@ -128,7 +128,7 @@ impl Open {
             self.depth == 0
         });
         let inside = &text[..end.unwrap_or(text.len())];
-        let room = HEAD.saturating_sub(self.head.len()).min(inside.len());
+        let room = MAX_HEAD_BYTES.saturating_sub(self.head.len()).min(inside.len());
         self.head.extend_from_slice(&inside[..room]);
         for (seen, mark) in self.marks.iter_mut().zip(MARKS) {
             *seen |= memmem::find(inside, mark.as_bytes()).is_some();
@@ -137,13 +137,20 @@ impl Open {
     }
 
     /// The pause, whose last line is `inside`.
-    fn close(self, inside: &[u8]) -> Said {
+    fn close(self, inside: &[u8]) -> ParsedLine {
         let Some(duration_ns) = duration(inside) else {
-            return Said::Unreadable(self.place, "a pause without a duration");
+            return ParsedLine::Unreadable(self.place, "a pause without a duration");
         };
         let head = String::from_utf8_lossy(&self.head);
         let (name, cause) = self.name(head.trim_start_matches('['));
-        Said::Paused { place: self.place, stamp: self.stamp, gc_id: self.gc_id, name, cause, duration_ns }
+        ParsedLine::Paused {
+            place: self.place,
+            stamp: self.stamp,
+            gc_id: self.gc_id,
+            name,
+            cause,
+            duration_ns,
+        }
     }
 
     fn has(&self, mark: &str) -> bool {
@@ -200,18 +207,18 @@ fn group(text: &str) -> Option<&str> {
 }
 
 /// Shenandoah as backported to JDK 8: `0.427: [Pause Init Mark, 0.419 ms]`.
-fn shenandoah(line: &[u8], place: Place, said: &mut impl FnMut(Said)) -> bool {
+fn shenandoah(line: &[u8], place: LogPosition, said: &mut impl FnMut(ParsedLine)) -> bool {
     let Some(start) = memmem::find(line, b"[Pause ") else { return false };
     let inside = line[start + 7..].trim_ascii_end();
     let Some(comma) = memrchr(b',', inside) else { return false };
     let duration = inside[comma + 1..].trim_ascii().strip_suffix(b" ms]");
-    let Some(duration_ns) = duration.and_then(|number| nanos(number, MILLISECONDS)) else {
-        said(Said::Unreadable(place, "a pause"));
+    let Some(duration_ns) = duration.and_then(|number| nanos(number, MILLISECOND_EXPONENT)) else {
+        said(ParsedLine::Unreadable(place, "a pause"));
         return true;
     };
     let (stamp, gc_id) = Stamp::before_text(&line[..start]);
-    let name = String::from_utf8_lossy(without_sizes(&inside[..comma.min(HEAD)])).into_owned();
-    said(Said::Paused { place, stamp, gc_id, name, cause: None, duration_ns });
+    let name = String::from_utf8_lossy(without_sizes(&inside[..comma.min(MAX_HEAD_BYTES)])).into_owned();
+    said(ParsedLine::Paused { place, stamp, gc_id, name, cause: None, duration_ns });
     true
 }
 
@@ -246,7 +253,7 @@ fn at_beginning(line: &[u8], start: usize) -> bool {
 fn duration(inside: &[u8]) -> Option<u64> {
     let number = inside.trim_ascii_end().strip_suffix(b" secs")?;
     let start = number.iter().rposition(|byte| *byte == b' ').map_or(0, |at| at + 1);
-    nanos(&number[start..], SECONDS)
+    nanos(&number[start..], SECOND_EXPONENT)
 }
 
 /// `user=0.22 sys=0.48, real=0.35 secs]`, after `[Times: `.
@@ -261,5 +268,5 @@ fn seconds<'a>(text: &'a [u8], key: &[u8]) -> Option<(u64, &'a [u8])> {
     let text = text.trim_ascii_start().strip_prefix(key)?;
     let end = memchr(b' ', text)?;
     let number = text[..end].strip_suffix(b",").unwrap_or(&text[..end]);
-    Some((nanos(number, SECONDS)?, &text[end..]))
+    Some((nanos(number, SECOND_EXPONENT)?, &text[end..]))
 }

@@ -2,7 +2,7 @@
 //!
 //! Intel: leaf 0x18 (deterministic address translation parameters), and before it the descriptors of leaf 2.
 //! AMD and Hygon: leaves 0x80000005, 0x80000006 and 0x80000019. In a virtual machine the hypervisor answers,
-//! and most hide these leaves.
+//! and most hypervisors hide these leaves.
 
 #[cfg(test)]
 mod tests;
@@ -70,21 +70,21 @@ fn sizes(bytes: &[u64]) -> Vec<PageSize> {
     bytes.iter().filter_map(|bytes| PageSize::new(Bytes(*bytes)).ok()).collect()
 }
 
-const BASE: u64 = 4 << 10;
-const MEDIUM: u64 = 2 << 20;
-const LARGE: u64 = 1 << 30;
+const SIZE_4K: u64 = 4 << 10;
+const SIZE_2M: u64 = 2 << 20;
+const SIZE_1G: u64 = 1 << 30;
 
 /// Intel's leaf 0x18, with a sub-leaf for each TLB.
 fn translation_parameters(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<Tlb> {
-    /// Larger values than on any CPU come from hypervisors.
-    const MOST: u32 = 64;
-    let last = leaf(0x18, 0).map_or(0, |[last, ..]| last.min(MOST));
+    /// Highest sub-leaf that is read; larger values come from hypervisors, not from a CPU.
+    const MAX_SUB_LEAF: u32 = 64;
+    let last = leaf(0x18, 0).map_or(0, |[last, ..]| last.min(MAX_SUB_LEAF));
     let each = (0..=last).filter_map(|sub_leaf| {
         let [_, b, sets, d] = leaf(0x18, sub_leaf)?;
         // 0 is no TLB, 2 is for instructions, 5 for stores.
         let loads = matches!(d & 0x1f, 1 | 3 | 4);
         let entries = (b >> 16).checked_mul(sets)?;
-        let held = [(0, BASE), (1, MEDIUM), (3, LARGE)].iter().filter(|(bit, _)| (b >> bit) & 1 == 1);
+        let held = [(0, SIZE_4K), (1, SIZE_2M), (3, SIZE_1G)].iter().filter(|(bit, _)| (b >> bit) & 1 == 1);
         let sizes = sizes(&held.map(|(_, size)| *size).collect::<Vec<_>>());
         (loads && entries > 0 && !sizes.is_empty()).then(|| Tlb {
             level: (d >> 5) & 7,
@@ -99,18 +99,18 @@ fn translation_parameters(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<
 /// Descriptors of leaf 2 for TLBs for loads: level, page sizes and entries. Intel 64 and IA-32 Architectures
 /// Software Developer's Manual, volume 2, table "Encoding of CPUID Leaf 2 Descriptors".
 const DESCRIPTORS: [(u8, u32, &[u64], u32); 12] = [
-    (0x03, 1, &[BASE], 64),
-    (0x57, 1, &[BASE], 16),
-    (0x59, 1, &[BASE], 16),
-    (0x5a, 1, &[MEDIUM], 32),
-    (0x63, 1, &[MEDIUM], 32),
-    (0x63, 1, &[LARGE], 4),
-    (0xb4, 2, &[BASE], 256),
-    (0xc1, 2, &[BASE, MEDIUM], 1024),
-    (0xc2, 1, &[BASE, MEDIUM], 16),
-    (0xc3, 2, &[BASE, MEDIUM], 1536),
-    (0xc3, 2, &[LARGE], 16),
-    (0xca, 2, &[BASE], 512),
+    (0x03, 1, &[SIZE_4K], 64),
+    (0x57, 1, &[SIZE_4K], 16),
+    (0x59, 1, &[SIZE_4K], 16),
+    (0x5a, 1, &[SIZE_2M], 32),
+    (0x63, 1, &[SIZE_2M], 32),
+    (0x63, 1, &[SIZE_1G], 4),
+    (0xb4, 2, &[SIZE_4K], 256),
+    (0xc1, 2, &[SIZE_4K, SIZE_2M], 1024),
+    (0xc2, 1, &[SIZE_4K, SIZE_2M], 16),
+    (0xc3, 2, &[SIZE_4K, SIZE_2M], 1536),
+    (0xc3, 2, &[SIZE_1G], 16),
+    (0xca, 2, &[SIZE_4K], 512),
 ];
 
 fn descriptors(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<Tlb> {
@@ -139,18 +139,18 @@ fn amd(leaf: &impl Fn(u32, u32) -> Option<Registers>) -> Vec<Tlb> {
         }
     };
     if let Some([medium, base, ..]) = leaf(0x8000_0005, 0) {
-        add(0x8000_0005, 1, BASE, (base >> 16) & 0xff);
-        add(0x8000_0005, 1, MEDIUM, (medium >> 16) & 0xff);
+        add(0x8000_0005, 1, SIZE_4K, (base >> 16) & 0xff);
+        add(0x8000_0005, 1, SIZE_2M, (medium >> 16) & 0xff);
     }
     // In these, four bits above the count are the associativity; 0 is a disabled TLB.
     let held = |register: u32| if register >> 28 == 0 { 0 } else { (register >> 16) & 0xfff };
     if let Some([medium, base, ..]) = leaf(0x8000_0006, 0) {
-        add(0x8000_0006, 2, BASE, held(base));
-        add(0x8000_0006, 2, MEDIUM, held(medium));
+        add(0x8000_0006, 2, SIZE_4K, held(base));
+        add(0x8000_0006, 2, SIZE_2M, held(medium));
     }
     if let Some([first, second, ..]) = leaf(0x8000_0019, 0) {
-        add(0x8000_0019, 1, LARGE, held(first));
-        add(0x8000_0019, 2, LARGE, held(second));
+        add(0x8000_0019, 1, SIZE_1G, held(first));
+        add(0x8000_0019, 2, SIZE_1G, held(second));
     }
     tlbs
 }

@@ -17,7 +17,7 @@ use crate::{
     units::{Bytes, PageSize},
 };
 
-pub use parser::{Parser, Unreadable};
+pub use parser::{MalformedLine, Parser};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vma {
@@ -49,7 +49,7 @@ pub struct Vma {
     /// `THPeligible`: whether the mapping may get THP of any size now; `None` before Linux 5.0.
     pub thp_eligible: Option<bool>,
     /// The advice on THP in `VmFlags`.
-    pub advice: Advice,
+    pub advice: ThpAdvice,
     /// `VmFlags` contains `ht`.
     pub is_hugetlb: bool,
     /// `VmFlags` contains `sh`: other mappings of the same file see writes.
@@ -58,7 +58,7 @@ pub struct Vma {
 
 /// A program's advice on THP for a mapping, by `madvise(2)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Advice {
+pub enum ThpAdvice {
     /// No advice.
     #[default]
     None,
@@ -85,9 +85,9 @@ pub enum Memory {
 }
 
 /// Bytes read before they are parsed.
-const PIECE: usize = 1 << 16;
+const PIECE_BYTES: usize = 1 << 16;
 /// Maximum number of pieces queued for the parser: reading, which takes longer, should not wait for it.
-const AHEAD: usize = 128;
+const MAX_QUEUED_PIECES: usize = 128;
 
 impl Vma {
     #[must_use]
@@ -110,7 +110,7 @@ impl Vma {
     }
 }
 
-/// The mappings of process `pid` (`self` for this one), in the order of their addresses.
+/// The mappings of process `pid` (`self` for this process), in the order of their addresses.
 ///
 /// ESRCH or ENOENT if it has exited, EACCES if we may not trace it. If it exits during the reading, the
 /// kernel may return a part only, without an error.
@@ -129,7 +129,7 @@ pub fn read(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
 /// Like [`read`], with a second thread that parses during the reading: for programs with very many mappings.
 pub fn read_many(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
     let smaps = &Smaps::open(root, pid)?;
-    let (send, receive) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
+    let (send, receive) = mpsc::sync_channel::<Vec<u8>>(MAX_QUEUED_PIECES);
     // Buffers are reused: new ones would cause a page fault per page.
     let (give_back, returned) = mpsc::channel();
     thread::scope(|scope| {
@@ -157,15 +157,15 @@ pub fn read_many(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
 
 /// The addresses of a mapping, and whether it maps a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct VmaRange {
     pub addresses: Range<u64>,
     /// True if the mapping has an inode, as shared memory does, too.
     pub of_file: bool,
 }
 
-impl From<&Vma> for Place {
-    fn from(vma: &Vma) -> Place {
-        Place { addresses: vma.addresses.clone(), of_file: vma.inode != 0 }
+impl From<&Vma> for VmaRange {
+    fn from(vma: &Vma) -> VmaRange {
+        VmaRange { addresses: vma.addresses.clone(), of_file: vma.inode != 0 }
     }
 }
 
@@ -185,8 +185,8 @@ impl Smaps<'_> {
     /// Replaces `piece` by the next piece of the file; empty at the end.
     fn fill(&self, piece: &mut Vec<u8>) -> Result<(), ReadError> {
         piece.clear();
-        piece.reserve(PIECE);
-        (&self.file).take(PIECE as u64).read_to_end(piece).map_err(|source| self.failed(source))?;
+        piece.reserve(PIECE_BYTES);
+        (&self.file).take(PIECE_BYTES as u64).read_to_end(piece).map_err(|source| self.failed(source))?;
         Ok(())
     }
 
@@ -194,7 +194,7 @@ impl Smaps<'_> {
         ReadError::Io { path: self.root.path(&self.path), source }
     }
 
-    fn parsed<T>(&self, parsed: Result<T, Unreadable>) -> Result<T, ReadError> {
+    fn parsed<T>(&self, parsed: Result<T, MalformedLine>) -> Result<T, ReadError> {
         parsed.map_err(|(line, found)| {
             self.root.content(&self.path, line, "a mapping or one of its counters", &found)
         })
@@ -202,7 +202,7 @@ impl Smaps<'_> {
 }
 
 /// Parses smaps; the error is the number and text of the first line that cannot be parsed.
-pub fn parse(text: &str) -> Result<Vec<Vma>, Unreadable> {
+pub fn parse(text: &str) -> Result<Vec<Vma>, MalformedLine> {
     let mut parser = Parser::default();
     parser.feed(text.as_bytes())?;
     parser.finish()
@@ -278,16 +278,19 @@ Rss:                   4 kB
     }
 
     #[test]
-    fn what_the_reasons_are_drawn_from_is_read() -> Result<(), Box<dyn Error>> {
+    fn the_fields_for_the_reasons_are_read() -> Result<(), Box<dyn Error>> {
         let vmas = parse(TEXT).map_err(|(line, _)| line.to_string())?;
         assert_eq!((vmas[0].device, vmas[0].inode, vmas[0].offset), ((0, 15), 1052, 0));
-        assert_eq!((vmas[1].advice, vmas[1].thp_eligible), (Advice::Huge, Some(true)));
-        assert_eq!((vmas[2].advice, vmas[2].thp_eligible, vmas[2].swap), (Advice::None, None, Bytes::ZERO));
+        assert_eq!((vmas[1].advice, vmas[1].thp_eligible), (ThpAdvice::Huge, Some(true)));
+        assert_eq!(
+            (vmas[2].advice, vmas[2].thp_eligible, vmas[2].swap),
+            (ThpAdvice::None, None, Bytes::ZERO)
+        );
         Ok(())
     }
 
     #[test]
-    fn foreseen_lines_are_read_like_the_first_ones() -> Result<(), Box<dyn Error>> {
+    fn predicted_lines_are_read_like_the_first_ones() -> Result<(), Box<dyn Error>> {
         // The kernel's format, with a value wider than its column, and a missing counter.
         let block = |start: u64, rss: u64, more: &str| {
             format!(
@@ -305,7 +308,7 @@ Rss:                   4 kB
         let vmas = parse(&text).map_err(|(line, text)| format!("{line}: {text}"))?;
         let read: Vec<_> = vmas.iter().map(|vma| (vma.rss.0 >> 10, vma.swap.0 >> 10)).collect();
         assert_eq!(read, [(4, 8), (123_456_789_012, 8), (12, 0), (16, 8)]);
-        assert!(vmas.iter().all(|vma| vma.advice == Advice::Huge && vma.thp_eligible == Some(true)));
+        assert!(vmas.iter().all(|vma| vma.advice == ThpAdvice::Huge && vma.thp_eligible == Some(true)));
         Ok(())
     }
 

@@ -1,8 +1,8 @@
-//! A parser of smaps that keeps up with the kernel's output: a million lines for 40,000 mappings.
+//! A fast parser of smaps: the kernel prints a million lines for 40,000 mappings.
 
 use std::mem;
 
-use super::{Advice, Vma};
+use super::{ThpAdvice, Vma};
 use crate::units::Bytes;
 
 /// Parses smaps piece by piece.
@@ -17,22 +17,22 @@ pub struct Parser {
     /// Number of parsed lines.
     lines: usize,
     /// The lines after the last header.
-    layout: Vec<Foreseen>,
+    layout: Vec<PredictedLine>,
     /// Number of lines since the last header.
     next: usize,
 }
 
 /// The number, from 1, and the text of a line that cannot be parsed.
-pub type Unreadable = (usize, String);
+pub type MalformedLine = (usize, String);
 
-const KEY: usize = 16;
-const VALUE: usize = 24;
-const LINE: usize = 28;
-const ZERO: &[u8; VALUE - KEY] = b"       0";
+const KEY_LEN: usize = 16;
+const VALUE_END: usize = 24;
+const LINE_LEN: usize = 28;
+const ZERO_VALUE: &[u8; VALUE_END - KEY_LEN] = b"       0";
 
 #[derive(Clone, Copy, Debug)]
-struct Foreseen {
-    key: [u8; KEY],
+struct PredictedLine {
+    key: [u8; KEY_LEN],
     counter: Counter,
 }
 
@@ -51,7 +51,7 @@ enum Counter {
 
 impl Parser {
     /// Parses the next piece, which may begin and end within a line.
-    pub fn feed(&mut self, piece: &[u8]) -> Result<(), Unreadable> {
+    pub fn feed(&mut self, piece: &[u8]) -> Result<(), MalformedLine> {
         let mut piece = piece;
         if !self.begun.is_empty() {
             let end = line_feed(piece).map_or(piece.len(), |end| end + 1);
@@ -67,7 +67,7 @@ impl Parser {
     }
 
     /// All mappings, after the last piece. The last line may lack its line feed.
-    pub fn finish(mut self) -> Result<Vec<Vma>, Unreadable> {
+    pub fn finish(mut self) -> Result<Vec<Vma>, MalformedLine> {
         let last = mem::take(&mut self.begun);
         if !last.is_empty() {
             self.line(&last)?;
@@ -76,13 +76,13 @@ impl Parser {
     }
 
     /// Parses all complete lines of `text`; returns their number of bytes.
-    fn take(&mut self, text: &[u8]) -> Result<usize, Unreadable> {
+    fn take(&mut self, text: &[u8]) -> Result<usize, MalformedLine> {
         let mut at = 0;
         loop {
             let rest = &text[at..];
-            let foreseen = self.take_foreseen(rest);
-            if foreseen > 0 {
-                at += foreseen * LINE;
+            let predicted = self.take_predicted(rest);
+            if predicted > 0 {
+                at += predicted * LINE_LEN;
                 continue;
             }
             let Some(length) = line_feed(rest) else { return Ok(at) };
@@ -91,22 +91,22 @@ impl Parser {
         }
     }
 
-    /// Parses lines as long as they match those of the mapping before; returns their number.
-    fn take_foreseen(&mut self, rest: &[u8]) -> usize {
+    /// Parses lines as long as they match those of the previous mapping; returns their number.
+    fn take_predicted(&mut self, rest: &[u8]) -> usize {
         let (Some(vma), Some(layout)) = (self.vmas.last_mut(), self.layout.get(self.next..)) else {
             return 0;
         };
         let mut taken = 0;
-        for (line, foreseen) in rest.chunks_exact(LINE).zip(layout) {
-            let (key, rest) = line.split_at(KEY);
-            let (value, unit) = rest.split_at(VALUE - KEY);
-            if key != foreseen.key || unit != b" kB\n" {
+        for (line, predicted) in rest.chunks_exact(LINE_LEN).zip(layout) {
+            let (key, rest) = line.split_at(KEY_LEN);
+            let (value, unit) = rest.split_at(VALUE_END - KEY_LEN);
+            if key != predicted.key || unit != b" kB\n" {
                 break;
             }
-            // Most counters are zero, and all of a new mapping are.
-            if foreseen.counter != Counter::Other && value != ZERO {
+            // Most counters are zero, as are all counters of a new `Vma`.
+            if predicted.counter != Counter::Other && value != ZERO_VALUE {
                 let Some(value) = number(value) else { break };
-                vma.count(foreseen.counter, Bytes::from_kib(value));
+                vma.count(predicted.counter, Bytes::from_kib(value));
             }
             taken += 1;
         }
@@ -116,7 +116,7 @@ impl Parser {
     }
 
     /// Parses a line without its line feed.
-    fn line(&mut self, line: &[u8]) -> Result<(), Unreadable> {
+    fn line(&mut self, line: &[u8]) -> Result<(), MalformedLine> {
         self.lines += 1;
         let unreadable = |lines| (lines, String::from_utf8_lossy(line).into_owned());
         let key = line.iter().position(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'_'));
@@ -126,7 +126,7 @@ impl Parser {
                 let lines = self.lines;
                 let vma = self.vmas.last_mut().ok_or_else(|| unreadable(lines))?;
                 let counter = vma.detail(&line[..end], &line[end + 1..]).ok_or_else(|| unreadable(lines))?;
-                self.foresee(line, counter);
+                self.predict(line, counter);
             }
             None => {
                 let vma = header(line).ok_or_else(|| unreadable(self.lines))?;
@@ -137,14 +137,14 @@ impl Parser {
         Ok(())
     }
 
-    fn foresee(&mut self, line: &[u8], counter: Counter) {
-        let fits = line.len() == LINE - 1;
+    fn predict(&mut self, line: &[u8], counter: Counter) {
+        let fits = line.len() == LINE_LEN - 1;
         // No line begins with this key, so a line of another format is never predicted.
-        let key = line[..KEY.min(line.len())].try_into().ok().filter(|_| fits).unwrap_or([0; KEY]);
-        let foreseen = Foreseen { key, counter };
+        let key = line[..KEY_LEN.min(line.len())].try_into().ok().filter(|_| fits).unwrap_or([0; KEY_LEN]);
+        let predicted = PredictedLine { key, counter };
         match self.layout.get_mut(self.next) {
-            Some(place) => *place = foreseen,
-            None => self.layout.push(foreseen),
+            Some(place) => *place = predicted,
+            None => self.layout.push(predicted),
         }
         self.next += 1;
     }
@@ -193,8 +193,8 @@ impl Vma {
         for flag in value.trim_ascii_start().chunks(3) {
             match flag.get(..2) {
                 Some(b"ht") => self.is_hugetlb = true,
-                Some(b"hg") => self.advice = Advice::Huge,
-                Some(b"nh") => self.advice = Advice::NoHuge,
+                Some(b"hg") => self.advice = ThpAdvice::Huge,
+                Some(b"nh") => self.advice = ThpAdvice::NoHuge,
                 Some(b"sh") => self.is_shared = true,
                 _ => {}
             }
@@ -206,7 +206,7 @@ impl Vma {
 fn line_feed(text: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGH: u64 = ONES << 7;
-    // A line feed is a zero byte after the exclusive or; only a word with one has a borrow.
+    // The exclusive or turns a line feed into a zero byte; only a word with a zero byte has a borrow.
     let found = text.chunks_exact(8).position(|word| {
         let nought = word.try_into().map_or(0, u64::from_ne_bytes) ^ (ONES * u64::from(b'\n'));
         nought.wrapping_sub(ONES) & !nought & HIGH != 0

@@ -277,7 +277,7 @@ fn describe(names: &Names, cells: &[Cell], fitted: &Fitted, freedom: usize) -> M
         measured_seconds: cell.mean_ln.exp(),
         modelled_seconds: modelled(cell),
     });
-    // No machine repeats itself better than this; a few processes can agree by chance.
+    // Lower bound of the noise, because a few processes can agree by chance.
     let floor = MIN_DEVIATION.powi(2);
     let others: usize = cells.iter().map(|cell| cell.count - 1).sum();
     let within = (cells.iter().map(|cell| cell.squares).sum::<f64>() / others.max(1) as f64).max(floor);

@@ -3,7 +3,7 @@ use std::error::Error;
 use super::*;
 use crate::pretouch::prediction::{Check, PredictionError, Threads};
 
-type Tested = Result<(), Box<dyn Error>>;
+type TestResult = Result<(), Box<dyn Error>>;
 
 const GIB_BYTES: u64 = 1 << 30;
 
@@ -61,7 +61,7 @@ fn near(value: f64, expected: f64, share: f64) -> bool {
 const SIZES: [u64; 4] = [GIB_BYTES / 64, GIB_BYTES / 4, GIB_BYTES, 4 * GIB_BYTES];
 
 #[test]
-fn the_costs_of_a_quiet_machine_are_found() -> Tested {
+fn the_costs_of_a_quiet_machine_are_found() -> TestResult {
     let model = fit(&QUIET.measure(&SIZES, 3, &mut fastrand::Rng::with_seed(1)))?;
     assert!(near(model.fixed_seconds, 0.002, 1e-6), "{}", model.fixed_seconds);
     let costs = model.costs(Bytes(4096)).ok_or("no costs")?;
@@ -75,7 +75,7 @@ fn the_costs_of_a_quiet_machine_are_found() -> Tested {
 }
 
 #[test]
-fn a_limit_that_threads_do_not_pass_is_seen() -> Tested {
+fn a_limit_that_threads_do_not_pass_is_seen() -> TestResult {
     let narrow = Machine { bandwidth: 8.0, ..QUIET };
     let model = fit(&narrow.measure(&SIZES, 3, &mut fastrand::Rng::with_seed(1)))?;
     let at_limit: Vec<bool> = model.gains().iter().map(|gain| gain.at_limit).collect();
@@ -98,7 +98,7 @@ fn covered(machine: &Machine, sizes: &[u64], bytes: u64) -> Result<f64, Box<dyn 
 }
 
 #[test]
-fn twice_the_largest_size_lies_in_its_interval() -> Tested {
+fn twice_the_largest_size_lies_in_its_interval() -> TestResult {
     let sizes = [GIB_BYTES / 2, GIB_BYTES, 2 * GIB_BYTES];
     for noise in [0.01, 0.05, 0.2] {
         for bend in [0.0, 0.03, 0.3] {
@@ -110,7 +110,7 @@ fn twice_the_largest_size_lies_in_its_interval() -> Tested {
 }
 
 #[test]
-fn a_thousandfold_size_lies_in_its_interval_too() -> Tested {
+fn a_thousandfold_size_lies_in_its_interval_too() -> TestResult {
     let sizes = [GIB_BYTES, 2 * GIB_BYTES, 4 * GIB_BYTES];
     for (noise, bend) in [(0.02, 0.0), (0.05, 0.0), (0.02, 0.02)] {
         let covered = covered(&Machine { noise, bend, ..QUIET }, &sizes, 4096 * GIB_BYTES)?;
@@ -120,7 +120,7 @@ fn a_thousandfold_size_lies_in_its_interval_too() -> Tested {
 }
 
 #[test]
-fn intervals_grow_with_the_distance() -> Tested {
+fn intervals_grow_with_the_distance() -> TestResult {
     let noisy = Machine { noise: 0.03, ..QUIET };
     let model = fit(&noisy.measure(&SIZES, 5, &mut fastrand::Rng::with_seed(3)))?;
     let width = |bytes: u64| {
@@ -135,7 +135,7 @@ fn intervals_grow_with_the_distance() -> Tested {
 }
 
 #[test]
-fn threads_that_were_not_measured_are_bounded() -> Tested {
+fn threads_that_were_not_measured_are_bounded() -> TestResult {
     let model = fit(&QUIET.measure(&SIZES, 3, &mut fastrand::Rng::with_seed(1)))?;
     let at = |threads: usize| model.predict(Bytes(64 * GIB_BYTES), Backing::Base, threads);
     let (two, eight) = (at(2)?, at(8)?);

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    bench::{Curves, Measured},
+    bench::{Curves, PageSizeCurves},
     curve::{self, Point},
     knees::{self, Knee},
 };
@@ -38,7 +38,7 @@ pub enum Entries {
 
 /// A TLB level as CPUID describes it, compared with the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Told {
+pub struct CpuidLevel {
     /// Entries of the level for this page size.
     pub entries: u32,
     /// The CPUID leaf that reports it.
@@ -57,18 +57,18 @@ pub struct Level {
     /// Memory that the level covers, in bytes; null if the coverage of an entry is unknown.
     #[serde(rename = "reach_bytes")]
     pub reach: Option<Bytes>,
-    /// Additional time of a load that misses this level over one that hits the first level, in nanoseconds.
+    /// Time that a miss of this level adds to a load that hits the first one, in nanoseconds (JSON: seconds).
     #[serde(rename = "miss_seconds", serialize_with = "json::ns_in_seconds")]
     pub miss_ns: f64,
     /// The curve ends within the step: `miss_ns` is a lower bound.
     pub cut_off: bool,
     /// The level as CPUID describes it.
-    pub cpuid: Reading<Told>,
+    pub cpuid: Reading<CpuidLevel>,
 }
 
 /// The TLB for one page size.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Finding {
+pub struct TlbFinding {
     /// The part of a page that one entry covers.
     pub entries: Reading<Entries>,
     /// The visible levels, in ascending order.
@@ -76,20 +76,20 @@ pub struct Finding {
     /// Largest number of pages visited in one lap.
     pub measured_to: u64,
     /// Cost of the TLB over more memory; null if too little memory was available.
-    pub far: Option<Far>,
+    pub far: Option<LargeRangeCost>,
 }
 
 /// The time that the TLB adds to a load over memory so large that neither the TLB nor the caches hold the
 /// page tables. One line is visited in each part of the size of a base page, whatever the page size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Far {
+pub struct LargeRangeCost {
     /// Memory that the lines span, in bytes.
     pub bytes: Bytes,
-    /// Additional time of a load over one of as many packed lines, in nanoseconds: TLB misses, plus the
-    /// caches' gain from adjacent lines, which is the same for all page sizes.
+    /// Additional time of a load compared with as many packed lines, in nanoseconds (JSON: seconds): TLB
+    /// misses, plus the caches' gain from adjacent lines, which is the same for all page sizes.
     #[serde(rename = "extra_seconds", serialize_with = "json::ns_in_seconds")]
     pub extra_ns: f64,
-    /// The same difference on base pages, in nanoseconds.
+    /// The same difference on base pages, in nanoseconds (JSON: seconds).
     #[serde(rename = "base_extra_seconds", serialize_with = "json::ns_in_seconds")]
     pub base_extra_ns: f64,
 }
@@ -102,7 +102,7 @@ pub fn load(curves: &Curves) -> f64 {
 
 /// The levels of the TLB for one page size, derived from its curves.
 #[must_use]
-pub fn finding(curves: &Curves, of: &Measured) -> Finding {
+pub fn finding(curves: &Curves, of: &PageSizeCurves) -> TlbFinding {
     let load = load(curves);
     let steps = |curve: &[Point]| knees::knees(&curve::extra(curve, &curves.packed), load);
     let entries = match &of.strided {
@@ -128,32 +128,32 @@ pub fn finding(curves: &Curves, of: &Measured) -> Finding {
         reach: reach.map(|size: PageSize| Bytes(knee.pages.saturating_mul(size.bytes().0))),
         miss_ns: knee.above - first,
         cut_off: knee.cut_off,
-        cpuid: told(curves, number + 1, reach, knee.pages),
+        cpuid: cpuid_level(curves, number + 1, reach, knee.pages),
     });
     let measured_to = of.paged.last().map_or(0, |point| point.pages);
-    Finding { levels: levels.collect(), measured_to, entries, far: far(curves, of) }
+    TlbFinding { levels: levels.collect(), measured_to, entries, far: far(curves, of) }
 }
 
 /// The cost over the largest memory that was measured for both this page size and base pages.
-fn far(curves: &Curves, of: &Measured) -> Option<Far> {
+fn far(curves: &Curves, of: &PageSizeCurves) -> Option<LargeRangeCost> {
     let base = curves.measured.iter().find(|measured| measured.page_size == curves.base)?;
     let (ours, theirs) = [of, base].map(|measured| curve::extra(&measured.far, &curves.packed_far)).into();
     ours.iter().rev().find_map(|ours| {
         let base = theirs.iter().find(|base| base.pages == ours.pages)?;
         let bytes = Bytes(ours.pages.checked_mul(curves.base.bytes().0)?);
-        Some(Far { bytes, extra_ns: ours.ns, base_extra_ns: base.ns })
+        Some(LargeRangeCost { bytes, extra_ns: ours.ns, base_extra_ns: base.ns })
     })
 }
 
 /// CPUID's description of a level whose entries cover `size` each.
-fn told(curves: &Curves, level: usize, size: Option<PageSize>, pages: u64) -> Reading<Told> {
+fn cpuid_level(curves: &Curves, level: usize, size: Option<PageSize>, pages: u64) -> Reading<CpuidLevel> {
     let Some(size) = size else { return Reading::unknown("the coverage of an entry is unknown") };
     curves.cpuid.clone().and_then(|tlbs| {
         let level = u32::try_from(level).unwrap_or(u32::MAX);
         let tlb = tlb::entries(&tlbs, level, size)
             .ok_or_else(|| format!("CPUID reports no level {level} for {size} pages"))?;
         let agrees = curve::within_a_step(pages, u64::from(tlb.entries));
-        Ok::<Told, String>(Told { entries: tlb.entries, source: tlb.source.clone(), agrees })
+        Ok::<CpuidLevel, String>(CpuidLevel { entries: tlb.entries, source: tlb.source.clone(), agrees })
     })
 }
 

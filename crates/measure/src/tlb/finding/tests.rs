@@ -4,7 +4,7 @@ use hugewise_linux::{cpu::tlb::Tlb, hugepages::backing::Backing, units::Pages};
 
 use super::*;
 
-type Tested = Result<(), Box<dyn std::error::Error>>;
+type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 const LOAD: f64 = 1.25;
 
@@ -29,13 +29,13 @@ fn measured(
     size: &str,
     paged: Vec<Point>,
     strided: Option<Vec<Point>>,
-) -> Result<Measured, Box<dyn std::error::Error>> {
+) -> Result<PageSizeCurves, Box<dyn std::error::Error>> {
     let (page_size, coverage) = (size.parse()?, Reading::Known(1.0));
-    Ok(Measured { backing, page_size, distinct: Pages(1), coverage, paged, strided, far: Vec::new() })
+    Ok(PageSizeCurves { backing, page_size, distinct: Pages(1), coverage, paged, strided, far: Vec::new() })
 }
 
 /// A machine whose TLB levels hold 64 and 2048 base pages, with the given huge pages.
-fn machine(huge: Measured, cpuid: Reading<Vec<Tlb>>) -> Result<Curves, Box<dyn std::error::Error>> {
+fn machine(huge: PageSizeCurves, cpuid: Reading<Vec<Tlb>>) -> Result<Curves, Box<dyn std::error::Error>> {
     Ok(Curves {
         base: "4k".parse()?,
         packed: curve(|_| LOAD),
@@ -48,26 +48,26 @@ fn machine(huge: Measured, cpuid: Reading<Vec<Tlb>>) -> Result<Curves, Box<dyn s
     })
 }
 
-fn levels(finding: &Finding) -> Vec<(usize, u64, Option<Bytes>)> {
+fn levels(finding: &TlbFinding) -> Vec<(usize, u64, Option<Bytes>)> {
     finding.levels.iter().map(|level| (level.level, level.pages, level.reach)).collect()
 }
 
 #[test]
-fn whole_entries_reach_far() -> Tested {
+fn whole_entries_reach_far() -> TestResult {
     let huge = measured(Backing::Thp, "2m", curve(|pages| stair(pages, 32, 1024)), Some(curve(|_| LOAD)))?;
     let tlb = |level, entries, sizes: &[&str]| -> Result<Tlb, Box<dyn std::error::Error>> {
         let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<_, _>>()?;
         Ok(Tlb { level, entries, sizes, source: "leaf 0x18".to_owned() })
     };
-    let told = Reading::Known(vec![tlb(1, 32, &["2m"])?, tlb(2, 2048, &["4k", "2m"])?]);
-    let curves = machine(huge, told)?;
+    let cpuid_level = Reading::Known(vec![tlb(1, 32, &["2m"])?, tlb(2, 2048, &["4k", "2m"])?]);
+    let curves = machine(huge, cpuid_level)?;
     let found = finding(&curves, &curves.measured[1]);
     assert_eq!(found.entries, Reading::Known(Entries::Whole));
     assert_eq!(levels(&found), [(1, 32, Some(Bytes(64 << 20))), (2, 1024, Some(Bytes(2 << 30)))]);
     let costs: Vec<f64> = found.levels.iter().map(|level| level.miss_ns).collect();
     assert!((costs[0] - 2.0).abs() < 1e-9 && (costs[1] - 20.0).abs() < 1e-9, "{costs:?}");
     let agree: Vec<_> =
-        found.levels.iter().map(|level| level.cpuid.known().map(|told| told.agrees)).collect();
+        found.levels.iter().map(|level| level.cpuid.known().map(|cpuid_level| cpuid_level.agrees)).collect();
     assert_eq!(agree, [Some(true), Some(false)]);
     let base = finding(&curves, &curves.measured[0]);
     assert_eq!(levels(&base), [(1, 64, Some(Bytes(256 << 10))), (2, 2048, Some(Bytes(8 << 20)))]);
@@ -76,7 +76,7 @@ fn whole_entries_reach_far() -> Tested {
 }
 
 #[test]
-fn pieces_reach_no_further_than_base_pages() -> Tested {
+fn pieces_reach_no_further_than_base_pages() -> TestResult {
     let like_base = || curve(|pages| stair(pages, 64, 2048));
     let huge = measured(Backing::Thp, "2m", like_base(), Some(like_base()))?;
     let curves = machine(huge, Reading::unknown("hidden"))?;
@@ -88,7 +88,7 @@ fn pieces_reach_no_further_than_base_pages() -> Tested {
 }
 
 #[test]
-fn what_is_not_visible_is_not_invented() -> Tested {
+fn what_is_not_visible_is_not_invented() -> TestResult {
     // Half of the memory is held in pieces: the result lies between both, and no reach is given.
     let half = curve(|pages| f64::midpoint(stair(pages, 64, 2048), LOAD));
     let huge = measured(Backing::Thp, "2m", curve(|_| LOAD), Some(half))?;
@@ -104,7 +104,7 @@ fn what_is_not_visible_is_not_invented() -> Tested {
 }
 
 #[test]
-fn far_out_two_page_sizes_are_held_against_each_other_where_both_were_measured() -> Tested {
+fn page_sizes_are_compared_over_large_ranges_if_both_were_measured() -> TestResult {
     let point = |pages, ns| Point { pages, ns, spread: 0.0 };
     let huge = measured(Backing::Thp, "2m", curve(|_| LOAD), Some(curve(|_| LOAD)))?;
     let mut curves = machine(huge, Reading::unknown("hidden"))?;
@@ -112,7 +112,7 @@ fn far_out_two_page_sizes_are_held_against_each_other_where_both_were_measured()
     curves.measured[0].far = vec![point(16_384, 30.0), point(32_768, 40.0)];
     curves.measured[1].far = vec![point(16_384, 15.0), point(32_768, 18.0), point(65_536, 30.0)];
     let far = finding(&curves, &curves.measured[1]).far;
-    assert_eq!(far, Some(Far { bytes: Bytes(128 << 20), extra_ns: 8.0, base_extra_ns: 30.0 }));
+    assert_eq!(far, Some(LargeRangeCost { bytes: Bytes(128 << 20), extra_ns: 8.0, base_extra_ns: 30.0 }));
     curves.measured.remove(0);
     assert_eq!(finding(&curves, &curves.measured[0]).far, None);
     Ok(())

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use super::curve::Point;
 
 /// Octaves on each side of a gap whose median is the level on that side.
-const WINDOW: f64 = 0.5;
+const WINDOW_OCTAVES: f64 = 0.5;
 /// Least number of points in such a window, so that no level rests on a single point.
-const FEWEST: usize = 3;
+const MIN_WINDOW_POINTS: usize = 3;
 /// Least rise of a step, as a share of the time of a load that hits everything: a load takes four or five
 /// cycles, and a miss costs more than one.
 const MIN_RISE_PER_LOAD: f64 = 0.2;
@@ -29,7 +29,7 @@ const MIN_RISE_PER_LEVEL: f64 = 0.5;
 /// A step ends where the rise falls below this share of its steepest rise.
 const FLAT: f64 = 0.2;
 /// Widest step, in octaves; a wider rise is a slope. The windows widen every step by one octave.
-const WIDEST: f64 = 2.25;
+const MAX_STEP_OCTAVES: f64 = 2.25;
 /// Converts the median of absolute second differences into the standard deviation of normal noise.
 const DEVIATION: f64 = 1.4826 / 2.449_489_742_783_178;
 
@@ -111,13 +111,13 @@ fn gap(curve: &[Point], at: usize, load: f64, noise: f64) -> Option<Gap> {
     let octave = |index: usize| curve.get(index).map(|point| (point.pages as f64).log2());
     let (here, next) = (octave(at)?, octave(at + 1)?);
     let near = |from: f64, (number, point): &(usize, &Point)| {
-        *number < FEWEST || (from - (point.pages as f64).log2()).abs() < WINDOW
+        *number < MIN_WINDOW_POINTS || (from - (point.pages as f64).log2()).abs() < WINDOW_OCTAVES
     };
     let before: Vec<&Point> =
         curve[..=at].iter().rev().enumerate().take_while(|it| near(here, it)).map(|(_, p)| p).collect();
     let after: Vec<&Point> =
         curve[at + 1..].iter().enumerate().take_while(|it| near(next, it)).map(|(_, p)| p).collect();
-    if before.len() < FEWEST || after.len() < FEWEST {
+    if before.len() < MIN_WINDOW_POINTS || after.len() < MIN_WINDOW_POINTS {
         return None;
     }
     let level = |points: &[&Point]| median(points.iter().map(|point| point.ns).collect());
@@ -137,12 +137,12 @@ fn knee(curve: &[Point], rise: &[Gap]) -> Option<Knee> {
     let (below, above) = (first.below, last.above);
     let width = octave(last.at + 1)? - octave(first.at)?;
     let least = first.least.max(MIN_RISE_PER_LEVEL * below.max(0.0));
-    if above - below < least || width > WIDEST {
+    if above - below < least || width > MAX_STEP_OCTAVES {
         return None;
     }
     let split = split(&curve[first.at..=last.at + 1], f64::midpoint(below, above));
     // The rise may continue beyond the end of the curve.
-    let cut_off = octave(curve.len() - 1)? - octave(last.at + 1)? < WINDOW;
+    let cut_off = octave(curve.len() - 1)? - octave(last.at + 1)? < WINDOW_OCTAVES;
     Some(Knee { pages: curve[first.at + split].pages, below, above, cut_off })
 }
 

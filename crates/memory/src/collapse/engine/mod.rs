@@ -12,13 +12,13 @@ use serde::Serialize;
 use super::{
     RESERVED_HUGE_PAGES,
     candidates::Candidate,
-    interference::Interference,
-    pace::Pace,
-    refusals::{self, Reason, Refusal},
+    pressure_pauses::Interference,
+    rate_limit::Pace,
+    refusals::{self, Refusal, RefusalReason},
 };
 
 /// The process and the machine as the engine sees them.
-pub trait World {
+pub trait CollapseHost {
     /// Collapses these addresses into one huge page.
     fn collapse(&mut self, addresses: &Range<u64>) -> io::Result<()>;
     /// True once the process has exited.
@@ -27,15 +27,15 @@ pub trait World {
     fn is_present(&mut self, addresses: &Range<u64>) -> Option<bool>;
     /// Huge pages available without reclaim and compaction; `None` if unknown.
     fn room(&mut self) -> Option<Pages>;
-    /// Why to pause now; `None` to go on.
-    fn strain(&mut self) -> Option<Interference>;
-    /// Called with `true` when the engine begins to pause and with `false` when it goes on.
+    /// Interference that requires a pause now; `None` to continue.
+    fn interference(&mut self) -> Option<Interference>;
+    /// Called with `true` when a pause begins and with `false` when it ends.
     fn pause(&mut self, paused: bool);
     /// True once the user asked to stop.
     fn is_interrupted(&self) -> bool;
     /// Time on a monotonic clock.
     fn now(&self) -> Duration;
-    /// Waits for `time`, or until [`World::is_interrupted`].
+    /// Waits for `time`, or until [`CollapseHost::is_interrupted`].
     fn wait(&mut self, time: Duration);
     /// Reports that `done` of `total` candidates were tried.
     fn progress(&mut self, done: usize, total: usize);
@@ -55,7 +55,7 @@ pub struct Settings {
 /// Why a collapse ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum CollapseOutcome {
     /// Every candidate was tried.
     Finished,
     /// The process exited.
@@ -85,11 +85,11 @@ pub struct Pauses {
 
 /// The result of a collapse.
 #[derive(Clone, Debug)]
-pub struct Conversion {
+pub struct CollapseResult {
     /// Why it ended.
-    pub outcome: Outcome,
+    pub outcome: CollapseOutcome,
     /// Huge pages collapsed.
-    pub converted: Pages,
+    pub collapsed: Pages,
     /// Bytes of them that were resident before.
     pub present: Bytes,
     /// Candidates that were not collapsed, in the order of the attempts.
@@ -109,28 +109,32 @@ pub struct Conversion {
 const MAX_FAILURES: u32 = 2;
 /// Consecutive ENOMEM failures that end the work if the kernel may reclaim: some of its attempts succeed.
 const MAX_FAILURES_WITH_RECLAIM: u32 = 4;
-/// Consecutive EAGAIN failures that end the work if no free blocks are left either. Held pages alone say
-/// nothing about the next candidate.
+/// Consecutive EAGAIN failures that end the work if no free blocks are left either. Pinned pages alone do
+/// not predict the result of the next candidate.
 const MAX_PINNED_FAILURES: u32 = 8;
 /// Longest pause before the work ends.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Interval at which a pause checks whether to go on.
-const GAP: Duration = Duration::from_millis(20);
+const PAUSE_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of huge pages between two readings of free memory.
-const LOOK: u64 = 32;
+const MAX_PAGES_PER_READING: u64 = 32;
 
 /// Collapses `candidates` in order.
-pub fn convert(world: &mut impl World, candidates: &[Candidate], settings: Settings) -> Conversion {
-    let begin = world.now();
+pub fn collapse_all(
+    host: &mut impl CollapseHost,
+    candidates: &[Candidate],
+    settings: Settings,
+) -> CollapseResult {
+    let begin = host.now();
     let mut work = Work {
-        world,
+        host,
         settings,
         pace: Pace::new(settings.rate),
-        until_look: 0,
+        until_reading: 0,
         failures: Failures::default(),
-        done: Conversion {
-            outcome: Outcome::Finished,
-            converted: Pages(0),
+        done: CollapseResult {
+            outcome: CollapseOutcome::Finished,
+            collapsed: Pages(0),
             present: Bytes::ZERO,
             refusals: Vec::new(),
             gone: Pages(0),
@@ -150,14 +154,14 @@ pub fn convert(world: &mut impl World, candidates: &[Candidate], settings: Setti
         if let Some((outcome, left)) = ended {
             work.done.outcome = outcome;
             for left in &candidates[left..] {
-                refusals::add(&mut work.done.refusals, left.addresses.clone(), Reason::NotTried);
+                refusals::add(&mut work.done.refusals, left.addresses.clone(), RefusalReason::NotTried);
             }
             break;
         }
-        work.world.progress(n + 1, candidates.len());
+        work.host.progress(n + 1, candidates.len());
     }
     let mut done = work.done;
-    done.lasted = world.now().saturating_sub(begin);
+    done.lasted = host.now().saturating_sub(begin);
     done
 }
 
@@ -170,103 +174,103 @@ struct Failures {
 }
 
 struct Work<'a, W> {
-    world: &'a mut W,
+    host: &'a mut W,
     settings: Settings,
     pace: Pace,
     /// Huge pages to collapse before free memory is read again.
-    until_look: u64,
+    until_reading: u64,
     failures: Failures,
-    done: Conversion,
+    done: CollapseResult,
 }
 
-impl<W: World> Work<'_, W> {
+impl<W: CollapseHost> Work<'_, W> {
     /// Waits until the next collapse may begin, or returns why none may.
-    fn ready(&mut self) -> Result<(), Outcome> {
+    fn ready(&mut self) -> Result<(), CollapseOutcome> {
         self.rest()?;
-        if self.world.is_interrupted() {
-            return Err(Outcome::Interrupted);
+        if self.host.is_interrupted() {
+            return Err(CollapseOutcome::Interrupted);
         }
         if self.settings.allow_reclaim {
             return Ok(());
         }
-        if self.until_look == 0 {
+        if self.until_reading == 0 {
             // If free memory is unknown, only failures end the work.
-            let room = self.world.room().map_or(RESERVED_HUGE_PAGES + LOOK, |room| room.0);
+            let room = self.host.room().map_or(RESERVED_HUGE_PAGES + MAX_PAGES_PER_READING, |room| room.0);
             let spare = room.saturating_sub(RESERVED_HUGE_PAGES);
             if spare == 0 {
-                return Err(Outcome::NoRoom);
+                return Err(CollapseOutcome::NoRoom);
             }
             // Half of it: other programs allocate, too.
-            self.until_look = (spare / 2).clamp(1, LOOK);
+            self.until_reading = (spare / 2).clamp(1, MAX_PAGES_PER_READING);
         }
-        self.until_look -= 1;
+        self.until_reading -= 1;
         Ok(())
     }
 
     /// Pauses while threads stall or memory is under pressure.
-    fn rest(&mut self) -> Result<(), Outcome> {
-        let Some(reason) = self.world.strain() else { return Ok(()) };
-        let begin = self.world.now();
-        self.world.pause(true);
+    fn rest(&mut self) -> Result<(), CollapseOutcome> {
+        let Some(reason) = self.host.interference() else { return Ok(()) };
+        let begin = self.host.now();
+        self.host.pause(true);
         let mut outcome = Ok(());
-        while outcome.is_ok() && self.world.strain().is_some() {
-            self.world.wait(GAP);
-            if self.world.is_interrupted() {
-                outcome = Err(Outcome::Interrupted);
-            } else if self.world.has_ended() {
-                outcome = Err(Outcome::ProcessEnded);
-            } else if self.world.now().saturating_sub(begin) >= PATIENCE {
-                outcome = Err(Outcome::MemoryPressure);
+        while outcome.is_ok() && self.host.interference().is_some() {
+            self.host.wait(PAUSE_CHECK_INTERVAL);
+            if self.host.is_interrupted() {
+                outcome = Err(CollapseOutcome::Interrupted);
+            } else if self.host.has_ended() {
+                outcome = Err(CollapseOutcome::ProcessEnded);
+            } else if self.host.now().saturating_sub(begin) >= MAX_PAUSE {
+                outcome = Err(CollapseOutcome::MemoryPressure);
             }
         }
-        self.world.pause(false);
+        self.host.pause(false);
         let pauses = self.done.pauses.entry(reason).or_default();
         pauses.times += 1;
-        pauses.lasted += self.world.now().saturating_sub(begin);
-        // Others may have taken free memory during the pause.
-        self.until_look = 0;
+        pauses.lasted += self.host.now().saturating_sub(begin);
+        // Other programs may have allocated memory during the pause.
+        self.until_reading = 0;
         outcome
     }
 
     /// Collapses one candidate, with one retry after EAGAIN. The error is the outcome that ends the work, and
     /// whether the refusal of this candidate is recorded.
-    fn one(&mut self, candidate: &Candidate) -> Result<(), (Outcome, bool)> {
-        let begin = self.world.now();
+    fn one(&mut self, candidate: &Candidate) -> Result<(), (CollapseOutcome, bool)> {
+        let begin = self.host.now();
         let mut answer = self.call(candidate);
-        if answer.as_ref().is_err_and(|error| Reason::of(error) == Reason::Held) {
+        if answer.as_ref().is_err_and(|error| RefusalReason::of(error) == RefusalReason::Held) {
             answer = self.call(candidate);
         }
         match answer {
             Ok(()) => {
                 self.failures = Failures::default();
-                self.done.converted.0 += 1;
+                self.done.collapsed.0 += 1;
                 self.done.present += candidate.present;
             }
             Err(error) => self.failed(candidate, &error)?,
         }
-        let wait = self.pace.wait(self.settings.size.bytes(), begin, self.world.now());
+        let wait = self.pace.wait(self.settings.size.bytes(), begin, self.host.now());
         if wait > Duration::ZERO {
-            self.world.wait(wait);
+            self.host.wait(wait);
         }
         Ok(())
     }
 
     fn call(&mut self, candidate: &Candidate) -> io::Result<()> {
-        let begin = self.world.now();
-        let answer = self.world.collapse(&candidate.addresses);
-        self.done.longest_call = self.done.longest_call.max(self.world.now().saturating_sub(begin));
+        let begin = self.host.now();
+        let answer = self.host.collapse(&candidate.addresses);
+        self.done.longest_call = self.done.longest_call.max(self.host.now().saturating_sub(begin));
         answer
     }
 
     /// Records the refusal, and decides whether it ends the work.
-    fn failed(&mut self, candidate: &Candidate, error: &io::Error) -> Result<(), (Outcome, bool)> {
-        let reason = Reason::of(error);
-        if self.world.has_ended() || reason == Reason::NoProcess {
-            return Err((Outcome::ProcessEnded, false));
+    fn failed(&mut self, candidate: &Candidate, error: &io::Error) -> Result<(), (CollapseOutcome, bool)> {
+        let reason = RefusalReason::of(error);
+        if self.host.has_ended() || reason == RefusalReason::NoProcess {
+            return Err((CollapseOutcome::ProcessEnded, false));
         }
         // The kernel returns the same errors for memory that was released.
-        let may_be_gone = matches!(reason, Reason::Unsuitable | Reason::NoMemory);
-        if may_be_gone && self.world.is_present(&candidate.addresses) == Some(false) {
+        let may_be_gone = matches!(reason, RefusalReason::Unsuitable | RefusalReason::NoMemory);
+        if may_be_gone && self.host.is_present(&candidate.addresses) == Some(false) {
             self.done.gone.0 += 1;
             return Ok(());
         }
@@ -275,24 +279,33 @@ impl<W: World> Work<'_, W> {
     }
 
     /// The outcome if refusals for this reason end the work.
-    fn is_the_end(&mut self, reason: Reason) -> Option<Outcome> {
+    fn is_the_end(&mut self, reason: RefusalReason) -> Option<CollapseOutcome> {
         let in_a_row = match reason {
-            Reason::NoMemory => &mut self.failures.no_memory,
-            Reason::GroupLimit => &mut self.failures.limit,
-            Reason::Held => &mut self.failures.held,
-            Reason::NotAllowed | Reason::NoSuchCall => return Some(Outcome::NotAllowed),
-            Reason::Unsuitable | Reason::NoProcess | Reason::Other(_) | Reason::NotTried => return None,
+            RefusalReason::NoMemory => &mut self.failures.no_memory,
+            RefusalReason::GroupLimit => &mut self.failures.limit,
+            RefusalReason::Held => &mut self.failures.held,
+            RefusalReason::NotAllowed | RefusalReason::NoSuchCall => {
+                return Some(CollapseOutcome::NotAllowed);
+            }
+            RefusalReason::Unsuitable
+            | RefusalReason::NoProcess
+            | RefusalReason::Other(_)
+            | RefusalReason::NotTried => return None,
         };
         *in_a_row += 1;
         let in_a_row = *in_a_row;
-        let no_room = self.world.room().is_some_and(|room| room.0 <= RESERVED_HUGE_PAGES);
+        let no_room = self.host.room().is_some_and(|room| room.0 <= RESERVED_HUGE_PAGES);
         let enough = match reason {
-            Reason::NoMemory if self.settings.allow_reclaim => in_a_row >= MAX_FAILURES_WITH_RECLAIM,
-            Reason::NoMemory => in_a_row >= MAX_FAILURES || no_room,
-            Reason::Held => in_a_row >= MAX_PINNED_FAILURES && no_room,
+            RefusalReason::NoMemory if self.settings.allow_reclaim => in_a_row >= MAX_FAILURES_WITH_RECLAIM,
+            RefusalReason::NoMemory => in_a_row >= MAX_FAILURES || no_room,
+            RefusalReason::Held => in_a_row >= MAX_PINNED_FAILURES && no_room,
             _ => in_a_row >= MAX_FAILURES,
         };
-        let outcome = if reason == Reason::GroupLimit { Outcome::GroupLimit } else { Outcome::Fragmented };
+        let outcome = if reason == RefusalReason::GroupLimit {
+            CollapseOutcome::GroupLimit
+        } else {
+            CollapseOutcome::Fragmented
+        };
         enough.then_some(outcome)
     }
 }

@@ -46,7 +46,7 @@ fn made(answers: &[i32]) -> Made {
     }
 }
 
-impl World for Made {
+impl CollapseHost for Made {
     fn collapse(&mut self, addresses: &Range<u64>) -> io::Result<()> {
         assert_eq!(addresses.end - addresses.start, PAGE);
         self.calls += 1;
@@ -68,7 +68,7 @@ impl World for Made {
     fn room(&mut self) -> Option<Pages> {
         self.room.map(Pages)
     }
-    fn strain(&mut self) -> Option<Interference> {
+    fn interference(&mut self) -> Option<Interference> {
         self.strained.pop_front().flatten()
     }
     fn pause(&mut self, paused: bool) {
@@ -98,129 +98,135 @@ fn settings() -> Settings {
     Settings { size, rate: None, allow_reclaim: false }
 }
 
-fn converted(world: &mut Made, count: u64) -> Conversion {
-    convert(world, &candidates(count), settings())
+fn collapsed(host: &mut Made, count: u64) -> CollapseResult {
+    collapse_all(host, &candidates(count), settings())
 }
 
-fn reported(conversion: &Conversion) -> Vec<(Range<u64>, Reason)> {
+fn reported(conversion: &CollapseResult) -> Vec<(Range<u64>, RefusalReason)> {
     let pages = |range: &Range<u64>| range.start / PAGE..range.end / PAGE;
     conversion.refusals.iter().map(|refusal| (pages(&refusal.addresses), refusal.reason)).collect()
 }
 
 #[test]
 fn all_are_converted_and_counted() {
-    let done = converted(&mut made(&[]), 100);
-    assert_eq!((done.outcome, done.converted, done.refusals.len()), (Outcome::Finished, Pages(100), 0));
+    let done = collapsed(&mut made(&[]), 100);
+    assert_eq!(
+        (done.outcome, done.collapsed, done.refusals.len()),
+        (CollapseOutcome::Finished, Pages(100), 0)
+    );
     assert_eq!((done.present, done.lasted), (Bytes(100 * (PAGE - 4096)), Duration::from_millis(100)));
     assert_eq!(done.longest_call, Duration::from_millis(1));
 }
 
 #[test]
-fn what_is_held_is_tried_twice_and_then_let_be() {
-    let mut world = made(&[EAGAIN, 0, EAGAIN, EAGAIN, EINVAL, 0]);
-    let done = converted(&mut world, 5);
-    assert_eq!((done.outcome, done.converted, world.calls), (Outcome::Finished, Pages(3), 7));
-    assert_eq!(reported(&done), [(1..2, Reason::Held), (2..3, Reason::Unsuitable)]);
+fn pinned_pages_are_tried_twice_and_then_skipped() {
+    let mut host = made(&[EAGAIN, 0, EAGAIN, EAGAIN, EINVAL, 0]);
+    let done = collapsed(&mut host, 5);
+    assert_eq!((done.outcome, done.collapsed, host.calls), (CollapseOutcome::Finished, Pages(3), 7));
+    assert_eq!(reported(&done), [(1..2, RefusalReason::Held), (2..3, RefusalReason::Unsuitable)]);
     // Held memory alone does not end the work: unpinned memory may follow a large pinned buffer.
-    let done = converted(&mut made(&[EAGAIN; 80]), 60);
-    assert_eq!((done.outcome, done.converted), (Outcome::Finished, Pages(20)));
-    assert_eq!(reported(&done), [(0..40, Reason::Held)]);
+    let done = collapsed(&mut made(&[EAGAIN; 80]), 60);
+    assert_eq!((done.outcome, done.collapsed), (CollapseOutcome::Finished, Pages(20)));
+    assert_eq!(reported(&done), [(0..40, RefusalReason::Held)]);
 }
 
 #[test]
 fn where_no_huge_page_can_be_made_it_stops_soon() {
-    let mut world = made(&[0, ENOMEM, ENOMEM, 0]);
-    let done = converted(&mut world, 1000);
-    assert_eq!((done.outcome, done.converted, world.calls), (Outcome::Fragmented, Pages(1), 3));
-    assert_eq!(reported(&done), [(1..3, Reason::NoMemory), (3..1000, Reason::NotTried)]);
+    let mut host = made(&[0, ENOMEM, ENOMEM, 0]);
+    let done = collapsed(&mut host, 1000);
+    assert_eq!((done.outcome, done.collapsed, host.calls), (CollapseOutcome::Fragmented, Pages(1), 3));
+    assert_eq!(reported(&done), [(1..3, RefusalReason::NoMemory), (3..1000, RefusalReason::NotTried)]);
     // A failure between successes counts alone.
-    let done = converted(&mut made(&[0, ENOMEM, 0, ENOMEM, 0]), 10);
-    assert_eq!((done.outcome, done.converted), (Outcome::Finished, Pages(8)));
+    let done = collapsed(&mut made(&[0, ENOMEM, 0, ENOMEM, 0]), 10);
+    assert_eq!((done.outcome, done.collapsed), (CollapseOutcome::Finished, Pages(8)));
     let allowed = Settings { allow_reclaim: true, ..settings() };
     // If the kernel may reclaim, more failures are allowed.
-    let mut world =
+    let mut host =
         Made { room: Some(0), ..made(&[0, ENOMEM, ENOMEM, ENOMEM, 0, ENOMEM, ENOMEM, ENOMEM, ENOMEM]) };
-    let done = convert(&mut world, &candidates(100), allowed);
-    assert_eq!((done.outcome, done.converted, world.calls), (Outcome::Fragmented, Pages(2), 9));
-    let mut world = Made { room: Some(0), ..made(&[EAGAIN; 100]) };
-    let done = convert(&mut world, &candidates(100), allowed);
-    assert_eq!((done.outcome, world.calls), (Outcome::Fragmented, 2 * MAX_PINNED_FAILURES as usize));
+    let done = collapse_all(&mut host, &candidates(100), allowed);
+    assert_eq!((done.outcome, done.collapsed, host.calls), (CollapseOutcome::Fragmented, Pages(2), 9));
+    let mut host = Made { room: Some(0), ..made(&[EAGAIN; 100]) };
+    let done = collapse_all(&mut host, &candidates(100), allowed);
+    assert_eq!((done.outcome, host.calls), (CollapseOutcome::Fragmented, 2 * MAX_PINNED_FAILURES as usize));
 }
 
 #[test]
 fn the_last_free_huge_pages_are_left_to_others() {
-    let mut world = Made { room: Some(100), takes: 1, ..made(&[]) };
-    let done = converted(&mut world, 1000);
-    assert_eq!((done.outcome, done.converted), (Outcome::NoRoom, Pages(100 - RESERVED_HUGE_PAGES)));
-    assert_eq!(reported(&done), [(100 - RESERVED_HUGE_PAGES..1000, Reason::NotTried)]);
-    let mut world = Made { room: Some(RESERVED_HUGE_PAGES), ..made(&[]) };
-    assert_eq!((converted(&mut world, 9).outcome, world.calls), (Outcome::NoRoom, 0));
+    let mut host = Made { room: Some(100), takes: 1, ..made(&[]) };
+    let done = collapsed(&mut host, 1000);
+    assert_eq!((done.outcome, done.collapsed), (CollapseOutcome::NoRoom, Pages(100 - RESERVED_HUGE_PAGES)));
+    assert_eq!(reported(&done), [(100 - RESERVED_HUGE_PAGES..1000, RefusalReason::NotTried)]);
+    let mut host = Made { room: Some(RESERVED_HUGE_PAGES), ..made(&[]) };
+    assert_eq!((collapsed(&mut host, 9).outcome, host.calls), (CollapseOutcome::NoRoom, 0));
     // Freed base pages that merge to blocks make room for the next collapse.
-    let mut world = Made { room: Some(RESERVED_HUGE_PAGES + 1), ..made(&[]) };
-    assert_eq!(converted(&mut world, 1000).converted, Pages(1000));
+    let mut host = Made { room: Some(RESERVED_HUGE_PAGES + 1), ..made(&[]) };
+    assert_eq!(collapsed(&mut host, 1000).collapsed, Pages(1000));
 }
 
 #[test]
 fn limits_and_rights_end_it() {
-    let done = converted(&mut made(&[0, EBUSY, EBUSY]), 9);
-    assert_eq!((done.outcome, done.converted), (Outcome::GroupLimit, Pages(1)));
-    let done = converted(&mut made(&[ENOSYS]), 3);
-    assert_eq!((done.outcome, reported(&done).len()), (Outcome::NotAllowed, 2));
-    let mut world = made(&[EPERM]);
-    let done = converted(&mut world, 9);
-    assert_eq!((done.outcome, world.calls), (Outcome::NotAllowed, 1));
-    assert_eq!(reported(&done), [(0..1, Reason::NotAllowed), (1..9, Reason::NotTried)]);
+    let done = collapsed(&mut made(&[0, EBUSY, EBUSY]), 9);
+    assert_eq!((done.outcome, done.collapsed), (CollapseOutcome::GroupLimit, Pages(1)));
+    let done = collapsed(&mut made(&[ENOSYS]), 3);
+    assert_eq!((done.outcome, reported(&done).len()), (CollapseOutcome::NotAllowed, 2));
+    let mut host = made(&[EPERM]);
+    let done = collapsed(&mut host, 9);
+    assert_eq!((done.outcome, host.calls), (CollapseOutcome::NotAllowed, 1));
+    assert_eq!(reported(&done), [(0..1, RefusalReason::NotAllowed), (1..9, RefusalReason::NotTried)]);
 }
 
 #[test]
-fn what_was_given_back_meanwhile_is_not_missed() {
-    let mut world = Made { gone: vec![1, 2, 3], ..made(&[0, EINVAL, ENOMEM, ENOMEM, 0]) };
-    let done = converted(&mut world, 5);
-    assert_eq!((done.outcome, done.converted, done.gone), (Outcome::Finished, Pages(2), Pages(3)));
+fn released_candidates_are_not_refusals() {
+    let mut host = Made { gone: vec![1, 2, 3], ..made(&[0, EINVAL, ENOMEM, ENOMEM, 0]) };
+    let done = collapsed(&mut host, 5);
+    assert_eq!((done.outcome, done.collapsed, done.gone), (CollapseOutcome::Finished, Pages(2), Pages(3)));
     assert!(done.refusals.is_empty());
 }
 
 #[test]
 fn an_end_and_an_interrupt_leave_what_was_done() {
-    let mut world = Made { ended_at: Some(3), ..made(&[0, 0, ESRCH]) };
-    let done = converted(&mut world, 9);
-    assert_eq!((done.outcome, done.converted), (Outcome::ProcessEnded, Pages(2)));
-    assert_eq!(reported(&done), [(2..9, Reason::NotTried)]);
+    let mut host = Made { ended_at: Some(3), ..made(&[0, 0, ESRCH]) };
+    let done = collapsed(&mut host, 9);
+    assert_eq!((done.outcome, done.collapsed), (CollapseOutcome::ProcessEnded, Pages(2)));
+    assert_eq!(reported(&done), [(2..9, RefusalReason::NotTried)]);
     // Its memory may be released before the process has exited.
-    let mut world = made(&[0, ESRCH]);
-    assert_eq!((converted(&mut world, 9).outcome, world.calls), (Outcome::ProcessEnded, 2));
-    let mut world = Made { interrupted_at: Some(4), ..made(&[]) };
-    let done = converted(&mut world, 9);
-    assert_eq!((done.outcome, done.converted), (Outcome::Interrupted, Pages(4)));
-    assert_eq!(reported(&done), [(4..9, Reason::NotTried)]);
+    let mut host = made(&[0, ESRCH]);
+    assert_eq!((collapsed(&mut host, 9).outcome, host.calls), (CollapseOutcome::ProcessEnded, 2));
+    let mut host = Made { interrupted_at: Some(4), ..made(&[]) };
+    let done = collapsed(&mut host, 9);
+    assert_eq!((done.outcome, done.collapsed), (CollapseOutcome::Interrupted, Pages(4)));
+    assert_eq!(reported(&done), [(4..9, RefusalReason::NotTried)]);
 }
 
 #[test]
 fn it_pauses_while_another_program_waits() {
     let (stall, press) = (Some(Interference::ThreadsStall), Some(Interference::MemoryPressure));
-    let mut world = made(&[]);
-    world.strained = [None, stall, stall, None, None, press, None].into();
-    let done = converted(&mut world, 9);
-    assert_eq!((done.outcome, done.converted), (Outcome::Finished, Pages(9)));
-    assert_eq!(world.paused, [true, false, true, false]);
+    let mut host = made(&[]);
+    host.strained = [None, stall, stall, None, None, press, None].into();
+    let done = collapsed(&mut host, 9);
+    assert_eq!((done.outcome, done.collapsed), (CollapseOutcome::Finished, Pages(9)));
+    assert_eq!(host.paused, [true, false, true, false]);
     let pauses: Vec<_> =
         done.pauses.iter().map(|(why, pauses)| (*why, pauses.times, pauses.lasted)).collect();
     assert_eq!(
         pauses,
-        [(Interference::ThreadsStall, 1, GAP), (Interference::MemoryPressure, 1, Duration::ZERO)]
+        [
+            (Interference::ThreadsStall, 1, PAUSE_CHECK_INTERVAL),
+            (Interference::MemoryPressure, 1, Duration::ZERO)
+        ]
     );
     // Lasting pressure ends the work.
-    let mut world = made(&[]);
-    world.strained = vec![press; 10_000].into();
-    let done = converted(&mut world, 9);
-    assert_eq!((done.outcome, world.calls), (Outcome::MemoryPressure, 0));
-    assert!(done.lasted >= PATIENCE && world.paused == [true, false]);
+    let mut host = made(&[]);
+    host.strained = vec![press; 10_000].into();
+    let done = collapsed(&mut host, 9);
+    assert_eq!((done.outcome, host.calls), (CollapseOutcome::MemoryPressure, 0));
+    assert!(done.lasted >= MAX_PAUSE && host.paused == [true, false]);
 }
 
 #[test]
 fn the_rate_is_kept() {
-    let mut world = made(&[]);
+    let mut host = made(&[]);
     let rate = Some(PAGE as f64 * 10.0);
-    let done = convert(&mut world, &candidates(20), Settings { rate, ..settings() });
+    let done = collapse_all(&mut host, &candidates(20), Settings { rate, ..settings() });
     assert!(done.lasted >= Duration::from_millis(1999), "{:?}", done.lasted);
 }

@@ -20,7 +20,7 @@ pub struct Header {
     pub hugewise: String,
     /// Start of the recording, in nanoseconds of CLOCK_MONOTONIC.
     pub began_ns: u64,
-    /// Start of the recording, in milliseconds since 1970-01-01 UTC.
+    /// Start of the recording, in nanoseconds since 1970-01-01 UTC.
     pub began_unix_ns: u64,
     /// PID of the recorded process.
     pub pid: u32,

@@ -13,7 +13,7 @@ pub struct Machine {
     pub ns: u64,
     /// Counters of /proc/vmstat on THP, compaction and direct reclaim, since boot; those that the kernel has.
     pub vmstat: BTreeMap<String, u64>,
-    /// Time in which some task waited for memory, in microseconds since boot (/proc/pressure/memory); null
+    /// Time in which some task waited for memory, in nanoseconds since boot (/proc/pressure/memory); null
     /// without PSI.
     pub pressure_some_ns: Option<u64>,
     /// The hugetlb pools of the whole machine.

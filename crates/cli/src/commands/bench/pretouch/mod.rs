@@ -19,14 +19,14 @@ use hugewise_linux::{
 use hugewise_measure::{
     experiment,
     pretouch::{
-        By, Case, Way,
-        bench::{Design, Place},
+        Case, Implementation, Variant,
+        bench::{Design, ExperimentContext},
         hotspot::Jvm,
         worker,
     },
 };
 
-use self::result::{Question, Report};
+use self::result::{PredictionGrid, PretouchReport};
 use super::at_least_one;
 use crate::{
     NEGATIVE, machine,
@@ -114,14 +114,14 @@ pub struct Worker {
     #[arg(long)]
     threads: usize,
     #[arg(long)]
-    by: Worked,
+    by: Method,
     #[arg(long)]
     chunk: Option<Bytes>,
 }
 
 /// Method by which a measuring process populates memory.
 #[derive(Clone, Copy, ValueEnum)]
-enum Worked {
+enum Method {
     Engine,
     Loop,
     Kernel,
@@ -146,27 +146,27 @@ impl FromStr for Chunk {
     }
 }
 
-/// Memory that stays free beside the largest size by default, so that the kernel does not reclaim.
-const LEAST_FREE: Bytes = Bytes(512 << 20);
+/// Default of the memory that stays free besides the largest size, so that the kernel does not reclaim.
+const MIN_FREE_BYTES: Bytes = Bytes(512 << 20);
 /// Backings measured by default.
-const USUAL: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
+const DEFAULT_BACKINGS: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
 
 /// Measures in this process and prints the result as JSON.
 pub fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
     let case = Case { bytes: worker.bytes, backing: worker.backing, threads: worker.threads };
     let by = match worker.by {
-        Worked::Engine => By::Engine,
-        Worked::Loop => By::Loop,
-        Worked::Kernel => By::Kernel,
+        Method::Engine => Implementation::Engine,
+        Method::Loop => Implementation::Loop,
+        Method::Kernel => Implementation::Kernel,
     };
-    let sample = worker::run(&case, &Way { by, chunk: worker.chunk })?;
+    let sample = worker::run(&case, &Variant { by, chunk: worker.chunk })?;
     print(&(serde_json::to_string(&sample)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let design = arguments.design()?;
-    let question = Question {
+    let question = PredictionGrid {
         bytes: arguments.predict.clone(),
         threads: match arguments.predict_threads.as_slice() {
             [] => design.threads.clone(),
@@ -182,14 +182,14 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     let jvms = arguments.jvms()?;
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
-    let interrupt = machine::watch()?;
+    let interrupt = machine::install_signal_handlers()?;
     let mut machine = machine::open_machine(&root, "bench pretouch", arguments.floor)?;
     let program = env::current_exe().context("cannot determine the path of this executable")?;
-    let place = Place {
+    let place = ExperimentContext {
         program: &program,
         root: &root,
         sizes: &sizes,
-        floor: arguments.floor.unwrap_or(LEAST_FREE),
+        floor: arguments.floor.unwrap_or(MIN_FREE_BYTES),
         interrupt: &interrupt,
     };
     let table = design.run(jvms, &place, &mut machine, &mut Bar::new());
@@ -199,7 +199,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         Ok(table) => table,
         Err(error) => return machine::interrupted(&error, &interrupt).ok_or(error.into()),
     };
-    let report = Report::new(table, &question, experiment::describe_machine(&root), &sizes, changes);
+    let report = PretouchReport::new(table, &question, experiment::describe_machine(&root), &sizes, changes);
     if let Some(path) = &arguments.plot {
         plot::write(&report, path)?;
     }
@@ -225,7 +225,7 @@ impl Arguments {
         chunks.dedup();
         Ok(Design {
             held_out: self.verify.then_some(Bytes(twice)),
-            backings: if self.backing.is_empty() { USUAL.to_vec() } else { unique(&self.backing) },
+            backings: if self.backing.is_empty() { DEFAULT_BACKINGS.to_vec() } else { unique(&self.backing) },
             threads: if self.threads.is_empty() { usual_threads() } else { sorted(&self.threads) },
             chunks,
             baselines: self.baselines,

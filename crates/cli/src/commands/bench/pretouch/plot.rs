@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, ensure};
 use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use hugewise_measure::{
-    pretouch::{By, Row, bench::name},
+    pretouch::{Implementation, PretouchRow, bench::name},
     statistics::median,
 };
 use plotters::{
@@ -18,7 +18,7 @@ use plotters::{
 };
 
 use super::{
-    result::Report,
+    result::PretouchReport,
     units::{threads, time},
 };
 use crate::output::{
@@ -32,7 +32,7 @@ const HEAD: u32 = 64;
 const TEXT_SIZE: f64 = 15.5;
 
 /// Writes the plot of the largest size and most threads to a file, or one for each of them to a folder.
-pub fn write(report: &Report, path: &Path) -> anyhow::Result<()> {
+pub fn write(report: &PretouchReport, path: &Path) -> anyhow::Result<()> {
     let mut pages: BTreeSet<(Bytes, usize)> = report
         .table
         .rows
@@ -65,17 +65,18 @@ struct Line {
     by_itself: Option<(f64, f64)>,
 }
 
-fn page(report: &Report, bytes: Bytes, count: usize) -> anyhow::Result<String> {
-    let rows: Vec<&Row> = report
+fn page(report: &PretouchReport, bytes: Bytes, count: usize) -> anyhow::Result<String> {
+    let rows: Vec<&PretouchRow> = report
         .table
         .rows
         .iter()
         .filter(|row| !row.held_out && (row.case.bytes, row.case.threads) == (bytes, count))
-        .filter(|row| matches!(row.way.by, By::Engine | By::Jvm(_)))
+        .filter(|row| matches!(row.way.by, Implementation::Engine | Implementation::Jvm(_)))
         .collect();
     let of_design = |backing: &&Backing| rows.iter().any(|row| row.case.backing == **backing);
     let backings: Vec<Backing> = report.table.design.backings.iter().filter(of_design).copied().collect();
-    let makers: Vec<By> = rows.iter().map(|row| row.way.by).collect::<BTreeSet<_>>().into_iter().collect();
+    let makers: Vec<Implementation> =
+        rows.iter().map(|row| row.way.by).collect::<BTreeSet<_>>().into_iter().collect();
     let (xs, ys) = ranges(&rows)?;
     let panels = u32::try_from(backings.len())?.max(1);
     drawing::draw((PANEL.0 * panels, PANEL.1 + HEAD), |area| {
@@ -103,8 +104,8 @@ fn color_of(index: usize) -> RGBColor {
     PALETTE[1 + index % (PALETTE.len() - 1)]
 }
 
-fn line(color: RGBColor, rows: &[&Row]) -> Line {
-    let times = |row: &Row| {
+fn line(color: RGBColor, rows: &[&PretouchRow]) -> Line {
+    let times = |row: &PretouchRow| {
         let times: Vec<f64> = row.samples.iter().map(|sample| sample.seconds).collect();
         let low = times.iter().copied().fold(f64::INFINITY, f64::min);
         let high = times.iter().copied().fold(0.0, f64::max);
@@ -119,7 +120,7 @@ fn line(color: RGBColor, rows: &[&Row]) -> Line {
 }
 
 /// The ranges of both axes, common to all panels.
-fn ranges(rows: &[&Row]) -> anyhow::Result<((f64, f64), (f64, f64))> {
+fn ranges(rows: &[&PretouchRow]) -> anyhow::Result<((f64, f64), (f64, f64))> {
     let chunks = rows.iter().flat_map(|row| {
         let used = row.samples.first().and_then(|sample| sample.chunk).filter(|_| row.way.chunk.is_none());
         row.way.chunk.or(used)
@@ -135,7 +136,12 @@ fn ranges(rows: &[&Row]) -> anyhow::Result<((f64, f64), (f64, f64))> {
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-fn heading(head: &Area<'_>, report: &Report, title: &str, makers: &[By]) -> anyhow::Result<()> {
+fn heading(
+    head: &Area<'_>,
+    report: &PretouchReport,
+    title: &str,
+    makers: &[Implementation],
+) -> anyhow::Result<()> {
     let style = |color: RGBColor| {
         ("sans-serif", TEXT_SIZE).into_font().color(&color).pos(Pos::new(HPos::Left, VPos::Center))
     };

@@ -8,12 +8,12 @@ use hugewise_linux::{
 use hugewise_measure::{
     comparison::Machine,
     pretouch::{
-        By, Case, Row,
+        Case, Implementation, PretouchRow,
         bench::Table,
         costs::{Costs, Gain},
         model::{self, Measured, Model},
         prediction::{Check, Prediction},
-        ratios::{self, Advice, Against},
+        ratios::{self, ChunkAdvice, EngineSpeed},
     },
 };
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ use serde::Serialize;
 
 /// Result of `hugewise bench pretouch`, schema `hugewise.pretouch/2`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Report {
+pub struct PretouchReport {
     pub(super) schema: &'static str,
     /// Version of hugewise.
     pub version: &'static str,
@@ -31,9 +31,9 @@ pub struct Report {
     #[serde(flatten)]
     pub table: Table,
     /// Speed of hugewise relative to the other methods, on the same memory.
-    pub against: Vec<Against>,
+    pub against: Vec<EngineSpeed>,
     /// Recommended values of `PreTouchParallelChunkSize`; empty if no chunk sizes were measured.
-    pub advice: Vec<Advice>,
+    pub advice: Vec<ChunkAdvice>,
     /// The model used for predictions.
     pub model: Reading<Model>,
     /// Speedups by more threads.
@@ -41,7 +41,7 @@ pub struct Report {
     /// Costs per byte and per base page.
     pub costs: Reading<Costs>,
     /// Predictions for the sizes of `--predict`.
-    pub predictions: Vec<Predicted>,
+    pub predictions: Vec<CasePrediction>,
     /// Prediction and measurement of the size that `--verify` keeps out of the model.
     pub checks: Vec<Check>,
     /// Settings that were changed during the experiment and restored.
@@ -49,30 +49,34 @@ pub struct Report {
 }
 
 /// Sizes and numbers of threads to predict, for each measured backing.
-pub struct Question {
+pub struct PredictionGrid {
     pub bytes: Vec<Bytes>,
     pub threads: Vec<usize>,
 }
 
 /// A case, and its prediction.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Predicted {
+pub struct CasePrediction {
     #[serde(flatten)]
     pub case: Case,
     pub prediction: Reading<Prediction>,
 }
 
-impl Report {
+impl PretouchReport {
     pub fn new(
         table: Table,
-        question: &Question,
+        question: &PredictionGrid,
         machine: Machine,
         sizes: &PageSizes,
         changes: Vec<String>,
-    ) -> Report {
-        let judged = table.design.judged();
-        let fitted: Vec<Measured> =
-            table.rows.iter().filter(|row| !row.held_out && row.way == judged).flat_map(measured).collect();
+    ) -> PretouchReport {
+        let fitted_variant = table.design.fitted_variant();
+        let fitted: Vec<Measured> = table
+            .rows
+            .iter()
+            .filter(|row| !row.held_out && row.way == fitted_variant)
+            .flat_map(measured)
+            .collect();
         let model = Reading::from(model::fit(&fitted));
         let predictions = match model.known() {
             Some(model) => predictions(model, question, &table.design.backings),
@@ -80,7 +84,7 @@ impl Report {
         };
         let checks = model.known().map(|model| checks(model, &table.rows)).unwrap_or_default();
         let costs = model.known().and_then(|model| model.costs(sizes.base.bytes()));
-        Report {
+        PretouchReport {
             schema: "hugewise.pretouch/2",
             version: env!("CARGO_PKG_VERSION"),
             machine,
@@ -100,7 +104,7 @@ impl Report {
     }
 }
 
-fn measured(row: &Row) -> Vec<Measured> {
+fn measured(row: &PretouchRow) -> Vec<Measured> {
     let one = |seconds: f64| Measured {
         backing: row.case.backing,
         threads: row.case.threads,
@@ -110,12 +114,12 @@ fn measured(row: &Row) -> Vec<Measured> {
     row.counted().map(|sample| one(sample.seconds)).collect()
 }
 
-fn predictions(model: &Model, question: &Question, backings: &[Backing]) -> Vec<Predicted> {
+fn predictions(model: &Model, question: &PredictionGrid, backings: &[Backing]) -> Vec<CasePrediction> {
     let mut predictions = Vec::new();
     for &bytes in &question.bytes {
         for &backing in backings {
             for &threads in &question.threads {
-                predictions.push(Predicted {
+                predictions.push(CasePrediction {
                     case: Case { bytes, backing, threads },
                     prediction: model.predict(bytes, backing, threads).into(),
                 });
@@ -125,8 +129,8 @@ fn predictions(model: &Model, question: &Question, backings: &[Backing]) -> Vec<
     predictions
 }
 
-fn checks(model: &Model, rows: &[Row]) -> Vec<Check> {
-    let held_out = rows.iter().filter(|row| row.held_out && row.way.by == By::Engine);
+fn checks(model: &Model, rows: &[PretouchRow]) -> Vec<Check> {
+    let held_out = rows.iter().filter(|row| row.held_out && row.way.by == Implementation::Engine);
     let checks = held_out.filter_map(|row| {
         let case = row.case;
         let prediction = model.predict(case.bytes, case.backing, case.threads).ok()?;

@@ -4,17 +4,17 @@ use comfy_table::{CellAlignment, Table, presets};
 use hugewise_linux::{hugepages::backing::Backing, reading::Reading, units::Bytes};
 use hugewise_measure::{
     pretouch::{
-        Case, Row, Sample,
+        Case, PretouchRow, Sample,
         bench::name,
         model::Model,
         prediction::{Check, Prediction, Threads},
-        ratios::{Advice, Against, MIN_SAVING},
+        ratios::{ChunkAdvice, EngineSpeed, MIN_SAVING},
     },
     statistics::median,
 };
 
 use super::{
-    result::Report,
+    result::PretouchReport,
     units::{gib_per_second, threads, time},
 };
 use crate::output::terminal::{Terminal, plain};
@@ -37,7 +37,7 @@ const HEADINGS: [&str; 13] = [
 /// Indexes of the columns that are aligned to the left.
 const WORDS: [usize; 2] = [0, 3];
 
-pub fn text(report: &Report, terminal: &Terminal) -> String {
+pub fn text(report: &PretouchReport, terminal: &Terminal) -> String {
     let mut text = table(report, terminal);
     for note in notes(report) {
         text += &terminal.dim(&note);
@@ -67,7 +67,7 @@ fn multiline(text: &str) -> String {
     text.lines().map(plain).collect::<Vec<_>>().join("\n")
 }
 
-fn table(report: &Report, terminal: &Terminal) -> String {
+fn table(report: &PretouchReport, terminal: &Terminal) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(HEADINGS);
     for (index, column) in table.column_iter_mut().enumerate() {
@@ -87,7 +87,7 @@ fn table(report: &Report, terminal: &Terminal) -> String {
     lines.collect::<String>() + "\n"
 }
 
-fn cells(row: &Row, report: &Report) -> Vec<String> {
+fn cells(row: &PretouchRow, report: &PretouchReport) -> Vec<String> {
     let times: Vec<f64> = row.samples.iter().map(|sample| sample.seconds).collect();
     let middle = median(&times).unwrap_or(f64::NAN);
     let ms = |seconds: f64| format!("{:.1}", seconds * 1e3);
@@ -114,17 +114,17 @@ fn cells(row: &Row, report: &Report) -> Vec<String> {
     ]
 }
 
-fn most(row: &Row, of: impl Fn(&Sample) -> Option<u64>) -> String {
+fn most(row: &PretouchRow, of: impl Fn(&Sample) -> Option<u64>) -> String {
     let most = of_all(row, of).and_then(|counts| counts.into_iter().max());
     most.map_or_else(|| "?".to_owned(), |count| count.to_string())
 }
 
 /// The values of all samples; `None` if one is unknown.
-fn of_all<T>(row: &Row, of: impl Fn(&Sample) -> Option<T>) -> Option<Vec<T>> {
+fn of_all<T>(row: &PretouchRow, of: impl Fn(&Sample) -> Option<T>) -> Option<Vec<T>> {
     row.samples.iter().map(of).collect()
 }
 
-fn chunk(row: &Row) -> String {
+fn chunk(row: &PretouchRow) -> String {
     let used = row.samples.first().and_then(|sample| sample.chunk);
     match (row.way.chunk, used) {
         (None, Some(used)) => format!("auto {used}"),
@@ -134,7 +134,7 @@ fn chunk(row: &Row) -> String {
     }
 }
 
-fn notes(report: &Report) -> Vec<String> {
+fn notes(report: &PretouchReport) -> Vec<String> {
     let samples = || report.table.rows.iter().flat_map(|row| &row.samples);
     let mut notes = vec![
         "touch: median time in which Cnt processes populated all of the memory, including thread start; worst: \
@@ -149,7 +149,7 @@ fn notes(report: &Report) -> Vec<String> {
     if report.table.rows.iter().any(|row| row.samples.iter().any(|s| s.threads != row.case.threads)) {
         notes.push("threads A→B: A requested, B used.".to_owned());
     }
-    let asked_otherwise = |row: &Row| {
+    let asked_otherwise = |row: &PretouchRow| {
         row.way
             .chunk
             .is_some_and(|asked| row.samples.iter().any(|s| s.chunk.is_some_and(|used| used != asked)))
@@ -184,8 +184,8 @@ fn notes(report: &Report) -> Vec<String> {
     notes
 }
 
-fn against(report: &Report) -> Vec<String> {
-    let line = |against: &Against| {
+fn against(report: &PretouchReport) -> Vec<String> {
+    let line = |against: &EngineSpeed| {
         let Case { bytes, backing, threads: count } = against.case;
         let other = name(against.other, &report.table.jvms);
         let speed = match &against.speed {
@@ -202,11 +202,11 @@ fn against(report: &Report) -> Vec<String> {
     report.against.iter().map(line).collect()
 }
 
-fn advice(report: &Report) -> Vec<String> {
+fn advice(report: &PretouchReport) -> Vec<String> {
     report.advice.iter().map(|advice| format!("  {}", advised(advice, report))).collect()
 }
 
-fn advised(advice: &Advice, report: &Report) -> String {
+fn advised(advice: &ChunkAdvice, report: &PretouchReport) -> String {
     let Case { bytes, backing, threads: count } = advice.case;
     let jvm = report.table.jvms.get(advice.jvm).map_or("java", |jvm| jvm.name.as_str());
     let place = format!("{jvm}, {bytes} on {backing}, {}", threads(count));
@@ -228,7 +228,7 @@ fn advised(advice: &Advice, report: &Report) -> String {
     }
 }
 
-fn model(report: &Report) -> Vec<String> {
+fn model(report: &PretouchReport) -> Vec<String> {
     let model = match &report.model {
         Reading::Known(model) => model,
         Reading::Unknown { unknown } => return vec![format!("  no model: {unknown}")],
@@ -279,7 +279,7 @@ fn residuals(model: &Model, backing: Backing, threads: usize) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn predictions(report: &Report) -> Vec<String> {
+fn predictions(report: &PretouchReport) -> Vec<String> {
     let mut lines: Vec<String> = report
         .predictions
         .iter()
@@ -316,7 +316,7 @@ fn predicted(prediction: &Prediction) -> String {
     )
 }
 
-fn checks(report: &Report, terminal: &Terminal) -> Vec<String> {
+fn checks(report: &PretouchReport, terminal: &Terminal) -> Vec<String> {
     let line = |check: &Check| {
         let verdict = if check.inside { terminal.good("inside") } else { terminal.bad("outside") };
         format!(

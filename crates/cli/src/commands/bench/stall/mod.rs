@@ -33,13 +33,13 @@ use hugewise_measure::{
 };
 use hugewise_record::recording::{self, Assignment, Header, Target};
 
-use self::result::{Fragmented, Mode, Probes, Report};
+use self::result::{FragmentationSummary, Probes, StallReport, ThpMode};
 use crate::{
     FAILED, NEGATIVE,
     commands::record::text as record_text,
     machine,
     output::{
-        progress::Amount,
+        progress::ByteProgress,
         terminal::{Terminal, print},
     },
 };
@@ -103,7 +103,7 @@ pub struct ProbeWorker {
     bytes: u64,
 }
 
-struct Bench<'a> {
+struct StallBench<'a> {
     arguments: &'a Arguments,
     fragmenter: Fragmenter,
     journal: Result<Journal, JournalError>,
@@ -121,12 +121,12 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     }
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
-    let interrupt = machine::watch()?;
+    let interrupt = machine::install_signal_handlers()?;
     let dir = Path::new(STATE_DIR);
-    // Locked without changing a setting: of two processes that fill the memory at the same time, both would
+    // Locked although no setting changes: two processes that fill the memory at the same time would both
     // fail.
-    let lock = held(Journal::open(&root, dir, "bench stall"))?;
-    let journal = held(Journal::open_recording(&root, dir, "bench stall"))?;
+    let lock = fail_if_held(Journal::open(&root, dir, "bench stall"))?;
+    let journal = fail_if_held(Journal::open_recording(&root, dir, "bench stall"))?;
     let mut environment = Launch::default();
     if let Ok(journal) = &lock {
         environment.environment.push((RUN_VARIABLE.to_owned(), Some(journal.run_id().into())));
@@ -135,7 +135,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     let asked = arguments.memory;
     let fragmenter = Fragmenter { program, root, sizes, asked, share: arguments.share, environment };
     let scratch = Scratch::of(journal.as_ref().ok()).context("cannot create a temporary folder")?;
-    let mut bench = Bench { arguments, fragmenter, journal, interrupt, scratch };
+    let mut bench = StallBench { arguments, fragmenter, journal, interrupt, scratch };
     let done = bench.conduct();
     // Settings are restored before the result is printed.
     let restored = bench.journal.map(Journal::close).unwrap_or_default();
@@ -156,7 +156,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     } else {
         print(&(text::text(&report, terminal)? + &text::ending(&report, None, terminal)?))?;
     }
-    anyhow::ensure!(machine::is_as_it_was(&restored), "{}", machine::failures(&restored));
+    anyhow::ensure!(machine::is_fully_restored(&restored), "{}", machine::failures(&restored));
     Ok(match recorded {
         Some((recorded, _)) => ExitCode::from(recorded.status.map_or(0, exit_code)),
         None if report.held_to_the_end && report.returned.is_as_it_was() => ExitCode::SUCCESS,
@@ -164,24 +164,26 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     })
 }
 
-/// Passes on a journal that cannot be opened, as without root; an error if another process holds the journal
-/// or a killed one has left it behind.
-fn held(journal: Result<Journal, JournalError>) -> Result<Result<Journal, JournalError>, JournalError> {
+/// Fails if another process holds the journal or a killed process has left one behind. Any other error, such
+/// as missing root privileges, is returned inside `Ok`.
+fn fail_if_held(
+    journal: Result<Journal, JournalError>,
+) -> Result<Result<Journal, JournalError>, JournalError> {
     match journal {
         Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => Err(error),
         journal => Ok(journal),
     }
 }
 
-impl Bench<'_> {
-    fn conduct(&mut self) -> anyhow::Result<(Report, Option<(recording::Recorded, PathBuf)>)> {
+impl StallBench<'_> {
+    fn conduct(&mut self) -> anyhow::Result<(StallReport, Option<(recording::RecordingResult, PathBuf)>)> {
         // Refuses before anything is changed.
         let plan = self.fragmenter.plan()?;
-        let mode = Mode::of(thp::read(&self.fragmenter.root));
+        let mode = ThpMode::of(thp::read(&self.fragmenter.root));
         let mut probes = None;
         let bytes = half(&plan, &self.fragmenter.sizes);
         if self.arguments.command.is_empty() {
-            self.account_for_delays();
+            self.enable_delay_accounting();
             probes = Some(self.probe(bytes)?);
         }
         if !self.arguments.json {
@@ -202,13 +204,13 @@ impl Bench<'_> {
         let held_to_the_end = held.is_held();
         let returned = self.fragmenter.restore(held.end(), &self.interrupt)?;
         let probes = probes.zip(after).map(|(before, fragmented)| Probes { before, fragmented });
-        let program = recorded.as_ref().map(|(recorded, name)| record_text::Report::of(recorded, name));
-        let fragmented = Fragmented { outcome, blocks_before };
-        Ok((Report::new(mode, fragmented, probes, program, held_to_the_end, returned), recorded))
+        let program = recorded.as_ref().map(|(recorded, name)| record_text::RecordReport::of(recorded, name));
+        let fragmented = FragmentationSummary { outcome, blocks_before };
+        Ok((StallReport::new(mode, fragmented, probes, program, held_to_the_end, returned), recorded))
     }
 
     fn fragment(&self, plan: &Plan) -> Result<Held, HostError> {
-        let mut bar = Amount::new(plan.taken.0);
+        let mut bar = ByteProgress::new(plan.taken.0);
         let mut reported = 0;
         self.fragmenter.fragment(&self.interrupt, &mut |filled, _| {
             bar.more(filled.0.saturating_sub(reported));
@@ -217,7 +219,7 @@ impl Bench<'_> {
     }
 
     /// Runs the program, which inherits the terminal, and records it.
-    fn record(&mut self) -> anyhow::Result<(recording::Recorded, PathBuf)> {
+    fn record(&mut self) -> anyhow::Result<(recording::RecordingResult, PathBuf)> {
         let file = self.arguments.output.clone().unwrap_or_else(|| self.scratch.path().join("stall.rec"));
         let name = self.arguments.output.clone().unwrap_or_else(|| "not kept (-o FILE keeps it)".into());
         let assignment = Assignment {
@@ -240,7 +242,7 @@ impl Bench<'_> {
 
     /// Enables the kernel's delay accounting, without which the waits of the test load are unknown; needs
     /// root.
-    fn account_for_delays(&mut self) {
+    fn enable_delay_accounting(&mut self) {
         if let Ok(journal) = &mut self.journal {
             let root = &self.fragmenter.root;
             if Setting::TaskDelayacct.read(root).is_ok_and(|now| now != "1") {
@@ -254,7 +256,7 @@ impl Bench<'_> {
         launch.environment.clone_from(&self.fragmenter.environment.environment);
         let root = &self.fragmenter.root;
         let observer = Observer::new(root, RegionOfInterest::Reported, self.fragmenter.sizes.thp);
-        let mut observer = observer.looking_rarely();
+        let mut observer = observer.with_longest_interval();
         let run = execution::run(&launch, &mut observer, self.scratch.path(), None, &self.interrupt);
         let execution = match run {
             Err(execution::ExecutionError::Interrupted) => return Err(HostError::Interrupted.into()),

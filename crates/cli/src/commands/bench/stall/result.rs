@@ -1,7 +1,7 @@
 //! The result of `bench stall`.
 
 use hugewise_linux::{hugepages::thp::Thp, reading::Reading, units::Pages};
-use hugewise_measure::fragmentation::{Outcome, Probe, Returned};
+use hugewise_measure::fragmentation::{FragmentationOutcome, Probe, RestoredMemory};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -9,27 +9,27 @@ use crate::commands::record::text;
 
 /// Result of `hugewise bench stall`, schema `hugewise.stall/2`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Report {
+pub struct StallReport {
     /// `hugewise.stall/2`.
     pub(super) schema: &'static str,
     /// THP settings of this machine.
-    pub mode: Mode,
+    pub mode: ThpMode,
     /// The fragmentation.
-    pub fragmented: Fragmented,
+    pub fragmented: FragmentationSummary,
     /// The test load before and after the fragmentation; null if a command ran.
     pub probes: Option<Probes>,
     /// Summary of the recording; null if no command ran.
-    pub program: Option<text::Report>,
+    pub program: Option<text::RecordReport>,
     /// Whether memory stayed fragmented until the end; false if it was released early because other programs
     /// needed memory.
     pub held_to_the_end: bool,
     /// Free memory and huge-page-sized blocks at the end, compared with before.
-    pub returned: Returned,
+    pub returned: RestoredMemory,
 }
 
 /// THP settings that decide which page faults wait for huge pages.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Mode {
+pub struct ThpMode {
     /// `enabled` of the PMD size, or `/sys/kernel/mm/transparent_hugepage/enabled` if that size inherits it.
     pub enabled: Reading<String>,
     /// `/sys/kernel/mm/transparent_hugepage/defrag`.
@@ -38,10 +38,10 @@ pub struct Mode {
 
 /// The fragmentation.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Fragmented {
-    /// What the fragmenting process did.
+pub struct FragmentationSummary {
+    /// Result of the fragmenting process.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: FragmentationOutcome,
     /// Free huge-page-sized blocks before the fragmentation.
     pub blocks_before: Pages,
 }
@@ -55,22 +55,30 @@ pub struct Probes {
     pub fragmented: Probe,
 }
 
-impl Mode {
-    pub fn of(thp: Thp) -> Mode {
+impl ThpMode {
+    pub fn of(thp: Thp) -> ThpMode {
         let enabled = thp.pmd_enabled().map(|(mode, _)| mode.to_owned());
-        Mode { enabled: enabled.map_or(thp.enabled, Reading::Known), defrag: thp.defrag }
+        ThpMode { enabled: enabled.map_or(thp.enabled, Reading::Known), defrag: thp.defrag }
     }
 }
 
-impl Report {
+impl StallReport {
     pub fn new(
-        mode: Mode,
-        fragmented: Fragmented,
+        mode: ThpMode,
+        fragmented: FragmentationSummary,
         probes: Option<Probes>,
-        program: Option<text::Report>,
+        program: Option<text::RecordReport>,
         held_to_the_end: bool,
-        returned: Returned,
-    ) -> Report {
-        Report { schema: "hugewise.stall/2", mode, fragmented, probes, program, held_to_the_end, returned }
+        returned: RestoredMemory,
+    ) -> StallReport {
+        StallReport {
+            schema: "hugewise.stall/2",
+            mode,
+            fragmented,
+            probes,
+            program,
+            held_to_the_end,
+            returned,
+        }
     }
 }

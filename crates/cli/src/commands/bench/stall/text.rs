@@ -7,16 +7,16 @@ use hugewise_linux::{
     reading::Reading,
     units::{Bytes, Pages},
 };
-use hugewise_measure::fragmentation::{Outcome, Probe, Waits};
+use hugewise_measure::fragmentation::{FragmentationOutcome, Probe, Waits};
 
-use super::result::{Mode, Probes, Report};
-use crate::output::{layout::Page, table::table, terminal::Terminal, words::duration};
+use super::result::{Probes, StallReport, ThpMode};
+use crate::output::{durations::duration, layout::Page, table::table, terminal::Terminal};
 
-/// Coverage, 0 to 1, below which the verdict says that there are hardly any huge pages.
-const HARDLY_ANY: f64 = 0.1;
+/// Coverage, 0 to 1, below which the verdict states an upper bound instead of the coverage.
+const LOW_COVERAGE: f64 = 0.1;
 
 /// The part before the summary of a recording: fragmentation, THP mode, and results of the test load.
-pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
+pub fn text(report: &StallReport, terminal: &Terminal) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
     let outcome = &report.fragmented.outcome;
     page.wrapped("FRAGMENTED", &format!("{} {}", fragmented(outcome), speed(outcome)))?;
@@ -28,20 +28,20 @@ pub fn text(report: &Report, terminal: &Terminal) -> anyhow::Result<String> {
              compaction can still free them.",
         )?;
     }
-    page.wrapped("MODE", &who_waits(&report.mode))?;
+    page.wrapped("MODE", &waiting_page_faults(&report.mode))?;
     if let Some(probes) = &report.probes {
         page.line("", "")?;
         for line in probes_table(probes).lines() {
             page.text(line.trim_end())?;
         }
         page.line("", "")?;
-        page.wrapped("VERDICT", &meaning(probes))?;
+        page.wrapped("VERDICT", &verdict(probes))?;
     }
     Ok(page.into_text())
 }
 
 /// The part after the summary of a recording: released memory, and actions.
-pub fn ending(report: &Report, kept: Option<&Path>, terminal: &Terminal) -> anyhow::Result<String> {
+pub fn ending(report: &StallReport, kept: Option<&Path>, terminal: &Terminal) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
     if !report.held_to_the_end {
         page.wrapped(
@@ -64,7 +64,7 @@ pub fn ending(report: &Report, kept: Option<&Path>, terminal: &Terminal) -> anyh
     Ok(page.into_text())
 }
 
-fn fragmented(outcome: &Outcome) -> String {
+fn fragmented(outcome: &FragmentationOutcome) -> String {
     let from = match outcome.scattered {
         Bytes::ZERO => String::new(),
         scattered => format!(", {scattered} of which were fragmented before"),
@@ -75,7 +75,7 @@ fn fragmented(outcome: &Outcome) -> String {
     )
 }
 
-fn speed(outcome: &Outcome) -> String {
+fn speed(outcome: &FragmentationOutcome) -> String {
     let rate = if outcome.seconds > 0.0 {
         outcome.filled.0 as f64 / outcome.seconds / f64::from(1 << 30)
     } else {
@@ -84,12 +84,12 @@ fn speed(outcome: &Outcome) -> String {
     format!("Filling {} took {:.1} s ({rate:.1} GiB/s).", outcome.filled, outcome.seconds)
 }
 
-fn blocks(outcome: &Outcome, before: Pages) -> String {
+fn blocks(outcome: &FragmentationOutcome, before: Pages) -> String {
     format!("Huge pages available without compaction: {before} before, {} now.", outcome.blocks_left)
 }
 
 /// The page faults that wait for compaction with these settings.
-fn who_waits(mode: &Mode) -> String {
+fn waiting_page_faults(mode: &ThpMode) -> String {
     let (Reading::Known(enabled), Reading::Known(defrag)) = (&mode.enabled, &mode.defrag) else {
         return "unknown".to_owned();
     };
@@ -139,12 +139,12 @@ fn seconds(seconds: f64) -> String {
     duration((seconds * 1e9) as u64)
 }
 
-fn meaning(probes: &Probes) -> String {
+fn verdict(probes: &Probes) -> String {
     let (before, now) = (&probes.before, &probes.fragmented);
-    let hardly_any = now.coverage.known().is_some_and(|share| *share < HARDLY_ANY);
+    let hardly_any = now.coverage.known().is_some_and(|share| *share < LOW_COVERAGE);
     let mut text = match now.coverage.known() {
         Some(_) if hardly_any => {
-            format!("Less than {:.0} % of the memory got huge pages", HARDLY_ANY * 100.0)
+            format!("Less than {:.0} % of the memory got huge pages", LOW_COVERAGE * 100.0)
         }
         Some(share) => format!("{:.0} % of the memory got huge pages", share * 100.0),
         None => "The coverage is unknown".to_owned(),
@@ -168,7 +168,7 @@ fn meaning(probes: &Probes) -> String {
     text
 }
 
-fn returned(report: &Report) -> String {
+fn returned(report: &StallReport) -> String {
     let returned = &report.returned;
     let mut text = format!(
         "{} huge-page-sized blocks are free in {} of free memory; before: {} in {}.",
@@ -221,26 +221,26 @@ mod tests {
         for word in ["100 %", "1 %", "4.00 s in 1500 waits", "none", "n/a"] {
             assert!(table.contains(word), "{word}: {table}");
         }
-        let means = meaning(&probes);
+        let means = verdict(&probes);
         assert!(means.contains("10.0 times") && means.contains("for 80 % of that time"), "{means}");
         let unknown = probe(0.5, 5.0, Reading::unknown("it takes root"));
-        let means = meaning(&Probes { before: probes.before, fragmented: unknown });
+        let means = verdict(&Probes { before: probes.before, fragmented: unknown });
         assert!(means.contains("50 % of the memory") && means.contains("is unknown: it takes root"));
     }
 
     #[test]
-    fn each_mode_says_who_waits() {
+    fn each_mode_names_the_waiting_page_faults() {
         for (defrag, word) in [
             ("never", "no page fault waits"),
             ("madvise", "others do not wait"),
             ("always", "all page faults"),
             ("odd", "unknown"),
         ] {
-            let mode = Mode {
+            let mode = ThpMode {
                 enabled: Reading::Known("madvise".to_owned()),
                 defrag: Reading::Known(defrag.to_owned()),
             };
-            assert!(who_waits(&mode).contains(word), "{}", who_waits(&mode));
+            assert!(waiting_page_faults(&mode).contains(word), "{}", waiting_page_faults(&mode));
         }
         let _ = Terminal::new(Color::Never);
     }

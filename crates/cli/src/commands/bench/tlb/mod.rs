@@ -18,7 +18,7 @@ use hugewise_linux::{
 };
 use hugewise_measure::tlb::bench::Design;
 
-use self::result::Report;
+use self::result::TlbReport;
 use super::at_least_one;
 use crate::{
     NEGATIVE, machine,
@@ -90,7 +90,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         memory: arguments.memory,
         seed: arguments.seed,
     };
-    let interrupt = machine::watch()?;
+    let interrupt = machine::install_signal_handlers()?;
     let mut machine = machine::open_machine(&root, "bench tlb", arguments.floor)?;
     let curves = design.run(&root, &mut machine, &interrupt, &mut Bar::new());
     machine::close(machine)?;
@@ -99,7 +99,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         Err(error) => return machine::interrupted(&error, &interrupt).ok_or(error.into()),
     };
     let all_measured = curves.left_out.is_empty();
-    let report = Report::new(design, curves);
+    let report = TlbReport::new(design, curves);
     let shown = if arguments.json { json::text(&report)? } else { text::text(&report, terminal)? };
     if let Some(file) = &arguments.plot {
         let plot = plot::svg(&report)?;

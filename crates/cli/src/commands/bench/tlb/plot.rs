@@ -8,7 +8,7 @@ use plotters::{
     style::text_anchor::{HPos, VPos},
 };
 
-use super::result::Report;
+use super::result::TlbReport;
 use crate::output::drawing::{GRID, MUTED, PALETTE, TEXT, draw, plot_error, style};
 
 // Lengths in pixels.
@@ -41,7 +41,7 @@ struct Drawn<'a> {
     knees: Vec<(u64, usize)>,
 }
 
-fn curves(report: &Report) -> Vec<Drawn<'_>> {
+fn curves(report: &TlbReport) -> Vec<Drawn<'_>> {
     let curves = &report.curves;
     let mut all = vec![Drawn {
         name: format!("adjacent cache lines ({})", curves.packed_on),
@@ -74,7 +74,7 @@ fn curves(report: &Report) -> Vec<Drawn<'_>> {
     all
 }
 
-pub fn svg(report: &Report) -> anyhow::Result<String> {
+pub fn svg(report: &TlbReport) -> anyhow::Result<String> {
     let curves = curves(report);
     let points = || curves.iter().flat_map(|curve| curve.points);
     let last = points().map(|point| point.pages).max().unwrap_or(1) as f64;
@@ -129,7 +129,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// Title, names of the curves, and the knees of each curve above their number of pages.
 fn legend(
     head: &Area<'_>,
-    report: &Report,
+    report: &TlbReport,
     curves: &[Drawn<'_>],
     x: &impl Fn(u64) -> i32,
     height: i32,

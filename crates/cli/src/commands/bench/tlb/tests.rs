@@ -6,14 +6,14 @@ use hugewise_linux::{
     units::{Bytes, Pages},
 };
 use hugewise_measure::tlb::{
-    bench::{Curves, Design, LeftOut, Measured},
+    bench::{Curves, Design, PageSizeCurves, SkippedBacking},
     curve::{self, Point},
 };
 
 use super::{plot::svg, result::*, text::text};
 use crate::output::terminal::{Color, Terminal};
 
-type Tested = Result<(), Box<dyn std::error::Error>>;
+type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 fn points(level: impl Fn(usize) -> f64) -> Vec<Point> {
     let counts = curve::grid(8192).into_iter();
@@ -22,7 +22,7 @@ fn points(level: impl Fn(usize) -> f64) -> Vec<Point> {
 
 /// A TLB with 64 and 1536 entries for base pages. `huge`: ns per load by number of huge pages; `strided`: ns
 /// per load of base-page-sized parts of huge pages.
-fn report(huge: impl Fn(usize) -> f64, strided: f64) -> Result<Report, Box<dyn std::error::Error>> {
+fn report(huge: impl Fn(usize) -> f64, strided: f64) -> Result<TlbReport, Box<dyn std::error::Error>> {
     let design =
         Design { backings: Vec::new(), most: Pages(8192), passes: 40, memory: Bytes(1 << 30), seed: 1 };
     let base = |pages| {
@@ -34,11 +34,12 @@ fn report(huge: impl Fn(usize) -> f64, strided: f64) -> Result<Report, Box<dyn s
             1.0
         }
     };
-    let measured = |backing, size: &str, paged, strided| -> Result<Measured, Box<dyn std::error::Error>> {
-        let (page_size, coverage) = (size.parse()?, Reading::Known(1.0));
-        let far = vec![Point { pages: 262_144, ns: if size == "4k" { 45.0 } else { 25.0 }, spread: 0.0 }];
-        Ok(Measured { backing, page_size, distinct: Pages(512), coverage, paged, strided, far })
-    };
+    let measured =
+        |backing, size: &str, paged, strided| -> Result<PageSizeCurves, Box<dyn std::error::Error>> {
+            let (page_size, coverage) = (size.parse()?, Reading::Known(1.0));
+            let far = vec![Point { pages: 262_144, ns: if size == "4k" { 45.0 } else { 25.0 }, spread: 0.0 }];
+            Ok(PageSizeCurves { backing, page_size, distinct: Pages(512), coverage, paged, strided, far })
+        };
     let curves = Curves {
         base: "4k".parse()?,
         packed: points(|_| 1.0),
@@ -48,11 +49,11 @@ fn report(huge: impl Fn(usize) -> f64, strided: f64) -> Result<Report, Box<dyn s
             measured(Backing::Base, "4k", points(base), None)?,
             measured(Backing::Thp, "2m", points(huge), Some(points(|_| strided)))?,
         ],
-        left_out: vec![LeftOut { backing: Backing::Hugetlb(None), reason: "no\x1b pool".to_owned() }],
+        left_out: vec![SkippedBacking { backing: Backing::Hugetlb(None), reason: "no\x1b pool".to_owned() }],
         cpuid: Reading::unknown("hidden"),
         seconds: 8.4,
     };
-    Ok(Report::new(design, curves))
+    Ok(TlbReport::new(design, curves))
 }
 
 fn says(text: &str, lines: &[&str]) {
@@ -63,7 +64,7 @@ fn says(text: &str, lines: &[&str]) {
 }
 
 #[test]
-fn the_table_has_a_row_for_each_level() -> Tested {
+fn the_table_has_a_row_for_each_level() -> TestResult {
     let report = report(|pages| if pages > 32 { 3.0 } else { 1.0 }, 1.0)?;
     let text = text(&report, &Terminal::new(Color::Never))?;
     says(
@@ -85,7 +86,7 @@ fn the_table_has_a_row_for_each_level() -> Tested {
 }
 
 #[test]
-fn what_is_not_visible_is_said_to_be_so() -> Tested {
+fn invisible_levels_are_reported() -> TestResult {
     let report = report(|_| 1.0, 3.0)?;
     let text = text(&report, &Terminal::new(Color::Never))?;
     says(
@@ -101,7 +102,7 @@ fn what_is_not_visible_is_said_to_be_so() -> Tested {
 }
 
 #[test]
-fn the_plot_names_its_curves_and_knees() -> Tested {
+fn the_plot_names_its_curves_and_knees() -> TestResult {
     let svg = svg(&report(|pages| if pages > 32 { 3.0 } else { 1.0 }, 1.0)?)?;
     let texts: Vec<&str> = svg.lines().map(str::trim).filter(|line| !line.starts_with('<')).collect();
     for text in [

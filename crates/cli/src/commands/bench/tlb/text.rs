@@ -7,17 +7,17 @@ use hugewise_linux::{
     units::{Bytes, PageSize},
 };
 use hugewise_measure::tlb::{
-    bench::Measured,
-    finding::{Entries, Finding, Level},
+    bench::PageSizeCurves,
+    finding::{Entries, Level, TlbFinding},
 };
 
-use super::result::Report;
+use super::result::TlbReport;
 use crate::output::{
     layout::Page,
     terminal::{Terminal, plain},
 };
 
-pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> {
+pub fn text(report: &TlbReport, terminal: &Terminal) -> Result<String, fmt::Error> {
     let mut page = Page::new(terminal);
     let design = &report.design;
     page.line(
@@ -42,11 +42,11 @@ pub fn text(report: &Report, terminal: &Terminal) -> Result<String, fmt::Error> 
     for (number, (measured, finding)) in report.each().enumerate() {
         page.wrapped(if number == 0 { "MEASURED" } else { "" }, &about(report, measured, finding))?;
     }
-    for (number, told) in entries(report).iter().enumerate() {
-        page.wrapped(if number == 0 { "ENTRIES" } else { "" }, told)?;
+    for (number, reported) in entries(report).iter().enumerate() {
+        page.wrapped(if number == 0 { "ENTRIES" } else { "" }, reported)?;
     }
-    for (number, told) in far(report).iter().enumerate() {
-        page.wrapped(if number == 0 { "LARGE RANGE" } else { "" }, told)?;
+    for (number, reported) in far(report).iter().enumerate() {
+        page.wrapped(if number == 0 { "LARGE RANGE" } else { "" }, reported)?;
     }
     page.wrapped("CPUID", &cpuid(report))?;
     page.wrapped(
@@ -67,7 +67,7 @@ fn row(cells: [&str; 7]) -> String {
 }
 
 /// A row for each level, or one row if no level is visible.
-fn rows(measured: &Measured, finding: &Finding, base: PageSize) -> Vec<String> {
+fn rows(measured: &PageSizeCurves, finding: &TlbFinding, base: PageSize) -> Vec<String> {
     let (size, backing) = (measured.page_size.to_string(), measured.backing.to_string());
     if finding.levels.is_empty() {
         return vec![row([&size, &backing, "-", "not visible", "?", "?", "-"])];
@@ -83,8 +83,8 @@ fn rows(measured: &Measured, finding: &Finding, base: PageSize) -> Vec<String> {
             &level.reach.map_or_else(|| "?".to_owned(), |reach| reach.to_string()),
             &cost,
             &match &level.cpuid {
-                Reading::Known(told) if told.agrees => format!("{}: agrees", told.entries),
-                Reading::Known(told) => format!("{}: differs", told.entries),
+                Reading::Known(reported) if reported.agrees => format!("{}: agrees", reported.entries),
+                Reading::Known(reported) => format!("{}: differs", reported.entries),
                 Reading::Unknown { .. } => "unknown".to_owned(),
             },
         ])
@@ -102,8 +102,8 @@ fn holds(entries: u64, hold: &Reading<Entries>, base: PageSize) -> String {
 }
 
 /// Cost of a TLB miss when the cache lines span all of the memory, on base pages and on huge pages.
-fn far(report: &Report) -> Vec<String> {
-    let huge = |(measured, _): &(&Measured, &Finding)| measured.page_size > report.curves.base;
+fn far(report: &TlbReport) -> Vec<String> {
+    let huge = |(measured, _): &(&PageSizeCurves, &TlbFinding)| measured.page_size > report.curves.base;
     let each = report.each().filter(huge).filter_map(|(measured, finding)| {
         let far = finding.far.as_ref()?;
         Some(format!(
@@ -121,22 +121,22 @@ fn far(report: &Report) -> Vec<String> {
 }
 
 /// The pages of a measurement, its coverage and its limits.
-fn about(report: &Report, measured: &Measured, finding: &Finding) -> String {
+fn about(report: &TlbReport, measured: &PageSizeCurves, finding: &TlbFinding) -> String {
     let (size, visited) = (measured.page_size, finding.measured_to);
-    let mut told = format!("{}: {visited} pages of {size}", measured.backing);
+    let mut reported = format!("{}: {visited} pages of {size}", measured.backing);
     if measured.distinct.0 < visited {
-        told += &format!(" that map the memory of {}", measured.distinct);
+        reported += &format!(" that map the memory of {}", measured.distinct);
     }
-    told += &match &measured.coverage {
+    reported += &match &measured.coverage {
         Reading::Known(share) => format!(", coverage {:.0} %. ", 100.0 * share),
         Reading::Unknown { unknown } => format!(", coverage unknown: {unknown}. "),
     };
     if visited < report.design.most.0 {
         let memory = Bytes((measured.distinct * size).0);
-        told +=
+        reported +=
             &format!("Not measured beyond {visited} pages: {memory} of memory have no more cache lines. ");
     }
-    told += &match finding.levels.len() {
+    reported += &match finding.levels.len() {
         0 => format!("No level is visible up to {visited} pages."),
         1 => format!(
             "Only one level is visible up to {visited} pages; timing does not show whether it is the first or \
@@ -144,22 +144,22 @@ fn about(report: &Report, measured: &Measured, finding: &Finding) -> String {
         ),
         _ => String::new(),
     };
-    told
+    reported
 }
 
 /// Which part of a huge page an entry maps; backings with the same result share a sentence.
-fn entries(report: &Report) -> Vec<String> {
+fn entries(report: &TlbReport) -> Vec<String> {
     let base = report.curves.base;
-    let mut told: Vec<(String, String)> = Vec::new();
+    let mut reported: Vec<(String, String)> = Vec::new();
     for (measured, finding) in report.each().filter(|(measured, _)| measured.page_size > base) {
         let words = in_words(&finding.entries, base);
         let name = format!("{} ({})", measured.page_size, measured.backing);
-        match told.iter_mut().find(|(_, known)| *known == words) {
+        match reported.iter_mut().find(|(_, known)| *known == words) {
             Some((names, _)) => *names += &format!(", {name}"),
-            None => told.push((name, words)),
+            None => reported.push((name, words)),
         }
     }
-    told.into_iter().map(|(names, words)| format!("{names}: {words}")).collect()
+    reported.into_iter().map(|(names, words)| format!("{names}: {words}")).collect()
 }
 
 fn in_words(entries: &Reading<Entries>, base: PageSize) -> String {
@@ -182,7 +182,7 @@ fn in_words(entries: &Reading<Entries>, base: PageSize) -> String {
     }
 }
 
-fn cpuid(report: &Report) -> String {
+fn cpuid(report: &TlbReport) -> String {
     match &report.curves.cpuid {
         Reading::Unknown { unknown } => format!("Unknown: {unknown}."),
         Reading::Known(tlbs) => {

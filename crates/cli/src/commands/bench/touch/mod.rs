@@ -120,7 +120,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         reads: arguments.reads,
         seed: arguments.seed,
     };
-    let interrupt = machine::watch()?;
+    let interrupt = machine::install_signal_handlers()?;
     let mut machine = machine::open_machine(&root, "bench touch", arguments.floor)?;
     let program = env::current_exe().context("cannot determine the path of this executable")?;
     let table = bench.run(&program, &root, &mut machine, &interrupt, &mut Bar::new());

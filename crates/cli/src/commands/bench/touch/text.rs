@@ -3,7 +3,7 @@
 use hugewise_linux::{pages::coverage::Coverage, reading::Reading};
 use hugewise_measure::{
     statistics::mean_with_error,
-    touch_bench::{Measured, TouchTable},
+    touch_bench::{TouchRow, TouchTable},
 };
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn headings(counters_known: bool) -> Vec<String> {
     }
 }
 
-fn cells(row: &Measured, counters_known: bool) -> Vec<String> {
+fn cells(row: &TouchRow, counters_known: bool) -> Vec<String> {
     let values = values(row);
     let score = mean_with_error(&values, CONFIDENCE);
     let number = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.3}"));
@@ -121,7 +121,7 @@ fn notes(table: &TouchTable, counters_known: bool) -> Vec<String> {
 }
 
 /// The lowest coverage of a row's processes: a single process without huge pages distorts the mean.
-fn coverage(row: &Measured) -> String {
+fn coverage(row: &TouchRow) -> String {
     let shares = row.forks.iter().map(|fork| fork.coverage.known().and_then(Coverage::share));
     match shares.collect::<Option<Vec<f64>>>() {
         Some(shares) => format!("{:.0} %", 100.0 * shares.into_iter().fold(1.0, f64::min)),
@@ -129,12 +129,12 @@ fn coverage(row: &Measured) -> String {
     }
 }
 
-fn values(row: &Measured) -> Vec<f64> {
+fn values(row: &TouchRow) -> Vec<f64> {
     row.forks.iter().flat_map(|fork| fork.ns_per_op.iter().copied()).collect()
 }
 
 /// Counter value per read, mean over the processes.
-fn count(row: &Measured, name: &str) -> Reading<f64> {
+fn count(row: &TouchRow, name: &str) -> Reading<f64> {
     let mut sum = 0.0;
     for fork in &row.forks {
         match fork.counts.get(name) {
@@ -152,7 +152,7 @@ fn count(row: &Measured, name: &str) -> Reading<f64> {
 /// The result in JMH's JSON format: an array of results.
 pub fn jmh(table: &TouchTable) -> Value {
     let bench = &table.bench;
-    let result = |row: &Measured| {
+    let result = |row: &TouchRow| {
         let mut secondary = serde_json::Map::new();
         let shares: Vec<f64> =
             row.forks.iter().filter_map(|fork| fork.coverage.known().and_then(Coverage::share)).collect();

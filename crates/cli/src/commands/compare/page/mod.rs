@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{
     plotted::{self, Plot},
-    rows::{self, CaseRows, Group, Row},
+    rows::{self, ArmRow, CaseRows, Group},
     words::{self, Scale},
 };
 use crate::output::{web_page, words::coverage};
@@ -193,7 +193,7 @@ fn table(group: &Group<'_>, figure: &str, scale: Option<&Scale>, parameters: &[S
 }
 
 fn others(group: &Group<'_>, case: &CaseRows<'_>) -> Option<Others> {
-    let rows: Vec<&Row<'_>> = case.rows.iter().filter(|row| !row.result.figures.is_empty()).collect();
+    let rows: Vec<&ArmRow<'_>> = case.rows.iter().filter(|row| !row.result.figures.is_empty()).collect();
     let figures: Vec<OtherRow> = case
         .case
         .figures
@@ -202,7 +202,7 @@ fn others(group: &Group<'_>, case: &CaseRows<'_>) -> Option<Others> {
         .map(|figure| {
             let means = rows.iter().filter_map(|row| row.summary(&figure.name)).map(|s| s.mean.abs());
             let scale = Scale::of(figure, means.fold(0.0, f64::max));
-            let mean = |row: &&Row<'_>| {
+            let mean = |row: &&ArmRow<'_>| {
                 let summary = row.summary(&figure.name);
                 let changed = summary.and_then(|s| s.ratio).filter(|r| r.low > 1.0 || r.high < 1.0);
                 Mean {

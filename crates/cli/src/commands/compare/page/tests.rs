@@ -62,7 +62,7 @@ fn hostile_text_is_escaped_everywhere() {
 }
 
 #[test]
-fn a_page_needs_nothing_from_elsewhere() {
+fn a_page_loads_no_other_file() {
     for sample in [native(), parameter_list(), troubled()] {
         let page = page_of(&sample);
         for outside in ["src=", "href=", "url(", "@import", "<link", "<iframe"] {

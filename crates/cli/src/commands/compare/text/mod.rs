@@ -10,7 +10,7 @@ use hugewise_measure::{
 };
 
 use super::{
-    rows::{self, CaseRows, Group, Row},
+    rows::{self, ArmRow, CaseRows, Group},
     words::{self, Scale},
 };
 use crate::output::{
@@ -20,9 +20,9 @@ use crate::output::{
 };
 
 /// Longest line, in characters.
-const WIDTH: u16 = 100;
-/// Most backings side by side in a table of the other figures.
-const SIDE_BY_SIDE: usize = 4;
+const MAX_LINE_CHARS: u16 = 100;
+/// Largest number of backings in a table of the other figures.
+const MAX_BACKINGS_PER_TABLE: usize = 4;
 
 pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
     let mut lines = vec![terminal.dim(&words::machine(&comparison.machine))];
@@ -55,13 +55,13 @@ pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
 
 fn heading(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     let Some(case) = group.first() else { return };
-    let mut title = terminal.bold(&shortened(&words::printable(&case.workload), usize::from(WIDTH)));
+    let mut title = terminal.bold(&shortened(&words::printable(&case.workload), usize::from(MAX_LINE_CHARS)));
     if !group.is_list() && !case.parameters.is_empty() {
         title += &format!("  {}", rows::parameters(case));
     }
     lines.push(title);
     if !case.command.is_empty() {
-        lines.push(terminal.dim(&words::command(case, usize::from(WIDTH))));
+        lines.push(terminal.dim(&words::command(case, usize::from(MAX_LINE_CHARS))));
     }
 }
 
@@ -131,7 +131,7 @@ fn paint(line: &str, words: &str, verdict: Verdict, terminal: &Terminal) -> Stri
     format!("{rest}{painted}")
 }
 
-fn largest<'a>(rows: impl Iterator<Item = &'a Row<'a>>, figure: &str) -> f64 {
+fn largest<'a>(rows: impl Iterator<Item = &'a ArmRow<'a>>, figure: &str) -> f64 {
     rows.filter_map(|row| row.summary(figure)).map(|summary| summary.mean.abs()).fold(0.0, f64::max)
 }
 
@@ -140,9 +140,9 @@ fn others(lines: &mut Vec<String>, group: &Group<'_>, case: &CaseRows<'_>, termi
     if !has_others(case) {
         return;
     }
-    let rows: Vec<&Row<'_>> = case.rows.iter().filter(|row| !row.result.figures.is_empty()).collect();
+    let rows: Vec<&ArmRow<'_>> = case.rows.iter().filter(|row| !row.result.figures.is_empty()).collect();
     let corner = if group.is_list() { rows::parameters(case.case) } else { String::new() };
-    for side_by_side in rows.chunks(SIDE_BY_SIDE) {
+    for side_by_side in rows.chunks(MAX_BACKINGS_PER_TABLE) {
         let mut table = plain_table();
         let mut header = vec![corner.clone()];
         header.extend(side_by_side.iter().flat_map(|row| [row.label.clone(), String::new()]));
@@ -175,7 +175,7 @@ fn has_others(case: &CaseRows<'_>) -> bool {
     case.case.figures.iter().skip(1).any(|figure| known(&figure.name))
 }
 
-/// The reasons of the verdicts that need one.
+/// The reasons for verdicts that need a reason.
 fn reasons(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     let mut table = wrapped_table();
     for (case, row) in group.rows() {
@@ -196,7 +196,7 @@ fn reasons(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
 
 fn wrapped_table() -> Table {
     let mut table = plain_table();
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(MAX_LINE_CHARS);
     table
 }
 

@@ -26,7 +26,7 @@ fn every_report_fits_a_hundred_columns() {
 }
 
 #[test]
-fn a_row_says_what_was_got_and_what_it_bought() {
+fn a_row_has_coverage_ratio_and_verdict() {
     let text = plain(&native());
     let thp = line(&text, "thp");
     for part in ["7 of 7", "0.5", "faster: 4", "% lower"] {
@@ -55,7 +55,7 @@ fn a_parameter_list_is_one_table() {
 }
 
 #[test]
-fn what_went_wrong_is_reported_with_the_next_step() {
+fn failures_are_reported_with_the_next_step() {
     let text = plain(&troubled());
     for part in ["inconclusive", "fell back", "skipped", "hugepagesz=1G", "1000 pages of 2MiB", "faster: "] {
         assert!(text.contains(part), "{part} in {text}");

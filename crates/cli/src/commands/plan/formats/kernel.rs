@@ -3,9 +3,9 @@
 use hugewise_linux::{settings::Setting, units::PageSize};
 use hugewise_plan::plan::Plan;
 
-use super::{CannotSay, Target, header, is_shm, short, targets, thp_settings};
+use super::{FormatError, Target, header, is_shm, short, targets, thp_settings};
 
-pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+pub fn render(plan: &Plan) -> Result<String, FormatError> {
     let targets = targets(plan);
     let mut words = pools(&targets);
     if let Some(size) = plan.backing.named_size().filter(|_| is_shm(plan)) {
@@ -14,7 +14,7 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     let thp = thp(plan);
     words.extend(thp.iter().cloned());
     if words.is_empty() {
-        return Err(CannotSay::not_needed("the plan needs no pool and no other setting"));
+        return Err(FormatError::not_needed("the plan needs no pool and no other setting"));
     }
     let line = words.join(" ");
     let mut paragraphs = vec![format!(

@@ -5,16 +5,16 @@ use hugewise_plan::plan::Plan;
 use serde_json::{Map, Value, json};
 
 use super::{
-    CannotSay, VARIABLE_NOTE, header, is_shm, launch, of_one, same_java, short, targets, thp_settings, yaml,
+    FormatError, VARIABLE_NOTE, header, is_shm, launch, of_one, same_java, short, targets, thp_settings, yaml,
 };
 
 /// Estimate of the memory that the plan does not include: metaspace, stacks, malloc and direct buffers.
 const MARGIN: Bytes = Bytes(512 << 20);
 const IMAGE: &str = "registry.example/your-image:tag";
 
-pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+pub fn render(plan: &Plan) -> Result<String, FormatError> {
     if plan.backing.is_explicit() && targets(plan).is_empty() {
-        return Err(CannotSay::instead(
+        return Err(FormatError::instead(
             "the plan has no pool, and a pod must request all huge pages that it uses",
             "make a new plan",
         ));

@@ -3,21 +3,21 @@
 use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use hugewise_plan::plan::Plan;
 
-use super::{CannotSay, header, targets};
+use super::{FormatError, header, targets};
 
 const FILE: &str = "/etc/security/limits.d/80-hugewise.conf";
 
-pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+pub fn render(plan: &Plan) -> Result<String, FormatError> {
     match plan.backing {
-        Backing::Base => return Err(CannotSay::not_needed("base pages need no limit")),
-        Backing::Thp => return Err(CannotSay::not_needed("transparent huge pages need no limit")),
+        Backing::Base => return Err(FormatError::not_needed("base pages need no limit")),
+        Backing::Thp => return Err(FormatError::not_needed("transparent huge pages need no limit")),
         Backing::Hugetlb(_) => {
-            return Err(CannotSay::not_needed(
+            return Err(FormatError::not_needed(
                 "no limit of limits.d applies to huge pages by mmap (backing hugetlb)",
             ));
         }
         Backing::Shm(_) if targets(plan).is_empty() => {
-            return Err(CannotSay::not_needed("the plan needs no pool"));
+            return Err(FormatError::not_needed("the plan needs no pool"));
         }
         Backing::Shm(_) => {}
     }

@@ -1,7 +1,7 @@
 //! A plan as configuration of other tools.
 //!
 //! Each format is one complete file of one tool: comments on where to put it, how to load and undo it,
-//! then the settings. A format that cannot express the plan, or needs nothing, gives a [`CannotSay`],
+//! then the settings. A format that cannot express the plan, or needs nothing, gives a [`FormatError`],
 //! not an empty file.
 
 mod compose;
@@ -56,23 +56,23 @@ pub enum Format {
 
 /// A format that the plan does not need, or that cannot express it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CannotSay {
+pub struct FormatError {
     pub why: String,
     /// What to do instead; `None` if the plan needs nothing in this format.
     pub instead: Option<String>,
 }
 
-impl CannotSay {
-    fn not_needed(why: impl Into<String>) -> CannotSay {
-        CannotSay { why: why.into(), instead: None }
+impl FormatError {
+    fn not_needed(why: impl Into<String>) -> FormatError {
+        FormatError { why: why.into(), instead: None }
     }
 
-    fn instead(why: impl Into<String>, instead: impl Into<String>) -> CannotSay {
-        CannotSay { why: why.into(), instead: Some(instead.into()) }
+    fn instead(why: impl Into<String>, instead: impl Into<String>) -> FormatError {
+        FormatError { why: why.into(), instead: Some(instead.into()) }
     }
 }
 
-impl fmt::Display for CannotSay {
+impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.instead {
             Some(instead) => write!(f, "{}; {instead}", self.why),
@@ -81,14 +81,14 @@ impl fmt::Display for CannotSay {
     }
 }
 
-impl Error for CannotSay {}
+impl Error for FormatError {}
 
 /// The plan as a complete file of this format (for `docker`, a command line).
-pub fn render(plan: &Plan, format: Format) -> Result<String, CannotSay> {
+pub fn render(plan: &Plan, format: Format) -> Result<String, FormatError> {
     // These values go into the files unquoted.
     let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     if let Some(odd) = thp_settings(plan).find(|(_, to)| !is_word(to)) {
-        return Err(CannotSay::instead(
+        return Err(FormatError::instead(
             format!("'{}' is not a value of {}", odd.1.escape_debug(), odd.0),
             "make a new plan",
         ));

@@ -1,6 +1,6 @@
 //! Quoting for POSIX shells and for systemd.
 
-/// Whether a character is invisible, or ends a line for some tool.
+/// Whether a character is invisible, or ends a line in one of the formats.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')

@@ -2,19 +2,19 @@
 
 use hugewise_plan::plan::Plan;
 
-use super::{CannotSay, Target, header, is_shm, read_back, targets};
+use super::{FormatError, Target, header, is_shm, read_back, targets};
 
 const FILE: &str = "/etc/sysctl.d/80-hugewise.conf";
 /// The kernel's default of `shmmax` (bytes) and `shmall` (pages): no limit.
 const NO_LIMIT: u64 = u64::MAX - (1 << 24);
 
-pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+pub fn render(plan: &Plan) -> Result<String, FormatError> {
     let targets = targets(plan);
     if targets.is_empty() {
         return Err(if plan.settings.is_empty() {
-            CannotSay::not_needed("the plan needs no pool")
+            FormatError::not_needed("the plan needs no pool")
         } else {
-            CannotSay::instead(
+            FormatError::instead(
                 "transparent huge pages have no sysctl",
                 "use --format tmpfiles, tuned or kernel",
             )
@@ -24,7 +24,7 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
     let (ours, others): (Vec<Target>, Vec<Target>) =
         targets.iter().partition(|target| Some(target.size) == default && target.node.is_none());
     let Some(pool) = ours.first() else {
-        return Err(CannotSay::instead(
+        return Err(FormatError::instead(
             "vm.nr_hugepages sets only the pool of the default page size on all nodes, and the plan needs \
              another size or single nodes",
             "use --format tmpfiles or kernel, which set each pool by size and node",

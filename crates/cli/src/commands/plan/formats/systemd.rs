@@ -2,16 +2,16 @@
 
 use hugewise_plan::plan::Plan;
 
-use super::{CannotSay, VARIABLE_NOTE, header, is_shm, quote, targets, thp_settings, variable};
+use super::{FormatError, VARIABLE_NOTE, header, is_shm, quote, targets, thp_settings, variable};
 
-pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+pub fn render(plan: &Plan) -> Result<String, FormatError> {
     if plan.options.is_empty() && !is_shm(plan) {
         let why = "the service needs no option and no capability";
         let machine = !targets(plan).is_empty() || thp_settings(plan).next().is_some();
         return Err(if machine {
-            CannotSay::instead(why, "use --format tmpfiles for the machine's settings")
+            FormatError::instead(why, "use --format tmpfiles for the machine's settings")
         } else {
-            CannotSay::not_needed(why)
+            FormatError::not_needed(why)
         });
     }
     let mut paragraphs = vec![

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::{samples, *};
 
-type Tested = Result<(), Box<dyn Error>>;
+type TestResult = Result<(), Box<dyn Error>>;
 
 /// Environment variable that makes the test write the examples of the page.
-const WRITE: &str = "HUGEWISE_WRITE_FORMATS";
+const WRITE_VARIABLE: &str = "HUGEWISE_WRITE_FORMATS";
 
 /// The sample that the page shows for each format.
 fn examples() -> serde_json::Result<Vec<(Format, Plan)>> {
@@ -32,14 +32,14 @@ fn name(format: Format) -> String {
 }
 
 /// The lines that are not comments.
-fn settings(plan: &Plan, format: Format) -> Result<Vec<String>, CannotSay> {
+fn settings(plan: &Plan, format: Format) -> Result<Vec<String>, FormatError> {
     let text = render(plan, format)?;
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(str::to_owned).collect())
 }
 
 #[test]
-fn the_page_shows_what_is_printed() -> Tested {
+fn the_page_shows_what_is_printed() -> TestResult {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats.md");
     let mut page = fs::read_to_string(&file)?;
     for (format, plan) in examples()? {
@@ -49,13 +49,16 @@ fn the_page_shows_what_is_printed() -> Tested {
         let begin = page[begin..].find('\n').map_or(begin, |end| begin + end + 1);
         let end = page[begin..].find("```\n").map_or(page.len(), |end| begin + end);
         let now = render(&plan, format)?;
-        if std::env::var_os(WRITE).is_some() {
+        if std::env::var_os(WRITE_VARIABLE).is_some() {
             page.replace_range(begin..end, &now);
         } else {
-            assert!(page[begin..end] == now, "{name} is stale: {WRITE}=1 cargo test writes it anew\n{now}");
+            assert!(
+                page[begin..end] == now,
+                "{name} is stale: {WRITE_VARIABLE}=1 cargo test writes it anew\n{now}"
+            );
         }
     }
-    if std::env::var_os(WRITE).is_some() {
+    if std::env::var_os(WRITE_VARIABLE).is_some() {
         fs::write(&file, &page)?;
     }
     assert_eq!(examples()?.len(), Format::value_variants().len(), "each format has its example");
@@ -63,7 +66,7 @@ fn the_page_shows_what_is_printed() -> Tested {
 }
 
 #[test]
-fn each_pool_is_set_in_whole_where_it_can_be() -> Tested {
+fn each_pool_is_set_in_whole_where_it_can_be() -> TestResult {
     let (one, nodes) = (samples::hugetlb()?, samples::nodes()?);
     assert_eq!(settings(&one, Format::Sysctl)?, ["vm.nr_hugepages = 1264"]);
     assert_eq!(
@@ -93,7 +96,7 @@ fn each_pool_is_set_in_whole_where_it_can_be() -> Tested {
 }
 
 #[test]
-fn pages_that_others_have_stay_theirs() -> Tested {
+fn pages_that_others_have_stay_theirs() -> TestResult {
     let mut plan = samples::hugetlb()?;
     (plan.pools[0].pages_in_pool, plan.pools[0].pages_to_add) = (Pages(500), Pages(1264));
     assert_eq!(settings(&plan, Format::Sysctl)?, ["vm.nr_hugepages = 1764"]);
@@ -104,7 +107,7 @@ fn pages_that_others_have_stay_theirs() -> Tested {
 }
 
 #[test]
-fn transparent_huge_pages_are_set_by_size_or_for_all() -> Tested {
+fn transparent_huge_pages_are_set_by_size_or_for_all() -> TestResult {
     let mut plan = samples::thp()?;
     let both = "transparent_hugepage=madvise transparent_hugepage_shmem=advise";
     assert_eq!(settings(&plan, Format::Kernel)?, [both]);
@@ -125,7 +128,7 @@ fn transparent_huge_pages_are_set_by_size_or_for_all() -> Tested {
 }
 
 #[test]
-fn shared_memory_takes_its_right_and_nothing_else_does() -> Tested {
+fn shared_memory_takes_its_right_and_nothing_else_does() -> TestResult {
     for (_, plan) in samples::all()? {
         for format in Format::value_variants() {
             let Ok(text) = render(&plan, *format) else { continue };
@@ -144,7 +147,7 @@ fn shared_memory_takes_its_right_and_nothing_else_does() -> Tested {
 }
 
 #[test]
-fn what_is_not_needed_is_said_and_not_written() -> Tested {
+fn unneeded_formats_are_refused_with_the_reason() -> TestResult {
     for (plan, format, says) in [
         (samples::hugetlb()?, Format::Limits, "no limit of limits.d applies"),
         (samples::thp()?, Format::Limits, "no limit: nothing to write"),
@@ -162,7 +165,7 @@ fn what_is_not_needed_is_said_and_not_written() -> Tested {
 }
 
 #[test]
-fn a_pod_takes_the_pages_of_one_instance() -> Tested {
+fn a_pod_takes_the_pages_of_one_instance() -> TestResult {
     let text = render(&samples::hugetlb()?, Format::Kubernetes)?;
     assert_eq!(text.matches("hugepages-2Mi: \"1264Mi\"").count(), 2, "request and limit: {text}");
     // 1 MiB of card table, and the margin.
@@ -178,7 +181,7 @@ fn a_pod_takes_the_pages_of_one_instance() -> Tested {
 }
 
 #[test]
-fn options_take_the_place_of_those_of_the_line() -> Tested {
+fn options_take_the_place_of_those_of_the_line() -> TestResult {
     let mut plan = samples::hugetlb()?;
     plan.command.insert(2, "-XX:-UseLargePages".to_owned());
     let last = |plan: &Plan| render(plan, Format::Docker).map(|t| t.lines().last().map(str::to_owned));

@@ -2,17 +2,17 @@
 
 use hugewise_plan::plan::Plan;
 
-use super::{CannotSay, file, header, read_back, targets, thp_settings};
+use super::{FormatError, file, header, read_back, targets, thp_settings};
 
 const FILE: &str = "/etc/tmpfiles.d/80-hugewise.conf";
 
-pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+pub fn render(plan: &Plan) -> Result<String, FormatError> {
     let targets = targets(plan);
     let mut lines: Vec<String> =
         targets.iter().map(|target| format!("w {} - - - - {}\n", target.path(), target.pages)).collect();
     lines.extend(thp_settings(plan).map(|(setting, to)| format!("w {} - - - - {to}\n", file(setting))));
     if lines.is_empty() {
-        return Err(CannotSay::not_needed("the plan needs no pool and no other setting"));
+        return Err(FormatError::not_needed("the plan needs no pool and no other setting"));
     }
     let pools = targets.iter().map(|target| format!("\n  echo {} > {}", target.before, target.path()));
     let settings = plan.settings.iter().filter(|change| thp_settings(plan).any(|(s, _)| s == change.setting));

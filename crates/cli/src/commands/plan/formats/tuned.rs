@@ -1,13 +1,13 @@
 //! A TuneD profile.
 
 use hugewise_linux::settings::Setting;
-use hugewise_plan::plan::{Obtainable, Plan};
+use hugewise_plan::plan::{Plan, PoolAvailability};
 
-use super::{CannotSay, Target, file, header, kernel, read_back, targets, thp_settings};
+use super::{FormatError, Target, file, header, kernel, read_back, targets, thp_settings};
 
 const FOLDER: &str = "/etc/tuned/hugewise";
 
-pub fn render(plan: &Plan) -> Result<String, CannotSay> {
+pub fn render(plan: &Plan) -> Result<String, FormatError> {
     let targets = targets(plan);
     let mut vm = Vec::new();
     let mut sysfs: Vec<String> =
@@ -19,7 +19,7 @@ pub fn render(plan: &Plan) -> Result<String, CannotSay> {
         }
     }
     if vm.is_empty() && sysfs.is_empty() {
-        return Err(CannotSay::not_needed("the plan needs no pool and no other setting"));
+        return Err(FormatError::not_needed("the plan needs no pool and no other setting"));
     }
     // Pages that are not available now are allocated at boot.
     let at_boot: Vec<Target> =
@@ -56,5 +56,5 @@ fn is_obtainable(plan: &Plan, target: &Target) -> bool {
     let of_target = |pool: &&hugewise_plan::plan::PoolPlan| {
         pool.page_size_bytes == target.size && pool.node == target.node
     };
-    plan.pools.iter().find(of_target).is_none_or(|pool| pool.obtainable == Obtainable::Yes)
+    plan.pools.iter().find(of_target).is_none_or(|pool| pool.obtainable == PoolAvailability::Yes)
 }

@@ -5,16 +5,17 @@ mod tests;
 mod timeline;
 
 use hugewise_linux::action::Action;
-use hugewise_record::attribution::{Explained as Pause, Explanation, Verdict};
+use hugewise_record::attribution::{Attribution, Pause, Verdict};
 use serde::Serialize;
 
 use self::timeline::Timeline;
-use super::{reports::Explained, words};
+use super::{reports::AttributedRecording, words};
 use crate::output::{
-    layout::once_verified,
+    durations::{duration, milliseconds},
+    layout::share_verify_commands,
     terminal::plain,
     web_page,
-    words::{counted, duration, milliseconds},
+    words::counted,
 };
 
 /// The only script of the page. It reads the recording as JSON data.
@@ -29,11 +30,11 @@ const SCRIPT: &str = concat!(
 );
 /// SHA-256 of the script in Base64, for the Content-Security-Policy: browsers run no other script.
 const SCRIPT_HASH: &str = "Yp4FymGGa4rsKEdfjMdqRfZQ8xIlkwGz1vuBshCDoc0=";
-/// Most pauses listed, the longest first, and most threads; the timeline has all.
-const LISTED: usize = 100;
+/// Largest number of pauses and of threads in a list, the longest first; the timeline has all.
+const MAX_LISTED: usize = 100;
 
 /// The page. All text from the recording is escaped.
-pub fn html(explained: &Explained<'_>) -> anyhow::Result<String> {
+pub fn html(explained: &AttributedRecording<'_>) -> anyhow::Result<String> {
     web_page::render(include_str!("page.html"), page(explained)?)
 }
 
@@ -48,7 +49,7 @@ struct Page {
     why: Vec<String>,
     totals: Vec<String>,
     parts: Vec<Part>,
-    pauses: Vec<Row>,
+    pauses: Vec<PauseRow>,
     /// Whether a pause has a cause.
     causes: bool,
     /// Number of pauses that are not listed, with the noun; empty if all are listed.
@@ -72,12 +73,12 @@ struct Part {
     what: &'static str,
     time: String,
     share: String,
-    /// In how many pauses the part is unknown; empty if in none.
+    /// Number of pauses in which the part is unknown, as text; empty if none.
     unknown: String,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct PauseRow {
     /// URL fragment that shows the pause in the timeline.
     fragment: String,
     kind: String,
@@ -90,11 +91,11 @@ struct Worst {
     fragment: String,
     head: String,
     threads: Vec<String>,
-    reaching: Option<String>,
+    time_to_safepoint: Option<String>,
     blockers: Vec<String>,
 }
 
-fn page(explained: &Explained<'_>) -> anyhow::Result<Page> {
+fn page(explained: &AttributedRecording<'_>) -> anyhow::Result<Page> {
     let explanation = &explained.explanation;
     let (gathered, totals) = (&explanation.gathered, &explanation.totals);
     let timeline = Timeline::of(explanation);
@@ -114,16 +115,16 @@ fn page(explained: &Explained<'_>) -> anyhow::Result<Page> {
         parts: parts(explanation),
         pauses: pauses(explanation),
         causes: explanation.pauses.iter().any(|pause| pause.stop.cause.is_some()),
-        left: match explanation.pauses.len().saturating_sub(LISTED) {
+        left: match explanation.pauses.len().saturating_sub(MAX_LISTED) {
             0 => String::new(),
             left => counted(left as u64, "pause"),
         },
-        outside_left: totals.outside.len().saturating_sub(LISTED),
+        outside_left: totals.outside.len().saturating_sub(MAX_LISTED),
         worst: worst(explanation),
-        outside: totals.outside.iter().take(LISTED).map(|at| words::outside(gathered, at)).collect(),
+        outside: totals.outside.iter().take(MAX_LISTED).map(|at| words::outside(gathered, at)).collect(),
         accounting: words::accounting(totals),
         remarks: words::remarks(gathered),
-        actions: once_verified(&explained.actions).into_iter().map(without_controls).collect(),
+        actions: share_verify_commands(&explained.actions).into_iter().map(without_controls).collect(),
         drawn: !timeline.is_empty(),
         data: embedded(&timeline)?,
         script: SCRIPT,
@@ -131,7 +132,7 @@ fn page(explained: &Explained<'_>) -> anyhow::Result<Page> {
     })
 }
 
-fn parts(explanation: &Explanation) -> Vec<Part> {
+fn parts(explanation: &Attribution) -> Vec<Part> {
     let sums = words::sums(explanation);
     let known: u64 = sums.iter().filter_map(|(_, ns, _)| *ns).sum();
     let share = |ns: u64| format!("{:.0} %", 100.0 * ns as f64 / known.max(1) as f64);
@@ -148,43 +149,47 @@ fn parts(explanation: &Explanation) -> Vec<Part> {
     sums.into_iter().map(part).collect()
 }
 
-fn pauses(explanation: &Explanation) -> Vec<Row> {
+fn pauses(explanation: &Attribution) -> Vec<PauseRow> {
     let mut order: Vec<&Pause> = explanation.pauses.iter().collect();
-    order.sort_by_key(|pause| std::cmp::Reverse(pause.with_reaching_ns()));
+    order.sort_by_key(|pause| std::cmp::Reverse(pause.with_time_to_safepoint_ns()));
     let ms = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), milliseconds);
     let row = |pause: &Pause| {
         let span = &pause.stop.span;
         let mut figures = vec![
             format!("{:.3}", words::since_begin_s(&explanation.gathered, span.start)),
             milliseconds(span.end - span.start),
-            ms(pause.reaching.as_ref().map(|reaching| reaching.ns)),
+            ms(pause.time_to_safepoint.as_ref().map(|time_to_safepoint| time_to_safepoint.ns)),
             ms(pause.stalled_ns),
             ms(pause.stalled_for_huge_ns),
         ];
         figures.extend(words::parts(&pause.split).map(|(_, ns)| ms(ns)));
-        Row {
+        PauseRow {
             fragment: fragment(explanation, pause),
             kind: plain(&pause.stop.kind),
             cause: pause.stop.cause.as_deref().map(plain).unwrap_or_default(),
             figures,
         }
     };
-    order.into_iter().take(LISTED).map(row).collect()
+    order.into_iter().take(MAX_LISTED).map(row).collect()
 }
 
 /// URL fragment that shows a pause in the timeline, with its time to safepoint and a margin on both sides.
-fn fragment(explanation: &Explanation, pause: &Pause) -> String {
+fn fragment(explanation: &Attribution, pause: &Pause) -> String {
     let begin = |ns| words::since_begin_s(&explanation.gathered, ns);
     let (start, end) = (begin(pause.stop.span.start), begin(pause.stop.span.end));
-    let from = start - pause.reaching.as_ref().map_or(0.0, |reaching| reaching.ns as f64 / 1e9);
+    let from = start
+        - pause.time_to_safepoint.as_ref().map_or(0.0, |time_to_safepoint| time_to_safepoint.ns as f64 / 1e9);
     let margin = ((end - from) * 0.1).max(1e-5);
     format!("t={:.6},{:.6}", from - margin, end + margin)
 }
 
-fn worst(explanation: &Explanation) -> Option<Worst> {
+fn worst(explanation: &Attribution) -> Option<Worst> {
     let pause = words::worst(explanation).filter(|pause| !pause.threads.is_empty())?;
     let gathered = &explanation.gathered;
-    let reaching = pause.reaching.as_ref().filter(|reaching| reaching.ns >= words::SLOW_NS);
+    let time_to_safepoint = pause
+        .time_to_safepoint
+        .as_ref()
+        .filter(|time_to_safepoint| time_to_safepoint.ns >= words::MIN_LISTED_TTSP_NS);
     let part = |part| words::thread_part(part);
     Some(Worst {
         fragment: fragment(explanation, pause),
@@ -198,10 +203,12 @@ fn worst(explanation: &Explanation) -> Option<Worst> {
             .iter()
             .map(|of| format!("{}: {}", words::who(gathered, of.thread), part(of)))
             .collect(),
-        reaching: reaching.map(|reaching| format!("Time to safepoint before it: {}", duration(reaching.ns))),
-        blockers: reaching
+        time_to_safepoint: time_to_safepoint.map(|time_to_safepoint| {
+            format!("Time to safepoint before it: {}", duration(time_to_safepoint.ns))
+        }),
+        blockers: time_to_safepoint
             .into_iter()
-            .flat_map(|reaching| &reaching.blockers)
+            .flat_map(|time_to_safepoint| &time_to_safepoint.blockers)
             .map(|(thread, wait, ns)| {
                 let who = words::who(gathered, *thread);
                 format!("{who}: {} in {}", duration(*ns), words::waiting(*wait))
@@ -210,7 +217,7 @@ fn worst(explanation: &Explanation) -> Option<Worst> {
     })
 }
 
-/// Commands come from the recording.
+/// Replaces control characters in the commands of an action, which come from the recording.
 fn without_controls(action: Action) -> Action {
     let plain = |command: Option<String>| command.map(|command| plain(&command));
     Action { command: plain(action.command), verify: plain(action.verify), ..action }

@@ -11,7 +11,9 @@ use std::{
 use hugewise_jvm::threads::Role;
 use hugewise_linux::units::Bytes;
 use hugewise_record::{
-    attribution::{Gathered, HugePageAt, LogSource, Safepoint, Stall, Stop, Thread, Wait, actions},
+    attribution::{
+        HugePageAttempt, LogSource, LoggedPause, RecordingData, Safepoint, Stall, Thread, Wait, actions,
+    },
     recording::{Evidence, HeapMemory, Memory, Process},
 };
 use proptest::prelude::*;
@@ -19,14 +21,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
-type Tested = Result<(), Box<dyn Error>>;
+type TestResult = Result<(), Box<dyn Error>>;
 
 const BEGAN_NS: u64 = 7_000_000_000;
 /// A name of a thread or program that would break the page if it were not escaped.
 const HOSTILE: &str = "</script><script>alert(1)</script><!--\u{2028}\u{202e}\u{1b}[31m&\"'";
 
 /// A JVM with a pause from 2 s to 3 s, and two threads that waited.
-fn gathered(stalls: [Vec<Stall>; 2], name: &str) -> Result<Gathered, Box<dyn Error>> {
+fn gathered(stalls: [Vec<Stall>; 2], name: &str) -> Result<RecordingData, Box<dyn Error>> {
     let size = |bytes: u64| json!(bytes);
     let header = json!({
         "schema": "hugewise.recording/2", "hugewise": "0.1.0", "began_ns": BEGAN_NS, "began_unix_ns": 0,
@@ -68,7 +70,7 @@ fn gathered(stalls: [Vec<Stall>; 2], name: &str) -> Result<Gathered, Box<dyn Err
         pid_inside: None,
     };
     let at = |ms: u64| BEGAN_NS + ms * 1_000_000;
-    Ok(Gathered {
+    Ok(RecordingData {
         header: serde_json::from_value(header)?,
         ending: None,
         last_ns: at(4000),
@@ -77,10 +79,10 @@ fn gathered(stalls: [Vec<Stall>; 2], name: &str) -> Result<Gathered, Box<dyn Err
         stalls: stalls.to_vec(),
         open_stalls: 0,
         huge_pages: [(2100, true), (2100, false), (3500, true)]
-            .map(|(ms, got)| HugePageAt { ns: at(ms), thread: 1, got })
+            .map(|(ms, got)| HugePageAttempt { ns: at(ms), thread: 1, got })
             .to_vec(),
         steps: Vec::new(),
-        pauses: vec![Stop {
+        pauses: vec![LoggedPause {
             pid: 7,
             gc_id: Some(0),
             kind: format!("Young {name}"),
@@ -111,10 +113,10 @@ fn gathered(stalls: [Vec<Stall>; 2], name: &str) -> Result<Gathered, Box<dyn Err
 }
 
 fn page_of(stalls: [Vec<Stall>; 2], name: &str) -> Result<String, Box<dyn Error>> {
-    let explanation = Explanation::of(gathered(stalls, name)?);
+    let explanation = Attribution::of(gathered(stalls, name)?);
     let actions = actions::changes(&explanation).iter().map(words::action).collect();
     let file = format!("{name}.rec");
-    Ok(html(&Explained { file: Path::new(&file), explanation, actions })?)
+    Ok(html(&AttributedRecording { file: Path::new(&file), explanation, actions })?)
 }
 
 /// The collector waits in the pause for a huge page, which is the verdict.
@@ -186,7 +188,7 @@ proptest! {
 }
 
 #[test]
-fn pauses_safepoints_pages_and_memory_are_in_the_page() -> Tested {
+fn pauses_safepoints_pages_and_memory_are_in_the_page() -> TestResult {
     let page = page_of(compaction(), "main")?;
     let data = data_of(&page)?;
     assert_eq!((&data["begin_us"], &data["end_us"]), (&json!(0), &json!(4_000_000)));
@@ -213,7 +215,7 @@ fn pauses_safepoints_pages_and_memory_are_in_the_page() -> Tested {
 }
 
 #[test]
-fn hostile_text_is_escaped_in_the_page_and_in_the_data() -> Tested {
+fn hostile_text_is_escaped_in_the_page_and_in_the_data() -> TestResult {
     let page = page_of(compaction(), HOSTILE)?;
     assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (2, 2), "{page}");
     for forbidden in ["<!--", "\u{1b}", "\u{202e}"] {
@@ -233,7 +235,7 @@ fn hostile_text_is_escaped_in_the_page_and_in_the_data() -> Tested {
 }
 
 #[test]
-fn a_page_needs_nothing_from_elsewhere() -> Tested {
+fn a_page_loads_no_other_file() -> TestResult {
     let page = page_of(compaction(), "main")?;
     for outside in ["src=", "url(", "@import", "<link", "<iframe", "http:", "https:", "fetch(", "import("] {
         assert!(!page.contains(outside), "{outside}");
@@ -247,7 +249,7 @@ fn a_page_needs_nothing_from_elsewhere() -> Tested {
 
 /// The script treats no text as HTML or code, and the page has its hash.
 #[test]
-fn the_page_runs_this_script_and_no_other() -> Tested {
+fn the_page_runs_this_script_and_no_other() -> TestResult {
     for dangerous in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("]
     {
         assert!(!SCRIPT.contains(dangerous), "{dangerous}");

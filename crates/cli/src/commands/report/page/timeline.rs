@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use hugewise_record::{
-    attribution::{Explained as Pause, Explanation, Gathered, Safepoint, Wait},
+    attribution::{Attribution, Pause, RecordingData, Safepoint, Wait},
     recording::Memory,
 };
 use serde::Serialize;
@@ -111,7 +111,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn of(gathered: &Gathered) -> Clock {
+    fn of(gathered: &RecordingData) -> Clock {
         let firsts = gathered.stalls.iter().filter_map(|stalls| Some(stalls.first()?.span.start));
         let others = [
             gathered.pauses.first().map(|pause| pause.span.start),
@@ -129,7 +129,7 @@ impl Clock {
 }
 
 impl Timeline {
-    pub fn of(explanation: &Explanation) -> Timeline {
+    pub fn of(explanation: &Attribution) -> Timeline {
         let gathered = &explanation.gathered;
         let clock = Clock::of(gathered);
         let mut pids: Vec<u32> = gathered.logs.iter().map(|log| log.pid).collect();
@@ -151,12 +151,12 @@ impl Timeline {
     }
 }
 
-fn name_of(gathered: &Gathered, pid: u32) -> String {
+fn name_of(gathered: &RecordingData, pid: u32) -> String {
     gathered.processes.get(&pid).map_or_else(String::new, |process| plain(&process.name))
 }
 
 impl Jvm {
-    fn of(explanation: &Explanation, clock: Clock, pid: u32) -> Jvm {
+    fn of(explanation: &Attribution, clock: Clock, pid: u32) -> Jvm {
         let gathered = &explanation.gathered;
         let (mut kinds, mut causes, mut operations) = (Names::default(), Names::default(), Names::default());
         let (mut pauses, mut safepoints) = (Numbers::default(), Numbers::default());
@@ -197,7 +197,7 @@ impl Jvm {
     }
 }
 
-fn threads(gathered: &Gathered, clock: Clock) -> Vec<Thread> {
+fn threads(gathered: &RecordingData, clock: Clock) -> Vec<Thread> {
     let mut pages: Vec<(u64, Numbers)> = gathered.threads.iter().map(|_| Default::default()).collect();
     for page in &gathered.huge_pages {
         if let Some((before, numbers)) = pages.get_mut(page.thread) {
@@ -233,7 +233,7 @@ fn threads(gathered: &Gathered, clock: Clock) -> Vec<Thread> {
     threads.into_iter().map(|(_, thread)| thread).collect()
 }
 
-fn memory(gathered: &Gathered, clock: Clock) -> Vec<MemoryOf> {
+fn memory(gathered: &RecordingData, clock: Clock) -> Vec<MemoryOf> {
     let mut samples: BTreeMap<u32, Vec<&Memory>> = BTreeMap::new();
     for sample in &gathered.memory {
         samples.entry(sample.pid).or_default().push(sample);

@@ -1,4 +1,4 @@
-//! Whether a collapse disturbs the process or the machine, and must pause.
+//! Decides whether a collapse must pause because it disturbs the process or the machine.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -18,7 +18,7 @@ pub struct Sample {
     pub direct_reclaims: Option<u64>,
 }
 
-/// Why to pause.
+/// Reason for a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Interference {
@@ -50,8 +50,8 @@ const COUNTER_HOLD: Duration = Duration::from_millis(100);
 
 /// Decides from samples whether to pause.
 #[derive(Clone, Debug, Default)]
-pub struct Judge {
-    /// Stalled threads that the collapse does not cause.
+pub struct InterferenceDetector {
+    /// Number of stalled threads without a collapse; `None` before the first sample.
     usual: Option<usize>,
     recent: VecDeque<usize>,
     /// Whether the collapse was paused at the previous sample.
@@ -62,9 +62,9 @@ pub struct Judge {
     pressed_until: Duration,
 }
 
-impl Judge {
+impl InterferenceDetector {
     /// Evaluates the newest sample. `paused` is true while the collapse pauses.
-    pub fn look(&mut self, sample: &Sample, paused: bool) -> Option<Interference> {
+    pub fn evaluate(&mut self, sample: &Sample, paused: bool) -> Option<Interference> {
         let stalls = sample.stalled.is_some_and(|stalled| self.stalls(stalled, paused));
         if self.is_pressed(sample) {
             self.pressed_until =
@@ -83,7 +83,7 @@ impl Judge {
     fn stalls(&mut self, stalled: usize, paused: bool) -> bool {
         let usual = *self.usual.get_or_insert(stalled);
         if self.paused != paused {
-            // Samples from before the pause do not count for it.
+            // Samples before a pause do not count during the pause.
             self.paused = paused;
             self.recent.clear();
         }
@@ -94,7 +94,7 @@ impl Judge {
         let least = self.recent.iter().copied().min().unwrap_or(0);
         self.recent.pop_front();
         if least > usual && paused {
-            // They stall while nothing is collapsed: another cause.
+            // The threads also stall during a pause: the collapse is not the cause.
             self.usual = Some(least);
         }
         least > usual && !paused
@@ -120,9 +120,9 @@ mod tests {
     use super::*;
 
     fn judged(samples: &[(u64, Sample)], paused: bool) -> Vec<Option<Interference>> {
-        let mut judge = Judge::default();
+        let mut judge = InterferenceDetector::default();
         let at = |(ms, sample): &(u64, Sample)| Sample { at: Duration::from_millis(*ms), ..*sample };
-        samples.iter().map(|sample| judge.look(&at(sample), paused)).collect()
+        samples.iter().map(|sample| judge.evaluate(&at(sample), paused)).collect()
     }
 
     fn stalled(count: usize) -> Sample {
@@ -141,21 +141,21 @@ mod tests {
     }
 
     #[test]
-    fn stalls_that_go_on_in_the_pause_are_not_ours() {
-        let mut judge = Judge::default();
-        let mut look = |count, paused| judge.look(&stalled(count), paused);
+    fn stalls_that_last_during_the_pause_have_another_cause() {
+        let mut judge = InterferenceDetector::default();
+        let mut evaluate = |count, paused| judge.evaluate(&stalled(count), paused);
         let stall = Some(Interference::ThreadsStall);
         assert_eq!(
-            [look(0, false), look(2, false), look(2, false), look(2, false)],
+            [evaluate(0, false), evaluate(2, false), evaluate(2, false), evaluate(2, false)],
             [None, None, None, stall]
         );
         // It takes three samples of the pause itself.
-        assert_eq!([look(2, true), look(2, true), look(2, true)], [stall, stall, None]);
-        assert_eq!([look(2, false), look(2, false), look(2, false)], [None; 3]);
-        assert_eq!([look(3, false), look(3, false), look(3, false)], [None, None, stall]);
+        assert_eq!([evaluate(2, true), evaluate(2, true), evaluate(2, true)], [stall, stall, None]);
+        assert_eq!([evaluate(2, false), evaluate(2, false), evaluate(2, false)], [None; 3]);
+        assert_eq!([evaluate(3, false), evaluate(3, false), evaluate(3, false)], [None, None, stall]);
         // Fewer stalls in the pause: the collapse caused them, and causes them again.
-        assert_eq!([look(1, true), look(3, true), look(3, true)], [stall, stall, None]);
-        assert_eq!([look(3, false), look(3, false), look(3, false)], [None, None, stall]);
+        assert_eq!([evaluate(1, true), evaluate(3, true), evaluate(3, true)], [stall, stall, None]);
+        assert_eq!([evaluate(3, false), evaluate(3, false), evaluate(3, false)], [None, None, stall]);
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn where_psi_is_missing_direct_reclaim_and_compaction_speak() {
+    fn without_psi_direct_reclaim_and_compaction_count() {
         let direct_reclaims = |count| Sample { direct_reclaims: Some(count), ..Sample::default() };
         let seen = [
             (0, direct_reclaims(7)),

@@ -143,7 +143,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::memory::{Live, made::Made},
+        super::memory::{ProcessMemory, fake::FakeMemory},
         *,
     };
 
@@ -151,7 +151,7 @@ mod tests {
     fn the_c_library_of_this_process_is_read() -> Result<(), Box<dyn std::error::Error>> {
         let vmas = smaps::read(&Root::live(), "self")?;
         let Some(libc) = vmas.iter().find(|vma| vma.name.contains("/libc.so")) else { return Ok(()) };
-        let live = Live::of(&Root::live(), std::process::id(), &vmas);
+        let live = ProcessMemory::of(&Root::live(), std::process::id(), &vmas);
         let found = find(&live, libc.addresses.start, &["getpid", "no_such_name"]).ok_or("no ELF image")?;
         let last = vmas.iter().filter(|vma| vma.name == libc.name).map(|vma| vma.addresses.end).max();
         assert!(last.is_some_and(|last| (last - 4096..last + (1 << 20)).contains(&found.end)));
@@ -170,13 +170,13 @@ mod tests {
         fn no_image_makes_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 64..600)) {
             bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
             bytes[32..40].copy_from_slice(&64u64.to_ne_bytes());
-            let memory = Made([(0x1000, bytes)].into());
+            let memory = FakeMemory([(0x1000, bytes)].into());
             let _ = find(&memory, 0x1000, &["a"]);
         }
 
         #[test]
         fn no_hash_table_makes_it_panic(words in prop::collection::vec(0u64..64, 16..128)) {
-            let mut memory = Made::default();
+            let mut memory = FakeMemory::default();
             memory.words(0, &words);
             let dynamic =
                 Dynamic { memory: &memory, bias: 0, end: 0, symbols: 0, strings: 0, gnu_hash: Some(0), hash: Some(0) };

@@ -1,127 +1,17 @@
-//! Reasons why memory is on base pages, drawn from readings only.
+//! Reasons as text, with the actions that remove them.
 
-#[cfg(test)]
-mod tests;
+use std::path::PathBuf;
 
-use std::{ops::Range, path::PathBuf};
+use hugewise_linux::{action::Action, hugepages::pools::Pool, proc::smaps::Memory, units::Bytes};
 
-use hugewise_linux::{
-    action::Action,
-    hugepages::pools::Pool,
-    pages::{occupancy, reason},
-    proc::smaps::{Advice, Memory},
-    units::Bytes,
+use super::{
+    MachineState,
+    reason_by_settings::{Reason, ReasonWithCauses},
 };
-
-use super::Machine;
-
-pub use hugewise_linux::pages::reason::Reason;
-
-/// Readings of one mapping, or of the part of it that belongs to a region.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    pub addresses: Range<u64>,
-    /// Offset in the mapped file, in bytes.
-    pub offset: u64,
-    pub memory: Memory,
-    /// The madvise advice on huge pages.
-    pub advice: Advice,
-    /// `THPeligible`; `None` if the kernel does not report it.
-    pub eligible: Option<bool>,
-    /// Resident bytes on base pages, and on mTHP.
-    pub small: Bytes,
-    /// Bytes mapped by huge entries.
-    pub thp: Bytes,
-    /// Of `small`, bytes in whole THPs that base page table entries map.
-    pub split: Bytes,
-    /// Swapped-out bytes.
-    pub swap: Bytes,
-    /// Whether the process disabled THP by `prctl(PR_SET_THP_DISABLE)`.
-    pub process_off: bool,
-    /// Whether the process requested pages of a pool for this memory.
-    pub wants_pool: bool,
-}
-
-/// A reason, and if it is [`Reason::Eligible`], which causes are possible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Judged {
-    pub reason: Reason,
-    /// Whether huge-page allocations may have failed since boot; true if they are not counted.
-    fragmentation: bool,
-    /// Whether huge pages may have been split since boot; true if splits are not counted.
-    split: bool,
-}
-
-impl Judged {
-    /// Possible causes if the reason is [`Reason::Eligible`], otherwise empty.
-    pub fn candidates(self) -> Vec<Reason> {
-        let all = [
-            (true, Reason::AdvisedAfterTouch),
-            (self.fragmentation, Reason::FragmentationThen),
-            (self.split, Reason::SplitSince),
-        ];
-        let all = all.into_iter().filter(|(possible, _)| *possible && self.reason == Reason::Eligible);
-        all.map(|(_, reason)| reason).collect()
-    }
-}
-
-/// Why the mapping has base pages; `None` if it has none.
-pub fn judge(seen: &Seen, machine: &Machine) -> Option<Judged> {
-    if seen.memory == Memory::Pool || seen.small + seen.swap == Bytes::ZERO {
-        return None;
-    }
-    let mut judged = Judged {
-        reason: Reason::Eligible,
-        fragmentation: machine.fault_fallbacks != Some(0),
-        split: machine.splits != Some(0),
-    };
-    judged.reason = reason(seen, machine);
-    if judged.reason == Reason::Eligible && !judged.fragmentation && !judged.split {
-        judged.reason = Reason::AdvisedAfterTouch;
-    }
-    Some(judged)
-}
-
-fn reason(seen: &Seen, machine: &Machine) -> Reason {
-    let setting = match seen.memory {
-        Memory::Shared => &machine.shared,
-        _ => &machine.anonymous,
-    };
-    let Some(pmd) = machine.pmd() else { return Reason::OffGlobally };
-    if let Some(reason) = reason::by_place(seen.memory, &seen.addresses, seen.offset, pmd) {
-        return reason;
-    }
-    // If every aligned huge page of the mapping is one, the base pages are at its edges.
-    let whole = occupancy::whole(&seen.addresses, pmd);
-    if seen.thp.0 >= whole.end.saturating_sub(whole.start) {
-        return Reason::NotAligned;
-    }
-    if seen.wants_pool {
-        return Reason::PoolShortAtStart;
-    }
-    if let Some(reason) = reason::by_request(seen.process_off, seen.advice) {
-        return reason;
-    }
-    match setting.as_ref().map(|(word, _)| word.as_str()) {
-        None => return Reason::Unknown,
-        Some("never" | "deny") => return Reason::OffGlobally,
-        Some("madvise" | "advise") if seen.advice == Advice::None => return Reason::NeverAdvised,
-        Some(_) => {}
-    }
-    if seen.split.0 > seen.small.0 / 2 {
-        Reason::SplitSince
-    } else if seen.swap > Bytes::ZERO {
-        Reason::Swapped
-    } else if seen.eligible == Some(false) {
-        Reason::NotEligible
-    } else {
-        Reason::Eligible
-    }
-}
 
 /// Readings of a region that the text quotes.
 #[derive(Clone, Debug)]
-pub struct Evidence {
+pub struct QuotedReadings {
     pub pid: u32,
     /// Bytes in whole THPs that base page table entries map.
     pub split: Bytes,
@@ -140,7 +30,7 @@ pub struct Words {
 }
 
 /// The reason as text, without claims beyond the readings.
-pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
+pub fn words(judged: ReasonWithCauses, evidence: &QuotedReadings, machine: &MachineState) -> Words {
     let setting = match evidence.memory {
         Memory::Shared => &machine.shared,
         _ => &machine.anonymous,
@@ -229,7 +119,7 @@ pub fn words(judged: Judged, evidence: &Evidence, machine: &Machine) -> Words {
     Words { detail, actions: action.into_iter().collect() }
 }
 
-fn advise(evidence: &Evidence, file: &str) -> Action {
+fn advise(evidence: &QuotedReadings, file: &str) -> Action {
     match evidence.memory {
         Memory::Shared => Action::new(
             "Change the program to call madvise(MADV_HUGEPAGE); start a JVM with ZGC with \
@@ -244,8 +134,8 @@ fn advise(evidence: &Evidence, file: &str) -> Action {
     }
 }
 
-/// Means of collapsing resident base pages.
-fn collapse(pid: u32, machine: &Machine) -> Action {
+/// The action that collapses resident base pages.
+fn collapse(pid: u32, machine: &MachineState) -> Action {
     let settings = &machine.khugepaged;
     let pace = settings.pages_to_scan.known().zip(settings.scan_sleep_millisecs.known());
     let pace = pace.map_or_else(String::new, |(pages, pause)| {
@@ -267,7 +157,7 @@ fn before(word: &str) -> &'static str {
     }
 }
 
-fn eligible(judged: Judged, machine: &Machine, word: &str) -> String {
+fn eligible(judged: ReasonWithCauses, machine: &MachineState, word: &str) -> String {
     let mut may = vec![format!("the pages were touched {}", before(word))];
     if judged.fragmentation {
         let often = machine.fault_fallbacks.map_or_else(

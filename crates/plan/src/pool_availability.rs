@@ -1,4 +1,4 @@
-//! How many pages a pool can give to a new process: the one sum of them.
+//! Number of pages of a pool that are available to a new process.
 
 use std::path::PathBuf;
 
@@ -8,22 +8,22 @@ use hugewise_linux::{
     units::{PageSize, Pages},
 };
 
-/// Which pages count.
+/// Pages that count as available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Also surplus pages, which the kernel allocates on demand up to `nr_overcommit_hugepages`.
+    /// Whether surplus pages count, which the kernel allocates on demand up to `nr_overcommit_hugepages`.
     pub surplus: bool,
-    /// The control group limits that bound them.
-    pub limits: LimitsThatCount,
+    /// The control group limits that count.
+    pub limits: CountedLimits,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitsThatCount {
-    /// None: what the pool has.
+pub enum CountedLimits {
+    /// No limits.
     None,
     /// Limits at which a mapping fails (`rsvd`).
     AtMapping,
-    /// Also limits at which a touch is killed by SIGBUS.
+    /// Also limits at which SIGBUS kills the process on touch.
     AtMappingAndTouch,
 }
 
@@ -31,9 +31,9 @@ pub enum LimitsThatCount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
     pub pages: Pages,
-    /// The control group limit that bounds them; `None` if the pool does.
+    /// The control group limit that determines `pages`; `None` if the pool does.
     pub bounded_by: Option<PathBuf>,
-    /// A limit whose usage is unknown, so that it is not counted.
+    /// A limit that does not count, because the usage of its group is unknown.
     pub unknown_limit: Option<PathBuf>,
 }
 
@@ -45,9 +45,9 @@ pub fn available(pool: &Pool, limits: &[HugetlbLimits], policy: Policy) -> Avail
     let mut available = Available { pages, bounded_by: None, unknown_limit: None };
     for limits in limits.iter().filter(|limits| limits.page_size == pool.page_size) {
         let counting = match policy.limits {
-            LimitsThatCount::None => &[][..],
-            LimitsThatCount::AtMapping => &[&limits.reserve],
-            LimitsThatCount::AtMappingAndTouch => &[&limits.touch, &limits.reserve],
+            CountedLimits::None => &[][..],
+            CountedLimits::AtMapping => &[&limits.reserve],
+            CountedLimits::AtMappingAndTouch => &[&limits.touch, &limits.reserve],
         };
         for limit in counting.iter().filter_map(|limit| limit.known()?.as_ref()) {
             match left(limit, pool.page_size) {
@@ -97,13 +97,13 @@ mod tests {
             (available.pages.0, available.bounded_by, available.unknown_limit)
         };
         let file = |name: &str| Some(PathBuf::from(name));
-        assert_eq!(get(false, LimitsThatCount::None, &limits), (6, None, None));
-        assert_eq!(get(true, LimitsThatCount::None, &limits), (10, None, None));
-        assert_eq!(get(true, LimitsThatCount::AtMapping, &limits), (8, file("limit-9"), None));
-        assert_eq!(get(true, LimitsThatCount::AtMappingAndTouch, &limits), (3, file("limit-4"), None));
+        assert_eq!(get(false, CountedLimits::None, &limits), (6, None, None));
+        assert_eq!(get(true, CountedLimits::None, &limits), (10, None, None));
+        assert_eq!(get(true, CountedLimits::AtMapping, &limits), (8, file("limit-9"), None));
+        assert_eq!(get(true, CountedLimits::AtMappingAndTouch, &limits), (3, file("limit-4"), None));
         let unknown = Reading::unknown("not permitted");
         let limits = [HugetlbLimits { page_size, touch: limit(4, unknown), reserve: Reading::Known(None) }];
-        assert_eq!(get(false, LimitsThatCount::AtMappingAndTouch, &limits), (6, None, file("limit-4")));
+        assert_eq!(get(false, CountedLimits::AtMappingAndTouch, &limits), (6, None, file("limit-4")));
         Ok(())
     }
 }

@@ -22,17 +22,17 @@ use hugewise_linux::{
 use hugewise_measure::{
     execution::Launch,
     fragmentation::{
-        Fragmenter, Held, Outcome, Plan, State,
-        worker::{self, Said},
+        FragmentationOutcome, Fragmenter, Held, Plan, State,
+        worker::{self, WorkerMessage},
     },
 };
 use libtest_mimic::Trial;
 
 use crate::{
-    Tested,
+    TestResult,
     killed::number,
     needs::Need::{Fragment, Free, Root as Rights, Thp},
-    settings::{JOURNAL, PATIENCE, Snapshot},
+    settings::{JOURNAL, MAX_WAIT_TIME, Snapshot},
     start::{BUSY, MARKER, Running, hugewise, left_running, run, run_command, says},
     trial,
 };
@@ -43,14 +43,14 @@ const SHARE: &str = "256MiB";
 pub fn trials() -> Vec<Trial> {
     let small = [Rights, Thp, Free(1024)];
     let mut trials = vec![
-        trial("bench stall: blocks that were broken up cannot be made whole", &small, cannot_be_moved),
+        trial("bench stall: compaction does not restore fragmented blocks", &small, cannot_be_moved),
         trial("bench stall: without a command", &small, load),
         trial("bench stall: with a command", &small, command),
-        trial("bench stall: what is too much is refused", &[Thp], refusals),
-        trial("bench stall: SIGKILL at any moment gives memory back", &small, killed),
+        trial("bench stall: impossible sizes are refused", &[Thp], refusals),
+        trial("bench stall: SIGKILL at any moment releases the memory", &small, killed),
     ];
     for (signal, status) in [("INT", 130), ("TERM", 143)] {
-        let name = format!("bench stall: SIG{signal} gives memory back");
+        let name = format!("bench stall: SIG{signal} releases the memory");
         trials.push(trial(&name, &small, move || is_ended(signal, status)));
     }
     trials.push(trial("bench stall: the whole machine", &[Rights, Thp, Fragment], whole_machine));
@@ -59,7 +59,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Fragments the memory of the whole machine until the result is dropped.
-pub fn whole(left: Bytes) -> Result<Held, Box<dyn Error>> {
+pub fn fragment_machine(left: Bytes) -> Result<Held, Box<dyn Error>> {
     let root = Root::live();
     let sizes = PageSizes::read(&root)?;
     let program = env!("CARGO_BIN_EXE_hugewise").into();
@@ -73,7 +73,7 @@ pub fn whole(left: Bytes) -> Result<Held, Box<dyn Error>> {
 struct Worker(Child);
 
 impl Worker {
-    fn start(plan: &Plan) -> Result<(Worker, Outcome), Box<dyn Error>> {
+    fn start(plan: &Plan) -> Result<(Worker, FragmentationOutcome), Box<dyn Error>> {
         let launch = worker::launch(env!("CARGO_BIN_EXE_hugewise").as_ref(), plan);
         let mut command = Command::new(&launch.command[0]);
         command.args(&launch.command[1..]).env(MARKER, std::process::id().to_string());
@@ -81,9 +81,9 @@ impl Worker {
         let output = worker.0.stdout.take().ok_or("no output")?;
         for line in BufReader::new(output).lines() {
             match serde_json::from_str(&line?)? {
-                Said::Filled(_) => {}
-                Said::Ready(outcome) => return Ok((worker, *outcome)),
-                Said::Failed(reason) => return Err(reason.into()),
+                WorkerMessage::Filled(_) => {}
+                WorkerMessage::Ready(outcome) => return Ok((worker, *outcome)),
+                WorkerMessage::Failed(reason) => return Err(reason.into()),
             }
         }
         Err("it ended without a result".into())
@@ -103,7 +103,7 @@ impl Worker {
     }
 
     /// Closes its standard input, as the end of hugewise does.
-    fn end(mut self) -> Tested {
+    fn end(mut self) -> TestResult {
         drop(self.0.stdin.take());
         assert!(self.0.wait()?.success());
         Ok(())
@@ -117,7 +117,7 @@ impl Drop for Worker {
     }
 }
 
-fn cannot_be_moved() -> Tested {
+fn cannot_be_moved() -> TestResult {
     let root = Root::live();
     let sizes = PageSizes::read(&root)?;
     let thp = sizes.thp.ok_or("no THP")?;
@@ -151,7 +151,7 @@ fn stall(more: &[&str]) -> Command {
     hugewise(&[&["bench", "stall", "--share", "--memory", SHARE], more].concat())
 }
 
-fn load() -> Tested {
+fn load() -> TestResult {
     let ran = run_command(&|| stall(&["--json"]))?;
     let report: serde_json::Value = serde_json::from_str(&ran.stdout)?;
     assert_eq!(report["schema"], "hugewise.stall/2");
@@ -169,7 +169,7 @@ fn load() -> Tested {
     says(&text, &["FRAGMENTED", "MODE", "defrag", "direct compaction", "VERDICT", "RELEASED", "ACTIONS"])
 }
 
-fn command() -> Tested {
+fn command() -> TestResult {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("a.rec").display().to_string();
     let script = "echo its own; exit 3";
@@ -189,7 +189,7 @@ fn command() -> Tested {
     says(&ran.stderr, &["/nowhere/at-all could not be started"])
 }
 
-fn refusals() -> Tested {
+fn refusals() -> TestResult {
     let much = run(&["bench", "stall", "--memory", "100TiB"])?.ended_with(2)?;
     says(&much.stderr, &["100TiB", "are available", "stay in reserve", "are possible"])?;
     let little = run(&["bench", "stall", "--memory", "1MiB"])?.ended_with(2)?;
@@ -198,7 +198,7 @@ fn refusals() -> Tested {
     says(&compared.stderr, &["100TiB", "are available"])
 }
 
-fn is_ended(signal: &str, status: i32) -> Tested {
+fn is_ended(signal: &str, status: i32) -> TestResult {
     let running = Running::holding_the_journal(&|| stall(&["--", "sleep", "1000"]))?;
     // During the fragmentation or while the program runs: a signal to the terminal's process group reaches
     // both.
@@ -210,7 +210,7 @@ fn is_ended(signal: &str, status: i32) -> Tested {
     Ok(())
 }
 
-fn killed() -> Tested {
+fn killed() -> TestResult {
     let kills = number("HUGEWISE_KILLS")?.unwrap_or(6);
     let seed = number("HUGEWISE_SEED")?.unwrap_or_else(|| u64::from(std::process::id()));
     println!("{kills} kills, HUGEWISE_SEED={seed}");
@@ -231,7 +231,7 @@ fn killed() -> Tested {
         let begin = Instant::now();
         // The kernel ends it with its parent; releasing its memory takes a moment.
         while let Some(left) = left_running().into_iter().find(|process| process.contains("hugewise")) {
-            assert!(begin.elapsed() < PATIENCE, "kill {kill} after {moment:?}: {left} is there");
+            assert!(begin.elapsed() < MAX_WAIT_TIME, "kill {kill} after {moment:?}: {left} is there");
         }
         let owner = format!("\"owner\": {id},");
         if fs::read_to_string(JOURNAL).is_ok_and(|journal| journal.contains(&owner)) {
@@ -242,7 +242,7 @@ fn killed() -> Tested {
     Ok(())
 }
 
-fn whole_machine() -> Tested {
+fn whole_machine() -> TestResult {
     let ran = run(&["bench", "stall", "--json", "--memory", "2GiB"])?;
     let report: serde_json::Value = serde_json::from_str(&ran.stdout)?;
     let coverage = report["probes"]["fragmented"]["coverage"].as_f64();
@@ -256,7 +256,7 @@ fn whole_machine() -> Tested {
     Ok(())
 }
 
-fn comparison() -> Tested {
+fn comparison() -> TestResult {
     let arguments = ["compare", "--no-java", "--bytes", "500MB", "-b", "base,thp", "--rounds", "1", "--json"];
     let ran = run(&[&arguments[..], &["--fragmented=2GiB"]].concat())?.ended_with(0)?;
     let comparison = ran.comparison()?;

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, os::fd::RawFd};
 
-use super::{Means, Pretended, Request};
+use super::{HugetlbCall, HugetlbRequest, SimulatedPools};
 use crate::{
     hugepages::page_sizes::PageSizes,
     pages::ranges::Ranges,
     root::Root,
-    sys::ptrace::{self, Call, Supervisor, Then, Watched},
+    sys::ptrace::{self, CallAction, Supervisor, SystemCall, WatchedCall},
     units::{Bytes, PageSize},
 };
 
@@ -25,12 +25,15 @@ const SIZE_SHIFT: u32 = 26;
 const SIZE_MASK: u64 = 0x3f << SIZE_SHIFT;
 /// `HUGETLBFS_MAGIC` of `linux/magic.h`.
 const HUGETLBFS: i64 = 0x9584_58f6;
-/// First address for the ordinary memory in place of hugetlb pages, which the kernel would align itself.
+/// First address of ordinary memory in place of hugetlb pages, which the kernel would have aligned.
 const FIRST_HINT: u64 = 0x5000_0000_0000;
 
 /// The system calls to stop at.
-pub(super) const WATCHED: [Watched; 9] = [
-    Watched { number: libc::SYS_mmap, only_with: Some((3, (MAP_HUGETLB | MAP_FIXED | MAP_SHARED) as u32)) },
+pub(super) const WATCHED_CALLS: [WatchedCall; 9] = [
+    WatchedCall {
+        number: libc::SYS_mmap,
+        only_with: Some((3, (MAP_HUGETLB | MAP_FIXED | MAP_SHARED) as u32)),
+    },
     always(libc::SYS_munmap),
     always(libc::SYS_memfd_create),
     always(libc::SYS_ftruncate),
@@ -41,16 +44,16 @@ pub(super) const WATCHED: [Watched; 9] = [
     always(libc::SYS_shmctl),
 ];
 
-const fn always(number: libc::c_long) -> Watched {
-    Watched { number, only_with: None }
+const fn always(number: libc::c_long) -> WatchedCall {
+    WatchedCall { number, only_with: None }
 }
 
 /// The state of the simulation.
-pub(super) struct Stage {
+pub(super) struct PoolSimulator {
     sizes: PageSizes,
-    pools: Pretended,
-    requests: Vec<Request>,
-    /// The ranges held by each request: addresses, for a file offsets.
+    pools: SimulatedPools,
+    requests: Vec<HugetlbRequest>,
+    /// The ranges held by each request: addresses, or offsets for a file.
     held: Vec<Ranges>,
     /// The request of a hugetlb file, by process and descriptor.
     files: BTreeMap<(u32, u64), usize>,
@@ -61,12 +64,12 @@ pub(super) struct Stage {
     next_hint: u64,
     /// A file with a name that contains "hugepage": before JDK 17 the JVM searches its maps for that word
     /// after mapping a single page as a test.
-    named: RawFd,
+    hugepage_file: RawFd,
 }
 
-impl Stage {
-    pub(super) fn new(sizes: &PageSizes, pools: &Pretended, named: RawFd) -> Stage {
-        Stage {
+impl PoolSimulator {
+    pub(super) fn new(sizes: &PageSizes, pools: &SimulatedPools, hugepage_file: RawFd) -> PoolSimulator {
+        PoolSimulator {
             sizes: sizes.clone(),
             pools: pools.clone(),
             requests: Vec::new(),
@@ -75,12 +78,12 @@ impl Stage {
             segments: BTreeMap::new(),
             processes: BTreeMap::new(),
             next_hint: FIRST_HINT,
-            named,
+            hugepage_file,
         }
     }
 
     /// All requests, with the bytes still held.
-    pub(super) fn into_requests(mut self) -> Vec<Request> {
+    pub(super) fn into_requests(mut self) -> Vec<HugetlbRequest> {
         for (request, held) in self.requests.iter_mut().zip(&self.held) {
             request.held = Bytes(held.len());
         }
@@ -113,9 +116,9 @@ impl Stage {
     }
 
     /// Records a request; returns its index and whether it is granted.
-    fn ask(&mut self, process: u32, page_size: PageSize, means: Means, asked: Bytes) -> (usize, bool) {
+    fn ask(&mut self, process: u32, page_size: PageSize, means: HugetlbCall, asked: Bytes) -> (usize, bool) {
         let granted = self.has(page_size, asked.0);
-        self.requests.push(Request {
+        self.requests.push(HugetlbRequest {
             process,
             page_size,
             means,
@@ -130,44 +133,46 @@ impl Stage {
         (self.requests.len() - 1, granted)
     }
 
-    fn mmap(&mut self, call: &mut Call, process: u32) -> Then {
+    fn mmap(&mut self, call: &mut SystemCall, process: u32) -> CallAction {
         let [address, length, protection, flags, _, offset] = call.arguments;
-        // MAP_FIXED replaces what is mapped there.
-        if flags & MAP_FIXED != 0 && !self.released(process, address, length) {
-            return Then::Answer(-i64::from(libc::EINVAL));
+        // MAP_FIXED replaces existing mappings in the range.
+        if flags & MAP_FIXED != 0 && !self.release(process, address, length) {
+            return CallAction::Answer(-i64::from(libc::EINVAL));
         }
         if flags & MAP_HUGETLB == 0 {
             let file = self.file_of(process, call.arguments[4]);
-            let Some(at) = file else { return Then::Make };
+            let Some(at) = file else { return CallAction::Make };
             if !self.reserve(at, offset, length) {
-                return Then::Answer(-i64::from(libc::ENOMEM));
+                return CallAction::Answer(-i64::from(libc::ENOMEM));
             }
             self.place(call, self.requests[at].page_size, length);
-            return Then::Make;
+            return CallAction::Make;
         }
-        let Some(size) = self.page_size(flags) else { return Then::Answer(-i64::from(libc::EINVAL)) };
-        let Some(bytes) = Bytes(length).align_up(size) else { return Then::Answer(-i64::from(libc::EINVAL)) };
+        let Some(size) = self.page_size(flags) else { return CallAction::Answer(-i64::from(libc::EINVAL)) };
+        let Some(bytes) = Bytes(length).align_up(size) else {
+            return CallAction::Answer(-i64::from(libc::EINVAL));
+        };
         if flags & FIXED != 0 && address % size.bytes().0 != 0 {
-            return Then::Answer(-i64::from(libc::EINVAL));
+            return CallAction::Answer(-i64::from(libc::EINVAL));
         }
-        let (at, granted) = self.ask(process, size, Means::Anonymous, bytes);
+        let (at, granted) = self.ask(process, size, HugetlbCall::Anonymous, bytes);
         self.requests[at].executable = protection & libc::PROT_EXEC as u64 != 0;
         if !granted {
-            return Then::Answer(-i64::from(libc::ENOMEM));
+            return CallAction::Answer(-i64::from(libc::ENOMEM));
         }
         call.arguments[1] = bytes.0;
         call.arguments[3] = flags & !(MAP_HUGETLB | SIZE_MASK) | libc::MAP_NORESERVE as u64;
         self.place(call, size, bytes.0);
         if flags & FIXED == 0 && bytes == size.bytes() {
             call.arguments[3] &= !(libc::MAP_ANONYMOUS as u64);
-            call.arguments[4] = self.named as u64;
+            call.arguments[4] = self.hugepage_file as u64;
             call.arguments[5] = 0;
         }
-        Then::MakeAndReport
+        CallAction::MakeAndReport
     }
 
     /// Aligns an `mmap` without a fixed address to the huge page size.
-    fn place(&mut self, call: &mut Call, size: PageSize, length: u64) {
+    fn place(&mut self, call: &mut SystemCall, size: PageSize, length: u64) {
         let (address, flags) = (call.arguments[0], call.arguments[3]);
         if flags & FIXED == 0 && (address == 0 || address % size.bytes().0 != 0) {
             call.arguments[0] = self.next_place(size, length);
@@ -183,10 +188,11 @@ impl Stage {
 
     /// Releases hugetlb memory of a process in this range. `false` if a huge page would be split, which the
     /// kernel refuses.
-    fn released(&mut self, process: u32, start: u64, length: u64) -> bool {
+    fn release(&mut self, process: u32, start: u64, length: u64) -> bool {
         let end = start.saturating_add(length);
-        let mapped = |request: &Request| request.process == process && request.means == Means::Anonymous;
-        let cuts = |(request, held): (&Request, &Ranges)| {
+        let mapped =
+            |request: &HugetlbRequest| request.process == process && request.means == HugetlbCall::Anonymous;
+        let cuts = |(request, held): (&HugetlbRequest, &Ranges)| {
             let inside = |address: u64| {
                 address % request.page_size.bytes().0 != 0 && held.missing(address, address + 1) == 0
             };
@@ -221,57 +227,59 @@ impl Stage {
         granted
     }
 
-    fn fallocate(&mut self, call: &Call, at: usize) -> Then {
+    fn fallocate(&mut self, call: &SystemCall, at: usize) -> CallAction {
         let [_, mode, offset, length, ..] = call.arguments;
         if mode as i32 & libc::FALLOC_FL_PUNCH_HOLE != 0 {
             self.held[at].remove(offset, offset.saturating_add(length));
-            return Then::Answer(0);
+            return CallAction::Answer(0);
         }
         if self.reserve(at, offset, length) {
-            Then::Answer(0)
+            CallAction::Answer(0)
         } else {
-            Then::Answer(-i64::from(libc::ENOSPC))
+            CallAction::Answer(-i64::from(libc::ENOSPC))
         }
     }
 }
 
-impl Supervisor for Stage {
-    fn entering(&mut self, call: &mut Call) -> Then {
+impl Supervisor for PoolSimulator {
+    fn on_entry(&mut self, call: &mut SystemCall) -> CallAction {
         let process = self.process_of(call.thread);
         let arguments = call.arguments;
         match call.number {
             libc::SYS_mmap => self.mmap(call, process),
-            libc::SYS_munmap => match self.released(process, arguments[0], arguments[1]) {
-                true => Then::Make,
-                false => Then::Answer(-i64::from(libc::EINVAL)),
+            libc::SYS_munmap => match self.release(process, arguments[0], arguments[1]) {
+                true => CallAction::Make,
+                false => CallAction::Answer(-i64::from(libc::EINVAL)),
             },
             libc::SYS_memfd_create if arguments[1] & MFD_HUGETLB != 0 => match self.page_size(arguments[1]) {
-                None => Then::Answer(-i64::from(libc::EINVAL)),
+                None => CallAction::Answer(-i64::from(libc::EINVAL)),
                 Some(size) => {
-                    self.ask(process, size, Means::File, Bytes::ZERO);
+                    self.ask(process, size, HugetlbCall::File, Bytes::ZERO);
                     call.arguments[1] &= !(MFD_HUGETLB | SIZE_MASK);
-                    Then::MakeAndReport
+                    CallAction::MakeAndReport
                 }
             },
             libc::SYS_ftruncate => {
                 if let Some(at) = self.file_of(process, call.arguments[0]) {
                     self.requests[at].limit = Some(Bytes(arguments[1]));
                 }
-                Then::Make
+                CallAction::Make
             }
             libc::SYS_fallocate => match self.file_of(process, call.arguments[0]) {
                 Some(at) => self.fallocate(call, at),
-                None => Then::Make,
+                None => CallAction::Make,
             },
-            libc::SYS_fstatfs if self.file_of(process, call.arguments[0]).is_some() => Then::MakeAndReport,
+            libc::SYS_fstatfs if self.file_of(process, call.arguments[0]).is_some() => {
+                CallAction::MakeAndReport
+            }
             libc::SYS_shmget if arguments[2] & SHM_HUGETLB != 0 => match self.page_size(arguments[2]) {
-                None => Then::Answer(-i64::from(libc::EINVAL)),
-                Some(size) => match self.ask(process, size, Means::SharedMemory, Bytes(arguments[1])) {
-                    (_, false) => Then::Answer(-i64::from(libc::ENOMEM)),
+                None => CallAction::Answer(-i64::from(libc::EINVAL)),
+                Some(size) => match self.ask(process, size, HugetlbCall::SharedMemory, Bytes(arguments[1])) {
+                    (_, false) => CallAction::Answer(-i64::from(libc::ENOMEM)),
                     (_, true) => {
                         call.arguments[2] &= !(SHM_HUGETLB | SIZE_MASK);
                         call.arguments[2] |= 0o10000; // SHM_NORESERVE
-                        Then::MakeAndReport
+                        CallAction::MakeAndReport
                     }
                 },
             },
@@ -281,29 +289,29 @@ impl Supervisor for Stage {
                     let (size, length) = (request.page_size, request.asked.0);
                     call.arguments[1] = self.next_place(size, length);
                 }
-                Then::MakeAndReport
+                CallAction::MakeAndReport
             }
             libc::SYS_shmctl if arguments[1] as i32 == libc::IPC_RMID => {
-                // Removed before anyone attached it: it disappears at once.
+                // A segment that no process has attached is destroyed at once.
                 if let Some(&at) = self.segments.get(&arguments[0]) {
                     if self.requests[at].start.is_none() {
                         self.held[at] = Ranges::default();
                     }
                 }
-                Then::Make
+                CallAction::Make
             }
-            _ => Then::Make,
+            _ => CallAction::Make,
         }
     }
 
-    fn made(&mut self, call: &Call, result: i64) {
+    fn on_return(&mut self, call: &SystemCall, result: i64) {
         let process = self.process_of(call.thread);
-        let last = |requests: &[Request], means| {
+        let last = |requests: &[HugetlbRequest], means| {
             requests.iter().rposition(|r| r.process == process && r.means == means && r.start.is_none())
         };
         match call.number {
             libc::SYS_mmap => {
-                if let Some(at) = last(&self.requests, Means::Anonymous) {
+                if let Some(at) = last(&self.requests, HugetlbCall::Anonymous) {
                     match u64::try_from(result) {
                         Ok(start) => {
                             self.requests[at].start = Some(start);
@@ -314,7 +322,8 @@ impl Supervisor for Stage {
                 }
             }
             libc::SYS_memfd_create => {
-                let at = self.requests.iter().rposition(|r| r.process == process && r.means == Means::File);
+                let at =
+                    self.requests.iter().rposition(|r| r.process == process && r.means == HugetlbCall::File);
                 if let (Ok(descriptor), Some(at)) = (u64::try_from(result), at) {
                     self.files.insert((process, descriptor), at);
                 }
@@ -327,7 +336,8 @@ impl Supervisor for Stage {
                 let _ = ptrace::write_memory(call.thread, call.arguments[1], &believed);
             }
             libc::SYS_shmget => {
-                if let (Ok(id), Some(at)) = (u64::try_from(result), last(&self.requests, Means::SharedMemory))
+                if let (Ok(id), Some(at)) =
+                    (u64::try_from(result), last(&self.requests, HugetlbCall::SharedMemory))
                 {
                     self.segments.insert(id, at);
                     self.held[at].insert(0, self.requests[at].asked.0);
@@ -343,16 +353,16 @@ impl Supervisor for Stage {
         }
     }
 
-    fn executed(&mut self, process: u32) {
+    fn on_exec(&mut self, process: u32) {
         // exec releases anonymous memory.
         for (request, held) in self.requests.iter().zip(&mut self.held) {
-            if request.process == process && request.means == Means::Anonymous {
+            if request.process == process && request.means == HugetlbCall::Anonymous {
                 *held = Ranges::default();
             }
         }
     }
 
-    fn ended(&mut self, thread: u32) {
+    fn on_exit(&mut self, thread: u32) {
         self.processes.remove(&thread);
     }
 }
