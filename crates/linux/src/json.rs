@@ -1,4 +1,4 @@
-//! JSON of results, and its schemas: an unknown [`Reading`] is null, with its reason in the field `unknown` of
+//! JSON of results, and its schemas: an unknown `Reading` is null, with its reason in the field `unknown` of
 //! the same object.
 
 use schemars::{JsonSchema, Schema, schema_for, transform};

@@ -5,6 +5,7 @@ use std::{env, error::Error, fs, path::Path, process::Command, time::Instant};
 use hugewise_jvm::jdks::Jdk;
 use hugewise_linux::units::Bytes;
 use libtest_mimic::Trial;
+use serde_json::Value;
 
 use crate::{
     TestResult,
@@ -63,7 +64,10 @@ fn heap(jdk: &Jdk, collector: &str) -> TestResult {
     assert_eq!(reported["after"].as_u64(), Some(after), "{reported:#}");
     assert!(reported["before"].as_u64().is_some_and(|before| before < resident / 20), "{reported:#}");
     assert!((240 * MIB..=300 * MIB).contains(&resident), "counted once: {reported:#}");
-    assert!(after as f64 >= resident as f64 * 0.95, "{reported:#}");
+    // On a busy machine, the kernel refuses ranges while it migrates or locks their pages.
+    let ends = |range: &Value| Some(range["end"].as_u64()? - range["start"].as_u64()?);
+    let refused: u64 = reported["refused"].as_array().into_iter().flatten().filter_map(ends).sum();
+    assert!(after > resident / 2 && after + refused >= resident / 20 * 19, "{reported:#}");
     // From the kernel's smaps.
     assert!(total_huge(&pid)? >= after / 20 * 19, "{reported:#}");
     eprintln!(
