@@ -16,7 +16,7 @@ use crate::{
     output::terminal::Terminal,
 };
 
-/// Exit status of a command that succeeded with a negative verdict.
+/// Exit status of a command that completed with a negative result.
 const NEGATIVE: u8 = 1;
 /// Exit status of a usage or environment error.
 const FAILED: u8 = 2;

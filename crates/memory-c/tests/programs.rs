@@ -205,7 +205,7 @@ fn the_example_of_the_page_compiles_and_runs() -> Result<()> {
         // On the first backing, or on another with the reason.
         assert!(printed.starts_with("reserved 268435456 bytes on "), "{printed}");
         assert!(printed.contains("on hugetlb:1GiB"), "{printed}");
-        assert!(printed.contains("\n268435456 bytes present after "), "{printed}");
+        assert!(printed.contains("\n268435456 bytes populated in "), "{printed}");
     }
     Ok(())
 }

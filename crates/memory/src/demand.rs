@@ -83,7 +83,7 @@ impl Demand {
             (_, Some(ENOMEM)) => format!("{} of address space or memory are not available", self.len),
             _ => return error.to_string(),
         };
-        format!("{why} ({error})")
+        format!("{error}: {why}")
     }
 
     /// Why the pool on the requested node is too small; `None` if it suffices. The kernel reserves pages of

@@ -93,7 +93,7 @@ pub fn plan(
         .filter(|limits| pools.iter().any(|p| p.page_size_bytes == limits.page_size));
     if let Some(reason) = unread.flat_map(|limits| [&limits.touch, &limits.reserve]).find_map(Reading::reason)
     {
-        notes.push(format!("whether a control group limits these pages is unknown: {reason}"));
+        notes.push(format!("whether a control group limits the pool pages is unknown: {reason}"));
     }
     let left_out = effective.left_out();
     if !left_out.is_empty() {

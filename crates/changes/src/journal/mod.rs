@@ -89,7 +89,7 @@ pub enum JournalError {
     #[error("{0}: run 'hugewise restore' first")]
     Unfinished(String),
     /// A system call on the journal's folder or file failed.
-    #[error("the journal {}: {source}; without it nothing is changed", path.display())]
+    #[error("the journal {}: {source}; no setting is changed", path.display())]
     File { path: PathBuf, source: io::Error },
     /// The value before the change could not be read.
     #[error(transparent)]
@@ -113,7 +113,7 @@ impl JournalError {
             _ => None,
         };
         match source {
-            Some(io::ErrorKind::PermissionDenied) => "; that needs root (CAP_DAC_OVERRIDE)",
+            Some(io::ErrorKind::PermissionDenied) => "; run as root (CAP_DAC_OVERRIDE)",
             Some(io::ErrorKind::ReadOnlyFilesystem) => "; in a container, change it on the host",
             _ => "",
         }

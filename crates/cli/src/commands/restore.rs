@@ -20,8 +20,8 @@ use crate::{NEGATIVE, machine, output::terminal::print};
 /// Restore settings that 'hugewise apply' or a killed command changed
 ///
 /// Every command that changes a setting first writes the old value to a journal, and restores it when
-/// the command ends, also on Ctrl-C and on errors. Only SIGKILL leaves a journal behind. 'hugewise
-/// apply' keeps its changes; this command undoes them. It is safe to run at any time, and repeatedly.
+/// the command ends, also on Ctrl-C and on errors. Only SIGKILL prevents this. 'hugewise apply'
+/// keeps its changes. This command restores the settings in both cases, at any time and repeatedly.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +31,7 @@ Examples:
   sudo hugewise restore --persisted   also remove the files that apply the settings at boot
 
 Exit status: 0 all settings are restored; 1 a setting could not be restored, or was skipped because
-another program has changed it since 'apply'; 2 another hugewise is running.")]
+another program has changed it since 'apply'; 2 usage error, or another hugewise is running.")]
 pub struct Restore {
     /// Also restore settings that another program has changed since 'hugewise apply'; with
     /// --persisted, also remove files that were edited since

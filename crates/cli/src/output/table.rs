@@ -26,6 +26,6 @@ pub fn align_right(table: &mut Table, columns: impl IntoIterator<Item = usize>) 
 }
 
 /// The lines of a table, without blanks at their ends.
-pub fn lines(table: &Table) -> impl Iterator<Item = String> {
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().into_iter()
+pub fn lines(table: &Table) -> Vec<String> {
+    table.lines().map(|line| line.trim_end().to_owned()).collect()
 }

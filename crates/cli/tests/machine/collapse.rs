@@ -346,7 +346,7 @@ fn without_rights() -> TestResult {
     let (dry, real) = (as_no_process(&pid, "--dry-run"), as_no_process(&pid, "--json"));
     own.kill()?;
     own.wait()?;
-    says(&dry?.ended_with(0)?.stdout, &["none: all memory", "CAP_SYS_NICE"])?;
+    says(&dry?.ended_with(0)?.stdout, &["none: nothing left", "CAP_SYS_NICE"])?;
     let real = real?.ended_with(2)?;
     assert!(real.stderr.contains("CAP_SYS_NICE") && !real.stderr.contains("PTRACE"), "{}", real.stderr);
     Ok(())

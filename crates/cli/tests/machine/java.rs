@@ -146,7 +146,7 @@ fn the_heap(jdk: &Jdk) -> TestResult {
     }
     says(
         &comparison.notes.join("\n"),
-        &["set aside -XX:+UseLargePages", "-XX:-UseTransparentHugePages of JAVA_TOOL_OPTIONS"],
+        &["removed -XX:+UseLargePages", "-XX:-UseTransparentHugePages of JAVA_TOOL_OPTIONS"],
     )
 }
 
@@ -157,7 +157,7 @@ fn behind_a_wrapper(jdk: &Jdk) -> TestResult {
     let options = ["--rounds", "1", "-b", "hugetlb"];
     let comparison = compare_behind(&wrapper, jdk, &options, &["-XX:+UseSerialGC"], &[], 0)?;
     covered(&comparison, "hugetlb", 0.95)?;
-    says(&comparison.notes.join("\n"), &["set aside -XX:-UseLargePages of _JAVA_OPTIONS"])
+    says(&comparison.notes.join("\n"), &["removed -XX:-UseLargePages of _JAVA_OPTIONS"])
 }
 
 fn collects(jdk: &Jdk, collector: &str, backing: &str, least: f64) -> TestResult {

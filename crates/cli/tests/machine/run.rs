@@ -282,7 +282,7 @@ fn auto_once() -> TestResult {
         call.env("_JAVA_OPTIONS", "-XX:-UseTransparentHugePages -Xss1m");
         let ran = Running::start(&mut call)?.wait()?.ended_with(0)?;
         says(&ran.stderr, &["hugewise: thp; not hugetlb: it needs", "and 0 are available"])?;
-        says(&ran.stderr, &["set aside -XX:-UseLargePages, -XX:-UseTransparentHugePages of _JAVA_OPTIONS"])?;
+        says(&ran.stderr, &["removed -XX:-UseLargePages, -XX:-UseTransparentHugePages of _JAVA_OPTIONS"])?;
         says(&ran.stderr, &["Picked up _JAVA_OPTIONS: -Xss1m"])?;
         assert!(on(&ran.stdout, "UseTransparentHugePages"), "{}", ran.stdout);
         Ok(())

@@ -47,7 +47,7 @@ pub fn words(judged: ReasonWithCauses, evidence: &QuotedReadings, machine: &Mach
         Reason::TooSmall => (format!("the mapping is smaller than {pmd}"), None),
         Reason::NotAligned => (
             format!(
-                "it contains no aligned range of {pmd}: it is before the first or after the last multiple of {pmd} in the mapping, or its file offset is not aligned like its address"
+                "these pages are in no aligned range of {pmd}: they are at the start or the end of the mapping, or its file offset is not aligned like its address"
             ),
             None,
         ),
@@ -141,10 +141,8 @@ fn collapse(pid: u32, machine: &MachineState) -> Action {
     let pace = pace.map_or_else(String::new, |(pages, pause)| {
         format!(" (it scans {pages} base pages every {pause} ms, of all processes together)")
     });
-    Action::new(format!(
-        "Collapse them now; khugepaged may do so later{pace}, or the program by madvise(MADV_COLLAPSE)"
-    ))
-    .by(format!("hugewise collapse {pid}"))
+    Action::new(format!("Collapse them now; otherwise khugepaged may collapse them later{pace}"))
+        .by(format!("hugewise collapse {pid}"))
 }
 
 /// The event before which the pages were touched.
@@ -170,10 +168,10 @@ fn eligible(judged: ReasonWithCauses, machine: &MachineState, word: &str) -> Str
     if judged.split {
         let often = machine
             .splits
-            .map_or_else(String::new, |times| format!(" ({times} splits on this machine since boot)"));
+            .map_or_else(String::new, |times| format!(", {times} times on this machine since boot"));
         may.push(format!("huge pages were split{often}"));
     }
-    format!("huge pages are allowed here now; possible causes: {}", may.join(", or "))
+    format!("huge pages are allowed here now; possible causes: {}", may.join("; or "))
 }
 
 fn pools(pools: &[Pool]) -> String {

@@ -108,7 +108,7 @@ impl Explainer<'_> {
                 self.allow("enabled", "madvise", self.facts.thp.pmd_enabled().map(|(word, _)| word)),
             ),
             Family::ShmemThpOff => (
-                "ZGC's heap is shared memory, for which THP has a separate setting: it was never, so the heap is \
+                "ZGC's heap is shared memory, and the THP setting for it, shmem_enabled, was never: the heap is \
                  on base pages. ZGC before JDK 25 prints \"Enabled (Transparent)\" nevertheless."
                     .into(),
                 self.allow("shmem_enabled", "advise", self.facts.thp.pmd_shmem_enabled().map(|(word, _)| word)),
@@ -252,7 +252,7 @@ impl Explainer<'_> {
                  pages, and the runtime requires the hugetlb controller of control groups."
                     .into(),
                 Action::new(
-                    "Request memory or cpu as well, with hugepages-SIZE in requests equal to limits; on the node, \
+                    "Also request memory or cpu; set requests and limits of hugepages-SIZE equal; on the node, \
                      /sys/fs/cgroup/cgroup.controllers must contain hugetlb",
                 ),
             ),
@@ -317,15 +317,15 @@ impl Explainer<'_> {
         let needed = missing.pages_needed(size);
         if self.pool(size).is_some_and(|pool| pool.available() >= needed) {
             return Action::new(format!(
-                "Restart the program: the pool is now large enough for the regions named here; with the \
-                 collector's tables, {EXACTLY}"
+                "Restart the program: the pool is now large enough for the regions named here; {EXACTLY}, \
+                 with the collector's tables"
             ));
         }
         let held = self.pool(size).map_or(Pages(0), |pool| pool.total.saturating_sub(pool.available()));
         let pages = needed.0.saturating_add(held.0);
         run(
             format!("sudo hugewise apply --pool {size}={pages}"),
-            &format!("Grow the pool to hold the regions named here; with the collector's tables, {EXACTLY}"),
+            &format!("Grow the pool to hold the regions named here; {EXACTLY}, with the collector's tables"),
         )
     }
 }

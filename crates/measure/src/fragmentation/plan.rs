@@ -64,8 +64,8 @@ pub enum Refusal {
     )]
     Never(PathBuf),
     #[error(
-        "{asked} of fragmented memory are too much: {available} are available, of which {reserve} stay in reserve, \
-         so that {most} are possible{}. Ask for less, or end programs that hold memory",
+        "{asked} of fragmented memory are too much: {available} are available, {reserve} stay in reserve, \
+         some pages stay filled: {most} are possible{}. Ask for less, or end programs that hold memory",
         if *.most < MIN_BYTES { format!(", and less than {MIN_BYTES} has no effect") } else { String::new() }
     )]
     TooLittle {

@@ -85,7 +85,7 @@ pub(super) fn prepare(
     aside.extend(of_variables);
     let mut notes = vec![format!("added {ours}")];
     if !aside.is_empty() {
-        notes.push(format!("set aside {}", aside.join(", ")));
+        notes.push(format!("removed {}", aside.join(", ")));
     }
     notes.extend(line.cautions());
     let uses_zgc = flags.collector() == Some(Collector::Z);

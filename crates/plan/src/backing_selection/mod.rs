@@ -182,7 +182,7 @@ fn for_other(wanted: &BackingRequest, facts: &SelectionFacts) -> Result<BackingS
         why: "base: transparent huge pages are disabled for it".to_owned(),
     };
     let auto = if wanted.backing.is_none() && wanted.off_heap.is_none() {
-        "; auto takes no pool for a program of unknown demand: --backing hugetlb does"
+        "; auto takes no pool for a program that is not a JVM; --backing hugetlb does"
     } else {
         ""
     };
@@ -223,7 +223,7 @@ impl SelectionFacts {
                 if collector == Collector::Z.name()
                     && matches!(self.shared_thp.as_deref(), Some("never" | "deny")) =>
             {
-                Err("the heap of ZGC is shared memory, and shmem_enabled of THP is off".to_owned())
+                Err("ZGC's heap is shared memory, and shmem_enabled is never or deny".to_owned())
             }
             Backing::Thp => Ok(String::new()),
             Backing::Hugetlb(_) | Backing::Shm(_) => {
@@ -288,7 +288,7 @@ impl SelectionFacts {
         let heap = taken.iter().find(|(of, _)| *of == size).map_or(Pages(0), |(_, pages)| *pages);
         let left = available.saturating_sub(heap);
         if left == Pages(0) {
-            return Err(format!("no page of {size} is left for it ({why})"));
+            return Err(format!("no page of {size} is left for malloc ({why})"));
         }
         let value = backing.named_size().map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string());
         let why = format!(
@@ -319,7 +319,7 @@ impl SelectionFacts {
             asked_by_malloc()?;
             self.check_loader_reads_variables()?;
             let library = self.jemalloc.clone().ok_or("there is no libjemalloc.so.2 that it could load")?;
-            let why = format!("off-heap thp by jemalloc in place of its malloc (/{})", library.display());
+            let why = format!("off-heap thp by jemalloc in place of malloc (/{})", library.display());
             Ok((MallocSettings::Preload(PathBuf::from("/").join(library)), why))
         };
         let convert = || match &self.collapse_obstacle {

@@ -273,7 +273,7 @@ pub fn verdict(seen: ObservedStart<'_>, demand: &Demand, facts: &Facts, sizes: &
             (Some((size, held, left, file)), _) => (
                 StartOutcome::DiesOfSigbus,
                 format!(
-                    "it starts, and is killed by SIGBUS when it touches more than {} of its {} pages of \
+                    "the JVM starts, and SIGBUS kills it when it touches more than {} of its {} pages of \
                      {size}: the limit in /{}",
                     left.0,
                     held.0,
@@ -285,7 +285,7 @@ pub fn verdict(seen: ObservedStart<'_>, demand: &Demand, facts: &Facts, sizes: &
             }
             (None, false) => (
                 StartOutcome::FallsBack,
-                format!("on smaller pages, entirely or partly, without an error: {}", lost.join(", ")),
+                format!("the JVM starts; entirely or partly on smaller pages: {}", lost.join(", ")),
             ),
         },
         (true, false, true) if thp == Some("never") => (

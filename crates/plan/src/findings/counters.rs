@@ -14,11 +14,11 @@ pub fn finding(facts: &Facts) -> Option<Finding> {
             id: "tlb-counters-forbidden",
             severity: Severity::Info,
             evidence: vec![evidence(paranoid, pmu::PARANOID)],
-            detail: "Kernels with a level above 2 (those of Debian and Ubuntu) require CAP_PERFMON to \
+            detail: "With perf_event_paranoid above 2 (Debian, Ubuntu), CAP_PERFMON is required to \
                           count TLB misses."
                 .to_owned(),
             actions: vec![
-                Action::new("Permit it to all users").by("sudo sysctl -w kernel.perf_event_paranoid=2"),
+                Action::new("Permit counting to all users").by("sudo sysctl -w kernel.perf_event_paranoid=2"),
             ],
         });
     }

@@ -35,7 +35,7 @@ pub fn finding(facts: &Facts) -> Option<Finding> {
         severity: Severity::Warning,
         evidence: vec![
             evidence(format!("{at_once} pages of {} free", pages.page_size), BUDDYINFO),
-            evidence(format!("free memory for {at_most}"), MEMINFO),
+            evidence(format!("free memory for {at_most} pages"), MEMINFO),
         ],
         detail: format!(
             "Free memory is fragmented: a pool of {} pages can end up smaller than requested, and \

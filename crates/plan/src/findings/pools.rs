@@ -30,7 +30,7 @@ fn pool_empty(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let seen = match facts.pools.known() {
-        Some(_) => evidence("no pages in any pool, none on demand", POOLS),
+        Some(_) => evidence("no pages in any pool, overcommit 0", POOLS),
         None => evidence("no pages in the default pool", MEMINFO),
     };
     let example = Bytes(1 << 30).pages_needed(default_size);
@@ -79,8 +79,8 @@ fn pool_idle(facts: &Facts, pool: &Pool) -> Option<Finding> {
             ),
         ],
         detail: format!(
-            "{idle} ({:.0} % of the memory) of the {} pool is unused. Before a program starts on it that is \
-             intended; otherwise no other program can use this memory.",
+            "{idle} ({:.0} % of the memory) of the {} pool is unused. Only programs that request pages of \
+             this pool can use this memory.",
             share * 100.0,
             pool.page_size
         ),

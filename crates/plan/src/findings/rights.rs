@@ -69,7 +69,7 @@ fn shm_group(facts: &Facts) -> Option<Finding> {
             .gid
             .known()
             .map(|gid| {
-                Action::new(format!("Permit it to group {gid}"))
+                Action::new(format!("Permit SysV segments on huge pages to group {gid}"))
                     .by(format!("sudo sysctl -w vm.hugetlb_shm_group={gid}"))
             })
             .into_iter()

@@ -115,7 +115,7 @@ fn stalls(facts: &Facts, enabled: &str, enabled_evidence: &Evidence) -> Option<F
         actions: write(
             match better {
                 "defer" => "Defer compaction: page faults get base pages, which khugepaged collapses later",
-                _ => "Stall only programs that request transparent huge pages",
+                _ => "Limit these stalls to programs that request transparent huge pages",
             },
             better,
             &file,

@@ -293,6 +293,8 @@ impl Session<'_> {
 
     fn finish(mut self, reason: EndReason) -> io::Result<RecordingResult> {
         self.sample()?;
+        // A short recording may otherwise have no sample since the heap was located.
+        self.memory()?;
         let lines = self.jvms.end(self.root, self.journal.as_deref_mut());
         self.emit_all(lines)?;
         self.tick(true)?;

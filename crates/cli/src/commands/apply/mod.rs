@@ -52,13 +52,13 @@ pub struct Apply {
     /// Surplus pages that may be allocated beyond the pool (nr_overcommit_hugepages)
     #[arg(long, value_name = "SIZE=PAGES")]
     overcommit: Vec<SizedValue>,
-    /// THP mode: always, madvise, never; of a single size also inherit
+    /// THP mode: always, madvise, never; a single SIZE also takes inherit
     #[arg(long, value_name = "[SIZE=]WORD")]
     thp_enabled: Vec<SizedValue>,
     /// When page faults wait for huge pages: always, defer, defer+madvise, madvise, never
     #[arg(long, value_name = "WORD")]
     thp_defrag: Option<String>,
-    /// THP mode of shared memory: always, within_size, advise, never, …; of a single size also inherit
+    /// THP mode of shared memory: always, within_size, advise, never, …; a single SIZE also takes inherit
     #[arg(long, value_name = "[SIZE=]WORD")]
     shmem_enabled: Vec<SizedValue>,
     /// khugepaged setting: defrag, scan_sleep_millisecs, alloc_sleep_millisecs, pages_to_scan,
@@ -90,7 +90,7 @@ pub struct Apply {
     /// Also apply the settings at every boot: write sysctl.d/60-hugewise.conf and tmpfiles.d/hugewise.conf
     #[arg(long)]
     persist: bool,
-    /// Replace these files even if hugewise did not write them, or they were edited since
+    /// Replace the files of --persist even if hugewise did not write them, or they were edited
     #[arg(long, requires = "persist")]
     overwrite: bool,
     /// Print JSON (schema hugewise.apply/2)
@@ -118,9 +118,9 @@ Examples:
   sudo hugewise apply --pool 2MiB=1000 --persist      also apply it at every boot
   sudo hugewise restore                               undo all changes
 
-Exit status: 0 all settings have the requested values; 1 a pool is smaller than requested, or there are
-warnings and nothing was changed (with --dry-run: nothing would be changed); 2 usage error, or a failure
-after which all changes were undone; 128 + signal number if interrupted, with all changes undone.";
+Exit status: 0 all settings have the requested values (with --dry-run: would have them); 1 a pool is
+smaller than requested, or warnings prevented the changes; 2 usage error, or a failure after which
+all changes were undone; 128 + signal number if interrupted, with all changes undone.";
 
 /// `SIZE[@NODE]=[+]PAGES`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -33,11 +33,11 @@ pub struct Check {
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
-    /// Also copy the files that are read to DIR, which must be empty or not exist
+    /// Also copy the check's input files to DIR, which must be empty or not exist
     #[arg(long, value_name = "DIR")]
     capture: Option<PathBuf>,
 
-    /// Scan every page frame also on machines with more than 256GiB of memory, where it takes long
+    /// Count 1GiB pages also on machines with more than 256GiB of memory, where this takes long
     #[arg(long)]
     deep: bool,
 }
@@ -47,7 +47,7 @@ Examples:
   hugewise check                        check this machine
   sudo hugewise check                   also count the available 1GiB pages
   hugewise check --json | jq .findings  print the findings as JSON
-  hugewise check --capture web7         also copy the files that are read to web7/
+  hugewise check --capture web7         also copy the check's input files to web7/
   hugewise check --root web7            check these files, on any machine
 
 No setting is changed.

@@ -63,7 +63,7 @@ pub struct Collapse {
     #[arg(long, value_name = "GiB/s", value_parser = rate)]
     rate: Option<f64>,
 
-    /// Smallest resident share of a range to collapse; the process grows by the holes
+    /// Smallest resident share of a range to collapse; its other pages become resident
     #[arg(long, value_name = "PERCENT", default_value_t = MIN_RESIDENT_PERCENT, value_parser = clap::value_parser!(u8).range(1..=100))]
     min_present: u8,
 
@@ -82,15 +82,15 @@ pub struct Collapse {
 
 const AFTER_HELP: &str = "\
 Examples:
-  sudo hugewise collapse 4711 --dry-run          what could be collapsed, and what it would need
+  sudo hugewise collapse 4711 --dry-run          the candidates, and the memory that they need
   sudo hugewise collapse 4711 --region heap      the object heap of a JVM
   sudo hugewise collapse 4711 --rate 0.5         everything, at 0.5 GiB/s at most
   sudo hugewise collapse 4711 --json | jq .refused
 
-Collapsing needs CAP_SYS_NICE; reading the process needs its user, or CAP_SYS_PTRACE.
+Collapsing needs CAP_SYS_NICE; reading another user's process needs CAP_SYS_PTRACE.
 
-Exit status: 0 all candidates are on huge pages; 1 some are not, or nothing was started; 2 usage error, or
-not possible here; 128 + signal number if interrupted.";
+Exit status: 0 all candidates are on huge pages; 1 some are not, or the collapse was not started;
+2 usage error, or collapsing is not possible; 128 + signal number if interrupted.";
 
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

@@ -60,16 +60,16 @@ fn wanted(report: &CollapseReport) -> String {
     if report.wanted.pages == Pages(0) {
         return match report.region {
             RegionSelection::Heap => {
-                "none in the heap: all memory that can be collapsed is on huge pages".to_owned()
+                "none in the heap: nothing left to collapse at this --min-present".to_owned()
             }
             RegionSelection::Malloc => {
-                "none in malloc: all memory that can be collapsed is on huge pages".to_owned()
+                "none in malloc: nothing left to collapse at this --min-present".to_owned()
             }
-            RegionSelection::All => "none: all memory that can be collapsed is on huge pages".to_owned(),
+            RegionSelection::All => "none: nothing left to collapse at this --min-present".to_owned(),
         };
     }
     let mut text = format!(
-        "{} on {} huge pages of {}",
+        "{} for {} huge pages of {}",
         report.wanted.present_bytes, report.wanted.pages, report.page_size
     );
     text += &match report.holes_bytes {
@@ -79,7 +79,7 @@ fn wanted(report: &CollapseReport) -> String {
     let sparse: u64 = report.regions.iter().map(|region| region.sparse.pages.0).sum();
     if sparse > 0 {
         text += &format!(
-            "; {} more skipped: less than {} % resident (--min-present)",
+            "; {} more ranges skipped: less than {} % resident (--min-present)",
             Pages(sparse),
             (report.min_resident_ratio * 100.0).round()
         );
@@ -211,7 +211,7 @@ fn table<const N: usize>(header: [&str; N], (rows, small): (Vec<[String; N]>, us
 }
 
 fn table_before(report: &CollapseReport) -> Table {
-    let header = ["region", "resident", "huge", "to collapse", "holes", "too sparse"];
+    let header = ["region", "resident", "coverage", "to collapse", "holes", "too sparse"];
     let cells = |region: &CollapsedRegion| {
         [
             shortened(&plain(&region.name), MAX_NAME_CHARS),
@@ -236,5 +236,5 @@ fn table_after(report: &CollapseReport) -> Table {
             coverage(huge.share_of(resident), "–"),
         ]
     };
-    table(["region", "resident", "huge before", "huge now"], rows(report, cells))
+    table(["region", "resident", "coverage before", "coverage now"], rows(report, cells))
 }

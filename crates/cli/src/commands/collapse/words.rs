@@ -67,14 +67,14 @@ pub(super) fn actions(outcome: engine::CollapseOutcome, pid: u32) -> Vec<Action>
         Ended::Interrupted => vec![continues("Continue with the remaining candidates")],
         Ended::NoRoom => vec![
             compact("Compact free memory"),
-            continues("Continue; with --allow-reclaim at the cost of other programs"),
+            continues("Continue, or add --allow-reclaim at the cost of other programs"),
         ],
         Ended::Fragmented => vec![
             Action::new("Find the users of memory, and free some").by("hugewise inspect --all"),
             continues("Continue with the remaining candidates"),
         ],
         Ended::GroupLimit => vec![
-            Action::new("Raise memory.max of its group by some MiB"),
+            Action::new("Raise memory.max of its control group by some MiB"),
             continues("Continue with the remaining candidates"),
         ],
         Ended::NotAllowed => vec![continues("Run it on the host, as root of the first user namespace")],

@@ -55,8 +55,8 @@ use crate::{
 ///
 /// Without a COMMAND the embedded workload runs: random reads of a large buffer, natively and, if a JDK
 /// is found, in a JVM with a heap of 1 GiB. A COMMAND that starts with java gets the large page flags of
-/// that JVM; for any other program, huge pages are requested through the C library and the kernel. The
-/// coverage of each run is read from the kernel; a run without the requested pages does not count.
+/// that JVM; for any other program, huge pages are requested through glibc's malloc. Coverage, the
+/// share of memory on huge pages, is read from the kernel; a run below --min-coverage does not count.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -68,8 +68,8 @@ Examples:
   sudo hugewise compare --fragmented -b base,thp -- java -Xms4g -Xmx4g -jar app.jar --once
   hugewise compare --aa                compare a backing with itself: the noise of this machine
 
-A pool that is too small is enlarged for the experiment and restored at its end, also after Ctrl-C and
-errors; this needs root. After SIGKILL, 'hugewise restore' restores it.
+A pool that is too small is enlarged for the experiment and restored at its end, also after Ctrl-C
+and errors; this needs root. After SIGKILL, 'hugewise restore' restores it.
 Exit status: 0 success; 1 a backing fell back, or one given with --backing was skipped; 2 usage or
 environment error, or a run failed; 128 + signal number if interrupted.")]
 pub struct Compare {
@@ -81,7 +81,7 @@ pub struct Compare {
     /// difference of 10 % would be detected or --max-time is over]
     #[arg(short, long, value_parser = at_least_one)]
     rounds: Option<usize>,
-    /// Start no further block after this time; without --rounds
+    /// Start no further block after this time (conflicts with --rounds)
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "120", conflicts_with = "rounds")]
     max_time: Duration,
     /// Runs of each backing at the start that do not count
@@ -97,13 +97,13 @@ pub struct Compare {
     /// or ends in /s. The first metric decides the verdict; without metrics, wall time does
     #[arg(long, value_name = "NAME=REGEX")]
     metric: Vec<Metric>,
-    /// Read scores from FILE, to which COMMAND lets JMH write its JSON result (-rf json -rff FILE)
+    /// Read scores from FILE, to which JMH in COMMAND writes JSON (-rf json -rff FILE)
     #[arg(long, value_name = "FILE")]
     jmh: Option<PathBuf>,
     /// Run COMMAND with each value in place of {NAME}; may be repeated
     #[arg(short = 'L', long, num_args = 2, value_names = ["NAME", "V1,V2,…"])]
     parameter_list: Vec<String>,
-    /// Least coverage of a run that counts, in percent
+    /// Lowest coverage with which a run counts, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(1..=100))]
     min_coverage: u8,
     /// Memory that must stay available when a pool grows [default: a tenth of the memory available
@@ -113,8 +113,8 @@ pub struct Compare {
     /// Compare the first backing with itself, to measure the noise of this machine
     #[arg(long)]
     aa: bool,
-    /// Fragment memory before each run, so that free memory has no huge pages, and leave SIZE of it to the
-    /// workload [default: 6GiB, or all that is available]. Runs on thp count with any coverage
+    /// Fragment memory before each run, so that no huge page is free, and leave SIZE of memory to the
+    /// workload [default: 6GiB, or all if less is available]. Runs on thp count with any coverage
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, conflicts_with = "aa")]
     fragmented: Option<Option<Bytes>>,
     /// Buffer size of the embedded workload

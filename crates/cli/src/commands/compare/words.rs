@@ -151,7 +151,7 @@ pub fn verdict(result: &BackingResult, better: Better) -> String {
     }
 }
 
-/// `30 rounds of each, in blocks of random order (seed 7), after 1 warm-up`
+/// `30 rounds per backing, in blocks of random order (seed 7), after 1 warm-up`
 pub fn design(design: &Design) -> String {
     let warm_up = match design.warm_up {
         0 => String::new(),
@@ -164,7 +164,7 @@ pub fn design(design: &Design) -> String {
         None => String::new(),
     };
     format!(
-        "{} round{s} of each, in blocks of random order (seed {}){warm_up}{memory}",
+        "{} round{s} per backing, in blocks of random order (seed {}){warm_up}{memory}",
         design.rounds, design.seed
     )
 }

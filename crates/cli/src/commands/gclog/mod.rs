@@ -64,8 +64,8 @@ Examples:
 
 No setting is changed.
 
-Exit status: 0 success; 1 there are pauses with more system time than user time; 2 usage error, or no
-GC log could be read.";
+Exit status: 0 success; 1 there are pauses with more system time than user time; 2 usage error, or
+no GC log could be read.";
 
 pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     gclog.check_arguments()?;

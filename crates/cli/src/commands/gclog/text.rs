@@ -123,7 +123,7 @@ fn sys_above_user(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::R
     page.line("", "")?;
     let said = match sys_above_user.count {
         1 => "1 pause has more system time than user time".to_owned(),
-        n => format!("{} pauses have more system time than user time; the largest:", count(n)),
+        n => format!("{} pauses have more system time than user time; largest sys:", count(n)),
     };
     page.line("SYS > USER", terminal.warn(&said))?;
     lines(page, &worst(log, &sys_above_user.worst))?;

@@ -106,7 +106,7 @@ pub fn verdict(summary: &Summary) -> Vec<String> {
     if sys_above_user.count > 1 && !timeline.by_number && timeline.runs_ns.is_empty() {
         let tenth = timeline.steps.len().div_ceil(10);
         let early: u64 = timeline.steps.iter().take(tenth).map(|step| step.sys_heavy_pauses).sum();
-        said.push(format!("{} of them occurred in the first tenth of the log's time.", count(early)));
+        said.push(format!("{} of these pauses began in the first tenth of the time.", count(early)));
     }
     said
 }

@@ -26,7 +26,7 @@ use crate::{
     output::terminal::{Terminal, print},
 };
 
-/// List the regions of processes with their page sizes, and why they are not on huge pages
+/// List the regions of processes with their page sizes, and the reasons for base pages
 ///
 /// Reads from the kernel and does not affect the processes, except with --attach, which contacts a JVM.
 #[derive(Args)]
@@ -45,7 +45,7 @@ pub struct Inspect {
     #[arg(long, value_name = "PATH", conflicts_with = "pids")]
     cgroup: Option<PathBuf>,
 
-    /// Show all regions with addresses; also count partly mapped folios (JSON)
+    /// Show all regions with addresses; with --json, also count partly mapped folios
     #[arg(long)]
     full: bool,
 
@@ -53,7 +53,7 @@ pub struct Inspect {
     #[arg(long)]
     attach: bool,
 
-    /// Repeat at this interval until Ctrl-C or until the processes end
+    /// Repeat at this interval (default: 2 s) until Ctrl-C or until the processes end
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
     watch: Option<Duration>,
 
@@ -71,7 +71,7 @@ Examples:
   hugewise inspect 4711 --watch 5        every 5 seconds
   hugewise inspect 4711 --json | jq '.regions[] | select(.reason == \"never_advised\")'
 
-Your own processes need no root; only CAP_SYS_ADMIN distinguishes mTHP from base pages.
+Your own processes need no root. Without CAP_SYS_ADMIN, mTHP and base pages are one column.
 
 Exit status: 0 all named processes could be read; 1 some could not; 2 none could, or usage error.";
 

@@ -28,8 +28,8 @@ use crate::{
 /// Plan the huge pages that a JVM needs, and predict the result of starting it now
 ///
 /// Rehearses the java of the command line: starts it with the options of the line and -version, intercepts
-/// its requests for huge pages, and answers them as sufficient pools would. The program itself is not
-/// started, no page of the pools is used, and no setting is changed.
+/// its requests for huge pages, and answers them: first as if the pools were large enough, then as they are.
+/// The program itself is not started, no page of the pools is used, and no setting is changed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -42,9 +42,9 @@ Examples:
   hugewise plan --root web7 -- java -Xmx4g -jar app.jar      for another machine, captured in web7
   hugewise plan --json -- java -Xmx4g -jar app.jar > plan.json; sudo hugewise apply --plan plan.json
 
-Exit status: 0 success; 1 there is not enough memory for the plan, or the JVM would exit or be killed if
-it were started now; 2 usage error, a command line that no JVM starts with, no JVM that can be queried, or
-a format that cannot express the plan.")]
+Exit status: 0 success; 1 too little memory for the plan, or too little of it contiguous, or the JVM
+would exit or be killed if started now; 2 usage error, a command line that no JVM starts with, no
+JVM that can be queried, or a format that cannot express the plan.")]
 pub struct Plan {
     #[command(flatten)]
     wishes: PlanOptions,
@@ -66,18 +66,18 @@ pub struct Plan {
 /// Parameters of a plan, apart from the command line.
 #[derive(Args)]
 pub struct PlanOptions {
-    /// Backing to plan for: hugetlb[:SIZE], shm[:SIZE] or thp [default: the one that the command line
+    /// Backing to plan for: hugetlb[:SIZE], shm[:SIZE] or thp [default: the one that COMMAND
     /// requests, or hugetlb]
     #[arg(short, long)]
     backing: Option<Backing>,
-    /// Number of these JVMs that run at the same time
+    /// Number of instances of COMMAND that run at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     instances: u32,
-    /// Memory outside of the heap that is put on huge pages too: SIZE, or 'direct' for the JVM's limit of
+    /// Memory outside of the heap to include in the plan: SIZE, or 'direct' for the JVM's limit of
     /// direct buffers
     #[arg(long, value_name = "SIZE|direct", value_parser = off_heap)]
     off_heap: Option<OffHeapRequest>,
-    /// NUMA node of the pool [default: that of numactl --membind in the command line, or all]
+    /// NUMA node of the pool [default: that of numactl --membind in COMMAND, or all]
     #[arg(long, value_name = "N")]
     node: Option<u32>,
 }

@@ -23,8 +23,8 @@ use crate::{
 
 /// Record which threads of a program wait for huge pages, and when
 ///
-/// Writes one file with, on one clock: intervals of direct compaction and reclaim, failed huge-page
-/// allocations, khugepaged, page faults, delay accounting, counters of the machine, coverage, and the
+/// Writes to one file, on one clock: intervals of direct compaction and reclaim, failed huge-page
+/// allocations, khugepaged events, page faults, delay accounting, counters of the machine, coverage, and the
 /// pauses in the JVM's log. 'hugewise report' reads the file on any machine.
 #[derive(Args)]
 #[command(after_help = "\
@@ -33,13 +33,13 @@ Examples:
   sudo hugewise record --seconds 60 4711          record it for 60 seconds
   sudo hugewise record -o slow.rec -- java -Xmx4g -XX:+UseTransparentHugePages -jar app.jar
 
-During the recording there is an additional tracing instance, kernel.task_delayacct is 1, and a JVM that
-writes no suitable log is requested to write one. All of this is undone at the end, also after Ctrl-C and
-SIGTERM; after SIGKILL, 'hugewise restore' undoes it. Other commands may change settings during the
-recording. Without root some evidence is missing, and the output says which.
+During the recording, hugewise has its own tracing instance, sets kernel.task_delayacct to 1, and
+requests a log from a JVM that writes no suitable one. All of this is undone at the end, also after
+Ctrl-C and SIGTERM; after SIGKILL, 'hugewise restore' undoes it. Other hugewise commands can change
+settings during the recording. Without root some evidence is missing, and the output says which.
 
-Exit status: that of the started program, or 128 + signal number; for a running process 0; 2 if nothing
-was recorded.")]
+Exit status: that of the started program, or 128 + signal number; for a running process 0; 2 if
+nothing was recorded.")]
 pub struct Record {
     /// File to write, which must not exist [default: hugewise-PID.rec, or hugewise-NAME.rec of a started
     /// program]

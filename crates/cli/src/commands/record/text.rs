@@ -248,7 +248,7 @@ fn stalls(summary: &Summary, terminal: &Terminal) -> String {
     for ((tid, cause), all) in &summary.stalls {
         let open = if all.open > 0 { format!(", {} of unknown length", all.open) } else { String::new() };
         let text = format!(
-            "{:<24} {} in {}, the longest {}: {cause}{open}",
+            "{:<24} {} in {}, the longest {}{open}: {cause}",
             name(tid),
             duration(all.total_ns),
             counted(all.count, "interval"),
@@ -301,7 +301,7 @@ fn huge_pages(summary: &Summary, terminal: &Terminal) -> String {
         .sum();
     let event_count: u64 = summary.collapses.values().sum();
     if event_count > 0 {
-        let line = format!("{collapsed} collapsed by khugepaged or MADV_COLLAPSE ({event_count} events)");
+        let line = format!("{collapsed} collapsed in {event_count} events of khugepaged or MADV_COLLAPSE");
         text.push_str(&row(terminal, if text.is_empty() { "HUGE PAGES" } else { "" }, &line));
     }
     text
@@ -338,7 +338,7 @@ mod tests {
             reported(summary),
             "RECORDED    a.rec · 8.50 s · 1 thread · 640 lines of the JVM's log\n\
              STALLS      GC\u{fffd}[31m 7                6.11 s in 3 intervals, the longest 3.05 s: compaction\n            \
-             ? 8                      467.0 ms in 3 intervals, the longest 233.5 ms: compaction, 1 of unknown length\n\
+             ? 8                      467.0 ms in 3 intervals, the longest 233.5 ms, 1 of unknown length: compaction\n\
              MACHINE     compact_stall +6 (all processes)\n\
              LOST        37 of the kernel events\n"
         );

@@ -30,8 +30,8 @@ use crate::{
 /// Attribute the pauses of a recording to their causes, and list actions that avoid them
 ///
 /// Splits each pause into compaction, reclaim, zeroing of huge pages, first touch of base pages, other
-/// system time and user time, by the kernel events of the collector's threads; and the time to safepoint
-/// by those of the application's threads. The verdict is based on nothing else.
+/// system time and user time of the collector's threads, and lists the application threads that waited
+/// during the time to safepoint. Sources: kernel events, delay accounting, page faults, the JVM's log.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +42,7 @@ Examples:
 
 No setting is changed. The recording may be from another machine.
 
-Exit status: 0 the kernel had no significant part in the pauses; 1 it had, or the verdict is inconclusive;
+Exit status: 0 the verdict is none; 1 any other verdict, also inconclusive;
 2 usage error, or the file is not a recording.")]
 pub struct Report {
     /// File written by 'hugewise record'

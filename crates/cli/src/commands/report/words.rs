@@ -153,7 +153,7 @@ pub fn outside(gathered: &RecordingData, at: &Outside) -> String {
         ns if ns == sum.ns => ", for huge pages".to_owned(),
         ns => format!(", {} of it for huge pages", duration(ns)),
     };
-    let all = if gathered.is_own(at.thread) { "" } else { " (works for all processes)" };
+    let all = if gathered.is_own(at.thread) { "" } else { ", for all processes" };
     format!(
         "{}{all}: {} in {} ({} ×, the longest {}){for_huge}",
         who(gathered, at.thread),
@@ -257,7 +257,7 @@ pub fn why(explanation: &Attribution) -> Vec<String> {
                 Some(ns) => {
                     format!("{} of it is neither compaction nor reclaim nor first touch", duration(*ns))
                 }
-                None => "the part of first touch is unknown".to_owned(),
+                None => "how much of it is first touch is unknown".to_owned(),
             }
         )],
         VerdictReason::TimeToSafepoint { ns, of_ns } => vec![format!(
@@ -319,7 +319,7 @@ fn sentence(what: ChangeKind) -> &'static str {
              application starts, not in pauses"
         }
         ChangeKind::FixedHeap => {
-            "Set -Xms equal to -Xmx: the heap is pre-touched at the start, but not the memory by which it grows"
+            "Set -Xms equal to -Xmx: pre-touch at the start covers the initial heap only, not its growth"
         }
         ChangeKind::Defer => {
             "Set defrag=defer for the whole machine: no page fault waits; the kernel compacts in the background"
@@ -331,7 +331,7 @@ fn sentence(what: ChangeKind) -> &'static str {
             "Use huge pages from a pool: they are allocated before the program starts, so page faults do not wait"
         }
         ChangeKind::ThpOff => "Disable transparent huge pages for this process only: it gets base pages",
-        ChangeKind::Thp => "Use transparent huge pages: one page fault for each of them, instead of hundreds",
+        ChangeKind::Thp => "Use transparent huge pages: one page fault for each, not one per base page",
     }
 }
 
@@ -339,7 +339,7 @@ fn sentence(what: ChangeKind) -> &'static str {
 pub fn remarks(gathered: &RecordingData) -> Vec<String> {
     let mut said = Vec::new();
     if gathered.ending == Some(Ending::CutOff) {
-        said.push("The recording is truncated: only the part before its end counts.".to_owned());
+        said.push("The recording is truncated: its last part is missing.".to_owned());
     }
     for (of, (count, uncounted)) in &gathered.lost {
         let how_many = match (count, uncounted) {

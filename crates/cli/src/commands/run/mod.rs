@@ -31,10 +31,10 @@ use hugewise_plan::{
 
 use self::{assignment::ObserverTask, cache::Cache, target::Target};
 
-/// Start a program on huge pages, and report once the coverage of each region
+/// Start a program on huge pages, then report the coverage of each region once
 ///
 /// This process becomes the program: same process ID, signals, exit status, input and output. A java command
-/// line gets the flags for its JVM; its own large-page flags are replaced, also in JAVA_TOOL_OPTIONS,
+/// line gets the large-page flags of its JVM in place of those that it contains, also in JAVA_TOOL_OPTIONS,
 /// JDK_JAVA_OPTIONS and _JAVA_OPTIONS. Other programs get huge pages through their malloc.
 #[derive(Args)]
 #[command(after_help = "\
@@ -45,15 +45,15 @@ Examples:
   hugewise run --backing thp -- ./server                           any program, through its malloc
   hugewise run --report report.json -- java -Xmx4g -jar app.jar
 
-The settings of the machine are not changed: 'hugewise plan' counts the pages that a command line needs.
+No setting of the machine is changed; 'hugewise plan' counts the pages that a command line needs.
 Exit status: the program's own; 2 if it was not started.")]
 pub struct Run {
-    /// base, thp, hugetlb[:SIZE], shm[:SIZE] or auto; auto uses a pool if it has enough pages, else
+    /// base, thp, hugetlb[:SIZE], shm[:SIZE] or auto; auto uses, for a JVM, a pool with enough pages, else
     /// transparent huge pages, else base pages
     #[arg(short, long, default_value = "auto", value_parser = backing, value_name = "BACKING")]
     backing: BackingArgument,
     /// Backing of memory outside of the heap: malloc, Unsafe.allocateMemory, direct buffers, native libraries
-    #[arg(long, value_enum, default_value_t = OffHeapArgument::None, value_name = "PAGES")]
+    #[arg(long, value_enum, default_value_t = OffHeapArgument::None, value_name = "BACKING")]
     off_heap: OffHeapArgument,
     /// Method for --off-heap thp
     #[arg(long, value_enum, default_value_t = MallocArgument::Auto, value_name = "HOW")]
@@ -61,10 +61,10 @@ pub struct Run {
     /// Fail instead of falling back: start nothing if the requested backing is not available
     #[arg(long)]
     strict: bool,
-    /// Print nothing, and start no observer
+    /// Print nothing, write no report, and collapse nothing
     #[arg(short, long, conflicts_with = "report")]
     quiet: bool,
-    /// Write the observer's report as JSON to FILE instead of as text to standard error
+    /// Write the report as JSON to FILE instead of as text to standard error
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Report after this many seconds even if memory still grows
@@ -108,9 +108,9 @@ enum MallocArgument {
     Auto,
     /// glibc's own malloc, with one arena for all threads
     Glibc,
-    /// jemalloc in its place, if installed
+    /// jemalloc in place of the program's malloc, if installed
     Jemalloc,
-    /// Collapse once the memory is resident (CAP_SYS_NICE, Linux 6.1)
+    /// Collapse the memory once it is resident (needs CAP_SYS_NICE, Linux 6.1)
     Convert,
 }
 
@@ -161,13 +161,13 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
         Err(error) if wanted.strict => return Err(error.context("nothing was started (--strict)")),
         Err(error) => {
             // The program may start anyway, or report the error with its own exit status.
-            run.say(&format!("started unchanged: {error:#}"));
+            run.say(&format!("the program is started unchanged: {error:#}"));
             return hand_over(&target, None);
         }
     };
     let mut facts = target.facts(&root, &sizes, &thp, &wanted);
     let no_observer = if run.quiet {
-        Some("--quiet starts no observer, which would collapse the memory")
+        Some("with --quiet there is no process that collapses the memory")
     } else {
         observer::start_obstacle()
     };
@@ -178,7 +178,7 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
     run.say(&choice.why);
     let aside = target.set_aside(&choice);
     if !aside.is_empty() {
-        run.say(&format!("set aside {}", aside.join(", ")));
+        run.say(&format!("removed {}", aside.join(", ")));
     }
     if choice.disable_thp {
         handover::disable_thp().context("cannot disable transparent huge pages for the program")?;
@@ -188,7 +188,7 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
         if let Err(error) = observer::start(&run.assignment(&target, answers.as_ref(), &choice), file) {
             ensure!(
                 run.report.is_none(),
-                "nothing was started, because there is no observer to write the report: {error:#}"
+                "nothing was started, because no process can write the report: {error:#}"
             );
             run.say(&format!("no report will follow: {error:#}"));
         }

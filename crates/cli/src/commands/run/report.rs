@@ -111,7 +111,7 @@ impl RunReport {
 fn thp_shortage(root: &Root, before: Option<u64>) -> String {
     let thp = thp::read(root);
     if let Some(("never", file)) = thp.pmd_enabled().map(|(word, file)| (word, file.display().to_string())) {
-        return format!("/{file} is never; next: hugewise check");
+        return format!("THP mode is never (/{file}); next: hugewise check");
     }
     let now = fallbacks(root);
     match before.zip(now).map(|(before, now)| now.saturating_sub(before)) {

@@ -51,11 +51,11 @@ Examples:
   hugewise bench pretouch --backing base,thp --predict 512GiB,4TiB --predict-threads 1,8,32
   sudo hugewise bench pretouch --bytes 512MiB,1GiB,2GiB --verify
 
-As root, pools are enlarged for the experiment and restored at its end. Without root, only free pages
-of the pools are used; backings for which they do not suffice are skipped. Sizes for which the kernel
-would have to reclaim or compact memory are skipped, too.
-Exit status: 0 success; 1 a backing given with --backing could not be measured, or --verify measured no
-time or one outside of its interval; 2 usage or environment error; 128 + signal number if interrupted.")]
+As root, pools are enlarged for the experiment and restored at its end. Without root, only free
+pages of the pools are used; backings for which they do not suffice are skipped. Sizes for which
+the kernel would have to reclaim or compact memory are skipped, too.
+Exit status: 0 success; 1 a backing given with --backing could not be measured, or --verify was not
+measured or missed its interval; 2 usage or environment error; 128 + signal number if interrupted.")]
 pub struct Arguments {
     /// Sizes, in bytes or with a unit such as 1GiB; the model needs at least two
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "1GiB,2GiB,4GiB")]
@@ -88,8 +88,8 @@ pub struct Arguments {
     /// Also measure twice the largest size, and check that its time is in the predicted interval
     #[arg(long)]
     verify: bool,
-    /// Draw time against chunk size: into FILE.svg for the largest size and most threads, into a folder
-    /// for each size and number of threads
+    /// Draw time against chunk size: into FILE.svg for the largest size and most threads, or one plot for
+    /// each size and number of threads into a folder
     #[arg(long, value_name = "PATH")]
     plot: Option<PathBuf>,
     /// Seed of the random order of the processes

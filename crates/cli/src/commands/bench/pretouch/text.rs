@@ -137,13 +137,13 @@ fn chunk(row: &PretouchRow) -> String {
 fn notes(report: &PretouchReport) -> Vec<String> {
     let samples = || report.table.rows.iter().flat_map(|row| &row.samples);
     let mut notes = vec![
-        "touch: median time in which Cnt processes populated all of the memory, including thread start; worst: \
+        "touch: median time of Cnt processes to populate all of the memory, including thread start; worst: \
          the longest."
             .to_owned(),
         "release: median time to release all of the memory; of a JVM, from SIGKILL until its end.".to_owned(),
-        "coverage: lowest share of the memory on huge pages, read from the kernel. Machine-wide counts, maximum \
-         during one process: fallbacks, failed THP allocations (thp_fault_fallback); stalls, direct compaction \
-         and reclaim (compact_stall, allocstall)."
+        "coverage: lowest share of the memory on huge pages, read from the kernel. fallbacks: failed THP \
+         allocations (thp_fault_fallback). stalls: direct compaction and reclaim (compact_stall, allocstall). \
+         Both are machine-wide: the maximum during one process."
             .to_owned(),
     ];
     if report.table.rows.iter().any(|row| row.samples.iter().any(|s| s.threads != row.case.threads)) {
@@ -210,12 +210,12 @@ fn advised(advice: &ChunkAdvice, report: &PretouchReport) -> String {
     let Case { bytes, backing, threads: count } = advice.case;
     let jvm = report.table.jvms.get(advice.jvm).map_or("java", |jvm| jvm.name.as_str());
     let place = format!("{jvm}, {bytes} on {backing}, {}", threads(count));
-    let default = advice.default_chunk.map(|chunk| format!(" ({chunk})")).unwrap_or_default();
+    let default = advice.default_chunk.map(|chunk| format!(" of {chunk}")).unwrap_or_default();
     let (Some(ratio), Some(fastest)) = (&advice.ratio, advice.fastest) else {
         return format!("{place}: inconclusive: fewer than 3 repetitions got the requested pages");
     };
     let seen = format!(
-        "{fastest}, the fastest of {} other sizes, takes {:.2} × its time ({:.2} to {:.2})",
+        "{fastest}, the fastest of {} other sizes, takes {:.2} × the default's time ({:.2} to {:.2})",
         advice.tried, ratio.estimate, ratio.low, ratio.high
     );
     if advice.worth_setting {
@@ -302,8 +302,8 @@ fn predicted(prediction: &Prediction) -> String {
     let how = match prediction.threads_are {
         Threads::Measured => "",
         Threads::Between => ", interpolated between measured thread counts",
-        Threads::Beyond => ", extrapolated: proportional to no speedup by more threads than measured",
-        Threads::Below => ", extrapolated: no to proportional slowdown by fewer threads than measured",
+        Threads::Beyond => ", more threads than measured: bounds for proportional and for no speedup",
+        Threads::Below => ", fewer threads than measured: bounds for no and for proportional slowdown",
     };
     let middle = prediction.seconds.map(|middle| format!(", likely {}", time(middle))).unwrap_or_default();
     format!(

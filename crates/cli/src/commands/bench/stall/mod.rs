@@ -57,15 +57,15 @@ Examples:
   sudo hugewise bench stall -o slow.rec -- java -Xms5g -Xmx5g -XX:+UseTransparentHugePages -jar app.jar
   sudo hugewise bench stall --memory 3GiB -- ./server-benchmark
 
-The page cache is evicted: other programs read files from disk again. If hugewise ends for any reason,
-including SIGKILL, the memory is released. If other programs need more memory than is left, the OOM killer
-ends the process that holds the memory first. Without root, memory is fragmented as well, but less is known
-about which threads waited.
+The page cache is evicted: other programs read files from disk again. If hugewise ends for any
+reason, including SIGKILL, the memory is released. If other programs need more memory than is left,
+the OOM killer first ends the process that holds the memory. Without root, memory is fragmented as
+well, but less is known about which threads waited.
 
-Exit status: that of COMMAND, or 128 + signal number; without COMMAND 0 success; 1 the memory was released
-early, or fewer huge pages are available afterwards; 2 usage or environment error.")]
+Exit status: that of COMMAND, or 128 + signal number. Without COMMAND: 0 success; 1 the memory was
+released early, or under 90 % of the free huge pages are free again; 2 usage or environment error.")]
 pub struct Arguments {
-    /// Fragmented memory that is free for the program, at least 256MiB [default: 6GiB, or all that is
+    /// Fragmented memory that is free for the program, at least 256MiB [default: 6GiB, or all if less is
     /// available]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,

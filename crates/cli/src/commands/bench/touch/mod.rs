@@ -28,9 +28,9 @@ use crate::{
 
 /// Measure random one-byte reads of buffers of growing size, on each backing
 ///
-/// Small buffers fit into the caches and the TLB; large ones miss the TLB at nearly every read. The
-/// difference between the backings is the cost of TLB misses. Each size and backing is measured in
-/// separate processes; the coverage is read from the kernel.
+/// Small buffers fit into the caches and the TLB; in large ones nearly every read on base pages misses
+/// the TLB. The difference between the backings is the cost of these misses. Each size and backing is
+/// measured in separate processes; the coverage is read from the kernel.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -38,8 +38,8 @@ Examples:
   hugewise bench touch --backing base,thp --bytes 1000000,1000000000
   sudo hugewise bench touch --json > touch.json     write JMH's JSON format, for JMH viewers
 
-As root, pools are enlarged for the experiment and restored at its end. Without root, only free pages
-of the pools are used; backings for which they do not suffice are skipped.
+As root, pools are enlarged for the experiment and restored at its end. Without root, only free
+pages of the pools are used; backings for which they do not suffice are skipped.
 Exit status: 0 success; 1 a backing given with --backing could not be measured; 2 usage or
 environment error.")]
 pub struct Arguments {

@@ -39,7 +39,7 @@ pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
         verdicts(&mut lines, &group, terminal);
         if group.cases.iter().any(has_others) {
             lines.push(String::new());
-            let legend = "(means; a change of 1 % or more is shown where its 95 % interval excludes 0)";
+            let legend = "(means; changes within blocks, of 1 % or more, whose 95 % interval excludes 0)";
             lines.push(format!("{} {}", terminal.bold("Other figures"), terminal.dim(legend)));
         }
         for case in &group.cases {

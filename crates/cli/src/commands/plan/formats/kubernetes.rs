@@ -57,7 +57,7 @@ pub fn render(plan: &Plan) -> Result<String, FormatError> {
     } else {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "jvm"}, "spec": pod})
     };
-    let direct = plan.direct_memory_bytes.map_or(String::new(), |most| format!(" (the latter up to {most})"));
+    let direct = plan.direct_memory_bytes.map_or(String::new(), |most| format!(" (buffers: up to {most})"));
     let mut paragraphs = vec![
         "Load it  kubectl apply -f FILE\n\
          Undo it  kubectl delete -f FILE"
@@ -86,7 +86,7 @@ fn notes(plan: &Plan) -> Vec<String> {
                 .to_owned(),
         );
         if !is_shm(plan) {
-            notes.push("The JVM needs no volume (medium HugePages) and no privilege for them.".to_owned());
+            notes.push("Huge pages need no volume (medium HugePages) and no privilege.".to_owned());
         }
     }
     if is_shm(plan) {
