@@ -131,7 +131,10 @@ fn is_or_are(pages: Pages) -> &'static str {
 
 fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
     let verdict = &plan.verdict;
-    let summary = plain(&verdict.summary);
+    let mut summary = plain(&verdict.summary) + ".";
+    if let Some(first) = summary.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
     let word = match verdict.outcome {
         StartOutcome::GetsHugePages => terminal.good("gets huge pages"),
         StartOutcome::FallsBack => terminal.warn("falls back"),
@@ -143,7 +146,7 @@ fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
     };
     // Wider than the column of headings.
     page.line("AS STARTED NOW  ", word)?;
-    page.wrapped("", &format!("Started now: {summary}."))?;
+    page.wrapped("", &summary)?;
     if verdict.outcome == StartOutcome::FallsBack {
         let shown = |region: &RegionOutcome| {
             let (name, size) = (plain(&region.name), region.page_size_bytes);
