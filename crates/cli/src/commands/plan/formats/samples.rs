@@ -65,6 +65,7 @@ pub fn shm() -> serde_json::Result<Plan> {
     plan.backing = hugewise_linux::hugepages::backing::Backing::Shm(None);
     plan.options = vec!["-XX:+UseLargePages".to_owned(), "-XX:+UseSHM".to_owned()];
     plan.instances = 1;
+    plan.pools = vec![serde_json::from_value(pool(2 << 20, None, 632, 10))?];
     Ok(plan)
 }
 

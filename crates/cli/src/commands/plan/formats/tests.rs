@@ -140,7 +140,7 @@ fn shared_memory_takes_its_right_and_nothing_else_does() -> TestResult {
     }
     let plan = samples::shm()?;
     let limits = settings(&plan, Format::Limits)?;
-    assert_eq!(limits, [format!("@hugepages - memlock {}", 1264 * 2048)]);
+    assert_eq!(limits, [format!("@hugepages - memlock {}", 632 * 2048)]);
     assert!(settings(&plan, Format::Systemd)?.contains(&"AmbientCapabilities=CAP_IPC_LOCK".to_owned()));
     assert!(render(&plan, Format::Docker)?.contains(" --cap-add=IPC_LOCK "));
     Ok(())
