@@ -17,7 +17,7 @@ pub enum CLibrary {
     },
     /// musl, whose malloc has no settings.
     Musl,
-    /// Statically linked: there is no loader that reads settings.
+    /// Statically linked: the program ignores settings for the loader and for malloc.
     Static,
     /// Another loader, by its path.
     Other(PathBuf),

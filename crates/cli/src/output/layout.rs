@@ -2,10 +2,14 @@
 
 use std::fmt::{self, Write};
 
+use comfy_table::Table;
 use hugewise_linux::action::Action;
 use hugewise_plan::findings::{Finding, Severity};
 
-use crate::output::terminal::{Terminal, plain};
+use crate::output::{
+    table,
+    terminal::{Terminal, plain},
+};
 
 /// Columns of text.
 const WIDTH: usize = 100;
@@ -36,6 +40,11 @@ impl<'a> Page<'a> {
     pub fn line(&mut self, heading: &str, content: impl AsRef<str>) -> fmt::Result {
         let heading = self.terminal.bold(&format!("{heading:INDENT$}"));
         writeln!(self.text, "{}", format!("{heading}{}", content.as_ref()).trim_end())
+    }
+
+    /// Appends the lines of a table.
+    pub fn table(&mut self, table: &Table) -> fmt::Result {
+        table::lines(table).iter().try_for_each(|line| self.text(line))
     }
 
     /// Appends text of any length, wrapped, below a heading.

@@ -25,7 +25,7 @@ pub fn amount(bytes: Bytes) -> String {
     if bytes == Bytes::ZERO { "–".to_owned() } else { bytes.to_string() }
 }
 
-/// A percentage that is never rounded to 0 % or 100 %; `absent` if the share is unknown.
+/// A percentage that is never rounded to 0 % or 100 %; `absent` is the text for `None`.
 pub fn coverage(share: Option<f64>, absent: &str) -> String {
     match share {
         None => absent.to_owned(),
@@ -43,10 +43,7 @@ pub fn shortened(text: &str, width: usize) -> String {
     }
     let keep = width.saturating_sub(1);
     match text.starts_with('/') {
-        true => text
-            .chars()
-            .skip(length - keep)
-            .fold("…".to_owned(), |text, c| text + c.encode_utf8(&mut [0; 4])),
+        true => format!("…{}", text.chars().skip(length - keep).collect::<String>()),
         false => text.chars().take(keep).chain(['…']).collect(),
     }
 }

@@ -91,7 +91,9 @@ pub fn words(judged: ReasonWithCauses, evidence: &QuotedReadings, machine: &Mach
                 "{} are swapped out: swap-out may split huge pages, and swap-in mostly brings back base pages",
                 evidence.swap
             ),
-            Some(Action::new("Reduce memory use until the process is no longer swapped out")),
+            Some(Action::new(
+                "Free memory on this machine, so that the kernel stops swapping the process out",
+            )),
         ),
         Reason::PoolShortAtStart => (
             format!(

@@ -123,7 +123,7 @@ pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode>
         print(&text::before(&report, terminal)?)?;
     }
     let interrupt = machine::install_signal_handlers()?;
-    subject.convert(&Adviser::of(pidfd), &interrupt, &mut report)?;
+    subject.collapse(&Adviser::of(pidfd), &interrupt, &mut report)?;
     let code = show(&report, false, collapse, terminal)?;
     let signal = interrupt.signal().and_then(|signal| u8::try_from(signal).ok());
     Ok(signal.filter(|_| report.was_interrupted()).map_or(code, |signal| ExitCode::from(128 + signal)))
@@ -218,7 +218,7 @@ impl Subject<'_> {
         Ok(CollapseReport::before(self.process, asked, seen, room, available, admitted.err()))
     }
 
-    fn convert(
+    fn collapse(
         &self,
         adviser: &Adviser,
         interrupt: &Interrupt,

@@ -70,7 +70,7 @@ pub struct CollapseReport {
     /// Why the collapse stopped early or did not start; null otherwise.
     #[serde(rename = "detail")]
     pub(super) cause: Option<String>,
-    /// Changes that remove the cause; empty if there is no cause.
+    /// Changes that remove the cause in `detail`; empty if `detail` is null.
     pub(super) actions: Vec<Action>,
     /// Bytes on huge pages in the selected regions before the collapse.
     pub(super) before: Bytes,
@@ -125,7 +125,7 @@ pub enum CollapseOutcome {
     NotBegun,
     /// Started; the value is the reason for its end.
     #[serde(untagged)]
-    Converted(engine::CollapseOutcome),
+    Ended(engine::CollapseOutcome),
 }
 
 /// Huge pages that are available.
@@ -257,16 +257,16 @@ impl CollapseReport {
     /// Whether all candidates were collapsed or, with `--dry-run`, the collapse could start.
     pub fn is_fine(&self) -> bool {
         match self.outcome {
-            CollapseOutcome::NothingToDo | CollapseOutcome::Converted(engine::CollapseOutcome::Finished) => {
+            CollapseOutcome::NothingToDo | CollapseOutcome::Ended(engine::CollapseOutcome::Finished) => {
                 self.refused.is_empty()
             }
             CollapseOutcome::DryRun => self.cause.is_none(),
-            CollapseOutcome::NotBegun | CollapseOutcome::Converted(_) => false,
+            CollapseOutcome::NotBegun | CollapseOutcome::Ended(_) => false,
         }
     }
 
     pub fn was_interrupted(&self) -> bool {
-        self.outcome == CollapseOutcome::Converted(engine::CollapseOutcome::Interrupted)
+        self.outcome == CollapseOutcome::Ended(engine::CollapseOutcome::Interrupted)
     }
 
     pub fn candidates(&self) -> &[Candidate] {
@@ -276,7 +276,7 @@ impl CollapseReport {
     /// Adds the result of the collapse, and the sample after it.
     pub fn done(&mut self, done: CollapseResult, after: Option<ProcessSample>) {
         let seconds = done.lasted.as_secs_f64();
-        self.outcome = CollapseOutcome::Converted(done.outcome);
+        self.outcome = CollapseOutcome::Ended(done.outcome);
         self.cause = cause(done.outcome);
         self.actions = actions(done.outcome, self.pid);
         self.collapsed_bytes = done.collapsed * self.page_size;
@@ -332,7 +332,7 @@ mod tests {
     pub(super) fn an_outcome_is_one_word() -> Result<(), serde_json::Error> {
         let word = |outcome: CollapseOutcome| serde_json::to_value(outcome);
         assert_eq!(word(CollapseOutcome::DryRun)?, "dry_run");
-        assert_eq!(word(CollapseOutcome::Converted(engine::CollapseOutcome::GroupLimit))?, "group_limit");
+        assert_eq!(word(CollapseOutcome::Ended(engine::CollapseOutcome::GroupLimit))?, "group_limit");
         Ok(())
     }
 }

@@ -39,9 +39,7 @@ pub fn before(report: &CollapseReport, terminal: &Terminal) -> anyhow::Result<St
     page.wrapped("CANDIDATES", &wanted(report))?;
     page.wrapped("AVAILABLE", &room(report))?;
     page.line("", "")?;
-    for line in table_before(report).lines() {
-        page.text(line.trim_end())?;
-    }
+    page.table(&table_before(report))?;
     let mut left_out: BTreeMap<Reason, Bytes> = BTreeMap::new();
     for (why, bytes) in report.regions.iter().flat_map(|region| &region.left_out) {
         *left_out.entry(*why).or_default() += *bytes;
@@ -115,7 +113,7 @@ fn room(report: &CollapseReport) -> String {
 /// The report after the collapse.
 pub fn after(report: &CollapseReport, terminal: &Terminal) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
-    if let (CollapseOutcome::Converted(_), Some(seconds)) = (report.outcome, report.seconds) {
+    if let (CollapseOutcome::Ended(_), Some(seconds)) = (report.outcome, report.seconds) {
         page.line("", "")?;
         page.wrapped("DONE", &done(report, seconds))?;
         for (n, pause) in report.paused.iter().enumerate() {
@@ -124,9 +122,7 @@ pub fn after(report: &CollapseReport, terminal: &Terminal) -> anyhow::Result<Str
         }
         if report.after.is_some() {
             page.line("", "")?;
-            for line in table_after(report).lines() {
-                page.text(line.trim_end())?;
-            }
+            page.table(&table_after(report))?;
         }
         refused(&mut page, report)?;
     }

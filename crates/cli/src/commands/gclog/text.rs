@@ -33,7 +33,7 @@ pub fn text(log: &Log, terminal: &Terminal) -> Result<String, fmt::Error> {
     }
     if !log.summary.kinds.is_empty() {
         page.line("", "")?;
-        lines(&mut page, &pauses(&log.summary.kinds))?;
+        page.table(&pauses(&log.summary.kinds))?;
     }
     let remarks = words::remarks(log);
     if !remarks.is_empty() {
@@ -94,7 +94,7 @@ fn safepoints(page: &mut Page<'_>, log: &Log) -> fmt::Result {
         }
     }
     page.line("", "")?;
-    lines(page, &table)?;
+    page.table(&table)?;
     let slow: Vec<_> =
         safepoints.worst.iter().filter(|worst| worst.time_to_safepoint_ns >= MIN_LISTED_TTSP_NS).collect();
     for (n, worst) in slow.iter().take(MAX_SLOW_SAFEPOINTS).enumerate() {
@@ -126,7 +126,7 @@ fn sys_above_user(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::R
         n => format!("{} pauses have more system time than user time; largest sys:", count(n)),
     };
     page.line("SYS > USER", terminal.warn(&said))?;
-    lines(page, &worst(log, &sys_above_user.worst))?;
+    page.table(&worst(log, &sys_above_user.worst))?;
     page.line("", "")?;
     for (n, said) in words::verdict(&log.summary).iter().enumerate() {
         page.wrapped(["VERDICT", ""][n.min(1)], said)?;
@@ -182,8 +182,4 @@ fn unread(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
         page.line("", "…")?;
     }
     Ok(())
-}
-
-fn lines(page: &mut Page<'_>, table: &Table) -> fmt::Result {
-    table.lines().try_for_each(|line| page.text(line.trim_end()))
 }

@@ -44,9 +44,7 @@ pub fn text(
         process(&mut page, inspected)?;
         page.line("", "")?;
         let rows = rows(inspected, full);
-        for line in table(&rows, machine, inspected.folio_sizes.known().is_some(), full).lines() {
-            page.text(line.trim_end())?;
-        }
+        page.table(&table(&rows, machine, inspected.folio_sizes.known().is_some(), full))?;
         reasons(&mut page, &rows)?;
         unknown(&mut page, inspected, machine)?;
     }
@@ -82,9 +80,7 @@ pub fn overview(
         ]);
     }
     align_right(&mut table, [0, 2, 3, 4, 5, 6]);
-    for line in table.lines() {
-        page.text(line.trim_end())?;
-    }
+    page.table(&table)?;
     let (others, unknown): (Vec<&Failed>, Vec<&Failed>) =
         failed.iter().partition(|failed| failed.cause == Obstacle::NotAllowed);
     let mut reasons: Vec<String> = unknown.iter().map(|failed| plain(&failed.detail)).collect();

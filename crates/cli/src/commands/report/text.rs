@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use comfy_table::Table;
 use hugewise_record::attribution::{Attribution, Pause, Verdict};
 
 use super::{reports::AttributedRecording, words};
@@ -109,7 +108,7 @@ fn pauses(page: &mut Page<'_>, explanation: &Attribution) -> fmt::Result {
         table.add_row(row);
     }
     page.line("", "")?;
-    lines(page, &table)?;
+    page.table(&table)?;
     page.text(" Times in ms, except start; from 'compact' on, totals of the collector's threads.")?;
     if left > 0 {
         page.text(&format!(" {} not listed are shorter.", counted(left as u64, "pause")))?;
@@ -180,8 +179,4 @@ fn accounting(page: &mut Page<'_>, explanation: &Attribution) -> fmt::Result {
         page.wrapped(if n == 0 { "EVIDENCE" } else { "" }, said)?;
     }
     Ok(())
-}
-
-fn lines(page: &mut Page<'_>, table: &Table) -> fmt::Result {
-    table.lines().try_for_each(|line| page.text(line.trim_end()))
 }

@@ -167,7 +167,7 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
     };
     let mut facts = target.facts(&root, &sizes, &thp, &wanted);
     let no_observer = if run.quiet {
-        Some("with --quiet there is no process that collapses the memory")
+        Some("--quiet does not start the observer, which collapses the memory")
     } else {
         observer::start_obstacle()
     };

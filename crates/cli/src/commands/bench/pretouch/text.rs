@@ -1,6 +1,6 @@
 //! The result of `bench pretouch` as text.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::CellAlignment;
 use hugewise_linux::{hugepages::backing::Backing, reading::Reading, units::Bytes};
 use hugewise_measure::{
     pretouch::{
@@ -17,7 +17,10 @@ use super::{
     result::PretouchReport,
     units::{gib_per_second, threads, time},
 };
-use crate::output::terminal::{Terminal, plain};
+use crate::output::{
+    table::plain_table,
+    terminal::{Terminal, plain},
+};
 
 const HEADINGS: [&str; 13] = [
     "backing",
@@ -68,8 +71,8 @@ fn multiline(text: &str) -> String {
 }
 
 fn table(report: &PretouchReport, terminal: &Terminal) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(HEADINGS);
+    let mut table = plain_table();
+    table.set_header(HEADINGS);
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
         if !WORDS.contains(&index) {

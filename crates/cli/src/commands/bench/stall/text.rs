@@ -31,9 +31,7 @@ pub fn text(report: &StallReport, terminal: &Terminal) -> anyhow::Result<String>
     page.wrapped("MODE", &waiting_page_faults(&report.mode))?;
     if let Some(probes) = &report.probes {
         page.line("", "")?;
-        for line in probes_table(probes).lines() {
-            page.text(line.trim_end())?;
-        }
+        page.table(&probes_table(probes))?;
         page.line("", "")?;
         page.wrapped("VERDICT", &verdict(probes))?;
     }
