@@ -1,12 +1,56 @@
 //! A value read from the machine, or the reason why it is unknown.
 
 use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 /// Schema key that marks a [`Reading`]; [`crate::json::schema`] removes it.
 pub(crate) const IS_READING: &str = "x-reading";
+
+/// Why a value is unknown or a step is not possible, as text for the user.
+///
+/// `?` turns every error into a reason; callers that distinguish errors use an enum instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason(String);
+
+impl Reason {
+    pub fn new(text: impl Into<String>) -> Reason {
+        Reason(text.into())
+    }
+
+    /// Result of a step that failed for this reason.
+    pub fn err<T>(text: impl Into<String>) -> Result<T, Reason> {
+        Err(Reason::new(text))
+    }
+}
+
+impl<E: Error> From<E> for Reason {
+    fn from(error: E) -> Reason {
+        Reason(error.to_string())
+    }
+}
+
+impl From<Reason> for String {
+    fn from(reason: Reason) -> String {
+        reason.0
+    }
+}
+
+/// For clap, which shows the error of a value's parser.
+impl From<Reason> for Box<dyn Error + Send + Sync> {
+    fn from(reason: Reason) -> Self {
+        reason.0.into()
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// A value read from the machine, or the reason why it is unknown.
 ///
