@@ -1,8 +1,9 @@
 //! Shared by all plots: colours, text styles, the SVG area.
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use plotters::{
-    coord::Shift,
+    chart::MeshStyle,
+    coord::{Shift, types::RangedCoordf64},
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
@@ -25,6 +26,23 @@ pub const PALETTE: [RGBColor; 7] = [
     RGBColor(0x56, 0xb4, 0xe9),
 ];
 
+/// A chart with numbers on both axes.
+pub type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// Font size of axes. In pixels, times 1.24: plotters divides font sizes by 1.24 in SVG.
+pub const AXIS_SIZE: f64 = 14.5;
+
+/// The grid, the axes and their labels.
+pub fn mesh<'a, 'b, 'c>(
+    chart: &'c mut Chart<'a, 'b>,
+) -> MeshStyle<'a, 'c, RangedCoordf64, RangedCoordf64, SVGBackend<'b>> {
+    let font = || ("sans-serif", AXIS_SIZE).into_font().color(&MUTED);
+    let mut mesh = chart.configure_mesh();
+    mesh.axis_style(GRID).bold_line_style(GRID).light_line_style(TRANSPARENT);
+    mesh.label_style(font()).axis_desc_style(font());
+    mesh
+}
+
 pub fn style(size: f64, color: RGBColor, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&color).pos(Pos::new(horizontal, vertical))
 }
@@ -37,13 +55,12 @@ pub fn draw(
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        paint(&area)?;
-        area.present().map_err(plot_error)?;
+        paint(&area).and_then(|()| Ok(area.present()?)).context("cannot draw the plot")?;
     }
     Ok(svg)
 }
 
-/// Converts an error of plotters, which is not `Send`, to its text.
+/// Converts an error of plotters.
 pub fn plot_error(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("cannot draw the plot: {error}")
+    anyhow!("{error}")
 }

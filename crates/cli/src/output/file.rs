@@ -17,6 +17,26 @@ pub fn can_be_written(file: &Path) -> anyhow::Result<()> {
     target(file).map(drop)
 }
 
+/// Checks that the report can be written, if the user named a file for it.
+pub fn check_report(file: Option<&Path>) -> anyhow::Result<()> {
+    let check = |file: &Path| {
+        can_be_written(file).with_context(|| format!("cannot write the report {}", file.display()))
+    };
+    file.map_or(Ok(()), check)
+}
+
+/// Writes the report, if the user named a file for it. `hint`: appended to the message of a failure.
+pub fn write_report(
+    file: Option<&Path>,
+    page: impl FnOnce() -> anyhow::Result<String>,
+    hint: &str,
+) -> anyhow::Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    write(file, &page()?).with_context(|| format!("cannot write the report {}{hint}", file.display()))?;
+    eprintln!("hugewise: wrote {}", file.display());
+    Ok(())
+}
+
 pub fn write(file: &Path, page: &str) -> anyhow::Result<()> {
     match target(file)? {
         Target::Stream(mut stream) => stream.write_all(page.as_bytes())?,

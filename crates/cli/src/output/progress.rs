@@ -1,22 +1,25 @@
 //! Progress of long operations on standard error, if that is a terminal.
 
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Read, stderr};
 
 use hugewise_measure::experiment::Progress;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+
+/// A bar that is cleared when it is dropped.
+fn bar(length: u64, template: &str) -> ProgressBar {
+    let bar = if stderr().is_terminal() { ProgressBar::new(length) } else { ProgressBar::hidden() };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.with_finish(ProgressFinish::AndClear)
+}
 
 /// Progress of an experiment, in runs. Hidden until the first run starts.
 pub struct Bar(ProgressBar);
 
 impl Bar {
     pub fn new() -> Bar {
-        let bar = if stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
-        if let Ok(style) =
-            ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} (about {eta} left) {msg}")
-        {
-            bar.set_style(style);
-        }
-        Bar(bar)
+        Bar(bar(0, "{bar:24} {pos}/{len} {elapsed} (about {eta} left) {msg}"))
     }
 }
 
@@ -31,41 +34,21 @@ impl Progress for Bar {
     }
 }
 
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
-}
-
-/// Progress of reading a file, in bytes.
-pub struct ByteProgress {
-    bar: ProgressBar,
-    unsaid: u64,
-}
+/// Progress in bytes.
+pub struct ByteProgress(ProgressBar);
 
 impl ByteProgress {
-    /// `bytes`: the size of the file.
+    /// `bytes`: the total.
     pub fn new(bytes: u64) -> ByteProgress {
-        let bar = if stderr().is_terminal() { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
-        if let Ok(style) =
-            ProgressStyle::with_template("{bar:24} {bytes} of {total_bytes} (about {eta} left)")
-        {
-            bar.set_style(style);
-        }
-        ByteProgress { bar, unsaid: 0 }
+        ByteProgress(bar(bytes, "{bar:24} {bytes} of {total_bytes} (about {eta} left)"))
     }
 
-    /// Adds `bytes` to the amount read; the bar is redrawn every 16 MiB.
     pub fn more(&mut self, bytes: u64) {
-        self.unsaid += bytes;
-        if self.unsaid >= 16 << 20 {
-            self.bar.inc(std::mem::take(&mut self.unsaid));
-        }
+        self.0.inc(bytes);
     }
-}
 
-impl Drop for ByteProgress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
+    /// Adds the bytes that are read from `input`.
+    pub fn reading(&self, input: impl Read) -> impl Read {
+        self.0.wrap_read(input)
     }
 }

@@ -4,13 +4,12 @@
 //! above its mark. The style sheet of the page maps the fixed colours to those of the light or dark theme.
 
 use plotters::{
-    coord::types::RangedCoordf64,
     prelude::*,
     style::text_anchor::{HPos, VPos},
 };
 
 use crate::output::{
-    drawing::{GRID, MUTED, PALETTE, TEXT, draw, plot_error, style},
+    drawing::{AXIS_SIZE, Chart, GRID, MUTED, PALETTE, TEXT, draw, mesh, style},
     words::shortened,
 };
 
@@ -22,8 +21,6 @@ const ROW: u32 = 42;
 const AXIS: u32 = 46;
 /// In pixels, times 1.24: plotters divides font sizes by 1.24 in SVG.
 const TEXT_SIZE: f64 = 15.5;
-/// Font size of the axes, times 1.24.
-const AXIS_SIZE: f64 = 14.5;
 /// Longest name of a row, in characters.
 const MAX_LABEL_CHARS: usize = 26;
 
@@ -75,23 +72,15 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
             .margin_right(18)
             .margin_bottom(4)
             .x_label_area_size(AXIS - 4)
-            .build_cartesian_2d(from..to, 0.0..count)
-            .map_err(plot_error)?;
-        chart
-            .configure_mesh()
+            .build_cartesian_2d(from..to, 0.0..count)?;
+        mesh(&mut chart)
             .disable_y_mesh()
             .disable_y_axis()
             .x_labels(5)
             .y_labels(0)
-            .axis_style(GRID)
-            .bold_line_style(GRID)
-            .light_line_style(TRANSPARENT)
             .x_label_formatter(&|value| plain(*value, to - from))
-            .label_style(("sans-serif", AXIS_SIZE).into_font().color(&MUTED))
-            .axis_desc_style(("sans-serif", AXIS_SIZE).into_font().color(&MUTED))
             .x_desc(shortened(axis, 48))
-            .draw()
-            .map_err(plot_error)?;
+            .draw()?;
         for (index, row) in rows.iter().enumerate() {
             // The name is in the upper half of the row, the mark in the lower half.
             let top = count - index as f64;
@@ -99,24 +88,18 @@ pub fn strips(rows: &[Strip], axis: &str, one: bool) -> anyhow::Result<String> {
             let name = shortened(&row.label, MAX_LABEL_CHARS);
             let label = style(TEXT_SIZE, TEXT, HPos::Left, VPos::Top);
             let value = style(TEXT_SIZE, MUTED, HPos::Right, VPos::Top);
-            chart
-                .draw_series([EmptyElement::at((from, top)) + Text::new(name, (0, 4), label)])
-                .map_err(plot_error)?;
-            chart
-                .draw_series([EmptyElement::at((to, top)) + Text::new(row.value.clone(), (0, 4), value)])
-                .map_err(plot_error)?;
+            chart.draw_series([EmptyElement::at((from, top)) + Text::new(name, (0, 4), label)])?;
+            chart.draw_series([EmptyElement::at((to, top)) + Text::new(row.value.clone(), (0, 4), value)])?;
             if one {
                 // Not across the text of the row.
                 let line = PathElement::new([(1.0, top - 0.42), (1.0, top - 1.0)], TEXT.stroke_width(1));
-                chart.draw_series([line]).map_err(plot_error)?;
+                chart.draw_series([line])?;
             }
             draw_mark(&mut chart, row, middle, (from, to))?;
         }
         Ok(())
     })
 }
-
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// Draws the mark of a row at height `y`, clipped to the axis.
 fn draw_mark(chart: &mut Chart<'_, '_>, row: &Strip, y: f64, (from, to): (f64, f64)) -> anyhow::Result<()> {
@@ -130,24 +113,20 @@ fn draw_mark(chart: &mut Chart<'_, '_>, row: &Strip, y: f64, (from, to): (f64, f
             let circles = points.iter().enumerate().map(|(index, point)| {
                 Circle::new((inside(*point), y + spread(index)), 4, color.mix(0.55).filled())
             });
-            chart.draw_series(circles).map_err(plot_error)?;
+            chart.draw_series(circles)?;
             let mean = PathElement::new(upright(*mean, 0.25), color.stroke_width(3));
-            chart.draw_series([mean]).map_err(plot_error)?;
+            chart.draw_series([mean])?;
         }
         Mark::Interval { low, estimate, high } => {
             let line = PathElement::new([(inside(*low), y), (inside(*high), y)], color.stroke_width(3));
             let ends = [*low, *high].map(|end| PathElement::new(upright(end, 0.12), color.stroke_width(2)));
-            chart.draw_series([line]).map_err(plot_error)?;
-            chart.draw_series(ends).map_err(plot_error)?;
-            chart
-                .draw_series([Circle::new((inside(*estimate), y), 5, color.filled())])
-                .map_err(plot_error)?;
+            chart.draw_series([line])?;
+            chart.draw_series(ends)?;
+            chart.draw_series([Circle::new((inside(*estimate), y), 5, color.filled())])?;
         }
         Mark::Bar(share) => {
             let bar = |end: f64, style| Rectangle::new([(0.0, y - 0.16), (end, y + 0.16)], style);
-            chart
-                .draw_series([bar(to, GRID.filled()), bar(inside(*share), color.filled())])
-                .map_err(plot_error)?;
+            chart.draw_series([bar(to, GRID.filled()), bar(inside(*share), color.filled())])?;
         }
     }
     Ok(())
@@ -165,12 +144,12 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
     draw((WIDTH, 250 + legend), |area| {
         let (head, body) = area.split_vertically(legend + 26);
         let label = |color| style(TEXT_SIZE, color, HPos::Left, VPos::Center);
-        head.draw(&Text::new(axis.to_owned(), (8, 10), label(MUTED))).map_err(plot_error)?;
+        head.draw(&Text::new(axis.to_owned(), (8, 10), label(MUTED)))?;
         for (index, line) in lines.iter().enumerate() {
             let y = 34 + 20 * i32::try_from(index)?;
-            head.draw(&Circle::new((16, y), 5, color(line.arm).filled())).map_err(plot_error)?;
+            head.draw(&Circle::new((16, y), 5, color(line.arm).filled()))?;
             let name = shortened(&line.label, MAX_LABEL_CHARS);
-            head.draw(&Text::new(name, (28, y), label(TEXT))).map_err(plot_error)?;
+            head.draw(&Text::new(name, (28, y), label(TEXT)))?;
         }
         let last = values.len() as f64 - 0.5;
         let top = if highest > 0.0 { highest * 1.08 } else { 1.0 };
@@ -179,29 +158,22 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
             .margin_top(8)
             .x_label_area_size(AXIS)
             .y_label_area_size(46)
-            .build_cartesian_2d(-0.5..last, 0.0..top)
-            .map_err(plot_error)?;
+            .build_cartesian_2d(-0.5..last, 0.0..top)?;
         let tick = style(AXIS_SIZE, MUTED, HPos::Center, VPos::Top);
-        chart
-            .configure_mesh()
+        mesh(&mut chart)
             .disable_x_mesh()
             .x_labels(0)
             .y_labels(5)
-            .axis_style(GRID)
-            .bold_line_style(GRID)
-            .light_line_style(TRANSPARENT)
-            .label_style(("sans-serif", AXIS_SIZE).into_font().color(&MUTED))
             .y_label_formatter(&|value| plain(*value, top))
-            .draw()
-            .map_err(plot_error)?;
+            .draw()?;
         // All values if they fit, otherwise every second, third …
         let step = values.len().div_ceil(6).max(1);
         for (index, value) in values.iter().enumerate().step_by(step) {
             let name = Text::new(shortened(value, 10), (0, 7), tick.clone());
-            chart.draw_series([EmptyElement::at((index as f64, 0.0)) + name]).map_err(plot_error)?;
+            chart.draw_series([EmptyElement::at((index as f64, 0.0)) + name])?;
         }
         let under = Text::new(shortened(parameter, 40), (0, 26), tick);
-        chart.draw_series([EmptyElement::at((last / 2.0 - 0.25, 0.0)) + under]).map_err(plot_error)?;
+        chart.draw_series([EmptyElement::at((last / 2.0 - 0.25, 0.0)) + under])?;
         for (number, line) in lines.iter().enumerate() {
             let color = color(line.arm);
             // Shifted horizontally, so that lines do not hide each other.
@@ -209,20 +181,11 @@ pub fn lines(lines: &[Line], values: &[String], axis: &str, parameter: &str) -> 
             let known = || {
                 line.points.iter().enumerate().filter_map(|(x, point)| Some((x as f64 + aside, (*point)?)))
             };
-            chart
-                .draw_series(LineSeries::new(
-                    known().map(|(x, (_, mean, _))| (x, mean)),
-                    color.stroke_width(2),
-                ))
-                .map_err(plot_error)?;
-            chart
-                .draw_series(known().map(|(x, (low, _, high))| {
-                    PathElement::new([(x, low), (x, high)], color.stroke_width(1))
-                }))
-                .map_err(plot_error)?;
-            chart
-                .draw_series(known().map(|(x, (_, mean, _))| Circle::new((x, mean), 4, color.filled())))
-                .map_err(plot_error)?;
+            let means = || known().map(|(x, (_, mean, _))| (x, mean));
+            let ends = known().map(|(x, (low, _, high))| [(x, low), (x, high)]);
+            chart.draw_series(LineSeries::new(means(), color.stroke_width(2)))?;
+            chart.draw_series(ends.map(|ends| PathElement::new(ends, color.stroke_width(1))))?;
+            chart.draw_series(means().map(|at| Circle::new(at, 4, color.filled())))?;
         }
         Ok(())
     })

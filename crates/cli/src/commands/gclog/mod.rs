@@ -10,7 +10,7 @@ pub mod words;
 
 use std::{
     fs::File,
-    io::{self, BufWriter, Read, stdout},
+    io::{BufWriter, stdout},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -84,10 +84,10 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
             broken = rows.pause(pause).err();
         }
     };
-    let mut bar = ByteProgress::new(size(&gclog.files));
+    let bar = ByteProgress::new(size(&gclog.files));
     for set in &sets {
         for file in set {
-            read(file, &mut reader, &mut bar, &mut log.ended_early, &mut take)?;
+            read(file, &mut reader, &bar, &mut log.ended_early, &mut take)?;
         }
         reader.finish(&mut take);
     }
@@ -108,20 +108,13 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         None if gclog.openmetrics => print(&metrics::openmetrics(&log)?)?,
         None => print(&text::text(&log, terminal)?)?,
     }
-    if let Some(file) = &gclog.html {
-        file::write(file, &page::html(&log)?)
-            .with_context(|| format!("cannot write the report {}", file.display()))?;
-        eprintln!("hugewise: wrote {}", file.display());
-    }
+    file::write_report(gclog.html.as_deref(), || page::html(&log), "")?;
     Ok(if log.summary.sys_heavy_pauses.count > 0 { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 
 impl Gclog {
     fn check_arguments(&self) -> anyhow::Result<()> {
-        if let Some(html) = &self.html {
-            file::can_be_written(html)
-                .with_context(|| format!("cannot write the report {}", html.display()))?;
-        }
+        file::check_report(self.html.as_deref())?;
         // All files are checked before anything is printed.
         for file in self.files.iter().filter(|file| !is_stdin(file)) {
             let reading = || format!("cannot read the log {}", file.display());
@@ -139,33 +132,18 @@ impl Gclog {
 fn read(
     file: &Path,
     reader: &mut Reader,
-    bar: &mut ByteProgress,
+    bar: &ByteProgress,
     ended_early: &mut Vec<String>,
     take: &mut impl FnMut(Event<'_>),
 ) -> anyhow::Result<()> {
     let name = if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() };
     let input = sets::open(file).with_context(|| format!("cannot read the log {name}"))?;
     let packed = file.extension().is_some_and(|extension| extension == "gz");
-    let counted = Counted { input, bar };
-    if let Err(error) = reader.read(counted, take) {
+    if let Err(error) = reader.read(bar.reading(input), take) {
         let damage = if packed { "the compressed file is truncated or damaged" } else { "reading failed" };
         ended_early.push(format!("{name}: {damage} ({error}); only the part before it counts"));
     }
     Ok(())
-}
-
-/// A reader that updates the progress bar.
-struct Counted<'a, R> {
-    input: R,
-    bar: &'a mut ByteProgress,
-}
-
-impl<R: Read> Read for Counted<'_, R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(into)?;
-        self.bar.more(read as u64);
-        Ok(read)
-    }
 }
 
 fn is_stdin(file: &Path) -> bool {

@@ -59,19 +59,13 @@ pub struct Report {
 }
 
 pub fn run(report: &Report, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-    if let Some(html) = &report.html {
-        file::can_be_written(html).with_context(|| format!("cannot write the report {}", html.display()))?;
-    }
+    file::check_report(report.html.as_deref())?;
     let explained = explain(&report.file)?;
-    match report.json {
-        true => print(&hugewise_linux::json::text(&AttributionReport::of(&explained))?)?,
-        false => print(&text::text(&explained, terminal)?)?,
-    }
-    if let Some(html) = &report.html {
-        file::write(html, &page::html(&explained)?)
-            .with_context(|| format!("cannot write the report {}", html.display()))?;
-        eprintln!("hugewise: wrote {}", html.display());
-    }
+    print(&match report.json {
+        true => hugewise_linux::json::text(&AttributionReport::of(&explained))?,
+        false => text::text(&explained, terminal)?,
+    })?;
+    file::write_report(report.html.as_deref(), || page::html(&explained), "")?;
     Ok(match explained.explanation.decision.verdict {
         Verdict::None => ExitCode::SUCCESS,
         _ => ExitCode::from(NEGATIVE),
