@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use hugewise_jvm::jdks::{self, Environment, Jdk};
-use hugewise_linux::{hugepages::backing::Backing, root::Root, units::Bytes};
+use hugewise_linux::{hugepages::backing::Backing, reading::Reason, root::Root, units::Bytes};
 use hugewise_measure::{experiment::CaseToRun, touch::Touch, workload::Workload};
 
 /// Reads per iteration; with [`ITERATIONS`], a run takes one or two seconds.
@@ -48,32 +48,29 @@ pub fn cases(
     Ok(cases)
 }
 
-fn choose(root: &Root, java: &Java) -> Result<Jdk, String> {
+fn choose(root: &Root, java: &Java) -> Result<Jdk, Reason> {
     let jdks = jdks::find(root, &Environment::of_this_process());
     let Java::Named(path) = java else {
         let usual = jdks.iter().find(|jdk| jdk.default).or(jdks.first());
-        return usual.cloned().ok_or_else(|| {
-            "no JDK was found; install one (Debian: default-jdk-headless), or give its java with --java"
-                .to_owned()
-        });
+        let none =
+            "no JDK was found; install one (Debian: default-jdk-headless), or give its java with --java";
+        return usual.cloned().ok_or_else(|| Reason::new(none));
     };
-    let java = fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let named = path.display();
+    let java = fs::canonicalize(path).map_err(|error| Reason::new(format!("{named}: {error}")))?;
     let is_it = |jdk: &&Jdk| fs::canonicalize(&jdk.java).is_ok_and(|known| known == java);
-    jdks.iter().find(is_it).cloned().ok_or_else(|| {
-        format!(
-            "{} is not the java of a JDK: there is no 'release' file next to its bin folder",
-            path.display()
-        )
-    })
+    let none =
+        || format!("{named} is not the java of a JDK: there is no 'release' file next to its bin folder");
+    jdks.iter().find(is_it).cloned().ok_or_else(|| Reason::new(none()))
 }
 
-fn java_half(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<(Workload, Vec<String>), String> {
+fn java_half(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<(Workload, Vec<String>), Reason> {
     if jdk.has_compiler.known() == Some(&false) {
         let home = jdk.home.display();
-        return Err(format!("{home} has no compiler (module jdk.compiler); install a full JDK"));
+        return Reason::err(format!("{home} has no compiler (module jdk.compiler); install a full JDK"));
     }
     if touch.bytes > MAX_ARRAY_BYTES {
-        return Err(format!("an array of {} does not fit in a heap of 1 GiB", touch.bytes));
+        return Reason::err(format!("an array of {} does not fit in a heap of 1 GiB", touch.bytes));
     }
-    Workload::java_touch(jdk, touch, scratch)
+    Workload::java_touch(jdk, touch, scratch).map_err(Reason::new)
 }

@@ -25,6 +25,7 @@ use hugewise_jvm::launch::LaunchLine;
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
     json,
+    reading::Reason,
     root::Root,
     units::Bytes,
 };
@@ -32,9 +33,8 @@ use hugewise_measure::{
     analysis,
     comparison::{Comparison, Design},
     execution::Launch,
-    experiment::{CaseToRun, Experiment, ExperimentError, Rules},
+    experiment::{CaseToRun, Experiment, Rules},
     fragmentation::Fragmenter,
-    machine::Machine,
     rounds::Blocks,
     verdict::Verdict,
     workload::{OwnFigures, Workload, metric::Metric},
@@ -145,17 +145,26 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
     compare.check_arguments(&sizes)?;
     let interrupt = machine::install_signal_handlers()?;
-    let mut machine = machine::open_machine(&root, &compare.purpose(), compare.floor)?;
+    let program = compare.command.first();
+    let purpose = program.map_or("compare".to_owned(), |program| format!("compare -- {program} …"));
+    let mut machine = machine::open_machine(&root, &purpose, compare.floor)?;
     let scratch = machine.scratch().context("cannot create a temporary folder")?;
     let scratch = scratch.path();
     let mut notes = Vec::new();
     let cases = compare.cases(&root, scratch, &mut notes)?;
     let mut design = compare.design();
-    let fragmenter = compare.fragmented.map(|asked| compare.fragmenter(asked, &root, &sizes, &machine));
-    let fragmenter = fragmenter.transpose()?;
-    if let Some(fragmenter) = &fragmenter {
+    let mut fragmenter = None;
+    if let Some(asked) = compare.fragmented {
+        let asked = fragmenter.insert(Fragmenter {
+            program: env::current_exe().context("cannot determine the path of this executable")?,
+            root: root.clone(),
+            sizes: sizes.clone(),
+            asked,
+            share: false,
+            environment: machine.mark(Launch::default()),
+        });
         // An error before anything is started.
-        design.fragmented = Some(fragmenter.plan()?.left);
+        design.fragmented = Some(asked.plan()?.left);
     }
     let experiment = Experiment {
         root: &root,
@@ -175,17 +184,16 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     machine::close(machine)?;
     let mut comparison = match comparison {
         Ok(comparison) => comparison,
-        Err(error) => return machine::interrupted(&error, &interrupt).ok_or_else(|| advised(error)),
+        Err(error) => {
+            return machine::interrupted(&error, &interrupt).ok_or_else(|| {
+                anyhow::Error::new(error).context("the comparison failed; all settings are restored")
+            });
+        }
     };
     comparison.notes.splice(0..0, notes);
     analysis::analyse(&mut comparison);
     compare.show(&comparison, terminal)?;
     Ok(compare.exit_code(&comparison))
-}
-
-/// The error, with the state of the settings.
-fn advised(error: ExperimentError) -> anyhow::Error {
-    anyhow::Error::new(error).context("the comparison failed; all settings are restored")
 }
 
 impl Compare {
@@ -207,18 +215,7 @@ impl Compare {
                 ensure!(!given, "{option} needs a COMMAND: hugewise compare {option} … -- COMMAND");
             }
         }
-        if let Some(html) = &self.html {
-            file::can_be_written(html)
-                .with_context(|| format!("cannot write the report {}", html.display()))?;
-        }
-        Ok(())
-    }
-
-    fn purpose(&self) -> String {
-        match self.command.split_first() {
-            Some((program, _)) => format!("compare -- {program} …"),
-            None => "compare".to_owned(),
-        }
+        file::check_report(self.html.as_deref())
     }
 
     fn design(&self) -> Design {
@@ -245,23 +242,6 @@ impl Compare {
         }
     }
 
-    fn fragmenter(
-        &self,
-        asked: Option<Bytes>,
-        root: &Root,
-        sizes: &PageSizes,
-        machine: &Machine,
-    ) -> anyhow::Result<Fragmenter> {
-        Ok(Fragmenter {
-            program: env::current_exe().context("cannot determine the path of this executable")?,
-            root: root.clone(),
-            sizes: sizes.clone(),
-            asked,
-            share: false,
-            environment: machine.mark(Launch::default()),
-        })
-    }
-
     fn cases(&self, root: &Root, scratch: &Path, notes: &mut Vec<String>) -> anyhow::Result<Vec<CaseToRun>> {
         if self.command.is_empty() {
             let java = match &self.java {
@@ -274,51 +254,36 @@ impl Compare {
         let combinations = parameter_lists::combinations(&self.parameter_list, &self.command)?;
         let case = |parameters: BTreeMap<String, String>| {
             let command = parameter_lists::substitute(&self.command, &parameters);
-            Ok(CaseToRun { workload: self.workload(command)?, command: self.command.clone(), parameters })
+            let own = OwnFigures { metrics: self.metric.clone(), jmh: self.jmh.clone() };
+            let workload = match LaunchLine::parse(&command, &|file| fs::read_to_string(file)) {
+                Some(line) => Workload::java(line?, own).map_err(anyhow::Error::msg)?,
+                None => Workload::other(command, own),
+            };
+            Ok(CaseToRun { workload, command: self.command.clone(), parameters })
         };
         combinations.into_iter().map(case).collect()
     }
 
-    fn workload(&self, command: Vec<String>) -> anyhow::Result<Workload> {
-        let own = OwnFigures { metrics: self.metric.clone(), jmh: self.jmh.clone() };
-        match LaunchLine::parse(&command, &|file| fs::read_to_string(file)) {
-            Some(line) => Workload::java(line?, own).map_err(anyhow::Error::msg),
-            None => Ok(Workload::other(command, own)),
-        }
-    }
-
     fn show(&self, comparison: &Comparison, terminal: &Terminal) -> anyhow::Result<()> {
-        if self.json {
-            print(&json::text(comparison)?)?;
-        } else {
-            print(&text::text(comparison, terminal))?;
-        }
-        if let Some(file) = &self.html {
-            let page = page::html(comparison)?;
-            file::write(file, &page).with_context(|| {
-                format!("cannot write the report {}; the result is printed above", file.display())
-            })?;
-            eprintln!("hugewise: wrote {}", file.display());
-        }
-        Ok(())
+        print(&if self.json { json::text(comparison)? } else { text::text(comparison, terminal) })?;
+        let hint = "; the result is printed above";
+        file::write_report(self.html.as_deref(), || page::html(comparison), hint)
     }
 
     fn exit_code(&self, comparison: &Comparison) -> ExitCode {
-        let named = !self.backing.is_empty();
         let negative = comparison.backings.iter().any(|row| match row.verdict {
             Verdict::FellBack => true,
-            Verdict::LeftOut => named,
+            Verdict::LeftOut => !self.backing.is_empty(),
             _ => false,
         });
         if negative { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS }
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 =
-        text.trim_end_matches('s').parse().map_err(|_| "must be a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|limit| !limit.is_zero())
-        .ok_or_else(|| "must be a positive number of seconds".to_owned())
+fn seconds(text: &str) -> Result<Duration, Reason> {
+    let Ok(seconds) = text.trim_end_matches('s').parse() else {
+        return Reason::err("must be a number of seconds");
+    };
+    let limit = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero());
+    limit.ok_or_else(|| Reason::new("must be a positive number of seconds"))
 }

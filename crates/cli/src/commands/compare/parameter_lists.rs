@@ -20,16 +20,11 @@ pub fn combinations(lists: &[String], command: &[String]) -> anyhow::Result<Vec<
             values.split(',').all(|value| !value.is_empty()),
             "--parameter-list {name}: a value is empty"
         );
-        all = all
-            .into_iter()
-            .flat_map(|known: BTreeMap<String, String>| {
-                values.split(',').map(move |value| {
-                    let mut more = known.clone();
-                    more.insert(name.clone(), value.to_owned());
-                    more
-                })
-            })
-            .collect();
+        let with = |known: BTreeMap<String, String>| {
+            let each = values.split(',').map(|value| (name.clone(), value.to_owned()));
+            each.map(move |added| known.clone().into_iter().chain([added]).collect())
+        };
+        all = all.into_iter().flat_map(with).collect();
     }
     Ok(all)
 }

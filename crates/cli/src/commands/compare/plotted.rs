@@ -16,14 +16,10 @@ pub struct Plot {
     svg: String,
 }
 
-/// All plots of a group. `figure` is the one that decides the verdicts.
-pub fn all(
-    comparison: &Comparison,
-    group: &Group<'_>,
-    figure: &str,
-    scale: Option<&Scale>,
-) -> anyhow::Result<Vec<Plot>> {
-    let over_values = scale.filter(|_| group.is_list()).map(|scale| over_values(group, figure, scale));
+/// All plots of a group.
+pub fn all(comparison: &Comparison, group: &Group<'_>, scale: &Scale) -> anyhow::Result<Vec<Plot>> {
+    let figure = &group.figure.name;
+    let over_values = if group.is_list() { over_values(group, scale)? } else { None };
     let reference = words::reference(comparison);
     let against = strips(
         group,
@@ -35,21 +31,18 @@ pub fn all(
             let mark = Mark::Interval { low: ratio.low, estimate: ratio.estimate, high: ratio.high };
             Some((words::ratio(&ratio), mark))
         },
-    );
-    let every_round = scale.map(|scale| {
-        let title = format!("{}: all rounds and their mean", words::name(figure));
-        strips(group, &title, &scale.heading(figure), false, |row| {
-            let mean = row.summary(figure)?.mean;
-            let points = row.values(figure).into_iter().map(|value| scale.scaled(value)).collect();
-            Some((scale.value(mean), Mark::Points(points, scale.scaled(mean))))
-        })
-    });
+    )?;
+    let title = format!("{}: all rounds and their mean", words::name(figure));
+    let every_round = strips(group, &title, &scale.heading(figure), false, |row| {
+        let mean = row.summary(figure)?.mean;
+        let points = row.values(figure).into_iter().map(|value| scale.scaled(value)).collect();
+        Some((scale.value(mean), Mark::Points(points, scale.scaled(mean))))
+    })?;
     let coverage = strips(group, "Coverage", "% of resident bytes on huge pages", false, |row| {
         let share = row.result.coverage?;
         Some((coverage(Some(share), "unknown"), Mark::Bar(share * 100.0)))
-    });
-    let plots = [over_values, Some(against), every_round, Some(coverage)];
-    plots.into_iter().flatten().filter_map(Result::transpose).collect()
+    })?;
+    Ok([over_values, against, every_round, coverage].into_iter().flatten().collect())
 }
 
 /// A plot with a row for each arm of each case for which `show` has a value and a mark.
@@ -78,25 +71,23 @@ fn strips(
 }
 
 /// A plot with a line for each arm against the values of the parameters.
-fn over_values(group: &Group<'_>, figure: &str, scale: &Scale) -> anyhow::Result<Option<Plot>> {
-    let arms = group.cases.first().map_or(0, |case| case.rows.len());
+fn over_values(group: &Group<'_>, scale: &Scale) -> anyhow::Result<Option<Plot>> {
+    let figure = &group.figure.name;
     let line = |arm| {
         let rows: Vec<&ArmRow<'_>> = group.cases.iter().filter_map(|case| case.rows.get(arm)).collect();
         let point = |row: &&ArmRow<'_>| {
             let summary = row.summary(figure)?;
             Some((scale.scaled(summary.min), scale.scaled(summary.mean), scale.scaled(summary.max)))
         };
-        let label = rows.first()?.label.clone();
-        Some(Line { label, arm, points: rows.iter().map(point).collect() })
+        Line { label: rows[0].label.clone(), arm, points: rows.iter().map(point).collect() }
     };
     let known = |line: &Line| line.points.iter().any(Option::is_some);
-    let lines: Vec<Line> = (0..arms).filter_map(line).filter(known).collect();
+    let lines: Vec<Line> = (0..group.cases[0].rows.len()).map(line).filter(known).collect();
     if lines.is_empty() {
         return Ok(None);
     }
     let values: Vec<String> = group.cases.iter().map(|case| rows::values(case.case)).collect();
-    let names: Vec<String> =
-        group.first().map(|case| case.parameters.keys().cloned().collect()).unwrap_or_default();
+    let names: Vec<&str> = group.parameter_names().into_iter().map(String::as_str).collect();
     let names = words::printable(&names.join(", "));
     let title = format!("{} by {names}: mean, minimum, maximum", words::name(figure));
     let svg = plots::lines(&lines, &values, &scale.heading(figure), &names)?;

@@ -1,15 +1,25 @@
 //! The rows of a comparison, with the cases of one workload grouped together.
 
 use hugewise_measure::{
-    comparison::{BackingResult, Case, Comparison, Figure, FigureSummary, Round},
+    comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, Round},
     verdict::Verdict,
 };
+use serde::Serialize;
 
-use super::words;
+use super::words::{self, Scale};
+use crate::output::words::coverage;
 
-/// The cases of one workload: a single one, or one for each value of a parameter list.
+/// In place of a value that is unknown.
+pub const UNKNOWN: &str = "–";
+
+/// The cases of one workload: a single one, or one for each value of a parameter list. Workload, figures and
+/// names of parameters are the same in all cases.
 pub struct Group<'a> {
+    /// The first case.
+    pub first: &'a Case,
     pub cases: Vec<CaseRows<'a>>,
+    /// The figure that decides the verdict.
+    pub figure: Figure,
 }
 
 pub struct CaseRows<'a> {
@@ -29,6 +39,37 @@ pub struct ArmRow<'a> {
     pub counted: Vec<&'a Round>,
 }
 
+/// The figures of one case that do not decide the verdict: a column for each backing.
+#[derive(Serialize)]
+pub struct OtherFigures {
+    /// The parameters of the case; empty if the group has a single case.
+    pub of: String,
+    pub backings: Vec<String>,
+    pub rows: Vec<OtherFigure>,
+}
+
+#[derive(Serialize)]
+pub struct OtherFigure {
+    pub figure: String,
+    /// For each backing.
+    pub means: Vec<Mean>,
+}
+
+#[derive(Serialize)]
+pub struct Mean {
+    pub value: String,
+    /// Empty if the change is not significant.
+    pub change: String,
+    better: bool,
+}
+
+/// The reason for a verdict.
+#[derive(Serialize)]
+pub struct ReasonRow {
+    pub of: String,
+    pub text: String,
+}
+
 impl<'a> Group<'a> {
     /// All groups of an analysed comparison, which has one result for each case and arm.
     pub fn all(comparison: &'a Comparison) -> Vec<Group<'a>> {
@@ -46,25 +87,23 @@ impl<'a> Group<'a> {
             let case = CaseRows { case, rows: rows.collect() };
             match groups.last_mut() {
                 Some(group) if group.takes(case.case) => group.cases.push(case),
-                _ => groups.push(Group { cases: vec![case] }),
+                _ => groups.push(Group::new(case)),
             }
         }
         groups
     }
 
-    fn takes(&self, case: &Case) -> bool {
-        self.cases.first().is_some_and(|first| {
-            let names = |case: &Case| case.parameters.keys().cloned().collect::<Vec<_>>();
-            first.case.workload == case.workload
-                && first.case.figures == case.figures
-                && !case.parameters.is_empty()
-                && names(first.case) == names(case)
-        })
+    fn new(case: CaseRows<'a>) -> Group<'a> {
+        let none = || Figure { name: "figure".to_owned(), unit: String::new(), better: Better::Lower };
+        let figure = case.case.figures.first().cloned().unwrap_or_else(none);
+        Group { first: case.case, cases: vec![case], figure }
     }
 
-    /// The first case; workload, figures and names of parameters are the same in all cases.
-    pub fn first(&self) -> Option<&'a Case> {
-        self.cases.first().map(|rows| rows.case)
+    fn takes(&self, case: &Case) -> bool {
+        self.first.workload == case.workload
+            && self.first.figures == case.figures
+            && !case.parameters.is_empty()
+            && self.first.parameters.keys().eq(case.parameters.keys())
     }
 
     /// Whether the group has several cases, with different parameter values.
@@ -72,9 +111,54 @@ impl<'a> Group<'a> {
         self.cases.len() > 1
     }
 
-    /// The figure that decides the verdict.
-    pub fn figure(&self) -> Option<&'a Figure> {
-        self.first()?.figures.first()
+    /// The names of the parameters; none if the group has a single case.
+    pub fn parameter_names(&self) -> Vec<&'a String> {
+        if self.is_list() { self.first.parameters.keys().collect() } else { Vec::new() }
+    }
+
+    /// The parameters of one case; empty if the group has a single case.
+    pub fn parameters(&self, case: &Case) -> String {
+        if self.is_list() { parameters(case) } else { String::new() }
+    }
+
+    /// The unit for the figure that decides the verdict.
+    pub fn scale(&self) -> Scale {
+        scale(&self.figure, self.rows().map(|(_, row)| row))
+    }
+
+    /// The figures of a case that do not decide the verdict; `None` if it has none.
+    pub fn other_figures(&self, case: &CaseRows<'a>) -> Option<OtherFigures> {
+        let rows: Vec<&ArmRow<'a>> = case.rows.iter().filter(|row| !row.result.figures.is_empty()).collect();
+        let figures = case.case.figures.get(1..).filter(|figures| !figures.is_empty() && !rows.is_empty())?;
+        let other = |figure: &Figure| {
+            let scale = scale(figure, rows.iter().copied());
+            let mean = |row: &&ArmRow<'a>| {
+                let ratio = row.summary(&figure.name).and_then(|summary| summary.ratio);
+                let changed = ratio.filter(|ratio| ratio.low > 1.0 || ratio.high < 1.0);
+                let change = changed.map(|ratio| words::signed(ratio.estimate, figure.better));
+                Mean {
+                    value: row.mean(&figure.name, &scale),
+                    change: change.unwrap_or_default(),
+                    better: changed.is_some_and(|ratio| ratio.estimate < 1.0),
+                }
+            };
+            OtherFigure { figure: scale.heading(&figure.name), means: rows.iter().map(mean).collect() }
+        };
+        Some(OtherFigures {
+            of: self.parameters(case.case),
+            backings: rows.iter().map(|row| row.label.clone()).collect(),
+            rows: figures.iter().map(other).collect(),
+        })
+    }
+
+    /// The reasons for verdicts that need a reason.
+    pub fn reasons(&self) -> Vec<ReasonRow> {
+        let reason = |(case, row): (&'a Case, &ArmRow<'a>)| {
+            let label = &row.label;
+            let of = if self.is_list() { format!("{} {label}", parameters(case)) } else { label.clone() };
+            Some(ReasonRow { of, text: words::printable(row.reason()?) })
+        };
+        self.rows().filter_map(reason).collect()
     }
 
     /// All rows of all cases, each with its case.
@@ -88,8 +172,21 @@ impl ArmRow<'_> {
         self.result.figures.iter().find(|summary| summary.name == figure)
     }
 
+    /// The mean of a figure; [`UNKNOWN`] without a round that counts.
+    pub fn mean(&self, figure: &str, scale: &Scale) -> String {
+        self.summary(figure).map_or_else(|| UNKNOWN.to_owned(), |summary| scale.number(summary.mean))
+    }
+
+    /// The coverage; [`UNKNOWN`] if the backing was skipped.
+    pub fn coverage(&self) -> String {
+        match self.result.verdict {
+            Verdict::LeftOut => UNKNOWN.to_owned(),
+            _ => coverage(self.result.coverage, "unknown"),
+        }
+    }
+
     /// The reason for the verdict; `None` if the verdict needs no reason.
-    pub fn reason(&self) -> Option<&str> {
+    fn reason(&self) -> Option<&str> {
         let is_without_ratio =
             matches!(self.result.verdict, Verdict::FellBack | Verdict::LeftOut | Verdict::Inconclusive);
         let has_reason = is_without_ratio || self.result.rounds_fallen_back > 0;
@@ -101,6 +198,12 @@ impl ArmRow<'_> {
         let values = self.counted.iter().filter_map(|round| round.figures.get(figure).copied());
         values.filter(|value| value.is_finite()).collect()
     }
+}
+
+/// The unit that suits the largest mean of a figure.
+fn scale<'r>(figure: &Figure, rows: impl Iterator<Item = &'r ArmRow<'r>>) -> Scale {
+    let means = rows.filter_map(|row| row.summary(&figure.name)).map(|summary| summary.mean.abs());
+    Scale::of(figure, means.fold(0.0, f64::max))
 }
 
 fn label(comparison: &Comparison, arm: usize, result: &BackingResult) -> String {

@@ -198,18 +198,11 @@ pub fn moment(unix_s: u64) -> String {
 /// A command line quoted for a shell, at most `longest` characters of it.
 pub fn command(case: &Case, longest: usize) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
-    let words: Vec<String> = case
-        .command
-        .iter()
-        .map(|word| {
-            let word = printable(word);
-            if !word.is_empty() && word.chars().all(plain) {
-                word
-            } else {
-                format!("'{}'", word.replace('\'', r"'\''"))
-            }
-        })
-        .collect();
+    let quoted = |word: &String| match printable(word) {
+        word if !word.is_empty() && word.chars().all(plain) => word,
+        word => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    let words: Vec<String> = case.command.iter().map(quoted).collect();
     shortened(&words.join(" "), longest)
 }
 
@@ -224,16 +217,16 @@ pub fn printable(text: &str) -> String {
 
 /// The result of one case as sentences, one for each kind of verdict. `rows`: the rows of the case with their
 /// labels.
-pub fn conclusions(comparison: &Comparison, rows: &[(String, &BackingResult)], case: &Case) -> Vec<String> {
+pub fn conclusions(comparison: &Comparison, rows: &[(&str, &BackingResult)], case: &Case) -> Vec<String> {
     let Some(figure) = case.figures.first() else { return Vec::new() };
     let reference = reference(comparison);
-    let named = |wanted: &[Verdict], describe: &dyn Fn(&BackingResult) -> String| {
-        let mut of_kind: Vec<_> = rows.iter().filter(|(_, row)| wanted.contains(&row.verdict)).collect();
+    let named = |kind: &str, verdict: Verdict, describe: &dyn Fn(&BackingResult) -> String| {
+        let mut of_kind: Vec<_> = rows.iter().filter(|(_, row)| row.verdict == verdict).collect();
         let estimate = |row: &BackingResult| row.ratio.map_or(1.0, |ratio| ratio.estimate);
         of_kind.sort_by(|(_, a), (_, b)| estimate(a).total_cmp(&estimate(b)));
         let names: Vec<String> =
             of_kind.iter().map(|(label, row)| format!("{label}{}", describe(row))).collect();
-        (!names.is_empty()).then(|| names.join(", "))
+        (!names.is_empty()).then(|| format!("{kind}: {}.", names.join(", ")))
     };
     let by = |row: &BackingResult| {
         let change = row.ratio.map(|ratio| change(ratio.estimate, figure.better)).unwrap_or_default();
@@ -244,15 +237,15 @@ pub fn conclusions(comparison: &Comparison, rows: &[(String, &BackingResult)], c
     };
     let nothing = |_: &BackingResult| String::new();
     [
-        (format!("Faster than {reference}"), named(&[Verdict::Faster], &by)),
-        (format!("Slower than {reference}"), named(&[Verdict::Slower], &by)),
-        (format!("No difference from {reference}"), named(&[Verdict::NoDifference], &seen)),
-        ("Inconclusive".to_owned(), named(&[Verdict::Inconclusive], &nothing)),
-        ("Fell back, without the requested pages".to_owned(), named(&[Verdict::FellBack], &nothing)),
-        ("Skipped".to_owned(), named(&[Verdict::LeftOut], &nothing)),
+        named(&format!("Faster than {reference}"), Verdict::Faster, &by),
+        named(&format!("Slower than {reference}"), Verdict::Slower, &by),
+        named(&format!("No difference from {reference}"), Verdict::NoDifference, &seen),
+        named("Inconclusive", Verdict::Inconclusive, &nothing),
+        named("Fell back, without the requested pages", Verdict::FellBack, &nothing),
+        named("Skipped", Verdict::LeftOut, &nothing),
     ]
     .into_iter()
-    .filter_map(|(kind, names)| Some(format!("{kind}: {}.", names?)))
+    .flatten()
     .collect()
 }
 

@@ -3,20 +3,19 @@
 #[cfg(test)]
 mod tests;
 
-use comfy_table::{ContentArrangement, Table};
-use hugewise_measure::{
-    comparison::{Better, Comparison},
-    verdict::Verdict,
-};
+use std::iter;
+
+use comfy_table::ContentArrangement;
+use hugewise_measure::{comparison::Comparison, verdict::Verdict};
 
 use super::{
-    rows::{self, ArmRow, CaseRows, Group},
-    words::{self, Scale},
+    rows::{self, Group, OtherFigure, OtherFigures, UNKNOWN},
+    words,
 };
 use crate::output::{
     table::{self, align_right, plain_table},
     terminal::Terminal,
-    words::{coverage, shortened},
+    words::shortened,
 };
 
 /// Longest line, in characters.
@@ -37,14 +36,7 @@ pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
         heading(&mut lines, &group, terminal);
         lines.push(String::new());
         verdicts(&mut lines, &group, terminal);
-        if group.cases.iter().any(has_others) {
-            lines.push(String::new());
-            let legend = "(means; changes within blocks, of 1 % or more, whose 95 % interval excludes 0)";
-            lines.push(format!("{} {}", terminal.bold("Other figures"), terminal.dim(legend)));
-        }
-        for case in &group.cases {
-            others(&mut lines, &group, case, terminal);
-        }
+        others(&mut lines, &group, terminal);
         reasons(&mut lines, &group, terminal);
     }
     list(&mut lines, "Changed for the experiment, and restored", &comparison.changes, terminal);
@@ -54,7 +46,7 @@ pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
 }
 
 fn heading(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
-    let Some(case) = group.first() else { return };
+    let case = group.first;
     let mut title = terminal.bold(&shortened(&words::printable(&case.workload), usize::from(MAX_LINE_CHARS)));
     if !group.is_list() && !case.parameters.is_empty() {
         title += &format!("  {}", rows::parameters(case));
@@ -66,42 +58,28 @@ fn heading(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
 }
 
 fn verdicts(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
-    let Some(case) = group.first() else { return };
-    let (name, better) =
-        group.figure().map_or((String::new(), Better::Lower), |figure| (figure.name.clone(), figure.better));
-    let largest = largest(group.rows().map(|(_, row)| row), &name);
-    let scale = group.figure().map(|figure| Scale::of(figure, largest));
-
-    let parameters: Vec<&String> =
-        if group.is_list() { case.parameters.keys().collect() } else { Vec::new() };
+    let (figure, scale, parameters) = (&group.figure, group.scale(), group.parameter_names());
     let mut header: Vec<String> =
         parameters.iter().map(|name| shortened(&words::printable(name), 20)).collect();
     header.extend(["backing", "coverage", "rounds"].map(str::to_owned));
-    header.push(scale.as_ref().map_or_else(|| "figure".to_owned(), |scale| scale.heading(&name)));
+    header.push(scale.heading(&figure.name));
     header.extend(["ratio [95 %]", "verdict"].map(str::to_owned));
 
     let mut table = plain_table();
     table.set_header(header);
     let mut painted = vec![None];
-    let mut last: Option<*const _> = None;
     for (case, row) in group.rows() {
-        let repeated = last.replace(std::ptr::from_ref(case)) == Some(std::ptr::from_ref(case));
-        let value = |name: &String| match case.parameters.get(name) {
-            Some(value) if !repeated => shortened(&words::printable(value), 20),
+        let value = |name: &&String| match case.parameters.get(*name) {
+            Some(value) if row.arm == 0 => shortened(&words::printable(value), 20),
             _ => String::new(),
         };
-        let mut cells: Vec<String> = parameters.iter().copied().map(value).collect();
-        let verdict = words::verdict(row.result, better);
-        let mean = row.summary(&name).zip(scale.as_ref());
+        let mut cells: Vec<String> = parameters.iter().map(value).collect();
+        let verdict = words::verdict(row.result, figure.better);
         cells.extend([
             row.label.clone(),
-            if row.result.verdict == Verdict::LeftOut {
-                "–".to_owned()
-            } else {
-                coverage(row.result.coverage, "unknown")
-            },
+            row.coverage(),
             words::rounds(row.result),
-            mean.map_or_else(|| "–".to_owned(), |(summary, scale)| scale.number(summary.mean)),
+            row.mean(&figure.name, &scale),
             row.result.ratio.as_ref().map_or_else(String::new, words::ratio),
             verdict.clone(),
         ]);
@@ -131,84 +109,58 @@ fn paint(line: &str, words: &str, verdict: Verdict, terminal: &Terminal) -> Stri
     format!("{rest}{painted}")
 }
 
-fn largest<'a>(rows: impl Iterator<Item = &'a ArmRow<'a>>, figure: &str) -> f64 {
-    rows.filter_map(|row| row.summary(figure)).map(|summary| summary.mean.abs()).fold(0.0, f64::max)
-}
-
 /// The figures that do not decide the verdict: a row for each figure, a column for each backing.
-fn others(lines: &mut Vec<String>, group: &Group<'_>, case: &CaseRows<'_>, terminal: &Terminal) {
-    if !has_others(case) {
-        return;
+fn others(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
+    let is_known = |row: &OtherFigure| row.means.iter().any(|mean| mean.value != UNKNOWN);
+    let mut tables: Vec<OtherFigures> =
+        group.cases.iter().filter_map(|case| group.other_figures(case)).collect();
+    tables.retain(|table| table.rows.iter().any(is_known));
+    if !tables.is_empty() {
+        lines.push(String::new());
+        let legend = "(means; changes within blocks, of 1 % or more, whose 95 % interval excludes 0)";
+        lines.push(format!("{} {}", terminal.bold("Other figures"), terminal.dim(legend)));
     }
-    let rows: Vec<&ArmRow<'_>> = case.rows.iter().filter(|row| !row.result.figures.is_empty()).collect();
-    let corner = if group.is_list() { rows::parameters(case.case) } else { String::new() };
-    for side_by_side in rows.chunks(MAX_BACKINGS_PER_TABLE) {
-        let mut table = plain_table();
-        let mut header = vec![corner.clone()];
-        header.extend(side_by_side.iter().flat_map(|row| [row.label.clone(), String::new()]));
-        table.set_header(header);
-        for figure in case.case.figures.iter().skip(1) {
-            let scale = Scale::of(figure, largest(rows.iter().copied(), &figure.name));
-            let mut cells = vec![scale.heading(&figure.name)];
-            for row in side_by_side {
-                let summary = row.summary(&figure.name);
-                cells.push(summary.map_or_else(|| "–".to_owned(), |summary| scale.number(summary.mean)));
-                let changed = summary.and_then(|s| s.ratio).filter(|r| r.low > 1.0 || r.high < 1.0);
-                cells.push(
-                    changed.map_or_else(String::new, |ratio| words::signed(ratio.estimate, figure.better)),
-                );
+    for others in tables {
+        for (at, backings) in others.backings.chunks(MAX_BACKINGS_PER_TABLE).enumerate() {
+            let mut table = plain_table();
+            let columns = backings.iter().flat_map(|label| [label.as_str(), ""]);
+            table.set_header(iter::once(others.of.as_str()).chain(columns));
+            for row in &others.rows {
+                let means = row.means.iter().skip(at * MAX_BACKINGS_PER_TABLE).take(backings.len());
+                let cells = means.flat_map(|mean| [&mean.value, &mean.change]);
+                table.add_row(iter::once(&row.figure).chain(cells));
             }
-            table.add_row(cells);
-        }
-        align_right(&mut table, (0..side_by_side.len()).map(|column| 1 + 2 * column));
-        let start = lines.len();
-        lines.extend(table::lines(&table));
-        if let Some(header) = lines.get_mut(start) {
-            *header = terminal.dim(header);
+            align_right(&mut table, (0..backings.len()).map(|column| 1 + 2 * column));
+            let mut rows = table::lines(&table).into_iter();
+            lines.extend(rows.next().map(|header| terminal.dim(&header)));
+            lines.extend(rows);
         }
     }
-}
-
-/// Whether any figure is known besides the one that decides the verdict.
-fn has_others(case: &CaseRows<'_>) -> bool {
-    let known = |name: &str| case.rows.iter().any(|row| row.summary(name).is_some());
-    case.case.figures.iter().skip(1).any(|figure| known(&figure.name))
 }
 
 /// The reasons for verdicts that need a reason.
 fn reasons(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
-    let mut table = wrapped_table();
-    for (case, row) in group.rows() {
-        if let Some(reason) = row.reason() {
-            let who = match group.is_list() {
-                true => format!("{} {}", rows::parameters(case), row.label),
-                false => row.label.clone(),
-            };
-            table.add_row([who, words::printable(reason)]);
-        }
-    }
-    if !table.is_empty() {
-        lines.push(String::new());
-        lines.push(terminal.bold("Reasons"));
-        lines.extend(table::lines(&table));
-    }
-}
-
-fn wrapped_table() -> Table {
-    let mut table = plain_table();
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(MAX_LINE_CHARS);
-    table
+    let rows = group.reasons().into_iter().map(|reason| [reason.of, reason.text]);
+    wrapped(lines, "Reasons", rows, terminal);
 }
 
 fn list(lines: &mut Vec<String>, title: &str, items: &[String], terminal: &Terminal) {
-    if items.is_empty() {
-        return;
+    let rows = items.iter().map(|item| ["-".to_owned(), words::printable(item)]);
+    wrapped(lines, title, rows, terminal);
+}
+
+/// A table of two columns, wrapped; nothing if it has no row.
+fn wrapped(
+    lines: &mut Vec<String>,
+    title: &str,
+    rows: impl Iterator<Item = [String; 2]>,
+    terminal: &Terminal,
+) {
+    let mut table = plain_table();
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(MAX_LINE_CHARS).add_rows(rows);
+    if !table.is_empty() {
+        lines.push(String::new());
+        lines.push(terminal.bold(title));
+        lines.extend(table::lines(&table));
     }
-    lines.push(String::new());
-    lines.push(terminal.bold(title));
-    let mut table = wrapped_table();
-    for item in items {
-        table.add_row(["-".to_owned(), words::printable(item)]);
-    }
-    lines.extend(table::lines(&table));
 }
