@@ -55,6 +55,22 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
+    /// Appends texts of any length, wrapped, the first below a heading.
+    pub fn list(&mut self, heading: &str, texts: impl IntoIterator<Item = impl AsRef<str>>) -> fmt::Result {
+        for (n, text) in texts.into_iter().enumerate() {
+            self.wrapped(if n == 0 { heading } else { "" }, text.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Appends an empty line and a list, or nothing if the list is empty.
+    pub fn section(&mut self, heading: &str, texts: &[String]) -> fmt::Result {
+        if !texts.is_empty() {
+            self.line("", "")?;
+        }
+        self.list(heading, texts)
+    }
+
     /// Appends numbered actions below the heading ACTIONS.
     pub fn actions(&mut self, actions: &[Action]) -> fmt::Result {
         for (n, action) in share_verify_commands(actions).iter().enumerate() {
@@ -84,13 +100,8 @@ impl<'a> Page<'a> {
             Severity::Warning => ("warning", terminal.warn("warning")),
             Severity::Info => ("info", terminal.dim("info")),
         };
-        writeln!(
-            self.text,
-            "\n{severity}{:pad$}{}",
-            "",
-            terminal.bold(finding.id),
-            pad = INDENT - word.len()
-        )?;
+        let (pad, id) = (INDENT - word.len(), terminal.bold(finding.id));
+        writeln!(self.text, "\n{severity}{:pad$}{id}", "")?;
         for evidence in &finding.evidence {
             let source = plain(&evidence.source.to_string_lossy());
             self.wrapped("", &format!("{} [{source}]", plain(&evidence.value)))?;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use hugewise_jvm::gc_log::{
     Cpu, Pause, Stamp,
-    summary::{Durations, Summary},
+    summary::{Durations, PauseKind},
 };
 use hugewise_linux::units::seconds;
 use schemars::JsonSchema;
@@ -215,7 +215,7 @@ fn rest(log: &Log, clock: Option<Clock>) -> LogTotals {
             sys_seconds: seconds(cpu.sys_ns),
             real_seconds: seconds(cpu.real_ns),
         },
-        kinds: kinds(summary),
+        kinds: summary.kinds.iter().map(kind_row).collect(),
         safepoints: SafepointRows {
             total: durations(&summary.safepoints.total),
             time_to_safepoint: durations(&summary.safepoints.time_to_safepoint),
@@ -241,16 +241,15 @@ fn rest(log: &Log, clock: Option<Clock>) -> LogTotals {
     }
 }
 
-fn kinds(summary: &Summary) -> Vec<KindRow> {
-    let row = |kind: &hugewise_jvm::gc_log::summary::PauseKind| KindRow {
+fn kind_row(kind: &PauseKind) -> KindRow {
+    KindRow {
         kind: kind.name.clone(),
         durations: durations(&kind.durations),
         pauses_with_cpu: kind.with_cpu,
         user_seconds: seconds(kind.cpu.user_ns),
         sys_seconds: seconds(kind.cpu.sys_ns),
         real_seconds: seconds(kind.cpu.real_ns),
-    };
-    summary.kinds.iter().map(row).collect()
+    }
 }
 
 fn durations(durations: &Durations) -> DurationRow {

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use hugewise_jvm::gc_log::summary::Durations;
+
 use super::reports::Log;
 use crate::output::terminal::plain;
 
@@ -10,19 +12,7 @@ pub fn openmetrics(log: &Log) -> Result<String, fmt::Error> {
     let mut out = String::new();
     family(&mut out, "gc_pause_seconds", "summary", Some("seconds"), "Pauses of all application threads.")?;
     for kind in &summary.kinds {
-        let name = escaped(&kind.name);
-        for share in [0.5, 0.99, 1.0] {
-            if let Some(ns) = kind.durations.quantile_ns(share) {
-                let value = seconds(if share < 1.0 { ns } else { kind.durations.max_ns });
-                writeln!(out, "hugewise_gc_pause_seconds{{kind=\"{name}\",quantile=\"{share}\"}} {value}")?;
-            }
-        }
-        writeln!(out, "hugewise_gc_pause_seconds_count{{kind=\"{name}\"}} {}", kind.durations.count)?;
-        writeln!(
-            out,
-            "hugewise_gc_pause_seconds_sum{{kind=\"{name}\"}} {}",
-            seconds(kind.durations.total_ns)
-        )?;
+        samples(&mut out, "gc_pause_seconds", &format!("kind=\"{}\"", escaped(&kind.name)), &kind.durations)?;
     }
     let help =
         "CPU time of the process during pauses, in steps of 10 ms; only pauses with CPU times in the log.";
@@ -44,13 +34,7 @@ pub fn openmetrics(log: &Log) -> Result<String, fmt::Error> {
     ] {
         if durations.count > 0 {
             family(&mut out, name, "summary", Some("seconds"), help)?;
-            for share in [0.5, 0.99] {
-                let value = seconds(durations.quantile_ns(share).unwrap_or(0));
-                writeln!(out, "hugewise_{name}{{quantile=\"{share}\"}} {value}")?;
-            }
-            writeln!(out, "hugewise_{name}{{quantile=\"1\"}} {}", seconds(durations.max_ns))?;
-            writeln!(out, "hugewise_{name}_count {}", durations.count)?;
-            writeln!(out, "hugewise_{name}_sum {}", seconds(durations.total_ns))?;
+            samples(&mut out, name, "", durations)?;
         }
     }
     for (name, help, value) in [
@@ -74,6 +58,17 @@ fn family(out: &mut String, name: &str, kind: &str, unit: Option<&str>, help: &s
         writeln!(out, "# UNIT hugewise_{name} {unit}")?;
     }
     writeln!(out, "# HELP hugewise_{name} {help}")
+}
+
+/// The samples of a summary; `label` is empty or the label that all of them have.
+fn samples(out: &mut String, name: &str, label: &str, durations: &Durations) -> fmt::Result {
+    let (comma, braced) = if label.is_empty() { ("", String::new()) } else { (",", format!("{{{label}}}")) };
+    let quantile = |share| durations.quantile_ns(share).unwrap_or(0);
+    for (share, ns) in [("0.5", quantile(0.5)), ("0.99", quantile(0.99)), ("1", durations.max_ns)] {
+        writeln!(out, "hugewise_{name}{{{label}{comma}quantile=\"{share}\"}} {}", seconds(ns))?;
+    }
+    writeln!(out, "hugewise_{name}_count{braced} {}", durations.count)?;
+    writeln!(out, "hugewise_{name}_sum{braced} {}", seconds(durations.total_ns))
 }
 
 /// Escapes the value of a label: the text comes from the log.

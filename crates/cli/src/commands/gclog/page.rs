@@ -1,15 +1,10 @@
 //! The pauses of a log as a self-contained HTML page.
 
-use hugewise_jvm::gc_log::summary::Durations;
+use hugewise_jvm::gc_log::summary::{PauseKind, SysHeavyPause, UnparsedLine, WorstSafepoint};
 use serde::Serialize;
 
 use super::{plot, reports::Log, words};
-use crate::output::{
-    durations::{milliseconds, seconds},
-    terminal::plain,
-    web_page,
-    words::count,
-};
+use crate::output::{durations::milliseconds, terminal::plain, web_page};
 
 /// Widths of the plots in pixels: for wide and for narrow screens.
 const WIDTHS: [u32; 2] = [1100, 340];
@@ -31,7 +26,7 @@ struct Page {
     slow: Vec<Slow>,
     meaning: Vec<String>,
     sys_above_user: Vec<SysAboveUserRow>,
-    steps: Vec<NextStep>,
+    steps: [words::NextStep; 3],
     unread_lines: u64,
     unread: Vec<Unread>,
 }
@@ -65,13 +60,6 @@ struct SysAboveUserRow {
 }
 
 #[derive(Serialize)]
-struct NextStep {
-    what: &'static str,
-    command: Option<&'static str>,
-    says: &'static str,
-}
-
-#[derive(Serialize)]
 struct Unread {
     place: String,
     what: &'static str,
@@ -80,7 +68,6 @@ struct Unread {
 
 fn page(log: &Log) -> anyhow::Result<Page> {
     let summary = &log.summary;
-    let sys_above_user = &summary.sys_heavy_pauses;
     let safepoints =
         [("total", &summary.safepoints.total), ("time to safepoint", &summary.safepoints.time_to_safepoint)];
     Ok(Page {
@@ -93,15 +80,12 @@ fn page(log: &Log) -> anyhow::Result<Page> {
         safepoints: safepoints
             .into_iter()
             .filter(|(_, durations)| durations.count > 0)
-            .map(|(name, durations)| Row { name: name.to_owned(), figures: figures(durations) })
+            .map(|(name, durations)| Row { name: name.to_owned(), figures: words::figures(durations).into() })
             .collect(),
         slow: slow(log),
-        meaning: if sys_above_user.count > 0 { words::verdict(summary) } else { Vec::new() },
-        sys_above_user: rows_of_sys_above_user(log),
-        steps: words::actions()
-            .into_iter()
-            .map(|(what, command, says)| NextStep { what, command, says })
-            .collect(),
+        meaning: if summary.sys_heavy_pauses.count > 0 { words::verdict(summary) } else { Vec::new() },
+        sys_above_user: sys_above_user(log),
+        steps: words::actions(),
         unread_lines: summary.unread,
         unread: unread(log),
     })
@@ -123,62 +107,37 @@ fn plots(log: &Log) -> anyhow::Result<Vec<Plot>> {
 }
 
 fn kinds(log: &Log) -> Vec<Row> {
-    let row = |kind: &hugewise_jvm::gc_log::summary::PauseKind| {
-        let mut figures = figures(&kind.durations);
-        for ns in [kind.cpu.user_ns, kind.cpu.sys_ns, kind.cpu.real_ns] {
-            figures.push(if kind.with_cpu > 0 { seconds(ns) } else { "?".to_owned() });
-        }
-        Row { name: plain(&kind.name), figures }
+    let row = |kind: &PauseKind| Row {
+        name: plain(&kind.name),
+        figures: words::figures(&kind.durations).into_iter().chain(words::cpu_figures(kind)).collect(),
     };
     log.summary.kinds.iter().map(row).collect()
 }
 
-fn figures(durations: &Durations) -> Vec<String> {
-    let quantile = |share| durations.quantile_ns(share).map_or_else(|| "?".to_owned(), milliseconds);
-    vec![
-        count(durations.count),
-        seconds(durations.total_ns),
-        quantile(0.5),
-        quantile(0.99),
-        milliseconds(durations.max_ns),
-    ]
-}
-
 fn slow(log: &Log) -> Vec<Slow> {
-    let worst = log.summary.safepoints.worst.iter();
-    worst
-        .map(|worst| Slow {
-            time_to_safepoint: milliseconds(worst.time_to_safepoint_ns),
-            operation: worst.operation.as_deref().map(plain).unwrap_or_default(),
-            place: whereabouts(words::moment(worst.end), words::place(log, worst.place)),
-        })
-        .collect()
+    let row = |worst: &WorstSafepoint| Slow {
+        time_to_safepoint: milliseconds(worst.time_to_safepoint_ns),
+        operation: worst.operation.as_deref().map(plain).unwrap_or_default(),
+        place: words::whereabouts(log, worst.end, worst.place),
+    };
+    log.summary.safepoints.worst.iter().map(row).collect()
 }
 
-fn rows_of_sys_above_user(log: &Log) -> Vec<SysAboveUserRow> {
-    let worst = log.summary.sys_heavy_pauses.worst.iter();
-    worst
-        .map(|pause| SysAboveUserRow {
-            kind: plain(&pause.kind),
-            cause: pause.cause.as_deref().map(plain).unwrap_or_default(),
-            figures: [
-                milliseconds(pause.duration_ns),
-                seconds(pause.cpu.user_ns),
-                seconds(pause.cpu.sys_ns),
-                seconds(pause.cpu.real_ns),
-            ],
-            place: whereabouts(words::moment(pause.start), words::place(log, pause.place)),
-        })
-        .collect()
-}
-
-fn whereabouts(moment: Option<String>, place: String) -> String {
-    moment.map_or_else(|| place.clone(), |moment| format!("{moment}, {place}"))
+fn sys_above_user(log: &Log) -> Vec<SysAboveUserRow> {
+    let row = |pause: &SysHeavyPause| SysAboveUserRow {
+        kind: plain(&pause.kind),
+        cause: pause.cause.as_deref().map(plain).unwrap_or_default(),
+        figures: words::pause_figures(pause),
+        place: words::whereabouts(log, pause.start, pause.place),
+    };
+    log.summary.sys_heavy_pauses.worst.iter().map(row).collect()
 }
 
 fn unread(log: &Log) -> Vec<Unread> {
-    let lines = log.summary.unread_lines.iter();
-    lines
-        .map(|line| Unread { place: words::place(log, line.place), what: line.what, text: plain(&line.text) })
-        .collect()
+    let row = |line: &UnparsedLine| Unread {
+        place: words::place(log, line.place),
+        what: line.what,
+        text: plain(&line.text),
+    };
+    log.summary.unread_lines.iter().map(row).collect()
 }

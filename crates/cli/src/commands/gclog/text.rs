@@ -3,11 +3,11 @@
 use std::fmt;
 
 use comfy_table::Table;
-use hugewise_jvm::gc_log::summary::{Durations, PauseKind, SysHeavyPause};
+use hugewise_jvm::gc_log::summary::{PauseKind, SysHeavyPause};
 
 use super::{reports::Log, words};
 use crate::output::{
-    durations::{milliseconds, seconds},
+    durations::milliseconds,
     layout::Page,
     table::table,
     terminal::{Terminal, plain},
@@ -28,20 +28,12 @@ pub fn text(log: &Log, terminal: &Terminal) -> Result<String, fmt::Error> {
     for (n, file) in log.files.iter().enumerate() {
         page.line(if n == 0 { "LOG" } else { "" }, words::file(file))?;
     }
-    for said in words::totals(log) {
-        page.wrapped("", &said)?;
-    }
+    page.list("", words::totals(log))?;
     if !log.summary.kinds.is_empty() {
         page.line("", "")?;
         page.table(&pauses(&log.summary.kinds))?;
     }
-    let remarks = words::remarks(log);
-    if !remarks.is_empty() {
-        page.line("", "")?;
-    }
-    for (n, said) in remarks.iter().enumerate() {
-        page.wrapped(if n == 0 { "NOTE" } else { "" }, said)?;
-    }
+    page.section("NOTE", &words::remarks(log))?;
     safepoints(&mut page, log)?;
     sys_above_user(&mut page, log, terminal)?;
     unread(&mut page, log, terminal)?;
@@ -57,25 +49,13 @@ fn pauses(kinds: &[PauseKind]) -> Table {
     let mut table = table(&headings);
     for kind in kinds {
         let mut row = vec![shortened(&plain(&kind.name), MAX_KIND_CHARS)];
-        row.extend(figures(&kind.durations));
+        row.extend(words::figures(&kind.durations));
         if cpu_known {
-            let cpu = [kind.cpu.user_ns, kind.cpu.sys_ns, kind.cpu.real_ns];
-            row.extend(cpu.map(|ns| if kind.with_cpu > 0 { seconds(ns) } else { "?".to_owned() }));
+            row.extend(words::cpu_figures(kind));
         }
         table.add_row(row);
     }
     table
-}
-
-fn figures(durations: &Durations) -> [String; 5] {
-    let quantile = |share| durations.quantile_ns(share).map_or_else(|| "?".to_owned(), milliseconds);
-    [
-        count(durations.count),
-        seconds(durations.total_ns),
-        quantile(0.5),
-        quantile(0.99),
-        milliseconds(durations.max_ns),
-    ]
 }
 
 fn safepoints(page: &mut Page<'_>, log: &Log) -> fmt::Result {
@@ -89,7 +69,7 @@ fn safepoints(page: &mut Page<'_>, log: &Log) -> fmt::Result {
     {
         if durations.count > 0 {
             let mut row = vec![name.to_owned()];
-            row.extend(figures(durations));
+            row.extend(words::figures(durations));
             table.add_row(row);
         }
     }
@@ -98,11 +78,11 @@ fn safepoints(page: &mut Page<'_>, log: &Log) -> fmt::Result {
     let slow: Vec<_> =
         safepoints.worst.iter().filter(|worst| worst.time_to_safepoint_ns >= MIN_LISTED_TTSP_NS).collect();
     for (n, worst) in slow.iter().take(MAX_SLOW_SAFEPOINTS).enumerate() {
+        let ms = milliseconds(worst.time_to_safepoint_ns);
         let of = worst.operation.as_deref().map(|operation| format!(" for {}", plain(operation)));
         let at = words::moment(worst.end).map(|at| format!(" {at}")).unwrap_or_default();
         let place = words::place(log, worst.place);
-        let said =
-            format!("{} ms{}{at}, {place}", milliseconds(worst.time_to_safepoint_ns), of.unwrap_or_default());
+        let said = format!("{ms} ms{}{at}, {place}", of.unwrap_or_default());
         page.line(if n == 0 { "TTSP" } else { "" }, said)?;
     }
     if !slow.is_empty() {
@@ -127,17 +107,15 @@ fn sys_above_user(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::R
     };
     page.line("SYS > USER", terminal.warn(&said))?;
     page.table(&worst(log, &sys_above_user.worst))?;
+    page.section("VERDICT", &words::verdict(&log.summary))?;
     page.line("", "")?;
-    for (n, said) in words::verdict(&log.summary).iter().enumerate() {
-        page.wrapped(["VERDICT", ""][n.min(1)], said)?;
-    }
-    page.line("", "")?;
-    for (n, (what, command, says)) in words::actions().iter().enumerate() {
-        page.line(if n == 0 { "ACTIONS" } else { "" }, terminal.bold(&format!("{}. {what}", n + 1)))?;
-        if let Some(command) = command {
+    for (n, step) in words::actions().iter().enumerate() {
+        let title = terminal.bold(&format!("{}. {}", n + 1, step.what));
+        page.line(if n == 0 { "ACTIONS" } else { "" }, title)?;
+        if let Some(command) = step.command {
             page.line("", terminal.good(&format!("$ {command}")))?;
         }
-        page.wrapped("", says)?;
+        page.wrapped("", step.says)?;
     }
     Ok(())
 }
@@ -145,15 +123,10 @@ fn sys_above_user(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::R
 fn worst(log: &Log, sys_above_user: &[SysHeavyPause]) -> Table {
     let mut table = table(&["pause", "ms", "user s", "sys s", "real s", "where"]);
     for pause in sys_above_user {
-        let at = words::moment(pause.start).map(|at| format!("{at}, ")).unwrap_or_default();
-        table.add_row([
-            shortened(&plain(&pause.kind), MAX_KIND_CHARS),
-            milliseconds(pause.duration_ns),
-            seconds(pause.cpu.user_ns),
-            seconds(pause.cpu.sys_ns),
-            seconds(pause.cpu.real_ns),
-            format!("{at}{}", words::place(log, pause.place)),
-        ]);
+        let mut row = vec![shortened(&plain(&pause.kind), MAX_KIND_CHARS)];
+        row.extend(words::pause_figures(pause));
+        row.push(words::whereabouts(log, pause.start, pause.place));
+        table.add_row(row);
     }
     table
 }
@@ -171,10 +144,9 @@ fn unread(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
     page.wrapped("UNPARSED", &format!("{lines} not be parsed: truncated or damaged"))?;
     for line in summary.unread_lines.iter().take(MAX_UNPARSED_LINES) {
         let text = plain(&line.text);
-        let text = if text.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", terminal.dim(&shortened(&text, 60)))
+        let text = match text.as_str() {
+            "" => String::new(),
+            text => format!(": {}", terminal.dim(&shortened(text, 60))),
         };
         page.line("", format!("{}, {}{text}", words::place(log, line.place), line.what))?;
     }

@@ -1,10 +1,14 @@
 //! Figures and sentences shared by the text and the HTML page.
 
-use hugewise_jvm::gc_log::{Cpu, LogPosition, Stamp, summary::Summary};
+use hugewise_jvm::gc_log::{
+    Cpu, LogPosition, Stamp,
+    summary::{Durations, PauseKind, Summary, SysHeavyPause},
+};
+use serde::Serialize;
 
 use super::reports::Log;
 use crate::output::{
-    durations::seconds,
+    durations::{milliseconds, seconds},
     terminal::plain,
     words::{count, counted},
 };
@@ -13,6 +17,30 @@ use crate::output::{
 pub fn cpu(cpu: Cpu) -> String {
     let Cpu { user_ns, sys_ns, real_ns } = cpu;
     format!("user {} s, sys {} s, real {} s", seconds(user_ns), seconds(sys_ns), seconds(real_ns))
+}
+
+/// Count, total in seconds, and median, 99th percentile and maximum in milliseconds.
+pub fn figures(durations: &Durations) -> [String; 5] {
+    let quantile = |share| durations.quantile_ns(share).map_or_else(|| "?".to_owned(), milliseconds);
+    [
+        count(durations.count),
+        seconds(durations.total_ns),
+        quantile(0.5),
+        quantile(0.99),
+        milliseconds(durations.max_ns),
+    ]
+}
+
+/// User, system and real time in seconds.
+pub fn cpu_figures(kind: &PauseKind) -> [String; 3] {
+    let Cpu { user_ns, sys_ns, real_ns } = kind.cpu;
+    [user_ns, sys_ns, real_ns].map(|ns| if kind.with_cpu > 0 { seconds(ns) } else { "?".to_owned() })
+}
+
+/// Duration in milliseconds; user, system and real time in seconds.
+pub fn pause_figures(pause: &SysHeavyPause) -> [String; 4] {
+    let Cpu { user_ns, sys_ns, real_ns } = pause.cpu;
+    [milliseconds(pause.duration_ns), seconds(user_ns), seconds(sys_ns), seconds(real_ns)]
 }
 
 /// `at 12.345 s`
@@ -31,6 +59,12 @@ pub fn place(log: &Log, place: LogPosition) -> String {
         Some(file) if log.files.len() > 1 => format!("{}:{}", self::file(file), place.line),
         _ => format!("line {}", place.line),
     }
+}
+
+/// `at 12.345 s, gc.log.0:17`
+pub fn whereabouts(log: &Log, stamp: Stamp, position: LogPosition) -> String {
+    let place = place(log, position);
+    moment(stamp).map_or_else(|| place.clone(), |moment| format!("{moment}, {place}"))
 }
 
 /// Totals of the pauses, as sentences.
@@ -111,26 +145,33 @@ pub fn verdict(summary: &Summary) -> Vec<String> {
     said
 }
 
-/// Actions that find the cause: title, command or `None`, explanation.
-pub fn actions() -> [(&'static str, Option<&'static str>, &'static str); 3] {
+/// An action that finds the cause.
+#[derive(Serialize)]
+pub struct NextStep {
+    pub what: &'static str,
+    pub command: Option<&'static str>,
+    pub says: &'static str,
+}
+
+pub fn actions() -> [NextStep; 3] {
     [
-        (
-            "Exclude first touch",
-            None,
-            "First touch causes pauses only at the start and when the heap grows. -Xms equal to -Xmx with \
-             -XX:+AlwaysPreTouch removes these pauses; pauses that remain have another cause.",
-        ),
-        (
-            "Record the cause",
-            Some("sudo hugewise record -o pauses.rec PID"),
-            "Run it while such pauses occur, then 'hugewise report pauses.rec', which attributes the time of \
-             each pause to its causes.",
-        ),
-        (
-            "Check the settings",
-            Some("hugewise check"),
-            "It shows defrag, which decides whether page faults wait for huge pages, and how many huge pages are \
-             available without compaction; few of them mean that memory is fragmented.",
-        ),
+        NextStep {
+            what: "Exclude first touch",
+            command: None,
+            says: "First touch causes pauses only at the start and when the heap grows. -Xms equal to -Xmx with \
+                   -XX:+AlwaysPreTouch removes these pauses; pauses that remain have another cause.",
+        },
+        NextStep {
+            what: "Record the cause",
+            command: Some("sudo hugewise record -o pauses.rec PID"),
+            says: "Run it while such pauses occur, then 'hugewise report pauses.rec', which attributes the time of \
+                   each pause to its causes.",
+        },
+        NextStep {
+            what: "Check the settings",
+            command: Some("hugewise check"),
+            says: "It shows defrag, which decides whether page faults wait for huge pages, and how many huge pages \
+                   are available without compaction; few of them mean that memory is fragmented.",
+        },
     ]
 }

@@ -1,5 +1,7 @@
 //! Figures and sentences shared by the text and the HTML page.
 
+use std::cmp::Reverse;
+
 use hugewise_linux::{action::Action, reading::Reading};
 use hugewise_record::{
     attribution::{
@@ -12,11 +14,15 @@ use hugewise_record::{
 
 use crate::{
     commands::plan::formats::quote::shell_line,
-    output::{durations::duration, terminal::plain, words::counted},
+    output::{
+        durations::{duration, milliseconds},
+        terminal::plain,
+        words::counted,
+    },
 };
 
 /// Shortest time to safepoint that is listed, in nanoseconds.
-pub const MIN_LISTED_TTSP_NS: u64 = 10_000_000;
+const MIN_LISTED_TTSP_NS: u64 = 10_000_000;
 
 /// Seconds since the start of the recording; negative before it.
 pub fn since_begin_s(gathered: &RecordingData, ns: u64) -> f64 {
@@ -35,7 +41,7 @@ pub fn verdict(explanation: &Attribution) -> &'static str {
     }
 }
 
-pub fn waiting(wait: Wait) -> &'static str {
+fn waiting(wait: Wait) -> &'static str {
     match wait {
         Wait::Compaction => "compaction",
         Wait::Reclaim => "reclaim",
@@ -47,7 +53,7 @@ fn share(ns: u64, of_ns: u64) -> String {
 }
 
 /// Name and thread id.
-pub fn who(gathered: &RecordingData, thread: usize) -> String {
+fn who(gathered: &RecordingData, thread: usize) -> String {
     let tid = gathered.threads.get(thread).map_or(0, |thread| thread.tid);
     format!("{} {tid}", plain(gathered.name(thread)))
 }
@@ -67,6 +73,22 @@ pub fn recording(gathered: &RecordingData) -> [String; 2] {
             mode(&thp.enabled),
             mode(&thp.defrag)
         ),
+    ]
+}
+
+/// Milliseconds; a question mark if unknown.
+pub fn ms(ns: Option<u64>) -> String {
+    ns.map_or_else(|| "?".to_owned(), milliseconds)
+}
+
+/// Start in seconds; duration, time to safepoint and stalled time in milliseconds.
+pub fn figures(gathered: &RecordingData, pause: &Pause) -> [String; 4] {
+    let span = &pause.stop.span;
+    [
+        format!("{:.3}", since_begin_s(gathered, span.start)),
+        milliseconds(span.end - span.start),
+        ms(pause.time_to_safepoint.as_ref().map(|ttsp| ttsp.ns)),
+        ms(pause.stalled_ns),
     ]
 }
 
@@ -113,19 +135,44 @@ pub fn totals(totals: &Totals) -> Vec<String> {
     said
 }
 
+/// The pauses, the longest with its time to safepoint first.
+pub fn longest_first(explanation: &Attribution) -> Vec<&Pause> {
+    let mut order: Vec<&Pause> = explanation.pauses.iter().collect();
+    order.sort_by_key(|pause| Reverse(pause.with_time_to_safepoint_ns()));
+    order
+}
+
 /// The pause on which the verdict is based, or else the longest; `None` without pauses.
 pub fn worst(explanation: &Attribution) -> Option<&Pause> {
-    let at = match explanation.decision.because {
-        VerdictReason::HugePagesInPauses { worst, .. } => Some(worst),
-        _ => {
-            (0..explanation.pauses.len()).max_by_key(|at| explanation.pauses[*at].with_time_to_safepoint_ns())
-        }
-    };
-    explanation.pauses.get(at?)
+    match explanation.decision.because {
+        VerdictReason::HugePagesInPauses { worst, .. } => explanation.pauses.get(worst),
+        _ => explanation.pauses.iter().max_by_key(|pause| pause.with_time_to_safepoint_ns()),
+    }
+}
+
+/// `Young (Normal) at 12.345 s`
+pub fn head(gathered: &RecordingData, pause: &Pause) -> String {
+    let kind = plain(&pause.stop.kind);
+    format!("{kind} at {:.3} s", since_begin_s(gathered, pause.stop.span.start))
+}
+
+/// The collector threads of a pause.
+pub fn threads(gathered: &RecordingData, pause: &Pause) -> Vec<String> {
+    let thread = |part: &ThreadPart| format!("{}: {}", who(gathered, part.thread), thread_part(part));
+    pause.threads.iter().map(thread).collect()
+}
+
+/// The time to safepoint of a pause, and the threads that delayed it; `None` if it is too short to be listed.
+pub fn listed_ttsp(gathered: &RecordingData, pause: &Pause) -> Option<(String, Vec<String>)> {
+    let ttsp = pause.time_to_safepoint.as_ref().filter(|ttsp| ttsp.ns >= MIN_LISTED_TTSP_NS)?;
+    let blockers = ttsp.blockers.iter().map(|(thread, wait, ns)| {
+        format!("{}: {} in {}", who(gathered, *thread), duration(*ns), waiting(*wait))
+    });
+    Some((duration(ttsp.ns), blockers.collect()))
 }
 
 /// Waits, huge pages and page faults of a collector thread in a pause.
-pub fn thread_part(part: &ThreadPart) -> String {
+fn thread_part(part: &ThreadPart) -> String {
     let mut said = Vec::new();
     for (part, what) in [(part.compaction, "compaction"), (part.reclaim, "reclaim")] {
         if part.ns > 0 {
@@ -197,14 +244,12 @@ pub fn why(explanation: &Attribution) -> Vec<String> {
                 share(*ns, *of_ns)
             )];
             if let Some(pause) = explanation.pauses.get(*worst) {
-                let stalled = pause.stalled_for_huge_ns.unwrap_or(0)
-                    + pause.time_to_safepoint.as_ref().map_or(0, |time_to_safepoint| time_to_safepoint.stalled_for_huge_ns);
+                let before = pause.time_to_safepoint.as_ref().map_or(0, |ttsp| ttsp.stalled_for_huge_ns);
                 said.push(format!(
-                    "Worst pause: {} at {:.3} s, {}, of which {} waiting for huge pages.",
-                    plain(&pause.stop.kind),
-                    since_begin_s(gathered, pause.stop.span.start),
+                    "Worst pause: {}, {}, of which {} waiting for huge pages.",
+                    head(gathered, pause),
                     duration(pause.with_time_to_safepoint_ns()),
-                    duration(stalled)
+                    duration(before + pause.stalled_for_huge_ns.unwrap_or(0))
                 ));
             }
             said
@@ -266,19 +311,17 @@ pub fn why(explanation: &Attribution) -> Vec<String> {
             duration(*of_ns),
             duration(*ns)
         )],
-        VerdictReason::Nothing => match explanation.totals.pauses {
-            0 => vec!["The recording has no pause of a JVM.".to_owned()],
-            _ => vec![
-                match explanation.totals.split.user_ns {
-                    Some(_) => "The pauses are mostly the collector's own work in user space.",
-                    None => {
-                        "No thread waited for the kernel or touched much new memory; the log does not \
-                             contain the collector's user time."
-                    }
-                }
+        VerdictReason::Nothing if explanation.totals.pauses == 0 => {
+            vec!["The recording has no pause of a JVM.".to_owned()]
+        }
+        VerdictReason::Nothing if explanation.totals.split.user_ns.is_some() => {
+            vec!["The pauses are mostly the collector's own work in user space.".to_owned()]
+        }
+        VerdictReason::Nothing => vec![
+            "No thread waited for the kernel or touched much new memory; the log does not contain the \
+             collector's user time."
                 .to_owned(),
-            ],
-        },
+        ],
         VerdictReason::NoEvents => vec![
             "The waits of threads were not recorded, and the machine compacted or reclaimed memory during the \
              recording. Record as root, with kernel events or at least delay accounting."

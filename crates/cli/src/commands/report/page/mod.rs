@@ -11,11 +11,7 @@ use serde::Serialize;
 use self::timeline::Timeline;
 use super::{reports::AttributedRecording, words};
 use crate::output::{
-    durations::{duration, milliseconds},
-    layout::share_verify_commands,
-    terminal::plain,
-    web_page,
-    words::counted,
+    durations::duration, layout::share_verify_commands, terminal::plain, web_page, words::counted,
 };
 
 /// The only script of the page. It reads the recording as JSON data.
@@ -150,19 +146,10 @@ fn parts(explanation: &Attribution) -> Vec<Part> {
 }
 
 fn pauses(explanation: &Attribution) -> Vec<PauseRow> {
-    let mut order: Vec<&Pause> = explanation.pauses.iter().collect();
-    order.sort_by_key(|pause| std::cmp::Reverse(pause.with_time_to_safepoint_ns()));
-    let ms = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), milliseconds);
     let row = |pause: &Pause| {
-        let span = &pause.stop.span;
-        let mut figures = vec![
-            format!("{:.3}", words::since_begin_s(&explanation.gathered, span.start)),
-            milliseconds(span.end - span.start),
-            ms(pause.time_to_safepoint.as_ref().map(|time_to_safepoint| time_to_safepoint.ns)),
-            ms(pause.stalled_ns),
-            ms(pause.stalled_for_huge_ns),
-        ];
-        figures.extend(words::parts(&pause.split).map(|(_, ns)| ms(ns)));
+        let mut figures = words::figures(&explanation.gathered, pause).to_vec();
+        figures.push(words::ms(pause.stalled_for_huge_ns));
+        figures.extend(words::parts(&pause.split).map(|(_, ns)| words::ms(ns)));
         PauseRow {
             fragment: fragment(explanation, pause),
             kind: plain(&pause.stop.kind),
@@ -170,15 +157,14 @@ fn pauses(explanation: &Attribution) -> Vec<PauseRow> {
             figures,
         }
     };
-    order.into_iter().take(MAX_LISTED).map(row).collect()
+    words::longest_first(explanation).into_iter().take(MAX_LISTED).map(row).collect()
 }
 
 /// URL fragment that shows a pause in the timeline, with its time to safepoint and a margin on both sides.
 fn fragment(explanation: &Attribution, pause: &Pause) -> String {
     let begin = |ns| words::since_begin_s(&explanation.gathered, ns);
     let (start, end) = (begin(pause.stop.span.start), begin(pause.stop.span.end));
-    let from = start
-        - pause.time_to_safepoint.as_ref().map_or(0.0, |time_to_safepoint| time_to_safepoint.ns as f64 / 1e9);
+    let from = start - pause.time_to_safepoint.as_ref().map_or(0.0, |ttsp| ttsp.ns as f64 / 1e9);
     let margin = ((end - from) * 0.1).max(1e-5);
     format!("t={:.6},{:.6}", from - margin, end + margin)
 }
@@ -186,34 +172,13 @@ fn fragment(explanation: &Attribution, pause: &Pause) -> String {
 fn worst(explanation: &Attribution) -> Option<Worst> {
     let pause = words::worst(explanation).filter(|pause| !pause.threads.is_empty())?;
     let gathered = &explanation.gathered;
-    let time_to_safepoint = pause
-        .time_to_safepoint
-        .as_ref()
-        .filter(|time_to_safepoint| time_to_safepoint.ns >= words::MIN_LISTED_TTSP_NS);
-    let part = |part| words::thread_part(part);
+    let (ttsp, blockers) = words::listed_ttsp(gathered, pause).unzip();
     Some(Worst {
         fragment: fragment(explanation, pause),
-        head: format!(
-            "{} at {:.3} s, by thread",
-            plain(&pause.stop.kind),
-            words::since_begin_s(gathered, pause.stop.span.start)
-        ),
-        threads: pause
-            .threads
-            .iter()
-            .map(|of| format!("{}: {}", words::who(gathered, of.thread), part(of)))
-            .collect(),
-        time_to_safepoint: time_to_safepoint.map(|time_to_safepoint| {
-            format!("Time to safepoint before it: {}", duration(time_to_safepoint.ns))
-        }),
-        blockers: time_to_safepoint
-            .into_iter()
-            .flat_map(|time_to_safepoint| &time_to_safepoint.blockers)
-            .map(|(thread, wait, ns)| {
-                let who = words::who(gathered, *thread);
-                format!("{who}: {} in {}", duration(*ns), words::waiting(*wait))
-            })
-            .collect(),
+        head: format!("{}, by thread", words::head(gathered, pause)),
+        threads: words::threads(gathered, pause),
+        time_to_safepoint: ttsp.map(|ttsp| format!("Time to safepoint before it: {ttsp}")),
+        blockers: blockers.unwrap_or_default(),
     })
 }
 
@@ -226,14 +191,8 @@ fn without_controls(action: Action) -> Action {
 /// JSON whose strings cannot end the script element.
 fn embedded(timeline: &Timeline) -> anyhow::Result<String> {
     let mut json = serde_json::to_string(timeline)?;
-    for (outside, escaped) in [
-        ("&", "\\u0026"),
-        ("<", "\\u003c"),
-        (">", "\\u003e"),
-        ("\u{2028}", "\\u2028"),
-        ("\u{2029}", "\\u2029"),
-    ] {
-        json = json.replace(outside, escaped);
+    for outside in ['&', '<', '>', '\u{2028}', '\u{2029}'] {
+        json = json.replace(outside, &format!("\\u{:04x}", u32::from(outside)));
     }
     Ok(json)
 }

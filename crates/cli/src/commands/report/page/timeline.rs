@@ -94,13 +94,11 @@ struct Names {
 
 impl Names {
     fn place(&mut self, name: &str) -> u64 {
-        if let Some(place) = self.places.get(name) {
-            return *place;
-        }
-        let place = self.names.len() as u64;
-        self.places.insert(name.to_owned(), place);
-        self.names.push(plain(name));
-        place
+        let next = self.names.len() as u64;
+        *self.places.entry(name.to_owned()).or_insert_with(|| {
+            self.names.push(plain(name));
+            next
+        })
     }
 }
 
