@@ -12,6 +12,7 @@ use hugewise_linux::{
     facts::Facts,
     hugepages::{backing::Backing, contiguity::Scan, page_sizes::PageSizes},
     json,
+    reading::Reason,
     root::Root,
 };
 use hugewise_plan::{
@@ -110,10 +111,10 @@ impl ValueEnum for OutputFormat {
     }
 }
 
-fn off_heap(text: &str) -> Result<OffHeapRequest, String> {
+fn off_heap(text: &str) -> Result<OffHeapRequest, Reason> {
     match text {
         "direct" => Ok(OffHeapRequest::Direct),
-        size => size.parse().map(OffHeapRequest::Bytes).map_err(|error| format!("{error}")),
+        size => Ok(OffHeapRequest::Bytes(size.parse()?)),
     }
 }
 
@@ -157,9 +158,7 @@ pub fn make(root: &Root, wishes: &PlanOptions, command: &[String]) -> anyhow::Re
 }
 
 fn is_negative(plan: &Planned) -> bool {
-    let out_of_reach = |obtainable| {
-        matches!(obtainable, PoolAvailability::NotEnoughMemory | PoolAvailability::NotContiguous)
-    };
-    plan.pools.iter().any(|pool| out_of_reach(pool.obtainable))
+    let missing = [PoolAvailability::NotEnoughMemory, PoolAvailability::NotContiguous];
+    plan.pools.iter().any(|pool| missing.contains(&pool.obtainable))
         || matches!(plan.verdict.outcome, StartOutcome::Exits | StartOutcome::DiesOfSigbus)
 }

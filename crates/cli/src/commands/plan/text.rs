@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hugewise_linux::units::{Bytes, Pages};
-use hugewise_plan::plan::{Plan, PoolAvailability, PoolPlan, RegionOutcome, StartOutcome};
+use hugewise_plan::plan::{Plan, PoolAvailability, PoolPlan, RegionOutcome, SettingPlan, StartOutcome};
 
 use crate::output::{
     layout::Page,
@@ -22,70 +22,43 @@ pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
     for (n, pool) in plan.pools.iter().enumerate() {
         self::pool(&mut page, if n == 0 { "POOL" } else { "" }, pool, plan.instances, terminal)?;
     }
-    if let Some(memory) =
-        plan.memory.as_ref().filter(|memory| memory.taken_bytes > Bytes::ZERO && !plan.lacks_memory())
-    {
-        page.wrapped(
-            "MEMORY",
-            &format!(
-                "the added pages take {} from other programs: of {} available now, {} remain",
-                memory.taken_bytes, memory.available_bytes, memory.remaining_bytes
-            ),
-        )?;
+    let memory = plan.memory.as_ref().filter(|memory| memory.taken_bytes > Bytes::ZERO);
+    if let Some(memory) = memory.filter(|_| !plan.lacks_memory()) {
+        let said = format!(
+            "the added pages take {} from other programs: of {} available now, {} remain",
+            memory.taken_bytes, memory.available_bytes, memory.remaining_bytes
+        );
+        page.wrapped("MEMORY", &said)?;
     }
-    for (n, setting) in plan.settings.iter().enumerate() {
-        let heading = if n == 0 { "SETTINGS" } else { "" };
-        page.wrapped(
-            heading,
-            &format!("{}: {} → {} ({})", setting.setting, setting.from, setting.to, setting.why),
-        )?;
-    }
+    let setting = |change: &SettingPlan| {
+        format!("{}: {} → {} ({})", change.setting, change.from, change.to, change.why)
+    };
+    page.list("SETTINGS", plan.settings.iter().map(setting))?;
     verdict(&mut page, plan, terminal)?;
-    for (n, note) in plan.notes.iter().enumerate() {
-        page.wrapped(if n == 0 { "NOTES" } else { "" }, &plain(note))?;
-    }
+    page.list("NOTES", plan.notes.iter().map(|note| plain(note)))?;
     page.actions(&plan.actions)?;
     Ok(page.into_text())
 }
 
 fn regions(page: &mut Page, plan: &Plan) -> fmt::Result {
-    page.line(
-        "REGIONS",
-        format!("{:32}{:>10}{:>12}{:>12}{:>9}", "", "page size", "at start", "at most", "pages"),
-    )?;
+    let mut row = |heading, [name, size, at_start, at_most, pages]: [&str; 5]| {
+        page.line(heading, format!("{name:32}{size:>10}{at_start:>12}{at_most:>12}{pages:>9}"))
+    };
+    let needed = |bytes: Bytes, size| bytes.pages_needed(size).to_string();
+    row("REGIONS", ["", "page size", "at start", "at most", "pages"])?;
     for region in &plan.regions {
-        let is_huge = plan.pools.iter().any(|pool| pool.page_size_bytes == region.page_size_bytes);
-        let pages = if is_huge {
-            region.bytes.pages_needed(region.page_size_bytes).to_string()
-        } else {
-            "-".to_owned()
-        };
-        page.line(
-            "",
-            format!(
-                "{:32}{:>10}{:>12}{:>12}{pages:>9}",
-                plain(&region.name),
-                region.page_size_bytes.to_string(),
-                region.bytes_at_start.to_string(),
-                region.bytes.to_string(),
-            ),
-        )?;
+        let (size, bytes) = (region.page_size_bytes, region.bytes);
+        let is_huge = plan.pools.iter().any(|pool| pool.page_size_bytes == size);
+        let pages = if is_huge { needed(bytes, size) } else { "-".to_owned() };
+        let (name, at_start) = (plain(&region.name), region.bytes_at_start.to_string());
+        row("", [&name, &size.to_string(), &at_start, &bytes.to_string(), &pages])?;
     }
     if let Some(off_heap) = &plan.off_heap {
-        page.line(
-            "",
-            format!(
-                "{:32}{:>10}{:>12}{:>12}{:>9}",
-                format!("off-heap ({})", off_heap.source),
-                off_heap.page_size_bytes.to_string(),
-                "",
-                off_heap.bytes.to_string(),
-                off_heap.bytes.pages_needed(off_heap.page_size_bytes).to_string(),
-            ),
-        )?;
+        let (size, bytes) = (off_heap.page_size_bytes, off_heap.bytes);
+        let name = format!("off-heap ({})", off_heap.source);
+        row("", [&name, &size.to_string(), "", &bytes.to_string(), &needed(bytes, size)])?;
     } else if let Some(direct) = plan.direct_memory_bytes {
-        let name = "direct buffers, off-heap";
-        page.line("", format!("{name:32}{:>10}{:>12}{:>12}{:>9}", "no flag", "", direct.to_string(), "-"))?;
+        row("", ["direct buffers, off-heap", "no flag", "", &direct.to_string(), "-"])?;
     }
     Ok(())
 }
@@ -97,36 +70,27 @@ fn pool(page: &mut Page, heading: &str, pool: &PoolPlan, instances: u32, termina
         true => String::new(),
         false => format!(" ({} at the start)", pool.pages_at_start),
     };
-    page.wrapped(
-        heading,
-        &format!(
-            "{} {} of {}{of_node} {} needed{for_all}{at_start}: {}; the pool has {}, of which {} are available",
-            pool.pages_needed,
-            if pool.pages_needed == Pages(1) { "page" } else { "pages" },
-            pool.page_size_bytes,
-            is_or_are(pool.pages_needed),
-            pool.pages_needed * pool.page_size_bytes,
-            pool.pages_in_pool,
-            pool.pages_available,
-        ),
-    )?;
-    let why = plain(&pool.why);
-    let to_add = format!("pages to add: {}", pool.pages_to_add);
-    match (pool.pages_to_add, pool.obtainable) {
-        (Pages(0), _) => page.line("", terminal.good("pages to add: none")),
-        (_, PoolAvailability::Yes) => page.wrapped("", &format!("{to_add}, available now: {why}")),
-        (_, PoolAvailability::NotEnoughMemory) => {
-            page.wrapped("", &format!("{to_add}, not enough memory: {why}"))
-        }
-        (_, PoolAvailability::NotContiguous) => page.wrapped("", &format!("{to_add}, not contiguous: {why}")),
-        (_, PoolAvailability::Unknown) => {
-            page.wrapped("", &format!("{to_add}, unknown whether they are available: {why}"))
-        }
+    let (noun, verb) = if pool.pages_needed == Pages(1) { ("page", "is") } else { ("pages", "are") };
+    let said = format!(
+        "{} {noun} of {}{of_node} {verb} needed{for_all}{at_start}: {}; the pool has {}, of which {} are \
+         available",
+        pool.pages_needed,
+        pool.page_size_bytes,
+        pool.pages_needed * pool.page_size_bytes,
+        pool.pages_in_pool,
+        pool.pages_available,
+    );
+    page.wrapped(heading, &said)?;
+    if pool.pages_to_add == Pages(0) {
+        return page.line("", terminal.good("pages to add: none"));
     }
-}
-
-fn is_or_are(pages: Pages) -> &'static str {
-    if pages == Pages(1) { "is" } else { "are" }
+    let availability = match pool.obtainable {
+        PoolAvailability::Yes => "available now",
+        PoolAvailability::NotEnoughMemory => "not enough memory",
+        PoolAvailability::NotContiguous => "not contiguous",
+        PoolAvailability::Unknown => "unknown whether they are available",
+    };
+    page.wrapped("", &format!("pages to add: {}, {availability}: {}", pool.pages_to_add, plain(&pool.why)))
 }
 
 fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
@@ -150,16 +114,14 @@ fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
     if verdict.outcome == StartOutcome::FallsBack {
         let shown = |region: &RegionOutcome| {
             let (name, size) = (plain(&region.name), region.page_size_bytes);
-            let is_part = region.huge_bytes > Bytes::ZERO && region.huge_bytes < region.bytes;
-            match is_part {
-                true => format!("{} of {name} on {size}", region.huge_bytes),
-                false => format!("{name} on {size}"),
+            match region.huge_bytes {
+                bytes if bytes > Bytes::ZERO && bytes < region.bytes => {
+                    format!("{bytes} of {name} on {size}")
+                }
+                _ => format!("{name} on {size}"),
             }
         };
         page.wrapped("", &verdict.regions.iter().map(shown).collect::<Vec<_>>().join(" · "))?;
     }
-    for message in &verdict.messages {
-        page.wrapped("", &terminal.dim(&format!("java: {}", plain(message))))?;
-    }
-    Ok(())
+    page.list("", verdict.messages.iter().map(|text| terminal.dim(&format!("java: {}", plain(text)))))
 }

@@ -3,9 +3,7 @@
 use hugewise_plan::plan::Plan;
 use serde_json::json;
 
-use super::{VARIABLE_NOTE, docker, header, is_shm, launch, yaml};
-
-const IMAGE: &str = "registry.example/your-image:tag";
+use super::{IMAGE, VARIABLE_NOTE, docker, header, is_shm, launch, unexpanded, yaml};
 
 pub fn render(plan: &Plan) -> String {
     let launch = launch(plan);
@@ -30,13 +28,6 @@ pub fn render(plan: &Plan) -> String {
             .to_owned(),
     ];
     paragraphs.extend(docker::notes(plan));
-    if launch.variable.is_some() {
-        paragraphs.push(VARIABLE_NOTE.to_owned());
-    }
+    paragraphs.extend(launch.variable.map(|_| VARIABLE_NOTE.to_owned()));
     header(plan, &paragraphs) + &yaml::document(&json!({"services": {"jvm": service}}))
-}
-
-/// Escapes dollar signs: Compose expands `$NAME`, and replaces `$$` by a dollar sign.
-fn unexpanded(word: &str) -> String {
-    word.replace('$', "$$")
 }

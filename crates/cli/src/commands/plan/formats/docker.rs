@@ -4,8 +4,6 @@ use hugewise_plan::plan::Plan;
 
 use super::{VARIABLE_NOTE, header, is_shm, launch, quote, same_java, targets, thp_settings};
 
-const IMAGE: &str = "IMAGE";
-
 pub fn render(plan: &Plan) -> String {
     let launch = launch(plan);
     let mut words = ["docker", "run", "--rm"].map(str::to_owned).to_vec();
@@ -18,7 +16,7 @@ pub fn render(plan: &Plan) -> String {
     let mut command = launch.command.into_iter();
     // Replaces the ENTRYPOINT of the image, which would precede the command line.
     words.extend(command.next().map(|first| format!("--entrypoint={first}")));
-    words.push(IMAGE.to_owned());
+    words.push("IMAGE".to_owned());
     words.extend(command);
     let mut paragraphs =
         vec!["Replace IMAGE by your image. No setting of the machine is changed.".to_owned()];
@@ -26,9 +24,7 @@ pub fn render(plan: &Plan) -> String {
         paragraphs.push(format!("This starts one instance; the plan is for {}.", plan.instances));
     }
     paragraphs.extend(notes(plan));
-    if launch.variable.is_some() {
-        paragraphs.push(VARIABLE_NOTE.to_owned());
-    }
+    paragraphs.extend(launch.variable.map(|_| VARIABLE_NOTE.to_owned()));
     header(plan, &paragraphs) + &quote::shell_line(&words) + "\n"
 }
 

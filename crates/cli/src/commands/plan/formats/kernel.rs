@@ -1,9 +1,11 @@
 //! Parameters for the kernel's command line.
 
+use std::collections::BTreeSet;
+
 use hugewise_linux::{settings::Setting, units::PageSize};
 use hugewise_plan::plan::Plan;
 
-use super::{FormatError, Target, header, is_shm, short, targets, thp_settings};
+use super::{FormatError, Target, header, is_shm, short, sizes, targets, thp_settings};
 
 pub fn render(plan: &Plan) -> Result<String, FormatError> {
     let targets = targets(plan);
@@ -14,7 +16,7 @@ pub fn render(plan: &Plan) -> Result<String, FormatError> {
     let thp = thp(plan);
     words.extend(thp.iter().cloned());
     if words.is_empty() {
-        return Err(FormatError::not_needed("the plan needs no pool and no other setting"));
+        return FormatError::not_needed("the plan needs no pool and no other setting");
     }
     let line = words.join(" ");
     let mut paragraphs = vec![format!(
@@ -55,9 +57,6 @@ pub fn render(plan: &Plan) -> Result<String, FormatError> {
 
 /// `hugepagesz=2M hugepages=651 hugepagesz=1G hugepages=0:2,1:2`.
 pub fn pools(targets: &[Target]) -> Vec<String> {
-    let mut sizes: Vec<PageSize> = targets.iter().map(|target| target.size).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
     let of_size = |size| {
         let each: Vec<String> = targets
             .iter()
@@ -69,7 +68,7 @@ pub fn pools(targets: &[Target]) -> Vec<String> {
             .collect();
         [format!("hugepagesz={}", short(size, "iB")), format!("hugepages={}", each.join(","))]
     };
-    sizes.into_iter().flat_map(of_size).collect()
+    sizes(targets).into_iter().flat_map(of_size).collect()
 }
 
 fn thp(plan: &Plan) -> Vec<String> {
@@ -83,16 +82,8 @@ fn thp(plan: &Plan) -> Vec<String> {
             }
             Setting::ThpEnabled { page_size: Some(size) } => anon.push((size, to)),
             Setting::ShmemEnabled { page_size: Some(size) } => shmem.push((size, to)),
-            // No kernel parameter sets these; `thp_settings` returns none of them.
-            Setting::Pool { .. }
-            | Setting::Overcommit { .. }
-            | Setting::ThpDefrag
-            | Setting::Khugepaged { .. }
-            | Setting::ShmGroup
-            | Setting::ShmMax
-            | Setting::ShmAll
-            | Setting::TaskDelayacct
-            | Setting::TraceInstance { .. } => {}
+            // No kernel parameter sets the others; `thp_settings` returns none of them.
+            _ => {}
         }
     }
     for (name, mut sizes) in [("thp_anon", anon), ("thp_shmem", shmem)] {
@@ -108,12 +99,8 @@ fn thp(plan: &Plan) -> Vec<String> {
 }
 
 /// Huge page sizes of regions that the parameter would disable because it does not name them.
-fn also_used(plan: &Plan, named: &[(PageSize, &str)]) -> Vec<PageSize> {
-    let base = plan.regions.iter().map(|region| region.page_size_bytes).min();
-    let regions = plan.regions.iter().map(|region| region.page_size_bytes);
-    let mut sizes: Vec<PageSize> =
-        regions.filter(|size| Some(*size) != base && named.iter().all(|(of, _)| of != size)).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+fn also_used(plan: &Plan, named: &[(PageSize, &str)]) -> BTreeSet<PageSize> {
+    let regions = || plan.regions.iter().map(|region| region.page_size_bytes);
+    let base = regions().min();
+    regions().filter(|size| Some(*size) != base && named.iter().all(|(of, _)| of != size)).collect()
 }

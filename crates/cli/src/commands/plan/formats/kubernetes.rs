@@ -5,19 +5,17 @@ use hugewise_plan::plan::Plan;
 use serde_json::{Map, Value, json};
 
 use super::{
-    FormatError, VARIABLE_NOTE, header, is_shm, launch, of_one, same_java, short, targets, thp_settings, yaml,
+    FormatError, IMAGE, VARIABLE_NOTE, header, is_shm, launch, of_one, same_java, short, targets,
+    thp_settings, unexpanded, yaml,
 };
 
 /// Estimate of the memory that the plan does not include: metaspace, stacks, malloc and direct buffers.
 const MARGIN: Bytes = Bytes(512 << 20);
-const IMAGE: &str = "registry.example/your-image:tag";
 
 pub fn render(plan: &Plan) -> Result<String, FormatError> {
     if plan.backing.is_explicit() && targets(plan).is_empty() {
-        return Err(FormatError::instead(
-            "the plan has no pool, and a pod must request all huge pages that it uses",
-            "make a new plan",
-        ));
+        let why = "the plan has no pool, and a pod must request all huge pages that it uses";
+        return FormatError::instead(why, "make a new plan");
     }
     let launch = launch(plan);
     let (beside, memory) = memory(plan);
@@ -68,9 +66,7 @@ pub fn render(plan: &Plan) -> Result<String, FormatError> {
         ),
     ];
     paragraphs.extend(notes(plan));
-    if launch.variable.is_some() {
-        paragraphs.push(VARIABLE_NOTE.to_owned());
-    }
+    paragraphs.extend(launch.variable.map(|_| VARIABLE_NOTE.to_owned()));
     Ok(header(plan, &paragraphs) + &yaml::document(&object))
 }
 
@@ -125,9 +121,4 @@ fn quantity(bytes: Bytes) -> String {
         Some((name, shift)) => format!("{}{name}", bytes.0 >> shift),
         None => bytes.0.to_string(),
     }
-}
-
-/// Escapes dollar signs: Kubernetes expands `$(NAME)`, and replaces `$$` by a dollar sign.
-fn unexpanded(word: &str) -> String {
-    word.replace('$', "$$")
 }

@@ -8,18 +8,14 @@ use super::{FormatError, header, targets};
 const FILE: &str = "/etc/security/limits.d/80-hugewise.conf";
 
 pub fn render(plan: &Plan) -> Result<String, FormatError> {
-    match plan.backing {
-        Backing::Base => return Err(FormatError::not_needed("base pages need no limit")),
-        Backing::Thp => return Err(FormatError::not_needed("transparent huge pages need no limit")),
-        Backing::Hugetlb(_) => {
-            return Err(FormatError::not_needed(
-                "no limit of limits.d applies to huge pages by mmap (backing hugetlb)",
-            ));
-        }
-        Backing::Shm(_) if targets(plan).is_empty() => {
-            return Err(FormatError::not_needed("the plan needs no pool"));
-        }
-        Backing::Shm(_) => {}
+    let unneeded = match plan.backing {
+        Backing::Base => Some("base pages need no limit"),
+        Backing::Thp => Some("transparent huge pages need no limit"),
+        Backing::Hugetlb(_) => Some("no limit of limits.d applies to huge pages by mmap (backing hugetlb)"),
+        Backing::Shm(_) => targets(plan).is_empty().then_some("the plan needs no pool"),
+    };
+    if let Some(why) = unneeded {
+        return FormatError::not_needed(why);
     }
     let needed = plan.pools.iter().map(|pool| pool.pages_needed * pool.page_size_bytes);
     let kib = needed.sum::<Bytes>().0.div_ceil(1024);

@@ -20,7 +20,7 @@ mod tmpfiles;
 mod tuned;
 mod yaml;
 
-use std::{error::Error, fmt};
+use std::{collections::BTreeSet, error::Error, fmt};
 
 use clap::ValueEnum;
 use hugewise_jvm::launch::{LaunchLine, option_value};
@@ -29,7 +29,7 @@ use hugewise_linux::{
     settings::Setting,
     units::{Bytes, PageSize, Pages},
 };
-use hugewise_plan::plan::Plan;
+use hugewise_plan::plan::{Plan, PoolAvailability};
 
 /// Configuration that a plan can be written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,12 +63,12 @@ pub struct FormatError {
 }
 
 impl FormatError {
-    fn not_needed(why: impl Into<String>) -> FormatError {
-        FormatError { why: why.into(), instead: None }
+    fn not_needed<T>(why: &str) -> Result<T, FormatError> {
+        Err(FormatError { why: why.to_owned(), instead: None })
     }
 
-    fn instead(why: impl Into<String>, instead: impl Into<String>) -> FormatError {
-        FormatError { why: why.into(), instead: Some(instead.into()) }
+    fn instead<T>(why: &str, instead: &str) -> Result<T, FormatError> {
+        Err(FormatError { why: why.to_owned(), instead: Some(instead.to_owned()) })
     }
 }
 
@@ -87,11 +87,9 @@ impl Error for FormatError {}
 pub fn render(plan: &Plan, format: Format) -> Result<String, FormatError> {
     // These values go into the files unquoted.
     let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-    if let Some(odd) = thp_settings(plan).find(|(_, to)| !is_word(to)) {
-        return Err(FormatError::instead(
-            format!("'{}' is not a value of {}", odd.1.escape_debug(), odd.0),
-            "make a new plan",
-        ));
+    if let Some((setting, to)) = thp_settings(plan).find(|(_, to)| !is_word(to)) {
+        let why = format!("'{}' is not a value of {setting}", to.escape_debug());
+        return FormatError::instead(&why, "make a new plan");
     }
     match format {
         Format::Sysctl => sysctl::render(plan),
@@ -115,6 +113,8 @@ struct Target {
     pages: Pages,
     /// Total pages when the plan was made.
     before: Pages,
+    /// Whether the pages to add are available now.
+    obtainable: bool,
 }
 
 impl Target {
@@ -132,6 +132,7 @@ fn targets(plan: &Plan) -> Vec<Target> {
             node: pool.node,
             pages: pool.pages_in_pool + pool.pages_to_add,
             before: pool.pages_in_pool,
+            obtainable: pool.obtainable == PoolAvailability::Yes,
         })
         .collect()
 }
@@ -144,15 +145,16 @@ fn thp_settings(plan: &Plan) -> impl Iterator<Item = (Setting, &str)> {
 
 /// Pool memory of one instance, by page size.
 fn of_one(plan: &Plan) -> Vec<(PageSize, Bytes)> {
-    let mut sizes: Vec<PageSize> = targets(plan).iter().map(|target| target.size).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
     let pages = |size| {
         let all: Pages =
             plan.pools.iter().filter(|pool| pool.page_size_bytes == size).map(|pool| pool.pages_needed).sum();
         Pages(all.0.div_ceil(u64::from(plan.instances.max(1))))
     };
-    sizes.into_iter().map(|size| (size, pages(size) * size)).collect()
+    sizes(&targets(plan)).into_iter().map(|size| (size, pages(size) * size)).collect()
+}
+
+fn sizes(targets: &[Target]) -> BTreeSet<PageSize> {
+    targets.iter().map(|target| target.size).collect()
 }
 
 /// Whether the backing is SysV shared memory, which needs a capability or a group.
@@ -170,6 +172,14 @@ fn file(setting: Setting) -> String {
 fn short(size: PageSize, cut: &str) -> String {
     let text = size.to_string();
     text.strip_suffix(cut).map_or(text.clone(), str::to_owned)
+}
+
+/// In place of the image in Kubernetes and Compose.
+const IMAGE: &str = "registry.example/your-image:tag";
+
+/// Escapes dollar signs: Kubernetes expands `$(NAME)`, Compose `$NAME`, and both replace `$$` by a dollar sign.
+fn unexpanded(word: &str) -> String {
+    word.replace('$', "$$")
 }
 
 /// A command line with the plan's options.
@@ -236,12 +246,9 @@ fn comment(text: &str) -> String {
 
 /// The note that a pool may become smaller than requested, with commands that read it back.
 fn read_back(targets: &[Target]) -> String {
-    let mut text =
-        "The kernel allocates as many pages as are available, without an error if they are fewer. \
-                    Check:"
-            .to_owned();
-    for target in targets {
-        text.push_str(&format!("\n  cat {}   # {} requested", target.path(), target.pages));
-    }
-    text
+    let each =
+        targets.iter().map(|target| format!("\n  cat {}   # {} requested", target.path(), target.pages));
+    let note =
+        "The kernel allocates as many pages as are available, without an error if they are fewer. Check:";
+    note.to_owned() + &each.collect::<String>()
 }

@@ -10,25 +10,22 @@ const NO_LIMIT: u64 = u64::MAX - (1 << 24);
 
 pub fn render(plan: &Plan) -> Result<String, FormatError> {
     let targets = targets(plan);
+    if targets.is_empty() && plan.settings.is_empty() {
+        return FormatError::not_needed("the plan needs no pool");
+    }
     if targets.is_empty() {
-        return Err(if plan.settings.is_empty() {
-            FormatError::not_needed("the plan needs no pool")
-        } else {
-            FormatError::instead(
-                "transparent huge pages have no sysctl",
-                "use --format tmpfiles, tuned or kernel",
-            )
-        });
+        let instead = "use --format tmpfiles, tuned or kernel";
+        return FormatError::instead("transparent huge pages have no sysctl", instead);
     }
     let default = plan.default_page_size_bytes;
     let (ours, others): (Vec<Target>, Vec<Target>) =
         targets.iter().partition(|target| Some(target.size) == default && target.node.is_none());
     let Some(pool) = ours.first() else {
-        return Err(FormatError::instead(
+        return FormatError::instead(
             "vm.nr_hugepages sets only the pool of the default page size on all nodes, and the plan needs \
              another size or single nodes",
             "use --format tmpfiles or kernel, which set each pool by size and node",
-        ));
+        );
     };
     let mut paragraphs = vec![
         format!(

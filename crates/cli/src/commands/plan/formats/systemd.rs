@@ -5,14 +5,13 @@ use hugewise_plan::plan::Plan;
 use super::{FormatError, VARIABLE_NOTE, header, is_shm, quote, targets, thp_settings, variable};
 
 pub fn render(plan: &Plan) -> Result<String, FormatError> {
+    let needs_settings = !targets(plan).is_empty() || thp_settings(plan).next().is_some();
     if plan.options.is_empty() && !is_shm(plan) {
         let why = "the service needs no option and no capability";
-        let machine = !targets(plan).is_empty() || thp_settings(plan).next().is_some();
-        return Err(if machine {
-            FormatError::instead(why, "use --format tmpfiles for the machine's settings")
-        } else {
-            FormatError::not_needed(why)
-        });
+        return match needs_settings {
+            true => FormatError::instead(why, "use --format tmpfiles for the machine's settings"),
+            false => FormatError::not_needed(why),
+        };
     }
     let mut paragraphs = vec![
         "Put it into  /etc/systemd/system/NAME.service.d/80-hugewise.conf, for your service NAME\n\
@@ -20,7 +19,7 @@ pub fn render(plan: &Plan) -> Result<String, FormatError> {
          Undo it      rm the file, then load again"
             .to_owned(),
     ];
-    if !targets(plan).is_empty() || thp_settings(plan).next().is_some() {
+    if needs_settings {
         paragraphs.push(
             "Set the machine's settings with --format tmpfiles: at boot they are applied before services start."
                 .to_owned(),

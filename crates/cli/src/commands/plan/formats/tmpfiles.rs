@@ -12,7 +12,7 @@ pub fn render(plan: &Plan) -> Result<String, FormatError> {
         targets.iter().map(|target| format!("w {} - - - - {}\n", target.path(), target.pages)).collect();
     lines.extend(thp_settings(plan).map(|(setting, to)| format!("w {} - - - - {to}\n", file(setting))));
     if lines.is_empty() {
-        return Err(FormatError::not_needed("the plan needs no pool and no other setting"));
+        return FormatError::not_needed("the plan needs no pool and no other setting");
     }
     let pools = targets.iter().map(|target| format!("\n  echo {} > {}", target.before, target.path()));
     let settings = plan.settings.iter().filter(|change| thp_settings(plan).any(|(s, _)| s == change.setting));

@@ -1,7 +1,7 @@
 //! A TuneD profile.
 
 use hugewise_linux::settings::Setting;
-use hugewise_plan::plan::{Plan, PoolAvailability};
+use hugewise_plan::plan::Plan;
 
 use super::{FormatError, Target, file, header, kernel, read_back, targets, thp_settings};
 
@@ -19,11 +19,10 @@ pub fn render(plan: &Plan) -> Result<String, FormatError> {
         }
     }
     if vm.is_empty() && sysfs.is_empty() {
-        return Err(FormatError::not_needed("the plan needs no pool and no other setting"));
+        return FormatError::not_needed("the plan needs no pool and no other setting");
     }
     // Pages that are not available now are allocated at boot.
-    let at_boot: Vec<Target> =
-        targets.iter().copied().filter(|target| !is_obtainable(plan, target)).collect();
+    let at_boot: Vec<Target> = targets.iter().copied().filter(|target| !target.obtainable).collect();
     let mut paragraphs = vec![format!(
         "Put it into  {FOLDER}/tuned.conf (newer TuneD: /etc/tuned/profiles/hugewise/tuned.conf)\n\
          Load it      tuned-adm profile $(cat /etc/tuned/active_profile) hugewise\n\
@@ -50,11 +49,4 @@ pub fn render(plan: &Plan) -> Result<String, FormatError> {
         text.push_str(&format!("\n[bootloader]\ncmdline_hugewise=+{}\n", kernel::pools(&at_boot).join(" ")));
     }
     Ok(text)
-}
-
-fn is_obtainable(plan: &Plan, target: &Target) -> bool {
-    let of_target = |pool: &&hugewise_plan::plan::PoolPlan| {
-        pool.page_size_bytes == target.size && pool.node == target.node
-    };
-    plan.pools.iter().find(of_target).is_none_or(|pool| pool.obtainable == PoolAvailability::Yes)
 }
