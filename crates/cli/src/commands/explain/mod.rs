@@ -9,14 +9,15 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use clap::Args;
 use hugewise_jvm::messages::{self, ScannedLog};
-use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json, root::Root};
+use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json};
 
 use crate::{
     NEGATIVE,
     commands::explain::text::{ExplainReport, text},
+    machine,
     output::terminal::{Terminal, print},
 };
 
@@ -63,17 +64,7 @@ const COMPRESSED: [(&[u8], &str); 4] =
     [(b"\x1f\x8b", "zcat"), (b"\x28\xb5\x2f\xfd", "zstdcat"), (b"\xfd7zXZ", "xzcat"), (b"BZh", "bzcat")];
 
 pub fn run(explain: &Explain, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-    let root = match &explain.root {
-        Some(dir) => {
-            ensure!(
-                dir.is_dir(),
-                "{}: no such folder; 'hugewise check --capture DIR' creates one",
-                dir.display()
-            );
-            Root::at(dir)
-        }
-        None => Root::live(),
-    };
+    let root = machine::root(explain.root.as_deref())?;
     let scanned = explain.scan()?;
     let facts = Facts::gather(&root, Scan::IfQuick);
     let report = ExplainReport::new(&scanned, messages::explain(&scanned.found, &facts));
@@ -86,26 +77,20 @@ impl Explain {
         if let Some(text) = &self.text {
             return Ok(messages::scan(text.as_bytes())?);
         }
-        match self.file.as_deref() {
-            Some(file) if file != Path::new("-") => {
-                let reading = || format!("cannot read the log {}", file.display());
-                let log = File::open(file).with_context(reading)?;
-                scan_plain(BufReader::with_capacity(1 << 16, log), &file.display().to_string())
-                    .with_context(reading)
-            }
-            _ => scan_plain(io::stdin().lock(), "-").context("cannot read standard input"),
-        }
+        let Some(file) = self.file.as_deref().filter(|file| *file != Path::new("-")) else {
+            return scan_plain(io::stdin().lock(), "FILE").context("cannot read standard input");
+        };
+        let reading = || format!("cannot read the log {}", file.display());
+        let log = BufReader::with_capacity(1 << 16, File::open(file).with_context(reading)?);
+        scan_plain(log, &file.display().to_string()).with_context(reading)
     }
 }
 
-/// Scans a log that is not compressed.
+/// Scans a log that is not compressed. `name`: of the file, for the message if it is.
 fn scan_plain(mut log: impl BufRead, name: &str) -> anyhow::Result<ScannedLog> {
     let beginning = log.fill_buf()?;
     if let Some((_, cat)) = COMPRESSED.iter().find(|(magic, _)| beginning.starts_with(magic)) {
-        bail!(
-            "the log is compressed; run: {cat} {} | hugewise explain -",
-            if name == "-" { "FILE" } else { name }
-        );
+        bail!("the log is compressed; run: {cat} {name} | hugewise explain -");
     }
     Ok(messages::scan(log)?)
 }

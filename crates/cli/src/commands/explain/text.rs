@@ -25,12 +25,8 @@ pub struct ExplainReport {
 
 impl ExplainReport {
     pub fn new(scanned: &ScannedLog, messages: Vec<Explanation>) -> ExplainReport {
-        ExplainReport {
-            schema: "hugewise.explain/2",
-            lines: scanned.lines,
-            messages,
-            left_out: scanned.left_out,
-        }
+        let (lines, left_out) = (scanned.lines, scanned.left_out);
+        ExplainReport { schema: "hugewise.explain/2", lines, messages, left_out }
     }
 
     /// Whether a message reports that a program did not get huge pages, did not start or was ended.
@@ -46,13 +42,11 @@ pub fn text(report: &ExplainReport, terminal: &Terminal) -> Result<String, fmt::
         lines => format!("{lines} lines"),
     };
     if report.messages.is_empty() {
-        page.wrapped(
-            "VERDICT",
-            &format!(
-                "No message about large pages in {lines}. This does not prove huge pages: some JVMs fall back \
-                 without a message. Check a running JVM: hugewise inspect PID"
-            ),
-        )?;
+        let said = format!(
+            "No message about large pages in {lines}. This does not prove huge pages: some JVMs fall back \
+             without a message. Check a running JVM: hugewise inspect PID"
+        );
+        page.wrapped("VERDICT", &said)?;
         return Ok(page.into_text());
     }
     for (at, message) in report.messages.iter().enumerate() {

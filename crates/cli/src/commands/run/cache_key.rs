@@ -36,7 +36,8 @@ pub fn key(
     if !line.wrapper.iter().all(assigns) {
         return None;
     }
-    let mut key = format!("hugewise {} {}\n", env!("CARGO_PKG_VERSION"), own_identity()?);
+    let mut key =
+        format!("hugewise {} {}\n", env!("CARGO_PKG_VERSION"), identity(Path::new("/proc/self/exe"))?);
     let mut say = |name: &str, value: &str| {
         let _ = writeln!(key, "{name}: {value}");
     };
@@ -94,10 +95,6 @@ fn has_hidden_dependency<'a>(mut words: impl Iterator<Item = &'a str>) -> bool {
             || word.contains("VMOptionsFile")
             || JVM_SELECTING_OPTIONS.iter().any(|option| word.starts_with(option))
     })
-}
-
-fn own_identity() -> Option<String> {
-    identity(Path::new("/proc/self/exe"))
 }
 
 /// Identity and state of a file. A change goes unnoticed only if the clock is set back.

@@ -12,7 +12,7 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
@@ -21,6 +21,7 @@ use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes, thp},
+    reading::Reason,
     root::Root,
     sys::handover,
 };
@@ -51,7 +52,7 @@ pub struct Run {
     /// base, thp, hugetlb[:SIZE], shm[:SIZE] or auto; auto uses, for a JVM, a pool with enough pages, else
     /// transparent huge pages, else base pages
     #[arg(short, long, default_value = "auto", value_parser = backing, value_name = "BACKING")]
-    backing: BackingArgument,
+    backing: BackingOrAuto,
     /// Backing of memory outside of the heap: malloc, Unsafe.allocateMemory, direct buffers, native libraries
     #[arg(long, value_enum, default_value_t = OffHeapArgument::None, value_name = "BACKING")]
     off_heap: OffHeapArgument,
@@ -78,17 +79,13 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
-/// `None` is `auto`.
-#[derive(Clone, Copy, Debug)]
-struct BackingArgument(Option<Backing>);
+/// `None` is `auto`. Not named `Option`, which clap would take for an argument that may be missing.
+type BackingOrAuto = Option<Backing>;
 
-fn backing(text: &str) -> Result<BackingArgument, String> {
+fn backing(text: &str) -> Result<BackingOrAuto, Reason> {
     match text {
-        "auto" => Ok(BackingArgument(None)),
-        text => text
-            .parse()
-            .map(|backing| BackingArgument(Some(backing)))
-            .map_err(|error| format!("{error}; or auto")),
+        "auto" => Ok(None),
+        text => text.parse().map(Some).map_err(|error| Reason::new(format!("{error}; or auto"))),
     }
 }
 
@@ -117,7 +114,7 @@ enum MallocArgument {
 impl Run {
     fn wanted(&self) -> BackingRequest {
         BackingRequest {
-            backing: self.backing.0,
+            backing: self.backing,
             off_heap: match self.off_heap {
                 OffHeapArgument::None => None,
                 OffHeapArgument::Thp => Some(OffHeap::Thp),
@@ -130,6 +127,29 @@ impl Run {
                 MallocArgument::Convert => Malloc::Convert,
             },
             strict: self.strict,
+        }
+    }
+
+    fn assignment(
+        &self,
+        target: &Target,
+        answers: Option<&JvmAnswers>,
+        choice: &BackingSelection,
+    ) -> ObserverTask {
+        let off_heap = choice.malloc.as_ref().map(|_| match (self.off_heap, choice.backing) {
+            (OffHeapArgument::Thp, _) => Backing::Thp,
+            (OffHeapArgument::Hugetlb, _) => Backing::Hugetlb(choice.backing.named_size()),
+            (OffHeapArgument::None, backing) => backing,
+        });
+        ObserverTask {
+            program: target.name(),
+            backing: choice.backing,
+            off_heap,
+            max_heap: answers.map(|answers| answers.max_heap),
+            convert: choice.convert,
+            behind_wrapper: target.line.as_ref().is_none_or(|line| !line.wrapper.is_empty()),
+            patience: Duration::from_secs(self.within),
+            json: self.report.is_some(),
         }
     }
 
@@ -184,54 +204,23 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
         handover::disable_thp().context("cannot disable transparent huge pages for the program")?;
     }
     if !run.quiet {
-        let file = run.report.as_deref().map(report_file).transpose()?;
+        let create = |path: &PathBuf| {
+            File::create(path).with_context(|| format!("cannot create the report {}", path.display()))
+        };
+        let file = run.report.as_ref().map(create).transpose()?;
         if let Err(error) = observer::start(&run.assignment(&target, answers.as_ref(), &choice), file) {
-            ensure!(
-                run.report.is_none(),
-                "nothing was started, because no process can write the report: {error:#}"
-            );
+            let no_report = "nothing was started, because no process can write the report";
+            ensure!(run.report.is_none(), "{no_report}: {error:#}");
             run.say(&format!("no report will follow: {error:#}"));
         }
     }
     hand_over(&target, Some(&choice))
 }
 
-fn report_file(path: &Path) -> anyhow::Result<File> {
-    File::create(path).with_context(|| format!("cannot create the report {}", path.display()))
-}
-
 fn hand_over(target: &Target, choice: Option<&BackingSelection>) -> anyhow::Result<ExitCode> {
     let (program, words, environment) = target.handover(choice)?;
-    let name = program.to_string_lossy().into_owned();
-    match handover::exec(&program, &words, &environment) {
-        Ok(never) => match never {},
-        Err(error) => Err(error).with_context(|| format!("{name} could not be started")),
-    }
-}
-
-impl Run {
-    fn assignment(
-        &self,
-        target: &Target,
-        answers: Option<&JvmAnswers>,
-        choice: &BackingSelection,
-    ) -> ObserverTask {
-        let off_heap = choice.malloc.as_ref().map(|_| match (self.off_heap, choice.backing) {
-            (OffHeapArgument::Thp, _) => Backing::Thp,
-            (OffHeapArgument::Hugetlb, _) => Backing::Hugetlb(choice.backing.named_size()),
-            (OffHeapArgument::None, backing) => backing,
-        });
-        ObserverTask {
-            program: target.name(),
-            backing: choice.backing,
-            off_heap,
-            max_heap: answers.map(|answers| answers.max_heap),
-            convert: choice.convert,
-            behind_wrapper: target.line.as_ref().is_none_or(|line| !line.wrapper.is_empty()),
-            patience: Duration::from_secs(self.within),
-            json: self.report.is_some(),
-        }
-    }
+    let failed = || format!("{} could not be started", program.to_string_lossy());
+    match handover::exec(&program, &words, &environment).with_context(failed)? {}
 }
 
 /// Observer of a program that 'hugewise run' started
@@ -243,8 +232,9 @@ pub struct Observe {
     assignment: ObserverTask,
 }
 
-fn assignment(text: &str) -> Result<ObserverTask, String> {
-    serde_json::from_str(text).map_err(|error| format!("only 'hugewise run' starts observers: {error}"))
+fn assignment(text: &str) -> Result<ObserverTask, Reason> {
+    let refused = |error| Reason::new(format!("only 'hugewise run' starts observers: {error}"));
+    serde_json::from_str(text).map_err(refused)
 }
 
 /// Observes the process on standard input.

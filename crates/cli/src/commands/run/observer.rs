@@ -76,27 +76,24 @@ pub fn run(assignment: &ObserverTask) -> anyhow::Result<ExitCode> {
     let fallbacks = fallbacks(&root);
     let mut readiness = Readiness::default();
     let mut gap = FIRST_SAMPLING_INTERVAL;
-    let mut outcome = None;
     let mut pid = process.pid;
-    while outcome.is_none() {
+    let outcome = loop {
         if pidfd::has_ended(&stdin, gap)? {
-            outcome = Some(RunOutcome::Ended);
-            break;
+            break RunOutcome::Ended;
         }
         let sample_start = Instant::now();
-        let heaviest = process.heaviest();
-        if let Some((seen, resident)) = heaviest {
-            pid = seen;
+        if let Some((heaviest, resident)) = process.heaviest() {
+            pid = heaviest;
             if readiness.add_sample(begin.elapsed(), resident) {
-                outcome = Some(RunOutcome::Ready);
+                break RunOutcome::Ready;
             }
         }
         if begin.elapsed() >= assignment.patience {
-            outcome = outcome.or(Some(RunOutcome::StillGrowing));
+            break RunOutcome::StillGrowing;
         }
         gap = (gap * 3 / 2).min(MAX_SAMPLING_INTERVAL).max(sample_start.elapsed() * MIN_INTERVAL_FACTOR);
-    }
-    let mut report = RunReport::new(assignment, pid, begin.elapsed(), outcome.unwrap_or(RunOutcome::Ended));
+    };
+    let mut report = RunReport::new(assignment, pid, begin.elapsed(), outcome);
     if report.outcome != RunOutcome::Ended {
         // A sample during which the process ends is incomplete.
         if let Err(error) = process.sample(pid, &stdin, &mut report) {
@@ -104,12 +101,11 @@ pub fn run(assignment: &ObserverTask) -> anyhow::Result<ExitCode> {
         }
         report.explain(assignment, &root, fallbacks);
     }
-    let reported = if assignment.json { json::text(&report)? } else { report::text(&report) };
     if assignment.json {
-        io::stdout().write_all(reported.as_bytes())?;
+        io::stdout().write_all(json::text(&report)?.as_bytes())?;
     } else {
         // One write, because the program writes to the same file.
-        io::stderr().write_all(reported.as_bytes())?;
+        io::stderr().write_all(report::text(&report).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }

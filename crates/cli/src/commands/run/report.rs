@@ -5,7 +5,11 @@ use std::time::Duration;
 use hugewise_evidence::process::{MachineState, Part, RegionPages, Survey};
 use hugewise_jvm::regions::RegionKind;
 use hugewise_linux::{
-    hugepages::{backing::Backing, pools, thp},
+    hugepages::{
+        backing::Backing,
+        pools::{self, Pool},
+        thp,
+    },
     root::Root,
     units::Bytes,
 };
@@ -110,8 +114,8 @@ impl RunReport {
 
 fn thp_shortage(root: &Root, before: Option<u64>) -> String {
     let thp = thp::read(root);
-    if let Some(("never", file)) = thp.pmd_enabled().map(|(word, file)| (word, file.display().to_string())) {
-        return format!("THP mode is never (/{file}); next: hugewise check");
+    if let Some(("never", file)) = thp.pmd_enabled() {
+        return format!("THP mode is never (/{}); next: hugewise check", file.display());
     }
     let now = fallbacks(root);
     match before.zip(now).map(|(before, now)| now.saturating_sub(before)) {
@@ -130,13 +134,10 @@ fn thp_shortage(root: &Root, before: Option<u64>) -> String {
 
 fn pool_shortage(root: &Root) -> String {
     let pools = pools::read(root).unwrap_or_default();
-    let reported: Vec<String> = pools
-        .iter()
-        .filter(|pool| pool.node.is_none())
-        .map(|pool| {
-            format!("{} of {} pages of {} are available", pool.available(), pool.total, pool.page_size)
-        })
-        .collect();
+    let state = |pool: &Pool| {
+        format!("{} of {} pages of {} are available", pool.available(), pool.total, pool.page_size)
+    };
+    let reported: Vec<String> = pools.iter().filter(|pool| pool.node.is_none()).map(state).collect();
     format!("now {}; next: hugewise plan -- COMMAND", reported.join(", "))
 }
 

@@ -3,7 +3,7 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    fs,
+    fs, iter,
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
         fs::PermissionsExt,
@@ -156,11 +156,9 @@ impl Target {
         let mut words = self.command.clone();
         let mut changed: Vec<(&str, String)> = Vec::new();
         if let Some(choice) = choice {
-            changed = choice
-                .malloc
-                .as_ref()
-                .map(|malloc| malloc.variables(&|name| self.variable(name)))
-                .unwrap_or_default();
+            if let Some(malloc) = &choice.malloc {
+                changed = malloc.variables(&|name| self.variable(name));
+            }
             if let Some(line) = &self.line {
                 changed.extend(self.variables.clone());
                 words = self.with_options(line, &choice.options);
@@ -176,12 +174,9 @@ impl Target {
         let first = words.first().context("no program was named")?;
         let program = find(first).with_context(|| format!("{} was not found", first.to_string_lossy()))?;
         let ours = |name: &OsStr| changed.iter().any(|(of, _)| name == OsStr::new(of));
-        let mut environment: Vec<OsString> = env::vars_os()
-            .filter(|(name, _)| !ours(name))
-            .map(|(name, value)| assignment(&name, &value))
-            .collect();
-        environment
-            .extend(changed.iter().map(|(name, value)| assignment(OsStr::new(name), OsStr::new(value))));
+        let others = env::vars_os().filter(|(name, _)| !ours(name));
+        let changed = changed.iter().map(|(name, value)| (name.into(), value.into()));
+        let environment = others.chain(changed).map(|(name, value)| assignment(&name, &value)).collect();
         Ok((program.into_os_string(), words, environment))
     }
 
@@ -223,12 +218,8 @@ fn ask(line: &LaunchLine, wanted: &BackingRequest, sizes: &PageSizes) -> anyhow:
         Err(DemandError::Rehearse { .. }) => (flags::final_flags(line)?, false),
         flags => (flags?, true),
     };
-    let mut backings = vec![wanted.backing.unwrap_or(Backing::Hugetlb(None))];
-    for backing in [Backing::Thp, Backing::Base] {
-        if !backings.contains(&backing) {
-            backings.push(backing);
-        }
-    }
+    let first = wanted.backing.unwrap_or(Backing::Hugetlb(None));
+    let others = [Backing::Thp, Backing::Base].into_iter().filter(|backing| *backing != first);
     let offer = |backing| {
         let mut offer = BackingSupport {
             backing,
@@ -251,7 +242,7 @@ fn ask(line: &LaunchLine, wanted: &BackingRequest, sizes: &PageSizes) -> anyhow:
         }
         offer
     };
-    let offers = backings.into_iter().map(offer).collect();
+    let offers = iter::once(first).chain(others).map(offer).collect();
     let answers = JvmAnswers {
         version: flags.version.clone(),
         collector: flags.collector().map_or("unknown", Collector::name).to_owned(),
@@ -293,9 +284,8 @@ fn find(command: &OsStr) -> anyhow::Result<PathBuf> {
         fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
     if command.as_bytes().contains(&b'/') {
-        let path = PathBuf::from(command);
         // The kernel reports errors of an explicit path.
-        return Ok(path);
+        return Ok(command.into());
     }
     let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let here = |dir: PathBuf| if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir };
