@@ -76,6 +76,6 @@ pub fn after_signal(interrupt: &Interrupt) -> ExitCode {
 /// Warns if a hugewise that was killed has left changed settings behind.
 pub fn warn_of_unfinished() {
     if let Some(record) = journal::unfinished(Path::new(STATE_DIR)) {
-        eprintln!("hugewise: {}; run 'hugewise restore' to restore it", record.unfinished());
+        eprintln!("hugewise: {}; run 'hugewise restore'", record.unfinished());
     }
 }

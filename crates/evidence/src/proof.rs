@@ -37,7 +37,7 @@ pub fn fell_back(backing: Backing, evidence: &Evidence, sizes: &PageSizes, least
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     if backing == Backing::Base {
         let share = coverage.share().unwrap_or(0.0);
-        return (share > BASE_LIMIT).then(|| format!("{} of its memory was on huge pages", percent(share)));
+        return (share > BASE_LIMIT).then(|| format!("{} of the memory was on huge pages", percent(share)));
     }
     let size = sizes.huge_page_of(backing)?;
     let share = coverage.share_on(size).unwrap_or(0.0);
@@ -59,7 +59,7 @@ fn cause(backing: Backing, evidence: &Evidence, coverage: &Coverage, page: Bytes
         return Some(format!("the JVM printed '{warning}'"));
     }
     if coverage.resident < Bytes(4 * page.0) {
-        return Some("it uses less memory than 4 huge pages".to_owned());
+        return Some("the program uses less memory than 4 huge pages".to_owned());
     }
     match (backing, evidence.thp_fallbacks) {
         (Backing::Thp, Some(n)) if n > 0 => Some(format!(
@@ -67,8 +67,9 @@ fn cause(backing: Backing, evidence: &Evidence, coverage: &Coverage, page: Bytes
              check' shows how many huge pages are available"
         )),
         _ if evidence.through_malloc => Some(
-            "most likely its memory is not in the main arena of a glibc that supports glibc.malloc.hugetlb (2.35 \
-             or later): another allocator, other threads' arenas, or a static program"
+            "most likely the program's memory is not in the main arena of a glibc that supports \
+             glibc.malloc.hugetlb (2.35 or later): another allocator, other threads' arenas, or a static \
+             program"
                 .to_owned(),
         ),
         _ => None,

@@ -241,7 +241,7 @@ impl fmt::Display for Setting {
             Setting::Pool { page_size, node: Some(node) } => {
                 write!(f, "pool of {page_size} pages on node {node}")
             }
-            Setting::Overcommit { page_size } => write!(f, "{page_size} pages on demand"),
+            Setting::Overcommit { page_size } => write!(f, "overcommit of {page_size} pages"),
             Setting::ShmGroup => f.write_str("vm.hugetlb_shm_group"),
             Setting::ShmMax => f.write_str("kernel.shmmax"),
             Setting::ShmAll => f.write_str("kernel.shmall"),

@@ -137,8 +137,8 @@ impl Experiment<'_> {
             match fragmenter.restore(free, self.interrupt) {
                 Ok(returned) if returned.is_as_it_was() => {}
                 Ok(returned) => result.notes.push(format!(
-                    "{} blocks of the size of a huge page are free, {} were free before: other programs allocated memory \
-                     in between",
+                    "{} huge-page-sized blocks are free after the runs, {} were free before: other programs \
+                     allocated memory during that time",
                     returned.blocks_after, returned.blocks_before
                 )),
                 Err(error) => result.notes.push(error.to_string()),
@@ -253,7 +253,8 @@ impl Experiment<'_> {
         };
         let mut fell_back = proof::fell_back(arm, &evidence, self.sizes, least);
         if given_up {
-            let why = "the process that fragments memory was killed during the run: leave more memory (--fragmented=SIZE)";
+            let why = "the process that fragments memory was killed during the run: leave more memory to the \
+                       program with --fragmented=SIZE";
             fell_back = Some(why.to_owned());
         }
         let coverage = coverage.ok().and_then(|coverage| coverage.share());

@@ -125,5 +125,5 @@ impl Machine {
 /// Why a setting was not changed, and what would help.
 fn refused(setting: &Setting, error: &JournalError) -> String {
     let helps = error.next_step();
-    format!("needs a change of the {setting} (/{}){helps}: {error}", setting.path().display())
+    format!("the {setting} (/{}) must be changed{helps}: {error}", setting.path().display())
 }

@@ -99,7 +99,7 @@ pub enum DifferenceError {
         has: String,
     },
     /// Two requests for one setting.
-    #[error("the {0} is requested twice, or once more as a part of another setting: request it once")]
+    #[error("the {0} is requested twice, directly or as a part of another setting: request it once")]
     Twice(Setting),
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -181,7 +181,7 @@ impl Difference {
         if (total, available) != (pool.total, pool.available()) {
             self.notes.push(format!(
                 "the {} had {total} pages ({available} available) when the plan was made, and has {} ({} \
-                 available) now: the missing pages were recounted",
+                 available) now: the pages to add were counted again",
                 request.setting,
                 pool.total,
                 pool.available()

@@ -118,7 +118,7 @@ fn invalid_requests_are_refused_with_the_valid_values() {
         (pool_of(Some(3), RequestedValue::More(Pages(1))), "there are pools of 2MiB"),
         (
             value(Setting::Overcommit { page_size: two() }, "-1"),
-            "the 2MiB pages on demand cannot be set: '-1' is not a whole number",
+            "the overcommit of 2MiB pages cannot be set: '-1' is not a whole number",
         ),
         (value(Setting::ShmMax, "1"), "no kernel.shmmax: there is no /proc/sys/kernel/shmmax"),
         (SettingRequest { wanted: RequestedValue::More(Pages(1)), ..value(ENABLED, "") }, "only pools"),

@@ -83,7 +83,7 @@ pub struct Entry {
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// Another process holds the journal.
-    #[error("another hugewise holds the settings of this machine ({0}): wait until it has ended")]
+    #[error("another hugewise process has locked the settings of this machine ({0}): wait until it ends")]
     Busy(String),
     /// The holder died before it restored its settings.
     #[error("{0}: run 'hugewise restore' first")]

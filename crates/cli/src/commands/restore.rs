@@ -20,8 +20,8 @@ use crate::{NEGATIVE, machine, output::terminal::print};
 /// Restore settings that 'hugewise apply' or a killed command changed
 ///
 /// Every command that changes a setting first writes the old value to a journal, and restores it when
-/// the command ends, also on Ctrl-C and on errors. Only SIGKILL prevents this. 'hugewise apply'
-/// keeps its changes. This command restores the settings in both cases, at any time and repeatedly.
+/// the command ends, also on Ctrl-C and on errors; only SIGKILL prevents this. 'hugewise apply' keeps
+/// its changes. 'hugewise restore' restores the settings after SIGKILL and after 'apply'.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -164,7 +164,7 @@ fn process_one() -> TestResult {
 fn base_pages() -> TestResult {
     let seen = ran(&["--backing", "base"], &["grep", "THP_enabled", "/proc/self/status"])?.ended_with(0)?;
     says(&seen.stdout, &["0"])?;
-    says(&seen.stderr, &["hugewise: base"])
+    says(&seen.stderr, &["hugewise: backing base"])
 }
 
 /// Ends when the report exists.
@@ -281,7 +281,7 @@ fn auto_once() -> TestResult {
         let mut call = run_with(cache.path(), &[], &command);
         call.env("_JAVA_OPTIONS", "-XX:-UseTransparentHugePages -Xss1m");
         let ran = Running::start(&mut call)?.wait()?.ended_with(0)?;
-        says(&ran.stderr, &["hugewise: thp; not hugetlb: it needs", "and 0 are available"])?;
+        says(&ran.stderr, &["hugewise: backing thp; hugetlb is not available: it needs", "0 are available"])?;
         says(&ran.stderr, &["removed -XX:-UseLargePages, -XX:-UseTransparentHugePages of _JAVA_OPTIONS"])?;
         says(&ran.stderr, &["Picked up _JAVA_OPTIONS: -Xss1m"])?;
         assert!(on(&ran.stdout, "UseTransparentHugePages"), "{}", ran.stdout);
@@ -289,7 +289,7 @@ fn auto_once() -> TestResult {
     })?;
     with_pool(300, || {
         let ran = ran(&["--strict"], &command)?.ended_with(0)?;
-        says(&ran.stderr, &["hugewise: hugetlb: it needs", "and 300 are available"])?;
+        says(&ran.stderr, &["hugewise: backing hugetlb: it needs", "and 300 are available"])?;
         assert!(
             on(&ran.stdout, "UseLargePages") && !on(&ran.stdout, "UseTransparentHugePages"),
             "{}",
@@ -311,7 +311,7 @@ fn strict() -> TestResult {
     // A heap larger than the pool of any test machine.
     let command = [&java, "-Xmx900g", "-XX:+UseG1GC", "-version"];
     let refused = ran_refused(&["--strict", "--backing", "hugetlb"], &command)?;
-    says(&refused, &["nothing was started", "not hugetlb", "--strict"])
+    says(&refused, &["nothing was started", "hugetlb is not available", "--strict"])
 }
 
 fn never_stale() -> TestResult {

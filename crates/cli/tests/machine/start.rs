@@ -22,7 +22,7 @@ pub const MARKER: &str = "HUGEWISE_MACHINE_TEST";
 /// Longest wait for processes that were ended to be gone.
 const MAX_EXIT_TIME: Duration = Duration::from_secs(120);
 /// Part of the message when another process holds the journal.
-pub const BUSY: &str = "another hugewise holds the settings";
+pub const BUSY: &str = "another hugewise process has locked the settings";
 /// The shortest comparison of the embedded workload.
 pub const QUICK_RUN: [&str; 6] = ["compare", "--no-java", "--bytes", "100000000", "--rounds", "1"];
 

@@ -35,7 +35,7 @@ pub fn words(judged: ReasonWithCauses, evidence: &QuotedReadings, machine: &Mach
         Memory::Shared => &machine.shared,
         _ => &machine.anonymous,
     };
-    let (word, file) = setting.clone().unwrap_or(("not known".to_owned(), PathBuf::from("?")));
+    let (word, file) = setting.clone().unwrap_or(("unknown".to_owned(), PathBuf::from("?")));
     let file = format!("/{}", file.display());
     let pmd = machine.pmd().map_or_else(|| "a huge page".to_owned(), |pmd| pmd.to_string());
     let collapse = collapse(evidence.pid, machine);
@@ -53,14 +53,14 @@ pub fn words(judged: ReasonWithCauses, evidence: &QuotedReadings, machine: &Mach
         ),
         Reason::OffHere => (
             "the program disabled huge pages for this region (MADV_NOHUGEPAGE)".to_owned(),
-            Some(Action::new("Change the program: only it can enable them (MADV_HUGEPAGE)")),
+            Some(Action::new("Change the program: only it can enable huge pages here (MADV_HUGEPAGE)")),
         ),
         Reason::OffGlobally if machine.pmd().is_none() => {
             ("this kernel has no transparent huge pages, or /sys is not mounted".to_owned(), None)
         }
         Reason::OffGlobally => (
             format!("transparent huge pages are disabled for this kind of memory ({file} is {word})"),
-            Some(Action::new("Permit them; this applies to memory that is touched afterwards").by(format!(
+            Some(Action::new("Permit huge pages; this applies to memory touched afterwards").by(format!(
                 "echo {} | sudo tee {file}",
                 if evidence.memory == Memory::Shared { "advise" } else { "madvise" }
             ))),
@@ -80,10 +80,7 @@ pub fn words(judged: ReasonWithCauses, evidence: &QuotedReadings, machine: &Mach
         Reason::File => ("file-backed: large folios depend on the file system".to_owned(), None),
         Reason::Kernel => ("a mapping of the kernel".to_owned(), None),
         Reason::SplitSince => (
-            format!(
-                "{} are whole huge pages that base page table entries map: the PMD entry was split, or never set",
-                evidence.split
-            ),
+            format!("{} are PTE-mapped huge pages: the PMD entry was split, or never set", evidence.split),
             Some(collapse),
         ),
         Reason::Swapped => (
@@ -128,7 +125,7 @@ fn advise(evidence: &QuotedReadings, file: &str) -> Action {
              -XX:+UseTransparentHugePages",
         ),
         _ => Action::new(format!(
-            "Request them: in a JVM by -XX:+UseTransparentHugePages, for malloc by \
+            "Request huge pages: in a JVM by -XX:+UseTransparentHugePages, for malloc by \
              GLIBC_TUNABLES=glibc.malloc.hugetlb=1; or write 'always' to {file}; this command collapses the pages \
              that are resident now"
         ))
@@ -143,7 +140,7 @@ fn collapse(pid: u32, machine: &MachineState) -> Action {
     let pace = pace.map_or_else(String::new, |(pages, pause)| {
         format!(" (it scans {pages} base pages every {pause} ms, of all processes together)")
     });
-    Action::new(format!("Collapse them now; otherwise khugepaged may collapse them later{pace}"))
+    Action::new(format!("Collapse the base pages now; otherwise khugepaged may do so later{pace}"))
         .by(format!("hugewise collapse {pid}"))
 }
 

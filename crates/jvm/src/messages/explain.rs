@@ -150,7 +150,7 @@ impl Explainer<'_> {
                 ),
                 "UseLargePagesInMetaspace" => (
                     "UseLargePagesInMetaspace does not exist since JDK 17: the JVM did not start.".into(),
-                    Action::new("Remove it: metaspace is never on pool pages"),
+                    Action::new("Remove the flag: metaspace is never on pool pages"),
                 ),
                 _ => (
                     format!("This JVM does not have the flag {name}: it did not start."),

@@ -64,8 +64,9 @@ pub enum Refusal {
     )]
     Never(PathBuf),
     #[error(
-        "{asked} of fragmented memory are too much: {available} are available, {reserve} stay in reserve, \
-         some pages stay filled: {most} are possible{}. Ask for less, or end programs that hold memory",
+        "{asked} of fragmented memory are too much: at most {most} are possible{}. {available} are \
+         available, {reserve} of them stay in reserve, and some pages stay filled. Ask for less, or end \
+         programs that hold memory",
         if *.most < MIN_BYTES { format!(", and less than {MIN_BYTES} has no effect") } else { String::new() }
     )]
     TooLittle {
@@ -239,7 +240,7 @@ mod tests {
             state(mib).and_then(|state| Plan::of(asked.map(|gib| Bytes(gib << 30)), &state).err())
         };
         let reported = refused(Some(30), 20 << 10).map(|refusal| refusal.to_string()).unwrap_or_default();
-        for word in ["30GiB", "20GiB are available", "1.2GiB stay", "are possible", "Ask for less"] {
+        for word in ["30GiB", "20GiB are available", "1.2GiB of them stay", "are possible", "Ask for less"] {
             assert!(reported.contains(word), "{word}: {reported}");
         }
         assert!(refused(None, 1400).is_some_and(|refusal| refusal.to_string().contains("has no effect")));

@@ -136,7 +136,7 @@ impl Workload {
             }
         }
         let mut coverage = observer.coverage.clone().ok_or_else(|| {
-            "its coverage is unknown: it ended before its first sample, or its smaps could not be read"
+            "coverage unknown: the program ended before its first sample, or its smaps could not be read"
                 .to_owned()
         });
         match (&self.kind, &prepared.region) {

@@ -33,7 +33,7 @@ impl Interference {
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
-            Interference::ThreadsStall => "its threads waited in the kernel",
+            Interference::ThreadsStall => "threads of the process waited in the kernel",
             Interference::MemoryPressure => "programs on this machine waited for memory",
         }
     }

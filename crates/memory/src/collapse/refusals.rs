@@ -53,9 +53,9 @@ impl RefusalReason {
                  registered with userfaultfd"
                     .to_owned()
             }
-            RefusalReason::GroupLimit => "EBUSY: the memory limit of its control group is reached".to_owned(),
+            RefusalReason::GroupLimit => "EBUSY: the control group's memory limit is reached".to_owned(),
             RefusalReason::Held => {
-                "EAGAIN, twice: its pages are pinned for I/O (io_uring, RDMA, vmsplice), locked, or under \
+                "EAGAIN, twice: the pages are pinned for I/O (io_uring, RDMA, vmsplice), locked, or under \
                  migration"
                     .to_owned()
             }
@@ -71,7 +71,7 @@ impl RefusalReason {
                     .to_owned()
             }
             RefusalReason::Other(number) => io::Error::from_raw_os_error(number).to_string(),
-            RefusalReason::NotTried => "not tried: the collapse ended before".to_owned(),
+            RefusalReason::NotTried => "not tried: the collapse ended early".to_owned(),
         }
     }
 }

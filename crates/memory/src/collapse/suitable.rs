@@ -23,15 +23,15 @@ pub fn skipped_because(reason: Reason) -> &'static str {
     match reason {
         Reason::Pool => "on pages of a hugetlb pool",
         Reason::File => "file-backed: its pages are shared with every reader of the file",
-        Reason::Kernel => "a mapping of the kernel's own",
+        Reason::Kernel => "a mapping of the kernel",
         Reason::Stack => "the stack of the main thread, which grows by itself",
         Reason::NotAccessible => "reserved addresses without access",
-        Reason::OffHere => "the program advised against huge pages here (MADV_NOHUGEPAGE)",
-        Reason::OffByPrctl => "the process, or a parent of it, switched THP off (PR_SET_THP_DISABLE)",
+        Reason::OffHere => "the program disabled huge pages for this region (MADV_NOHUGEPAGE)",
+        Reason::OffByPrctl => "the process or a parent disabled THP (PR_SET_THP_DISABLE)",
         Reason::OffGlobally => "shared memory, and /sys/kernel/mm/transparent_hugepage/shmem_enabled is deny",
         Reason::TooSmall => "the mapping is smaller than a huge page",
         Reason::NotAligned => {
-            "no aligned huge page lies in the mapping, or its offset in its file does not fit"
+            "no aligned huge page fits into the mapping, or its file offset is not aligned like its address"
         }
         _ => "not suitable for huge pages",
     }

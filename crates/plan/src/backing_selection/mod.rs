@@ -131,7 +131,7 @@ fn for_java(
         let (options, why) = match good {
             Ok(good) => good,
             Err(reason) => {
-                refused.push(format!("not {}: {reason}", offer.backing));
+                refused.push(format!("{} is not available: {reason}", offer.backing));
                 continue;
             }
         };
@@ -146,10 +146,11 @@ fn for_java(
         let (malloc, malloc_why) = match facts.off_heap(wanted, &taken) {
             Some(Ok((means, why))) => (Some(means), format!("; {why}")),
             Some(Err(reason)) if wanted.strict => return Err(format!("{reason} (--strict)")),
-            Some(Err(reason)) => (None, format!("; off-heap memory stays on base pages: {reason}")),
+            Some(Err(reason)) => (None, format!("; malloc'd memory is unchanged: {reason}")),
             None => (None, String::new()),
         };
-        let why = [vec![format!("{}{why}", offer.backing)], refused].concat().join("; ") + &malloc_why;
+        let selected = format!("backing {}{why}", offer.backing);
+        let why = [vec![selected], refused].concat().join("; ") + &malloc_why;
         let base_was_asked = wanted.backing == Some(Backing::Base);
         return Ok(BackingSelection {
             backing: offer.backing,
@@ -179,7 +180,7 @@ fn for_other(wanted: &BackingRequest, facts: &SelectionFacts) -> Result<BackingS
         malloc: None,
         disable_thp: wanted.backing == Some(Backing::Base) && off_heap != Some(OffHeap::Thp),
         convert: false,
-        why: "base: transparent huge pages are disabled for it".to_owned(),
+        why: "backing base: transparent huge pages are disabled for the program".to_owned(),
     };
     let auto = if wanted.backing.is_none() && wanted.off_heap.is_none() {
         "; auto takes no pool for a program that is not a JVM; --backing hugetlb does"
@@ -195,13 +196,13 @@ fn for_other(wanted: &BackingRequest, facts: &SelectionFacts) -> Result<BackingS
             },
             convert: facts.converts(off_heap, Some(&means)),
             malloc: Some(means),
-            why: format!("no java command, so malloc requests the pages: {why}{auto}"),
+            why: format!("{why}{auto}"),
             ..base
         }),
         Some(Err(reason)) if wanted.strict => Err(format!("{reason} (--strict)")),
         Some(Err(reason)) => Ok(BackingSelection {
             disable_thp: false,
-            why: format!("base: started unchanged: {reason}{auto}"),
+            why: format!("the program is started unchanged: {reason}{auto}"),
             ..base
         }),
     }
@@ -252,7 +253,7 @@ impl SelectionFacts {
         let Available { pages, bounded_by, unknown_limit } =
             pool_availability::available(pool, &self.limits, policy);
         let why = match (bounded_by, unknown_limit) {
-            (Some(_), _) => format!("its control group allows {pages} more"),
+            (Some(_), _) => format!("the control group allows {pages} more"),
             (None, Some(file)) => {
                 format!("{pages} are available; the usage below the limit /{} is unknown", file.display())
             }
@@ -291,10 +292,8 @@ impl SelectionFacts {
             return Err(format!("no page of {size} is left for malloc ({why})"));
         }
         let value = backing.named_size().map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string());
-        let why = format!(
-            "off-heap memory from the pool: {left} pages of {size} ({}) are left for it",
-            left * size
-        );
+        let why =
+            format!("malloc'd memory on hugetlb: {left} pages of {size} ({}) are left for it", left * size);
         Ok((MallocSettings::Tunables(vec![("glibc.malloc.hugetlb", value)]), why))
     }
 
@@ -311,22 +310,23 @@ impl SelectionFacts {
             let (major, minor) = self.glibc()?;
             let tunables = [("glibc.malloc.hugetlb", "1"), ("glibc.malloc.arena_max", "1")];
             let tunables = tunables.map(|(name, value)| (name, value.to_owned())).to_vec();
-            let why =
-                format!("off-heap thp by glibc {major}.{minor} with one arena, whose lock all threads share");
+            let why = format!(
+                "malloc'd memory on thp by glibc {major}.{minor} with one arena, whose lock all threads share"
+            );
             Ok((MallocSettings::Tunables(tunables), why))
         };
         let jemalloc = || {
             asked_by_malloc()?;
             self.check_loader_reads_variables()?;
-            let library = self.jemalloc.clone().ok_or("there is no libjemalloc.so.2 that it could load")?;
-            let why = format!("off-heap thp by jemalloc in place of malloc (/{})", library.display());
+            let library = self.jemalloc.clone().ok_or("the program finds no libjemalloc.so.2")?;
+            let why = format!("malloc'd memory on thp by a preloaded jemalloc (/{})", library.display());
             Ok((MallocSettings::Preload(PathBuf::from("/").join(library)), why))
         };
         let convert = || match &self.collapse_obstacle {
-            Some(reason) => Err(format!("its memory cannot be collapsed: {reason}")),
+            Some(reason) => Err(format!("the program's memory cannot be collapsed: {reason}")),
             None => Ok((
                 MallocSettings::Nothing,
-                "off-heap thp by collapse, once the memory is resident".to_owned(),
+                "malloc'd memory on thp by collapse, once the memory is resident".to_owned(),
             )),
         };
         match malloc {
@@ -347,30 +347,33 @@ impl SelectionFacts {
     fn glibc(&self) -> Result<(u32, u32), String> {
         self.check_loader_reads_variables()?;
         match &self.c_library {
-            Err(reason) => Err(format!("its C library is unknown ({reason})")),
+            Err(reason) => Err(format!("the program's C library is unknown ({reason})")),
             Ok(CLibrary::Glibc { version: Some(version), .. }) if *version >= MIN_GLIBC_VERSION => {
                 Ok(*version)
             }
             Ok(CLibrary::Glibc { version: Some((major, minor)), .. }) => Err(format!(
-                "its malloc is that of glibc {major}.{minor}, which does not support huge pages (2.35 does)"
+                "the program's malloc is that of glibc {major}.{minor}; huge pages need glibc 2.35 or later"
             )),
             Ok(CLibrary::Glibc { version: None, .. }) => Err(
-                "its malloc is that of a glibc before 2.33, which does not support huge pages (2.35 does)"
+                "the program's malloc is that of a glibc before 2.33; huge pages need glibc 2.35 or later"
                     .to_owned(),
             ),
-            Ok(CLibrary::Musl) => Err("its malloc is musl's, which does not support huge pages".to_owned()),
-            Ok(CLibrary::Static) => {
-                Err("it is linked statically: no variable configures its malloc".to_owned())
+            Ok(CLibrary::Musl) => {
+                Err("the program's malloc is musl's, which does not support huge pages".to_owned())
             }
-            Ok(CLibrary::Other(loader)) => Err(format!("its loader {} is unknown", loader.display())),
+            Ok(CLibrary::Static) => {
+                Err("the program is linked statically: no variable configures its malloc".to_owned())
+            }
+            Ok(CLibrary::Other(loader)) => {
+                Err(format!("the program's loader {} is unknown", loader.display()))
+            }
         }
     }
 
     fn check_loader_reads_variables(&self) -> Result<(), String> {
         if self.privileged {
             return Err(
-                "it is a setuid program or has file capabilities, so its loader ignores variables for \
-                        malloc"
+                "the program is setuid or has file capabilities, so its loader ignores variables for malloc"
                     .to_owned(),
             );
         }

@@ -63,13 +63,16 @@ fn auto_takes_the_pool_if_it_suffices_then_thp_then_base() {
     let auto = BackingRequest::default();
     let choice = chosen(auto, &facts(651));
     assert_eq!((choice.backing, choice.disable_thp), (Backing::Hugetlb(None), false));
-    assert_eq!(choice.why, "hugetlb: it needs 651 pages of 2MiB, and 651 are available");
+    assert_eq!(choice.why, "backing hugetlb: it needs 651 pages of 2MiB, and 651 are available");
     let choice = chosen(auto, &facts(650));
     assert_eq!(
         (choice.backing, choice.options.as_slice()),
         (Backing::Thp, &["+UseTransparentHugePages".to_owned()][..])
     );
-    assert_eq!(choice.why, "thp; not hugetlb: it needs 651 pages of 2MiB, and 650 are available");
+    assert_eq!(
+        choice.why,
+        "backing thp; hugetlb is not available: it needs 651 pages of 2MiB, and 650 are available"
+    );
     let off = SelectionFacts { thp: Some("never".to_owned()), ..facts(0) };
     assert_eq!(chosen(auto, &off).backing, Backing::Base);
     let zgc = JvmAnswers { collector: "ZGC".to_owned(), ..answers() };
@@ -87,7 +90,7 @@ fn a_control_group_counts_as_the_pool_does() {
     };
     let choice = chosen(BackingRequest::default(), &SelectionFacts { limits: vec![limits], ..facts(2000) });
     assert_eq!(choice.backing, Backing::Thp);
-    assert!(choice.why.ends_with("its control group allows 650 more"), "{}", choice.why);
+    assert!(choice.why.ends_with("the control group allows 650 more"), "{}", choice.why);
 }
 
 #[test]
@@ -95,7 +98,10 @@ fn strict_refuses_what_would_fall_back() {
     let strict =
         BackingRequest { backing: Some(Backing::Hugetlb(None)), strict: true, ..BackingRequest::default() };
     let refused = choose(&strict, Some(&answers()), &facts(3)).expect_err("a refusal");
-    assert_eq!(refused, "not hugetlb: it needs 651 pages of 2MiB, and 3 are available (--strict)");
+    assert_eq!(
+        refused,
+        "hugetlb is not available: it needs 651 pages of 2MiB, and 3 are available (--strict)"
+    );
     let never = SelectionFacts { thp: Some("never".to_owned()), ..facts(0) };
     let auto = BackingRequest { strict: true, ..BackingRequest::default() };
     assert_eq!(choose(&auto, Some(&answers()), &facts(0)).map(|choice| choice.backing), Ok(Backing::Thp));
@@ -135,7 +141,7 @@ fn thp_for_malloc_by_what_works_here() {
     );
     let old = Ok(CLibrary::Glibc { version: Some((2, 31)), dir: "lib".into() });
     let old = SelectionFacts { c_library: old, ..facts(0) };
-    assert!(chosen(wanted, &old).why.contains("stays on base pages: its malloc is that of glibc 2.31"));
+    assert!(chosen(wanted, &old).why.contains("is unchanged: the program's malloc is that of glibc 2.31"));
     let root = SelectionFacts { collapse_obstacle: None, ..old.clone() };
     let choice = chosen(wanted, &root);
     assert_eq!((choice.malloc, choice.convert), (Some(MallocSettings::Nothing), true));

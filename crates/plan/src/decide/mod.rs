@@ -298,13 +298,13 @@ pub fn verdict(seen: ObservedStart<'_>, demand: &Demand, facts: &Facts, sizes: &
         ),
         (true, false, false) if thp == Some("always") => (
             StartOutcome::DecidedAtTouch,
-            "the line requests no huge pages, and the kernel gives transparent ones to all programs \
+            "the command line requests no huge pages, and the kernel gives transparent ones to all programs \
              (enabled=always)"
                 .to_owned(),
         ),
         (true, false, false) => (
             StartOutcome::DoesNotAsk,
-            "the line requests no huge pages: all memory is on base pages".to_owned(),
+            "the command line requests no huge pages: all memory is on base pages".to_owned(),
         ),
     };
     Verdict { outcome, summary, regions, messages: seen.messages }

@@ -52,13 +52,13 @@ pub struct Apply {
     /// Surplus pages that may be allocated beyond the pool (nr_overcommit_hugepages)
     #[arg(long, value_name = "SIZE=PAGES")]
     overcommit: Vec<SizedValue>,
-    /// THP mode: always, madvise, never; a single SIZE also takes inherit
+    /// THP mode: always, madvise or never; with SIZE also inherit
     #[arg(long, value_name = "[SIZE=]WORD")]
     thp_enabled: Vec<SizedValue>,
     /// When page faults wait for huge pages: always, defer, defer+madvise, madvise, never
     #[arg(long, value_name = "WORD")]
     thp_defrag: Option<String>,
-    /// THP mode of shared memory: always, within_size, advise, never, …; a single SIZE also takes inherit
+    /// THP mode of shared memory: always, within_size, advise, never, …; with SIZE also inherit
     #[arg(long, value_name = "[SIZE=]WORD")]
     shmem_enabled: Vec<SizedValue>,
     /// khugepaged setting: defrag, scan_sleep_millisecs, alloc_sleep_millisecs, pages_to_scan,

@@ -37,7 +37,7 @@ pub struct Check {
     #[arg(long, value_name = "DIR")]
     capture: Option<PathBuf>,
 
-    /// Count 1GiB pages also on machines with more than 256GiB of memory, where this takes long
+    /// Also count available 1GiB pages on a machine with more than 256GiB of memory; this takes long
     #[arg(long)]
     deep: bool,
 }

@@ -45,9 +45,9 @@ use crate::{
 
 /// Put memory of a running process on huge pages, without a restart
 ///
-/// The kernel replaces base pages by huge pages (MADV_COLLAPSE, Linux 6.1), whatever the THP mode. Contents
-/// stay, and the process keeps running. One huge page is collapsed at a time. Memory is reclaimed or
-/// compacted only with --allow-reclaim.
+/// The kernel replaces base pages by huge pages (MADV_COLLAPSE, Linux 6.1), whatever the THP mode. The
+/// contents do not change, and the process keeps running. One huge page is collapsed at a time. Memory is
+/// reclaimed or compacted only with --allow-reclaim.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Collapse {
@@ -63,7 +63,7 @@ pub struct Collapse {
     #[arg(long, value_name = "GiB/s", value_parser = rate)]
     rate: Option<f64>,
 
-    /// Smallest resident share of a range to collapse; its other pages become resident
+    /// Smallest resident share of a range that is collapsed; its missing pages become resident
     #[arg(long, value_name = "PERCENT", default_value_t = MIN_RESIDENT_PERCENT, value_parser = clap::value_parser!(u8).range(1..=100))]
     min_present: u8,
 

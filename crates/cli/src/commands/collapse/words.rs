@@ -41,12 +41,12 @@ pub fn cause(outcome: engine::CollapseOutcome) -> Option<String> {
                 .to_owned()
         }
         Ended::GroupLimit => {
-            "the memory limit of its control group is reached: a huge page is charged before \
+            "the memory limit of the process's control group is reached: a huge page is charged before \
                               its base pages are freed"
                 .to_owned()
         }
         Ended::NotAllowed => {
-            "the kernel does not permit it: CAP_SYS_NICE is not effective here, as in a user \
+            "the kernel does not permit the collapse: CAP_SYS_NICE is not effective here, as in a user \
                               namespace, or a security module or a seccomp filter forbids it"
                 .to_owned()
         }
@@ -74,10 +74,12 @@ pub(super) fn actions(outcome: engine::CollapseOutcome, pid: u32) -> Vec<Action>
             continues("Continue with the remaining candidates"),
         ],
         Ended::GroupLimit => vec![
-            Action::new("Raise memory.max of its control group by some MiB"),
+            Action::new("Raise memory.max of the process's control group by some MiB"),
             continues("Continue with the remaining candidates"),
         ],
-        Ended::NotAllowed => vec![continues("Run it on the host, as root of the first user namespace")],
+        Ended::NotAllowed => {
+            vec![continues("Run the command on the host, as root of the initial user namespace")]
+        }
         Ended::MemoryPressure => vec![
             Action::new("Continue more slowly when the machine has free memory")
                 .by(format!("{again} --rate 0.5")),

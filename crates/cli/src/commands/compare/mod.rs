@@ -51,11 +51,11 @@ use crate::{
     },
 };
 
-/// Measure the gain of a workload from huge pages: run it on each backing, check its pages, compare
+/// Measure how much a workload gains from huge pages: run it on each backing, and compare
 ///
-/// Without a COMMAND the embedded workload runs: random reads of a large buffer, natively and, if a JDK
-/// is found, in a JVM with a heap of 1 GiB. A COMMAND that starts with java gets the large page flags of
-/// that JVM; for any other program, huge pages are requested through glibc's malloc. Coverage, the
+/// Without a COMMAND the embedded workload runs: random reads of a large buffer in a native program and, if
+/// a JDK is found, in a JVM with a heap of 1 GiB. A COMMAND that starts with java gets the large-page flags
+/// of that JVM; for any other program, huge pages are requested through glibc's malloc. Coverage, the
 /// share of memory on huge pages, is read from the kernel; a run below --min-coverage does not count.
 #[derive(Args)]
 #[command(after_help = "\

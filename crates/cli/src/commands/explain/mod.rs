@@ -56,8 +56,8 @@ Examples:
 
 No setting is changed.
 
-Exit status: 0 no message reports a failure; 1 a program did not get huge pages, did not start or was
-ended; 2 usage error, or the log could not be read.";
+Exit status: 0 no message reports a failure; 1 a program did not get huge pages, did not start or
+was ended; 2 usage error, or the log could not be read.";
 
 /// Magic numbers of compressed files, and the programs that decompress them.
 const COMPRESSED: [(&[u8], &str); 4] =

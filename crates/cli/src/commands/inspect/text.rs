@@ -62,7 +62,7 @@ pub fn overview(
     let mut page = Page::new(terminal);
     let mut table = plain_table();
     let thp = machine.pmd().map_or_else(|| "THP".to_owned(), |pmd| format!("THP {pmd}"));
-    table.set_header(["pid", "name", "resident", &thp, "of pools", "huge", "swapped"]);
+    table.set_header(["pid", "name", "resident", &thp, "of pools", "coverage", "swapped"]);
     for inspected in found {
         let totals = &inspected.totals;
         let all_huge = huge(&totals.bytes_by_page_size, machine.sizes.base);
@@ -280,7 +280,7 @@ fn table(rows: &[RegionRow], machine: &MachineState, folios_reported: bool, full
     }));
     header.extend(any_pool.then(|| "of pools".to_owned()));
     header.extend(any_swap.then(|| "swapped".to_owned()));
-    header.extend(["huge", "why not"].map(str::to_owned));
+    header.extend(["coverage", "why not"].map(str::to_owned));
     let mut table = plain_table();
     let columns = header.len();
     table.set_header(header);

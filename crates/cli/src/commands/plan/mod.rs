@@ -28,8 +28,8 @@ use crate::{
 
 /// Plan the huge pages that a JVM needs, and predict the result of starting it now
 ///
-/// Rehearses the java of the command line: starts it with the options of the line and -version, intercepts
-/// its requests for huge pages, and answers them: first as if the pools were large enough, then as they are.
+/// Rehearses the start: runs the java of COMMAND with its options and -version, and answers its requests for
+/// huge pages: first as if the pools were large enough, then with the pools as they are.
 /// The program itself is not started, no page of the pools is used, and no setting is changed.
 #[derive(Args)]
 #[command(after_help = "\
@@ -44,8 +44,8 @@ Examples:
   hugewise plan --json -- java -Xmx4g -jar app.jar > plan.json; sudo hugewise apply --plan plan.json
 
 Exit status: 0 success; 1 too little memory for the plan, or too little of it contiguous, or the JVM
-would exit or be killed if started now; 2 usage error, a command line that no JVM starts with, no
-JVM that can be queried, or a format that cannot express the plan.")]
+would exit or be killed if started now; 2 usage error, a command line that the JVM refuses,
+no JVM that can be queried, or a format that cannot express the plan.")]
 pub struct Plan {
     #[command(flatten)]
     wishes: PlanOptions,
@@ -56,7 +56,7 @@ pub struct Plan {
     #[arg(long, conflicts_with = "format")]
     json: bool,
     /// Plan for the machine captured in DIR by 'hugewise check --capture': its pools, memory and settings. The
-    /// JVM is rehearsed on this machine, with the page sizes of that one
+    /// java of this machine is rehearsed, with the page sizes of the captured machine
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Command line of the JVM

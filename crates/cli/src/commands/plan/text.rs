@@ -58,7 +58,7 @@ fn regions(page: &mut Page, plan: &Plan) -> fmt::Result {
         let name = format!("off-heap ({})", off_heap.source);
         row("", [&name, &size.to_string(), "", &bytes.to_string(), &needed(bytes, size)])?;
     } else if let Some(direct) = plan.direct_memory_bytes {
-        row("", ["direct buffers, off-heap", "no flag", "", &direct.to_string(), "-"])?;
+        row("", ["direct buffers, not in the plan", "-", "", &direct.to_string(), "-"])?;
     }
     Ok(())
 }

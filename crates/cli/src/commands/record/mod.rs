@@ -35,8 +35,9 @@ Examples:
 
 During the recording, hugewise has its own tracing instance, sets kernel.task_delayacct to 1, and
 requests a log from a JVM that writes no suitable one. All of this is undone at the end, also after
-Ctrl-C and SIGTERM; after SIGKILL, 'hugewise restore' undoes it. Other hugewise commands can change
-settings during the recording. Without root some evidence is missing, and the output says which.
+Ctrl-C and SIGTERM; after SIGKILL, 'hugewise restore' undoes it. Without root some evidence is
+missing, and the output says which. Other hugewise commands can run during the recording, also those
+that change settings.
 
 Exit status: that of the started program, or 128 + signal number; for a running process 0; 2 if
 nothing was recorded.")]

@@ -255,9 +255,9 @@ pub fn why(explanation: &Attribution) -> Vec<String> {
             said
         }
         VerdictReason::AccountedInPauses { ns, of_ns } => vec![format!(
-            "The kernel's delay accounting has {} of compaction for the collector's threads, in {} of pauses. \
-             Without kernel events it is unknown when they waited, and whether for huge pages; few other \
-             allocations need compaction.",
+            "The kernel's delay accounting shows {} of compaction for the collector's threads, in {} of \
+             pauses. Without kernel events it is unknown when they waited, and whether for huge pages; few \
+             other allocations need compaction.",
             duration(*ns),
             duration(*of_ns)
         )],
@@ -400,8 +400,8 @@ pub fn remarks(gathered: &RecordingData) -> Vec<String> {
     }
     if gathered.logs.iter().any(|log| !log.monotonic) {
         said.push(
-            "The JVM's log has another clock than the kernel events: its times are estimated from the times at \
-             which its lines were read, and may be off by a second. Only a log with timenanos is exact."
+            "The JVM's log uses another clock than the kernel events: its times are estimated from the times \
+             at which its lines were read, and may be off by a second. Only a log with timenanos is exact."
                 .to_owned(),
         );
     }

@@ -32,11 +32,11 @@ use hugewise_plan::{
 
 use self::{assignment::ObserverTask, cache::Cache, target::Target};
 
-/// Start a program on huge pages, then report the coverage of each region once
+/// Start a program on huge pages, and report the coverage of its regions
 ///
-/// This process becomes the program: same process ID, signals, exit status, input and output. A java command
-/// line gets the large-page flags of its JVM in place of those that it contains, also in JAVA_TOOL_OPTIONS,
-/// JDK_JAVA_OPTIONS and _JAVA_OPTIONS. Other programs get huge pages through their malloc.
+/// The program replaces the hugewise process (exec): same process ID, signals, exit status, input and output.
+/// Large-page flags of a java command line are replaced, also in JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS and
+/// _JAVA_OPTIONS. Other programs get huge pages through their malloc.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -49,8 +49,8 @@ Examples:
 No setting of the machine is changed; 'hugewise plan' counts the pages that a command line needs.
 Exit status: the program's own; 2 if it was not started.")]
 pub struct Run {
-    /// base, thp, hugetlb[:SIZE], shm[:SIZE] or auto; auto uses, for a JVM, a pool with enough pages, else
-    /// transparent huge pages, else base pages
+    /// Backing: base, thp, hugetlb[:SIZE], shm[:SIZE] or auto. auto uses the first that is available: a pool
+    /// with enough pages (JVMs only), transparent huge pages, base pages
     #[arg(short, long, default_value = "auto", value_parser = backing, value_name = "BACKING")]
     backing: BackingOrAuto,
     /// Backing of memory outside of the heap: malloc, Unsafe.allocateMemory, direct buffers, native libraries

@@ -128,7 +128,9 @@ fn thp_shortage(root: &Root, before: Option<u64>) -> String {
             "{times} huge-page allocations failed since the start (thp_fault_fallback, of all programs): memory is \
              fragmented; next: hugewise check"
         ),
-        None => "the cause is unknown, because /proc/vmstat does not report it; next: hugewise check".to_owned(),
+        None => {
+            "the cause is unknown: /proc/vmstat has no thp_fault_fallback; next: hugewise check".to_owned()
+        }
     }
 }
 
@@ -138,7 +140,7 @@ fn pool_shortage(root: &Root) -> String {
         format!("{} of {} pages of {} are available", pool.available(), pool.total, pool.page_size)
     };
     let reported: Vec<String> = pools.iter().filter(|pool| pool.node.is_none()).map(state).collect();
-    format!("now {}; next: hugewise plan -- COMMAND", reported.join(", "))
+    format!("{} now; next: hugewise plan -- COMMAND", reported.join(", "))
 }
 
 /// The regions of a process, and the pages of each.

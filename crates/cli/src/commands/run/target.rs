@@ -270,11 +270,11 @@ fn collapse_obstacle(root: &Root) -> Option<String> {
     let mut numbers =
         kernel.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
     if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < MIN_COLLAPSE_KERNEL {
-        return Some(format!("it needs Linux 6.1, and this is {}", kernel.trim()));
+        return Some(format!("a collapse needs Linux 6.1, and this is {}", kernel.trim()));
     }
     match limits::read(root).capabilities.known() {
         Some(capabilities) if capabilities.has(Capabilities::SYS_NICE) => None,
-        _ => Some("it needs CAP_SYS_NICE, which root has".to_owned()),
+        _ => Some("a collapse needs CAP_SYS_NICE, which root has".to_owned()),
     }
 }
 

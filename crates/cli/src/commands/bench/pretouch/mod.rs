@@ -85,7 +85,7 @@ pub struct Arguments {
     /// Numbers of threads for --predict [default: the measured ones]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = at_least_one, requires = "predict")]
     predict_threads: Vec<usize>,
-    /// Also measure twice the largest size, and check that its time is in the predicted interval
+    /// Also measure double the largest size, and check that its time is in the predicted interval
     #[arg(long)]
     verify: bool,
     /// Draw time against chunk size: into FILE.svg for the largest size and most threads, or one plot for

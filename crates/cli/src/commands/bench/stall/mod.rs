@@ -54,7 +54,7 @@ use crate::{
 #[command(after_help = "\
 Examples:
   sudo hugewise bench stall
-  sudo hugewise bench stall -o slow.rec -- java -Xms5g -Xmx5g -XX:+UseTransparentHugePages -jar app.jar
+  sudo hugewise bench stall -o slow.rec -- java -Xmx5g -XX:+UseTransparentHugePages -jar app.jar
   sudo hugewise bench stall --memory 3GiB -- ./server-benchmark
 
 The page cache is evicted: other programs read files from disk again. If hugewise ends for any
@@ -63,7 +63,8 @@ the OOM killer first ends the process that holds the memory. Without root, memor
 well, but less is known about which threads waited.
 
 Exit status: that of COMMAND, or 128 + signal number. Without COMMAND: 0 success; 1 the memory was
-released early, or under 90 % of the free huge pages are free again; 2 usage or environment error.")]
+released early, or less than 90 % of the huge pages that were free before the test are free after it;
+2 usage or environment error.")]
 pub struct Arguments {
     /// Fragmented memory that is free for the program, at least 256MiB [default: 6GiB, or all if less is
     /// available]

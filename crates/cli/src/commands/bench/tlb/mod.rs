@@ -31,7 +31,7 @@ use crate::{
 
 /// Measure the capacity of each TLB level and the cost of a miss, by timing
 ///
-/// For machines without hardware counters, such as most virtual machines. Dependent loads visit a growing
+/// Needs no hardware counters, which most virtual machines lack. Dependent loads visit a growing
 /// number of pages in random order, one cache line per page. The time for the same number of adjacent
 /// cache lines is subtracted, which removes the effect of the caches. The page counts at which the
 /// remaining time rises are the capacities of the TLB levels.
