@@ -38,7 +38,7 @@ import org.openjdk.jmh.results.TextResult;
 /// | `pages.faults` | minor and major page faults of the JVM per operation |
 /// | `pages.machine.thp_…` | transparent huge pages allocated and failed, on the whole machine, during the fork |
 /// | `pages.EVENT` | hardware counts per operation, if `perf` supports them |
-/// | `pages.note`, `pages.machine.note` | missing readings, and why |
+/// | `pages.note`, `pages.machine.note` | unknown readings, and the reasons |
 ///
 /// The option `events=A,B` selects other events of `perf` than those of the data TLB.
 ///
@@ -62,17 +62,17 @@ public final class HugePagesProfiler implements ExternalProfiler, InternalProfil
     private PerfEvents.@Nullable Counting counting;
     private long faults;
 
-    /// A profiler with the events of the data TLB.
+    /// Creates a profiler that counts the events of the data TLB.
     ///
     /// @throws ProfilerException if this is not Linux
     public HugePagesProfiler() throws ProfilerException {
         this("");
     }
 
-    /// Called by JMH.
+    /// Creates a profiler with the options of JMH's `-prof`.
     ///
     /// @param options text after the profiler's name: `events=A,B`, or empty
-    /// @throws ProfilerException if this is not Linux, or the options are invalid
+    /// @throws ProfilerException if the system is not Linux, or the options are invalid
     public HugePagesProfiler(String options) throws ProfilerException {
         if (options.isEmpty()) {
             events = EVENTS;

@@ -5,7 +5,7 @@ import java.util.Locale;
 /// How memory is requested.
 ///
 /// @param kind the kind of backing
-/// @param pageSize page size in bytes; 0 for the machine's default, and for `BASE` and `THP`
+/// @param pageSize page size in bytes; 0 for the default huge page size, and for `BASE` and `THP`
 public record Backing(Kind kind, long pageSize) {
     /// The kinds of backing.
     public enum Kind {
@@ -36,33 +36,33 @@ public record Backing(Kind kind, long pageSize) {
         }
     }
 
-    /// {@return base pages}
+    /// {@return a request for base pages}
     public static Backing base() {
         return new Backing(Kind.BASE, 0);
     }
 
-    /// {@return transparent huge pages}
+    /// {@return a request for transparent huge pages}
     public static Backing thp() {
         return new Backing(Kind.THP, 0);
     }
 
-    /// {@return huge pages of the machine's default pool}
+    /// {@return a request for pages of the pool of the default huge page size}
     public static Backing hugetlb() {
         return new Backing(Kind.HUGETLB, 0);
     }
 
-    /// {@return huge pages of the pool of one size}
+    /// {@return a request for pages of the pool of one size}
     /// @param pageSize page size in bytes
     public static Backing hugetlb(long pageSize) {
         return new Backing(Kind.HUGETLB, pageSize);
     }
 
-    /// {@return huge pages of the machine's default pool, through shared memory}
+    /// {@return a request for pages of the pool of the default huge page size, through shared memory}
     public static Backing shm() {
         return new Backing(Kind.SHM, 0);
     }
 
-    /// {@return huge pages of the pool of one size, through shared memory}
+    /// {@return a request for pages of the pool of one size, through shared memory}
     /// @param pageSize page size in bytes
     public static Backing shm(long pageSize) {
         return new Backing(Kind.SHM, pageSize);

@@ -2,7 +2,7 @@ package io.hugewise.memory;
 
 import java.lang.foreign.MemorySegment;
 
-/// Blocks of one size in a memory segment, such as that of a [HugeArena], without loss to rounding.
+/// Allocates blocks of one size in a memory segment, such as that of a [HugeArena]. Sizes are not rounded up.
 ///
 /// As with a [HugeAllocator], any thread may allocate and free, mostly without a lock; memory is not
 /// zeroed; a block is identified by its segment or its offset; a double free throws an exception if it is
@@ -59,7 +59,7 @@ public final class BlockPool extends BlockMemory {
         long offset = blocks.take(0);
         if (offset < 0) {
             throw new MemoryExhaustedException("no block of " + Bytes.text(blockSize) + " is left in "
-                    + Bytes.text(memory.byteSize()) + ": free some, or reserve more");
+                    + Bytes.text(memory.byteSize()) + ": free blocks, or reserve more");
         }
         return offset;
     }

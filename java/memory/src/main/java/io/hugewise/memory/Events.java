@@ -105,7 +105,7 @@ final class Events {
         int threads;
 
         @Label("THP Fallbacks")
-        @Description("Page faults of the whole machine that failed to get a huge page; -1 if unknown")
+        @Description("Machine-wide page faults during the pre-touch that failed to get a huge page; -1 if unknown")
         long thpFallbacks;
 
         void commit(HugeOptions options, Pretouched pretouched) {

@@ -21,8 +21,8 @@ import java.util.Arrays;
 /// # By segment or by offset
 ///
 /// [#allocate(long)] returns a segment. To avoid an object per block, [#allocateOffset] returns the block's
-/// offset in [#memory], a number. Both are checked at each use: access beyond the memory, or after the arena
-/// was closed, throws an exception and never crashes.
+/// offset in [#memory], a number. Each access by either is checked: access beyond the memory, or after the
+/// arena was closed, throws an exception and never crashes.
 ///
 /// ```java
 /// static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
@@ -38,8 +38,9 @@ import java.util.Arrays;
 /// # Costs
 ///
 /// Metadata is on the Java heap, not in the memory: 4 bytes per 4 KiB of memory (8 with a heap of 32 GiB or
-/// more), and for memory in use an object per span, and a byte and a bit per block. Per 4 KiB in use that is
-/// about 170 bytes with blocks of 64 bytes, 120 with 1 KiB, 60 with 4 KiB, 8 with 64 KiB.
+/// more), and for memory in use an object per span (one or more adjacent blocks of the same size), and a byte
+/// and a bit per block. Per 4 KiB in use that is about 170 bytes with blocks of 64 bytes, 120 with 1 KiB, 60
+/// with 4 KiB, 8 with 64 KiB.
 public final class HugeAllocator extends BlockMemory implements SegmentAllocator {
 
     private HugeAllocator(Blocks blocks) {
@@ -123,7 +124,7 @@ public final class HugeAllocator extends BlockMemory implements SegmentAllocator
 
     private long allocateOffset(long byteSize, long byteAlignment) {
         if (byteSize < 0) {
-            throw new IllegalArgumentException("a size is not negative: " + byteSize);
+            throw new IllegalArgumentException("a size cannot be negative: " + byteSize);
         }
         if (byteAlignment <= 0 || Long.bitCount(byteAlignment) != 1) {
             throw new IllegalArgumentException("an alignment is a power of two, not " + byteAlignment);
@@ -146,8 +147,9 @@ public final class HugeAllocator extends BlockMemory implements SegmentAllocator
     }
 
     private MemoryExhaustedException exhausted(long byteSize) {
-        return new MemoryExhaustedException(Bytes.text(byteSize) + " are wanted, and of " + Bytes.text(memory.byteSize())
-                + " the longest free run has " + Bytes.text(blocks.longestFree()) + ": free some, or reserve more");
+        return new MemoryExhaustedException("cannot allocate " + Bytes.text(byteSize) + ": the longest free run in "
+                + Bytes.text(memory.byteSize()) + " has " + Bytes.text(blocks.longestFree())
+                + "; free blocks, or reserve more");
     }
 
     /// Returns the usable size of a block: at least the requested size.
@@ -159,7 +161,7 @@ public final class HugeAllocator extends BlockMemory implements SegmentAllocator
         return blocks.sizeAt(offset);
     }
 
-    /// {@return the highest offset ever in use, in bytes: memory beyond was never touched}
+    /// {@return the highest offset ever in use, in bytes: memory beyond it was never allocated}
     public long reached() {
         return blocks.reached();
     }

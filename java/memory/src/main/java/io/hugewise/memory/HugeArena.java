@@ -5,7 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
 
-/// An arena on huge pages: one reservation, handed out from its start to its end, and released as a whole.
+/// An arena on huge pages: one reservation, allocated from its start to its end, and released as a whole.
 ///
 /// ```java
 /// try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(1L << 30).pretouch())) {
@@ -18,8 +18,8 @@ import java.util.concurrent.atomic.AtomicLong;
 /// are zeroed and live until the arena is closed; later use throws an [IllegalStateException], as with any
 /// arena. To free single objects, use a [HugeAllocator] or a [BlockPool].
 ///
-/// The arena may have another backing than the preferred one: [#backing] is the backing and why better ones
-/// failed; [#coverage] is the page sizes that the kernel uses. Nothing is printed.
+/// The arena may have another backing than the preferred one: [#backing] returns the backing and why better
+/// ones failed; [#coverage] returns the page sizes that the kernel uses. The library prints nothing.
 ///
 /// [#close] of a shared arena synchronises with all threads: use few, large arenas.
 public final class HugeArena implements Arena {
@@ -90,7 +90,7 @@ public final class HugeArena implements Arena {
     public MemorySegment allocate(long byteSize, long byteAlignment) {
         checkUsable();
         if (byteSize < 0) {
-            throw new IllegalArgumentException("a size is not negative: " + byteSize);
+            throw new IllegalArgumentException("a size cannot be negative: " + byteSize);
         }
         if (byteAlignment <= 0 || Long.bitCount(byteAlignment) != 1) {
             throw new IllegalArgumentException("an alignment is a power of two, not " + byteAlignment);
@@ -199,10 +199,10 @@ public final class HugeArena implements Arena {
         return scope.scope();
     }
 
-    /// Releases the memory to the kernel. Its segments become invalid.
+    /// Releases the memory to the kernel. The arena's segments become invalid.
     ///
-    /// @throws IllegalStateException if it is closed already, or a thread is accessing a segment
-    /// @throws WrongThreadException if it belongs to another thread
+    /// @throws IllegalStateException if the arena is closed already, or a thread is accessing a segment
+    /// @throws WrongThreadException if the arena belongs to another thread
     @Override
     public void close() {
         scope.close();

@@ -52,7 +52,7 @@ public final class HugeOptions {
         return new HugeOptions(size, all, node, pretouchThreads, name);
     }
 
-    /// Sets the only backing: if it is not available, reserving throws an exception with the figures.
+    /// Sets the only backing: if it is not available, opening the arena throws a [HugeMemoryException] with the cause.
     ///
     /// @param backing the backing
     /// @return changed options
@@ -64,7 +64,7 @@ public final class HugeOptions {
     ///
     /// @param node number of the node, from 0
     /// @return changed options
-    /// @throws IllegalArgumentException if it is negative
+    /// @throws IllegalArgumentException if the number is negative
     public HugeOptions onNode(int node) {
         if (node < 0) {
             throw new IllegalArgumentException("a node is a number from 0 on, not " + node);

@@ -8,7 +8,7 @@ import java.util.stream.Collectors;
 ///
 /// @param backing the backing in use
 /// @param pageSize the requested page size, in bytes
-/// @param fallbacks the better backings that failed, in the order of trial
+/// @param fallbacks the better backings that failed, in the order of preference
 public record Obtained(Backing backing, long pageSize, List<Fallback> fallbacks) {
     /// Copies the list.
     public Obtained {

@@ -10,18 +10,18 @@ import io.micrometer.core.instrument.binder.MeterBinder;
 import java.util.Optional;
 import java.util.function.ToDoubleFunction;
 
-/// Gauges of an arena, read from the kernel at each query:
+/// Gauges of an arena, read at each query:
 ///
 /// | Name | Meaning |
 /// |---|---|
 /// | `hugewise.arena.size` | reserved bytes |
 /// | `hugewise.arena.used` | allocated bytes |
-/// | `hugewise.arena.resident` | resident bytes, by `page.size` (`base`, `huge`) |
+/// | `hugewise.arena.resident` | resident bytes by `page.size` (`base`, `huge`), read from the kernel |
 /// | `hugewise.arena.fallbacks` | number of better backings that failed |
-/// | `hugewise.allocator.held` | bytes that an allocator holds of its memory |
+/// | `hugewise.allocator.held` | bytes of blocks in use, and of free blocks of their spans or of threads |
 ///
-/// All have the tags `arena` (its name) and `backing`. Unknown values are NaN, and all values once the arena is
-/// closed.
+/// All have the tags `arena` (its name, or `unnamed`) and `backing`. A value is NaN if it is unknown or the arena
+/// is closed.
 ///
 /// ```java
 /// new HugeMemoryMetrics(arena).bindTo(registry);
