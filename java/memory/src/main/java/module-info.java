@@ -2,7 +2,7 @@
 /// [java.lang.foreign.Arena], [io.hugewise.memory.HugeAllocator] replaces `malloc`, and
 /// [io.hugewise.memory.BlockPool] allocates blocks of one size.
 ///
-/// It calls `libhugewise`, which its jar contains. The JVM must allow that with
+/// The module calls `libhugewise`, which its jar contains. The JVM must allow native access with
 /// `--enable-native-access=io.hugewise.memory`, or `=ALL-UNNAMED` on the class path.
 module io.hugewise.memory {
     requires jdk.jfr;

@@ -14,7 +14,8 @@ import java.util.Arrays;
 /// ```
 ///
 /// Any thread may allocate, and free blocks of other threads. Each thread caches some free blocks, so
-/// neither normally takes a lock; blocks cached by a thread that has ended are reused. Memory is not zeroed.
+/// allocating and freeing normally take no lock; blocks cached by a thread that has ended are reused. Memory
+/// is not zeroed.
 /// There are 80 block sizes up to 64 KiB, which waste less than an eighth of a request (up to 15 bytes below
 /// 128), and multiples of 4 KiB above. Each block is aligned to 16 bytes.
 ///
@@ -31,9 +32,10 @@ import java.util.Arrays;
 /// long next = entry.get(LONG, 8);
 /// ```
 ///
-/// A double free and an offset without a block throw an exception if they are detectable. They are not if
-/// two threads free the same block at the same moment, or if the block has been reused: then it belongs to
-/// its new owner. Writes through [#memory] beyond the end of a block change another block, undetected.
+/// A double free and an offset without a block throw an exception if they are detectable. A double free is
+/// not detectable if two threads free the same block at the same moment, or if the block has been reused:
+/// then it belongs to its new owner. Writes through [#memory] beyond the end of a block change another block,
+/// undetected.
 ///
 /// # Costs
 ///

@@ -144,7 +144,7 @@ public final class HugeArena implements Arena {
         return region.coverage();
     }
 
-    /// Populates all memory, as [HugeOptions#pretouch()] does. Contents stay, and other threads may use the
+    /// Populates all memory with one thread per usable CPU. Contents stay, and other threads may use the
     /// memory during the call.
     ///
     /// @return bytes, duration, threads

@@ -6,7 +6,7 @@ import java.util.OptionalInt;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
-/// Options of an arena. Immutable: each method returns changed options.
+/// Options of an arena. Immutable: a method that sets an option returns changed options.
 ///
 /// ```java
 /// HugeOptions.reserve(1L << 30).prefer(Backing.hugetlb(1 << 30), Backing.thp(), Backing.base()).pretouch()

@@ -1,7 +1,7 @@
 package io.hugewise.memory;
 
-/// Block sizes in bytes: multiples of 16 up to 128, then eight per doubling. Rounding a request up wastes
-/// less than an eighth.
+/// Block sizes in bytes: multiples of 16 up to 128, then eight per doubling. Rounding a request above 128
+/// bytes up wastes less than an eighth.
 final class SizeClasses {
     /// Largest block size in bytes; larger requests get whole units.
     static final int LARGEST = 64 << 10;
