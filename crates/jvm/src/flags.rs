@@ -71,7 +71,17 @@ pub fn final_flags(line: &LaunchLine) -> Result<FinalFlags, FlagsError> {
 }
 
 fn final_flags_within(line: &LaunchLine, timeout: Duration) -> Result<FinalFlags, FlagsError> {
-    with_unlisted_flags(line, &|options| final_flags_with(line, options, timeout))
+    with_unlisted_flags(line, &|options| {
+        let flags_command = flags_command(line, options)?;
+        let program = flags_command.command.get_program().to_string_lossy().into_owned();
+        let java = line.java.clone();
+        match bounded_run::run_with_timeout(flags_command.command, timeout) {
+            Ok(Some(printed)) => parse_output(java, printed.succeeded, &printed.stdout, &printed.stderr),
+            Ok(None) => Err(FlagsError::TimedOut { java, limit: timeout }),
+            // With a wrapper, its first word may be the program that is missing.
+            Err(source) => Err(FlagsError::Start { java: program, source }),
+        }
+    })
 }
 
 /// The flags of a line's JVM, which `final_flags` reads with more options after those of the line. Flags of
@@ -82,9 +92,7 @@ pub(crate) fn with_unlisted_flags<E: From<FlagsError>>(
 ) -> Result<FinalFlags, E> {
     const UNLOCK: [&str; 2] = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+UnlockExperimentalVMOptions"];
     let flags = final_flags(&[])?;
-    let effective = line
-        .effective(flags.major(), &|name| env::var(name).ok(), &|file| fs::read_to_string(file))
-        .map_err(FlagsError::from)?;
+    let effective = line.effective_here(flags.major()).map_err(FlagsError::from)?;
     if effective.unlisted(&|name| flags.has(name)).is_empty() {
         return Ok(flags);
     }
@@ -93,23 +101,6 @@ pub(crate) fn with_unlisted_flags<E: From<FlagsError>>(
         unlisted if unlisted.is_empty() => Ok(flags),
         unlisted => final_flags(&unlisted),
     }
-}
-
-fn final_flags_with(
-    line: &LaunchLine,
-    options: &[String],
-    timeout: Duration,
-) -> Result<FinalFlags, FlagsError> {
-    let flags_command = flags_command(line, options)?;
-    let program = flags_command.command.get_program().to_string_lossy().into_owned();
-    let java = line.java.clone();
-    let printed = match bounded_run::run_with_timeout(flags_command.command, timeout) {
-        Ok(Some(printed)) => printed,
-        Ok(None) => return Err(FlagsError::TimedOut { java, limit: timeout }),
-        // With a wrapper, its first word may be the program that is missing.
-        Err(source) => return Err(FlagsError::Start { java: program, source }),
-    };
-    parse_output(java, printed.succeeded, &printed.stdout, &printed.stderr)
 }
 
 /// Parses the output of a JVM that was started to print its flags.

@@ -78,6 +78,11 @@ fn output(line: &str) -> Option<LogFile> {
     let mut words = output.split_whitespace();
     let file = words.next()?.strip_prefix("file=")?;
     let (what, decorators) = (words.next()?, words.next()?);
+    log_of_pauses(file, what, decorators)
+}
+
+/// The log file with these selections and decorators; `None` if it contains no pauses.
+fn log_of_pauses(file: &str, what: &str, decorators: &str) -> Option<LogFile> {
     let holds = |tag: &str| what.split(',').any(|selection| selects(selection, tag));
     holds("gc").then(|| LogFile {
         file: PathBuf::from(file),
@@ -117,12 +122,7 @@ fn of_option(option: &str) -> Option<LogFile> {
         return None;
     }
     let decorators = rest.strip_prefix(':').and_then(|rest| rest.split(':').next()).unwrap_or_default();
-    let holds = |tag: &str| what.split(',').any(|selection| selects(selection, tag));
-    holds("gc").then(|| LogFile {
-        file: PathBuf::from(file),
-        monotonic: decorators.split(',').any(|decorator| matches!(decorator, "timenanos" | "tn")),
-        safepoints: holds("safepoint"),
-    })
+    log_of_pauses(file, what, decorators)
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Makes a plan: parses the launch line, rehearses its `java`, and compares the demand with the machine.
 
-use std::{env, fs};
-
 use hugewise_jvm::{
     demand::Demand,
     flags::FinalFlags,
@@ -51,8 +49,7 @@ pub fn plan(
     sizes: &PageSizes,
 ) -> Result<Plan, DemandError> {
     let given = rehearsal::flags_of(line, sizes).map_err(|error| refusal(line, error))?;
-    let effective =
-        line.effective(given.major(), &|name| env::var(name).ok(), &|file| fs::read_to_string(file))?;
+    let effective = line.effective_here(given.major())?;
     let asks = asks(&effective);
     let backing = wanted.backing.unwrap_or(asks.unwrap_or(Backing::Hugetlb(None)));
     if let Some(missing) = sizes.missing(backing) {
@@ -188,13 +185,9 @@ fn as_it_stands(
 
 /// Replaces the JVM's error by the contradiction of options that causes it, if there is one.
 fn refusal(line: &LaunchLine, error: DemandError) -> DemandError {
-    let effective = line.effective(None, &|name| env::var(name).ok(), &|file| fs::read_to_string(file));
-    let refused =
-        effective.ok().and_then(|effective| contradictions(&effective).into_iter().find(|c| c.refused));
-    match refused {
-        Some(contradiction) => {
-            DemandError::Exits { java: line.java.clone(), detail: reported(&contradiction) }
-        }
+    let contradictions = line.effective_here(None).map(|effective| contradictions(&effective));
+    match contradictions.unwrap_or_default().iter().find(|contradiction| contradiction.refused) {
+        Some(refused) => DemandError::Exits { java: line.java.clone(), detail: reported(refused) },
         None => error,
     }
 }

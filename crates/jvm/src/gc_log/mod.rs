@@ -4,7 +4,7 @@
 //! of the log. [`sets`] orders the files of a rotation, [`summary`] aggregates the events.
 
 mod legacy;
-mod lines;
+pub(crate) mod lines;
 mod names;
 mod near;
 mod numbers;

@@ -212,11 +212,8 @@ impl Reader {
         if decorations.is_empty() {
             return false;
         }
-        if decorations
-            .trim_ascii_end()
-            .strip_suffix(b"]")
-            .is_some_and(|tags| tags.trim_ascii_end().ends_with(b"[gc,init"))
-        {
+        let tags = decorations.trim_ascii_end().strip_suffix(b"]");
+        if tags.is_some_and(|tags| tags.trim_ascii_end().ends_with(b"[gc,init")) {
             self.known = true;
             let stamp = self.stamp(decorations);
             sink(Event::Init(stamp));
@@ -318,15 +315,13 @@ impl Reader {
             }
             None => (!before.is_empty()).then_some(before.as_str()),
         };
-        let ParsedSafepoint { time_to_safepoint_ns, total_ns, .. } = stop;
-        let (place, run) = (self.place, self.run.number);
         sink(Event::Safepoint(Safepoint {
-            place,
-            run,
+            place: self.place,
+            run: self.run.number,
             operation,
             end: stamp,
-            time_to_safepoint_ns,
-            total_ns,
+            time_to_safepoint_ns: stop.time_to_safepoint_ns,
+            total_ns: stop.total_ns,
         }));
     }
 
@@ -375,11 +370,8 @@ impl Reader {
 
     fn report_unfinished(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         for begun in self.begun.drain(..) {
-            sink(Event::Unparsed(Unparsed {
-                place: begun.place,
-                what: "a pause without its end",
-                text: b"",
-            }));
+            let what = "a pause without its end";
+            sink(Event::Unparsed(Unparsed { place: begun.place, what, text: b"" }));
         }
     }
 

@@ -135,7 +135,8 @@ impl Summary {
     /// Duration and CPU time of all pauses, nested ones excluded.
     #[must_use]
     pub fn totals(&self) -> (u64, Cpu) {
-        (self.timeline.total_ns(), self.timeline.cpu())
+        let total = self.timeline.total();
+        (total.total_ns, total.cpu)
     }
 
     fn pause(&mut self, pause: &Pause<'_>) {

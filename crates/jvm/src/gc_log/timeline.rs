@@ -26,8 +26,6 @@ pub struct Timeline {
     origin_ns: Option<u64>,
     base_ns: u64,
     end_ns: u64,
-    total_ns: u64,
-    cpu: Cpu,
     count: u64,
 }
 
@@ -46,6 +44,13 @@ pub struct Step {
 }
 
 impl Step {
+    /// Merges steps into one.
+    fn sum(steps: &[Step]) -> Step {
+        let mut sum = Step::default();
+        steps.iter().for_each(|step| sum.add(step));
+        sum
+    }
+
     /// Merges another step into this one.
     pub fn add(&mut self, other: &Step) {
         self.pauses += other.pauses;
@@ -67,24 +72,16 @@ impl Default for Timeline {
             origin_ns: None,
             base_ns: 0,
             end_ns: 0,
-            total_ns: 0,
-            cpu: Cpu::default(),
             count: 0,
         }
     }
 }
 
 impl Timeline {
-    /// Sum of all pauses.
+    /// Aggregate of all pauses.
     #[must_use]
-    pub fn total_ns(&self) -> u64 {
-        self.total_ns
-    }
-
-    /// Sum of their CPU times.
-    #[must_use]
-    pub fn cpu(&self) -> Cpu {
-        self.cpu
+    pub fn total(&self) -> Step {
+        Step::sum(&self.steps)
     }
 
     /// From the start of the first pause to the end of the last; `None` without timestamps.
@@ -117,16 +114,14 @@ impl Timeline {
         };
         self.count += 1;
         self.end_ns = self.end_ns.max(at.saturating_add(pause.duration_ns));
-        self.total_ns = self.total_ns.saturating_add(pause.duration_ns);
-        let step = self.step(at);
-        step.pauses += 1;
-        step.longest_ns = step.longest_ns.max(pause.duration_ns);
-        step.total_ns = step.total_ns.saturating_add(pause.duration_ns);
-        if let Some(cpu) = pause.cpu {
-            step.cpu.add(cpu);
-            step.sys_heavy_pauses += u64::from(cpu.sys_exceeds_user());
-            self.cpu.add(cpu);
-        }
+        let cpu = pause.cpu.unwrap_or_default();
+        self.step(at).add(&Step {
+            pauses: 1,
+            longest_ns: pause.duration_ns,
+            total_ns: pause.duration_ns,
+            cpu,
+            sys_heavy_pauses: u64::from(cpu.sys_exceeds_user()),
+        });
     }
 
     fn step(&mut self, at_ns: u64) -> &mut Step {
@@ -143,15 +138,6 @@ impl Timeline {
     /// Doubles the width: merges each two steps into one.
     fn fold(&mut self) {
         self.width_ns = self.width_ns.saturating_mul(2);
-        self.steps = self
-            .steps
-            .chunks(2)
-            .map(|pair| {
-                pair.iter().fold(Step::default(), |mut both, step| {
-                    both.add(step);
-                    both
-                })
-            })
-            .collect();
+        self.steps = self.steps.chunks(2).map(Step::sum).collect();
     }
 }

@@ -5,6 +5,8 @@
 //! effect. The options of a file named by `-XX:VMOptionsFile` replace that option in the order; the settings
 //! of `-XX:Flags` precede all others.
 
+use std::{env, fmt, fs};
+
 use hugewise_linux::units::Bytes;
 
 use super::{LaunchError, LaunchLine, MAX_OPTION_FILE_BYTES, Read, Variable, argfile, shell};
@@ -26,8 +28,8 @@ pub enum OptionSource {
     SettingsFile(String),
 }
 
-impl std::fmt::Display for OptionSource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for OptionSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OptionSource::CommandLine => f.write_str("the command line"),
             OptionSource::Variable(name) => f.write_str(name),
@@ -53,6 +55,11 @@ pub struct EffectiveOptions {
 }
 
 impl LaunchLine {
+    /// Like [`LaunchLine::effective`], in the environment and directory of this process.
+    pub fn effective_here(&self, major: Option<u32>) -> Result<EffectiveOptions, LaunchError> {
+        self.effective(major, &|name| env::var(name).ok(), &|file| fs::read_to_string(file))
+    }
+
     /// Collects the options of this line's JVM, when started in the environment `outer`. `major` is the
     /// feature release if known: JDK 8 does not read JDK_JAVA_OPTIONS.
     pub fn effective(

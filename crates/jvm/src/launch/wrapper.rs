@@ -15,8 +15,8 @@ struct Wrapper {
     name: &'static str,
     /// Letters of short options with a value, which is the rest of the word or the next word.
     short: &'static str,
-    /// Long options whose value is the next word. Those with `=` need no entry.
-    long: &'static [&'static str],
+    /// Long options whose value is the next word, separated by blanks. Those with `=` need no entry.
+    long: &'static str,
     /// Number of operands before the command.
     operands: usize,
     effect: Effect,
@@ -33,57 +33,38 @@ enum Effect {
 }
 
 const WRAPPERS: [Wrapper; 21] = [
-    wrapper("nice", "n", &["--adjustment"], 0, Effect::None),
-    wrapper("ionice", "cn", &["--class", "--classdata"], 0, Effect::None),
-    wrapper("chrt", "TPD", &["--sched-runtime", "--sched-period", "--sched-deadline"], 1, Effect::None),
-    wrapper("taskset", "", &[], 1, Effect::Machine),
-    wrapper("numactl", "ipPCNmw", &NUMACTL, 0, Effect::Machine),
-    wrapper("nohup", "", &[], 0, Effect::None),
-    wrapper("setsid", "", &[], 0, Effect::None),
-    wrapper("timeout", "ks", &["--kill-after", "--signal"], 1, Effect::None),
-    wrapper("stdbuf", "ioe", &["--input", "--output", "--error"], 0, Effect::None),
-    wrapper("time", "fo", &["--format", "--output"], 0, Effect::None),
-    wrapper("prlimit", "", &[], 0, Effect::Machine),
-    wrapper("tini", "pe", &[], 0, Effect::None),
-    wrapper("tini-static", "pe", &[], 0, Effect::None),
-    wrapper("docker-init", "pe", &[], 0, Effect::None),
-    wrapper("dumb-init", "r", &["--rewrite"], 0, Effect::None),
-    wrapper("catchsegv", "", &[], 0, Effect::None),
-    wrapper("sudo", "ughpCDRTUrtc", &SUDO, 0, Effect::User),
-    wrapper("doas", "uC", &[], 0, Effect::User),
-    wrapper("runuser", "ugG", &["--user", "--group", "--supp-group"], 0, Effect::User),
-    wrapper("gosu", "", &[], 1, Effect::User),
-    wrapper("su-exec", "", &[], 1, Effect::User),
+    wrapper("nice", "n", "--adjustment", 0, Effect::None),
+    wrapper("ionice", "cn", "--class --classdata", 0, Effect::None),
+    wrapper("chrt", "TPD", "--sched-runtime --sched-period --sched-deadline", 1, Effect::None),
+    wrapper("taskset", "", "", 1, Effect::Machine),
+    wrapper("numactl", "ipPCNmw", NUMACTL, 0, Effect::Machine),
+    wrapper("nohup", "", "", 0, Effect::None),
+    wrapper("setsid", "", "", 0, Effect::None),
+    wrapper("timeout", "ks", "--kill-after --signal", 1, Effect::None),
+    wrapper("stdbuf", "ioe", "--input --output --error", 0, Effect::None),
+    wrapper("time", "fo", "--format --output", 0, Effect::None),
+    wrapper("prlimit", "", "", 0, Effect::Machine),
+    wrapper("tini", "pe", "", 0, Effect::None),
+    wrapper("tini-static", "pe", "", 0, Effect::None),
+    wrapper("docker-init", "pe", "", 0, Effect::None),
+    wrapper("dumb-init", "r", "--rewrite", 0, Effect::None),
+    wrapper("catchsegv", "", "", 0, Effect::None),
+    wrapper("sudo", "ughpCDRTUrtc", SUDO, 0, Effect::User),
+    wrapper("doas", "uC", "", 0, Effect::User),
+    wrapper("runuser", "ugG", "--user --group --supp-group", 0, Effect::User),
+    wrapper("gosu", "", "", 1, Effect::User),
+    wrapper("su-exec", "", "", 1, Effect::User),
 ];
 
-const NUMACTL: [&str; 8] = [
-    "--interleave",
-    "--preferred",
-    "--preferred-many",
-    "--physcpubind",
-    "--cpunodebind",
-    "--membind",
-    "--weighted-interleave",
-    "--cpubind",
-];
-const SUDO: [&str; 11] = [
-    "--user",
-    "--group",
-    "--host",
-    "--prompt",
-    "--close-from",
-    "--chdir",
-    "--chroot",
-    "--command-timeout",
-    "--other-user",
-    "--role",
-    "--type",
-];
+const NUMACTL: &str = "--interleave --preferred --preferred-many --physcpubind --cpunodebind --membind \
+                       --weighted-interleave --cpubind";
+const SUDO: &str = "--user --group --host --prompt --close-from --chdir --chroot --command-timeout \
+                    --other-user --role --type";
 
 const fn wrapper(
     name: &'static str,
     short: &'static str,
-    long: &'static [&'static str],
+    long: &'static str,
     operands: usize,
     effect: Effect,
 ) -> Wrapper {
@@ -97,12 +78,6 @@ pub(super) enum EnvironmentChange {
     Unset(String),
     Set(String, String),
     Folder(String),
-}
-
-impl EnvironmentChange {
-    fn folder(&self) -> Option<&str> {
-        if let EnvironmentChange::Folder(folder) = self { Some(folder) } else { None }
-    }
 }
 
 /// A command line, parsed up to `java`.
@@ -154,17 +129,11 @@ pub(super) fn walk(command: &[String]) -> Result<Option<ParsedWrapper>, LaunchEr
                 shell_reads = true;
                 continue;
             }
-            "env" => {
-                if !parsed_wrapper.env()? {
-                    return Ok(None);
-                }
-            }
-            name => {
-                let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) else {
-                    return Ok(None);
-                };
-                parsed_wrapper.wrapped(wrapper);
-            }
+            "env" => parsed_wrapper.env()?,
+            name => match WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
+                Some(wrapper) => parsed_wrapper.wrapped(wrapper),
+                None => return Ok(None),
+            },
         }
         shell_reads = false;
     }
@@ -188,7 +157,6 @@ impl ParsedWrapper {
 
     fn wrapped(&mut self, wrapper: &Wrapper) {
         let mut length = options_length(&self.rest, wrapper.short, wrapper.long) + wrapper.operands;
-        let user = wrapper.effect == Effect::User;
         if wrapper.name == "sudo" {
             // Assignments may occur between its options and after them.
             while let Some(word) = self.rest.get(length) {
@@ -200,7 +168,7 @@ impl ParsedWrapper {
             }
         }
         let words: Vec<String> = self.rest.drain(..length.min(self.rest.len())).collect();
-        if user {
+        if wrapper.effect == Effect::User {
             self.cautions.push(format!(
                 "{} may change the environment of the JVM: its configuration decides which variables it keeps",
                 wrapper.name
@@ -215,8 +183,8 @@ impl ParsedWrapper {
         }
     }
 
-    /// Parses `env` with its options and assignments; `false` if no command follows.
-    fn env(&mut self) -> Result<bool, LaunchError> {
+    /// Parses `env` with its options and assignments.
+    fn env(&mut self) -> Result<(), LaunchError> {
         // -S STRING is replaced by the words of STRING.
         while let Some((at, text, used)) = split_string(&self.rest) {
             let refused = |why| LaunchError::Script { script: text.clone(), why };
@@ -226,19 +194,21 @@ impl ParsedWrapper {
             let words = shell::simple_command(&text).map_err(refused)?;
             self.rest.splice(at..at + used, words);
         }
-        let options = options_length(&self.rest, "uC", &["--unset", "--chdir"]);
+        let options = options_length(&self.rest, "uC", "--unset --chdir");
         let options = options + usize::from(self.rest.get(options).is_some_and(|word| word == "-"));
         let behind = self.rest.get(options..).unwrap_or_default();
         let assignments = behind.iter().take_while(|word| assignment(word).is_some()).count();
         let length = (options + assignments).min(self.rest.len());
         let words: Vec<String> = self.rest.drain(..length).collect();
         let changes = changes(&words);
-        let folder =
-            changes.iter().rev().find_map(EnvironmentChange::folder).map(|folder| self.folder.join(folder));
+        let folder = changes.iter().rev().find_map(|change| match change {
+            EnvironmentChange::Folder(folder) => Some(self.folder.join(folder)),
+            _ => None,
+        });
         self.environment.extend(changes);
         self.keep(words, true);
         self.folder = folder.unwrap_or_else(|| std::mem::take(&mut self.folder));
-        Ok(!self.rest.is_empty())
+        Ok(())
     }
 }
 
@@ -269,7 +239,7 @@ fn split_string(words: &[String]) -> Option<(usize, String, usize)> {
                 return Some((at, if clears { format!("-i {text}") } else { text.to_owned() }, used));
             }
         }
-        at += option_length(word, "uC", &["--unset", "--chdir"]);
+        at += option_length(word, "uC", "--unset --chdir");
     }
     None
 }
@@ -347,7 +317,7 @@ fn script(words: &[String]) -> Result<Option<Vec<String>>, LaunchError> {
 }
 
 /// Number of words of a program and its options.
-fn options_length(words: &[String], short: &str, long: &[&str]) -> usize {
+fn options_length(words: &[String], short: &str, long: &str) -> usize {
     let mut at = 1;
     while let Some(word) = words.get(at).filter(|word| word.starts_with('-') && word.len() > 1) {
         at += option_length(word, short, long);
@@ -359,9 +329,9 @@ fn options_length(words: &[String], short: &str, long: &[&str]) -> usize {
 }
 
 /// Number of words of an option: 2 if its value is the next word, otherwise 1.
-fn option_length(word: &str, short: &str, long: &[&str]) -> usize {
+fn option_length(word: &str, short: &str, long: &str) -> usize {
     let takes_next = if word.starts_with("--") {
-        long.contains(&word)
+        long.split(' ').any(|option| option == word)
     } else {
         // The first letter with a value takes the rest of the word.
         let mut letters = word.chars().skip(1).skip_while(|letter| !short.contains(*letter));

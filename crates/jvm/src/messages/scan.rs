@@ -2,13 +2,14 @@
 
 use std::{
     collections::HashMap,
-    io::{self, BufRead},
+    io::{self, Read},
 };
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Message, read};
+use crate::gc_log::lines;
 
 /// Longer lines are cut at this many bytes; messages are at the beginning.
 const LONGEST_LINE: usize = 16 << 10;
@@ -42,14 +43,13 @@ pub struct ScannedLog {
 }
 
 /// Reads a log to its end; bytes that are not UTF-8 are replaced.
-pub fn scan(mut log: impl BufRead) -> io::Result<ScannedLog> {
+pub fn scan(log: impl Read) -> io::Result<ScannedLog> {
     let mut scanned = ScannedLog::default();
     let mut places: HashMap<Message, usize> = HashMap::new();
-    let mut line = Vec::new();
-    while next_line(&mut log, &mut line)? {
+    lines::each(log, |line, _| {
         scanned.lines += 1;
-        let text = String::from_utf8_lossy(&line);
-        let Some(message) = read(&text) else { continue };
+        let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]);
+        let Some(message) = read(&text) else { return };
         if let Some(found) = places.get(&message).and_then(|at| scanned.found.get_mut(*at)) {
             found.count += 1;
         } else if scanned.found.len() < MOST_MESSAGES {
@@ -59,31 +59,6 @@ pub fn scan(mut log: impl BufRead) -> io::Result<ScannedLog> {
         } else {
             scanned.left_out += 1;
         }
-    }
+    })?;
     Ok(scanned)
-}
-
-/// Reads the next line into `line`, cut at `LONGEST_LINE`; `false` at the end of the log.
-fn next_line(log: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
-    line.clear();
-    let mut any = false;
-    loop {
-        let buffer = match log.fill_buf() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            buffer => buffer?,
-        };
-        if buffer.is_empty() {
-            return Ok(any);
-        }
-        any = true;
-        let end = buffer.iter().position(|byte| *byte == b'\n');
-        let part = end.unwrap_or(buffer.len());
-        let kept = part.min(LONGEST_LINE - line.len());
-        line.extend_from_slice(&buffer[..kept]);
-        let used = end.map_or(part, |end| end + 1);
-        log.consume(used);
-        if end.is_some() {
-            return Ok(true);
-        }
-    }
 }

@@ -5,34 +5,20 @@ use std::ops::Range;
 
 use super::{NamedRange, RegionKind};
 
-/// Tags of Native Memory Tracking, with region name and kind.
-const TAGS: [(&str, &str, RegionKind); 12] = [
-    ("Java Heap", "heap", RegionKind::Heap),
-    ("Code", "code cache", RegionKind::CodeCache),
-    ("GC", "gc table", RegionKind::GcTable),
-    ("GCCardSet", "gc table", RegionKind::GcTable),
-    ("Card Table", "card table", RegionKind::GcTable),
-    ("Metaspace", "metaspace", RegionKind::Metaspace),
-    ("Class", "class space", RegionKind::ClassSpace),
-    ("Shared class space", "CDS archive", RegionKind::Cds),
-    ("Thread Stack", "thread stack", RegionKind::ThreadStack),
-    ("Thread", "thread stack", RegionKind::ThreadStack),
-    ("Internal", "jvm", RegionKind::Internal),
-    ("Safepoint", "polling page", RegionKind::Internal),
-];
-
-/// Short tags of `System.map`, with region name and kind.
-const SHORT_TAGS: [(&str, &str, RegionKind); 10] = [
-    ("JAVAHEAP", "heap", RegionKind::Heap),
-    ("CODE", "code cache", RegionKind::CodeCache),
-    ("GC", "gc table", RegionKind::GcTable),
-    ("CARDTBL", "card table", RegionKind::GcTable),
-    ("META", "metaspace", RegionKind::Metaspace),
-    ("CLASS", "class space", RegionKind::ClassSpace),
-    ("CDS", "CDS archive", RegionKind::Cds),
-    ("STACK", "thread stack", RegionKind::ThreadStack),
-    ("INTERN", "jvm", RegionKind::Internal),
-    ("POLL", "polling page", RegionKind::Internal),
+/// Tags of Native Memory Tracking and of `System.map`, with region name and kind; `-` if `System.map` has none.
+const TAGS: [(&str, &str, &str, RegionKind); 12] = [
+    ("Java Heap", "JAVAHEAP", "heap", RegionKind::Heap),
+    ("Code", "CODE", "code cache", RegionKind::CodeCache),
+    ("GC", "GC", "gc table", RegionKind::GcTable),
+    ("GCCardSet", "-", "gc table", RegionKind::GcTable),
+    ("Card Table", "CARDTBL", "card table", RegionKind::GcTable),
+    ("Metaspace", "META", "metaspace", RegionKind::Metaspace),
+    ("Class", "CLASS", "class space", RegionKind::ClassSpace),
+    ("Shared class space", "CDS", "CDS archive", RegionKind::Cds),
+    ("Thread Stack", "STACK", "thread stack", RegionKind::ThreadStack),
+    ("Thread", "-", "thread stack", RegionKind::ThreadStack),
+    ("Internal", "INTERN", "jvm", RegionKind::Internal),
+    ("Safepoint", "POLL", "polling page", RegionKind::Internal),
 ];
 
 /// Reservations: lines that begin with `[0x… - 0x…] reserved 262144KB for Java Heap from`. The committed
@@ -51,7 +37,7 @@ pub(super) fn native_memory(text: &str) -> Vec<NamedRange> {
         if let Some(range) = range(addresses, " - ") {
             let known = TAGS.iter().find(|(known, ..)| *known == tag);
             // With an unknown tag it is still memory of the JVM.
-            let (name, kind) = known.map_or((tag, RegionKind::Internal), |(_, name, kind)| (*name, *kind));
+            let (name, kind) = known.map_or((tag, RegionKind::Internal), |(.., name, kind)| (*name, *kind));
             ranges.push(named(range, name, kind));
         }
     }
@@ -67,7 +53,7 @@ pub(super) fn system_map(text: &str) -> Vec<NamedRange> {
         let Some(range) = words.next().and_then(|addresses| range(addresses, "-")) else { continue };
         let Some(info) = words.nth(6).filter(|info| !info.contains(',')) else { continue };
         let tag = info.split('-').next().unwrap_or(info);
-        let Some((_, name, kind)) = SHORT_TAGS.iter().find(|(known, ..)| *known == tag) else { continue };
+        let Some((.., name, kind)) = TAGS.iter().find(|(_, known, ..)| *known == tag) else { continue };
         // STACK-15652-Attach-Listener
         match info.splitn(3, '-').nth(2).filter(|_| *kind == RegionKind::ThreadStack) {
             Some(thread) => {

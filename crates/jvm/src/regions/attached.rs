@@ -7,11 +7,9 @@ use hugewise_linux::{proc::smaps::Vma, root::Root};
 use super::{NamedRange, Naming, Source, answers, claims::Claims, range_at};
 use crate::attach::Jvm;
 
-/// Diagnostic command and the parser of its answer.
-type DiagnosticCommand = (&'static str, fn(&str) -> Vec<NamedRange>);
-
-/// In descending order of reliability. The first command needs Native Memory Tracking.
-const DIAGNOSTIC_COMMANDS: [DiagnosticCommand; 2] =
+/// Diagnostic commands and the parsers of their answers, in descending order of reliability. The first
+/// command needs Native Memory Tracking.
+const DIAGNOSTIC_COMMANDS: [(&str, fn(&str) -> Vec<NamedRange>); 2] =
     [("VM.native_memory detail", answers::native_memory), ("VM.info", answers::vm_info)];
 /// Exists in JDK 22 and late updates of 21, and needs Native Memory Tracking. The command names a whole
 /// mapping after a region inside it: names are reliable, bounds are not.
@@ -26,13 +24,11 @@ pub(super) fn refine(root: &Root, pid: u32, vmas: &[Vma], naming: &mut Naming) {
     let mut reported = Vec::new();
     let mut commands = Vec::new();
     for (command, read) in DIAGNOSTIC_COMMANDS {
-        let ranges = match jvm.command(command) {
-            Ok(answer) => read(&answer),
-            Err(error) => {
-                naming.notes.push(error.to_string());
-                Vec::new()
-            }
-        };
+        let answer = jvm.command(command).unwrap_or_else(|error| {
+            naming.notes.push(error.to_string());
+            String::new()
+        });
+        let ranges = read(&answer);
         if !ranges.is_empty() {
             commands.push(command.to_owned());
         }

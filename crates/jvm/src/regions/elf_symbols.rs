@@ -19,36 +19,22 @@ const MOST_ENTRIES: usize = 256;
 /// Upper bound; libjvm.so exports about 1000.
 const MOST_SYMBOLS: u64 = 1 << 17;
 
-/// Exported symbols of a library, and the end of its image.
-pub(super) struct Exported<'n> {
-    /// Addresses by name.
-    pub(super) symbols: BTreeMap<&'n str, u64>,
-    /// End of the image, zero-initialised data included.
-    pub(super) end: u64,
-}
-
-/// Finds `names` in the library loaded at `base`; `None` if there is no 64-bit ELF image of this machine's
-/// byte order.
-pub(super) fn find<'n>(memory: &dyn Memory, base: u64, names: &[&'n str]) -> Option<Exported<'n>> {
-    let image = Dynamic::read(memory, base)?;
-    let symbols = names.iter().filter_map(|name| Some((*name, image.look_up(name)?))).collect();
-    Some(Exported { symbols, end: image.end })
-}
-
-struct Dynamic<'m> {
+/// A loaded library.
+pub(super) struct Library<'m> {
     memory: &'m dyn Memory,
     /// Difference between loaded addresses and those in the file.
     bias: u64,
-    /// End of the image.
-    end: u64,
+    /// End of the image, zero-initialised data included.
+    pub(super) end: u64,
     symbols: u64,
     strings: u64,
     gnu_hash: Option<u64>,
     hash: Option<u64>,
 }
 
-impl<'m> Dynamic<'m> {
-    fn read(memory: &'m dyn Memory, base: u64) -> Option<Dynamic<'m>> {
+impl<'m> Library<'m> {
+    /// Reads the library loaded at `base`; `None` if there is no 64-bit ELF image of this machine's byte order.
+    pub(super) fn read(memory: &'m dyn Memory, base: u64) -> Option<Library<'m>> {
         let mut header = [0; 64];
         memory.read(base, &mut header)?;
         let native = if cfg!(target_endian = "little") { 1 } else { 2 };
@@ -83,7 +69,7 @@ impl<'m> Dynamic<'m> {
             found.insert(tag, if value < base { bias.wrapping_add(value) } else { value });
             at = at.checked_add(16)?;
         }
-        Some(Dynamic {
+        Some(Library {
             memory,
             bias,
             end: bias.wrapping_add(last),
@@ -94,7 +80,8 @@ impl<'m> Dynamic<'m> {
         })
     }
 
-    fn look_up(&self, name: &str) -> Option<u64> {
+    /// Address of an exported symbol; `None` if the library does not export it.
+    pub(super) fn look_up(&self, name: &str) -> Option<u64> {
         match (self.gnu_hash, self.hash) {
             (Some(table), _) => self.by_gnu_hash(table, name),
             (None, Some(table)) => {
@@ -152,16 +139,15 @@ mod tests {
         let vmas = smaps::read(&Root::live(), "self")?;
         let Some(libc) = vmas.iter().find(|vma| vma.name.contains("/libc.so")) else { return Ok(()) };
         let live = ProcessMemory::of(&Root::live(), std::process::id(), &vmas);
-        let found = find(&live, libc.addresses.start, &["getpid", "no_such_name"]).ok_or("no ELF image")?;
+        let found = Library::read(&live, libc.addresses.start).ok_or("no ELF image")?;
         let last = vmas.iter().filter(|vma| vma.name == libc.name).map(|vma| vma.addresses.end).max();
         assert!(last.is_some_and(|last| (last - 4096..last + (1 << 20)).contains(&found.end)));
-        let found = found.symbols;
-        let getpid = found.get("getpid").ok_or("no getpid")?;
-        let holds = |vma: &&smaps::Vma| vma.addresses.contains(getpid);
+        let getpid = found.look_up("getpid").ok_or("no getpid")?;
+        let holds = |vma: &&smaps::Vma| vma.addresses.contains(&getpid);
         assert!(
             vmas.iter().find(holds).is_some_and(|vma| vma.name == libc.name && vma.permissions.contains('x'))
         );
-        assert_eq!(found.len(), 1);
+        assert_eq!(found.look_up("no_such_name"), None);
         Ok(())
     }
 
@@ -171,7 +157,7 @@ mod tests {
             bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
             bytes[32..40].copy_from_slice(&64u64.to_ne_bytes());
             let memory = FakeMemory([(0x1000, bytes)].into());
-            let _ = find(&memory, 0x1000, &["a"]);
+            let _ = Library::read(&memory, 0x1000).map(|library| library.look_up("a"));
         }
 
         #[test]
@@ -179,8 +165,8 @@ mod tests {
             let mut memory = FakeMemory::default();
             memory.words(0, &words);
             let dynamic =
-                Dynamic { memory: &memory, bias: 0, end: 0, symbols: 0, strings: 0, gnu_hash: Some(0), hash: Some(0) };
-            let _ = (dynamic.look_up("x"), Dynamic { gnu_hash: None, ..dynamic }.look_up("x"));
+                Library { memory: &memory, bias: 0, end: 0, symbols: 0, strings: 0, gnu_hash: Some(0), hash: Some(0) };
+            let _ = (dynamic.look_up("x"), Library { gnu_hash: None, ..dynamic }.look_up("x"));
         }
     }
 }

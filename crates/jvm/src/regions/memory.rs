@@ -30,33 +30,29 @@ pub(super) trait Memory {
 
 impl dyn Memory + '_ {
     pub(super) fn u64(&self, address: u64) -> Option<u64> {
-        let mut bytes = [0; 8];
-        self.read(address, &mut bytes)?;
-        Some(u64::from_ne_bytes(bytes))
+        self.bytes(address).map(u64::from_ne_bytes)
     }
 
     pub(super) fn u32(&self, address: u64) -> Option<u32> {
-        let mut bytes = [0; 4];
-        self.read(address, &mut bytes)?;
-        Some(u32::from_ne_bytes(bytes))
+        self.bytes(address).map(u32::from_ne_bytes)
     }
 
     pub(super) fn byte(&self, address: u64) -> Option<u8> {
-        let mut byte = [0];
-        self.read(address, &mut byte)?;
-        Some(byte[0])
+        self.bytes(address).map(u8::from_ne_bytes)
+    }
+
+    fn bytes<const COUNT: usize>(&self, address: u64) -> Option<[u8; COUNT]> {
+        let mut bytes = [0; COUNT];
+        self.read(address, &mut bytes)?;
+        Some(bytes)
     }
 
     /// Words from `address` on, in one read; `None` if not all of them can be read.
     pub(super) fn words(&self, address: u64, count: usize) -> Option<Vec<u64>> {
         let mut bytes = vec![0; count.min(MOST_WORDS) * 8];
         self.read(address, &mut bytes)?;
-        Some(
-            bytes
-                .chunks_exact(8)
-                .filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)))
-                .collect(),
-        )
+        let words = bytes.chunks_exact(8).filter_map(|word| word.try_into().ok());
+        Some(words.map(u64::from_ne_bytes).collect())
     }
 
     /// Printable ASCII text that ends with a zero byte, of less than 256 bytes.
@@ -138,8 +134,7 @@ impl<'a> ProcessMemory<'a> {
         if entry & PRESENT != 0 {
             return (remote_memory::read(self.pid, address, into).ok()? == into.len()).then_some(());
         }
-        let at = self.vmas.partition_point(|vma| vma.addresses.end <= address);
-        let vma = self.vmas.get(at).filter(|vma| vma.addresses.contains(&address))?;
+        let vma = self.vma(address)?;
         // A read would swap the page in.
         if entry & SWAPPED != 0 || address.checked_add(into.len() as u64)? > vma.addresses.end {
             return None;
@@ -160,27 +155,25 @@ impl<'a> ProcessMemory<'a> {
         let from = usize::try_from(address % self.page).ok()?;
         let to = from.checked_add(into.len()).filter(|to| *to as u64 <= self.page)?;
         let mut pages = self.library.borrow_mut();
-        let page = match pages.get(&number) {
-            Some(page) => page,
-            None => {
-                let page = self.library_page(number);
-                pages.entry(number).or_insert(page)
-            }
-        };
+        let page = pages.entry(number).or_insert_with(|| self.library_page(number));
         into.copy_from_slice(page.as_ref()?.get(from..to)?);
         Some(())
     }
 
     fn library_page(&self, number: u64) -> Option<Vec<u8>> {
         let address = number.checked_mul(self.page)?;
-        let at = self.vmas.partition_point(|vma| vma.addresses.end <= address);
-        let vma = self.vmas.get(at).filter(|vma| vma.addresses.contains(&address))?;
+        let vma = self.vma(address)?;
         if vma.inode == 0 || !vma.permissions.ends_with('p') {
             return None;
         }
         let mut page = vec![0; usize::try_from(self.page).ok()?];
         self.read_pages(address, &mut page)?;
         Some(page)
+    }
+
+    fn vma(&self, address: u64) -> Option<&'a Vma> {
+        let at = self.vmas.partition_point(|vma| vma.addresses.end <= address);
+        self.vmas.get(at).filter(|vma| vma.addresses.contains(&address))
     }
 
     /// File of a mapping, verified by its inode: the process may have put a link there.

@@ -3,9 +3,9 @@
 //! Source of the format: `vmStructs.hpp` of HotSpot. The tables contain their own strides and offsets, which
 //! this reader uses: no version is assumed, and a field that a version lacks is missing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use super::{elf_symbols, memory::Memory};
+use super::{elf_symbols::Library, memory::Memory};
 
 const MOST_ROWS: u64 = 20_000;
 
@@ -35,30 +35,17 @@ pub(super) struct Image<'m> {
     sizes: HashMap<String, u64>,
 }
 
+/// Returns the address of an exported variable.
+type Symbols<'s> = dyn Fn(&str) -> Option<u64> + 's;
+
 /// One table, described by the exported variables with one prefix.
 struct Table<'s> {
     memory: &'s dyn Memory,
-    symbols: &'s BTreeMap<&'s str, u64>,
+    symbols: &'s Symbols<'s>,
     prefix: &'s str,
     first: u64,
     stride: u64,
 }
-
-const STRUCTS: [&str; 7] = [
-    "gHotSpotVMStructs",
-    "gHotSpotVMStructEntryArrayStride",
-    "gHotSpotVMStructEntryTypeNameOffset",
-    "gHotSpotVMStructEntryFieldNameOffset",
-    "gHotSpotVMStructEntryIsStaticOffset",
-    "gHotSpotVMStructEntryOffsetOffset",
-    "gHotSpotVMStructEntryAddressOffset",
-];
-const TYPES: [&str; 4] = [
-    "gHotSpotVMTypes",
-    "gHotSpotVMTypeEntryArrayStride",
-    "gHotSpotVMTypeEntryTypeNameOffset",
-    "gHotSpotVMTypeEntrySizeOffset",
-];
 
 impl<'m> Image<'m> {
     /// Reads the tables of the libjvm.so loaded at `base`.
@@ -67,23 +54,22 @@ impl<'m> Image<'m> {
         if memory.byte(base).is_none() {
             return Err(unreadable(base));
         }
-        let names: Vec<&str> = STRUCTS.iter().chain(&TYPES).copied().collect();
-        let exported = elf_symbols::find(memory, base, &names)
+        let library = Library::read(memory, base)
             .ok_or_else(|| LoadError::Unreadable(format!("no ELF image of this machine at {base:#x}")))?;
-        let symbols = exported.symbols;
-        if !symbols.contains_key(STRUCTS[0]) {
+        let symbols: &Symbols<'_> = &|name| library.look_up(name);
+        if symbols("gHotSpotVMStructs").is_none() {
             return Err(LoadError::NotHotSpot);
         }
-        let library_end = exported.end;
+        let library_end = library.end;
         let mut image = Image { memory, library_end, fields: HashMap::new(), sizes: HashMap::new() };
-        image.load_fields(&symbols).ok_or_else(|| unreadable(base))?;
+        image.load_fields(symbols).ok_or_else(|| unreadable(base))?;
         // Few regions need the sizes; the others are found without them.
-        let _ = image.load_sizes(&symbols);
+        let _ = image.load_sizes(symbols);
         Ok(image)
     }
 
-    fn load_fields(&mut self, symbols: &BTreeMap<&str, u64>) -> Option<()> {
-        let table = Table::of(self.memory, symbols, STRUCTS[0], "gHotSpotVMStructEntry")?;
+    fn load_fields(&mut self, symbols: &Symbols<'_>) -> Option<()> {
+        let table = Table::of(self.memory, symbols, "gHotSpotVMStructs", "gHotSpotVMStructEntry")?;
         let offset = |name| table.offset_of(name);
         let (type_at, field_at) = (offset("TypeNameOffset")?, offset("FieldNameOffset")?);
         let (static_at, offset_at) = (offset("IsStaticOffset")?, offset("OffsetOffset")?);
@@ -105,8 +91,8 @@ impl<'m> Image<'m> {
         None
     }
 
-    fn load_sizes(&mut self, symbols: &BTreeMap<&str, u64>) -> Option<()> {
-        let table = Table::of(self.memory, symbols, TYPES[0], "gHotSpotVMTypeEntry")?;
+    fn load_sizes(&mut self, symbols: &Symbols<'_>) -> Option<()> {
+        let table = Table::of(self.memory, symbols, "gHotSpotVMTypes", "gHotSpotVMTypeEntry")?;
         let (name_at, size_at) = (table.offset_of("TypeNameOffset")?, table.offset_of("SizeOffset")?);
         for row in table.rows() {
             let name = self.memory.u64(row.checked_add(name_at)?)?;
@@ -151,18 +137,18 @@ impl<'m> Image<'m> {
 impl<'s> Table<'s> {
     fn of(
         memory: &'s dyn Memory,
-        symbols: &'s BTreeMap<&'s str, u64>,
+        symbols: &'s Symbols<'s>,
         name: &str,
         prefix: &'s str,
     ) -> Option<Table<'s>> {
         let table = Table { memory, symbols, prefix, first: 0, stride: 0 };
-        let first = memory.u64(*symbols.get(name)?).filter(|first| *first != 0)?;
+        let first = memory.u64(symbols(name)?).filter(|first| *first != 0)?;
         let stride = table.variable("ArrayStride").filter(|stride| (8..=512).contains(stride))?;
         Some(Table { first, stride, ..table })
     }
 
     fn variable(&self, name: &str) -> Option<u64> {
-        self.memory.u64(*self.symbols.get(format!("{}{name}", self.prefix).as_str())?)
+        self.memory.u64((self.symbols)(&format!("{}{name}", self.prefix))?)
     }
 
     /// Offset of a column in a row.
@@ -178,9 +164,21 @@ impl<'s> Table<'s> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::{super::memory::fake::FakeMemory, *};
+
+    const STRUCTS: [&str; 7] = [
+        "gHotSpotVMStructs",
+        "gHotSpotVMStructEntryArrayStride",
+        "gHotSpotVMStructEntryTypeNameOffset",
+        "gHotSpotVMStructEntryFieldNameOffset",
+        "gHotSpotVMStructEntryIsStaticOffset",
+        "gHotSpotVMStructEntryOffsetOffset",
+        "gHotSpotVMStructEntryAddressOffset",
+    ];
 
     /// A table of two fields: `Universe::_heap`, static, at 0x5000; `Heap::_size` at offset 16.
     fn fake() -> (FakeMemory, BTreeMap<&'static str, u64>) {
@@ -207,7 +205,7 @@ mod tests {
 
     fn load<'m>(memory: &'m FakeMemory, symbols: &BTreeMap<&str, u64>) -> (Image<'m>, Option<()>) {
         let mut image = Image { memory, library_end: 0, fields: HashMap::new(), sizes: HashMap::new() };
-        let loaded = image.load_fields(symbols);
+        let loaded = image.load_fields(&|name| symbols.get(name).copied());
         (image, loaded)
     }
 
