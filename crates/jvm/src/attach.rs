@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_linux::{proc::smaps, root::Root, sys::process};
+use hugewise_linux::{proc::smaps, reading::Reason, root::Root, sys::process};
 
 use crate::regions::jvm::flag_is_set;
 
@@ -88,7 +88,7 @@ impl Jvm {
         if !root.is_live() {
             return Err(refused("a captured tree has no running process".to_owned()));
         }
-        let status = status(root, pid).map_err(refused)?;
+        let status = status(root, pid).map_err(|reason| refused(reason.into()))?;
         let ours = process::effective_uid();
         if ours != status.effective_uid && ours != 0 {
             let theirs = status.effective_uid;
@@ -105,7 +105,7 @@ impl Jvm {
         if jvm.is_listening(&status)? {
             return Ok(jvm);
         }
-        check_attachable(root, pid).map_err(refused)?;
+        check_attachable(root, pid).map_err(|reason| refused(reason.into()))?;
         let name = format!(".attach_pid{}", status.own_pid);
         let _request =
             AttachFile::create(pid, [root.path(format!("proc/{pid}/cwd")).join(&name), folder.join(&name)])?;
@@ -142,10 +142,8 @@ impl Jvm {
 
     fn converse(&self, command: &str) -> io::Result<Vec<u8>> {
         if command.contains('\0') {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "a command must not contain a zero byte",
-            ));
+            let error = "a command must not contain a zero byte";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
         let mut stream = UnixStream::connect(&self.socket)?;
         stream.set_write_timeout(Some(ANSWER_TIME_LIMIT))?;
@@ -223,10 +221,10 @@ impl Drop for AttachFile {
     }
 }
 
-fn status(root: &Root, pid: u32) -> Result<Status, String> {
+fn status(root: &Root, pid: u32) -> Result<Status, Reason> {
     let path = format!("proc/{pid}/status");
-    let text = root.read(&path).map_err(|error| error.to_string())?;
-    parse_status(&text).ok_or_else(|| format!("/{path} lacks its user, process ID or signals"))
+    let status = parse_status(&root.read(&path)?);
+    status.ok_or_else(|| Reason::new(format!("/{path} lacks its user, process ID or signals")))
 }
 
 fn parse_status(text: &str) -> Option<Status> {
@@ -245,40 +243,35 @@ fn parse_status(text: &str) -> Option<Status> {
 }
 
 /// Checks that SIGQUIT starts the attach listener of `pid` and has no other effect.
-fn check_attachable(root: &Root, pid: u32) -> Result<(), String> {
+fn check_attachable(root: &Root, pid: u32) -> Result<(), Reason> {
     if !status(root, pid)?.catches_quit {
-        return Err(
-            "it does not catch SIGQUIT, which would end it (-Xrs, or it has only just started)".to_owned()
+        return Reason::err(
+            "it does not catch SIGQUIT, which would end it (-Xrs, or it has only just started)",
         );
     }
     let tasks = format!("proc/{pid}/task");
-    let tids = root.list(&tasks).map_err(|error| error.to_string())?;
     let dispatches = |tid: &String| {
         root.read(format!("{tasks}/{tid}/comm")).is_ok_and(|name| name.trim_end() == DISPATCHER)
     };
-    if !tids.iter().any(dispatches) {
-        return Err("it has no HotSpot thread that handles SIGQUIT".to_owned());
+    if !root.list(&tasks)?.iter().any(dispatches) {
+        return Reason::err("it has no HotSpot thread that handles SIGQUIT");
     }
-    let vmas = smaps::read(root, &pid.to_string()).map_err(|error| error.to_string())?;
-    match flag_is_set(root, pid, &vmas, NO_ATTACH) {
-        Some(true) => Err(format!("it runs with -XX:+{NO_ATTACH}")),
-        Some(false) => Ok(()),
+    match flag_is_set(root, pid, &smaps::read(root, &pid.to_string())?, NO_ATTACH) {
+        Some(true) => Reason::err(format!("it runs with -XX:+{NO_ATTACH}")),
         // Its memory cannot be read, so check the command line and the environment.
-        None if may_disable_attach(root, pid) => Err(format!("its options may include -XX:+{NO_ATTACH}")),
-        None => Ok(()),
+        None if may_disable_attach(root, pid) => {
+            Reason::err(format!("its options may include -XX:+{NO_ATTACH}"))
+        }
+        Some(false) | None => Ok(()),
     }
 }
 
 /// Whether the command line or environment contains the flag, or names an argument file that may contain it.
 fn may_disable_attach(root: &Root, pid: u32) -> bool {
     let texts = ["cmdline", "environ"].map(|file| root.read(format!("proc/{pid}/{file}")));
-    texts.iter().any(|text| match text {
-        Ok(text) => {
-            text.contains(NO_ATTACH)
-                || text.split('\0').any(|word| word.starts_with('@') || word.starts_with("-XX:Flags="))
-        }
-        Err(_) => true,
-    })
+    let names_file = |word: &str| word.starts_with('@') || word.starts_with("-XX:Flags=");
+    let may = |text: String| text.contains(NO_ATTACH) || text.split('\0').any(names_file);
+    texts.into_iter().any(|text| text.map_or(true, may))
 }
 
 #[cfg(test)]

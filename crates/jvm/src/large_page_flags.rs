@@ -1,11 +1,11 @@
 //! JVM flags that select a backing.
 
-use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
+use hugewise_linux::{hugepages::backing::Backing, reading::Reason, units::Bytes};
 
 use crate::{collector::Collector, flags::FinalFlags};
 
 /// Flags that select `backing` on this JVM; an error if the JVM does not support it.
-pub fn options(flags: &FinalFlags, backing: Backing) -> Result<Vec<String>, String> {
+pub fn options(flags: &FinalFlags, backing: Backing) -> Result<Vec<String>, Reason> {
     let mut options = Vec::new();
     let mut switch = |name: &str, on: bool| {
         if flags.has(name) {
@@ -13,7 +13,7 @@ pub fn options(flags: &FinalFlags, backing: Backing) -> Result<Vec<String>, Stri
         }
     };
     if !flags.has("UseLargePages") {
-        return Err("this JVM has no UseLargePages flag; hugewise supports HotSpot only".to_owned());
+        return Reason::err("this JVM has no UseLargePages flag; hugewise supports HotSpot only");
     }
     switch("UseLargePages", backing != Backing::Base);
     switch("UseTransparentHugePages", backing == Backing::Thp);
@@ -22,14 +22,14 @@ pub fn options(flags: &FinalFlags, backing: Backing) -> Result<Vec<String>, Stri
     switch("UseHugeTLBFS", matches!(backing, Backing::Hugetlb(_)));
     switch("UseSHM", matches!(backing, Backing::Shm(_)));
     if matches!(backing, Backing::Shm(_)) && !flags.has("UseSHM") {
-        return Err(format!(
+        return Reason::err(format!(
             "JDK {} cannot use SysV shared memory: UseSHM was removed in JDK 22 (JDK-8261894); try hugetlb",
             flags.version
         ));
     }
     if let Some(size) = backing.named_size() {
         if flags.collector() == Some(Collector::Z) && size.bytes() > Bytes(2 << 20) {
-            return Err(format!("ZGC does not support pages of {size}; try hugetlb"));
+            return Reason::err(format!("ZGC does not support pages of {size}; try hugetlb"));
         }
         options.push(format!("-XX:LargePageSizeInBytes={}", size.bytes().0));
     }

@@ -5,7 +5,7 @@ use std::{env, io, time::Duration};
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
     rehearsal::{self, HugetlbCall, HugetlbRequest, Rehearsal, SimulatedPools},
-    units::{Bytes, PageSize},
+    units::Bytes,
 };
 
 use crate::{
@@ -92,7 +92,8 @@ pub fn launch_demand_with(
     backing: Backing,
     sizes: &PageSizes,
 ) -> Result<LaunchDemand, DemandError> {
-    let options = large_page_flags::options(flags, backing).map_err(DemandError::Impossible)?;
+    let options =
+        large_page_flags::options(flags, backing).map_err(|reason| DemandError::Impossible(reason.into()))?;
     let (line, mut set_aside) = line.with_page_flags(&options);
     // Some variables take effect after the command line.
     let (variables, aside) = line.variables_without_page_flags(&|name| env::var(name).ok());
@@ -179,12 +180,8 @@ impl RehearsedStart {
     #[must_use]
     pub fn regions(&self, backing: Backing, sizes: &PageSizes) -> Vec<RegionDemand> {
         let mut regions: Vec<RegionDemand> = Vec::new();
-        for request in self
-            .rehearsal
-            .requests
-            .iter()
-            .filter(|request| request.held > Bytes::ZERO || request.limit.is_some())
-        {
+        let takes_pages = |request: &&HugetlbRequest| request.held > Bytes::ZERO || request.limit.is_some();
+        for request in self.rehearsal.requests.iter().filter(takes_pages) {
             let region = RegionDemand {
                 name: self.name(request),
                 page_size_bytes: request.page_size,
@@ -194,9 +191,11 @@ impl RehearsedStart {
             add(&mut regions, region);
         }
         for logged in self.log.iter().filter(|logged| !self.is_on_requested_pages(logged)) {
+            // Without a granted request, a hugetlb page size in the log is only the JVM's assumption.
+            let thp = backing == Backing::Thp && logged.page_size != sizes.base;
             let region = RegionDemand {
                 name: plain_name(&logged.name),
-                page_size_bytes: self.page_size_of(logged, backing, sizes),
+                page_size_bytes: if thp { sizes.thp.unwrap_or(logged.page_size) } else { sizes.base },
                 bytes_at_start: logged.size,
                 bytes: logged.size,
             };
@@ -226,17 +225,11 @@ impl RehearsedStart {
         request.held.max(request.limit.unwrap_or_default()).max(max_heap.unwrap_or_default())
     }
 
-    /// Page size of a logged region. Without a granted request, a hugetlb page size in the log is only the
-    /// JVM's assumption.
-    fn page_size_of(&self, logged: &LoggedRegion, backing: Backing, sizes: &PageSizes) -> PageSize {
-        if backing == Backing::Thp && logged.page_size != sizes.base {
-            return sizes.thp.unwrap_or(logged.page_size);
-        }
-        sizes.base
-    }
-
     fn is_on_requested_pages(&self, logged: &LoggedRegion) -> bool {
-        self.rehearsal.requests.iter().any(|request| covers(request, logged.base))
+        let covers = |start: u64, bytes: Bytes| (start..start.saturating_add(bytes.0)).contains(&logged.base);
+        self.rehearsal.requests.iter().any(|request| {
+            request.held > Bytes::ZERO && request.start.is_some_and(|start| covers(start, request.asked))
+        })
     }
 
     /// Name of a requested region: the logged name, if the log has a region at this address.
@@ -281,17 +274,8 @@ pub const HEAP: &str = "heap";
 /// All code heaps together.
 pub const CODE_CACHE: &str = "code cache";
 
-fn covers(request: &HugetlbRequest, address: u64) -> bool {
-    request.held > Bytes::ZERO
-        && request
-            .start
-            .is_some_and(|start| (start..start.saturating_add(request.asked.0)).contains(&address))
-}
-
 /// Region name of a logged name: `CodeHeap 'profiled nmethods'` is part of the code cache.
 fn plain_name(logged: &str) -> String {
-    if logged.starts_with("CodeHeap") || logged.starts_with("CodeCache") {
-        return CODE_CACHE.to_owned();
-    }
-    logged.to_lowercase()
+    let is_code = logged.starts_with("CodeHeap") || logged.starts_with("CodeCache");
+    if is_code { CODE_CACHE.to_owned() } else { logged.to_lowercase() }
 }

@@ -47,13 +47,9 @@ impl Failure {
     }
 }
 
-struct Last {
-    code: c_int,
-    text: CString,
-}
-
 thread_local! {
-    static LAST: RefCell<Last> = RefCell::new(Last { code: 0, text: CString::default() });
+    /// The errno and the message of the last failure.
+    static LAST: RefCell<(c_int, CString)> = RefCell::default();
 }
 
 /// Runs the body of a function that returns a status, and stores its failure for this thread.
@@ -84,11 +80,10 @@ fn guarded<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
 }
 
 fn keep(failure: Failure) -> c_int {
-    let Failure { status, code, text } = failure;
-    let text = to_c(&text);
+    let last = (failure.code, to_c(&failure.text));
     // The thread-local storage of an ending thread may be gone; the status remains.
-    let _ = LAST.try_with(|last| last.replace(Last { code, text }));
-    status
+    let _ = LAST.try_with(|kept| kept.replace(last));
+    failure.status
 }
 
 /// A C string; zero bytes become blanks.
@@ -121,7 +116,7 @@ pub extern "C" fn hugewise_version() -> *const c_char {
 /// not change it.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_last_error() -> *const c_char {
-    LAST.try_with(|last| last.borrow().text.as_ptr()).unwrap_or(c"".as_ptr())
+    LAST.try_with(|last| last.borrow().1.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// The errno of the message of hugewise_last_error(); 0 if there was none.
@@ -131,7 +126,7 @@ pub extern "C" fn hugewise_last_error() -> *const c_char {
 /// ENOTRECOVERABLE: a bug in the library. Others are from the kernel.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_last_error_code() -> c_int {
-    LAST.try_with(|last| last.borrow().code).unwrap_or(0)
+    LAST.try_with(|last| last.borrow().0).unwrap_or(0)
 }
 
 #[cfg(test)]

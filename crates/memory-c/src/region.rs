@@ -117,12 +117,10 @@ impl HeldRegion {
     }
 
     fn fallback(&self, index: usize) -> Result<&(CString, CString), Failure> {
-        self.fallbacks.get(index).ok_or_else(|| {
-            Failure::argument(format!(
-                "there is no fallback {index}: the region has {}",
-                self.fallbacks.len()
-            ))
-        })
+        let count = self.fallbacks.len();
+        self.fallbacks
+            .get(index)
+            .ok_or_else(|| Failure::argument(format!("there is no fallback {index}: the region has {count}")))
     }
 }
 

@@ -6,7 +6,7 @@ use hugewise_linux::{
     hugepages::page_sizes::PageSizes,
     pages::coverage::Coverage,
     proc::smaps::{self, Vma},
-    reading::Reading,
+    reading::{Reading, Reason},
     root::Root,
     sys::pagemap,
     units::{Bytes, PageSize},
@@ -73,19 +73,20 @@ fn scan(addresses: Range<u64>, size: Option<PageSize>) -> io::Result<Coverage> {
 }
 
 /// The coverage from smaps, which has sums of whole mappings only.
-fn of_mappings(addresses: Range<u64>, thp_size: Option<PageSize>) -> Result<Coverage, String> {
+fn of_mappings(addresses: Range<u64>, thp_size: Option<PageSize>) -> Result<Coverage, Reason> {
     let vmas = mappings(&addresses)?;
     if vmas.iter().any(|vma| vma.addresses.start < addresses.start || addresses.end < vma.addresses.end) {
-        return Err("the kernel merged the region with a neighbour, and is too old (before \
-                    Linux 6.7) to scan a part of a mapping"
-            .to_owned());
+        return Reason::err(
+            "the kernel merged the region with a neighbour, and is too old (before Linux 6.7) to scan a part of \
+             a mapping",
+        );
     }
     Ok(smaps::coverage(&vmas, thp_size))
 }
 
 /// The mappings that overlap these addresses.
-pub(crate) fn mappings(addresses: &Range<u64>) -> Result<Vec<Vma>, String> {
-    let vmas = smaps::read(&Root::live(), "self").map_err(|error| error.to_string())?;
+pub(crate) fn mappings(addresses: &Range<u64>) -> Result<Vec<Vma>, Reason> {
+    let vmas = smaps::read(&Root::live(), "self")?;
     let inside = |vma: &Vma| vma.addresses.start < addresses.end && addresses.start < vma.addresses.end;
     Ok(vmas.into_iter().filter(inside).collect())
 }

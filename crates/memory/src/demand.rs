@@ -3,7 +3,7 @@
 use std::io;
 
 use hugewise_linux::{
-    cgroup::{self, CgroupLimits, Limit},
+    cgroup::{self, Limit},
     hugepages::{
         backing::Backing,
         pools::{self, Pool},
@@ -35,12 +35,6 @@ impl Demand {
         let explicit = self.backing.is_explicit();
         let sizes = if explicit { vec![self.page_size] } else { Vec::new() };
         let limits = cgroup::read(root, &sizes);
-        let reclaimable = |limit: &Limit| file_cache(root, limit).unwrap_or(Bytes::ZERO);
-        self.beyond(&limits, &reclaimable)
-    }
-
-    fn beyond(&self, limits: &CgroupLimits, reclaimable: &dyn Fn(&Limit) -> Bytes) -> Option<String> {
-        let explicit = self.backing.is_explicit();
         if let Some(Some(limit)) = limits.hugetlb.first().and_then(|of_size| of_size.touch.known()) {
             let left = left(limit, Bytes::ZERO);
             if explicit && self.len > left {
@@ -49,7 +43,7 @@ impl Demand {
         }
         let charged = !explicit || limits.memory_counts_hugetlb.known().copied().unwrap_or(false);
         if let Some(Some(limit)) = limits.memory.known().filter(|_| charged).map(Option::as_ref) {
-            let left = left(limit, reclaimable(limit));
+            let left = left(limit, file_cache(root, limit).unwrap_or_default());
             if self.len > left {
                 return Some(self.above(limit, left, "of memory"));
             }

@@ -5,7 +5,7 @@ use std::{io, ops::Range};
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
     pages::coverage::Coverage,
-    reading::Reading,
+    reading::{Reading, Reason},
     root::Root,
     sys::{
         memory::{Advice, Mapping},
@@ -24,9 +24,7 @@ pub struct Region {
     /// Offsets of the requested bytes in the mapping.
     usable: Range<usize>,
     got: Backing,
-    page_size: PageSize,
-    base_size: PageSize,
-    thp_size: Option<PageSize>,
+    pages: RegionPageSizes,
     fallbacks: Vec<Fallback>,
 }
 
@@ -76,7 +74,7 @@ pub fn reserve_at(
     for &backing in preferences {
         match reserve_on(len, backing, sizes, placement) {
             Ok(region) => return Ok(Region { fallbacks, ..region }),
-            Err(cause) => fallbacks.push(Fallback { backing, cause }),
+            Err(cause) => fallbacks.push(Fallback { backing, cause: cause.into() }),
         }
     }
     Err(ReserveError { len, fallbacks })
@@ -87,17 +85,18 @@ fn reserve_on(
     backing: Backing,
     sizes: &PageSizes,
     placement: &Placement,
-) -> Result<Region, String> {
+) -> Result<Region, Reason> {
     if let Some(missing) = sizes.missing(backing) {
-        return Err(missing);
+        return Reason::err(missing);
     }
     let page_size = sizes.huge_page_of(backing).unwrap_or(sizes.base);
-    let rounded = len.align_up(page_size).ok_or("exceeds the address space of this machine")?;
+    let rounded = len.align_up(page_size);
+    let rounded = rounded.ok_or_else(|| Reason::new("exceeds the address space of this machine"))?;
     let demand = Demand { backing, len: rounded, page_size, node: placement.node };
     if let Some(why) = demand.beyond_limits(&Root::live()).or_else(|| demand.beyond_node(&Root::live())) {
-        return Err(why);
+        return Reason::err(why);
     }
-    let explain = |error| demand.explain(&error, &Root::live());
+    let explain = |error| Reason::new(demand.explain(&error, &Root::live()));
     let mapping = match backing {
         Backing::Base => Mapping::anonymous(rounded),
         // One page more, so that an aligned start exists.
@@ -111,10 +110,8 @@ fn reserve_on(
     let whole = start..start + rounded.0 as usize;
     if whole.end > mapping.len() {
         // Linux aligns hugetlb mappings; an emulation of Linux may not.
-        return Err(format!(
-            "the mapping at {:#x} is not aligned to pages of {page_size}",
-            mapping.address()
-        ));
+        let address = mapping.address();
+        return Reason::err(format!("the mapping at {address:#x} is not aligned to pages of {page_size}"));
     }
     match backing {
         Backing::Base => ignore_missing_thp(mapping.advise(whole, Advice::NoHugePage)).map_err(explain)?,
@@ -122,19 +119,21 @@ fn reserve_on(
         Backing::Hugetlb(_) | Backing::Shm(_) => {}
     }
     if let Some(node) = placement.node {
-        mapping.bind(node).map_err(|error| format!("memory could not be bound to node {node} ({error})"))?;
+        let refused = |error| Reason::new(format!("memory could not be bound to node {node} ({error})"));
+        mapping.bind(node).map_err(refused)?;
     }
     // The name is optional: kernels without names of anonymous memory return an error.
     let _ = mapping.name(&placement.full_name());
-    Ok(Region {
-        mapping,
-        usable: start..start + len.0 as usize,
-        got: backing,
+    let explicit = backing.is_explicit();
+    let pages = RegionPageSizes {
         page_size,
-        base_size: sizes.base,
-        thp_size: sizes.thp,
-        fallbacks: Vec::new(),
-    })
+        huge: if explicit { Some(page_size) } else { sizes.thp },
+        grain: sizes.thp.filter(|_| !explicit).map_or(page_size, |thp| thp.max(page_size)),
+        // A THP may fall back to base pages, each of which must be touched.
+        step: if explicit { page_size } else { sizes.base },
+    };
+    let usable = start..start + len.0 as usize;
+    Ok(Region { mapping, usable, got: backing, pages, fallbacks: Vec::new() })
 }
 
 /// A kernel built without THP rejects the advice, and gives base pages anyway.
@@ -153,12 +152,7 @@ impl Region {
     /// The requested page size: that of the pool, of a THP at PMD size, or the base page size.
     #[must_use]
     pub fn page_size(&self) -> PageSize {
-        self.page_size
-    }
-
-    /// True if the requested page size is larger than the base page size.
-    pub(crate) fn is_huge(&self) -> bool {
-        self.page_size > self.base_size
+        self.pages.page_size
     }
 
     /// The backings tried before, with their errors.
@@ -184,13 +178,13 @@ impl Region {
     #[must_use]
     pub fn coverage(&self) -> Reading<Coverage> {
         let whole = self.mapping.addresses(&(0..self.mapping.len()));
-        coverage::of_parts(&whole, &[(self.addresses(), self.pages().huge)])
+        coverage::of_parts(&whole, &[(self.addresses(), self.pages.huge)])
     }
 
     /// The addresses of all pages that hold a byte of `range`, given as byte offsets.
     #[must_use]
     pub fn pages_holding(&self, range: Range<usize>) -> Range<u64> {
-        let (all, page) = (self.addresses(), self.page_size.bytes().0);
+        let (all, page) = (self.addresses(), self.page_size().bytes().0);
         let start = place(&all, range.start) / page * page;
         if range.is_empty() {
             return start..start;
@@ -202,7 +196,7 @@ impl Region {
     /// region cannot be used otherwise and counts as part of it.
     #[must_use]
     pub fn pages_within(&self, range: Range<usize>) -> Range<u64> {
-        let (all, page) = (self.addresses(), self.page_size.bytes().0);
+        let (all, page) = (self.addresses(), self.page_size().bytes().0);
         let to_the_end = range.end >= self.usable.len();
         let end = if to_the_end { all.end } else { place(&all, range.end) / page * page };
         place(&all, range.start).next_multiple_of(page).min(end)..end
@@ -214,25 +208,18 @@ impl Region {
 
     /// The whole region, extended to whole pages, as work for several threads.
     pub(crate) fn target(&mut self) -> Target<'_> {
-        let (pages, whole) = (self.pages(), self.whole_pages());
+        let (pages, whole) = (self.pages, self.whole_pages());
         pages.target(Span::new(&mut self.mapping.bytes_mut()[whole]))
     }
 
     /// The page sizes of the region.
     pub(crate) fn pages(&self) -> RegionPageSizes {
-        let explicit = self.got.is_explicit();
-        RegionPageSizes {
-            page_size: self.page_size,
-            huge: if explicit { Some(self.page_size) } else { self.thp_size },
-            grain: self.thp_size.filter(|_| !explicit).map_or(self.page_size, |thp| thp.max(self.page_size)),
-            // A THP may fall back to base pages, each of which must be touched.
-            step: if explicit { self.page_size } else { self.base_size },
-        }
+        self.pages
     }
 
     /// The offsets of the region, extended to whole pages of the requested size.
     fn whole_pages(&self) -> Range<usize> {
-        let page = self.page_size.bytes().0 as usize;
+        let page = self.page_size().bytes().0 as usize;
         self.usable.start..self.usable.end.next_multiple_of(page).min(self.mapping.len())
     }
 }

@@ -59,7 +59,7 @@ impl Region {
     pub fn release(mut self, threads: Option<NonZeroUsize>) -> Released {
         let begin = Instant::now();
         let length = self.bytes().len();
-        let mut released = if self.is_huge() {
+        let mut released = if self.backing() != Backing::Base {
             let all = self.pages_within(0..length);
             let wanted = Bytes(all.end - all.start);
             Released { wanted, done: wanted, threads: 1, elapsed: Duration::ZERO, stopped: None }

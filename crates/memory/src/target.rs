@@ -3,8 +3,12 @@
 use std::ops::Range;
 
 use hugewise_linux::{
-    hugepages::page_sizes::PageSizes, pages::coverage::Coverage, proc::smaps::Vma, reading::Reading,
-    sys::parallel_range::Span, units::PageSize,
+    hugepages::page_sizes::PageSizes,
+    pages::coverage::Coverage,
+    proc::smaps::Vma,
+    reading::{Reading, Reason},
+    sys::parallel_range::Span,
+    units::PageSize,
 };
 
 use crate::coverage::{self, Part};
@@ -25,7 +29,7 @@ pub(crate) struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// Any memory of this process; its mappings are read.
-    pub fn of(span: Span<'a>, sizes: &PageSizes) -> Result<Target<'a>, String> {
+    pub fn of(span: Span<'a>, sizes: &PageSizes) -> Result<Target<'a>, Reason> {
         let vmas = coverage::mappings(&span.addresses())?;
         all_usable(&span.addresses(), &vmas)?;
         let parts = coverage::parts(&span.addresses(), &vmas, sizes);
@@ -52,7 +56,7 @@ impl<'a> Target<'a> {
 }
 
 /// Fails on a gap or a page that cannot be read and written: touching it would end the process.
-fn all_usable(addresses: &Range<u64>, vmas: &[Vma]) -> Result<(), String> {
+fn all_usable(addresses: &Range<u64>, vmas: &[Vma]) -> Result<(), Reason> {
     let mut at = addresses.start;
     for vma in vmas {
         if vma.addresses.start > at {
@@ -60,9 +64,12 @@ fn all_usable(addresses: &Range<u64>, vmas: &[Vma]) -> Result<(), String> {
         }
         if !vma.permissions.starts_with("rw") {
             let Range { start, end } = vma.addresses;
-            return Err(format!("{start:#x}-{end:#x} is not readable and writable ({})", vma.permissions));
+            return Reason::err(format!(
+                "{start:#x}-{end:#x} is not readable and writable ({})",
+                vma.permissions
+            ));
         }
         at = vma.addresses.end;
     }
-    if at < addresses.end { Err(format!("nothing is mapped at {at:#x}")) } else { Ok(()) }
+    if at < addresses.end { Reason::err(format!("nothing is mapped at {at:#x}")) } else { Ok(()) }
 }

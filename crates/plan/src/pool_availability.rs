@@ -10,21 +10,13 @@ use hugewise_linux::{
 
 /// Pages that count as available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// Whether surplus pages count, which the kernel allocates on demand up to `nr_overcommit_hugepages`.
-    pub surplus: bool,
-    /// The control group limits that count.
-    pub limits: CountedLimits,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountedLimits {
-    /// No limits.
-    None,
-    /// Limits at which a mapping fails (`rsvd`).
+pub enum Policy {
+    /// Pages that a mapping can reserve: includes surplus pages, which the kernel allocates on demand up to
+    /// `nr_overcommit_hugepages`, within the limits at which a mapping fails (`rsvd`).
     AtMapping,
-    /// Also limits at which SIGBUS kills the process on touch.
-    AtMappingAndTouch,
+    /// Pages that a process can certainly touch: no surplus pages, and also within the limits at which SIGBUS
+    /// kills the process on touch.
+    AtTouch,
 }
 
 /// The pages that a new process can get from one pool.
@@ -41,13 +33,12 @@ pub struct Available {
 #[must_use]
 pub fn available(pool: &Pool, limits: &[HugetlbLimits], policy: Policy) -> Available {
     let surplus = pool.overcommit.unwrap_or_default().saturating_sub(pool.surplus);
-    let pages = pool.available() + if policy.surplus { surplus } else { Pages(0) };
+    let pages = pool.available() + if policy == Policy::AtMapping { surplus } else { Pages(0) };
     let mut available = Available { pages, bounded_by: None, unknown_limit: None };
     for limits in limits.iter().filter(|limits| limits.page_size == pool.page_size) {
-        let counting = match policy.limits {
-            CountedLimits::None => &[][..],
-            CountedLimits::AtMapping => &[&limits.reserve],
-            CountedLimits::AtMappingAndTouch => &[&limits.touch, &limits.reserve],
+        let counting = match policy {
+            Policy::AtMapping => &[&limits.reserve][..],
+            Policy::AtTouch => &[&limits.touch, &limits.reserve],
         };
         for limit in counting.iter().filter_map(|limit| limit.known()?.as_ref()) {
             match left(limit, pool.page_size) {
@@ -92,18 +83,18 @@ mod tests {
         };
         let used = |pages: u64| Reading::Known(Pages(pages) * page_size);
         let limits = [HugetlbLimits { page_size, touch: limit(4, used(1)), reserve: limit(9, used(1)) }];
-        let get = |surplus, limits_that_count, limits: &[HugetlbLimits]| {
-            let available = available(&pool, limits, Policy { surplus, limits: limits_that_count });
+        let get = |policy, limits: &[HugetlbLimits]| {
+            let available = available(&pool, limits, policy);
             (available.pages.0, available.bounded_by, available.unknown_limit)
         };
         let file = |name: &str| Some(PathBuf::from(name));
-        assert_eq!(get(false, CountedLimits::None, &limits), (6, None, None));
-        assert_eq!(get(true, CountedLimits::None, &limits), (10, None, None));
-        assert_eq!(get(true, CountedLimits::AtMapping, &limits), (8, file("limit-9"), None));
-        assert_eq!(get(true, CountedLimits::AtMappingAndTouch, &limits), (3, file("limit-4"), None));
+        assert_eq!(get(Policy::AtTouch, &[]), (6, None, None));
+        assert_eq!(get(Policy::AtMapping, &[]), (10, None, None));
+        assert_eq!(get(Policy::AtMapping, &limits), (8, file("limit-9"), None));
+        assert_eq!(get(Policy::AtTouch, &limits), (3, file("limit-4"), None));
         let unknown = Reading::unknown("not permitted");
         let limits = [HugetlbLimits { page_size, touch: limit(4, unknown), reserve: Reading::Known(None) }];
-        assert_eq!(get(false, CountedLimits::AtMappingAndTouch, &limits), (6, None, file("limit-4")));
+        assert_eq!(get(Policy::AtTouch, &limits), (6, None, file("limit-4")));
         Ok(())
     }
 }

@@ -67,10 +67,8 @@ fn writable<T>(at: *mut T, name: &str) -> Result<*mut T, Failure> {
         return Err(Failure::argument(format!("{name} is NULL")));
     }
     if !at.is_aligned() {
-        return Err(Failure::argument(format!(
-            "{name} ({at:p}) is not aligned to {} bytes",
-            align_of::<T>()
-        )));
+        let bytes = align_of::<T>();
+        return Err(Failure::argument(format!("{name} ({at:p}) is not aligned to {bytes} bytes")));
     }
     Ok(at)
 }
@@ -113,13 +111,9 @@ pub(crate) unsafe fn copy_versioned<T: Copy + Default>(
     // SAFETY: the caller guarantees `size` bytes.
     let bytes = unsafe { slice::from_raw_parts(from.cast::<u8>(), size) };
     if bytes.iter().skip(size_of::<T>()).any(|byte| *byte != 0) {
-        return Err(Failure::new(
-            libc::E2BIG,
-            format!(
-                "{name} sets a field that this libhugewise, {}, does not have",
-                env!("CARGO_PKG_VERSION")
-            ),
-        ));
+        let version = env!("CARGO_PKG_VERSION");
+        let text = format!("{name} sets a field that this libhugewise, {version}, does not have");
+        return Err(Failure::new(libc::E2BIG, text));
     }
     let both = size.min(size_of::<T>());
     // SAFETY: both have at least `both` bytes and do not overlap.

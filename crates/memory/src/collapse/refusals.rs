@@ -47,32 +47,30 @@ impl RefusalReason {
     /// A phrase for messages.
     #[must_use]
     pub fn words(self) -> String {
-        match self {
+        let words = match self {
             RefusalReason::Unsuitable => {
                 "EINVAL: unsuitable for a huge page: now disabled by madvise or prctl, partly unmapped, or \
                  registered with userfaultfd"
-                    .to_owned()
             }
-            RefusalReason::GroupLimit => "EBUSY: the control group's memory limit is reached".to_owned(),
+            RefusalReason::GroupLimit => "EBUSY: the control group's memory limit is reached",
             RefusalReason::Held => {
                 "EAGAIN, twice: the pages are pinned for I/O (io_uring, RDMA, vmsplice), locked, or under \
                  migration"
-                    .to_owned()
             }
             RefusalReason::NoMemory => {
-                "ENOMEM: no huge page could be allocated: too little contiguous memory".to_owned()
+                "ENOMEM: no huge page could be allocated: too little contiguous memory"
             }
             RefusalReason::NotAllowed => {
-                "EPERM: CAP_SYS_NICE is missing, or has no effect in this user namespace".to_owned()
+                "EPERM: CAP_SYS_NICE is missing, or has no effect in this user namespace"
             }
-            RefusalReason::NoProcess => "ESRCH: the process has ended".to_owned(),
+            RefusalReason::NoProcess => "ESRCH: the process has ended",
             RefusalReason::NoSuchCall => {
                 "ENOSYS: process_madvise is blocked, for example by the seccomp filter of a container"
-                    .to_owned()
             }
-            RefusalReason::Other(number) => io::Error::from_raw_os_error(number).to_string(),
-            RefusalReason::NotTried => "not tried: the collapse ended early".to_owned(),
-        }
+            RefusalReason::Other(number) => return io::Error::from_raw_os_error(number).to_string(),
+            RefusalReason::NotTried => "not tried: the collapse ended early",
+        };
+        words.to_owned()
     }
 }
 

@@ -10,13 +10,14 @@ use hugewise_linux::{
     c_library::CLibrary,
     cgroup::HugetlbLimits,
     hugepages::{backing::Backing, page_sizes::PageSizes, pools::Pool},
+    reading::Reason,
     units::{Bytes, PageSize, Pages},
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
     malloc::{Malloc, MallocSettings, OffHeap},
-    pool_availability::{self, Available, CountedLimits, Policy},
+    pool_availability::{self, Available, Policy},
 };
 
 /// First glibc whose malloc supports `glibc.malloc.hugetlb`.
@@ -77,7 +78,7 @@ pub struct SelectionFacts {
     /// Number of CPUs on which the program may run.
     pub processors: usize,
     /// The program's C library, or why it is unknown.
-    pub c_library: Result<CLibrary, String>,
+    pub c_library: Result<CLibrary, Reason>,
     /// Path of a jemalloc that the program can load.
     pub jemalloc: Option<PathBuf>,
     /// Whether the program is setuid or has file capabilities: its loader then ignores variables for malloc.
@@ -109,7 +110,7 @@ pub fn choose(
     wanted: &BackingRequest,
     answers: Option<&JvmAnswers>,
     facts: &SelectionFacts,
-) -> Result<BackingSelection, String> {
+) -> Result<BackingSelection, Reason> {
     match answers {
         Some(answers) => for_java(wanted, answers, facts),
         None => for_other(wanted, facts),
@@ -120,12 +121,12 @@ fn for_java(
     wanted: &BackingRequest,
     answers: &JvmAnswers,
     facts: &SelectionFacts,
-) -> Result<BackingSelection, String> {
+) -> Result<BackingSelection, Reason> {
     let mut refused = Vec::new();
     let slack = if wanted.off_heap == Some(OffHeap::Hugetlb) { MALLOC_AT_START } else { Bytes::ZERO };
     for offer in &answers.offers {
         let good = match &offer.options {
-            Err(reason) => Err(reason.clone()),
+            Err(reason) => Reason::err(reason),
             Ok(options) => facts.can_give(offer, &answers.collector, slack).map(|why| (options, why)),
         };
         let (options, why) = match good {
@@ -140,12 +141,12 @@ fn for_java(
             None => offer.backing == Backing::Base,
         };
         if falls_back && wanted.strict {
-            return Err(format!("{} (--strict)", refused.join("; ")));
+            return Reason::err(format!("{} (--strict)", refused.join("; ")));
         }
         let taken = if offer.backing.is_explicit() { offer.pages.clone() } else { Vec::new() };
         let (malloc, malloc_why) = match facts.off_heap(wanted, &taken) {
             Some(Ok((means, why))) => (Some(means), format!("; {why}")),
-            Some(Err(reason)) if wanted.strict => return Err(format!("{reason} (--strict)")),
+            Some(Err(reason)) if wanted.strict => return Reason::err(format!("{reason} (--strict)")),
             Some(Err(reason)) => (None, format!("; malloc'd memory is unchanged: {reason}")),
             None => (None, String::new()),
         };
@@ -161,14 +162,14 @@ fn for_java(
             why,
         });
     }
-    Err(refused.join("; "))
+    Reason::err(refused.join("; "))
 }
 
-fn for_other(wanted: &BackingRequest, facts: &SelectionFacts) -> Result<BackingSelection, String> {
+fn for_other(wanted: &BackingRequest, facts: &SelectionFacts) -> Result<BackingSelection, Reason> {
     let named = wanted.backing.and_then(Backing::named_size);
     let off_heap = match wanted.backing {
         Some(Backing::Shm(_)) => {
-            return Err("only a JVM can use SysV shared memory; try --backing hugetlb".to_owned());
+            return Reason::err("only a JVM can use SysV shared memory; try --backing hugetlb");
         }
         Some(Backing::Base) => wanted.off_heap,
         Some(Backing::Hugetlb(_)) => wanted.off_heap.or(Some(OffHeap::Hugetlb)),
@@ -199,7 +200,7 @@ fn for_other(wanted: &BackingRequest, facts: &SelectionFacts) -> Result<BackingS
             why: format!("{why}{auto}"),
             ..base
         }),
-        Some(Err(reason)) if wanted.strict => Err(format!("{reason} (--strict)")),
+        Some(Err(reason)) if wanted.strict => Reason::err(format!("{reason} (--strict)")),
         Some(Err(reason)) => Ok(BackingSelection {
             disable_thp: false,
             why: format!("the program is started unchanged: {reason}{auto}"),
@@ -210,21 +211,21 @@ fn for_other(wanted: &BackingRequest, facts: &SelectionFacts) -> Result<BackingS
 
 impl SelectionFacts {
     /// Whether this backing is available now, with the reason.
-    fn can_give(&self, offer: &BackingSupport, collector: &str, slack: Bytes) -> Result<String, String> {
+    fn can_give(&self, offer: &BackingSupport, collector: &str, slack: Bytes) -> Result<String, Reason> {
         if let Some(missing) = self.sizes.missing(offer.backing) {
-            return Err(missing);
+            return Reason::err(missing);
         }
         match offer.backing {
             Backing::Base => Ok(String::new()),
             Backing::Thp if self.thp.as_deref() == Some("never") => {
-                Err("transparent huge pages are switched off (enabled is never)".to_owned())
+                Reason::err("transparent huge pages are switched off (enabled is never)")
             }
             // If `shared_thp` is unknown, the kernel has no such setting or it is not readable: try THP.
             Backing::Thp
                 if collector == Collector::Z.name()
                     && matches!(self.shared_thp.as_deref(), Some("never" | "deny")) =>
             {
-                Err("ZGC's heap is shared memory, and shmem_enabled is never or deny".to_owned())
+                Reason::err("ZGC's heap is shared memory, and shmem_enabled is never or deny")
             }
             Backing::Thp => Ok(String::new()),
             Backing::Hugetlb(_) | Backing::Shm(_) => {
@@ -234,7 +235,7 @@ impl SelectionFacts {
                     let needed = *pages + extra.pages_needed(*size);
                     let (available, why) = self.available(*size);
                     if available < needed {
-                        return Err(format!("it needs {needed} pages of {size}, and {why}"));
+                        return Reason::err(format!("it needs {needed} pages of {size}, and {why}"));
                     }
                     reported.push(format!("{needed} pages of {size}, and {why}"));
                 }
@@ -249,9 +250,8 @@ impl SelectionFacts {
         let pool = self.pools.iter().find(|pool| pool.page_size == size && pool.node.is_none());
         let Some(pool) = pool else { return (Pages(0), format!("there is no pool of {size} pages")) };
         // Surplus pages do not count: the kernel may fail to allocate them.
-        let policy = Policy { surplus: false, limits: CountedLimits::AtMappingAndTouch };
         let Available { pages, bounded_by, unknown_limit } =
-            pool_availability::available(pool, &self.limits, policy);
+            pool_availability::available(pool, &self.limits, Policy::AtTouch);
         let why = match (bounded_by, unknown_limit) {
             (Some(_), _) => format!("the control group allows {pages} more"),
             (None, Some(file)) => {
@@ -267,7 +267,7 @@ impl SelectionFacts {
         &self,
         wanted: &BackingRequest,
         taken: &[(PageSize, Pages)],
-    ) -> Option<Result<(MallocSettings, String), String>> {
+    ) -> Option<Result<(MallocSettings, String), Reason>> {
         Some(match wanted.off_heap? {
             OffHeap::Hugetlb => self.pool_for_malloc(wanted.backing, taken),
             OffHeap::Thp => self.thp_for_malloc(wanted.malloc),
@@ -278,18 +278,19 @@ impl SelectionFacts {
         &self,
         backing: Option<Backing>,
         taken: &[(PageSize, Pages)],
-    ) -> Result<(MallocSettings, String), String> {
-        self.glibc().map_err(|reason| format!("{reason}; only glibc's malloc takes pages of a pool"))?;
+    ) -> Result<(MallocSettings, String), Reason> {
+        self.glibc()
+            .or_else(|reason| Reason::err(format!("{reason}; only glibc's malloc takes pages of a pool")))?;
         let backing = backing.filter(|backing| matches!(backing, Backing::Hugetlb(_)));
         let backing = backing.unwrap_or(Backing::Hugetlb(None));
         let Some(size) = self.sizes.huge_page_of(backing) else {
-            return Err(self.sizes.missing(backing).unwrap_or_default());
+            return Reason::err(self.sizes.missing(backing).unwrap_or_default());
         };
         let (available, why) = self.available(size);
         let heap = taken.iter().find(|(of, _)| *of == size).map_or(Pages(0), |(_, pages)| *pages);
         let left = available.saturating_sub(heap);
         if left == Pages(0) {
-            return Err(format!("no page of {size} is left for malloc ({why})"));
+            return Reason::err(format!("no page of {size} is left for malloc ({why})"));
         }
         let value = backing.named_size().map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string());
         let why =
@@ -297,11 +298,11 @@ impl SelectionFacts {
         Ok((MallocSettings::Tunables(vec![("glibc.malloc.hugetlb", value)]), why))
     }
 
-    fn thp_for_malloc(&self, malloc: Malloc) -> Result<(MallocSettings, String), String> {
+    fn thp_for_malloc(&self, malloc: Malloc) -> Result<(MallocSettings, String), Reason> {
         let asked_by_malloc = || match self.sizes.missing(Backing::Thp) {
-            Some(missing) => Err(missing),
+            Some(missing) => Reason::err(missing),
             None if self.thp.as_deref() == Some("never") => {
-                Err("transparent huge pages are switched off (enabled is never)".to_owned())
+                Reason::err("transparent huge pages are switched off (enabled is never)")
             }
             None => Ok(()),
         };
@@ -318,12 +319,13 @@ impl SelectionFacts {
         let jemalloc = || {
             asked_by_malloc()?;
             self.check_loader_reads_variables()?;
-            let library = self.jemalloc.clone().ok_or("the program finds no libjemalloc.so.2")?;
+            let library =
+                self.jemalloc.as_ref().ok_or_else(|| Reason::new("the program finds no libjemalloc.so.2"))?;
             let why = format!("malloc'd memory on thp by a preloaded jemalloc (/{})", library.display());
             Ok((MallocSettings::Preload(PathBuf::from("/").join(library)), why))
         };
         let convert = || match &self.collapse_obstacle {
-            Some(reason) => Err(format!("the program's memory cannot be collapsed: {reason}")),
+            Some(reason) => Reason::err(format!("the program's memory cannot be collapsed: {reason}")),
             None => Ok((
                 MallocSettings::Nothing,
                 "malloc'd memory on thp by collapse, once the memory is resident".to_owned(),
@@ -335,46 +337,42 @@ impl SelectionFacts {
             Malloc::Convert => convert(),
             Malloc::Auto => {
                 let crowded = self.processors > MAX_CPUS_FOR_ONE_ARENA;
-                let first = if crowded { jemalloc().or_else(|_: String| glibc()) } else { glibc() };
-                first.or_else(|reason: String| {
-                    jemalloc().or_else(|_| convert()).map_err(|also| format!("{reason}; {also}"))
+                let first = if crowded { jemalloc().or_else(|_| glibc()) } else { glibc() };
+                first.or_else(|reason| {
+                    let other = jemalloc().or_else(|_| convert());
+                    other.map_err(|also| Reason::new(format!("{reason}; {also}")))
                 })
             }
         }
     }
 
     /// The version of a glibc that supports `glibc.malloc.hugetlb`, or why the program has none.
-    fn glibc(&self) -> Result<(u32, u32), String> {
+    fn glibc(&self) -> Result<(u32, u32), Reason> {
         self.check_loader_reads_variables()?;
-        match &self.c_library {
-            Err(reason) => Err(format!("the program's C library is unknown ({reason})")),
+        Reason::err(match &self.c_library {
+            Err(reason) => format!("the program's C library is unknown ({reason})"),
             Ok(CLibrary::Glibc { version: Some(version), .. }) if *version >= MIN_GLIBC_VERSION => {
-                Ok(*version)
+                return Ok(*version);
             }
-            Ok(CLibrary::Glibc { version: Some((major, minor)), .. }) => Err(format!(
+            Ok(CLibrary::Glibc { version: Some((major, minor)), .. }) => format!(
                 "the program's malloc is that of glibc {major}.{minor}; huge pages need glibc 2.35 or later"
-            )),
-            Ok(CLibrary::Glibc { version: None, .. }) => Err(
-                "the program's malloc is that of a glibc before 2.33; huge pages need glibc 2.35 or later"
-                    .to_owned(),
             ),
-            Ok(CLibrary::Musl) => {
-                Err("the program's malloc is musl's, which does not support huge pages".to_owned())
+            Ok(CLibrary::Glibc { version: None, .. }) => {
+                "the program's malloc is that of a glibc before 2.33; huge pages need glibc 2.35 or later"
+                    .into()
             }
+            Ok(CLibrary::Musl) => "the program's malloc is musl's, which does not support huge pages".into(),
             Ok(CLibrary::Static) => {
-                Err("the program is linked statically: no variable configures its malloc".to_owned())
+                "the program is linked statically: no variable configures its malloc".into()
             }
-            Ok(CLibrary::Other(loader)) => {
-                Err(format!("the program's loader {} is unknown", loader.display()))
-            }
-        }
+            Ok(CLibrary::Other(loader)) => format!("the program's loader {} is unknown", loader.display()),
+        })
     }
 
-    fn check_loader_reads_variables(&self) -> Result<(), String> {
+    fn check_loader_reads_variables(&self) -> Result<(), Reason> {
         if self.privileged {
-            return Err(
-                "the program is setuid or has file capabilities, so its loader ignores variables for malloc"
-                    .to_owned(),
+            return Reason::err(
+                "the program is setuid or has file capabilities, so its loader ignores variables for malloc",
             );
         }
         Ok(())

@@ -99,7 +99,7 @@ fn strict_refuses_what_would_fall_back() {
         BackingRequest { backing: Some(Backing::Hugetlb(None)), strict: true, ..BackingRequest::default() };
     let refused = choose(&strict, Some(&answers()), &facts(3)).expect_err("a refusal");
     assert_eq!(
-        refused,
+        refused.to_string(),
         "hugetlb is not available: it needs 651 pages of 2MiB, and 3 are available (--strict)"
     );
     let never = SelectionFacts { thp: Some("never".to_owned()), ..facts(0) };

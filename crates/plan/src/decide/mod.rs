@@ -21,7 +21,7 @@ use crate::{
     plan::{
         MemoryShare, OffHeap, PoolAvailability, PoolPlan, RegionOutcome, SettingPlan, StartOutcome, Verdict,
     },
-    pool_availability::{self, CountedLimits, Policy},
+    pool_availability::{self, Policy},
 };
 
 /// Pools that `instances` JVMs with this demand need together.
@@ -145,23 +145,14 @@ pub fn settings(backing: Backing, demand: &Demand, facts: &Facts) -> Vec<Setting
 fn thp_settings(collector: &str, facts: &Facts) -> Vec<SettingPlan> {
     let mut settings = Vec::new();
     if let Some(now) = facts.thp.enabled.known().filter(|now| *now == "never") {
-        settings.push(SettingPlan {
-            setting: Setting::ThpEnabled { page_size: None },
-            from: now.clone(),
-            to: "madvise".to_owned(),
-            why: "transparent huge pages are disabled for all programs".to_owned(),
-        });
+        let why = "transparent huge pages are disabled for all programs";
+        settings.push(change(Setting::ThpEnabled { page_size: None }, now, "madvise", why));
     }
-    let refused = |now: &&String| ["never", "deny"].contains(&now.as_str());
-    if let Some(now) =
-        facts.thp.shmem_enabled.known().filter(refused).filter(|_| collector == Collector::Z.name())
-    {
-        settings.push(SettingPlan {
-            setting: Setting::ShmemEnabled { page_size: None },
-            from: now.clone(),
-            to: "advise".to_owned(),
-            why: "the heap of ZGC is shared memory".to_owned(),
-        });
+    let refused =
+        |now: &&String| ["never", "deny"].contains(&now.as_str()) && collector == Collector::Z.name();
+    if let Some(now) = facts.thp.shmem_enabled.known().filter(refused) {
+        let why = "the heap of ZGC is shared memory";
+        settings.push(change(Setting::ShmemEnabled { page_size: None }, now, "advise", why));
     }
     settings
 }
@@ -170,36 +161,27 @@ fn shm_settings(demand: &Demand, facts: &Facts) -> Vec<SettingPlan> {
     let mut settings = Vec::new();
     let largest = demand.regions.iter().map(|region| region.bytes).max().unwrap_or_default();
     if let Some(now) = facts.limits.shmmax.known().filter(|most| **most < largest) {
-        settings.push(SettingPlan {
-            setting: Setting::ShmMax,
-            from: now.0.to_string(),
-            to: largest.0.to_string(),
-            why: "one segment contains the whole heap".to_owned(),
-        });
+        settings.push(change(Setting::ShmMax, now.0, largest.0, "one segment contains the whole heap"));
     }
     let all: Bytes = demand.regions.iter().map(|region| region.bytes).sum();
     if let (Some(base), Some(now)) = (facts.base_page.known(), facts.limits.shmall.known()) {
         let needed = all.pages_needed(*base);
         if *now < needed {
-            settings.push(SettingPlan {
-                setting: Setting::ShmAll,
-                from: now.to_string(),
-                to: needed.to_string(),
-                why: "the segments together contain all regions".to_owned(),
-            });
+            let why = "the segments together contain all regions";
+            settings.push(change(Setting::ShmAll, now, needed, why));
         }
     }
     if may_use_huge_segments(facts) == Some(false) {
         if let (Some(now), Some(gid)) = (facts.limits.hugetlb_shm_group.known(), facts.limits.gid.known()) {
-            settings.push(SettingPlan {
-                setting: Setting::ShmGroup,
-                from: now.to_string(),
-                to: gid.to_string(),
-                why: "without CAP_IPC_LOCK only this group may create segments on huge pages".to_owned(),
-            });
+            let why = "without CAP_IPC_LOCK only this group may create segments on huge pages";
+            settings.push(change(Setting::ShmGroup, now, gid, why));
         }
     }
     settings
+}
+
+fn change(setting: Setting, from: impl ToString, to: impl ToString, why: &str) -> SettingPlan {
+    SettingPlan { setting, from: from.to_string(), to: to.to_string(), why: why.to_owned() }
 }
 
 /// Whether the caller may create SysV segments on huge pages; `None` if a reading is missing.
@@ -215,8 +197,8 @@ pub fn may_use_huge_segments(facts: &Facts) -> Option<bool> {
 /// Pages that a new process could take from each pool now.
 #[must_use]
 pub fn available_pools(facts: &Facts) -> SimulatedPools {
-    let policy = Policy { surplus: true, limits: CountedLimits::AtMapping };
-    let pages = |pool: &Pool| pool_availability::available(pool, &facts.cgroup.hugetlb, policy).pages;
+    let pages =
+        |pool: &Pool| pool_availability::available(pool, &facts.cgroup.hugetlb, Policy::AtMapping).pages;
     facts.machine_pools().map(|pool| (pool.page_size, pages(pool))).collect()
 }
 

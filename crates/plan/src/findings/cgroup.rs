@@ -9,7 +9,7 @@ use hugewise_linux::{
 };
 
 use super::{Finding, Severity, evidence, file_of, write};
-use crate::pool_availability::{self, CountedLimits, Policy};
+use crate::pool_availability::{self, Policy};
 
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let pages = facts.cgroup.hugetlb.iter().filter_map(|limits| hugetlb_limit(facts, limits));
@@ -19,8 +19,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
 /// Whether a control group's limit is reached before the pool is empty.
 fn hugetlb_limit(facts: &Facts, limits: &HugetlbLimits) -> Option<Finding> {
     let pool = facts.machine_pools().find(|pool| pool.page_size == limits.page_size)?;
-    let policy = Policy { surplus: true, limits: CountedLimits::None };
-    let pool_could_give = pool_availability::available(pool, &[], policy).pages;
+    let pool_could_give = pool_availability::available(pool, &[], Policy::AtMapping).pages;
     let room = |limit: &Limit| limit.bytes.saturating_sub(limit.used.known().copied().unwrap_or_default());
     let stops = |limit: &Limit| room(limit) < pool_could_give * pool.page_size;
     let of = |limit: &Reading<Option<Limit>>| limit.known().cloned().flatten();

@@ -24,6 +24,7 @@ use hugewise_linux::{
     facts::OSRELEASE,
     hugepages::{backing::Backing, page_sizes::PageSizes, pools, thp::Thp},
     proc::limits::{self, Capabilities},
+    reading::Reason,
     root::Root,
     sys::file,
     units::{PageSize, Pages},
@@ -92,8 +93,8 @@ impl Target {
         let malloc_matters = self.line.is_none() || wanted.off_heap.is_some();
         let path = self.file.strip_prefix("/").unwrap_or(&self.file);
         let program = match malloc_matters {
-            true => c_library::of_program(root, path).map_err(|error| error.to_string()),
-            false => Err("it was not read".to_owned()),
+            true => c_library::of_program(root, path).map_err(Reason::from),
+            false => Reason::err("it was not read"),
         };
         let privileged = || {
             let set_id = fs::metadata(&self.file).is_ok_and(|found| found.permissions().mode() & 0o6000 != 0);
@@ -223,7 +224,7 @@ fn ask(line: &LaunchLine, wanted: &BackingRequest, sizes: &PageSizes) -> anyhow:
     let offer = |backing| {
         let mut offer = BackingSupport {
             backing,
-            options: large_page_flags::options(&flags, backing),
+            options: large_page_flags::options(&flags, backing).map_err(String::from),
             pages: Vec::new(),
         };
         if !backing.is_explicit() || offer.options.is_err() || sizes.missing(backing).is_some() {

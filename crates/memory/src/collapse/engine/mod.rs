@@ -287,10 +287,7 @@ impl<W: CollapseHost> Work<'_, W> {
             RefusalReason::NotAllowed | RefusalReason::NoSuchCall => {
                 return Some(CollapseOutcome::NotAllowed);
             }
-            RefusalReason::Unsuitable
-            | RefusalReason::NoProcess
-            | RefusalReason::Other(_)
-            | RefusalReason::NotTried => return None,
+            _ => return None,
         };
         *in_a_row += 1;
         let in_a_row = *in_a_row;
@@ -301,11 +298,9 @@ impl<W: CollapseHost> Work<'_, W> {
             RefusalReason::Held => in_a_row >= MAX_PINNED_FAILURES && no_room,
             _ => in_a_row >= MAX_FAILURES,
         };
-        let outcome = if reason == RefusalReason::GroupLimit {
-            CollapseOutcome::GroupLimit
-        } else {
-            CollapseOutcome::Fragmented
-        };
-        enough.then_some(outcome)
+        enough.then_some(match reason {
+            RefusalReason::GroupLimit => CollapseOutcome::GroupLimit,
+            _ => CollapseOutcome::Fragmented,
+        })
     }
 }
