@@ -24,7 +24,7 @@ pub struct Region {
     /// Offsets of the requested bytes in the mapping.
     usable: Range<usize>,
     got: Backing,
-    pages: RegionPageSizes,
+    pub(crate) pages: RegionPageSizes,
     fallbacks: Vec<Fallback>,
 }
 
@@ -210,11 +210,6 @@ impl Region {
     pub(crate) fn target(&mut self) -> Target<'_> {
         let (pages, whole) = (self.pages, self.whole_pages());
         pages.target(Span::new(&mut self.mapping.bytes_mut()[whole]))
-    }
-
-    /// The page sizes of the region.
-    pub(crate) fn pages(&self) -> RegionPageSizes {
-        self.pages
     }
 
     /// The offsets of the region, extended to whole pages of the requested size.

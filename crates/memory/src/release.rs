@@ -47,7 +47,7 @@ impl Region {
     /// [`Region::pages_within`].
     pub fn decommit_span(&self, span: Span<'_>, threads: Option<NonZeroUsize>) -> Released {
         let pages = span.addresses();
-        release_pages(&self.pages().target(span), pages, self.is_shared(), threads)
+        release_pages(&self.pages.target(span), pages, self.is_shared(), threads)
     }
 
     fn is_shared(&self) -> bool {

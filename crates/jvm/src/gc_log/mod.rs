@@ -8,8 +8,6 @@ pub(crate) mod lines;
 mod names;
 mod near;
 mod numbers;
-#[cfg(test)]
-mod properties;
 mod reader;
 mod safepoints;
 pub mod sets;

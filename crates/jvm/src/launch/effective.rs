@@ -68,9 +68,9 @@ impl LaunchLine {
         outer: &Variable<'_>,
         read: &Read<'_>,
     ) -> Result<EffectiveOptions, LaunchError> {
-        let mut found = EffectiveOptions { notes: self.cautions(), ..EffectiveOptions::default() };
-        let folder = self.folder();
-        let read = &super::from(&folder, read);
+        let wrapper = self.parsed_wrapper();
+        let mut found = EffectiveOptions { notes: wrapper.cautions, ..EffectiveOptions::default() };
+        let read = &super::from(&wrapper.folder, read);
         let variables = self.environment(outer);
         let from_variable = |name: &'static str, found: &mut EffectiveOptions| -> Result<(), LaunchError> {
             let Some((_, value)) = variables.iter().find(|(set, _)| *set == name) else { return Ok(()) };
@@ -78,7 +78,11 @@ impl LaunchLine {
                 found.notes.push("JDK_JAVA_OPTIONS is set, but only JDK 9 and later read it".to_owned());
                 return Ok(());
             }
-            let words = of_variable(name, value, read)?;
+            let mut words = shell::option_words(value, name)?;
+            // Only the launcher's variable may name argument files.
+            if name == "JDK_JAVA_OPTIONS" {
+                words = argfile::expand(&words, read)?;
+            }
             found.add(words, &OptionSource::Variable(name), read)
         };
         from_variable("JAVA_TOOL_OPTIONS", &mut found)?;
@@ -88,12 +92,6 @@ impl LaunchLine {
         found.settings(read)?;
         Ok(found)
     }
-}
-
-/// Splits the value of a variable into words; only the launcher's variable may name argument files.
-fn of_variable(name: &str, value: &str, read: &Read<'_>) -> Result<Vec<String>, LaunchError> {
-    let words = shell::option_words(value, name)?;
-    if name == "JDK_JAVA_OPTIONS" { argfile::expand(&words, read) } else { Ok(words) }
 }
 
 impl EffectiveOptions {
@@ -108,11 +106,12 @@ impl EffectiveOptions {
                 OptionSource::OptionsFile { .. } | OptionSource::SettingsFile(_) => continue,
             };
             if let Some(file) = file {
-                let words = shell::option_words(
-                    &super::open(&file, "file of JVM options", MAX_OPTION_FILE_BYTES, read)?,
-                    &file,
+                let text = super::open(&file, "file of JVM options", MAX_OPTION_FILE_BYTES, read)?;
+                self.add(
+                    shell::option_words(&text, &file)?,
+                    &OptionSource::OptionsFile { file, named_in },
+                    read,
                 )?;
-                self.add(words, &OptionSource::OptionsFile { file, named_in }, read)?;
             }
         }
         Ok(())

@@ -119,7 +119,7 @@ impl LaunchLine {
         let variables = super::OPTION_VARIABLES.into_iter().filter_map(|name| {
             let options = of(Some(name));
             let is_set = set.iter().any(|(variable, _)| *variable == name);
-            let value = shell::join_options(options.iter().map(String::as_str));
+            let value = shell::option_value(&options);
             (is_set || !options.is_empty()).then_some((name, value))
         });
         Ok(LayoutOptions { options: of(None), variables: variables.collect() })
@@ -174,7 +174,7 @@ fn is_option_file(option: &str) -> bool {
 }
 
 /// `MaxHeapSize` of `MaxHeapSize=1g`, `UseZGC` of `+UseZGC`.
-fn flag_name(flag: &str) -> &str {
+pub(super) fn flag_name(flag: &str) -> &str {
     let flag = flag.strip_prefix(['+', '-']).unwrap_or(flag);
     flag.split_once('=').map_or(flag, |(name, _)| name)
 }

@@ -12,16 +12,14 @@ mod shell;
 mod tests;
 mod wrapper;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::{io, path::Path};
 
 use hugewise_linux::units::Bytes;
 
 pub use argfile::MAX_ARGFILE_BYTES as MAX_OPTION_FILE_BYTES;
 pub use contradictions::{Contradiction, contradictions};
 pub use effective::{EffectiveOptions, JvmOption, OptionSource};
+pub use shell::option_value;
 
 /// Environment variables with JVM options. Those of JDK_JAVA_OPTIONS (read by the launcher, JDK 9 and later)
 /// precede the options of the command line, those of JAVA_TOOL_OPTIONS precede both, those of _JAVA_OPTIONS
@@ -231,11 +229,6 @@ impl LaunchLine {
         LaunchLine { wrapper, java, options, program: Vec::new() }
     }
 
-    /// Directory in which the JVM starts, relative to the caller's; empty if it is the same.
-    fn folder(&self) -> PathBuf {
-        self.parsed_wrapper().folder
-    }
-
     fn parsed_wrapper(&self) -> wrapper::ParsedWrapper {
         let words: Vec<String> = self.wrapper.iter().cloned().chain(["java".to_owned()]).collect();
         wrapper::walk(&words).ok().flatten().unwrap_or_default()
@@ -257,13 +250,7 @@ impl LaunchLine {
 pub fn without_page_flags(value: &str) -> Option<(String, Vec<String>)> {
     let (aside, kept): (Vec<String>, Vec<String>) =
         shell::option_words(value, "").ok()?.into_iter().partition(|word| is_page_flag(word));
-    (!aside.is_empty()).then(|| (shell::join_options(kept.iter().map(String::as_str)), aside))
-}
-
-/// Joins options to a value for a variable of [`OPTION_VARIABLES`].
-#[must_use]
-pub fn option_value(options: &[String]) -> String {
-    shell::join_options(options.iter().map(String::as_str))
+    (!aside.is_empty()).then(|| (option_value(&kept), aside))
 }
 
 /// Reads files with names relative to `folder`.
@@ -281,8 +268,5 @@ fn open(file: &str, kind: &'static str, limit: usize, read: &Read<'_>) -> Result
 }
 
 fn is_page_flag(option: &str) -> bool {
-    let Some(flag) = option.strip_prefix("-XX:") else { return false };
-    let name = flag.trim_start_matches(['+', '-']);
-    let name = name.split_once('=').map_or(name, |(name, _)| name);
-    PAGE_FLAGS.contains(&name)
+    option.strip_prefix("-XX:").is_some_and(|flag| PAGE_FLAGS.contains(&layout::flag_name(flag)))
 }

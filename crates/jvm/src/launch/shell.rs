@@ -82,22 +82,16 @@ pub(super) fn option_words(value: &str, of: &str) -> Result<Vec<String>, LaunchE
     if quote.is_some() { Err(LaunchError::OpenQuote { of: of.to_owned() }) } else { Ok(words) }
 }
 
-/// The inverse of [`option_words`].
-pub(super) fn join_options<'a>(words: impl Iterator<Item = &'a str>) -> String {
-    let quoted = words.map(|word| {
+/// Joins options to a value for a variable of [`super::OPTION_VARIABLES`]; the inverse of [`option_words`].
+pub fn option_value(words: &[String]) -> String {
+    let quoted = words.iter().map(|word| {
         let special = |c: char| c.is_ascii_whitespace() || c == '"' || c == '\'';
         if !word.is_empty() && !word.contains(special) {
-            return word.to_owned();
+            return word.clone();
         }
         // A quote cannot occur inside quotes of its own kind: each part gets the other kind.
-        let mut out = String::new();
-        for (at, stretch) in word.split('"').enumerate() {
-            if at > 0 {
-                out.push_str("'\"'");
-            }
-            out.push_str(&format!("\"{stretch}\""));
-        }
-        out
+        let stretches: Vec<String> = word.split('"').map(|stretch| format!("\"{stretch}\"")).collect();
+        stretches.join("'\"'")
     });
     quoted.collect::<Vec<_>>().join(" ")
 }
@@ -162,7 +156,7 @@ mod tests {
 
         #[test]
         fn joined_options_are_split_into_the_same(words in prop::collection::vec("(.|\n|[\"' ])*", 0..6)) {
-            let joined = join_options(words.iter().map(String::as_str));
+            let joined = option_value(&words);
             prop_assert_eq!(option_words(&joined, "X").ok(), Some(words));
         }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use hugewise_linux::{proc::smaps::Vma, root::Root, units::Bytes};
 
 use super::{
-    Collector, JvmIdentity, NamedRange, RegionKind,
+    Collector, JvmIdentity, RegionKind,
     claims::{Claims, is_allocatable},
     is_libjvm, jvm,
     memory::ProcessMemory,
@@ -61,8 +61,7 @@ fn by_tables(root: &Root, pid: u32, vmas: &[Vma]) -> Option<Vec<Range<u64>>> {
     let image = Image::load(&live, library.addresses.start).ok()?;
     let mut claims = Claims::over(vmas);
     claim(&image, &jvm::identify(&image), &mut claims)?;
-    let claimed: Vec<NamedRange> = claims.into_ranges();
-    Some(claimed.into_iter().map(|range| range.start..range.end).collect())
+    Some(claims.into_ranges().into_iter().map(|range| range.start..range.end).collect())
 }
 
 /// Mappings of ZGC's heap file.
@@ -148,11 +147,7 @@ fn z_views_of(image: &Image, letter: &str) -> Option<Vec<Range<u64>>> {
 /// Reserved address range of the heap; `None` with ZGC, which does not record it.
 pub(super) fn reserved(image: &Image) -> Option<Range<u64>> {
     let heap = image.static_field("Universe::_collectedHeap")?;
-    mem_region(image, image.place(heap, "CollectedHeap::_reserved")?)
-}
-
-/// Address range of the `MemRegion` at `place`.
-fn mem_region(image: &Image, place: u64) -> Option<Range<u64>> {
+    let place = image.place(heap, "CollectedHeap::_reserved")?;
     let start = image.field(place, "MemRegion::_start")?;
     let words = image.field(place, "MemRegion::_word_size")?;
     let end = start.checked_add(words.checked_mul(8)?)?;

@@ -26,19 +26,16 @@ pub(super) fn identify(image: &Image) -> JvmIdentity {
     let release = image.static_field("Abstract_VM_Version::_s_vm_release");
     let version = release.and_then(|text| image.memory.text(text)).filter(|text| !text.is_empty());
     let collector = Collector::selected(|flag| flags.is_set(flag) == Some(true));
-    let missing = |name: &str| format!("the tables of this JVM lack {name}");
-    fn reading<T>(value: Option<T>, reason: String) -> Reading<T> {
-        value.map_or_else(|| Reading::unknown(reason), Reading::Known)
+    fn reading<T>(value: Option<T>, name: &str) -> Reading<T> {
+        value.ok_or_else(|| format!("the tables of this JVM lack {name}")).into()
     }
+    let switch = |name| reading(flags.is_set(name), name);
     JvmIdentity {
-        version: reading(version, missing("its release")),
-        collector: reading(collector, missing("a known collector")),
-        max_heap: reading(flags.word("MaxHeapSize").map(Bytes), missing("MaxHeapSize")),
-        large_pages: reading(flags.is_set("UseLargePages"), missing("UseLargePages")),
-        transparent_huge_pages: reading(
-            flags.is_set("UseTransparentHugePages"),
-            missing("UseTransparentHugePages"),
-        ),
+        version: reading(version, "its release"),
+        collector: reading(collector, "a known collector"),
+        max_heap: reading(flags.word("MaxHeapSize").map(Bytes), "MaxHeapSize"),
+        large_pages: switch("UseLargePages"),
+        transparent_huge_pages: switch("UseTransparentHugePages"),
     }
 }
 

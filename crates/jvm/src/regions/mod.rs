@@ -187,28 +187,27 @@ fn passive(
         (Some(library), Some(memory)) => Some(Image::load(memory, library.addresses.start)),
         _ => None,
     };
-    let (mut source, mut identity) = (Source::Passive { tables: false }, None);
+    let not_a_jvm = |reason: &str| (Source::NotAJvm(reason.to_owned()), None);
+    let passive = |tables, jvm| (Source::Passive { tables }, Some(jvm));
     let mut metaspace_known = false;
-    match (&image, library) {
-        (_, None) => source = Source::NotAJvm("libjvm.so is not among its mappings".to_owned()),
+    let (source, identity) = match (&image, library) {
+        (_, None) => not_a_jvm("libjvm.so is not among its mappings"),
         (Some(Err(vm_structs::LoadError::NotHotSpot)), _) => {
-            source =
-                Source::NotAJvm("its libjvm.so has no gHotSpotVMStructs: it is not a HotSpot JVM".to_owned());
+            not_a_jvm("its libjvm.so has no gHotSpotVMStructs: it is not a HotSpot JVM")
         }
         (Some(Err(vm_structs::LoadError::Unreadable(reason))), _) => {
             notes.push(format!(
                 "the tables of the JVM could not be read: {reason}; regions are named by address and size"
             ));
-            identity = Some(jvm::unknown(reason));
+            passive(false, jvm::unknown(reason))
         }
-        (None, _) => identity = Some(jvm::unknown("the memory of the process cannot be read")),
+        (None, _) => passive(false, jvm::unknown("the memory of the process cannot be read")),
         (Some(Ok(image)), _) => {
-            source = Source::Passive { tables: true };
             let jvm = jvm::identify(image);
             metaspace_known = known::claim(image, &jvm, &mut claims, &mut notes);
-            identity = Some(jvm);
+            passive(true, jvm)
         }
-    }
+    };
     if identity.is_some() {
         native::claim_by_place(source == Source::Passive { tables: true }, max_heap, &mut claims);
     }

@@ -29,8 +29,11 @@ pub(super) fn claim_malloc(memory: &dyn Memory, claims: &mut Claims) {
                 claims.claim(start..end, "malloc arena", RegionKind::Malloc);
             }
         }
-        for free in claims.gaps(vma.addresses.clone()) {
-            claim_chunks(memory, claims, free.start, free.end);
+        for mut free in claims.gaps(vma.addresses.clone()) {
+            while let Some(end) = chunk(memory, free.clone()) {
+                claims.claim(free.start..end, LARGE_ALLOCATION, RegionKind::Malloc);
+                free.start = end;
+            }
         }
     }
 }
@@ -49,15 +52,6 @@ fn is_arena(memory: &dyn Memory, vma: &Vma, start: u64) -> bool {
     let later = before != 0 && before % ARENA == 0 && arena != 0 && arena % ARENA <= PAGE;
     let within = size <= accessible && accessible <= ARENA && accessible <= vma.addresses.end - start;
     (first || later) && size > 0 && size % PAGE == 0 && within
-}
-
-/// Claims adjacent chunks.
-fn claim_chunks(memory: &dyn Memory, claims: &mut Claims, start: u64, end: u64) {
-    let mut at = start;
-    while let Some(behind) = chunk(memory, at..end) {
-        claims.claim(at..behind, LARGE_ALLOCATION, RegionKind::Malloc);
-        at = behind;
-    }
 }
 
 /// End of the large allocation at the start of `free`: its second word is its size, in whole pages.
@@ -97,20 +91,16 @@ pub(super) fn claim_rest(claims: &mut Claims) {
         let is_file = vma.name.starts_with('/') && !is_allocatable(vma);
         let data_of = library.filter(|library| library.addresses.end == vma.addresses.start);
         let (name, kind) = match (vma.name.as_str(), data_of) {
-            (name, _) if name.contains("/hsperfdata_") => {
-                ("performance counters".to_owned(), RegionKind::Internal)
-            }
-            (name, _) if is_file => (file_name(name).to_owned(), RegionKind::Other),
-            (name, _) if name.starts_with("/SYSV") => ("shared memory".to_owned(), RegionKind::Other),
-            (name, _) if name.starts_with("/anon_hugepage") => {
-                ("hugetlb memory".to_owned(), RegionKind::Other)
-            }
-            ("", Some(library)) => (file_name(&library.name).to_owned(), RegionKind::Other),
-            ("", None) if vma.permissions.starts_with("---") => ("reserved".to_owned(), RegionKind::Other),
-            ("", None) => ("anonymous".to_owned(), RegionKind::Other),
-            (name, _) => (name.to_owned(), RegionKind::Other),
+            (name, _) if name.contains("/hsperfdata_") => ("performance counters", RegionKind::Internal),
+            (name, _) if is_file => (file_name(name), RegionKind::Other),
+            (name, _) if name.starts_with("/SYSV") => ("shared memory", RegionKind::Other),
+            (name, _) if name.starts_with("/anon_hugepage") => ("hugetlb memory", RegionKind::Other),
+            ("", Some(library)) => (file_name(&library.name), RegionKind::Other),
+            ("", None) if vma.permissions.starts_with("---") => ("reserved", RegionKind::Other),
+            ("", None) => ("anonymous", RegionKind::Other),
+            (name, _) => (name, RegionKind::Other),
         };
-        claims.claim(vma.addresses.clone(), &name, kind);
+        claims.claim(vma.addresses.clone(), name, kind);
         library = Some(vma).filter(|vma| is_file && vma.permissions.starts_with("rw"));
     }
 }

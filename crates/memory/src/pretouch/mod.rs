@@ -122,7 +122,7 @@ impl Region {
         how: &Pretouch,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Pretouched {
-        pretouch(&self.pages().target(span), how, progress)
+        pretouch(&self.pages.target(span), how, progress)
     }
 }
 
