@@ -5,7 +5,7 @@
 
 use std::{
     cell::RefCell,
-    ffi::{CStr, CString, c_char, c_int},
+    ffi::{CString, c_char, c_int},
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -101,12 +101,7 @@ pub extern "C" fn hugewise_abi_version() -> u32 {
 /// The version of the library, for example "0.1.0". Never NULL; valid forever.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_version() -> *const c_char {
-    const VERSION: &CStr =
-        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-            Ok(version) => version,
-            Err(_) => c"",
-        };
-    VERSION.as_ptr()
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
 /// The message of the last call on this thread that did not return HUGEWISE_OK, in UTF-8: the attempt, the
@@ -131,6 +126,8 @@ pub extern "C" fn hugewise_last_error_code() -> c_int {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CStr;
+
     use super::*;
 
     fn last_error() -> String {

@@ -93,11 +93,6 @@ fn in_words(error: &io::Error) -> String {
     format!("{why} ({error})")
 }
 
-enum Event {
-    Done(Bytes),
-    Refused(Range<u64>, io::Error),
-}
-
 /// Calls `work` for every chunk. The calling thread waits, and passes the bytes done so far to `progress`.
 pub(crate) fn each(
     chunks: &Chunks,
@@ -106,7 +101,7 @@ pub(crate) fn each(
     progress: &mut dyn FnMut(Bytes) -> ControlFlow<()>,
 ) -> WorkResult {
     let (next, stop, gate) = (AtomicU64::new(0), AtomicBool::new(false), Gate::default());
-    let worker = |events: Sender<Event>| {
+    let worker = |events: Sender<Result<Bytes, Stopped>>| {
         let before = own::faults().unwrap_or_default();
         if let Some(cpus) = &workers.cpus {
             // Without the affinity the work is only slower.
@@ -115,14 +110,10 @@ pub(crate) fn each(
         gate.wait();
         while !stop.load(Ordering::Relaxed) {
             let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-            let bytes = Bytes(chunk.end - chunk.start);
-            let event = match work(chunk.clone()) {
-                Ok(()) => Event::Done(bytes),
-                Err(error) => Event::Refused(chunk, error),
-            };
-            stop.fetch_or(matches!(event, Event::Refused(..)), Ordering::Relaxed);
+            let done = work(chunk.clone()).map(|()| Bytes(chunk.end - chunk.start));
+            stop.fetch_or(done.is_err(), Ordering::Relaxed);
             // The receiver is gone only if the callback panicked.
-            let _ = events.send(event);
+            let _ = events.send(done.map_err(|error| Stopped::Refused { addresses: chunk, error }));
         }
         since(before)
     };
@@ -144,9 +135,9 @@ pub(crate) fn each(
         worked.threads = started.len().max(wanted.min(1));
         for event in events {
             match event {
-                Event::Done(bytes) => worked.done += bytes,
-                Event::Refused(addresses, error) => {
-                    worked.stopped.get_or_insert(Stopped::Refused { addresses, error });
+                Ok(bytes) => worked.done += bytes,
+                Err(refused) => {
+                    worked.stopped.get_or_insert(refused);
                     continue;
                 }
             }

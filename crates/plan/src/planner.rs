@@ -83,13 +83,10 @@ pub fn plan(
     let mut notes: Vec<String> = contradictions(&effective).iter().map(reported).collect();
     notes.extend(effective.notes.iter().cloned());
     // Without this reading a limit may still prevent the page faults.
-    let unread = facts
-        .cgroup
-        .hugetlb
-        .iter()
-        .filter(|limits| pools.iter().any(|p| p.page_size_bytes == limits.page_size));
-    if let Some(reason) = unread.flat_map(|limits| [&limits.touch, &limits.reserve]).find_map(Reading::reason)
-    {
+    let limits = facts.cgroup.hugetlb.iter();
+    let limits = limits.filter(|limits| pools.iter().any(|pool| pool.page_size_bytes == limits.page_size));
+    let mut readings = limits.flat_map(|limits| [&limits.touch, &limits.reserve]);
+    if let Some(reason) = readings.find_map(Reading::reason) {
         notes.push(format!("whether a control group limits the pool pages is unknown: {reason}"));
     }
     let left_out = effective.left_out();

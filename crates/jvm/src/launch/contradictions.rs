@@ -18,6 +18,17 @@ pub struct Contradiction {
     pub refused: bool,
 }
 
+impl Contradiction {
+    fn of<'a>(
+        options: impl IntoIterator<Item = &'a JvmOption>,
+        outcome: impl Into<String>,
+        refused: bool,
+    ) -> Contradiction {
+        let options = options.into_iter().map(shown).collect();
+        Contradiction { options, outcome: outcome.into(), refused }
+    }
+}
+
 /// Boolean flags that decide the page size.
 const PAGE_SWITCHES: [&str; 4] = ["UseLargePages", "UseTransparentHugePages", "UseHugeTLBFS", "UseSHM"];
 
@@ -31,47 +42,33 @@ pub fn contradictions(effective: &EffectiveOptions) -> Vec<Contradiction> {
     let collectors: Vec<(Collector, &JvmOption)> =
         SWITCHES.iter().filter_map(|(flag, collector)| Some((*collector, on(flag)?))).collect();
     if collectors.iter().any(|(collector, _)| *collector != collectors[0].0) {
-        found.push(Contradiction {
-            options: collectors.iter().map(|(_, option)| shown(option)).collect(),
-            outcome: "the JVM refuses to start with more than one collector (\"Multiple garbage collectors \
-                      selected\", before JDK 11 \"Conflicting collector combinations in option list\"): \
-                      keep one of them"
-                .to_owned(),
-            refused: true,
-        });
+        let outcome = "the JVM refuses to start with more than one collector (\"Multiple garbage collectors \
+                       selected\", before JDK 11 \"Conflicting collector combinations in option list\"): \
+                       keep one of them";
+        found.push(Contradiction::of(collectors.iter().map(|(_, option)| *option), outcome, true));
     }
     if let (Some((initial, first)), Some((max, last))) = (effective.initial_heap(), effective.max_heap()) {
         if initial > max {
-            found.push(Contradiction {
-                options: vec![shown(first), shown(last)],
-                outcome: format!(
-                    "the initial heap size {initial} exceeds the maximum {max}: the JVM refuses to start"
-                ),
-                refused: true,
-            });
+            let outcome = format!(
+                "the initial heap size {initial} exceeds the maximum {max}: the JVM refuses to start"
+            );
+            found.push(Contradiction::of([first, last], outcome, true));
         }
     }
     if let Some(large_off) = off("UseLargePages") {
         let wanted: Vec<&JvmOption> = PAGE_SWITCHES[1..].iter().filter_map(|flag| on(flag)).collect();
         if !wanted.is_empty() {
-            found.push(Contradiction {
-                options: wanted.into_iter().chain([large_off]).map(shown).collect(),
-                outcome: "-UseLargePages disables huge pages of every kind: the JVM runs on base pages and \
-                          prints no warning"
-                    .to_owned(),
-                refused: false,
-            });
+            let outcome = "-UseLargePages disables huge pages of every kind: the JVM runs on base pages and \
+                           prints no warning";
+            found.push(Contradiction::of(wanted.into_iter().chain([large_off]), outcome, false));
         }
     } else if let Some(thp) = on("UseTransparentHugePages") {
         let explicit = ["UseHugeTLBFS", "UseSHM"].iter().filter_map(|flag| on(flag));
         let explicit: Vec<_> =
             explicit.chain(effective.value("LargePageSizeInBytes").map(|(_, option)| option)).collect();
         if !explicit.is_empty() {
-            found.push(Contradiction {
-                options: explicit.into_iter().chain([thp]).map(shown).collect(),
-                outcome: "transparent huge pages take precedence: no page is taken from a pool".to_owned(),
-                refused: false,
-            });
+            let outcome = "transparent huge pages take precedence: no page is taken from a pool";
+            found.push(Contradiction::of(explicit.into_iter().chain([thp]), outcome, false));
         }
     }
     for flag in PAGE_SWITCHES.iter().chain(SWITCHES.iter().map(|(flag, _)| flag)) {

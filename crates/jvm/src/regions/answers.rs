@@ -24,45 +24,35 @@ const TAGS: [(&str, &str, &str, RegionKind); 12] = [
 /// Reservations: lines that begin with `[0x… - 0x…] reserved 262144KB for Java Heap from`. The committed
 /// parts, which are indented, are skipped. Empty if tracking is off.
 pub(super) fn native_memory(text: &str) -> Vec<NamedRange> {
-    let mut ranges = Vec::new();
-    for line in text.lines() {
-        let parts = line.strip_prefix('[').and_then(|line| line.split_once("] reserved "));
-        let Some((addresses, what)) = parts else { continue };
-        let Some((_, tag)) = what.split_once("KB for ") else { continue };
-        let tag = tag.trim().strip_suffix(" from").unwrap_or(tag.trim());
-        // JDK 25 prints this tag for a heap and a code cache on hugetlb pages.
-        if tag == "Unknown" {
-            continue;
-        }
-        if let Some(range) = range(addresses, " - ") {
-            let known = TAGS.iter().find(|(known, ..)| *known == tag);
-            // With an unknown tag it is still memory of the JVM.
-            let (name, kind) = known.map_or((tag, RegionKind::Internal), |(.., name, kind)| (*name, *kind));
-            ranges.push(named(range, name, kind));
-        }
-    }
-    ranges
+    let reservation = |line: &str| {
+        let (addresses, what) = line.strip_prefix('[')?.split_once("] reserved ")?;
+        let tag = what.split_once("KB for ")?.1.trim();
+        let tag = tag.strip_suffix(" from").unwrap_or(tag);
+        let known = TAGS.iter().find(|(known, ..)| *known == tag);
+        // With an unknown tag it is still memory of the JVM. JDK 25 prints the tag `Unknown` for a heap and a
+        // code cache on hugetlb pages.
+        let (name, kind) = known.map_or((tag, RegionKind::Internal), |(.., name, kind)| (*name, *kind));
+        (tag != "Unknown").then_some(named(range(addresses, " - ")?, name, kind))
+    };
+    text.lines().filter_map(reservation).collect()
 }
 
 /// Rows of `System.map`: `0x…-0x… bytes prot rss hugetlb page notes info file`. Mappings with two tags are
 /// skipped: the row does not say where each one is.
 pub(super) fn system_map(text: &str) -> Vec<NamedRange> {
-    let mut ranges = Vec::new();
-    for line in text.lines() {
+    let row = |line: &str| {
         let mut words = line.split_whitespace();
-        let Some(range) = words.next().and_then(|addresses| range(addresses, "-")) else { continue };
-        let Some(info) = words.nth(6).filter(|info| !info.contains(',')) else { continue };
-        let tag = info.split('-').next().unwrap_or(info);
-        let Some((.., name, kind)) = TAGS.iter().find(|(_, known, ..)| *known == tag) else { continue };
+        let range = range(words.next()?, "-")?;
+        let info = words.nth(6).filter(|info| !info.contains(','))?;
+        let tag = info.split('-').next()?;
+        let (.., name, kind) = TAGS.iter().find(|(_, known, ..)| *known == tag)?;
         // STACK-15652-Attach-Listener
-        match info.splitn(3, '-').nth(2).filter(|_| *kind == RegionKind::ThreadStack) {
-            Some(thread) => {
-                ranges.push(named(range, &format!("thread stack ({})", thread.replace('-', " ")), *kind))
-            }
-            None => ranges.push(named(range, name, *kind)),
-        }
-    }
-    ranges
+        Some(match info.splitn(3, '-').nth(2).filter(|_| *kind == RegionKind::ThreadStack) {
+            Some(thread) => named(range, &format!("thread stack ({})", thread.replace('-', " ")), *kind),
+            None => named(range, name, *kind),
+        })
+    };
+    text.lines().filter_map(row).collect()
 }
 
 /// Ranges in the text of `VM.info`.

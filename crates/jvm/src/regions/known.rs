@@ -119,18 +119,14 @@ fn archive(image: &Image, claims: &mut Claims) {
 
 /// Claims the rest of the archive's reservation, up to the class space.
 fn archive_rest(claims: &mut Claims) {
-    let behind: Vec<Range<u64>> = claims
-        .vmas()
-        .iter()
-        .map(|vma| vma.addresses.clone())
-        .filter(|addresses| {
-            claims.is_free(addresses)
-                && addresses.start.checked_sub(1).and_then(|at| claims.kind_at(at)) == Some(RegionKind::Cds)
-                && claims.kind_at(addresses.end) == Some(RegionKind::ClassSpace)
-        })
-        .collect();
-    for addresses in behind {
-        claims.claim(addresses, "CDS archive", RegionKind::Cds);
+    for addresses in claims.vmas().iter().map(|vma| &vma.addresses) {
+        let before = addresses.start.checked_sub(1).and_then(|at| claims.kind_at(at));
+        if claims.is_free(addresses)
+            && before == Some(RegionKind::Cds)
+            && claims.kind_at(addresses.end) == Some(RegionKind::ClassSpace)
+        {
+            claims.claim(addresses.clone(), "CDS archive", RegionKind::Cds);
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use memchr::memmem;
+
 use super::{
     RegionKind,
     claims::{Claims, PAGE},
@@ -12,8 +14,8 @@ use super::{
     vm_structs::Image,
 };
 
-const NON_CLASS: &str = "non-class-space";
-const CLASS: &str = "class-space";
+const NON_CLASS: &[u8] = b"non-class-space\0";
+const CLASS: &[u8] = b"class-space\0";
 const MOST_NODES: usize = 1 << 14;
 /// Maximum size of a library's text that is searched.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
@@ -86,22 +88,14 @@ fn names_in(image: &Image, claims: &Claims, permissions: &str) -> Vec<(u64, &'st
         if image.memory.read(vma.addresses.start, &mut text).is_none() {
             continue;
         }
-        for at in positions(&text, CLASS) {
+        for at in memmem::find_iter(&text, CLASS) {
             let address = vma.addresses.start + at as u64;
             let longer = at.checked_sub(NON_CLASS.len() - CLASS.len());
-            if let Some(longer) = longer.filter(|longer| text[*longer..].starts_with(NON_CLASS.as_bytes())) {
+            if let Some(longer) = longer.filter(|longer| text[*longer..].starts_with(NON_CLASS)) {
                 found.push((vma.addresses.start + longer as u64, "metaspace", RegionKind::Metaspace));
             }
             found.push((address, "class space", RegionKind::ClassSpace));
         }
     }
     found
-}
-
-/// Positions of `wanted` with a zero byte after it.
-fn positions(text: &[u8], wanted: &str) -> Vec<usize> {
-    let wanted = wanted.as_bytes();
-    let ends = |at: &usize| text.get(at + wanted.len()) == Some(&0);
-    let starts = text.iter().enumerate().filter(|(_, byte)| **byte == wanted[0]).map(|(at, _)| at);
-    starts.filter(|at| text[*at..].starts_with(wanted)).filter(ends).collect()
 }

@@ -217,17 +217,15 @@ impl SelectionFacts {
         }
         match offer.backing {
             Backing::Base => Ok(String::new()),
-            Backing::Thp if self.thp.as_deref() == Some("never") => {
-                Reason::err("transparent huge pages are switched off (enabled is never)")
+            Backing::Thp => {
+                self.check_thp()?;
+                // If `shared_thp` is unknown, the kernel has no such setting or it is not readable: try THP.
+                let shared_off = matches!(self.shared_thp.as_deref(), Some("never" | "deny"));
+                if collector == Collector::Z.name() && shared_off {
+                    return Reason::err("ZGC's heap is shared memory, and shmem_enabled is never or deny");
+                }
+                Ok(String::new())
             }
-            // If `shared_thp` is unknown, the kernel has no such setting or it is not readable: try THP.
-            Backing::Thp
-                if collector == Collector::Z.name()
-                    && matches!(self.shared_thp.as_deref(), Some("never" | "deny")) =>
-            {
-                Reason::err("ZGC's heap is shared memory, and shmem_enabled is never or deny")
-            }
-            Backing::Thp => Ok(String::new()),
             Backing::Hugetlb(_) | Backing::Shm(_) => {
                 let mut reported = Vec::new();
                 for (size, pages) in &offer.pages {
@@ -241,6 +239,16 @@ impl SelectionFacts {
                 }
                 Ok(format!(": it needs {}", reported.join("; ")))
             }
+        }
+    }
+
+    fn check_thp(&self) -> Result<(), Reason> {
+        match self.sizes.missing(Backing::Thp) {
+            Some(missing) => Reason::err(missing),
+            None if self.thp.as_deref() == Some("never") => {
+                Reason::err("transparent huge pages are switched off (enabled is never)")
+            }
+            None => Ok(()),
         }
     }
 
@@ -299,15 +307,8 @@ impl SelectionFacts {
     }
 
     fn thp_for_malloc(&self, malloc: Malloc) -> Result<(MallocSettings, String), Reason> {
-        let asked_by_malloc = || match self.sizes.missing(Backing::Thp) {
-            Some(missing) => Reason::err(missing),
-            None if self.thp.as_deref() == Some("never") => {
-                Reason::err("transparent huge pages are switched off (enabled is never)")
-            }
-            None => Ok(()),
-        };
         let glibc = || {
-            asked_by_malloc()?;
+            self.check_thp()?;
             let (major, minor) = self.glibc()?;
             let tunables = [("glibc.malloc.hugetlb", "1"), ("glibc.malloc.arena_max", "1")];
             let tunables = tunables.map(|(name, value)| (name, value.to_owned())).to_vec();
@@ -317,7 +318,7 @@ impl SelectionFacts {
             Ok((MallocSettings::Tunables(tunables), why))
         };
         let jemalloc = || {
-            asked_by_malloc()?;
+            self.check_thp()?;
             self.check_loader_reads_variables()?;
             let library =
                 self.jemalloc.as_ref().ok_or_else(|| Reason::new("the program finds no libjemalloc.so.2"))?;

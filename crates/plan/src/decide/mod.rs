@@ -238,15 +238,12 @@ pub fn verdict(seen: ObservedStart<'_>, demand: &Demand, facts: &Facts, sizes: &
     let lost: Vec<&str> =
         demand.regions.iter().zip(&regions).filter(short).map(|(_, region)| region.name.as_str()).collect();
     let sigbus = facts.cgroup.hugetlb.iter().find_map(|limits| {
-        let held: Pages = seen
-            .got
-            .iter()
-            .filter(|region| region.page_size_bytes == limits.page_size)
-            .map(|region| region.bytes.pages_needed(limits.page_size))
-            .sum();
+        let size = limits.page_size;
+        let regions = seen.got.iter().filter(|region| region.page_size_bytes == size);
+        let held: Pages = regions.map(|region| region.bytes.pages_needed(size)).sum();
         let limit = limits.touch.known()?.as_ref()?;
-        let left = pool_availability::left(limit, limits.page_size)?;
-        (held > left).then(|| (limits.page_size, held, left, limit.file.clone()))
+        let left = pool_availability::left(limit, size)?;
+        (held > left).then(|| (size, held, left, limit.file.clone()))
     });
     let thp = facts.thp.enabled.known().map(String::as_str);
     let (outcome, summary) = match (seen.started, seen.asks_explicit, seen.asks_thp) {

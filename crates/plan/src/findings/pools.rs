@@ -61,12 +61,8 @@ fn pool_idle(facts: &Facts, pool: &Pool) -> Option<Finding> {
     if pool.available() == Pages(0) {
         return None;
     }
-    let scarce = facts
-        .meminfo
-        .available
-        .known()
-        .and_then(|available| available.share_of(total))
-        .is_some_and(|share| share < 0.1);
+    let available = facts.meminfo.available.known().and_then(|available| available.share_of(total));
+    let scarce = available.is_some_and(|share| share < 0.1);
     let kept = pool.total.saturating_sub(pool.surplus).saturating_sub(pool.available());
     Some(Finding {
         id: "pool-idle",
@@ -95,11 +91,8 @@ fn pool_idle(facts: &Facts, pool: &Pool) -> Option<Finding> {
 fn pool_one_node(facts: &Facts, pool: &Pool) -> Option<Finding> {
     let of_size = |other: &&Pool| other.page_size == pool.page_size && other.node.is_some();
     let nodes: Vec<&Pool> = facts.pools.known()?.iter().filter(of_size).collect();
-    let without: Vec<String> = nodes
-        .iter()
-        .filter(|node| node.total == Pages(0))
-        .filter_map(|node| Some(node.node?.to_string()))
-        .collect();
+    let empty = nodes.iter().filter(|node| node.total == Pages(0));
+    let without: Vec<String> = empty.filter_map(|node| Some(node.node?.to_string())).collect();
     if without.is_empty() || without.len() == nodes.len() {
         return None;
     }

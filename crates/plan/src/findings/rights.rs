@@ -54,6 +54,10 @@ fn shm_group(facts: &Facts) -> Option<Finding> {
     if capabilities.has(Capabilities::IPC_LOCK) || groups.contains(group) {
         return None;
     }
+    let permit = |gid: &u32| {
+        Action::new(format!("Permit SysV segments on huge pages to group {gid}"))
+            .by(format!("sudo sysctl -w vm.hugetlb_shm_group={gid}"))
+    };
     Some(Finding {
         id: "shm-group",
         severity: Severity::Info,
@@ -65,15 +69,7 @@ fn shm_group(facts: &Facts) -> Option<Finding> {
                       EPERM; before Linux 5.16 the memlock limit decides. Huge pages by mmap (backing \
                       hugetlb) need no privilege."
             .to_owned(),
-        actions: limits
-            .gid
-            .known()
-            .map(|gid| {
-                Action::new(format!("Permit SysV segments on huge pages to group {gid}"))
-                    .by(format!("sudo sysctl -w vm.hugetlb_shm_group={gid}"))
-            })
-            .into_iter()
-            .collect(),
+        actions: limits.gid.known().map(permit).into_iter().collect(),
     })
 }
 
