@@ -199,19 +199,13 @@ struct AttachFile(PathBuf);
 impl AttachFile {
     /// Creates the file at the first possible path. An existing file or symbolic link is never followed or
     /// used.
-    fn create(pid: u32, places: [PathBuf; 2]) -> Result<AttachFile, AttachError> {
-        let mut failure = None;
-        for place in places {
-            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&place) {
-                Ok(_) => return Ok(AttachFile(place)),
-                Err(source) => {
-                    failure = Some(AttachError::Io { pid, step: place.display().to_string(), source });
-                }
-            }
-        }
-        let nowhere =
-            || AttachError::Refused { pid, reason: "its attach file could not be created".to_owned() };
-        Err(failure.unwrap_or_else(nowhere))
+    fn create(pid: u32, [first, second]: [PathBuf; 2]) -> Result<AttachFile, AttachError> {
+        let create =
+            |place: PathBuf| match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&place) {
+                Ok(_) => Ok(AttachFile(place)),
+                Err(source) => Err(AttachError::Io { pid, step: place.display().to_string(), source }),
+            };
+        create(first).or_else(|_| create(second))
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::collector::SWITCHES;
 
 use super::{
-    EffectiveOptions, JvmOption, LaunchError, LaunchLine, OptionSource, Read, TAKES_NEXT, Variable, shell,
+    EffectiveOptions, JvmOption, LaunchError, LaunchLine, OptionSource, Read, Variable, shell, takes_next,
 };
 
 /// `-XX:` flags that are passed on, by name. None of them takes a path; the few with a text value
@@ -156,7 +156,7 @@ impl EffectiveOptions {
         let mut is_value = false;
         self.options.iter().filter(move |option| {
             let skipped = is_value;
-            is_value = !is_value && TAKES_NEXT.contains(&option.text.as_str());
+            is_value = !is_value && takes_next(&option.text);
             !skipped
         })
     }

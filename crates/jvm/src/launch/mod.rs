@@ -31,27 +31,11 @@ pub type Read<'a> = dyn Fn(&str) -> io::Result<String> + 'a;
 /// Returns the value of an environment variable; `None` if it is not set.
 pub type Variable<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Launcher options whose value is the next word.
-const TAKES_NEXT: [&str; 18] = [
-    "-cp",
-    "-classpath",
-    "--class-path",
-    "-p",
-    "--module-path",
-    "--upgrade-module-path",
-    "--add-modules",
-    "--enable-native-access",
-    "--limit-modules",
-    "--add-exports",
-    "--add-opens",
-    "--add-reads",
-    "--patch-module",
-    "--describe-module",
-    "-d",
-    "--source",
-    "--finalization",
-    "--illegal-native-access",
-];
+/// Launcher options whose value is the next word, separated by blanks.
+const TAKES_NEXT: &str = "-cp -classpath --class-path -p --module-path --upgrade-module-path --add-modules \
+                          --enable-native-access --limit-modules --add-exports --add-opens --add-reads \
+                          --patch-module --describe-module -d --source --finalization \
+                          --illegal-native-access";
 
 /// JVM flags that decide the page size.
 const PAGE_FLAGS: [&str; 6] = [
@@ -147,7 +131,7 @@ impl LaunchLine {
         while let Some(word) = words.get(at) {
             match word.as_str() {
                 "-jar" | "-m" | "--module" => break,
-                word if TAKES_NEXT.contains(&word) => at += 2,
+                word if takes_next(word) => at += 2,
                 word if word.starts_with('-') => at += 1,
                 _ => break,
             }
@@ -265,6 +249,10 @@ fn open(file: &str, kind: &'static str, limit: usize, read: &Read<'_>) -> Result
         return Err(LaunchError::TooLarge { kind, file: file.to_owned(), limit: Bytes(limit as u64) });
     }
     Ok(text)
+}
+
+fn takes_next(option: &str) -> bool {
+    TAKES_NEXT.split(' ').any(|known| known == option)
 }
 
 fn is_page_flag(option: &str) -> bool {

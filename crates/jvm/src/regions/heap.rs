@@ -128,20 +128,18 @@ fn z_heap(image: &Image, claims: &mut Claims) -> Option<()> {
 /// Address range of each view of ZGC's heap, mapped or not.
 fn z_views(image: &Image) -> Option<Vec<Range<u64>>> {
     // JDK 21 to 23 have two versions of ZGC; the one without generations has another letter.
-    ["X", "Z"].into_iter().find_map(|letter| z_views_of(image, letter))
-}
-
-fn z_views_of(image: &Image, letter: &str) -> Option<Vec<Range<u64>>> {
-    let name = |field: &str| format!("{letter}GlobalsForVMStructs::{field}");
-    let globals = image.static_field(&name("_instance_p"))?;
-    let mask = |field: &str| image.memory.u64(image.field(globals, &name(field))?);
-    let size = mask(&format!("_{letter}AddressOffsetMask"))?.checked_add(1)?;
-    if !size.is_power_of_two() || size < 1 << 32 {
-        return None;
-    }
-    let metadata = mask(&format!("_{letter}AddressMetadataMask")).unwrap_or(0);
-    let views = (0..47).map(|bit| 1u64 << bit).filter(|bit| metadata & bit != 0 || *bit == size);
-    Some(views.map(|view| view..view.saturating_add(size)).collect())
+    ["X", "Z"].into_iter().find_map(|letter| {
+        let name = |field: &str| format!("{letter}GlobalsForVMStructs::{field}");
+        let globals = image.static_field(&name("_instance_p"))?;
+        let mask = |field: &str| image.memory.u64(image.field(globals, &name(field))?);
+        let size = mask(&format!("_{letter}AddressOffsetMask"))?.checked_add(1)?;
+        if !size.is_power_of_two() || size < 1 << 32 {
+            return None;
+        }
+        let metadata = mask(&format!("_{letter}AddressMetadataMask")).unwrap_or(0);
+        let views = (0..47).map(|bit| 1u64 << bit).filter(|bit| metadata & bit != 0 || *bit == size);
+        Some(views.map(|view| view..view.saturating_add(size)).collect())
+    })
 }
 
 /// Reserved address range of the heap; `None` with ZGC, which does not record it.

@@ -12,6 +12,7 @@ use hugewise_linux::{
 };
 
 use super::{Finding, Severity, evidence};
+use crate::decide::may_use_huge_segments;
 
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = shared_memory(facts);
@@ -49,9 +50,8 @@ fn shared_memory(facts: &Facts) -> Vec<Finding> {
 /// Whether the caller may not create SysV segments on huge pages.
 fn shm_group(facts: &Facts) -> Option<Finding> {
     let limits = &facts.limits;
-    let (capabilities, groups) = (limits.capabilities.known()?, limits.groups.known()?);
-    let group = limits.hugetlb_shm_group.known()?;
-    if capabilities.has(Capabilities::IPC_LOCK) || groups.contains(group) {
+    let (groups, group) = (limits.groups.known()?, limits.hugetlb_shm_group.known()?);
+    if may_use_huge_segments(facts)? {
         return None;
     }
     let permit = |gid: &u32| {

@@ -90,11 +90,12 @@ fn stalls(facts: &Facts, enabled: &str, enabled_evidence: &Evidence) -> Option<F
     let file = thp::path("defrag");
     let defrag = facts.thp.defrag.known()?.as_str();
     let mut seen = vec![enabled_evidence.clone(), evidence(defrag, &file)];
-    let (detail, better) = match defrag {
+    let (detail, better, change) = match defrag {
         "always" if enabled == "always" => (
             "Any program can stall in a page fault while the kernel compacts or reclaims memory for a huge \
              page that the program did not request.",
             "madvise",
+            "Limit these stalls to programs that request transparent huge pages",
         ),
         "always" | "madvise" | "defer+madvise" => {
             let (pages, at_once, _) = scattered(facts)?;
@@ -103,6 +104,7 @@ fn stalls(facts: &Facts, enabled: &str, enabled_evidence: &Evidence) -> Option<F
                 "Memory is fragmented: programs that request transparent huge pages stall in the page fault \
                  until the kernel has compacted or reclaimed enough memory.",
                 "defer",
+                "Defer compaction: page faults get base pages, which khugepaged collapses later",
             )
         }
         _ => return None,
@@ -112,13 +114,6 @@ fn stalls(facts: &Facts, enabled: &str, enabled_evidence: &Evidence) -> Option<F
         severity: Severity::Warning,
         evidence: seen,
         detail: detail.to_owned(),
-        actions: write(
-            match better {
-                "defer" => "Defer compaction: page faults get base pages, which khugepaged collapses later",
-                _ => "Limit these stalls to programs that request transparent huge pages",
-            },
-            better,
-            &file,
-        ),
+        actions: write(change, better, &file),
     })
 }
