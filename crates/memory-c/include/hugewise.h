@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 /**
- * The version of this interface. Program and library must have the same. Functions, and fields at the end of
- * structs with a struct_size, may be added without a new version.
+ * The version of this interface, which must be the same in program and library. Functions, and fields at the
+ * end of structs with a struct_size, may be added without a new version.
  */
 #define HUGEWISE_ABI_VERSION 1
 
@@ -52,12 +52,18 @@
 #define HUGEWISE_WAY_TOUCH 2
 
 /**
+ * Value of a field that the kernel does not report.
+ */
+#define HUGEWISE_UNKNOWN_COUNT UINT64_MAX
+
+/**
  * A handle of reserved memory; not a pointer to anything.
  */
 typedef struct hugewise_region hugewise_region;
 
 /**
- * The NUMA node and the name of memory. Set struct_size and the fields to choose, all others to zero:
+ * The NUMA node and the name of memory. Set struct_size and the fields that differ from the default, all
+ * others to zero:
  * hugewise_reserve_options options = {.struct_size = sizeof options, .name = "cache"};
  */
 typedef struct hugewise_reserve_options {
@@ -71,7 +77,7 @@ typedef struct hugewise_reserve_options {
    */
   const char *name;
   /**
-   * 1: allocate from the NUMA node below only; 0: from any node.
+   * 1: allocate only from the NUMA node in `node`; 0: from any node.
    */
   uint32_t bind;
   /**
@@ -95,7 +101,7 @@ typedef struct hugewise_page_bytes {
 } hugewise_page_bytes;
 
 /**
- * Options of a pre-touch. Set struct_size and the fields to choose, all others to zero:
+ * Options of a pre-touch. Set struct_size and the fields that differ from the default, all others to zero:
  * hugewise_pretouch_options options = {.struct_size = sizeof options, .threads = 2};
  */
 typedef struct hugewise_pretouch_options {
@@ -166,7 +172,7 @@ typedef struct hugewise_pretouched {
   uint64_t major_faults;
   /**
    * Page faults of all processes on the machine during that time that got no transparent huge page;
-   * HUGEWISE_UNKNOWN if the kernel has no such counter.
+   * HUGEWISE_UNKNOWN_COUNT if the kernel has no such counter.
    */
   uint64_t thp_fallbacks;
   /**
@@ -195,8 +201,8 @@ uint32_t hugewise_abi_version(void);
 const char *hugewise_version(void);
 
 /**
- * The message of the last call on this thread that did not return HUGEWISE_OK, in UTF-8: the attempt, the
- * system's error, and the remedy. "" if there was none.
+ * The message of the last call on this thread that failed or returned HUGEWISE_UNKNOWN, in UTF-8: what was
+ * tried, the system's answer, and what to do next. "" if there was none.
  *
  * Never NULL. Valid until the next failure on this thread or the end of the thread. A successful call does
  * not change it.
@@ -204,10 +210,10 @@ const char *hugewise_version(void);
 const char *hugewise_last_error(void);
 
 /**
- * The errno of the message of hugewise_last_error(); 0 if there was none.
+ * The errno of the failure that hugewise_last_error() describes; 0 if there was none.
  *
  * EINVAL: an argument is wrong. ENOMEM: the memory is not available. ENODATA: the value is unknown. ERANGE:
- * the array is too short. E2BIG: a struct of a later version. ECANCELED: cancelled by the callback.
+ * the array is too short. E2BIG: a struct of a later version. ECANCELED: the callback ended the work.
  * ENOTRECOVERABLE: a bug in the library. Others are from the kernel.
  */
 int hugewise_last_error_code(void);
@@ -220,15 +226,15 @@ int hugewise_last_error_code(void);
  * page size; thp (transparent huge pages); base (no huge pages). A list of one has no fallback.
  *
  * The memory is aligned to its page size, zeroed, readable, writable and private to this process. No page is
- * populated yet: see hugewise_region_pretouch(). Whether thp got huge pages shows only after that, in
- * hugewise_region_coverage().
+ * populated yet: see hugewise_region_pretouch(). Only after that, hugewise_region_coverage() shows whether
+ * the kernel allocated transparent huge pages.
  *
  * region: receives the handle, or NULL on failure. Release it with hugewise_region_release().
  *
  * A backing beyond the limits of the process's control groups (memory, hugetlb) is not available.
  *
- * HUGEWISE_FAILED with EINVAL (an argument is wrong) or ENOMEM (no backing of the list is available; the
- * message has the reason for each).
+ * Returns HUGEWISE_FAILED with EINVAL (an argument is wrong) or ENOMEM (no backing of the list is available;
+ * the message has the reason for each).
  */
 int hugewise_reserve(size_t len, const char *backings, struct hugewise_region **region);
 
@@ -237,8 +243,8 @@ int hugewise_reserve(size_t len, const char *backings, struct hugewise_region **
  *
  * options: NULL for the defaults.
  *
- * HUGEWISE_FAILED also with E2BIG (options of a later version). A NUMA node that does not exist, or that the
- * process may not use, makes a backing unavailable.
+ * Returns HUGEWISE_FAILED also with E2BIG (options of a later version). A NUMA node that does not exist, or
+ * that the process may not use, makes a backing unavailable.
  */
 int hugewise_reserve_at(size_t len,
                         const char *backings,
@@ -269,7 +275,7 @@ size_t hugewise_region_page_size(const struct hugewise_region *region);
 const char *hugewise_region_backing(const struct hugewise_region *region);
 
 /**
- * The number of backings that were tried before and not available; 0 for an invalid handle.
+ * The number of preferred backings that were not available; 0 for an invalid handle.
  */
 size_t hugewise_region_fallbacks(const struct hugewise_region *region);
 
@@ -295,8 +301,9 @@ const char *hugewise_region_fallback_cause(const struct hugewise_region *region,
  *
  * Pages under migration (compaction) do not count as resident; the next reading has them.
  *
- * HUGEWISE_UNKNOWN if the kernel does not report it, and HUGEWISE_FAILED with EINVAL or ERANGE
- * (capacity is too small). pages and count are then undefined, except for count with ERANGE.
+ * HUGEWISE_UNKNOWN if the kernel does not report the coverage; HUGEWISE_FAILED with EINVAL (an argument is
+ * wrong) or ERANGE (capacity is too small). pages and count are then undefined, except for count with
+ * ERANGE.
  */
 int hugewise_region_coverage(const struct hugewise_region *region,
                              struct hugewise_page_bytes *pages,
@@ -305,8 +312,7 @@ int hugewise_region_coverage(const struct hugewise_region *region,
 
 /**
  * Like hugewise_region_coverage(), for all base pages that hold one of len bytes from start on, in any
- * memory of this process. Reads the mappings in /proc/self/smaps first, which takes the longer the more
- * memory the process has; hugewise_region_coverage() does not.
+ * memory of this process. Also reads /proc/self/smaps, whose cost grows with the memory of the process.
  */
 int hugewise_coverage(const void *start,
                       size_t len,
@@ -317,24 +323,24 @@ int hugewise_coverage(const void *start,
 /**
  * Releases a region: its memory, its handle, and all strings returned for it.
  *
- * A call of another thread on this region ends first; then the memory is released. The program must make
- * sure that no thread uses the memory any more.
+ * If another thread is in a call on this region, the memory is released at the end of that call. The program
+ * must ensure that no thread uses the memory any more.
  *
- * HUGEWISE_FAILED with EINVAL for an invalid handle, also for one already released: handles are never
- * reused.
+ * Returns HUGEWISE_FAILED with EINVAL for an invalid handle, also for one already released: handles are
+ * never reused.
  */
 int hugewise_region_release(struct hugewise_region *region);
 
 /**
- * Populates all pages that hold one of len bytes of a region, from offset on, by several threads. The
- * contents are kept, and the memory may be used at the same time.
+ * Populates all pages that hold one of len bytes of a region, from offset on, with several threads. The
+ * contents are kept, and other threads may use the memory during the call.
  *
  * options: NULL for the defaults.
- * pretouched: the result, also after a failure on the way; may be NULL.
+ * pretouched: the result, also if the work ended early; may be NULL.
  *
  * HUGEWISE_FAILED with EINVAL (an argument is wrong, or reaches beyond the region), E2BIG (options of a
  * later version), ENOMEM (out of memory, out of pages of the pool, or a limit is reached), ECANCELED
- * (cancelled by progress), or another error of the kernel. Pages populated before the failure stay.
+ * (progress ended the work), or another error of the kernel. Pages populated before the failure stay.
  */
 int hugewise_region_pretouch(const struct hugewise_region *region,
                              size_t offset,
@@ -343,9 +349,8 @@ int hugewise_region_pretouch(const struct hugewise_region *region,
                              struct hugewise_pretouched *pretouched);
 
 /**
- * Like hugewise_region_pretouch(), for any memory of this process. It must be readable and writable during
- * the whole call. Reads the mappings in /proc/self/smaps first, which takes the longer the more memory the
- * process has; hugewise_region_pretouch() does not.
+ * Like hugewise_region_pretouch(), for any memory of this process, which must be readable and writable
+ * during the whole call. Also reads /proc/self/smaps, whose cost grows with the memory of the process.
  */
 int hugewise_pretouch(void *start,
                       size_t len,
@@ -360,9 +365,9 @@ int hugewise_pretouch(void *start,
  *
  * If the kernel does not keep the pages of a pool reserved for the region (most newer kernels do), other
  * processes may take them. Touching such memory when the pool is empty kills the process (SIGBUS);
- * hugewise_region_pretouch() returns an error instead. Pools need Linux 5.18.
+ * hugewise_region_pretouch() returns an error instead. Releasing pages of a pool needs Linux 5.18.
  *
- * given_back: the number of bytes released, also after a failure on the way; may be NULL.
+ * given_back: the number of bytes released, also if the work ended early; may be NULL.
  *
  * HUGEWISE_FAILED with EINVAL (an argument is wrong, reaches beyond the region, or the kernel cannot release
  * such pages), or another error of the kernel.

@@ -9,8 +9,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// The version of this interface. Program and library must have the same. Functions, and fields at the end of
-/// structs with a struct_size, may be added without a new version.
+/// The version of this interface, which must be the same in program and library. Functions, and fields at the
+/// end of structs with a struct_size, may be added without a new version.
 pub const ABI_VERSION: u32 = 1;
 
 /// Success.
@@ -104,8 +104,8 @@ pub extern "C" fn hugewise_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// The message of the last call on this thread that did not return HUGEWISE_OK, in UTF-8: the attempt, the
-/// system's error, and the remedy. "" if there was none.
+/// The message of the last call on this thread that failed or returned HUGEWISE_UNKNOWN, in UTF-8: what was
+/// tried, the system's answer, and what to do next. "" if there was none.
 ///
 /// Never NULL. Valid until the next failure on this thread or the end of the thread. A successful call does
 /// not change it.
@@ -114,10 +114,10 @@ pub extern "C" fn hugewise_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().1.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// The errno of the message of hugewise_last_error(); 0 if there was none.
+/// The errno of the failure that hugewise_last_error() describes; 0 if there was none.
 ///
 /// EINVAL: an argument is wrong. ENOMEM: the memory is not available. ENODATA: the value is unknown. ERANGE:
-/// the array is too short. E2BIG: a struct of a later version. ECANCELED: cancelled by the callback.
+/// the array is too short. E2BIG: a struct of a later version. ECANCELED: the callback ended the work.
 /// ENOTRECOVERABLE: a bug in the library. Others are from the kernel.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_last_error_code() -> c_int {

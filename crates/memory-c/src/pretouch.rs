@@ -30,10 +30,10 @@ pub const WAY_POPULATE: u32 = 1;
 /// A byte of each page is read and written back: the kernel kills the process if no page is available.
 pub const WAY_TOUCH: u32 = 2;
 
-/// An unknown number.
-pub const UNKNOWN: u64 = u64::MAX;
+/// Value of a field that the kernel does not report.
+pub const UNKNOWN_COUNT: u64 = u64::MAX;
 
-/// Options of a pre-touch. Set struct_size and the fields to choose, all others to zero:
+/// Options of a pre-touch. Set struct_size and the fields that differ from the default, all others to zero:
 /// hugewise_pretouch_options options = {.struct_size = sizeof options, .threads = 2};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ pub struct Pretouched {
     /// Major page faults of the threads.
     pub major_faults: u64,
     /// Page faults of all processes on the machine during that time that got no transparent huge page;
-    /// HUGEWISE_UNKNOWN if the kernel has no such counter.
+    /// HUGEWISE_UNKNOWN_COUNT if the kernel has no such counter.
     pub thp_fallbacks: u64,
     /// Number of threads.
     pub threads: u32,
@@ -101,15 +101,15 @@ pub struct Pretouched {
 const FIRST_OPTIONS: usize = size_of::<PretouchOptions>();
 const FIRST_PRETOUCHED: usize = size_of::<Pretouched>();
 
-/// Populates all pages that hold one of len bytes of a region, from offset on, by several threads. The
-/// contents are kept, and the memory may be used at the same time.
+/// Populates all pages that hold one of len bytes of a region, from offset on, with several threads. The
+/// contents are kept, and other threads may use the memory during the call.
 ///
 /// options: NULL for the defaults.
-/// pretouched: the result, also after a failure on the way; may be NULL.
+/// pretouched: the result, also if the work ended early; may be NULL.
 ///
 /// HUGEWISE_FAILED with EINVAL (an argument is wrong, or reaches beyond the region), E2BIG (options of a
 /// later version), ENOMEM (out of memory, out of pages of the pool, or a limit is reached), ECANCELED
-/// (cancelled by progress), or another error of the kernel. Pages populated before the failure stay.
+/// (progress ended the work), or another error of the kernel. Pages populated before the failure stay.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_region_pretouch(
     region: *const Region,
@@ -132,9 +132,8 @@ pub unsafe extern "C" fn hugewise_region_pretouch(
     })
 }
 
-/// Like hugewise_region_pretouch(), for any memory of this process. It must be readable and writable during
-/// the whole call. Reads the mappings in /proc/self/smaps first, which takes the longer the more memory the
-/// process has; hugewise_region_pretouch() does not.
+/// Like hugewise_region_pretouch(), for any memory of this process, which must be readable and writable
+/// during the whole call. Also reads /proc/self/smaps, whose cost grows with the memory of the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_pretouch(
     start: *mut c_void,
@@ -212,7 +211,7 @@ fn seen_by_c(done: &pretouch::Pretouched) -> Pretouched {
         elapsed_ns: u64::try_from(done.elapsed.as_nanos()).unwrap_or(u64::MAX),
         minor_faults: done.minor_faults,
         major_faults: done.major_faults,
-        thp_fallbacks: done.thp_fallbacks.known().copied().unwrap_or(UNKNOWN),
+        thp_fallbacks: done.thp_fallbacks.known().copied().unwrap_or(UNKNOWN_COUNT),
         threads: u32::try_from(done.threads).unwrap_or(u32::MAX),
         way: match done.way {
             Way::Populate => WAY_POPULATE,
@@ -241,9 +240,9 @@ fn failure(stopped: &Stopped, done: Bytes, wanted: Bytes) -> Failure {
 ///
 /// If the kernel does not keep the pages of a pool reserved for the region (most newer kernels do), other
 /// processes may take them. Touching such memory when the pool is empty kills the process (SIGBUS);
-/// hugewise_region_pretouch() returns an error instead. Pools need Linux 5.18.
+/// hugewise_region_pretouch() returns an error instead. Releasing pages of a pool needs Linux 5.18.
 ///
-/// given_back: the number of bytes released, also after a failure on the way; may be NULL.
+/// given_back: the number of bytes released, also if the work ended early; may be NULL.
 ///
 /// HUGEWISE_FAILED with EINVAL (an argument is wrong, reaches beyond the region, or the kernel cannot release
 /// such pages), or another error of the kernel.

@@ -45,7 +45,8 @@ pub struct PageBytes {
     pub bytes: u64,
 }
 
-/// The NUMA node and the name of memory. Set struct_size and the fields to choose, all others to zero:
+/// The NUMA node and the name of memory. Set struct_size and the fields that differ from the default, all
+/// others to zero:
 /// hugewise_reserve_options options = {.struct_size = sizeof options, .name = "cache"};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +56,7 @@ pub struct ReserveOptions {
     /// A name for the memory, in UTF-8, or NULL: /proc/PID/maps shows it as [anon:hugewise NAME] if the
     /// kernel has names (CONFIG_ANON_VMA_NAME), with _ for characters that it rejects and cut at 79 bytes.
     pub name: *const c_char,
-    /// 1: allocate from the NUMA node below only; 0: from any node.
+    /// 1: allocate only from the NUMA node in `node`; 0: from any node.
     pub bind: u32,
     /// The number of the NUMA node.
     pub node: u32,
@@ -131,15 +132,15 @@ impl HeldRegion {
 /// page size; thp (transparent huge pages); base (no huge pages). A list of one has no fallback.
 ///
 /// The memory is aligned to its page size, zeroed, readable, writable and private to this process. No page is
-/// populated yet: see hugewise_region_pretouch(). Whether thp got huge pages shows only after that, in
-/// hugewise_region_coverage().
+/// populated yet: see hugewise_region_pretouch(). Only after that, hugewise_region_coverage() shows whether
+/// the kernel allocated transparent huge pages.
 ///
 /// region: receives the handle, or NULL on failure. Release it with hugewise_region_release().
 ///
 /// A backing beyond the limits of the process's control groups (memory, hugetlb) is not available.
 ///
-/// HUGEWISE_FAILED with EINVAL (an argument is wrong) or ENOMEM (no backing of the list is available; the
-/// message has the reason for each).
+/// Returns HUGEWISE_FAILED with EINVAL (an argument is wrong) or ENOMEM (no backing of the list is available;
+/// the message has the reason for each).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_reserve(
     len: usize,
@@ -154,8 +155,8 @@ pub unsafe extern "C" fn hugewise_reserve(
 ///
 /// options: NULL for the defaults.
 ///
-/// HUGEWISE_FAILED also with E2BIG (options of a later version). A NUMA node that does not exist, or that the
-/// process may not use, makes a backing unavailable.
+/// Returns HUGEWISE_FAILED also with E2BIG (options of a later version). A NUMA node that does not exist, or
+/// that the process may not use, makes a backing unavailable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_reserve_at(
     len: usize,
@@ -229,7 +230,7 @@ pub extern "C" fn hugewise_region_backing(region: *const Region) -> *const c_cha
     value(ptr::null(), || Ok(REGIONS.find(region)?.backing.as_ptr()))
 }
 
-/// The number of backings that were tried before and not available; 0 for an invalid handle.
+/// The number of preferred backings that were not available; 0 for an invalid handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_fallbacks(region: *const Region) -> usize {
     value(0, || Ok(REGIONS.find(region)?.fallbacks.len()))
@@ -258,8 +259,9 @@ pub extern "C" fn hugewise_region_fallback_cause(region: *const Region, index: u
 ///
 /// Pages under migration (compaction) do not count as resident; the next reading has them.
 ///
-/// HUGEWISE_UNKNOWN if the kernel does not report it, and HUGEWISE_FAILED with EINVAL or ERANGE
-/// (capacity is too small). pages and count are then undefined, except for count with ERANGE.
+/// HUGEWISE_UNKNOWN if the kernel does not report the coverage; HUGEWISE_FAILED with EINVAL (an argument is
+/// wrong) or ERANGE (capacity is too small). pages and count are then undefined, except for count with
+/// ERANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_region_coverage(
     region: *const Region,
@@ -275,8 +277,7 @@ pub unsafe extern "C" fn hugewise_region_coverage(
 }
 
 /// Like hugewise_region_coverage(), for all base pages that hold one of len bytes from start on, in any
-/// memory of this process. Reads the mappings in /proc/self/smaps first, which takes the longer the more
-/// memory the process has; hugewise_region_coverage() does not.
+/// memory of this process. Also reads /proc/self/smaps, whose cost grows with the memory of the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugewise_coverage(
     start: *const c_void,
@@ -342,11 +343,11 @@ fn by_page_size(coverage: &Reading<Coverage>, base_size: PageSize) -> Result<Vec
 
 /// Releases a region: its memory, its handle, and all strings returned for it.
 ///
-/// A call of another thread on this region ends first; then the memory is released. The program must make
-/// sure that no thread uses the memory any more.
+/// If another thread is in a call on this region, the memory is released at the end of that call. The program
+/// must ensure that no thread uses the memory any more.
 ///
-/// HUGEWISE_FAILED with EINVAL for an invalid handle, also for one already released: handles are never
-/// reused.
+/// Returns HUGEWISE_FAILED with EINVAL for an invalid handle, also for one already released: handles are
+/// never reused.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugewise_region_release(region: *mut Region) -> c_int {
     status(|| {

@@ -34,7 +34,7 @@ const NAMES: [(&str, &str); 13] = [
     ("WAY_ANY", "HUGEWISE_WAY_ANY"),
     ("WAY_POPULATE", "HUGEWISE_WAY_POPULATE"),
     ("WAY_TOUCH", "HUGEWISE_WAY_TOUCH"),
-    ("UNKNOWN", "HUGEWISE_UNKNOWN"),
+    ("UNKNOWN_COUNT", "HUGEWISE_UNKNOWN_COUNT"),
     ("PretouchOptions", "hugewise_pretouch_options"),
     ("Pretouched", "hugewise_pretouched"),
 ];

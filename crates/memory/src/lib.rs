@@ -1,7 +1,7 @@
 //! Memory on huge pages: reserve it on a chosen backing, populate it, read its coverage, release it.
 //!
 //! A [`region::Region`] is aligned so that each of its huge pages is usable, and records its backing and why
-//! it fell back, if it did. [`pretouch`] populates it, or any other memory of this process, by several
+//! preferred backings failed. [`pretouch`] populates it, or any other memory of this process, by several
 //! threads; [`release`] releases it. [`collapse`] puts existing memory of another process on huge pages.
 
 #![warn(missing_docs)]

@@ -55,10 +55,11 @@ fn causes(fallbacks: &[Fallback]) -> String {
     causes.join("; ")
 }
 
-/// Reserves `len` bytes on the first available backing of `preferences`; a single one is strict.
+/// Reserves `len` bytes on the first available backing of `preferences`; a single one has no fallback.
 ///
-/// No page is populated yet. Whether THP succeeded shows only after that, in [`Region::coverage`]. Fails if
-/// the limits of the caller's control groups are too low, instead of at the first touch.
+/// No page is populated yet. Only after that, [`Region::coverage`] shows whether the kernel allocated THPs.
+/// Fails if the limits of the caller's control groups are too low: a first touch beyond them would kill the
+/// process.
 pub fn reserve(len: Bytes, preferences: &[Backing], sizes: &PageSizes) -> Result<Region, ReserveError> {
     reserve_at(len, preferences, sizes, &Placement::default())
 }

@@ -34,9 +34,9 @@ impl Region {
     /// Releases the whole pages in `range`, given as byte offsets, so that no huge page is split. Their
     /// contents are lost; they read as zero, and [`Region::pretouch`] populates them again.
     ///
-    /// Hugetlb pages return to the pool. Shared memory loses its reservation, too: another process may take
-    /// the pages, and then only a pre-touch detects that none is left without being killed. Hugetlb needs
-    /// Linux 5.18.
+    /// Hugetlb pages return to the pool, which needs Linux 5.18. Shared memory also loses its reservation:
+    /// other processes may take the pages. If none is left, the first touch kills the process;
+    /// [`Region::pretouch`] with [`Way::Populate`](crate::pretouch::Way::Populate) reports an error instead.
     pub fn decommit(&mut self, range: Range<usize>, threads: Option<NonZeroUsize>) -> Released {
         let pages = self.pages_within(range);
         let shared = self.is_shared();
@@ -54,8 +54,8 @@ impl Region {
         matches!(self.backing(), Backing::Shm(_))
     }
 
-    /// Releases the whole region: by several threads on base pages; huge pages are released faster than
-    /// threads start.
+    /// Releases the whole region: on base pages by several threads, on huge pages by one, because this takes
+    /// less time than starting threads.
     pub fn release(mut self, threads: Option<NonZeroUsize>) -> Released {
         let begin = Instant::now();
         let length = self.bytes().len();

@@ -11,9 +11,8 @@ use serde::Serialize;
 
 /// Minimum resident share of a candidate, in percent.
 ///
-/// The holes become resident memory that the program did not use: at 75 % at most a third more than before.
-/// Nearly all of a heap in use is denser; sparser ranges are mostly ends of arenas, which fill up by
-/// themselves or never.
+/// The holes become resident: at 75 %, the resident size of a range grows by at most a third. A heap in use
+/// has few sparser ranges; most of them are ends of malloc's arenas.
 pub const MIN_RESIDENT_PERCENT: u8 = 75;
 
 /// The address range of one huge page to be collapsed.

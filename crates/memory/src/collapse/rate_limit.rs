@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hugewise_linux::units::Bytes;
 
-/// A rate limit that holds in every interval: the time of a pause is not made up for.
+/// A rate limit. After a pause the rate does not exceed it to make up for lost time.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     bytes_per_second: Option<f64>,

@@ -1,4 +1,4 @@
-//! Pre-touch: populates every page of a range by several threads, before it is used.
+//! Pre-touch: populates every page of a range with several threads, before the memory is used.
 //!
 //! No two threads share a huge page or, on base pages, the memory of one page table: threads that fault in
 //! the same page wait for each other, and all but one zero it for nothing (JDK-8259380). Pages are populated
@@ -39,7 +39,8 @@ pub use crate::threads::Stopped;
 pub struct Pretouch {
     /// Number of threads; by default the number of usable CPUs.
     pub threads: Option<NonZeroUsize>,
-    /// Bytes per chunk. Reduced if a thread would have no work, and increased if a page would be split.
+    /// Bytes per chunk. Reduced if a thread would have no work, and increased if two threads would share a
+    /// huge page or a page table.
     pub chunk: Option<Bytes>,
     /// How pages are populated; by default [`Way::Populate`] where the kernel has it.
     pub way: Option<Way>,

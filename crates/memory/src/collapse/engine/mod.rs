@@ -48,7 +48,7 @@ pub struct Settings {
     pub size: PageSize,
     /// Maximum rate, in bytes per second; `None` for no limit.
     pub rate: Option<f64>,
-    /// Go on even if the kernel must reclaim or compact memory.
+    /// Whether to continue even if the kernel must reclaim or compact memory.
     pub allow_reclaim: bool,
 }
 
@@ -98,7 +98,7 @@ pub struct CollapseResult {
     pub gone: Pages,
     /// Wall time of the whole work.
     pub lasted: Duration,
-    /// Duration of the longest call, and so the longest single wait that the collapse can cause a thread of
+    /// Duration of the longest call: an upper bound of a single wait that the collapse causes in a thread of
     /// the process.
     pub longest_call: Duration,
     /// Pauses by reason.
