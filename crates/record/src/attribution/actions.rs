@@ -42,9 +42,9 @@ pub fn changes(explanation: &Attribution) -> Vec<ProposedChange> {
     let program = Program::of(&header.command, explanation.decision.verdict == Verdict::Thp);
     let defrag = header.machine.thp.defrag.known().map_or("", String::as_str);
     let mut whats = Vec::new();
-    match (explanation.decision.verdict, &explanation.decision.because) {
-        (Verdict::Thp, because) => {
-            let in_pauses = !matches!(because, VerdictReason::HugePagesOutside { .. });
+    match explanation.decision.verdict {
+        Verdict::Thp => {
+            let in_pauses = !matches!(explanation.decision.because, VerdictReason::HugePagesOutside { .. });
             if program.java.is_some() && in_pauses {
                 whats.extend(program.earlier_touch());
             }
@@ -56,7 +56,7 @@ pub fn changes(explanation: &Attribution) -> Vec<ProposedChange> {
             });
             whats.extend([ChangeKind::Explicit, ChangeKind::ThpOff]);
         }
-        (Verdict::FirstTouch, _) => {
+        Verdict::FirstTouch => {
             whats.extend(program.earlier_touch());
             if !program.requests_thp {
                 whats.push(ChangeKind::Thp);
@@ -103,13 +103,7 @@ impl Program<'_> {
     }
 
     fn change(&self, what: ChangeKind) -> ProposedChange {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
-        let run = |options: &str| {
-            let mut line = words(options);
-            line.push("--".to_owned());
-            line.extend_from_slice(self.words);
-            line
-        };
+        let run = |options: &str| [&words(options), &words("--"), self.words].concat();
         let known = !self.words.is_empty();
         let command = match what {
             ChangeKind::PreTouch | ChangeKind::FixedHeap => None,
@@ -141,7 +135,7 @@ impl Program<'_> {
             true => "sudo hugewise compare --fragmented -b base,thp -L touch +,- --",
             false => "sudo hugewise compare -b base,thp -L touch +,- --",
         };
-        let mut line: Vec<String> = compare.split(' ').map(str::to_owned).collect();
+        let mut line = words(compare);
         for (at, word) in self.words.iter().enumerate() {
             if !word.ends_with("AlwaysPreTouch") {
                 line.push(word.clone());
@@ -152,4 +146,8 @@ impl Program<'_> {
         }
         line
     }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
 }

@@ -10,7 +10,7 @@ use hugewise_linux::proc::taskstats::Delays;
 
 use super::{
     gathered::{HugePageAttempt, RecordingData, Thread, UsageStep},
-    intervals::{Stall, Wait, merge, within},
+    intervals::{Stall, Wait, add, merge, within},
     log::Log,
 };
 use crate::recording::{
@@ -142,7 +142,7 @@ impl RecordingLoader {
             }
             Line::Lost(lost) => {
                 let sum = self.lost.entry(lost.of).or_default();
-                sum.0 = sum.0.saturating_add(lost.count.unwrap_or(0));
+                add(&mut sum.0, lost.count.unwrap_or(0));
                 sum.1 |= lost.count.is_none();
             }
             Line::Note(note) => self.notes.push(note.text),
@@ -173,11 +173,8 @@ impl RecordingLoader {
         self.note_time(thread.ns);
         let ticks = Some(thread.started_ticks);
         // A reused TID, if the exit of the previous thread was not reported.
-        if self
-            .current
-            .get(&thread.tid)
-            .is_some_and(|old| old.started_ticks.is_some_and(|old| Some(old) != ticks))
-        {
+        let before = self.current.get(&thread.tid).and_then(|before| before.started_ticks);
+        if before.is_some() && before != ticks {
             self.current.remove(&thread.tid);
         }
         let current = self.current(thread.tid);
@@ -255,8 +252,8 @@ impl RecordingLoader {
             ..UsageStep::default()
         };
         let accounted = self.threads[thread].accounted.get_or_insert((0, 0));
-        accounted.0 = accounted.0.saturating_add(step.compaction_ns);
-        accounted.1 = accounted.1.saturating_add(step.reclaim_ns);
+        add(&mut accounted.0, step.compaction_ns);
+        add(&mut accounted.1, step.reclaim_ns);
         if (step.compaction_ns, step.reclaim_ns) != (0, 0) {
             self.steps.push(step);
         }

@@ -42,6 +42,11 @@ pub(super) fn sum(all: impl Iterator<Item = u64>) -> u64 {
     all.fold(0, u64::saturating_add)
 }
 
+/// Adds `more`, saturating for the same reason.
+pub(super) fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
 /// Length of the intersection.
 pub(super) fn overlap(a: &Range<u64>, b: &Range<u64>) -> u64 {
     a.end.min(b.end).saturating_sub(a.start.max(b.start))
@@ -54,7 +59,8 @@ pub(super) fn within<'a>(sorted: &'a [Stall], span: &'a Range<u64>) -> impl Iter
 }
 
 /// Length of the union.
-pub(super) fn union(mut spans: Vec<Range<u64>>) -> u64 {
+pub(super) fn union<'a>(spans: impl Iterator<Item = &'a Range<u64>>) -> u64 {
+    let mut spans: Vec<&Range<u64>> = spans.collect();
     spans.sort_by_key(|span| span.start);
     let (mut total, mut until) = (0, 0);
     for span in spans {
@@ -93,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_overlaps_counts_once() {
-        assert_eq!(union(vec![5..9, 1..3, 2..4, 6..7]), 7);
+        assert_eq!(union([5..9, 1..3, 2..4, 6..7].iter()), 7);
         let merged = merge(vec![stall(5..9), stall(1..3), stall(6..7), stall(9..10)]);
         let spans: Vec<_> = merged.iter().map(|stall| stall.span.clone()).collect();
         assert_eq!(spans, [1..3, 5..9, 9..10]);

@@ -7,7 +7,7 @@ use hugewise_linux::{reading::Reading, units::PageSize};
 
 use super::{
     gathered::{RecordingData, UsageStep},
-    intervals::{Wait, overlap, sum, union, within},
+    intervals::{Stall, Wait, add, overlap, sum, union, within},
     log::{LoggedPause, Safepoint},
 };
 use crate::recording::Evidence;
@@ -193,10 +193,8 @@ impl Costs {
     fn of(gathered: &RecordingData) -> Costs {
         let size = |reading: &Reading<PageSize>| reading.known().map(|size| size.bytes().0);
         let machine = &gathered.header.machine;
-        let base_in_huge = match (size(&machine.base_page), size(&machine.thp.pmd_size)) {
-            (Some(base), Some(huge)) => huge.checked_div(base),
-            _ => None,
-        };
+        let sizes = size(&machine.base_page).zip(size(&machine.thp.pmd_size));
+        let base_in_huge = sizes.and_then(|(base, huge)| huge.checked_div(base));
         let Reading::Known(measured) = &gathered.header.first_touch else {
             return Costs { base_ns: None, huge_ns: None, base_in_huge };
         };
@@ -225,26 +223,15 @@ impl PartialPause<'_> {
                 own.reclaim.ns = counted.reclaim_ns as u64;
             }
         }
-        let (mut any, mut for_huge) = (Vec::new(), Vec::new());
-        for (thread, stalls) in gathered.stalls.iter().enumerate() {
-            let known = &gathered.threads[thread];
-            if known.pid != Some(stop.pid) || !known.role.collects() {
-                continue;
-            }
-            for stall in within(stalls, &stop.span) {
-                let own = threads.entry(thread).or_insert_with(|| part(thread));
-                let kind = match stall.wait {
-                    Wait::Compaction => &mut own.compaction,
-                    Wait::Reclaim => &mut own.reclaim,
-                };
-                kind.count += 1;
-                kind.ns = kind.ns.saturating_add(overlap(&stall.span, &stop.span));
-                let clipped = stall.span.start.max(stop.span.start)..stall.span.end.min(stop.span.end);
-                if stall.for_huge {
-                    for_huge.push(clipped.clone());
-                }
-                any.push(clipped);
-            }
+        let stalls = stalls_within(gathered, stop.pid, Role::collects, &stop.span);
+        for stall in &stalls {
+            let own = threads.entry(stall.thread).or_insert_with(|| part(stall.thread));
+            let kind = match stall.wait {
+                Wait::Compaction => &mut own.compaction,
+                Wait::Reclaim => &mut own.reclaim,
+            };
+            kind.count += 1;
+            add(&mut kind.ns, stall.span.end - stall.span.start);
         }
         threads.retain(|thread, part| *part != ThreadPart { thread: *thread, ..ThreadPart::default() });
         let threads: Vec<ThreadPart> = threads.into_values().collect();
@@ -255,11 +242,11 @@ impl PartialPause<'_> {
         let sampled_ns = self.sys_ns as u64;
         let (system_ns, user_ns) = stop.cpu.map_or((sampled_ns, 0), |cpu| (cpu.sys_ns, cpu.user_ns));
         let system_is_reported = stop.cpu.is_some() || sampled_ns == 0;
-        let stalled_ns = compaction_ns.unwrap_or(0).saturating_add(reclaim_ns.unwrap_or(0));
+        let waiting_ns = compaction_ns.unwrap_or(0).saturating_add(reclaim_ns.unwrap_or(0));
         // Each working thread can use a CPU during all time in which it does not wait.
         let duration_ns = stop.span.end - stop.span.start;
         let wall_ns = duration_ns.saturating_mul(working(&threads, duration_ns, costs.base_in_huge));
-        let left = system_ns.min(wall_ns.saturating_sub(stalled_ns).saturating_sub(user_ns));
+        let left = system_ns.min(wall_ns.saturating_sub(waiting_ns).saturating_sub(user_ns));
         let all = |of: fn(&ThreadPart) -> u64| sum(threads.iter().map(of));
         let at_most = |pages: u64, cost: Option<u64>| match pages {
             0 => Some(0),
@@ -274,8 +261,8 @@ impl PartialPause<'_> {
             zeroing_ns.zip(first_touch_ns).map(|(zeroing, touch)| zeroing.saturating_add(touch));
         Pause {
             time_to_safepoint: time_to_safepoint(gathered, stop),
-            stalled_ns: events.then(|| union(any)),
-            stalled_for_huge_ns: events.then(|| union(for_huge)),
+            stalled_ns: events.then(|| stalled_ns(&stalls)),
+            stalled_for_huge_ns: events.then(|| stalled_for_huge_ns(&stalls)),
             split: TimeByActivity {
                 compaction_ns,
                 reclaim_ns,
@@ -283,7 +270,7 @@ impl PartialPause<'_> {
                 first_touch_ns,
                 other_system_ns: explained_ns
                     .filter(|_| system_is_reported)
-                    .map(|ns| system_ns.saturating_sub(stalled_ns).saturating_sub(ns)),
+                    .map(|ns| system_ns.saturating_sub(waiting_ns).saturating_sub(ns)),
                 user_ns: stop.cpu.map(|cpu| cpu.user_ns),
             },
             threads,
@@ -328,9 +315,7 @@ impl Pause {
     #[must_use]
     pub fn with_time_to_safepoint_ns(&self) -> u64 {
         let own = self.stop.span.end - self.stop.span.start;
-        own.saturating_add(
-            self.time_to_safepoint.as_ref().map_or(0, |time_to_safepoint| time_to_safepoint.ns),
-        )
+        own.saturating_add(self.time_to_safepoint.as_ref().map_or(0, |before| before.ns))
     }
 }
 
@@ -346,32 +331,46 @@ fn time_to_safepoint(gathered: &RecordingData, stop: &LoggedPause) -> Option<Tim
 
 /// The waits of application threads within `span`, while the other threads have stopped.
 fn waiting_for(gathered: &RecordingData, pid: u32, span: Range<u64>) -> TimeToSafepoint {
-    let mut time_to_safepoint =
-        TimeToSafepoint { ns: span.end.saturating_sub(span.start), ..TimeToSafepoint::default() };
-    let (mut any, mut for_huge) = (Vec::new(), Vec::new());
-    for (thread, stalls) in gathered.stalls.iter().enumerate() {
-        let known = &gathered.threads[thread];
-        if known.pid != Some(pid) || known.role != Role::Application {
-            continue;
-        }
-        for stall in within(stalls, &span) {
-            let ns = overlap(&stall.span, &span);
-            match time_to_safepoint
-                .blockers
-                .iter_mut()
-                .find(|(who, wait, _)| (*who, *wait) == (thread, stall.wait))
-            {
-                Some(blocker) => blocker.2 = blocker.2.saturating_add(ns),
-                None => time_to_safepoint.blockers.push((thread, stall.wait, ns)),
-            }
-            let clipped = stall.span.start.max(span.start)..stall.span.end.min(span.end);
-            if stall.for_huge {
-                for_huge.push(clipped.clone());
-            }
-            any.push(clipped);
+    let stalls = stalls_within(gathered, pid, |role| role == Role::Application, &span);
+    let mut blockers: Vec<(usize, Wait, u64)> = Vec::new();
+    for stall in &stalls {
+        let ns = stall.span.end - stall.span.start;
+        match blockers.iter_mut().find(|(who, wait, _)| (*who, *wait) == (stall.thread, stall.wait)) {
+            Some((.., sum)) => add(sum, ns),
+            None => blockers.push((stall.thread, stall.wait, ns)),
         }
     }
-    time_to_safepoint.blockers.sort_by_key(|(_, _, ns)| std::cmp::Reverse(*ns));
-    (time_to_safepoint.stalled_ns, time_to_safepoint.stalled_for_huge_ns) = (union(any), union(for_huge));
-    time_to_safepoint
+    blockers.sort_by_key(|(_, _, ns)| std::cmp::Reverse(*ns));
+    TimeToSafepoint {
+        ns: span.end.saturating_sub(span.start),
+        stalled_ns: stalled_ns(&stalls),
+        stalled_for_huge_ns: stalled_for_huge_ns(&stalls),
+        blockers,
+    }
+}
+
+/// The waits of the threads of process `pid` with one of the roles, cut to `span`.
+fn stalls_within(
+    gathered: &RecordingData,
+    pid: u32,
+    has_role: impl Fn(Role) -> bool,
+    span: &Range<u64>,
+) -> Vec<Stall> {
+    let cut = |stall: &Stall| Stall {
+        span: stall.span.start.max(span.start)..stall.span.end.min(span.end),
+        ..stall.clone()
+    };
+    let by_thread = gathered.stalls.iter().zip(&gathered.threads);
+    let meant = by_thread.filter(|(_, thread)| thread.pid == Some(pid) && has_role(thread.role));
+    meant.flat_map(|(stalls, _)| within(stalls, span)).map(cut).collect()
+}
+
+/// Time with at least one waiting thread, in nanoseconds.
+fn stalled_ns(stalls: &[Stall]) -> u64 {
+    union(stalls.iter().map(|stall| &stall.span))
+}
+
+/// Time with at least one thread that waits for a huge page, in nanoseconds.
+fn stalled_for_huge_ns(stalls: &[Stall]) -> u64 {
+    union(stalls.iter().filter(|stall| stall.for_huge).map(|stall| &stall.span))
 }

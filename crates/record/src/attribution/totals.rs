@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     gathered::RecordingData,
-    intervals::{Stall, Wait, overlap, sum},
+    intervals::{Stall, Wait, add, overlap, sum},
     split::{Pause, TimeByActivity},
 };
 
@@ -83,8 +83,7 @@ impl Totals {
                 if gathered.is_own(thread) {
                     totals.found.entry(stall.wait).or_default().add(ns, stall.for_huge);
                 }
-                let time_in_pauses_ns = time_in_pauses_ns(gathered, thread, stall);
-                if time_in_pauses_ns == 0 {
+                if time_in_pauses_ns(gathered, thread, stall) == 0 {
                     let own = outside.entry(stall.wait).or_insert_with(|| Outside {
                         thread,
                         wait: stall.wait,
@@ -94,7 +93,7 @@ impl Totals {
                     own.sum.add(ns, stall.for_huge);
                     if stall.for_huge {
                         let second = seconds.entry((stall.wait, stall.span.start / SECOND_NS)).or_default();
-                        *second = second.saturating_add(ns);
+                        add(second, ns);
                         own.worst_second_ns = own.worst_second_ns.max(*second);
                     }
                 }
@@ -109,21 +108,17 @@ impl Totals {
     fn add(&mut self, pause: &Pause) {
         let ns = pause.stop.span.end - pause.stop.span.start;
         self.pauses += 1;
-        self.paused_ns = self.paused_ns.saturating_add(ns);
-        self.stalled_ns = self.stalled_ns.saturating_add(pause.stalled_ns.unwrap_or(0));
-        self.stalled_for_huge_ns =
-            self.stalled_for_huge_ns.saturating_add(pause.stalled_for_huge_ns.unwrap_or(0));
-        if let Some(time_to_safepoint) = &pause.time_to_safepoint {
-            self.time_to_safepoint_ns = self.time_to_safepoint_ns.saturating_add(time_to_safepoint.ns);
-            self.time_to_safepoint_stalled_ns =
-                self.time_to_safepoint_stalled_ns.saturating_add(time_to_safepoint.stalled_ns);
-            self.time_to_safepoint_stalled_for_huge_ns = self
-                .time_to_safepoint_stalled_for_huge_ns
-                .saturating_add(time_to_safepoint.stalled_for_huge_ns);
+        add(&mut self.paused_ns, ns);
+        add(&mut self.stalled_ns, pause.stalled_ns.unwrap_or(0));
+        add(&mut self.stalled_for_huge_ns, pause.stalled_for_huge_ns.unwrap_or(0));
+        if let Some(before) = &pause.time_to_safepoint {
+            add(&mut self.time_to_safepoint_ns, before.ns);
+            add(&mut self.time_to_safepoint_stalled_ns, before.stalled_ns);
+            add(&mut self.time_to_safepoint_stalled_for_huge_ns, before.stalled_for_huge_ns);
         }
         if pause.sys_exceeds_user() {
             self.sys_heavy += 1;
-            self.sys_heavy_ns = self.sys_heavy_ns.saturating_add(ns);
+            add(&mut self.sys_heavy_ns, ns);
         }
         self.split.add(&pause.split);
     }
@@ -141,7 +136,7 @@ impl TimeByActivity {
             (&mut self.user_ns, other.user_ns),
         ] {
             if let Some(more) = more {
-                *sum = Some(sum.unwrap_or(0).saturating_add(more));
+                add(sum.get_or_insert(0), more);
             }
         }
     }
@@ -150,10 +145,10 @@ impl TimeByActivity {
 impl WaitSum {
     fn add(&mut self, ns: u64, for_huge: bool) {
         self.count += 1;
-        self.ns = self.ns.saturating_add(ns);
+        add(&mut self.ns, ns);
         self.longest_ns = self.longest_ns.max(ns);
         if for_huge {
-            self.for_huge_ns = self.for_huge_ns.saturating_add(ns);
+            add(&mut self.for_huge_ns, ns);
         }
     }
 }
@@ -174,14 +169,10 @@ fn time_in_pauses_ns(gathered: &RecordingData, thread: usize, stall: &Stall) -> 
 
 /// Sums of delay accounting over all threads; `None` without it.
 fn accounted(gathered: &RecordingData) -> Option<BTreeMap<Wait, u64>> {
-    let mut sums: Option<BTreeMap<Wait, u64>> = None;
-    for thread in gathered.threads.iter().filter(|thread| thread.accounted.is_some()) {
-        let (compaction, reclaim) = thread.accounted?;
-        let sums = sums.get_or_insert_with(BTreeMap::new);
-        let compacted = sums.entry(Wait::Compaction).or_default();
-        *compacted = compacted.saturating_add(compaction);
-        let reclaimed = sums.entry(Wait::Reclaim).or_default();
-        *reclaimed = reclaimed.saturating_add(reclaim);
-    }
-    sums
+    let accounted = || gathered.threads.iter().filter_map(|thread| thread.accounted);
+    accounted().next()?;
+    Some(BTreeMap::from([
+        (Wait::Compaction, sum(accounted().map(|(compaction, _)| compaction))),
+        (Wait::Reclaim, sum(accounted().map(|(_, reclaim)| reclaim))),
+    ]))
 }

@@ -157,6 +157,25 @@ pub enum VerdictReason {
     NoLog,
 }
 
+impl VerdictReason {
+    /// The verdict that the reason stands for.
+    fn verdict(&self) -> Verdict {
+        use VerdictReason as Reason;
+        match self {
+            Reason::HugePagesInPauses { .. }
+            | Reason::AccountedInPauses { .. }
+            | Reason::HugePagesOutside { .. } => Verdict::Thp,
+            Reason::FirstTouch { .. } => Verdict::FirstTouch,
+            Reason::SystemTime { unexplained_ns: None, .. } => Verdict::Inconclusive,
+            Reason::OtherWaiting { .. } | Reason::SystemTime { .. } | Reason::TimeToSafepoint { .. } => {
+                Verdict::Other
+            }
+            Reason::Nothing => Verdict::None,
+            Reason::NoEvents | Reason::Lost { .. } | Reason::Empty | Reason::NoLog => Verdict::Inconclusive,
+        }
+    }
+}
+
 /// Serialises nanoseconds as seconds, and `None` as null.
 fn in_seconds<S: Serializer>(ns: &(impl Copy + Into<Option<u64>>), serializer: S) -> Result<S::Ok, S::Error> {
     let ns: Option<u64> = (*ns).into();
@@ -166,9 +185,8 @@ fn in_seconds<S: Serializer>(ns: &(impl Copy + Into<Option<u64>>), serializer: S
 /// The verdict on a recording, and its reason.
 #[must_use]
 pub fn decide(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> Decision {
-    let empty = Decision { verdict: Verdict::Inconclusive, because: VerdictReason::Empty };
-    let found = (gathered.elapsed_ns() == 0)
-        .then_some(empty)
+    let because = (gathered.elapsed_ns() == 0)
+        .then_some(VerdictReason::Empty)
         .or_else(|| thp(gathered, pauses, totals))
         .or_else(|| without_events(gathered, totals))
         .or_else(|| other_waiting(pauses, totals))
@@ -176,30 +194,27 @@ pub fn decide(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> De
         .or_else(|| first_touch(pauses, totals))
         .or_else(|| system(pauses))
         .or_else(|| time_to_safepoint(totals))
-        .or_else(|| no_log(gathered));
-    found.unwrap_or(Decision { verdict: Verdict::None, because: VerdictReason::Nothing })
+        .or_else(|| no_log(gathered))
+        .unwrap_or(VerdictReason::Nothing);
+    Decision { verdict: because.verdict(), because }
 }
 
-fn thp(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> Option<Decision> {
+/// Whether `ns` can decide a verdict: it is at least `share` of `of_ns`, and long enough.
+fn matters(ns: u64, of_ns: u64, share: f64) -> bool {
+    ns >= MIN_DECISIVE_NS && ns as f64 >= share * of_ns as f64
+}
+
+fn thp(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> Option<VerdictReason> {
     let held_up = |pause: &Pause| {
-        let time_to_safepoint = pause
-            .time_to_safepoint
-            .as_ref()
-            .map_or(0, |time_to_safepoint| time_to_safepoint.stalled_for_huge_ns);
-        pause.stalled_for_huge_ns.unwrap_or(0).saturating_add(time_to_safepoint)
+        let before = pause.time_to_safepoint.as_ref().map_or(0, |before| before.stalled_for_huge_ns);
+        pause.stalled_for_huge_ns.unwrap_or(0).saturating_add(before)
     };
     let ns = totals.stalled_for_huge_ns.saturating_add(totals.time_to_safepoint_stalled_for_huge_ns);
     let of_ns = totals.paused_ns.saturating_add(totals.time_to_safepoint_ns);
-    let worst = (0..pauses.len()).max_by_key(|at| held_up(&pauses[*at]));
-    let one = worst.map(|at| (held_up(&pauses[at]), pauses[at].with_time_to_safepoint_ns()));
-    let matters =
-        |ns: u64, of_ns: u64, share: f64| ns >= MIN_DECISIVE_NS && ns as f64 >= share * of_ns as f64;
-    if let Some(worst) = worst {
-        if matters(ns, of_ns, MIN_SHARE_OF_ALL_PAUSES)
-            || one.is_some_and(|(ns, of_ns)| matters(ns, of_ns, MIN_SHARE_OF_ONE_PAUSE))
-        {
-            let because = VerdictReason::HugePagesInPauses { ns, of_ns, worst };
-            return Some(Decision { verdict: Verdict::Thp, because });
+    if let Some(worst) = (0..pauses.len()).max_by_key(|at| held_up(&pauses[*at])) {
+        let (one_ns, of_one_ns) = (held_up(&pauses[worst]), pauses[worst].with_time_to_safepoint_ns());
+        if matters(ns, of_ns, MIN_SHARE_OF_ALL_PAUSES) || matters(one_ns, of_one_ns, MIN_SHARE_OF_ONE_PAUSE) {
+            return Some(VerdictReason::HugePagesInPauses { ns, of_ns, worst });
         }
     }
     let is_meant = |thread: usize| gathered.threads[thread].role != Role::Compiler && gathered.is_own(thread);
@@ -207,27 +222,24 @@ fn thp(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> Option<De
         .filter(|at| is_meant(totals.outside[*at].thread))
         .max_by_key(|at| totals.outside[*at].worst_second_ns)?;
     let waiting = &totals.outside[outside];
-    (waiting.worst_second_ns >= MIN_WAIT_PER_SECOND_NS).then_some(Decision {
-        verdict: Verdict::Thp,
-        because: VerdictReason::HugePagesOutside {
-            outside,
-            ns: waiting.sum.for_huge_ns,
-            worst_second_ns: waiting.worst_second_ns,
-        },
+    let (ns, worst_second_ns) = (waiting.sum.for_huge_ns, waiting.worst_second_ns);
+    (worst_second_ns >= MIN_WAIT_PER_SECOND_NS).then_some(VerdictReason::HugePagesOutside {
+        outside,
+        ns,
+        worst_second_ns,
     })
 }
 
 /// Without events, delay accounting shows the waits of threads; without delay accounting, the counters of
 /// the machine can only rule out waits.
-fn without_events(gathered: &RecordingData, totals: &Totals) -> Option<Decision> {
+fn without_events(gathered: &RecordingData, totals: &Totals) -> Option<VerdictReason> {
     if gathered.has(Evidence::Events) {
         return None;
     }
     if let Some(sums) = &totals.accounted {
         let (ns, of_ns) = (totals.split.compaction_ns.unwrap_or(0), totals.paused_ns);
-        if ns >= MIN_DECISIVE_NS && ns as f64 >= MIN_SHARE_OF_ALL_PAUSES * of_ns as f64 {
-            let because = VerdictReason::AccountedInPauses { ns, of_ns };
-            return Some(Decision { verdict: Verdict::Thp, because });
+        if matters(ns, of_ns, MIN_SHARE_OF_ALL_PAUSES) {
+            return Some(VerdictReason::AccountedInPauses { ns, of_ns });
         }
         if sum(sums.values().copied()) < MIN_DECISIVE_NS {
             return None;
@@ -236,10 +248,10 @@ fn without_events(gathered: &RecordingData, totals: &Totals) -> Option<Decision>
     let waited = |name: &&String| name.as_str() == "compact_stall" || name.starts_with("allocstall_");
     let no_waits = gathered.machine.contains_key("compact_stall")
         && gathered.machine.keys().filter(waited).all(|name| gathered.machine[name] == 0);
-    (!no_waits).then_some(Decision { verdict: Verdict::Inconclusive, because: VerdictReason::NoEvents })
+    (!no_waits).then_some(VerdictReason::NoEvents)
 }
 
-fn other_waiting(pauses: &[Pause], totals: &Totals) -> Option<Decision> {
+fn other_waiting(pauses: &[Pause], totals: &Totals) -> Option<VerdictReason> {
     let in_pauses = totals.stalled_ns.saturating_sub(totals.stalled_for_huge_ns);
     let before =
         totals.time_to_safepoint_stalled_ns.saturating_sub(totals.time_to_safepoint_stalled_for_huge_ns);
@@ -248,21 +260,18 @@ fn other_waiting(pauses: &[Pause], totals: &Totals) -> Option<Decision> {
     let of = |wait: fn(&Pause) -> Option<u64>| sum(pauses.iter().filter_map(wait));
     let (compaction, reclaim) = (of(|pause| pause.split.compaction_ns), of(|pause| pause.split.reclaim_ns));
     let wait = if compaction > reclaim { Wait::Compaction } else { Wait::Reclaim };
-    (ns >= MIN_DECISIVE_NS && ns as f64 >= MIN_SHARE_OF_ALL_PAUSES * of_ns as f64).then_some(Decision {
-        verdict: Verdict::Other,
-        because: VerdictReason::OtherWaiting { ns, of_ns, wait },
-    })
+    matters(ns, of_ns, MIN_SHARE_OF_ALL_PAUSES).then_some(VerdictReason::OtherWaiting { ns, of_ns, wait })
 }
 
 /// Events were lost, and delay accounting does not show that the lost ones were insignificant.
-fn lost(gathered: &RecordingData, totals: &Totals) -> Option<Decision> {
+fn lost(gathered: &RecordingData, totals: &Totals) -> Option<VerdictReason> {
     let (count, uncounted) = gathered.lost.get(&Evidence::Events).copied().unwrap_or_default();
     if count == 0 && !uncounted {
         return None;
     }
     let harmless =
         totals.accounted.as_ref().is_some_and(|sums| sum(sums.values().copied()) < MIN_DECISIVE_NS);
-    (!harmless).then_some(Decision { verdict: Verdict::Inconclusive, because: VerdictReason::Lost { count } })
+    (!harmless).then_some(VerdictReason::Lost { count })
 }
 
 /// Time of first touch and zeroing, in nanoseconds.
@@ -289,28 +298,25 @@ fn sys_heavy(pauses: &[Pause]) -> Vec<&Pause> {
     if matter { sys_heavy } else { Vec::new() }
 }
 
-fn first_touch(pauses: &[Pause], totals: &Totals) -> Option<Decision> {
+fn first_touch(pauses: &[Pause], totals: &Totals) -> Option<VerdictReason> {
     let ns = sum(pauses.iter().map(touched));
     if ns < MIN_DECISIVE_NS {
         return None;
     }
-    let of_all = sum(pauses.iter().map(system_ns));
     let sys_heavy = sys_heavy(pauses);
     let sys_heavy_touch_ns = sum(sys_heavy.iter().map(|pause| touched(pause)));
     let sys_heavy_system_ns = sum(sys_heavy.iter().map(|pause| system_ns(pause)));
+    let system_ns = sum(pauses.iter().map(system_ns));
     let explains = sys_heavy_system_ns > 0
         && sys_heavy_touch_ns as f64 >= MIN_SHARE_OF_SYSTEM_TIME * sys_heavy_system_ns as f64;
     let matters = match cpu_ns(pauses) {
         0 => ns as f64 >= MIN_SHARE_OF_SYSTEM_TIME * totals.paused_ns as f64,
         cpu => ns as f64 >= MIN_SHARE_OF_CPU_TIME * cpu as f64,
     };
-    (explains || matters).then_some(Decision {
-        verdict: Verdict::FirstTouch,
-        because: VerdictReason::FirstTouch { ns, system_ns: of_all },
-    })
+    (explains || matters).then_some(VerdictReason::FirstTouch { ns, system_ns })
 }
 
-fn system(pauses: &[Pause]) -> Option<Decision> {
+fn system(pauses: &[Pause]) -> Option<VerdictReason> {
     let sys_heavy = sys_heavy(pauses);
     if sys_heavy.is_empty() {
         return None;
@@ -318,22 +324,18 @@ fn system(pauses: &[Pause]) -> Option<Decision> {
     let ns = sum(sys_heavy.iter().map(|pause| system_ns(pause)));
     let unexplained: Option<Vec<u64>> = sys_heavy.iter().map(|pause| pause.split.other_system_ns).collect();
     let unexplained_ns = unexplained.map(|all| sum(all.into_iter()));
-    let verdict = if unexplained_ns.is_some() { Verdict::Other } else { Verdict::Inconclusive };
-    Some(Decision { verdict, because: VerdictReason::SystemTime { ns, unexplained_ns } })
+    Some(VerdictReason::SystemTime { ns, unexplained_ns })
 }
 
-fn time_to_safepoint(totals: &Totals) -> Option<Decision> {
-    let (ns, of_ns) =
-        (totals.time_to_safepoint_ns, totals.paused_ns.saturating_add(totals.time_to_safepoint_ns));
-    (ns >= LONG_PAUSE_NS && ns as f64 >= MIN_SHARE_OF_ONE_PAUSE * of_ns as f64).then_some(Decision {
-        verdict: Verdict::Other,
-        because: VerdictReason::TimeToSafepoint { ns, of_ns },
-    })
+fn time_to_safepoint(totals: &Totals) -> Option<VerdictReason> {
+    let ns = totals.time_to_safepoint_ns;
+    let of_ns = totals.paused_ns.saturating_add(ns);
+    (ns >= LONG_PAUSE_NS && matters(ns, of_ns, MIN_SHARE_OF_ONE_PAUSE))
+        .then_some(VerdictReason::TimeToSafepoint { ns, of_ns })
 }
 
 /// A JVM without a log has no known pauses.
-fn no_log(gathered: &RecordingData) -> Option<Decision> {
+fn no_log(gathered: &RecordingData) -> Option<VerdictReason> {
     let is_jvm = gathered.threads.iter().any(|thread| thread.role == Role::Collector);
-    (gathered.logs.is_empty() && is_jvm)
-        .then_some(Decision { verdict: Verdict::Inconclusive, because: VerdictReason::NoLog })
+    (gathered.logs.is_empty() && is_jvm).then_some(VerdictReason::NoLog)
 }
