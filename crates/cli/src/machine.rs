@@ -3,8 +3,8 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
-use hugewise_changes::journal::{self, NotRestored, RemainingJvmLog, Restored, STATE_DIR};
-use hugewise_linux::{interrupt::Interrupt, proc::meminfo, root::Root, units::Bytes};
+use hugewise_changes::journal::{self, JournalError, NotRestored, RemainingJvmLog, Restored, STATE_DIR};
+use hugewise_linux::{interrupt::Interrupt, proc::meminfo, root::Root, sys::process, units::Bytes};
 use hugewise_measure::{experiment::ExperimentError, machine::Machine};
 
 /// Memory that stays available when a pool grows, if a tenth of the available memory is less.
@@ -37,8 +37,12 @@ pub fn install_signal_handlers() -> anyhow::Result<Interrupt> {
 
 /// Restores all settings; an error if that failed for any of them.
 pub fn close(machine: Machine) -> anyhow::Result<()> {
-    let restored = machine.close();
-    anyhow::ensure!(restored.failed.is_empty(), "{}", failures(&restored));
+    all_restored(&machine.close())
+}
+
+/// An error if a setting could not be restored.
+pub fn all_restored(restored: &Restored) -> anyhow::Result<()> {
+    ensure!(restored.failed.is_empty(), "{}", failures(restored));
     Ok(())
 }
 
@@ -69,8 +73,18 @@ pub fn interrupted(error: &ExperimentError, interrupt: &Interrupt) -> Option<Exi
 /// The exit status after a signal, when all settings are restored: 128 + signal number, as shells report it.
 pub fn after_signal(interrupt: &Interrupt) -> ExitCode {
     eprintln!("hugewise: interrupted; all settings are restored");
-    let signal = interrupt.signal().and_then(|signal| u8::try_from(signal).ok()).unwrap_or(0);
-    ExitCode::from(128 + signal)
+    ExitCode::from(128 + signal_number(interrupt).unwrap_or(0))
+}
+
+/// The signal that arrived; `None` if there was none.
+pub fn signal_number(interrupt: &Interrupt) -> Option<u8> {
+    interrupt.signal().and_then(|signal| u8::try_from(signal).ok())
+}
+
+/// The error of the journal; for users other than root with `advice`.
+pub fn needs_root(error: JournalError, advice: &'static str) -> anyhow::Error {
+    let error = anyhow::Error::new(error);
+    if process::is_root() { error } else { error.context(advice) }
 }
 
 /// Warns if a hugewise that was killed has left changed settings behind.

@@ -10,7 +10,7 @@ use hugewise_changes::{
     journal::{self, ChangedSince, ForeignChanges, JvmLog, Restored, STATE_DIR},
     persisted::{self, Removed},
 };
-use hugewise_linux::{json, root::Root, sys::process};
+use hugewise_linux::{json, root::Root};
 use hugewise_record::recording;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -66,15 +66,10 @@ pub struct RestoreReport {
 pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
     let others = if restore.force { ForeignChanges::Overwrite } else { ForeignChanges::Leave };
     let root = Root::live();
-    let switch_off = &|log: &JvmLog| recording::switch_off(&root, log);
+    let switch_off = &|log: &JvmLog| recording::switch_off(&root, log).map_err(String::from);
     let restored =
         journal::restore_with(&root, Path::new(STATE_DIR), others, switch_off).map_err(|error| {
-            let error = anyhow::Error::new(error);
-            if process::is_root() {
-                error
-            } else {
-                error.context("only root can restore settings: run 'sudo hugewise restore'")
-            }
+            machine::needs_root(error, "only root can restore settings: run 'sudo hugewise restore'")
         })?;
     let persisted =
         if restore.persisted { persisted::remove(&restore.etc, restore.force) } else { Removed::default() };
@@ -84,18 +79,13 @@ pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
         persisted,
         still_persisted: persisted::present(&restore.etc),
     };
-    if restore.json {
-        print(&json::text(&report)?)?;
-    } else {
-        print(&text(&report))?;
-    }
+    print(&if restore.json { json::text(&report)? } else { text(&report) })?;
     let restored = &report.restored;
-    if !machine::is_fully_restored(restored) {
+    let all_restored = machine::is_fully_restored(restored);
+    if !all_restored {
         eprintln!("hugewise: {}", machine::failures(restored));
     }
-    let as_it_was = machine::is_fully_restored(restored)
-        && restored.changed_since.is_empty()
-        && report.persisted.left.is_empty();
+    let as_it_was = all_restored && restored.changed_since.is_empty() && report.persisted.left.is_empty();
     Ok(if as_it_was { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
 
@@ -132,14 +122,9 @@ fn text(report: &RestoreReport) -> String {
         lines.push("Nothing to restore: no command was killed, and no changes are applied.".to_owned());
     }
     lines.extend(report.persisted.files.iter().map(|file| format!("Removed: {}", file.display())));
-    lines.extend(
-        report
-            .persisted
-            .left
-            .iter()
-            .map(|left| format!("Not removed: {}: {}", left.file.display(), left.reason)),
-    );
-    if report.persisted.left.is_empty() {
+    let left = &report.persisted.left;
+    lines.extend(left.iter().map(|left| format!("Not removed: {}: {}", left.file.display(), left.reason)));
+    if left.is_empty() {
         lines.extend(report.still_persisted.iter().map(|file| {
             format!(
                 "Persisted, applied again at boot: {}; 'hugewise restore --persisted' removes it",

@@ -103,28 +103,21 @@ impl Program<'_> {
     }
 
     fn change(&self, what: ChangeKind) -> ProposedChange {
-        let run = |options: &str| [&words(options), &words("--"), self.words].concat();
         let known = !self.words.is_empty();
-        let command = match what {
-            ChangeKind::PreTouch | ChangeKind::FixedHeap => None,
-            ChangeKind::Defer => Some(words("sudo hugewise apply --thp-defrag defer")),
-            ChangeKind::DeferUnlessMadvised => Some(words("sudo hugewise apply --thp-defrag defer+madvise")),
-            ChangeKind::Explicit => known.then(|| run("hugewise plan")),
-            ChangeKind::ThpOff => known.then(|| run("hugewise run --backing base")),
-            ChangeKind::Thp => known.then(|| run("hugewise run --backing thp")),
-        };
-        let proof = match what {
-            _ if !known => None,
-            ChangeKind::PreTouch => Some(self.with_and_without_pre_touch()),
-            ChangeKind::FixedHeap => None,
-            ChangeKind::Thp => Some(run("sudo hugewise compare -b base,thp")),
-            // After the change was applied.
-            ChangeKind::Defer | ChangeKind::DeferUnlessMadvised => {
-                Some(run("sudo hugewise compare --fragmented -b base,thp"))
+        let run = |options: &str| known.then(|| [&words(options), &words("--"), self.words].concat());
+        let thp = "sudo hugewise compare --fragmented -b base,thp";
+        let thp_and_pool = "sudo hugewise compare --fragmented -b base,thp,hugetlb";
+        let (command, proof) = match what {
+            ChangeKind::PreTouch => (None, known.then(|| self.with_and_without_pre_touch())),
+            ChangeKind::FixedHeap => (None, None),
+            // The proof is for after the change was applied.
+            ChangeKind::Defer => (Some(words("sudo hugewise apply --thp-defrag defer")), run(thp)),
+            ChangeKind::DeferUnlessMadvised => {
+                (Some(words("sudo hugewise apply --thp-defrag defer+madvise")), run(thp))
             }
-            ChangeKind::Explicit | ChangeKind::ThpOff => {
-                Some(run("sudo hugewise compare --fragmented -b base,thp,hugetlb"))
-            }
+            ChangeKind::Explicit => (run("hugewise plan"), run(thp_and_pool)),
+            ChangeKind::ThpOff => (run("hugewise run --backing base"), run(thp_and_pool)),
+            ChangeKind::Thp => (run("hugewise run --backing thp"), run("sudo hugewise compare -b base,thp")),
         };
         ProposedChange { what, command, proof }
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::recording::{
     Ending, Evidence, Header, Line, Machine, Memory, Process, Reader, Stall as RecordedStall,
-    Thread as RecordedThread, ThreadUsage,
+    Thread as RecordedThread, ThreadUsage, memory_waits_ns,
 };
 
 /// Longest time from a wait to the allocation that it was for, in nanoseconds; the thread may be preempted in
@@ -24,7 +24,7 @@ const MAX_WAIT_TO_ALLOCATION_NS: u64 = 100_000_000;
 
 /// The content of the lines read so far.
 #[derive(Default)]
-pub(super) struct RecordingLoader {
+struct RecordingLoader {
     last_ns: u64,
     processes: BTreeMap<u32, Process>,
     threads: Vec<Thread>,
@@ -44,6 +44,7 @@ pub(super) struct RecordingLoader {
     notes: Vec<String>,
 }
 
+#[derive(Default)]
 struct Current {
     thread: usize,
     started_ticks: Option<u64>,
@@ -57,7 +58,12 @@ impl RecordingData {
     /// Reads a recording to its end; lines that cannot be parsed are counted.
     pub fn read<R: Read>(mut reader: Reader<R>) -> RecordingData {
         let header = reader.header().clone();
-        let mut gathering = RecordingLoader::new(&header);
+        let mut gathering = RecordingLoader {
+            last_ns: header.began_ns,
+            sample_ns: header.began_ns,
+            started: header.started,
+            ..RecordingLoader::default()
+        };
         let mut unread = (0, None);
         for line in reader.by_ref() {
             match line {
@@ -73,16 +79,7 @@ impl RecordingData {
 }
 
 impl RecordingLoader {
-    pub fn new(header: &Header) -> RecordingLoader {
-        RecordingLoader {
-            last_ns: header.began_ns,
-            sample_ns: header.began_ns,
-            started: header.started,
-            ..RecordingLoader::default()
-        }
-    }
-
-    pub fn add(&mut self, line: Line) {
+    fn add(&mut self, line: Line) {
         match line {
             Line::Header(_) => {}
             Line::Process(process) => {
@@ -159,13 +156,7 @@ impl RecordingLoader {
         let threads = &mut self.threads;
         self.current.entry(tid).or_insert_with(|| {
             threads.push(Thread { tid, pid: None, name: None, role: Role::Application, accounted: None });
-            Current {
-                thread: threads.len() - 1,
-                started_ticks: None,
-                usage: None,
-                delays: None,
-                waited: Vec::new(),
-            }
+            Current { thread: threads.len() - 1, ..Current::default() }
         })
     }
 
@@ -239,10 +230,9 @@ impl RecordingLoader {
     fn delayed(&mut self, ns: u64, tid: u32, delays: Delays) {
         let (started, from_ns) = (self.started, self.sample_ns);
         let current = self.current(tid);
-        let waited = |delays: &Delays| (delays.compact.map_or(0, |delay| delay.ns), delays.reclaim.ns);
         let before = current.delays.replace(delays).or(started.then(Delays::default));
-        let (now, thread) = (waited(&delays), current.thread);
-        let Some(before) = before.as_ref().map(waited) else { return };
+        let (now, thread) = (memory_waits_ns(&delays), current.thread);
+        let Some(before) = before.as_ref().map(memory_waits_ns) else { return };
         let step = UsageStep {
             thread,
             from_ns,
@@ -259,7 +249,7 @@ impl RecordingLoader {
         }
     }
 
-    pub fn end(self, header: Header, ending: Option<Ending>, unread: (u64, Option<String>)) -> RecordingData {
+    fn end(self, header: Header, ending: Option<Ending>, unread: (u64, Option<String>)) -> RecordingData {
         let (mut pauses, mut safepoints) = (Vec::new(), Vec::new());
         let logs = self.logs.values().map(|log| log.describe(&mut pauses, &mut safepoints)).collect();
         pauses.sort_by_key(|pause| (pause.span.start, pause.span.end));
@@ -298,7 +288,7 @@ impl RecordingLoader {
 /// The waits of each thread, ordered and without overlaps: a thread waits for one thing at a time, and
 /// compaction within a reclaim counts as compaction.
 fn by_thread(stalls: Vec<Stall>, threads: usize) -> Vec<Vec<Stall>> {
-    let mut all: Vec<[Vec<Stall>; 2]> = (0..threads).map(|_| [Vec::new(), Vec::new()]).collect();
+    let mut all = vec![[Vec::new(), Vec::new()]; threads];
     for stall in stalls {
         let kind = usize::from(stall.wait == Wait::Reclaim);
         all[stall.thread][kind].push(stall);

@@ -52,9 +52,7 @@ pub struct LogSource {
 /// The recorded log of one JVM.
 #[derive(Debug)]
 pub(super) struct Log {
-    pub pid: u32,
-    pub source: String,
-    pub monotonic: bool,
+    source: LogSource,
     text: Vec<u8>,
     /// Number of the first line of each read, and the time of the read in nanoseconds.
     read: Vec<(u64, u64)>,
@@ -63,7 +61,8 @@ pub(super) struct Log {
 
 impl Log {
     pub fn new(pid: u32, source: String, monotonic: bool) -> Log {
-        Log { pid, source, monotonic, text: Vec::new(), read: Vec::new(), lines: 0 }
+        let source = LogSource { pid, source, monotonic, unread: 0 };
+        Log { source, text: Vec::new(), read: Vec::new(), lines: 0 }
     }
 
     pub fn add(&mut self, ns: u64, lines: &[String]) {
@@ -84,14 +83,13 @@ impl Log {
 
     /// Adds the pauses and safepoints of the log.
     pub fn describe(&self, pauses: &mut Vec<LoggedPause>, safepoints: &mut Vec<Safepoint>) -> LogSource {
-        let mut source =
-            LogSource { pid: self.pid, source: self.source.clone(), monotonic: self.monotonic, unread: 0 };
-        let offset = if self.monotonic { Some(0) } else { self.offset() };
-        let at = |stamp: &Stamp| match (self.monotonic, offset) {
+        let mut source = self.source.clone();
+        let (pid, monotonic) = (source.pid, source.monotonic);
+        let offset = if monotonic { None } else { self.offset() };
+        let at = |stamp: &Stamp| match monotonic {
             // Soon after boot, a time of CLOCK_MONOTONIC is parsed as an uptime of the JVM.
-            (true, _) => stamp.monotonic_ns.or(stamp.uptime_ns),
-            (false, Some(offset)) => u64::try_from(i128::from(stamp.best_ns()?) + offset).ok(),
-            (false, None) => None,
+            true => stamp.monotonic_ns.or(stamp.uptime_ns),
+            false => u64::try_from(i128::from(stamp.best_ns()?) + offset?).ok(),
         };
         each(&self.text, &mut |event| match event {
             Event::Pause(pause) if !pause.nested => {
@@ -100,7 +98,7 @@ impl Log {
                     return;
                 };
                 pauses.push(LoggedPause {
-                    pid: self.pid,
+                    pid,
                     gc_id: pause.gc_id,
                     kind: pause.kind.to_owned(),
                     cause: pause.cause.map(str::to_owned),
@@ -112,7 +110,7 @@ impl Log {
                 let Some(end) = at(&safepoint.end) else { return };
                 let start = end.saturating_sub(safepoint.total_ns);
                 safepoints.push(Safepoint {
-                    pid: self.pid,
+                    pid,
                     operation: safepoint.operation.map(str::to_owned),
                     span: start..end,
                     reached_ns: safepoint.time_to_safepoint_ns.map(|ns| start.saturating_add(ns).min(end)),

@@ -223,11 +223,8 @@ fn thp(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> Option<Ve
         .max_by_key(|at| totals.outside[*at].worst_second_ns)?;
     let waiting = &totals.outside[outside];
     let (ns, worst_second_ns) = (waiting.sum.for_huge_ns, waiting.worst_second_ns);
-    (worst_second_ns >= MIN_WAIT_PER_SECOND_NS).then_some(VerdictReason::HugePagesOutside {
-        outside,
-        ns,
-        worst_second_ns,
-    })
+    let because = VerdictReason::HugePagesOutside { outside, ns, worst_second_ns };
+    (worst_second_ns >= MIN_WAIT_PER_SECOND_NS).then_some(because)
 }
 
 /// Without events, delay accounting shows the waits of threads; without delay accounting, the counters of

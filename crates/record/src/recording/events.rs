@@ -106,16 +106,15 @@ impl Events {
 
     /// Adds a page of the trace buffer.
     pub fn page(&mut self, page: Result<Page<'_>, DamagedPage>) {
-        match page {
-            Ok(page) => {
-                for record in page {
-                    match record {
-                        Ok(record) => self.record(&record),
-                        Err(DamagedPage) => self.damaged += 1,
-                    }
-                }
+        let Ok(page) = page else {
+            self.damaged += 1;
+            return;
+        };
+        for record in page {
+            match record {
+                Ok(record) => self.record(&record),
+                Err(DamagedPage) => self.damaged += 1,
             }
-            Err(DamagedPage) => self.damaged += 1,
         }
     }
 
@@ -154,10 +153,8 @@ impl Events {
                 Line::Stall(Stall { cause, tid, begin_ns: Some(begin), end_ns: None, details })
             }
             Meaning::End(cause) => {
-                let (begin_ns, mut all) = match self.open.remove(&(tid, cause)) {
-                    Some((begin, details)) => (Some(begin), details),
-                    None => (None, Details::new()),
-                };
+                let (begin_ns, begun) = self.open.remove(&(tid, cause)).unzip();
+                let mut all: Details = begun.unwrap_or_default();
                 all.extend(details);
                 Line::Stall(Stall { cause, tid, begin_ns, end_ns: Some(ns), details: all })
             }
@@ -178,17 +175,11 @@ impl Events {
 
     /// The intervals that are still open at the end of the recording.
     pub fn left_open(&mut self) -> Vec<Line> {
-        let mut left: Vec<Stall> = self
-            .open
-            .drain()
-            .map(|((tid, cause), (begin, details))| Stall {
-                cause,
-                tid,
-                begin_ns: Some(begin),
-                end_ns: None,
-                details,
-            })
-            .collect();
+        let stall = |((tid, cause), (begin, details))| {
+            let begin_ns = Some(begin);
+            Stall { cause, tid, begin_ns, end_ns: None, details }
+        };
+        let mut left: Vec<Stall> = self.open.drain().map(stall).collect();
         left.sort_by_key(|stall| (stall.begin_ns, stall.tid, stall.cause));
         left.into_iter().map(Line::Stall).collect()
     }

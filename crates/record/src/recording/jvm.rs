@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{Seek, SeekFrom},
+    io::{self, Seek, SeekFrom},
     path::Path,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -18,12 +18,13 @@ use hugewise_jvm::{
 };
 use hugewise_linux::{
     proc::process::Process,
+    reading::Reason,
     root::Root,
     sys::{file, process::monotonic_ns},
 };
 
 use super::{
-    model::{Evidence, JvmLog, JvmLogSource, Line, Lost, Note},
+    model::{Evidence, JvmLog, JvmLogSource, Line},
     tail::Tail,
 };
 
@@ -57,20 +58,20 @@ struct JvmState {
 
 /// Why there is no log.
 struct LogFailure {
-    reason: String,
+    reason: Reason,
     /// The JVM refused the command: another attempt would fail as well.
     for_good: bool,
 }
 
-impl From<String> for LogFailure {
-    fn from(reason: String) -> LogFailure {
+impl From<Reason> for LogFailure {
+    fn from(reason: Reason) -> LogFailure {
         LogFailure { reason, for_good: false }
     }
 }
 
 impl From<AttachError> for LogFailure {
     fn from(error: AttachError) -> LogFailure {
-        LogFailure { for_good: matches!(error, AttachError::Answer { .. }), reason: error.to_string() }
+        LogFailure { for_good: matches!(error, AttachError::Answer { .. }), reason: error.into() }
     }
 }
 
@@ -146,12 +147,7 @@ impl Jvms {
                 Ok(lines) => all.push(Line::JvmLog(JvmLog { ns: monotonic_ns(), pid: *pid, lines })),
                 Err(error) => {
                     seen.tail = None;
-                    all.push(Line::Lost(Lost {
-                        ns: monotonic_ns(),
-                        of: Evidence::JvmLog,
-                        count: None,
-                        reason: error.to_string(),
-                    }));
+                    all.push(Line::lost(Evidence::JvmLog, None, error));
                 }
             }
         }
@@ -165,13 +161,7 @@ impl Jvms {
             if let Some(asking) = seen.asking.take() {
                 let _ = asking.join();
             }
-            let (Some(noted), Some(journal)) = (seen.noted.take(), journal.as_deref_mut()) else { continue };
-            match switch_off(root, &noted) {
-                Ok(()) => {
-                    let _ = journal.forget_jvm_log(&noted);
-                }
-                Err(reason) => lines.push(note(reason)),
-            }
+            lines.extend(seen.switch_off(root, journal.as_deref_mut()).err().map(Line::note));
         }
         lines
     }
@@ -191,20 +181,15 @@ impl JvmState {
 
     fn ask(&mut self, root: &Root, pid: u32, attach: bool, journal: Option<&mut Journal>) {
         self.tries += 1;
-        let noted = match (attach, journal) {
-            (true, Some(journal)) => match &self.noted {
-                Some(noted) => Some(noted.clone()),
-                None => {
-                    let name: String = journal.run_id().chars().filter(char::is_ascii_alphanumeric).collect();
-                    let noted = JournalLog::of(root, pid, format!("/tmp/.hugewise-{name}-{pid}.log"));
-                    // Without a journal entry no log is switched on.
-                    noted.filter(|noted| journal.note_jvm_log(noted.clone()).is_ok())
-                }
-            },
-            _ => None,
-        };
-        self.noted.clone_from(&noted);
-        let root = root.clone();
+        self.noted = journal.filter(|_| attach).and_then(|journal| {
+            self.noted.take().or_else(|| {
+                let name: String = journal.run_id().chars().filter(char::is_ascii_alphanumeric).collect();
+                let noted = JournalLog::of(root, pid, format!("/tmp/.hugewise-{name}-{pid}.log"));
+                // Without a journal entry no log is switched on.
+                noted.filter(|noted| journal.note_jvm_log(noted.clone()).is_ok())
+            })
+        });
+        let (root, noted) = (root.clone(), self.noted.clone());
         // The answer may take seconds, in which the kernel's buffers would overflow.
         self.asking = Some(thread::spawn(move || find_log(&root, pid, noted.as_ref())));
     }
@@ -222,28 +207,28 @@ impl JvmState {
                 return Some(source(pid, found.source, found.monotonic));
             }
             Ok(Err(failed)) => failed,
-            Err(_) => LogFailure::from("the query was aborted".to_owned()),
+            Err(_) => Reason::new("the query was aborted").into(),
         };
         if self.tries < MAX_TRIES && !failed.for_good {
             return None;
         }
         self.settled = true;
-        if let (Some(noted), Some(journal)) = (self.noted.take(), journal) {
-            match switch_off(root, &noted) {
-                Ok(()) => drop(journal.forget_jvm_log(&noted)),
-                Err(_) => self.noted = Some(noted),
-            }
-        }
-        Some(note(format!("no log of the JVM in process {pid}: {}", failed.reason)))
+        let _ = self.switch_off(root, journal);
+        Some(Line::note(format!("no log of the JVM in process {pid}: {}", failed.reason)))
+    }
+
+    /// Switches off the log that was switched on, if any; if that fails, it stays in the journal.
+    fn switch_off(&mut self, root: &Root, journal: Option<&mut Journal>) -> Result<(), Reason> {
+        let (Some(noted), Some(journal)) = (&self.noted, journal) else { return Ok(()) };
+        switch_off(root, noted)?;
+        let _ = journal.forget_jvm_log(noted);
+        self.noted = None;
+        Ok(())
     }
 }
 
 fn source(pid: u32, source: String, monotonic: bool) -> Line {
     Line::JvmLogSource(JvmLogSource { ns: monotonic_ns(), pid, source, monotonic })
-}
-
-fn note(text: String) -> Line {
-    Line::Note(Note { ns: monotonic_ns(), text })
 }
 
 fn is_jvm(root: &Root, pid: u32) -> bool {
@@ -253,8 +238,8 @@ fn is_jvm(root: &Root, pid: u32) -> bool {
 /// An existing log of the JVM with the right clock; else a new log, already in the journal; else an existing
 /// log with another clock.
 fn find_log(root: &Root, pid: u32, noted: Option<&JournalLog>) -> Result<FoundLog, LogFailure> {
-    let process = Process::read(root, pid).map_err(|error| error.to_string())?;
-    let owner = *process.uid.known().ok_or_else(|| "its user is unknown".to_owned())?;
+    let process = Process::read(root, pid).map_err(Reason::from)?;
+    let owner = *process.uid.known().ok_or_else(|| Reason::new("its user is unknown"))?;
     let own = log_control::of_command(&process.command, process.pid_inside.unwrap_or(pid));
     let follow = |log: &LogFile| follow(root, pid, owner, log);
     if let Some(own) = own.as_ref().filter(|own| own.monotonic && own.safepoints) {
@@ -263,12 +248,12 @@ fn find_log(root: &Root, pid: u32, noted: Option<&JournalLog>) -> Result<FoundLo
         }
     }
     let asked = match noted {
-        None => Err(LogFailure { reason: "attaching is disabled".to_owned(), for_good: true }),
+        None => Err(LogFailure { reason: Reason::new("attaching is disabled"), for_good: true }),
         Some(noted) => ask_for_log(root, owner, noted),
     };
     asked.or_else(|failed| match &own {
         Some(own) => follow(own).map_err(|error| LogFailure {
-            reason: format!("{}; its own log: {error}", failed.reason),
+            reason: Reason::new(format!("{}; its own log: {error}", failed.reason)),
             for_good: failed.for_good,
         }),
         None => Err(failed),
@@ -285,17 +270,16 @@ fn ask_for_log(root: &Root, owner: u32, noted: &JournalLog) -> Result<FoundLog, 
 }
 
 /// An existing log file of the JVM, read from its end.
-fn follow(root: &Root, pid: u32, owner: u32, log: &LogFile) -> Result<FoundLog, String> {
+fn follow(root: &Root, pid: u32, owner: u32, log: &LogFile) -> Result<FoundLog, Reason> {
     let path = match log.file.is_absolute() {
         true => log.file.clone(),
-        false => fs::read_link(root.path(format!("proc/{pid}/cwd")))
-            .map_err(|error| error.to_string())?
-            .join(&log.file),
+        false => fs::read_link(root.path(format!("proc/{pid}/cwd")))?.join(&log.file),
     };
     let folder = root.path(format!("proc/{pid}/root"));
     let open = move |path: &Path| file::open_inside(&folder, path, owner);
-    let mut file = open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    file.seek(SeekFrom::End(0)).map_err(|error| format!("{}: {error}", path.display()))?;
+    let failed = |error: io::Error| Reason::new(format!("{}: {error}", path.display()));
+    let mut file = open(&path).map_err(failed)?;
+    file.seek(SeekFrom::End(0)).map_err(failed)?;
     let source = format!("{}, which it writes itself", path.display());
     let tail = Tail::of(file, Some(Box::new(move || open(&path))));
     Ok(FoundLog { tail, source, monotonic: log.monotonic })
@@ -304,7 +288,7 @@ fn follow(root: &Root, pid: u32, owner: u32, log: &LogFile) -> Result<FoundLog, 
 /// Switches on a new log. Its file is unlinked at once, so it disappears when the JVM closes it.
 fn switch_on(root: &Root, jvm: &Jvm, owner: u32, noted: &JournalLog) -> Result<FoundLog, LogFailure> {
     let folder = root.path(format!("proc/{}/root", noted.pid));
-    let failed = |error: std::io::Error| format!("{}: {error}", noted.file);
+    let failed = |error: io::Error| Reason::new(format!("{}: {error}", noted.file));
     let file = file::create_inside(&folder, Path::new(&noted.file), owner).map_err(failed)?;
     let switched = log_control::switch_on(jvm, &noted.file);
     noted.remove_file(root);
@@ -314,13 +298,13 @@ fn switch_on(root: &Root, jvm: &Jvm, owner: u32, noted: &JournalLog) -> Result<F
 }
 
 /// Switches off a log of the journal. The log of a JVM that has ended is off.
-pub fn switch_off(root: &Root, noted: &JournalLog) -> Result<(), String> {
+pub fn switch_off(root: &Root, noted: &JournalLog) -> Result<(), Reason> {
     if !noted.is_running(root) {
         noted.remove_file(root);
         return Ok(());
     }
-    let jvm = Jvm::connect(root, noted.pid).map_err(|error| error.to_string())?;
-    let switched = log_control::switch_off(&jvm, &noted.file).map_err(|error| error.to_string());
+    let jvm = Jvm::connect(root, noted.pid)?;
+    let switched = log_control::switch_off(&jvm, &noted.file);
     noted.remove_file(root);
-    switched
+    Ok(switched?)
 }

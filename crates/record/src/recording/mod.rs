@@ -1,6 +1,5 @@
 //! Recordings: files of kernel events, thread usage and JVM logs, by thread and time.
 
-mod assignment;
 mod events;
 mod jvm;
 mod model;
@@ -16,11 +15,12 @@ mod threads;
 mod touch_cost;
 mod writer;
 
-pub use assignment::{Assignment, RecordError, Target};
 pub use jvm::switch_off;
+pub(crate) use model::memory_waits_ns;
 pub use model::*;
 pub use reader::{Ending, Reader, RecordingError};
 pub use samples::facts;
 pub use session::{RecordingResult, record};
+pub use start::{Assignment, RecordError, Target};
 pub use summary::{HugePages, Stalls, Summary};
 pub use writer::Writer;

@@ -8,6 +8,7 @@ use std::{
 
 use flate2::read::MultiGzDecoder;
 use hugewise_linux::json;
+use serde_json::Value;
 
 use super::model::{Header, Line, SCHEMA};
 
@@ -65,22 +66,18 @@ impl<R: Read> Reader<R> {
     pub fn new(bytes: R) -> Result<Reader<R>, RecordingError> {
         let mut text = BufReader::new(MultiGzDecoder::new(bytes));
         let mut buffer = Vec::new();
-        let first = match next_line(&mut text, &mut buffer) {
-            Ok(Some(line)) => line,
-            Ok(None) => return Err(RecordingError::NotARecording("it is empty".to_owned())),
-            Err(error) => return Err(RecordingError::NotARecording(error.to_string())),
-        };
-        let format = |value: &serde_json::Value| Some(value.get("schema")?.as_str()?.to_owned());
-        let value: serde_json::Value = serde_json::from_slice(first)
-            .map_err(|error| RecordingError::NotARecording(error.to_string()))?;
-        match format(&value) {
-            Some(format) if format == SCHEMA => {}
+        let not_a_recording = |why: &dyn ToString| RecordingError::NotARecording(why.to_string());
+        let first = next_line(&mut text, &mut buffer).map_err(|error| not_a_recording(&error))?;
+        let first = first.ok_or_else(|| not_a_recording(&"it is empty"))?;
+        let value: Value = serde_json::from_slice(first).map_err(|error| not_a_recording(&error))?;
+        match value.get("schema").and_then(Value::as_str) {
+            Some(SCHEMA) => {}
             Some(format) => return Err(RecordingError::OtherFormat(format.chars().take(80).collect())),
-            None => return Err(RecordingError::NotARecording("its first line names no format".to_owned())),
+            None => return Err(not_a_recording(&"its first line names no format")),
         }
         match json::read(value) {
             Ok(Line::Header(header)) => Ok(Reader { text, header: *header, line: 1, buffer, end: None }),
-            Ok(_) => Err(RecordingError::NotARecording("its first line is not a header".to_owned())),
+            Ok(_) => Err(not_a_recording(&"its first line is not a header")),
             Err(error) => Err(RecordingError::Line { line: 1, reason: error.to_string() }),
         }
     }
@@ -106,24 +103,18 @@ impl<R: Read> Iterator for Reader<R> {
         }
         self.line += 1;
         let line = self.line;
-        let wrong = |reason: String| Some(Err(RecordingError::Line { line, reason }));
+        let wrong = |reason: String| RecordingError::Line { line, reason };
         match next_line(&mut self.text, &mut self.buffer) {
-            Ok(Some(text)) => match serde_json::from_slice(text) {
-                Ok(line) => Some(Ok(line)),
-                Err(error) => wrong(error.to_string()),
-            },
+            Ok(Some(text)) => Some(serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))),
             Ok(None) => {
                 // The remaining text without a line feed was truncated.
                 self.end = Some(if self.buffer.is_empty() { Ending::Whole } else { Ending::CutOff });
                 None
             }
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                self.end = Some(Ending::CutOff);
-                None
-            }
             Err(error) => {
                 self.end = Some(Ending::CutOff);
-                wrong(error.to_string())
+                let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
+                (!is_cut).then(|| Err(wrong(error.to_string())))
             }
         }
     }

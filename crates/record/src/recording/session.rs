@@ -23,13 +23,12 @@ use hugewise_linux::{
 };
 
 use super::{
-    assignment::{Assignment, RecordError, Target},
     jvm::Jvms,
-    model::{End, EndReason, Evidence, FirstTouch, Header, Line, Lost, Note, SCHEMA},
+    model::{End, EndReason, Evidence, FirstTouch, Header, Line, SCHEMA},
     samples,
     sampling_interval::SamplingInterval,
     sources::Sources,
-    start::begin,
+    start::{Assignment, RecordError, Target, begin},
     summary::Summary,
     threads::Threads,
     touch_cost,
@@ -205,14 +204,9 @@ impl Session<'_> {
         if let Some(tracer) = &mut self.means.tracer {
             match tracer.read(last) {
                 Ok(read) => lines = read,
-                Err(reason) => {
+                Err(error) => {
                     self.means.tracer = None;
-                    lines.push(Line::Lost(Lost {
-                        ns: monotonic_ns(),
-                        of: Evidence::Events,
-                        count: None,
-                        reason,
-                    }));
+                    lines.push(Line::lost(Evidence::Events, None, error));
                 }
             }
         }
@@ -221,13 +215,7 @@ impl Session<'_> {
                 Ok(Some(stats)) => lines.extend(self.threads.ended(stats)),
                 Ok(None) => break,
                 Err(error) => {
-                    let reason = format!("taskstats: {error}");
-                    lines.push(Line::Lost(Lost {
-                        ns: monotonic_ns(),
-                        of: Evidence::Ends,
-                        count: None,
-                        reason,
-                    }));
+                    lines.push(Line::lost(Evidence::Ends, None, format!("taskstats: {error}")));
                     break;
                 }
             }
@@ -253,7 +241,7 @@ impl Session<'_> {
             "another program switched kernel.task_delayacct off, {again}: threads that started in between have no \
              delays"
         );
-        self.emit(Line::Lost(Lost { ns: monotonic_ns(), of: Evidence::Delays, count: None, reason }))
+        self.emit(Line::lost(Evidence::Delays, None, reason))
     }
 
     fn sample(&mut self) -> io::Result<()> {
@@ -299,8 +287,7 @@ impl Session<'_> {
         self.emit_all(lines)?;
         self.tick(true)?;
         if reason == EndReason::Interrupted && self.child.is_some() {
-            let text = format!("the recording ended, and process {} still runs", self.main);
-            self.emit(Line::Note(Note { ns: monotonic_ns(), text }))?;
+            self.emit(Line::note(format!("the recording ended, and process {} still runs", self.main)))?;
         }
         let lost_events = self.means.tracer.as_ref().and_then(|tracer| tracer.lost());
         let recorder_cpu_ns = u64::try_from(process_cpu().as_nanos()).ok();

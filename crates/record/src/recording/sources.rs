@@ -1,22 +1,22 @@
 //! The sources of a recording: those that are available, and why the others are not.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, io, time::Duration};
 
 use hugewise_changes::journal::{Journal, JournalError};
 use hugewise_linux::{
     hugepages::{base_page, thp},
     proc::{pressure, process, taskstats::Channel, vmstat::VmStat},
-    reading::Reading,
+    reading::{Reading, Reason},
     root::Root,
     settings::Setting,
     sys::process::monotonic_ns,
-    tracefs::{self, Instance, Options, Tracefs},
+    tracefs::{self, Instance, Options, Tracefs, TracefsError},
     units::Bytes,
 };
 
 use super::{
     events::Events,
-    model::{Evidence, Line, Lost},
+    model::{Evidence, Line},
 };
 
 /// Total initial size of the trace buffers of all CPUs.
@@ -62,40 +62,31 @@ impl Sources {
     /// Switches on all sources that are available, through the journal.
     pub fn provide(root: &Root, journal: Result<&mut Journal, &JournalError>) -> Sources {
         let mut means = Sources::default();
-        let mut evidence = BTreeMap::new();
-        match journal {
-            Ok(journal) => {
-                evidence.insert(Evidence::Delays, means.account(root, journal).into());
-                evidence.insert(Evidence::Events, means.trace(root, journal).into());
-            }
+        let (delays, events) = match journal {
+            Ok(journal) => (means.account(root, journal).into(), means.trace(root, journal).into()),
             Err(error) => {
                 let reason = format!("{error}{}", error.next_step());
-                evidence.insert(Evidence::Delays, Reading::unknown(&reason));
-                evidence.insert(Evidence::Events, Reading::unknown(reason));
+                (Reading::unknown(&reason), Reading::unknown(reason))
             }
-        }
-        evidence.insert(Evidence::Ends, means.subscribe_exits(root).into());
-        evidence.insert(
-            Evidence::Counters,
-            VmStat::read(root).map(|_| "/proc/vmstat, of the whole machine".to_owned()).into(),
-        );
-        evidence.insert(
-            Evidence::Pressure,
-            pressure::read(root).map(|_| "/proc/pressure/memory, of the whole machine".to_owned()).into(),
-        );
-        means.evidence = evidence;
+        };
+        let counters = VmStat::read(root).map(|_| "/proc/vmstat, of the whole machine".to_owned());
+        let pressure = pressure::read(root).map(|_| "/proc/pressure/memory, of the whole machine".to_owned());
+        means.evidence = BTreeMap::from([
+            (Evidence::Delays, delays),
+            (Evidence::Events, events),
+            (Evidence::Ends, means.subscribe_exits(root).into()),
+            (Evidence::Counters, counters.into()),
+            (Evidence::Pressure, pressure.into()),
+        ]);
         means
     }
 
-    fn account(&mut self, root: &Root, journal: &mut Journal) -> Result<String, String> {
-        let mut channel =
-            Channel::open().map_err(|error| format!("taskstats: {error} (CONFIG_TASKSTATS)"))?;
-        let was = Setting::TaskDelayacct.read(root).map_err(|error| error.to_string())?;
-        let reported = channel
-            .thread(std::process::id())
-            .map_err(|error| format!("taskstats: {error}; it needs CAP_NET_ADMIN"))?;
+    fn account(&mut self, root: &Root, journal: &mut Journal) -> Result<String, Reason> {
+        let mut channel = open_taskstats()?;
+        let was = Setting::TaskDelayacct.read(root)?;
+        let reported = channel.thread(std::process::id()).map_err(needs_net_admin)?;
         if was != "1" {
-            journal.set(Setting::TaskDelayacct, "1").map_err(|error| error.to_string())?;
+            journal.set(Setting::TaskDelayacct, "1")?;
         }
         self.delays = Some(channel);
         let since = match was.as_str() {
@@ -105,37 +96,31 @@ impl Sources {
         Ok(format!("taskstats version {}; kernel.task_delayacct {since}", reported.version))
     }
 
-    fn subscribe_exits(&mut self, root: &Root) -> Result<String, String> {
-        let cpus = root.read("sys/devices/system/cpu/possible").map_err(|error| error.to_string())?;
-        let mut channel =
-            Channel::open().map_err(|error| format!("taskstats: {error} (CONFIG_TASKSTATS)"))?;
-        channel
-            .subscribe_exits(&cpus)
-            .map_err(|error| format!("taskstats: {error}; it needs CAP_NET_ADMIN"))?;
+    fn subscribe_exits(&mut self, root: &Root) -> Result<String, Reason> {
+        let cpus = root.read("sys/devices/system/cpu/possible")?;
+        let mut channel = open_taskstats()?;
+        channel.subscribe_exits(&cpus).map_err(needs_net_admin)?;
         self.ends = Some(channel);
         Ok("taskstats reports the exit of each thread".to_owned())
     }
 
-    fn trace(&mut self, root: &Root, journal: &mut Journal) -> Result<String, String> {
-        let words = |error: &dyn std::error::Error| error.to_string();
-        Tracefs::check_pid_namespace(root).map_err(|error| words(&error))?;
-        let tracefs = Tracefs::open(root).map_err(|error| words(&error))?;
+    fn trace(&mut self, root: &Root, journal: &mut Journal) -> Result<String, Reason> {
+        Tracefs::check_pid_namespace(root)?;
+        let tracefs = Tracefs::open(root)?;
         let mount = if tracefs.is_own_mount() {
             "; tracefs is mounted nowhere, and was mounted for this process alone"
         } else {
             ""
         };
         let id = std::process::id();
-        journal.set(Setting::TraceInstance { id }, tracefs::PRESENT).map_err(|error| words(&error))?;
+        journal.set(Setting::TraceInstance { id }, tracefs::PRESENT)?;
         let buffer_kib = buffer(root);
-        let instance = Instance::open(tracefs, id, Options { buffer_kib }).map_err(|error| words(&error))?;
+        let instance = Instance::open(tracefs, id, Options { buffer_kib })?;
         // An instance without PIDs records all threads, so a PID is set first.
-        let khugepaged = khugepaged(root);
-        instance.follow(&[khugepaged.unwrap_or(id)]).map_err(|error| words(&error))?;
-        let (mut events, on, missing) =
-            Events::switch_on(&instance, huge_order(root)).map_err(|error| words(&error))?;
+        instance.follow(&[khugepaged(root).unwrap_or(id)])?;
+        let (mut events, on, missing) = Events::switch_on(&instance, huge_order(root))?;
         if on.is_empty() {
-            return Err("this kernel has none of the required events".to_owned());
+            return Reason::err("this kernel has none of the required events");
         }
         events.ignore_thread(id);
         let without = match missing.as_slice() {
@@ -156,21 +141,21 @@ impl Sources {
 
 impl Tracer {
     /// Records these threads and their future children from now on.
-    pub fn follow(&self, tids: &[u32]) -> Result<(), String> {
-        self.instance.follow(tids).map_err(|error| error.to_string())
+    pub fn follow(&self, tids: &[u32]) -> Result<(), TracefsError> {
+        self.instance.follow(tids)
     }
 
     /// Records the children of this thread, which is a thread of the recorder and not recorded itself.
-    pub fn follow_children_of(&mut self, tid: u32) -> Result<(), String> {
+    pub fn follow_children_of(&mut self, tid: u32) -> Result<(), TracefsError> {
         self.events.ignore_thread(tid);
         self.follow(&[tid])
     }
 
     /// Reads the buffers; returns the lines up to now. With `last`, unfinished intervals are included.
-    pub fn read(&mut self, last: bool) -> Result<Vec<Line>, String> {
+    pub fn read(&mut self, last: bool) -> Result<Vec<Line>, TracefsError> {
         let before = monotonic_ns();
         let events = &mut self.events;
-        let fullest = self.instance.drain(|_, page| events.page(page)).map_err(|error| error.to_string())?;
+        let fullest = self.instance.drain(|_, page| events.page(page))?;
         let mut lines = self.events.until(if last { u64::MAX } else { before });
         if last {
             lines.extend(self.events.left_open());
@@ -181,11 +166,10 @@ impl Tracer {
         } else {
             self.gap = (self.gap * 5 / 4).min(MAX_DRAIN_INTERVAL);
         }
-        if fullest > room / 2 && self.buffer_kib < MAX_BUFFER_KIB && !last {
-            // Refused if memory is short: the size stays, and losses are recorded.
-            if self.instance.set_buffer(self.buffer_kib * 2).is_ok() {
-                self.buffer_kib *= 2;
-            }
+        let may_grow = fullest > room / 2 && self.buffer_kib < MAX_BUFFER_KIB && !last;
+        // Refused if memory is short: the size stays, and losses are recorded.
+        if may_grow && self.instance.set_buffer(self.buffer_kib * 2).is_ok() {
+            self.buffer_kib *= 2;
         }
         // Nothing was lost if there was room, and the query costs as much as a read.
         if last || fullest > room / 2 {
@@ -197,25 +181,16 @@ impl Tracer {
     /// Losses since the previous call.
     fn losses(&mut self) -> Vec<Line> {
         let mut lines = Vec::new();
-        let ns = monotonic_ns();
         if let Ok(losses) = self.instance.losses() {
             if losses.events > self.lost {
-                lines.push(Line::Lost(Lost {
-                    ns,
-                    of: Evidence::Events,
-                    count: Some(losses.events - self.lost),
-                    reason: format!("the buffers of {} KiB per CPU were full", self.buffer_kib),
-                }));
+                let reason = format!("the buffers of {} KiB per CPU were full", self.buffer_kib);
+                lines.push(Line::lost(Evidence::Events, Some(losses.events - self.lost), reason));
                 self.lost = losses.events;
             }
         }
         if self.events.damaged > self.damaged {
-            lines.push(Line::Lost(Lost {
-                ns,
-                of: Evidence::Events,
-                count: None,
-                reason: format!("{} pages could not be read", self.events.damaged - self.damaged),
-            }));
+            let reason = format!("{} pages could not be read", self.events.damaged - self.damaged);
+            lines.push(Line::lost(Evidence::Events, None, reason));
             self.damaged = self.events.damaged;
         }
         lines
@@ -225,6 +200,14 @@ impl Tracer {
     pub fn lost(&self) -> Option<u64> {
         (self.damaged == 0).then_some(self.lost)
     }
+}
+
+fn open_taskstats() -> Result<Channel, Reason> {
+    Channel::open().map_err(|error| Reason::new(format!("taskstats: {error} (CONFIG_TASKSTATS)")))
+}
+
+fn needs_net_admin(error: io::Error) -> Reason {
+    Reason::new(format!("taskstats: {error}; it needs CAP_NET_ADMIN"))
 }
 
 /// Initial buffer of each CPU in KiB; smaller on machines with many CPUs.
@@ -249,8 +232,7 @@ fn khugepaged(root: &Root) -> Option<u32> {
     let is_it = |pid: &u32| {
         // A program can have the same name, but only kernel threads have no command line.
         root.read(format!("proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "khugepaged")
-            && fs::read(root.path(Path::new(&format!("proc/{pid}/cmdline"))))
-                .is_ok_and(|line| line.is_empty())
+            && root.read_bytes(format!("proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty())
     };
     process::all(root).ok()?.into_iter().find(is_it)
 }

@@ -2,12 +2,13 @@
 
 use std::{
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io,
     path::Path,
     process::{Child, Command},
     thread,
+    time::Duration,
 };
 
 use hugewise_changes::scratch::Scratch;
@@ -18,16 +19,47 @@ use hugewise_jvm::{
     launch::LaunchLine,
     log_control,
 };
-use hugewise_linux::{root::Root, sys::process::thread_id};
-
-use super::{
-    assignment::{Assignment, RecordError, Target},
-    sources::Sources,
-    threads::Threads,
+use hugewise_linux::{
+    proc::process::ProcessError, root::Root, sys::process::thread_id, tracefs::TracefsError,
 };
+
+use super::{sources::Sources, threads::Threads};
 
 /// First JDK release with `-Xlog`.
 const FIRST_JDK_WITH_XLOG: u32 = 9;
+
+/// The process to record.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A running process, by PID.
+    Process(u32),
+    /// A program to start, with its arguments.
+    Command(Vec<OsString>),
+}
+
+/// The process to record, and the file of the recording.
+#[derive(Debug)]
+pub struct Assignment<'a> {
+    pub target: Target,
+    /// File of the recording.
+    pub output: &'a Path,
+    /// Time limit; `None` to record until the process exits.
+    pub limit: Option<Duration>,
+    /// Whether a JVM may be asked to log its pauses.
+    pub jvm_log: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    #[error("{0}")]
+    Process(#[from] ProcessError),
+    #[error("{program} could not be started: {source}")]
+    Start { program: String, source: io::Error },
+    #[error("the recording {file}: {source}")]
+    File { file: String, source: io::Error },
+    #[error("{0}")]
+    Kernel(#[from] TracefsError),
+}
 
 /// The recorded process.
 pub struct RecordedProcess {
@@ -58,47 +90,45 @@ pub fn begin(
                     return Ok(RecordedProcess { pid: *pid, child: None, log: None });
                 }
                 if let Some(tracer) = &means.tracer {
-                    tracer.follow(&new).map_err(RecordError::Kernel)?;
+                    tracer.follow(&new)?;
                 }
                 followed.extend(new);
             }
         }
         Target::Command(command) => {
-            let log = scratch.filter(|_| assignment.jvm_log).map(|scratch| scratch.path().join("jvm.log"));
-            let (command, log) = match log {
-                Some(file) => with_log(command, &file).unwrap_or_else(|| (command.clone(), None)),
-                None => (command.clone(), None),
-            };
+            let (command, log) = scratch
+                .filter(|_| assignment.jvm_log)
+                .and_then(|scratch| with_log(command, &scratch.path().join("jvm.log")))
+                .map_or_else(|| (command.clone(), None), |(command, log)| (command, Some(log)));
             let Some((program, arguments)) = command.split_first() else {
                 let source = io::Error::new(io::ErrorKind::InvalidInput, "no program was named");
                 return Err(RecordError::Start { program: "nothing".to_owned(), source });
             };
-            let child = start(means, Command::new(program).args(arguments))?.map_err(|source| {
-                RecordError::Start { program: program.to_string_lossy().into_owned(), source }
-            })?;
+            let child = start(means, program, arguments)?;
             Ok(RecordedProcess { pid: child.id(), child: Some(child), log })
         }
     }
 }
 
 /// Starts a program and records its events from the first one.
-fn start(means: &mut Sources, command: &mut Command) -> Result<io::Result<Child>, RecordError> {
+fn start(means: &mut Sources, program: &OsStr, arguments: &[OsString]) -> Result<Child, RecordError> {
+    let failed = |source| RecordError::Start { program: program.to_string_lossy().into_owned(), source };
     // A new thread whose children are recorded: it ends, so that no thread of the recorder is recorded.
     let starting = || {
         if let Some(tracer) = &mut means.tracer {
-            tracer.follow_children_of(thread_id()).map_err(RecordError::Kernel)?;
+            tracer.follow_children_of(thread_id())?;
         }
-        Ok(command.spawn())
+        Command::new(program).args(arguments).spawn().map_err(failed)
     };
     let started = thread::scope(|scope| scope.spawn(starting).join());
-    started.unwrap_or_else(|_| Ok(Err(io::Error::other("the starting thread panicked"))))
+    started.unwrap_or_else(|_| Err(failed(io::Error::other("the starting thread panicked"))))
 }
 
 /// A java command line with an option for a log in `file`, and that file.
 ///
 /// Command lines with a wrapper stay as they are: the wrapper may switch to a user who cannot write there,
 /// and a JVM that cannot write its log does not start.
-fn with_log(command: &[OsString], file: &Path) -> Option<(Vec<OsString>, Option<File>)> {
+fn with_log(command: &[OsString], file: &Path) -> Option<(Vec<OsString>, File)> {
     let words: Vec<String> =
         command.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<_>>()?;
     let line = LaunchLine::parse(&words, &|name| fs::read_to_string(name))?.ok()?;
@@ -113,7 +143,7 @@ fn with_log(command: &[OsString], file: &Path) -> Option<(Vec<OsString>, Option<
     let log = File::options().create_new(true).read(true).append(true).open(file).ok()?;
     let mut command = command.to_vec();
     command.insert(1, log_control::option(file, is_zgc).into());
-    Some((command, Some(log)))
+    Some((command, log))
 }
 
 /// JDK release of its java: from the release file of the JDK, which is cheap, or by running it.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugewise_linux::reading::Reading;
 
-use super::model::{Cause, Evidence, Line};
+use super::model::{Cause, Evidence, Line, ThreadDelays, memory_waits_ns};
 
 /// Summary of a recording, built line by line.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,8 +70,7 @@ impl Summary {
             Line::Thread(thread) => self.name(thread.tid, &thread.name),
             Line::ThreadEnd(end) => {
                 self.name(end.usage.tid, &end.name);
-                let compact = end.delays.compact.map_or(0, |delay| delay.ns);
-                self.delays.insert(end.usage.tid, (compact, end.delays.reclaim.ns));
+                self.delays.insert(end.usage.tid, memory_waits_ns(&end.delays));
             }
             Line::Stall(stall) => {
                 self.seen(stall.tid);
@@ -98,10 +97,8 @@ impl Summary {
                     1;
             }
             Line::Delays(delays) => {
-                for thread in &delays.threads {
-                    let compact = thread.delays.compact.map_or(0, |delay| delay.ns);
-                    self.delays.insert(thread.tid, (compact, thread.delays.reclaim.ns));
-                }
+                let waits = |thread: &ThreadDelays| (thread.tid, memory_waits_ns(&thread.delays));
+                self.delays.extend(delays.threads.iter().map(waits));
             }
             Line::JvmLog(log) => self.log_lines += log.lines.len() as u64,
             Line::Lost(lost) => {

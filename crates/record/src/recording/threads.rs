@@ -67,14 +67,12 @@ impl Threads {
         for (pid, tid) in &now {
             let Some((thread, usage)) = self.read(*pid, *tid) else { continue };
             let known = self.note(thread, &mut lines);
-            if known.usage != Some(usage) {
-                known.usage = Some(usage);
+            if known.usage.replace(usage) != Some(usage) {
                 usages.push(usage);
             }
             let reported = channel.as_mut().and_then(|channel| channel.thread(*tid).ok());
-            if let Some(reported) = reported.map(|reported| reported.delays) {
-                if known.delays != Some(reported) {
-                    known.delays = Some(reported);
+            if let Some(TaskStats { delays: reported, .. }) = reported {
+                if known.delays.replace(reported) != Some(reported) {
                     delays.push(ThreadDelays { tid: *tid, delays: reported });
                 }
             }

@@ -10,11 +10,13 @@ mod memory;
 mod threads;
 mod waits;
 
+use hugewise_linux::sys::process::monotonic_ns;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use header::{Evidence, Facts, FirstTouch, Header, PageCost};
 pub use memory::{HeapMemory, Machine, Memory, PoolSample};
+pub(crate) use threads::memory_waits_ns;
 pub use threads::{DelaysOfThreads, Process, Thread, ThreadDelays, ThreadEnd, ThreadUsage, Usage};
 pub use waits::{Cause, Collapse, HugePage, Stall};
 
@@ -57,6 +59,18 @@ pub enum Line {
     Note(Note),
     /// The last line of a complete recording.
     End(End),
+}
+
+impl Line {
+    /// A loss of evidence, detected now.
+    pub(super) fn lost(of: Evidence, count: Option<u64>, reason: impl ToString) -> Line {
+        Line::Lost(Lost { ns: monotonic_ns(), of, count, reason: reason.to_string() })
+    }
+
+    /// A remark for the reader, made now.
+    pub(super) fn note(text: impl ToString) -> Line {
+        Line::Note(Note { ns: monotonic_ns(), text: text.to_string() })
+    }
 }
 
 /// Origin of a JVM's log.

@@ -78,6 +78,11 @@ pub struct ThreadDelays {
     pub delays: Delays,
 }
 
+/// Direct compaction and direct reclaim, in nanoseconds.
+pub fn memory_waits_ns(delays: &Delays) -> (u64, u64) {
+    (delays.compact.map_or(0, |delay| delay.ns), delays.reclaim.ns)
+}
+
 /// Final usage and waits of an exited thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadEnd {
