@@ -19,7 +19,10 @@ use hugewise_jvm::{
 };
 use hugewise_linux::{
     pages::coverage::Coverage,
-    proc::{smaps, tree},
+    proc::{
+        smaps::{self, Vma},
+        tree,
+    },
     root::Root,
     units::{Bytes, PageSize},
 };
@@ -126,19 +129,14 @@ impl Observer {
         match &self.region {
             RegionOfInterest::Reported => None,
             RegionOfInterest::Anonymous => {
-                let mut whole: Option<Coverage> = None;
-                for pid in tree {
-                    let Ok(vmas) = smaps::read(&self.root, &pid.to_string()) else { continue };
-                    let seen = smaps::coverage(
-                        vmas.iter().filter(|v| v.is_anonymous() || v.is_hugetlb),
-                        self.thp_size,
-                    );
-                    match &mut whole {
-                        Some(whole) => whole.add(&seen),
-                        None => whole = Some(seen),
-                    }
-                }
-                whole
+                let vmas = tree.iter().filter_map(|pid| smaps::read(&self.root, &pid.to_string()).ok());
+                let coverage = |vmas: Vec<Vma>| {
+                    smaps::coverage(vmas.iter().filter(|v| v.is_anonymous() || v.is_hugetlb), self.thp_size)
+                };
+                vmas.map(coverage).reduce(|mut whole, seen| {
+                    whole.add(&seen);
+                    whole
+                })
             }
             RegionOfInterest::JavaHeap(log) => {
                 if self.hints.logged.is_none() {

@@ -4,7 +4,7 @@ use hugewise_linux::{
     pages::{
         count::{PageCounter, PageCounts},
         folios::FolioRange,
-        views::Views,
+        views,
     },
     proc::{
         process::Process,
@@ -17,16 +17,9 @@ use hugewise_linux::{
 
 use super::{
     MachineState,
-    names::{self, Part},
+    names::{self, Kind, Part},
     reason_by_settings::{self, MappingReadings, ReasonWithCauses},
-    reason_words::QuotedReadings,
 };
-
-/// The counts of all parts, in the order of their addresses.
-pub struct MeasuredParts {
-    pub parts: Vec<PartCounts>,
-    pub notes: Vec<String>,
-}
 
 /// The counts of one part.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +36,8 @@ pub struct PartCounts {
     pub same_memory_as: Option<u64>,
     /// Reason for most of the bytes on base pages; `None` if there are none.
     pub reason: Option<ReasonWithCauses>,
-    memory: Memory,
+    /// Kind of most of the memory.
+    pub memory: Memory,
     /// Bytes on base pages by reason.
     reasons: Vec<(ReasonWithCauses, Bytes)>,
 }
@@ -56,19 +50,10 @@ impl PartCounts {
         pages.subtract(self.counted_above, self.counted_above_huge);
         pages
     }
-
-    /// The readings that the text of the reason quotes.
-    pub fn evidence(&self, process: &Process) -> QuotedReadings {
-        QuotedReadings {
-            pid: process.pid,
-            split: self.pages.split,
-            swap: self.pages.swap,
-            memory: self.memory,
-        }
-    }
 }
 
-/// Counts every part. `parts` are sorted by address and do not overlap.
+/// Counts every part, in the same order, and remarks on the counts. `parts` are sorted by address and do not
+/// overlap.
 pub fn measure(
     root: &Root,
     machine: &MachineState,
@@ -76,15 +61,12 @@ pub fn measure(
     vmas: &[Vma],
     parts: &[Part],
     folios: &Reading<Vec<FolioRange>>,
-    views: &Views,
-) -> MeasuredParts {
+) -> (Vec<PartCounts>, Option<String>) {
+    let views = views::find(root, process.pid, vmas);
     let mut counter = PageCounter::of(root, process.pid);
-    let context = Context {
-        machine,
-        folios: folios.known().map_or(&[], Vec::as_slice),
-        process_off: process.thp_enabled.known() == Some(&false),
-        wants_pool: names::wants_pool(&process.command),
-    };
+    let folios: &[FolioRange] = folios.known().map_or(&[], Vec::as_slice);
+    let process_off = process.thp_enabled.known() == Some(&false);
+    let wants_pool = names::wants_pool(&process.command);
     let mut all: Vec<PartCounts> = Vec::with_capacity(parts.len());
     let mut first = 0;
     for part in parts {
@@ -96,8 +78,21 @@ pub fn measure(
             if vma.addresses.start >= part.addresses.end {
                 break;
             }
-            let pages = counter.count(vma, &part.addresses, context.folios, machine.pmd());
-            measured.add(vma, pages, part, &context);
+            let pages = counter.count(vma, &part.addresses, folios, machine.pmd());
+            let seen = MappingReadings {
+                addresses: vma.addresses.clone(),
+                offset: vma.offset,
+                memory: vma.memory(),
+                advice: vma.advice,
+                eligible: vma.thp_eligible,
+                small: pages.base,
+                thp: vma.thp,
+                split: pages.split,
+                swap: pages.swap,
+                process_off,
+                wants_pool: wants_pool && part.kind == Kind::JvmLargePages,
+            };
+            measured.add(&pages, seen.memory, reason_by_settings::judge(&seen, machine));
             if let Some(view) = views.get(&index).filter(|_| vma.addresses.start >= part.addresses.start) {
                 measured.counted_above += view.bytes;
                 measured.counted_above_huge += view.huge;
@@ -108,42 +103,21 @@ pub fn measure(
         measured.reason = most.map(|(judged, _)| *judged);
         all.push(measured);
     }
-    let mut notes = Vec::new();
-    if counter.unsplit > 0 {
-        notes.push(format!(
+    let note = (counter.unsplit > 0).then(|| {
+        format!(
             "{} mappings hold more than one region, and this kernel does not report which bytes are present \
              where (PAGEMAP_SCAN, Linux 6.7): each is counted with the region that begins in it",
             counter.unsplit
-        ));
-    }
-    MeasuredParts { parts: all, notes }
-}
-
-struct Context<'a> {
-    machine: &'a MachineState,
-    folios: &'a [FolioRange],
-    process_off: bool,
-    wants_pool: bool,
+        )
+    });
+    (all, note)
 }
 
 impl PartCounts {
-    fn add(&mut self, vma: &Vma, pages: PageCounts, part: &Part, context: &Context<'_>) {
-        let memory = vma.memory();
-        let seen = MappingReadings {
-            addresses: vma.addresses.clone(),
-            offset: vma.offset,
-            memory,
-            advice: vma.advice,
-            eligible: vma.thp_eligible,
-            small: pages.base,
-            thp: vma.thp,
-            split: pages.split,
-            swap: pages.swap,
-            process_off: context.process_off,
-            wants_pool: context.wants_pool && part.kind.is_for_large_pages(),
-        };
+    /// Adds the pages of a mapping, and the reason for its base pages.
+    fn add(&mut self, pages: &PageCounts, memory: Memory, reason: Option<ReasonWithCauses>) {
         self.mappings += 1;
-        if let Some(judged) = reason_by_settings::judge(&seen, context.machine) {
+        if let Some(judged) = reason {
             self.memory = memory;
             let bytes = pages.base + pages.swap;
             match self.reasons.iter_mut().find(|(other, _)| *other == judged) {
@@ -151,6 +125,6 @@ impl PartCounts {
                 None => self.reasons.push((judged, bytes)),
             }
         }
-        self.pages.add(&pages);
+        self.pages.add(pages);
     }
 }

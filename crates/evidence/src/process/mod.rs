@@ -10,10 +10,7 @@ mod stacks;
 mod summary;
 
 use hugewise_linux::{
-    pages::{
-        folios::{self, FolioSelection},
-        views,
-    },
+    pages::folios::{self, FolioSelection},
     proc::{
         process::{Obstacle, Process, ProcessError},
         smaps::{self, Vma, VmaRange},
@@ -23,11 +20,13 @@ use hugewise_linux::{
     units::Bytes,
 };
 
+use self::{names::Naming, reason_by_settings::ReasonWithCauses};
+
 pub use self::{
     machine::MachineState,
-    measure::{MeasuredParts, PartCounts},
+    measure::PartCounts,
     model::{Document, Failed, Inspected, InspectedRegion, Totals, huge},
-    names::{Kind, Naming, Part},
+    names::{Kind, Part},
     reason_by_settings::Reason,
     summary::RegionPages,
 };
@@ -53,28 +52,29 @@ pub fn inspect(
     let vmas = smaps::read_many(root, &pid.to_string()).map_err(|error| process.explain(root, &error))?;
     let wanted = if options.full { FolioSelection::All } else { FolioSelection::Whole };
     let folios = folios::read(root, pid, vmas.iter().map(VmaRange::from), &machine.sizes, wanted).into();
-    let Survey { naming, measured } = survey(root, machine, &process, &vmas, &folios, options);
+    let Survey { parts, source, notes } = survey(root, machine, &process, &vmas, &folios, options);
     process.check_running(root)?;
     if vmas.is_empty() {
         let words = format!("{pid} ({}) has no mappings any more: it is ending", process.name);
         return Err(ProcessError { obstacle: Obstacle::Ended, words });
     }
-    let mut notes = naming.notes;
-    notes.extend(measured.notes);
     let is_jvm = hugewise_jvm::regions::has_libjvm(&vmas);
     let mut totals = Totals::default();
-    measured.parts.iter().for_each(|part| totals.add(&part.once(), machine));
-    let regions = naming.parts.into_iter().zip(measured.parts);
-    let regions: Vec<InspectedRegion> = regions
-        .map(|(part, measured)| region(machine, &process, part, &measured, &folios, options))
+    parts.iter().for_each(|(_, counts)| totals.add(&counts.once(), machine));
+    let regions = parts
+        .into_iter()
+        .map(|(part, counts)| region(machine, &process, part, &counts, &folios, options))
         .collect();
-    Ok(Inspected::new(process, is_jvm, naming.source, totals, folios.map(|_| true), Some(regions), notes))
+    Ok(Inspected::new(process, is_jvm, source, totals, folios.map(|_| true), Some(regions), notes))
 }
 
 /// All mappings of a process, named and counted.
 pub struct Survey {
-    pub naming: Naming,
-    pub measured: MeasuredParts,
+    /// Sorted by address, without overlap; together they contain every mapping.
+    pub parts: Vec<(Part, PartCounts)>,
+    /// Source of the names.
+    pub source: String,
+    pub notes: Vec<String>,
 }
 
 /// Names and counts the mappings `vmas` of a process.
@@ -86,10 +86,10 @@ pub fn survey(
     folios: &Reading<Vec<folios::FolioRange>>,
     options: Options,
 ) -> Survey {
-    let naming = names::name(root, process, vmas, options);
-    let views = views::find(root, process.pid, vmas);
-    let measured = measure::measure(root, machine, process, vmas, &naming.parts, folios, &views);
-    Survey { naming, measured }
+    let Naming { parts, source, mut notes } = names::name(root, process, vmas, options);
+    let (counts, note) = measure::measure(root, machine, process, vmas, &parts, folios);
+    notes.extend(note);
+    Survey { parts: parts.into_iter().zip(counts).collect(), source, notes }
 }
 
 /// Reads the totals of process `pid` from `smaps_rollup`, without regions.
@@ -119,25 +119,25 @@ fn region(
     machine: &MachineState,
     process: &Process,
     part: Part,
-    measured: &PartCounts,
+    counts: &PartCounts,
     folios: &Reading<Vec<folios::FolioRange>>,
     options: Options,
 ) -> InspectedRegion {
-    let pages = &measured.pages;
-    let words =
-        measured.reason.map(|reason| reason_words::words(reason, &measured.evidence(process), machine));
-    let reason = measured.reason.map(|judged| judged.reason);
+    let pages = &counts.pages;
+    let words = counts.reason.map(|reason| reason_words::words(reason, counts, process.pid, machine));
+    let reason = counts.reason.map(|judged| judged.reason);
+    let (detail, actions) = words.map(|words| (words.detail, words.actions)).unzip();
     InspectedRegion {
         pages: RegionPages::new(part.name, part.addresses, pages, machine, reason),
         kind: part.kind,
-        mappings: measured.mappings,
+        mappings: counts.mappings,
         swapped_bytes: pages.swap,
         split_bytes: folios.known().map(|_| pages.split),
         part_of_folio_bytes: folios.known().filter(|_| options.full).map(|_| pages.part_of_folio),
-        counted_above_bytes: measured.counted_above,
-        same_memory_as: measured.same_memory_as,
-        candidates: measured.reason.map(reason_by_settings::ReasonWithCauses::candidates).unwrap_or_default(),
-        detail: words.as_ref().map(|words| words.detail.clone()),
-        actions: words.map(|words| words.actions).unwrap_or_default(),
+        counted_above_bytes: counts.counted_above,
+        same_memory_as: counts.same_memory_as,
+        candidates: counts.reason.map(ReasonWithCauses::candidates).unwrap_or_default(),
+        detail,
+        actions: actions.unwrap_or_default(),
     }
 }

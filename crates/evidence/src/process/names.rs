@@ -45,11 +45,6 @@ impl Kind {
             Jvm::Other => Kind::File,
         }
     }
-
-    /// Whether a JVM's large-page flags affect it.
-    pub fn is_for_large_pages(self) -> bool {
-        self == Kind::JvmLargePages
-    }
 }
 
 /// A named address range: several mappings, or a part of one.
@@ -91,21 +86,21 @@ pub fn name(root: &Root, process: &Process, vmas: &[Vma], options: Options) -> N
 
 /// The JVM's names for its regions; no parts if the process is not a JVM.
 fn jvm(root: &Root, process: &Process, vmas: &[Vma], options: Options) -> Naming {
+    let by_kernel = |notes| Naming { parts: Vec::new(), source: "the kernel".to_owned(), notes };
     if !options.attach && !regions::has_libjvm(vmas) {
-        return Naming { parts: Vec::new(), source: "the kernel".to_owned(), notes: Vec::new() };
+        return by_kernel(Vec::new());
     }
     let named = regions::name(root, process.pid, vmas, options.attach, options.max_heap);
-    let source = match &named.source {
+    let mut notes = named.notes;
+    let source = match named.source {
         Source::Attached { commands } => format!("the JVM ({}) and its memory", commands.join(", ")),
         Source::Passive { tables: true } => "the JVM's own tables, read in its memory".to_owned(),
         Source::Passive { tables: false } => "the order of the mappings".to_owned(),
-        Source::NotAJvm(_) => "the kernel".to_owned(),
+        Source::NotAJvm(why) => {
+            notes.push(why);
+            return by_kernel(notes);
+        }
     };
-    let mut notes = named.notes;
-    if let Source::NotAJvm(why) = named.source {
-        notes.push(why);
-        return Naming { parts: Vec::new(), source, notes };
-    }
     // Ranges of kind `Other` keep their generic names.
     let known = named.ranges.into_iter().filter(|range| range.kind != regions::RegionKind::Other);
     let parts = known
@@ -183,21 +178,16 @@ fn generic(vmas: &[Vma], stacks: &Stacks) -> Vec<Part> {
                 None => by_name(vma),
             },
         };
-        match parts.last_mut() {
-            // Mappings with different madvise advice stay separate regions.
-            Some(last)
-                if last.name == name
-                    && last.kind == kind
-                    && goes_on(last, vma)
-                    && before.is_some_and(|before| before.advice == vma.advice) =>
-            {
-                last.addresses.end = vma.addresses.end;
-            }
+        // Mappings with different madvise advice stay separate regions.
+        let same_advice = before.is_some_and(|before| before.advice == vma.advice);
+        let belongs = |last: &&mut Part| {
             // The reserved rest of an arena belongs to the arena.
-            Some(last) if last.name == "malloc arena" && kind == Kind::Reserved && goes_on(last, vma) => {
-                last.addresses.end = vma.addresses.end;
-            }
-            _ => parts.push(Part { addresses: vma.addresses.clone(), name, kind, of_jvm: None }),
+            let is_rest = last.name == "malloc arena" && kind == Kind::Reserved;
+            goes_on(last, vma) && (is_rest || (last.name == name && last.kind == kind && same_advice))
+        };
+        match parts.last_mut().filter(belongs) {
+            Some(last) => last.addresses.end = vma.addresses.end,
+            None => parts.push(Part { addresses: vma.addresses.clone(), name, kind, of_jvm: None }),
         }
     }
     parts

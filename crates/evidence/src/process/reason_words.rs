@@ -2,24 +2,12 @@
 
 use std::path::PathBuf;
 
-use hugewise_linux::{action::Action, hugepages::pools::Pool, proc::smaps::Memory, units::Bytes};
+use hugewise_linux::{action::Action, hugepages::pools::Pool, proc::smaps::Memory};
 
 use super::{
-    MachineState,
+    MachineState, PartCounts,
     reason_by_settings::{Reason, ReasonWithCauses},
 };
-
-/// Readings of a region that the text quotes.
-#[derive(Clone, Debug)]
-pub struct QuotedReadings {
-    pub pid: u32,
-    /// Bytes in whole THPs that base page table entries map.
-    pub split: Bytes,
-    /// Swapped-out bytes.
-    pub swap: Bytes,
-    /// Kind of most of the memory.
-    pub memory: Memory,
-}
 
 /// A reason as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,19 +18,19 @@ pub struct Words {
 }
 
 /// The reason as text, without claims beyond the readings.
-pub fn words(judged: ReasonWithCauses, evidence: &QuotedReadings, machine: &MachineState) -> Words {
-    let setting = match evidence.memory {
+pub fn words(judged: ReasonWithCauses, counts: &PartCounts, pid: u32, machine: &MachineState) -> Words {
+    let setting = match counts.memory {
         Memory::Shared => &machine.shared,
         _ => &machine.anonymous,
     };
     let (word, file) = setting.clone().unwrap_or(("unknown".to_owned(), PathBuf::from("?")));
     let file = format!("/{}", file.display());
     let pmd = machine.pmd().map_or_else(|| "a huge page".to_owned(), |pmd| pmd.to_string());
-    let collapse = collapse(evidence.pid, machine);
+    let collapse = collapse(pid, machine);
     let (detail, action) = match judged.reason {
         Reason::NeverAdvised => (
             format!("THP mode is {word} ({file}), and this region has no MADV_HUGEPAGE"),
-            Some(advise(evidence, &file)),
+            Some(advise(counts.memory, pid, &file)),
         ),
         Reason::TooSmall => (format!("the mapping is smaller than {pmd}"), None),
         Reason::NotAligned => (
@@ -62,14 +50,11 @@ pub fn words(judged: ReasonWithCauses, evidence: &QuotedReadings, machine: &Mach
             format!("transparent huge pages are disabled for this kind of memory ({file} is {word})"),
             Some(Action::new("Permit huge pages; this applies to memory touched afterwards").by(format!(
                 "echo {} | sudo tee {file}",
-                if evidence.memory == Memory::Shared { "advise" } else { "madvise" }
+                if counts.memory == Memory::Shared { "advise" } else { "madvise" }
             ))),
         ),
         Reason::OffByPrctl => (
-            format!(
-                "the process or a parent disabled THP (THP_enabled is 0 in /proc/{}/status)",
-                evidence.pid
-            ),
+            format!("the process or a parent disabled THP (THP_enabled is 0 in /proc/{}/status)", pid),
             Some(Action::new("Start the program without prctl(PR_SET_THP_DISABLE), which children inherit")),
         ),
         Reason::NotEligible => (
@@ -80,13 +65,13 @@ pub fn words(judged: ReasonWithCauses, evidence: &QuotedReadings, machine: &Mach
         Reason::File => ("file-backed: large folios depend on the file system".to_owned(), None),
         Reason::Kernel => ("a mapping of the kernel".to_owned(), None),
         Reason::SplitSince => (
-            format!("{} are PTE-mapped huge pages: the PMD entry was split, or never set", evidence.split),
+            format!("{} are PTE-mapped huge pages: the PMD entry was split, or never set", counts.pages.split),
             Some(collapse),
         ),
         Reason::Swapped => (
             format!(
                 "{} are swapped out: swap-out may split huge pages, and swap-in mostly brings back base pages",
-                evidence.swap
+                counts.pages.swap
             ),
             Some(Action::new(
                 "Free memory on this machine, so that the kernel stops swapping the process out",
@@ -118,8 +103,8 @@ pub fn words(judged: ReasonWithCauses, evidence: &QuotedReadings, machine: &Mach
     Words { detail, actions: action.into_iter().collect() }
 }
 
-fn advise(evidence: &QuotedReadings, file: &str) -> Action {
-    match evidence.memory {
+fn advise(memory: Memory, pid: u32, file: &str) -> Action {
+    match memory {
         Memory::Shared => Action::new(
             "Change the program to call madvise(MADV_HUGEPAGE); start a JVM with ZGC with \
              -XX:+UseTransparentHugePages",
@@ -129,7 +114,7 @@ fn advise(evidence: &QuotedReadings, file: &str) -> Action {
              GLIBC_TUNABLES=glibc.malloc.hugetlb=1; or write 'always' to {file}; this command collapses the pages \
              that are resident now"
         ))
-        .by(format!("hugewise collapse {}", evidence.pid)),
+        .by(format!("hugewise collapse {}", pid)),
     }
 }
 

@@ -76,10 +76,9 @@ impl Survey {
         let mut pages = PageCounts::default();
         let mut reasons: Vec<(Reason, Bytes)> = Vec::new();
         let (mut start, mut end) = (u64::MAX, 0);
-        let parts = self.naming.parts.iter().zip(&self.measured.parts);
-        for (part, measured) in parts.filter(|(part, _)| belongs(part)) {
-            let once = measured.once();
-            if let Some(judged) = measured.reason {
+        for (part, counts) in self.parts.iter().filter(|(part, _)| belongs(part)) {
+            let once = counts.once();
+            if let Some(judged) = counts.reason {
                 match reasons.iter_mut().find(|(reason, _)| *reason == judged.reason) {
                     Some((_, bytes)) => *bytes += once.base + once.swap,
                     None => reasons.push((judged.reason, once.base + once.swap)),

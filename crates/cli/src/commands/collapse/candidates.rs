@@ -1,7 +1,7 @@
 //! The memory of a process that can be collapsed: its regions, candidates, and skipped memory.
 
 use std::{
-    collections::{BTreeMap, HashMap, btree_map::Entry},
+    collections::{BTreeMap, HashMap},
     ops::Range,
 };
 
@@ -10,17 +10,17 @@ use hugewise_evidence::process::{self, Kind, MachineState, Part, Survey};
 use hugewise_jvm::regions;
 use hugewise_linux::{
     hugepages::thp,
-    pages::{count::PageCounts, occupancy::Occupancy, reason::Reason},
+    pages::{occupancy::Occupancy, reason::Reason as BasePageReason},
     proc::{
         process::Process,
         smaps::{self, Vma},
     },
-    reading::Reading,
+    reading::{Reading, Reason},
     root::Root,
     units::{Bytes, PageSize},
 };
 use hugewise_memory::collapse::{
-    candidates::{self, Candidate, Sum},
+    candidates::{self, Candidate, MIN_RESIDENT_PERCENT, Sum},
     suitable::{self, Circumstances},
 };
 
@@ -64,7 +64,7 @@ pub struct SelectedRegion {
     /// Ranges with too few resident pages.
     pub sparse: Sum,
     /// Bytes on base pages that cannot be collapsed, by reason.
-    pub left_out: BTreeMap<Reason, Bytes>,
+    pub left_out: BTreeMap<BasePageReason, Bytes>,
 }
 
 /// One sample of a process.
@@ -95,21 +95,43 @@ impl ProcessSample {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    pub size: PageSize,
-    pub wanted: RegionSelection,
-    /// Smallest resident share of a candidate range, in percent.
+/// Options that select the candidates, and limit the collapse.
+#[derive(clap::Args, Debug)]
+pub struct CollapseOptions {
+    /// Regions to collapse
+    #[arg(long, value_enum, default_value_t = RegionSelection::All, value_name = "REGION")]
+    pub region: RegionSelection,
+
+    /// Collapse at most this much per second; unlimited by default
+    #[arg(long, value_name = "GiB/s", value_parser = rate)]
+    pub rate: Option<f64>,
+
+    /// Smallest resident share of a range to collapse; its other pages become resident
+    #[arg(long, value_name = "PERCENT", default_value_t = MIN_RESIDENT_PERCENT, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub min_present: u8,
+
+    /// Allow the kernel to reclaim and compact memory: other programs may have to wait
+    #[arg(long)]
+    pub allow_reclaim: bool,
+
+    /// Report candidates without collapsing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+}
+
+fn rate(text: &str) -> Result<f64, Reason> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Reason::err("expected a number above 0, in GiB/s"),
+    }
 }
 
 /// Circumstances that all mappings of this process share.
 pub fn circumstances(root: &Root, process: &Process, size: PageSize) -> Circumstances {
-    let shared = thp::read(root).pmd_shmem_enabled().map(|(word, _)| word.to_owned());
     Circumstances {
         size,
         process_off: process.thp_enabled.known() == Some(&false),
-        shared_denied: shared.as_deref() == Some("deny"),
+        shared_denied: thp::read(root).pmd_shmem_enabled().is_some_and(|(word, _)| word == "deny"),
     }
 }
 
@@ -118,39 +140,36 @@ pub fn sample(
     root: &Root,
     machine: &MachineState,
     process: &Process,
-    options: Options,
+    size: PageSize,
+    options: &CollapseOptions,
 ) -> anyhow::Result<ProcessSample> {
     let pid = process.pid;
     let vmas = smaps::read_many(root, &pid.to_string())
         .map_err(|error| anyhow!(plain(&process.explain(root, &error).words)))?;
     let folios = Reading::unknown("not needed here");
-    let Survey { naming, measured } =
+    let Survey { parts, notes, .. } =
         process::survey(root, machine, process, &vmas, &folios, process::Options::default());
-    let base = machine.sizes.base;
-    let occupancy = Occupancy::open(root, pid, base, options.size).with_context(|| {
-        format!(
-            "cannot read /proc/{pid}/pagemap: it needs the user of the process or \
-             CAP_SYS_PTRACE"
-        )
+    let occupancy = Occupancy::open(root, pid, machine.sizes.base, size).with_context(|| {
+        format!("cannot read /proc/{pid}/pagemap: it needs the user of the process or CAP_SYS_PTRACE")
     })?;
-    let circumstances = circumstances(root, process, options.size);
+    let circumstances = circumstances(root, process, size);
     let mut seen = ProcessSample {
         is_jvm: regions::has_libjvm(&vmas),
         regions: BTreeMap::new(),
         candidates: Vec::new(),
         resident: Bytes::ZERO,
-        notes: naming.notes,
+        notes,
     };
-    seen.notes.extend(measured.notes);
     let mut once = DistinctCandidates::default();
-    for (part, measured) in naming.parts.iter().zip(&measured.parts) {
-        let pages = measured.once();
+    for (part, counts) in &parts {
+        let pages = counts.once();
         seen.resident += pages.resident();
-        if !options.wanted.selects(part) {
+        if !options.region.selects(part) {
             continue;
         }
         let region = seen.regions.entry(part.name.clone()).or_default();
-        region.count(&pages);
+        region.resident += pages.resident();
+        region.huge += pages.thp + pages.hugetlb.values().copied().sum();
         // A huge page may cross parts; it belongs to the part in which it begins.
         for vma in vmas_of(&vmas, &part.addresses) {
             match suitable::unsuitable(vma, &circumstances) {
@@ -160,9 +179,9 @@ pub fn sample(
                 }
                 None => {
                     let slots = occupancy
-                        .slots(&within(vma, &part.addresses, options.size))
+                        .slots(&within(vma, &part.addresses, size))
                         .with_context(|| format!("cannot scan the page table of process {pid}"))?;
-                    let chosen = candidates::choose(&slots, options.size, options.min_present);
+                    let chosen = candidates::choose(&slots, size, options.min_present);
                     region.sparse.pages.0 += chosen.sparse.pages.0;
                     region.sparse.present_bytes += chosen.sparse.present_bytes;
                     chosen.candidates.into_iter().for_each(|one| once.add(&part.name, vma, one));
@@ -178,13 +197,6 @@ pub fn sample(
     seen.regions.retain(|_, region| region.resident > Bytes::ZERO);
     seen.regions.values_mut().for_each(|region| region.left_out.retain(|_, bytes| *bytes > Bytes::ZERO));
     Ok(seen)
-}
-
-impl SelectedRegion {
-    fn count(&mut self, pages: &PageCounts) {
-        self.resident += pages.resident();
-        self.huge += pages.thp + pages.hugetlb.values().copied().sum();
-    }
 }
 
 /// The mappings that overlap these addresses.
@@ -220,9 +232,8 @@ impl DistinctCandidates {
             let offset = vma.offset + (candidate.addresses.start - vma.addresses.start);
             let key = (vma.device, vma.inode, offset);
             if let Some(index) = self.shared.get(&key) {
-                if let Some((_, known)) =
-                    self.all.get_mut(*index).filter(|(_, c)| c.present < candidate.present)
-                {
+                let (_, known) = &mut self.all[*index];
+                if known.present < candidate.present {
                     *known = candidate;
                 }
                 return;
@@ -231,31 +242,6 @@ impl DistinctCandidates {
         }
         self.all.push((name.to_owned(), candidate));
     }
-}
-
-/// A region before and after the collapse.
-#[derive(Clone, Debug, Default)]
-pub struct RegionChange {
-    pub before: SelectedRegion,
-    /// `None` if the process was not sampled afterwards.
-    pub after: Option<SelectedRegion>,
-}
-
-/// Pairs the regions of two samples by name.
-pub fn compare(before: &ProcessSample, after: Option<&ProcessSample>) -> BTreeMap<String, RegionChange> {
-    let mut all: BTreeMap<String, RegionChange> = BTreeMap::new();
-    for (name, region) in &before.regions {
-        all.insert(name.clone(), RegionChange { before: region.clone(), after: None });
-    }
-    for (name, region) in after.into_iter().flat_map(|after| &after.regions) {
-        match all.entry(name.clone()) {
-            Entry::Occupied(mut known) => known.get_mut().after = Some(region.clone()),
-            Entry::Vacant(new) => {
-                new.insert(RegionChange { before: SelectedRegion::default(), after: Some(region.clone()) });
-            }
-        }
-    }
-    all
 }
 
 #[cfg(test)]

@@ -26,13 +26,12 @@ use hugewise_linux::{
 use hugewise_measure::experiment::Progress;
 use hugewise_memory::collapse::{
     admission,
-    candidates::MIN_RESIDENT_PERCENT,
     engine::{CollapseOutcome, CollapseResult, Settings},
     live::{self, CollapseTarget},
 };
 
 use self::{
-    candidates::{Options, ProcessSample, RegionSelection},
+    candidates::{CollapseOptions, ProcessSample, RegionSelection},
     result::CollapseReport,
 };
 use crate::{
@@ -55,25 +54,8 @@ pub struct Collapse {
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: u32,
 
-    /// Regions to collapse
-    #[arg(long, value_enum, default_value_t = RegionSelection::All, value_name = "REGION")]
-    region: RegionSelection,
-
-    /// Collapse at most this much per second; unlimited by default
-    #[arg(long, value_name = "GiB/s", value_parser = rate)]
-    rate: Option<f64>,
-
-    /// Smallest resident share of a range that is collapsed; its missing pages become resident
-    #[arg(long, value_name = "PERCENT", default_value_t = MIN_RESIDENT_PERCENT, value_parser = clap::value_parser!(u8).range(1..=100))]
-    min_present: u8,
-
-    /// Allow the kernel to reclaim and compact memory: other programs may have to wait
-    #[arg(long)]
-    allow_reclaim: bool,
-
-    /// Report candidates without collapsing
-    #[arg(short = 'n', long)]
-    dry_run: bool,
+    #[command(flatten)]
+    options: CollapseOptions,
 
     /// Print JSON (schema hugewise.collapse/2)
     #[arg(long)]
@@ -92,13 +74,6 @@ Collapsing needs CAP_SYS_NICE; reading another user's process needs CAP_SYS_PTRA
 Exit status: 0 all candidates are on huge pages; 1 some are not, or the collapse was not started;
 2 usage error, or collapsing is not possible; 128 + signal number if interrupted.";
 
-fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
-        _ => Err("expected a number above 0, in GiB/s".to_owned()),
-    }
-}
-
 /// Runs the command.
 pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
@@ -108,15 +83,16 @@ pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode>
     let process = Process::read(&root, collapse.pid).map_err(|error| anyhow!(plain(&error.words)))?;
     let pidfd = pidfd.with_context(|| format!("cannot open process {} (pidfd_open)", collapse.pid))?;
     let missing = missing_rights(&root, &process);
-    if let Some(missing) = missing.as_ref().filter(|_| !collapse.dry_run) {
+    if let Some(missing) = missing.as_ref().filter(|_| !collapse.options.dry_run) {
         bail!("{missing}");
     }
     let machine = MachineState::read(&root)?;
     let size = machine.pmd().context("this kernel does not report the size of transparent huge pages")?;
-    let subject = Subject { root: &root, machine: &machine, process: &process, collapse, size };
+    let options = &collapse.options;
+    let subject = Subject { root: &root, machine: &machine, process: &process, size, options };
     let mut report = subject.before(&pidfd)?;
     report.notes.extend(missing);
-    if collapse.dry_run || report.is_over() {
+    if options.dry_run || report.is_over() {
         return show(&report, true, collapse, terminal);
     }
     if !collapse.json {
@@ -125,8 +101,8 @@ pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode>
     let interrupt = machine::install_signal_handlers()?;
     subject.collapse(&Adviser::of(pidfd), &interrupt, &mut report)?;
     let code = show(&report, false, collapse, terminal)?;
-    let signal = interrupt.signal().and_then(|signal| u8::try_from(signal).ok());
-    Ok(signal.filter(|_| report.was_interrupted()).map_or(code, |signal| ExitCode::from(128 + signal)))
+    let signal = machine::signal_number(&interrupt).filter(|_| report.was_interrupted());
+    Ok(signal.map_or(code, |signal| ExitCode::from(128 + signal)))
 }
 
 fn no_collapse(root: &Root) -> String {
@@ -175,47 +151,36 @@ fn show(
     Ok(if report.is_fine() { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
 
-/// The process to collapse, and the settings.
+/// The process to collapse, and the options.
 struct Subject<'a> {
     root: &'a Root,
     machine: &'a MachineState,
     process: &'a Process,
-    collapse: &'a Collapse,
     size: PageSize,
+    options: &'a CollapseOptions,
 }
 
 impl Subject<'_> {
     fn sample(&self) -> anyhow::Result<ProcessSample> {
-        let options =
-            Options { size: self.size, wanted: self.collapse.region, min_present: self.collapse.min_present };
-        candidates::sample(self.root, self.machine, self.process, options)
+        candidates::sample(self.root, self.machine, self.process, self.size, self.options)
     }
 
     /// The report before the collapse. Takes the pidfd and not the `Adviser`, so that it cannot change the
     /// process.
     fn before(&self, pidfd: &File) -> anyhow::Result<CollapseReport> {
-        let seen = self.sample()?;
+        let (seen, size, options) = (self.sample()?, self.size, self.options);
         let (pid, name) = (self.process.pid, plain(&self.process.name));
         ensure!(!pidfd::has_ended(pidfd, Duration::ZERO)?, "{pid} ({name}) ended while its memory was read");
-        if self.collapse.region == RegionSelection::Heap && !seen.is_jvm {
+        if options.region == RegionSelection::Heap && !seen.is_jvm {
             bail!(
                 "{pid} ({name}) is not a JVM and has no object heap; use '--region malloc' for the heap of C \
                  programs, or '--region all' for all memory that can be collapsed"
             );
         }
-        let room = live::room(self.root, self.machine.sizes.base, self.size);
-        let room = Reading::from(room);
+        let room = Reading::from(live::room(self.root, self.machine.sizes.base, size));
         let available = meminfo::read(self.root).available;
-        let admitted = admission::admit(seen.wanted(), self.size, &room, self.collapse.allow_reclaim);
-        let asked = result::CollapseRequest {
-            region: self.collapse.region,
-            size: self.size,
-            min_present: self.collapse.min_present,
-            rate: self.collapse.rate,
-            allow_reclaim: self.collapse.allow_reclaim,
-            dry_run: self.collapse.dry_run,
-        };
-        Ok(CollapseReport::before(self.process, asked, seen, room, available, admitted.err()))
+        let admitted = admission::admit(seen.wanted(), size, &room, options.allow_reclaim);
+        Ok(CollapseReport::before(self.process, size, options, seen, room, available, admitted.err()))
     }
 
     fn collapse(
@@ -233,13 +198,13 @@ impl Subject<'_> {
         };
         let settings = Settings {
             size: self.size,
-            rate: self.collapse.rate.map(|rate| rate * result::GIB),
-            allow_reclaim: self.collapse.allow_reclaim,
+            rate: self.options.rate.map(|rate| rate * result::GIB),
+            allow_reclaim: self.options.allow_reclaim,
         };
         let mut bar = Bar::new();
         let what = format!("huge pages of {}", self.size);
         let done: CollapseResult =
-            live::collapse_all(&target, report.candidates(), settings, &mut |done, total| {
+            live::collapse_all(&target, &report.seen.candidates, settings, &mut |done, total| {
                 bar.run(done, total, &what);
             });
         drop(bar);

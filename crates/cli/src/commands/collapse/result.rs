@@ -1,6 +1,6 @@
 //! The result of `collapse`: schema `hugewise.collapse/2`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hugewise_linux::{
     action::Action,
@@ -12,7 +12,7 @@ use hugewise_linux::{
 };
 use hugewise_memory::collapse::{
     admission::AdmissionError,
-    candidates::{Candidate, Sum},
+    candidates::Sum,
     engine::{self, CollapseResult},
     pressure_pauses::Interference,
     refusals,
@@ -21,26 +21,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::words::{actions, before_beginning};
-use crate::commands::collapse::candidates::{self, ProcessSample, RegionSelection};
+use crate::commands::collapse::candidates::{CollapseOptions, ProcessSample, RegionSelection};
 
 pub use super::words::cause;
 
 /// A GiB, in bytes.
 pub const GIB: f64 = 1_073_741_824.0;
 const SCHEMA: &str = "hugewise.collapse/2";
-
-/// The options of the command.
-#[derive(Clone, Copy, Debug)]
-pub struct CollapseRequest {
-    pub region: RegionSelection,
-    pub size: PageSize,
-    /// Smallest resident share of a candidate range, in percent.
-    pub min_present: u8,
-    /// Limit in GiB/s.
-    pub rate: Option<f64>,
-    pub allow_reclaim: bool,
-    pub dry_run: bool,
-}
 
 /// What `collapse --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -194,14 +181,15 @@ impl CollapseReport {
     /// The report before the collapse.
     pub fn before(
         process: &Process,
-        asked: CollapseRequest,
+        size: PageSize,
+        options: &CollapseOptions,
         mut seen: ProcessSample,
         room: Reading<Headroom>,
         available: Reading<Bytes>,
         refused: Option<AdmissionError>,
     ) -> CollapseReport {
         let wanted = seen.wanted();
-        let outcome = match (&refused, asked.dry_run) {
+        let outcome = match (&refused, options.dry_run) {
             _ if wanted.pages == Pages(0) => CollapseOutcome::NothingToDo,
             (Some(_), false) => CollapseOutcome::NotBegun,
             _ => CollapseOutcome::DryRun,
@@ -212,21 +200,18 @@ impl CollapseReport {
             name: process.name.clone(),
             command: process.command.clone(),
             is_jvm: seen.is_jvm,
-            region: asked.region,
-            page_size: asked.size,
-            min_resident_ratio: f64::from(asked.min_present) / 100.0,
-            max_bytes_per_second: asked.rate.map(|gib| gib * GIB),
-            allow_reclaim: asked.allow_reclaim,
+            region: options.region,
+            page_size: size,
+            min_resident_ratio: f64::from(options.min_present) / 100.0,
+            max_bytes_per_second: options.rate.map(|gib| gib * GIB),
+            allow_reclaim: options.allow_reclaim,
             outcome,
             cause: refused.as_ref().map(ToString::to_string),
-            actions: refused
-                .as_ref()
-                .map(|refused| before_beginning(refused, asked.size))
-                .unwrap_or_default(),
+            actions: refused.map(|refused| before_beginning(&refused, size)).unwrap_or_default(),
             before: seen.huge(),
             after: None,
             wanted,
-            holes_bytes: wanted.holes(asked.size),
+            holes_bytes: wanted.holes(size),
             room: room.map(|room| AvailableHugePages {
                 free_blocks: room.blocks,
                 above_watermarks_bytes: room.above_watermarks,
@@ -269,10 +254,6 @@ impl CollapseReport {
         self.outcome == CollapseOutcome::Ended(engine::CollapseOutcome::Interrupted)
     }
 
-    pub fn candidates(&self) -> &[Candidate] {
-        &self.seen.candidates
-    }
-
     /// Adds the result of the collapse, and the sample after it.
     pub fn done(&mut self, done: CollapseResult, after: Option<ProcessSample>) {
         let seconds = done.lasted.as_secs_f64();
@@ -305,20 +286,27 @@ impl CollapseReport {
         self.regions = self.compared(after.as_ref());
     }
 
-    pub(super) fn compared(&self, after: Option<&ProcessSample>) -> Vec<CollapsedRegion> {
-        let all = candidates::compare(&self.seen, after);
-        let region = |(name, compared): (String, candidates::RegionChange)| CollapsedRegion {
-            name,
-            resident_before: compared.before.resident,
-            huge_before: compared.before.huge,
-            resident_after: compared.after.as_ref().map(|after| after.resident),
-            huge_after: compared.after.as_ref().map(|after| after.huge),
-            wanted: compared.before.wanted,
-            holes_bytes: compared.before.wanted.holes(self.page_size),
-            sparse: compared.before.sparse,
-            left_out: compared.before.left_out,
+    /// The regions of the sample before the collapse and of the sample after it, paired by name.
+    fn compared(&self, after: Option<&ProcessSample>) -> Vec<CollapsedRegion> {
+        let after = after.map(|after| &after.regions);
+        let names: BTreeSet<&String> =
+            self.seen.regions.keys().chain(after.into_iter().flat_map(BTreeMap::keys)).collect();
+        let region = |name: &String| {
+            let before = self.seen.regions.get(name).cloned().unwrap_or_default();
+            let after = after.and_then(|after| after.get(name));
+            CollapsedRegion {
+                name: name.clone(),
+                resident_before: before.resident,
+                huge_before: before.huge,
+                resident_after: after.map(|after| after.resident),
+                huge_after: after.map(|after| after.huge),
+                wanted: before.wanted,
+                holes_bytes: before.wanted.holes(self.page_size),
+                sparse: before.sparse,
+                left_out: before.left_out,
+            }
         };
-        let mut regions: Vec<CollapsedRegion> = all.into_iter().map(region).collect();
+        let mut regions: Vec<CollapsedRegion> = names.into_iter().map(region).collect();
         regions.sort_by_key(|region| std::cmp::Reverse(region.resident_before));
         regions
     }

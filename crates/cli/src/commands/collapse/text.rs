@@ -10,7 +10,7 @@ use hugewise_linux::{
 };
 use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, suitable::skipped_because};
 
-use super::result::{CollapseOutcome, CollapseReport, CollapsedRegion, GIB};
+use super::result::{CollapseOutcome, CollapseReport, CollapsedRegion, GIB, Refusal};
 use crate::{
     commands::collapse::candidates::RegionSelection,
     output::{
@@ -45,26 +45,20 @@ pub fn before(report: &CollapseReport, terminal: &Terminal) -> anyhow::Result<St
         *left_out.entry(*why).or_default() += *bytes;
     }
     left_out.retain(|_, bytes| *bytes >= MIN_SKIPPED_BYTES);
-    if !left_out.is_empty() {
-        page.line("", "")?;
-    }
-    for (n, (why, bytes)) in left_out.iter().enumerate() {
-        page.wrapped(if n == 0 { "SKIPPED" } else { "" }, &format!("{bytes}: {}", skipped_because(*why)))?;
-    }
+    let skipped: Vec<String> =
+        left_out.iter().map(|(why, bytes)| format!("{bytes}: {}", skipped_because(*why))).collect();
+    page.section("SKIPPED", &skipped)?;
     Ok(page.into_text())
 }
 
 fn wanted(report: &CollapseReport) -> String {
     if report.wanted.pages == Pages(0) {
-        return match report.region {
-            RegionSelection::Heap => {
-                "none in the heap: nothing left to collapse at this --min-present".to_owned()
-            }
-            RegionSelection::Malloc => {
-                "none in malloc: nothing left to collapse at this --min-present".to_owned()
-            }
-            RegionSelection::All => "none: nothing left to collapse at this --min-present".to_owned(),
+        let place = match report.region {
+            RegionSelection::Heap => " in the heap",
+            RegionSelection::Malloc => " in malloc",
+            RegionSelection::All => "",
         };
+        return format!("none{place}: nothing left to collapse at this --min-present");
     }
     let mut text = format!(
         "{} for {} huge pages of {}",
@@ -104,9 +98,7 @@ fn room(report: &CollapseReport) -> String {
             }
             text
         }
-        Reading::Unknown { unknown } => {
-            format!("huge pages unknown: {unknown}; memory: {available}")
-        }
+        Reading::Unknown { unknown } => format!("huge pages unknown: {unknown}; memory: {available}"),
     }
 }
 
@@ -116,10 +108,12 @@ pub fn after(report: &CollapseReport, terminal: &Terminal) -> anyhow::Result<Str
     if let (CollapseOutcome::Ended(_), Some(seconds)) = (report.outcome, report.seconds) {
         page.line("", "")?;
         page.wrapped("DONE", &done(report, seconds))?;
-        for (n, pause) in report.paused.iter().enumerate() {
-            let text = format!("{} times, {:.2} s: {}", pause.times, pause.seconds, pause.reason.words());
-            page.wrapped(if n == 0 { "PAUSED" } else { "" }, &text)?;
-        }
+        page.list(
+            "PAUSED",
+            report.paused.iter().map(|pause| {
+                format!("{} times, {:.2} s: {}", pause.times, pause.seconds, pause.reason.words())
+            }),
+        )?;
         if report.after.is_some() {
             page.line("", "")?;
             page.table(&table_after(report))?;
@@ -136,9 +130,7 @@ pub fn after(report: &CollapseReport, terminal: &Terminal) -> anyhow::Result<Str
         page.wrapped(heading, cause)?;
     }
     page.actions(&report.actions)?;
-    for (n, note) in report.notes.iter().enumerate() {
-        page.wrapped(if n == 0 { "NOTE" } else { "" }, &plain(note))?;
-    }
+    page.list("NOTE", report.notes.iter().map(|note| plain(note)))?;
     Ok(page.into_text())
 }
 
@@ -164,44 +156,32 @@ fn done(report: &CollapseReport, seconds: f64) -> String {
 }
 
 fn refused(page: &mut Page, report: &CollapseReport) -> std::fmt::Result {
-    if report.refused.is_empty() {
-        return Ok(());
+    let text = |Refusal { start, end, reason }: &Refusal| {
+        format!("{start:x}-{end:x}, {}: {reason}", Bytes(end - start))
+    };
+    let mut texts: Vec<String> = report.refused.iter().take(REFUSED).map(text).collect();
+    if report.refused.len() > REFUSED {
+        texts.push(format!("{} more ranges: see --json", report.refused.len() - REFUSED));
     }
-    page.line("", "")?;
-    for (n, refusal) in report.refused.iter().take(REFUSED).enumerate() {
-        let bytes = Bytes(refusal.end - refusal.start);
-        let text = format!("{:x}-{:x}, {bytes}: {}", refusal.start, refusal.end, refusal.reason);
-        page.wrapped(if n == 0 { "REFUSED" } else { "" }, &text)?;
-    }
-    let more = report.refused.len().saturating_sub(REFUSED);
-    if more > 0 {
-        page.wrapped("", &format!("{more} more ranges: see --json"))?;
-    }
-    Ok(())
+    page.section("REFUSED", &texts)
 }
 
-/// The cells of the large regions, and the number of small regions.
-fn rows<const N: usize>(
+/// A table of the large regions; the small ones are summed up.
+fn table<const N: usize>(
     report: &CollapseReport,
+    header: [&str; N],
     cells: impl Fn(&CollapsedRegion) -> [String; N],
-) -> (Vec<[String; N]>, usize) {
+) -> Table {
     let is_large = |region: &&CollapsedRegion| {
         region.resident_before.max(region.resident_after.unwrap_or_default()) >= MIN_REGION_BYTES
             || region.wanted.pages > Pages(0)
     };
-    let large: Vec<_> = report.regions.iter().filter(is_large).map(cells).collect();
-    let small = report.regions.len() - large.len();
-    (large, small)
-}
-
-fn table<const N: usize>(header: [&str; N], (rows, small): (Vec<[String; N]>, usize)) -> Table {
+    let (large, small): (Vec<_>, Vec<_>) = report.regions.iter().partition(is_large);
     let mut table = output::table::table(&header);
-    for row in rows {
-        table.add_row(row);
-    }
-    if small > 0 {
-        let regions = if small == 1 { "region" } else { "regions" };
-        table.add_row([format!("others ({small} {regions} below {MIN_REGION_BYTES})")]);
+    table.add_rows(large.into_iter().map(cells));
+    if !small.is_empty() {
+        let regions = if small.len() == 1 { "region" } else { "regions" };
+        table.add_row([format!("others ({} {regions} below {MIN_REGION_BYTES})", small.len())]);
     }
     table
 }
@@ -218,7 +198,7 @@ fn table_before(report: &CollapseReport) -> Table {
             amount(region.sparse.present_bytes),
         ]
     };
-    table(header, rows(report, cells))
+    table(report, header, cells)
 }
 
 fn table_after(report: &CollapseReport) -> Table {
@@ -232,5 +212,5 @@ fn table_after(report: &CollapseReport) -> Table {
             coverage(huge.share_of(resident), "–"),
         ]
     };
-    table(["region", "resident", "coverage before", "coverage now"], rows(report, cells))
+    table(report, ["region", "resident", "coverage before", "coverage now"], cells)
 }

@@ -29,32 +29,29 @@ pub fn cause(outcome: engine::CollapseOutcome) -> Option<String> {
     use engine::CollapseOutcome as Ended;
     let words = match outcome {
         Ended::Finished => return None,
-        Ended::ProcessEnded => "the process ended".to_owned(),
-        Ended::Interrupted => "interrupted".to_owned(),
-        Ended::NoRoom => format!(
-            "no more huge pages are available without reclaiming or compacting memory ({RESERVED_HUGE_PAGES} \
-             free ones stay reserved for other programs)"
-        ),
+        Ended::ProcessEnded => "the process ended",
+        Ended::Interrupted => "interrupted",
+        Ended::NoRoom => {
+            return Some(format!(
+                "no more huge pages are available without reclaiming or compacting memory \
+                 ({RESERVED_HUGE_PAGES} free ones stay reserved for other programs)"
+            ));
+        }
         Ended::Fragmented => {
             "huge-page allocations failed repeatedly: memory is fragmented or used up, and each \
                               further attempt would compact without success"
-                .to_owned()
         }
         Ended::GroupLimit => {
             "the memory limit of the process's control group is reached: a huge page is charged before \
                               its base pages are freed"
-                .to_owned()
         }
         Ended::NotAllowed => {
             "the kernel does not permit the collapse: CAP_SYS_NICE is not effective here, as in a user \
                               namespace, or a security module or a seccomp filter forbids it"
-                .to_owned()
         }
-        Ended::MemoryPressure => {
-            "programs on this machine still waited for memory after a pause of 30 s".to_owned()
-        }
+        Ended::MemoryPressure => "programs on this machine still waited for memory after a pause of 30 s",
     };
-    Some(words)
+    Some(words.to_owned())
 }
 
 /// Changes that permit the collapse to continue.

@@ -179,7 +179,8 @@ impl Process<'_> {
         let circumstances = collapse::candidates::circumstances(self.root, &sampled.process, size);
         let occupancy = Occupancy::open(self.root, self.pid, sizes.base, size)?;
         let mut all = Vec::new();
-        let outside = sampled.survey.naming.parts.iter().filter(|part| report::is_outside_heap(part));
+        let outside =
+            sampled.survey.parts.iter().map(|(part, _)| part).filter(|part| report::is_outside_heap(part));
         for part in outside {
             for vma in sampled.vmas.iter().filter(|vma| part.addresses.contains(&vma.addresses.start)) {
                 if suitable::unsuitable(vma, &circumstances).is_none() {

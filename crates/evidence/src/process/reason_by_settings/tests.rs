@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use hugewise_linux::units::PageSize;
 
 use super::{
-    super::reason_words::{QuotedReadings, words},
+    super::{PartCounts, reason_words::words},
     *,
 };
 
@@ -155,9 +155,7 @@ fn candidates_are_those_that_the_counters_allow() -> Result<(), &'static str> {
     let judged = judge(&advised(), &machine).ok_or("no reason")?;
     let all = [Reason::AdvisedAfterTouch, Reason::FragmentationThen, Reason::SplitSince];
     assert_eq!(judged.candidates(), all);
-    let evidence =
-        QuotedReadings { pid: 7, split: Bytes::ZERO, swap: Bytes::ZERO, memory: Memory::Anonymous };
-    let said = words(judged, &evidence, &machine).detail;
+    let said = words(judged, &PartCounts::default(), 7, &machine).detail;
     assert!(said.contains("3 failures") && said.contains("possible causes"), "{said}");
     // No allocation failed, and no huge page was split: one cause remains.
     (machine.fault_fallbacks, machine.splits) = (Some(0), Some(0));
