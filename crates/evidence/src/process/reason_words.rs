@@ -65,7 +65,10 @@ pub fn words(judged: ReasonWithCauses, counts: &PartCounts, pid: u32, machine: &
         Reason::File => ("file-backed: large folios depend on the file system".to_owned(), None),
         Reason::Kernel => ("a mapping of the kernel".to_owned(), None),
         Reason::SplitSince => (
-            format!("{} are PTE-mapped huge pages: the PMD entry was split, or never set", counts.pages.split),
+            format!(
+                "{} are PTE-mapped huge pages: the PMD entry was split, or never set",
+                counts.pages.split
+            ),
             Some(collapse),
         ),
         Reason::Swapped => (

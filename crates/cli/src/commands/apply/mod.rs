@@ -6,7 +6,6 @@ pub mod text;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
-    str::FromStr,
 };
 
 use anyhow::{Context, ensure};
@@ -14,16 +13,15 @@ use clap::Args;
 use hugewise_changes::{
     apply::{WriteError, Writer},
     difference::{Difference, RequestedValue, SettingRequest},
-    journal::{JournalError, STATE_DIR},
+    journal::STATE_DIR,
     persisted::ConfigFiles,
     pool_growth::Shortage,
 };
 use hugewise_linux::{
-    interrupt::Interrupt,
     json,
+    reading::Reason,
     root::Root,
     settings::{Knob, Setting},
-    sys::process,
     units::{Bytes, PageSize, Pages},
 };
 
@@ -47,24 +45,24 @@ pub struct Apply {
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     plan: Option<PathBuf>,
     /// Pages in a pool, on all NUMA nodes or on one; +PAGES adds to the pool. May be repeated
-    #[arg(long, value_name = "SIZE[@NODE]=[+]PAGES")]
-    pool: Vec<PoolRequest>,
+    #[arg(long, value_name = "SIZE[@NODE]=[+]PAGES", value_parser = pool_request)]
+    pool: Vec<SettingRequest>,
     /// Surplus pages that may be allocated beyond the pool (nr_overcommit_hugepages)
-    #[arg(long, value_name = "SIZE=PAGES")]
+    #[arg(long, value_name = "SIZE=PAGES", value_parser = sized_value)]
     overcommit: Vec<SizedValue>,
     /// THP mode: always, madvise or never; with SIZE also inherit
-    #[arg(long, value_name = "[SIZE=]WORD")]
+    #[arg(long, value_name = "[SIZE=]WORD", value_parser = sized_value)]
     thp_enabled: Vec<SizedValue>,
     /// When page faults wait for huge pages: always, defer, defer+madvise, madvise, never
     #[arg(long, value_name = "WORD")]
     thp_defrag: Option<String>,
     /// THP mode of shared memory: always, within_size, advise, never, …; with SIZE also inherit
-    #[arg(long, value_name = "[SIZE=]WORD")]
+    #[arg(long, value_name = "[SIZE=]WORD", value_parser = sized_value)]
     shmem_enabled: Vec<SizedValue>,
     /// khugepaged setting: defrag, scan_sleep_millisecs, alloc_sleep_millisecs, pages_to_scan,
     /// max_ptes_none, max_ptes_swap, max_ptes_shared
-    #[arg(long, value_name = "NAME=NUMBER")]
-    khugepaged: Vec<KhugepagedRequest>,
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = khugepaged_request)]
+    khugepaged: Vec<SettingRequest>,
     /// Group that may use SysV shared memory on huge pages (vm.hugetlb_shm_group)
     #[arg(long, value_name = "GID")]
     shm_group: Option<u32>,
@@ -122,14 +120,6 @@ Exit status: 0 all settings have the requested values (with --dry-run: would hav
 smaller than requested, or warnings prevented the changes; 2 usage error, or a failure after which
 all changes were undone; 128 + signal number if interrupted, with all changes undone.";
 
-/// `SIZE[@NODE]=[+]PAGES`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct PoolRequest {
-    page_size: PageSize,
-    node: Option<u32>,
-    wanted: RequestedValue,
-}
-
 /// `[SIZE=]VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SizedValue {
@@ -137,57 +127,52 @@ struct SizedValue {
     value: String,
 }
 
-/// `NAME=NUMBER`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct KhugepagedRequest {
-    knob: Knob,
-    value: String,
+fn request(setting: Setting, wanted: RequestedValue) -> SettingRequest {
+    SettingRequest { setting, wanted, seen: None }
 }
 
-impl FromStr for PoolRequest {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<PoolRequest, String> {
-        let (pool, pages) = text.split_once('=').ok_or("expected SIZE=PAGES, such as 2MiB=1000")?;
-        let (size, node) = match pool.split_once('@') {
-            Some((size, node)) => {
-                (size, Some(node.parse().map_err(|_| format!("'{node}' is not a NUMA node number"))?))
-            }
-            None => (pool, None),
-        };
-        let number = |text: &str| match text.parse::<u64>() {
-            Ok(number) if !text.starts_with('+') => Ok(number),
-            _ => Err(format!("'{text}' is not a number of pages")),
-        };
-        let wanted = match pages.strip_prefix('+') {
-            Some(more) => RequestedValue::More(Pages(number(more)?)),
-            None => RequestedValue::Value(number(pages)?.to_string()),
-        };
-        Ok(PoolRequest { page_size: size.parse().map_err(|error| format!("{error}"))?, node, wanted })
-    }
+fn value_request(setting: Setting, value: impl ToString) -> SettingRequest {
+    request(setting, RequestedValue::Value(value.to_string()))
 }
 
-impl FromStr for SizedValue {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<SizedValue, String> {
-        Ok(match text.split_once('=') {
-            Some((size, value)) => {
-                let page_size = size.parse().map_err(|error| format!("{error}"))?;
-                SizedValue { page_size: Some(page_size), value: value.to_owned() }
-            }
-            None => SizedValue { page_size: None, value: text.to_owned() },
-        })
-    }
+/// Parses `SIZE[@NODE]=[+]PAGES`.
+fn pool_request(text: &str) -> Result<SettingRequest, Reason> {
+    let (pool, pages) = split(text, "expected SIZE=PAGES, such as 2MiB=1000")?;
+    let (size, node) = match pool.split_once('@') {
+        Some((size, node)) => {
+            let wrong = |_| Reason::new(format!("'{node}' is not a NUMA node number"));
+            (size, Some(node.parse().map_err(wrong)?))
+        }
+        None => (pool, None),
+    };
+    let number = |text: &str| match text.parse::<u64>() {
+        Ok(number) if !text.starts_with('+') => Ok(number),
+        _ => Reason::err(format!("'{text}' is not a number of pages")),
+    };
+    let wanted = match pages.strip_prefix('+') {
+        Some(more) => RequestedValue::More(Pages(number(more)?)),
+        None => RequestedValue::Value(number(pages)?.to_string()),
+    };
+    Ok(request(Setting::Pool { page_size: size.parse()?, node }, wanted))
 }
 
-impl FromStr for KhugepagedRequest {
-    type Err = String;
+fn sized_value(text: &str) -> Result<SizedValue, Reason> {
+    Ok(match text.split_once('=') {
+        Some((size, value)) => SizedValue { page_size: Some(size.parse()?), value: value.to_owned() },
+        None => SizedValue { page_size: None, value: text.to_owned() },
+    })
+}
 
-    fn from_str(text: &str) -> Result<KhugepagedRequest, String> {
-        let (knob, value) = text.split_once('=').ok_or("expected NAME=NUMBER, such as max_ptes_none=0")?;
-        Ok(KhugepagedRequest { knob: knob.parse()?, value: value.to_owned() })
-    }
+/// Parses `NAME=NUMBER`.
+fn khugepaged_request(text: &str) -> Result<SettingRequest, Reason> {
+    let (knob, value) = split(text, "expected NAME=NUMBER, such as max_ptes_none=0")?;
+    let knob: Knob = knob.parse().map_err(Reason::new)?;
+    Ok(value_request(Setting::Khugepaged { knob }, value))
+}
+
+/// The texts before and after the first `=`.
+fn split<'a>(text: &'a str, expected: &str) -> Result<(&'a str, &'a str), Reason> {
+    text.split_once('=').ok_or_else(|| Reason::new(expected))
 }
 
 pub fn run(apply: &Apply, terminal: &Terminal) -> anyhow::Result<ExitCode> {
@@ -202,14 +187,13 @@ pub fn run(apply: &Apply, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let difference = Difference::read(&root, &requests, floor)?;
     let objected = !difference.objections.is_empty() && !apply.force;
     if apply.dry_run || objected || (difference.is_empty() && !apply.persist) {
-        let state = match () {
-            () if apply.dry_run => State::DryRun,
-            () if objected => State::Refused,
-            () => State::Unchanged,
+        let state = match (apply.dry_run, objected) {
+            (true, _) => State::DryRun,
+            (_, true) => State::Refused,
+            _ => State::Unchanged,
         };
         apply.show_difference(&difference, terminal)?;
-        let report = ApplyReport::not_applied(state, &difference);
-        apply.show(&report, terminal)?;
+        apply.show(&ApplyReport::not_applied(state, &difference), terminal)?;
         return Ok(if objected { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS });
     }
     apply.change(&root, &requests, floor, terminal)
@@ -220,7 +204,7 @@ impl Apply {
         let mut requests = match &self.plan {
             Some(file) => plan_file::read(file)?,
             None if !self.command.is_empty() => {
-                plan_file::changes_of(&plan::make(&Root::live(), &self.wishes, &self.command)?)
+                plan_file::changes_of(&plan::make(&Root::live(), &self.wishes, &self.command)?)?
             }
             None => Vec::new(),
         };
@@ -230,43 +214,24 @@ impl Apply {
 
     /// The requests of the options for single settings.
     fn explicit(&self) -> anyhow::Result<Vec<SettingRequest>> {
-        let mut wishes: Vec<(Setting, RequestedValue)> = Vec::new();
-        for pool in &self.pool {
-            let PoolRequest { page_size, node, wanted } = pool.clone();
-            wishes.push((Setting::Pool { page_size, node }, wanted));
-        }
-        let mut value = |setting, value: String| wishes.push((setting, RequestedValue::Value(value)));
-        for SizedValue { page_size, value: pages } in &self.overcommit {
+        let mut requests = self.pool.clone();
+        for SizedValue { page_size, value } in &self.overcommit {
             let page_size =
                 page_size.context("--overcommit needs a page size: expected SIZE=PAGES, such as 2MiB=100")?;
-            value(Setting::Overcommit { page_size }, pages.clone());
+            requests.push(value_request(Setting::Overcommit { page_size }, value));
         }
-        for SizedValue { page_size, value: word } in &self.thp_enabled {
-            value(Setting::ThpEnabled { page_size: *page_size }, word.clone());
+        for &SizedValue { page_size, ref value } in &self.thp_enabled {
+            requests.push(value_request(Setting::ThpEnabled { page_size }, value));
         }
-        for SizedValue { page_size, value: word } in &self.shmem_enabled {
-            value(Setting::ShmemEnabled { page_size: *page_size }, word.clone());
+        for &SizedValue { page_size, ref value } in &self.shmem_enabled {
+            requests.push(value_request(Setting::ShmemEnabled { page_size }, value));
         }
-        if let Some(word) = &self.thp_defrag {
-            value(Setting::ThpDefrag, word.clone());
-        }
-        for KhugepagedRequest { knob, value: number } in &self.khugepaged {
-            value(Setting::Khugepaged { knob: *knob }, number.clone());
-        }
-        let shm = [
-            (Setting::ShmGroup, self.shm_group.map(u64::from)),
-            (Setting::ShmMax, self.shmmax.map(|bytes| bytes.0)),
-            (Setting::ShmAll, self.shmall),
-        ];
-        for (setting, number) in shm {
-            if let Some(number) = number {
-                value(setting, number.to_string());
-            }
-        }
-        Ok(wishes
-            .into_iter()
-            .map(|(setting, wanted)| SettingRequest { setting, wanted, seen: None })
-            .collect())
+        requests.extend(self.thp_defrag.iter().map(|word| value_request(Setting::ThpDefrag, word)));
+        requests.extend(self.khugepaged.iter().cloned());
+        requests.extend(self.shm_group.map(|group| value_request(Setting::ShmGroup, group)));
+        requests.extend(self.shmmax.map(|bytes| value_request(Setting::ShmMax, bytes.0)));
+        requests.extend(self.shmall.map(|pages| value_request(Setting::ShmAll, pages)));
+        Ok(requests)
     }
 
     /// Opens the journal, reads the difference again, and applies it.
@@ -278,7 +243,10 @@ impl Apply {
         terminal: &Terminal,
     ) -> anyhow::Result<ExitCode> {
         let interrupt = machine::install_signal_handlers()?;
-        let mut writer = Writer::open(root, Path::new(STATE_DIR), "apply").map_err(advised)?;
+        let mut writer = Writer::open(root, Path::new(STATE_DIR), "apply").map_err(|error| {
+            let advice = "only root can change settings: use sudo, or --dry-run to print the changes";
+            machine::needs_root(error, advice)
+        })?;
         // While the journal is open, no other hugewise changes settings.
         let difference = Difference::read(root, requests, floor)?;
         self.show_difference(&difference, terminal)?;
@@ -286,31 +254,28 @@ impl Apply {
             self.show(&ApplyReport::not_applied(State::Refused, &difference), terminal)?;
             return Ok(ExitCode::from(NEGATIVE));
         }
-        let files = match self.persist {
-            true => Some(self.files(root, &difference)?),
-            false => None,
-        };
+        let files = self.persist.then(|| self.files(root, &difference)).transpose()?;
         let outcomes = match writer.carry_out(&difference, &interrupt) {
             Ok(outcomes) => outcomes,
             Err(error) => {
-                put_back(writer)?;
-                return interrupted(&error, &interrupt).ok_or_else(|| {
-                    let helps = error.next_step();
-                    anyhow::Error::new(error)
-                        .context(format!("apply failed, and all changes were undone{helps}"))
-                });
+                machine::all_restored(&writer.put_back())?;
+                if matches!(error, WriteError::Pool(Shortage::Interrupted)) {
+                    return Ok(machine::after_signal(&interrupt));
+                }
+                let context = format!("apply failed, and all changes were undone{}", error.next_step());
+                return Err(anyhow::Error::new(error).context(context));
             }
         };
         let short = outcomes.iter().any(|outcome| outcome.shortage.is_some());
         let mut report = ApplyReport::new(State::Applied, &difference, outcomes);
         if short && self.all_or_nothing {
-            put_back(writer)?;
-            report.put_back();
+            machine::all_restored(&writer.put_back())?;
+            report.state = State::Undone;
         } else {
             match files.map(|files| files.write()).transpose() {
                 Ok(written) => report.persisted = written.unwrap_or_default(),
                 Err(error) => {
-                    put_back(writer)?;
+                    machine::all_restored(&writer.put_back())?;
                     return Err(anyhow::Error::new(error).context("all changes were undone"));
                 }
             }
@@ -342,33 +307,7 @@ impl Apply {
     }
 
     fn show(&self, report: &ApplyReport, terminal: &Terminal) -> anyhow::Result<()> {
-        if self.json {
-            print(&json::text(report)?)?;
-        } else {
-            print(&outcome_text(report, terminal))?;
-        }
-        Ok(())
-    }
-}
-
-/// Undoes the changes made so far; an error if that failed for any of them.
-fn put_back(writer: Writer) -> anyhow::Result<()> {
-    let restored = writer.put_back();
-    ensure!(restored.failed.is_empty(), "{}", machine::failures(&restored));
-    Ok(())
-}
-
-fn interrupted(error: &WriteError, interrupt: &Interrupt) -> Option<ExitCode> {
-    matches!(error, WriteError::Pool(Shortage::Interrupted)).then(|| machine::after_signal(interrupt))
-}
-
-/// The error of opening the journal, with the next step.
-fn advised(error: JournalError) -> anyhow::Error {
-    let error = anyhow::Error::new(error);
-    if process::is_root() {
-        error
-    } else {
-        error.context("only root can change settings: use sudo, or --dry-run to print the changes")
+        Ok(print(&if self.json { json::text(report)? } else { outcome_text(report, terminal) })?)
     }
 }
 
@@ -383,20 +322,20 @@ mod tests {
     #[test]
     fn wishes_are_read_as_people_write_them() -> anyhow::Result<()> {
         let size: PageSize = "2m".parse()?;
-        let pool = |node, wanted| Ok(PoolRequest { page_size: size, node, wanted });
-        assert_eq!("2MiB=1000".parse(), pool(None, RequestedValue::Value("1000".to_owned())));
-        assert_eq!("2m=+200".parse(), pool(None, RequestedValue::More(Pages(200))));
-        assert_eq!("2M@1=0".parse(), pool(Some(1), RequestedValue::Value("0".to_owned())));
+        let pool = |node, wanted| Ok(request(Setting::Pool { page_size: size, node }, wanted));
+        assert_eq!(pool_request("2MiB=1000"), pool(None, RequestedValue::Value("1000".to_owned())));
+        assert_eq!(pool_request("2m=+200"), pool(None, RequestedValue::More(Pages(200))));
+        assert_eq!(pool_request("2M@1=0"), pool(Some(1), RequestedValue::Value("0".to_owned())));
         for text in ["", "2MiB", "2MiB=", "=5", "2MiB=-5", "2MiB=++5", "3MiB=5", "2MiB@=5", "2MiB@x=5"] {
-            assert!(text.parse::<PoolRequest>().is_err(), "{text}");
+            assert!(pool_request(text).is_err(), "{text}");
         }
-        assert_eq!("always".parse(), Ok(SizedValue { page_size: None, value: "always".to_owned() }));
-        assert_eq!("2m=always".parse(), Ok(SizedValue { page_size: Some(size), value: "always".to_owned() }));
-        assert!("x=always".parse::<SizedValue>().is_err());
-        assert!("max_ptes_none=0".parse::<KhugepagedRequest>().is_ok());
-        assert!(
-            "sleep=0".parse::<KhugepagedRequest>().is_err_and(|why| why.contains("scan_sleep_millisecs"))
-        );
+        let always = |page_size| Ok(SizedValue { page_size, value: "always".to_owned() });
+        assert_eq!(sized_value("always"), always(None));
+        assert_eq!(sized_value("2m=always"), always(Some(size)));
+        assert!(sized_value("x=always").is_err());
+        assert!(khugepaged_request("max_ptes_none=0").is_ok());
+        let refused = khugepaged_request("sleep=0");
+        assert!(refused.is_err_and(|why| why.to_string().contains("scan_sleep_millisecs")));
         Ok(())
     }
 }

@@ -28,27 +28,27 @@ struct PlanFile {
 }
 
 /// A pool that a plan needs.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct PlannedPool {
-    pub page_size_bytes: PageSize,
+#[derive(Debug, Deserialize)]
+struct PlannedPool {
+    page_size_bytes: PageSize,
     /// `None` for the pool of all nodes.
-    pub node: Option<u32>,
+    node: Option<u32>,
     /// Pages that must be available to new mappings.
-    pub pages_needed: Pages,
+    pages_needed: Pages,
     /// Pages available when the plan was made.
-    pub pages_available: Pages,
+    pages_available: Pages,
     /// All pages in the pool when the plan was made.
-    pub pages_in_pool: Pages,
+    pages_in_pool: Pages,
 }
 
 /// A setting that a plan needs.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct PlannedSetting {
-    pub setting: Setting,
+#[derive(Debug, Deserialize)]
+struct PlannedSetting {
+    setting: Setting,
     /// Value when the plan was made.
-    pub from: String,
+    from: String,
     /// Value that the plan needs.
-    pub to: String,
+    to: String,
 }
 
 /// Reads the plan from `file`, or from standard input if that is `-`.
@@ -75,39 +75,22 @@ fn parse(text: &str) -> anyhow::Result<Vec<SettingRequest>> {
         plan.schema,
         SCHEMAS.join(" or ")
     );
-    Ok(changes_of_plan(&plan.pools, &plan.settings))
-}
-
-/// The changes that `plan` needs.
-pub fn changes_of(plan: &Plan) -> Vec<SettingRequest> {
-    let pools = plan.pools.iter().map(|pool| PlannedPool {
-        page_size_bytes: pool.page_size_bytes,
-        node: pool.node,
-        pages_needed: pool.pages_needed,
-        pages_available: pool.pages_available,
-        pages_in_pool: pool.pages_in_pool,
-    });
-    let settings = plan.settings.iter().map(|planned| PlannedSetting {
-        setting: planned.setting,
-        from: planned.from.clone(),
-        to: planned.to.clone(),
-    });
-    changes_of_plan(&pools.collect::<Vec<_>>(), &settings.collect::<Vec<_>>())
-}
-
-/// The changes that these parts of a plan need.
-pub fn changes_of_plan(pools: &[PlannedPool], settings: &[PlannedSetting]) -> Vec<SettingRequest> {
-    let of_pool = |pool: &PlannedPool| SettingRequest {
+    let of_pool = |pool: PlannedPool| SettingRequest {
         setting: Setting::Pool { page_size: pool.page_size_bytes, node: pool.node },
         wanted: RequestedValue::Available(pool.pages_needed),
         seen: Some(ValueAtPlan::Pool { total: pool.pages_in_pool, available: pool.pages_available }),
     };
-    let of_setting = |planned: &PlannedSetting| SettingRequest {
+    let of_setting = |planned: PlannedSetting| SettingRequest {
         setting: planned.setting,
-        wanted: RequestedValue::Value(planned.to.clone()),
-        seen: Some(ValueAtPlan::Value(planned.from.clone())),
+        wanted: RequestedValue::Value(planned.to),
+        seen: Some(ValueAtPlan::Value(planned.from)),
     };
-    pools.iter().map(of_pool).chain(settings.iter().map(of_setting)).collect()
+    Ok(plan.pools.into_iter().map(of_pool).chain(plan.settings.into_iter().map(of_setting)).collect())
+}
+
+/// The changes that `plan` needs: the same as those of its file.
+pub fn changes_of(plan: &Plan) -> anyhow::Result<Vec<SettingRequest>> {
+    parse(&serde_json::to_string(plan)?)
 }
 
 #[cfg(test)]

@@ -59,16 +59,8 @@ impl ApplyReport {
 
     /// The report of changes that were not applied.
     pub fn not_applied(state: State, difference: &Difference) -> ApplyReport {
-        ApplyReport::new(
-            state,
-            difference,
-            difference.changes.iter().map(ChangeResult::not_applied).collect(),
-        )
-    }
-
-    /// Marks the changes as undone.
-    pub fn put_back(&mut self) {
-        self.state = State::Undone;
+        let changes = difference.changes.iter().map(ChangeResult::not_applied).collect();
+        ApplyReport::new(state, difference, changes)
     }
 }
 

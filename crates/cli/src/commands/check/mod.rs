@@ -75,7 +75,7 @@ pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
 
     let findings = findings(&facts, &jdks);
     let negative = findings.iter().any(|finding| finding.severity == Severity::Problem);
-    let report = CheckReport::new(facts, jdks, findings);
+    let report = CheckReport { schema: "hugewise.check/2", facts, jdks, findings };
     let shown = if check.json { json::text(&report)? } else { text(&report, terminal)? };
     io::stdout().lock().write_all(shown.as_bytes())?;
     Ok(if negative { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })

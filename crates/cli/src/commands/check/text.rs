@@ -35,16 +35,10 @@ const UNLISTED_SHARE: f64 = 0.1;
 /// Result of `hugewise check`, schema `hugewise.check/2`.
 #[derive(Serialize, JsonSchema)]
 pub struct CheckReport {
-    schema: &'static str,
-    facts: Facts,
-    jdks: Vec<Jdk>,
-    findings: Vec<Finding>,
-}
-
-impl CheckReport {
-    pub fn new(facts: Facts, jdks: Vec<Jdk>, findings: Vec<Finding>) -> CheckReport {
-        CheckReport { schema: "hugewise.check/2", facts, jdks, findings }
-    }
+    pub schema: &'static str,
+    pub facts: Facts,
+    pub jdks: Vec<Jdk>,
+    pub findings: Vec<Finding>,
 }
 
 pub fn text(report: &CheckReport, terminal: &Terminal) -> anyhow::Result<String> {
@@ -276,11 +270,9 @@ fn limits(page: &mut Page, limits: &Limits) -> fmt::Result {
         Reading::Unknown { .. } => "?".to_owned(),
     };
     // The kernel's value for "no limit" is slightly less than 2⁶⁴.
-    let huge = |value: u64| value > u64::MAX / 2;
-    let shmmax =
-        limits.shmmax.clone().map(|b| if huge(b.0) { "unlimited".to_owned() } else { b.to_string() });
-    let shmall =
-        limits.shmall.clone().map(|p| if huge(p.0) { "unlimited".into() } else { format!("{p} pages") });
+    let limited = |value: u64, text: String| if value > u64::MAX / 2 { "unlimited".to_owned() } else { text };
+    let shmmax = limits.shmmax.clone().map(|bytes| limited(bytes.0, bytes.to_string()));
+    let shmall = limits.shmall.clone().map(|pages| limited(pages.0, format!("{pages} pages")));
     page.line(
         "LIMITS",
         format!(
@@ -342,9 +334,7 @@ fn jdks(page: &mut Page, jdks: &[Jdk]) -> fmt::Result {
 fn unknown(page: &mut Page, facts: &Facts) -> anyhow::Result<()> {
     let mut reasons = Vec::new();
     collect_reasons(&serde_json::to_value(facts)?, &mut reasons);
-    for (n, reason) in reasons.iter().take(MAX_REASONS).enumerate() {
-        page.wrapped(if n == 0 { "UNKNOWN" } else { "" }, &plain(reason))?;
-    }
+    page.list("UNKNOWN", reasons.iter().take(MAX_REASONS).map(|reason| plain(reason)))?;
     if reasons.len() > MAX_REASONS {
         page.line("", format!("and {} more: see --json", reasons.len() - MAX_REASONS))?;
     }

@@ -106,7 +106,7 @@ pub struct CollapseOptions {
     #[arg(long, value_name = "GiB/s", value_parser = rate)]
     pub rate: Option<f64>,
 
-    /// Smallest resident share of a range to collapse; its other pages become resident
+    /// Smallest resident share of a range that is collapsed; its missing pages become resident
     #[arg(long, value_name = "PERCENT", default_value_t = MIN_RESIDENT_PERCENT, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub min_present: u8,
 

@@ -18,6 +18,7 @@ use hugewise_linux::{
     interrupt::Interrupt,
     json,
     proc::process::{self, Obstacle, ProcessError},
+    reading::Reason,
     root::Root,
 };
 
@@ -75,11 +76,11 @@ Your own processes need no root. Without CAP_SYS_ADMIN, mTHP and base pages are 
 
 Exit status: 0 all named processes could be read; 1 some could not; 2 none could, or usage error.";
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+fn seconds(text: &str) -> Result<Duration, Reason> {
+    let seconds: f64 = text.parse().map_err(|_| Reason::new("expected a number of seconds"))?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if duration >= Duration::from_millis(100) => Ok(duration),
-        _ => Err("must be at least 0.1 seconds".to_owned()),
+        _ => Reason::err("must be at least 0.1 seconds"),
     }
 }
 
@@ -101,16 +102,13 @@ pub fn run(inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         return Ok(sampled.exit_code());
     };
     let interrupt = machine::install_signal_handlers()?;
-    let first = sample(&root, inspect, terminal)?;
-    let code = first.exit_code();
-    let mut sampled = first;
+    let mut sampled = sample(&root, inspect, terminal)?;
+    let code = sampled.exit_code();
     loop {
         let begin = Instant::now();
         show_again(&sampled.text, inspect.json)?;
-        if sampled.reported == 0 && !inspect.all {
-            return Ok(code);
-        }
-        if wait(gap.saturating_sub(begin.elapsed()), &interrupt) {
+        let have_ended = sampled.reported == 0 && !inspect.all;
+        if have_ended || wait(gap.saturating_sub(begin.elapsed()), &interrupt) {
             return Ok(code);
         }
         sampled = sample(&root, inspect, terminal)?;
@@ -183,26 +181,21 @@ fn sample(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result
     if inspect.all {
         found.sort_by_key(|inspected| std::cmp::Reverse(inspected.totals.resident_bytes));
     }
+    let reported = found.len();
     // With --all, processes of other users are often not readable: they are not failures.
     let counted = if inspect.all { 0 } else { failed.len() };
-    let sampled = |text| SampleOutput { text, reported: found.len(), failed: counted };
-    if !inspect.json {
-        let text = match inspect.all {
-            true => text::overview(&found, &failed, &machine, terminal)?,
-            false => text::text(&found, &failed, &machine, inspect.full, terminal)?,
-        };
-        return Ok(sampled(text));
-    }
-    let (reported, lines) =
-        (found.len(), found.len() + failed.len() > 1 || inspect.watch.is_some() || inspect.all);
-    let documents = found
-        .into_iter()
-        .map(|reported| Document::Inspected(Box::new(reported)))
-        .chain(failed.into_iter().map(Document::Failed));
-    let mut text = String::new();
-    for document in documents {
-        text += &if lines { json::line(&document)? } else { json::text(&document)? };
-    }
+    let text = match (inspect.json, inspect.all) {
+        (true, _) => {
+            let lines = found.len() + failed.len() > 1 || inspect.watch.is_some() || inspect.all;
+            let found = found.into_iter().map(|reported| Document::Inspected(Box::new(reported)));
+            let documents = found.chain(failed.into_iter().map(Document::Failed));
+            documents
+                .map(|one| if lines { json::line(&one) } else { json::text(&one) })
+                .collect::<Result<_, _>>()?
+        }
+        (false, true) => text::overview(&found, &failed, &machine, terminal)?,
+        (false, false) => text::text(&found, &failed, &machine, inspect.full, terminal)?,
+    };
     Ok(SampleOutput { text, reported, failed: counted })
 }
 

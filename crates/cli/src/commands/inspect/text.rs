@@ -1,6 +1,9 @@
 //! Text output of `inspect`.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use comfy_table::Table;
 use hugewise_evidence::process::{
@@ -48,7 +51,10 @@ pub fn text(
         reasons(&mut page, &rows)?;
         unknown(&mut page, inspected, machine)?;
     }
-    failures(&mut page, failed, !found.is_empty())?;
+    if !found.is_empty() && !failed.is_empty() {
+        page.line("", "")?;
+    }
+    page.list("UNREADABLE", failed.iter().map(|failed| plain(&failed.detail)))?;
     Ok(page.into_text())
 }
 
@@ -65,10 +71,8 @@ pub fn overview(
     table.set_header(["pid", "name", "resident", &thp, "of pools", "coverage", "swapped"]);
     for inspected in found {
         let totals = &inspected.totals;
-        let all_huge = huge(&totals.bytes_by_page_size, machine.sizes.base);
-        let pools = totals.hugetlb_bytes;
         // smaps_rollup does not report the size of hugetlb pages, so they have a column of their own.
-        let thp = all_huge;
+        let (thp, pools) = (huge(&totals.bytes_by_page_size, machine.sizes.base), totals.hugetlb_bytes);
         table.add_row([
             inspected.pid.to_string(),
             plain(&inspected.name),
@@ -93,9 +97,7 @@ pub fn overview(
             pids.join(", ")
         ));
     }
-    for (n, reason) in reasons.iter().enumerate() {
-        page.wrapped(if n == 0 { "UNKNOWN" } else { "" }, reason)?;
-    }
+    page.list("UNKNOWN", reasons)?;
     Ok(page.into_text())
 }
 
@@ -132,6 +134,7 @@ fn memory(totals: &Totals) -> String {
 }
 
 /// A line of the table: a region, or several of a kind.
+#[derive(Default)]
 struct RegionRow {
     name: String,
     addresses: Option<(u64, u64)>,
@@ -155,20 +158,6 @@ struct RegionReason {
 }
 
 impl RegionRow {
-    fn named(name: String) -> RegionRow {
-        RegionRow {
-            name,
-            addresses: None,
-            regions: 0,
-            resident: Bytes::ZERO,
-            counted: Bytes::ZERO,
-            by_size: BTreeMap::new(),
-            hugetlb: Bytes::ZERO,
-            swapped: Bytes::ZERO,
-            reasons: Vec::new(),
-        }
-    }
-
     fn add(&mut self, region: &InspectedRegion, base: Option<PageSize>) {
         self.regions += 1;
         self.resident += region.pages.resident_bytes;
@@ -184,12 +173,10 @@ impl RegionRow {
         let bytes = small + region.swapped_bytes;
         match self.reasons.iter_mut().find(|why| why.reason == reason && why.words == *words) {
             Some(why) => why.bytes += bytes,
-            None => self.reasons.push(RegionReason {
-                reason,
-                words: words.clone(),
-                actions: region.actions.clone(),
-                bytes,
-            }),
+            None => {
+                let (words, actions) = (words.clone(), region.actions.clone());
+                self.reasons.push(RegionReason { reason, words, actions, bytes });
+            }
         }
     }
 
@@ -204,15 +191,13 @@ fn rows(inspected: &Inspected, full: bool) -> Vec<RegionRow> {
     let regions = inspected.regions.as_deref().unwrap_or_default();
     let base = inspected.totals.bytes_by_page_size.keys().next().copied();
     if full {
-        let mut rows: Vec<RegionRow> = regions
-            .iter()
-            .map(|region| {
-                let mut row = RegionRow::named(with_view(region));
-                row.addresses = Some((region.pages.start, region.pages.end));
-                row.add(region, base);
-                row
-            })
-            .collect();
+        let row = |region: &InspectedRegion| {
+            let addresses = Some((region.pages.start, region.pages.end));
+            let mut row = RegionRow { name: with_view(region), addresses, ..RegionRow::default() };
+            row.add(region, base);
+            row
+        };
+        let mut rows: Vec<RegionRow> = regions.iter().map(row).collect();
         rows.sort_by_key(|row| std::cmp::Reverse((row.counted, row.resident)));
         return rows;
     }
@@ -220,7 +205,9 @@ fn rows(inspected: &Inspected, full: bool) -> Vec<RegionRow> {
     let there = |region: &&InspectedRegion| region.pages.resident_bytes + region.swapped_bytes > Bytes::ZERO;
     for region in regions.iter().filter(there) {
         let name = of_a_kind(region);
-        by_name.entry(name.clone()).or_insert_with(|| RegionRow::named(name)).add(region, base);
+        let row = by_name.entry(name.clone()).or_default();
+        row.name = name;
+        row.add(region, base);
     }
     let total = inspected.totals.resident_bytes;
     let is_small = |row: &RegionRow| {
@@ -229,7 +216,7 @@ fn rows(inspected: &Inspected, full: bool) -> Vec<RegionRow> {
     };
     let (small, mut rows): (Vec<RegionRow>, Vec<RegionRow>) = by_name.into_values().partition(is_small);
     rows.sort_by_key(|row| std::cmp::Reverse((row.counted, row.resident)));
-    let mut others = RegionRow::named(String::new());
+    let mut others = RegionRow::default();
     for row in small {
         others.regions += row.regions;
         others.resident += row.resident;
@@ -245,12 +232,10 @@ fn rows(inspected: &Inspected, full: bool) -> Vec<RegionRow> {
 }
 
 fn of_a_kind(region: &InspectedRegion) -> String {
+    let name = &region.pages.name;
+    let is_thread = name.starts_with("stack of") && !name.ends_with("main thread");
     match region.kind {
-        Kind::Stack
-            if region.pages.name.starts_with("stack of") && !region.pages.name.ends_with("main thread") =>
-        {
-            "stacks of threads".to_owned()
-        }
+        Kind::Stack if is_thread => "stacks of threads".to_owned(),
         _ => with_view(region),
     }
 }
@@ -263,10 +248,8 @@ fn with_view(region: &InspectedRegion) -> String {
 }
 
 fn table(rows: &[RegionRow], machine: &MachineState, folios_reported: bool, full: bool) -> Table {
-    let mut sizes: Vec<PageSize> = rows.iter().flat_map(|row| row.by_size.keys().copied()).collect();
+    let mut sizes: BTreeSet<PageSize> = rows.iter().flat_map(|row| row.by_size.keys().copied()).collect();
     sizes.extend([Some(machine.sizes.base), machine.pmd()].into_iter().flatten());
-    sizes.sort_unstable();
-    sizes.dedup();
     let any_pool = rows.iter().any(|row| row.hugetlb > Bytes::ZERO);
     let any_swap = rows.iter().any(|row| row.swapped > Bytes::ZERO);
     let mut header: Vec<String> = Vec::new();
@@ -291,10 +274,9 @@ fn table(rows: &[RegionRow], machine: &MachineState, folios_reported: bool, full
         }
         let times = if row.regions > 1 { format!(" ×{}", row.regions) } else { String::new() };
         let name = plain(&row.name);
-        cells.push(if full {
-            name
-        } else {
-            shortened(&name, MAX_NAME_CHARS - times.chars().count()) + &times
+        cells.push(match full {
+            true => name,
+            false => shortened(&name, MAX_NAME_CHARS - times.chars().count()) + &times,
         });
         cells.push(row.resident.to_string());
         cells.extend(sizes.iter().map(|size| amount(row.by_size.get(size).copied().unwrap_or_default())));
@@ -324,20 +306,17 @@ fn reasons(page: &mut Page, rows: &[RegionRow]) -> fmt::Result {
             None => reported.push((why, vec![row])),
         }
     }
+    if !reported.is_empty() {
+        page.line("", "")?;
+    }
     for (n, (why, rows)) in reported.iter().enumerate() {
-        if n == 0 {
-            page.line("", "")?;
-        }
         let mut names: Vec<String> =
             rows.iter().take(MAX_NAMES).map(|row| shortened(&plain(&row.name), MAX_NAME_CHARS)).collect();
         if rows.len() > MAX_NAMES {
             names.push(format!("{} more", rows.len() - MAX_NAMES));
         }
-        let heading = if n == 0 { "WHY NOT" } else { "" };
-        page.wrapped(
-            heading,
-            &format!("{} ({}): {}", word(why.reason), names.join(", "), plain(&why.words)),
-        )?;
+        let text = format!("{} ({}): {}", word(why.reason), names.join(", "), plain(&why.words));
+        page.wrapped(if n == 0 { "WHY NOT" } else { "" }, &text)?;
         for action in &why.actions {
             page.wrapped("", &format!("→ {}", plain(&action.change)))?;
             page.commands(action)?;
@@ -347,23 +326,7 @@ fn reasons(page: &mut Page, rows: &[RegionRow]) -> fmt::Result {
 }
 
 fn unknown(page: &mut Page, inspected: &Inspected, machine: &MachineState) -> fmt::Result {
-    let mut unknown: Vec<String> = Vec::new();
-    if let Some(reason) = inspected.folio_sizes.reason() {
-        unknown.push(format!("which of the {} pages belong to mTHP: {reason}", machine.sizes.base));
-    }
-    unknown.extend(inspected.notes.iter().cloned());
-    for (n, text) in unknown.iter().enumerate() {
-        page.wrapped(if n == 0 { "UNKNOWN" } else { "" }, &plain(text))?;
-    }
-    Ok(())
-}
-
-fn failures(page: &mut Page, failed: &[Failed], after_others: bool) -> fmt::Result {
-    for (n, failed) in failed.iter().enumerate() {
-        if n == 0 && after_others {
-            page.line("", "")?;
-        }
-        page.wrapped(if n == 0 { "UNREADABLE" } else { "" }, &plain(&failed.detail))?;
-    }
-    Ok(())
+    let mthp = |reason| format!("which of the {} pages belong to mTHP: {reason}", machine.sizes.base);
+    let mthp = inspected.folio_sizes.reason().map(mthp);
+    page.list("UNKNOWN", mthp.iter().chain(&inspected.notes).map(|text| plain(text)))
 }

@@ -12,8 +12,8 @@ use std::{
 
 use clap::Args;
 use hugewise_changes::journal::{Journal, JournalError, STATE_DIR};
-use hugewise_linux::{interrupt::Interrupt, json, root::Root};
-use hugewise_record::recording::{self, Assignment, EndReason, Header, Target};
+use hugewise_linux::{json, root::Root};
+use hugewise_record::recording::{self, Assignment, Header, Target};
 
 use crate::{
     commands::record::{text as report, text::RecordReport},
@@ -98,26 +98,23 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         eprint!("{}", report::text(&recorded, &output, terminal));
     }
     anyhow::ensure!(machine::is_fully_restored(&restored), "{}", machine::failures(&restored));
-    Ok(status(recorded.status, recorded.reason, &interrupt))
+    // A recording that a signal ended is complete.
+    Ok(recorded.status.map_or(ExitCode::SUCCESS, exit_code))
 }
 
 fn usual_name(target: &Target) -> PathBuf {
     let name = match target {
         Target::Process(pid) => pid.to_string(),
-        Target::Command(command) => command
-            .first()
-            .and_then(|program| Path::new(program).file_name())
-            .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        Target::Command(command) => {
+            let program = command.first().and_then(|program| Path::new(program).file_name());
+            program.unwrap_or_default().to_string_lossy().into_owned()
+        }
     };
     PathBuf::from(format!("hugewise-{name}.rec"))
 }
 
-/// The exit status of the started program as a shell reports it, or 0: a recording ended by a signal is
-/// complete.
-fn status(status: Option<ExitStatus>, reason: EndReason, interrupt: &Interrupt) -> ExitCode {
-    let code = match (status, reason, interrupt.signal()) {
-        (Some(status), _, _) => status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(0),
-        (None, _, _) => 0,
-    };
+/// The exit status of the started program as a shell reports it.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(0);
     ExitCode::from(u8::try_from(code).unwrap_or(crate::FAILED))
 }

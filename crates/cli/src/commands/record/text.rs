@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
 use hugewise_linux::{reading::Reading, units::seconds};
-use hugewise_record::recording::{Cause, EndReason, Evidence, Header, RecordingResult, Summary};
+use hugewise_record::recording::{self, Cause, EndReason, Evidence, Header, RecordingResult, Summary};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -16,6 +16,8 @@ use crate::output::{
 /// Largest number of rows of stalls.
 const MAX_STALL_ROWS: usize = 10;
 const LOST: &str = "LOST";
+/// Events of successful collapses.
+const COLLAPSED: [&str; 2] = ["mm_collapse_huge_page succeeded", "mm_khugepaged_collapse_file succeeded"];
 /// Counters of the machine that grow when a page fault waits for a huge page or gets none.
 const STALL_COUNTERS: [&str; 4] =
     ["compact_stall", "allocstall_movable", "thp_fault_fallback", "thp_split_page"];
@@ -119,11 +121,8 @@ impl RecordReport {
             })
             .collect();
         stalls.sort_by(|one, other| other.total_seconds.total_cmp(&one.total_seconds));
-        let huge_pages = summary.huge_pages.iter().map(|(tid, pages)| HugePages {
-            tid: *tid,
-            thread: name(tid),
-            got: pages.got,
-            failed: pages.failed,
+        let huge_pages = summary.huge_pages.iter().map(|(tid, &recording::HugePages { got, failed })| {
+            HugePages { tid: *tid, thread: name(tid), got, failed }
         });
         let delays =
             summary.delays.iter().filter(|(_, delays)| **delays != (0, 0)).map(|(tid, delays)| Delays {
@@ -132,11 +131,7 @@ impl RecordReport {
                 compaction_seconds: seconds(delays.0),
                 reclaim_seconds: seconds(delays.1),
             });
-        let lost = summary.lost.iter().map(|(of, (count, uncounted))| Lost {
-            of: *of,
-            count: *count,
-            uncounted: *uncounted,
-        });
+        let lost = summary.lost.iter().map(|(&of, &(count, uncounted))| Lost { of, count, uncounted });
         RecordReport {
             schema: "hugewise.record/2",
             file: file.display().to_string(),
@@ -160,10 +155,9 @@ impl RecordReport {
 pub fn beginning(header: &Header, file: &Path) -> String {
     let program = header.command.first().map_or_else(String::new, |program| format!(" ({})", plain(program)));
     let mut text = format!("hugewise: recording process {}{program} into {}\n", header.pid, file.display());
-    if let Some(mounted) = header.evidence.get(&Evidence::Events).and_then(Reading::known) {
-        if mounted.contains("for this process alone") {
-            text.push_str("hugewise: tracefs was not mounted; it is mounted for the recorder only\n");
-        }
+    let events = header.evidence.get(&Evidence::Events).and_then(Reading::known);
+    if events.is_some_and(|source| source.contains("for this process alone")) {
+        text.push_str("hugewise: tracefs was not mounted; it is mounted for the recorder only\n");
     }
     text + &missing(header)
 }
@@ -196,29 +190,23 @@ fn weaker(evidence: Evidence) -> &'static str {
 pub fn text(recorded: &RecordingResult, file: &Path, terminal: &Terminal) -> String {
     let summary = &recorded.summary;
     let took = summary.last_ns.saturating_sub(summary.began_ns);
-    let mut text = row(
-        terminal,
-        "RECORDED",
-        &format!(
-            "{} · {} · {} · {} of the JVM's log",
-            file.display(),
-            duration(took),
-            counted(summary.names.len() as u64, "thread"),
-            counted(summary.log_lines, "line")
-        ),
+    let recorded = format!(
+        "{} · {} · {} · {} of the JVM's log",
+        file.display(),
+        duration(took),
+        counted(summary.names.len() as u64, "thread"),
+        counted(summary.log_lines, "line")
     );
-    if let Some(ns) = summary.recorder_cpu_ns {
-        text.push_str(&row(terminal, "", &format!("recorder: {} of CPU time", duration(ns))));
-    }
-    text.push_str(&stalls(summary, terminal));
-    text.push_str(&huge_pages(summary, terminal));
+    let mut rows = vec![("RECORDED", recorded)];
+    rows.extend(summary.recorder_cpu_ns.map(|ns| ("", format!("recorder: {} of CPU time", duration(ns)))));
+    rows.extend(below("STALLS", stalls(summary)));
+    rows.extend(below("HUGE PAGES", huge_pages(summary)));
     let counters: Vec<String> = STALL_COUNTERS
         .iter()
         .filter_map(|name| Some(format!("{name} +{}", summary.machine.get(*name)?)))
         .collect();
     if !counters.is_empty() {
-        let counters = counters.join(", ");
-        text.push_str(&row(terminal, "MACHINE", &format!("{counters} (all processes)")));
+        rows.push(("MACHINE", format!("{} (all processes)", counters.join(", "))));
     }
     for (evidence, (count, uncounted)) in &summary.lost {
         let how_many = match (count, uncounted) {
@@ -226,12 +214,15 @@ pub fn text(recorded: &RecordingResult, file: &Path, terminal: &Terminal) -> Str
             (count, true) => format!("at least {count} of"),
             (count, false) => format!("{count} of"),
         };
-        text.push_str(&row(terminal, LOST, &format!("{how_many} the {evidence}")));
+        rows.push((LOST, format!("{how_many} the {evidence}")));
     }
-    for note in &summary.notes {
-        text.push_str(&row(terminal, "NOTE", &plain(note)));
-    }
-    text
+    rows.extend(summary.notes.iter().map(|note| ("NOTE", plain(note))));
+    rows.iter().map(|(head, text)| row(terminal, head, text)).collect()
+}
+
+/// Rows of which only the first has the heading.
+fn below(heading: &str, texts: Vec<String>) -> impl Iterator<Item = (&str, String)> {
+    texts.into_iter().enumerate().map(move |(n, text)| (if n == 0 { heading } else { "" }, text))
 }
 
 fn row(terminal: &Terminal, head: &str, text: &str) -> String {
@@ -241,7 +232,7 @@ fn row(terminal: &Terminal, head: &str, text: &str) -> String {
 }
 
 /// The threads with the longest total waits, from kernel events or, without these, from delay accounting.
-fn stalls(summary: &Summary, terminal: &Terminal) -> String {
+fn stalls(summary: &Summary) -> Vec<String> {
     let has_events = summary.evidence.get(&Evidence::Events).is_some_and(|reading| reading.known().is_some());
     let name = |tid: &u32| format!("{} {tid}", plain(summary.names.get(tid).map_or("?", String::as_str)));
     let mut rows: Vec<(u64, String)> = Vec::new();
@@ -267,44 +258,35 @@ fn stalls(summary: &Summary, terminal: &Terminal) -> String {
     }
     rows.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let left = rows.len().saturating_sub(MAX_STALL_ROWS);
-    let mut text = match rows.is_empty() {
-        true if has_events => row(terminal, "STALLS", "none: no thread waited for compaction or reclaim"),
-        true => row(terminal, "STALLS", "unknown"),
-        false => String::new(),
-    };
-    for (at, (_, line)) in rows.into_iter().take(MAX_STALL_ROWS).enumerate() {
-        text.push_str(&row(terminal, if at == 0 { "STALLS" } else { "" }, &line));
-    }
+    let mut texts: Vec<String> = rows.into_iter().take(MAX_STALL_ROWS).map(|(_, text)| text).collect();
     if left > 0 {
-        text.push_str(&row(terminal, "", &format!("and {left} more rows in the recording")));
+        texts.push(format!("and {left} more rows in the recording"));
     }
-    text
+    if texts.is_empty() {
+        let none = "none: no thread waited for compaction or reclaim";
+        texts.push(if has_events { none } else { "unknown" }.to_owned());
+    }
+    texts
 }
 
-fn huge_pages(summary: &Summary, terminal: &Terminal) -> String {
-    let mut text = String::new();
-    let sum = |count: fn(&hugewise_record::recording::HugePages) -> u64| -> u64 {
-        summary.huge_pages.values().map(count).sum()
-    };
-    let (got, failed) = (sum(|pages| pages.got), sum(|pages| pages.failed));
+fn huge_pages(summary: &Summary) -> Vec<String> {
+    let mut texts = Vec::new();
+    let got: u64 = summary.huge_pages.values().map(|pages| pages.got).sum();
+    let failed: u64 = summary.huge_pages.values().map(|pages| pages.failed).sum();
     if got + failed > 0 {
-        let line = format!("allocations: {got} got, {failed} failed");
-        text.push_str(&row(terminal, "HUGE PAGES", &line));
+        texts.push(format!("allocations: {got} got, {failed} failed"));
     }
     let collapsed: u64 = summary
         .collapses
         .iter()
-        .filter(|((_, what), _)| {
-            what == "mm_collapse_huge_page succeeded" || what == "mm_khugepaged_collapse_file succeeded"
-        })
+        .filter(|((_, what), _)| COLLAPSED.contains(&what.as_str()))
         .map(|(_, count)| count)
         .sum();
     let event_count: u64 = summary.collapses.values().sum();
     if event_count > 0 {
-        let line = format!("{collapsed} collapsed in {event_count} events of khugepaged or MADV_COLLAPSE");
-        text.push_str(&row(terminal, if text.is_empty() { "HUGE PAGES" } else { "" }, &line));
+        texts.push(format!("{collapsed} collapsed in {event_count} events of khugepaged or MADV_COLLAPSE"));
     }
-    text
+    texts
 }
 
 #[cfg(test)]
