@@ -8,8 +8,15 @@ pub mod touch;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use comfy_table::CellAlignment;
 
-use crate::{machine, output::terminal::Terminal};
+use crate::{
+    machine,
+    output::{
+        table::{self, plain_table},
+        terminal::Terminal,
+    },
+};
 
 /// Measure this machine: TLB, random reads, pre-touch, fragmented memory
 #[derive(Args)]
@@ -47,27 +54,41 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
+/// A table of measurements; the columns with the indexes `words` are aligned to the left.
+fn measurements(
+    headings: Vec<&str>,
+    words: [usize; 2],
+    rows: impl Iterator<Item = Vec<String>>,
+    terminal: &Terminal,
+) -> String {
+    let mut table = plain_table();
+    table.set_header(headings).add_rows(rows);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if !words.contains(&index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut lines = table::lines(&table);
+    if let Some(heading) = lines.first_mut() {
+        *heading = terminal.bold(heading);
+    }
+    lines.join("\n") + "\n\n"
+}
+
 pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    use BenchCommand as Command;
+    if let Command::Tlb(_) | Command::Touch(_) | Command::Pretouch(_) | Command::Stall(_) = &bench.what {
+        machine::warn_of_unfinished();
+    }
     match &bench.what {
-        BenchCommand::Tlb(arguments) => {
-            machine::warn_of_unfinished();
-            tlb::run(arguments, terminal)
-        }
-        BenchCommand::Touch(arguments) => {
-            machine::warn_of_unfinished();
-            touch::run(arguments, terminal)
-        }
-        BenchCommand::Pretouch(arguments) => {
-            machine::warn_of_unfinished();
-            pretouch::run(arguments, terminal)
-        }
-        BenchCommand::Stall(arguments) => {
-            machine::warn_of_unfinished();
-            stall::run(arguments, terminal)
-        }
-        BenchCommand::FragmentWorker(worker) => stall::run_fragment_worker(worker),
-        BenchCommand::StallProbe(worker) => stall::run_probe(worker),
-        BenchCommand::TouchWorker(worker) => touch::run_worker(worker),
-        BenchCommand::PretouchWorker(worker) => pretouch::run_worker(worker),
+        Command::Tlb(arguments) => tlb::run(arguments, terminal),
+        Command::Touch(arguments) => touch::run(arguments, terminal),
+        Command::Pretouch(arguments) => pretouch::run(arguments, terminal),
+        Command::Stall(arguments) => stall::run(arguments, terminal),
+        Command::FragmentWorker(worker) => stall::run_fragment_worker(worker),
+        Command::StallProbe(worker) => stall::run_probe(worker),
+        Command::TouchWorker(worker) => touch::run_worker(worker),
+        Command::PretouchWorker(worker) => pretouch::run_worker(worker),
     }
 }

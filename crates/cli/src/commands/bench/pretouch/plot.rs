@@ -1,11 +1,8 @@
 //! Time against chunk size, as SVG: a panel for each backing, a line for each method.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::Path};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use hugewise_measure::{
     pretouch::{Implementation, PretouchRow, bench::name},
@@ -14,7 +11,7 @@ use hugewise_measure::{
 use plotters::{
     coord::{Shift, combinators::LogCoord},
     prelude::*,
-    style::text_anchor::{HPos, Pos, VPos},
+    style::text_anchor::{HPos, VPos},
 };
 
 use super::{
@@ -22,7 +19,7 @@ use super::{
     units::{threads, time},
 };
 use crate::output::{
-    drawing::{self, GRID, MUTED, PALETTE, TEXT, plot_error},
+    drawing::{self, GRID, MUTED, PALETTE, TEXT, plot_error, style},
     file,
 };
 
@@ -33,27 +30,21 @@ const TEXT_SIZE: f64 = 15.5;
 
 /// Writes the plot of the largest size and most threads to a file, or one for each of them to a folder.
 pub fn write(report: &PretouchReport, path: &Path) -> anyhow::Result<()> {
-    let mut pages: BTreeSet<(Bytes, usize)> = report
-        .table
-        .rows
-        .iter()
-        .filter(|row| row.way.chunk.is_some() && !row.held_out)
-        .map(|row| (row.case.bytes, row.case.threads))
-        .collect();
-    ensure!(!pages.is_empty(), "--plot: no chunk size was measured");
+    let rows = report.table.rows.iter().filter(|row| row.way.chunk.is_some() && !row.held_out);
+    let pages: BTreeSet<(Bytes, usize)> = rows.map(|row| (row.case.bytes, row.case.threads)).collect();
+    let largest = *pages.last().context("--plot: no chunk size was measured")?;
     if !path.is_dir() {
-        // Sorted by size, then by threads.
-        pages = pages.into_iter().next_back().into_iter().collect();
+        return write_page(report, largest, path);
     }
-    for (bytes, count) in pages {
-        let file: PathBuf = match path.is_dir() {
-            true => path.join(format!("pretouch-{bytes}-{}.svg", threads(count).replace(' ', "-"))),
-            false => path.to_owned(),
-        };
-        let svg = page(report, bytes, count)?;
-        file::write(&file, &svg).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    Ok(())
+    pages.into_iter().try_for_each(|(bytes, count)| {
+        let name = format!("pretouch-{bytes}-{}.svg", threads(count).replace(' ', "-"));
+        write_page(report, (bytes, count), &path.join(name))
+    })
+}
+
+fn write_page(report: &PretouchReport, (bytes, count): (Bytes, usize), file: &Path) -> anyhow::Result<()> {
+    let svg = page(report, bytes, count)?;
+    file::write(file, &svg).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// A line of a panel.
@@ -82,12 +73,8 @@ fn page(report: &PretouchReport, bytes: Bytes, count: usize) -> anyhow::Result<S
     drawing::draw((PANEL.0 * panels, PANEL.1 + HEAD), |area| {
         area.fill(&WHITE).map_err(plot_error)?;
         let (head, body) = area.split_vertically(HEAD);
-        heading(
-            &head,
-            report,
-            &format!("Pre-touch of {bytes} by {}: time against chunk size", threads(count)),
-            &makers,
-        )?;
+        let title = format!("Pre-touch of {bytes} by {}: time against chunk size", threads(count));
+        heading(&head, report, &title, &makers)?;
         for (part, backing) in body.split_evenly((1, panels as usize)).iter().zip(&backings) {
             let lines = makers.iter().enumerate().map(|(index, by)| {
                 let of_line = rows.iter().filter(|row| row.case.backing == *backing && row.way.by == *by);
@@ -142,19 +129,17 @@ fn heading(
     title: &str,
     makers: &[Implementation],
 ) -> anyhow::Result<()> {
-    let style = |color: RGBColor| {
-        ("sans-serif", TEXT_SIZE).into_font().color(&color).pos(Pos::new(HPos::Left, VPos::Center))
-    };
-    head.draw(&Text::new(title.to_owned(), (12, 18), style(TEXT))).map_err(plot_error)?;
+    let text = |color| style(TEXT_SIZE, color, HPos::Left, VPos::Center);
+    head.draw(&Text::new(title.to_owned(), (12, 18), text(TEXT))).map_err(plot_error)?;
     let mut x = 18;
     for (index, by) in makers.iter().enumerate() {
         let color = color_of(index);
         let label = name(*by, &report.table.jvms);
         head.draw(&Circle::new((x, 44), 5, color.filled())).map_err(plot_error)?;
-        head.draw(&Text::new(label.to_owned(), (x + 12, 44), style(TEXT))).map_err(plot_error)?;
+        head.draw(&Text::new(label.to_owned(), (x + 12, 44), text(TEXT))).map_err(plot_error)?;
         x += 40 + 8 * i32::try_from(label.len())?;
     }
-    head.draw(&Text::new("ring: default chunk size".to_owned(), (x, 44), style(MUTED))).map_err(plot_error)
+    head.draw(&Text::new("ring: default chunk size".to_owned(), (x, 44), text(MUTED))).map_err(plot_error)
 }
 
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<LogCoord<f64>, LogCoord<f64>>>;

@@ -1,26 +1,23 @@
 //! The result of `bench pretouch` as text.
 
-use comfy_table::CellAlignment;
-use hugewise_linux::{hugepages::backing::Backing, reading::Reading, units::Bytes};
+use hugewise_linux::{hugepages::backing::Backing, reading::Reading};
 use hugewise_measure::{
     pretouch::{
-        Case, PretouchRow, Sample,
+        Case, Implementation, PretouchRow, Sample,
         bench::name,
         model::Model,
         prediction::{Check, Prediction, Threads},
         ratios::{ChunkAdvice, EngineSpeed, MIN_SAVING},
     },
-    statistics::median,
+    statistics::{Ratio, median},
 };
 
 use super::{
+    super::measurements,
     result::PretouchReport,
-    units::{gib_per_second, threads, time},
+    units::{threads, time},
 };
-use crate::output::{
-    table::plain_table,
-    terminal::{Terminal, plain},
-};
+use crate::output::terminal::{Terminal, plain};
 
 const HEADINGS: [&str; 13] = [
     "backing",
@@ -41,17 +38,20 @@ const HEADINGS: [&str; 13] = [
 const WORDS: [usize; 2] = [0, 3];
 
 pub fn text(report: &PretouchReport, terminal: &Terminal) -> String {
-    let mut text = table(report, terminal);
+    let rows = report.table.rows.iter().map(|row| cells(row, report));
+    let mut text = measurements(HEADINGS.to_vec(), WORDS, rows, terminal);
     for note in notes(report) {
         text += &terminal.dim(&note);
         text.push('\n');
     }
     for out in &report.table.left_out {
-        text += &format!("{} {}: {}\n", terminal.warn("skipped"), plain(&out.what), multiline(&out.reason));
+        // Text from another program keeps its line breaks.
+        let reason = out.reason.lines().map(plain).collect::<Vec<_>>().join("\n");
+        text += &format!("{} {}: {reason}\n", terminal.warn("skipped"), plain(&out.what));
     }
     let sections = [
         ("Speed relative to other methods, on the same memory", against(report)),
-        ("PreTouchParallelChunkSize", advice(report)),
+        ("PreTouchParallelChunkSize", report.advice.iter().map(|advice| advised(advice, report)).collect()),
         ("Model", model(report)),
         ("Prediction", predictions(report)),
         ("Verification", checks(report, terminal)),
@@ -63,31 +63,6 @@ pub fn text(report: &PretouchReport, terminal: &Terminal) -> String {
         }
     }
     text
-}
-
-/// Text from another program, with its line breaks.
-fn multiline(text: &str) -> String {
-    text.lines().map(plain).collect::<Vec<_>>().join("\n")
-}
-
-fn table(report: &PretouchReport, terminal: &Terminal) -> String {
-    let mut table = plain_table();
-    table.set_header(HEADINGS);
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if !WORDS.contains(&index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    for row in &report.table.rows {
-        table.add_row(cells(row, report));
-    }
-    let lines = table.lines().enumerate().map(|(number, line)| {
-        let line = line.trim_end();
-        let line = if number == 0 { terminal.bold(line) } else { line.to_owned() };
-        line + "\n"
-    });
-    lines.collect::<String>() + "\n"
 }
 
 fn cells(row: &PretouchRow, report: &PretouchReport) -> Vec<String> {
@@ -105,7 +80,7 @@ fn cells(row: &PretouchRow, report: &PretouchReport) -> Vec<String> {
         times.len().to_string(),
         ms(middle),
         ms(times.iter().copied().fold(f64::NAN, f64::max)),
-        format!("{:.2}", gib_per_second(bytes, middle)),
+        format!("{:.2}", bytes.0 as f64 / f64::from(1 << 30) / middle),
         of_all(row, |sample| sample.release_seconds.known().copied())
             .and_then(|times| median(&times))
             .map_or_else(|| "?".to_owned(), ms),
@@ -152,12 +127,10 @@ fn notes(report: &PretouchReport) -> Vec<String> {
     if report.table.rows.iter().any(|row| row.samples.iter().any(|s| s.threads != row.case.threads)) {
         notes.push("threads A→B: A requested, B used.".to_owned());
     }
-    let asked_otherwise = |row: &PretouchRow| {
-        row.way
-            .chunk
-            .is_some_and(|asked| row.samples.iter().any(|s| s.chunk.is_some_and(|used| used != asked)))
+    let got_another = |row: &PretouchRow| {
+        row.samples.iter().any(|s| s.chunk.zip(row.way.chunk).is_some_and(|(used, asked)| used != asked))
     };
-    if report.table.rows.iter().any(asked_otherwise) {
+    if report.table.rows.iter().any(got_another) {
         notes.push("chunk A→B: A requested, B used.".to_owned());
     }
     if report.table.host_takes_back_free_memory {
@@ -192,11 +165,8 @@ fn against(report: &PretouchReport) -> Vec<String> {
         let Case { bytes, backing, threads: count } = against.case;
         let other = name(against.other, &report.table.jvms);
         let speed = match &against.speed {
-            Some(speed) => {
-                format!(
-                    "{:.2} × the speed of {other} (95 %: {:.2} to {:.2})",
-                    speed.estimate, speed.low, speed.high
-                )
+            Some(Ratio { estimate, low, high }) => {
+                format!("{estimate:.2} × the speed of {other} (95 %: {low:.2} to {high:.2})")
             }
             None => format!("inconclusive against {other}: fewer than 3 repetitions got the requested pages"),
         };
@@ -205,14 +175,10 @@ fn against(report: &PretouchReport) -> Vec<String> {
     report.against.iter().map(line).collect()
 }
 
-fn advice(report: &PretouchReport) -> Vec<String> {
-    report.advice.iter().map(|advice| format!("  {}", advised(advice, report))).collect()
-}
-
 fn advised(advice: &ChunkAdvice, report: &PretouchReport) -> String {
     let Case { bytes, backing, threads: count } = advice.case;
-    let jvm = report.table.jvms.get(advice.jvm).map_or("java", |jvm| jvm.name.as_str());
-    let place = format!("{jvm}, {bytes} on {backing}, {}", threads(count));
+    let jvm = name(Implementation::Jvm(advice.jvm), &report.table.jvms);
+    let place = format!("  {jvm}, {bytes} on {backing}, {}", threads(count));
     let default = advice.default_chunk.map(|chunk| format!(" of {chunk}")).unwrap_or_default();
     let (Some(ratio), Some(fastest)) = (&advice.ratio, advice.fastest) else {
         return format!("{place}: inconclusive: fewer than 3 repetitions got the requested pages");
@@ -331,8 +297,7 @@ fn checks(report: &PretouchReport, terminal: &Terminal) -> Vec<String> {
         )
     };
     let mut lines: Vec<String> = report.checks.iter().map(line).collect();
-    let held_out: Option<Bytes> = report.table.design.held_out;
-    if let (Some(held_out), true) = (held_out, lines.is_empty()) {
+    if let (Some(held_out), true) = (report.table.design.held_out, lines.is_empty()) {
         lines.push(format!("  inconclusive: {held_out} was not measured, or there is no model"));
     }
     lines

@@ -1,7 +1,5 @@
 //! Formatting of times, speeds and thread counts.
 
-use hugewise_linux::units::Bytes;
-
 /// A time with three significant digits in ms or s, or as minutes, hours or days.
 pub fn time(seconds: f64) -> String {
     let digits = |value: f64| {
@@ -24,10 +22,6 @@ pub fn time(seconds: f64) -> String {
 /// `1 thread`, `2 threads`.
 pub fn threads(count: usize) -> String {
     if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
-}
-
-pub fn gib_per_second(bytes: Bytes, seconds: f64) -> f64 {
-    bytes.0 as f64 / (1u64 << 30) as f64 / seconds
 }
 
 #[cfg(test)]

@@ -3,13 +3,10 @@
 use std::path::Path;
 
 use comfy_table::Table;
-use hugewise_linux::{
-    reading::Reading,
-    units::{Bytes, Pages},
-};
+use hugewise_linux::{reading::Reading, units::Bytes};
 use hugewise_measure::fragmentation::{FragmentationOutcome, Probe, Waits};
 
-use super::result::{Probes, StallReport, ThpMode};
+use super::result::{FragmentationSummary, Probes, StallReport, ThpMode};
 use crate::output::{durations::duration, layout::Page, table::table, terminal::Terminal};
 
 /// Coverage, 0 to 1, below which the verdict states an upper bound instead of the coverage.
@@ -18,9 +15,11 @@ const LOW_COVERAGE: f64 = 0.1;
 /// The part before the summary of a recording: fragmentation, THP mode, and results of the test load.
 pub fn text(report: &StallReport, terminal: &Terminal) -> anyhow::Result<String> {
     let mut page = Page::new(terminal);
-    let outcome = &report.fragmented.outcome;
-    page.wrapped("FRAGMENTED", &format!("{} {}", fragmented(outcome), speed(outcome)))?;
-    page.wrapped("", &blocks(outcome, report.fragmented.blocks_before))?;
+    let FragmentationSummary { outcome, blocks_before } = &report.fragmented;
+    page.wrapped("FRAGMENTED", &fragmented(outcome))?;
+    let blocks = outcome.blocks_left;
+    let content = format!("Huge pages available without compaction: {blocks_before} before, {blocks} now.");
+    page.wrapped("", &content)?;
     if !outcome.every_block_pinned {
         page.wrapped(
             "",
@@ -67,23 +66,12 @@ fn fragmented(outcome: &FragmentationOutcome) -> String {
         Bytes::ZERO => String::new(),
         scattered => format!(", {scattered} of which were fragmented before"),
     };
+    let FragmentationOutcome { left, pinned, held, filled, seconds, .. } = outcome;
+    let rate = if *seconds > 0.0 { filled.0 as f64 / seconds / f64::from(1 << 30) } else { 0.0 };
     format!(
-        "{} are free in fragments{from}, between {} unmovable pages, one per huge-page-sized block. {} stay filled.",
-        outcome.left, outcome.pinned, outcome.held
+        "{left} are free in fragments{from}, between {pinned} unmovable pages, one per huge-page-sized block. \
+         {held} stay filled. Filling {filled} took {seconds:.1} s ({rate:.1} GiB/s)."
     )
-}
-
-fn speed(outcome: &FragmentationOutcome) -> String {
-    let rate = if outcome.seconds > 0.0 {
-        outcome.filled.0 as f64 / outcome.seconds / f64::from(1 << 30)
-    } else {
-        0.0
-    };
-    format!("Filling {} took {:.1} s ({rate:.1} GiB/s).", outcome.filled, outcome.seconds)
-}
-
-fn blocks(outcome: &FragmentationOutcome, before: Pages) -> String {
-    format!("Huge pages available without compaction: {before} before, {} now.", outcome.blocks_left)
 }
 
 /// The page faults that wait for compaction with these settings.
@@ -149,17 +137,16 @@ fn verdict(probes: &Probes) -> String {
     };
     let ratio = if before.seconds > 0.0 { now.seconds / before.seconds } else { 0.0 };
     text += &format!("; populating it took {ratio:.1} times as long as before.");
-    match now.compaction.known() {
-        Some(delay) if delay.count > 0 => {
+    text += &match &now.compaction {
+        Reading::Known(delay) if delay.count > 0 => {
             let share = delay.seconds / now.seconds.max(1e-9) * 100.0;
-            text += &format!(" The thread waited for direct compaction for {share:.0} % of that time.");
+            format!(" The thread waited for direct compaction for {share:.0} % of that time.")
         }
-        Some(_) => text += " The thread did not wait for direct compaction.",
-        None => {
-            let reason = now.compaction.reason().unwrap_or_default();
-            text += &format!(" The time it waited for direct compaction is unknown: {reason}.");
+        Reading::Known(_) => " The thread did not wait for direct compaction.".to_owned(),
+        Reading::Unknown { unknown } => {
+            format!(" The time it waited for direct compaction is unknown: {unknown}.")
         }
-    }
+    };
     if hardly_any {
         text += " A JVM has this cost when its heap grows, also in pauses, unless the heap is pre-touched.";
     }
@@ -189,8 +176,9 @@ fn returned(report: &StallReport) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hugewise_linux::units::Pages;
+
     use super::*;
-    use crate::output::terminal::Color;
 
     fn probe(share: f64, seconds: f64, compaction: Reading<Waits>) -> Probe {
         Probe {
@@ -240,6 +228,5 @@ mod tests {
             };
             assert!(waiting_page_faults(&mode).contains(word), "{}", waiting_page_faults(&mode));
         }
-        let _ = Terminal::new(Color::Never);
     }
 }

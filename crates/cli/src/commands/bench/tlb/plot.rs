@@ -176,18 +176,16 @@ fn axes(chart: &mut Chart<'_, '_>, (right, bottom, top): (f64, f64, f64)) -> any
     };
     for log in bottom as i32..=top as i32 {
         let y = f64::from(log);
-        chart
-            .draw_series([PathElement::new([(0.0, y), (right, y)], GRID.stroke_width(1))])
-            .map_err(plot_error)?;
+        let line = PathElement::new([(0.0, y), (right, y)], GRID.stroke_width(1));
+        chart.draw_series([line]).map_err(plot_error)?;
         let label = style(TEXT_SIZE, MUTED, HPos::Right, VPos::Center);
         let label = EmptyElement::at((0.0, y)) + Text::new(number(log), (-8, 0), label);
         chart.plotting_area().draw(&label).map_err(plot_error)?;
     }
     for log in 0..=right as i32 {
         let x = f64::from(log);
-        chart
-            .draw_series([PathElement::new([(x, bottom), (x, top)], GRID.stroke_width(1))])
-            .map_err(plot_error)?;
+        let line = PathElement::new([(x, bottom), (x, top)], GRID.stroke_width(1));
+        chart.draw_series([line]).map_err(plot_error)?;
         let label = style(TEXT_SIZE, MUTED, HPos::Center, VPos::Top);
         let label = EmptyElement::at((x, bottom)) + Text::new(number(log), (0, 7), label);
         chart.plotting_area().draw(&label).map_err(plot_error)?;

@@ -28,25 +28,21 @@ pub fn text(report: &TlbReport, terminal: &Terminal) -> Result<String, fmt::Erro
         ),
     )?;
     page.text("")?;
-    page.text(
-        &terminal.bold(
-            row(["PAGE SIZE", "BACKING", "LEVEL", "CAPACITY", "REACH", "MISS COST", "CPUID"]).trim_end(),
-        ),
-    )?;
+    let headings = row(["PAGE SIZE", "BACKING", "LEVEL", "CAPACITY", "REACH", "MISS COST", "CPUID"]);
+    page.text(&terminal.bold(&headings))?;
     for (measured, finding) in report.each() {
         for line in rows(measured, finding, report.curves.base) {
             page.text(line.trim_end())?;
         }
     }
     page.text("")?;
-    for (number, (measured, finding)) in report.each().enumerate() {
-        page.wrapped(if number == 0 { "MEASURED" } else { "" }, &about(report, measured, finding))?;
-    }
-    for (number, reported) in entries(report).iter().enumerate() {
-        page.wrapped(if number == 0 { "ENTRIES" } else { "" }, reported)?;
-    }
-    for (number, reported) in far(report).iter().enumerate() {
-        page.wrapped(if number == 0 { "LARGE RANGE" } else { "" }, reported)?;
+    let measured = report.each().map(|(measured, finding)| about(report, measured, finding));
+    let sections =
+        [("MEASURED", measured.collect()), ("ENTRIES", entries(report)), ("LARGE RANGE", far(report))];
+    for (heading, paragraphs) in sections {
+        for (number, paragraph) in paragraphs.iter().enumerate() {
+            page.wrapped(if number == 0 { heading } else { "" }, paragraph)?;
+        }
     }
     page.wrapped("CPUID", &cpuid(report))?;
     page.wrapped(

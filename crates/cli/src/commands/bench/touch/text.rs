@@ -7,6 +7,7 @@ use hugewise_measure::{
 };
 use serde_json::{Value, json};
 
+use super::super::measurements;
 use crate::output::terminal::Terminal;
 
 /// Confidence level of the error, as in JMH.
@@ -21,36 +22,20 @@ const HEADINGS: [&str; 9] =
 const COUNTERS: [(&str, &str); 4] = [
     ("cycles", "cycles/op"),
     ("dTLB-loads", "dTLB-loads/op"),
-    ("dTLB-load-misses", "dTLB-misses/op"),
+    MISSES,
     ("page-walk-cycles", "walk-cycles/op"),
 ];
+/// The only column of counters if none is known.
+const MISSES: (&str, &str) = ("dTLB-load-misses", "dTLB-misses/op");
 
 /// The table, notes, and skipped measurements with their reasons.
 pub fn text(table: &TouchTable, terminal: &Terminal) -> String {
-    let counters_known =
-        table.rows.iter().any(|row| COUNTERS.iter().any(|(name, _)| count(row, name).known().is_some()));
-    let mut rows = vec![headings(counters_known)];
-    rows.extend(table.rows.iter().map(|row| cells(row, counters_known)));
-    let widths: Vec<usize> = (0..rows[0].len())
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
-        .collect();
-    let mut out = String::new();
-    for (number, row) in rows.iter().enumerate() {
-        let line: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(
-                |(column, (cell, width))| {
-                    if column < 2 { format!("{cell:width$}") } else { format!("{cell:>width$}") }
-                },
-            )
-            .collect();
-        let line = line.join("  ");
-        out += &if number == 0 { terminal.bold(line.trim_end()) } else { line.trim_end().to_owned() };
-        out.push('\n');
-    }
-    out.push('\n');
+    let known = |(name, _): &(&str, &str)| table.rows.iter().any(|row| count(row, name).known().is_some());
+    let counters_known = COUNTERS.iter().any(known);
+    let counters = if counters_known { &COUNTERS[..] } else { &[MISSES] };
+    let headings = HEADINGS.iter().chain(counters.iter().map(|(_, heading)| heading)).copied();
+    let rows = table.rows.iter().map(|row| cells(row, counters));
+    let mut out = measurements(headings.collect(), [0, 1], rows, terminal);
     for note in notes(table, counters_known) {
         out += &format!("{}\n", terminal.dim(&note));
     }
@@ -61,16 +46,7 @@ pub fn text(table: &TouchTable, terminal: &Terminal) -> String {
     out
 }
 
-fn headings(counters_known: bool) -> Vec<String> {
-    let fixed = HEADINGS.iter().map(|heading| (*heading).to_owned());
-    if counters_known {
-        fixed.chain(COUNTERS.iter().map(|(_, heading)| (*heading).to_owned())).collect()
-    } else {
-        fixed.chain(["dTLB-misses/op".to_owned()]).collect()
-    }
-}
-
-fn cells(row: &TouchRow, counters_known: bool) -> Vec<String> {
+fn cells(row: &TouchRow, counters: &[(&str, &str)]) -> Vec<String> {
     let values = values(row);
     let score = mean_with_error(&values, CONFIDENCE);
     let number = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.3}"));
@@ -85,14 +61,10 @@ fn cells(row: &TouchRow, counters_known: bool) -> Vec<String> {
         "ns/op".to_owned(),
         coverage(row),
     ];
-    if counters_known {
-        cells.extend(COUNTERS.iter().map(|(name, _)| match count(row, name) {
-            Reading::Known(value) => format!("{value:.3}"),
-            Reading::Unknown { .. } => "n/a".to_owned(),
-        }));
-    } else {
-        cells.push("n/a".to_owned());
-    }
+    cells.extend(counters.iter().map(|(name, _)| match count(row, name) {
+        Reading::Known(value) => format!("{value:.3}"),
+        Reading::Unknown { .. } => "n/a".to_owned(),
+    }));
     cells
 }
 
@@ -110,11 +82,8 @@ fn notes(table: &TouchTable, counters_known: bool) -> Vec<String> {
     ];
     let reasons = table.rows.iter().flat_map(|row| COUNTERS.iter().map(|(name, _)| count(row, name)));
     if let Some(reason) = reasons.filter_map(|count| count.reason().map(str::to_owned)).next() {
-        let which = if counters_known {
-            "n/a"
-        } else {
-            "Hardware counters (cycles, dTLB loads and misses, page walks)"
-        };
+        let all = "Hardware counters (cycles, dTLB loads and misses, page walks)";
+        let which = if counters_known { "n/a" } else { all };
         notes.push(format!("{which}: {reason}."));
     }
     notes
@@ -122,11 +91,15 @@ fn notes(table: &TouchTable, counters_known: bool) -> Vec<String> {
 
 /// The lowest coverage of a row's processes: a single process without huge pages distorts the mean.
 fn coverage(row: &TouchRow) -> String {
-    let shares = row.forks.iter().map(|fork| fork.coverage.known().and_then(Coverage::share));
-    match shares.collect::<Option<Vec<f64>>>() {
+    match shares(row) {
         Some(shares) => format!("{:.0} %", 100.0 * shares.into_iter().fold(1.0, f64::min)),
         None => "?".to_owned(),
     }
+}
+
+/// The coverage of each process; `None` if one is unknown.
+fn shares(row: &TouchRow) -> Option<Vec<f64>> {
+    row.forks.iter().map(|fork| fork.coverage.known().and_then(Coverage::share)).collect()
 }
 
 fn values(row: &TouchRow) -> Vec<f64> {
@@ -154,9 +127,7 @@ pub fn jmh(table: &TouchTable) -> Value {
     let bench = &table.bench;
     let result = |row: &TouchRow| {
         let mut secondary = serde_json::Map::new();
-        let shares: Vec<f64> =
-            row.forks.iter().filter_map(|fork| fork.coverage.known().and_then(Coverage::share)).collect();
-        if shares.len() == row.forks.len() {
+        if let Some(shares) = shares(row) {
             secondary.insert("coverage".to_owned(), metric(&[shares], "share"));
         }
         for (name, _) in COUNTERS {
