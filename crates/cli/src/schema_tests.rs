@@ -21,7 +21,7 @@ fn schemas() -> Vec<(&'static str, Schema)> {
         ("apply", schema::<commands::apply::text::ApplyReport>()),
         ("check", schema::<commands::check::text::CheckReport>()),
         ("collapse", schema::<commands::collapse::result::CollapseReport>()),
-        ("compare", hugewise_measure::comparison::schema()),
+        ("compare", schema::<hugewise_measure::comparison::Comparison>()),
         ("explain", schema::<commands::explain::text::ExplainReport>()),
         ("gclog", schema::<commands::gclog::json::GclogReport>()),
         ("inspect", schema::<Document>()),

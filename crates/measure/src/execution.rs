@@ -14,6 +14,7 @@ use hugewise_linux::{
     interrupt::Interrupt,
     sys::process::{ChildExit, GroupLeader, monotonic_ns},
 };
+use serde::Serialize;
 
 /// Time between SIGTERM and SIGKILL.
 const SIGTERM_GRACE: Duration = Duration::from_secs(3);
@@ -31,6 +32,25 @@ pub struct Launch {
     pub thp_disabled: bool,
 }
 
+impl Launch {
+    /// A measuring process of this program, which gets its work as JSON.
+    pub(crate) fn worker(program: &Path, subcommand: &str, work: &impl Serialize) -> Launch {
+        let work = serde_json::to_value(work).unwrap_or_default().to_string();
+        let command = vec![program.into(), "bench".into(), subcommand.into(), work.into()];
+        Launch { command, ..Launch::default() }
+    }
+
+    /// Sets and removes the environment variables of `command`.
+    pub(crate) fn set_environment(&self, command: &mut Command) {
+        for (variable, value) in &self.environment {
+            match value {
+                Some(value) => command.env(variable, value),
+                None => command.env_remove(variable),
+            };
+        }
+    }
+}
+
 /// A finished run.
 #[derive(Debug)]
 pub struct Execution {
@@ -42,6 +62,15 @@ pub struct Execution {
     pub ended: ChildExit,
     /// Standard output, followed by standard error.
     pub output: String,
+}
+
+impl Execution {
+    /// The exit status and the end of the output of a program that failed; `None` if it succeeded.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        let status = self.ended.status;
+        (!status.success()).then(|| format!("{status}{}", last_lines(&self.output)))
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +85,9 @@ pub enum ExecutionError {
     },
     #[error("interrupted")]
     Interrupted,
+    /// The program ended with an error status, or its report cannot be read.
+    #[error("{0}")]
+    Failed(String),
     /// A file of this process, or a wait for the program, failed.
     #[error("running {program}: {source}")]
     Io { program: String, source: io::Error },
@@ -83,12 +115,7 @@ pub fn run(
         .stdin(Stdio::null())
         .stdout(stdout.try_clone().map_err(io)?)
         .stderr(stderr.try_clone().map_err(io)?);
-    for (variable, value) in &launch.environment {
-        match value {
-            Some(value) => command.env(variable, value),
-            None => command.env_remove(variable),
-        };
-    }
+    launch.set_environment(&mut command);
     // Otherwise a signal would not end a series of short programs.
     if interrupt.signal().is_some() {
         return Err(ExecutionError::Interrupted);

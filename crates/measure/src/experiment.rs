@@ -1,7 +1,7 @@
 //! The experiment: every case on every backing, in blocks, with a check of each run's coverage.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -14,7 +14,8 @@ use hugewise_evidence::{
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
     interrupt::Interrupt,
-    proc::vmstat::VmStat,
+    pages::coverage::Coverage,
+    proc::{meminfo, vmstat::VmStat},
     root::Root,
     units::Bytes,
 };
@@ -22,7 +23,7 @@ use hugewise_linux::{
 use crate::{
     analysis,
     comparison::{self, Case, Comparison, Design, Figure, LeftOut, Round},
-    execution::{self, ExecutionError, last_lines},
+    execution::{self, ExecutionError},
     fragmentation::{Fragmenter, Free, Held, HostError},
     machine::Machine,
     rounds::{Blocks, MAX_BLOCKS, MIN_BLOCKS},
@@ -68,6 +69,19 @@ pub enum ExperimentError {
     Interrupted,
 }
 
+impl ExperimentError {
+    pub(crate) fn run(what: &str, reason: impl ToString) -> ExperimentError {
+        ExperimentError::Run { what: what.to_owned(), reason: reason.to_string() }
+    }
+
+    pub(crate) fn execution(what: &str, source: ExecutionError) -> ExperimentError {
+        match source {
+            ExecutionError::Interrupted => ExperimentError::Interrupted,
+            source => ExperimentError::Execution { what: what.to_owned(), source },
+        }
+    }
+}
+
 /// The parameters of the experiment.
 pub struct Experiment<'a> {
     pub root: &'a Root,
@@ -96,7 +110,7 @@ impl Experiment<'_> {
         let (cases, arms) = (self.cases.len(), self.design.arms.len());
         let runs_of_a_block = cases * arms;
         let mut peaks: Vec<Option<Bytes>> = vec![None; cases];
-        let mut arms_ready = ArmsReady::default();
+        let mut arms_ready = BTreeSet::new();
         let warm_ups = schedule::warm_ups(cases, arms, self.design.warm_up);
         let (fewest, most) = match self.rules.blocks {
             Blocks::Exactly(blocks) => (blocks, blocks),
@@ -160,13 +174,14 @@ impl Experiment<'_> {
         blocks >= MIN_BLOCKS && (elapsed >= limit || precise())
     }
 
-    /// Prepares a run and the machine for it; `None` if that arm is left out.
+    /// Prepares a run and the machine for it; `None` if that arm is left out. `ready`: the cases and arms that
+    /// were prepared before, so that their notes are printed once.
     fn prepare(
         &self,
         slot: Slot,
         peak_on_base: Option<Bytes>,
         machine: &mut Machine,
-        ready: &mut ArmsReady,
+        ready: &mut BTreeSet<(usize, usize)>,
         result: &mut Comparison,
     ) -> Option<Prepared> {
         if result.left_out.iter().any(|out| (out.case, out.arm) == (slot.case, slot.arm)) {
@@ -176,28 +191,24 @@ impl Experiment<'_> {
         let case = &self.cases[slot.case];
         let conditions = Conditions { sizes: self.sizes, scratch: self.scratch, peak_on_base };
         let prepared = case.workload.prepare(backing, &conditions).and_then(|prepared| {
-            self.provide(backing, &prepared, machine)?;
+            if backing == Backing::Thp {
+                machine.provide_thp(prepared.shared_memory)?;
+            }
+            machine.provide_pools(&prepared.pools, self.interrupt)?;
             Ok(prepared)
         });
         match prepared {
             Ok(prepared) => {
-                if ready.is_first_time(slot) && !prepared.notes.is_empty() {
+                if ready.insert((slot.case, slot.arm)) && !prepared.notes.is_empty() {
                     result.notes.push(format!("{}: {}", self.describe(slot), prepared.notes.join("; ")));
                 }
                 Some(prepared)
             }
             Err(reason) => {
-                result.left_out.push(LeftOut { case: slot.case, arm: slot.arm, reason });
+                result.left_out.push(LeftOut { case: slot.case, arm: slot.arm, reason: reason.into() });
                 None
             }
         }
-    }
-
-    fn provide(&self, backing: Backing, prepared: &Prepared, machine: &mut Machine) -> Result<(), String> {
-        if backing == Backing::Thp {
-            machine.provide_thp(prepared.shared_memory)?;
-        }
-        machine.provide_pools(&prepared.pools, self.interrupt)
     }
 
     fn run(
@@ -206,7 +217,7 @@ impl Experiment<'_> {
         prepared: &Prepared,
         machine: &Machine,
     ) -> Result<(Round, Vec<Figure>), ExperimentError> {
-        let what = || self.describe(slot);
+        let what = self.describe(slot);
         let launch = machine.mark(prepared.launch.clone());
         if let RegionOfInterest::JavaHeap(log) = &prepared.region {
             // The log of the previous run contains the addresses of another heap.
@@ -218,10 +229,7 @@ impl Experiment<'_> {
         let before = VmStat::read(self.root).ok();
         let execution =
             execution::run(&launch, &mut observer, self.scratch, self.rules.timeout, self.interrupt)
-                .map_err(|source| match source {
-                    ExecutionError::Interrupted => ExperimentError::Interrupted,
-                    source => ExperimentError::Execution { what: what(), source },
-                })?;
+                .map_err(|source| ExperimentError::execution(&what, source))?;
         let given_up = held.as_mut().is_some_and(|held| !held.is_held());
         let huge_pages_left = held.as_ref().map(|held| held.outcome.blocks_left.0);
         drop(held);
@@ -229,18 +237,16 @@ impl Experiment<'_> {
         if self.interrupt.signal().is_some() {
             return Err(ExperimentError::Interrupted);
         }
-        let failed = |reason| ExperimentError::Run { what: what(), reason };
-        if !execution.ended.status.success() {
-            let reason =
-                format!("the program ended with {}{}", execution.ended.status, last_lines(&execution.output));
-            return Err(failed(reason));
+        if let Some(failure) = execution.failure() {
+            return Err(ExperimentError::run(&what, format!("the program ended with {failure}")));
         }
         let workload = &self.cases[slot.case].workload;
-        let Results { figures, named_by_run, coverage } =
-            workload.results(prepared, &execution, &observer).map_err(failed)?;
+        let Results { figures, named_by_run, coverage } = workload
+            .results(prepared, &execution, &observer)
+            .map_err(|why| ExperimentError::run(&what, why))?;
         let after = VmStat::read(self.root).ok();
         let evidence = Evidence {
-            coverage: coverage.as_ref().map_err(String::as_str),
+            coverage: coverage.known().ok_or_else(|| coverage.reason().unwrap_or_default()),
             output: &execution.output,
             thp_fallbacks: before.zip(after).and_then(|(b, a)| a.growth(&b, "thp_fault_fallback")),
             through_malloc: workload.is_asked_through_malloc(),
@@ -257,7 +263,7 @@ impl Experiment<'_> {
                        program with --fragmented=SIZE";
             fell_back = Some(why.to_owned());
         }
-        let coverage = coverage.ok().and_then(|coverage| coverage.share());
+        let coverage = coverage.known().and_then(Coverage::share);
         let Slot { case, arm, block } = slot;
         let round = Round { case, arm, block, fell_back, figures, coverage, huge_pages_left };
         Ok((round, named_by_run))
@@ -267,7 +273,7 @@ impl Experiment<'_> {
         let Some(fragmenter) = self.fragmenter else { return Ok(None) };
         fragmenter.fragment(self.interrupt, &mut |_, _| {}).map(Some).map_err(|error| match error {
             HostError::Interrupted => ExperimentError::Interrupted,
-            error => ExperimentError::Run { what: self.describe(slot), reason: error.to_string() },
+            error => ExperimentError::run(&self.describe(slot), error),
         })
     }
 
@@ -307,34 +313,18 @@ fn name_figures(case: &mut Case, named: Vec<Figure>) {
     case.figures.splice(0..0, new);
 }
 
-/// Arms that were prepared before, so that their notes are printed once.
-#[derive(Default)]
-struct ArmsReady(Vec<(usize, usize)>);
-
-impl ArmsReady {
-    fn is_first_time(&mut self, slot: Slot) -> bool {
-        let arm = (slot.case, slot.arm);
-        let first = !self.0.contains(&arm);
-        if first {
-            self.0.push(arm);
-        }
-        first
-    }
-}
-
 /// The machine as described in reports.
 #[must_use]
 pub fn describe_machine(root: &Root) -> comparison::Machine {
-    let line = |path: &str, key: &str| {
-        let text = root.read(path).ok()?;
-        let value = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let model_name = |text: String| {
+        let value = text.lines().find_map(|line| line.strip_prefix("model name"))?;
         Some(value.trim_start_matches([' ', '\t', ':']).trim().to_owned())
     };
     comparison::Machine {
         kernel: root.read("proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
         architecture: std::env::consts::ARCH.to_owned(),
-        cpu: line("proc/cpuinfo", "model name"),
+        cpu: root.read("proc/cpuinfo").ok().and_then(model_name),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
-        memory: line("proc/meminfo", "MemTotal").and_then(|text| text.parse().ok()).unwrap_or_default(),
+        memory: meminfo::read(root).total.known().copied().unwrap_or_default(),
     }
 }

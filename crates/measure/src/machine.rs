@@ -8,8 +8,9 @@ use hugewise_changes::{
     scratch::Scratch,
 };
 use hugewise_linux::{
-    hugepages::thp,
+    hugepages::{backing::Backing, page_sizes::PageSizes, thp},
     interrupt::Interrupt,
+    reading::Reason,
     root::Root,
     settings::Setting,
     units::{Bytes, PageSize, Pages},
@@ -61,12 +62,33 @@ impl Machine {
         &self.changes
     }
 
+    /// Provides pages for `bytes` of private memory on a backing; the error says why that failed.
+    pub fn provide(
+        &mut self,
+        backing: Backing,
+        bytes: Bytes,
+        sizes: &PageSizes,
+        interrupt: &Interrupt,
+    ) -> Result<(), Reason> {
+        if let Some(missing) = sizes.missing(backing) {
+            return Reason::err(missing);
+        }
+        match (backing, sizes.huge_page_of(backing)) {
+            (Backing::Thp, _) => self.provide_thp(false),
+            (Backing::Hugetlb(_) | Backing::Shm(_), Some(size)) => match bytes.align_up(size) {
+                Some(needed) => self.provide_pools(&BTreeMap::from([(size, needed)]), interrupt),
+                None => Reason::err("more than this machine could ever address"),
+            },
+            _ => Ok(()),
+        }
+    }
+
     /// Grows the pools as needed; the error says why that failed.
     pub fn provide_pools(
         &mut self,
         pools: &BTreeMap<PageSize, Bytes>,
         interrupt: &Interrupt,
-    ) -> Result<(), String> {
+    ) -> Result<(), Reason> {
         for (&size, bytes) in pools {
             let wanted = bytes.pages_needed(size);
             if pool_growth::pool(&self.root, size).is_ok_and(|pool| pool.available() >= wanted) {
@@ -78,7 +100,7 @@ impl Machine {
                 Ok(Pages(0)) => {}
                 Ok(grown) => self.changes.push(format!("pool of {size} pages: {grown} more")),
                 Err(Shortage::Journal(error)) => return Err(refused(&pool, &error)),
-                Err(shortage) => return Err(shortage.to_string()),
+                Err(shortage) => return Err(shortage.into()),
             }
         }
         Ok(())
@@ -86,29 +108,27 @@ impl Machine {
 
     /// Enables THP for memory with `MADV_HUGEPAGE`, and for shared memory if `shared`; the error says why
     /// that failed.
-    pub fn provide_thp(&mut self, shared: bool) -> Result<(), String> {
+    pub fn provide_thp(&mut self, shared: bool) -> Result<(), Reason> {
         let thp = thp::read(&self.root);
-        let decides = |path: &Path, of_all: &Path| {
-            // The setting of the PMD size itself, or the one that all inheriting sizes share.
-            if path == of_all { None } else { thp.pmd_size.known().copied() }
-        };
+        // The setting of the PMD size itself, or the one that all inheriting sizes share.
+        let decides = |path: &Path, name| thp.pmd_size.known().copied().filter(|_| path != thp::path(name));
         if let Some(("never", path)) = thp.pmd_enabled() {
-            let page_size = decides(&path, &thp::path("enabled"));
+            let page_size = decides(&path, "enabled");
             self.switch(Setting::ThpEnabled { page_size }, "madvise")?;
         }
         if let (true, Some((now @ ("never" | "deny"), path))) = (shared, thp.pmd_shmem_enabled()) {
-            let page_size = decides(&path, &thp::path("shmem_enabled"));
+            let page_size = decides(&path, "shmem_enabled");
             // A machine-wide `deny` is a deliberate choice of the administrator.
             if now == "deny" {
-                return Err(format!("/{} is deny, which hugewise does not override", path.display()));
+                return Reason::err(format!("/{} is deny, which hugewise does not override", path.display()));
             }
             self.switch(Setting::ShmemEnabled { page_size }, "advise")?;
         }
         Ok(())
     }
 
-    fn switch(&mut self, setting: Setting, wanted: &str) -> Result<(), String> {
-        let was = setting.read(&self.root).map_err(|error| error.to_string())?;
+    fn switch(&mut self, setting: Setting, wanted: &str) -> Result<(), Reason> {
+        let was = setting.read(&self.root)?;
         let journal = self.journal.as_mut().map_err(|error| refused(&setting, error))?;
         let now = journal.set(setting, wanted).map_err(|error| refused(&setting, &error))?;
         self.changes.push(format!("{setting}: {was} → {now}"));
@@ -123,7 +143,7 @@ impl Machine {
 }
 
 /// Why a setting was not changed, and what would help.
-fn refused(setting: &Setting, error: &JournalError) -> String {
+fn refused(setting: &Setting, error: &JournalError) -> Reason {
     let helps = error.next_step();
-    format!("the {setting} (/{}) must be changed{helps}: {error}", setting.path().display())
+    Reason::new(format!("the {setting} (/{}) must be changed{helps}: {error}", setting.path().display()))
 }

@@ -12,9 +12,8 @@ pub struct Slot {
 /// `times` warm-ups of every arm, in order.
 #[must_use]
 pub fn warm_ups(cases: usize, arms: usize, times: usize) -> Vec<Slot> {
-    let slots =
-        (0..times).flat_map(|_| (0..cases).flat_map(move |case| (0..arms).map(move |arm| (case, arm))));
-    slots.map(|(case, arm)| Slot { case, arm, block: None }).collect()
+    let of_case = |case| (0..arms).map(move |arm| Slot { case, arm, block: None });
+    (0..times).flat_map(|_| (0..cases).flat_map(of_case)).collect()
 }
 
 /// `blocks` blocks; within each, the arms of a case run consecutively in random order, so that a ratio

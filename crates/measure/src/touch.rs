@@ -9,16 +9,12 @@ use hugewise_linux::{
     cpu::counters::{Counters, Counts},
     hugepages::{backing::Backing, page_sizes::PageSizes},
     pages::coverage::Coverage,
-    reading::Reading,
+    reading::{Reading, Reason},
     root::Root,
     sys::memory::NonEmptyBytes,
     units::Bytes,
 };
-use hugewise_memory::{
-    Stopped,
-    pretouch::Pretouch,
-    region::{self, ReserveError},
-};
+use hugewise_memory::{pretouch::Pretouch, region};
 use serde::{Deserialize, Serialize};
 
 /// Initial state of the random generator, so that all runs read the same bytes in the same order.
@@ -56,32 +52,24 @@ pub struct TouchResult {
     pub checksum: u64,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum TouchError {
-    #[error("the page sizes of this machine are unknown: {0}")]
-    PageSizes(String),
-    #[error(transparent)]
-    Reserve(#[from] ReserveError),
-    #[error("the buffer is empty: give a size above 0")]
-    Empty,
-    #[error("populating {0}: {1}")]
-    Pretouch(Bytes, Stopped),
-}
-
 /// Runs the experiment in this process.
-pub fn run(touch: &Touch) -> Result<TouchResult, TouchError> {
+pub fn run(touch: &Touch) -> Result<TouchResult, Reason> {
     let root = Root::live();
-    let sizes = PageSizes::read(&root).map_err(TouchError::PageSizes)?;
+    let sizes = page_sizes(&root)?;
     let mut region = region::reserve(touch.bytes, &[touch.backing], &sizes)?;
     // By a single thread, as a program populates memory that it touches itself.
     let how = Pretouch { threads: Some(NonZeroUsize::MIN), ..Pretouch::default() };
     let pretouched = region.pretouch(&how, &mut |_| ControlFlow::Continue(()));
     let populate_s = pretouched.elapsed.as_secs_f64();
-    pretouched.stopped.map_or(Ok(()), |stopped| Err(TouchError::Pretouch(touch.bytes, stopped)))?;
+    if let Some(stopped) = pretouched.stopped {
+        return Reason::err(format!("populating {}: {stopped}", touch.bytes));
+    }
     for (i, byte) in region.bytes_mut().iter_mut().enumerate() {
         *byte = i as u8;
     }
-    let buffer = NonEmptyBytes::new(region.bytes()).ok_or(TouchError::Empty)?;
+    let Some(buffer) = NonEmptyBytes::new(region.bytes()) else {
+        return Reason::err("the buffer is empty: give a size above 0");
+    };
     let mut state = SEED;
     let mut checksum = 0;
     for _ in 0..touch.warm_up {
@@ -105,6 +93,12 @@ pub fn run(touch: &Touch) -> Result<TouchResult, TouchError> {
         operations: touch.reads * touch.iterations as u64,
         checksum,
     })
+}
+
+/// The page sizes, for a process that measures one size.
+pub(crate) fn page_sizes(root: &Root) -> Result<PageSizes, Reason> {
+    PageSizes::read(root)
+        .map_err(|reason| Reason::new(format!("the page sizes of this machine are unknown: {reason}")))
 }
 
 /// Sums `reads` bytes of `buffer` at random offsets.
@@ -132,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_bytes_are_read_on_every_backing() -> Result<(), Box<dyn Error>> {
+    fn the_same_bytes_are_read_on_every_backing() -> Result<(), Box<dyn Error + Send + Sync>> {
         let touch = |backing| {
             run(&Touch { bytes: Bytes(3 << 20), backing, reads: 10_000, iterations: 3, warm_up: 1 })
         };

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::{
     comparison::LeftOut,
-    execution::{self, ExecutionError, last_lines},
+    execution,
     experiment::{ExperimentError, Progress},
     machine::Machine,
     touch::{Touch, TouchResult},
@@ -66,11 +66,10 @@ impl TouchBench {
         interrupt: &Interrupt,
         progress: &mut dyn Progress,
     ) -> Result<TouchTable, ExperimentError> {
-        let failed = |what: &str, reason: String| ExperimentError::Run { what: what.to_owned(), reason };
-        let sizes = PageSizes::read(root).map_err(|reason| failed("page sizes", reason))?;
-        let scratch = machine.scratch().map_err(|error| failed("the scratch folder", error.to_string()))?;
+        let sizes = PageSizes::read(root).map_err(|why| ExperimentError::run("page sizes", why))?;
+        let scratch = machine.scratch().map_err(|why| ExperimentError::run("the scratch folder", why))?;
         let mut rows: BTreeMap<(usize, usize), Vec<TouchResult>> = BTreeMap::new();
-        let mut left_out: Vec<LeftOut> = Vec::new();
+        let mut left_out: BTreeMap<(usize, usize), String> = BTreeMap::new();
         let mut random = fastrand::Rng::with_seed(self.seed);
         let cells =
             (0..self.sizes.len()).flat_map(|size| (0..self.backings.len()).map(move |arm| (size, arm)));
@@ -80,69 +79,43 @@ impl TouchBench {
         for _ in 0..self.forks {
             random.shuffle(&mut cells);
             for &(case, arm) in &cells {
-                let touch = self.touch(case, arm);
+                let touch = Touch {
+                    bytes: self.sizes[case],
+                    backing: self.backings[arm],
+                    reads: self.reads,
+                    iterations: self.iterations,
+                    warm_up: self.warm_up,
+                };
                 let what = format!("{} on {}", touch.bytes, touch.backing);
                 progress.run(done, total, &what);
                 done += 1;
-                if left_out.iter().any(|out| (out.case, out.arm) == (case, arm)) {
+                if left_out.contains_key(&(case, arm)) {
                     continue;
                 }
-                if let Err(reason) = provide(&touch, &sizes, machine, interrupt) {
-                    left_out.push(LeftOut { case, arm, reason });
+                if let Err(reason) = machine.provide(touch.backing, touch.bytes, &sizes, interrupt) {
+                    left_out.insert((case, arm), reason.into());
                     continue;
                 }
                 let mut observer = Observer::new(root, RegionOfInterest::Reported, sizes.thp);
                 let launch = machine.mark(worker(program, &touch));
                 let execution = execution::run(&launch, &mut observer, scratch.path(), None, interrupt)
-                    .map_err(|source| match source {
-                        ExecutionError::Interrupted => ExperimentError::Interrupted,
-                        source => ExperimentError::Execution { what: what.clone(), source },
-                    })?;
-                if !execution.ended.status.success() {
-                    let reason = format!("{}{}", execution.ended.status, last_lines(&execution.output));
-                    left_out.push(LeftOut { case, arm, reason });
+                    .map_err(|source| ExperimentError::execution(&what, source))?;
+                if let Some(reason) = execution.failure() {
+                    left_out.insert((case, arm), reason);
                     continue;
                 }
-                let report = touched(&execution).map_err(|reason| failed(&what, reason))?;
+                let report = touched(&execution).map_err(|why| ExperimentError::run(&what, why))?;
                 rows.entry((case, arm)).or_default().push(report);
             }
         }
         progress.run(total, total, "");
-        left_out.sort_by_key(|out| (out.case, out.arm));
+        let left_out =
+            left_out.into_iter().map(|((case, arm), reason)| LeftOut { case, arm, reason }).collect();
         let rows = rows.into_iter().map(|((case, arm), forks)| TouchRow {
             bytes: self.sizes[case],
             backing: self.backings[arm],
             forks,
         });
         Ok(TouchTable { rows: rows.collect(), left_out, bench: self })
-    }
-
-    fn touch(&self, case: usize, arm: usize) -> Touch {
-        Touch {
-            bytes: self.sizes[case],
-            backing: self.backings[arm],
-            reads: self.reads,
-            iterations: self.iterations,
-            warm_up: self.warm_up,
-        }
-    }
-}
-
-fn provide(
-    touch: &Touch,
-    sizes: &PageSizes,
-    machine: &mut Machine,
-    interrupt: &Interrupt,
-) -> Result<(), String> {
-    if let Some(missing) = sizes.missing(touch.backing) {
-        return Err(missing);
-    }
-    match (touch.backing, sizes.huge_page_of(touch.backing)) {
-        (Backing::Thp, _) => machine.provide_thp(false),
-        (Backing::Hugetlb(_) | Backing::Shm(_), Some(size)) => {
-            let needed = touch.bytes.align_up(size).ok_or("more than this machine could ever address")?;
-            machine.provide_pools(&BTreeMap::from([(size, needed)]), interrupt)
-        }
-        _ => Ok(()),
     }
 }

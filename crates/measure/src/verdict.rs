@@ -111,13 +111,12 @@ impl ArmVerdict {
             None if smallest.is_none_or(|smallest| smallest > MAX_DETECTABLE_DIFFERENCE) => {
                 (Verdict::Inconclusive, inconclusive(paired, smallest))
             }
-            None => (
-                Verdict::NoDifference,
-                format!(
-                    "a difference of {} would have been detected four times out of five",
-                    percent(smallest.unwrap_or_default())
-                ),
-            ),
+            None => {
+                let share = percent(smallest.unwrap_or_default());
+                let reason =
+                    format!("a difference of {share} would have been detected four times out of five");
+                (Verdict::NoDifference, reason)
+            }
         };
         ArmVerdict {
             verdict,
@@ -129,19 +128,15 @@ impl ArmVerdict {
 }
 
 fn inconclusive(paired: &PairedRatio, smallest: Option<f64>) -> String {
-    let seen = smallest.map_or_else(
-        || "no difference could have been detected".to_owned(),
-        |smallest| format!("only a difference of {} or more would have been detected", percent(smallest)),
-    );
-    let advice = paired.pairs_to_detect(TARGET_DIFFERENCE).map_or_else(
-        || "stop other programs and measure again".to_owned(),
-        |rounds| {
-            format!(
-                "detecting {} at this noise takes about {rounds} rounds of each backing",
-                percent(TARGET_DIFFERENCE)
-            )
-        },
-    );
+    let seen = match smallest.map(percent) {
+        Some(share) => format!("only a difference of {share} or more would have been detected"),
+        None => "no difference could have been detected".to_owned(),
+    };
+    let target = percent(TARGET_DIFFERENCE);
+    let advice = match paired.pairs_to_detect(TARGET_DIFFERENCE) {
+        Some(pairs) => format!("detecting {target} at this noise takes about {pairs} rounds of each backing"),
+        None => "stop other programs and measure again".to_owned(),
+    };
     format!("{seen}; {advice}")
 }
 

@@ -18,12 +18,9 @@ use crate::{
 /// Fills [`Comparison::backings`] from the rounds and the arms that did not run, one row per case and arm.
 pub fn analyse(comparison: &mut Comparison) {
     let arms = comparison.design.arms.len();
-    comparison.backings = comparison
-        .cases
-        .iter()
-        .enumerate()
-        .flat_map(|(case, _)| (0..arms).map(move |arm| (case, arm)))
-        .filter_map(|(case, arm)| judge(comparison, case, arm))
+    comparison.backings = (0..comparison.cases.len())
+        .flat_map(|case| (0..arms).map(move |arm| (case, arm)))
+        .map(|(case, arm)| judge(comparison, case, arm))
         .collect();
 }
 
@@ -77,8 +74,8 @@ impl<'a> Arm<'a> {
                 None => causes.push((cause, 1)),
             }
         }
-        let most = causes.iter().map(|(_, times)| *times).max()?;
-        let (cause, _) = causes.iter().find(|(_, times)| *times == most)?;
+        // The last of equal maxima is returned.
+        let (cause, _) = causes.iter().rev().max_by_key(|(_, times)| times)?;
         let all = self.counted.len() + self.fallen_back.len();
         Some(format!("{} of {all} rounds did not get their pages: {cause}", self.fallen_back.len()))
     }
@@ -119,9 +116,8 @@ fn pairs(reference: &Arm<'_>, arm: &Arm<'_>, figure: &Figure) -> Vec<(f64, f64)>
         .collect()
 }
 
-fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Option<BackingResult> {
-    let case = comparison.cases.get(case_index)?;
-    let backing = *comparison.design.arms.get(arm_index)?;
+fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> BackingResult {
+    let case = &comparison.cases[case_index];
     let arm = Arm::of(comparison, case_index, arm_index);
     let reference = (arm_index > 0).then(|| Arm::of(comparison, case_index, 0));
     let left_out = comparison.left_out.iter().find(|left| left.case == case_index && left.arm == arm_index);
@@ -132,10 +128,10 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Option
         (None, None) => ArmVerdict::plain(Verdict::Base, arm.fallback()),
         (None, Some(reference)) => judge_figure(reference, &arm, case),
     };
-    Some(BackingResult {
+    BackingResult {
         workload: case.workload.clone(),
         parameters: case.parameters.clone(),
-        backing,
+        backing: comparison.design.arms[arm_index],
         verdict: judged.verdict,
         figure: case.figures.first().map(|figure| figure.name.clone()).unwrap_or_default(),
         ratio: judged.ratio,
@@ -145,7 +141,7 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Option
         rounds_fallen_back: arm.fallen_back.len(),
         reason: judged.reason,
         figures: case.figures.iter().filter_map(|f| summary(f, &arm, reference.as_ref())).collect(),
-    })
+    }
 }
 
 fn summary(figure: &Figure, arm: &Arm<'_>, reference: Option<&Arm<'_>>) -> Option<FigureSummary> {
@@ -166,22 +162,19 @@ fn summary(figure: &Figure, arm: &Arm<'_>, reference: Option<&Arm<'_>>) -> Optio
 
 fn judge_figure(reference: &Arm<'_>, arm: &Arm<'_>, case: &Case) -> ArmVerdict {
     let Some(figure) = case.figures.first() else {
-        return ArmVerdict::plain(
-            Verdict::Inconclusive,
-            Some("the workload gives no figure to compare".to_owned()),
-        );
+        let reason = "the workload gives no figure to compare".to_owned();
+        return ArmVerdict::plain(Verdict::Inconclusive, Some(reason));
     };
     let pairs = pairs(reference, arm, figure);
     let mut judged = match PairedRatio::of(&pairs) {
         Some(paired) => ArmVerdict::from_ratio(&paired, pairs.len()),
-        None => ArmVerdict::plain(
-            Verdict::Inconclusive,
-            Some(without_ratio(reference, arm, &figure.name, pairs.len())),
-        ),
+        None => {
+            let reason = without_ratio(reference, arm, &figure.name, pairs.len());
+            ArmVerdict::plain(Verdict::Inconclusive, Some(reason))
+        }
     };
     if let (Some(reason), Some(fallback)) = (&mut judged.reason, arm.fallback()) {
-        *reason += "; ";
-        *reason += &fallback;
+        *reason += &format!("; {fallback}");
     }
     judged
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{statistics::Ratio, verdict::Verdict};
 
-/// The result of `hugewise compare --json`.
+/// The result of `hugewise compare --json`; docs/schema/compare.json is its schema.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// `hugewise.compare/2`; the number increases when a field changes its meaning.
@@ -199,10 +199,4 @@ pub struct FigureSummary {
     pub max: f64,
     /// Divided by the figure of arm 0, within blocks, inverted so that below 1 is better; null for arm 0.
     pub ratio: Option<Ratio>,
-}
-
-/// The JSON schema of [`Comparison`], published as docs/schema/compare.json.
-#[must_use]
-pub fn schema() -> schemars::Schema {
-    hugewise_linux::json::schema::<Comparison>()
 }

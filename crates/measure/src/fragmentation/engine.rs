@@ -6,6 +6,7 @@ use hugewise_linux::{
     hugepages::{backing::Backing, headroom, page_sizes::PageSizes},
     pages::frames,
     proc::meminfo,
+    reading::{Reading, Reason},
     root::Root,
     sys::{
         pagemap,
@@ -16,7 +17,7 @@ use hugewise_linux::{
 };
 use hugewise_memory::{
     pretouch::{Pretouch, Stopped},
-    region::{self, Region, ReserveError},
+    region::{self, Region},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,28 +71,6 @@ pub struct FragmentationOutcome {
     pub seconds: f64,
 }
 
-/// Why memory could not be fragmented; all memory has been released.
-#[derive(Debug, thiserror::Error)]
-pub enum FragmentError {
-    #[error(
-        "Linux 5.14 or later is needed to fragment memory: an older kernel kills the process when memory runs out"
-    )]
-    TooOld,
-    #[error(transparent)]
-    Reserve(#[from] ReserveError),
-    #[error("filling memory stopped at {filled}: {reason}")]
-    Fill { filled: Bytes, reason: String },
-    #[error(
-        "only {filled} could be filled before MemAvailable fell to the reserve of {reserve}, and {wanted} are needed: \
-         other programs allocated memory during that time; ask for less"
-    )]
-    ReserveReached { filled: Bytes, wanted: Bytes, reserve: Bytes },
-    #[error("{0}")]
-    Reading(String),
-    #[error("breaking up huge pages: {0}")]
-    BreakUp(io::Error),
-}
-
 /// Fragmented memory; the drop releases it.
 #[derive(Debug)]
 pub struct Fragmented {
@@ -100,41 +79,54 @@ pub struct Fragmented {
     _regions: Vec<Filled>,
 }
 
-/// Fragments memory according to `plan`. `progress` receives the bytes filled so far.
+/// Fragments memory according to `plan`. `progress` receives the bytes filled so far. On an error, all memory
+/// has been released.
 pub fn fragment(
     root: &Root,
     plan: &Plan,
     sizes: &PageSizes,
     progress: &mut dyn FnMut(Bytes),
-) -> Result<Fragmented, FragmentError> {
+) -> Result<Fragmented, Reason> {
     if !parallel_range::can_populate() {
-        return Err(FragmentError::TooOld);
+        return Reason::err(
+            "Linux 5.14 or later is needed to fragment memory: an older kernel kills the process when memory runs out",
+        );
     }
-    let thp = sizes.thp.ok_or_else(|| FragmentError::Reading("this kernel has no THP".to_owned()))?;
+    let Some(thp) = sizes.thp else { return Reason::err("this kernel has no THP") };
     let pieces = Pieces::of(sizes.base, thp);
-    let at_once = || headroom::read(root, sizes.base, thp).map(|room| room.at_once).map_err(reading);
+    let at_once = || headroom::read(root, sizes.base, thp).map(|room| room.at_once);
     let begin = Instant::now();
     // Whole free blocks are allocated quickly. The rest is taken page by page: assembling whole blocks for it
     // would be the very stall under study, and may take minutes.
     let wholes = (at_once()? * thp).min(plan.taken);
-    let mut whole = Filled::fill(root, wholes, plan.reserve, Backing::Thp, sizes, progress)?;
+    let mut whole = Filled::fill(root, wholes, plan.reserve, Backing::Thp, sizes, thp, progress)?;
     let rest = plan.taken.saturating_sub(whole.filled).whole_pages(thp) * thp;
     let before = whole.filled;
     let more = &mut |filled| progress(before + filled);
-    let mut rest = Filled::fill(root, rest, plan.reserve, Backing::Base, sizes, more)?;
+    let mut rest = Filled::fill(root, rest, plan.reserve, Backing::Base, sizes, thp, more)?;
     let fill_seconds = begin.elapsed().as_secs_f64();
     let filled = whole.filled + rest.filled;
     let wanted = plan.blocks(sizes.base, thp);
     if filled.whole_pages(thp).0 < wanted {
-        let wanted = Pages(wanted) * thp;
-        return Err(FragmentError::ReserveReached { filled, wanted, reserve: plan.reserve });
+        return Reason::err(format!(
+            "only {filled} could be filled before MemAvailable fell to the reserve of {}, and {} are needed: \
+             other programs allocated memory during that time; ask for less",
+            plan.reserve,
+            Pages(wanted) * thp
+        ));
     }
-    let in_blocks = Pages(whole.block_states(BlockState::Whole)) * thp;
-    keep_first(&mut whole.block_states, wanted as usize);
+    let mut in_blocks = Bytes::ZERO;
+    for (number, state) in whole.block_states.iter_mut().filter(|s| **s == BlockState::Whole).enumerate() {
+        in_blocks += thp.bytes();
+        // More blocks than wanted stay huge pages.
+        if number as u64 >= wanted {
+            *state = BlockState::Held;
+        }
+    }
     // Compaction could migrate scattered pages together and so make room for huge pages.
-    let (mut pins, every_block_pinned) = pin_scattered(&[&whole, &rest], pieces)?;
-    let (mut blocks, more_pins) = break_up(&mut whole, pieces)?;
-    pins.extend(more_pins);
+    let (scattered_pins, every_block_pinned) = pin_scattered(&[&whole, &rest], pieces)?;
+    let (mut blocks, mut pins) = break_up(&mut whole, pieces)?;
+    pins.push(scattered_pins);
     // Where whole blocks were too few, pinned scattered memory is released in their place.
     let lacking = Bytes(wanted.saturating_sub(blocks) * pieces.free().0);
     let mut scattered = rest.give_back(lacking, thp)?;
@@ -148,7 +140,7 @@ pub fn fragment(
         }
         // Half of the reserve is never used.
         let floor = Bytes(plan.left.0 + plan.reserve.0 / 2);
-        let mut region = Filled::fill(root, rest * thp, floor, Backing::Thp, sizes, &mut |_| {})?;
+        let mut region = Filled::fill(root, rest * thp, floor, Backing::Thp, sizes, thp, &mut |_| {})?;
         let (more, more_pins) = break_up(&mut region, pieces)?;
         region.give_back(rest * thp, thp)?;
         regions.push(region);
@@ -176,13 +168,15 @@ pub fn fragment(
     Ok(Fragmented { outcome, _pins: pins, _regions: regions })
 }
 
-fn reading(error: impl ToString) -> FragmentError {
-    FragmentError::Reading(error.to_string())
+fn breaking_up_failed(error: io::Error) -> Reason {
+    Reason::new(format!("breaking up huge pages: {error}"))
 }
 
-fn available(root: &Root) -> Result<Bytes, FragmentError> {
-    let available = meminfo::read(root).available;
-    available.known().copied().ok_or_else(|| reading(available.reason().unwrap_or("MemAvailable is unknown")))
+fn available(root: &Root) -> Result<Bytes, Reason> {
+    match meminfo::read(root).available {
+        Reading::Known(available) => Ok(available),
+        Reading::Unknown { unknown } => Reason::err(unknown),
+    }
 }
 
 /// Populated memory.
@@ -202,9 +196,9 @@ impl Filled {
         floor: Bytes,
         backing: Backing,
         sizes: &PageSizes,
+        thp: PageSize,
         progress: &mut dyn FnMut(Bytes),
-    ) -> Result<Filled, FragmentError> {
-        let thp = sizes.thp.ok_or_else(|| reading("this kernel has no THP"))?;
+    ) -> Result<Filled, Reason> {
         // An empty region cannot be mapped.
         let mut region = region::reserve(bytes.max(thp.bytes()), &[backing], sizes)?;
         if bytes == Bytes::ZERO {
@@ -230,26 +224,26 @@ impl Filled {
                 Ok(Filled { region, filled: done.done, block_states })
             }
             (None, Some(refused)) => {
-                Err(FragmentError::Fill { filled: done.done, reason: refused.to_string() })
+                Reason::err(format!("filling memory stopped at {}: {refused}", done.done))
             }
         }
     }
 
-    /// Number of blocks in this state.
-    fn block_states(&self, block_state: BlockState) -> u64 {
-        self.block_states.iter().filter(|of_block| **of_block == block_state).count() as u64
+    /// The blocks of `size` bytes that are in this state.
+    fn blocks(&mut self, size: usize, state: BlockState) -> impl Iterator<Item = &mut [u8]> {
+        let blocks = self.region.bytes_mut().chunks_exact_mut(size).zip(&self.block_states);
+        blocks.filter(move |(_, of_block)| **of_block == state).map(|(block, _)| block)
     }
 
     /// Releases scattered blocks, at least `bytes` if there are enough; returns the bytes released.
-    fn give_back(&mut self, bytes: Bytes, thp: PageSize) -> Result<Bytes, FragmentError> {
-        let blocks = self.region.bytes_mut().chunks_exact_mut(thp.bytes().0 as usize).zip(&self.block_states);
+    fn give_back(&mut self, bytes: Bytes, thp: PageSize) -> Result<Bytes, Reason> {
         let mut given = Bytes::ZERO;
-        for (block, _) in blocks.filter(|(_, block_state)| **block_state == BlockState::Scattered) {
+        for block in self.blocks(thp.bytes().0 as usize, BlockState::Scattered) {
             if given >= bytes {
                 break;
             }
             let span = Span::new(block);
-            span.discard(span.addresses()).map_err(FragmentError::BreakUp)?;
+            span.discard(span.addresses()).map_err(breaking_up_failed)?;
             given += thp.bytes();
         }
         Ok(given)
@@ -276,36 +270,24 @@ impl BlockState {
         let count = region.bytes().len() as u64 / thp.bytes().0;
         let end = start + count * thp.bytes().0;
         let mapped = File::open("/proc/self/pagemap").and_then(|file| pagemap::present(&file, start..end));
+        let of = |huge: bool| if huge { BlockState::Whole } else { BlockState::Scattered };
         let Ok(mapped) = mapped else {
             // Before Linux 6.7 the kernel does not report it: assume that the backing was granted.
-            let block_state = if backing == Backing::Thp { BlockState::Whole } else { BlockState::Scattered };
-            return vec![block_state; count as usize];
+            return vec![of(backing == Backing::Thp); count as usize];
         };
         let mut block_states = vec![BlockState::Absent; count as usize];
         for part in mapped {
             let first = (part.addresses.start.max(start) - start) / thp.bytes().0;
             let last = (part.addresses.end.min(end) - start).div_ceil(thp.bytes().0);
-            let block_state = if part.huge { BlockState::Whole } else { BlockState::Scattered };
-            block_states[first as usize..last as usize].fill(block_state);
+            block_states[first as usize..last as usize].fill(of(part.huge));
         }
         block_states
     }
 }
 
-/// Keeps the first `most` whole blocks for breaking up; the others are held.
-fn keep_first(block_states: &mut [BlockState], most: usize) {
-    block_states
-        .iter_mut()
-        .filter(|block_state| **block_state == BlockState::Whole)
-        .skip(most)
-        .for_each(|block_state| *block_state = BlockState::Held);
-}
-
 /// Breaks up all whole blocks with several threads; returns their number and the unmovable pages.
-fn break_up(whole: &mut Filled, pieces: Pieces) -> Result<(u64, Vec<PinnedPages>), FragmentError> {
-    let all = whole.region.bytes_mut().chunks_exact_mut(pieces.pages * pieces.page).zip(&whole.block_states);
-    let mut blocks: Vec<&mut [u8]> =
-        all.filter(|(_, block_state)| **block_state == BlockState::Whole).map(|(block, _)| block).collect();
+fn break_up(whole: &mut Filled, pieces: Pieces) -> Result<(u64, Vec<PinnedPages>), Reason> {
+    let mut blocks: Vec<&mut [u8]> = whole.blocks(pieces.pages * pieces.page, BlockState::Whole).collect();
     let count = blocks.len();
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(count.max(1));
     let share = count.div_ceil(threads).max(1);
@@ -318,7 +300,7 @@ fn break_up(whole: &mut Filled, pieces: Pieces) -> Result<(u64, Vec<PinnedPages>
             .map(|worker| worker.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended early"))));
         joined.collect()
     });
-    Ok((count as u64, done.map_err(FragmentError::BreakUp)?))
+    Ok((count as u64, done.map_err(breaking_up_failed)?))
 }
 
 fn break_up_share(blocks: &mut [&mut [u8]], pieces: Pieces) -> io::Result<PinnedPages> {
@@ -351,28 +333,27 @@ fn break_up_share(blocks: &mut [&mut [u8]], pieces: Pieces) -> io::Result<Pinned
 
 /// Pins the last page that scattered memory has in each block of the machine, or one page in each piece if
 /// the kernel does not reveal page frames. Returns the pins, and whether all frames were known.
-fn pin_scattered(all: &[&Filled], pieces: Pieces) -> Result<(Vec<PinnedPages>, bool), FragmentError> {
-    let base = PageSize::new(Bytes(pieces.page as u64)).map_err(reading)?;
+fn pin_scattered(all: &[&Filled], pieces: Pieces) -> Result<(PinnedPages, bool), Reason> {
+    let base = PageSize::new(Bytes(pieces.page as u64))?;
     let block = pieces.pages * pieces.page;
-    let pagemap = File::open("/proc/self/pagemap").map_err(reading)?;
+    let pagemap = File::open("/proc/self/pagemap")?;
     // By block, or by piece: the last frame or page number, and its address.
     let mut last: HashMap<(bool, u64), (u64, u64)> = HashMap::new();
     for filled in all {
         let blocks = filled.region.bytes().chunks_exact(block).zip(&filled.block_states);
         for (block, _) in blocks.filter(|(_, block_state)| **block_state == BlockState::Scattered) {
             let start = block.as_ptr().addr() as u64;
-            let visited = frames::visit(&pagemap, start..start + block.len() as u64, base, |page| {
+            frames::visit(&pagemap, start..start + block.len() as u64, base, |page| {
                 let place = page.frame.unwrap_or(page.address / pieces.page as u64);
                 let of = if page.frame.is_some() { pieces.pages } else { pieces.piece } as u64;
                 let known = last.entry((page.frame.is_some(), place / of)).or_default();
                 *known = (*known).max((place, page.address));
-            });
-            visited.map_err(reading)?;
+            })?;
         }
     }
     let reported = last.keys().all(|(by_frame, _)| *by_frame);
     let pages: Vec<u64> = last.into_values().map(|(_, address)| address).collect();
     let mut pins = PinnedPages::default();
-    pins.pin(&pages, pieces.page).map_err(FragmentError::BreakUp)?;
-    Ok((vec![pins], reported))
+    pins.pin(&pages, pieces.page).map_err(breaking_up_failed)?;
+    Ok((pins, reported))
 }

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     fs,
-    io::{self, BufRead, BufReader},
+    io::{self, BufRead, BufReader, ErrorKind},
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::PathBuf,
     process::{Command, Stdio},
@@ -15,6 +15,7 @@ use hugewise_linux::{
     hugepages::{headroom, page_sizes::PageSizes},
     interrupt::Interrupt,
     proc::meminfo,
+    reading::{Reading, Reason},
     root::Root,
     sys::process::GroupLeader,
     units::{Bytes, Pages},
@@ -62,7 +63,7 @@ pub enum HostError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error("fragmenting memory: {0}")]
-    Failed(String),
+    Failed(Reason),
     #[error("the process that fragments memory cannot be started or read: {0}")]
     Process(#[from] io::Error),
     #[error("interrupted")]
@@ -131,7 +132,7 @@ impl Fragmenter {
         progress: &mut dyn FnMut(Bytes, Bytes),
     ) -> Result<Held, HostError> {
         let plan = self.plan()?;
-        let before = Free::read(&self.root, &self.sizes)?;
+        let before = Free::read(&self.root, &self.sizes).map_err(HostError::Failed)?;
         let (ours, theirs) = UnixStream::pair()?;
         let launch = worker::launch(&self.program, &plan);
         let mut command = self.command(&launch.command);
@@ -145,6 +146,69 @@ impl Fragmenter {
         ours.set_read_timeout(Some(POLL_INTERVAL))?;
         let outcome = listen(&ours, &mut process, plan.taken, interrupt, progress)?;
         Ok(Held { process, _line: ours, outcome, before })
+    }
+
+    /// Waits until free memory is contiguous again, and compacts it if it is not.
+    ///
+    /// Other programs may have allocated memory in the pieces. First all memory is compacted; if that is
+    /// not enough, a process allocates the missing huge pages, which makes the kernel compact harder, and
+    /// frees them again.
+    pub fn restore(&self, before: Free, interrupt: &Interrupt) -> Result<RestoredMemory, HostError> {
+        let read_free_memory = |compacted: &Option<String>| {
+            let after = Free::read(&self.root, &self.sizes).map_err(HostError::Failed)?;
+            Ok::<_, HostError>(RestoredMemory {
+                blocks_before: before.blocks,
+                blocks_after: after.blocks,
+                free_before: before.bytes,
+                free_after: after.bytes,
+                compacted: compacted.clone(),
+            })
+        };
+        let begin = Instant::now();
+        let mut returned = read_free_memory(&None)?;
+        while !returned.is_as_it_was() && begin.elapsed() < SETTLE_TIME_LIMIT {
+            thread::sleep(POLL_INTERVAL);
+            returned = read_free_memory(&None)?;
+        }
+        if returned.is_as_it_was() {
+            return Ok(returned);
+        }
+        let compacted = Some(match fs::write(self.root.path(COMPACT), "1") {
+            Ok(()) => "yes".to_owned(),
+            Err(error) => format!("no: /{COMPACT}: {error}"),
+        });
+        returned = read_free_memory(&compacted)?;
+        if !returned.is_as_it_was() {
+            self.force_compaction(before, interrupt)?;
+            returned = read_free_memory(&compacted)?;
+        }
+        Ok(returned)
+    }
+
+    fn force_compaction(&self, before: Free, interrupt: &Interrupt) -> Result<(), HostError> {
+        let state = State::read(&self.root, &self.sizes)?;
+        // Up to all free memory, minus the reserve.
+        let most = Plan::of(None, &state).map_or(Bytes::ZERO, |plan| plan.taken);
+        if most == Bytes::ZERO {
+            return Ok(());
+        }
+        let launch = probe::launch(&self.program, (before.blocks * state.thp).min(most));
+        let mut process = GroupLeader::start(&mut self.command(&launch.command), false)?;
+        let begin = Instant::now();
+        while begin.elapsed() < COMPACTION_TIME_LIMIT
+            && interrupt.signal().is_none()
+            && process.wait(POLL_INTERVAL)?.is_none()
+        {}
+        Ok(())
+    }
+
+    /// A process of this program, with its output discarded.
+    fn command(&self, words: &[OsString]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(words.get(1..).unwrap_or_default());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.environment.set_environment(&mut command);
+        command
     }
 }
 
@@ -165,9 +229,9 @@ fn listen(
             Ok(0) => {
                 let ended = process.wait(SETTLE_TIME_LIMIT)?.map(|ended| ended.status.to_string());
                 let how = ended.unwrap_or_else(|| "status unknown".to_owned());
-                return Err(HostError::Failed(format!(
+                return Err(HostError::Failed(Reason::new(format!(
                     "the process ended early ({how}): the kernel kills it first when memory runs out"
-                )));
+                ))));
             }
             Ok(_) => {
                 let said: WorkerMessage = serde_json::from_slice(&text).map_err(io::Error::from)?;
@@ -175,13 +239,13 @@ fn listen(
                 match said {
                     WorkerMessage::Filled(bytes) => progress(bytes, total),
                     WorkerMessage::Ready(outcome) => return Ok(*outcome),
-                    WorkerMessage::Failed(reason) => return Err(HostError::Failed(reason)),
+                    WorkerMessage::Failed(reason) => return Err(HostError::Failed(Reason::new(reason))),
                 }
             }
-            Err(error)
-                if [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut, io::ErrorKind::Interrupted]
-                    .contains(&error.kind()) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
+                _ => return Err(error.into()),
+            },
         }
     }
 }
@@ -200,81 +264,13 @@ impl Held {
     }
 }
 
-impl Fragmenter {
-    /// Waits until free memory is contiguous again, and compacts it if it is not.
-    ///
-    /// Other programs may have allocated memory in the pieces. First all memory is compacted; if that is
-    /// not enough, a process allocates the missing huge pages, which makes the kernel compact harder, and
-    /// frees them again.
-    pub fn restore(&self, before: Free, interrupt: &Interrupt) -> Result<RestoredMemory, HostError> {
-        let read_free_memory = |compacted: &Option<String>| {
-            let after = Free::read(&self.root, &self.sizes)?;
-            Ok::<_, HostError>(RestoredMemory {
-                blocks_before: before.blocks,
-                blocks_after: after.blocks,
-                free_before: before.bytes,
-                free_after: after.bytes,
-                compacted: compacted.clone(),
-            })
-        };
-        let begin = Instant::now();
-        let mut returned = read_free_memory(&None)?;
-        while !returned.is_as_it_was() && begin.elapsed() < SETTLE_TIME_LIMIT {
-            thread::sleep(POLL_INTERVAL);
-            returned = read_free_memory(&None)?;
-        }
-        if !returned.is_as_it_was() {
-            let compacted = Some(match fs::write(self.root.path(COMPACT), "1") {
-                Ok(()) => "yes".to_owned(),
-                Err(error) => format!("no: /{COMPACT}: {error}"),
-            });
-            returned = read_free_memory(&compacted)?;
-            if !returned.is_as_it_was() {
-                self.force_compaction(before, interrupt)?;
-                returned = read_free_memory(&compacted)?;
-            }
-        }
-        Ok(returned)
-    }
-
-    fn force_compaction(&self, before: Free, interrupt: &Interrupt) -> Result<(), HostError> {
-        let state = State::read(&self.root, &self.sizes)?;
-        // Up to all free memory, minus the reserve.
-        let most = Plan::of(None, &state).map_or(Bytes::ZERO, |plan| plan.taken);
-        let launch = probe::launch(&self.program, (before.blocks * state.thp).min(most));
-        if most == Bytes::ZERO {
-            return Ok(());
-        }
-        let mut process = GroupLeader::start(&mut self.command(&launch.command), false)?;
-        let begin = Instant::now();
-        while begin.elapsed() < COMPACTION_TIME_LIMIT
-            && interrupt.signal().is_none()
-            && process.wait(POLL_INTERVAL)?.is_none()
-        {}
-        Ok(())
-    }
-
-    /// A process of this program, with its output discarded.
-    fn command(&self, words: &[OsString]) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(words.get(1..).unwrap_or_default());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        for (variable, value) in &self.environment.environment {
-            if let Some(value) = value {
-                command.env(variable, value);
-            }
-        }
-        command
-    }
-}
-
 impl Free {
-    pub fn read(root: &Root, sizes: &PageSizes) -> Result<Free, HostError> {
-        let failed = |reason: &str| HostError::Failed(reason.to_owned());
-        let thp = sizes.thp.ok_or_else(|| failed("this kernel has no THP"))?;
-        let room = headroom::read(root, sizes.base, thp).map_err(|error| failed(&error.to_string()))?;
-        let free = meminfo::read(root).free;
-        let bytes = *free.known().ok_or_else(|| failed(free.reason().unwrap_or("MemFree is unknown")))?;
-        Ok(Free { blocks: room.blocks, bytes })
+    pub fn read(root: &Root, sizes: &PageSizes) -> Result<Free, Reason> {
+        let Some(thp) = sizes.thp else { return Reason::err("this kernel has no THP") };
+        let blocks = headroom::read(root, sizes.base, thp)?.blocks;
+        match meminfo::read(root).free {
+            Reading::Known(bytes) => Ok(Free { blocks, bytes }),
+            Reading::Unknown { unknown } => Reason::err(unknown),
+        }
     }
 }

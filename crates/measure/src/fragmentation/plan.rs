@@ -103,15 +103,12 @@ impl State {
             Refusal::Unknown("the size of a THP: this kernel has no transparent huge pages".to_owned())
         })?;
         let group = match cgroup::read(root, &[]).memory {
-            Reading::Known(None) => None,
-            Reading::Known(Some(limit)) => match limit.used {
-                Reading::Known(used) => Some((limit.bytes.saturating_sub(used), limit.file)),
-                Reading::Unknown { unknown } => {
-                    return Err(Refusal::Unknown(format!("memory use of the cgroup: {unknown}")));
-                }
-            },
+            Reading::Known(Some(limit)) => {
+                let used = known(&limit.used, "memory use of the cgroup")?;
+                Some((limit.bytes.saturating_sub(used), limit.file))
+            }
             // Without a controller there is no limit; a limit that cannot be read ends the filling early.
-            Reading::Unknown { .. } => None,
+            Reading::Known(None) | Reading::Unknown { .. } => None,
         };
         let modes = thp::read(root);
         Ok(State {

@@ -7,12 +7,12 @@ use std::{
 };
 
 use hugewise_linux::{
-    hugepages::{backing::Backing, page_sizes::PageSizes},
+    hugepages::backing::Backing,
     proc::{
         taskstats::{Channel, Delay, Delays},
         vmstat::VmStat,
     },
-    reading::Reading,
+    reading::{Reading, Reason},
     root::Root,
     sys::{parallel_range::Span, process::thread_id},
     units::{Bytes, Pages, seconds},
@@ -23,7 +23,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     execution::Launch,
-    pretouch::worker::{WorkError, growth, share},
+    pretouch::worker::{growth, incomplete, share},
+    touch::page_sizes,
 };
 
 /// Result of one thread that populates one huge page after the other.
@@ -62,31 +63,23 @@ pub struct Waits {
     pub seconds: f64,
 }
 
-impl From<Delay> for Waits {
-    fn from(delay: Delay) -> Waits {
-        Waits { count: delay.count, seconds: seconds(delay.ns) }
-    }
-}
-
 /// The command of a process that runs the probe and prints a [`Probe`] as JSON.
 #[must_use]
 pub fn launch(program: &Path, bytes: Bytes) -> Launch {
-    let command =
-        vec![program.into(), "bench".into(), "stall-probe".into(), format!("--bytes={}", bytes.0).into()];
-    Launch { command, ..Launch::default() }
+    Launch::worker(program, "stall-probe", &bytes)
 }
 
 /// Runs the probe in this process.
-pub fn run(bytes: Bytes) -> Result<Probe, WorkError> {
+pub fn run(bytes: Bytes) -> Result<Probe, Reason> {
     let root = Root::live();
     let accounted = accounts(&root);
     // In a new thread: delay accounting covers only threads that started while it was on.
     let probing = thread::spawn(move || by_this_thread(bytes, &root, accounted)).join();
-    probing.unwrap_or_else(|_| Err(WorkError::Incomplete(bytes, "a thread ended early".to_owned())))
+    probing.unwrap_or_else(|_| Err(incomplete(bytes, "a thread ended early")))
 }
 
-fn by_this_thread(bytes: Bytes, root: &Root, accounted: Result<(), String>) -> Result<Probe, WorkError> {
-    let sizes = PageSizes::read(root).map_err(WorkError::PageSizes)?;
+fn by_this_thread(bytes: Bytes, root: &Root, accounted: Result<(), Reason>) -> Result<Probe, Reason> {
+    let sizes = page_sizes(root)?;
     let mut region = region::reserve(bytes, &[Backing::Thp], &sizes)?;
     let page = region.page_size();
     let count = usize::try_from(page.bytes().0).unwrap_or(usize::MAX);
@@ -97,16 +90,16 @@ fn by_this_thread(bytes: Bytes, root: &Root, accounted: Result<(), String>) -> R
         let begin = Instant::now();
         let populated = span.populate(span.addresses());
         times.push(begin.elapsed());
-        if let Err(error) = populated {
-            return Err(WorkError::Incomplete(bytes, error.to_string()));
-        }
+        populated.map_err(|error| incomplete(bytes, error))?;
     }
     let (fallbacks, stalls) = growth(&before, &VmStat::read(root));
     // Another recording may have switched it off in the meantime.
     let delays = Reading::from(accounted.and_then(|()| accounts(root))).and_then(|()| delays());
     let of = |take: fn(Delays) -> Option<Delay>| {
         delays.clone().and_then(|delays| {
-            take(delays).map(Waits::from).ok_or("this kernel does not account for these waits")
+            take(delays)
+                .map(|delay| Waits { count: delay.count, seconds: seconds(delay.ns) })
+                .ok_or("this kernel does not account for these waits")
         })
     };
     let all: Duration = times.iter().sum();
@@ -131,18 +124,17 @@ fn by_this_thread(bytes: Bytes, root: &Root, accounted: Result<(), String>) -> R
 }
 
 /// Checks that delay accounting is on for threads that start now.
-fn accounts(root: &Root) -> Result<(), String> {
-    match root.value::<u8>("proc/sys/kernel/task_delayacct", "0 or 1") {
-        Ok(1) => Ok(()),
-        Ok(_) => Err("kernel.task_delayacct is 0: setting it to 1 needs root".to_owned()),
-        Err(error) => Err(error.to_string()),
+fn accounts(root: &Root) -> Result<(), Reason> {
+    match root.value::<u8>("proc/sys/kernel/task_delayacct", "0 or 1")? {
+        1 => Ok(()),
+        _ => Reason::err("kernel.task_delayacct is 0: setting it to 1 needs root"),
     }
 }
 
 /// Waits of the calling thread.
-fn delays() -> Result<Delays, String> {
-    let reported = Channel::open().and_then(|mut channel| channel.thread(thread_id()));
-    reported
-        .map(|reported| reported.delays)
-        .map_err(|error| format!("taskstats: {error}; it needs CAP_NET_ADMIN"))
+fn delays() -> Result<Delays, Reason> {
+    match Channel::open().and_then(|mut channel| channel.thread(thread_id())) {
+        Ok(reported) => Ok(reported.delays),
+        Err(error) => Reason::err(format!("taskstats: {error}; it needs CAP_NET_ADMIN")),
+    }
 }

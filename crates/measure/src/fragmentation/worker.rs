@@ -6,7 +6,9 @@ use std::{
     path::Path,
 };
 
-use hugewise_linux::{hugepages::page_sizes::PageSizes, numa, root::Root, sys::thread, units::Bytes};
+use hugewise_linux::{
+    hugepages::page_sizes::PageSizes, numa, reading::Reason, root::Root, sys::thread, units::Bytes,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -29,18 +31,7 @@ pub enum WorkerMessage {
 /// The command of the process.
 #[must_use]
 pub fn launch(program: &Path, plan: &Plan) -> Launch {
-    let mut command = vec![
-        program.into(),
-        "bench".into(),
-        "fragment-worker".into(),
-        format!("--left={}", plan.left.0).into(),
-        format!("--taken={}", plan.taken.0).into(),
-        format!("--reserve={}", plan.reserve.0).into(),
-    ];
-    if plan.everything {
-        command.push("--everything".into());
-    }
-    Launch { command, ..Launch::default() }
+    Launch::worker(program, "fragment-worker", plan)
 }
 
 /// Fragments memory in this process and holds it until the end of standard input.
@@ -60,7 +51,8 @@ pub fn run(plan: &Plan) -> io::Result<()> {
         }
     };
     let done = PageSizes::read(&root)
-        .and_then(|sizes| engine::fragment(&root, plan, &sizes, &mut progress).map_err(|e| e.to_string()));
+        .map_err(Reason::new)
+        .and_then(|sizes| engine::fragment(&root, plan, &sizes, &mut progress));
     match done {
         Ok(fragmented) => {
             send(&WorkerMessage::Ready(Box::new(fragmented.outcome.clone())))?;
@@ -68,7 +60,7 @@ pub fn run(plan: &Plan) -> io::Result<()> {
             drop(fragmented);
             held
         }
-        Err(reason) => send(&WorkerMessage::Failed(reason)),
+        Err(reason) => send(&WorkerMessage::Failed(reason.into())),
     }
 }
 

@@ -25,9 +25,7 @@ pub(super) fn missing(
 ) -> Option<String> {
     let free = match &memory.free {
         Reading::Known(free) => *free,
-        Reading::Unknown { unknown } => {
-            return Some(format!("free memory is unknown: {unknown}"));
-        }
+        Reading::Unknown { unknown } => return Some(format!("free memory is unknown: {unknown}")),
     };
     let times = beside.pools + u64::from(beside.others);
     // Page tables and processes, and the memory of a JVM beside its heap.
@@ -36,8 +34,11 @@ pub(super) fn missing(
     if needed + floor <= free {
         return None;
     }
-    let each =
-        if times > 1 { format!(" (in {} and beside it)", many(beside.pools, "pool")) } else { String::new() };
+    let each = match beside.pools {
+        _ if times <= 1 => String::new(),
+        1 => " (in a pool and beside it)".to_owned(),
+        pools => format!(" (in {pools} pools and beside it)"),
+    };
     let cached = memory.available.known().and_then(|available| available.0.checked_sub(free.0));
     let cached = cached.filter(|cached| *cached > 0).map_or_else(String::new, |cached| {
         format!("; {} of page cache could be dropped first (/proc/sys/vm/drop_caches)", Bytes(cached))
@@ -57,10 +58,6 @@ pub(super) fn scattered(bytes: Bytes, ready: Bytes, thp: PageSize) -> Option<Str
              (write 1 to /proc/sys/vm/compact_memory first)"
         )
     })
-}
-
-fn many(count: u64, what: &str) -> String {
-    if count == 1 { format!("a {what}") } else { format!("{count} {what}s") }
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Runs the pretouch experiment over sizes, backings, threads and chunks, each run in a process of its own.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use hugewise_evidence::observation::{Observer, RegionOfInterest};
 use hugewise_linux::{
@@ -11,7 +14,7 @@ use hugewise_linux::{
     },
     interrupt::Interrupt,
     proc::meminfo,
-    reading::Reading,
+    reading::{Reading, Reason},
     root::Root,
     units::{Bytes, PageSize},
 };
@@ -26,7 +29,7 @@ use super::{
     worker,
 };
 use crate::{
-    execution::{self, ExecutionError, Launch, last_lines},
+    execution::{self, ExecutionError, Launch},
     experiment::{ExperimentError, Progress},
     machine::Machine,
 };
@@ -82,12 +85,9 @@ pub struct ExperimentContext<'a> {
     pub interrupt: &'a Interrupt,
 }
 
-/// A row to measure, with its samples or the reason why it was left out.
+/// A row to measure, and the reason if it was left out.
 struct Cell {
-    case: Case,
-    way: Variant,
-    held_out: bool,
-    samples: Vec<Sample>,
+    row: PretouchRow,
     out: Option<String>,
 }
 
@@ -104,25 +104,33 @@ impl Design {
         leave_out_what_does_not_fit(&mut cells, context);
         provide(&mut cells, &jvms, context, machine)?;
         leave_out_what_is_scattered(&mut cells, context);
-        let scratch = machine.scratch().map_err(|error| failed("the scratch folder", error))?;
+        let scratch = machine.scratch().map_err(|why| ExperimentError::run("the scratch folder", why))?;
         let runner =
             Runner { context, jvms: &jvms, marked: machine.mark(Launch::default()), scratch: scratch.path() };
         let order = self.order(&cells);
         for (done, &(index, repetition)) in order.iter().enumerate() {
             let cell = &mut cells[index];
-            progress.run(done, order.len(), &describe(&cell.case, &cell.way, &jvms));
+            let PretouchRow { case, way, samples, .. } = &mut cell.row;
+            let what = format!("{} on {} by {}", case.bytes, case.backing, by_in_words(case, way, &jvms));
+            progress.run(done, order.len(), &what);
             if cell.out.is_some() {
                 continue;
             }
-            match (runner.sample(&cell.case, &cell.way)?, repetition) {
-                (Ok(sample), Some(repetition)) => cell.samples.push(Sample { repetition, ..sample }),
+            match (runner.sample(case, way), repetition) {
+                (Ok(sample), Some(repetition)) => samples.push(Sample { repetition, ..sample }),
                 (Ok(_), None) => {}
-                (Err(reason), _) => cell.out = Some(reason),
+                (Err(ExecutionError::Interrupted), _) => return Err(ExperimentError::Interrupted),
+                (Err(error), _) => cell.out = Some(error.to_string()),
             }
         }
         progress.run(order.len(), order.len(), "");
-        let host_takes_back_free_memory = host::takes_back_free_memory(context.root);
-        Ok(Table { host_takes_back_free_memory, ..self.table(cells, jvms) })
+        Ok(Table {
+            left_out: left_out(&cells, &jvms),
+            rows: cells.into_iter().map(|cell| cell.row).filter(|row| !row.samples.is_empty()).collect(),
+            jvms,
+            host_takes_back_free_memory: host::takes_back_free_memory(context.root),
+            design: self,
+        })
     }
 
     fn cells(&self, jvms: &[Jvm]) -> Vec<Cell> {
@@ -133,11 +141,9 @@ impl Design {
             for &backing in &self.backings {
                 for &threads in &self.threads {
                     let ways = if held_out { vec![self.fitted_variant()] } else { self.ways(jvms.len()) };
+                    let case = Case { bytes, backing, threads };
                     cells.extend(ways.into_iter().map(|way| Cell {
-                        case: Case { bytes, backing, threads },
-                        way,
-                        held_out,
-                        samples: Vec::new(),
+                        row: PretouchRow { case, way, held_out, samples: Vec::new() },
                         out: None,
                     }));
                 }
@@ -156,14 +162,9 @@ impl Design {
     fn ways(&self, jvms: usize) -> Vec<Variant> {
         let with_chunks =
             |by: Implementation| self.chunks.iter().map(move |chunk| Variant { by, chunk: *chunk });
-        let alone = |by: Implementation| Variant { by, chunk: None };
-        let baselines = if self.baselines {
-            vec![alone(Implementation::Loop), alone(Implementation::Kernel)]
-        } else {
-            Vec::new()
-        };
+        let baselines = [Implementation::Loop, Implementation::Kernel].map(|by| Variant { by, chunk: None });
         with_chunks(Implementation::Engine)
-            .chain(baselines)
+            .chain(baselines.into_iter().filter(|_| self.baselines))
             .chain((0..jvms).map(Implementation::Jvm).flat_map(with_chunks))
             .collect()
     }
@@ -173,26 +174,22 @@ impl Design {
     /// time.
     fn order(&self, cells: &[Cell]) -> Vec<(usize, Option<usize>)> {
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let possible = |index: &usize| cells[*index].out.is_none();
-        let mut order: Vec<(usize, Option<usize>)> = Vec::new();
-        let all = || (0..cells.len()).filter(possible);
-        let largest = all().map(|index| cells[index].case.bytes).max();
-        let most = all().map(|index| cells[index].case.threads).max();
+        let all: Vec<usize> = (0..cells.len()).filter(|index| cells[*index].out.is_none()).collect();
+        let case = |index: &usize| cells[*index].row.case;
+        let largest = all.iter().map(|index| case(index).bytes).max();
+        let most = all.iter().map(|index| case(index).threads).max();
         // A virtual machine gets memory from its host on first use, and the memory used last is reused first:
         // after a warm-up on the largest size, all other sizes run on memory that the guest already has.
         let chunk = self.fitted_variant().chunk;
-        let warms = |cell: &Cell| {
-            (Some(cell.case.bytes), Some(cell.case.threads), cell.way.chunk) == (largest, most, chunk)
+        let warms = |index: &&usize| {
+            let (case, of_cell) = (case(index), cells[**index].row.way.chunk);
+            (Some(case.bytes), Some(case.threads), of_cell) == (largest, most, chunk)
         };
-        order.extend(all().filter(|index| warms(&cells[*index])).map(|index| (index, None)));
+        let mut order: Vec<(usize, Option<usize>)> =
+            all.iter().filter(warms).map(|index| (*index, None)).collect();
         for repetition in 0..self.repetitions {
-            let mut groups: Vec<Vec<usize>> = Vec::new();
-            for index in all() {
-                match groups.last_mut() {
-                    Some(group) if cells[group[0]].case == cells[index].case => group.push(index),
-                    _ => groups.push(vec![index]),
-                }
-            }
+            let mut groups: Vec<Vec<usize>> =
+                all.chunk_by(|a, b| case(a) == case(b)).map(<[usize]>::to_vec).collect();
             random.shuffle(&mut groups);
             for mut group in groups {
                 random.shuffle(&mut group);
@@ -201,53 +198,27 @@ impl Design {
         }
         order
     }
-
-    fn table(self, cells: Vec<Cell>, jvms: Vec<Jvm>) -> Table {
-        let left_out = left_out(&cells, &jvms);
-        let rows = cells.into_iter().filter(|cell| !cell.samples.is_empty());
-        let rows = rows.map(|Cell { case, way, held_out, samples, .. }| PretouchRow {
-            case,
-            way,
-            held_out,
-            samples,
-        });
-        let rows = rows.collect();
-        Table { rows, left_out, jvms, host_takes_back_free_memory: false, design: self }
-    }
 }
 
 /// The cases that were left out, grouped by size, backing and reason.
 fn left_out(cells: &[Cell], jvms: &[Jvm]) -> Vec<LeftOut> {
-    let mut groups: Vec<(&Cell, &str, Vec<String>)> = Vec::new();
+    let memory_of = |cell: &Cell| (cell.row.case.bytes, cell.row.case.backing);
+    let mut groups: Vec<((Bytes, Backing), &str, Vec<String>)> = Vec::new();
     for cell in cells {
         let Some(reason) = &cell.out else { continue };
-        let who = by_in_words(&cell.case, &cell.way, jvms);
-        let (bytes, backing) = (cell.case.bytes, cell.case.backing);
-        let same = |(first, of, _): &&mut (&Cell, &str, Vec<String>)| {
-            (first.case.bytes, first.case.backing, *of) == (bytes, backing, reason.as_str())
-        };
-        match groups.iter_mut().find(same) {
+        let who = by_in_words(&cell.row.case, &cell.row.way, jvms);
+        match groups.iter_mut().find(|(memory, of, _)| *memory == memory_of(cell) && of == reason) {
             Some((.., all)) => all.push(who),
-            None => groups.push((cell, reason, vec![who])),
+            None => groups.push((memory_of(cell), reason, vec![who])),
         }
     }
-    let all_of = |cell: &Cell| {
-        cells
-            .iter()
-            .filter(|c| c.case.bytes == cell.case.bytes && c.case.backing == cell.case.backing)
-            .count()
-    };
-    let group = |(cell, reason, who): (&Cell, &str, Vec<String>)| {
-        let memory = format!("{} on {}", cell.case.bytes, cell.case.backing);
-        let what =
-            if who.len() == all_of(cell) { memory } else { format!("{memory} by {}", who.join(", by ")) };
+    let group = |(memory, reason, who): ((Bytes, Backing), &str, Vec<String>)| {
+        let all = cells.iter().filter(|cell| memory_of(cell) == memory).count();
+        let memory = format!("{} on {}", memory.0, memory.1);
+        let what = if who.len() == all { memory } else { format!("{memory} by {}", who.join(", by ")) };
         LeftOut { what, reason: reason.to_owned() }
     };
     groups.into_iter().map(group).collect()
-}
-
-fn describe(case: &Case, way: &Variant, jvms: &[Jvm]) -> String {
-    format!("{} on {} by {}", case.bytes, case.backing, by_in_words(case, way, jvms))
 }
 
 fn by_in_words(case: &Case, way: &Variant, jvms: &[Jvm]) -> String {
@@ -263,12 +234,8 @@ pub fn name(by: Implementation, jvms: &[Jvm]) -> &str {
         Implementation::Engine => "hugewise",
         Implementation::Loop => "touch loop",
         Implementation::Kernel => "kernel",
-        Implementation::Jvm(index) => jvms.get(index).map_or("java", |jvm| &jvm.name),
+        Implementation::Jvm(index) => &jvms[index].name,
     }
-}
-
-fn failed(what: &str, reason: impl ToString) -> ExperimentError {
-    ExperimentError::Run { what: what.to_owned(), reason: reason.to_string() }
 }
 
 /// The page size of the pool that a backing uses; `None` if it uses none.
@@ -278,17 +245,16 @@ fn pool(backing: Backing, sizes: &PageSizes) -> Option<PageSize> {
 
 /// Leaves out sizes that need reclaim, which would be measured, too.
 fn leave_out_what_does_not_fit(cells: &mut [Cell], context: &ExperimentContext<'_>) {
-    let mut pools: Vec<PageSize> = cells.iter().filter_map(|c| pool(c.case.backing, context.sizes)).collect();
-    pools.sort_unstable();
-    pools.dedup();
+    let pools: BTreeSet<PageSize> =
+        cells.iter().filter_map(|cell| pool(cell.row.case.backing, context.sizes)).collect();
     let memory = meminfo::read(context.root);
     let beside = ConcurrentUse {
         pools: pools.len() as u64,
-        others: cells.iter().any(|cell| !cell.case.backing.is_explicit()),
-        jvm: cells.iter().any(|cell| matches!(cell.way.by, Implementation::Jvm(_))),
+        others: cells.iter().any(|cell| !cell.row.case.backing.is_explicit()),
+        jvm: cells.iter().any(|cell| matches!(cell.row.way.by, Implementation::Jvm(_))),
     };
     for cell in cells {
-        cell.out = available::missing(cell.case.bytes, &beside, &memory, context.floor);
+        cell.out = available::missing(cell.row.case.bytes, &beside, &memory, context.floor);
     }
 }
 
@@ -299,8 +265,8 @@ fn leave_out_what_is_scattered(cells: &mut [Cell], context: &ExperimentContext<'
     let base = Reading::Known(context.sizes.base);
     let seen = contiguity::read(context.root, &base, &[thp], &memory.total, &memory.free, Scan::IfQuick);
     let Some(Reading::Known(ready)) = seen.sizes.first().map(|of_size| &of_size.at_once) else { return };
-    for cell in cells.iter_mut().filter(|cell| cell.out.is_none() && cell.case.backing == Backing::Thp) {
-        cell.out = available::scattered(cell.case.bytes, *ready * thp, thp);
+    for cell in cells.iter_mut().filter(|cell| cell.out.is_none() && cell.row.case.backing == Backing::Thp) {
+        cell.out = available::scattered(cell.row.case.bytes, *ready * thp, thp);
     }
 }
 
@@ -318,13 +284,14 @@ fn provide(
         if context.interrupt.signal().is_some() {
             return Err(ExperimentError::Interrupted);
         }
-        let case = Case { threads: 1, ..cell.case };
-        let known = provided.iter().find(|(of, way, _)| *of == case && *way == cell.way);
+        let PretouchRow { case, way, .. } = cell.row;
+        let of_any = Case { threads: 1, ..case };
+        let known = provided.iter().find(|(other, by, _)| (*other, *by) == (of_any, way));
         cell.out = match known {
             Some((.., out)) => out.clone(),
             None => {
-                let out = provide_one(&cell.case, &cell.way, jvms, context, machine).err();
-                provided.push((case, cell.way, out.clone()));
+                let out = provide_one(&case, &way, jvms, context, machine).err().map(String::from);
+                provided.push((of_any, way, out.clone()));
                 out
             }
         };
@@ -338,22 +305,19 @@ fn provide_one(
     jvms: &[Jvm],
     context: &ExperimentContext<'_>,
     machine: &mut Machine,
-) -> Result<(), String> {
-    if let Some(missing) = context.sizes.missing(case.backing) {
-        return Err(missing);
+) -> Result<(), Reason> {
+    let sizes = context.sizes;
+    let Implementation::Jvm(index) = way.by else {
+        return machine.provide(case.backing, case.bytes, sizes, context.interrupt);
+    };
+    if let Some(missing) = sizes.missing(case.backing) {
+        return Reason::err(missing);
     }
+    let (heap, others) = jvms[index].accepts(case, way.chunk)?;
     let mut pools: BTreeMap<PageSize, Bytes> = BTreeMap::new();
-    if let Some(size) = pool(case.backing, context.sizes) {
-        pools.insert(size, case.bytes.align_up(size).ok_or("more than this machine could ever address")?);
-    }
-    if let Implementation::Jvm(index) = way.by {
-        let (heap, others) = jvms.get(index).ok_or("no such JVM")?.accepts(case, way.chunk)?;
-        if let (Some(size), Some(default)) =
-            (pool(case.backing, context.sizes), context.sizes.default_hugetlb)
-        {
-            pools.insert(size, heap.align_up(size).unwrap_or(heap));
-            *pools.entry(default).or_default() += others;
-        }
+    if let Some(size) = pool(case.backing, sizes) {
+        pools.insert(size, heap.align_up(size).unwrap_or(heap));
+        *pools.entry(sizes.default_hugetlb.unwrap_or(size)).or_default() += others;
     }
     if case.backing == Backing::Thp {
         machine.provide_thp(false)?;
@@ -370,37 +334,20 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs one process; the inner error says why this way cannot be measured here.
-    fn sample(&self, case: &Case, way: &Variant) -> Result<Result<Sample, String>, ExperimentError> {
-        let sampled = match way.by {
-            Implementation::Jvm(index) => match self.jvms.get(index) {
-                Some(jvm) => jvm.measure(case, way.chunk, &self.marked, self.scratch, self.context.interrupt),
-                None => return Ok(Err("no such JVM".to_owned())),
-            },
-            Implementation::Engine | Implementation::Loop | Implementation::Kernel => {
-                match self.work(case, way) {
-                    Ok(reported) => return Ok(reported),
-                    Err(error) => Err(error),
-                }
-            }
-        };
-        match sampled {
-            Ok(sample) => Ok(Ok(sample)),
-            Err(ExecutionError::Interrupted) => Err(ExperimentError::Interrupted),
-            Err(error) => Ok(Err(error.to_string())),
+    /// Runs one process; an error other than an interruption says why this way cannot be measured here.
+    fn sample(&self, case: &Case, way: &Variant) -> Result<Sample, ExecutionError> {
+        let ExperimentContext { program, root, sizes, interrupt, .. } = *self.context;
+        if let Implementation::Jvm(index) = way.by {
+            return self.jvms[index].measure(case, way.chunk, &self.marked, self.scratch, interrupt);
         }
-    }
-
-    fn work(&self, case: &Case, way: &Variant) -> Result<Result<Sample, String>, ExecutionError> {
-        let mut launch = worker::launch(self.context.program, case, way);
+        let mut launch = worker::launch(program, case, way);
         launch.environment.clone_from(&self.marked.environment);
-        let observer = Observer::new(self.context.root, RegionOfInterest::Reported, self.context.sizes.thp);
-        let mut observer = observer.with_longest_interval();
-        let execution = execution::run(&launch, &mut observer, self.scratch, None, self.context.interrupt)?;
-        if !execution.ended.status.success() {
-            return Ok(Err(format!("{}{}", execution.ended.status, last_lines(&execution.output))));
+        let mut observer = Observer::new(root, RegionOfInterest::Reported, sizes.thp).with_longest_interval();
+        let execution = execution::run(&launch, &mut observer, self.scratch, None, interrupt)?;
+        if let Some(failure) = execution.failure() {
+            return Err(ExecutionError::Failed(failure));
         }
-        let sample = serde_json::from_str(&execution.output);
-        Ok(sample.map_err(|error| format!("the pretouch worker's report: {error}")))
+        serde_json::from_str(&execution.output)
+            .map_err(|error| ExecutionError::Failed(format!("the pretouch worker's report: {error}")))
     }
 }

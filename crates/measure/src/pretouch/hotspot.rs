@@ -26,7 +26,7 @@ use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
     interrupt::Interrupt,
     proc::vmstat::VmStat,
-    reading::Reading,
+    reading::{Reading, Reason},
     root::Root,
     sys::process::GroupLeader,
     units::Bytes,
@@ -62,15 +62,11 @@ pub struct Jvm {
 
 impl Jvm {
     /// Reads version and flags from a `java`; the error says why its pretouch cannot be measured.
-    pub fn ask(java: &Path) -> Result<Jvm, String> {
-        let line = LaunchLine {
-            java: java.display().to_string(),
-            options: vec!["-XX:+UseG1GC".to_owned()],
-            ..LaunchLine::default()
-        };
-        let flags = flags::final_flags(&line).map_err(|error| error.to_string())?;
+    pub fn ask(java: &Path) -> Result<Jvm, Reason> {
+        let flags = final_flags(java, vec!["-XX:+UseG1GC".to_owned()])?;
         if flags.major().is_none_or(|major| major < FIRST_JDK_WITH_XLOG) {
-            return Err(format!("JDK {} does not log its pretouch; JDK 9 and later do", flags.version));
+            let version = flags.version;
+            return Reason::err(format!("JDK {version} does not log its pretouch; JDK 9 and later do"));
         }
         Ok(Jvm {
             name: format!("java {}", flags.version),
@@ -86,36 +82,34 @@ impl Jvm {
         Jvm { name: name.to_owned(), java: PathBuf::new(), default_chunk, flags: FinalFlags::default() }
     }
 
-    fn options(&self, case: &Case, chunk: Option<Bytes>) -> Result<Vec<String>, String> {
+    fn options(&self, case: &Case, chunk: Option<Bytes>) -> Result<Vec<String>, Reason> {
         let mut options = vec![
             format!("-Xms{}", case.bytes.0),
             format!("-Xmx{}", case.bytes.0),
             "-XX:+UseG1GC".to_owned(),
             format!("-XX:ParallelGCThreads={}", case.threads),
         ];
-        options.extend(large_page_flags::options(&self.flags, case.backing)?);
+        options.extend(large_page_flags::options(&self.flags, case.backing).map_err(Reason::new)?);
         options.extend(chunk.map(|chunk| format!("-XX:PreTouchParallelChunkSize={}", chunk.0)));
         Ok(options)
     }
 
     /// Checks that the JVM accepts the options of a case; returns upper bounds of its demand on the
     /// pools: the heap, and the memory on the default huge page size.
-    pub fn accepts(&self, case: &Case, chunk: Option<Bytes>) -> Result<(Bytes, Bytes), String> {
-        let line = LaunchLine {
-            java: self.java.display().to_string(),
-            options: self.options(case, chunk)?,
-            ..LaunchLine::default()
-        };
-        let flags = flags::final_flags(&line).map_err(|error| error.to_string())?;
+    pub fn accepts(&self, case: &Case, chunk: Option<Bytes>) -> Result<(Bytes, Bytes), Reason> {
+        let flags = final_flags(&self.java, self.options(case, chunk)?)?;
         match flags.bytes("MaxHeapSize") {
             Some(heap) if heap == case.bytes => {}
             heap => {
                 let heap = heap.map_or_else(|| "of unknown size".to_owned(), |heap| format!("of {heap}"));
-                return Err(format!("{} allocates a heap {heap} for -Xmx{}", self.name, case.bytes.0));
+                let asked = case.bytes.0;
+                return Reason::err(format!("{} allocates a heap {heap} for -Xmx{asked}", self.name));
             }
         }
-        let demand = flags.explicit_demand().ok_or("this JVM does not report its heap size")?;
-        Ok((demand.heap, demand.others))
+        match flags.explicit_demand() {
+            Some(demand) => Ok((demand.heap, demand.others)),
+            None => Reason::err("this JVM does not report its heap size"),
+        }
     }
 
     /// Starts the JVM once, with the environment of `marked`; its files go to `scratch`.
@@ -138,7 +132,7 @@ impl Jvm {
         let (full, _kept) = full_socket().map_err(io)?;
         let mut command = Command::new(&self.java);
         command
-            .args(self.options(case, chunk).map_err(refused)?)
+            .args(self.options(case, chunk).map_err(|reason| refused(reason.into()))?)
             .args(["-XX:+AlwaysPreTouch", "-XX:ErrorFile=/dev/null", &log_option(&log), "-version"])
             .stdin(Stdio::null())
             .stdout(fs::File::create(&stdout).map_err(io)?)
@@ -146,7 +140,7 @@ impl Jvm {
         for variable in OPTION_VARIABLES {
             command.env_remove(variable);
         }
-        command.envs(marked.environment.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))));
+        marked.set_environment(&mut command);
         let root = Root::live();
         let before = VmStat::read(&root);
         let mut child = GroupLeader::start(&mut command, case.backing == Backing::Base)
@@ -170,6 +164,11 @@ impl Jvm {
             chunk: chunk.or(self.default_chunk),
         })
     }
+}
+
+fn final_flags(java: &Path, options: Vec<String>) -> Result<FinalFlags, Reason> {
+    let java = java.display().to_string();
+    Ok(flags::final_flags(&LaunchLine { java, options, ..LaunchLine::default() })?)
 }
 
 /// A socket whose buffer is full, and its peer, which must stay open.
@@ -208,8 +207,8 @@ fn wait_for_heap(
     let gib = case.bytes.0.div_ceil(1 << 30);
     let limit = START_TIME_LIMIT + START_TIME_LIMIT_PER_GIB * u32::try_from(gib).unwrap_or(u32::MAX);
     let begin = Instant::now();
-    let printed =
-        || fs::read(stdout).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
+    let refused = |reason: String| Err(failed(io::Error::other(reason)));
+    let printed = || String::from_utf8_lossy(&fs::read(stdout).unwrap_or_default()).into_owned();
     loop {
         let ended = child.wait(LOG_READ_INTERVAL).map_err(failed)?;
         let text = fs::read(log).unwrap_or_default();
@@ -218,22 +217,20 @@ fn wait_for_heap(
         let ready = text.contains("[gc,init");
         match heap_step(&text) {
             Some(step) if ready => return Ok(step),
-            _ if ready && text.contains("[gc,init") && text.contains("Pre-touch:") => {
-                return Err(failed(io::Error::other("its log does not show when its heap was pretouched")));
+            _ if ready && text.contains("Pre-touch:") => {
+                return refused("its log does not show when its heap was pretouched".to_owned());
             }
             _ => {}
         }
         if let Some(ended) = ended {
-            let reason = format!("{} before its heap was ready{}", ended.status, last_lines(&printed()));
-            return Err(failed(io::Error::other(reason)));
+            return refused(format!("{} before its heap was ready{}", ended.status, last_lines(&printed())));
         }
         if interrupt.signal().is_some() {
             return Err(ExecutionError::Interrupted);
         }
         if begin.elapsed() > limit {
-            let reason =
-                format!("its heap was not ready after {} s{}", limit.as_secs(), last_lines(&printed()));
-            return Err(failed(io::Error::other(reason)));
+            let limit = limit.as_secs();
+            return refused(format!("its heap was not ready after {limit} s{}", last_lines(&printed())));
         }
     }
 }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub const MIN_COVERAGE: f64 = 0.8;
 
 /// The memory to populate, and the number of threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Case {
     /// Size of the memory, in bytes.
     pub bytes: Bytes,
@@ -48,7 +48,7 @@ pub enum Implementation {
 }
 
 /// An implementation with its chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Variant {
     /// The implementation.
     pub by: Implementation,

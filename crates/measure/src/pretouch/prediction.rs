@@ -67,15 +67,14 @@ impl Model {
         threads: usize,
     ) -> Result<Prediction, PredictionError> {
         let gib = bytes.0.max(1) as f64 / GIB;
-        let mut lines: Vec<(usize, usize)> =
+        let lines: Vec<(usize, usize)> =
             self.lines_of(backing).map(|(index, line)| (line.threads, index)).collect();
-        lines.sort_unstable();
         let of = |line: &(usize, usize)| self.interval(line.1, gib);
         let fewer = lines.iter().rev().find(|line| line.0 < threads);
         let more = lines.iter().find(|line| line.0 > threads);
         let same = lines.iter().find(|line| line.0 == threads);
         let ratio = |line: &(usize, usize)| line.0 as f64 / threads.max(1) as f64;
-        let (low, middle, high, threads_are) = match (same, fewer, more) {
+        let (low_seconds, seconds, high_seconds, threads_are) = match (same, fewer, more) {
             (Some(same), ..) => {
                 let at = of(same)?;
                 (at.low, Some(at.middle), at.high, Threads::Measured)
@@ -94,15 +93,7 @@ impl Model {
             }
             (None, None, None) => return Err(PredictionError::NotMeasured(backing)),
         };
-        Ok(Prediction {
-            bytes,
-            backing,
-            threads,
-            low_seconds: low,
-            seconds: middle,
-            high_seconds: high,
-            threads_are,
-        })
+        Ok(Prediction { bytes, backing, threads, low_seconds, seconds, high_seconds, threads_are })
     }
 
     fn interval(&self, line: usize, gib: f64) -> Result<Interval, PredictionError> {

@@ -1,6 +1,7 @@
 //! One pretouch by this program, in a process of its own.
 
 use std::{
+    fmt::Display,
     io,
     num::NonZeroUsize,
     ops::ControlFlow,
@@ -11,63 +12,44 @@ use std::{
 };
 
 use hugewise_linux::{
-    hugepages::{backing::Backing, page_sizes::PageSizes},
+    hugepages::backing::Backing,
     pages::coverage::Coverage,
     proc::vmstat::VmStat,
-    reading::Reading,
+    reading::{Reading, Reason},
     root::{ReadError, Root},
     sys::parallel_range::Span,
     units::Bytes,
 };
 use hugewise_memory::{
     pretouch::Pretouch,
-    region::{self, Region, ReserveError},
+    region::{self, Region},
 };
 
 use super::{Case, Implementation, Sample, Variant};
-use crate::execution::Launch;
-
-#[derive(Debug, thiserror::Error)]
-pub enum WorkError {
-    #[error("the page sizes of this machine are unknown: {0}")]
-    PageSizes(String),
-    #[error(transparent)]
-    Reserve(#[from] ReserveError),
-    #[error("not all of {0} could be populated: {1}")]
-    Incomplete(Bytes, String),
-    #[error("a JVM is a process of its own and cannot be measured in this one")]
-    Jvm,
-}
+use crate::{execution::Launch, touch::page_sizes};
 
 /// The command of a process that does one pretouch and prints a [`Sample`] as JSON.
 #[must_use]
 pub fn launch(program: &Path, case: &Case, way: &Variant) -> Launch {
-    let by = match way.by {
-        Implementation::Engine | Implementation::Jvm(_) => "engine",
-        Implementation::Loop => "loop",
-        Implementation::Kernel => "kernel",
-    };
-    let mut command = vec![
-        program.into(),
-        "bench".into(),
-        "pretouch-worker".into(),
-        format!("--bytes={}", case.bytes.0).into(),
-        format!("--backing={}", case.backing).into(),
-        format!("--threads={}", case.threads).into(),
-        format!("--by={by}").into(),
-    ];
-    command.extend(way.chunk.map(|chunk| format!("--chunk={}", chunk.0).into()));
-    Launch { command, thp_disabled: case.backing == Backing::Base, ..Launch::default() }
+    let launch = Launch::worker(program, "pretouch-worker", &(case, way));
+    Launch { thp_disabled: case.backing == Backing::Base, ..launch }
 }
 
 /// Does one pretouch in this process.
-pub fn run(case: &Case, way: &Variant) -> Result<Sample, WorkError> {
+pub fn run(case: &Case, way: &Variant) -> Result<Sample, Reason> {
     let root = Root::live();
-    let sizes = PageSizes::read(&root).map_err(WorkError::PageSizes)?;
+    let sizes = page_sizes(&root)?;
     let mut region = region::reserve(case.bytes, &[case.backing], &sizes)?;
     let before = VmStat::read(&root);
     let done = match way.by {
-        Implementation::Engine => by_engine(&mut region, case, way.chunk)?,
+        Implementation::Engine => {
+            let how = Pretouch { threads: NonZeroUsize::new(case.threads), chunk: way.chunk, way: None };
+            let done = region.pretouch(&how, &mut |_| ControlFlow::Continue(()));
+            if let Some(stopped) = done.stopped {
+                return Err(incomplete(case.bytes, format!("{stopped}, after {}", done.done)));
+            }
+            Done { elapsed: done.elapsed, threads: done.threads, chunk: Some(done.chunk) }
+        }
         Implementation::Loop => in_shares(&mut region, case, &|share| {
             let step = usize::try_from(sizes.base.bytes().0).unwrap_or(usize::MAX);
             share.iter_mut().step_by(step).for_each(|byte| *byte = 1);
@@ -77,15 +59,16 @@ pub fn run(case: &Case, way: &Variant) -> Result<Sample, WorkError> {
             let span = Span::new(share);
             span.populate(span.addresses())
         })?,
-        Implementation::Jvm(_) => return Err(WorkError::Jvm),
+        Implementation::Jvm(_) => {
+            return Reason::err("a JVM is a process of its own and cannot be measured in this one");
+        }
     };
     let (fallbacks, stalls) = growth(&before, &VmStat::read(&root));
     let coverage = region.coverage().and_then(|coverage| share(&coverage));
-    let release_seconds = Reading::from(release(region, case, way.by));
     Ok(Sample {
         repetition: 0,
         seconds: done.elapsed.as_secs_f64(),
-        release_seconds,
+        release_seconds: release(region, case, way.by),
         coverage,
         fallbacks,
         stalls,
@@ -95,22 +78,28 @@ pub fn run(case: &Case, way: &Variant) -> Result<Sample, WorkError> {
 }
 
 /// Releases the memory, by the engine for the engine and else by `munmap`; returns the time in seconds.
-fn release(region: Region, case: &Case, by: Implementation) -> Result<f64, String> {
+fn release(region: Region, case: &Case, by: Implementation) -> Reading<f64> {
     if by == Implementation::Engine {
         let released = region.release(NonZeroUsize::new(case.threads));
         return match released.stopped {
-            None => Ok(released.elapsed.as_secs_f64()),
-            Some(stopped) => Err(stopped.to_string()),
+            None => Reading::Known(released.elapsed.as_secs_f64()),
+            Some(stopped) => Reading::unknown(stopped),
         };
     }
     let begin = Instant::now();
     drop(region);
-    Ok(begin.elapsed().as_secs_f64())
+    Reading::Known(begin.elapsed().as_secs_f64())
 }
 
 /// Share on huge pages, 0 to 1.
-pub(crate) fn share(coverage: &Coverage) -> Result<f64, String> {
-    coverage.share().ok_or_else(|| format!("no page of it is resident, according to {}", coverage.source))
+pub(crate) fn share(coverage: &Coverage) -> Result<f64, Reason> {
+    coverage
+        .share()
+        .ok_or_else(|| Reason::new(format!("no page of it is resident, according to {}", coverage.source)))
+}
+
+pub(crate) fn incomplete(bytes: Bytes, cause: impl Display) -> Reason {
+    Reason::new(format!("not all of {bytes} could be populated: {cause}"))
 }
 
 /// Growth of the machine's counters of failed huge-page faults and of stalls.
@@ -119,9 +108,9 @@ pub(crate) fn growth(
     after: &Result<VmStat, ReadError>,
 ) -> (Reading<u64>, Reading<u64>) {
     let grown = |name: &str, count: &dyn Fn(&VmStat) -> Option<u64>| match (before, after) {
-        (Ok(before), Ok(after)) => match (count(before), count(after)) {
-            (Some(before), Some(after)) => Reading::Known(after.saturating_sub(before)),
-            _ => Reading::unknown(format!("this kernel does not count {name}")),
+        (Ok(before), Ok(after)) => match count(before).zip(count(after)) {
+            Some((before, after)) => Reading::Known(after.saturating_sub(before)),
+            None => Reading::unknown(format!("this kernel does not count {name}")),
         },
         (Err(error), _) | (_, Err(error)) => Reading::unknown(error),
     };
@@ -135,15 +124,6 @@ struct Done {
     chunk: Option<Bytes>,
 }
 
-fn by_engine(region: &mut Region, case: &Case, chunk: Option<Bytes>) -> Result<Done, WorkError> {
-    let how = Pretouch { threads: NonZeroUsize::new(case.threads), chunk, way: None };
-    let done = region.pretouch(&how, &mut |_| ControlFlow::Continue(()));
-    match done.stopped {
-        None => Ok(Done { elapsed: done.elapsed, threads: done.threads, chunk: Some(done.chunk) }),
-        Some(stopped) => Err(WorkError::Incomplete(case.bytes, format!("{stopped}, after {}", done.done))),
-    }
-}
-
 /// Runs `work` on an equal share for each thread and times it from before the start of the first thread to
 /// the end of the last, as HotSpot's log does.
 ///
@@ -153,7 +133,7 @@ fn in_shares(
     region: &mut Region,
     case: &Case,
     work: &(dyn Fn(&mut [u8]) -> io::Result<()> + Sync),
-) -> Result<Done, WorkError> {
+) -> Result<Done, Reason> {
     let page = region.page_size();
     let pages = case.bytes.pages_needed(page);
     let share = page.bytes().0 * pages.0.div_ceil(case.threads.max(1) as u64).max(1);
@@ -184,7 +164,7 @@ fn in_shares(
         ended
     });
     let elapsed = begin.elapsed();
-    ended.map_err(|error| WorkError::Incomplete(case.bytes, error.to_string()))?;
+    ended.map_err(|error| incomplete(case.bytes, error))?;
     Ok(Done { elapsed, threads, chunk: Some(Bytes(share)) })
 }
 

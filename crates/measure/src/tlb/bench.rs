@@ -1,6 +1,6 @@
 //! Measures the curves: all points in random order, in several passes.
 
-use std::time::Instant;
+use std::{fmt::Display, time::Instant};
 
 use hugewise_linux::{
     cgroup,
@@ -113,7 +113,6 @@ struct Series<'a> {
     layout: Layout,
     /// Largest count that the pool has pages or lines for.
     most: usize,
-    name: String,
     /// For each count of the grid, the time of a load in each pass, in nanoseconds.
     passes: Vec<Vec<f64>>,
 }
@@ -128,8 +127,8 @@ impl Design {
         progress: &mut dyn Progress,
     ) -> Result<Curves, ExperimentError> {
         let begin = Instant::now();
-        let failed = |reason| ExperimentError::Run { what: "the TLB's curves".to_owned(), reason };
-        let sizes = PageSizes::read(root).map_err(failed)?;
+        let failed = |reason: &dyn Display| ExperimentError::run("the TLB's curves", reason);
+        let sizes = PageSizes::read(root).map_err(|reason| failed(&reason))?;
         let line = cache_line(root);
         let request =
             PagesRequest { most: self.most, memory: self.memory.min(half_of_available(root)), line };
@@ -141,14 +140,14 @@ impl Design {
                 if backing == Backing::Base { PagesRequest { most: Pages(far), ..request } } else { request };
             match memory::prepare(backing, request, &sizes, machine, interrupt) {
                 Ok(pool) => pools.push(pool),
-                Err(reason) => left_out.push(SkippedBacking { backing, reason }),
+                Err(reason) => left_out.push(SkippedBacking { backing, reason: reason.into() }),
             }
             stop(interrupt)?;
         }
         let Some(packed_on) = pools.iter().max_by_key(|pool| pool.page_size) else {
             let reasons: Vec<String> =
                 left_out.iter().map(|out| format!("{}: {}", out.backing, out.reason)).collect();
-            return Err(failed(reasons.join("; ")));
+            return Err(failed(&reasons.join("; ")));
         };
         let mut grid = curve::grid(self.most.0 as usize);
         let near = grid.len();
@@ -184,7 +183,7 @@ impl Design {
                     strided,
                     far,
                 }),
-                Err(reason) => left_out.push(SkippedBacking { backing: pool.backing, reason }),
+                Err(reason) => left_out.push(SkippedBacking { backing: pool.backing, reason: reason.into() }),
             }
         }
         Ok(Curves {
@@ -223,19 +222,13 @@ impl Design {
                 stop(interrupt)?;
                 let series = &mut series[which];
                 if at == 0 {
-                    progress.run(pass, self.passes, &series.name);
+                    progress.run(pass, self.passes, &format!("{} pages", series.pool.page_size));
                 }
                 let (words, count) = (series.pool.mapping.words(), grid[at]);
                 // A new random order for each point, so that no result depends on a favourable one.
                 chase::lay(words, series.layout, count, &mut random);
-                let runs = if is_far { FAR_RUNS } else { RUNS };
-                series.passes[at].push(chase::time(
-                    words,
-                    series.layout,
-                    count,
-                    MIN_LOADS_PER_RUN.max(count),
-                    runs,
-                ));
+                let (loads, runs) = (MIN_LOADS_PER_RUN.max(count), if is_far { FAR_RUNS } else { RUNS });
+                series.passes[at].push(chase::time(words, series.layout, count, loads, runs));
             }
         }
         progress.run(self.passes, self.passes, "");
@@ -245,8 +238,7 @@ impl Design {
 
 impl<'a> Series<'a> {
     fn new(pool: &'a MappedPages, layout: Layout, most: usize, grid: &[usize]) -> Series<'a> {
-        let name = format!("{} pages", pool.page_size);
-        Series { pool, layout, most, name, passes: vec![Vec::new(); grid.len()] }
+        Series { pool, layout, most, passes: vec![Vec::new(); grid.len()] }
     }
 
     /// The points of the grid up to index `near`, and those after it.

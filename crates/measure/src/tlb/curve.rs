@@ -17,10 +17,7 @@ const COUNTS_PER_OCTAVE: usize = 8;
 #[must_use]
 pub fn grid(most: usize) -> Vec<usize> {
     let coarse = (0..usize::BITS).flat_map(|octave| {
-        (COUNTS_PER_OCTAVE..2 * COUNTS_PER_OCTAVE).filter_map(move |eighth| {
-            let unit = 1usize.checked_shl(octave)?;
-            eighth.checked_mul(unit)
-        })
+        (COUNTS_PER_OCTAVE..2 * COUNTS_PER_OCTAVE).filter_map(move |eighth| eighth.checked_mul(1 << octave))
     });
     (1..=MAX_CONSECUTIVE_COUNT)
         .chain(coarse.filter(|count| *count > MAX_CONSECUTIVE_COUNT))

@@ -7,7 +7,7 @@ use hugewise_linux::{
     interrupt::Interrupt,
     pages::coverage::Coverage,
     proc::smaps,
-    reading::Reading,
+    reading::{Reading, Reason},
     root::Root,
     sys::{aliases::AliasedMapping, pagemap},
     units::{Bytes, PageSize, Pages},
@@ -46,16 +46,16 @@ pub fn prepare(
     sizes: &PageSizes,
     machine: &mut Machine,
     interrupt: &Interrupt,
-) -> Result<MappedPages, String> {
+) -> Result<MappedPages, Reason> {
     if let Some(missing) = sizes.missing(backing) {
-        return Err(missing);
+        return Reason::err(missing);
     }
     let page_size = sizes.huge_page_of(backing).unwrap_or(sizes.base);
     let fits = Pages(request.memory.whole_pages(page_size).0.min(request.most.0));
     if fits == Pages(0) {
-        return Err(format!("a page of {page_size} is larger than the {} allowed", request.memory));
+        return Reason::err(format!("a page of {page_size} is larger than the {} allowed", request.memory));
     }
-    let mut cause = String::new();
+    let mut cause = Reason::new("");
     for distinct in halvings(fits) {
         match attempt(backing, distinct, request, page_size, sizes, machine, interrupt) {
             Ok(pool) => return Ok(pool),
@@ -81,24 +81,28 @@ fn attempt(
     sizes: &PageSizes,
     machine: &mut Machine,
     interrupt: &Interrupt,
-) -> Result<MappedPages, String> {
+) -> Result<MappedPages, Reason> {
     if backing.is_explicit() {
         machine.provide_pools(&BTreeMap::from([(page_size, distinct * page_size)]), interrupt)?;
     }
     let make = || {
         let most = repeatable(distinct, request.most, page_size, request.line);
-        let mapping = AliasedMapping::new(page_size, backing.is_explicit(), distinct, most)
-            .map_err(|error| format!("{most} pages of {page_size} on the memory of {distinct}: {error}"))?;
+        let mapping =
+            AliasedMapping::new(page_size, backing.is_explicit(), distinct, most).map_err(|error| {
+                Reason::new(format!("{most} pages of {page_size} on the memory of {distinct}: {error}"))
+            })?;
         let (base, line) = (sizes.base, request.line);
         let pool = MappedPages { backing, page_size, mapping, distinct, most, base, line };
-        pool.fill().map_err(|error| format!("populating {distinct} pages of {page_size}: {error}"))?;
-        pool.proven().map(|()| pool)
+        match pool.fill() {
+            Ok(()) => pool.proven().map(|()| pool),
+            Err(error) => Reason::err(format!("populating {distinct} pages of {page_size}: {error}")),
+        }
     };
     match make() {
         // A kernel that cannot collapse shared memory can still provide huge pages on first touch if
         // `shmem_enabled` allows it.
         Err(cause) if backing == Backing::Thp && distinct == Pages(1) => {
-            machine.provide_thp(true).map_err(|refused| format!("{cause}; {refused}"))?;
+            machine.provide_thp(true).map_err(|refused| Reason::new(format!("{cause}; {refused}")))?;
             make()
         }
         made => made,
@@ -131,9 +135,8 @@ impl MappedPages {
 
     /// Writes to every base page of the first `pages` if the kernel lacks `MADV_POPULATE_WRITE`.
     fn touch(&self, populated: io::Result<()>, pages: Pages) -> io::Result<()> {
-        const EINVAL: i32 = 22;
         match populated {
-            Err(error) if error.raw_os_error() == Some(EINVAL) => {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 let words = (pages * self.page_size).0 as usize / size_of::<u64>();
                 let stride = self.base.bytes().0 as usize / size_of::<u64>();
                 for word in self.mapping.words().iter().take(words).step_by(stride) {
@@ -148,21 +151,17 @@ impl MappedPages {
     /// Share of all addresses that is mapped by pages of the requested size, 0 to 1.
     #[must_use]
     pub fn share(&self) -> Reading<f64> {
-        let huge = self.scanned().or_else(|_| self.read_smaps());
-        let share = |coverage: Coverage| {
-            if self.backing == Backing::Base {
-                coverage.share().map(|huge| 1.0 - huge)
-            } else {
-                coverage.share_on(self.page_size)
-            }
-        };
-        Reading::from(huge.and_then(|coverage| share(coverage).ok_or("nothing is resident".to_owned())))
+        Reading::from(self.scanned().or_else(|_| self.read_smaps())).and_then(|coverage| {
+            let share = match self.backing {
+                Backing::Base => coverage.share().map(|huge| 1.0 - huge),
+                _ => coverage.share_on(self.page_size),
+            };
+            share.ok_or("nothing is resident")
+        })
     }
 
-    fn scanned(&self) -> Result<Coverage, String> {
-        let scan = File::open("/proc/self/pagemap")
-            .and_then(|pagemap| pagemap::scan(&pagemap, self.mapping.addresses()))
-            .map_err(|error| error.to_string())?;
+    fn scanned(&self) -> Result<Coverage, Reason> {
+        let scan = pagemap::scan(&File::open("/proc/self/pagemap")?, self.mapping.addresses())?;
         let mut seen = Coverage::none("PAGEMAP_SCAN of /proc/self/pagemap");
         seen.resident = scan.present;
         seen.huge.insert(self.page_size, scan.huge);
@@ -170,23 +169,23 @@ impl MappedPages {
     }
 
     /// For kernels without `PAGEMAP_SCAN`.
-    fn read_smaps(&self) -> Result<Coverage, String> {
+    fn read_smaps(&self) -> Result<Coverage, Reason> {
         let ours = self.mapping.addresses();
-        let vmas = smaps::read(&Root::live(), "self").map_err(|error| error.to_string())?;
+        let vmas = smaps::read(&Root::live(), "self")?;
         let inside = vmas.iter().filter(|vma| ours.contains(&vma.addresses.start));
         Ok(smaps::coverage(inside, Some(self.page_size)))
     }
 
     /// Checks that all pages are of the requested size.
-    pub fn proven(&self) -> Result<(), String> {
+    pub fn proven(&self) -> Result<(), Reason> {
         match self.share() {
             Reading::Known(1.0) => Ok(()),
             Reading::Known(share) => {
                 let (percent, size) = (100.0 * share, self.page_size);
-                Err(format!("only {percent:.1} % of the memory is on pages of {size}"))
+                Reason::err(format!("only {percent:.1} % of the memory is on pages of {size}"))
             }
             Reading::Unknown { unknown } => {
-                Err(format!("it is unknown whether the pages are of {}: {unknown}", self.page_size))
+                Reason::err(format!("it is unknown whether the pages are of {}: {unknown}", self.page_size))
             }
         }
     }
@@ -194,7 +193,7 @@ impl MappedPages {
     /// Number of base-page-sized parts with memory of their own.
     #[must_use]
     pub fn distinct_base_pages(&self) -> usize {
-        Bytes((self.distinct * self.page_size).0).whole_pages(self.base).0 as usize
+        (self.distinct * self.page_size).whole_pages(self.base).0 as usize
     }
 
     /// Number of packed lines that fit.

@@ -19,7 +19,8 @@ use hugewise_jvm::{
 };
 use hugewise_linux::{
     hugepages::backing::Backing,
-    units::{Bytes, PageSize},
+    reading::Reason,
+    units::{Bytes, PageSize, seconds},
 };
 
 use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind, metric::Metric};
@@ -35,17 +36,17 @@ const FIRST_JDK_WITH_XLOG: u32 = 9;
 
 impl Workload {
     /// A `java` launch line; reads the flags from that `java`.
-    pub fn java(line: LaunchLine, own: OwnFigures) -> Result<Workload, String> {
-        let flags = flags::final_flags(&line).map_err(|error| error.to_string())?;
+    pub fn java(line: LaunchLine, own: OwnFigures) -> Result<Workload, Reason> {
+        let flags = flags::final_flags(&line)?;
         let name = format!("java {}", flags.version);
         Ok(Workload { name, own, kind: WorkloadKind::Java { line, flags } })
     }
 
     /// The embedded workload as a one-file Java program in `scratch`, on a heap of 1 GiB; and its launch
     /// line.
-    pub fn java_touch(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<(Workload, Vec<String>), String> {
+    pub fn java_touch(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<(Workload, Vec<String>), Reason> {
         let source = scratch.join("Touch.java");
-        fs::write(&source, TOUCH).map_err(|error| format!("{}: {error}", source.display()))?;
+        fs::write(&source, TOUCH).map_err(|error| Reason::new(format!("{}: {error}", source.display())))?;
         let line = LaunchLine {
             wrapper: Vec::new(),
             java: jdk.java.display().to_string(),
@@ -59,9 +60,8 @@ impl Workload {
                 touch.iterations.to_string(),
             ],
         };
-        let metric = Metric::nanoseconds_per_operation().map_err(|error| error.to_string())?;
         let command = line.command();
-        let own = OwnFigures { metrics: vec![metric], jmh: None };
+        let own = OwnFigures { metrics: vec![Metric::nanoseconds_per_operation()?], jmh: None };
         Ok((Workload::java(line, own)?, command))
     }
 }
@@ -71,8 +71,8 @@ pub(super) fn prepare(
     flags: &FinalFlags,
     backing: Backing,
     conditions: &Conditions,
-) -> Result<Prepared, String> {
-    let mut options = large_page_flags::options(flags, backing)?;
+) -> Result<Prepared, Reason> {
+    let mut options = large_page_flags::options(flags, backing).map_err(Reason::new)?;
     let ours = options.join(" ");
     let mut region = RegionOfInterest::Anonymous;
     if flags.major().is_some_and(|major| major >= FIRST_JDK_WITH_XLOG) {
@@ -88,7 +88,6 @@ pub(super) fn prepare(
         notes.push(format!("removed {}", aside.join(", ")));
     }
     notes.extend(line.cautions());
-    let uses_zgc = flags.collector() == Some(Collector::Z);
     let pools =
         if backing.is_explicit() { pools(given, flags, backing, conditions)? } else { BTreeMap::new() };
     Ok(Prepared {
@@ -99,7 +98,7 @@ pub(super) fn prepare(
         },
         region,
         pools,
-        shared_memory: uses_zgc,
+        shared_memory: flags.collector() == Some(Collector::Z),
         notes,
     })
 }
@@ -111,7 +110,7 @@ fn pools(
     flags: &FinalFlags,
     backing: Backing,
     conditions: &Conditions,
-) -> Result<BTreeMap<PageSize, Bytes>, String> {
+) -> Result<BTreeMap<PageSize, Bytes>, Reason> {
     let sizes = conditions.sizes;
     match rehearsal::launch_demand_with(line, flags, backing, sizes) {
         Ok(asked) => {
@@ -119,7 +118,7 @@ fn pools(
             Ok(sizes.hugetlb.iter().map(of).filter(|(_, bytes)| *bytes > Bytes::ZERO).collect())
         }
         Err(DemandError::Rehearse { .. }) => bound(flags, backing, conditions),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -128,9 +127,13 @@ fn bound(
     flags: &FinalFlags,
     backing: Backing,
     conditions: &Conditions,
-) -> Result<BTreeMap<PageSize, Bytes>, String> {
-    let demand = flags.explicit_demand().ok_or("this JVM does not report its heap size")?;
-    let default = conditions.sizes.default_hugetlb.ok_or("this kernel has no default huge page size")?;
+) -> Result<BTreeMap<PageSize, Bytes>, Reason> {
+    let Some(demand) = flags.explicit_demand() else {
+        return Reason::err("this JVM does not report its heap size");
+    };
+    let Some(default) = conditions.sizes.default_hugetlb else {
+        return Reason::err("this kernel has no default huge page size");
+    };
     let heap_size = conditions.sizes.huge_page_of(backing).unwrap_or(default);
     let mut pools = BTreeMap::from([(default, demand.others)]);
     *pools.entry(heap_size).or_default() += demand.heap.align_up(heap_size).unwrap_or(demand.heap);
@@ -153,19 +156,14 @@ pub(super) fn figures(log: &Path, started_ns: u64) -> BTreeMap<String, f64> {
     }
     reader.finish(&mut take);
     let ready = ready_ns.map(|ready| seconds(ready.saturating_sub(started_ns)));
-    let known = ready.is_some();
     let (total_ns, cpu) = pauses.totals();
     let worst_ns = pauses.kinds.iter().map(|kind| kind.durations.max_ns).max().unwrap_or(0);
     let worked_ns = cpu.user_ns + cpu.sys_ns;
     let values = [
-        known.then(|| seconds(total_ns)),
-        known.then(|| seconds(worst_ns)),
+        ready.map(|_| seconds(total_ns)),
+        ready.map(|_| seconds(worst_ns)),
         (worked_ns > 0).then(|| cpu.sys_ns as f64 / worked_ns as f64),
         ready,
     ];
     FIGURES.iter().zip(values).filter_map(|((name, _), value)| Some(((*name).to_owned(), value?))).collect()
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }

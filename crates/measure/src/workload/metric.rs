@@ -7,6 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use hugewise_linux::reading::Reason;
 use regex::Regex;
 use serde_json::Value;
 
@@ -23,26 +24,18 @@ pub struct Metric {
     expression: Regex,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum MetricError {
-    #[error("'{0}' is not NAME=REGEX, like 'ops/s=throughput: ([0-9.]+)'")]
-    Syntax(String),
-    #[error("the expression of metric '{0}': {1}")]
-    Expression(String, regex::Error),
-}
-
 impl FromStr for Metric {
-    type Err = MetricError;
+    type Err = Reason;
 
     /// Parses `NAME=REGEX`. Higher is better if NAME begins with `+` or ends in `/s`, else lower is.
-    fn from_str(text: &str) -> Result<Metric, MetricError> {
-        let (name, expression) = text.split_once('=').ok_or_else(|| MetricError::Syntax(text.to_owned()))?;
+    fn from_str(text: &str) -> Result<Metric, Reason> {
+        let (name, expression) = text.split_once('=').unwrap_or_default();
         let plain = name.trim_start_matches('+').trim();
         if plain.is_empty() || expression.is_empty() {
-            return Err(MetricError::Syntax(text.to_owned()));
+            return Reason::err(format!("'{text}' is not NAME=REGEX, like 'ops/s=throughput: ([0-9.]+)'"));
         }
-        let expression =
-            Regex::new(expression).map_err(|error| MetricError::Expression(plain.to_owned(), error))?;
+        let expression = Regex::new(expression)
+            .map_err(|error| Reason::new(format!("the expression of metric '{plain}': {error}")))?;
         let higher = name.starts_with('+') || plain.ends_with("/s");
         let better = if higher { Better::Higher } else { Better::Lower };
         Ok(Metric { figure: Figure { name: plain.to_owned(), unit: String::new(), better }, expression })
@@ -51,7 +44,7 @@ impl FromStr for Metric {
 
 impl Metric {
     /// The figure that the embedded Java workload prints.
-    pub(crate) fn nanoseconds_per_operation() -> Result<Metric, MetricError> {
+    pub(crate) fn nanoseconds_per_operation() -> Result<Metric, Reason> {
         let mut metric: Metric = r"time=ns/op: ([0-9.E+-]+)".parse()?;
         metric.figure.unit = "ns/op".to_owned();
         Ok(metric)
@@ -64,37 +57,42 @@ impl Metric {
     }
 
     /// The value in one run.
-    pub(crate) fn read(&self, execution: &Execution) -> Result<f64, String> {
+    pub(crate) fn read(&self, execution: &Execution) -> Result<f64, Reason> {
         let (name, expression) = (&self.figure.name, &self.expression);
-        let found = expression
-            .captures_iter(&execution.output)
-            .last()
-            .and_then(|captures| captures.get(1).or_else(|| captures.get(0)))
-            .ok_or_else(|| {
-                format!(
-                    "metric '{name}': nothing in the program's output matches '{expression}'{}",
-                    last_lines(&execution.output)
-                )
-            })?;
-        number(found.as_str()).ok_or_else(|| {
-            format!("metric '{name}': '{}' is not a number; put ( ) around the number", found.as_str())
+        let last = expression.captures_iter(&execution.output).last();
+        let Some(found) = last.and_then(|captures| captures.get(1).or_else(|| captures.get(0))) else {
+            return Reason::err(format!(
+                "metric '{name}': nothing in the program's output matches '{expression}'{}",
+                last_lines(&execution.output)
+            ));
+        };
+        let found = found.as_str();
+        number(found).ok_or_else(|| {
+            Reason::new(format!("metric '{name}': '{found}' is not a number; put ( ) around the number"))
         })
     }
 }
 
 /// The scores in the result file that JMH wrote in this run (`-rf json -rff FILE`), in its order.
-pub(crate) fn jmh_scores(file: &Path, execution: &Execution) -> Result<Vec<(Figure, f64)>, String> {
-    written_by(file, execution)?;
-    let text = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+pub(crate) fn jmh_scores(file: &Path, execution: &Execution) -> Result<Vec<(Figure, f64)>, Reason> {
+    let path = file.display();
+    let modified = fs::metadata(file).and_then(|found| found.modified()).map_err(|error| {
+        Reason::new(format!("{path}: {error}; does the command write it (-rf json -rff {path})?"))
+    })?;
+    // The file of an earlier run is rejected. File times can lag by one clock tick.
+    if modified < SystemTime::now() - execution.wall - Duration::from_millis(20) {
+        return Reason::err(format!("{path} was not written by this run: give JMH '-rff {path}'"));
+    }
+    let text = fs::read(file).map_err(|error| Reason::new(format!("{path}: {error}")))?;
     let results: Vec<Value> = serde_json::from_slice(&text)
-        .map_err(|error| format!("{} is not a JSON result of JMH: {error}", file.display()))?;
+        .map_err(|error| Reason::new(format!("{path} is not a JSON result of JMH: {error}")))?;
     let scores: Option<Vec<(Figure, f64)>> = results
         .iter()
         .map(|result| Some((jmh_figure(result), result["primaryMetric"]["score"].as_f64()?)))
         .collect();
     match scores {
         Some(scores) if !scores.is_empty() => Ok(scores),
-        _ => Err(format!("{} holds no scores, or one that is not a number", file.display())),
+        _ => Reason::err(format!("{path} holds no scores, or one that is not a number")),
     }
 }
 
@@ -117,19 +115,6 @@ fn number(text: &str) -> Option<f64> {
     plain.parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
-/// Rejects the result file of an earlier run.
-fn written_by(file: &Path, execution: &Execution) -> Result<(), String> {
-    let modified = fs::metadata(file).and_then(|found| found.modified()).map_err(|error| {
-        format!("{}: {error}; does the command write it (-rf json -rff {0})?", file.display())
-    })?;
-    // File times can lag by one clock tick.
-    let began = SystemTime::now() - execution.wall - Duration::from_millis(20);
-    if modified < began {
-        return Err(format!("{} was not written by this run: give JMH '-rff {0}'", file.display()));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use std::{error::Error, process::Command};
@@ -138,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    fn printed(output: &str) -> Result<Execution, Box<dyn Error>> {
+    fn printed(output: &str) -> Result<Execution, Box<dyn Error + Send + Sync>> {
         let mut child = GroupLeader::start(&mut Command::new("true"), false)?;
         let ended = loop {
             if let Some(ended) = child.wait(Duration::from_secs(1))? {
@@ -150,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_match_counts_and_its_first_group() -> Result<(), Box<dyn Error>> {
+    fn the_last_match_counts_and_its_first_group() -> Result<(), Box<dyn Error + Send + Sync>> {
         let metric: Metric = r"ops/s=throughput: ([\d,.]+)".parse()?;
         assert_eq!(metric.figure().better, Better::Higher);
         let read = metric.read(&printed("throughput: 3\nthroughput: 1,234.5\n")?)?;
@@ -162,17 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_that_never_matches_shows_what_was_printed() -> Result<(), Box<dyn Error>> {
+    fn a_metric_that_never_matches_shows_what_was_printed() -> Result<(), Box<dyn Error + Send + Sync>> {
         let metric: Metric = "x=y([0-9]+)".parse()?;
         let error = metric.read(&printed("something else")?).err().ok_or("matched")?;
-        assert!(error.contains("something else"), "{error}");
+        assert!(error.to_string().contains("something else"), "{error}");
         assert!("noequals".parse::<Metric>().is_err() && "=x".parse::<Metric>().is_err());
         assert!("a=(".parse::<Metric>().is_err());
         Ok(())
     }
 
     #[test]
-    fn scores_of_jmh_are_read_and_stale_ones_refused() -> Result<(), Box<dyn Error>> {
+    fn scores_of_jmh_are_read_and_stale_ones_refused() -> Result<(), Box<dyn Error + Send + Sync>> {
         let run = printed("")?;
         let dir = tempfile::tempdir()?;
         let file = dir.path().join("jmh.json");

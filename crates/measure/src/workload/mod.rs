@@ -15,13 +15,15 @@ use hugewise_jvm::{flags::FinalFlags, launch::LaunchLine};
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
     pages::coverage::Coverage,
+    reading::{Reading, Reason},
     units::{Bytes, PageSize},
 };
 
 use crate::{
     comparison::{Better, Figure},
     execution::{Execution, Launch},
-    workload::{metric::Metric, native::NativeTouch},
+    touch::Touch,
+    workload::metric::Metric,
 };
 
 /// A program that can run on different backings.
@@ -44,7 +46,7 @@ pub struct OwnFigures {
 
 #[derive(Debug)]
 enum WorkloadKind {
-    Native(NativeTouch),
+    Native { program: PathBuf, touch: Touch },
     Java { line: LaunchLine, flags: FinalFlags },
     Other { command: Vec<String> },
 }
@@ -80,18 +82,20 @@ pub struct Results {
     pub figures: BTreeMap<String, f64>,
     /// The figures whose names are known only after the run, in their order.
     pub named_by_run: Vec<Figure>,
-    /// Coverage of the checked region, or why it is unknown.
-    pub coverage: Result<Coverage, String>,
+    /// Coverage of the checked region.
+    pub coverage: Reading<Coverage>,
 }
 
 impl Workload {
     /// Prepares the workload for `backing`; the error says why that is not possible.
-    pub fn prepare(&self, backing: Backing, conditions: &Conditions) -> Result<Prepared, String> {
+    pub fn prepare(&self, backing: Backing, conditions: &Conditions) -> Result<Prepared, Reason> {
         if let Some(missing) = conditions.sizes.missing(backing) {
-            return Err(missing);
+            return Reason::err(missing);
         }
         match &self.kind {
-            WorkloadKind::Native(touch) => touch.prepare(backing, conditions),
+            WorkloadKind::Native { program, touch } => {
+                Ok(native::prepare(program, touch, backing, conditions))
+            }
             WorkloadKind::Java { line, flags } => java::prepare(line, flags, backing, conditions),
             WorkloadKind::Other { command } => other::prepare(command, backing, conditions),
         }
@@ -101,7 +105,7 @@ impl Workload {
     #[must_use]
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures: Vec<Figure> = self.own.metrics.iter().map(Metric::figure).collect();
-        if matches!(self.kind, WorkloadKind::Native(_)) {
+        if matches!(self.kind, WorkloadKind::Native { .. }) {
             figures.extend(native::FIGURES.map(figure));
         }
         figures.extend(PROCESS_FIGURES.map(figure));
@@ -123,7 +127,7 @@ impl Workload {
         prepared: &Prepared,
         execution: &Execution,
         observer: &Observer,
-    ) -> Result<Results, String> {
+    ) -> Result<Results, Reason> {
         let mut figures = process_figures(execution, observer);
         for metric in &self.own.metrics {
             figures.insert(metric.figure().name, metric.read(execution)?);
@@ -135,15 +139,14 @@ impl Workload {
                 named_by_run.push(figure);
             }
         }
-        let mut coverage = observer.coverage.clone().ok_or_else(|| {
-            "coverage unknown: the program ended before its first sample, or its smaps could not be read"
-                .to_owned()
-        });
+        let unknown =
+            "coverage unknown: the program ended before its first sample, or its smaps could not be read";
+        let mut coverage = Reading::from(observer.coverage.clone().ok_or(unknown));
         match (&self.kind, &prepared.region) {
-            (WorkloadKind::Native(_), _) => {
-                let (more, reported) = native::results(execution)?;
-                figures.extend(more);
-                coverage = reported;
+            (WorkloadKind::Native { .. }, _) => {
+                let touched = native::touched(execution)?;
+                figures.extend(native::figures(&touched)?);
+                coverage = touched.coverage;
             }
             (_, RegionOfInterest::JavaHeap(log)) => {
                 figures.extend(java::figures(log, execution.started_ns));

@@ -1,11 +1,12 @@
 //! The embedded native workload: the touch worker of this program, in a process of its own.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use hugewise_evidence::observation::RegionOfInterest;
-use hugewise_linux::{
-    hugepages::backing::Backing, pages::coverage::Coverage, reading::Reading, units::Bytes,
-};
+use hugewise_linux::{hugepages::backing::Backing, reading::Reason, units::Bytes};
 
 use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind};
 use crate::{
@@ -16,12 +17,6 @@ use crate::{
 
 pub(super) const FIGURES: [(&str, &str); 2] = [("time", "ns/op"), ("populate", "s")];
 
-#[derive(Clone, Debug)]
-pub struct NativeTouch {
-    program: PathBuf,
-    touch: Touch,
-}
-
 impl Workload {
     /// The touch experiment; `program` is the path of this program.
     #[must_use]
@@ -29,14 +24,14 @@ impl Workload {
         Workload {
             name: "native".to_owned(),
             own: OwnFigures::default(),
-            kind: WorkloadKind::Native(NativeTouch { program, touch }),
+            kind: WorkloadKind::Native { program, touch },
         }
     }
 }
 
 /// The command of a process that runs one touch experiment and prints a [`TouchResult`] as JSON.
 #[must_use]
-pub fn worker(program: &PathBuf, touch: &Touch) -> Launch {
+pub fn worker(program: &Path, touch: &Touch) -> Launch {
     let arguments = [
         "bench".to_owned(),
         "touch-worker".to_owned(),
@@ -51,37 +46,30 @@ pub fn worker(program: &PathBuf, touch: &Touch) -> Launch {
 }
 
 /// Parses the report of the worker.
-pub fn touched(execution: &Execution) -> Result<TouchResult, String> {
-    serde_json::from_str(&execution.output).map_err(|error| format!("the touch worker's report: {error}"))
+pub fn touched(execution: &Execution) -> Result<TouchResult, Reason> {
+    serde_json::from_str(&execution.output)
+        .map_err(|error| Reason::new(format!("the touch worker's report: {error}")))
 }
 
-impl NativeTouch {
-    pub(super) fn prepare(&self, backing: Backing, conditions: &Conditions) -> Result<Prepared, String> {
-        let mut pools = BTreeMap::new();
-        if let (true, Some(size)) = (backing.is_explicit(), conditions.sizes.huge_page_of(backing)) {
-            pools.insert(size, self.touch.bytes.align_up(size).unwrap_or(Bytes(u64::MAX)));
-        }
-        Ok(Prepared {
-            launch: worker(&self.program, &Touch { backing, ..self.touch }),
-            region: RegionOfInterest::Reported,
-            pools,
-            shared_memory: false,
-            notes: Vec::new(),
-        })
+pub(super) fn prepare(program: &Path, touch: &Touch, backing: Backing, conditions: &Conditions) -> Prepared {
+    let mut pools = BTreeMap::new();
+    if let (true, Some(size)) = (backing.is_explicit(), conditions.sizes.huge_page_of(backing)) {
+        pools.insert(size, touch.bytes.align_up(size).unwrap_or(Bytes(u64::MAX)));
+    }
+    Prepared {
+        launch: worker(program, &Touch { backing, ..*touch }),
+        region: RegionOfInterest::Reported,
+        pools,
+        shared_memory: false,
+        notes: Vec::new(),
     }
 }
 
-/// Figures by name, and the coverage or why it is unknown.
-pub(super) type Reported = (BTreeMap<String, f64>, Result<Coverage, String>);
-
-pub(super) fn results(execution: &Execution) -> Result<Reported, String> {
-    let touched = touched(execution)?;
+pub(super) fn figures(touched: &TouchResult) -> Result<BTreeMap<String, f64>, Reason> {
     // The median, so that a disturbance of one iteration by another program does not count.
-    let time = statistics::median(&touched.ns_per_op).ok_or("the touch worker made no iteration")?;
-    let figures = FIGURES.iter().zip([time, touched.populate_s]);
-    let coverage = match touched.coverage {
-        Reading::Known(coverage) => Ok(coverage),
-        Reading::Unknown { unknown } => Err(unknown),
+    let Some(time) = statistics::median(&touched.ns_per_op) else {
+        return Reason::err("the touch worker made no iteration");
     };
-    Ok((figures.map(|((name, _), value)| ((*name).to_owned(), value)).collect(), coverage))
+    let figures = FIGURES.iter().zip([time, touched.populate_s]);
+    Ok(figures.map(|((name, _), value)| ((*name).to_owned(), value)).collect())
 }

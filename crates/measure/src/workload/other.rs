@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ffi::OsString};
 
 use hugewise_evidence::observation::RegionOfInterest;
-use hugewise_linux::{c_library::with_tunables, hugepages::backing::Backing, units::Bytes};
+use hugewise_linux::{c_library::with_tunables, hugepages::backing::Backing, reading::Reason, units::Bytes};
 
 use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind};
 use crate::execution::Launch;
@@ -26,7 +26,7 @@ pub(super) fn prepare(
     command: &[String],
     backing: Backing,
     conditions: &Conditions,
-) -> Result<Prepared, String> {
+) -> Result<Prepared, Reason> {
     let mut pools = BTreeMap::new();
     let tunable = match backing {
         Backing::Base => "0".to_owned(),
@@ -41,7 +41,7 @@ pub(super) fn prepare(
             named.map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string())
         }
         Backing::Shm(_) => {
-            return Err("only a JVM has an option for SysV shared memory: try hugetlb".to_owned());
+            return Reason::err("only a JVM has an option for SysV shared memory: try hugetlb");
         }
     };
     let ours = [("glibc.malloc.hugetlb", tunable)];

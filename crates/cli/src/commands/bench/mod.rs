@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use comfy_table::CellAlignment;
+use hugewise_linux::reading::Reason;
 
 use crate::{
     machine,
@@ -36,21 +37,27 @@ enum BenchCommand {
     TouchWorker(touch::Worker),
     /// A process of `bench pretouch`; prints its measurement as JSON
     #[command(hide = true)]
-    PretouchWorker(pretouch::Worker),
+    PretouchWorker(Work),
     /// The process of `bench stall` that fragments memory until its standard input is closed
     #[command(hide = true)]
-    FragmentWorker(stall::FragmentWorker),
+    FragmentWorker(Work),
     /// The test load of `bench stall`, which requests huge pages; prints its measurement as JSON
     #[command(hide = true)]
-    StallProbe(stall::ProbeWorker),
+    StallProbe(Work),
+}
+
+/// Arguments of a measuring process
+#[derive(Args)]
+struct Work {
+    /// The work, as JSON
+    work: String,
 }
 
 /// Parses a count of at least 1.
-pub fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("must be at least 1".to_owned()),
-        Ok(count) => Ok(count),
-        Err(error) => Err(format!("{error}")),
+pub fn at_least_one(text: &str) -> Result<usize, Reason> {
+    match text.parse()? {
+        0 => Reason::err("must be at least 1"),
+        count => Ok(count),
     }
 }
 
@@ -86,9 +93,9 @@ pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         Command::Touch(arguments) => touch::run(arguments, terminal),
         Command::Pretouch(arguments) => pretouch::run(arguments, terminal),
         Command::Stall(arguments) => stall::run(arguments, terminal),
-        Command::FragmentWorker(worker) => stall::run_fragment_worker(worker),
-        Command::StallProbe(worker) => stall::run_probe(worker),
+        Command::FragmentWorker(Work { work }) => stall::run_fragment_worker(work),
+        Command::StallProbe(Work { work }) => stall::run_probe(work),
         Command::TouchWorker(worker) => touch::run_worker(worker),
-        Command::PretouchWorker(worker) => pretouch::run_worker(worker),
+        Command::PretouchWorker(Work { work }) => pretouch::run_worker(work),
     }
 }

@@ -72,5 +72,5 @@ fn java_half(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<(Workload, Vec<
     if touch.bytes > MAX_ARRAY_BYTES {
         return Reason::err(format!("an array of {} does not fit in a heap of 1 GiB", touch.bytes));
     }
-    Workload::java_touch(jdk, touch, scratch).map_err(Reason::new)
+    Workload::java_touch(jdk, touch, scratch)
 }

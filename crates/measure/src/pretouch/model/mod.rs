@@ -183,45 +183,39 @@ struct Fitted {
 /// Least squares on the logarithms: Gauss-Newton steps, halved until the squares decrease. The lines share
 /// only the fixed cost, so the matrix of the normal equations is an arrow matrix and is solved directly.
 fn solve(cells: &[Cell], lines: usize, with_fixed: bool) -> Fitted {
-    let mut rates: Vec<f64> = (0..lines).map(|line| mean_rate(cells, line)).collect();
-    let mut fixed = 0.0;
-    let mut now = sums(cells, fixed, rates);
+    let rate = |line| mean_on_line(cells, line, |cell| cell.mean_ln - cell.gib.ln()).exp();
+    let mut now = sums(cells, 0.0, (0..lines).map(rate).collect());
     for _ in 0..MAX_ITERATIONS {
-        let step =
-            if with_fixed && now.schur > f64::EPSILON * now.own { now.gradient / now.schur } else { 0.0 };
+        let step = if with_fixed && now.fitted.schur > f64::EPSILON * now.own {
+            now.gradient / now.fitted.schur
+        } else {
+            0.0
+        };
         let steps: Vec<f64> =
             now.fitted.sums.iter().zip(&now.of_rates).map(|((b, d), v)| (v - b * step) / d).collect();
         let better = (0..40).map(|half| 0.5f64.powi(half)).find_map(|share| {
             let rates: Vec<f64> =
                 now.fitted.rates.iter().zip(&steps).map(|(rate, step)| rate + share * step).collect();
-            let next = fixed + share * step;
+            let next = now.fitted.fixed + share * step;
             let possible = rates.iter().all(|rate| *rate > 0.0) && next >= 0.0;
             let candidate = possible.then(|| sums(cells, next, rates))?;
             (candidate.fitted.squares < now.fitted.squares * (1.0 - 1e-12)).then_some(candidate)
         });
-        match better {
-            Some(better) => {
-                fixed = better.fitted.fixed;
-                now = better;
-            }
-            None => break,
-        }
+        let Some(better) = better else { break };
+        now = better;
     }
-    rates = now.fitted.rates.clone();
-    Fitted { fixed, rates, schur: now.schur, ..now.fitted }
+    now.fitted
 }
 
-fn mean_rate(cells: &[Cell], line: usize) -> f64 {
-    let logs: Vec<f64> =
-        cells.iter().filter(|cell| cell.line == line).map(|cell| cell.mean_ln - cell.gib.ln()).collect();
-    (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
+fn mean_on_line(cells: &[Cell], line: usize, value: impl Fn(&Cell) -> f64) -> f64 {
+    let values: Vec<f64> = cells.iter().filter(|cell| cell.line == line).map(value).collect();
+    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 struct Sums {
     fitted: Fitted,
     /// ΣJf².
     own: f64,
-    schur: f64,
     /// ΣJf·residual after elimination of the rates.
     gradient: f64,
     /// ΣJr·residual of each line.
@@ -248,15 +242,12 @@ fn sums(cells: &[Cell], fixed: f64, rates: Vec<f64>) -> Sums {
         schur -= b * b / d;
         gradient -= b * v / d;
     }
-    Sums { fitted: Fitted { fixed, rates, sums, schur, squares }, own, schur, gradient, of_rates }
+    Sums { fitted: Fitted { fixed, rates, sums, schur, squares }, own, gradient, of_rates }
 }
 
 fn describe(names: &Names, cells: &[Cell], fitted: &Fitted, freedom: usize) -> Model {
-    let middle = |line: usize| {
-        let logs: Vec<f64> = cells.iter().filter(|c| c.line == line).map(|c| c.gib.ln()).collect();
-        logs.iter().sum::<f64>() / logs.len().max(1) as f64
-    };
-    let middles: Vec<f64> = (0..names.len()).map(middle).collect();
+    let middles: Vec<f64> =
+        (0..names.len()).map(|line| mean_on_line(cells, line, |cell| cell.gib.ln())).collect();
     let modelled = |cell: &Cell| fitted.fixed + cell.gib * fitted.rates[cell.line];
     let slowest = |backing: Backing| {
         let of_backing = cells.iter().filter(|cell| names[cell.line].0 == backing);

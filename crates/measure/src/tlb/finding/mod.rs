@@ -17,6 +17,7 @@ use super::{
     curve::{self, Point},
     knees::{self, Knee},
 };
+use crate::statistics;
 
 /// Levels of the TLB in current CPUs. Later rises stem from page tables that outgrow the caches.
 const LEVELS: usize = 2;
@@ -107,13 +108,10 @@ pub fn finding(curves: &Curves, of: &PageSizeCurves) -> TlbFinding {
     let steps = |curve: &[Point]| knees::knees(&curve::extra(curve, &curves.packed), load);
     let entries = match &of.strided {
         None => Reading::Known(Entries::Whole),
-        Some(strided) => {
-            let base = curves.measured.iter().find(|measured| measured.page_size == curves.base);
-            match base.map(|base| (base, steps(&base.paged))) {
-                Some((base, steps)) => entries(curves, &base.paged, steps.first(), strided),
-                None => Reading::unknown("base pages were not measured"),
-            }
-        }
+        Some(strided) => match curves.measured.iter().find(|measured| measured.page_size == curves.base) {
+            Some(base) => entries(curves, &base.paged, steps(&base.paged).first(), strided),
+            None => Reading::unknown("base pages were not measured"),
+        },
     };
     let reach = match entries {
         Reading::Known(Entries::Whole) => Some(of.page_size),
@@ -153,7 +151,7 @@ fn cpuid_level(curves: &Curves, level: usize, size: Option<PageSize>, pages: u64
         let tlb = tlb::entries(&tlbs, level, size)
             .ok_or_else(|| format!("CPUID reports no level {level} for {size} pages"))?;
         let agrees = curve::within_a_step(pages, u64::from(tlb.entries));
-        Ok::<CpuidLevel, String>(CpuidLevel { entries: tlb.entries, source: tlb.source.clone(), agrees })
+        Ok::<_, String>(CpuidLevel { entries: tlb.entries, source: tlb.source.clone(), agrees })
     })
 }
 
@@ -168,7 +166,7 @@ fn entries(curves: &Curves, base: &[Point], knee: Option<&Knee>, strided: &[Poin
     let mean = |curve: &[Point]| {
         let extra = curve::extra(curve, &curves.packed);
         let beyond: Vec<f64> = extra.iter().filter(beyond).map(|point| point.ns).collect();
-        crate::statistics::median(&beyond)
+        statistics::median(&beyond)
     };
     match (mean(base), mean(strided)) {
         (Some(base), Some(strided)) if base > 0.0 => Reading::Known(match strided / base {

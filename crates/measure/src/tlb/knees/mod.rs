@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::curve::Point;
+use crate::statistics;
 
 /// Octaves on each side of a gap whose median is the level on that side.
 const WINDOW_OCTAVES: f64 = 0.5;
@@ -70,7 +71,7 @@ pub fn knees(curve: &[Point], load: f64) -> Vec<Knee> {
     let noise = noise(curve);
     let gaps: Vec<Gap> = (0..curve.len()).filter_map(|at| gap(curve, at, load, noise)).collect();
     // A staircase is flat over most of its length, a slope is not.
-    let usual = median(gaps.iter().map(|gap| gap.rise().abs()).collect()).unwrap_or(0.0);
+    let usual = median(gaps.iter().map(|gap| gap.rise().abs())).unwrap_or(0.0);
     let mut steepest_first: Vec<usize> = (0..gaps.len()).collect();
     steepest_first.sort_by(|a, b| gaps[*b].rise().total_cmp(&gaps[*a].rise()));
     let mut taken = vec![false; gaps.len()];
@@ -101,10 +102,14 @@ fn rise_around(gaps: &[Gap], peak: usize) -> Range<usize> {
     first..last + 1
 }
 
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    statistics::median(&values.collect::<Vec<_>>())
+}
+
 /// Standard deviation of a point's noise, from second differences; steps hardly affect their median.
 fn noise(curve: &[Point]) -> f64 {
     let bends = curve.windows(3).map(|three| (three[0].ns - 2.0 * three[1].ns + three[2].ns).abs());
-    median(bends.collect()).map_or(0.0, |bend| bend * DEVIATION)
+    median(bends).map_or(0.0, |bend| bend * DEVIATION)
 }
 
 fn gap(curve: &[Point], at: usize, load: f64, noise: f64) -> Option<Gap> {
@@ -117,11 +122,11 @@ fn gap(curve: &[Point], at: usize, load: f64, noise: f64) -> Option<Gap> {
         curve[..=at].iter().rev().enumerate().take_while(|it| near(here, it)).map(|(_, p)| p).collect();
     let after: Vec<&Point> =
         curve[at + 1..].iter().enumerate().take_while(|it| near(next, it)).map(|(_, p)| p).collect();
-    if before.len() < MIN_WINDOW_POINTS || after.len() < MIN_WINDOW_POINTS {
+    if before.len().min(after.len()) < MIN_WINDOW_POINTS {
         return None;
     }
-    let level = |points: &[&Point]| median(points.iter().map(|point| point.ns).collect());
-    let spread = median(before.iter().chain(&after).map(|point| point.spread).collect())?;
+    let level = |points: &[&Point]| median(points.iter().map(|point| point.ns));
+    let spread = median(before.iter().chain(&after).map(|point| point.spread))?;
     Some(Gap {
         at,
         below: level(&before)?,
@@ -155,11 +160,4 @@ fn split(curve: &[Point], half: f64) -> usize {
         before.chain(behind).sum()
     };
     (0..curve.len()).min_by(|a, b| wrong(*a).total_cmp(&wrong(*b))).unwrap_or(0)
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    Some(if values.len() % 2 == 0 { f64::midpoint(values[middle - 1], upper) } else { upper })
 }

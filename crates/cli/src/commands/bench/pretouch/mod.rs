@@ -5,28 +5,36 @@ pub mod result;
 pub mod text;
 pub mod units;
 
-use std::{env, num::NonZeroUsize, path::PathBuf, process::ExitCode, str::FromStr, thread};
+use std::{
+    env,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    str::FromStr,
+    thread,
+};
 
 use anyhow::{Context, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use hugewise_jvm::jdks::{self, Environment};
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
     json,
+    reading::Reason,
     root::Root,
     units::Bytes,
 };
 use hugewise_measure::{
     experiment,
     pretouch::{
-        Case, Implementation, Variant,
+        Case, Variant,
         bench::{Design, ExperimentContext},
         hotspot::Jvm,
         worker,
     },
 };
 
-use self::result::{PredictionGrid, PretouchReport};
+use self::result::PretouchReport;
 use super::at_least_one;
 use crate::{
     NEGATIVE, machine,
@@ -104,44 +112,19 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Arguments of a measuring process
-#[derive(Args)]
-pub struct Worker {
-    #[arg(long)]
-    bytes: Bytes,
-    #[arg(long)]
-    backing: Backing,
-    #[arg(long)]
-    threads: usize,
-    #[arg(long)]
-    by: Method,
-    #[arg(long)]
-    chunk: Option<Bytes>,
-}
-
-/// Method by which a measuring process populates memory.
-#[derive(Clone, Copy, ValueEnum)]
-enum Method {
-    Engine,
-    Loop,
-    Kernel,
-}
-
 /// A chunk size; `None` for the default.
 #[derive(Clone, Copy)]
 struct Chunk(Option<Bytes>);
 
 impl FromStr for Chunk {
-    type Err = String;
+    type Err = Reason;
 
-    fn from_str(text: &str) -> Result<Chunk, String> {
-        match text {
-            "auto" => Ok(Chunk(None)),
-            text => match text.parse() {
-                Ok(Bytes::ZERO) => Err("must be at least 1 byte".to_owned()),
-                Ok(chunk) => Ok(Chunk(Some(chunk))),
-                Err(error) => Err(format!("{error}; or auto")),
-            },
+    fn from_str(text: &str) -> Result<Chunk, Reason> {
+        match (text, text.parse()) {
+            ("auto", _) => Ok(Chunk(None)),
+            (_, Ok(Bytes::ZERO)) => Reason::err("must be at least 1 byte"),
+            (_, Ok(chunk)) => Ok(Chunk(Some(chunk))),
+            (_, Err(error)) => Reason::err(format!("{error}; or auto")),
         }
     }
 }
@@ -151,28 +134,16 @@ const MIN_FREE_BYTES: Bytes = Bytes(512 << 20);
 /// Backings measured by default.
 const DEFAULT_BACKINGS: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
 
-/// Measures in this process and prints the result as JSON.
-pub fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
-    let case = Case { bytes: worker.bytes, backing: worker.backing, threads: worker.threads };
-    let by = match worker.by {
-        Method::Engine => Implementation::Engine,
-        Method::Loop => Implementation::Loop,
-        Method::Kernel => Implementation::Kernel,
-    };
-    let sample = worker::run(&case, &Variant { by, chunk: worker.chunk })?;
+/// Does `work`, a [`Case`] and a [`Variant`] as JSON, in this process and prints the result as JSON.
+pub fn run_worker(work: &str) -> anyhow::Result<ExitCode> {
+    let (case, way): (Case, Variant) = serde_json::from_str(work)?;
+    let sample = worker::run(&case, &way).map_err(anyhow::Error::msg)?;
     print(&(serde_json::to_string(&sample)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let design = arguments.design()?;
-    let question = PredictionGrid {
-        bytes: arguments.predict.clone(),
-        threads: match arguments.predict_threads.as_slice() {
-            [] => design.threads.clone(),
-            threads => threads.to_vec(),
-        },
-    };
     if let Some(path) = &arguments.plot {
         ensure!(design.chunks.len() > 1, "--plot needs several chunk sizes: give them with --chunk");
         if !path.is_dir() {
@@ -199,7 +170,9 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         Ok(table) => table,
         Err(error) => return machine::interrupted(&error, &interrupt).ok_or(error.into()),
     };
-    let report = PretouchReport::new(table, &question, experiment::describe_machine(&root), &sizes, changes);
+    let machine = experiment::describe_machine(&root);
+    let (bytes, threads) = (&arguments.predict, &arguments.predict_threads);
+    let report = PretouchReport::new(table, bytes, threads, machine, sizes.base, changes);
     if let Some(path) = &arguments.plot {
         plot::write(&report, path)?;
     }
@@ -216,18 +189,16 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
 
 impl Arguments {
     fn design(&self) -> anyhow::Result<Design> {
+        let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let sizes = sorted(&self.bytes);
         ensure!(!sizes.contains(&Bytes::ZERO), "--bytes 0: a size must be at least 1 byte");
         let largest = sizes.last().copied().unwrap_or_default();
         let twice = largest.0.checked_mul(2).context("--verify: twice the largest size exceeds 64 bits")?;
-        let mut chunks: Vec<Option<Bytes>> = self.chunk.iter().map(|chunk| chunk.0).collect();
-        chunks.sort_unstable();
-        chunks.dedup();
         Ok(Design {
             held_out: self.verify.then_some(Bytes(twice)),
             backings: if self.backing.is_empty() { DEFAULT_BACKINGS.to_vec() } else { unique(&self.backing) },
-            threads: if self.threads.is_empty() { usual_threads() } else { sorted(&self.threads) },
-            chunks,
+            threads: if self.threads.is_empty() { sorted(&[1, cpus]) } else { sorted(&self.threads) },
+            chunks: sorted(&self.chunk.iter().map(|chunk| chunk.0).collect::<Vec<_>>()),
             baselines: self.baselines,
             repetitions: self.repetitions,
             seed: self.seed,
@@ -246,14 +217,11 @@ impl Arguments {
             !found.is_empty(),
             "--jvm: no JDK was found in the usual folders; give the path of a java executable"
         );
-        let mut jvms = Vec::new();
-        for jdk in found {
-            match Jvm::ask(&jdk.java) {
-                Ok(jvm) => jvms.push(jvm),
-                Err(reason) => eprintln!("hugewise: skipped {}: {reason}", jdk.java.display()),
-            }
-        }
-        Ok(jvms)
+        let ask = |java: &Path| {
+            let skip = |reason: &Reason| eprintln!("hugewise: skipped {}: {reason}", java.display());
+            Jvm::ask(java).inspect_err(skip).ok()
+        };
+        Ok(found.iter().filter_map(|jdk| ask(&jdk.java)).collect())
     }
 }
 
@@ -266,15 +234,6 @@ fn sorted<T: Copy + Ord>(values: &[T]) -> Vec<T> {
 
 /// `values` in their order, without duplicates.
 fn unique(values: &[Backing]) -> Vec<Backing> {
-    let mut kept = Vec::new();
-    values.iter().for_each(|value| {
-        if !kept.contains(value) {
-            kept.push(*value)
-        }
-    });
-    kept
-}
-
-fn usual_threads() -> Vec<usize> {
-    sorted(&[1, thread::available_parallelism().map_or(1, NonZeroUsize::get)])
+    let first = |(at, value): (usize, &Backing)| (!values[..at].contains(value)).then_some(*value);
+    values.iter().enumerate().filter_map(first).collect()
 }

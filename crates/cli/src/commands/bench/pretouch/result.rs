@@ -1,9 +1,9 @@
 //! The result of `bench pretouch`: measurements, model and predictions.
 
 use hugewise_linux::{
-    hugepages::{backing::Backing, page_sizes::PageSizes},
+    hugepages::backing::Backing,
     reading::Reading,
-    units::Bytes,
+    units::{Bytes, PageSize},
 };
 use hugewise_measure::{
     comparison::Machine,
@@ -48,12 +48,6 @@ pub struct PretouchReport {
     pub changes: Vec<String>,
 }
 
-/// Sizes and numbers of threads to predict, for each measured backing.
-pub struct PredictionGrid {
-    pub bytes: Vec<Bytes>,
-    pub threads: Vec<usize>,
-}
-
 /// A case, and its prediction.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CasePrediction {
@@ -63,62 +57,58 @@ pub struct CasePrediction {
 }
 
 impl PretouchReport {
+    /// `predicted_sizes` are predicted for each measured backing with `predicted_threads`, or with the
+    /// measured numbers of threads if it is empty.
     pub fn new(
         table: Table,
-        question: &PredictionGrid,
+        predicted_sizes: &[Bytes],
+        predicted_threads: &[usize],
         machine: Machine,
-        sizes: &PageSizes,
+        base: PageSize,
         changes: Vec<String>,
     ) -> PretouchReport {
         let fitted_variant = table.design.fitted_variant();
-        let fitted: Vec<Measured> = table
-            .rows
-            .iter()
-            .filter(|row| !row.held_out && row.way == fitted_variant)
-            .flat_map(measured)
-            .collect();
-        let model = Reading::from(model::fit(&fitted));
-        let predictions = match model.known() {
-            Some(model) => predictions(model, question, &table.design.backings),
-            None => Vec::new(),
-        };
-        let checks = model.known().map(|model| checks(model, &table.rows)).unwrap_or_default();
-        let costs = model.known().and_then(|model| model.costs(sizes.base.bytes()));
+        let fitted = table.rows.iter().filter(|row| !row.held_out && row.way == fitted_variant);
+        let model = Reading::from(model::fit(&fitted.flat_map(measured).collect::<Vec<_>>()));
+        let known = model.known();
+        let threads = if predicted_threads.is_empty() { &table.design.threads } else { predicted_threads };
+        let costs = known
+            .and_then(|model| model.costs(base.bytes()))
+            .ok_or("base and huge pages were not measured with the same number of threads");
         PretouchReport {
             schema: "hugewise.pretouch/2",
             version: env!("CARGO_PKG_VERSION"),
             machine,
             against: ratios::against(&table.rows),
             advice: ratios::advice(&table.rows, &table.jvms),
-            gains: model.known().map(Model::gains).unwrap_or_default(),
-            costs: costs.map_or_else(
-                || Reading::unknown("base and huge pages were not measured with the same number of threads"),
-                Reading::Known,
-            ),
+            gains: known.map(Model::gains).unwrap_or_default(),
+            costs: costs.into(),
+            predictions: known
+                .map(|model| predictions(model, predicted_sizes, threads, &table.design.backings))
+                .unwrap_or_default(),
+            checks: known.map(|model| checks(model, &table.rows)).unwrap_or_default(),
             model,
-            predictions,
-            checks,
             changes,
             table,
         }
     }
 }
 
-fn measured(row: &PretouchRow) -> Vec<Measured> {
-    let one = |seconds: f64| Measured {
-        backing: row.case.backing,
-        threads: row.case.threads,
-        bytes: row.case.bytes,
-        seconds,
-    };
-    row.counted().map(|sample| one(sample.seconds)).collect()
+fn measured(row: &PretouchRow) -> impl Iterator<Item = Measured> {
+    let Case { bytes, backing, threads } = row.case;
+    row.counted().map(move |sample| Measured { backing, threads, bytes, seconds: sample.seconds })
 }
 
-fn predictions(model: &Model, question: &PredictionGrid, backings: &[Backing]) -> Vec<CasePrediction> {
+fn predictions(
+    model: &Model,
+    sizes: &[Bytes],
+    threads: &[usize],
+    backings: &[Backing],
+) -> Vec<CasePrediction> {
     let mut predictions = Vec::new();
-    for &bytes in &question.bytes {
+    for &bytes in sizes {
         for &backing in backings {
-            for &threads in &question.threads {
+            for &threads in threads {
                 predictions.push(CasePrediction {
                     case: Case { bytes, backing, threads },
                     prediction: model.predict(bytes, backing, threads).into(),

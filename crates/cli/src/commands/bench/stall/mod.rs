@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Args;
 use hugewise_changes::{
-    journal::{Journal, JournalError, RUN_VARIABLE, STATE_DIR},
+    journal::{Journal, JournalError, STATE_DIR},
     scratch::Scratch,
 };
 use hugewise_evidence::observation::{Observer, RegionOfInterest};
@@ -28,7 +28,7 @@ use hugewise_linux::{
     units::Bytes,
 };
 use hugewise_measure::{
-    execution::{self, Launch, last_lines},
+    execution::{self, ExecutionError, Launch},
     fragmentation::{Fragmenter, Held, HostError, Plan, Probe, probe, worker},
 };
 use hugewise_record::recording::{self, Assignment, Header, Target};
@@ -84,26 +84,6 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Arguments of the process that fragments memory
-#[derive(Args)]
-pub struct FragmentWorker {
-    #[arg(long)]
-    left: u64,
-    #[arg(long)]
-    taken: u64,
-    #[arg(long)]
-    reserve: u64,
-    #[arg(long)]
-    everything: bool,
-}
-
-/// Arguments of the test load
-#[derive(Args)]
-pub struct ProbeWorker {
-    #[arg(long)]
-    bytes: u64,
-}
-
 struct StallBench<'a> {
     arguments: &'a Arguments,
     fragmenter: Fragmenter,
@@ -123,15 +103,14 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
     let interrupt = machine::install_signal_handlers()?;
-    let dir = Path::new(STATE_DIR);
     // Locked although no setting changes: two processes that fill the memory at the same time would both
     // fail.
-    let lock = fail_if_held(Journal::open(&root, dir, "bench stall"))?;
-    let journal = fail_if_held(Journal::open_recording(&root, dir, "bench stall"))?;
-    let mut environment = Launch::default();
-    if let Ok(journal) = &lock {
-        environment.environment.push((RUN_VARIABLE.to_owned(), Some(journal.run_id().into())));
-    }
+    let lock = machine::open_machine(&root, "bench stall", None)?;
+    let journal = match Journal::open_recording(&root, Path::new(STATE_DIR), "bench stall") {
+        Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => return Err(error.into()),
+        journal => journal,
+    };
+    let environment = lock.mark(Launch::default());
     let program = env::current_exe().context("cannot determine the path of this executable")?;
     let asked = arguments.memory;
     let fragmenter = Fragmenter { program, root, sizes, asked, share: arguments.share, environment };
@@ -165,27 +144,18 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     })
 }
 
-/// Fails if another process holds the journal or a killed process has left one behind. Any other error, such
-/// as missing root privileges, is returned inside `Ok`.
-fn fail_if_held(
-    journal: Result<Journal, JournalError>,
-) -> Result<Result<Journal, JournalError>, JournalError> {
-    match journal {
-        Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => Err(error),
-        journal => Ok(journal),
-    }
-}
-
 impl StallBench<'_> {
     fn conduct(&mut self) -> anyhow::Result<(StallReport, Option<(recording::RecordingResult, PathBuf)>)> {
         // Refuses before anything is changed.
         let plan = self.fragmenter.plan()?;
         let mode = ThpMode::of(thp::read(&self.fragmenter.root));
-        let mut probes = None;
-        let bytes = half(&plan, &self.fragmenter.sizes);
+        // Half of the fragmented memory, in whole huge pages.
+        let half = Bytes(plan.left.0 / 2);
+        let bytes = self.fragmenter.sizes.thp.map_or(half, |thp| half.whole_pages(thp) * thp);
+        let mut before = None;
         if self.arguments.command.is_empty() {
             self.enable_delay_accounting();
-            probes = Some(self.probe(bytes)?);
+            before = Some(self.probe(bytes)?);
         }
         if !self.arguments.json {
             eprintln!(
@@ -195,19 +165,22 @@ impl StallBench<'_> {
         }
         let mut held = self.fragment(&plan)?;
         let (outcome, blocks_before) = (held.outcome.clone(), held.before.blocks);
-        let mut recorded = None;
-        let mut after = None;
-        if probes.is_some() {
-            after = Some(self.probe(bytes)?);
-        } else {
-            recorded = Some(self.record()?);
-        }
+        let (probes, recorded) = match before {
+            Some(before) => (Some(Probes { before, fragmented: self.probe(bytes)? }), None),
+            None => (None, Some(self.record()?)),
+        };
         let held_to_the_end = held.is_held();
         let returned = self.fragmenter.restore(held.end(), &self.interrupt)?;
-        let probes = probes.zip(after).map(|(before, fragmented)| Probes { before, fragmented });
-        let program = recorded.as_ref().map(|(recorded, name)| record_text::RecordReport::of(recorded, name));
-        let fragmented = FragmentationSummary { outcome, blocks_before };
-        Ok((StallReport::new(mode, fragmented, probes, program, held_to_the_end, returned), recorded))
+        let report = StallReport {
+            schema: "hugewise.stall/2",
+            mode,
+            fragmented: FragmentationSummary { outcome, blocks_before },
+            probes,
+            program: recorded.as_ref().map(|(recorded, name)| record_text::RecordReport::of(recorded, name)),
+            held_to_the_end,
+            returned,
+        };
+        Ok((report, recorded))
     }
 
     fn fragment(&self, plan: &Plan) -> Result<Held, HostError> {
@@ -221,8 +194,9 @@ impl StallBench<'_> {
 
     /// Runs the program, which inherits the terminal, and records it.
     fn record(&mut self) -> anyhow::Result<(recording::RecordingResult, PathBuf)> {
-        let file = self.arguments.output.clone().unwrap_or_else(|| self.scratch.path().join("stall.rec"));
-        let name = self.arguments.output.clone().unwrap_or_else(|| "not kept (-o FILE keeps it)".into());
+        let kept = &self.arguments.output;
+        let file = kept.clone().unwrap_or_else(|| self.scratch.path().join("stall.rec"));
+        let name = kept.clone().unwrap_or_else(|| "not kept (-o FILE keeps it)".into());
         let assignment = Assignment {
             target: Target::Command(self.arguments.command.clone()),
             output: &file,
@@ -230,7 +204,6 @@ impl StallBench<'_> {
             jvm_log: true,
         };
         let quiet = self.arguments.json;
-        let shown = name.clone();
         let say = &mut |header: &Header| {
             if !quiet {
                 eprint!("{}", record_text::missing(header));
@@ -238,17 +211,15 @@ impl StallBench<'_> {
         };
         let root = &self.fragmenter.root;
         let recorded = recording::record(root, &mut self.journal, &assignment, &self.interrupt, say)?;
-        Ok((recorded, shown))
+        Ok((recorded, name))
     }
 
     /// Enables the kernel's delay accounting, without which the waits of the test load are unknown; needs
     /// root.
     fn enable_delay_accounting(&mut self) {
-        if let Ok(journal) = &mut self.journal {
-            let root = &self.fragmenter.root;
-            if Setting::TaskDelayacct.read(root).is_ok_and(|now| now != "1") {
-                let _ = journal.set(Setting::TaskDelayacct, "1");
-            }
+        let is_off = Setting::TaskDelayacct.read(&self.fragmenter.root).is_ok_and(|now| now != "1");
+        if let (Ok(journal), true) = (&mut self.journal, is_off) {
+            let _ = journal.set(Setting::TaskDelayacct, "1");
         }
     }
 
@@ -260,23 +231,14 @@ impl StallBench<'_> {
         let mut observer = observer.with_longest_interval();
         let run = execution::run(&launch, &mut observer, self.scratch.path(), None, &self.interrupt);
         let execution = match run {
-            Err(execution::ExecutionError::Interrupted) => return Err(HostError::Interrupted.into()),
+            Err(ExecutionError::Interrupted) => return Err(HostError::Interrupted.into()),
             run => run?,
         };
-        if !execution.ended.status.success() {
-            bail!(
-                "the test load of {bytes} failed: {}{}",
-                execution.ended.status,
-                last_lines(&execution.output)
-            );
+        if let Some(failure) = execution.failure() {
+            bail!("the test load of {bytes} failed: {failure}");
         }
         serde_json::from_str(&execution.output).context("cannot read the result of the test load")
     }
-}
-
-/// Half of the fragmented memory, in whole huge pages.
-fn half(plan: &Plan, sizes: &PageSizes) -> Bytes {
-    sizes.thp.map_or(Bytes(plan.left.0 / 2), |thp| Bytes(plan.left.0 / 2).whole_pages(thp) * thp)
 }
 
 /// The exit status of the program as a shell reports it: 128 + signal number after a signal.
@@ -285,22 +247,17 @@ fn exit_code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(FAILED)
 }
 
-/// Fragments memory in this process until standard input is closed.
-pub fn run_fragment_worker(arguments: &FragmentWorker) -> anyhow::Result<ExitCode> {
-    let plan = Plan {
-        left: Bytes(arguments.left),
-        taken: Bytes(arguments.taken),
-        reserve: Bytes(arguments.reserve),
-        everything: arguments.everything,
-    };
-    worker::run(&plan)?;
+/// Fragments memory in this process, according to a [`Plan`] as JSON, until standard input is closed.
+pub fn run_fragment_worker(plan: &str) -> anyhow::Result<ExitCode> {
+    worker::run(&serde_json::from_str::<Plan>(plan)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the test load in this process and prints the result as JSON.
-pub fn run_probe(arguments: &ProbeWorker) -> anyhow::Result<ExitCode> {
+/// Runs the test load of `bytes`, a number, in this process and prints the result as JSON.
+pub fn run_probe(bytes: &str) -> anyhow::Result<ExitCode> {
     // The OOM killer should end this process before other programs.
     let _ = fs::write("/proc/self/oom_score_adj", "500");
-    print(&(serde_json::to_string(&probe::run(Bytes(arguments.bytes))?)? + "\n"))?;
+    let probe = probe::run(serde_json::from_str(bytes)?).map_err(anyhow::Error::msg)?;
+    print(&(serde_json::to_string(&probe)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -61,24 +61,3 @@ impl ThpMode {
         ThpMode { enabled: enabled.map_or(thp.enabled, Reading::Known), defrag: thp.defrag }
     }
 }
-
-impl StallReport {
-    pub fn new(
-        mode: ThpMode,
-        fragmented: FragmentationSummary,
-        probes: Option<Probes>,
-        program: Option<text::RecordReport>,
-        held_to_the_end: bool,
-        returned: RestoredMemory,
-    ) -> StallReport {
-        StallReport {
-            schema: "hugewise.stall/2",
-            mode,
-            fragmented,
-            probes,
-            program,
-            held_to_the_end,
-            returned,
-        }
-    }
-}

@@ -14,7 +14,7 @@ use hugewise_linux::{
 };
 use hugewise_measure::{
     touch::{self, Touch},
-    touch_bench::{TouchBench, TouchTable},
+    touch_bench::TouchBench,
 };
 
 use super::at_least_one;
@@ -98,7 +98,8 @@ pub fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
         reads: worker.reads,
         iterations: worker.iterations,
         warm_up: worker.warm_up,
-    })?;
+    })
+    .map_err(anyhow::Error::msg)?;
     print(&(serde_json::to_string(&touched)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -125,7 +126,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     let program = env::current_exe().context("cannot determine the path of this executable")?;
     let table = bench.run(&program, &root, &mut machine, &interrupt, &mut Bar::new());
     machine::close(machine)?;
-    let table: TouchTable = match table {
+    let table = match table {
         Ok(table) => table,
         Err(error) => return machine::interrupted(&error, &interrupt).ok_or(error.into()),
     };
