@@ -9,9 +9,6 @@ use crate::{
 /// Path of the auxiliary vector: pairs of native words.
 pub const AUXV: &str = "proc/self/auxv";
 
-/// `AT_PAGESZ`, see `getauxval(3)`.
-const AT_PAGESZ: u64 = 6;
-
 /// The base page size: 4 KiB on x86-64; 4, 16 or 64 KiB on arm64.
 ///
 /// A captured tree must come from a machine with the same word size and byte order.
@@ -24,7 +21,7 @@ pub fn read(root: &Root) -> Reading<PageSize> {
 fn find(auxv: &[u8]) -> Option<PageSize> {
     let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_ne_bytes);
     auxv.chunks_exact(16)
-        .filter(|pair| word(&pair[..8]) == Some(AT_PAGESZ))
+        .filter(|pair| word(&pair[..8]) == Some(libc::AT_PAGESZ))
         .find_map(|pair| PageSize::new(Bytes(word(&pair[8..])?)).ok())
 }
 

@@ -17,13 +17,8 @@ use crate::{
     sys::netlink::Socket,
 };
 
-const NLMSG_ERROR: u16 = 2;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-const GENL_ID_CTRL: u16 = 0x10;
-const CTRL_CMD_GETFAMILY: u8 = 3;
-const CTRL_ATTR_FAMILY_ID: u16 = 1;
-const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const NLM_F_REQUEST: u16 = libc::NLM_F_REQUEST as u16;
+const CTRL_ATTR_FAMILY_ID: u16 = libc::CTRL_ATTR_FAMILY_ID as u16;
 const TASKSTATS_CMD_GET: u8 = 1;
 const CMD_ATTR_PID: u16 = 1;
 const CMD_ATTR_REGISTER_CPUMASK: u16 = 3;
@@ -103,14 +98,14 @@ impl Channel {
     pub fn open() -> io::Result<Channel> {
         let mut channel = Channel {
             socket: Socket::open(SOCKET_BUFFER_BYTES)?,
-            family: GENL_ID_CTRL,
+            family: libc::GENL_ID_CTRL as u16,
             buffer: vec![0; MAX_DATAGRAM_BYTES],
         };
-        channel.send(CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0")?;
+        channel.send(libc::CTRL_CMD_GETFAMILY as u8, libc::CTRL_ATTR_FAMILY_NAME as u16, b"TASKSTATS\0")?;
         let answer = channel.answer()?;
         let family = attributes(&answer)
             .find(|(kind, _)| *kind == CTRL_ATTR_FAMILY_ID)
-            .and_then(|(_, value)| Some(u16::from_ne_bytes(value.get(..2)?.try_into().ok()?)));
+            .and_then(|(_, value)| u16_at(value, 0));
         channel.family = family.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
         Ok(channel)
     }
@@ -127,7 +122,7 @@ impl Channel {
     /// Subscribes to the exit of every thread of the machine on one of `cpus` (for example `0-3,8`).
     pub fn subscribe_exits(&mut self, cpus: &str) -> io::Result<()> {
         let mask = format!("{}\0", cpus.trim());
-        let flags = NLM_F_REQUEST | NLM_F_ACK;
+        let flags = NLM_F_REQUEST | libc::NLM_F_ACK as u16;
         let message =
             request(self.family, flags, TASKSTATS_CMD_GET, CMD_ATTR_REGISTER_CPUMASK, mask.as_bytes());
         self.socket.send(&message)?;
@@ -158,7 +153,7 @@ impl Channel {
             if begin.elapsed() > ANSWER_TIMEOUT {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            self.socket.wait(100)?;
+            self.socket.wait(Duration::from_millis(100))?;
         }
     }
 }
@@ -192,10 +187,8 @@ fn request(family: u16, flags: u16, command: u8, attribute: u16, value: &[u8]) -
 fn message(datagram: &[u8]) -> io::Result<&[u8]> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     let kind = u16_at(datagram, 4).ok_or_else(invalid)?;
-    if kind == NLMSG_ERROR {
-        let code =
-            datagram.get(HEADER..HEADER + 4).and_then(|code| code.try_into().ok()).ok_or_else(invalid)?;
-        return match i32::from_ne_bytes(code) {
+    if i32::from(kind) == libc::NLMSG_ERROR {
+        return match u32_at(datagram, HEADER).ok_or_else(invalid)? as i32 {
             0 => Ok(&[]),
             code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
         };

@@ -23,8 +23,6 @@ const FIXED: u64 = MAP_FIXED | MAP_FIXED_NOREPLACE;
 /// Six bits from here hold log2 of the page size; 0 is the default size.
 const SIZE_SHIFT: u32 = 26;
 const SIZE_MASK: u64 = 0x3f << SIZE_SHIFT;
-/// `HUGETLBFS_MAGIC` of `linux/magic.h`.
-const HUGETLBFS: i64 = 0x9584_58f6;
 /// First address of ordinary memory in place of hugetlb pages, which the kernel would have aligned.
 const FIRST_HINT: u64 = 0x5000_0000_0000;
 
@@ -46,6 +44,10 @@ pub(super) const WATCHED_CALLS: [WatchedCall; 9] = [
 
 const fn always(number: libc::c_long) -> WatchedCall {
     WatchedCall { number, only_with: None }
+}
+
+fn error(errno: libc::c_int) -> CallAction {
+    CallAction::Answer(-i64::from(errno))
 }
 
 /// The state of the simulation.
@@ -137,28 +139,25 @@ impl PoolSimulator {
         let [address, length, protection, flags, _, offset] = call.arguments;
         // MAP_FIXED replaces existing mappings in the range.
         if flags & MAP_FIXED != 0 && !self.release(process, address, length) {
-            return CallAction::Answer(-i64::from(libc::EINVAL));
+            return error(libc::EINVAL);
         }
         if flags & MAP_HUGETLB == 0 {
-            let file = self.file_of(process, call.arguments[4]);
-            let Some(at) = file else { return CallAction::Make };
+            let Some(at) = self.file_of(process, call.arguments[4]) else { return CallAction::Make };
             if !self.reserve(at, offset, length) {
-                return CallAction::Answer(-i64::from(libc::ENOMEM));
+                return error(libc::ENOMEM);
             }
             self.place(call, self.requests[at].page_size, length);
             return CallAction::Make;
         }
-        let Some(size) = self.page_size(flags) else { return CallAction::Answer(-i64::from(libc::EINVAL)) };
-        let Some(bytes) = Bytes(length).align_up(size) else {
-            return CallAction::Answer(-i64::from(libc::EINVAL));
-        };
+        let Some(size) = self.page_size(flags) else { return error(libc::EINVAL) };
+        let Some(bytes) = Bytes(length).align_up(size) else { return error(libc::EINVAL) };
         if flags & FIXED != 0 && address % size.bytes().0 != 0 {
-            return CallAction::Answer(-i64::from(libc::EINVAL));
+            return error(libc::EINVAL);
         }
         let (at, granted) = self.ask(process, size, HugetlbCall::Anonymous, bytes);
         self.requests[at].executable = protection & libc::PROT_EXEC as u64 != 0;
         if !granted {
-            return CallAction::Answer(-i64::from(libc::ENOMEM));
+            return error(libc::ENOMEM);
         }
         call.arguments[1] = bytes.0;
         call.arguments[3] = flags & !(MAP_HUGETLB | SIZE_MASK) | libc::MAP_NORESERVE as u64;
@@ -233,11 +232,7 @@ impl PoolSimulator {
             self.held[at].remove(offset, offset.saturating_add(length));
             return CallAction::Answer(0);
         }
-        if self.reserve(at, offset, length) {
-            CallAction::Answer(0)
-        } else {
-            CallAction::Answer(-i64::from(libc::ENOSPC))
-        }
+        if self.reserve(at, offset, length) { CallAction::Answer(0) } else { error(libc::ENOSPC) }
     }
 }
 
@@ -249,10 +244,10 @@ impl Supervisor for PoolSimulator {
             libc::SYS_mmap => self.mmap(call, process),
             libc::SYS_munmap => match self.release(process, arguments[0], arguments[1]) {
                 true => CallAction::Make,
-                false => CallAction::Answer(-i64::from(libc::EINVAL)),
+                false => error(libc::EINVAL),
             },
             libc::SYS_memfd_create if arguments[1] & MFD_HUGETLB != 0 => match self.page_size(arguments[1]) {
-                None => CallAction::Answer(-i64::from(libc::EINVAL)),
+                None => error(libc::EINVAL),
                 Some(size) => {
                     self.ask(process, size, HugetlbCall::File, Bytes::ZERO);
                     call.arguments[1] &= !(MFD_HUGETLB | SIZE_MASK);
@@ -273,12 +268,12 @@ impl Supervisor for PoolSimulator {
                 CallAction::MakeAndReport
             }
             libc::SYS_shmget if arguments[2] & SHM_HUGETLB != 0 => match self.page_size(arguments[2]) {
-                None => CallAction::Answer(-i64::from(libc::EINVAL)),
+                None => error(libc::EINVAL),
                 Some(size) => match self.ask(process, size, HugetlbCall::SharedMemory, Bytes(arguments[1])) {
-                    (_, false) => CallAction::Answer(-i64::from(libc::ENOMEM)),
+                    (_, false) => error(libc::ENOMEM),
                     (_, true) => {
                         call.arguments[2] &= !(SHM_HUGETLB | SIZE_MASK);
-                        call.arguments[2] |= 0o10000; // SHM_NORESERVE
+                        call.arguments[2] |= libc::SHM_NORESERVE as u64;
                         CallAction::MakeAndReport
                     }
                 },
@@ -322,9 +317,10 @@ impl Supervisor for PoolSimulator {
                 }
             }
             libc::SYS_memfd_create => {
-                let at =
-                    self.requests.iter().rposition(|r| r.process == process && r.means == HugetlbCall::File);
-                if let (Ok(descriptor), Some(at)) = (u64::try_from(result), at) {
+                // The request of a file has no start address.
+                if let (Ok(descriptor), Some(at)) =
+                    (u64::try_from(result), last(&self.requests, HugetlbCall::File))
+                {
                     self.files.insert((process, descriptor), at);
                 }
             }
@@ -332,7 +328,7 @@ impl Supervisor for PoolSimulator {
                 let Some(at) = self.file_of(process, call.arguments[0]) else { return };
                 let block = self.requests[at].page_size.bytes().0 as i64;
                 // struct statfs begins with f_type and f_bsize, eight bytes each.
-                let believed = [HUGETLBFS.to_ne_bytes(), block.to_ne_bytes()].concat();
+                let believed = [libc::HUGETLBFS_MAGIC.to_ne_bytes(), block.to_ne_bytes()].concat();
                 let _ = ptrace::write_memory(call.thread, call.arguments[1], &believed);
             }
             libc::SYS_shmget => {

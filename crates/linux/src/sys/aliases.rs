@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io,
     ops::Range,
-    os::fd::{AsRawFd, FromRawFd},
+    os::fd::AsRawFd,
     ptr::{self, NonNull},
     slice,
     sync::atomic::AtomicU64,
@@ -12,11 +12,8 @@ use std::{
 
 use libc::{c_int, c_void};
 
-use super::{checked, last_error, parallel_range::MADV_POPULATE_WRITE, pidfd::MADV_COLLAPSE};
+use super::{checked, no_memory, owned, pidfd::MADV_COLLAPSE};
 use crate::units::{PageSize, Pages};
-
-// Not in every supported C library; the number is from include/uapi.
-const MFD_HUGE_SHIFT: u32 = 26;
 
 /// A file in memory, mapped repeatedly, one copy behind the other; unmapped on drop.
 ///
@@ -59,7 +56,7 @@ impl AliasedMapping {
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
         let start = unsafe { libc::mmap(ptr::null_mut(), reserved_len, libc::PROT_NONE, reserving, -1, 0) };
         if start == libc::MAP_FAILED {
-            return Err(last_error());
+            return Err(io::Error::last_os_error());
         }
         let reserved = NonNull::new(start).ok_or_else(no_memory)?;
         let start = (start as usize).next_multiple_of(page) - start as usize;
@@ -77,7 +74,7 @@ impl AliasedMapping {
         let len = self.copy.min(self.len - at);
         // SAFETY: replaces a part of our reservation, which has no references yet.
         let mapped = unsafe { libc::mmap(self.at(at), len, access, flags, file.as_raw_fd(), 0) };
-        if mapped == libc::MAP_FAILED { Err(last_error()) } else { Ok(()) }
+        if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     fn at(&self, offset: usize) -> *mut c_void {
@@ -114,12 +111,12 @@ impl AliasedMapping {
     ///
     /// An error, not a SIGBUS, if memory or a cgroup limit is exhausted.
     pub fn populate(&self) -> io::Result<()> {
-        self.advise(self.len, MADV_POPULATE_WRITE)
+        self.advise(self.len, libc::MADV_POPULATE_WRITE)
     }
 
     /// Populates the first copy only.
     pub fn populate_once(&self) -> io::Result<()> {
-        self.advise(self.copy.min(self.len), MADV_POPULATE_WRITE)
+        self.advise(self.copy.min(self.len), libc::MADV_POPULATE_WRITE)
     }
 
     fn advise(&self, len: usize, advice: c_int) -> io::Result<()> {
@@ -137,20 +134,14 @@ impl Drop for AliasedMapping {
 
 /// An empty file in memory, of base pages or from the pool of `size`.
 fn memory(size: PageSize, pool: bool) -> io::Result<File> {
-    let huge = if pool { libc::MFD_HUGETLB | (size.log2() << MFD_HUGE_SHIFT) } else { 0 };
+    let huge = if pool { libc::MFD_HUGETLB | (size.log2() << libc::MFD_HUGE_SHIFT) } else { 0 };
     let name = c"hugewise";
     // SAFETY: reads a live string and returns a new descriptor.
-    let descriptor = checked(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | huge) })?;
-    // SAFETY: the descriptor is new and not shared.
-    Ok(unsafe { File::from_raw_fd(descriptor) })
+    owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | huge) })
 }
 
 fn to_usize(bytes: u64) -> io::Result<usize> {
     usize::try_from(bytes).map_err(|_| no_memory())
-}
-
-fn no_memory() -> io::Error {
-    io::Error::from_raw_os_error(libc::ENOMEM)
 }
 
 #[cfg(test)]

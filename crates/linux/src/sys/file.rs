@@ -5,7 +5,7 @@ use std::{
     fs::{DirBuilder, File, OpenOptions},
     io,
     os::{
-        fd::{AsRawFd, FromRawFd},
+        fd::AsRawFd,
         unix::{
             ffi::OsStrExt,
             fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
@@ -14,7 +14,7 @@ use std::{
     path::Path,
 };
 
-use super::checked;
+use super::{checked, owned, process};
 
 /// Opens the folder `path`, creating it with mode 0700 if missing.
 ///
@@ -26,9 +26,7 @@ pub fn private_dir(path: &Path) -> io::Result<File> {
     }
     let dir = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)?;
     let found = dir.metadata()?;
-    // SAFETY: geteuid always succeeds.
-    let ours = unsafe { libc::geteuid() };
-    if found.uid() != ours || found.mode() & 0o022 != 0 {
+    if found.uid() != process::effective_uid() || found.mode() & 0o022 != 0 {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!("it belongs to uid {} with mode {:o}", found.uid(), found.mode() & 0o7777),
@@ -41,9 +39,7 @@ pub fn private_dir(path: &Path) -> io::Result<File> {
 /// /proc/PID/maps.
 pub fn inherited_memory(name: &CStr, size: u64) -> io::Result<File> {
     // SAFETY: reads a live string and returns a new descriptor.
-    let descriptor = checked(unsafe { libc::memfd_create(name.as_ptr(), 0) })?;
-    // SAFETY: the descriptor is new and not shared.
-    let file = unsafe { File::from_raw_fd(descriptor) };
+    let file = owned(unsafe { libc::memfd_create(name.as_ptr(), 0) })?;
     file.set_len(size)?;
     Ok(file)
 }
@@ -84,7 +80,7 @@ fn open_at_root(folder: &Path, path: &Path, flags: libc::c_int, mode: u64) -> io
     how.mode = mode;
     how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
     // SAFETY: reads a live string and a live structure of the given length; returns a new descriptor.
-    let descriptor = checked(unsafe {
+    owned(unsafe {
         libc::syscall(
             libc::SYS_openat2,
             folder.as_raw_fd(),
@@ -92,10 +88,7 @@ fn open_at_root(folder: &Path, path: &Path, flags: libc::c_int, mode: u64) -> io
             &raw const how,
             size_of::<libc::open_how>(),
         )
-    })?;
-    let descriptor = libc::c_int::try_from(descriptor).map_err(io::Error::other)?;
-    // SAFETY: the descriptor is new and not shared.
-    Ok(unsafe { File::from_raw_fd(descriptor) })
+    })
 }
 
 /// Releases the disk space of the first `bytes` of a file and keeps its length. EOPNOTSUPP if the file system
@@ -142,7 +135,7 @@ mod tests {
         fs::write(inside.join("plain"), "plain")?;
         symlink("/plain", inside.join("link"))?;
         symlink("../secret", inside.join("out"))?;
-        let ours = crate::sys::process::effective_uid();
+        let ours = process::effective_uid();
         for path in ["plain", "/plain", "link", "../plain"] {
             assert!(open_inside(&inside, Path::new(path), ours).is_ok(), "{path}");
         }

@@ -15,7 +15,7 @@ use std::{
 
 use libc::{c_char, c_int, c_uint, c_ulong};
 
-use super::{checked, last_error, pidfd, process::PR_SET_THP_DISABLE};
+use super::{checked, pidfd};
 
 /// Whether SIGPIPE was ignored when this process started. Rust's runtime ignores it before `main`, so the
 /// disposition is read before the runtime starts.
@@ -57,7 +57,7 @@ pub fn exec(program: &OsString, arguments: &[OsString], environment: &[OsString]
     }
     // SAFETY: all strings and both arrays end in a null and live until the call is over.
     unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
-    let refused = last_error();
+    let refused = io::Error::last_os_error();
     // SAFETY: broken pipes of this process are errors again, not signals.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     Err(refused)
@@ -66,7 +66,7 @@ pub fn exec(program: &OsString, arguments: &[OsString], environment: &[OsString]
 /// Disables THP for this process, also after an exec, and for its children.
 pub fn disable_thp() -> io::Result<()> {
     // SAFETY: takes numbers only.
-    checked(unsafe { libc::prctl(PR_SET_THP_DISABLE, 1 as c_ulong, 0 as c_ulong, 0, 0) }).map(drop)
+    checked(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1 as c_ulong, 0 as c_ulong, 0, 0) }).map(drop)
 }
 
 /// True if orphans among this process's descendants become its children, as those of process 1 do.

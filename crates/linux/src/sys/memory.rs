@@ -9,13 +9,8 @@ use std::{
 
 use libc::{c_int, c_ulong, c_void};
 
-use super::{checked, last_error, parallel_range::MADV_POPULATE_WRITE};
+use super::{checked, no_memory};
 use crate::units::{Bytes, PageSize};
-
-// Not in every supported C library; the numbers are from include/uapi.
-const MAP_HUGE_SHIFT: u32 = 26;
-const SHM_HUGE_SHIFT: u32 = 26;
-const SHM_HUGETLB: c_int = 0o4000;
 
 /// Private, zeroed memory of this process, unmapped on drop.
 ///
@@ -63,19 +58,19 @@ impl Mapping {
     /// The kernel reserves the pages here: ENOMEM if the pool is too small, EINVAL for a size without a pool.
     /// A limit of the hugetlb cgroup takes effect only at the first touch.
     pub fn hugetlb(len: Bytes, size: PageSize) -> io::Result<Mapping> {
-        Mapping::mmap(len, libc::MAP_HUGETLB | (size.log2() << MAP_HUGE_SHIFT) as c_int)
+        Mapping::mmap(len, libc::MAP_HUGETLB | (size.log2() << libc::MAP_HUGE_SHIFT) as c_int)
     }
 
     fn mmap(len: Bytes, flags: c_int) -> io::Result<Mapping> {
-        let len = usize::try_from(len.0).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let len = usize::try_from(len.0).map_err(|_| no_memory())?;
         let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
         let start =
             unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
-            return Err(last_error());
+            return Err(io::Error::last_os_error());
         }
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let start = NonNull::new(start.cast()).ok_or_else(no_memory)?;
         Ok(Mapping { start, len, created_by: MappingCall::Mmap })
     }
 
@@ -85,17 +80,18 @@ impl Mapping {
     /// ENOSPC above `kernel.shmall`, ENOMEM if the pool is too small. The segment is marked for removal at
     /// once, so that it does not outlive this process.
     pub fn shared_hugetlb(len: Bytes, size: PageSize) -> io::Result<Mapping> {
-        let len = usize::try_from(len.0).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        let flags = SHM_HUGETLB | (size.log2() << SHM_HUGE_SHIFT) as c_int | libc::IPC_CREAT | 0o600;
+        let len = usize::try_from(len.0).map_err(|_| no_memory())?;
+        // Linux defines SHM_HUGE_SHIFT with the same value.
+        let page_size = (size.log2() << libc::MAP_HUGE_SHIFT) as c_int;
+        let flags = libc::SHM_HUGETLB | page_size | libc::IPC_CREAT | 0o600;
         // SAFETY: creates a segment; no memory of ours is involved.
         let id = checked(unsafe { libc::shmget(libc::IPC_PRIVATE, len, flags) })?;
         // SAFETY: attaches the new segment at an address of the kernel's choice.
         let start = unsafe { libc::shmat(id, ptr::null(), 0) };
-        let attached = if start as isize == -1 { Err(last_error()) } else { Ok(start) };
+        let attached = if start as isize == -1 { Err(io::Error::last_os_error()) } else { Ok(start) };
         // SAFETY: IPC_RMID takes no buffer; the segment exists until the last detach.
         checked(unsafe { libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) })?;
-        let start =
-            NonNull::new(attached?.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let start = NonNull::new(attached?.cast()).ok_or_else(no_memory)?;
         Ok(Mapping { start, len, created_by: MappingCall::Shmat })
     }
 
@@ -134,7 +130,7 @@ impl Mapping {
         let advice = match advice {
             Advice::HugePage => libc::MADV_HUGEPAGE,
             Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
-            Advice::PopulateWrite => MADV_POPULATE_WRITE,
+            Advice::PopulateWrite => libc::MADV_POPULATE_WRITE,
         };
         // SAFETY: the range is within our mapping, and none of these kinds of advice changes contents.
         checked(unsafe { libc::madvise(start, len, advice) }).map(drop)
@@ -167,11 +163,15 @@ impl Mapping {
 
     /// Names the mapping in /proc/PID/maps, if the kernel has names (`CONFIG_ANON_VMA_NAME`).
     pub fn name(&self, name: &std::ffi::CStr) -> io::Result<()> {
-        const PR_SET_VMA: c_int = 0x5356_4d41;
-        const PR_SET_VMA_ANON_NAME: c_int = 0;
         // SAFETY: the kernel copies the name; the range is our own mapping.
         checked(unsafe {
-            libc::prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, self.start.as_ptr(), self.len, name.as_ptr())
+            libc::prctl(
+                libc::PR_SET_VMA,
+                libc::PR_SET_VMA_ANON_NAME,
+                self.start.as_ptr(),
+                self.len,
+                name.as_ptr(),
+            )
         })
         .map(drop)
     }

@@ -21,13 +21,41 @@ pub mod remote_memory;
 pub mod thread;
 pub mod unmovable;
 
-use std::io;
-
-fn last_error() -> io::Error {
-    io::Error::last_os_error()
-}
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsRawFd, FromRawFd},
+    ptr,
+    time::Duration,
+};
 
 /// Converts the result -1 of a system call to the error in errno.
 fn checked<T: PartialEq + From<i8>>(result: T) -> io::Result<T> {
-    if result == T::from(-1) { Err(last_error()) } else { Ok(result) }
+    if result == T::from(-1) { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn no_memory() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOMEM)
+}
+
+/// Takes ownership of the new descriptor that a system call returned.
+fn owned(result: impl Into<libc::c_long>) -> io::Result<File> {
+    let descriptor = libc::c_int::try_from(checked(result.into())?).map_err(io::Error::other)?;
+    // SAFETY: the descriptor is new and not shared.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+/// Waits at most `timeout` until `file` is readable; a signal to this process ends the wait early.
+fn wait_readable(file: &impl AsRawFd, timeout: Duration) -> io::Result<bool> {
+    let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let timeout = libc::timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // SAFETY: one pollfd and one timespec, both live; no signal mask.
+    match checked(unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, ptr::null()) }) {
+        Ok(ready) => Ok(ready > 0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(error),
+    }
 }

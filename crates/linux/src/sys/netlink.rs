@@ -4,12 +4,13 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     mem::size_of,
-    os::fd::{AsRawFd, FromRawFd},
+    os::fd::AsRawFd,
+    time::Duration,
 };
 
 use libc::{c_int, c_void, socklen_t};
 
-use super::checked;
+use super::{owned, wait_readable};
 
 /// A non-blocking socket for generic netlink.
 #[derive(Debug)]
@@ -20,9 +21,7 @@ impl Socket {
     pub fn open(buffer: c_int) -> io::Result<Socket> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: returns a new descriptor.
-        let descriptor = checked(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_GENERIC) })?;
-        // SAFETY: the descriptor is new and not shared.
-        let file = unsafe { File::from_raw_fd(descriptor) };
+        let file = owned(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_GENERIC) })?;
         // The first option exceeds the system's limit and needs CAP_NET_ADMIN; the second suffices.
         for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
             // SAFETY: reads one live int, of the given length.
@@ -57,10 +56,8 @@ impl Socket {
         }
     }
 
-    /// Waits at most `milliseconds` for a datagram; `false` if none arrived.
-    pub fn wait(&self, milliseconds: c_int) -> io::Result<bool> {
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one live pollfd.
-        checked(unsafe { libc::poll(&raw mut poll, 1, milliseconds) }).map(|ready| ready > 0)
+    /// Waits at most `timeout` for a datagram; `false` if none arrived.
+    pub fn wait(&self, timeout: Duration) -> io::Result<bool> {
+        wait_readable(&self.0, timeout)
     }
 }

@@ -12,7 +12,7 @@ const PAGE_IS_ZERO: u64 = 1 << 5;
 const PAGE_IS_HUGE: u64 = 1 << 6;
 
 /// The mapped memory in a range of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PresentBytes {
     /// Present bytes.
     pub present: Bytes,
@@ -34,9 +34,8 @@ pub struct MappedRange {
 ///
 /// ENOTTY before Linux 6.7; EPERM for a process that we may not trace.
 pub fn scan(pagemap: &File, addresses: Range<u64>) -> io::Result<PresentBytes> {
-    let mut seen = PresentBytes { present: Bytes::ZERO, huge: Bytes::ZERO };
-    let query = Query { all_of: PAGE_IS_PRESENT, none_of: 0 };
-    walk(pagemap, addresses, query, |region| {
+    let mut seen = PresentBytes::default();
+    walk(pagemap, addresses, 0, |region| {
         let bytes = Bytes(region.end.saturating_sub(region.start));
         seen.present += bytes;
         if region.categories & PAGE_IS_HUGE != 0 {
@@ -49,17 +48,17 @@ pub fn scan(pagemap: &File, addresses: Range<u64>) -> io::Result<PresentBytes> {
 /// The present ranges in `addresses`, in order, without the kernel's zero page, which uses no memory. Fails
 /// like [`scan`].
 pub fn present(pagemap: &File, addresses: Range<u64>) -> io::Result<Vec<MappedRange>> {
-    mapped(pagemap, addresses, Query { all_of: PAGE_IS_PRESENT, none_of: PAGE_IS_ZERO })
+    mapped(pagemap, addresses, PAGE_IS_ZERO)
 }
 
 /// Like [`present`], for ranges mapped by base page table entries.
 pub fn present_by_base_entries(pagemap: &File, addresses: Range<u64>) -> io::Result<Vec<MappedRange>> {
-    mapped(pagemap, addresses, Query { all_of: PAGE_IS_PRESENT, none_of: PAGE_IS_ZERO | PAGE_IS_HUGE })
+    mapped(pagemap, addresses, PAGE_IS_ZERO | PAGE_IS_HUGE)
 }
 
-fn mapped(pagemap: &File, addresses: Range<u64>, query: Query) -> io::Result<Vec<MappedRange>> {
+fn mapped(pagemap: &File, addresses: Range<u64>, excluded: u64) -> io::Result<Vec<MappedRange>> {
     let mut found = Vec::new();
-    walk(pagemap, addresses, query, |region| {
+    walk(pagemap, addresses, excluded, |region| {
         found.push(MappedRange {
             addresses: region.start..region.end,
             huge: region.categories & PAGE_IS_HUGE != 0,
@@ -68,17 +67,11 @@ fn mapped(pagemap: &File, addresses: Range<u64>, query: Query) -> io::Result<Vec
     Ok(found)
 }
 
-/// The pages to report, by category bits.
-#[derive(Clone, Copy)]
-struct Query {
-    all_of: u64,
-    none_of: u64,
-}
-
+/// Visits the present pages without any of the `excluded` categories, given as bits.
 fn walk(
     pagemap: &File,
     addresses: Range<u64>,
-    query: Query,
+    excluded: u64,
     mut visit: impl FnMut(&PageRegion),
 ) -> io::Result<()> {
     let mut regions = vec![PageRegion::default(); 1024];
@@ -90,8 +83,8 @@ fn walk(
             end: addresses.end,
             vec: regions.as_mut_ptr() as u64,
             vec_len: regions.len() as u64,
-            category_inverted: query.none_of,
-            category_mask: query.all_of | query.none_of,
+            category_inverted: excluded,
+            category_mask: PAGE_IS_PRESENT | excluded,
             return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
             ..PmScanArg::default()
         };

@@ -13,9 +13,6 @@ use libc::{c_int, c_void};
 use super::checked;
 use crate::units::Bytes;
 
-// Not in every supported C library; the number is from include/uapi.
-pub(super) const MADV_POPULATE_WRITE: c_int = 23;
-
 /// A range of writable memory. Operations that keep the contents may run on any number of threads at once,
 /// while others use the memory.
 #[derive(Debug)]
@@ -57,7 +54,7 @@ impl<'a> Span<'a> {
     /// An error, not a SIGBUS, if memory or a limit is exhausted: EFAULT for a pool or a limit of the hugetlb
     /// cgroup, ENOMEM for memory. EINVAL if the kernel does not have this advice.
     pub fn populate(&self, pages: Range<u64>) -> io::Result<()> {
-        advise(pages, MADV_POPULATE_WRITE)
+        advise(pages, libc::MADV_POPULATE_WRITE)
     }
 
     /// Populates pages by atomically writing one byte back every `step`: at the beginning of `pages`, as far
@@ -110,7 +107,7 @@ impl<'a> Span<'a> {
 #[must_use]
 pub fn can_populate() -> bool {
     // An empty range is accepted only by a kernel that has the advice.
-    advise(0..0, MADV_POPULATE_WRITE).is_ok()
+    advise(0..0, libc::MADV_POPULATE_WRITE).is_ok()
 }
 
 fn advise(pages: Range<u64>, advice: c_int) -> io::Result<()> {

@@ -1,17 +1,10 @@
 //! pidfds: descriptors of processes, which stay valid if a process id is reused.
 
-use std::{
-    fs::File,
-    io,
-    ops::Range,
-    os::fd::{AsRawFd, FromRawFd},
-    ptr,
-    time::Duration,
-};
+use std::{fs::File, io, ops::Range, os::fd::AsRawFd, ptr, time::Duration};
 
 use libc::{c_int, c_uint};
 
-use super::checked;
+use super::{checked, owned, wait_readable};
 
 // Not in every supported C library; the number is from include/uapi.
 pub(super) const MADV_COLLAPSE: c_int = 25;
@@ -20,21 +13,12 @@ pub(super) const MADV_COLLAPSE: c_int = 25;
 pub fn open(pid: u32) -> io::Result<File> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
     // SAFETY: returns a new descriptor, close-on-exec.
-    let fd = checked(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-    // SAFETY: the descriptor is new and not shared.
-    Ok(unsafe { File::from_raw_fd(fd as c_int) })
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })
 }
 
 /// Waits at most `timeout` for the process of a pidfd to exit; true if it has exited.
 pub fn has_ended(pidfd: &impl AsRawFd, timeout: Duration) -> io::Result<bool> {
-    let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let milliseconds = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
-    // SAFETY: one live pollfd.
-    match checked(unsafe { libc::poll(&raw mut poll, 1, milliseconds) }) {
-        Ok(ready) => Ok(ready > 0),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-        Err(error) => Err(error),
-    }
+    wait_readable(pidfd, timeout)
 }
 
 /// Advises the kernel on the memory of another process.

@@ -14,10 +14,8 @@ use std::{
 
 use libc::{c_int, c_ulong};
 
-use super::{checked, pidfd};
+use super::{checked, pidfd, wait_readable};
 use crate::units::Bytes;
-
-pub(super) const PR_SET_THP_DISABLE: c_int = 41;
 
 /// A running child that leads its own process group.
 #[derive(Debug)]
@@ -61,7 +59,7 @@ impl GroupLeader {
                     return Err(io::Error::from_raw_os_error(libc::ESRCH));
                 }
                 if thp_disabled {
-                    checked(libc::prctl(PR_SET_THP_DISABLE, 1 as c_ulong, 0 as c_ulong, 0, 0))?;
+                    checked(libc::prctl(libc::PR_SET_THP_DISABLE, 1 as c_ulong, 0 as c_ulong, 0, 0))?;
                 }
             }
             Ok(())
@@ -89,18 +87,7 @@ impl GroupLeader {
             }
             return if self.has_ended()? { self.reap().map(Some) } else { Ok(None) };
         };
-        let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let wanted = libc::timespec {
-            tv_sec: timeout.as_secs() as libc::time_t,
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        // SAFETY: one pollfd and one timespec, both live; no signal mask.
-        match checked(unsafe { libc::ppoll(&raw mut poll, 1, &raw const wanted, std::ptr::null()) }) {
-            Ok(0) => Ok(None),
-            Ok(_) => self.reap().map(Some),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-            Err(error) => Err(error),
-        }
+        if wait_readable(pidfd, timeout)? { self.reap().map(Some) } else { Ok(None) }
     }
 
     /// True once the leader has exited; does not reap the leader.

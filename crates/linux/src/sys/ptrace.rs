@@ -170,28 +170,25 @@ fn answer_stop(
             | libc::PTRACE_O_TRACEVFORK
             | libc::PTRACE_O_TRACESYSGOOD
             | libc::PTRACE_O_EXITKILL;
-        request(libc::PTRACE_SETOPTIONS, thread, options as usize)?;
-        return resume(libc::PTRACE_CONT, thread, 0);
+        request(libc::PTRACE_SETOPTIONS, thread, options)?;
+        return request(libc::PTRACE_CONT, thread, 0);
     }
+    let (mut resume, mut delivered) = (libc::PTRACE_CONT, 0);
     match (signal, event) {
         (libc::SIGTRAP, libc::PTRACE_EVENT_SECCOMP) => {
             let mut registers = registers::Registers::read(thread)?;
             let before = registers.call(thread.unsigned_abs());
             let mut call = before;
             match supervisor.on_entry(&mut call) {
-                CallAction::Answer(result) => {
-                    registers.skip(thread, result)?;
-                    resume(libc::PTRACE_CONT, thread, 0)
-                }
+                CallAction::Answer(result) => registers.skip(thread, result)?,
                 then => {
                     if call != before {
                         registers.change(thread, &call)?;
                     }
                     if then == CallAction::MakeAndReport {
                         awaited.push(call);
-                        return resume(libc::PTRACE_SYSCALL, thread, 0);
+                        resume = libc::PTRACE_SYSCALL;
                     }
-                    resume(libc::PTRACE_CONT, thread, 0)
                 }
             }
         }
@@ -201,17 +198,14 @@ fn answer_stop(
             if let Some(at) = awaited.iter().position(|call| call.thread == thread.unsigned_abs()) {
                 supervisor.on_return(&awaited.swap_remove(at), result);
             }
-            resume(libc::PTRACE_CONT, thread, 0)
         }
-        (libc::SIGTRAP, libc::PTRACE_EVENT_EXEC) => {
-            supervisor.on_exec(thread.unsigned_abs());
-            resume(libc::PTRACE_CONT, thread, 0)
-        }
+        (libc::SIGTRAP, libc::PTRACE_EVENT_EXEC) => supervisor.on_exec(thread.unsigned_abs()),
         // The initial stop of a new thread, without a sender.
-        (libc::SIGSTOP, 0) if is_new => resume(libc::PTRACE_CONT, thread, 0),
-        (signal, 0) => resume(libc::PTRACE_CONT, thread, signal),
-        _ => resume(libc::PTRACE_CONT, thread, 0),
+        (libc::SIGSTOP, 0) if is_new => {}
+        (signal, 0) => delivered = signal,
+        _ => {}
     }
+    request(resume, thread, delivered)
 }
 
 /// Writes to the memory of a stopped thread.
@@ -225,15 +219,9 @@ pub fn write_memory(thread: u32, address: u64, bytes: &[u8]) -> io::Result<()> {
     if written.unsigned_abs() == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-type PtraceRequest = libc::c_uint;
-
-fn resume(how: PtraceRequest, thread: pid_t, signal: c_int) -> io::Result<()> {
-    request(how, thread, signal as usize)
-}
-
-fn request(what: PtraceRequest, thread: pid_t, data: usize) -> io::Result<()> {
+fn request(what: libc::c_uint, thread: pid_t, data: c_int) -> io::Result<()> {
     // SAFETY: used only for requests that take a plain number as data and write no memory of ours.
-    checked(unsafe { libc::ptrace(what, thread, 0, data) }).map(drop)
+    checked(unsafe { libc::ptrace(what, thread, 0, data as usize) }).map(drop)
 }
 
 /// The seccomp filter: stop at watched calls, allow all others.
@@ -246,23 +234,26 @@ fn filter(watched: &[WatchedCall]) -> io::Result<Vec<libc::sock_filter>> {
     let load = |offset| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: offset };
     let equal = |k, jt, jf| libc::sock_filter { code: 0x15, jt, jf, k };
     let any_bit = |k, jt, jf| libc::sock_filter { code: 0x45, jt, jf, k };
-    let answer = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
-    const ALLOW: u32 = 0x7fff_0000;
-    const TRACE: u32 = 0x7ff0_0000;
-    let mut program = vec![load(ARCHITECTURE), equal(registers::AUDIT_ARCH, 1, 0), answer(ALLOW)];
+    let [allow, trace] = [libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_TRACE].map(|k| libc::sock_filter {
+        code: 0x06,
+        jt: 0,
+        jf: 0,
+        k,
+    });
+    let mut program = vec![load(ARCHITECTURE), equal(registers::AUDIT_ARCH, 1, 0), allow];
     for call in watched {
         let number = u32::try_from(call.number).map_err(io::Error::other)?;
         program.push(load(NUMBER));
         match call.only_with {
-            None => program.extend([equal(number, 0, 1), answer(TRACE)]),
+            None => program.extend([equal(number, 0, 1), trace]),
             Some((argument, bits)) => program.extend([
                 equal(number, 0, 3),
                 load(ARGUMENTS + 8 * argument as u32),
                 any_bit(bits, 0, 1),
-                answer(TRACE),
+                trace,
             ]),
         }
     }
-    program.push(answer(ALLOW));
+    program.push(allow);
     Ok(program)
 }

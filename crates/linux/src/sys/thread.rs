@@ -49,8 +49,6 @@ pub fn set_affinity(cpus: &BTreeSet<u32>) -> io::Result<()> {
 pub fn nodes_of_memory(address: u64) -> io::Result<BTreeSet<u32>> {
     const MPOL_F_ADDR: c_ulong = 2;
     const MPOL_MODE: c_int = 0xfff;
-    const MPOL_PREFERRED: c_int = 1;
-    const MPOL_BIND: c_int = 2;
     const MPOL_PREFERRED_MANY: c_int = 5;
     let mut mode: c_int = 0;
     let mut mask = [0 as c_ulong; BITS / WORD];
@@ -65,18 +63,18 @@ pub fn nodes_of_memory(address: u64) -> io::Result<BTreeSet<u32>> {
             MPOL_F_ADDR,
         )
     })?;
-    let is_of_nodes = [MPOL_PREFERRED, MPOL_BIND, MPOL_PREFERRED_MANY].contains(&(mode & MPOL_MODE));
+    let is_of_nodes =
+        [libc::MPOL_PREFERRED, libc::MPOL_BIND, MPOL_PREFERRED_MANY].contains(&(mode & MPOL_MODE));
     Ok(if is_of_nodes { members(&mask) } else { BTreeSet::new() })
 }
 
 /// Interleaves future memory of the calling thread, and of threads that it starts, over these NUMA nodes.
 /// ENOSYS on a kernel without NUMA.
 pub fn interleave_memory(nodes: &BTreeSet<u32>) -> io::Result<()> {
-    const MPOL_INTERLEAVE: c_int = 3;
     let mask = mask_of(nodes);
     // SAFETY: the kernel reads a mask of the given size.
     checked(unsafe {
-        libc::syscall(libc::SYS_set_mempolicy, MPOL_INTERLEAVE, mask.as_ptr(), BITS as c_ulong)
+        libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_INTERLEAVE, mask.as_ptr(), BITS as c_ulong)
     })
     .map(drop)
 }
