@@ -6,7 +6,7 @@ use hugewise_linux::{
     hugepages::pools::{self, Pool},
     interrupt::Interrupt,
     proc::meminfo,
-    reading::Reading,
+    reading::Reason,
     root::{ReadError, Root},
     settings::Setting,
     units::{Bytes, PageSize, Pages},
@@ -35,49 +35,21 @@ pub enum Shortage {
         /// Memory that must stay available.
         floor: Bytes,
     },
-    /// The kernel found too few pages although there is enough free memory.
-    #[error(
-        "got {got} of {needed} more pages of {page_size}: memory is free, but not contiguous, even after \
-         compaction; reserve the pages at boot or soon after it"
-    )]
-    NotContiguous {
+    /// The kernel found too few pages.
+    #[error("got {got} of {needed} more pages of {page_size}: {cause}")]
+    TooFew {
         /// Pages by which the pool grew.
         got: Pages,
         /// Pages that were missing.
         needed: Pages,
         page_size: PageSize,
-    },
-    /// The kernel found too few pages, and free memory is too small for the rest.
-    #[error(
-        "got {got} of {needed} more pages of {page_size}: {} had {free} of memory left for the rest; free \
-         memory, or request fewer pages",
-        place(*node)
-    )]
-    TooLittle {
-        /// Pages by which the pool grew.
-        got: Pages,
-        /// Pages that were missing.
-        needed: Pages,
-        page_size: PageSize,
-        /// The NUMA node; `None` for the whole machine.
-        node: Option<u32>,
-        /// The remaining memory: `MemAvailable`, on a node `MemFree`.
-        free: Bytes,
-    },
-    /// The kernel found too few pages, and free memory is unknown.
-    #[error("got {got} of {needed} more pages of {page_size}: the cause is unknown")]
-    Unexplained {
-        /// Pages by which the pool grew.
-        got: Pages,
-        /// Pages that were missing.
-        needed: Pages,
-        page_size: PageSize,
+        cause: Reason,
     },
     #[error("interrupted")]
     Interrupted,
     /// `MemAvailable` is unknown, so the floor cannot be checked.
     #[error("available memory is unknown: {0}")]
-    Unknown(String),
+    Unknown(Reason),
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
@@ -116,10 +88,7 @@ pub fn grow(
 
 /// Fails if `needed` more pages would take `MemAvailable` below `floor`.
 fn check_floor(root: &Root, needed: Pages, page_size: PageSize, floor: Bytes) -> Result<(), Shortage> {
-    let available = match meminfo::read(root).available {
-        Reading::Known(available) => available,
-        Reading::Unknown { unknown } => return Err(Shortage::Unknown(unknown)),
-    };
+    let available = meminfo::read(root).available.into_result().map_err(Shortage::Unknown)?;
     let left = available.saturating_sub(needed * page_size);
     if left < floor { Err(Shortage::Floor { needed, page_size, left, floor }) } else { Ok(()) }
 }
@@ -180,17 +149,25 @@ fn in_steps<E>(
 /// Why the kernel added `got` instead of `needed` pages.
 #[must_use]
 pub fn shortage(root: &Root, page_size: PageSize, node: Option<u32>, got: Pages, needed: Pages) -> Shortage {
+    // Of a node `MemFree`, of the machine `MemAvailable`.
     let free = match node {
         Some(node) => free_on(root, node),
         None => meminfo::read(root).available.known().copied(),
     };
-    match free {
+    let cause = match free {
         Some(free) if free < needed.saturating_sub(got) * page_size => {
-            Shortage::TooLittle { got, needed, page_size, node, free }
+            let place = node.map_or_else(|| "the machine".to_owned(), |node| format!("node {node}"));
+            Reason::new(format!(
+                "{place} had {free} of memory left for the rest; free memory, or request fewer pages"
+            ))
         }
-        Some(_) => Shortage::NotContiguous { got, needed, page_size },
-        None => Shortage::Unexplained { got, needed, page_size },
-    }
+        Some(_) => Reason::new(
+            "memory is free, but not contiguous, even after compaction; reserve the pages at boot or soon \
+             after it",
+        ),
+        None => Reason::new("the cause is unknown"),
+    };
+    Shortage::TooFew { got, needed, page_size, cause }
 }
 
 fn free_on(root: &Root, node: u32) -> Option<Bytes> {
@@ -200,19 +177,9 @@ fn free_on(root: &Root, node: u32) -> Option<Bytes> {
     words.next()?.parse().ok().map(Bytes::from_kib)
 }
 
-fn place(node: Option<u32>) -> String {
-    node.map_or_else(|| "the machine".to_owned(), |node| format!("node {node}"))
-}
-
 /// The pool of one page size, over all nodes.
 pub fn pool(root: &Root, page_size: PageSize) -> Result<Pool, ReadError> {
-    let pools = pools::read(root)?;
-    pools.into_iter().find(|pool| pool.page_size == page_size && pool.node.is_none()).ok_or_else(|| {
-        ReadError::Io {
-            path: root.path(pools::folder(page_size, None)),
-            source: std::io::ErrorKind::NotFound.into(),
-        }
-    })
+    pools::find(root, page_size, None)
 }
 
 /// Compacts free memory. The effect shows in the next write to the pool.

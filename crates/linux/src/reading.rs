@@ -46,6 +46,13 @@ impl From<Reason> for Box<dyn Error + Send + Sync> {
     }
 }
 
+/// For tests.
+impl From<Reason> for Box<dyn Error> {
+    fn from(reason: Reason) -> Self {
+        reason.0.into()
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -84,6 +91,13 @@ impl<T> Reading<T> {
         match self {
             Reading::Known(_) => None,
             Reading::Unknown { unknown } => Some(unknown),
+        }
+    }
+
+    pub fn into_result(self) -> Result<T, Reason> {
+        match self {
+            Reading::Known(value) => Ok(value),
+            Reading::Unknown { unknown } => Err(Reason(unknown)),
         }
     }
 

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     hugepages::{pools, thp},
     proc::limits,
+    reading::Reason,
     root::{ReadError, Root},
     tracefs,
     units::PageSize,
@@ -118,11 +119,12 @@ impl Knob {
 }
 
 impl FromStr for Knob {
-    type Err = String;
+    type Err = Reason;
 
-    fn from_str(text: &str) -> Result<Knob, String> {
+    fn from_str(text: &str) -> Result<Knob, Reason> {
         Knob::ALL.into_iter().find(|knob| knob.name() == text).ok_or_else(|| {
-            format!("khugepaged has no '{text}'; it has {}", Knob::ALL.map(Knob::name).join(", "))
+            let names = Knob::ALL.map(Knob::name).join(", ");
+            Reason::new(format!("khugepaged has no '{text}'; it has {names}"))
         })
     }
 }
@@ -158,7 +160,7 @@ impl Setting {
 
     /// `value` in the form in which it is written, or why it is invalid: a word that the kernel's file lists,
     /// or a number.
-    pub fn checked(self, root: &Root, value: &str) -> Result<Result<String, String>, ReadError> {
+    pub fn checked(self, root: &Root, value: &str) -> Result<Result<String, Reason>, ReadError> {
         let now = root.read(self.path())?;
         let value = value.trim();
         if self.is_choice() {
@@ -166,7 +168,10 @@ impl Setting {
             return Ok(if words.contains(&value) {
                 Ok(value.to_owned())
             } else {
-                Err(format!("'{value}' is not offered by this kernel, which has {}", words.join(", ")))
+                Reason::err(format!(
+                    "'{value}' is not offered by this kernel, which has {}",
+                    words.join(", ")
+                ))
             });
         }
         let largest = match self {
@@ -176,8 +181,8 @@ impl Setting {
         };
         Ok(match value.parse::<u64>() {
             Ok(number) if number <= largest => Ok(number.to_string()),
-            Ok(_) => Err(format!("{value} is more than {largest}")),
-            Err(_) => Err(format!("'{value}' is not a whole number")),
+            Ok(_) => Reason::err(format!("{value} is more than {largest}")),
+            Err(_) => Reason::err(format!("'{value}' is not a whole number")),
         })
     }
 
@@ -188,10 +193,8 @@ impl Setting {
         match self {
             Setting::Pool { .. } => {
                 let surplus = self.surplus(root)?;
-                Ok(root
-                    .value(self.path(), PAGES)
-                    .map(|total: u64| total.saturating_sub(surplus))?
-                    .to_string())
+                let total: u64 = root.value(self.path(), PAGES)?;
+                Ok(total.saturating_sub(surplus).to_string())
             }
             Setting::TraceInstance { id } => tracefs::presence(root, id).map(str::to_owned),
             _ if self.is_choice() => root.choice(self.path()),
@@ -274,7 +277,7 @@ mod tests {
         let defrag = Setting::ThpDefrag;
         assert_eq!(defrag.read(&root)?, "madvise");
         assert_eq!(defrag.checked(&root, "defer+madvise")?, Ok("defer+madvise".to_owned()));
-        let refused = defrag.checked(&root, "sometimes")?.err().unwrap_or_default();
+        let refused = defrag.checked(&root, "sometimes")?.map_or_else(String::from, |value| value);
         assert!(refused.contains("always, defer, defer+madvise, madvise, never"), "{refused}");
         assert!(defrag.checked(&root, "")?.is_err() && defrag.checked(&root, "[madvise]")?.is_err());
         let knob = Setting::Khugepaged { knob: "defrag".parse()? };
@@ -283,7 +286,7 @@ mod tests {
         assert_eq!(Setting::ShmMax.read(&root)?, "18446744073692774399");
         assert!(Setting::ShmMax.checked(&root, "-1")?.is_err());
         assert!(Setting::ShmAll.checked(&root, "1").is_err_and(|error| error.is_absent()));
-        assert!("scan".parse::<Knob>().is_err_and(|why| why.contains("pages_to_scan")));
+        assert!("scan".parse::<Knob>().is_err_and(|why| why.to_string().contains("pages_to_scan")));
         Ok(())
     }
 

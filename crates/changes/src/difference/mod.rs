@@ -7,7 +7,7 @@ mod tests;
 use hugewise_linux::{
     hugepages::pools::{self, Pool},
     proc::meminfo,
-    reading::Reading,
+    reading::{Reading, Reason},
     root::{ReadError, Root},
     settings::Setting,
     units::{Bytes, PageSize, Pages},
@@ -90,7 +90,7 @@ pub enum DifferenceError {
     Value {
         setting: Setting,
         /// Why the value is invalid, and which values are valid.
-        reason: String,
+        reason: Reason,
     },
     #[error("this machine has no {setting}: there is no /{}{has}", setting.path().display())]
     Missing {
@@ -125,13 +125,7 @@ impl Difference {
             difference.add(root, request)?;
         }
         difference.changes.sort_by_key(|change| match change.setting {
-            Setting::Pool { .. } => {
-                if change.growth().is_some() {
-                    2
-                } else {
-                    1
-                }
-            }
+            Setting::Pool { .. } => 1 + u8::from(change.growth().is_some()),
             _ => 0,
         });
         difference.objections.extend(difference.below_floor(root, floor));
@@ -147,19 +141,17 @@ impl Difference {
     fn add(&mut self, root: &Root, request: &SettingRequest) -> Result<(), DifferenceError> {
         let setting = request.setting;
         let from = setting.read(root).map_err(|error| missing(root, setting, error))?;
+        let invalid = |reason: Reason| DifferenceError::Value { setting, reason };
         let to = match (&request.wanted, setting) {
-            (RequestedValue::Value(value), _) => {
-                setting.checked(root, value)?.map_err(|reason| DifferenceError::Value { setting, reason })?
-            }
+            (RequestedValue::Value(value), _) => setting.checked(root, value)?.map_err(invalid)?,
             (RequestedValue::More(more), Setting::Pool { .. }) => (pages(&from) + *more).to_string(),
             (RequestedValue::Available(needed), Setting::Pool { page_size, node }) => {
-                let pool = pool(root, page_size, node)?;
+                let pool = pools::find(root, page_size, node)?;
                 self.note_pool(request, &pool);
                 (pages(&from) + needed.saturating_sub(pool.available())).to_string()
             }
             (RequestedValue::More(_) | RequestedValue::Available(_), _) => {
-                let reason = "only pools take a number of pages".to_owned();
-                return Err(DifferenceError::Value { setting, reason });
+                return Err(invalid(Reason::new("only pools take a number of pages")));
             }
         };
         if let Some(ValueAtPlan::Value(seen)) = &request.seen {
@@ -201,7 +193,7 @@ impl Difference {
         if pages(to) >= pages(from) {
             return Ok(());
         }
-        let pool = pool(root, page_size, node)?;
+        let pool = pools::find(root, page_size, node)?;
         let kept = (pool.used() + pool.reserved.unwrap_or_default()).saturating_sub(pages(to));
         if kept > Pages(0) {
             self.notes.push(format!(
@@ -214,18 +206,18 @@ impl Difference {
 
     /// An objection if all pools together would leave less than `floor` of memory available.
     fn below_floor(&self, root: &Root, floor: Bytes) -> Option<String> {
-        let size = |pages: Pages, setting| match setting {
-            Setting::Pool { page_size, .. } => pages * page_size,
-            _ => Bytes::ZERO,
-        };
         let grown: Bytes =
             self.changes.iter().filter_map(SettingChange::growth).map(|(size, more)| more * size).sum();
         if grown == Bytes::ZERO {
             return None;
         }
-        let less = |change: &SettingChange| pages(&change.from).saturating_sub(pages(&change.to));
-        let given: Bytes = self.changes.iter().map(|change| size(less(change), change.setting)).sum();
-        let taken = grown.saturating_sub(given);
+        let given = self.changes.iter().map(|change| match change.setting {
+            Setting::Pool { page_size, .. } => {
+                pages(&change.from).saturating_sub(pages(&change.to)) * page_size
+            }
+            _ => Bytes::ZERO,
+        });
+        let taken = grown.saturating_sub(given.sum());
         match meminfo::read(root).available {
             Reading::Unknown { unknown } => Some(format!("available memory is unknown: {unknown}")),
             Reading::Known(available) if available.saturating_sub(taken) < floor => Some(format!(
@@ -239,14 +231,6 @@ impl Difference {
 /// The number of pages in a pool's value, which was validated before.
 pub(crate) fn pages(value: &str) -> Pages {
     Pages(value.parse().unwrap_or(0))
-}
-
-fn pool(root: &Root, page_size: PageSize, node: Option<u32>) -> Result<Pool, ReadError> {
-    let found = pools::read(root)?.into_iter().find(|pool| pool.page_size == page_size && pool.node == node);
-    found.ok_or_else(|| ReadError::Io {
-        path: root.path(pools::folder(page_size, node)),
-        source: std::io::ErrorKind::NotFound.into(),
-    })
 }
 
 /// The error for a setting that does not exist; for a pool, it lists the pools that do.

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, fs, path::Path};
 
-use hugewise_linux::{proc::process::Process, root::Root};
+use hugewise_linux::{proc::process::Process, reading::Reason, root::Root};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct JvmLog {
 }
 
 /// Switches a log off; the error is the reason why it stays on.
-pub type SwitchOff<'a> = dyn Fn(&JvmLog) -> Result<(), String> + 'a;
+pub type SwitchOff<'a> = dyn Fn(&JvmLog) -> Result<(), Reason> + 'a;
 
 impl JvmLog {
     /// `None` if process `pid` or its start time cannot be read.
@@ -36,7 +36,7 @@ impl JvmLog {
     }
 
     /// Switches the log off. If the JVM has exited, only the file is removed.
-    pub(super) fn end(&self, root: &Root, switch_off: &SwitchOff<'_>) -> Result<(), String> {
+    pub(super) fn end(&self, root: &Root, switch_off: &SwitchOff<'_>) -> Result<(), Reason> {
         if self.is_running(root) {
             return switch_off(self);
         }
@@ -57,6 +57,6 @@ impl JvmLog {
 }
 
 /// The [`SwitchOff`] of a caller that cannot attach to a JVM.
-pub(super) fn leave_log_on(log: &JvmLog) -> Result<(), String> {
-    Err(format!("process {} still writes {}", log.pid, log.file))
+pub(super) fn leave_log_on(log: &JvmLog) -> Result<(), Reason> {
+    Reason::err(format!("process {} still writes {}", log.pid, log.file))
 }

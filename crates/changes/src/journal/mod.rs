@@ -108,13 +108,12 @@ impl JournalError {
     /// The next step if a file could not be written, starting with a separator; empty if there is none.
     #[must_use]
     pub fn next_step(&self) -> &'static str {
-        let source = match self {
-            JournalError::File { source, .. } | JournalError::Write { source, .. } => Some(source.kind()),
-            _ => None,
+        let (JournalError::File { source, .. } | JournalError::Write { source, .. }) = self else {
+            return "";
         };
-        match source {
-            Some(io::ErrorKind::PermissionDenied) => "; run as root (CAP_DAC_OVERRIDE)",
-            Some(io::ErrorKind::ReadOnlyFilesystem) => "; in a container, change it on the host",
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => "; run as root (CAP_DAC_OVERRIDE)",
+            io::ErrorKind::ReadOnlyFilesystem => "; in a container, change it on the host",
             _ => "",
         }
     }
@@ -152,8 +151,8 @@ impl Journal {
             jvm_logs: Vec::new(),
         };
         store.save(&record)?;
-        file::private_dir(&store.scratch(&record))
-            .map_err(|source| JournalError::File { path: store.scratch(&record), source })?;
+        let scratch = store.scratch(&record);
+        file::private_dir(&scratch).map_err(|source| JournalError::File { path: scratch, source })?;
         Ok(Journal { root: root.clone(), store, record, closed: false })
     }
 
@@ -178,9 +177,8 @@ impl Journal {
     /// Saves the current value to the journal, then changes the setting. Returns the value read back, which
     /// may differ from `value`.
     pub fn set(&mut self, setting: Setting, value: &str) -> Result<String, JournalError> {
-        let parts = setting.parts(&self.root);
         let known = self.record.entries.len();
-        for part in parts {
+        for part in setting.parts(&self.root) {
             if !self.record.entries.iter().any(|entry| entry.setting == part) {
                 let (was, surplus) = (part.read(&self.root)?, part.surplus(&self.root)?);
                 self.record.entries.push(Entry { setting: part, was, surplus });

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use hugewise_linux::reading::Reason;
+
 use super::{
     tests::{TestResult, machine},
     *,
@@ -30,7 +32,7 @@ fn a_jvm_log_stays_in_the_journal_until_it_is_off() -> TestResult {
     let refused =
         Journal::open(&root, &state, "the next").err().ok_or("opened over an unfinished journal")?;
     assert!(refused.to_string().contains("1 setting is not restored"), "{refused}");
-    let deaf = &|_: &JvmLog| Err("it does not answer".to_owned());
+    let deaf = &|_: &JvmLog| Reason::err("it does not answer");
     assert_eq!(restore_with(&root, &state, ForeignChanges::Leave, deaf)?.jvm_logs_left.len(), 1);
     let restored = restore_with(&root, &state, ForeignChanges::Leave, &|_: &JvmLog| Ok(()))?;
     assert_eq!((restored.jvm_logs, restored.jvm_logs_left.len()), (vec![log], 0));

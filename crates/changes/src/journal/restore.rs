@@ -86,7 +86,7 @@ fn undo(
         match restore_entry(root, &kept.entry) {
             Ok(()) => done.undone.push(kept.entry),
             Err(reason) => {
-                done.failed.push(NotRestored { entry: kept.entry.clone(), reason });
+                done.failed.push(NotRestored { entry: kept.entry.clone(), reason: reason.into() });
                 left.push(kept);
             }
         }
@@ -115,13 +115,15 @@ pub(super) fn restore_record(
         for log in &record.jvm_logs {
             match log.end(root, switch_off) {
                 Ok(()) => done.jvm_logs.push(log.clone()),
-                Err(reason) => done.jvm_logs_left.push(RemainingJvmLog { log: log.clone(), reason }),
+                Err(reason) => {
+                    done.jvm_logs_left.push(RemainingJvmLog { log: log.clone(), reason: reason.into() });
+                }
             }
         }
         for entry in record.entries.iter().rev() {
             match restore_entry(root, entry) {
                 Ok(()) => done.settings.push(entry.clone()),
-                Err(reason) => done.failed.push(NotRestored { entry: entry.clone(), reason }),
+                Err(why) => done.failed.push(NotRestored { entry: entry.clone(), reason: why.into() }),
             }
         }
     }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_linux::root::Root;
+use hugewise_linux::{reading::Reason, root::Root};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -87,22 +87,21 @@ pub enum ForeignChanges {
 /// Writes the old value and reads it back, until dying processes have released their pages.
 ///
 /// A setting that has its old value is not written: the change may have failed, and /sys may be read-only.
-pub(super) fn restore_entry(root: &Root, entry: &Entry) -> Result<(), String> {
+pub(super) fn restore_entry(root: &Root, entry: &Entry) -> Result<(), Reason> {
     let begin = Instant::now();
-    let now = || entry.setting.read(root).map_err(|error| error.to_string());
     let surplus_gone = || entry.setting.surplus(root).is_ok_and(|surplus| surplus <= entry.surplus);
     loop {
-        if now()? != entry.was {
-            write(entry.setting, root, &entry.was).map_err(|error| error.to_string())?;
+        if entry.setting.read(root)? != entry.was {
+            write(entry.setting, root, &entry.was)?;
         }
-        let now = now()?;
+        let now = entry.setting.read(root)?;
         let late = begin.elapsed() > RELEASE_TIME_LIMIT;
         // Surplus pages that remain are in use by another process.
         if now == entry.was && (surplus_gone() || late) {
             return Ok(());
         }
         if late {
-            return Err(format!("wrote {}, the kernel still reports {now}", entry.was));
+            return Reason::err(format!("wrote {}, the kernel still reports {now}", entry.was));
         }
         thread::sleep(Duration::from_millis(20));
     }

@@ -34,15 +34,13 @@ impl Store {
     pub(super) const DRAFT: &str = "journal.draft";
 
     pub(super) fn lock(path: &Path) -> Result<Store, JournalError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            |source| JournalError::File { path, source }
-        };
-        let dir = file::private_dir(path).map_err(failed(path))?;
+        let dir =
+            file::private_dir(path).map_err(|source| JournalError::File { path: path.to_owned(), source })?;
         let lock_path = path.join("lock");
-        let lock = private_file(&lock_path, OpenOptions::new().create(true).truncate(false))
-            .map_err(failed(&lock_path))?;
-        if !file::try_lock(&lock).map_err(failed(&lock_path))? {
+        let opened = private_file(&lock_path, OpenOptions::new().create(true).truncate(false))
+            .and_then(|lock| Ok((file::try_lock(&lock)?, lock)));
+        let (locked, lock) = opened.map_err(|source| JournalError::File { path: lock_path, source })?;
+        if !locked {
             let holder = read_record::<Record>(&path.join(Store::RECORD)).ok().flatten();
             let who = holder.map_or_else(
                 || "pid unknown".to_owned(),

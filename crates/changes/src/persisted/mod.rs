@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hugewise_linux::{proc::meminfo, root::Root, settings::Setting, units::PageSize};
+use hugewise_linux::{proc::meminfo, reading::Reason, root::Root, settings::Setting, units::PageSize};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -102,7 +102,7 @@ impl ConfigFiles {
             }
             placed.push((place(setting, default_size), value));
         }
-        for kind in [FileKind::Sysctl, FileKind::Tmpfiles] {
+        for kind in FileKind::ALL {
             let path = kind.path(etc);
             let mut lines = match (found(&path)?, overwrite) {
                 (FileContent::Ours(lines), _) => lines,
@@ -137,29 +137,27 @@ impl ConfigFiles {
 #[must_use]
 pub fn present(etc: &Path) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| matches!(found(path), Ok(FileContent::Ours(_) | FileContent::Edited));
-    [FileKind::Sysctl, FileKind::Tmpfiles].map(|kind| kind.path(etc)).into_iter().filter(ours).collect()
+    FileKind::ALL.map(|kind| kind.path(etc)).into_iter().filter(ours).collect()
 }
 
 /// Removes the files that hugewise wrote to `etc`; edited ones only if `edited_too`, foreign ones never.
 #[must_use]
 pub fn remove(etc: &Path, edited_too: bool) -> Removed {
     let mut removed = Removed::default();
-    for path in [FileKind::Sysctl, FileKind::Tmpfiles].map(|kind| kind.path(etc)) {
+    for path in FileKind::ALL.map(|kind| kind.path(etc)) {
         // Left by a call killed while writing.
         let _ = fs::remove_file(path.with_extension("draft"));
-        let outcome = match found(&path) {
+        let outcome: Result<(), Reason> = match found(&path) {
             Ok(FileContent::Nothing | FileContent::Foreign) => continue,
             Ok(FileContent::Edited) if !edited_too => {
-                Err("it was edited since hugewise wrote it; --force removes it anyway".to_owned())
+                Reason::err("it was edited since hugewise wrote it; --force removes it anyway")
             }
-            Ok(FileContent::Ours(_) | FileContent::Edited) => {
-                fs::remove_file(&path).map_err(|error| error.to_string())
-            }
-            Err(error) => Err(error.to_string()),
+            Ok(FileContent::Ours(_) | FileContent::Edited) => fs::remove_file(&path).map_err(Reason::from),
+            Err(error) => Err(error.into()),
         };
         match outcome {
             Ok(()) => removed.files.push(path),
-            Err(reason) => removed.left.push(RemainingFile { file: path, reason }),
+            Err(reason) => removed.left.push(RemainingFile { file: path, reason: reason.into() }),
         }
     }
     removed
@@ -179,6 +177,8 @@ fn place(setting: Setting, default_size: Option<PageSize>) -> (FileKind, String)
 }
 
 impl FileKind {
+    const ALL: [FileKind; 2] = [FileKind::Sysctl, FileKind::Tmpfiles];
+
     fn path(self, etc: &Path) -> PathBuf {
         etc.join(match self {
             FileKind::Sysctl => "sysctl.d/60-hugewise.conf",

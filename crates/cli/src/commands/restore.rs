@@ -66,7 +66,7 @@ pub struct RestoreReport {
 pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
     let others = if restore.force { ForeignChanges::Overwrite } else { ForeignChanges::Leave };
     let root = Root::live();
-    let switch_off = &|log: &JvmLog| recording::switch_off(&root, log).map_err(String::from);
+    let switch_off = &|log: &JvmLog| recording::switch_off(&root, log);
     let restored =
         journal::restore_with(&root, Path::new(STATE_DIR), others, switch_off).map_err(|error| {
             machine::needs_root(error, "only root can restore settings: run 'sudo hugewise restore'")

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    reading::Reading,
+    reading::{Reading, Reason},
     root::{ReadError, Root},
     units::{Bytes, PageSize},
 };
@@ -96,24 +96,25 @@ pub fn read(root: &Root, sizes: &[PageSize]) -> CgroupLimits {
         Ok((cgroup, mounts)) => group(root, cgroup, mounts, controller).into(),
         Err(error) => Reading::unknown(error),
     };
+    let smallest =
+        |group: &Reading<Group>, prefix: &str| group.clone().and_then(|group| smallest(root, &group, prefix));
     let memory_group = group("memory");
     let hugetlb_group = group("hugetlb");
     let hugetlb = sizes.iter().map(|&page_size| {
         let name = controller_name(page_size);
         HugetlbLimits {
             page_size,
-            touch: smallest_of(root, &hugetlb_group, &format!("hugetlb.{name}.")),
-            reserve: smallest_of(root, &hugetlb_group, &format!("hugetlb.{name}.rsvd.")),
+            touch: smallest(&hugetlb_group, &format!("hugetlb.{name}.")),
+            reserve: smallest(&hugetlb_group, &format!("hugetlb.{name}.rsvd.")),
         }
     });
     CgroupLimits {
-        memory: smallest_of(root, &memory_group, "memory."),
+        memory: smallest(&memory_group, "memory."),
         hugetlb: hugetlb.collect(),
         memory_counts_hugetlb: match (&memory_group, &files) {
             (Reading::Known(group), Ok((_, mounts))) => {
-                let counts =
-                    |mount: &Mount| mount.options.split(',').any(|o| o == "memory_hugetlb_accounting");
-                Reading::Known(group.version == Version::V2 && v2_mounts(mounts).iter().any(counts))
+                let counts = |mount: Mount| mount.kind == "cgroup2" && mount.has("memory_hugetlb_accounting");
+                Reading::Known(group.version == Version::V2 && parse_mounts(mounts).any(counts))
             }
             (group, _) => group.clone().map(|_| false),
         },
@@ -140,6 +141,16 @@ struct Mount {
     point: PathBuf,
     kind: String,
     options: String,
+}
+
+impl Mount {
+    fn has(&self, option: &str) -> bool {
+        self.options.split(',').any(|one| one == option)
+    }
+}
+
+fn parse_mounts(mounts: &str) -> impl Iterator<Item = Mount> {
+    mounts.lines().filter_map(parse_mount)
 }
 
 /// `id parent major:minor ROOT POINT options [optional …] - KIND source OPTIONS`
@@ -177,36 +188,31 @@ fn unescape(text: &str) -> String {
 
 /// The mount points of hierarchies, relative to the root: v2 first, then v1 with memory first.
 pub(crate) fn mount_points(mounts: &str) -> Vec<PathBuf> {
-    let groups = mounts.lines().filter_map(parse_mount).filter(|mount| mount.kind.starts_with("cgroup"));
-    let mut groups: Vec<Mount> = groups.collect();
+    let mut groups: Vec<Mount> =
+        parse_mounts(mounts).filter(|mount| mount.kind.starts_with("cgroup")).collect();
     groups.sort_by_key(|mount| (mount.kind != "cgroup2", !mount.options.contains("memory")));
     groups.into_iter().map(|mount| mount.point).collect()
 }
 
-fn v2_mounts(mounts: &str) -> Vec<Mount> {
-    mounts.lines().filter_map(parse_mount).filter(|mount| mount.kind == "cgroup2").collect()
-}
-
 /// The process's group for `controller`, or the reason why it is unknown.
-fn group(root: &Root, cgroup: &str, mounts: &str, controller: &str) -> Result<Group, String> {
+fn group(root: &Root, cgroup: &str, mounts: &str, controller: &str) -> Result<Group, Reason> {
     // `ID:CONTROLLERS:PATH`; CONTROLLERS is empty in v2.
     let lines = || cgroup.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let v1 = lines().find(|(controllers, _)| controllers.split(',').any(|name| name == controller));
     let (version, path) = match v1.or_else(|| lines().find(|(controllers, _)| controllers.is_empty())) {
         Some(("", path)) => (Version::V2, path),
         Some((_, path)) => (Version::V1, path),
-        None => return Err(format!("this process is in no control group for {controller} ({CGROUP})")),
-    };
-    let candidates = match version {
-        Version::V2 => v2_mounts(mounts),
-        Version::V1 => {
-            let has_it = |mount: &Mount| mount.options.split(',').any(|name| name == controller);
-            let v1 = mounts.lines().filter_map(parse_mount).filter(|mount| mount.kind == "cgroup");
-            v1.filter(has_it).collect()
+        None => {
+            return Reason::err(format!("this process is in no control group for {controller} ({CGROUP})"));
         }
     };
+    let is_candidate = |mount: &Mount| match version {
+        Version::V2 => mount.kind == "cgroup2",
+        Version::V1 => mount.kind == "cgroup" && mount.has(controller),
+    };
+    let candidates: Vec<Mount> = parse_mounts(mounts).filter(is_candidate).collect();
     if candidates.is_empty() {
-        return Err(format!("the control groups for {controller} are not mounted ({MOUNTINFO})"));
+        return Reason::err(format!("the control groups for {controller} are not mounted ({MOUNTINFO})"));
     }
     let below = |mount: &Mount| -> Option<PathBuf> {
         let below = Path::new(path).strip_prefix(&mount.root).ok()?;
@@ -215,12 +221,12 @@ fn group(root: &Root, cgroup: &str, mounts: &str, controller: &str) -> Result<Gr
     };
     // Of several mounts at one mount point, the last one is visible.
     let Some((mount, dir)) = candidates.iter().rev().find_map(|mount| Some((mount, below(mount)?))) else {
-        return Err(format!(
+        return Reason::err(format!(
             "the control group {path} of this process is outside of the mounted hierarchies ({MOUNTINFO})"
         ));
     };
     if !root.has_file(dir.join("cgroup.procs")) {
-        return Err(format!(
+        return Reason::err(format!(
             "the control group of this process is not visible at {}",
             root.path(&dir).display()
         ));
@@ -239,12 +245,10 @@ fn group(root: &Root, cgroup: &str, mounts: &str, controller: &str) -> Result<Gr
 /// The content of the files `v1` or `v2`, by version of the hierarchy, in the process's group for
 /// `controller` and its ancestors. Empty if the controller is not mounted; an error if it may be but is not
 /// visible.
-pub fn settings(root: &Root, controller: &str, v1: &[&str], v2: &[&str]) -> Result<Vec<String>, String> {
-    let read = |path: &str| root.read(path).map_err(|error| error.to_string());
-    let (cgroup, mounts) = (read(CGROUP)?, read(MOUNTINFO)?);
-    let has_it = |mount: &Mount| mount.options.split(',').any(|name| name == controller);
-    let mounted = |mount: Mount| mount.kind == "cgroup2" || mount.kind == "cgroup" && has_it(&mount);
-    if !mounts.lines().filter_map(parse_mount).any(mounted) {
+pub fn settings(root: &Root, controller: &str, v1: &[&str], v2: &[&str]) -> Result<Vec<String>, Reason> {
+    let (cgroup, mounts) = (root.read(CGROUP)?, root.read(MOUNTINFO)?);
+    let mounted = |mount: Mount| mount.kind == "cgroup2" || mount.kind == "cgroup" && mount.has(controller);
+    if !parse_mounts(&mounts).any(mounted) {
         return Ok(Vec::new());
     }
     let group = group(root, &cgroup, &mounts, controller)?;
@@ -255,15 +259,11 @@ pub fn settings(root: &Root, controller: &str, v1: &[&str], v2: &[&str]) -> Resu
             match root.read(&file) {
                 Ok(text) => settings.push(format!("{}: {}", file.display(), text.trim())),
                 Err(error) if error.is_absent() => {}
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(error.into()),
             }
         }
     }
     Ok(settings)
-}
-
-fn smallest_of(root: &Root, group: &Reading<Group>, prefix: &str) -> Reading<Option<Limit>> {
-    group.clone().and_then(|group| smallest(root, &group, prefix))
 }
 
 /// The smallest limit from the group up to the mount point.

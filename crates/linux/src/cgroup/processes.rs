@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     cgroup::{self, MOUNTINFO},
+    reading::Reason,
     root::Root,
 };
 
 /// Process ids in the group `path` and its descendants, sorted.
 ///
 /// `path` is a folder of the file system, or a group as in /proc/PID/cgroup, in any mounted hierarchy.
-pub fn read(root: &Root, path: &Path) -> Result<Vec<u32>, String> {
+pub fn read(root: &Root, path: &Path) -> Result<Vec<u32>, Reason> {
     let mounts = root.read(MOUNTINFO).unwrap_or_default();
     let below = path.strip_prefix("/").unwrap_or(path);
     let mut places = vec![below.to_owned()];
@@ -23,12 +24,21 @@ pub fn read(root: &Root, path: &Path) -> Result<Vec<u32>, String> {
     places.extend(cgroup::mount_points(&mounts).into_iter().map(|mount| mount.join(below)));
     let group = places.iter().find(|dir| root.has_file(dir.join("cgroup.procs"))).ok_or_else(|| {
         let tried: Vec<String> = places.iter().map(|dir| root.path(dir).display().to_string()).collect();
-        format!("there is no control group {}; tried {}", path.display(), tried.join(", "))
+        Reason::new(format!("there is no control group {}; tried {}", path.display(), tried.join(", ")))
     })?;
     let mut pids = Vec::new();
     let mut folders = vec![group.clone()];
     while let Some(folder) = folders.pop() {
-        collect(root, &folder, folder == *group, &mut pids)?;
+        let procs = match root.read(folder.join("cgroup.procs")) {
+            // The processes of a threaded group are listed in its parent.
+            Err(error) if folder == *group => return Err(error.into()),
+            // Descendants may disappear during the walk.
+            procs => procs.unwrap_or_default(),
+        };
+        // 0 stands for a process outside of our PID namespace.
+        pids.extend(
+            procs.split_whitespace().filter_map(|pid| pid.parse().ok()).filter(|pid: &u32| *pid != 0),
+        );
         let names = root.list(&folder).unwrap_or_default();
         let inner = names.iter().map(|name| folder.join(name));
         folders.extend(inner.filter(|dir: &PathBuf| root.has_file(dir.join("cgroup.procs"))));
@@ -36,19 +46,6 @@ pub fn read(root: &Root, path: &Path) -> Result<Vec<u32>, String> {
     pids.sort_unstable();
     pids.dedup();
     Ok(pids)
-}
-
-/// Adds the processes of one group. Descendants may disappear during the walk; the requested group must be
-/// readable.
-fn collect(root: &Root, folder: &Path, needed: bool, pids: &mut Vec<u32>) -> Result<(), String> {
-    let procs = match root.read(folder.join("cgroup.procs")) {
-        // The processes of a threaded group are listed in its parent.
-        Err(error) if needed => return Err(error.to_string()),
-        procs => procs.unwrap_or_default(),
-    };
-    // 0 stands for a process outside of our PID namespace.
-    pids.extend(procs.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()).filter(|pid| *pid != 0));
-    Ok(())
 }
 
 #[cfg(test)]
@@ -69,7 +66,8 @@ mod tests {
         }
         assert_eq!(read(&root, Path::new("/")), Ok(vec![1, 5, 12]));
         assert!(
-            read(&root, Path::new("nowhere")).is_err_and(|error| error.contains("sys/fs/cgroup/nowhere"))
+            read(&root, Path::new("nowhere"))
+                .is_err_and(|error| error.to_string().contains("sys/fs/cgroup/nowhere"))
         );
     }
 }

@@ -10,7 +10,10 @@ use perf_event::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{reading::Reading, root::Root};
+use crate::{
+    reading::{Reading, Reason},
+    root::Root,
+};
 
 /// A count as reported by the kernel. With more events than hardware counters, a counter runs for a part of
 /// the time only.
@@ -40,7 +43,7 @@ impl Count {
 pub type Counts = BTreeMap<String, Reading<Count>>;
 
 /// Counters for a section of work of this thread.
-pub struct Counters(Vec<(&'static str, Result<Counter, String>)>);
+pub struct Counters(Vec<(&'static str, Result<Counter, Reason>)>);
 
 impl Counters {
     /// Opens the counters of this machine, for user space only.
@@ -59,7 +62,7 @@ impl Counters {
     pub fn count_during<T>(mut self, work: impl FnOnce() -> T) -> (T, Counts) {
         for (_, counter) in &mut self.0 {
             if let Err(error) = counter.as_mut().map_or(Ok(()), Counter::enable) {
-                *counter = Err(error.to_string());
+                *counter = Err(error.into());
             }
         }
         let result = work();
@@ -74,18 +77,20 @@ impl Counters {
     }
 }
 
-fn counter(event: impl Event) -> Result<Counter, String> {
+fn counter(event: impl Event) -> Result<Counter, Reason> {
     let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
-    Builder::new(event).read_format(times).build().map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => {
-            format!("not permitted ({error}): needs CAP_PERFMON or kernel.perf_event_paranoid ≤ 2")
-        }
-        _ => format!("not available on this machine ({error})"),
+    Builder::new(event).read_format(times).build().map_err(|error| {
+        Reason::new(match error.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                format!("not permitted ({error}): needs CAP_PERFMON or kernel.perf_event_paranoid ≤ 2")
+            }
+            _ => format!("not available on this machine ({error})"),
+        })
     })
 }
 
-fn read(counter: &mut Counter) -> Result<Count, String> {
-    let data = counter.read_full().map_err(|error| error.to_string())?;
+fn read(counter: &mut Counter) -> Result<Count, Reason> {
+    let data = counter.read_full()?;
     let nanoseconds = |time: Option<std::time::Duration>| {
         time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     };
@@ -100,12 +105,12 @@ fn read(counter: &mut Counter) -> Result<Count, String> {
 ///
 /// `DTLB_LOAD_MISSES.WALK_ACTIVE` of Intel's cores since Skylake: event 08h, umask 10h, cmask 1 (Intel 64 and
 /// IA-32 Architectures performance monitoring events). No equivalent event of other CPUs is known.
-fn page_walk_event(root: &Root) -> Result<Raw, String> {
-    let text = root.read("proc/cpuinfo").map_err(|error| error.to_string())?;
+fn page_walk_event(root: &Root) -> Result<Raw, Reason> {
+    let text = root.read("proc/cpuinfo")?;
     let is_intel = text.lines().any(|line| {
         line.split_once(':').is_some_and(|(k, v)| k.trim() == "vendor_id" && v.trim() == "GenuineIntel")
     });
-    if is_intel { Ok(Raw::new(0x0100_1008)) } else { Err("no such event known for this CPU".to_owned()) }
+    if is_intel { Ok(Raw::new(0x0100_1008)) } else { Reason::err("no such event known for this CPU") }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     hugepages::{backing::Backing, base_page, pools, thp},
     proc::meminfo,
-    reading::Reading,
+    reading::Reason,
     root::Root,
     units::PageSize,
 };
@@ -24,14 +24,10 @@ pub struct PageSizes {
 
 impl PageSizes {
     /// Fails if the base page size is unknown.
-    pub fn read(root: &Root) -> Result<PageSizes, String> {
-        let base = match base_page::read(root) {
-            Reading::Known(base) => base,
-            Reading::Unknown { unknown } => return Err(unknown),
-        };
+    pub fn read(root: &Root) -> Result<PageSizes, Reason> {
         let pools = pools::read(root).unwrap_or_default();
         Ok(PageSizes {
-            base,
+            base: base_page::read(root).into_result()?,
             thp: thp::pmd_size(root).known().copied(),
             hugetlb: pools.iter().filter(|pool| pool.node.is_none()).map(|pool| pool.page_size).collect(),
             default_hugetlb: meminfo::read(root).default_size.known().copied(),

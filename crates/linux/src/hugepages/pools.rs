@@ -87,6 +87,15 @@ pub fn read(root: &Root) -> Result<Vec<Pool>, ReadError> {
     Ok(pools)
 }
 
+/// The pool of one page size; an error that [`ReadError::is_absent`] if the machine does not have it.
+pub fn find(root: &Root, page_size: PageSize, node: Option<u32>) -> Result<Pool, ReadError> {
+    let found = read(root)?.into_iter().find(|pool| pool.page_size == page_size && pool.node == node);
+    found.ok_or_else(|| ReadError::Io {
+        path: root.path(folder(page_size, node)),
+        source: std::io::ErrorKind::NotFound.into(),
+    })
+}
+
 fn read_folder(root: &Root, dir: &Path, node: Option<u32>) -> Result<Vec<Pool>, ReadError> {
     let names = root.list(dir)?;
     let sizes = names.iter().filter_map(|name| Some((name, page_size(name)?)));
