@@ -2,20 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use crate::root::{ReadError, Root};
+use crate::{
+    hugepages::pools::NODES,
+    root::{ReadError, Root},
+};
 
 /// The CPUs of a node, from `/sys/devices/system/node/nodeN/cpulist`; empty for a node without CPUs.
 pub fn cpus(root: &Root, node: u32) -> Result<BTreeSet<u32>, ReadError> {
-    let path = format!("sys/devices/system/node/node{node}/cpulist");
-    let text = root.read(&path)?;
-    parse(text.trim()).ok_or_else(|| root.content(&path, 1, "a list like 0-3,8", text.trim()))
+    root.parsed(format!("{NODES}/node{node}/cpulist"), "a list like 0-3,8", parse)
 }
 
 /// The nodes with memory, from `/sys/devices/system/node/has_memory`.
 pub fn with_memory(root: &Root) -> Result<BTreeSet<u32>, ReadError> {
-    const PATH: &str = "sys/devices/system/node/has_memory";
-    let text = root.read(PATH)?;
-    parse(text.trim()).ok_or_else(|| root.content(PATH, 1, "a list like 0-3,8", text.trim()))
+    root.parsed(format!("{NODES}/has_memory"), "a list like 0-3,8", parse)
 }
 
 /// Parses a list in the kernel's format: `0-3,8`.

@@ -176,28 +176,34 @@ impl Root {
 
     /// The whole file as one value, without surrounding white space.
     pub fn value<T: FromStr>(&self, path: impl AsRef<Path>, expected: &'static str) -> Result<T, ReadError> {
+        self.parsed(path, expected, |text| text.parse().ok())
+    }
+
+    /// The whole file, without surrounding white space, parsed by `parse`.
+    pub fn parsed<T>(
+        &self,
+        path: impl AsRef<Path>,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, ReadError> {
         let text = self.read(path.as_ref())?;
-        text.trim().parse().map_err(|_| self.content(path, 1, expected, text.trim()))
+        parse(text.trim()).ok_or_else(|| self.content(path, 1, expected, text.trim()))
     }
 
     /// The selected word of a list like `always [madvise] never`.
     pub fn choice(&self, path: impl AsRef<Path>) -> Result<String, ReadError> {
-        let text = self.read(path.as_ref())?;
-        text.split_once('[')
-            .and_then(|(_, rest)| rest.split_once(']'))
-            .map(|(chosen, _)| chosen.to_owned())
-            .ok_or_else(|| self.content(path, 1, "one word in [brackets]", text.trim()))
+        self.parsed(path, "one word in [brackets]", |text| {
+            Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+        })
     }
 
     /// The names in a folder, sorted.
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>, ReadError> {
         let path = self.path(path);
         let names = fs::read_dir(&path).and_then(|entries| {
-            entries
-                .map(|e| e.map(|e| e.file_name().to_string_lossy().into_owned()))
-                .collect::<io::Result<Vec<_>>>()
+            entries.map(|e| Ok(e?.file_name().to_string_lossy().into_owned())).collect::<io::Result<_>>()
         });
-        let mut names = names.map_err(|source| ReadError::Io { path, source })?;
+        let mut names: Vec<String> = names.map_err(|source| ReadError::Io { path, source })?;
         names.sort();
         Ok(names)
     }

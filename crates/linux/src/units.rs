@@ -72,11 +72,6 @@ impl Bytes {
         self.0.checked_next_multiple_of(size.0).map(Bytes)
     }
 
-    #[must_use]
-    pub fn saturating_sub(self, other: Bytes) -> Bytes {
-        Bytes(self.0.saturating_sub(other.0))
-    }
-
     /// The share of `whole`, from 0 to 1; `None` if `whole` is 0.
     #[must_use]
     pub fn share_of(self, whole: Bytes) -> Option<f64> {
@@ -124,30 +119,39 @@ impl FromStr for Bytes {
     }
 }
 
-impl ops::Add for Bytes {
-    type Output = Bytes;
-    fn add(self, other: Bytes) -> Bytes {
-        Bytes(self.0.saturating_add(other.0))
-    }
+/// Sums and differences, which saturate.
+macro_rules! saturating_arithmetic {
+    ($amount:ident) => {
+        impl $amount {
+            #[must_use]
+            pub fn saturating_sub(self, other: $amount) -> $amount {
+                $amount(self.0.saturating_sub(other.0))
+            }
+        }
+
+        impl ops::Add for $amount {
+            type Output = $amount;
+            fn add(self, other: $amount) -> $amount {
+                $amount(self.0.saturating_add(other.0))
+            }
+        }
+
+        impl ops::AddAssign for $amount {
+            fn add_assign(&mut self, other: $amount) {
+                *self = *self + other;
+            }
+        }
+
+        impl std::iter::Sum for $amount {
+            fn sum<I: Iterator<Item = $amount>>(amounts: I) -> $amount {
+                amounts.fold($amount(0), ops::Add::add)
+            }
+        }
+    };
 }
 
-impl ops::AddAssign for Bytes {
-    fn add_assign(&mut self, other: Bytes) {
-        *self = *self + other;
-    }
-}
-
-impl std::iter::Sum for Pages {
-    fn sum<I: Iterator<Item = Pages>>(all: I) -> Pages {
-        Pages(all.fold(0, |sum, pages| sum.saturating_add(pages.0)))
-    }
-}
-
-impl std::iter::Sum for Bytes {
-    fn sum<I: Iterator<Item = Bytes>>(amounts: I) -> Bytes {
-        amounts.fold(Bytes::ZERO, ops::Add::add)
-    }
-}
+saturating_arithmetic!(Bytes);
+saturating_arithmetic!(Pages);
 
 impl PageSize {
     /// Fails unless `bytes` is a power of two.
@@ -213,20 +217,6 @@ impl ops::Mul<PageSize> for Pages {
     type Output = Bytes;
     fn mul(self, size: PageSize) -> Bytes {
         Bytes(self.0.saturating_mul(size.0))
-    }
-}
-
-impl Pages {
-    #[must_use]
-    pub fn saturating_sub(self, other: Pages) -> Pages {
-        Pages(self.0.saturating_sub(other.0))
-    }
-}
-
-impl ops::Add for Pages {
-    type Output = Pages;
-    fn add(self, other: Pages) -> Pages {
-        Pages(self.0.saturating_add(other.0))
     }
 }
 

@@ -91,21 +91,15 @@ pub fn read(
         _ => movable_blocks::scan(root, base, size).map_err(|error| explain(&error)).into(),
     };
     let sizes = sizes.iter().map(|&page_size| {
-        let bound = free.clone().map(|free| free.whole_pages(page_size));
-        match base_and_zones {
-            Err(reason) => {
-                AvailablePages { page_size, at_once: Reading::unknown(reason), at_most: bound, blocks: None }
-            }
+        let at_most = free.clone().map(|free| free.whole_pages(page_size));
+        let at_once = match base_and_zones {
+            Err(reason) => Reading::unknown(reason),
             Ok((base, zones)) => match listed_pages(zones, base, page_size) {
-                Some(at_once) => AvailablePages {
-                    page_size,
-                    at_once: Reading::Known(at_once),
-                    at_most: bound,
-                    blocks: None,
-                },
-                None => beyond_the_list(page_size, bound, scan_frames(base, page_size)),
+                Some(at_once) => Reading::Known(at_once),
+                None => return beyond_the_list(page_size, at_most, scan_frames(base, page_size)),
             },
-        }
+        };
+        AvailablePages { page_size, at_once, at_most, blocks: None }
     });
     Contiguity { sizes: sizes.collect(), listed, unlisted }
 }
@@ -132,7 +126,7 @@ fn explain(error: &ReadError) -> String {
 fn listed_pages(zones: &[Zone], base: PageSize, size: PageSize) -> Option<Pages> {
     let order = size.log2().checked_sub(base.log2())? as usize;
     let listed = zones.iter().any(|zone| zone.counts.len() > order);
-    listed.then(|| Pages(zones.iter().map(|zone| zone.pages(order)).fold(0, u64::saturating_add)))
+    listed.then(|| zones.iter().map(|zone| Pages(zone.pages(order))).sum())
 }
 
 impl Zone {

@@ -15,7 +15,7 @@ use crate::{
 pub const ZONEINFO: &str = "proc/zoneinfo";
 
 /// Memory available without reclaim and compaction, of all zones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headroom {
     /// Free blocks of the huge page size.
     pub blocks: Pages,
@@ -30,14 +30,14 @@ pub fn read(root: &Root, base: PageSize, size: PageSize) -> Result<Headroom, Rea
     let order = size.log2().saturating_sub(base.log2()) as usize;
     let zones = contiguity::parse(root, &root.read(BUDDYINFO)?)?;
     let spare = spare_pages(&root.read(ZONEINFO)?);
-    let mut room = Headroom { blocks: Pages(0), above_watermarks: Bytes::ZERO, at_once: Pages(0) };
+    let mut room = Headroom::default();
     for zone in zones {
         // In pages of `size`: larger blocks hold several.
         let blocks = zone.pages(order);
         let spare = spare.get(&zone.name).copied().unwrap_or(0);
-        room.blocks.0 = room.blocks.0.saturating_add(blocks);
+        room.blocks += Pages(blocks);
         room.above_watermarks += Pages(spare) * base;
-        room.at_once.0 = room.at_once.0.saturating_add(blocks.min(spare >> order.min(63)));
+        room.at_once += Pages(blocks.min(spare >> order.min(63)));
     }
     Ok(room)
 }

@@ -39,32 +39,23 @@ pub struct Blocks {
     pub blocked: Pages,
 }
 
-/// The kinds of pages in a block, one bit each.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Kinds(u8);
+/// The kind of a page, and of the block that contains it unless a page of a later kind does, too.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Free,
+    Movable,
+    Undecided,
+    Blocked,
+}
 
-impl Kinds {
-    const NONE: Kinds = Kinds(0);
-    const FREE: Kinds = Kinds(1);
-    const MOVABLE: Kinds = Kinds(2);
-    const UNDECIDED: Kinds = Kinds(4);
-    const BLOCKED: Kinds = Kinds(8);
-
-    fn of_page(flags: u64) -> Kinds {
+impl Kind {
+    fn of_page(flags: u64) -> Kind {
         match flags {
-            0 => Kinds::UNDECIDED,
-            flags if flags & BUDDY != 0 => Kinds::FREE,
-            flags if flags & (LRU | ANON) != 0 => Kinds::MOVABLE,
-            _ => Kinds::BLOCKED,
+            0 => Kind::Undecided,
+            flags if flags & BUDDY != 0 => Kind::Free,
+            flags if flags & (LRU | ANON) != 0 => Kind::Movable,
+            _ => Kind::Blocked,
         }
-    }
-
-    fn and(self, other: Kinds) -> Kinds {
-        Kinds(self.0 | other.0)
-    }
-
-    fn has(self, other: Kinds) -> bool {
-        self.0 & other.0 != 0
     }
 }
 
@@ -87,9 +78,9 @@ fn count(mut flags: impl Read, base: PageSize, size: PageSize) -> io::Result<Blo
     let pages_in_block = 1u64 << size.log2().saturating_sub(base.log2());
     let mut blocks = Blocks::default();
     let mut chunk = vec![0; CHUNK];
-    let (mut kinds, mut pages) = (Kinds::NONE, 0);
+    let (mut kind, mut pages) = (Kind::Free, 0);
     loop {
-        let got = read_words(&mut flags, &mut chunk)?;
+        let got = fill(&mut chunk, |rest, _| flags.read(rest))?;
         if got == 0 {
             // The rest is less than a block.
             return Ok(blocks);
@@ -97,21 +88,25 @@ fn count(mut flags: impl Read, base: PageSize, size: PageSize) -> io::Result<Blo
         for word in chunk[..got].chunks_exact(8) {
             // Always eight bytes.
             let flags = word.try_into().map_or(0, u64::from_ne_bytes);
-            kinds = kinds.and(Kinds::of_page(flags));
+            kind = kind.max(Kind::of_page(flags));
             pages += 1;
             if pages == pages_in_block {
-                blocks.add(kinds);
-                (kinds, pages) = (Kinds::NONE, 0);
+                blocks.add(kind);
+                (kind, pages) = (Kind::Free, 0);
             }
         }
     }
 }
 
-/// Fills the buffer with whole words; fewer only at the end of the file.
-fn read_words(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+/// Fills the buffer by `read`, which receives the rest of the buffer and the number of bytes read so far.
+/// Returns the number of bytes read; fewer than the buffer holds only at the end of the file.
+pub(crate) fn fill(
+    buffer: &mut [u8],
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+) -> io::Result<usize> {
     let mut got = 0;
     while got < buffer.len() {
-        match from.read(&mut buffer[got..]) {
+        match read(&mut buffer[got..], got as u64) {
             Ok(0) => break,
             Ok(more) => got += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -122,17 +117,14 @@ fn read_words(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 impl Blocks {
-    fn add(&mut self, kinds: Kinds) {
-        let count = if kinds.has(Kinds::BLOCKED) {
-            &mut self.blocked
-        } else if kinds.has(Kinds::UNDECIDED) {
-            &mut self.undecided
-        } else if kinds.has(Kinds::MOVABLE) {
-            &mut self.movable
-        } else {
-            &mut self.free
+    fn add(&mut self, kind: Kind) {
+        let count = match kind {
+            Kind::Free => &mut self.free,
+            Kind::Movable => &mut self.movable,
+            Kind::Undecided => &mut self.undecided,
+            Kind::Blocked => &mut self.blocked,
         };
-        *count = *count + Pages(1);
+        *count += Pages(1);
     }
 }
 

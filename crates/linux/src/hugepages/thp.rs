@@ -109,7 +109,7 @@ impl Thp {
     /// of the size, or the machine's if the size inherits or has none. `None` if unknown.
     #[must_use]
     pub fn pmd_enabled(&self) -> Option<(&str, PathBuf)> {
-        self.decided("enabled", self.pmd().map(|size| &size.enabled), &self.enabled)
+        self.decided("enabled", |size| &size.enabled, &self.enabled)
     }
 
     /// Like [`Thp::pmd_enabled`], for shared memory.
@@ -118,23 +118,18 @@ impl Thp {
         match self.shmem_enabled.known().map(String::as_str) {
             // These two override the settings of the sizes.
             Some(word @ ("deny" | "force")) => Some((word, path("shmem_enabled"))),
-            _ => {
-                self.decided("shmem_enabled", self.pmd().map(|size| &size.shmem_enabled), &self.shmem_enabled)
-            }
+            _ => self.decided("shmem_enabled", |size| &size.shmem_enabled, &self.shmem_enabled),
         }
     }
 
-    fn pmd(&self) -> Option<&ThpSize> {
-        self.sizes.known()?.iter().find(|size| Some(&size.page_size) == self.pmd_size.known())
-    }
-
     fn decided<'a>(
-        &self,
+        &'a self,
         name: &str,
-        own: Option<&'a Reading<Option<String>>>,
+        own: impl Fn(&ThpSize) -> &Reading<Option<String>>,
         machine: &'a Reading<String>,
     ) -> Option<(&'a str, PathBuf)> {
-        match own {
+        let mut sizes = self.sizes.known().into_iter().flatten();
+        match sizes.find(|size| Some(&size.page_size) == self.pmd_size.known()).map(own) {
             Some(Reading::Unknown { .. }) => None,
             Some(Reading::Known(Some(word))) if word != "inherit" => {
                 let folder = format!("hugepages-{}", self.pmd_size.known()?.sysfs());

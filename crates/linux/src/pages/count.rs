@@ -100,19 +100,18 @@ impl PageCounts {
 }
 
 /// Counts mappings of one process.
-pub struct PageCounter<'a> {
-    root: &'a Root,
-    pid: u32,
-    pagemap: Option<Option<File>>,
+pub struct PageCounter {
+    /// `None` if it cannot be read.
+    pagemap: Option<File>,
     /// Number of mappings whose parts this kernel cannot count separately: each is counted with its first
     /// part.
     pub unsplit: usize,
 }
 
-impl<'a> PageCounter<'a> {
+impl PageCounter {
     #[must_use]
-    pub fn of(root: &'a Root, pid: u32) -> PageCounter<'a> {
-        PageCounter { root, pid, pagemap: None, unsplit: 0 }
+    pub fn of(root: &Root, pid: u32) -> PageCounter {
+        PageCounter { pagemap: File::open(root.path(format!("proc/{pid}/pagemap"))).ok(), unsplit: 0 }
     }
 
     /// Counts the overlap of `vma` and `part`. `pieces` are folios sorted by address, empty if they were not
@@ -178,10 +177,9 @@ impl<'a> PageCounter<'a> {
         }
     }
 
-    fn scan(&mut self, addresses: &Range<u64>) -> Option<PresentBytes> {
-        let path = self.root.path(format!("proc/{}/pagemap", self.pid));
-        let pagemap = self.pagemap.get_or_insert_with(|| File::open(path).ok()).as_ref()?;
-        let mut scan = PresentBytes { present: Bytes::ZERO, huge: Bytes::ZERO };
+    fn scan(&self, addresses: &Range<u64>) -> Option<PresentBytes> {
+        let pagemap = self.pagemap.as_ref()?;
+        let mut scan = PresentBytes::default();
         for mapped in pagemap::present(pagemap, addresses.clone()).ok()? {
             let bytes = Bytes(mapped.addresses.end - mapped.addresses.start);
             scan.present += bytes;

@@ -4,28 +4,27 @@
 //! by base entries, and so are whole THPs whose PMD entry was split: only /proc/PID/pagemap with
 //! /proc/kpageflags distinguishes them from single pages.
 
-use std::{
-    fs::File,
-    io::{self, ErrorKind},
-    ops::Range,
-    os::unix::fs::FileExt,
-};
+use std::{fs::File, io::ErrorKind, ops::Range, os::unix::fs::FileExt, path::Path};
 
+use super::frames::{FRAME, PRESENT};
 use crate::{
-    hugepages::{movable_blocks::KPAGEFLAGS, page_sizes::PageSizes, thp},
+    hugepages::{
+        movable_blocks::{self, KPAGEFLAGS},
+        page_sizes::PageSizes,
+        thp,
+    },
+    native_endian::u64_at,
     proc::smaps::VmaRange,
+    reading::Reason,
     root::Root,
     sys::pagemap,
     units::{Bytes, PageSize},
 };
 
-// Bits of `include/uapi/linux/kernel-page-flags.h`; of `Documentation/admin-guide/mm/pagemap.rst` below.
+// Bits of `include/uapi/linux/kernel-page-flags.h`.
 const HEAD: u64 = 1 << 15;
 const TAIL: u64 = 1 << 16;
 const THP: u64 = 1 << 22;
-
-const PRESENT: u64 = 1 << 63;
-const FRAME: u64 = (1 << 55) - 1;
 
 /// Words of 8 bytes read at once from pagemap: page tables of half a gibibyte with base pages of 4 KiB.
 /// Whole, aligned folios never cross the border of such a block.
@@ -70,17 +69,19 @@ pub fn read(
     places: impl Iterator<Item = VmaRange>,
     sizes: &PageSizes,
     wanted: FolioSelection,
-) -> Result<Vec<FolioRange>, String> {
-    let open = |path: String| {
-        File::open(root.path(&path)).map_err(|error| match error.kind() {
-            ErrorKind::PermissionDenied => {
-                format!("folio sizes need CAP_SYS_ADMIN: {}: {error}", root.path(&path).display())
-            }
-            _ => format!("{}: {error}", root.path(&path).display()),
+) -> Result<Vec<FolioRange>, Reason> {
+    let open = |path: &Path| {
+        File::open(path).map_err(|error| {
+            let need = match error.kind() {
+                ErrorKind::PermissionDenied => "folio sizes need CAP_SYS_ADMIN: ",
+                _ => "",
+            };
+            Reason::new(format!("{need}{}: {error}", path.display()))
         })
     };
-    let flags = open(KPAGEFLAGS.to_owned())?;
-    let pagemap = open(format!("proc/{pid}/pagemap"))?;
+    let flags = open(&root.path(KPAGEFLAGS))?;
+    let pagemap_path = root.path(format!("proc/{pid}/pagemap"));
+    let pagemap = open(&pagemap_path)?;
     let smallest = thp::smallest_anonymous_folio(root);
     let pages = |size: PageSize| 1u64 << size.log2().saturating_sub(sizes.base.log2());
     let mappings = places.filter_map(|place| {
@@ -107,8 +108,10 @@ pub fn read(
         }
         let present = pagemap::present_by_base_entries(&pagemap, addresses.clone());
         let present = present.map_err(|error| match error.raw_os_error() {
-            Some(ENOTTY) => "folio sizes need a kernel that knows PAGEMAP_SCAN (Linux 6.7)".to_owned(),
-            _ => format!("PAGEMAP_SCAN of {}: {error}", root.path(format!("proc/{pid}/pagemap")).display()),
+            Some(libc::ENOTTY) => {
+                Reason::new("folio sizes need a kernel that knows PAGEMAP_SCAN (Linux 6.7)")
+            }
+            _ => Reason::new(format!("PAGEMAP_SCAN of {}: {error}", pagemap_path.display())),
         })?;
         small.extend(present.into_iter().map(|mapped| mapped.addresses));
     }
@@ -128,8 +131,6 @@ struct Mapping {
 const MIN_FILE_FOLIO_PAGES: u64 = 2;
 /// Smallest large anonymous folio, in base pages: the third page holds the list of folios to split.
 const MIN_ANONYMOUS_FOLIO_PAGES: u64 = 4;
-
-const ENOTTY: i32 = 25;
 
 /// A range of one mapping with contiguous addresses and contiguous page frames.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +161,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read(&mut self, small: &[Range<u64>]) -> Result<(), String> {
+    fn read(&mut self, small: &[Range<u64>]) -> Result<(), Reason> {
         let mut runs = Runs::default();
         let (mut words, mut mapping) = (Vec::new(), 0);
         let shift = self.base.log2();
@@ -190,16 +191,17 @@ impl Reader<'_> {
             next = if end > border { Some(border..end) } else { small.next() };
             let from = first.start;
             words.resize((end.min(border) - from) as usize * 8, 0);
-            let got = read_at(&self.pagemap, &mut words, from * 8);
-            let got = got.map_err(|error| format!("/proc/PID/pagemap could not be read: {error}"))?;
+            let got =
+                movable_blocks::fill(&mut words, |rest, got| self.pagemap.read_at(rest, from * 8 + got))
+                    .map_err(|error| Reason::new(format!("/proc/PID/pagemap could not be read: {error}")))?;
             for page in inside.into_iter().flatten() {
                 let word = word(&words[..got], (page - from) as usize);
                 if word & PRESENT == 0 {
                     continue; // The page was released since.
                 }
                 if word & FRAME == 0 {
-                    return Err(
-                        "folio sizes need CAP_SYS_ADMIN: /proc/PID/pagemap hides page frames".to_owned()
+                    return Reason::err(
+                        "folio sizes need CAP_SYS_ADMIN: /proc/PID/pagemap hides page frames",
                     );
                 }
                 let address = page * self.base.bytes().0;
@@ -218,7 +220,7 @@ impl Reader<'_> {
     }
 
     /// Looks up the flags of all page frames, in the order of the frames.
-    fn read_flags(&mut self, runs: &[Run]) -> Result<(), String> {
+    fn read_flags(&mut self, runs: &[Run]) -> Result<(), Reason> {
         let mut order: Vec<u32> =
             (0..runs.len() as u32).filter(|&run| runs[run as usize].may_contain_folio()).collect();
         order.sort_unstable_by_key(|&run| runs[run as usize].frame);
@@ -240,8 +242,8 @@ impl Reader<'_> {
             let (now, later) = rest.split_at(1 + together.count());
             rest = later;
             bytes.resize((end - start) as usize * 8, 0);
-            let got = read_at(&self.flags, &mut bytes, start * 8);
-            let got = got.map_err(|error| format!("/proc/kpageflags could not be read: {error}"))?;
+            let got = movable_blocks::fill(&mut bytes, |rest, got| self.flags.read_at(rest, start * 8 + got))
+                .map_err(|error| Reason::new(format!("/proc/kpageflags could not be read: {error}")))?;
             for &run in now {
                 let run = runs[run as usize];
                 let from = (run.frame - start) as usize;
@@ -315,22 +317,7 @@ fn push(pieces: &mut Vec<FolioRange>, piece: FolioRange) {
 
 /// The native word at `place`; 0 beyond the end.
 fn word(bytes: &[u8], place: usize) -> u64 {
-    let word = bytes.get(place * 8..place * 8 + 8).and_then(|word| word.try_into().ok());
-    word.map_or(0, u64::from_ne_bytes)
-}
-
-/// Fills the buffer from this offset of the file, up to the end of the file.
-fn read_at(file: &File, buffer: &mut [u8], place: u64) -> io::Result<usize> {
-    let mut got = 0;
-    while got < buffer.len() {
-        match file.read_at(&mut buffer[got..], place + got as u64) {
-            Ok(0) => break,
-            Ok(more) => got += more,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(got)
+    u64_at(bytes, place * 8).unwrap_or(0)
 }
 
 /// The parts of `addresses` in `pieces`, which are sorted by address.

@@ -5,8 +5,8 @@ use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
 use crate::units::PageSize;
 
 // Bits of `Documentation/admin-guide/mm/pagemap.rst`.
-const PRESENT: u64 = 1 << 63;
-const FRAME: u64 = (1 << 55) - 1;
+pub(super) const PRESENT: u64 = 1 << 63;
+pub(super) const FRAME: u64 = (1 << 55) - 1;
 
 /// Words of 8 bytes read at once.
 const WINDOW_WORDS: usize = 1 << 15;

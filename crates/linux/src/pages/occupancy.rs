@@ -2,6 +2,7 @@
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
 
+use super::frames::PRESENT;
 use crate::{
     root::Root,
     sys::pagemap,
@@ -27,10 +28,6 @@ pub struct Occupancy {
     size: PageSize,
 }
 
-const PRESENT: u64 = 1 << 63;
-/// Error of an unknown ioctl: `PAGEMAP_SCAN` before Linux 6.7.
-const ENOTTY: i32 = 25;
-
 impl Occupancy {
     /// Opens the page table of process `pid`, for huge pages of `size`. EACCES without the privilege to trace
     /// it.
@@ -51,7 +48,8 @@ impl Occupancy {
                 mapped.into_iter().for_each(|mapped| slots.add(&mapped.addresses, mapped.huge));
                 Ok(slots.found)
             }
-            Err(error) if error.raw_os_error() == Some(ENOTTY) => self.by_words(&whole),
+            // An unknown ioctl: `PAGEMAP_SCAN` before Linux 6.7.
+            Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => self.by_words(&whole),
             Err(error) => Err(error),
         }
     }

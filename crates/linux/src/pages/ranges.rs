@@ -41,13 +41,10 @@ impl Ranges {
 
     /// Removes `start..end`.
     pub fn remove(&mut self, start: u64, end: u64) {
-        let left = |&(from, to): &(u64, u64)| [(from, to.min(start)), (from.max(end), to)];
-        let rest = if start < end {
-            self.0.iter().flat_map(left).filter(|(from, to)| from < to).collect()
-        } else {
-            return;
-        };
-        self.0 = rest;
+        if start < end {
+            let left = |&(from, to): &(u64, u64)| [(from, to.min(start)), (from.max(end), to)];
+            self.0 = self.0.iter().flat_map(left).filter(|(from, to)| from < to).collect();
+        }
     }
 }
 

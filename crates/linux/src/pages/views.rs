@@ -101,13 +101,13 @@ fn offsets(vma: &Vma) -> Range<u64> {
 /// The present offsets. If the page table cannot be scanned, the first offsets, as many as smaps counts: all
 /// views of a heap have their pages at the same offsets.
 fn present(pagemap: Option<&File>, vma: &Vma) -> Vec<MappedRange> {
-    let scanned = pagemap.and_then(|pagemap| pagemap::present(pagemap, vma.addresses.clone()).ok());
-    scanned.map(|mapped| mapped.into_iter().map(|mapped| in_file(mapped, vma)).collect()).unwrap_or_else(
-        || {
+    match pagemap.and_then(|pagemap| pagemap::present(pagemap, vma.addresses.clone()).ok()) {
+        Some(mapped) => mapped.into_iter().map(|mapped| in_file(mapped, vma)).collect(),
+        None => {
             let addresses = vma.offset..vma.offset.saturating_add((vma.rss + vma.hugetlb).0);
             vec![MappedRange { addresses, huge: vma.is_hugetlb }]
-        },
-    )
+        }
+    }
 }
 
 /// Converts addresses to file offsets.
@@ -121,7 +121,7 @@ fn in_file(mapped: MappedRange, vma: &Vma) -> MappedRange {
 /// permissions are used. Fails like [`pagemap::scan`].
 pub fn present_once(pagemap: &File, vmas: &[Vma], ranges: &[Range<u64>]) -> io::Result<PresentBytes> {
     let mut files: BTreeMap<((u64, u64), u64), CountedOffsets> = BTreeMap::new();
-    let mut scan = PresentBytes { present: Bytes::ZERO, huge: Bytes::ZERO };
+    let mut scan = PresentBytes::default();
     for range in ranges {
         let first = vmas.partition_point(|vma| vma.addresses.end <= range.start);
         for vma in vmas[first..].iter().take_while(|vma| vma.addresses.start < range.end) {

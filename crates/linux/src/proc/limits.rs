@@ -1,13 +1,11 @@
 //! Resource limits, shared memory settings, identity and capabilities of this process.
 
-use std::str::FromStr;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     proc::fields::Fields,
-    reading::Reading,
+    reading::{Reading, Reason},
     root::Root,
     units::{Bytes, Pages},
 };
@@ -75,22 +73,20 @@ pub fn read(root: &Root) -> Limits {
     // Real, effective, saved, file system: `Uid: 0 0 0 0`.
     let effective =
         |key| status.get(key, "four numbers", |value| value.split_whitespace().nth(1)?.parse::<u32>().ok());
-    let supplementary = status.get("Groups", "numbers", all_numbers);
+    let supplementary = status.get("Groups", "numbers", |value| {
+        value.split_whitespace().map(|number| number.parse().ok()).collect()
+    });
     let gid = effective("Gid");
-    let groups = match (&gid, supplementary) {
-        (Reading::Known(gid), Reading::Known(mut groups)) => {
-            groups.push(*gid);
-            groups.sort_unstable();
-            groups.dedup();
-            Reading::Known(groups)
-        }
-        (Reading::Known(_), unknown) => unknown,
-        (unknown, _) => unknown.clone().map(|gid| vec![gid]),
-    };
-    let (memlock, memlock_hard) = memlock(root);
+    let groups = gid.clone().and_then(|gid| {
+        let mut groups: Vec<u32> = supplementary.into_result()?;
+        groups.push(gid);
+        groups.sort_unstable();
+        groups.dedup();
+        Ok::<_, Reason>(groups)
+    });
     Limits {
-        memlock,
-        memlock_hard,
+        memlock: memlock(root, 0).into(),
+        memlock_hard: memlock(root, 1).into(),
         shmmax: root.value(SHMMAX, "a number of bytes").map(Bytes).into(),
         shmall: root.value(SHMALL, "a number of pages").map(Pages).into(),
         hugetlb_shm_group: root.value(SHM_GROUP, "a group number").into(),
@@ -103,31 +99,20 @@ pub fn read(root: &Root) -> Limits {
     }
 }
 
-fn all_numbers<T: FromStr>(text: &str) -> Option<Vec<T>> {
-    text.split_whitespace().map(|number| number.parse().ok()).collect()
-}
-
-/// The soft and the hard limit in the line `Max locked memory  8388608  8388608  bytes`.
-fn memlock(root: &Root) -> (Reading<Option<Bytes>>, Reading<Option<Bytes>>) {
+/// The soft (column 0) or the hard limit (1) in the line `Max locked memory  8388608  8388608  bytes`.
+fn memlock(root: &Root, column: usize) -> Result<Option<Bytes>, Reason> {
     const NAME: &str = "Max locked memory";
-    let text = match root.read(LIMITS) {
-        Ok(text) => text,
-        Err(error) => return (Reading::unknown(&error), Reading::unknown(&error)),
-    };
+    let text = root.read(LIMITS)?;
     let found = text.lines().zip(1..).find_map(|(line, number)| Some((line.strip_prefix(NAME)?, number)));
     let Some((values, line)) = found else {
-        let missing = || Reading::unknown(format!("{} has no line '{NAME}'", root.path(LIMITS).display()));
-        return (missing(), missing());
+        return Reason::err(format!("{} has no line '{NAME}'", root.path(LIMITS).display()));
     };
-    let value = |n| match values.split_whitespace().nth(n) {
-        Some("unlimited") => Reading::Known(None),
-        other => other
-            .and_then(|word| word.parse().ok())
-            .map(|bytes| Some(Bytes(bytes)))
-            .ok_or_else(|| root.content(LIMITS, line, "a number of bytes or 'unlimited'", values.trim()))
-            .into(),
-    };
-    (value(0), value(1))
+    let word = values.split_whitespace().nth(column).unwrap_or_default();
+    if word == "unlimited" {
+        return Ok(None);
+    }
+    let invalid = |_| root.content(LIMITS, line, "a number of bytes or 'unlimited'", values.trim());
+    Ok(Some(Bytes(word.parse().map_err(invalid)?)))
 }
 
 #[cfg(test)]

@@ -67,7 +67,8 @@ impl Process {
     pub fn read(root: &Root, pid: u32) -> Result<Process, ProcessError> {
         let status = format!("proc/{pid}/status");
         if let Err(error) = root.read(&status) {
-            return if ended(&error) { no_process(root, pid) } else { cannot(Obstacle::Unknown, error) };
+            let ended = error.is_absent() || is_no_process(&error);
+            return if ended { no_process(root, pid) } else { cannot(Obstacle::Unknown, error) };
         }
         let fields = Fields::read(root, &status);
         let text = |key| fields.get(key, "a word", |value| Some(value.to_owned())).known().cloned();
@@ -78,21 +79,14 @@ impl Process {
                 format!("{pid} ({name}) is a zombie: it has exited, and its parent has not waited for it"),
             );
         }
-        match (text("Kthread").as_deref(), text("VmSize")) {
-            (_, Some(_)) => {}
+        if text("VmSize").is_none() {
             // `Kthread` exists since Linux 6.10.
-            (None | Some("1"), None) => {
-                return cannot(
-                    Obstacle::KernelThread,
-                    format!("{pid} ({name}) is a kernel thread, which has no memory of its own"),
-                );
-            }
-            (Some(_), None) => {
-                return cannot(
-                    Obstacle::Ended,
-                    format!("{pid} ({name}) is exiting and has released its memory"),
-                );
-            }
+            return if text("Kthread").is_none_or(|is_kernel_thread| is_kernel_thread == "1") {
+                let words = format!("{pid} ({name}) is a kernel thread, which has no memory of its own");
+                cannot(Obstacle::KernelThread, words)
+            } else {
+                cannot(Obstacle::Ended, format!("{pid} ({name}) is exiting and has released its memory"))
+            };
         }
         let inside = text("NSpid").and_then(|numbers| numbers.split_whitespace().last()?.parse().ok());
         let command = root.read(format!("proc/{pid}/cmdline")).unwrap_or_default();
@@ -115,25 +109,25 @@ impl Process {
     /// incomplete.
     pub fn check_running(&self, root: &Root) -> Result<(), ProcessError> {
         let now = Process::read(root, self.pid);
-        if now
-            .is_ok_and(|now| now.started == self.started && now.command.is_empty() == self.command.is_empty())
-        {
+        let is_same =
+            |now: Process| now.started == self.started && now.command.is_empty() == self.command.is_empty();
+        if now.is_ok_and(is_same) {
             return Ok(());
         }
-        let name = &self.name;
-        cannot(Obstacle::Ended, format!("{} ({name}) ended while it was read", self.pid))
+        Err(self.ended())
+    }
+
+    fn ended(&self) -> ProcessError {
+        let words = format!("{} ({}) ended while it was read", self.pid, self.name);
+        ProcessError { obstacle: Obstacle::Ended, words }
     }
 
     /// The reason why a file of this process could not be read.
     #[must_use]
     pub fn explain(&self, root: &Root, error: &ReadError) -> ProcessError {
         let (pid, name) = (self.pid, &self.name);
-        let gone = ProcessError {
-            obstacle: Obstacle::Ended,
-            words: format!("{pid} ({name}) ended while it was read"),
-        };
         if is_no_process(error) || self.check_running(root).is_err() {
-            return gone;
+            return self.ended();
         }
         let (obstacle, words) = match error {
             ReadError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
@@ -156,14 +150,9 @@ impl Process {
     }
 }
 
-/// True if the process has exited, also between opening and reading (ESRCH).
-fn ended(error: &ReadError) -> bool {
-    error.is_absent() || is_no_process(error)
-}
-
+/// True if the process exited between opening and reading a file.
 fn is_no_process(error: &ReadError) -> bool {
-    const ESRCH: i32 = 3;
-    matches!(error, ReadError::Io { source, .. } if source.raw_os_error() == Some(ESRCH))
+    matches!(error, ReadError::Io { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
 }
 
 /// Start in clock ticks since boot.

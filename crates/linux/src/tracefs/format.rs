@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::native_endian::{u16_at, u32_at, u64_at};
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Format {
     /// `common_type` of its records.
@@ -82,20 +84,19 @@ impl Format {
 
 impl Field {
     fn number(&self, record: &[u8]) -> Option<i128> {
-        let bytes = record.get(self.offset..self.offset.checked_add(self.size)?)?;
-        Some(match (bytes, self.signed) {
-            ([byte], false) => (*byte).into(),
-            (&[byte], true) => i8::from_ne_bytes([byte]).into(),
-            (&[a, b], false) => u16::from_ne_bytes([a, b]).into(),
-            (&[a, b], true) => i16::from_ne_bytes([a, b]).into(),
-            (bytes, signed) => match (<[u8; 4]>::try_from(bytes), <[u8; 8]>::try_from(bytes), signed) {
-                (Ok(bytes), _, false) => u32::from_ne_bytes(bytes).into(),
-                (Ok(bytes), _, true) => i32::from_ne_bytes(bytes).into(),
-                (_, Ok(bytes), false) => u64::from_ne_bytes(bytes).into(),
-                (_, Ok(bytes), true) => i64::from_ne_bytes(bytes).into(),
-                _ => return None,
-            },
-        })
+        let unsigned = match self.size {
+            1 => u64::from(*record.get(self.offset)?),
+            2 => u64::from(u16_at(record, self.offset)?),
+            4 => u64::from(u32_at(record, self.offset)?),
+            8 => u64_at(record, self.offset)?,
+            _ => return None,
+        };
+        if !self.signed {
+            return Some(unsigned.into());
+        }
+        // Shifting a signed number to the right extends its sign.
+        let unused_bits = 64 - 8 * self.size;
+        Some(((unsigned << unused_bits) as i64 >> unused_bits).into())
     }
 }
 

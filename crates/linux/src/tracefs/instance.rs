@@ -93,13 +93,11 @@ impl Instance {
     pub fn enable(&self, event: Event<'_>) -> Result<Option<Format>, TracefsError> {
         let folder = Path::new("events").join(event.system).join(event.name);
         let path = self.dir.join(&folder).join("format");
-        let format = match fs::read_to_string(&path) {
-            Ok(text) => Format::parse(&text),
+        let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(failed(&path, source)),
+            text => text.map_err(|source| failed(&path, source))?,
         };
-        let not_understood = || failed(&path, io::ErrorKind::InvalidData.into());
-        let format = format.ok_or_else(not_understood)?;
+        let format = Format::parse(&text).ok_or_else(|| failed(&path, io::ErrorKind::InvalidData.into()))?;
         if !event.filter.is_empty() {
             self.write(folder.join("filter"), event.filter)?;
         }

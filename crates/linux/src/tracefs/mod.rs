@@ -128,15 +128,13 @@ const ABSENT: &str = "absent";
 
 /// `PRESENT` if the instance exists, otherwise `ABSENT`.
 pub fn presence(root: &Root, id: u32) -> Result<&'static str, ReadError> {
-    let unreachable = |error: TracefsError| ReadError::Io {
+    let tracefs = Tracefs::open(root).map_err(|error| ReadError::Io {
         path: root.path(MOUNT_POINTS[0]),
         source: io::Error::other(error),
-    };
-    let tracefs = Tracefs::open(root).map_err(unreachable)?;
+    })?;
     let path = tracefs.instance(id);
-    match fs::metadata(&path) {
-        Ok(_) => Ok(PRESENT),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ABSENT),
+    match path.try_exists() {
+        Ok(exists) => Ok(if exists { PRESENT } else { ABSENT }),
         Err(source) => Err(ReadError::Io { path, source }),
     }
 }

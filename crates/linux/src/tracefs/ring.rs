@@ -3,7 +3,7 @@
 //! Source of the layout: `events/header_page`, `events/header_event`, include/linux/ring_buffer.h and
 //! kernel/trace/ring_buffer.c (the flags of lost events in `commit`).
 
-use crate::native_endian::{u32_at, u64_at};
+use crate::native_endian::{u16_at, u32_at, u64_at};
 
 const TYPE_PADDING: u32 = 29;
 const TYPE_TIME_EXTEND: u32 = 30;
@@ -71,20 +71,17 @@ impl Layout {
 
 impl<'a> Page<'a> {
     pub fn open(bytes: &'a [u8], layout: Layout) -> Result<Page<'a>, DamagedPage> {
-        let time = u64_at(bytes, 0).ok_or(DamagedPage)?;
-        let commit = match layout.commit_size {
-            4 => u64::from(u32_at(bytes, 8).ok_or(DamagedPage)?),
-            _ => u64_at(bytes, 8).ok_or(DamagedPage)?,
+        let word = |at| match layout.commit_size {
+            4 => u32_at(bytes, at).map(u64::from),
+            _ => u64_at(bytes, at),
         };
+        let time = u64_at(bytes, 0).ok_or(DamagedPage)?;
+        let commit = word(8).ok_or(DamagedPage)?;
         let length = (commit & (MISSED_STORED - 1)) as usize;
         let end = layout.data.checked_add(length).ok_or(DamagedPage)?;
         let left = bytes.get(layout.data..end).ok_or(DamagedPage)?;
-        let count = || match layout.commit_size {
-            4 => u32_at(bytes, end).map(u64::from),
-            _ => u64_at(bytes, end),
-        };
         let missed =
-            (commit & MISSED_EVENTS != 0).then(|| if commit & MISSED_STORED != 0 { count() } else { None });
+            (commit & MISSED_EVENTS != 0).then(|| if commit & MISSED_STORED != 0 { word(end) } else { None });
         Ok(Page { time, left, missed })
     }
 
@@ -111,7 +108,9 @@ impl<'a> Page<'a> {
             let bytes = data.map(|data| self.left.get(data..end).ok_or(DamagedPage)).transpose()?;
             self.left = self.left.get(end..).ok_or(DamagedPage)?;
             if let Some(bytes) = bytes {
-                return record(self.time, bytes).ok_or(DamagedPage).map(Some);
+                let id = u16_at(bytes, COMMON_TYPE).ok_or(DamagedPage)?;
+                let tid = u32_at(bytes, COMMON_PID).ok_or(DamagedPage)?;
+                return Ok(Some(Record { ns: self.time, id, tid, bytes }));
             }
         }
         Ok(None)
@@ -129,11 +128,6 @@ impl<'a> Iterator for Page<'a> {
         }
         step
     }
-}
-
-fn record(ns: u64, bytes: &[u8]) -> Option<Record<'_>> {
-    let id = u16::from_ne_bytes(bytes.get(COMMON_TYPE..COMMON_TYPE + 2)?.try_into().ok()?);
-    Some(Record { ns, id, tid: u32_at(bytes, COMMON_PID)?, bytes })
 }
 
 #[cfg(test)]

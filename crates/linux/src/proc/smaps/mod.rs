@@ -13,6 +13,7 @@ use std::{
 };
 
 use crate::{
+    pages::coverage::Coverage,
     root::{ReadError, Root},
     units::{Bytes, PageSize},
 };
@@ -210,11 +211,8 @@ pub fn parse(text: &str) -> Result<Vec<Vma>, MalformedLine> {
 
 /// The coverage of several mappings together; `pmd_size` is the PMD size of THP.
 #[must_use]
-pub fn coverage<'a>(
-    vmas: impl IntoIterator<Item = &'a Vma>,
-    pmd_size: Option<PageSize>,
-) -> crate::pages::coverage::Coverage {
-    let mut seen = crate::pages::coverage::Coverage::none("/proc/PID/smaps");
+pub fn coverage<'a>(vmas: impl IntoIterator<Item = &'a Vma>, pmd_size: Option<PageSize>) -> Coverage {
+    let mut seen = Coverage::none("/proc/PID/smaps");
     for vma in vmas {
         seen.resident += vma.rss + vma.hugetlb;
         if let (true, Some(size)) = (vma.thp > Bytes::ZERO, pmd_size) {
