@@ -37,7 +37,6 @@ pub struct ChangeResult {
 
 impl ChangeResult {
     /// The result for a change that was not written, for example in a dry run.
-    #[must_use]
     pub fn not_applied(change: &SettingChange) -> ChangeResult {
         ChangeResult { change: change.clone(), reached: None, shortage: None }
     }
@@ -69,7 +68,6 @@ pub enum WriteError {
 
 impl WriteError {
     /// The next step, starting with a separator; empty if there is none.
-    #[must_use]
     pub fn next_step(&self) -> &'static str {
         match self {
             WriteError::Journal(error) | WriteError::Pool(Shortage::Journal(error)) => error.next_step(),

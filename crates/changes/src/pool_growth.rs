@@ -147,7 +147,6 @@ fn in_steps<E>(
 }
 
 /// Why the kernel added `got` instead of `needed` pages.
-#[must_use]
 pub fn shortage(root: &Root, page_size: PageSize, node: Option<u32>, got: Pages, needed: Pages) -> Shortage {
     // Of a node `MemFree`, of the machine `MemAvailable`.
     let free = match node {

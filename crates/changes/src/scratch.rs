@@ -23,7 +23,6 @@ impl Scratch {
         }
     }
 
-    #[must_use]
     pub fn path(&self) -> &Path {
         match self {
             Scratch::OfJournal(path) => path,

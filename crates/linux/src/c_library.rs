@@ -92,7 +92,6 @@ fn version_in(file: &[u8]) -> Option<(u32, u32)> {
 
 impl Program {
     /// A jemalloc that this program's loader can load, relative to the root.
-    #[must_use]
     pub fn jemalloc(&self, root: &Root) -> Option<PathBuf> {
         let CLibrary::Glibc { dir, .. } = &self.c_library else { return None };
         let usual = ["usr/lib64", "usr/lib", "usr/local/lib"].map(PathBuf::from);
@@ -143,7 +142,6 @@ impl Elf {
 }
 
 /// `theirs`, a list in the format of `GLIBC_TUNABLES`, with `ours` in place of tunables of the same names.
-#[must_use]
 pub fn with_tunables(theirs: &str, ours: &[(&str, String)]) -> String {
     let is_ours = |one: &str| ours.iter().any(|(name, _)| one.split('=').next() == Some(name));
     let kept = theirs.split(':').filter(|one| !one.is_empty() && !is_ours(one)).map(str::to_owned);

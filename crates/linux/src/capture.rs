@@ -35,12 +35,10 @@ impl Capture {
     }
 
     /// The number of files and links.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -50,7 +50,6 @@ pub struct Facts {
 
 impl Facts {
     /// Reads all facts below `root`.
-    #[must_use]
     pub fn gather(root: &Root, scan: Scan) -> Facts {
         let base_page = base_page::read(root);
         let meminfo = meminfo::read(root);
@@ -81,7 +80,6 @@ impl Facts {
     }
 
     /// True if at least memory, pools or THP could be read.
-    #[must_use]
     pub fn any_known(&self) -> bool {
         self.meminfo.total.known().is_some()
             || self.pools.known().is_some()

@@ -25,7 +25,6 @@ impl Interrupt {
     }
 
     /// The signal received; `None` if there was none.
-    #[must_use]
     pub fn signal(&self) -> Option<i32> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,

@@ -35,7 +35,6 @@ pub fn read<T: DeserializeOwned>(mut value: Value) -> serde_json::Result<T> {
 }
 
 /// Schema of the JSON that [`value`] writes.
-#[must_use]
 pub fn schema<T: JsonSchema>() -> Schema {
     let mut schema = schema_for!(T);
     add_reasons(&mut schema);

@@ -45,7 +45,6 @@ pub enum ReadError {
 
 impl ReadError {
     /// True if the file does not exist.
-    #[must_use]
     pub fn is_absent(&self) -> bool {
         // EOPNOTSUPP and the like mean that the file exists.
         matches!(self, ReadError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
@@ -54,7 +53,6 @@ impl ReadError {
 
 impl Root {
     /// The running machine.
-    #[must_use]
     pub fn live() -> Root {
         Root::at("/")
     }
@@ -71,7 +69,6 @@ impl Root {
     }
 
     /// Everything that was read through this root and its clones since [`Root::recording`].
-    #[must_use]
     pub fn recorded(&self) -> Capture {
         let tape = self.tape.as_ref().map(|tape| tape.lock().unwrap_or_else(PoisonError::into_inner).clone());
         tape.unwrap_or_default()
@@ -84,7 +81,6 @@ impl Root {
     }
 
     /// True for the running machine: system calls and files then describe the same machine.
-    #[must_use]
     pub fn is_live(&self) -> bool {
         self.dir == Path::new("/")
     }

@@ -104,7 +104,6 @@ impl Knob {
     ];
 
     /// The name of the file in `khugepaged/`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Knob::Defrag => "defrag",
@@ -131,7 +130,6 @@ impl FromStr for Knob {
 
 impl Setting {
     /// The file, relative to `/`.
-    #[must_use]
     pub fn path(self) -> PathBuf {
         match self {
             Setting::Pool { page_size, node } => pools::folder(page_size, node).join("nr_hugepages"),
@@ -153,7 +151,6 @@ impl Setting {
     }
 
     /// True if the file lists the valid words.
-    #[must_use]
     pub fn is_choice(self) -> bool {
         matches!(self, Setting::ThpEnabled { .. } | Setting::ShmemEnabled { .. } | Setting::ThpDefrag)
     }
@@ -214,7 +211,6 @@ impl Setting {
     /// The settings to restore instead of this one. A pool over all nodes is restored node by node: the
     /// kernel distributes its pages. On a machine with one node, that node's pool is the pool of the machine,
     /// so that no two parts hold the same pages.
-    #[must_use]
     pub fn parts(self, root: &Root) -> Vec<Setting> {
         let Setting::Pool { page_size, node } = self else { return vec![self] };
         let pools = pools::read(root).unwrap_or_default();

@@ -25,7 +25,6 @@ pub struct Pages(pub u64);
 pub struct PageSize(u64);
 
 /// Seconds of a duration in nanoseconds.
-#[must_use]
 pub fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
@@ -49,19 +48,16 @@ impl Bytes {
     pub const ZERO: Bytes = Bytes(0);
 
     /// An amount in KiB, which /proc and /sys print as `kB`.
-    #[must_use]
     pub fn from_kib(kib: u64) -> Bytes {
         Bytes(kib.saturating_mul(1024))
     }
 
     /// The minimum number of pages of `size` that hold this amount.
-    #[must_use]
     pub fn pages_needed(self, size: PageSize) -> Pages {
         Pages(self.0.div_ceil(size.0))
     }
 
     /// The maximum number of whole pages of `size` in this amount.
-    #[must_use]
     pub fn whole_pages(self, size: PageSize) -> Pages {
         Pages(self.0 / size.0)
     }
@@ -73,7 +69,6 @@ impl Bytes {
     }
 
     /// The share of `whole`, from 0 to 1; `None` if `whole` is 0.
-    #[must_use]
     pub fn share_of(self, whole: Bytes) -> Option<f64> {
         (whole.0 > 0).then(|| self.0 as f64 / whole.0 as f64)
     }
@@ -159,19 +154,16 @@ impl PageSize {
         if bytes.0.is_power_of_two() { Ok(PageSize(bytes.0)) } else { Err(SizeError::NotAPowerOfTwo(bytes)) }
     }
 
-    #[must_use]
     pub fn bytes(self) -> Bytes {
         Bytes(self.0)
     }
 
     /// log₂ of the size, for `mmap` and `shmget`.
-    #[must_use]
     pub fn log2(self) -> u32 {
         self.0.trailing_zeros()
     }
 
     /// The size in file names of /sys: `2048kB`.
-    #[must_use]
     pub fn sysfs(self) -> String {
         format!("{}kB", self.0 / 1024)
     }

@@ -59,13 +59,11 @@ pub struct SettingChange {
 }
 
 impl SettingChange {
-    #[must_use]
     pub fn is_needed(&self) -> bool {
         self.from != self.to
     }
 
     /// The page size of a pool that grows and the number of missing pages. `None` for other changes.
-    #[must_use]
     pub fn growth(&self) -> Option<(PageSize, Pages)> {
         let Setting::Pool { page_size, .. } = self.setting else { return None };
         let missing = pages(&self.to).saturating_sub(pages(&self.from));
@@ -133,7 +131,6 @@ impl Difference {
     }
 
     /// True if no setting has to change.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.changes.iter().any(SettingChange::is_needed)
     }

@@ -23,14 +23,12 @@ pub type SwitchOff<'a> = dyn Fn(&JvmLog) -> Result<(), Reason> + 'a;
 
 impl JvmLog {
     /// `None` if process `pid` or its start time cannot be read.
-    #[must_use]
     pub fn of(root: &Root, pid: u32, file: String) -> Option<JvmLog> {
         let started = Process::read(root, pid).ok()?.started?;
         Some(JvmLog { pid, started, file })
     }
 
     /// True while the JVM that writes the log runs.
-    #[must_use]
     pub fn is_running(&self, root: &Root) -> bool {
         Process::read(root, self.pid).is_ok_and(|process| process.started == Some(self.started))
     }

@@ -106,7 +106,6 @@ pub enum JournalError {
 
 impl JournalError {
     /// The next step if a file could not be written, starting with a separator; empty if there is none.
-    #[must_use]
     pub fn next_step(&self) -> &'static str {
         let (JournalError::File { source, .. } | JournalError::Write { source, .. }) = self else {
             return "";
@@ -157,19 +156,16 @@ impl Journal {
     }
 
     /// The value of [`RUN_VARIABLE`] for every child process.
-    #[must_use]
     pub fn run_id(&self) -> &str {
         &self.record.run_id
     }
 
     /// A private folder that is removed with the journal.
-    #[must_use]
     pub fn scratch(&self) -> PathBuf {
         self.store.scratch(&self.record)
     }
 
     /// The settings changed so far, with the values before.
-    #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.record.entries
     }
@@ -237,7 +233,6 @@ impl Drop for Journal {
 }
 
 /// The record of a holder that died. `None` if there is none or only its owner may read it.
-#[must_use]
 pub fn unfinished(dir: &Path) -> Option<Record> {
     let of = |dir: &Path| {
         if !dir.join(Store::RECORD).exists() {
@@ -250,7 +245,6 @@ pub fn unfinished(dir: &Path) -> Option<Record> {
 
 impl Record {
     /// A sentence on the run and the number of settings that are not restored.
-    #[must_use]
     pub fn unfinished(&self) -> String {
         let changed = match self.entries.len() + self.jvm_logs.len() {
             0 => "no setting was changed".to_owned(),

@@ -134,14 +134,12 @@ impl ConfigFiles {
 }
 
 /// The files in `etc` that hugewise wrote, edited or not.
-#[must_use]
 pub fn present(etc: &Path) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| matches!(found(path), Ok(FileContent::Ours(_) | FileContent::Edited));
     FileKind::ALL.map(|kind| kind.path(etc)).into_iter().filter(ours).collect()
 }
 
 /// Removes the files that hugewise wrote to `etc`; edited ones only if `edited_too`, foreign ones never.
-#[must_use]
 pub fn remove(etc: &Path, edited_too: bool) -> Removed {
     let mut removed = Removed::default();
     for path in FileKind::ALL.map(|kind| kind.path(etc)) {

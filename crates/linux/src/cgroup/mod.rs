@@ -89,7 +89,6 @@ pub struct HugetlbLimits {
 }
 
 /// Reads the limits that apply to this process, for pools of `sizes`.
-#[must_use]
 pub fn read(root: &Root, sizes: &[PageSize]) -> CgroupLimits {
     let files = root.read(CGROUP).and_then(|cgroup| Ok((cgroup, root.read(MOUNTINFO)?)));
     let group = |controller: &str| match &files {

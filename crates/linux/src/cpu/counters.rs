@@ -29,7 +29,6 @@ pub struct Count {
 
 impl Count {
     /// Events per operation, extrapolated to the enabled time.
-    #[must_use]
     pub fn per_operation(self, operations: u64) -> Reading<f64> {
         if self.running_ns == 0 || operations == 0 {
             return Reading::unknown("the counter never ran: other events use the hardware counters");
@@ -47,7 +46,6 @@ pub struct Counters(Vec<(&'static str, Result<Counter, Reason>)>);
 
 impl Counters {
     /// Opens the counters of this machine, for user space only.
-    #[must_use]
     pub fn open(root: &Root) -> Counters {
         let dtlb = |result| Cache { which: CacheId::DTLB, operation: CacheOp::READ, result };
         Counters(vec![

@@ -24,13 +24,11 @@ pub struct Pmu {
 
 impl Pmu {
     /// True if a unit counts on the cores; `None` if unknown.
-    #[must_use]
     pub fn has_cores(&self) -> Option<bool> {
         self.cores.known().map(|cores| !cores.is_empty())
     }
 }
 
-#[must_use]
 pub fn read(root: &Root) -> Pmu {
     let counts_on_cores = |name: &String| {
         let device = Path::new(DEVICES).join(name);

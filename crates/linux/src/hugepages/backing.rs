@@ -35,13 +35,11 @@ pub enum BackingError {
 
 impl Backing {
     /// True for pages from a hugetlb pool.
-    #[must_use]
     pub fn is_explicit(self) -> bool {
         matches!(self, Backing::Hugetlb(_) | Backing::Shm(_))
     }
 
     /// The page size in the text; `None` without one.
-    #[must_use]
     pub fn named_size(self) -> Option<PageSize> {
         match self {
             Backing::Hugetlb(size) | Backing::Shm(size) => size,

@@ -12,7 +12,6 @@ pub const AUXV: &str = "proc/self/auxv";
 /// The base page size: 4 KiB on x86-64; 4, 16 or 64 KiB on arm64.
 ///
 /// A captured tree must come from a machine with the same word size and byte order.
-#[must_use]
 pub fn read(root: &Root) -> Reading<PageSize> {
     Reading::from(root.read_bytes(AUXV))
         .and_then(|auxv| find(&auxv).ok_or_else(|| root.content(AUXV, 1, "an entry AT_PAGESZ", "none")))

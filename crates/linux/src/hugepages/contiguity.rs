@@ -61,7 +61,6 @@ pub(crate) struct Zone {
 }
 
 /// Reads the available pages of each of `sizes`. `total` and `free` are the machine's memory.
-#[must_use]
 pub fn read(
     root: &Root,
     base: &Reading<PageSize>,

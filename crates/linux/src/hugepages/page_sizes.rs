@@ -36,7 +36,6 @@ impl PageSizes {
 
     /// The huge page size of `backing`; `None` for base pages and for a backing that this machine does not
     /// have.
-    #[must_use]
     pub fn huge_page_of(&self, backing: Backing) -> Option<PageSize> {
         match backing {
             Backing::Base => None,
@@ -48,7 +47,6 @@ impl PageSizes {
     }
 
     /// Why this machine does not have `backing`; `None` if it does.
-    #[must_use]
     pub fn missing(&self, backing: Backing) -> Option<String> {
         if backing == Backing::Base || self.huge_page_of(backing).is_some() {
             return None;

@@ -42,25 +42,21 @@ impl Pool {
     /// Pages available to a new mapping: free and not reserved.
     ///
     /// On a single node these are all free pages: reservations are counted for all nodes together.
-    #[must_use]
     pub fn available(&self) -> Pages {
         self.free.saturating_sub(self.reserved.unwrap_or_default())
     }
 
     /// Pages in use.
-    #[must_use]
     pub fn used(&self) -> Pages {
         self.total.saturating_sub(self.free)
     }
 
-    #[must_use]
     pub fn bytes(&self) -> Bytes {
         self.total * self.page_size
     }
 }
 
 /// The folder of a pool, relative to the root.
-#[must_use]
 pub fn folder(page_size: PageSize, node: Option<u32>) -> PathBuf {
     let size = format!("hugepages-{}", page_size.sysfs());
     match node {

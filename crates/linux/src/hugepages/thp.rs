@@ -73,7 +73,6 @@ pub struct ThpSize {
     pub shmem_enabled: Reading<Option<String>>,
 }
 
-#[must_use]
 pub fn read(root: &Root) -> Thp {
     let choice = |name: &str| root.choice(path(name)).into();
     let flag = |name: &str| root.value(path(name), "0 or 1").map(|value: u8| value != 0).into();
@@ -99,7 +98,6 @@ pub fn read(root: &Root) -> Thp {
 }
 
 /// Reads the PMD size only: one file instead of dozens.
-#[must_use]
 pub fn pmd_size(root: &Root) -> Reading<PageSize> {
     Reading::from(root.value(path("hpage_pmd_size"), "a size in bytes").map(Bytes)).and_then(PageSize::new)
 }
@@ -107,13 +105,11 @@ pub fn pmd_size(root: &Root) -> Reading<PageSize> {
 impl Thp {
     /// The mode for anonymous memory and pages of PMD size, and its file (relative to the root): the setting
     /// of the size, or the machine's if the size inherits or has none. `None` if unknown.
-    #[must_use]
     pub fn pmd_enabled(&self) -> Option<(&str, PathBuf)> {
         self.decided("enabled", |size| &size.enabled, &self.enabled)
     }
 
     /// Like [`Thp::pmd_enabled`], for shared memory.
-    #[must_use]
     pub fn pmd_shmem_enabled(&self) -> Option<(&str, PathBuf)> {
         match self.shmem_enabled.known().map(String::as_str) {
             // These two override the settings of the sizes.
@@ -142,7 +138,6 @@ impl Thp {
 
 /// The smallest large folio of any anonymous memory on the machine; `Some(None)` if there is none, `None` if
 /// unknown (before Linux 6.13).
-#[must_use]
 pub fn smallest_anonymous_folio(root: &Root) -> Option<Option<PageSize>> {
     let names = root.list(THP).ok()?;
     let mut sizes: Vec<(PageSize, &String)> =
@@ -162,7 +157,6 @@ pub fn smallest_anonymous_folio(root: &Root) -> Option<Option<PageSize>> {
 }
 
 /// The path of the setting `name`, relative to the root.
-#[must_use]
 pub fn path(name: &str) -> PathBuf {
     Path::new(THP).join(name)
 }

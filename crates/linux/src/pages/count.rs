@@ -33,7 +33,6 @@ pub struct PageCounts {
 
 impl PageCounts {
     /// Present bytes on pages of any size.
-    #[must_use]
     pub fn resident(&self) -> Bytes {
         let mthp: Bytes = self.mthp.values().copied().sum();
         self.base + mthp + self.thp + self.hugetlb.values().copied().sum()
@@ -72,7 +71,6 @@ impl PageCounts {
     }
 
     /// Present bytes by page size; `thp` is the PMD size.
-    #[must_use]
     pub fn by_page_size(&self, base: PageSize, thp: Option<PageSize>) -> BTreeMap<PageSize, Bytes> {
         let mut all = self.on_huge_pages(thp);
         if self.base > Bytes::ZERO {
@@ -82,7 +80,6 @@ impl PageCounts {
     }
 
     /// Present bytes as coverage; `source` names their source.
-    #[must_use]
     pub fn coverage(&self, thp: Option<PageSize>, source: &str) -> Coverage {
         Coverage { resident: self.resident(), huge: self.on_huge_pages(thp), source: source.to_owned() }
     }
@@ -109,7 +106,6 @@ pub struct PageCounter {
 }
 
 impl PageCounter {
-    #[must_use]
     pub fn of(root: &Root, pid: u32) -> PageCounter {
         PageCounter { pagemap: File::open(root.path(format!("proc/{pid}/pagemap"))).ok(), unsplit: 0 }
     }

@@ -19,19 +19,16 @@ pub struct Coverage {
 
 impl Coverage {
     /// A coverage without resident bytes.
-    #[must_use]
     pub fn none(source: &str) -> Coverage {
         Coverage { resident: Bytes::ZERO, huge: BTreeMap::new(), source: source.to_owned() }
     }
 
     /// Share on huge pages of any size, 0 to 1; `None` if nothing is resident.
-    #[must_use]
     pub fn share(&self) -> Option<f64> {
         self.huge.values().copied().sum::<Bytes>().share_of(self.resident)
     }
 
     /// Share on pages of one size, 0 to 1; `None` if nothing is resident.
-    #[must_use]
     pub fn share_on(&self, size: PageSize) -> Option<f64> {
         self.huge.get(&size).copied().unwrap_or_default().share_of(self.resident)
     }

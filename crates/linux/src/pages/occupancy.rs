@@ -74,7 +74,6 @@ impl Occupancy {
 }
 
 /// The largest part of `addresses` that consists of whole, aligned pages of `size`.
-#[must_use]
 pub fn whole(addresses: &Range<u64>, size: PageSize) -> Range<u64> {
     let page = size.bytes().0;
     let start = addresses.start.checked_next_multiple_of(page).unwrap_or(addresses.end);

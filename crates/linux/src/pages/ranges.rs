@@ -6,18 +6,15 @@ pub struct Ranges(Vec<(u64, u64)>);
 
 impl Ranges {
     /// Count of numbers in the set.
-    #[must_use]
     pub fn len(&self) -> u64 {
         self.0.iter().map(|(start, end)| end - start).sum()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Count of numbers in `start..end` that are not in the set.
-    #[must_use]
     pub fn missing(&self, start: u64, end: u64) -> u64 {
         let inside = |&(from, to): &(u64, u64)| to.min(end).saturating_sub(from.max(start));
         end.saturating_sub(start) - self.0.iter().map(inside).sum::<u64>()

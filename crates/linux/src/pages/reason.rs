@@ -60,7 +60,6 @@ pub enum Reason {
 
 /// The reason that follows from the kind and the addresses of the memory, whatever settings and advice are.
 /// `pmd` is the PMD size.
-#[must_use]
 pub fn by_place(memory: Memory, addresses: &Range<u64>, offset: u64, pmd: PageSize) -> Option<Reason> {
     match memory {
         Memory::Kernel => return Some(Reason::Kernel),
@@ -77,7 +76,6 @@ pub fn by_place(memory: Memory, addresses: &Range<u64>, offset: u64, pmd: PageSi
 }
 
 /// The reason that follows from `prctl` or `madvise` calls of the program.
-#[must_use]
 pub fn by_request(process_off: bool, advice: ThpAdvice) -> Option<Reason> {
     match (process_off, advice) {
         (true, _) => Some(Reason::OffByPrctl),
@@ -87,7 +85,6 @@ pub fn by_request(process_off: bool, advice: ThpAdvice) -> Option<Reason> {
 }
 
 /// The reason for a whole mapping.
-#[must_use]
 pub fn of_mapping(vma: &Vma, process_off: bool, pmd: PageSize) -> Option<Reason> {
     by_place(vma.memory(), &vma.addresses, vma.offset, pmd).or_else(|| by_request(process_off, vma.advice))
 }

@@ -61,13 +61,11 @@ impl Capabilities {
     /// Permits hardware counters regardless of `perf_event_paranoid` (Linux 5.8).
     pub const PERFMON: u32 = 38;
 
-    #[must_use]
     pub fn has(self, bit: u32) -> bool {
         self.0.checked_shr(bit).is_some_and(|bits| bits & 1 == 1)
     }
 }
 
-#[must_use]
 pub fn read(root: &Root) -> Limits {
     let status = Fields::read(root, STATUS);
     // Real, effective, saved, file system: `Uid: 0 0 0 0`.

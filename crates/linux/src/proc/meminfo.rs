@@ -38,7 +38,6 @@ pub struct Meminfo {
     pub default_pool: Reading<Pool>,
 }
 
-#[must_use]
 pub fn read(root: &Root) -> Meminfo {
     let fields = Fields::read(root, MEMINFO);
     let pages = |key| fields.get(key, "a number of pages", |value| value.parse().ok().map(Pages));

@@ -23,7 +23,6 @@ pub fn read(root: &Root) -> Result<Pressure, ReadError> {
 }
 
 /// `None` if the text is not in the documented format.
-#[must_use]
 pub fn parse(text: &str) -> Option<Pressure> {
     let some = text.lines().find_map(|line| {
         let total = line.strip_prefix("some ")?.split(' ').find_map(|word| word.strip_prefix("total="))?;

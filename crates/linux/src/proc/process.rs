@@ -123,7 +123,6 @@ impl Process {
     }
 
     /// The reason why a file of this process could not be read.
-    #[must_use]
     pub fn explain(&self, root: &Root, error: &ReadError) -> ProcessError {
         let (pid, name) = (self.pid, &self.name);
         if is_no_process(error) || self.check_running(root).is_err() {

@@ -21,7 +21,6 @@ pub struct TaskStat<'a> {
 
 impl TaskStat<'_> {
     /// `None` if a field is missing or not a number.
-    #[must_use]
     pub fn parse(text: &str) -> Option<TaskStat<'_>> {
         // The name may contain parentheses and blanks.
         let (before, after) = text.rsplit_once(')')?;

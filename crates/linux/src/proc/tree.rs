@@ -6,14 +6,12 @@ use crate::root::Root;
 
 /// The threads of `pid` and its descendants, as (process, thread); `pid` first, parents before their
 /// children. Without processes that exit during the reading.
-#[must_use]
 pub fn threads(root: &Root, pid: u32) -> Vec<(u32, u32)> {
     threads_of(root, [pid])
 }
 
 /// The threads of `processes` and their descendants, each once. A process whose parent has exited is no
 /// longer a descendant: to include it, the caller must list it.
-#[must_use]
 pub fn threads_of(root: &Root, processes: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)> {
     let mut seen = BTreeSet::new();
     let mut tree: Vec<u32> = processes.into_iter().filter(|pid| seen.insert(*pid)).collect();
@@ -31,7 +29,6 @@ pub fn threads_of(root: &Root, processes: impl IntoIterator<Item = u32>) -> Vec<
 }
 
 /// `pid` and its running descendants, `pid` first.
-#[must_use]
 pub fn processes(root: &Root, pid: u32) -> Vec<u32> {
     let mut processes: Vec<u32> = threads(root, pid).into_iter().map(|(process, _)| process).collect();
     processes.dedup();

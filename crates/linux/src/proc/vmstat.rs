@@ -15,7 +15,6 @@ impl VmStat {
     }
 
     /// Parses the text; lines in another format are skipped.
-    #[must_use]
     pub fn parse(text: &str) -> VmStat {
         let counter = |line: &str| {
             let (name, value) = line.split_once(' ')?;
@@ -25,7 +24,6 @@ impl VmStat {
     }
 
     /// The value since boot; `None` if the kernel has no such counter.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()
     }
@@ -35,13 +33,11 @@ impl VmStat {
     }
 
     /// The increase since `before`; `None` if the kernel has no such counter.
-    #[must_use]
     pub fn growth(&self, before: &VmStat, name: &str) -> Option<u64> {
         Some(self.0.get(name)?.saturating_sub(*before.0.get(name)?))
     }
 
     /// Direct compactions and reclaims in all zones since boot; `None` if the kernel counts neither.
-    #[must_use]
     pub fn stalls(&self) -> Option<u64> {
         let counts =
             self.0.iter().filter(|(name, _)| *name == "compact_stall" || name.starts_with("allocstall_"));

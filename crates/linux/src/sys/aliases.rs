@@ -83,14 +83,12 @@ impl AliasedMapping {
     }
 
     /// The memory as words, which are atomic because several addresses may map the same word.
-    #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: readable, writable, `len` long, aligned to a page, zeroed by the kernel, and valid as long
         // as self; atomics permit that a write to one word changes others.
         unsafe { slice::from_raw_parts(self.at(0).cast(), self.len / size_of::<AtomicU64>()) }
     }
 
-    #[must_use]
     pub fn addresses(&self) -> Range<u64> {
         let start = self.at(0) as u64;
         start..start + self.len as u64

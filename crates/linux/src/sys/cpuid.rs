@@ -4,7 +4,6 @@ pub type Registers = [u32; 4];
 
 /// A leaf of the `cpuid` instruction; `None` above the CPU's highest leaf, and on other architectures.
 #[cfg(target_arch = "x86_64")]
-#[must_use]
 pub fn leaf(leaf: u32, sub_leaf: u32) -> Option<Registers> {
     use std::arch::x86_64::__cpuid_count;
     const EXTENDED: u32 = 0x8000_0000;
@@ -23,7 +22,6 @@ pub fn leaf(leaf: u32, sub_leaf: u32) -> Option<Registers> {
 
 /// A leaf of the `cpuid` instruction, which this architecture does not have.
 #[cfg(not(target_arch = "x86_64"))]
-#[must_use]
 pub fn leaf(_leaf: u32, _sub_leaf: u32) -> Option<Registers> {
     None
 }

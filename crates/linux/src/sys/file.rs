@@ -113,7 +113,6 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
 }
 
 /// True if the program file has file capabilities; `false` if they cannot be read.
-#[must_use]
 pub fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
     // SAFETY: two strings with a final zero byte and no buffer: only the size of the attribute is read.

@@ -70,7 +70,6 @@ pub fn disable_thp() -> io::Result<()> {
 }
 
 /// True if orphans among this process's descendants become its children, as those of process 1 do.
-#[must_use]
 pub fn adopts_orphans() -> bool {
     let mut adopts: c_int = 0;
     // SAFETY: writes to one live int.

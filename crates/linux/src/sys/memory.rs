@@ -95,30 +95,25 @@ impl Mapping {
         Ok(Mapping { start, len, created_by: MappingCall::Shmat })
     }
 
-    #[must_use]
     pub fn address(&self) -> u64 {
         self.start.as_ptr() as u64
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Always false: the kernel creates no empty mapping.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The bytes of the mapping. Reading a page populates it.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping is readable, `len` long, zeroed by the kernel, and valid as long as self.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and writable; `&mut self` excludes every other reference.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
@@ -177,7 +172,6 @@ impl Mapping {
     }
 
     /// The addresses of `range`, given as byte offsets.
-    #[must_use]
     pub fn addresses(&self, range: &Range<usize>) -> Range<u64> {
         self.address() + range.start as u64..self.address() + range.end as u64
     }
@@ -210,7 +204,6 @@ pub struct NonEmptyBytes<'a>(&'a [u8]);
 
 impl<'a> NonEmptyBytes<'a> {
     /// `None` for an empty slice.
-    #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<NonEmptyBytes<'a>> {
         (!bytes.is_empty()).then_some(NonEmptyBytes(bytes))
     }
@@ -218,7 +211,6 @@ impl<'a> NonEmptyBytes<'a> {
     /// The byte at `fraction` / 2⁶⁴ of the length, read without a bounds check: in a measured loop the check
     /// would occupy slots in the CPU's instruction window and delay loads.
     #[inline]
-    #[must_use]
     pub fn at(self, fraction: u64) -> u8 {
         let place = (u128::from(fraction) * self.0.len() as u128) >> 64;
         // SAFETY: fraction / 2⁶⁴ is below 1 and the length above 0, so the index, rounded down, is below the

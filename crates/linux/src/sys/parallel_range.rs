@@ -23,7 +23,6 @@ pub struct Span<'a> {
 
 impl<'a> Span<'a> {
     /// Memory that no other thread uses at the same time.
-    #[must_use]
     pub fn new(memory: &'a mut [u8]) -> Span<'a> {
         let range = memory.as_mut_ptr_range();
         Span {
@@ -38,12 +37,10 @@ impl<'a> Span<'a> {
     ///
     /// All of `addresses` is mapped, readable and writable as long as the span lives. A caller that releases
     /// pages guarantees that their contents are not needed.
-    #[must_use]
     pub unsafe fn in_use(addresses: Range<u64>) -> Span<'a> {
         Span { addresses, memory: PhantomData }
     }
 
-    #[must_use]
     pub fn addresses(&self) -> Range<u64> {
         self.addresses.clone()
     }
@@ -104,7 +101,6 @@ impl<'a> Span<'a> {
 }
 
 /// True if the kernel has `MADV_POPULATE_WRITE` (Linux 5.14).
-#[must_use]
 pub fn can_populate() -> bool {
     // An empty range is accepted only by a kernel that has the advice.
     advise(0..0, libc::MADV_POPULATE_WRITE).is_ok()

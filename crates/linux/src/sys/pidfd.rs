@@ -27,13 +27,11 @@ pub struct Adviser(File);
 
 impl Adviser {
     /// An adviser for the process of this pidfd.
-    #[must_use]
     pub fn of(pidfd: File) -> Adviser {
         Adviser(pidfd)
     }
 
     /// True once the process has exited.
-    #[must_use]
     pub fn has_ended(&self) -> bool {
         has_ended(&self.0, Duration::ZERO).unwrap_or(false)
     }
@@ -64,7 +62,6 @@ impl Adviser {
 }
 
 /// True if the kernel has `MADV_COLLAPSE` (Linux 6.1, with THP).
-#[must_use]
 pub fn can_collapse() -> bool {
     // SAFETY: an empty range; the kernel only checks the advice.
     unsafe { libc::madvise(ptr::null_mut(), 0, MADV_COLLAPSE) == 0 }

@@ -72,7 +72,6 @@ impl GroupLeader {
     }
 
     /// The process id, which is also the process group id.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid.unsigned_abs()
     }
@@ -183,25 +182,21 @@ fn signal_process(pid: u32, signal: c_int, is_target: impl FnOnce() -> bool) -> 
     .map(drop)
 }
 
-#[must_use]
 pub fn is_root() -> bool {
     effective_uid() == 0
 }
 
-#[must_use]
 pub fn effective_uid() -> u32 {
     // SAFETY: geteuid always succeeds.
     unsafe { libc::geteuid() }
 }
 
 /// Nanoseconds of CLOCK_MONOTONIC, which is also the clock of the JVM's `timenanos`.
-#[must_use]
 pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
 /// The CPU time of the calling thread since its start.
-#[must_use]
 pub fn thread_cpu() -> Duration {
     Duration::from_nanos(clock_ns(libc::CLOCK_THREAD_CPUTIME_ID))
 }
@@ -218,7 +213,6 @@ pub fn set_batch_scheduling() {
 }
 
 /// The CPU time of all threads of this process since its start, including those that ended.
-#[must_use]
 pub fn process_cpu() -> Duration {
     Duration::from_nanos(clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID))
 }
@@ -231,7 +225,6 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
 }
 
 /// Clock ticks per second, the unit of CPU time in /proc.
-#[must_use]
 pub fn ticks_per_second() -> u64 {
     // SAFETY: reads a constant of the system.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
@@ -240,7 +233,6 @@ pub fn ticks_per_second() -> u64 {
 }
 
 /// The id of the calling thread.
-#[must_use]
 pub fn thread_id() -> u32 {
     // SAFETY: gettid always succeeds.
     unsafe { libc::gettid() }.unsigned_abs()

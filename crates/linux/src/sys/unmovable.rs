@@ -49,12 +49,10 @@ impl PinnedPages {
     }
 
     /// The number of pinned pages.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.pinned
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pinned == 0
     }

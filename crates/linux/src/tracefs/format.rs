@@ -52,7 +52,6 @@ impl fmt::Display for Value {
 
 impl Format {
     /// `None` if the text is not a format file.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Format> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let fields: Vec<Field> = text.lines().filter_map(field).collect();
@@ -69,7 +68,6 @@ impl Format {
     }
 
     /// The value of a field in a record; `None` if the record has no such field or it is not a number.
-    #[must_use]
     pub fn value(&self, record: &[u8], name: &str) -> Option<Value> {
         let field = self.fields.iter().find(|field| field.name == name)?;
         let number = field.number(record)?;

@@ -79,7 +79,6 @@ impl Instance {
     }
 
     /// The number of CPUs with a buffer.
-    #[must_use]
     pub fn cpus(&self) -> usize {
         self.buffers.len()
     }
@@ -178,7 +177,6 @@ fn failed(path: &Path, source: io::Error) -> TracefsError {
 
 impl Losses {
     /// Parses `per_cpu/cpuN/stats`: the sum of the counters of lost events.
-    #[must_use]
     pub fn parse(stats: &str) -> Losses {
         let counted = ["overrun", "commit overrun", "dropped events"];
         let number = |line: &str| {

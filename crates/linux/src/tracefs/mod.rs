@@ -88,7 +88,6 @@ impl Tracefs {
     }
 
     /// True for a detached mount, which only this process sees.
-    #[must_use]
     pub fn is_own_mount(&self) -> bool {
         self.own_mount.is_some()
     }
@@ -110,14 +109,12 @@ impl Tracefs {
     }
 
     /// The folder of an instance of hugewise.
-    #[must_use]
     pub fn instance(&self, id: u32) -> PathBuf {
         self.dir.join("instances").join(name(id))
     }
 }
 
 /// The name of an instance of hugewise.
-#[must_use]
 pub fn name(id: u32) -> String {
     format!("hugewise-{id}")
 }

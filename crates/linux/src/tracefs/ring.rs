@@ -56,7 +56,6 @@ pub struct Record<'a> {
 pub struct DamagedPage;
 
 impl Layout {
-    #[must_use]
     pub fn parse(header_page: &str) -> Option<Layout> {
         let field = |name: &str, key: &str| {
             let line = header_page.lines().find(|line| line.contains(&format!(" {name};")))?;

@@ -31,7 +31,6 @@ pub struct Tlb {
 }
 
 /// All TLBs for loads that CPUID describes.
-#[must_use]
 pub fn read() -> Reading<Vec<Tlb>> {
     if cfg!(target_arch = "x86_64") {
         reported(cpuid::leaf)
@@ -41,7 +40,6 @@ pub fn read() -> Reading<Vec<Tlb>> {
 }
 
 /// The TLB of `level` for pages of `size`; `None` if CPUID does not describe one.
-#[must_use]
 pub fn entries(tlbs: &[Tlb], level: u32, size: PageSize) -> Option<&Tlb> {
     tlbs.iter().find(|tlb| tlb.level == level && tlb.sizes.contains(&size))
 }

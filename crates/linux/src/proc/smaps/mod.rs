@@ -91,7 +91,6 @@ const PIECE_BYTES: usize = 1 << 16;
 const MAX_QUEUED_PIECES: usize = 128;
 
 impl Vma {
-    #[must_use]
     pub fn memory(&self) -> Memory {
         let is_shared_memory = ["/memfd:", "/SYSV", "/dev/shm/", "/dev/zero", "[anon_shmem:"];
         match self.name.as_str() {
@@ -105,7 +104,6 @@ impl Vma {
     }
 
     /// True for the program's anonymous memory, without its shared memory.
-    #[must_use]
     pub fn is_anonymous(&self) -> bool {
         self.name.is_empty() || self.name.starts_with("[heap]") || self.name.starts_with("[anon")
     }
@@ -210,7 +208,6 @@ pub fn parse(text: &str) -> Result<Vec<Vma>, MalformedLine> {
 }
 
 /// The coverage of several mappings together; `pmd_size` is the PMD size of THP.
-#[must_use]
 pub fn coverage<'a>(vmas: impl IntoIterator<Item = &'a Vma>, pmd_size: Option<PageSize>) -> Coverage {
     let mut seen = Coverage::none("/proc/PID/smaps");
     for vma in vmas {
