@@ -133,8 +133,8 @@ impl Setting {
     pub fn path(self) -> PathBuf {
         match self {
             Setting::Pool { page_size, node } => pools::folder(page_size, node).join("nr_hugepages"),
-            Setting::ThpEnabled { page_size } => thp_path(page_size, "enabled"),
-            Setting::ShmemEnabled { page_size } => thp_path(page_size, "shmem_enabled"),
+            Setting::ThpEnabled { page_size } => thp::path_of(page_size, "enabled"),
+            Setting::ShmemEnabled { page_size } => thp::path_of(page_size, "shmem_enabled"),
             Setting::Overcommit { page_size } => {
                 pools::folder(page_size, None).join("nr_overcommit_hugepages")
             }
@@ -223,13 +223,6 @@ impl Setting {
             (_, Some(_)) => vec![self],
             (_, None) => parts,
         }
-    }
-}
-
-fn thp_path(page_size: Option<PageSize>, name: &str) -> PathBuf {
-    match page_size {
-        Some(size) => thp::path(&format!("hugepages-{}", size.sysfs())).join(name),
-        None => thp::path(name),
     }
 }
 

@@ -76,11 +76,8 @@ pub fn read(
     };
     let listed: Reading<Bytes> =
         base_and_zones.map(|(base, zones)| zones.iter().map(|zone| zone.bytes(base)).sum()).into();
-    let unlisted = match (free, &listed) {
-        (Reading::Known(free), Reading::Known(listed)) => Reading::Known(free.saturating_sub(*listed)),
-        (unknown, Reading::Known(_)) => unknown.clone(),
-        (_, unknown) => unknown.clone(),
-    };
+    let unlisted =
+        listed.clone().and_then(|listed| free.clone().into_result().map(|free| free.saturating_sub(listed)));
     let scan_frames = |base, size| match total {
         Reading::Known(total) if *total > MAX_UNREQUESTED_SCAN_BYTES && scan == Scan::IfQuick => {
             Reading::unknown(format!(

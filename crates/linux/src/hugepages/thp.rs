@@ -128,8 +128,7 @@ impl Thp {
         match sizes.find(|size| Some(&size.page_size) == self.pmd_size.known()).map(own) {
             Some(Reading::Unknown { .. }) => None,
             Some(Reading::Known(Some(word))) if word != "inherit" => {
-                let folder = format!("hugepages-{}", self.pmd_size.known()?.sysfs());
-                Some((word, path(&folder).join(name)))
+                Some((word, path_of(self.pmd_size.known().copied(), name)))
             }
             _ => machine.known().map(|word| (word.as_str(), path(name))),
         }
@@ -159,6 +158,14 @@ pub fn smallest_anonymous_folio(root: &Root) -> Option<Option<PageSize>> {
 /// The path of the setting `name`, relative to the root.
 pub fn path(name: &str) -> PathBuf {
     Path::new(THP).join(name)
+}
+
+/// Like [`path`], for the setting of one folio size; `None` for that of the machine.
+pub fn path_of(page_size: Option<PageSize>, name: &str) -> PathBuf {
+    match page_size {
+        Some(size) => path(&format!("hugepages-{}", size.sysfs())).join(name),
+        None => path(name),
+    }
 }
 
 fn read_sizes(root: &Root, names: &[String]) -> Vec<ThpSize> {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs::File, ops::Range};
 
 use super::{
-    coverage::Coverage,
+    coverage::{Coverage, add_bytes},
     folios::{self, Folio, FolioRange},
 };
 use crate::{
@@ -54,28 +54,16 @@ impl PageCounts {
     /// Subtracts bytes that are counted in another mapping of the same memory. Huge page table entries map
     /// `huge` of them here.
     pub fn subtract(&mut self, bytes: Bytes, huge: Bytes) {
-        let mut left = huge;
-        let large = self.hugetlb.values_mut().rev().chain([&mut self.thp]);
-        for counted in large {
-            let off = left.min(*counted);
-            *counted = counted.saturating_sub(off);
-            left = left.saturating_sub(off);
-        }
-        let mut left = bytes.saturating_sub(huge) + left;
-        for counted in [&mut self.base].into_iter().chain(self.mthp.values_mut()).chain([&mut self.thp]) {
-            let off = left.min(*counted);
-            *counted = counted.saturating_sub(off);
-            left = left.saturating_sub(off);
-        }
+        let left = subtract_from(self.hugetlb.values_mut().rev().chain([&mut self.thp]), huge);
+        let small = [&mut self.base].into_iter().chain(self.mthp.values_mut()).chain([&mut self.thp]);
+        subtract_from(small, bytes.saturating_sub(huge) + left);
         self.hugetlb.retain(|_, bytes| *bytes > Bytes::ZERO);
     }
 
     /// Present bytes by page size; `thp` is the PMD size.
     pub fn by_page_size(&self, base: PageSize, thp: Option<PageSize>) -> BTreeMap<PageSize, Bytes> {
         let mut all = self.on_huge_pages(thp);
-        if self.base > Bytes::ZERO {
-            *all.entry(base).or_default() += self.base;
-        }
+        add_bytes(&mut all, base, self.base);
         all
     }
 
@@ -86,14 +74,23 @@ impl PageCounts {
 
     fn on_huge_pages(&self, thp: Option<PageSize>) -> BTreeMap<PageSize, Bytes> {
         let mut all = self.hugetlb.clone();
-        let others = self.mthp.iter().map(|(size, bytes)| (*size, *bytes));
-        for (size, bytes) in others.chain(thp.map(|size| (size, self.thp))) {
-            if bytes > Bytes::ZERO {
-                *all.entry(size).or_default() += bytes;
-            }
+        self.mthp.iter().for_each(|(size, bytes)| add_bytes(&mut all, *size, *bytes));
+        if let Some(size) = thp {
+            add_bytes(&mut all, size, self.thp);
         }
         all
     }
+}
+
+/// Subtracts `amount` from the first `counts` that have it; returns the rest.
+fn subtract_from<'a>(counts: impl Iterator<Item = &'a mut Bytes>, amount: Bytes) -> Bytes {
+    let mut left = amount;
+    for count in counts {
+        let part = left.min(*count);
+        *count = count.saturating_sub(part);
+        left = left.saturating_sub(part);
+    }
+    left
 }
 
 /// Counts mappings of one process.
@@ -136,15 +133,13 @@ impl PageCounter {
                     // Read at another time, so limited to the remaining bytes.
                     let bytes = bytes.min(counts.base);
                     counts.base = counts.base.saturating_sub(bytes);
-                    if bytes > Bytes::ZERO {
-                        *counts.mthp.entry(size).or_default() += bytes;
-                    }
+                    add_bytes(&mut counts.mthp, size, bytes);
                 }
             }
         }
         (counts.split, counts.part_of_folio) = (split.min(counts.base), part_of_folio.min(counts.base));
-        if let (true, Ok(size)) = (sums.hugetlb > Bytes::ZERO, PageSize::new(vma.kernel_page_size)) {
-            counts.hugetlb.insert(size, sums.hugetlb);
+        if let Ok(size) = PageSize::new(vma.kernel_page_size) {
+            add_bytes(&mut counts.hugetlb, size, sums.hugetlb);
         }
         counts
     }

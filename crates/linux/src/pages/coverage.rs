@@ -6,6 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, PageSize};
 
+/// Adds bytes on pages of `size`; zero bytes get no entry.
+pub(crate) fn add_bytes(to: &mut BTreeMap<PageSize, Bytes>, size: PageSize, bytes: Bytes) {
+    if bytes > Bytes::ZERO {
+        *to.entry(size).or_default() += bytes;
+    }
+}
+
 /// Coverage of a region, as read from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {

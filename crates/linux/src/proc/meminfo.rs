@@ -40,32 +40,31 @@ pub struct Meminfo {
 
 pub fn read(root: &Root) -> Meminfo {
     let fields = Fields::read(root, MEMINFO);
-    let pages = |key| fields.get(key, "a number of pages", |value| value.parse().ok().map(Pages));
     let default_size = fields.kib("Hugepagesize").and_then(PageSize::new);
-    let counts = ["HugePages_Total", "HugePages_Free", "HugePages_Rsvd", "HugePages_Surp"].map(pages);
-    let default_pool = match (&default_size, counts) {
-        (
-            Reading::Known(page_size),
-            [Reading::Known(total), Reading::Known(free), Reading::Known(reserved), Reading::Known(surplus)],
-        ) => Reading::Known(Pool {
-            page_size: *page_size,
-            node: None,
-            total,
-            free,
-            surplus,
-            reserved: Some(reserved),
-            overcommit: root.value(OVERCOMMIT, "a number of pages").map(Pages).ok(),
-        }),
-        _ => Reading::unknown(format!("{} has no HugePages_ lines", root.path(MEMINFO).display())),
-    };
+    let default_pool = default_size.known().and_then(|size| default_pool(root, &fields, *size));
+    let no_lines = || format!("{} has no HugePages_ lines", root.path(MEMINFO).display());
     Meminfo {
         total: fields.kib("MemTotal"),
         free: fields.kib("MemFree"),
         available: fields.kib("MemAvailable"),
         hugetlb: fields.kib("Hugetlb"),
         default_size,
-        default_pool,
+        default_pool: default_pool.ok_or_else(no_lines).into(),
     }
+}
+
+fn default_pool(root: &Root, fields: &Fields<'_>, page_size: PageSize) -> Option<Pool> {
+    let pages =
+        |key| fields.get(key, "a number of pages", |value| value.parse().ok()).known().map(|n| Pages(*n));
+    Some(Pool {
+        page_size,
+        node: None,
+        total: pages("HugePages_Total")?,
+        free: pages("HugePages_Free")?,
+        surplus: pages("HugePages_Surp")?,
+        reserved: Some(pages("HugePages_Rsvd")?),
+        overcommit: root.value(OVERCOMMIT, "a number of pages").map(Pages).ok(),
+    })
 }
 
 #[cfg(test)]

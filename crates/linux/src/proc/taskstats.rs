@@ -18,7 +18,9 @@ use crate::{
 };
 
 const NLM_F_REQUEST: u16 = libc::NLM_F_REQUEST as u16;
+const CTRL_CMD_GETFAMILY: u8 = libc::CTRL_CMD_GETFAMILY as u8;
 const CTRL_ATTR_FAMILY_ID: u16 = libc::CTRL_ATTR_FAMILY_ID as u16;
+const CTRL_ATTR_FAMILY_NAME: u16 = libc::CTRL_ATTR_FAMILY_NAME as u16;
 const TASKSTATS_CMD_GET: u8 = 1;
 const CMD_ATTR_PID: u16 = 1;
 const CMD_ATTR_REGISTER_CPUMASK: u16 = 3;
@@ -101,7 +103,7 @@ impl Channel {
             family: libc::GENL_ID_CTRL as u16,
             buffer: vec![0; MAX_DATAGRAM_BYTES],
         };
-        channel.send(libc::CTRL_CMD_GETFAMILY as u8, libc::CTRL_ATTR_FAMILY_NAME as u16, b"TASKSTATS\0")?;
+        channel.send(NLM_F_REQUEST, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"TASKSTATS\0")?;
         let answer = channel.answer()?;
         let family = attributes(&answer)
             .find(|(kind, _)| *kind == CTRL_ATTR_FAMILY_ID)
@@ -114,7 +116,7 @@ impl Channel {
     ///
     /// Must not follow [`Channel::subscribe_exits`]: exit messages would be lost.
     pub fn thread(&mut self, tid: u32) -> io::Result<TaskStats> {
-        self.send(TASKSTATS_CMD_GET, CMD_ATTR_PID, &tid.to_ne_bytes())?;
+        self.send(NLM_F_REQUEST, TASKSTATS_CMD_GET, CMD_ATTR_PID, &tid.to_ne_bytes())?;
         let answer = self.answer()?;
         stats(&answer).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
@@ -123,9 +125,7 @@ impl Channel {
     pub fn subscribe_exits(&mut self, cpus: &str) -> io::Result<()> {
         let mask = format!("{}\0", cpus.trim());
         let flags = NLM_F_REQUEST | libc::NLM_F_ACK as u16;
-        let message =
-            request(self.family, flags, TASKSTATS_CMD_GET, CMD_ATTR_REGISTER_CPUMASK, mask.as_bytes());
-        self.socket.send(&message)?;
+        self.send(flags, TASKSTATS_CMD_GET, CMD_ATTR_REGISTER_CPUMASK, mask.as_bytes())?;
         self.answer().map(drop)
     }
 
@@ -140,8 +140,8 @@ impl Channel {
         Ok(None)
     }
 
-    fn send(&self, command: u8, attribute: u16, value: &[u8]) -> io::Result<()> {
-        self.socket.send(&request(self.family, NLM_F_REQUEST, command, attribute, value))
+    fn send(&self, flags: u16, command: u8, attribute: u16, value: &[u8]) -> io::Result<()> {
+        self.socket.send(&request(self.family, flags, command, attribute, value))
     }
 
     fn answer(&mut self) -> io::Result<Vec<u8>> {

@@ -87,7 +87,7 @@ impl PoolSimulator {
     /// All requests, with the bytes still held.
     pub(super) fn into_requests(mut self) -> Vec<HugetlbRequest> {
         for (request, held) in self.requests.iter_mut().zip(&self.held) {
-            request.held = Bytes(held.len());
+            request.held = Bytes(held.count());
         }
         self.requests
     }
@@ -112,7 +112,7 @@ impl PoolSimulator {
     /// True if the simulated pool has `bytes` left.
     fn has(&self, size: PageSize, bytes: u64) -> bool {
         let all = self.requests.iter().zip(&self.held);
-        let held = all.filter(|(r, _)| r.page_size == size).map(|(_, held)| held.len()).sum();
+        let held = all.filter(|(r, _)| r.page_size == size).map(|(_, held)| held.count()).sum();
         let wanted = Bytes(held) + Bytes(bytes);
         self.pools.get(&size).is_none_or(|pool| wanted.pages_needed(size) <= *pool)
     }

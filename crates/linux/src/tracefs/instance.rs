@@ -52,9 +52,9 @@ impl Instance {
     pub fn open(tracefs: Tracefs, id: u32, options: Options) -> Result<Instance, TracefsError> {
         let dir = tracefs.instance(id);
         let header = dir.join("events/header_page");
-        let text = read_at_once(&header).map_err(|source| failed(&header, source))?;
+        let text = read_at_once(&header).map_err(failed(&header))?;
         let layout = Layout::parse(&text)
-            .ok_or_else(|| failed(&header, io::Error::new(io::ErrorKind::InvalidData, text)))?;
+            .ok_or_else(|| failed(&header)(io::Error::new(io::ErrorKind::InvalidData, text)))?;
         let mut instance =
             Instance { dir, layout, buffers: Vec::new(), piece: vec![0; layout.size], _tracefs: tracefs };
         instance.write("trace_clock", "mono")?;
@@ -66,13 +66,13 @@ impl Instance {
 
     fn open_buffers(&mut self) -> Result<(), TracefsError> {
         let folder = self.dir.join("per_cpu");
-        let names = fs::read_dir(&folder).map_err(|source| failed(&folder, source))?;
+        let names = fs::read_dir(&folder).map_err(failed(&folder))?;
         for name in names.flatten() {
             let cpu = name.file_name().to_string_lossy().strip_prefix("cpu").and_then(|n| n.parse().ok());
             let Some(cpu) = cpu else { continue };
             let path = name.path().join("trace_pipe_raw");
             let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
-            self.buffers.push((cpu, opened.map_err(|source| failed(&path, source))?));
+            self.buffers.push((cpu, opened.map_err(failed(&path))?));
         }
         self.buffers.sort_by_key(|(cpu, _)| *cpu);
         Ok(())
@@ -94,9 +94,9 @@ impl Instance {
         let path = self.dir.join(&folder).join("format");
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            text => text.map_err(|source| failed(&path, source))?,
+            text => text.map_err(failed(&path))?,
         };
-        let format = Format::parse(&text).ok_or_else(|| failed(&path, io::ErrorKind::InvalidData.into()))?;
+        let format = Format::parse(&text).ok_or_else(|| failed(&path)(io::ErrorKind::InvalidData.into()))?;
         if !event.filter.is_empty() {
             self.write(folder.join("filter"), event.filter)?;
         }
@@ -107,11 +107,11 @@ impl Instance {
     /// Starts to record these threads and their future children.
     pub fn follow(&self, tids: &[u32]) -> Result<(), TracefsError> {
         let path = self.dir.join("set_event_pid");
-        let mut file = OpenOptions::new().append(true).open(&path).map_err(|source| failed(&path, source))?;
+        let mut file = OpenOptions::new().append(true).open(&path).map_err(failed(&path))?;
         // The kernel accepts less than a page per write.
         for some in tids.chunks(256) {
             let text: String = some.iter().map(|tid| format!("{tid} ")).collect();
-            file.write_all(text.as_bytes()).map_err(|source| failed(&path, source))?;
+            file.write_all(text.as_bytes()).map_err(failed(&path))?;
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Instance {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(source) => {
                         let path = self.dir.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
-                        return Err(failed(&path, source));
+                        return Err(failed(&path)(source));
                     }
                 }
             }
@@ -149,7 +149,7 @@ impl Instance {
         let mut losses = Losses::default();
         for (cpu, _) in &self.buffers {
             let path = self.dir.join(format!("per_cpu/cpu{cpu}/stats"));
-            let text = fs::read_to_string(&path).map_err(|source| failed(&path, source))?;
+            let text = fs::read_to_string(&path).map_err(failed(&path))?;
             losses.events = losses.events.saturating_add(Losses::parse(&text).events);
         }
         Ok(losses)
@@ -157,9 +157,8 @@ impl Instance {
 
     fn write(&self, name: impl AsRef<Path>, value: &str) -> Result<(), TracefsError> {
         let path = self.dir.join(name);
-        let written =
-            OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(value.as_bytes()));
-        written.map_err(|source| failed(&path, source))
+        let opened = OpenOptions::new().write(true).open(&path);
+        opened.and_then(|mut file| file.write_all(value.as_bytes())).map_err(failed(&path))
     }
 }
 
@@ -171,8 +170,8 @@ fn read_at_once(path: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 
-fn failed(path: &Path, source: io::Error) -> TracefsError {
-    TracefsError::Io { path: path.to_owned(), source }
+fn failed(path: &Path) -> impl Fn(io::Error) -> TracefsError {
+    move |source| TracefsError::Io { path: path.to_owned(), source }
 }
 
 impl Losses {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    pages::coverage::Coverage,
+    pages::coverage::{Coverage, add_bytes},
     root::{ReadError, Root},
     units::{Bytes, PageSize},
 };
@@ -212,11 +212,11 @@ pub fn coverage<'a>(vmas: impl IntoIterator<Item = &'a Vma>, pmd_size: Option<Pa
     let mut seen = Coverage::none("/proc/PID/smaps");
     for vma in vmas {
         seen.resident += vma.rss + vma.hugetlb;
-        if let (true, Some(size)) = (vma.thp > Bytes::ZERO, pmd_size) {
-            *seen.huge.entry(size).or_default() += vma.thp;
+        if let Some(size) = pmd_size {
+            add_bytes(&mut seen.huge, size, vma.thp);
         }
-        if let (true, Ok(size)) = (vma.hugetlb > Bytes::ZERO, PageSize::new(vma.kernel_page_size)) {
-            *seen.huge.entry(size).or_default() += vma.hugetlb;
+        if let Ok(size) = PageSize::new(vma.kernel_page_size) {
+            add_bytes(&mut seen.huge, size, vma.hugetlb);
         }
     }
     seen
