@@ -126,7 +126,6 @@ impl Writer {
     }
 
     /// Restores every setting.
-    #[must_use]
     pub fn put_back(self) -> Restored {
         self.journal.close()
     }

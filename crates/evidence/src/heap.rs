@@ -18,7 +18,6 @@ use hugewise_linux::{
 };
 
 /// Counts the pages of the heap. `vmas` are the mappings of process `pid` from smaps; `thp` is the PMD size.
-#[must_use]
 pub fn pages(root: &Root, thp: Option<PageSize>, pid: u32, vmas: &[Vma], heap: &Heap) -> PageCounts {
     let inside =
         |vma: &Vma, range: &Range<u64>| vma.addresses.start < range.end && range.start < vma.addresses.end;
@@ -39,14 +38,12 @@ pub fn pages(root: &Root, thp: Option<PageSize>, pid: u32, vmas: &[Vma], heap: &
 
 /// Present bytes of the heap, and those of them that huge page table entries map. It reads the page
 /// table only, which is the cheapest sample. `None` before Linux 6.7, and if the process may not be read.
-#[must_use]
 pub fn scan(root: &Root, pid: u32, heap: &Heap) -> Option<PresentBytes> {
     let pagemap = File::open(root.path(format!("proc/{pid}/pagemap"))).ok()?;
     views::present_once(&pagemap, &maps(root, pid)?, &heap.ranges).ok()
 }
 
 /// Locates the heap of process `pid` without counting present pages.
-#[must_use]
 pub fn locate(root: &Root, pid: u32, hints: &HeapHints) -> Option<Heap> {
     locate_heap(root, pid, &maps(root, pid)?, hints)
 }

@@ -68,7 +68,6 @@ pub struct Observer {
 
 impl Observer {
     /// `thp_size` is the PMD size.
-    #[must_use]
     pub fn new(root: &Root, region: RegionOfInterest, thp_size: Option<PageSize>) -> Observer {
         Observer {
             root: root.clone(),
@@ -83,13 +82,11 @@ impl Observer {
     }
 
     /// Starts with the longest sampling interval, for a program that samples would slow down measurably.
-    #[must_use]
     pub fn with_longest_interval(self) -> Observer {
         Observer { interval: MAX_INTERVAL, ..self }
     }
 
     /// Time to wait until the next sample.
-    #[must_use]
     pub fn interval(&self) -> Duration {
         self.interval
     }

@@ -26,7 +26,6 @@ pub struct Evidence<'a> {
 /// Why the run does not count for `backing`; `None` if it got its pages.
 ///
 /// `least` is the smallest sufficient share of huge pages, 0 to 1.
-#[must_use]
 pub fn fell_back(backing: Backing, evidence: &Evidence, sizes: &PageSizes, least: f64) -> Option<String> {
     let coverage = match (evidence.coverage, backing) {
         (Ok(coverage), _) => coverage,

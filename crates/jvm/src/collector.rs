@@ -45,7 +45,6 @@ impl Collector {
         SWITCHES[..CURRENT_FLAG_COUNT].iter().find(|(flag, _)| is_on(flag)).map(|(_, collector)| *collector)
     }
 
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Collector::Serial => "Serial",

@@ -60,7 +60,6 @@ pub struct RegionDemand {
 
 impl Demand {
     /// Pages of `size` that one JVM takes once it has started, and at its maximum size.
-    #[must_use]
     pub fn pages(&self, size: PageSize) -> (Pages, Pages) {
         let of = |bytes: fn(&RegionDemand) -> Bytes| {
             let regions = self.regions.iter().filter(|region| region.page_size_bytes == size);

@@ -204,30 +204,25 @@ fn parse(stdout: &str, stderr: &str) -> FinalFlags {
 
 impl FinalFlags {
     /// Value of a boolean flag; `None` if this JVM does not have it.
-    #[must_use]
     pub fn is_on(&self, name: &str) -> Option<bool> {
         self.values.get(name).map(|value| value == "true")
     }
 
-    #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
     /// Value of a flag in bytes; `None` if this JVM does not have it.
-    #[must_use]
     pub fn bytes(&self, name: &str) -> Option<Bytes> {
         self.values.get(name)?.parse().ok().map(Bytes)
     }
 
     /// The enabled collector.
-    #[must_use]
     pub fn collector(&self) -> Option<Collector> {
         Collector::selected(|flag| self.is_on(flag) == Some(true))
     }
 
     /// Feature release, such as 8, 11 or 17; `None` if the version is unknown.
-    #[must_use]
     pub fn major(&self) -> Option<u32> {
         let version = self.version.strip_prefix("1.").unwrap_or(&self.version);
         version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -239,7 +234,6 @@ impl FinalFlags {
     /// HotSpot maps each explicit region whole. The tables of Shenandoah (two bitmaps of heap/32) bound those
     /// of the other collectors (G1: bitmaps of heap/64 and three tables of heap/512; Parallel: heap/32 and
     /// heap/512).
-    #[must_use]
     pub fn explicit_demand(&self) -> Option<ExplicitDemand> {
         let heap = self.bytes("MaxHeapSize")?;
         let code = self.bytes("ReservedCodeCacheSize").unwrap_or_default();

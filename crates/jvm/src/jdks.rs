@@ -38,7 +38,6 @@ pub struct Environment {
 }
 
 impl Environment {
-    #[must_use]
     pub fn of_this_process() -> Environment {
         Environment { java_home: env::var_os("JAVA_HOME").map(PathBuf::from), path: env::var_os("PATH") }
     }
@@ -53,7 +52,6 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// JDKs in the usual directories and, on the live machine, those of `JAVA_HOME` and `PATH`: links resolved,
 /// each once, the newest first.
-#[must_use]
 pub fn find(root: &Root, environment: &Environment) -> Vec<Jdk> {
     let (java_home, path) = if root.is_live() {
         (environment.java_home.clone(), environment.path.clone().unwrap_or_default())

@@ -30,7 +30,6 @@ pub struct LogFile {
 
 /// Option with which a JVM (JDK 9 or later) logs into `file` from its start; `is_zgc` adds the tag of ZGC's
 /// pauses.
-#[must_use]
 pub fn option(file: &Path, is_zgc: bool) -> String {
     format!("-Xlog:{}:file=\"{}\":{DECORATORS}:filecount=0", what(is_zgc), file.display())
 }
@@ -45,7 +44,6 @@ pub fn files(jvm: &Jvm) -> Result<Vec<LogFile>, AttachError> {
 }
 
 /// Parses the answer of `VM.log list`.
-#[must_use]
 pub fn listed(answer: &str) -> Vec<LogFile> {
     answer.lines().filter_map(output).collect()
 }
@@ -100,7 +98,6 @@ fn selects(selection: &str, tag: &str) -> bool {
 
 /// The last file into which a JVM with this command line logs its pauses; `own_pid` replaces `%p`.
 /// `None` if no option names a file, or if its name contains `%t` (the start time), which is unknown.
-#[must_use]
 pub fn of_command(command: &[String], own_pid: u32) -> Option<LogFile> {
     let named = command.iter().skip(1).rev().find_map(|word| match word.strip_prefix("-Xloggc:") {
         Some(file) => Some(LogFile { file: PathBuf::from(file), monotonic: false, safepoints: false }),

@@ -20,7 +20,6 @@ pub struct LoggedRegion {
 /// Parses the lines that describe regions; the order of the fields differs between JDK 11 and 25.
 ///
 /// `Card Table: req_size=2M base=0x00007f39b0e00000 page_size=2M alignment=2M size=2M`
-#[must_use]
 pub fn parse(text: &str) -> Vec<LoggedRegion> {
     text.lines().filter_map(line).collect()
 }

@@ -155,7 +155,6 @@ impl RehearsedStart {
     }
 
     /// Warnings and errors that the JVM printed, each once.
-    #[must_use]
     pub fn messages(&self) -> Vec<String> {
         let lines = self.rehearsal.stdout.lines().chain(self.rehearsal.stderr.lines());
         let telling = lines.filter(|line| {
@@ -177,7 +176,6 @@ impl RehearsedStart {
 
     /// Regions once the JVM has started: first those with pages from pools, in the order of the requests,
     /// then those of its log.
-    #[must_use]
     pub fn regions(&self, backing: Backing, sizes: &PageSizes) -> Vec<RegionDemand> {
         let mut regions: Vec<RegionDemand> = Vec::new();
         let takes_pages = |request: &&HugetlbRequest| request.held > Bytes::ZERO || request.limit.is_some();

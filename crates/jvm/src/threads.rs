@@ -37,7 +37,6 @@ const CONCURRENT: [&str; 18] = [
 ];
 
 impl Role {
-    #[must_use]
     pub fn of(name: &str) -> Role {
         let begins = |names: &[&str]| names.iter().any(|begin| name.starts_with(begin));
         if begins(&["GC Thread#", "ParGC Thread#", "VM Thread"]) {
@@ -51,7 +50,6 @@ impl Role {
         }
     }
 
-    #[must_use]
     pub fn collects(self) -> bool {
         matches!(self, Role::Collector | Role::ConcurrentCollector)
     }

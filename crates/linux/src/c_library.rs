@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use memchr::memmem;
+
 use crate::{
     native_endian::{u16_at, u32_at, u64_at},
     root::{ReadError, Root},
@@ -82,8 +84,7 @@ fn of_loader(root: &Root, loader: &Path) -> CLibrary {
 
 fn version_in(file: &[u8]) -> Option<(u32, u32)> {
     const SIGN: &[u8] = b" release version ";
-    let signs = file.windows(SIGN.len()).enumerate().filter(|(_, window)| *window == SIGN);
-    signs.map(|(at, _)| &file[at + SIGN.len()..]).find_map(|behind| {
+    memmem::find_iter(file, SIGN).map(|at| &file[at + SIGN.len()..]).find_map(|behind| {
         let text = behind.split(|byte| !(byte.is_ascii_digit() || *byte == b'.')).next()?;
         let mut numbers = std::str::from_utf8(text).ok()?.split('.').map(str::parse);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))

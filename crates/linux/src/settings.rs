@@ -266,7 +266,7 @@ mod tests {
         let defrag = Setting::ThpDefrag;
         assert_eq!(defrag.read(&root)?, "madvise");
         assert_eq!(defrag.checked(&root, "defer+madvise")?, Ok("defer+madvise".to_owned()));
-        let refused = defrag.checked(&root, "sometimes")?.map_or_else(String::from, |value| value);
+        let refused = defrag.checked(&root, "sometimes")?.unwrap_or_else(String::from);
         assert!(refused.contains("always, defer, defer+madvise, madvise, never"), "{refused}");
         assert!(defrag.checked(&root, "")?.is_err() && defrag.checked(&root, "[madvise]")?.is_err());
         let knob = Setting::Khugepaged { knob: "defrag".parse()? };

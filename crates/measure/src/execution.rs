@@ -66,7 +66,6 @@ pub struct Execution {
 
 impl Execution {
     /// The exit status and the end of the output of a program that failed; `None` if it succeeded.
-    #[must_use]
     pub fn failure(&self) -> Option<String> {
         let status = self.ended.status;
         (!status.success()).then(|| format!("{status}{}", last_lines(&self.output)))
@@ -160,7 +159,6 @@ fn read_output(stdout: &mut File, stderr: &mut File) -> io::Result<String> {
 }
 
 /// The end of a program's output, for an error message.
-#[must_use]
 pub fn last_lines(output: &str) -> String {
     const LINES: usize = 6;
     let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();

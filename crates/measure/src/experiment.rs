@@ -314,7 +314,6 @@ fn name_figures(case: &mut Case, named: Vec<Figure>) {
 }
 
 /// The machine as described in reports.
-#[must_use]
 pub fn describe_machine(root: &Root) -> comparison::Machine {
     let model_name = |text: String| {
         let value = text.lines().find_map(|line| line.strip_prefix("model name"))?;

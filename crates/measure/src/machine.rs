@@ -49,7 +49,6 @@ impl Machine {
     }
 
     /// Marks a process to be started, so that `restore` finds it if this process is killed.
-    #[must_use]
     pub fn mark(&self, mut launch: Launch) -> Launch {
         if let Ok(journal) = &self.journal {
             launch.environment.push((RUN_VARIABLE.to_owned(), Some(journal.run_id().into())));
@@ -57,7 +56,6 @@ impl Machine {
         launch
     }
 
-    #[must_use]
     pub fn changes(&self) -> &[String] {
         &self.changes
     }
@@ -136,7 +134,6 @@ impl Machine {
     }
 
     /// Restores all settings.
-    #[must_use]
     pub fn close(self) -> Restored {
         self.journal.map(Journal::close).unwrap_or_default()
     }

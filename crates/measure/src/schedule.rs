@@ -10,7 +10,6 @@ pub struct Slot {
 }
 
 /// `times` warm-ups of every arm, in order.
-#[must_use]
 pub fn warm_ups(cases: usize, arms: usize, times: usize) -> Vec<Slot> {
     let of_case = |case| (0..arms).map(move |arm| Slot { case, arm, block: None });
     (0..times).flat_map(|_| (0..cases).flat_map(of_case)).collect()
@@ -18,7 +17,6 @@ pub fn warm_ups(cases: usize, arms: usize, times: usize) -> Vec<Slot> {
 
 /// `blocks` blocks; within each, the arms of a case run consecutively in random order, so that a ratio
 /// compares runs that are close in time.
-#[must_use]
 pub fn blocks(cases: usize, arms: usize, blocks: usize, seed: u64) -> Vec<Slot> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut slots = Vec::with_capacity(cases * arms * blocks);

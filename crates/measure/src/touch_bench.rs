@@ -1,6 +1,6 @@
 //! Runs the touch experiment over sizes and backings, each run in a process of its own.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::Path};
 
 use hugewise_evidence::observation::{Observer, RegionOfInterest};
 use hugewise_linux::{
@@ -60,7 +60,7 @@ impl TouchBench {
     /// Runs the experiment; `program` is the path of this program.
     pub fn run(
         self,
-        program: &PathBuf,
+        program: &Path,
         root: &Root,
         machine: &mut Machine,
         interrupt: &Interrupt,

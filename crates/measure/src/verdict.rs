@@ -53,7 +53,6 @@ pub enum Verdict {
 impl PairedRatio {
     /// The ratio, if it can be claimed: the [`CLAIM_CONFIDENCE`] interval, based on at least
     /// [`MIN_DEVIATION`], excludes 1, and the ratio differs from 1 by at least [`MIN_CLAIMED_DIFFERENCE`].
-    #[must_use]
     pub fn claim(&self) -> Option<f64> {
         let strict = self.interval(CLAIM_CONFIDENCE, self.deviation.max(MIN_DEVIATION))?;
         let excludes_one = strict.low > 1.0 || strict.high < 1.0;
@@ -64,14 +63,12 @@ impl PairedRatio {
     /// Smallest difference, as a share, that would be claimed with a probability of [`POWER`]: (t₀.₉₉₅ +
     /// t₀.₈₀) · standard error, the usual approximation of the noncentral t, converted from a logarithm to a
     /// share.
-    #[must_use]
     pub fn smallest_difference(&self) -> Option<f64> {
         smallest_difference(self.deviation, self.pairs)
     }
 
     /// Number of pairs with this noise that would detect a difference of `share`; `None` if it exceeds
     /// [`MAX_PAIRS`].
-    #[must_use]
     pub fn pairs_to_detect(&self, share: f64) -> Option<usize> {
         (MIN_PAIRS..=MAX_PAIRS)
             .find(|&pairs| smallest_difference(self.deviation, pairs).is_some_and(|seen| seen <= share))

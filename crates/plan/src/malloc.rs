@@ -39,7 +39,6 @@ pub enum MallocSettings {
 
 impl MallocSettings {
     /// Environment variables to set, merged with their present values, which `theirs` returns.
-    #[must_use]
     pub fn variables(&self, theirs: &dyn Fn(&str) -> Option<String>) -> Vec<(&'static str, String)> {
         let value = |name| theirs(name).unwrap_or_default();
         match self {

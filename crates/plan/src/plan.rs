@@ -55,7 +55,6 @@ pub struct Plan {
 
 impl Plan {
     /// Whether there is too little memory for a pool.
-    #[must_use]
     pub fn lacks_memory(&self) -> bool {
         self.pools.iter().any(|pool| pool.obtainable == PoolAvailability::NotEnoughMemory)
     }

@@ -30,7 +30,6 @@ pub struct Available {
 }
 
 /// The pages of `pool` that are available by this policy, within the limits of the caller's control group.
-#[must_use]
 pub fn available(pool: &Pool, limits: &[HugetlbLimits], policy: Policy) -> Available {
     let surplus = pool.overcommit.unwrap_or_default().saturating_sub(pool.surplus);
     let pages = pool.available() + if policy == Policy::AtMapping { surplus } else { Pages(0) };
@@ -54,7 +53,6 @@ pub fn available(pool: &Pool, limits: &[HugetlbLimits], policy: Policy) -> Avail
 }
 
 /// The pages that a limit still allows; `None` if the usage of its group is unknown.
-#[must_use]
 pub fn left(limit: &Limit, size: PageSize) -> Option<Pages> {
     Some(limit.bytes.saturating_sub(*limit.used.known()?).whole_pages(size))
 }

@@ -217,7 +217,6 @@ impl Journal {
     }
 
     /// Restores every setting and closes the journal.
-    #[must_use]
     pub fn close(mut self) -> Restored {
         self.closed = true;
         restore_record(&self.root, &self.store, &self.record, &jvm_log::leave_log_on)

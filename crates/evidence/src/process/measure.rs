@@ -44,7 +44,6 @@ pub struct PartCounts {
 
 impl PartCounts {
     /// The pages without those that an earlier part maps as well.
-    #[must_use]
     pub fn once(&self) -> PageCounts {
         let mut pages = self.pages.clone();
         pages.subtract(self.counted_above, self.counted_above_huge);

@@ -54,7 +54,6 @@ impl RegionPages {
     }
 
     /// Share on pages larger than base pages, 0 to 1; `None` if nothing is resident.
-    #[must_use]
     pub fn coverage(&self) -> Option<f64> {
         super::huge(&self.bytes_by_page_size, self.base).share_of(self.resident_bytes)
     }

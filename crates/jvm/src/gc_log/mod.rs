@@ -24,7 +24,6 @@ pub use reader::Reader;
 pub use stamp::Stamp;
 
 /// Option that makes a JVM write the log into `file`. The `timenanos` decoration is CLOCK_MONOTONIC.
-#[must_use]
 pub fn log_option(file: &Path) -> String {
     format!(
         "-Xlog:gc*=info,gc+heap+coops=debug,pagesize=info:file=\"{}\":timenanos,level,tags:filecount=0",
@@ -91,7 +90,6 @@ const MIN_SYS_NS: u64 = 30_000_000;
 
 impl Cpu {
     /// Whether sys > user by more than the rounding of the log can explain.
-    #[must_use]
     pub fn sys_exceeds_user(self) -> bool {
         self.sys_ns > self.user_ns && self.sys_ns >= MIN_SYS_NS
     }
@@ -123,7 +121,6 @@ pub struct Unparsed<'a> {
 }
 
 /// Address range of the reserved heap, from the beginning of a log.
-#[must_use]
 pub fn heap(log: &[u8]) -> Option<Range<u64>> {
     let mut heap = None;
     // Reading from memory cannot fail.

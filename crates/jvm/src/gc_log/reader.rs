@@ -96,13 +96,11 @@ impl Reader {
     }
 
     /// Whether the streams contained lines of a garbage collection log.
-    #[must_use]
     pub fn has_log_lines(&self) -> bool {
         self.known
     }
 
     /// Number of JVMs that logged a pause or a safepoint; valid after [`Reader::finish`].
-    #[must_use]
     pub fn runs(&self) -> u32 {
         self.run.number
     }

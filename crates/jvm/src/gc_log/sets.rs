@@ -22,7 +22,6 @@ const UNSUPPORTED_FORMATS: [(&[u8], &str); 3] =
     [(b"\x28\xb5\x2f\xfd", "zstdcat"), (b"\xfd7zXZ", "xzcat"), (b"BZh", "bzcat")];
 
 /// Groups files into sets, each sorted by time; the sets keep the order of `files`. Duplicates are dropped.
-#[must_use]
 pub fn arrange(files: &[PathBuf]) -> Vec<Vec<PathBuf>> {
     arrange_by(files, &FileTimes::of)
 }
@@ -43,7 +42,6 @@ pub fn arrange_by(files: &[PathBuf], times_of: &dyn Fn(&Path) -> FileTimes) -> V
 }
 
 /// Other files of the rotation in the same directory.
-#[must_use]
 pub fn beside(file: &Path) -> Vec<PathBuf> {
     let (base, _) = place(file);
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -20,7 +20,6 @@ pub struct Stamp {
 
 impl Stamp {
     /// The first available clock of: uptime, CLOCK_MONOTONIC, wall clock.
-    #[must_use]
     pub fn best_ns(&self) -> Option<u64> {
         self.uptime_ns.or(self.monotonic_ns).or(self.unix_ns)
     }

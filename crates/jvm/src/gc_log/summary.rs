@@ -121,19 +121,16 @@ impl Summary {
     }
 
     /// Number of pauses, nested ones excluded.
-    #[must_use]
     pub fn pauses(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.durations.count).sum::<u64>() - self.nested
     }
 
     /// Number of pauses with CPU times.
-    #[must_use]
     pub fn with_cpu(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.with_cpu).sum()
     }
 
     /// Duration and CPU time of all pauses, nested ones excluded.
-    #[must_use]
     pub fn totals(&self) -> (u64, Cpu) {
         let total = self.timeline.total();
         (total.total_ns, total.cpu)
@@ -198,7 +195,6 @@ impl Durations {
     }
 
     /// Quantile to three significant digits, `share` from 0 to 1; `None` without durations.
-    #[must_use]
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         (self.count > 0).then(|| self.spread.value_at_quantile(share).min(self.max_ns))
     }

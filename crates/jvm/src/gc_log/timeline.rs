@@ -79,13 +79,11 @@ impl Default for Timeline {
 
 impl Timeline {
     /// Aggregate of all pauses.
-    #[must_use]
     pub fn total(&self) -> Step {
         Step::sum(&self.steps)
     }
 
     /// From the start of the first pause to the end of the last; `None` without timestamps.
-    #[must_use]
     pub fn span_ns(&self) -> Option<u64> {
         (!self.by_number && self.count > 0).then_some(self.end_ns)
     }

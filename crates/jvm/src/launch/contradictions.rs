@@ -33,7 +33,6 @@ impl Contradiction {
 const PAGE_SWITCHES: [&str; 4] = ["UseLargePages", "UseTransparentHugePages", "UseHugeTLBFS", "UseSHM"];
 
 /// Contradictions among these options.
-#[must_use]
 pub fn contradictions(effective: &EffectiveOptions) -> Vec<Contradiction> {
     let mut found = Vec::new();
     let on = |name: &str| effective.switch(name).filter(|(on, _)| *on).map(|(_, option)| option);

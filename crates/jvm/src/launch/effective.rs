@@ -132,25 +132,21 @@ impl EffectiveOptions {
     }
 
     /// The last setting of a boolean flag; `None` if it is not set.
-    #[must_use]
     pub fn switch(&self, name: &str) -> Option<(bool, &JvmOption)> {
         self.options.iter().rev().find_map(|option| Some((option.switch_of(name)?, option)))
     }
 
     /// The last value of a flag `-XX:NAME=VALUE`; `None` if it is not set.
-    #[must_use]
     pub fn value(&self, name: &str) -> Option<(&str, &JvmOption)> {
         self.options.iter().rev().find_map(|option| Some((option.value_of(name)?, option)))
     }
 
     /// The last maximum heap size: `-Xmx` or `-XX:MaxHeapSize`; `None` if neither is set.
-    #[must_use]
     pub fn max_heap(&self) -> Option<(Bytes, &JvmOption)> {
         self.size(&["-Xmx", "-XX:MaxHeapSize="])
     }
 
     /// The last initial heap size: `-Xms` or `-XX:InitialHeapSize`; `None` if neither is set.
-    #[must_use]
     pub fn initial_heap(&self) -> Option<(Bytes, &JvmOption)> {
         self.size(&["-Xms", "-XX:InitialHeapSize="])
     }

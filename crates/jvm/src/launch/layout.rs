@@ -131,7 +131,6 @@ const EARLIEST: &str = "JAVA_TOOL_OPTIONS";
 
 impl EffectiveOptions {
     /// Names of the options that are not passed on, without their values; `-D` for all system properties.
-    #[must_use]
     pub fn left_out(&self) -> Vec<String> {
         let options = self.without_values().map(|option| option.text.as_str());
         let left_out = options
@@ -162,7 +161,6 @@ impl EffectiveOptions {
     }
 
     /// The flag that puts the heap, or a part of it, into a file, if one is set. It is not passed on.
-    #[must_use]
     pub fn heap_in_a_file(&self) -> Option<&'static str> {
         HEAP_IN_A_FILE.into_iter().find(|flag| self.value(flag).is_some())
     }

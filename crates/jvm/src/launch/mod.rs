@@ -141,7 +141,6 @@ impl LaunchLine {
 
     /// This line with `flags` in place of its own flags about large pages; also returns the flags that were
     /// removed.
-    #[must_use]
     pub fn with_page_flags(&self, flags: &[String]) -> (LaunchLine, Vec<String>) {
         let (aside, kept): (Vec<String>, Vec<String>) =
             self.options.iter().cloned().partition(|option| is_page_flag(option));
@@ -150,7 +149,6 @@ impl LaunchLine {
     }
 
     /// This line with these values of variables, which override those of its wrapper.
-    #[must_use]
     pub fn with_environment(&self, variables: &[(&str, String)]) -> LaunchLine {
         let mut line = self.clone();
         if !variables.is_empty() {
@@ -162,7 +160,6 @@ impl LaunchLine {
 
     /// Those of [`OPTION_VARIABLES`] that the JVM sees if the line is started in the environment `outer`, in
     /// that order.
-    #[must_use]
     pub fn environment(&self, outer: &Variable<'_>) -> Vec<(&'static str, String)> {
         let changes = self.parsed_wrapper().environment;
         let value = |name: &str| {
@@ -178,7 +175,6 @@ impl LaunchLine {
 
     /// Those variables of [`LaunchLine::environment`] that contain flags about large pages, without these
     /// flags; also returns the removed flags with their variables.
-    #[must_use]
     pub fn variables_without_page_flags(
         &self,
         outer: &Variable<'_>,
@@ -194,7 +190,6 @@ impl LaunchLine {
     }
 
     /// Notes for the user: parts of the environment that cannot be known, and why.
-    #[must_use]
     pub fn cautions(&self) -> Vec<String> {
         self.parsed_wrapper().cautions
     }
@@ -219,7 +214,6 @@ impl LaunchLine {
     }
 
     /// The words of the line, ready to be executed.
-    #[must_use]
     pub fn command(&self) -> Vec<String> {
         let main = self.program.first().into_iter().cloned();
         let read_by_launcher = argfile::protect(self.options.iter().cloned().chain(main));
@@ -230,7 +224,6 @@ impl LaunchLine {
 
 /// Removes the flags about large pages from the value of a variable of [`OPTION_VARIABLES`]; returns the new
 /// value and the removed flags. `None` if it contains no such flag, or if a JVM would refuse it.
-#[must_use]
 pub fn without_page_flags(value: &str) -> Option<(String, Vec<String>)> {
     let (aside, kept): (Vec<String>, Vec<String>) =
         shell::option_words(value, "").ok()?.into_iter().partition(|word| is_page_flag(word));

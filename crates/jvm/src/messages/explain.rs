@@ -32,7 +32,6 @@ const ENOSPC: i32 = 28;
 
 /// Explains the messages of one log by the state of this machine. The log may be older, or of another
 /// machine: the evidence is this machine's in any case.
-#[must_use]
 pub fn explain(found: &[FoundMessage], facts: &Facts) -> Vec<Explanation> {
     found.iter().map(|one| Explainer { found: one, all: found, facts }.explain()).collect()
 }

@@ -171,7 +171,6 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
 });
 
 /// Parses one line of a log; `None` if it is not about large pages.
-#[must_use]
 pub fn read(line: &str) -> Option<Message> {
     let patterns = PATTERNS.as_ref()?;
     let first = patterns.any.matches(line).iter().next()?;

@@ -7,9 +7,11 @@ use hugewise_linux::{proc::smaps::Vma, root::Root};
 use super::{NamedRange, Naming, Source, answers, claims::Claims, range_at};
 use crate::attach::Jvm;
 
+type Parser = fn(&str) -> Vec<NamedRange>;
+
 /// Diagnostic commands and the parsers of their answers, in descending order of reliability. The first
 /// command needs Native Memory Tracking.
-const DIAGNOSTIC_COMMANDS: [(&str, fn(&str) -> Vec<NamedRange>); 2] =
+const DIAGNOSTIC_COMMANDS: [(&str, Parser); 2] =
     [("VM.native_memory detail", answers::native_memory), ("VM.info", answers::vm_info)];
 /// Exists in JDK 22 and late updates of 21, and needs Native Memory Tracking. The command names a whole
 /// mapping after a region inside it: names are reliable, bounds are not.

@@ -46,7 +46,6 @@ pub struct HeapHints {
 
 /// Locates the heap of the JVM in process `pid` with the mappings `vmas`, of which only addresses, names and
 /// permissions are used. `None` if the process has no heap yet, or if no source has its address.
-#[must_use]
 pub fn locate(root: &Root, pid: u32, vmas: &[Vma], hints: &HeapHints) -> Option<Heap> {
     let found = |ranges: Vec<Range<u64>>, source| (!ranges.is_empty()).then_some(Heap { ranges, source });
     found(hints.logged.iter().cloned().collect(), HeapSource::Log)

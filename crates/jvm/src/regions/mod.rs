@@ -135,7 +135,6 @@ pub struct Naming {
 
 impl Naming {
     /// The range that contains `address`.
-    #[must_use]
     pub fn at(&self, address: u64) -> Option<&NamedRange> {
         range_at(&self.ranges, address)
     }
@@ -152,7 +151,6 @@ fn range_at(ranges: &[NamedRange], address: u64) -> Option<&NamedRange> {
 /// Naming is passive unless `attach` is set. Attaching needs the JVM's user or root; if it fails, the notes
 /// have the reason and the passive names are used. `max_heap`, if known, identifies the heap where the JVM's
 /// tables cannot be read.
-#[must_use]
 pub fn name(root: &Root, pid: u32, vmas: &[Vma], attach: bool, max_heap: Option<Bytes>) -> Naming {
     let mut notes = Vec::new();
     let live = root.is_live().then(|| ProcessMemory::of(root, pid, vmas));
@@ -223,7 +221,6 @@ fn passive(
 }
 
 /// Whether these mappings include libjvm.so.
-#[must_use]
 pub fn has_libjvm(vmas: &[Vma]) -> bool {
     vmas.iter().any(|vma| is_libjvm(&vma.name))
 }

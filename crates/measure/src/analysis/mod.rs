@@ -30,7 +30,6 @@ pub fn analyse(comparison: &mut Comparison) {
 /// It depends on the spread and never on the difference: stopping when it returns 0 keeps the false claims of
 /// simulated experiments at 1 % or below. Arms with too few pairs for an estimate of their spread are
 /// skipped.
-#[must_use]
 pub fn blocks_to_detect(comparison: &Comparison, case: usize, share: f64) -> usize {
     let Some(figure) = comparison.cases.get(case).and_then(|case| case.figures.first()) else { return 0 };
     let reference = Arm::of(comparison, case, 0);

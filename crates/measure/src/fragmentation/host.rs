@@ -109,7 +109,6 @@ pub struct RestoredMemory {
 
 impl RestoredMemory {
     /// Whether free memory is as contiguous as before.
-    #[must_use]
     pub fn is_as_it_was(&self) -> bool {
         // Memory that other programs allocated in between is not expected to be free.
         let there = self.free_after.share_of(self.free_before).unwrap_or(1.0).min(1.0);

@@ -149,14 +149,12 @@ impl Plan {
     }
 
     /// A plan that fragments `left` bytes only and leaves other free blocks whole.
-    #[must_use]
     pub fn of_a_share(left: Bytes, state: &State) -> Plan {
         let plan = Plan { left, taken: Bytes::ZERO, reserve: MIN_RESERVE, everything: false };
         Plan { taken: Bytes(plan.blocks(state.base, state.thp) * state.thp.bytes().0), ..plan }
     }
 
     /// Number of blocks to break up.
-    #[must_use]
     pub fn blocks(&self, base: PageSize, thp: PageSize) -> u64 {
         self.left.0.div_ceil(Pieces::of(base, thp).free().0.max(1))
     }
@@ -175,7 +173,6 @@ pub struct Pieces {
 
 impl Pieces {
     /// The pieces of a block of the size `thp`.
-    #[must_use]
     pub fn of(base: PageSize, thp: PageSize) -> Pieces {
         let pages = (thp.bytes().0 / base.bytes().0).max(1);
         Pieces {
@@ -194,7 +191,6 @@ impl Pieces {
     }
 
     /// Memory that one broken block frees.
-    #[must_use]
     pub fn free(self) -> Bytes {
         Bytes(((self.pages - self.kept().count().min(self.pages)) * self.page) as u64)
     }

@@ -64,7 +64,6 @@ pub struct Waits {
 }
 
 /// The command of a process that runs the probe and prints a [`Probe`] as JSON.
-#[must_use]
 pub fn launch(program: &Path, bytes: Bytes) -> Launch {
     Launch::worker(program, "stall-probe", &bytes)
 }

@@ -6,9 +6,7 @@ use std::{
     path::Path,
 };
 
-use hugewise_linux::{
-    hugepages::page_sizes::PageSizes, numa, reading::Reason, root::Root, sys::thread, units::Bytes,
-};
+use hugewise_linux::{hugepages::page_sizes::PageSizes, numa, root::Root, sys::thread, units::Bytes};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -29,7 +27,6 @@ pub enum WorkerMessage {
 }
 
 /// The command of the process.
-#[must_use]
 pub fn launch(program: &Path, plan: &Plan) -> Launch {
     Launch::worker(program, "fragment-worker", plan)
 }
@@ -50,9 +47,7 @@ pub fn run(plan: &Plan) -> io::Result<()> {
             let _ = send(&WorkerMessage::Filled(filled));
         }
     };
-    let done = PageSizes::read(&root)
-        .map_err(Reason::new)
-        .and_then(|sizes| engine::fragment(&root, plan, &sizes, &mut progress));
+    let done = PageSizes::read(&root).and_then(|sizes| engine::fragment(&root, plan, &sizes, &mut progress));
     match done {
         Ok(fragmented) => {
             send(&WorkerMessage::Ready(Box::new(fragmented.outcome.clone())))?;

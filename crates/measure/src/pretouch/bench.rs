@@ -153,7 +153,6 @@ impl Design {
     }
 
     /// The way that the model is fitted to.
-    #[must_use]
     pub fn fitted_variant(&self) -> Variant {
         let chunk = if self.chunks.contains(&None) { None } else { self.chunks.first().copied().flatten() };
         Variant { by: Implementation::Engine, chunk }
@@ -228,7 +227,6 @@ fn by_in_words(case: &Case, way: &Variant, jvms: &[Jvm]) -> String {
 }
 
 /// Name of an implementation, for people.
-#[must_use]
 pub fn name(by: Implementation, jvms: &[Jvm]) -> &str {
     match by {
         Implementation::Engine => "hugewise",

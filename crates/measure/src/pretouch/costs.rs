@@ -40,7 +40,6 @@ pub struct Costs {
 
 impl Model {
     /// Gains of more threads, for each backing that was measured with several numbers of threads.
-    #[must_use]
     pub fn gains(&self) -> Vec<Gain> {
         let pairs = self.lines.windows(2).filter(|pair| pair[0].backing == pair[1].backing);
         let gains = pairs.map(|pair| {
@@ -74,7 +73,6 @@ impl Model {
     /// The cost of a huge page itself counts as cost of its bytes, as it is negligible beside zeroing 2 MiB.
     /// The additional cost of base pages is the cost of the pages. The backing with the cheapest bytes is
     /// used.
-    #[must_use]
     pub fn costs(&self, base_page: Bytes) -> Option<Costs> {
         let threads = self.lines.iter().map(|line| line.threads).min()?;
         let rate = |wanted: &dyn Fn(Backing) -> bool| {

@@ -10,7 +10,6 @@ const REPORTING: usize = 5;
 
 /// Whether the host reclaims memory as soon as the guest frees it ("free page reporting" of the balloon).
 /// Populating a page then includes getting it back from the host, unless it was used very recently.
-#[must_use]
 pub fn takes_back_free_memory(root: &Root) -> bool {
     let devices = root.list(BALLOONS).unwrap_or_default();
     devices.iter().any(|device| {

@@ -89,7 +89,7 @@ impl Jvm {
             "-XX:+UseG1GC".to_owned(),
             format!("-XX:ParallelGCThreads={}", case.threads),
         ];
-        options.extend(large_page_flags::options(&self.flags, case.backing).map_err(Reason::new)?);
+        options.extend(large_page_flags::options(&self.flags, case.backing)?);
         options.extend(chunk.map(|chunk| format!("-XX:PreTouchParallelChunkSize={}", chunk.0)));
         Ok(options)
     }

@@ -127,7 +127,6 @@ pub struct Check {
 
 impl Check {
     /// Compares a prediction with measured times; `None` without times.
-    #[must_use]
     pub fn of(prediction: Prediction, measured_seconds: Vec<f64>) -> Option<Check> {
         let median_seconds = crate::statistics::median(&measured_seconds)?;
         let inside = |time: &f64| (prediction.low_seconds..=prediction.high_seconds).contains(time);

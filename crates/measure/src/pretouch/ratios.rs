@@ -54,7 +54,6 @@ pub struct ChunkAdvice {
 }
 
 /// The engine compared with all other implementations, each with its default chunk.
-#[must_use]
 pub fn against(rows: &[PretouchRow]) -> Vec<EngineSpeed> {
     let undecided = |row: &&PretouchRow| row.way.chunk.is_none() && !row.held_out;
     let engines = rows.iter().filter(undecided).filter(|row| row.way.by == Implementation::Engine);
@@ -81,7 +80,6 @@ fn paired(reference: &PretouchRow, value: &PretouchRow) -> Option<PairedRatio> {
 
 /// The recommended chunk for each JVM on the largest memory for which chunks were tried, where it matters
 /// most.
-#[must_use]
 pub fn advice(rows: &[PretouchRow], jvms: &[Jvm]) -> Vec<ChunkAdvice> {
     let of_jvms = || rows.iter().filter(|row| matches!(row.way.by, Implementation::Jvm(_)));
     let largest = of_jvms().map(|row| row.case.bytes).max();

@@ -29,7 +29,6 @@ use super::{Case, Implementation, Sample, Variant};
 use crate::{execution::Launch, touch::page_sizes};
 
 /// The command of a process that does one pretouch and prints a [`Sample`] as JSON.
-#[must_use]
 pub fn launch(program: &Path, case: &Case, way: &Variant) -> Launch {
     let launch = Launch::worker(program, "pretouch-worker", &(case, way));
     Launch { thp_disabled: case.backing == Backing::Base, ..launch }

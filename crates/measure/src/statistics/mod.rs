@@ -42,7 +42,6 @@ pub struct MeanWithError {
 /// confidence of 0.999). `None` without values.
 ///
 /// Student, "The probable error of a mean", Biometrika 6 (1908).
-#[must_use]
 pub fn mean_with_error(values: &[f64], confidence: f64) -> Option<MeanWithError> {
     let mean = mean(values)?;
     let error = deviation(values).and_then(|deviation| {
@@ -52,7 +51,6 @@ pub fn mean_with_error(values: &[f64], confidence: f64) -> Option<MeanWithError>
     Some(MeanWithError { mean, error })
 }
 
-#[must_use]
 pub fn mean(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     let sum: f64 = values.iter().sum();
@@ -62,7 +60,6 @@ pub fn mean(values: &[f64]) -> Option<f64> {
 }
 
 /// The median: the middle value, or the mean of the two in the middle.
-#[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -101,7 +98,6 @@ impl PairedRatio {
     /// From pairs (reference, value); the ratio is value divided by reference.
     ///
     /// `None` with fewer than [`MIN_PAIRS`], or if a value is zero, negative or not a number.
-    #[must_use]
     pub fn of(pairs: &[(f64, f64)]) -> Option<PairedRatio> {
         let positive = |value: f64| value.is_finite() && value > 0.0;
         if pairs.len() < MIN_PAIRS || !pairs.iter().all(|&(a, b)| positive(a) && positive(b)) {
@@ -112,7 +108,6 @@ impl PairedRatio {
     }
 
     /// Geometric mean of the ratios with its Student interval.
-    #[must_use]
     pub fn ratio(&self, confidence: f64) -> Option<Ratio> {
         self.interval(confidence, self.deviation)
     }

@@ -28,7 +28,6 @@ impl Layout {
     /// the line of the previous page: 65 is odd, so every offset is used before one repeats. Each full round
     /// shifts the offset by one more line: where pages are physically contiguous, page number and offset
     /// together select the set and must not advance in step.
-    #[must_use]
     pub fn offset(self, index: usize) -> usize {
         match self.page {
             None => index * self.line,
@@ -58,7 +57,6 @@ pub fn lay(memory: &[AtomicU64], layout: Layout, count: usize, random: &mut fast
 
 /// Follows the cycle for `steps` loads from the word `start`; returns the index of the last word.
 #[inline(never)]
-#[must_use]
 pub fn follow(memory: &[AtomicU64], start: usize, steps: usize) -> usize {
     let mut at = start;
     for _ in 0..steps {
@@ -72,7 +70,6 @@ pub fn follow(memory: &[AtomicU64], start: usize, steps: usize) -> usize {
 /// Nanoseconds per load: the fastest of `runs` runs of `steps` loads, after one uncounted lap.
 ///
 /// Disturbances only lengthen a run, and runs are short enough that most are undisturbed.
-#[must_use]
 pub fn time(memory: &[AtomicU64], layout: Layout, count: usize, steps: usize, runs: usize) -> f64 {
     let mut at = follow(memory, layout.offset(0) / WORD, count);
     let mut best = f64::INFINITY;

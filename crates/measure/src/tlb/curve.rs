@@ -14,7 +14,6 @@ const MAX_CONSECUTIVE_COUNT: usize = 16;
 const COUNTS_PER_OCTAVE: usize = 8;
 
 /// The page counts to measure, from 1 to at most `most`, ascending.
-#[must_use]
 pub fn grid(most: usize) -> Vec<usize> {
     let coarse = (0..usize::BITS).flat_map(|octave| {
         (COUNTS_PER_OCTAVE..2 * COUNTS_PER_OCTAVE).filter_map(move |eighth| eighth.checked_mul(1 << octave))
@@ -45,7 +44,6 @@ pub struct Point {
 }
 
 /// The point for `pages` from the times of all passes, in nanoseconds; `None` without finite times.
-#[must_use]
 pub fn point(pages: usize, passes: &[f64]) -> Option<Point> {
     let mut sorted: Vec<f64> = passes.iter().copied().filter(|ns| ns.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -56,7 +54,6 @@ pub fn point(pages: usize, passes: &[f64]) -> Option<Point> {
 
 /// The time that the TLB adds to a load: `paged` minus `packed` at equal counts. Both must ascend; counts
 /// that only one of them has are dropped.
-#[must_use]
 pub fn extra(paged: &[Point], packed: &[Point]) -> Vec<Point> {
     let of_packed = |pages| packed.iter().find(|point| point.pages == pages);
     let pairs = paged.iter().filter_map(|point| Some((point, of_packed(point.pages)?)));
@@ -70,7 +67,6 @@ pub fn extra(paged: &[Point], packed: &[Point]) -> Vec<Point> {
 }
 
 /// Whether two page counts differ by at most one step.
-#[must_use]
 pub fn within_a_step(a: u64, b: u64) -> bool {
     a > 0 && b > 0 && (a as f64 / b as f64).log2().abs() <= STEP_IN_OCTAVES
 }

@@ -149,7 +149,6 @@ impl MappedPages {
     }
 
     /// Share of all addresses that is mapped by pages of the requested size, 0 to 1.
-    #[must_use]
     pub fn share(&self) -> Reading<f64> {
         Reading::from(self.scanned().or_else(|_| self.read_smaps())).and_then(|coverage| {
             let share = match self.backing {
@@ -191,13 +190,11 @@ impl MappedPages {
     }
 
     /// Number of base-page-sized parts with memory of their own.
-    #[must_use]
     pub fn distinct_base_pages(&self) -> usize {
         (self.distinct * self.page_size).whole_pages(self.base).0 as usize
     }
 
     /// Number of packed lines that fit.
-    #[must_use]
     pub fn lines(&self) -> usize {
         (self.distinct * self.page_size).0 as usize / self.line
     }

@@ -72,7 +72,7 @@ pub(super) fn prepare(
     backing: Backing,
     conditions: &Conditions,
 ) -> Result<Prepared, Reason> {
-    let mut options = large_page_flags::options(flags, backing).map_err(Reason::new)?;
+    let mut options = large_page_flags::options(flags, backing)?;
     let ours = options.join(" ");
     let mut region = RegionOfInterest::Anonymous;
     if flags.major().is_some_and(|major| major >= FIRST_JDK_WITH_XLOG) {

@@ -51,7 +51,6 @@ impl Metric {
     }
 
     /// Name, unit and direction.
-    #[must_use]
     pub fn figure(&self) -> Figure {
         self.figure.clone()
     }

@@ -102,7 +102,6 @@ impl Workload {
     }
 
     /// The figures of this workload; the first decides the verdict.
-    #[must_use]
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures: Vec<Figure> = self.own.metrics.iter().map(Metric::figure).collect();
         if matches!(self.kind, WorkloadKind::Native { .. }) {
@@ -116,7 +115,6 @@ impl Workload {
     }
 
     /// Whether the backing is set through the C library, because the program has no option for it.
-    #[must_use]
     pub fn is_asked_through_malloc(&self) -> bool {
         matches!(self.kind, WorkloadKind::Other { .. })
     }

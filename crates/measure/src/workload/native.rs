@@ -19,7 +19,6 @@ pub(super) const FIGURES: [(&str, &str); 2] = [("time", "ns/op"), ("populate", "
 
 impl Workload {
     /// The touch experiment; `program` is the path of this program.
-    #[must_use]
     pub fn native(program: PathBuf, touch: Touch) -> Workload {
         Workload {
             name: "native".to_owned(),
@@ -30,7 +29,6 @@ impl Workload {
 }
 
 /// The command of a process that runs one touch experiment and prints a [`TouchResult`] as JSON.
-#[must_use]
 pub fn worker(program: &Path, touch: &Touch) -> Launch {
     let arguments = [
         "bench".to_owned(),

@@ -14,7 +14,6 @@ const ROUNDING: Bytes = Bytes(64 << 20);
 
 impl Workload {
     /// A program without options for huge pages.
-    #[must_use]
     pub fn other(command: Vec<String>, own: OwnFigures) -> Workload {
         let program = command.first().map(String::as_str).unwrap_or_default();
         let name = program.rsplit('/').next().unwrap_or_default().to_owned();

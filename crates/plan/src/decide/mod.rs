@@ -25,7 +25,6 @@ use crate::{
 };
 
 /// Pools that `instances` JVMs with this demand need together.
-#[must_use]
 pub fn pools(
     demand: &Demand,
     off_heap: Option<&OffHeap>,
@@ -66,7 +65,6 @@ fn pool(size: PageSize, at_start: Pages, needed: Pages, node: Option<u32>, facts
 }
 
 /// Changes that give the program its huge pages.
-#[must_use]
 pub fn actions(pools: &[PoolPlan], options: &[String]) -> Vec<Action> {
     if pools.iter().any(|pool| pool.obtainable == PoolAvailability::NotEnoughMemory) {
         return vec![Action::new("Free memory, use a smaller heap, or plan for --backing thp")];
@@ -120,7 +118,6 @@ fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (PoolAvailability, S
 }
 
 /// Memory that the added pages take; `None` if the machine's memory is unknown.
-#[must_use]
 pub fn memory(pools: &[PoolPlan], facts: &Facts) -> Option<MemoryShare> {
     let taken_bytes: Bytes = pools.iter().map(|pool| pool.pages_to_add * pool.page_size_bytes).sum();
     let available_bytes = *facts.meminfo.available.known()?;
@@ -133,7 +130,6 @@ pub fn memory(pools: &[PoolPlan], facts: &Facts) -> Option<MemoryShare> {
 }
 
 /// Settings that must change before the backing is available.
-#[must_use]
 pub fn settings(backing: Backing, demand: &Demand, facts: &Facts) -> Vec<SettingPlan> {
     match backing {
         Backing::Thp => thp_settings(&demand.java.collector, facts),
@@ -185,7 +181,6 @@ fn change(setting: Setting, from: impl ToString, to: impl ToString, why: &str) -
 }
 
 /// Whether the caller may create SysV segments on huge pages; `None` if a reading is missing.
-#[must_use]
 pub fn may_use_huge_segments(facts: &Facts) -> Option<bool> {
     let limits = &facts.limits;
     if limits.capabilities.known()?.has(Capabilities::IPC_LOCK) {
@@ -195,7 +190,6 @@ pub fn may_use_huge_segments(facts: &Facts) -> Option<bool> {
 }
 
 /// Pages that a new process could take from each pool now.
-#[must_use]
 pub fn available_pools(facts: &Facts) -> SimulatedPools {
     let pages =
         |pool: &Pool| pool_availability::available(pool, &facts.cgroup.hugetlb, Policy::AtMapping).pages;
@@ -217,7 +211,6 @@ pub struct ObservedStart<'a> {
 }
 
 /// Predicts the result of starting the line now; `demand` is its demand with sufficient pools.
-#[must_use]
 pub fn verdict(seen: ObservedStart<'_>, demand: &Demand, facts: &Facts, sizes: &PageSizes) -> Verdict {
     let outcome_of = |region: &RegionDemand| {
         let same = seen.got.iter().filter(|got| got.name == region.name && got.page_size_bytes > sizes.base);

@@ -36,7 +36,6 @@ pub enum ChangeKind {
 }
 
 /// Changes that avoid the cause, least invasive first.
-#[must_use]
 pub fn changes(explanation: &Attribution) -> Vec<ProposedChange> {
     let header = &explanation.gathered.header;
     let program = Program::of(&header.command, explanation.decision.verdict == Verdict::Thp);

@@ -93,26 +93,22 @@ pub struct UsageStep {
 
 impl RecordingData {
     /// Name of a thread for display; `?` if unknown.
-    #[must_use]
     pub fn name(&self, thread: usize) -> &str {
         self.threads.get(thread).and_then(|thread| thread.name.as_deref()).unwrap_or("?")
     }
 
     /// Whether the thread belongs to a recorded process, unlike khugepaged.
-    #[must_use]
     pub fn is_own(&self, thread: usize) -> bool {
         let pid = self.threads.get(thread).and_then(|thread| thread.pid);
         pid.is_none_or(|pid| self.processes.contains_key(&pid))
     }
 
     /// Whether the recording has this kind of evidence.
-    #[must_use]
     pub fn has(&self, evidence: Evidence) -> bool {
         self.header.evidence.get(&evidence).is_some_and(|reading| reading.known().is_some())
     }
 
     /// Duration of the recording, in nanoseconds.
-    #[must_use]
     pub fn elapsed_ns(&self) -> u64 {
         self.last_ns.saturating_sub(self.header.began_ns)
     }

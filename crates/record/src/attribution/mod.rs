@@ -33,7 +33,6 @@ pub struct Attribution {
 
 impl Attribution {
     /// The attribution of a recording.
-    #[must_use]
     pub fn of(gathered: RecordingData) -> Attribution {
         let pauses = split::split(&gathered);
         let totals = Totals::of(&gathered, &pauses);

@@ -91,7 +91,6 @@ pub struct TimeToSafepoint {
 /// counted; their time is an upper bound: the threads' remaining time, at most the system time, and at most 4
 /// times the highest cost per page that the recorder measured. The rest is a lower bound of other system
 /// time, as a thread that waits for compaction works for some of that time.
-#[must_use]
 pub fn split(gathered: &RecordingData) -> Vec<Pause> {
     let mut pauses: Vec<PartialPause> = gathered
         .pauses
@@ -306,13 +305,11 @@ fn share_out(left: u64, zeroing: Option<u64>, touch: Option<u64>) -> (Option<u64
 
 impl Pause {
     /// Whether sys exceeds user by more than the rounding of CPU times can explain.
-    #[must_use]
     pub fn sys_exceeds_user(&self) -> bool {
         self.stop.cpu.is_some_and(Cpu::sys_exceeds_user)
     }
 
     /// Duration with the time to safepoint, in nanoseconds.
-    #[must_use]
     pub fn with_time_to_safepoint_ns(&self) -> u64 {
         let own = self.stop.span.end - self.stop.span.start;
         own.saturating_add(self.time_to_safepoint.as_ref().map_or(0, |before| before.ns))

@@ -69,7 +69,6 @@ pub struct Outside {
 
 impl Totals {
     /// The sums over `pauses`, and the waits outside of them.
-    #[must_use]
     pub fn of(gathered: &RecordingData, pauses: &[Pause]) -> Totals {
         let mut totals = Totals::default();
         for pause in pauses {

@@ -183,7 +183,6 @@ fn in_seconds<S: Serializer>(ns: &(impl Copy + Into<Option<u64>>), serializer: S
 }
 
 /// The verdict on a recording, and its reason.
-#[must_use]
 pub fn decide(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> Decision {
     let because = (gathered.elapsed_ns() == 0)
         .then_some(VerdictReason::Empty)

@@ -141,7 +141,6 @@ impl Summary {
     }
 
     /// Waits with one cause, over all threads.
-    #[must_use]
     pub fn all_stalls(&self, cause: Cause) -> Stalls {
         let of_cause = self.stalls.iter().filter(|((_, of), _)| *of == cause);
         of_cause.fold(Stalls::default(), |all, (_, one)| Stalls {

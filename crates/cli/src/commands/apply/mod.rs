@@ -166,7 +166,7 @@ fn sized_value(text: &str) -> Result<SizedValue, Reason> {
 /// Parses `NAME=NUMBER`.
 fn khugepaged_request(text: &str) -> Result<SettingRequest, Reason> {
     let (knob, value) = split(text, "expected NAME=NUMBER, such as max_ptes_none=0")?;
-    let knob: Knob = knob.parse().map_err(Reason::new)?;
+    let knob: Knob = knob.parse()?;
     Ok(value_request(Setting::Khugepaged { knob }, value))
 }
 

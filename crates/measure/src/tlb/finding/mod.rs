@@ -96,13 +96,11 @@ pub struct LargeRangeCost {
 }
 
 /// Time of a load that hits everything, in nanoseconds.
-#[must_use]
 pub fn load(curves: &Curves) -> f64 {
     curves.packed.iter().map(|point| point.ns).fold(f64::INFINITY, f64::min)
 }
 
 /// The levels of the TLB for one page size, derived from its curves.
-#[must_use]
 pub fn finding(curves: &Curves, of: &PageSizeCurves) -> TlbFinding {
     let load = load(curves);
     let steps = |curve: &[Point]| knees::knees(&curve::extra(curve, &curves.packed), load);

@@ -66,7 +66,6 @@ impl Gap {
 
 /// The knees of a curve in ascending order; the points must ascend in pages. `load` is the time of a load
 /// that hits everything, in nanoseconds.
-#[must_use]
 pub fn knees(curve: &[Point], load: f64) -> Vec<Knee> {
     let noise = noise(curve);
     let gaps: Vec<Gap> = (0..curve.len()).filter_map(|at| gap(curve, at, load, noise)).collect();

@@ -52,7 +52,6 @@ pub struct Stall {
 
 impl Stall {
     /// Duration, in nanoseconds; `None` without begin or end.
-    #[must_use]
     pub fn duration_ns(&self) -> Option<u64> {
         self.end_ns?.checked_sub(self.begin_ns?)
     }
