@@ -23,7 +23,7 @@ pub enum Malloc {
     /// jemalloc, preloaded in place of glibc's malloc.
     Jemalloc,
     /// Collapse by another process, once the memory is resident.
-    Convert,
+    Collapse,
 }
 
 /// Selected malloc, with its settings.

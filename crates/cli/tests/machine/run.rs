@@ -202,7 +202,7 @@ fn collapsed() -> TestResult {
     let program = compile(folder.path(), "allocate", ALLOCATE)?;
     let report = folder.path().join("report.json");
     let file = report.display().to_string();
-    let options = ["--backing", "base", "--off-heap", "thp", "--malloc", "convert", "--report", &file];
+    let options = ["--backing", "base", "--off-heap", "thp", "--malloc", "collapse", "--report", &file];
     let mut call = run_with(folder.path(), &options, &[&program, &file]);
     Running::start(&mut call)?.wait()?.ended_with(0)?;
     let seen: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;

@@ -98,7 +98,7 @@ pub struct BackingSelection {
     /// Whether the program is started with `PR_SET_THP_DISABLE`.
     pub disable_thp: bool,
     /// Whether the observer collapses memory outside of the heap once it is resident.
-    pub convert: bool,
+    pub collapse: bool,
     /// The selection and its reason, as one line of text.
     pub why: String,
 }
@@ -156,7 +156,7 @@ fn for_java(
         return Ok(BackingSelection {
             backing: offer.backing,
             options: options.clone(),
-            convert: facts.converts(wanted.off_heap, malloc.as_ref()),
+            collapse: facts.collapses(wanted.off_heap, malloc.as_ref()),
             disable_thp: base_was_asked && wanted.off_heap != Some(OffHeap::Thp),
             malloc,
             why,
@@ -180,7 +180,7 @@ fn for_other(wanted: &BackingRequest, facts: &SelectionFacts) -> Result<BackingS
         options: Vec::new(),
         malloc: None,
         disable_thp: wanted.backing == Some(Backing::Base) && off_heap != Some(OffHeap::Thp),
-        convert: false,
+        collapse: false,
         why: "backing base: transparent huge pages are disabled for the program".to_owned(),
     };
     let auto = if wanted.backing.is_none() && wanted.off_heap.is_none() {
@@ -195,7 +195,7 @@ fn for_other(wanted: &BackingRequest, facts: &SelectionFacts) -> Result<BackingS
                 Some(OffHeap::Hugetlb) => Backing::Hugetlb(named),
                 _ => Backing::Thp,
             },
-            convert: facts.converts(off_heap, Some(&means)),
+            collapse: facts.collapses(off_heap, Some(&means)),
             malloc: Some(means),
             why: format!("{why}{auto}"),
             ..base
@@ -325,7 +325,7 @@ impl SelectionFacts {
             let why = format!("malloc'd memory on thp by a preloaded jemalloc (/{})", library.display());
             Ok((MallocSettings::Preload(PathBuf::from("/").join(library)), why))
         };
-        let convert = || match &self.collapse_obstacle {
+        let collapse = || match &self.collapse_obstacle {
             Some(reason) => Reason::err(format!("the program's memory cannot be collapsed: {reason}")),
             None => Ok((
                 MallocSettings::Nothing,
@@ -335,12 +335,12 @@ impl SelectionFacts {
         match malloc {
             Malloc::Glibc => glibc(),
             Malloc::Jemalloc => jemalloc(),
-            Malloc::Convert => convert(),
+            Malloc::Collapse => collapse(),
             Malloc::Auto => {
                 let crowded = self.processors > MAX_CPUS_FOR_ONE_ARENA;
                 let first = if crowded { jemalloc().or_else(|_| glibc()) } else { glibc() };
                 first.or_else(|reason| {
-                    let other = jemalloc().or_else(|_| convert());
+                    let other = jemalloc().or_else(|_| collapse());
                     other.map_err(|also| Reason::new(format!("{reason}; {also}")))
                 })
             }
@@ -379,7 +379,7 @@ impl SelectionFacts {
         Ok(())
     }
 
-    fn converts(&self, off_heap: Option<OffHeap>, malloc: Option<&MallocSettings>) -> bool {
+    fn collapses(&self, off_heap: Option<OffHeap>, malloc: Option<&MallocSettings>) -> bool {
         off_heap == Some(OffHeap::Thp) && malloc.is_some() && self.collapse_obstacle.is_none()
     }
 }

@@ -144,7 +144,7 @@ fn thp_for_malloc_by_what_works_here() {
     assert!(chosen(wanted, &old).why.contains("is unchanged: the program's malloc is that of glibc 2.31"));
     let root = SelectionFacts { collapse_obstacle: None, ..old.clone() };
     let choice = chosen(wanted, &root);
-    assert_eq!((choice.malloc, choice.convert), (Some(MallocSettings::Nothing), true));
+    assert_eq!((choice.malloc, choice.collapse), (Some(MallocSettings::Nothing), true));
     assert!(matches!(means(&SelectionFacts { jemalloc, ..old }), Some(MallocSettings::Preload(_))));
     // A collapse is possible even if the THP mode is never.
     let never = SelectionFacts { thp: Some("never".to_owned()), collapse_obstacle: None, ..facts(0) };

@@ -17,7 +17,7 @@ pub struct ObserverTask {
     /// Largest heap; `None` if the program is not a JVM.
     pub max_heap: Option<Bytes>,
     /// Collapse memory outside of the heap once the program is ready.
-    pub convert: bool,
+    pub collapse: bool,
     /// The program was started through a wrapper and may be a child of the process.
     pub behind_wrapper: bool,
     /// Longest time from the start to the report, even if the program is not ready.

@@ -108,7 +108,8 @@ enum MallocArgument {
     /// jemalloc in place of the program's malloc, if installed
     Jemalloc,
     /// Collapse the memory once it is resident (needs CAP_SYS_NICE, Linux 6.1)
-    Convert,
+    #[value(alias = "convert")]
+    Collapse,
 }
 
 impl Run {
@@ -124,7 +125,7 @@ impl Run {
                 MallocArgument::Auto => Malloc::Auto,
                 MallocArgument::Glibc => Malloc::Glibc,
                 MallocArgument::Jemalloc => Malloc::Jemalloc,
-                MallocArgument::Convert => Malloc::Convert,
+                MallocArgument::Collapse => Malloc::Collapse,
             },
             strict: self.strict,
         }
@@ -146,7 +147,7 @@ impl Run {
             backing: choice.backing,
             off_heap,
             max_heap: answers.map(|answers| answers.max_heap),
-            convert: choice.convert,
+            collapse: choice.collapse,
             behind_wrapper: target.line.as_ref().is_none_or(|line| !line.wrapper.is_empty()),
             patience: Duration::from_secs(self.within),
             json: self.report.is_some(),

@@ -143,7 +143,7 @@ impl Process<'_> {
         let machine = MachineState::read(self.root)?;
         let mut sampled = self.read(&machine, pid)?;
         // With a wrapper the pidfd may refer to another process.
-        if let (true, Some(size), true) = (self.assignment.convert, machine.pmd(), pid == self.pid) {
+        if let (true, Some(size), true) = (self.assignment.collapse, machine.pmd(), pid == self.pid) {
             let before = huge(&sampled.vmas);
             match self.collapse_outside_heap(&sampled, &machine.sizes, size, pidfd) {
                 Ok(done) => {

@@ -209,7 +209,7 @@ mod tests {
             backing: Backing::Thp,
             off_heap: Some(Backing::Thp),
             max_heap,
-            convert: false,
+            collapse: false,
             behind_wrapper: false,
             patience: Duration::from_secs(1),
             json: false,
