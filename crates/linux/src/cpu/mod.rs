@@ -1,5 +1,6 @@
-//! Readings of the CPU: its TLB and its hardware counters.
+//! Readings of the CPU: its caches, its TLB and its hardware counters.
 
+pub mod cache;
 pub mod counters;
 pub mod pmu;
 pub mod tlb;

@@ -46,7 +46,7 @@ fn owned(result: impl Into<libc::c_long>) -> io::Result<File> {
 }
 
 /// Waits at most `timeout` until `file` is readable; a signal to this process ends the wait early.
-fn wait_readable(file: &impl AsRawFd, timeout: Duration) -> io::Result<bool> {
+pub fn wait_readable(file: &impl AsRawFd, timeout: Duration) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),

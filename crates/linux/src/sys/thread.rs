@@ -39,9 +39,15 @@ pub fn allowed_cpus() -> io::Result<BTreeSet<u32>> {
 
 /// Restricts the calling thread to these CPUs.
 pub fn set_affinity(cpus: &BTreeSet<u32>) -> io::Result<()> {
+    set_affinity_of(0, cpus)
+}
+
+/// Restricts thread `tid` to these CPUs; 0 is the calling thread.
+pub fn set_affinity_of(tid: u32, cpus: &BTreeSet<u32>) -> io::Result<()> {
     let mask = mask_of(cpus);
+    let tid = tid as libc::pid_t;
     // SAFETY: the kernel only reads the mask, of the given size.
-    checked(unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) }).map(drop)
+    checked(unsafe { libc::sched_setaffinity(tid, size_of_val(&mask), mask.as_ptr().cast()) }).map(drop)
 }
 
 /// The NUMA nodes that memory at an address is bound to or preferably allocated from (`mbind(2)`,
