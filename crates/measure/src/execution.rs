@@ -40,6 +40,28 @@ impl Launch {
         Launch { command, ..Launch::default() }
     }
 
+    /// Starts the program in a process group of its own.
+    pub(crate) fn start(
+        &self,
+        stdin: Stdio,
+        stdout: Stdio,
+        stderr: Stdio,
+    ) -> Result<GroupLeader, ExecutionError> {
+        let failed = |source| ExecutionError::Start { program: self.name(), source };
+        let Some((program, arguments)) = self.command.split_first() else {
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "no program was named")));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(stdin).stdout(stdout).stderr(stderr);
+        self.set_environment(&mut command);
+        GroupLeader::start(&mut command, self.thp_disabled).map_err(failed)
+    }
+
+    /// The program, for messages.
+    pub(crate) fn name(&self) -> String {
+        self.command.first().map_or_else(|| "nothing".to_owned(), |name| name.to_string_lossy().into_owned())
+    }
+
     /// Sets and removes the environment variables of `command`.
     pub(crate) fn set_environment(&self, command: &mut Command) {
         for (variable, value) in &self.environment {
@@ -100,29 +122,17 @@ pub fn run(
     timeout: Option<Duration>,
     interrupt: &Interrupt,
 ) -> Result<Execution, ExecutionError> {
-    let Some((program, arguments)) = launch.command.split_first() else {
-        let source = io::Error::new(io::ErrorKind::InvalidInput, "no program was named");
-        return Err(ExecutionError::Start { program: "nothing".to_owned(), source });
-    };
-    let name = program.to_string_lossy().into_owned();
-    let io = |source| ExecutionError::Io { program: name.clone(), source };
+    let io = |source| ExecutionError::Io { program: launch.name(), source };
     let (mut stdout, mut stderr) =
         (new_file(scratch, "stdout").map_err(io)?, new_file(scratch, "stderr").map_err(io)?);
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(stdout.try_clone().map_err(io)?)
-        .stderr(stderr.try_clone().map_err(io)?);
-    launch.set_environment(&mut command);
+    let output = (stdout.try_clone().map_err(io)?, stderr.try_clone().map_err(io)?);
     // Otherwise a signal would not end a series of short programs.
     if interrupt.signal().is_some() {
         return Err(ExecutionError::Interrupted);
     }
     let started_ns = monotonic_ns();
     let begin = Instant::now();
-    let mut child = GroupLeader::start(&mut command, launch.thp_disabled)
-        .map_err(|source| ExecutionError::Start { program: name.clone(), source })?;
+    let mut child = launch.start(Stdio::null(), output.0.into(), output.1.into())?;
     let ended = loop {
         let left = timeout.map(|limit| limit.saturating_sub(begin.elapsed()));
         let wait_limit = left.map_or(observer.interval(), |left| left.min(observer.interval()));

@@ -2,33 +2,30 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::Path,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use hugewise_evidence::{
-    observation::{Observer, RegionOfInterest},
+    observation::Observer,
     proof::{self, Evidence},
 };
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
     interrupt::Interrupt,
     pages::coverage::Coverage,
-    proc::{meminfo, vmstat::VmStat},
+    proc::meminfo,
     root::Root,
-    units::Bytes,
+    units::{Bytes, PageSize},
 };
 
 use crate::{
-    analysis,
     comparison::{self, Case, Comparison, Design, Figure, LeftOut, Round},
-    execution::{self, ExecutionError},
-    fragmentation::{Fragmenter, Free, Held, HostError},
+    execution::{Execution, ExecutionError},
+    fragmentation::{Fragmenter, Free},
     machine::Machine,
-    rounds::{Blocks, MAX_BLOCKS, MIN_BLOCKS},
-    schedule::{self, Slot},
-    verdict,
+    schedule::Slot,
+    stopping::Blocks,
     workload::{Conditions, Prepared, Results, Workload},
 };
 
@@ -54,6 +51,8 @@ pub struct Rules {
 
 /// Receives the progress of the experiment.
 pub trait Progress {
+    /// Called once, when the time of a block is known.
+    fn announce(&mut self, what: &str);
     /// Called at the start of a run, after `done` of `total` runs.
     fn run(&mut self, done: usize, total: usize, what: &str);
 }
@@ -67,6 +66,9 @@ pub enum ExperimentError {
     Run { what: String, reason: String },
     #[error("interrupted")]
     Interrupted,
+    /// The time limit of the experiment ended a run.
+    #[error("the time limit ended a run")]
+    OutOfTime,
 }
 
 impl ExperimentError {
@@ -107,46 +109,19 @@ impl Experiment<'_> {
         let free =
             self.fragmenter.and_then(|fragmenter| Free::read(&fragmenter.root, &fragmenter.sizes).ok());
         let begin = Instant::now();
-        let (cases, arms) = (self.cases.len(), self.design.arms.len());
-        let runs_of_a_block = cases * arms;
-        let mut peaks: Vec<Option<Bytes>> = vec![None; cases];
-        let mut arms_ready = BTreeSet::new();
-        let warm_ups = schedule::warm_ups(cases, arms, self.design.warm_up);
-        let (fewest, most) = match self.rules.blocks {
-            Blocks::Exactly(blocks) => (blocks, blocks),
-            Blocks::UntilPrecise(_) => (MIN_BLOCKS, MAX_BLOCKS),
+        let conducted = if self.design.turns {
+            self.take_turns(begin, machine, progress, &mut result)
+        } else {
+            self.run_rounds(begin, machine, progress, &mut result)
         };
-        let blocks = schedule::blocks(cases, arms, most, self.design.seed);
-        let mut total = runs_of_a_block * (self.design.warm_up + fewest);
-        for (done, slot) in warm_ups.into_iter().chain(blocks).enumerate() {
-            let blocks_over = (done / runs_of_a_block).saturating_sub(self.design.warm_up);
-            if done % runs_of_a_block == 0 {
-                if self.suffices(blocks_over, begin.elapsed(), &result) {
-                    break;
-                }
-                total = total.max(done + runs_of_a_block);
+        match conducted {
+            Ok(()) => {}
+            // What is finished is a result.
+            Err(ExperimentError::Interrupted) if result.rounds.iter().any(|round| round.block.is_some()) => {
+                result.notes.push("interrupted: the result is of the blocks before".to_owned());
             }
-            let peak = peaks[slot.case];
-            let Some(prepared) = self.prepare(slot, peak, machine, &mut arms_ready, &mut result) else {
-                continue;
-            };
-            progress.run(done, total, &self.describe(slot));
-            let (round, named_by_run) = match self.run(slot, &prepared, machine) {
-                // The workload runs on the reference but not on this backing: that is a result.
-                Err(ExperimentError::Run { reason, .. }) if slot.block.is_none() && slot.arm > 0 => {
-                    result.left_out.push(LeftOut { case: slot.case, arm: slot.arm, reason });
-                    continue;
-                }
-                run => run?,
-            };
-            name_figures(&mut result.cases[slot.case], named_by_run);
-            if self.design.arms[slot.arm] == Backing::Base {
-                let peak = round.figures.get("peak_memory").map(|bytes| Bytes(*bytes as u64));
-                peaks[slot.case] = peak.max(peaks[slot.case]);
-            }
-            result.rounds.push(round);
+            Err(error) => return Err(error),
         }
-        progress.run(total, total, "");
         if let Some((fragmenter, free)) = self.fragmenter.zip(free) {
             match fragmenter.restore(free, self.interrupt) {
                 Ok(returned) if returned.is_as_it_was() => {}
@@ -164,22 +139,14 @@ impl Experiment<'_> {
         Ok(result)
     }
 
-    /// Whether `blocks` blocks are enough.
-    fn suffices(&self, blocks: usize, elapsed: Duration, so_far: &Comparison) -> bool {
-        let Blocks::UntilPrecise(limit) = self.rules.blocks else { return false };
-        let precise = || {
-            (0..self.cases.len())
-                .all(|case| analysis::blocks_to_detect(so_far, case, verdict::TARGET_DIFFERENCE) == 0)
-        };
-        blocks >= MIN_BLOCKS && (elapsed >= limit || precise())
-    }
-
-    /// Prepares a run and the machine for it; `None` if that arm is left out. `ready`: the cases and arms that
-    /// were prepared before, so that their notes are printed once.
-    fn prepare(
+    /// Prepares a run for which the pools must hold `pools` as well, to which its own demand is added. `None` if
+    /// that arm is left out. `ready`: the cases and arms that were prepared before, so that their notes are
+    /// printed once.
+    pub(crate) fn prepare(
         &self,
         slot: Slot,
-        peak_on_base: Option<Bytes>,
+        conditions: &Conditions<'_>,
+        pools: &mut BTreeMap<PageSize, Bytes>,
         machine: &mut Machine,
         ready: &mut BTreeSet<(usize, usize)>,
         result: &mut Comparison,
@@ -189,12 +156,16 @@ impl Experiment<'_> {
         }
         let backing = self.design.arms[slot.arm];
         let case = &self.cases[slot.case];
-        let conditions = Conditions { sizes: self.sizes, scratch: self.scratch, peak_on_base };
-        let prepared = case.workload.prepare(backing, &conditions).and_then(|prepared| {
+        let prepared = case.workload.prepare(backing, conditions).and_then(|prepared| {
+            let mut needed = pools.clone();
+            for (size, bytes) in &prepared.pools {
+                *needed.entry(*size).or_default() += *bytes;
+            }
             if backing == Backing::Thp {
                 machine.provide_thp(prepared.shared_memory)?;
             }
-            machine.provide_pools(&prepared.pools, self.interrupt)?;
+            machine.provide_pools(&needed, self.interrupt)?;
+            *pools = needed;
             Ok(prepared)
         });
         match prepared {
@@ -211,44 +182,27 @@ impl Experiment<'_> {
         }
     }
 
-    fn run(
+    /// The round of a run that ended, with its figures, and whether it got its pages.
+    pub(crate) fn judge(
         &self,
         slot: Slot,
         prepared: &Prepared,
-        machine: &Machine,
+        execution: &Execution,
+        observer: &Observer,
+        thp_fallbacks: Option<u64>,
     ) -> Result<(Round, Vec<Figure>), ExperimentError> {
         let what = self.describe(slot);
-        let launch = machine.mark(prepared.launch.clone());
-        if let RegionOfInterest::JavaHeap(log) = &prepared.region {
-            // The log of the previous run contains the addresses of another heap.
-            let _ = fs::remove_file(log);
-        }
-        // Before each run, because a run that allocates and frees memory makes free memory contiguous.
-        let mut held = self.fragment(slot)?;
-        let mut observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp);
-        let before = VmStat::read(self.root).ok();
-        let execution =
-            execution::run(&launch, &mut observer, self.scratch, self.rules.timeout, self.interrupt)
-                .map_err(|source| ExperimentError::execution(&what, source))?;
-        let given_up = held.as_mut().is_some_and(|held| !held.is_held());
-        let huge_pages_left = held.as_ref().map(|held| held.outcome.blocks_left.0);
-        drop(held);
-        // A program that Ctrl-C ended has not failed.
-        if self.interrupt.signal().is_some() {
-            return Err(ExperimentError::Interrupted);
-        }
         if let Some(failure) = execution.failure() {
             return Err(ExperimentError::run(&what, format!("the program ended with {failure}")));
         }
         let workload = &self.cases[slot.case].workload;
         let Results { figures, named_by_run, coverage } = workload
-            .results(prepared, &execution, &observer)
+            .results(prepared, execution, observer)
             .map_err(|why| ExperimentError::run(&what, why))?;
-        let after = VmStat::read(self.root).ok();
         let evidence = Evidence {
             coverage: coverage.known().ok_or_else(|| coverage.reason().unwrap_or_default()),
             output: &execution.output,
-            thp_fallbacks: before.zip(after).and_then(|(b, a)| a.growth(&b, "thp_fault_fallback")),
+            thp_fallbacks,
             through_malloc: workload.is_asked_through_malloc(),
         };
         let arm = self.design.arms[slot.arm];
@@ -257,27 +211,15 @@ impl Experiment<'_> {
             (Backing::Thp, Some(_)) => 0.0,
             _ => self.rules.least_coverage,
         };
-        let mut fell_back = proof::fell_back(arm, &evidence, self.sizes, least);
-        if given_up {
-            let why = "the process that fragments memory was killed during the run: leave more memory to the \
-                       program with --fragmented=SIZE";
-            fell_back = Some(why.to_owned());
-        }
+        let fell_back = proof::fell_back(arm, &evidence, self.sizes, least);
         let coverage = coverage.known().and_then(Coverage::share);
         let Slot { case, arm, block } = slot;
-        let round = Round { case, arm, block, fell_back, figures, coverage, huge_pages_left };
+        let round =
+            Round { case, arm, block, fell_back, figures, turns: None, coverage, huge_pages_left: None };
         Ok((round, named_by_run))
     }
 
-    fn fragment(&self, slot: Slot) -> Result<Option<Held>, ExperimentError> {
-        let Some(fragmenter) = self.fragmenter else { return Ok(None) };
-        fragmenter.fragment(self.interrupt, &mut |_, _| {}).map(Some).map_err(|error| match error {
-            HostError::Interrupted => ExperimentError::Interrupted,
-            error => ExperimentError::run(&self.describe(slot), error),
-        })
-    }
-
-    fn describe(&self, slot: Slot) -> String {
+    pub(crate) fn describe(&self, slot: Slot) -> String {
         let case = &self.cases[slot.case];
         let parameters: String =
             case.parameters.iter().map(|(name, value)| format!(" {name}={value}")).collect();
@@ -308,7 +250,7 @@ impl Experiment<'_> {
 }
 
 /// Puts the figures named by the first run before those of the process: the first figure decides the verdict.
-fn name_figures(case: &mut Case, named: Vec<Figure>) {
+pub(crate) fn name_figures(case: &mut Case, named: Vec<Figure>) {
     let new: Vec<Figure> = named.into_iter().filter(|figure| !case.figures.contains(figure)).collect();
     case.figures.splice(0..0, new);
 }

@@ -8,9 +8,11 @@ use hugewise_changes::{
     scratch::Scratch,
 };
 use hugewise_linux::{
+    cgroup,
     hugepages::{backing::Backing, page_sizes::PageSizes, thp},
     interrupt::Interrupt,
-    reading::Reason,
+    proc::meminfo,
+    reading::{Reading, Reason},
     root::Root,
     settings::Setting,
     units::{Bytes, PageSize, Pages},
@@ -143,4 +145,16 @@ impl Machine {
 fn refused(setting: &Setting, error: &JournalError) -> Reason {
     let helps = error.next_step();
     Reason::new(format!("the {setting} (/{}) must be changed{helps}: {error}", setting.path().display()))
+}
+
+/// Memory available to this process: of the machine, and below the smallest limit of its control group.
+pub fn available_memory(root: &Root) -> Bytes {
+    let available = meminfo::read(root).available.known().copied().unwrap_or_default();
+    let left = match cgroup::read(root, &[]).memory {
+        Reading::Known(Some(limit)) => {
+            limit.bytes.saturating_sub(limit.used.known().copied().unwrap_or_default())
+        }
+        _ => available,
+    };
+    available.min(left)
 }

@@ -3,7 +3,13 @@
 //! The time of such a read depends only on the TLB and the caches, so that it shows the largest possible gain
 //! from huge pages. The reads are independent of each other and overlap, as those of a program do.
 
-use std::{num::NonZeroUsize, ops::ControlFlow, time::Instant};
+use std::{
+    io::{self, BufRead, Write},
+    num::NonZeroUsize,
+    ops::ControlFlow,
+    str::FromStr,
+    time::Instant,
+};
 
 use hugewise_linux::{
     cpu::counters::{Counters, Counts},
@@ -14,8 +20,14 @@ use hugewise_linux::{
     sys::memory::NonEmptyBytes,
     units::Bytes,
 };
-use hugewise_memory::{pretouch::Pretouch, region};
+use hugewise_memory::{
+    pretouch::Pretouch,
+    region::{self, Region},
+};
 use serde::{Deserialize, Serialize};
+
+/// First line of a worker that takes turns, written after it populated its memory and warmed up.
+pub const READY: &str = "ready";
 
 /// Initial state of the random generator, so that all runs read the same bytes in the same order.
 pub const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -31,6 +43,28 @@ pub struct Touch {
     pub iterations: usize,
     /// Warm-up iterations, which are not counted.
     pub warm_up: usize,
+}
+
+/// One command to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Reads whose time counts.
+    pub reads: u64,
+    /// Reads before them, which refill the caches after the turn of another arm.
+    pub uncounted: u64,
+}
+
+impl FromStr for Turn {
+    type Err = io::Error;
+
+    fn from_str(line: &str) -> io::Result<Turn> {
+        let parsed = line.split_once(' ').and_then(|(reads, uncounted)| {
+            Some(Turn { reads: reads.parse().ok()?, uncounted: uncounted.trim().parse().ok()? })
+        });
+        parsed.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("'{line}' is not READS UNCOUNTED"))
+        })
+    }
 }
 
 /// Result of a touch run.
@@ -54,45 +88,107 @@ pub struct TouchResult {
 
 /// Runs the experiment in this process.
 pub fn run(touch: &Touch) -> Result<TouchResult, Reason> {
-    let root = Root::live();
-    let sizes = page_sizes(&root)?;
-    let mut region = region::reserve(touch.bytes, &[touch.backing], &sizes)?;
-    // By a single thread, as a program populates memory that it touches itself.
-    let how = Pretouch { threads: Some(NonZeroUsize::MIN), ..Pretouch::default() };
-    let pretouched = region.pretouch(&how, &mut |_| ControlFlow::Continue(()));
-    let populate_s = pretouched.elapsed.as_secs_f64();
-    if let Some(stopped) = pretouched.stopped {
-        return Reason::err(format!("populating {}: {stopped}", touch.bytes));
-    }
-    for (i, byte) in region.bytes_mut().iter_mut().enumerate() {
-        *byte = i as u8;
-    }
-    let Some(buffer) = NonEmptyBytes::new(region.bytes()) else {
-        return Reason::err("the buffer is empty: give a size above 0");
-    };
-    let mut state = SEED;
-    let mut checksum = 0;
-    for _ in 0..touch.warm_up {
-        checksum += read_randomly(buffer, &mut state, touch.reads);
-    }
+    let mut buffer = Buffer::populate(touch)?;
     let mut ns_per_op = Vec::with_capacity(touch.iterations);
-    let (_, counts) = Counters::open(&root).count_during(|| {
-        for _ in 0..touch.iterations {
-            let begin = Instant::now();
-            checksum += read_randomly(buffer, &mut state, touch.reads);
-            ns_per_op.push(begin.elapsed().as_nanos() as f64 / touch.reads.max(1) as f64);
-        }
+    let (timed, counts) = Counters::open(&Root::live()).count_during(|| {
+        (0..touch.iterations).try_for_each(|_| buffer.time(touch.reads).map(|ns| ns_per_op.push(ns)))
     });
-    Ok(TouchResult {
-        bytes: touch.bytes,
-        backing: touch.backing,
-        populate_s,
-        ns_per_op,
-        coverage: region.coverage(),
-        counts,
-        operations: touch.reads * touch.iterations as u64,
-        checksum,
-    })
+    timed?;
+    let operations = touch.reads * touch.iterations as u64;
+    Ok(TouchResult { ns_per_op, counts, operations, ..buffer.result() })
+}
+
+/// Takes turns: answers each line of `commands` with one line, and ends with the commands.
+///
+/// A command is `READS UNCOUNTED`: the worker reads `UNCOUNTED` bytes, then `READS` bytes, and answers with
+/// the mean time of the latter reads in nanoseconds. The first line that it writes is
+/// [`READY`].
+pub fn take_turns(
+    touch: &Touch,
+    commands: impl BufRead,
+    mut answers: impl Write,
+) -> Result<TouchResult, Reason> {
+    let mut buffer = Buffer::populate(touch)?;
+    let mut ns_per_op = Vec::new();
+    let mut operations = 0;
+    let mut answer = |text: &str| writeln!(answers, "{text}").and_then(|()| answers.flush());
+    answer(READY)?;
+    for command in commands.lines() {
+        let turn: Turn = command?.parse()?;
+        buffer.read(turn.uncounted)?;
+        let ns = buffer.time(turn.reads)?;
+        answer(&ns.to_string())?;
+        ns_per_op.push(ns);
+        operations += turn.reads;
+    }
+    Ok(TouchResult { ns_per_op, operations, ..buffer.result() })
+}
+
+/// The populated buffer, with the state of its reader.
+struct Buffer {
+    region: Region,
+    bytes: Bytes,
+    backing: Backing,
+    populate_s: f64,
+    state: u64,
+    checksum: u64,
+}
+
+impl Buffer {
+    /// Reserves and populates the buffer, and makes the reads of the warm-up.
+    fn populate(touch: &Touch) -> Result<Buffer, Reason> {
+        let sizes = page_sizes(&Root::live())?;
+        let mut region = region::reserve(touch.bytes, &[touch.backing], &sizes)?;
+        // By a single thread, as a program populates memory that it touches itself.
+        let how = Pretouch { threads: Some(NonZeroUsize::MIN), ..Pretouch::default() };
+        let pretouched = region.pretouch(&how, &mut |_| ControlFlow::Continue(()));
+        let populate_s = pretouched.elapsed.as_secs_f64();
+        if let Some(stopped) = pretouched.stopped {
+            return Reason::err(format!("populating {}: {stopped}", touch.bytes));
+        }
+        for (i, byte) in region.bytes_mut().iter_mut().enumerate() {
+            *byte = i as u8;
+        }
+        let mut buffer = Buffer {
+            region,
+            bytes: touch.bytes,
+            backing: touch.backing,
+            populate_s,
+            state: SEED,
+            checksum: 0,
+        };
+        (0..touch.warm_up).try_for_each(|_| buffer.read(touch.reads))?;
+        Ok(buffer)
+    }
+
+    fn read(&mut self, reads: u64) -> Result<(), Reason> {
+        let Some(bytes) = NonEmptyBytes::new(self.region.bytes()) else {
+            return Reason::err("the buffer is empty: give a size above 0");
+        };
+        self.checksum += read_randomly(bytes, &mut self.state, reads);
+        Ok(())
+    }
+
+    /// Mean time of a read, in nanoseconds.
+    fn time(&mut self, reads: u64) -> Result<f64, Reason> {
+        let begin = Instant::now();
+        self.read(reads)?;
+        Ok(begin.elapsed().as_nanos() as f64 / reads.max(1) as f64)
+    }
+
+    /// The result without the times, with the coverage read now.
+    fn result(&self) -> TouchResult {
+        TouchResult {
+            bytes: self.bytes,
+            backing: self.backing,
+            populate_s: self.populate_s,
+            ns_per_op: Vec::new(),
+            coverage: self.region.coverage(),
+            counts: Counts::default(),
+            operations: 0,
+            checksum: self.checksum,
+        }
+    }
 }
 
 /// The page sizes, for a process that measures one size.

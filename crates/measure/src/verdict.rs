@@ -7,9 +7,9 @@ use crate::statistics::{
     INTERVAL_CONFIDENCE, MAX_PAIRS, MIN_PAIRS, PairedRatio, Ratio, standard_error, student_t,
 };
 
-/// Confidence of the interval that a claim needs. It exceeds the printed one because one table compares
-/// several backings, and a false claim costs more than a missed one.
-pub const CLAIM_CONFIDENCE: f64 = 0.99;
+/// Probability of a false claim anywhere in the table, from the last look at the rounds. With the looks before
+/// it, whose number is not known beforehand, the simulated probability is about 0.01.
+pub const FALSE_CLAIM_PROBABILITY: f64 = 0.008;
 
 /// Smallest difference that is claimed, as a share; smaller differences are insignificant in practice.
 pub const MIN_CLAIMED_DIFFERENCE: f64 = 0.01;
@@ -17,18 +17,21 @@ pub const MIN_CLAIMED_DIFFERENCE: f64 = 0.01;
 /// Probability of detecting the smallest visible difference.
 pub const POWER: f64 = 0.80;
 
-/// Least standard deviation of the logarithm of a ratio that a claim is based on.
-///
-/// Three pairs can agree to the last digit by chance or because of a coarse clock; their standard deviation
-/// is 0, and their interval excludes 1. No shared machine has less noise than this.
-pub const MIN_DEVIATION: f64 = 0.01;
-
-/// Largest detectable difference, as a share, of a verdict "no difference"; beyond it the rounds are
-/// inconclusive.
-pub const MAX_DETECTABLE_DIFFERENCE: f64 = 0.20;
+/// Bounds of the 95 % interval of a verdict "no difference", as a share; a wider one is inconclusive.
+pub const EQUALITY_MARGIN: f64 = 0.10;
 
 /// Difference, as a share, that the recommended number of rounds would detect.
 pub const TARGET_DIFFERENCE: f64 = 0.10;
+
+/// The direction in which a figure improves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// Lower is better, as for a time.
+    Lower,
+    /// Higher is better, as for a throughput.
+    Higher,
+}
 
 /// Verdict on one backing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,9 +43,9 @@ pub enum Verdict {
     Faster,
     /// Worse than the reference.
     Slower,
-    /// No difference detected; `smallest_difference_ratio` could have been detected.
+    /// No difference claimed, and the 95 % interval of the ratio lies between 0.9 and 1.1.
     NoDifference,
-    /// The noise would have hidden even a large difference.
+    /// No difference claimed, and the 95 % interval of the ratio is wider than that.
     Inconclusive,
     /// At least half of the rounds did not get their pages.
     FellBack,
@@ -51,34 +54,42 @@ pub enum Verdict {
 }
 
 impl PairedRatio {
-    /// The ratio, if it can be claimed: the [`CLAIM_CONFIDENCE`] interval, based on at least
-    /// [`MIN_DEVIATION`], excludes 1, and the ratio differs from 1 by at least [`MIN_CLAIMED_DIFFERENCE`].
-    pub fn claim(&self) -> Option<f64> {
-        let strict = self.interval(CLAIM_CONFIDENCE, self.deviation.max(MIN_DEVIATION))?;
-        let excludes_one = strict.low > 1.0 || strict.high < 1.0;
-        let matters = (strict.estimate - 1.0).abs() >= MIN_CLAIMED_DIFFERENCE;
-        (excludes_one && matters).then_some(strict.estimate)
+    /// The ratio, if it can be claimed in a table of `claims` arms beside the reference; the arms share
+    /// [`FALSE_CLAIM_PROBABILITY`] (Bonferroni).
+    pub fn claim(&self, claims: usize) -> Option<f64> {
+        self.claim_at(FALSE_CLAIM_PROBABILITY / claims.max(1) as f64)
     }
 
-    /// Smallest difference, as a share, that would be claimed with a probability of [`POWER`]: (t₀.₉₉₅ +
-    /// t₀.₈₀) · standard error, the usual approximation of the noncentral t, converted from a logarithm to a
-    /// share.
-    pub fn smallest_difference(&self) -> Option<f64> {
-        smallest_difference(self.deviation, self.pairs)
+    /// The ratio, if its interval of confidence 1 − `probability` excludes 1 and it differs from 1 by at
+    /// least [`MIN_CLAIMED_DIFFERENCE`].
+    pub(crate) fn claim_at(&self, probability: f64) -> Option<f64> {
+        let interval = self.ratio(1.0 - probability)?;
+        let excludes_one = interval.low > 1.0 || interval.high < 1.0;
+        let matters = (interval.estimate - 1.0).abs() >= MIN_CLAIMED_DIFFERENCE;
+        (excludes_one && matters).then_some(interval.estimate)
+    }
+
+    /// Smallest difference, as a share, that would be claimed with a probability of [`POWER`]: the sum of the
+    /// two quantiles of t times the standard error, the usual approximation of the noncentral t, converted
+    /// from a logarithm to a share.
+    pub fn smallest_difference(&self, claims: usize) -> Option<f64> {
+        smallest_difference(self.deviation, self.pairs, claims)
     }
 
     /// Number of pairs with this noise that would detect a difference of `share`; `None` if it exceeds
     /// [`MAX_PAIRS`].
-    pub fn pairs_to_detect(&self, share: f64) -> Option<usize> {
-        (MIN_PAIRS..=MAX_PAIRS)
-            .find(|&pairs| smallest_difference(self.deviation, pairs).is_some_and(|seen| seen <= share))
+    pub fn pairs_to_detect(&self, share: f64, claims: usize) -> Option<usize> {
+        (MIN_PAIRS..=MAX_PAIRS).find(|&pairs| {
+            smallest_difference(self.deviation, pairs, claims).is_some_and(|seen| seen <= share)
+        })
     }
 }
 
-pub(crate) fn smallest_difference(deviation: f64, pairs: usize) -> Option<f64> {
+pub(crate) fn smallest_difference(deviation: f64, pairs: usize, claims: usize) -> Option<f64> {
     let freedom = pairs.checked_sub(1)?;
-    let quantiles = student_t(0.5 + CLAIM_CONFIDENCE / 2.0, freedom)? + student_t(POWER, freedom)?;
-    let difference = (quantiles * standard_error(deviation.max(MIN_DEVIATION), pairs)).exp_m1();
+    let claimed = 1.0 - FALSE_CLAIM_PROBABILITY / claims.max(1) as f64 / 2.0;
+    let quantiles = student_t(claimed, freedom)? + student_t(POWER, freedom)?;
+    let difference = (quantiles * standard_error(deviation, pairs)).exp_m1();
     difference.is_finite().then(|| difference.max(MIN_CLAIMED_DIFFERENCE))
 }
 
@@ -95,46 +106,68 @@ impl ArmVerdict {
         ArmVerdict { verdict, ratio: None, smallest_difference: None, reason }
     }
 
-    pub(crate) fn from_ratio(paired: &PairedRatio, pairs: usize) -> ArmVerdict {
-        let smallest = paired.smallest_difference();
-        let (verdict, reason) = match paired.claim() {
-            Some(ratio) => (
-                if ratio < 1.0 { Verdict::Faster } else { Verdict::Slower },
+    /// In a table of `claims` arms beside the reference.
+    pub(crate) fn from_ratio(paired: &PairedRatio, claims: usize, better: Better) -> ArmVerdict {
+        let ratio = paired.ratio(INTERVAL_CONFIDENCE);
+        let (verdict, reason) = match (paired.claim(claims), ratio) {
+            (Some(claimed), _) => (
+                if claimed < 1.0 { Verdict::Faster } else { Verdict::Slower },
                 format!(
-                    "{pairs} pairs of rounds: the {:.0} % interval of the ratio excludes 1",
-                    CLAIM_CONFIDENCE * 100.0
+                    "{} pairs: the {} % interval of the ratio excludes 1",
+                    paired.pairs,
+                    100.0 * (1.0 - FALSE_CLAIM_PROBABILITY / claims.max(1) as f64)
                 ),
             ),
-            None if smallest.is_none_or(|smallest| smallest > MAX_DETECTABLE_DIFFERENCE) => {
-                (Verdict::Inconclusive, inconclusive(paired, smallest))
+            (None, Some(ratio))
+                if ratio.low >= 1.0 - EQUALITY_MARGIN && ratio.high <= 1.0 + EQUALITY_MARGIN =>
+            {
+                (Verdict::NoDifference, bounds(&ratio, better))
             }
-            None => {
-                let share = percent(smallest.unwrap_or_default());
-                let reason =
-                    format!("a difference of {share} would have been detected four times out of five");
-                (Verdict::NoDifference, reason)
-            }
+            (None, ratio) => (Verdict::Inconclusive, inconclusive(paired, ratio, claims, better)),
         };
         ArmVerdict {
             verdict,
-            ratio: paired.ratio(INTERVAL_CONFIDENCE),
-            smallest_difference: smallest,
+            ratio,
+            smallest_difference: paired.smallest_difference(claims),
             reason: Some(reason),
         }
     }
 }
 
-fn inconclusive(paired: &PairedRatio, smallest: Option<f64>) -> String {
-    let seen = match smallest.map(percent) {
-        Some(share) => format!("only a difference of {share} or more would have been detected"),
-        None => "no difference could have been detected".to_owned(),
+fn inconclusive(paired: &PairedRatio, ratio: Option<Ratio>, claims: usize, better: Better) -> String {
+    let bounds = ratio.map_or_else(|| "the ratio is unbounded".to_owned(), |ratio| bounds(&ratio, better));
+    let advice = paired.pairs_to_detect(TARGET_DIFFERENCE, claims).map_or_else(
+        || "stop other programs and measure again".to_owned(),
+        |rounds| {
+            format!(
+                "a difference of {} is detected after about {rounds} rounds of each backing at this noise",
+                percent(TARGET_DIFFERENCE)
+            )
+        },
+    );
+    format!("{bounds}; {advice}")
+}
+
+/// The 95 % interval in words: `between 13 % better and 2.0 % worse`.
+fn bounds(ratio: &Ratio, better: Better) -> String {
+    let end = |ratio: f64| {
+        let change = match better {
+            Better::Lower => ratio - 1.0,
+            Better::Higher => 1.0 / ratio - 1.0,
+        };
+        let direction = if ratio < 1.0 { "better" } else { "worse" };
+        match change.abs() {
+            none if none < 0.0005 => "no change".to_owned(),
+            many if many >= 10.0 => format!("{:.0} times as {direction}", many + 1.0),
+            share => format!("{} {direction}", percent(share)),
+        }
     };
-    let target = percent(TARGET_DIFFERENCE);
-    let advice = match paired.pairs_to_detect(TARGET_DIFFERENCE) {
-        Some(pairs) => format!("detecting {target} at this noise takes about {pairs} rounds of each backing"),
-        None => "stop other programs and measure again".to_owned(),
+    let likely = match (ratio.low, ratio.high) {
+        (_, high) if high < 1.0 => "probably better: ",
+        (low, _) if low > 1.0 => "probably worse: ",
+        _ => "",
     };
-    format!("{seen}; {advice}")
+    format!("{likely}between {} and {} (95 % interval)", end(ratio.low), end(ratio.high))
 }
 
 /// A share as text: `3.1 %` below 10 %, `24 %` above.

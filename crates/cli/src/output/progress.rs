@@ -1,9 +1,15 @@
 //! Progress of long operations on standard error, if that is a terminal.
 
-use std::io::{IsTerminal, Read, stderr};
+use std::{
+    io::{IsTerminal, Read, stderr},
+    time::{Duration, Instant},
+};
 
 use hugewise_measure::experiment::Progress;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+
+/// Time between two lines where there is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A bar that is cleared when it is dropped.
 fn bar(length: u64, template: &str) -> ProgressBar {
@@ -14,22 +20,35 @@ fn bar(length: u64, template: &str) -> ProgressBar {
     bar.with_finish(ProgressFinish::AndClear)
 }
 
-/// Progress of an experiment, in runs. Hidden until the first run starts.
-pub struct Bar(ProgressBar);
+/// Progress of an experiment, in runs; a line each minute where there is no terminal.
+pub struct Bar {
+    bar: ProgressBar,
+    /// Time of the last line, if standard error is not a terminal.
+    line: Option<Instant>,
+}
 
 impl Bar {
     pub fn new() -> Bar {
-        Bar(bar(0, "{bar:24} {pos}/{len} {elapsed} (about {eta} left) {msg}"))
+        let bar = bar(0, "{bar:24} {pos}/{len} {elapsed} (about {eta} left) {msg}");
+        let line = bar.is_hidden().then(Instant::now);
+        Bar { bar, line }
     }
 }
 
 impl Progress for Bar {
+    fn announce(&mut self, what: &str) {
+        self.bar.suspend(|| eprintln!("hugewise: {what}"));
+    }
+
     fn run(&mut self, done: usize, total: usize, what: &str) {
-        self.0.set_length(total as u64);
-        self.0.set_position(done as u64);
-        self.0.set_message(what.to_owned());
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+        self.bar.set_message(what.to_owned());
         if done == total {
-            self.0.finish_and_clear();
+            self.bar.finish_and_clear();
+        } else if self.line.is_some_and(|line| line.elapsed() >= LINE_INTERVAL) {
+            self.line = Some(Instant::now());
+            eprintln!("hugewise: {done} of {total} runs are done; next: {what}");
         }
     }
 }

@@ -1,11 +1,12 @@
-//! The embedded workload, natively, on every backing.
+//! The embedded workload on every backing.
 
+use hugewise_measure::comparison::{Comparison, Round};
 use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
     TestResult,
-    needs::Need::{GiantPool, Pool, Root, Thp},
+    needs::Need::{GiantPool, Java, Pool, Root, Thp},
     start::{QUICK_RUN, covered, rounds, run},
     trial,
 };
@@ -15,6 +16,7 @@ const SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/com
 pub fn trials() -> Vec<Trial> {
     vec![
         trial("native: each backing gets its pages", &[Root, Pool, Thp], each_backing_gets_its_pages),
+        trial("embedded: the Java workload takes turns", &[Root, Thp, Java], embedded_java),
         trial("native: pages of 1 GiB", &[Root, GiantPool], giant_pages),
         trial("native: SysV shared memory", &[Root, Pool], shared_memory),
     ]
@@ -28,19 +30,51 @@ fn each_backing_gets_its_pages() -> TestResult {
     assert_eq!((comparison.design.rounds, comparison.design.seed), (2, 7));
     assert_eq!(comparison.cases[0].workload, "native");
     for backing in ["thp", "hugetlb"] {
-        assert_eq!(rounds(&comparison, backing)?.len(), 3, "a warm-up and two rounds on {backing}");
         covered(&comparison, backing, 0.95)?;
     }
+    took_turns(&comparison)?;
     for round in rounds(&comparison, "base")? {
         assert!(round.coverage.is_none_or(|share| share <= 0.05), "{round:#?}");
     }
     for row in &comparison.backings {
         assert_eq!(row.rounds, 2, "{row:#?}");
-        for figure in ["time", "populate", "wall", "peak_memory", "minor_faults"] {
+        for figure in ["time", "populate", "user", "peak_memory", "minor_faults"] {
             assert!(row.figures.iter().any(|f| f.name == figure && f.mean > 0.0), "{figure}: {row:#?}");
         }
     }
     documented(&serde_json::from_str(&ran.stdout)?)
+}
+
+/// In every block all arms are alive at once, on one CPU, and take the same number of turns.
+pub fn took_turns(comparison: &Comparison) -> TestResult {
+    assert!(comparison.design.turns);
+    for round in &comparison.rounds {
+        let turns = round.turns.as_ref().ok_or_else(|| format!("no turns: {round:?}"))?;
+        let same_block = |other: &&Round| (other.case, other.block) == (round.case, round.block);
+        for other in comparison.rounds.iter().filter(same_block) {
+            let other = other.turns.as_ref().ok_or("no turns")?;
+            assert_eq!((other.values.len(), other.cpu), (turns.values.len(), turns.cpu));
+        }
+        assert!(turns.values.len() >= 40 && turns.cpu.is_some(), "{turns:?}");
+        assert!(turns.values.iter().all(|ns| *ns > 0.0), "{turns:?}");
+    }
+    Ok(())
+}
+
+/// The same reads in a JVM, whose memory is its heap.
+fn embedded_java() -> TestResult {
+    let arguments = ["compare", "--json", "--bytes", "100000000", "--rounds", "1", "--backing", "thp"];
+    let comparison = run(&arguments)?.ended_with(0)?.comparison()?;
+    assert_eq!(comparison.cases.len(), 2, "{:#?}", comparison.notes);
+    took_turns(&comparison)?;
+    for round in comparison.rounds.iter().filter(|round| round.case == 1) {
+        let expected = if round.arm == 0 { 0.0..0.05 } else { 0.95..1.01 };
+        assert!(round.coverage.is_some_and(|share| expected.contains(&share)), "{round:?}");
+        for figure in ["time", "heap_ready", "peak_memory"] {
+            assert!(round.figures.get(figure).is_some_and(|value| *value > 0.0), "{figure}: {round:?}");
+        }
+    }
+    Ok(())
 }
 
 /// All required fields of the published schema are present, at the top level and one level below.

@@ -4,14 +4,14 @@
 //! compared within its block, so that a temporary slowdown of the machine affects both sides of a ratio.
 //! docs/method.md describes the method.
 
+pub mod load;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
 use crate::{
-    comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, Round},
-    statistics::{self, INTERVAL_CONFIDENCE, MAX_PAIRS, MIN_PAIRS, PairedRatio},
+    comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, RatioByLoad, Round},
+    statistics::{self, INTERVAL_CONFIDENCE, MIN_PAIRS, PairedRatio},
+    stopping,
     verdict::{ArmVerdict, Verdict},
 };
 
@@ -24,23 +24,25 @@ pub fn analyse(comparison: &mut Comparison) {
         .collect();
 }
 
-/// Number of further blocks after which a difference of `share` in the first figure would be detected in
-/// every arm of `case`, given the noise so far; 0 if it already would.
-///
-/// It depends on the spread and never on the difference: stopping when it returns 0 keeps the false claims of
-/// simulated experiments at 1 % or below. Arms with too few pairs for an estimate of their spread are
-/// skipped.
-pub fn blocks_to_detect(comparison: &Comparison, case: usize, share: f64) -> usize {
-    let Some(figure) = comparison.cases.get(case).and_then(|case| case.figures.first()) else { return 0 };
+/// Whether `case` needs no further block.
+pub fn suffices(comparison: &Comparison, case: usize) -> bool {
+    let Some(figure) = comparison.cases.get(case).and_then(|case| case.figures.first()) else { return false };
     let reference = Arm::of(comparison, case, 0);
-    (1..comparison.design.arms.len())
-        .filter_map(|arm| {
-            let pairs = pairs(&reference, &Arm::of(comparison, case, arm), figure);
-            let needed = PairedRatio::of(&pairs)?.pairs_to_detect(share).unwrap_or(MAX_PAIRS);
-            Some(needed.saturating_sub(pairs.len()))
-        })
-        .max()
-        .unwrap_or(0)
+    let is_left_out =
+        |arm: &usize| comparison.left_out.iter().any(|left| (left.case, left.arm) == (case, *arm));
+    let arms: Option<Vec<PairedRatio>> = (1..comparison.design.arms.len())
+        .filter(|arm| !is_left_out(arm))
+        .map(|arm| Arm::of(comparison, case, arm))
+        // An arm that falls back will not be decided.
+        .filter(|arm| !arm.fell_back())
+        .map(|arm| PairedRatio::of_logarithms(&logarithms(&reference, &arm, figure)))
+        .collect();
+    arms.is_some_and(|arms| stopping::suffices(&arms, claims(comparison)))
+}
+
+/// Number of arms in the whole table that are compared with a reference.
+fn claims(comparison: &Comparison) -> usize {
+    comparison.cases.len() * comparison.design.arms.len().saturating_sub(1)
 }
 
 /// The rounds of one arm in one case.
@@ -79,12 +81,18 @@ impl<'a> Arm<'a> {
         Some(format!("{} of {all} rounds did not get their pages: {cause}", self.fallen_back.len()))
     }
 
+    fn ratio_by_load(&self, reference: &Arm<'_>) -> Option<RatioByLoad> {
+        let starts = self.counted.iter().filter_map(|round| Some((reference.in_block(round.block)?, *round)));
+        load::ratio_by_load(&starts.collect::<Vec<_>>())
+    }
+
     fn values(&self, figure: &str) -> Vec<f64> {
         self.counted.iter().filter_map(|round| value(round, figure)).collect()
     }
 
-    fn by_block(&self, figure: &str) -> BTreeMap<usize, f64> {
-        self.counted.iter().filter_map(|round| Some((round.block?, value(round, figure)?))).collect()
+    /// The counted round of a block.
+    fn in_block(&self, block: Option<usize>) -> Option<&'a Round> {
+        self.counted.iter().copied().find(|round| round.block == block)
     }
 
     /// Mean coverage of the counted rounds, or of those that fell back if none counts.
@@ -101,18 +109,32 @@ fn value(round: &Round, figure: &str) -> Option<f64> {
     round.figures.get(figure).copied().filter(|value| value.is_finite())
 }
 
-/// The figures of both arms in blocks where both count, ordered so that second divided by first is below 1 if
-/// the arm is better than the reference.
-fn pairs(reference: &Arm<'_>, arm: &Arm<'_>, figure: &Figure) -> Vec<(f64, f64)> {
-    let references = reference.by_block(&figure.name);
-    arm.by_block(&figure.name)
-        .into_iter()
-        .filter_map(|(block, value)| Some((*references.get(&block)?, value)))
-        .map(|(reference, value)| match figure.better {
-            Better::Lower => (reference, value),
-            Better::Higher => (value, reference),
-        })
-        .collect()
+/// The logarithms of the ratios of both arms in blocks where both count; below 0 if the arm is better than the
+/// reference.
+fn logarithms(reference: &Arm<'_>, arm: &Arm<'_>, figure: &Figure) -> Vec<f64> {
+    let sign = match figure.better {
+        Better::Lower => 1.0,
+        Better::Higher => -1.0,
+    };
+    let of_block = |round: &&Round| {
+        let reference = reference.in_block(round.block)?;
+        Some(sign * logarithm(reference, round, &figure.name)?)
+    };
+    arm.counted.iter().filter_map(of_block).collect()
+}
+
+/// The logarithm of the ratio of two rounds: of their turns, cycle by cycle, if both took turns.
+fn logarithm(reference: &Round, round: &Round, figure: &str) -> Option<f64> {
+    let of = |reference: f64, value: f64| value.ln() - reference.ln();
+    match (&reference.turns, &round.turns) {
+        (Some(references), Some(turns)) if references.figure == figure && turns.figure == figure => {
+            let cycles = references.values.iter().zip(&turns.values);
+            statistics::trimmed_mean(
+                &cycles.map(|(&reference, &turn)| of(reference, turn)).collect::<Vec<_>>(),
+            )
+        }
+        _ => Some(of(value(reference, figure)?, value(round, figure)?)),
+    }
 }
 
 fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> BackingResult {
@@ -125,7 +147,7 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
         (Some(left), _) => ArmVerdict::plain(Verdict::LeftOut, Some(left.reason.clone())),
         _ if arm.fell_back() => ArmVerdict::plain(Verdict::FellBack, arm.fallback()),
         (None, None) => ArmVerdict::plain(Verdict::Base, arm.fallback()),
-        (None, Some(reference)) => judge_figure(reference, &arm, case),
+        (None, Some(reference)) => judge_figure(reference, &arm, case, claims(comparison)),
     };
     BackingResult {
         workload: case.workload.clone(),
@@ -135,6 +157,8 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
         figure: case.figures.first().map(|figure| figure.name.clone()).unwrap_or_default(),
         ratio: judged.ratio,
         smallest_difference: judged.smallest_difference,
+        ratio_by_load: reference.as_ref().and_then(|reference| arm.ratio_by_load(reference)),
+        turns_between: load::spread(&arm.counted).map(<[f64; 2]>::from),
         coverage: arm.coverage(),
         rounds: arm.counted.len(),
         rounds_fallen_back: arm.fallen_back.len(),
@@ -146,7 +170,7 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
 fn summary(figure: &Figure, arm: &Arm<'_>, reference: Option<&Arm<'_>>) -> Option<FigureSummary> {
     let values = arm.values(&figure.name);
     let ratio = reference
-        .and_then(|reference| PairedRatio::of(&pairs(reference, arm, figure)))
+        .and_then(|reference| PairedRatio::of_logarithms(&logarithms(reference, arm, figure)))
         .and_then(|paired| paired.ratio(INTERVAL_CONFIDENCE));
     Some(FigureSummary {
         name: figure.name.clone(),
@@ -159,14 +183,14 @@ fn summary(figure: &Figure, arm: &Arm<'_>, reference: Option<&Arm<'_>>) -> Optio
     })
 }
 
-fn judge_figure(reference: &Arm<'_>, arm: &Arm<'_>, case: &Case) -> ArmVerdict {
+fn judge_figure(reference: &Arm<'_>, arm: &Arm<'_>, case: &Case, claims: usize) -> ArmVerdict {
     let Some(figure) = case.figures.first() else {
         let reason = "the workload gives no figure to compare".to_owned();
         return ArmVerdict::plain(Verdict::Inconclusive, Some(reason));
     };
-    let pairs = pairs(reference, arm, figure);
-    let mut judged = match PairedRatio::of(&pairs) {
-        Some(paired) => ArmVerdict::from_ratio(&paired, pairs.len()),
+    let pairs = logarithms(reference, arm, figure);
+    let mut judged = match PairedRatio::of_logarithms(&pairs) {
+        Some(paired) => ArmVerdict::from_ratio(&paired, claims, figure.better),
         None => {
             let reason = without_ratio(reference, arm, &figure.name, pairs.len());
             ArmVerdict::plain(Verdict::Inconclusive, Some(reason))

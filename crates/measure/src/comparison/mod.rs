@@ -12,6 +12,7 @@ use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::verdict::Better;
 use crate::{statistics::Ratio, verdict::Verdict};
 
 /// The result of `hugewise compare --json`; docs/schema/compare.json is its schema.
@@ -73,6 +74,9 @@ pub struct Design {
     pub seed: u64,
     /// Whether one backing is compared with itself (an A/A test).
     pub aa: bool,
+    /// Whether the arms of a block were alive at once and took turns; else each ran from its start to its end.
+    #[serde(default)]
+    pub turns: bool,
     /// Memory that was free in pieces during each run while all other free memory was held, in bytes; absent
     /// without `--fragmented`. With it, runs on `thp` count regardless of their coverage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,16 +109,6 @@ pub struct Figure {
     pub better: Better,
 }
 
-/// The direction in which a figure improves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Better {
-    /// Lower is better, as for a time.
-    Lower,
-    /// Higher is better, as for a throughput.
-    Higher,
-}
-
 /// An arm that did not run in one case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOut {
@@ -139,12 +133,26 @@ pub struct Round {
     pub fell_back: Option<String>,
     /// The figures by name; figures that could not be read are absent.
     pub figures: BTreeMap<String, f64>,
+    /// The turns of this start; absent if the run was not divided into turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Turns>,
     /// Share of the region's resident bytes on huge pages, 0 to 1, as the kernel reports it; null if unknown.
     /// The region is the Java heap, the buffer, or malloc'd memory.
     pub coverage: Option<f64>,
     /// Huge pages that were free at the start of the run; absent without `--fragmented`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub huge_pages_left: Option<u64>,
+}
+
+/// The turns of one start of one arm: in every cycle each arm of the block took one turn, in random order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Turns {
+    /// Name of the figure that the turns measured.
+    pub figure: String,
+    /// Its value in each cycle, in its unit.
+    pub values: Vec<f64>,
+    /// CPU on which all arms of the block ran; null if they could not be pinned.
+    pub cpu: Option<u32>,
 }
 
 /// Result for one arm in one case.
@@ -168,6 +176,13 @@ pub struct BackingResult {
     /// four times out of five; null with too few rounds.
     #[serde(rename = "smallest_difference_ratio")]
     pub smallest_difference: Option<f64>,
+    /// The ratio when the host was quiet and when it was busy; absent without turns, or if the ratio does not
+    /// certainly depend on the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_by_load: Option<RatioByLoad>,
+    /// The times between which nine in ten turns lie, in the unit of the figure; absent without turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns_between: Option<[f64; 2]>,
     /// Mean coverage of the counted rounds, 0 to 1, or of those that fell back if none counts; null if
     /// unknown.
     pub coverage: Option<f64>,
@@ -180,6 +195,18 @@ pub struct BackingResult {
     pub reason: Option<String>,
     /// Summaries of all figures over the counted rounds.
     pub figures: Vec<FigureSummary>,
+}
+
+/// Ratio of an arm in the quietest and in the busiest quarter of its turns, by the times of the turns before
+/// and after.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RatioByLoad {
+    /// The ratio when the host was quiet.
+    #[serde(rename = "quietest_ratio")]
+    pub quietest: f64,
+    /// The ratio when it was busy.
+    #[serde(rename = "busiest_ratio")]
+    pub busiest: f64,
 }
 
 /// Summary of one figure over the counted rounds of one arm.

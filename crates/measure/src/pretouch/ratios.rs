@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Case, Implementation, PretouchRow, hotspot::Jvm};
 use crate::{
     statistics::{INTERVAL_CONFIDENCE, PairedRatio, Ratio, median},
-    verdict::CLAIM_CONFIDENCE,
+    verdict::FALSE_CLAIM_PROBABILITY,
 };
 
 /// Least share of the time that a recommended chunk must save.
@@ -111,9 +111,9 @@ fn judge(
         .map(|(_, row)| row);
     let pairs = fastest.and_then(|row| paired(default, row));
     // The fastest of many can be fast by chance: a Bonferroni correction for the number of chunks.
-    let confidence = 1.0 - (1.0 - CLAIM_CONFIDENCE) / tried.len().max(1) as f64;
+    let confidence = 1.0 - FALSE_CLAIM_PROBABILITY / tried.len().max(1) as f64;
     let ratio = pairs.and_then(|pairs| pairs.ratio(confidence));
-    let claimed = pairs.and_then(|pairs| pairs.claim()).is_some();
+    let claimed = pairs.and_then(|pairs| pairs.claim(tried.len())).is_some();
     let clear = ratio.as_ref().is_some_and(|r| r.high < 1.0 && r.estimate <= 1.0 - MIN_SAVING);
     ChunkAdvice {
         case: default.case,

@@ -15,6 +15,12 @@ pub const INTERVAL_CONFIDENCE: f64 = 0.95;
 /// Fewest pairs for an interval.
 pub const MIN_PAIRS: usize = 3;
 
+/// Least standard deviation of the logarithm of a ratio on which an interval is based.
+///
+/// Three pairs can agree to the last digit by chance or because of a coarse clock; their standard deviation
+/// is 0, and their interval excludes 1. No shared machine has less noise than this.
+pub const MIN_DEVIATION: f64 = 0.01;
+
 /// Largest number of pairs that is recommended.
 pub const MAX_PAIRS: usize = 1000;
 
@@ -70,6 +76,16 @@ pub fn median(values: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2 - 1).map(|lower| f64::midpoint(*lower, upper))
 }
 
+/// Mean without the lowest and the highest fifth of the values: short stops of the machine do not count, and
+/// it varies less than the median. `None` without values.
+#[must_use]
+pub fn trimmed_mean(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let trim = sorted.len() / 5;
+    mean(&sorted[trim..sorted.len() - trim])
+}
+
 /// Sample standard deviation (divisor n − 1); `None` for fewer than two values.
 fn deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values)?;
@@ -89,8 +105,8 @@ pub(crate) fn student_t(probability: f64, freedom: usize) -> Option<f64> {
 pub struct PairedRatio {
     pub(crate) pairs: usize,
     /// Mean of the logarithms.
-    mean: f64,
-    /// Standard deviation of the logarithms.
+    pub(crate) mean: f64,
+    /// Standard deviation of the logarithms, at least [`MIN_DEVIATION`].
     pub(crate) deviation: f64,
 }
 
@@ -99,24 +115,32 @@ impl PairedRatio {
     ///
     /// `None` with fewer than [`MIN_PAIRS`], or if a value is zero, negative or not a number.
     pub fn of(pairs: &[(f64, f64)]) -> Option<PairedRatio> {
-        let positive = |value: f64| value.is_finite() && value > 0.0;
-        if pairs.len() < MIN_PAIRS || !pairs.iter().all(|&(a, b)| positive(a) && positive(b)) {
+        let logarithms: Vec<f64> =
+            pairs.iter().map(|&(reference, value)| value.ln() - reference.ln()).collect();
+        PairedRatio::of_logarithms(&logarithms)
+    }
+
+    /// From the logarithms of the ratios; `None` with fewer than [`MIN_PAIRS`], or if one is not finite.
+    #[must_use]
+    pub fn of_logarithms(logarithms: &[f64]) -> Option<PairedRatio> {
+        if logarithms.len() < MIN_PAIRS || !logarithms.iter().all(|value| value.is_finite()) {
             return None;
         }
-        let logs: Vec<f64> = pairs.iter().map(|(reference, value)| value.ln() - reference.ln()).collect();
-        Some(PairedRatio { pairs: logs.len(), mean: mean(&logs)?, deviation: deviation(&logs)? })
+        let deviation = deviation(logarithms)?.max(MIN_DEVIATION);
+        Some(PairedRatio { pairs: logarithms.len(), mean: mean(logarithms)?, deviation })
     }
 
     /// Geometric mean of the ratios with its Student interval.
     pub fn ratio(&self, confidence: f64) -> Option<Ratio> {
-        self.interval(confidence, self.deviation)
-    }
-
-    pub(crate) fn interval(&self, confidence: f64, deviation: f64) -> Option<Ratio> {
-        let half = student_t(0.5 + confidence / 2.0, self.pairs - 1)? * standard_error(deviation, self.pairs);
+        let half = self.half_width(confidence)?;
         let high = (self.mean + half).exp();
         // JSON has no infinity.
         high.is_finite().then(|| Ratio { estimate: self.mean.exp(), low: (self.mean - half).exp(), high })
+    }
+
+    /// Half-width of the Student interval of the mean logarithm.
+    pub(crate) fn half_width(&self, confidence: f64) -> Option<f64> {
+        Some(student_t(0.5 + confidence / 2.0, self.pairs - 1)? * standard_error(self.deviation, self.pairs))
     }
 }
 

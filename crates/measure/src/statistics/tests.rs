@@ -58,12 +58,16 @@ fn a_ratio_is_the_geometric_mean_of_pairs() {
 #[test]
 fn equal_figures_claim_nothing_and_divide_by_nothing() {
     let equal = PairedRatio::of(&[(2.0, 2.0); 5]);
-    assert_eq!(equal.and_then(|p| p.ratio(0.95)), Some(Ratio { estimate: 1.0, low: 1.0, high: 1.0 }));
-    assert_eq!(equal.and_then(|p| p.claim()), None);
-    assert!(equal.and_then(|p| p.smallest_difference()).is_some_and(|d| d > 0.01 && d < 0.03));
+    let ratio = equal.and_then(|p| p.ratio(0.95));
+    assert!(
+        ratio.is_some_and(|r| r.estimate == 1.0 && r.low < 0.99 && r.high > 1.01),
+        "no interval is 0 wide"
+    );
+    assert_eq!(equal.and_then(|p| p.claim(1)), None);
+    assert!(equal.and_then(|p| p.smallest_difference(1)).is_some_and(|d| d > 0.01 && d < 0.03));
     for (value, claimed) in [(2.0 + 1e-12, false), (2.019, false), (2.2, true), (1.8, true)] {
         let paired = PairedRatio::of(&[(2.0, value); 5]);
-        assert_eq!(paired.and_then(|p| p.claim()).is_some(), claimed, "{value}");
+        assert_eq!(paired.and_then(|p| p.claim(1)).is_some(), claimed, "{value}");
     }
 }
 
@@ -134,9 +138,9 @@ fn claimed(shape: Noise, noise: f64, blocks: usize, effect: f64, trials: usize) 
     let (mut claims, mut noisy) = (0, 0);
     for _ in 0..trials {
         let paired = PairedRatio::of(&experiment(&mut rng, shape, noise, blocks, effect));
-        if paired.is_some_and(|p| p.claim().is_some()) {
+        if paired.is_some_and(|p| p.claim(1).is_some()) {
             claims += 1;
-        } else if paired.and_then(|p| p.smallest_difference()).is_none_or(|d| d > 0.2) {
+        } else if paired.and_then(|p| p.smallest_difference(1)).is_none_or(|d| d > 0.2) {
             noisy += 1;
         }
     }
@@ -183,44 +187,9 @@ fn a_true_gain_is_seen() {
 #[test]
 fn the_smallest_difference_is_seen_four_times_in_five() {
     for (noise, blocks) in [(0.02, 5), (0.02, 10), (0.05, 15)] {
-        let difference = smallest_difference(noise * 2_f64.sqrt(), blocks).unwrap_or_default();
+        let difference = smallest_difference(noise * 2_f64.sqrt(), blocks, 1).unwrap_or_default();
         let (seen, _) = claimed(Noise::Normal, noise, blocks, 1.0 + difference, 2000);
         println!("{noise} {blocks}: {difference:.3} seen {seen:.3}");
         assert!((0.7..0.9).contains(&seen), "{noise}, {blocks} blocks, {difference}: {seen}");
-    }
-}
-
-/// Adding blocks until a difference of 10 % would be detected depends on the spread, not on the difference,
-/// and must not increase false claims.
-#[test]
-fn rounds_added_until_the_spread_is_known_claim_no_more() {
-    use Noise::*;
-    for shape in [Normal, HeavyTailed, Outliers, Drift] {
-        for noise in [0.02, 0.04] {
-            let mut rng = Rng::with_seed(77);
-            let (mut claims, mut different, mut blocks_used) = (0, 0, 0);
-            for _ in 0..2000 {
-                let pairs = experiment(&mut rng, shape, noise, 30, 1.0);
-                let enough = |blocks: usize| {
-                    let paired = PairedRatio::of(&pairs[..blocks]);
-                    paired.and_then(|p| p.smallest_difference()).is_some_and(|d| d <= 0.10)
-                };
-                let blocks = (5..30).find(|&blocks| enough(blocks)).unwrap_or(30);
-                let paired = PairedRatio::of(&pairs[..blocks]);
-                blocks_used += blocks;
-                if paired.is_some_and(|p| p.claim().is_some()) {
-                    claims += 1;
-                } else if paired.and_then(|p| p.smallest_difference()).is_some_and(|d| d <= 0.2) {
-                    different += 1;
-                }
-            }
-            println!(
-                "{shape:?} {noise}: {:.2} % claimed, {:.1} % no difference, {:.1} blocks",
-                f64::from(claims) / 20.0,
-                f64::from(different) / 20.0,
-                blocks_used as f64 / 2000.0
-            );
-            assert!(f64::from(claims) / 2000.0 < 0.02, "{shape:?} {noise}: {claims}");
-        }
     }
 }

@@ -3,11 +3,9 @@
 use std::{fmt::Display, time::Instant};
 
 use hugewise_linux::{
-    cgroup,
     cpu::tlb::{self, Tlb},
     hugepages::{backing::Backing, page_sizes::PageSizes},
     interrupt::Interrupt,
-    proc::meminfo,
     reading::Reading,
     root::Root,
     units::{Bytes, PageSize, Pages},
@@ -22,7 +20,7 @@ use super::{
 };
 use crate::{
     experiment::{ExperimentError, Progress},
-    machine::Machine,
+    machine::{Machine, available_memory},
 };
 
 /// Loads in one timed run, at least one lap: some tenths of a millisecond, so that most runs are undisturbed.
@@ -130,8 +128,11 @@ impl Design {
         let failed = |reason: &dyn Display| ExperimentError::run("the TLB's curves", reason);
         let sizes = PageSizes::read(root).map_err(|reason| failed(&reason))?;
         let line = cache_line(root);
-        let request =
-            PagesRequest { most: self.most, memory: self.memory.min(half_of_available(root)), line };
+        let request = PagesRequest {
+            most: self.most,
+            memory: self.memory.min(Bytes(available_memory(root).0 / 2)),
+            line,
+        };
         let (mut pools, mut left_out) = (Vec::new(), Vec::new());
         for &backing in &self.backings {
             // Base pages use all of the memory: the cost of their misses depends on it.
@@ -249,18 +250,6 @@ impl<'a> Series<'a> {
         };
         (points(0, near), points(near, grid.len()))
     }
-}
-
-/// Half of the available memory of the machine or of the caller's cgroup, whichever is smaller.
-fn half_of_available(root: &Root) -> Bytes {
-    let available = meminfo::read(root).available.known().copied().unwrap_or_default();
-    let left = match cgroup::read(root, &[]).memory {
-        Reading::Known(Some(limit)) => {
-            limit.bytes.saturating_sub(limit.used.known().copied().unwrap_or_default())
-        }
-        _ => available,
-    };
-    Bytes(available.min(left).0 / 2)
 }
 
 /// Length of a cache line in bytes; the usual 64 if the kernel does not report it.

@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     path::Path,
+    process::Command,
 };
 
 use hugewise_evidence::observation::RegionOfInterest;
@@ -24,7 +25,10 @@ use hugewise_linux::{
 };
 
 use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind, metric::Metric};
-use crate::{execution::Launch, touch::Touch};
+use crate::{
+    execution::{Launch, last_lines},
+    touch::Touch,
+};
 
 pub(super) const FIGURES: [(&str, &str); 4] =
     [("gc_pauses", "s"), ("gc_worst_pause", "s"), ("gc_sys_share", ""), ("heap_ready", "s")];
@@ -39,31 +43,50 @@ impl Workload {
     pub fn java(line: LaunchLine, own: OwnFigures) -> Result<Workload, Reason> {
         let flags = flags::final_flags(&line)?;
         let name = format!("java {}", flags.version);
-        Ok(Workload { name, own, kind: WorkloadKind::Java { line, flags } })
+        Ok(Workload { name, turns: None, own, kind: WorkloadKind::Java { line, flags } })
     }
 
-    /// The embedded workload as a one-file Java program in `scratch`, on a heap of 1 GiB; and its launch
-    /// line.
-    pub fn java_touch(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<(Workload, Vec<String>), Reason> {
-        let source = scratch.join("Touch.java");
-        fs::write(&source, TOUCH).map_err(|error| Reason::new(format!("{}: {error}", source.display())))?;
+    /// The embedded workload, compiled into `scratch`, on a heap of 1 GiB, from its start to its end or in
+    /// turns; and its launch line.
+    pub fn java_touch(
+        jdk: &Jdk,
+        touch: &Touch,
+        turns: bool,
+        scratch: &Path,
+    ) -> Result<(Workload, Vec<String>), Reason> {
+        compile_touch(jdk, scratch)?;
+        let iterations = if turns { "turns".to_owned() } else { touch.iterations.to_string() };
         let line = LaunchLine {
             wrapper: Vec::new(),
             java: jdk.java.display().to_string(),
             // Selects G1, because a JVM on a small machine would choose a collector whose generations cannot
             // hold an array of this size.
-            options: ["-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch"].map(str::to_owned).to_vec(),
-            program: vec![
-                source.display().to_string(),
-                touch.bytes.0.to_string(),
-                touch.reads.to_string(),
-                touch.iterations.to_string(),
-            ],
+            options: ["-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch", "-cp"]
+                .map(str::to_owned)
+                .into_iter()
+                .chain([scratch.display().to_string()])
+                .collect(),
+            program: vec!["Touch".to_owned(), touch.bytes.0.to_string(), touch.reads.to_string(), iterations],
         };
         let command = line.command();
         let own = OwnFigures { metrics: vec![Metric::nanoseconds_per_operation()?], jmh: None };
-        Ok((Workload::java(line, own)?, command))
+        let workload = Workload::java(line, own)?;
+        Ok((Workload { turns: turns.then_some(touch.bytes), ..workload }, command))
     }
+}
+
+/// Compiles the workload once: the launcher of source files would compile it at every start.
+fn compile_touch(jdk: &Jdk, scratch: &Path) -> Result<(), Reason> {
+    let source = scratch.join("Touch.java");
+    fs::write(&source, TOUCH).map_err(|error| Reason::new(format!("{}: {error}", source.display())))?;
+    let mut compiler = Command::new(&jdk.java);
+    compiler.args(["-m", "jdk.compiler/com.sun.tools.javac.Main", "-d"]).arg(scratch).arg(&source);
+    let done = compiler.output().map_err(|error| Reason::new(format!("{}: {error}", jdk.java.display())))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    Reason::err(format!("the Java compiler ended with {}{}", done.status, last_lines(&said)))
 }
 
 pub(super) fn prepare(

@@ -16,29 +16,52 @@ use crate::{
     execution::{Execution, last_lines},
 };
 
-/// A figure that is read from the output of a workload.
+/// Figures of every process that can be chosen by their name, with their units.
+const OF_PROCESS: [(&str, &str); 7] = [
+    ("wall", "s"),
+    ("cpu", "s"),
+    ("user", "s"),
+    ("sys", "s"),
+    ("peak_memory", "bytes"),
+    ("minor_faults", ""),
+    ("major_faults", ""),
+];
+
+/// A figure that the user chose.
 #[derive(Clone, Debug)]
 pub struct Metric {
     figure: Figure,
-    /// Matches the value: the first group of the last match in the output, or the whole match.
-    expression: Regex,
+    /// Matches the value in the output: the first group of the last match, or the whole match; `None` for a
+    /// figure of the process.
+    expression: Option<Regex>,
 }
 
 impl FromStr for Metric {
     type Err = Reason;
 
-    /// Parses `NAME=REGEX`. Higher is better if NAME begins with `+` or ends in `/s`, else lower is.
+    /// Parses `NAME=REGEX`, or the name of a figure of the process. Higher is better if NAME begins with `+` or
+    /// ends in `/s`, else lower is.
     fn from_str(text: &str) -> Result<Metric, Reason> {
+        if let Some((name, unit)) = OF_PROCESS.into_iter().find(|(name, _)| *name == text) {
+            let figure = Figure { name: name.to_owned(), unit: unit.to_owned(), better: Better::Lower };
+            return Ok(Metric { figure, expression: None });
+        }
         let (name, expression) = text.split_once('=').unwrap_or_default();
         let plain = name.trim_start_matches('+').trim();
         if plain.is_empty() || expression.is_empty() {
-            return Reason::err(format!("'{text}' is not NAME=REGEX, like 'ops/s=throughput: ([0-9.]+)'"));
+            let names = OF_PROCESS.map(|(name, _)| name).join(", ");
+            return Reason::err(format!(
+                "'{text}' is neither NAME=REGEX, like 'ops/s=throughput: ([0-9.]+)', nor one of {names}"
+            ));
         }
         let expression = Regex::new(expression)
             .map_err(|error| Reason::new(format!("the expression of metric '{plain}': {error}")))?;
         let higher = name.starts_with('+') || plain.ends_with("/s");
         let better = if higher { Better::Higher } else { Better::Lower };
-        Ok(Metric { figure: Figure { name: plain.to_owned(), unit: String::new(), better }, expression })
+        Ok(Metric {
+            figure: Figure { name: plain.to_owned(), unit: String::new(), better },
+            expression: Some(expression),
+        })
     }
 }
 
@@ -55,9 +78,10 @@ impl Metric {
         self.figure.clone()
     }
 
-    /// The value in one run.
-    pub(crate) fn read(&self, execution: &Execution) -> Result<f64, Reason> {
-        let (name, expression) = (&self.figure.name, &self.expression);
+    /// The value that one run printed; `None` for a figure of the process.
+    pub(crate) fn read(&self, execution: &Execution) -> Result<Option<f64>, Reason> {
+        let Some(expression) = &self.expression else { return Ok(None) };
+        let name = &self.figure.name;
         let last = expression.captures_iter(&execution.output).last();
         let Some(found) = last.and_then(|captures| captures.get(1).or_else(|| captures.get(0))) else {
             return Reason::err(format!(
@@ -66,9 +90,12 @@ impl Metric {
             ));
         };
         let found = found.as_str();
-        number(found).ok_or_else(|| {
-            Reason::new(format!("metric '{name}': '{found}' is not a number; put ( ) around the number"))
-        })
+        match number(found) {
+            None => {
+                Reason::err(format!("metric '{name}': '{found}' is not a number; put ( ) around the number"))
+            }
+            number => Ok(number),
+        }
     }
 }
 
@@ -138,10 +165,10 @@ mod tests {
         let metric: Metric = r"ops/s=throughput: ([\d,.]+)".parse()?;
         assert_eq!(metric.figure().better, Better::Higher);
         let read = metric.read(&printed("throughput: 3\nthroughput: 1,234.5\n")?)?;
-        assert_eq!(read, 1234.5);
+        assert_eq!(read, Some(1234.5));
         let plain: Metric = r"latency=\d+".parse()?;
         assert_eq!(plain.figure().better, Better::Lower);
-        assert_eq!(plain.read(&printed("took 12 ms")?)?, 12.0);
+        assert_eq!(plain.read(&printed("took 12 ms")?)?, Some(12.0));
         Ok(())
     }
 
@@ -150,6 +177,8 @@ mod tests {
         let metric: Metric = "x=y([0-9]+)".parse()?;
         let error = metric.read(&printed("something else")?).err().ok_or("matched")?;
         assert!(error.to_string().contains("something else"), "{error}");
+        let of_process: Metric = "cpu".parse()?;
+        assert_eq!((of_process.read(&printed("12")?)?, of_process.figure().unit), (None, "s".to_owned()));
         assert!("noequals".parse::<Metric>().is_err() && "=x".parse::<Metric>().is_err());
         assert!("a=(".parse::<Metric>().is_err());
         Ok(())

@@ -31,14 +31,16 @@ use crate::{
 pub struct Workload {
     /// Short name: `native`, `java 17.0.15`, or the name of the program.
     pub name: String,
+    /// Size of the buffer that it reads in turns; `None` for a program that runs from its start to its end.
+    pub turns: Option<Bytes>,
     own: OwnFigures,
     kind: WorkloadKind,
 }
 
-/// Figures that a workload reports itself; the first decides the verdict.
+/// Figures that the user chose; the first decides the verdict.
 #[derive(Clone, Debug, Default)]
 pub struct OwnFigures {
-    /// Figures read from its output.
+    /// Figures of its output, or of the process.
     pub metrics: Vec<Metric>,
     /// Result file written by JMH; the names of its scores are known only after a run.
     pub jmh: Option<PathBuf>,
@@ -94,7 +96,9 @@ impl Workload {
         }
         match &self.kind {
             WorkloadKind::Native { program, touch } => {
-                Ok(native::prepare(program, touch, backing, conditions))
+                let mut prepared = native::prepare(program, touch, backing, conditions);
+                prepared.launch.command.extend(self.turns.map(|_| "--turns".into()));
+                Ok(prepared)
             }
             WorkloadKind::Java { line, flags } => java::prepare(line, flags, backing, conditions),
             WorkloadKind::Other { command } => other::prepare(command, backing, conditions),
@@ -107,7 +111,8 @@ impl Workload {
         if matches!(self.kind, WorkloadKind::Native { .. }) {
             figures.extend(native::FIGURES.map(figure));
         }
-        figures.extend(PROCESS_FIGURES.map(figure));
+        let chosen: Vec<String> = figures.iter().map(|figure| figure.name.clone()).collect();
+        figures.extend(PROCESS_FIGURES.map(figure).into_iter().filter(|f| !chosen.contains(&f.name)));
         if matches!(self.kind, WorkloadKind::Java { .. }) {
             figures.extend(java::FIGURES.map(figure));
         }
@@ -128,7 +133,8 @@ impl Workload {
     ) -> Result<Results, Reason> {
         let mut figures = process_figures(execution, observer);
         for metric in &self.own.metrics {
-            figures.insert(metric.figure().name, metric.read(execution)?);
+            let read = metric.read(execution)?;
+            figures.extend(read.map(|value| (metric.figure().name, value)));
         }
         let mut named_by_run = Vec::new();
         if let Some(file) = &self.own.jmh {
@@ -176,7 +182,9 @@ fn process_figures(execution: &Execution, observer: &Observer) -> BTreeMap<Strin
         ended.minor_faults as f64,
         ended.major_faults as f64,
     ];
-    PROCESS_FIGURES.iter().zip(values).map(|((name, _), value)| ((*name).to_owned(), value)).collect()
+    let figures = PROCESS_FIGURES.iter().zip(values).map(|((name, _), value)| ((*name).to_owned(), value));
+    let cpu = ("cpu".to_owned(), (ended.user + ended.sys).as_secs_f64());
+    figures.chain([cpu]).collect()
 }
 
 fn figure((name, unit): (&str, &str)) -> Figure {

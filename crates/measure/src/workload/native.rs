@@ -18,10 +18,11 @@ use crate::{
 pub(super) const FIGURES: [(&str, &str); 2] = [("time", "ns/op"), ("populate", "s")];
 
 impl Workload {
-    /// The touch experiment; `program` is the path of this program.
-    pub fn native(program: PathBuf, touch: Touch) -> Workload {
+    /// The touch experiment, from its start to its end or in turns; `program` is the path of this program.
+    pub fn native(program: PathBuf, touch: Touch, turns: bool) -> Workload {
         Workload {
             name: "native".to_owned(),
+            turns: turns.then_some(touch.bytes),
             own: OwnFigures::default(),
             kind: WorkloadKind::Native { program, touch },
         }

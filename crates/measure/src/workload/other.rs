@@ -17,7 +17,7 @@ impl Workload {
     pub fn other(command: Vec<String>, own: OwnFigures) -> Workload {
         let program = command.first().map(String::as_str).unwrap_or_default();
         let name = program.rsplit('/').next().unwrap_or_default().to_owned();
-        Workload { name, own, kind: WorkloadKind::Other { command } }
+        Workload { name, turns: None, own, kind: WorkloadKind::Other { command } }
     }
 }
 

@@ -17,6 +17,9 @@ const ITERATIONS: usize = 9;
 /// Largest array with which a heap of 1 GiB has some free memory left.
 const MAX_ARRAY_BYTES: Bytes = Bytes(1_010_000_000);
 
+/// Memory of the Java half's process: its heap of 1 GiB, and an estimate of the rest.
+pub const JVM_BYTES: Bytes = Bytes(1280 << 20);
+
 /// The java executable of the Java half.
 pub enum Java {
     /// No java: the Java half is skipped.
@@ -26,22 +29,23 @@ pub enum Java {
     Named(PathBuf),
 }
 
-/// Both halves with a buffer of `bytes`. If the Java half cannot run, the reason is added to `notes`.
+/// Both halves with a buffer of `bytes`, in turns or from start to end. If the Java half cannot run, the reason is added to `notes`.
 pub fn cases(
     root: &Root,
     bytes: Bytes,
     java: &Java,
+    turns: bool,
     scratch: &Path,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Vec<CaseToRun>> {
     let touch = Touch { bytes, backing: Backing::Base, reads: READS, iterations: ITERATIONS, warm_up: 1 };
     let program = env::current_exe().context("cannot determine the path of this executable")?;
     let case = |workload, command| CaseToRun { workload, command, parameters: BTreeMap::new() };
-    let mut cases = vec![case(Workload::native(program, touch), Vec::new())];
+    let mut cases = vec![case(Workload::native(program, touch, turns), Vec::new())];
     if matches!(java, Java::LeftOut) {
         return Ok(cases);
     }
-    match choose(root, java).and_then(|jdk| java_half(&jdk, &touch, scratch)) {
+    match choose(root, java).and_then(|jdk| java_half(&jdk, &touch, turns, scratch)) {
         Ok((workload, command)) => cases.push(case(workload, command)),
         Err(reason) => notes.push(format!("the Java half was skipped: {reason}")),
     }
@@ -64,7 +68,12 @@ fn choose(root: &Root, java: &Java) -> Result<Jdk, Reason> {
     jdks.iter().find(is_it).cloned().ok_or_else(|| Reason::new(none()))
 }
 
-fn java_half(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<(Workload, Vec<String>), Reason> {
+fn java_half(
+    jdk: &Jdk,
+    touch: &Touch,
+    turns: bool,
+    scratch: &Path,
+) -> Result<(Workload, Vec<String>), Reason> {
     if jdk.has_compiler.known() == Some(&false) {
         let home = jdk.home.display();
         return Reason::err(format!("{home} has no compiler (module jdk.compiler); install a full JDK"));
@@ -72,5 +81,5 @@ fn java_half(jdk: &Jdk, touch: &Touch, scratch: &Path) -> Result<(Workload, Vec<
     if touch.bytes > MAX_ARRAY_BYTES {
         return Reason::err(format!("an array of {} does not fit in a heap of 1 GiB", touch.bytes));
     }
-    Workload::java_touch(jdk, touch, scratch)
+    Workload::java_touch(jdk, touch, turns, scratch)
 }

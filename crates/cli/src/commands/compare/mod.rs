@@ -35,7 +35,8 @@ use hugewise_measure::{
     execution::Launch,
     experiment::{CaseToRun, Experiment, Rules},
     fragmentation::Fragmenter,
-    rounds::Blocks,
+    machine::available_memory,
+    stopping::Blocks,
     verdict::Verdict,
     workload::{OwnFigures, Workload, metric::Metric},
 };
@@ -77,14 +78,15 @@ pub struct Compare {
     /// [default: base,thp,hugetlb]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     backing: Vec<Backing>,
-    /// Blocks, each of which runs every backing once, in random order [default: at least 5, until a
-    /// difference of 10 % would be detected or --max-time is over]
+    /// Blocks, each of which starts every backing once, in random order [default: at least 5, until every
+    /// backing has a verdict with a 95 % interval within ±4 %, or --max-time is over]
     #[arg(short, long, value_parser = at_least_one)]
     rounds: Option<usize>,
-    /// Start no further block after this time (conflicts with --rounds)
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "120", conflicts_with = "rounds")]
-    max_time: Duration,
-    /// Runs of each backing at the start that do not count
+    /// End after this time, with the verdicts that are possible by then (conflicts with --rounds)
+    /// [default: 180, or 8 blocks if they take longer, at most 600]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "rounds")]
+    max_time: Option<Duration>,
+    /// Runs of each backing at the start that do not count; the embedded workload needs none
     #[arg(long, default_value_t = 1, value_parser = at_least_one)]
     warm_up: usize,
     /// Seed of the random order [default: random; the report contains it]
@@ -93,9 +95,10 @@ pub struct Compare {
     /// Terminate a run that takes longer, and end with an error
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// Metric from the program's output: the last match of REGEX. Higher is better if NAME starts with +
-    /// or ends in /s. The first metric decides the verdict; without metrics, wall time does
-    #[arg(long, value_name = "NAME=REGEX")]
+    /// Metric from the program's output: the last match of REGEX; higher is better if NAME starts with +
+    /// or ends in /s. Or a figure of the process: wall, cpu, user, sys, peak_memory, minor_faults,
+    /// major_faults. The first metric decides the verdict; without metrics, wall time does
+    #[arg(long, value_name = "NAME=REGEX|FIGURE")]
     metric: Vec<Metric>,
     /// Read scores from FILE, to which JMH in COMMAND writes JSON (-rf json -rff FILE)
     #[arg(long, value_name = "FILE")]
@@ -137,6 +140,9 @@ pub struct Compare {
     command: Vec<String>,
 }
 
+/// Tenths of the available memory that processes which take turns may need together.
+const MAX_MEMORY_TENTHS: u64 = 7;
+
 /// Backings compared by default.
 const DEFAULT_BACKINGS: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
 
@@ -153,6 +159,7 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let mut notes = Vec::new();
     let cases = compare.cases(&root, scratch, &mut notes)?;
     let mut design = compare.design();
+    design.turns = cases.iter().all(|case| case.workload.turns.is_some());
     let mut fragmenter = None;
     if let Some(asked) = compare.fragmented {
         let asked = fragmenter.insert(Fragmenter {
@@ -172,7 +179,7 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         cases: &cases,
         design: &design,
         rules: Rules {
-            blocks: compare.rounds.map_or(Blocks::UntilPrecise(compare.max_time), Blocks::Exactly),
+            blocks: compare.rounds.map_or(Blocks::UntilDecided(compare.max_time), Blocks::Exactly),
             timeout: compare.timeout,
             least_coverage: f64::from(compare.min_coverage) / 100.0,
         },
@@ -193,6 +200,9 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     comparison.notes.splice(0..0, notes);
     analysis::analyse(&mut comparison);
     compare.show(&comparison, terminal)?;
+    if interrupt.signal().is_some() {
+        return Ok(machine::after_signal(&interrupt));
+    }
     Ok(compare.exit_code(&comparison))
 }
 
@@ -218,26 +228,46 @@ impl Compare {
         file::check_report(self.html.as_deref())
     }
 
-    fn design(&self) -> Design {
-        let mut arms: Vec<Backing> = Vec::new();
+    /// The backings in the order of the tables.
+    fn arms(&self) -> Vec<Backing> {
         if self.aa {
-            arms = vec![self.backing.first().copied().unwrap_or(Backing::Base); 2];
-        } else {
-            let wanted = if self.backing.is_empty() { &DEFAULT_BACKINGS[..] } else { &self.backing };
-            for backing in [Backing::Base].iter().chain(wanted) {
-                if !arms.contains(backing) {
-                    arms.push(*backing);
-                }
+            return vec![self.backing.first().copied().unwrap_or(Backing::Base); 2];
+        }
+        let wanted = if self.backing.is_empty() { &DEFAULT_BACKINGS[..] } else { &self.backing };
+        let mut arms: Vec<Backing> = Vec::new();
+        for backing in [Backing::Base].iter().chain(wanted) {
+            if !arms.contains(backing) {
+                arms.push(*backing);
             }
         }
+        arms
+    }
+
+    /// Whether a process for each backing fits into memory, which turns need; if not, a note says so.
+    fn arms_fit_at_once(&self, root: &Root, notes: &mut Vec<String>) -> bool {
+        let process = if self.no_java { self.bytes } else { self.bytes.max(embedded::JVM_BYTES) };
+        let needed = Bytes(process.0.saturating_mul(self.arms().len() as u64));
+        let available = available_memory(root);
+        let fit = needed.0 <= available.0 / 10 * MAX_MEMORY_TENTHS;
+        if !fit {
+            notes.push(format!(
+                "a process for each backing needs {needed} together, of {available} available: whole runs \
+                 instead of turns"
+            ));
+        }
+        fit
+    }
+
+    fn design(&self) -> Design {
         let now =
             || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_nanos()));
         Design {
-            arms,
+            arms: self.arms(),
             rounds: self.rounds.unwrap_or(0), // Counted at the end.
             warm_up: self.warm_up,
             seed: self.seed.unwrap_or_else(now),
             aa: self.aa,
+            turns: false,     // Set with the cases.
             fragmented: None, // Set after the machine is read.
         }
     }
@@ -249,7 +279,8 @@ impl Compare {
                 Some(path) => Java::Named(path.clone()),
                 None => Java::Usual,
             };
-            return embedded::cases(root, self.bytes, &java, scratch, notes);
+            let turns = self.fragmented.is_none() && self.arms_fit_at_once(root, notes);
+            return embedded::cases(root, self.bytes, &java, turns, scratch, notes);
         }
         let combinations = parameter_lists::combinations(&self.parameter_list, &self.command)?;
         let case = |parameters: BTreeMap<String, String>| {

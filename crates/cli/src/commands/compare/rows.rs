@@ -1,7 +1,7 @@
 //! The rows of a comparison, with the cases of one workload grouped together.
 
 use hugewise_measure::{
-    comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, Round},
+    comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, RatioByLoad, Round},
     verdict::Verdict,
 };
 use serde::Serialize;
@@ -130,6 +130,7 @@ impl<'a> Group<'a> {
     pub fn other_figures(&self, case: &CaseRows<'a>) -> Option<OtherFigures> {
         let rows: Vec<&ArmRow<'a>> = case.rows.iter().filter(|row| !row.result.figures.is_empty()).collect();
         let figures = case.case.figures.get(1..).filter(|figures| !figures.is_empty() && !rows.is_empty())?;
+        let is_known = |figure: &&Figure| rows.iter().any(|row| row.summary(&figure.name).is_some());
         let other = |figure: &Figure| {
             let scale = scale(figure, rows.iter().copied());
             let mean = |row: &&ArmRow<'a>| {
@@ -147,8 +148,28 @@ impl<'a> Group<'a> {
         Some(OtherFigures {
             of: self.parameters(case.case),
             backings: rows.iter().map(|row| row.label.clone()).collect(),
-            rows: figures.iter().map(other).collect(),
+            rows: figures.iter().filter(|figure| is_known(figure)).map(other).collect(),
         })
+    }
+
+    /// How noisy the host was, and how the ratios depend on it, in sentences; none without turns.
+    pub fn noise(&self) -> Vec<String> {
+        let scale = self.scale();
+        let sentence = |(_, row): (&'a Case, &ArmRow<'a>)| {
+            let spread = row.result.turns_between.filter(|_| row.arm == 0).map(|[low, high]| {
+                let high = scale.value(high);
+                format!("Nine in ten turns on {} took {} to {high}.", row.label, scale.number(low))
+            });
+            let by_load = row.result.ratio_by_load.map(|RatioByLoad { quietest, busiest }| {
+                format!(
+                    "The ratio of {} depends on the load of the host: {quietest:.3} in the quietest quarter \
+                     of the turns, {busiest:.3} in the busiest.",
+                    row.label
+                )
+            });
+            spread.into_iter().chain(by_load)
+        };
+        self.rows().flat_map(sentence).collect()
     }
 
     /// The reasons for verdicts that need a reason.
@@ -187,9 +208,8 @@ impl ArmRow<'_> {
 
     /// The reason for the verdict; `None` if the verdict needs no reason.
     fn reason(&self) -> Option<&str> {
-        let is_without_ratio =
-            matches!(self.result.verdict, Verdict::FellBack | Verdict::LeftOut | Verdict::Inconclusive);
-        let has_reason = is_without_ratio || self.result.rounds_fallen_back > 0;
+        let is_plain = matches!(self.result.verdict, Verdict::Base | Verdict::Faster | Verdict::Slower);
+        let has_reason = !is_plain || self.result.rounds_fallen_back > 0;
         self.result.reason.as_deref().filter(|_| has_reason)
     }
 

@@ -28,7 +28,7 @@ fn empty(arms: Vec<Backing>, rounds: usize) -> Comparison {
             cpus: 8,
             memory: Bytes(25_020_006_400),
         },
-        design: Design { arms, rounds, warm_up: 1, seed: 42, aa: false, fragmented: None },
+        design: Design { arms, rounds, warm_up: 1, seed: 42, aa: false, turns: false, fragmented: None },
         cases: Vec::new(),
         left_out: Vec::new(),
         backings: Vec::new(),
@@ -66,6 +66,7 @@ fn add(comparison: &mut Comparison, mut case: Case, noise: f64, coverage: &[f64]
                 fell_back: None,
                 figures,
                 coverage: Some((coverage * (1.0 - 0.004 * rng.f64())).max(0.0)),
+                turns: None,
                 huge_pages_left: None,
             });
         }

@@ -8,6 +8,9 @@ use hugewise_measure::{
 
 use crate::output::words::{count, shortened};
 
+/// Figures without a fraction.
+const COUNTS: [&str; 2] = ["minor_faults", "major_faults"];
+
 /// The unit in which all values of a figure are printed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scale {
@@ -34,7 +37,7 @@ impl Scale {
                 scale(1024_f64.powi(-power), unit)
             }
             "" if figure.name.ends_with("share") => scale(100.0, "%"),
-            "" => Scale { factor: 1.0, unit: String::new(), whole: true },
+            "" => Scale { factor: 1.0, unit: String::new(), whole: COUNTS.contains(&figure.name.as_str()) },
             unit => scale(1.0, &printable(unit)),
         }
     }
@@ -121,17 +124,26 @@ pub fn change(ratio: f64, better: Better) -> String {
     }
 }
 
-/// The change in short form: `−45 %`; empty if it is smaller than [`MIN_CLAIMED_DIFFERENCE`].
-pub fn signed(ratio: f64, better: Better) -> String {
-    if (ratio - 1.0).abs() < MIN_CLAIMED_DIFFERENCE {
-        return String::new();
-    }
+/// The ends of the 95 % interval as changes of the figure: `−13 % to +2.1 %`.
+fn bounds(ratio: &Ratio, better: Better) -> String {
+    format!("{} to {}", signed_change(ratio.low, better), signed_change(ratio.high, better))
+}
+
+fn signed_change(ratio: f64, better: Better) -> String {
     let change = change(ratio, better);
     match (change.strip_suffix(" lower"), change.strip_suffix(" higher")) {
         (Some(share), _) => format!("−{share}"),
         (_, Some(share)) => format!("+{share}"),
         _ => change.replace(" times as high", "×"),
     }
+}
+
+/// The change in short form: `−45 %`; empty if it is smaller than [`MIN_CLAIMED_DIFFERENCE`].
+pub fn signed(ratio: f64, better: Better) -> String {
+    if (ratio - 1.0).abs() < MIN_CLAIMED_DIFFERENCE {
+        return String::new();
+    }
+    signed_change(ratio, better)
 }
 
 /// The verdict as a short phrase.
@@ -141,32 +153,37 @@ pub fn verdict(result: &BackingResult, better: Better) -> String {
         Verdict::Base => "the reference".to_owned(),
         Verdict::Faster => format!("faster: {}", change()),
         Verdict::Slower => format!("slower: {}", change()),
-        Verdict::NoDifference => match result.smallest_difference {
-            Some(share) => format!("no difference (resolution {})", percent(share)),
-            None => "no difference".to_owned(),
+        Verdict::NoDifference => "no difference".to_owned(),
+        Verdict::Inconclusive => match result.ratio {
+            Some(ratio) if ratio.high < 1.0 || ratio.low > 1.0 => {
+                let is_lower = (ratio.high < 1.0) == (better == Better::Lower);
+                format!("inconclusive, probably {}", if is_lower { "lower" } else { "higher" })
+            }
+            _ => "inconclusive".to_owned(),
         },
-        Verdict::Inconclusive => "inconclusive".to_owned(),
         Verdict::FellBack => "fell back".to_owned(),
         Verdict::LeftOut => "skipped".to_owned(),
     }
 }
 
-/// `30 rounds per backing, in blocks of random order (seed 7), after 1 warm-up`
+/// `30 rounds per backing, in blocks of random order (seed 7), after 1 warm-up`, or `8 starts per backing,
+/// which take turns in random order (seed 7)`
 pub fn design(design: &Design) -> String {
+    let s = if design.rounds == 1 { "" } else { "s" };
+    let (rounds, seed) = (design.rounds, design.seed);
+    if design.turns {
+        return format!("{rounds} start{s} per backing, which take turns in random order (seed {seed})");
+    }
     let warm_up = match design.warm_up {
         0 => String::new(),
         1 => ", after 1 warm-up".to_owned(),
         n => format!(", after {n} warm-ups"),
     };
-    let s = if design.rounds == 1 { "" } else { "s" };
     let memory = match design.fragmented {
         Some(left) => format!("; memory fragmented before each run, {left} of it free"),
         None => String::new(),
     };
-    format!(
-        "{} round{s} per backing, in blocks of random order (seed {}){warm_up}{memory}",
-        design.rounds, design.seed
-    )
+    format!("{rounds} round{s} per backing, in blocks of random order (seed {seed}){warm_up}{memory}")
 }
 
 /// `Linux 6.12.0 x86_64, AMD EPYC, 2 CPUs, 8GiB`
@@ -232,15 +249,15 @@ pub fn conclusions(comparison: &Comparison, rows: &[(&str, &BackingResult)], cas
         let change = row.ratio.map(|ratio| change(ratio.estimate, figure.better)).unwrap_or_default();
         format!(" ({} {change})", name(&figure.name))
     };
-    let seen = |row: &BackingResult| {
-        row.smallest_difference.map(|s| format!(" (resolution {})", percent(s))).unwrap_or_default()
+    let interval = |row: &BackingResult| {
+        row.ratio.map(|ratio| format!(" ({})", bounds(&ratio, figure.better))).unwrap_or_default()
     };
     let nothing = |_: &BackingResult| String::new();
     [
         named(&format!("Faster than {reference}"), Verdict::Faster, &by),
         named(&format!("Slower than {reference}"), Verdict::Slower, &by),
-        named(&format!("No difference from {reference}"), Verdict::NoDifference, &seen),
-        named("Inconclusive", Verdict::Inconclusive, &nothing),
+        named(&format!("No difference from {reference}"), Verdict::NoDifference, &interval),
+        named("Inconclusive", Verdict::Inconclusive, &interval),
         named("Fell back, without the requested pages", Verdict::FellBack, &nothing),
         named("Skipped", Verdict::LeftOut, &nothing),
     ]

@@ -18,7 +18,7 @@ use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::verdict::MIN_DEVIATION;
+use crate::statistics::MIN_DEVIATION;
 
 pub(super) const GIB: f64 = (1u64 << 30) as f64;
 /// Limit for the iterations of the fit, which usually needs fewer than 10.

@@ -2,7 +2,7 @@
 
 pub mod text;
 
-use std::{env, process::ExitCode};
+use std::{env, io, process::ExitCode};
 
 use anyhow::Context;
 use clap::Args;
@@ -88,18 +88,26 @@ pub struct Worker {
     iterations: usize,
     #[arg(long, default_value_t = 1)]
     warm_up: usize,
+    /// Take turns: see `touch::take_turns`
+    #[arg(long)]
+    turns: bool,
 }
 
 /// Measures in this process and prints the result as JSON.
 pub fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
-    let touched = touch::run(&Touch {
+    let touch = Touch {
         bytes: worker.bytes,
         backing: worker.backing,
         reads: worker.reads,
         iterations: worker.iterations,
         warm_up: worker.warm_up,
-    })
-    .map_err(anyhow::Error::msg)?;
+    };
+    let touched = if worker.turns {
+        touch::take_turns(&touch, io::stdin().lock(), io::stdout().lock())
+    } else {
+        touch::run(&touch)
+    };
+    let touched = touched.map_err(anyhow::Error::msg)?;
     print(&(serde_json::to_string(&touched)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -43,6 +43,7 @@ struct Section {
     rows: Vec<TableRow>,
     plots: Vec<Plot>,
     others: Vec<OtherFigures>,
+    noise: Vec<String>,
     reasons: Vec<ReasonRow>,
 }
 
@@ -98,6 +99,7 @@ fn section(comparison: &Comparison, group: &Group<'_>) -> anyhow::Result<Section
         rows: table(group, &scale),
         plots: plotted::all(comparison, group, &scale)?,
         others: group.cases.iter().filter_map(|case| group.other_figures(case)).collect(),
+        noise: group.noise(),
         reasons: group.reasons(),
     })
 }

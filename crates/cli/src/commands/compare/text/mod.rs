@@ -36,6 +36,7 @@ pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
         heading(&mut lines, &group, terminal);
         lines.push(String::new());
         verdicts(&mut lines, &group, terminal);
+        list(&mut lines, "Noise of the host", &group.noise(), terminal);
         others(&mut lines, &group, terminal);
         reasons(&mut lines, &group, terminal);
     }
