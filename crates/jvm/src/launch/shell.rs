@@ -82,7 +82,7 @@ pub(super) fn option_words(value: &str, of: &str) -> Result<Vec<String>, LaunchE
     if quote.is_some() { Err(LaunchError::OpenQuote { of: of.to_owned() }) } else { Ok(words) }
 }
 
-/// Joins options to a value for a variable of [`super::OPTION_VARIABLES`]; the inverse of [`option_words`].
+/// Joins options to a value for a variable of [`super::OPTION_VARIABLES`]; the inverse of `option_words`.
 pub fn option_value(words: &[String]) -> String {
     let quoted = words.iter().map(|word| {
         let special = |c: char| c.is_ascii_whitespace() || c == '"' || c == '\'';

@@ -21,7 +21,7 @@ pub enum Blocks {
     UntilDecided(Option<Duration>),
 }
 
-/// Default limit of an experiment; longer if [`DEFAULT_BLOCKS`] take longer, at most [`MAX_DEFAULT_LIMIT`].
+/// Default limit of an experiment; longer if `DEFAULT_BLOCKS` take longer, at most `MAX_DEFAULT_LIMIT`.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(180);
 const MAX_DEFAULT_LIMIT: Duration = Duration::from_secs(600);
 const DEFAULT_BLOCKS: u32 = 8;
