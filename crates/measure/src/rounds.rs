@@ -65,7 +65,7 @@ impl Experiment<'_> {
             }
             rounds.time.block_took(start.elapsed());
             if index == 0 {
-                progress.announce(&rounds.time.estimate("runs", block.len()));
+                progress.announce(&rounds.time.estimate("run", block.len()));
             }
         }
         progress.run(1, 1, "");

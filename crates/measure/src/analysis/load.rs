@@ -18,7 +18,6 @@ struct Point {
 
 /// `starts`: the rounds of the reference and of the arm in each block. `None` if the ratio does not certainly
 /// depend on the load.
-#[must_use]
 pub fn ratio_by_load(starts: &[(&Round, &Round)]) -> Option<RatioByLoad> {
     let starts: Vec<Vec<Point>> = starts
         .iter()
@@ -65,7 +64,6 @@ fn slope(points: &[Point]) -> Option<f64> {
 }
 
 /// The times between which nine in ten turns of these rounds lie; `None` without turns.
-#[must_use]
 pub fn spread(rounds: &[&Round]) -> Option<(f64, f64)> {
     let mut values: Vec<f64> = rounds
         .iter()

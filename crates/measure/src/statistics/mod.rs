@@ -78,7 +78,6 @@ pub fn median(values: &[f64]) -> Option<f64> {
 
 /// Mean without the lowest and the highest fifth of the values: short stops of the machine do not count, and
 /// it varies less than the median. `None` without values.
-#[must_use]
 pub fn trimmed_mean(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -121,7 +120,6 @@ impl PairedRatio {
     }
 
     /// From the logarithms of the ratios; `None` with fewer than [`MIN_PAIRS`], or if one is not finite.
-    #[must_use]
     pub fn of_logarithms(logarithms: &[f64]) -> Option<PairedRatio> {
         if logarithms.len() < MIN_PAIRS || !logarithms.iter().all(|value| value.is_finite()) {
             return None;

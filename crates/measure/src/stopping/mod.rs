@@ -35,7 +35,6 @@ pub struct TimeLimit {
 }
 
 impl TimeLimit {
-    #[must_use]
     pub fn new(begin: Instant, blocks: Blocks) -> TimeLimit {
         TimeLimit { begin, blocks, longest_block: Duration::ZERO }
     }
@@ -45,13 +44,11 @@ impl TimeLimit {
     }
 
     /// Whether a block that takes as long as the longest so far ends in time.
-    #[must_use]
     pub fn permits_block(&self) -> bool {
         self.left().is_none_or(|left| left > self.longest_block)
     }
 
     /// Time until the limit; `None` without a limit.
-    #[must_use]
     pub fn left(&self) -> Option<Duration> {
         Some(self.limit()?.saturating_sub(self.begin.elapsed()))
     }
@@ -64,10 +61,10 @@ impl TimeLimit {
         }
     }
 
-    /// `a block of 3 runs takes about 12 s; at least 5 blocks, at most 180 s (--max-time)`, after the first
-    /// block.
-    #[must_use]
-    pub fn estimate(&self, runs: &str, count: usize) -> String {
+    /// `a block of 3 runs takes about 12 s; 5 or more are needed for a verdict, within 180 s (--max-time)`,
+    /// after the first block. `run` is `run` or `start`.
+    pub fn estimate(&self, run: &str, count: usize) -> String {
+        let s = if count == 1 { "" } else { "s" };
         let block = self.longest_block.as_secs_f64();
         let rest = match self.blocks {
             Blocks::Exactly(blocks) => {
@@ -78,7 +75,7 @@ impl TimeLimit {
                 format!("{MIN_BLOCKS} or more are needed for a verdict, within {limit:.0} s (--max-time)")
             }
         };
-        format!("a block of {count} {runs} takes about {block:.0} s; {rest}")
+        format!("a block of {count} {run}{s} takes about {block:.0} s; {rest}")
     }
 }
 
@@ -95,7 +92,6 @@ const MAX_HALF_WIDTH: f64 = 0.04;
 const PRECISE_DIFFERENCE: f64 = 0.03;
 
 /// Whether every arm is decided and narrow, or precise; `claims` is the number of arms in the whole table.
-#[must_use]
 pub fn suffices(arms: &[PairedRatio], claims: usize) -> bool {
     let is_decided = |arm: &PairedRatio| {
         let is_claimed = arm.claim_at(LOOK_PROBABILITY / claims.max(1) as f64).is_some();

@@ -77,7 +77,6 @@ impl<'a> LiveArm<'a> {
         Ok(arm)
     }
 
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }

@@ -1,4 +1,4 @@
-//! A generation: every arm is started once, all arms take turns, and all end.
+//! A generation is a block in turns: every arm is started once, all arms take turns, and all end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -84,7 +84,7 @@ impl Experiment<'_> {
                 })?;
                 time.block_took(start.elapsed());
                 if block == 0 {
-                    progress.announce(&time.estimate("starts", self.design.arms.len()));
+                    progress.announce(&time.estimate("start", self.design.arms.len()));
                 }
             }
         }
