@@ -90,7 +90,7 @@ fn a_pool_that_others_changed_since_the_plan_is_counted_anew() -> TestResult {
     request.seen = Some(ValueAtPlan::Pool { total: Pages(0), available: Pages(0) });
     let difference = read(&[request.clone()])?;
     assert_eq!(difference.changes[0].to, "130");
-    assert!(difference.notes[0].contains("had 0 pages") && difference.notes[0].contains("recounted"));
+    assert!(difference.notes[0].contains("had 0 pages") && difference.notes[0].contains("counted again"));
     request.seen = Some(ValueAtPlan::Pool { total: Pages(100), available: Pages(50) });
     assert!(read(&[request])?.notes.is_empty());
     Ok(())

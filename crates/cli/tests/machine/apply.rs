@@ -138,7 +138,7 @@ fn plan_of_yesterday() -> TestResult {
     }))?;
     fs::write(NR, (before + 10).to_string())?;
     let ran = run(&["apply", "--plan", &file])?.ended_with(0)?;
-    says(&ran.stdout, &["note:", "when the plan was made", "recounted"])?;
+    says(&ran.stdout, &["note:", "when the plan was made", "counted again"])?;
     assert_eq!(pages()?, before + 50);
     let restored = run(&["restore"])?.ended_with(0)?;
     says(&restored.stdout, &[&format!("Restored: pool of 2MiB pages = {}", before + 10)])?;

@@ -41,7 +41,9 @@ fn ends_in_order(signal: &str, status: i32) -> TestResult {
     std::thread::sleep(Duration::from_millis(150));
     running.signal(signal)?;
     let ran = running.wait()?.ended_with(status)?;
-    assert_eq!(ran.stdout, "", "an incomplete comparison is not printed");
+    let partial =
+        ran.stdout.is_empty() || ran.stdout.contains("interrupted: the result is of the blocks before");
+    assert!(partial, "{}", ran.stdout);
     says(&ran.stderr, &["interrupted", "all settings are restored"])
 }
 
@@ -59,7 +61,7 @@ fn the_second_is_refused() -> TestResult {
     let id = first.child.id().to_string();
     for arguments in [&QUICK_RUN[..], &["restore"], &["bench", "touch", "--bytes", "1000"]] {
         let second = Running::start(&mut hugewise(arguments))?.wait()?.ended_with(2)?;
-        says(&second.stderr, &[BUSY, &id, "wait until it has ended"])?;
+        says(&second.stderr, &[BUSY, &id, "wait until it ends"])?;
         assert_eq!(second.stdout, "");
     }
     first.signal("INT")?;
