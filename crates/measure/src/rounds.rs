@@ -17,7 +17,7 @@ use crate::{
     fragmentation::{Held, HostError},
     machine::Machine,
     schedule::{self, Slot},
-    stopping::{Blocks, MAX_BLOCKS, MIN_BLOCKS, TimeLimit},
+    stopping::{Blocks, MIN_BLOCKS, TimeLimit},
     workload::{Conditions, Prepared},
 };
 
@@ -39,10 +39,7 @@ impl Experiment<'_> {
         result: &mut Comparison,
     ) -> Result<(), ExperimentError> {
         let (cases, arms, warm_up) = (self.cases.len(), self.design.arms.len(), self.design.warm_up);
-        let (fewest, most) = match self.rules.blocks {
-            Blocks::Exactly(blocks) => (blocks, blocks),
-            Blocks::UntilDecided(_) => (MIN_BLOCKS, MAX_BLOCKS),
-        };
+        let (fewest, most) = self.rules.blocks.bounds();
         let mut rounds = Rounds {
             peaks: vec![None; cases],
             ready: BTreeSet::new(),

@@ -119,9 +119,9 @@ impl HeldRegion {
 
     fn fallback(&self, index: usize) -> Result<&(CString, CString), Failure> {
         let count = self.fallbacks.len();
-        self.fallbacks
-            .get(index)
-            .ok_or_else(|| Failure::argument(format!("there is no fallback {index}: the region has {count}")))
+        self.fallbacks.get(index).ok_or_else(|| {
+            Failure::argument(format!("fallback {index} does not exist: the region has {count}"))
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use hugewise_measure::experiment::Progress;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
-/// Time between two lines where there is no terminal.
+/// Time between two lines of progress if standard error is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A bar that is cleared when it is dropped.
@@ -20,7 +20,7 @@ fn bar(length: u64, template: &str) -> ProgressBar {
     bar.with_finish(ProgressFinish::AndClear)
 }
 
-/// Progress of an experiment, in runs; a line each minute where there is no terminal.
+/// Progress of an experiment, in runs: a bar on a terminal, otherwise a line each minute.
 pub struct Bar {
     bar: ProgressBar,
     /// Time of the last line, if standard error is not a terminal.

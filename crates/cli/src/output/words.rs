@@ -42,7 +42,8 @@ pub fn shortened(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     let keep = width.saturating_sub(1);
-    match text.starts_with('/') {
+    // A command line that begins with a path is not a path.
+    match text.starts_with('/') && !text.contains(' ') {
         true => format!("…{}", text.chars().skip(length - keep).collect::<String>()),
         false => text.chars().take(keep).chain(['…']).collect(),
     }

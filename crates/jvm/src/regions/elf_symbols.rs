@@ -33,7 +33,7 @@ pub(super) struct Library<'m> {
 }
 
 impl<'m> Library<'m> {
-    /// Reads the library loaded at `base`; `None` if there is no 64-bit ELF image of this machine's byte order.
+    /// Reads the library loaded at `base`; `None` if it is not a 64-bit ELF image in this machine's byte order.
     pub(super) fn read(memory: &'m dyn Memory, base: u64) -> Option<Library<'m>> {
         let mut header = [0; 64];
         memory.read(base, &mut header)?;

@@ -24,7 +24,7 @@ pub fn read(root: &Root, path: &Path) -> Result<Vec<u32>, Reason> {
     places.extend(cgroup::mount_points(&mounts).into_iter().map(|mount| mount.join(below)));
     let group = places.iter().find(|dir| root.has_file(dir.join("cgroup.procs"))).ok_or_else(|| {
         let tried: Vec<String> = places.iter().map(|dir| root.path(dir).display().to_string()).collect();
-        Reason::new(format!("there is no control group {}; tried {}", path.display(), tried.join(", ")))
+        Reason::new(format!("control group {} does not exist; tried {}", path.display(), tried.join(", ")))
     })?;
     let mut pids = Vec::new();
     let mut folders = vec![group.clone()];

@@ -21,6 +21,16 @@ pub enum Blocks {
     UntilDecided(Option<Duration>),
 }
 
+impl Blocks {
+    /// Smallest and largest number of blocks.
+    pub(crate) fn bounds(self) -> (usize, usize) {
+        match self {
+            Blocks::Exactly(blocks) => (blocks, blocks),
+            Blocks::UntilDecided(_) => (MIN_BLOCKS, MAX_BLOCKS),
+        }
+    }
+}
+
 /// Default limit of an experiment; longer if `DEFAULT_BLOCKS` take longer, at most `MAX_DEFAULT_LIMIT`.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(180);
 const MAX_DEFAULT_LIMIT: Duration = Duration::from_secs(600);

@@ -25,7 +25,7 @@ use crate::{
     machine::Machine,
     schedule::Slot,
     statistics,
-    stopping::{Blocks, DEFAULT_LIMIT, MAX_BLOCKS, MIN_BLOCKS, TimeLimit},
+    stopping::{Blocks, DEFAULT_LIMIT, TimeLimit},
     touch::Turn,
     workload::{Conditions, Prepared},
 };
@@ -66,10 +66,7 @@ impl Experiment<'_> {
                 }
                 exactly @ Blocks::Exactly(_) => exactly,
             };
-            let (fewest, most) = match blocks {
-                Blocks::Exactly(blocks) => (blocks, blocks),
-                Blocks::UntilDecided(_) => (MIN_BLOCKS, MAX_BLOCKS),
-            };
+            let (fewest, most) = blocks.bounds();
             let mut generations = Generations::new(self, case);
             let mut time = TimeLimit::new(Instant::now(), blocks);
             for block in 0..most {

@@ -63,8 +63,7 @@ fn choose(root: &Root, java: &Java) -> Result<Jdk, Reason> {
     let named = path.display();
     let java = fs::canonicalize(path).map_err(|error| Reason::new(format!("{named}: {error}")))?;
     let is_it = |jdk: &&Jdk| fs::canonicalize(&jdk.java).is_ok_and(|known| known == java);
-    let none =
-        || format!("{named} is not the java of a JDK: there is no 'release' file next to its bin folder");
+    let none = || format!("{named} is not the java of a JDK: its JDK folder has no file 'release'");
     jdks.iter().find(is_it).cloned().ok_or_else(|| Reason::new(none()))
 }
 

@@ -166,13 +166,15 @@ pub fn verdict(result: &BackingResult, better: Better) -> String {
     }
 }
 
-/// `30 rounds per backing, in blocks of random order (seed 7), after 1 warm-up`, or `8 starts per backing,
+/// `30 rounds per backing, in blocks of random order (seed 7), after 1 warm-up`, or `up to 8 starts per backing,
 /// which take turns in random order (seed 7)`
 pub fn design(design: &Design) -> String {
     let s = if design.rounds == 1 { "" } else { "s" };
     let (rounds, seed) = (design.rounds, design.seed);
     if design.turns {
-        return format!("{rounds} start{s} per backing, which take turns in random order (seed {seed})");
+        return format!(
+            "up to {rounds} start{s} per backing, which take turns in random order (seed {seed})"
+        );
     }
     let warm_up = match design.warm_up {
         0 => String::new(),
