@@ -68,8 +68,8 @@ public class Stay {
                 kept.add(new byte[1 << 20]);
             }
         } catch (OutOfMemoryError full) {
-            // Full, as requested; printing needs some free memory.
-            kept.remove(kept.size() - 1);
+            // Full, as requested; printing needs free memory, and ZGC frees whole pages of the heap.
+            kept.clear();
         }
         System.out.println(\"started\");
         System.in.read();
@@ -329,7 +329,7 @@ struct IdleJvm(Child);
 
 impl IdleJvm {
     fn start(command: &mut Command) -> Result<IdleJvm, Box<dyn Error>> {
-        let jvm = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let jvm = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
         let mut stays = IdleJvm(jvm);
         let output = stays.0.stdout.take().ok_or("no output")?;
         let mut said = Vec::new();
