@@ -161,7 +161,7 @@ static void a_fallback_carries_its_cause(void)
     EXPECT(strcmp(hugewise_region_fallback_backing(region, 0), "hugetlb:1TiB") == 0);
     EXPECT(strstr(hugewise_region_fallback_cause(region, 0), "no pool of 1TiB") != NULL);
     EXPECT(hugewise_region_fallback_cause(region, 1) == NULL);
-    EXPECT_ERROR(EINVAL, "no fallback 1");
+    EXPECT_ERROR(EINVAL, "fallback 1 does not exist");
     EXPECT(hugewise_region_release(region) == HUGEWISE_OK);
 }
 
