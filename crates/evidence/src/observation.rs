@@ -1,9 +1,10 @@
 //! Samples the memory of a running program, and the coverage of its region of interest.
 //!
 //! For each sample the kernel walks the page tables, so the sampling interval grows with the cost of a
-//! sample: sampling takes at most 1/200 of the time, on every backing. Until the region is resident and stops
-//! growing fast, `MAX_INTERVAL_GROWING` limits the interval instead. Growth is relative to the size of the
-//! region, so the number of frequent samples is small for a region of any size.
+//! sample: samples take at most 1/200 of the time, on every backing. Between them, the amount of memory is
+//! read, which is cheap: growth leads to a sample at once. Growth is relative to the amount, so the number of
+//! such samples is small for a program of any size. Until the region is resident and stops growing fast,
+//! `MAX_INTERVAL_GROWING` limits the interval.
 
 use std::{
     collections::BTreeMap,
@@ -31,14 +32,18 @@ use crate::heap;
 
 /// Longest sampling interval while samples are cheap.
 const MAX_INTERVAL: Duration = Duration::from_millis(500);
-/// A sample may cost 1/`MIN_INTERVAL_PER_COST` of the interval that follows it.
+/// Shortest interval between two readings of the amount of memory.
+const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(2);
+/// A reading may cost 1/`MIN_INTERVAL_PER_COST` of the interval that follows it.
 const MIN_INTERVAL_PER_COST: u32 = 200;
 /// Longest sampling interval until the region is resident and stops growing fast, regardless of the cost: a
 /// JVM may exit less than half a second after it mapped its heap, and the coverage of a heap that is being
 /// populated is not its final coverage.
 const MAX_INTERVAL_GROWING: Duration = Duration::from_millis(20);
-/// Relative growth between two samples above which the region grows fast.
+/// Relative growth between two readings above which memory grows fast.
 const FAST_GROWTH: f64 = 1.0 / 8.0;
+/// Relative growth since the last sample that leads to a sample although memory still grows fast.
+const MUCH_GROWTH: f64 = 1.0 / 2.0;
 
 /// The region whose coverage is measured.
 #[derive(Clone, Debug)]
@@ -59,7 +64,14 @@ pub struct Observer {
     thp_size: Option<PageSize>,
     hints: HeapHints,
     heaps: BTreeMap<u32, Heap>,
+    /// Time from the last sample to the next one if memory does not grow.
     interval: Duration,
+    last_sample: Option<Instant>,
+    shortest_look: Duration,
+    look_interval: Duration,
+    /// Memory at the last look, and at the last sample.
+    last_look: Bytes,
+    sampled: Bytes,
     /// Largest sum of resident and hugetlb bytes of all its processes in one sample.
     pub peak_memory: Bytes,
     /// The region's coverage in the sample with the largest resident size.
@@ -75,31 +87,71 @@ impl Observer {
             thp_size,
             hints: HeapHints::default(),
             heaps: BTreeMap::new(),
-            interval: Duration::from_millis(2),
+            interval: MIN_LOOK_INTERVAL,
+            last_sample: None,
+            shortest_look: MIN_LOOK_INTERVAL,
+            look_interval: MIN_LOOK_INTERVAL,
+            last_look: Bytes::ZERO,
+            sampled: Bytes::ZERO,
             peak_memory: Bytes::ZERO,
             coverage: None,
         }
     }
 
-    /// Starts with the longest sampling interval, for a program that samples would slow down measurably.
+    /// Reads and samples as rarely as possible, for a program that this would slow down measurably.
     pub fn with_longest_interval(self) -> Observer {
-        Observer { interval: MAX_INTERVAL, ..self }
+        Observer { interval: MAX_INTERVAL, shortest_look: MAX_INTERVAL, look_interval: MAX_INTERVAL, ..self }
     }
 
-    /// Time to wait until the next sample.
-    pub fn interval(&self) -> Duration {
-        self.interval
+    /// Time to wait until the next [`Observer::look`].
+    pub fn look_interval(&self) -> Duration {
+        self.look_interval
     }
 
-    /// Samples process `pid` and its descendants. Processes that have ended are skipped.
-    pub fn sample(&mut self, pid: u32) {
+    /// Reads the amount of memory of process `pid` and its descendants, and samples them if memory has grown, or
+    /// the last sample is old. Processes that have ended are skipped.
+    pub fn look(&mut self, pid: u32) {
         let begin = Instant::now();
+        let (tree, memory) = self.read(pid);
+        let grew = |since: Bytes, by: f64| memory.0 as f64 > since.0 as f64 * (1.0 + by);
+        let grew_and_settled = grew(self.sampled, FAST_GROWTH) && !grew(self.last_look, FAST_GROWTH);
+        let is_old = self.last_sample.is_none_or(|last| last.elapsed() >= self.interval);
+        self.last_look = memory;
+        let cost = begin.elapsed();
+        if is_old || grew_and_settled || grew(self.sampled, MUCH_GROWTH) {
+            self.sample_tree(&tree, memory);
+        }
+        self.look_interval = (cost * MIN_INTERVAL_PER_COST).max(self.shortest_look).min(self.interval);
+    }
+
+    /// Samples them before one of them exits, unless they had more memory before.
+    pub fn look_at_exit(&mut self, pid: u32) {
+        let (tree, memory) = self.read(pid);
+        if memory >= self.sampled {
+            self.sample_tree(&tree, memory);
+        }
+    }
+
+    /// Samples process `pid` and its descendants.
+    pub fn sample(&mut self, pid: u32) {
+        let (tree, memory) = self.read(pid);
+        self.sample_tree(&tree, memory);
+    }
+
+    /// The processes, and the sum of their memory.
+    fn read(&mut self, pid: u32) -> (Vec<u32>, Bytes) {
         let tree = tree::processes(&self.root, pid);
         let memory = tree.iter().filter_map(|pid| self.memory(*pid)).sum();
         self.peak_memory = self.peak_memory.max(memory);
+        (tree, memory)
+    }
+
+    fn sample_tree(&mut self, tree: &[u32], memory: Bytes) {
+        let begin = Instant::now();
+        self.sampled = memory;
         let before = self.coverage.as_ref().map_or(Bytes::ZERO, |before| before.resident);
         // Memory that is mapped and not touched yet has no pages.
-        let seen = self.region_coverage(&tree).filter(|seen| seen.resident > Bytes::ZERO);
+        let seen = self.region_coverage(tree).filter(|seen| seen.resident > Bytes::ZERO);
         if let Some(seen) = seen.filter(|seen| seen.resident >= before) {
             self.coverage = Some(seen);
         }
@@ -110,6 +162,7 @@ impl Observer {
         if !settled && !matches!(self.region, RegionOfInterest::Reported) {
             self.interval = self.interval.min(MAX_INTERVAL_GROWING);
         }
+        self.last_sample = Some(Instant::now());
     }
 
     /// The sum of `VmRSS` and `HugetlbPages`; `VmRSS` does not include the latter.
@@ -207,6 +260,26 @@ mod tests {
         assert_eq!(sample(8192, 4096)?, (Some(0.5), MAX_INTERVAL_GROWING));
         let (share, interval) = sample(8704, 4352)?;
         assert!(share == Some(0.5) && interval >= MAX_INTERVAL, "{share:?}, {interval:?}");
+        Ok(())
+    }
+
+    /// Growth leads to a sample, at once if it is large, and otherwise when it ends.
+    #[test]
+    fn memory_that_grows_is_sampled_before_the_interval_is_over() -> Result<(), Box<dyn Error>> {
+        let machine = tempfile::tempdir()?;
+        let mut observer = observer(machine.path())?;
+        let mut look = |resident: u64| -> Result<Option<Bytes>, Box<dyn Error>> {
+            jvm(machine.path(), 10, "", resident, 0)?;
+            fs::write(machine.path().join("proc/10/status"), format!("VmRSS: {resident} kB\n"))?;
+            observer.interval = Duration::from_secs(1000);
+            observer.look(10);
+            Ok(observer.coverage.as_ref().map(|seen| Bytes(seen.resident.0 >> 10)))
+        };
+        assert_eq!(look(1000)?, Some(Bytes(1000)));
+        assert_eq!(look(1100)?, Some(Bytes(1000)));
+        assert_eq!(look(1300)?, Some(Bytes(1000)));
+        assert_eq!(look(1310)?, Some(Bytes(1310)));
+        assert_eq!(look(2000)?, Some(Bytes(2000)));
         Ok(())
     }
 

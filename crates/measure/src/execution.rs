@@ -3,16 +3,21 @@
 use std::{
     ffi::OsString,
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, ErrorKind, Read, Seek, SeekFrom},
     path::Path,
     process::{Command, Stdio},
+    sync::Mutex,
+    thread,
     time::{Duration, Instant},
 };
 
 use hugewise_evidence::observation::Observer;
 use hugewise_linux::{
     interrupt::Interrupt,
-    sys::process::{ChildExit, GroupLeader, monotonic_ns},
+    sys::{
+        exit_stop,
+        process::{ChildExit, GroupLeader, monotonic_ns},
+    },
 };
 use serde::Serialize;
 
@@ -49,7 +54,7 @@ impl Launch {
     ) -> Result<GroupLeader, ExecutionError> {
         let failed = |source| ExecutionError::Start { program: self.name(), source };
         let Some((program, arguments)) = self.command.split_first() else {
-            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "no program was named")));
+            return Err(failed(io::Error::new(ErrorKind::InvalidInput, "no program was named")));
         };
         let mut command = Command::new(program);
         command.args(arguments).stdin(stdin).stdout(stdout).stderr(stderr);
@@ -78,7 +83,7 @@ impl Launch {
 pub struct Execution {
     /// Start, in nanoseconds of CLOCK_MONOTONIC.
     pub started_ns: u64,
-    /// Wall-clock time.
+    /// Wall-clock time, without the time of the samples before its exit.
     pub wall: Duration,
     /// Exit status and resource usage, including children.
     pub ended: ChildExit,
@@ -133,26 +138,75 @@ pub fn run(
     let started_ns = monotonic_ns();
     let begin = Instant::now();
     let mut child = launch.start(Stdio::null(), output.0.into(), output.1.into())?;
-    let ended = loop {
+    let observer = Mutex::new(observer);
+    let (outcome, stopped) = thread::scope(|scope| {
+        let at_exits = scope.spawn(|| sample_at_exits(child.pid(), &observer));
+        let outcome = watch(&child, &observer, timeout, interrupt);
+        if !matches!(outcome, Ok(Outcome::Ended)) {
+            child.kill();
+        }
+        (outcome, at_exits.join().unwrap_or_default())
+    });
+    let wall = begin.elapsed().saturating_sub(stopped);
+    let mut read = || read_output(&mut stdout, &mut stderr).map_err(io);
+    match outcome.map_err(io)? {
+        Outcome::Ended => {}
+        Outcome::Interrupted => return Err(ExecutionError::Interrupted),
+        Outcome::TimedOut(limit) => return Err(ExecutionError::TimedOut { limit, output: read()? }),
+    }
+    let ended = child.wait(SIGTERM_GRACE).map_err(io)?.ok_or_else(|| io(ErrorKind::TimedOut.into()))?;
+    Ok(Execution { started_ns, wall, ended, output: read()? })
+}
+
+/// How the wait for a program ended.
+enum Outcome {
+    Ended,
+    Interrupted,
+    TimedOut(Duration),
+}
+
+/// Samples the program until it has ended; does not reap it.
+fn watch(
+    child: &GroupLeader,
+    observer: &Mutex<&mut Observer>,
+    timeout: Option<Duration>,
+    interrupt: &Interrupt,
+) -> io::Result<Outcome> {
+    let begin = Instant::now();
+    let mut interval = Duration::ZERO;
+    loop {
         let left = timeout.map(|limit| limit.saturating_sub(begin.elapsed()));
-        let wait_limit = left.map_or(observer.interval(), |left| left.min(observer.interval()));
-        if let Some(ended) = child.wait(wait_limit).map_err(io)? {
-            break ended;
+        if child.wait_for_end(left.map_or(interval, |left| left.min(interval)))? {
+            return Ok(Outcome::Ended);
         }
         if interrupt.signal().is_some() {
-            return Err(ExecutionError::Interrupted);
+            return Ok(Outcome::Interrupted);
         }
-        if left.is_some_and(|left| left.is_zero()) {
+        if let Some(limit) = timeout.filter(|limit| begin.elapsed() >= *limit) {
             child.terminate();
-            child.wait(SIGTERM_GRACE).map_err(io)?;
-            let output = read_output(&mut stdout, &mut stderr).map_err(io)?;
-            return Err(ExecutionError::TimedOut { limit: timeout.unwrap_or_default(), output });
+            child.wait_for_end(SIGTERM_GRACE)?;
+            return Ok(Outcome::TimedOut(limit));
         }
-        observer.sample(child.pid());
-    };
-    let wall = begin.elapsed();
-    let output = read_output(&mut stdout, &mut stderr).map_err(io)?;
-    Ok(Execution { started_ns, wall, ended, output })
+        if let Ok(mut observer) = observer.lock() {
+            observer.look(child.pid());
+            interval = observer.look_interval();
+        }
+    }
+}
+
+/// Samples the program before each exit of its processes; returns the time in which they were stopped for it.
+///
+/// Where tracing is not permitted, there are no such samples.
+fn sample_at_exits(pid: u32, observer: &Mutex<&mut Observer>) -> Duration {
+    let mut stopped = Duration::ZERO;
+    let _ = exit_stop::at_exits(pid, &mut |_| {
+        let begin = Instant::now();
+        if let Ok(mut observer) = observer.lock() {
+            observer.look_at_exit(pid);
+        }
+        stopped += begin.elapsed();
+    });
+    stopped
 }
 
 fn new_file(dir: &Path, name: &str) -> io::Result<File> {
@@ -212,7 +266,7 @@ mod tests {
         let own = std::process::id().to_string();
         Command::new("sh").args(["-c", "kill -s HUP \"$0\"", &own]).status()?;
         while interrupt.signal().is_none() {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         let launch = Launch { command: vec!["true".into()], ..Launch::default() };
         let mut observer = Observer::new(&Root::live(), RegionOfInterest::Reported, None);
@@ -227,6 +281,20 @@ mod tests {
         let execution = shell("echo $ADDED; echo no >&2; exit 4", None)?.0?;
         assert_eq!(execution.output, "yes\nno\n");
         assert_eq!(execution.ended.status.code(), Some(4));
+        Ok(())
+    }
+
+    #[test]
+    fn memory_is_sampled_at_the_exit() -> Result<(), Box<dyn Error>> {
+        let script = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); exit 0";
+        let launch = Launch { command: ["sh", "-c", script].map(OsString::from).into(), ..Launch::default() };
+        let scratch = scratch_dir()?;
+        // The clock alone would sample at the start and half a second later.
+        let mut observer =
+            Observer::new(&Root::live(), RegionOfInterest::Anonymous, None).with_longest_interval();
+        run(&launch, &mut observer, scratch.path(), None, &Interrupt::default())?;
+        assert!(observer.peak_memory > Bytes(30_000_000), "{}", observer.peak_memory);
+        assert!(observer.coverage.is_some_and(|seen| seen.resident > Bytes(30_000_000)));
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 
 pub mod aliases;
 pub mod cpuid;
+pub mod exit_stop;
 pub mod file;
 pub mod handover;
 pub mod memory;

@@ -80,13 +80,18 @@ impl GroupLeader {
     ///
     /// After the exit of the leader, the rest of its process group is killed.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<Option<ChildExit>> {
-        let Some(pidfd) = &self.pidfd else {
-            if !self.has_ended()? {
-                std::thread::sleep(timeout.min(Duration::from_millis(1)));
-            }
-            return if self.has_ended()? { self.reap().map(Some) } else { Ok(None) };
-        };
-        if wait_readable(pidfd, timeout)? { self.reap().map(Some) } else { Ok(None) }
+        if self.wait_for_end(timeout)? { self.reap().map(Some) } else { Ok(None) }
+    }
+
+    /// Like [`GroupLeader::wait`], but does not reap the leader.
+    pub fn wait_for_end(&self, timeout: Duration) -> io::Result<bool> {
+        if let Some(pidfd) = &self.pidfd {
+            return wait_readable(pidfd, timeout);
+        }
+        if !self.has_ended()? {
+            std::thread::sleep(timeout.min(Duration::from_millis(1)));
+        }
+        self.has_ended()
     }
 
     /// True once the leader has exited; does not reap the leader.
@@ -104,7 +109,7 @@ impl GroupLeader {
 
     fn reap(&mut self) -> io::Result<ChildExit> {
         // While the leader is a zombie its process group id is not reused.
-        self.signal_group(libc::SIGKILL);
+        self.kill();
         let mut status = 0;
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: both out-parameters are live and of the right type; zero is a valid rusage.
@@ -128,6 +133,11 @@ impl GroupLeader {
         self.signal_group(libc::SIGTERM);
     }
 
+    /// Kills the process group (SIGKILL).
+    pub fn kill(&self) {
+        self.signal_group(libc::SIGKILL);
+    }
+
     fn signal_group(&self, signal: c_int) {
         if !self.reaped {
             // SAFETY: sends a signal; the group exists, because its leader is not reaped.
@@ -140,7 +150,7 @@ impl Drop for GroupLeader {
     /// Kills the group and reaps the leader.
     fn drop(&mut self) {
         if !self.reaped {
-            self.signal_group(libc::SIGKILL);
+            self.kill();
             let _ = self.reap();
         }
     }
