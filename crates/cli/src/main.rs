@@ -20,6 +20,8 @@ use crate::{
 const NEGATIVE: u8 = 1;
 /// Exit status of a usage or environment error.
 const FAILED: u8 = 2;
+/// Exit status of a comparison whose verdict is open.
+const INCONCLUSIVE: u8 = 3;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

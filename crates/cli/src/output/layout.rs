@@ -126,7 +126,7 @@ pub fn share_verify_commands(actions: &[Action]) -> Vec<Action> {
 }
 
 /// Wraps text into lines of at most `width` characters; a longer word has a line of its own.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {

@@ -1,11 +1,13 @@
-//! Standard output: colours, and escaping of text from other sources.
+//! Standard output: colours, width, and escaping of text from other sources.
 
 use std::{
     env,
     io::{self, IsTerminal, Write, stdout},
+    ops::RangeInclusive,
 };
 
 use clap::ValueEnum;
+use hugewise_linux::sys::file::terminal_columns;
 
 /// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -32,9 +34,15 @@ pub fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Width of output that is not printed on a terminal.
+const DEFAULT_WIDTH: usize = 100;
+/// Widths to which text is fitted, in columns.
+const WIDTHS: RangeInclusive<usize> = 60..=200;
+
 /// Styles text for standard output, if colours are enabled.
 pub struct Terminal {
     color: bool,
+    width: usize,
 }
 
 impl Terminal {
@@ -50,7 +58,19 @@ impl Terminal {
                 Color::Always => true,
                 Color::Never => false,
             },
+            width: terminal_columns(&stdout())
+                .map_or(DEFAULT_WIDTH, |columns| columns.clamp(*WIDTHS.start(), *WIDTHS.end())),
         }
+    }
+
+    /// Columns to which text is fitted.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    #[cfg(test)]
+    pub fn with_width(self, width: usize) -> Terminal {
+        Terminal { width, ..self }
     }
 
     fn paint(&self, code: &str, text: &str) -> String {

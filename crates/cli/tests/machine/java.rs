@@ -13,7 +13,7 @@ use crate::{
         Need::{Java, Pool, Root, Thp},
         jdks,
     },
-    start::{covered, hugewise, reason_left_out, rounds, run_command, says},
+    start::{INCONCLUSIVE, covered, hugewise, reason_left_out, rounds, run_command, says},
     trial,
 };
 
@@ -132,7 +132,7 @@ fn the_heap(jdk: &Jdk) -> TestResult {
         &["--rounds", "1"],
         &["-XX:+UseG1GC", "-XX:+UseLargePages"],
         &[("JAVA_TOOL_OPTIONS", "-XX:-UseTransparentHugePages -Dkept=1")],
-        0,
+        INCONCLUSIVE,
     )?;
     covered(&comparison, "thp", 0.8)?;
     covered(&comparison, "hugetlb", 0.95)?;
@@ -155,14 +155,14 @@ fn behind_a_wrapper(jdk: &Jdk) -> TestResult {
     let wrapper =
         ["env", "_JAVA_OPTIONS=-XX:-UseLargePages -Dkept=1", "timeout", "600", "taskset", "-c", "0"];
     let options = ["--rounds", "1", "-b", "hugetlb"];
-    let comparison = compare_behind(&wrapper, jdk, &options, &["-XX:+UseSerialGC"], &[], 0)?;
+    let comparison = compare_behind(&wrapper, jdk, &options, &["-XX:+UseSerialGC"], &[], INCONCLUSIVE)?;
     covered(&comparison, "hugetlb", 0.95)?;
     says(&comparison.notes.join("\n"), &["removed -XX:-UseLargePages of _JAVA_OPTIONS"])
 }
 
 fn collects(jdk: &Jdk, collector: &str, backing: &str, least: f64) -> TestResult {
     let flag = format!("-XX:+{collector}");
-    let comparison = compare(jdk, &["--rounds", "1", "-b", backing], &[&flag], &[], 0)?;
+    let comparison = compare(jdk, &["--rounds", "1", "-b", backing], &[&flag], &[], INCONCLUSIVE)?;
     covered(&comparison, backing, least)?;
     let shmem = Path::new("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
     if collector == "UseZGC" && fs::read_to_string(shmem)?.contains("[never]") {
@@ -173,7 +173,7 @@ fn collects(jdk: &Jdk, collector: &str, backing: &str, least: f64) -> TestResult
 
 fn shared_memory(jdk: &Jdk) -> TestResult {
     let known = jdk.major < 22;
-    let status = if known { 0 } else { 1 };
+    let status = if known { INCONCLUSIVE } else { 1 };
     let comparison = compare(jdk, &["--rounds", "1", "-b", "shm"], &["-XX:+UseSerialGC"], &[], status)?;
     if known {
         return covered(&comparison, "shm", 0.95);

@@ -23,6 +23,8 @@ pub const MARKER: &str = "HUGEWISE_MACHINE_TEST";
 const MAX_EXIT_TIME: Duration = Duration::from_secs(120);
 /// Part of the message when another process holds the journal.
 pub const BUSY: &str = "another hugewise process has locked the settings";
+/// Exit status of a comparison with too few blocks for a verdict.
+pub const INCONCLUSIVE: i32 = 3;
 /// The shortest comparison of the embedded workload.
 pub const QUICK_RUN: [&str; 6] = ["compare", "--no-java", "--bytes", "100000000", "--rounds", "1"];
 

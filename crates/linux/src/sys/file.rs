@@ -1,9 +1,10 @@
-//! Files that only their owner can have created, and file locks.
+//! Files that only their owner can have created, file locks, and terminals.
 
 use std::{
     ffi::{CStr, CString},
     fs::{DirBuilder, File, OpenOptions},
     io,
+    mem::MaybeUninit,
     os::{
         fd::AsRawFd,
         unix::{
@@ -117,6 +118,17 @@ pub fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
     // SAFETY: two strings with a final zero byte and no buffer: only the size of the attribute is read.
     unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}
+
+/// Columns of the terminal that `file` is; `None` if it is no terminal, or does not know.
+pub fn terminal_columns(file: &impl AsRawFd) -> Option<usize> {
+    let mut size = MaybeUninit::<libc::winsize>::zeroed();
+    // SAFETY: writes one live winsize, for which zero is valid.
+    let size = unsafe {
+        checked(libc::ioctl(file.as_raw_fd(), libc::TIOCGWINSZ, size.as_mut_ptr())).ok()?;
+        size.assume_init()
+    };
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
 #[cfg(test)]

@@ -86,8 +86,13 @@ impl<'a> Arm<'a> {
         load::ratio_by_load(&starts.collect::<Vec<_>>())
     }
 
+    /// The rounds that count, or, of an arm that fell back, those that fell back.
+    fn shown(&self) -> &[&'a Round] {
+        if self.fell_back() { &self.fallen_back } else { &self.counted }
+    }
+
     fn values(&self, figure: &str) -> Vec<f64> {
-        self.counted.iter().filter_map(|round| value(round, figure)).collect()
+        self.shown().iter().filter_map(|round| value(round, figure)).collect()
     }
 
     /// The counted round of a block.
@@ -95,11 +100,14 @@ impl<'a> Arm<'a> {
         self.counted.iter().copied().find(|round| round.block == block)
     }
 
-    /// Mean coverage of the counted rounds, or of those that fell back if none counts.
+    /// Mean coverage of these rounds.
     fn coverage(&self) -> Option<f64> {
-        let rounds = if self.counted.is_empty() { &self.fallen_back } else { &self.counted };
-        let shares: Vec<f64> =
-            rounds.iter().filter_map(|round| round.coverage).filter(|share| share.is_finite()).collect();
+        let shares: Vec<f64> = self
+            .shown()
+            .iter()
+            .filter_map(|round| round.coverage)
+            .filter(|share| share.is_finite())
+            .collect();
         statistics::mean(&shares)
     }
 }
@@ -170,6 +178,7 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
 fn summary(figure: &Figure, arm: &Arm<'_>, reference: Option<&Arm<'_>>) -> Option<FigureSummary> {
     let values = arm.values(&figure.name);
     let ratio = reference
+        .filter(|_| !arm.fell_back())
         .and_then(|reference| PairedRatio::of_logarithms(&logarithms(reference, arm, figure)))
         .and_then(|paired| paired.ratio(INTERVAL_CONFIDENCE));
     Some(FigureSummary {

@@ -183,8 +183,8 @@ pub struct BackingResult {
     /// The times between which nine in ten turns lie, in the unit of the figure; absent without turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns_between: Option<[f64; 2]>,
-    /// Mean coverage of the counted rounds, 0 to 1, or of those that fell back if none counts; null if
-    /// unknown.
+    /// Mean coverage of the counted rounds, 0 to 1, or, with the verdict "fell_back", of those that fell back;
+    /// null if unknown.
     pub coverage: Option<f64>,
     /// Number of counted rounds.
     pub rounds: usize,
@@ -193,7 +193,7 @@ pub struct BackingResult {
     /// In words: the cause of a fallback, why the arm was left out, or the basis of the verdict.
     #[serde(rename = "detail")]
     pub reason: Option<String>,
-    /// Summaries of all figures over the counted rounds.
+    /// Summaries of all figures over the same rounds.
     pub figures: Vec<FigureSummary>,
 }
 
@@ -209,7 +209,7 @@ pub struct RatioByLoad {
     pub busiest: f64,
 }
 
-/// Summary of one figure over the counted rounds of one arm.
+/// Summary of one figure over the rounds of one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FigureSummary {
     /// The name from [`Figure::name`].

@@ -31,7 +31,7 @@ use hugewise_linux::{
 };
 use hugewise_measure::{
     analysis,
-    comparison::{Comparison, Design},
+    comparison::{BackingResult, Comparison, Design},
     execution::Launch,
     experiment::{CaseToRun, Experiment, Rules},
     fragmentation::Fragmenter,
@@ -44,7 +44,7 @@ use hugewise_measure::{
 use self::embedded::Java;
 use super::bench::at_least_one;
 use crate::{
-    NEGATIVE, machine,
+    INCONCLUSIVE, NEGATIVE, machine,
     output::{
         file,
         progress::Bar,
@@ -71,8 +71,9 @@ Examples:
 
 A pool that is too small is enlarged for the experiment and restored at its end, also after Ctrl-C
 and errors; this needs root. After SIGKILL, 'hugewise restore' restores it.
-Exit status: 0 success; 1 a backing fell back, or one given with --backing was skipped; 2 usage or
-environment error, or a run failed; 128 + signal number if interrupted.")]
+Exit status: 0 every backing is faster or without difference; 1 a backing is slower or fell back, or
+one given with --backing was skipped; 2 usage or environment error, or a run failed; 3 a backing is
+inconclusive, and none of the above; 128 + signal number if interrupted, with the result so far.")]
 pub struct Compare {
     /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE]; base is always included
     /// [default: base,thp,hugetlb]
@@ -302,12 +303,16 @@ impl Compare {
     }
 
     fn exit_code(&self, comparison: &Comparison) -> ExitCode {
-        let negative = comparison.backings.iter().any(|row| match row.verdict {
-            Verdict::FellBack => true,
-            Verdict::LeftOut => !self.backing.is_empty(),
-            _ => false,
-        });
-        if negative { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS }
+        let status = |row: &BackingResult| match row.verdict {
+            Verdict::Slower | Verdict::FellBack => NEGATIVE,
+            Verdict::LeftOut if !self.backing.is_empty() => NEGATIVE,
+            Verdict::Inconclusive => INCONCLUSIVE,
+            Verdict::Base | Verdict::Faster | Verdict::NoDifference | Verdict::LeftOut => 0,
+        };
+        // A negative verdict stays one, whatever the other verdicts will be.
+        let statuses: Vec<u8> = comparison.backings.iter().map(status).collect();
+        let status = [NEGATIVE, INCONCLUSIVE].into_iter().find(|status| statuses.contains(status));
+        status.map_or(ExitCode::SUCCESS, ExitCode::from)
     }
 }
 

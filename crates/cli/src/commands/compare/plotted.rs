@@ -33,7 +33,7 @@ pub fn all(comparison: &Comparison, group: &Group<'_>, scale: &Scale) -> anyhow:
         },
     )?;
     let title = format!("{}: all rounds and their mean", words::name(figure));
-    let every_round = strips(group, &title, &scale.heading(figure), false, |row| {
+    let every_round = strips(group, &title, &scale.heading(&group.figure), false, |row| {
         let mean = row.summary(figure)?.mean;
         let points = row.values(figure).into_iter().map(|value| scale.scaled(value)).collect();
         Some((scale.value(mean), Mark::Points(points, scale.scaled(mean))))
@@ -90,6 +90,6 @@ fn over_values(group: &Group<'_>, scale: &Scale) -> anyhow::Result<Option<Plot>>
     let names: Vec<&str> = group.parameter_names().into_iter().map(String::as_str).collect();
     let names = words::printable(&names.join(", "));
     let title = format!("{} by {names}: mean, minimum, maximum", words::name(figure));
-    let svg = plots::lines(&lines, &values, &scale.heading(figure), &names)?;
+    let svg = plots::lines(&lines, &values, &scale.heading(&group.figure), &names)?;
     Ok(Some(Plot { title, svg }))
 }

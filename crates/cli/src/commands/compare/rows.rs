@@ -143,7 +143,7 @@ impl<'a> Group<'a> {
                     better: changed.is_some_and(|ratio| ratio.estimate < 1.0),
                 }
             };
-            OtherFigure { figure: scale.heading(&figure.name), means: rows.iter().map(mean).collect() }
+            OtherFigure { figure: scale.heading(figure), means: rows.iter().map(mean).collect() }
         };
         Some(OtherFigures {
             of: self.parameters(case.case),
@@ -175,11 +175,15 @@ impl<'a> Group<'a> {
     /// The reasons for verdicts that need a reason.
     pub fn reasons(&self) -> Vec<ReasonRow> {
         let reason = |(case, row): (&'a Case, &ArmRow<'a>)| {
-            let label = &row.label;
-            let of = if self.is_list() { format!("{} {label}", parameters(case)) } else { label.clone() };
-            Some(ReasonRow { of, text: words::printable(row.reason()?) })
+            Some(ReasonRow { of: self.of(case, row), text: words::printable(row.reason()?) })
         };
         self.rows().filter_map(reason).collect()
+    }
+
+    /// The name of a row, with its parameters if the group has several cases.
+    pub fn of(&self, case: &Case, row: &ArmRow<'_>) -> String {
+        let label = &row.label;
+        if self.is_list() { format!("{} {label}", parameters(case)) } else { label.clone() }
     }
 
     /// All rows of all cases, each with its case.

@@ -68,10 +68,13 @@ impl Scale {
         value * self.factor
     }
 
-    /// `wall (ms)`
-    pub fn heading(&self, figure: &str) -> String {
-        let name = shortened(&name(figure), 30);
-        if self.unit.is_empty() || self.unit == name { name } else { format!("{name} ({})", self.unit) }
+    /// `wall (ms)`, or `requests (ops/s) ↑` if higher is better.
+    pub fn heading(&self, figure: &Figure) -> String {
+        let mut heading = shortened(&name(&figure.name), 30);
+        if !self.unit.is_empty() && self.unit != heading {
+            heading += &format!(" ({})", self.unit);
+        }
+        if figure.better == Better::Higher { heading + " ↑" } else { heading }
     }
 }
 
@@ -186,6 +189,19 @@ pub fn design(design: &Design) -> String {
         None => String::new(),
     };
     format!("{rounds} round{s} per backing, in blocks of random order (seed {seed}){warm_up}{memory}")
+}
+
+/// What the columns of values and ratios are.
+pub fn legend(comparison: &Comparison) -> String {
+    let reference = reference(comparison);
+    let legend = format!(
+        "Values are means; ratios to {reference} are geometric means within blocks, and below 1 is better."
+    );
+    let mut figures = comparison.cases.iter().flat_map(|case| &case.figures);
+    if figures.any(|figure| figure.better == Better::Higher) {
+        return legend + " ↑ higher is better: the ratio is inverted.";
+    }
+    legend
 }
 
 /// `Linux 6.12.0 x86_64, AMD EPYC, 2 CPUs, 8GiB`

@@ -1,11 +1,11 @@
-//! The result of a comparison as text, for a terminal of 100 columns.
+//! The result of a comparison as text.
 
 #[cfg(test)]
 mod tests;
 
 use std::iter;
 
-use comfy_table::ContentArrangement;
+use comfy_table::{ContentArrangement, Table};
 use hugewise_measure::{comparison::Comparison, verdict::Verdict};
 
 use super::{
@@ -13,21 +13,23 @@ use super::{
     words,
 };
 use crate::output::{
+    layout::wrap,
     table::{self, align_right, plain_table},
     terminal::Terminal,
     words::shortened,
 };
 
-/// Longest line, in characters.
-const MAX_LINE_CHARS: u16 = 100;
-/// Largest number of backings in a table of the other figures.
-const MAX_BACKINGS_PER_TABLE: usize = 4;
+/// Width of a table of the other figures: of the names, and of each backing.
+const NAMES_WIDTH: usize = 24;
+const BACKING_WIDTH: usize = 18;
 
 pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
-    let mut lines = vec![terminal.dim(&words::machine(&comparison.machine))];
-    lines.push(terminal.dim(&words::design(&comparison.design)));
-    let reference = words::reference(comparison);
-    lines.push(terminal.dim(&format!("Ratios are to {reference}, within blocks; below 1 is better.")));
+    let mut lines = Vec::new();
+    for text in
+        [words::machine(&comparison.machine), words::design(&comparison.design), words::legend(comparison)]
+    {
+        lines.extend(wrap(&text, terminal.width()).iter().map(|line| terminal.dim(line)));
+    }
     if comparison.design.aa {
         lines.push("The same backing twice: any difference is noise of this machine.".to_owned());
     }
@@ -48,57 +50,71 @@ pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
 
 fn heading(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     let case = group.first;
-    let mut title = terminal.bold(&shortened(&words::printable(&case.workload), usize::from(MAX_LINE_CHARS)));
+    let mut title = terminal.bold(&shortened(&words::printable(&case.workload), terminal.width()));
     if !group.is_list() && !case.parameters.is_empty() {
         title += &format!("  {}", rows::parameters(case));
     }
     lines.push(title);
     if !case.command.is_empty() {
-        lines.push(terminal.dim(&words::command(case, usize::from(MAX_LINE_CHARS))));
+        lines.push(terminal.dim(&words::command(case, terminal.width())));
     }
 }
 
 fn verdicts(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
-    let (figure, scale, parameters) = (&group.figure, group.scale(), group.parameter_names());
+    let verdicts: Vec<String> =
+        group.rows().map(|(_, row)| words::verdict(row.result, group.figure.better)).collect();
+    let table = rows_of(group, Some(&verdicts));
+    let rows = table::lines(&table);
+    if rows.iter().any(|line| line.chars().count() > terminal.width()) {
+        let mut table = rows_of(group, None);
+        fit(&mut table, terminal);
+        lines.extend(table::lines(&table));
+        let named = group.rows().zip(verdicts).map(|((case, row), verdict)| [group.of(case, row), verdict]);
+        wrapped(lines, "Verdicts", named, terminal);
+        return;
+    }
+    lines.extend(rows.first().map(|header| terminal.dim(header)));
+    let painted = rows.iter().skip(1).zip(group.rows()).zip(&verdicts);
+    lines.extend(painted.map(|((line, (_, row)), words)| paint(line, words, row.result.verdict, terminal)));
+}
+
+/// The table of the arms, with their verdicts in the last column.
+fn rows_of(group: &Group<'_>, verdicts: Option<&[String]>) -> Table {
+    let (scale, parameters) = (group.scale(), group.parameter_names());
     let mut header: Vec<String> =
         parameters.iter().map(|name| shortened(&words::printable(name), 20)).collect();
     header.extend(["backing", "coverage", "rounds"].map(str::to_owned));
-    header.push(scale.heading(&figure.name));
-    header.extend(["ratio [95 %]", "verdict"].map(str::to_owned));
-
+    header.extend([scale.heading(&group.figure), "ratio [95 %]".to_owned()]);
+    header.extend(verdicts.map(|_| "verdict".to_owned()));
     let mut table = plain_table();
     table.set_header(header);
-    let mut painted = vec![None];
-    for (case, row) in group.rows() {
+    for (index, (case, row)) in group.rows().enumerate() {
         let value = |name: &&String| match case.parameters.get(*name) {
             Some(value) if row.arm == 0 => shortened(&words::printable(value), 20),
             _ => String::new(),
         };
         let mut cells: Vec<String> = parameters.iter().map(value).collect();
-        let verdict = words::verdict(row.result, figure.better);
         cells.extend([
             row.label.clone(),
             row.coverage(),
             words::rounds(row.result),
-            row.mean(&figure.name, &scale),
+            row.mean(&group.figure.name, &scale),
             row.result.ratio.as_ref().map_or_else(String::new, words::ratio),
-            verdict.clone(),
         ]);
+        cells.extend(verdicts.map(|verdicts| verdicts[index].clone()));
         table.add_row(cells);
-        painted.push(Some((verdict, row.result.verdict)));
     }
     let before = parameters.len();
     align_right(&mut table, before + 1..before + 4);
-    let rows = table.lines().zip(painted).map(|(line, verdict)| match verdict {
-        None => terminal.dim(line.trim_end()),
-        Some((words, verdict)) => paint(line.trim_end(), &words, verdict, terminal),
-    });
-    lines.extend(rows);
+    table
 }
 
 /// Colours the verdict at the end of the line. The table itself is formatted without colours, because escape
 /// sequences would count as text.
 fn paint(line: &str, words: &str, verdict: Verdict, terminal: &Terminal) -> String {
+    if verdict == Verdict::FellBack {
+        return terminal.warn(line);
+    }
     let Some(rest) = line.strip_suffix(words) else { return line.to_owned() };
     let painted = match verdict {
         Verdict::Base | Verdict::NoDifference => words.to_owned(),
@@ -118,25 +134,34 @@ fn others(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     tables.retain(|table| table.rows.iter().any(is_known));
     if !tables.is_empty() {
         lines.push(String::new());
-        let legend = "(means; changes within blocks, of 1 % or more, whose 95 % interval excludes 0)";
-        lines.push(format!("{} {}", terminal.bold("Other figures"), terminal.dim(legend)));
+        lines.push(terminal.bold("Other figures"));
+        let legend = "means; changes within blocks, of 1 % or more, whose 95 % interval excludes 0";
+        lines.extend(wrap(legend, terminal.width()).iter().map(|line| terminal.dim(line)));
     }
+    let per_table = (terminal.width().saturating_sub(NAMES_WIDTH) / BACKING_WIDTH).max(1);
     for others in tables {
-        for (at, backings) in others.backings.chunks(MAX_BACKINGS_PER_TABLE).enumerate() {
+        for (at, backings) in others.backings.chunks(per_table).enumerate() {
             let mut table = plain_table();
             let columns = backings.iter().flat_map(|label| [label.as_str(), ""]);
             table.set_header(iter::once(others.of.as_str()).chain(columns));
             for row in &others.rows {
-                let means = row.means.iter().skip(at * MAX_BACKINGS_PER_TABLE).take(backings.len());
+                let means = row.means.iter().skip(at * per_table).take(backings.len());
                 let cells = means.flat_map(|mean| [&mean.value, &mean.change]);
                 table.add_row(iter::once(&row.figure).chain(cells));
             }
             align_right(&mut table, (0..backings.len()).map(|column| 1 + 2 * column));
+            fit(&mut table, terminal);
             let mut rows = table::lines(&table).into_iter();
             lines.extend(rows.next().map(|header| terminal.dim(&header)));
             lines.extend(rows);
         }
     }
+}
+
+/// Wraps the cells of a table that is wider than the terminal.
+fn fit(table: &mut Table, terminal: &Terminal) {
+    let width = u16::try_from(terminal.width()).unwrap_or(u16::MAX);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
 }
 
 /// The reasons for verdicts that need a reason.
@@ -158,7 +183,8 @@ fn wrapped(
     terminal: &Terminal,
 ) {
     let mut table = plain_table();
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(MAX_LINE_CHARS).add_rows(rows);
+    fit(&mut table, terminal);
+    table.add_rows(rows);
     if !table.is_empty() {
         lines.push(String::new());
         lines.push(terminal.bold(title));

@@ -15,14 +15,24 @@ fn line<'a>(text: &'a str, start: &str) -> &'a str {
 }
 
 #[test]
-fn every_report_fits_a_hundred_columns() {
-    for sample in [native(), java(), parameter_list(), troubled(), against_itself(), nothing(), extreme()] {
-        let text = plain(&sample);
-        println!("{text}\n{}", "=".repeat(100));
-        for line in text.lines() {
-            assert!(line.chars().count() <= 100, "{}: {line}", line.chars().count());
+fn every_report_fits_the_terminal() {
+    for width in [60, 80, 100, 200] {
+        for sample in [native(), java(), parameter_list(), troubled(), against_itself(), nothing(), extreme()]
+        {
+            let text = text(&sample, &Terminal::new(Color::Never).with_width(width));
+            println!("{text}\n{}", "=".repeat(width));
+            for line in text.lines() {
+                assert!(line.chars().count() <= width, "{}: {line}", line.chars().count());
+            }
         }
     }
+}
+
+#[test]
+fn a_backing_that_fell_back_shows_what_it_got() {
+    let text = plain(&troubled());
+    let row = line(&text, "hugetlb:2MiB");
+    assert!(row.contains("31 %") && row.contains("1 of 5") && !row.contains("–"), "{row}");
 }
 
 #[test]
