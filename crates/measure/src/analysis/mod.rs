@@ -9,9 +9,10 @@ pub mod load;
 mod tests;
 
 use crate::{
-    comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, RatioByLoad, Round},
+    comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, RatioByLoad, Round, Turns},
     statistics::{self, INTERVAL_CONFIDENCE, MIN_PAIRS, PairedRatio},
     stopping,
+    turns::cycles::Ratios,
     verdict::{ArmVerdict, Verdict},
 };
 
@@ -38,6 +39,25 @@ pub fn suffices(comparison: &Comparison, case: usize) -> bool {
         .map(|arm| PairedRatio::of_logarithms(&logarithms(&reference, &arm, figure)))
         .collect();
     arms.is_some_and(|arms| stopping::suffices(&arms, claims(comparison)))
+}
+
+/// For each arm of a case that takes turns, the logarithms of the ratios of its cycles in each block.
+pub fn ratios_of_cycles(comparison: &Comparison, case: usize) -> Vec<Ratios> {
+    let reference = Arm::of(comparison, case, 0);
+    let of_arm = |arm| {
+        let arm = Arm::of(comparison, case, arm);
+        let of_block = |round: &&Round| {
+            Some(cycles(reference.in_block(round.block)?.turns.as_ref()?, round.turns.as_ref()?))
+        };
+        arm.counted.iter().filter_map(of_block).collect()
+    };
+    (1..comparison.design.arms.len()).map(of_arm).filter(|ratios: &Ratios| !ratios.is_empty()).collect()
+}
+
+/// The logarithms of the ratios of the cycles.
+fn cycles(reference: &Turns, turns: &Turns) -> Vec<f64> {
+    let cycles = reference.values.iter().zip(&turns.values);
+    cycles.map(|(reference, turn)| turn.ln() - reference.ln()).collect()
 }
 
 /// Number of arms in the whole table that are compared with a reference.
@@ -133,15 +153,11 @@ fn logarithms(reference: &Arm<'_>, arm: &Arm<'_>, figure: &Figure) -> Vec<f64> {
 
 /// The logarithm of the ratio of two rounds: of their turns, cycle by cycle, if both took turns.
 fn logarithm(reference: &Round, round: &Round, figure: &str) -> Option<f64> {
-    let of = |reference: f64, value: f64| value.ln() - reference.ln();
     match (&reference.turns, &round.turns) {
         (Some(references), Some(turns)) if references.figure == figure && turns.figure == figure => {
-            let cycles = references.values.iter().zip(&turns.values);
-            statistics::trimmed_mean(
-                &cycles.map(|(&reference, &turn)| of(reference, turn)).collect::<Vec<_>>(),
-            )
+            statistics::trimmed_mean(&cycles(references, turns))
         }
-        _ => Some(of(value(reference, figure)?, value(round, figure)?)),
+        _ => Some(value(round, figure)?.ln() - value(reference, figure)?.ln()),
     }
 }
 

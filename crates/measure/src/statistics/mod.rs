@@ -85,8 +85,19 @@ pub fn trimmed_mean(values: &[f64]) -> Option<f64> {
     mean(&sorted[trim..sorted.len() - trim])
 }
 
+/// Variance of the [`trimmed_mean`] of independent values (Yuen, Biometrika 61, 1974); `None` for fewer than two.
+pub fn variance_of_trimmed_mean(values: &[f64]) -> Option<f64> {
+    let mut winsorised = values.to_vec();
+    winsorised.sort_by(f64::total_cmp);
+    let (count, trim) = (values.len(), values.len() / 5);
+    let (low, high) = (*winsorised.get(trim)?, *winsorised.get(count - 1 - trim)?);
+    winsorised.iter_mut().for_each(|value| *value = value.clamp(low, high));
+    let kept = (count - 2 * trim) as f64 / count as f64;
+    Some(deviation(&winsorised)?.powi(2) / (kept * kept * count as f64))
+}
+
 /// Sample standard deviation (divisor n − 1); `None` for fewer than two values.
-fn deviation(values: &[f64]) -> Option<f64> {
+pub(crate) fn deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt())

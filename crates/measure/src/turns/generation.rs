@@ -16,7 +16,7 @@ use hugewise_linux::{
     units::{Bytes, PageSize},
 };
 
-use super::{CYCLES, MAX_CYCLES, TURN_SECONDS, arm::LiveArm};
+use super::{TURN_SECONDS, arm::LiveArm, cycles};
 use crate::{
     analysis,
     comparison::{Comparison, LeftOut, Turns},
@@ -118,9 +118,9 @@ impl<'a> Generations<'a> {
         let start = Instant::now();
         let mut members = self.start(block, random, machine, result, started)?;
         let cpu = pin(experiment, &members, random);
-        // Turns take about as long as the starts, because both the starts and the turns vary.
-        let turns_of_a_cycle = members.len().max(1) as f64 * TURN_SECONDS;
-        let cycles = ((start.elapsed().as_secs_f64() / turns_of_a_cycle) as usize).clamp(CYCLES, MAX_CYCLES);
+        let seconds_of_cycle = members.len().max(1) as f64 * TURN_SECONDS;
+        let ratios = analysis::ratios_of_cycles(result, self.case);
+        let cycles = cycles::next(&ratios, start.elapsed().as_secs_f64(), seconds_of_cycle);
         self.take_turns(&mut members, cycles, random)?;
         for member in &mut members {
             member.observer.sample(member.live.pid());

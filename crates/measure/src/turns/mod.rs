@@ -5,13 +5,8 @@
 //! measurements and the simulation.
 
 pub mod arm;
+pub mod cycles;
 pub mod generation;
-
-/// Smallest number of counted cycles of a generation; a cycle gives every arm one turn, in random order.
-pub const CYCLES: usize = 40;
-
-/// Largest number of cycles of a generation; between, turns take about as long as the starts.
-pub const MAX_CYCLES: usize = 120;
 
 /// Time of a turn on base pages, in seconds.
 pub const TURN_SECONDS: f64 = 0.020;
