@@ -1,9 +1,11 @@
 //! `hugewise`: huge pages for memory-hungry programs, measured and proven.
 
 mod arguments;
+mod cache;
 mod commands;
 mod machine;
 mod output;
+mod random_read;
 #[cfg(test)]
 mod schema_tests;
 

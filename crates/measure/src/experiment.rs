@@ -267,5 +267,6 @@ pub fn describe_machine(root: &Root) -> comparison::Machine {
         cpu: root.read("proc/cpuinfo").ok().and_then(model_name),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         memory: meminfo::read(root).total.known().copied().unwrap_or_default(),
+        random_read: None,
     }
 }

@@ -7,6 +7,7 @@ pub mod experiment;
 pub mod fragmentation;
 pub mod machine;
 pub mod pretouch;
+pub mod random_read;
 pub mod rounds;
 pub mod schedule;
 pub mod statistics;

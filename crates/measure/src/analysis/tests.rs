@@ -33,6 +33,7 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
             cpu: None,
             cpus: 2,
             memory: Bytes(8 << 30),
+            random_read: None,
         },
         design: Design {
             arms: arms[..runs.len()].to_vec(),

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use crate::verdict::Better;
-use crate::{statistics::Ratio, verdict::Verdict};
+use crate::{random_read::RandomRead, statistics::Ratio, verdict::Verdict};
 
 /// The result of `hugewise compare --json`; docs/schema/compare.json is its schema.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -58,6 +58,9 @@ pub struct Machine {
     #[schemars(with = "u64")]
     #[serde(rename = "memory_bytes")]
     pub memory: Bytes,
+    /// Time of a random read on THP, relative to base pages; absent if it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub random_read: Option<RandomRead>,
 }
 
 /// Design of the experiment.

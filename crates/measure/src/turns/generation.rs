@@ -10,13 +10,12 @@ use std::{
 use fastrand::Rng;
 use hugewise_evidence::observation::Observer;
 use hugewise_linux::{
-    cpu::cache,
     proc::vmstat::VmStat,
     sys::thread,
     units::{Bytes, PageSize},
 };
 
-use super::{TURN_SECONDS, arm::LiveArm, cycles};
+use super::{TURN_SECONDS, arm::LiveArm, cycles, uncounted_reads};
 use crate::{
     analysis,
     comparison::{Comparison, LeftOut, Turns},
@@ -32,10 +31,6 @@ use crate::{
 
 /// Reads of the turn that measures how many reads a turn has.
 const CALIBRATION_READS: u64 = 200_000;
-/// Bytes of a line of the cache.
-const CACHE_LINE: u64 = 64;
-/// Largest buffer, in sizes of the last-level cache, that the turns of other arms evict noticeably.
-const CACHED_BUFFER: u64 = 8;
 
 /// One arm of a generation.
 struct Member<'a> {
@@ -231,8 +226,7 @@ impl<'a> Generations<'a> {
     /// The turn that takes [`TURN_SECONDS`] on the reference.
     fn calibrate(&self, members: &mut [Member<'_>]) -> Result<Turn, ExperimentError> {
         let bytes = self.experiment.cases[self.case].workload.turns.unwrap_or_default();
-        let cache = cache::last_level_size(self.experiment.root).unwrap_or_default();
-        let uncounted = if bytes < Bytes(CACHED_BUFFER * cache.0) { cache.0 / CACHE_LINE } else { 0 };
+        let uncounted = uncounted_reads(self.experiment.root, bytes);
         let mut reads = CALIBRATION_READS;
         if let Some(reference) = members.iter_mut().min_by_key(|member| member.arm) {
             let ns = self.take(reference, Turn { reads, uncounted })?;

@@ -8,5 +8,19 @@ pub mod arm;
 pub mod cycles;
 pub mod generation;
 
+use hugewise_linux::{cpu::cache, root::Root, units::Bytes};
+
+/// Bytes of a line of the cache.
+const CACHE_LINE: u64 = 64;
+/// Largest buffer, in sizes of the last-level cache, that the turns of other arms evict noticeably.
+const CACHED_BUFFER: u64 = 8;
+
 /// Time of a turn on base pages, in seconds.
 pub const TURN_SECONDS: f64 = 0.020;
+
+/// Reads at the beginning of a turn that do not count, because they refill the cache after the turns of other
+/// arms, for a buffer of `bytes`.
+pub fn uncounted_reads(root: &Root, bytes: Bytes) -> u64 {
+    let cache = cache::last_level_size(root).unwrap_or_default();
+    if bytes < Bytes(CACHED_BUFFER * cache.0) { cache.0 / CACHE_LINE } else { 0 }
+}

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, ensure};
 use clap::Args;
 use hugewise_jvm::jdks::{self, Environment};
-use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json};
+use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json, reading::Reading};
 use hugewise_plan::findings::{Severity, findings};
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     commands::check::text::{CheckReport, text},
     machine,
     output::terminal::Terminal,
+    random_read,
 };
 
 /// Show the huge pages that this machine offers, and problems that prevent their use
@@ -37,7 +38,8 @@ pub struct Check {
     #[arg(long, value_name = "DIR")]
     capture: Option<PathBuf>,
 
-    /// Also count available 1GiB pages on a machine with more than 256GiB of memory; this takes long
+    /// Also measure how much less time random reads take on huge pages (some 10 s, once until the machine
+    /// reboots), and count available 1GiB pages on a machine with more than 256GiB of memory
     #[arg(long)]
     deep: bool,
 }
@@ -46,6 +48,7 @@ const AFTER_HELP: &str = "\
 Examples:
   hugewise check                        check this machine
   sudo hugewise check                   also count the available 1GiB pages
+  sudo hugewise check --deep            also measure random reads
   hugewise check --json | jq .findings  print the findings as JSON
   hugewise check --capture web7         also copy the check's input files to web7/
   hugewise check --root web7            check these files, on any machine
@@ -73,9 +76,21 @@ pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         eprintln!("hugewise: {} files copied to {}", tape.len(), dir.display());
     }
 
+    let random_read = if check.root.is_some() {
+        None
+    } else if check.deep {
+        let interrupt = machine::install_signal_handlers()?;
+        let random_read = random_read::known_or_measured(&root, &interrupt);
+        if interrupt.signal().is_some() {
+            return Ok(machine::after_signal(&interrupt));
+        }
+        Some(random_read)
+    } else {
+        random_read::known(&root).map(Reading::Known)
+    };
     let findings = findings(&facts, &jdks);
     let negative = findings.iter().any(|finding| finding.severity == Severity::Problem);
-    let report = CheckReport { schema: "hugewise.check/2", facts, jdks, findings };
+    let report = CheckReport { schema: "hugewise.check/2", facts, jdks, random_read, findings };
     let shown = if check.json { json::text(&report)? } else { text(&report, terminal)? };
     io::stdout().lock().write_all(shown.as_bytes())?;
     Ok(if negative { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })

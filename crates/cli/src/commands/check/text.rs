@@ -18,13 +18,17 @@ use hugewise_linux::{
     reading::Reading,
     units::{Bytes, Pages},
 };
+use hugewise_measure::random_read::RandomRead;
 use hugewise_plan::findings::Finding;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::output::{
-    layout::Page,
-    terminal::{Terminal, plain},
+use crate::{
+    output::{
+        layout::Page,
+        terminal::{Terminal, plain},
+    },
+    random_read,
 };
 
 /// Largest number of reasons for unknown values in the text; JSON has all.
@@ -38,6 +42,10 @@ pub struct CheckReport {
     pub schema: &'static str,
     pub facts: Facts,
     pub jdks: Vec<Jdk>,
+    /// Time of a random read on THP, relative to base pages; absent if it was not measured since the machine
+    /// started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub random_read: Option<Reading<RandomRead>>,
     pub findings: Vec<Finding>,
 }
 
@@ -51,6 +59,11 @@ pub fn text(report: &CheckReport, terminal: &Terminal) -> anyhow::Result<String>
     cgroup(&mut page, facts)?;
     limits(&mut page, &facts.limits)?;
     counters(&mut page, facts)?;
+    match &report.random_read {
+        Some(Reading::Known(read)) => page.wrapped("GAIN", &random_read::sentence(read))?,
+        Some(Reading::Unknown { unknown }) => page.wrapped("GAIN", &format!("not measured: {unknown}"))?,
+        None => {}
+    }
     jdks(&mut page, &report.jdks)?;
     unknown(&mut page, facts)?;
     for finding in &report.findings {

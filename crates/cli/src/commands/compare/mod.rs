@@ -16,7 +16,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, bail, ensure};
@@ -24,8 +24,9 @@ use clap::Args;
 use hugewise_jvm::launch::LaunchLine;
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
+    interrupt::Interrupt,
     json,
-    reading::Reason,
+    reading::{Reading, Reason},
     root::Root,
     units::Bytes,
 };
@@ -36,6 +37,7 @@ use hugewise_measure::{
     experiment::{CaseToRun, Experiment, Rules},
     fragmentation::Fragmenter,
     machine::available_memory,
+    random_read::RandomRead,
     stopping::Blocks,
     verdict::Verdict,
     workload::{OwnFigures, Workload, metric::Metric},
@@ -50,6 +52,7 @@ use crate::{
         progress::Bar,
         terminal::{Terminal, print},
     },
+    random_read,
 };
 
 /// Measure how much a workload gains from huge pages: run it on each backing, and compare
@@ -144,6 +147,9 @@ pub struct Compare {
 /// Tenths of the available memory that processes which take turns may need together.
 const MAX_MEMORY_TENTHS: u64 = 7;
 
+/// Shortest time limit of an experiment of which a part is used to measure random reads.
+const MIN_TIME_WITH_RANDOM_READS: Duration = Duration::from_secs(60);
+
 /// Backings compared by default.
 const DEFAULT_BACKINGS: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
 
@@ -159,6 +165,12 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let scratch = scratch.path();
     let mut notes = Vec::new();
     let cases = compare.cases(&root, scratch, &mut notes)?;
+    let begin = Instant::now();
+    let random_read = compare.random_read(&root, &interrupt, &mut notes);
+    if interrupt.signal().is_some() {
+        machine::close(machine)?;
+        return Ok(machine::after_signal(&interrupt));
+    }
     let mut design = compare.design();
     design.turns = cases.iter().all(|case| case.workload.turns.is_some());
     let mut fragmenter = None;
@@ -180,7 +192,7 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         cases: &cases,
         design: &design,
         rules: Rules {
-            blocks: compare.rounds.map_or(Blocks::UntilDecided(compare.max_time), Blocks::Exactly),
+            blocks: compare.blocks(begin.elapsed()),
             timeout: compare.timeout,
             least_coverage: f64::from(compare.min_coverage) / 100.0,
         },
@@ -199,6 +211,7 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         }
     };
     comparison.notes.splice(0..0, notes);
+    comparison.machine.random_read = random_read;
     analysis::analyse(&mut comparison);
     compare.show(&comparison, terminal)?;
     if interrupt.signal().is_some() {
@@ -294,6 +307,30 @@ impl Compare {
             Ok(CaseToRun { workload, command: self.command.clone(), parameters })
         };
         combinations.into_iter().map(case).collect()
+    }
+
+    /// The blocks of the experiment, when this much of its time is over.
+    fn blocks(&self, elapsed: Duration) -> Blocks {
+        let left = || self.max_time.map(|limit| limit.saturating_sub(elapsed));
+        self.rounds.map_or_else(|| Blocks::UntilDecided(left()), Blocks::Exactly)
+    }
+
+    /// What huge pages gain for random reads on this machine, beside which a program's own gain can be read. The
+    /// embedded workload consists of such reads.
+    fn random_read(&self, root: &Root, interrupt: &Interrupt, notes: &mut Vec<String>) -> Option<RandomRead> {
+        if self.command.is_empty() || self.aa || self.fragmented.is_some() {
+            return None;
+        }
+        if self.max_time.is_some_and(|limit| limit < MIN_TIME_WITH_RANDOM_READS) {
+            return random_read::known(root);
+        }
+        match random_read::known_or_measured(root, interrupt) {
+            Reading::Known(read) => Some(read),
+            Reading::Unknown { unknown } => {
+                notes.push(format!("random reads on this machine were not measured: {unknown}"));
+                None
+            }
+        }
     }
 
     fn show(&self, comparison: &Comparison, terminal: &Terminal) -> anyhow::Result<()> {

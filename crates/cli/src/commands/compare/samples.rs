@@ -7,6 +7,8 @@ use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use hugewise_measure::{
     analysis::analyse,
     comparison::{Better, Case, Comparison, Design, Figure, LeftOut, Machine, Round},
+    random_read::RandomRead,
+    statistics::Ratio,
 };
 
 /// Name, unit and means (one for each arm) of a figure.
@@ -27,6 +29,7 @@ fn empty(arms: Vec<Backing>, rounds: usize) -> Comparison {
             cpu: Some("AMD EPYC 7B13 64-Core Processor".to_owned()),
             cpus: 8,
             memory: Bytes(25_020_006_400),
+            random_read: None,
         },
         design: Design { arms, rounds, warm_up: 1, seed: 42, aa: false, turns: false, fragmented: None },
         cases: Vec::new(),
@@ -127,6 +130,10 @@ pub fn java() -> Comparison {
         "transparent huge pages: enabled always → madvise, and back".to_owned(),
         "hugetlb pool of 2MiB pages: 0 → 2112 pages, and back to 0".to_owned(),
     ];
+    made.machine.random_read = Some(RandomRead {
+        ratio: Ratio { estimate: 0.8, low: 0.782, high: 0.815 },
+        buffer: Bytes(512 << 20),
+    });
     analyse(&mut made);
     made
 }

@@ -1,7 +1,6 @@
 //! `hugewise run`: starts a program on huge pages, and reports the coverage of its regions.
 
 pub mod assignment;
-pub mod cache;
 pub mod cache_key;
 pub mod observer;
 pub mod readiness;
@@ -30,7 +29,8 @@ use hugewise_plan::{
     malloc::{Malloc, OffHeap},
 };
 
-use self::{assignment::ObserverTask, cache::Cache, target::Target};
+use self::{assignment::ObserverTask, target::Target};
+use crate::cache::Cache;
 
 /// Start a program on huge pages, and report the coverage of its regions
 ///

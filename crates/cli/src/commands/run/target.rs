@@ -33,7 +33,8 @@ use hugewise_plan::backing_selection::{
     BackingRequest, BackingSelection, BackingSupport, JvmAnswers, SelectionFacts,
 };
 
-use super::{cache::Cache, cache_key};
+use super::cache_key;
+use crate::cache::Cache;
 
 /// First Linux that can collapse the memory of another process.
 const MIN_COLLAPSE_KERNEL: (u32, u32) = (6, 1);

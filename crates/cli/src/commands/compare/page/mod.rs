@@ -11,7 +11,7 @@ use super::{
     rows::{self, CaseRows, Group, OtherFigures, ReasonRow, UNKNOWN},
     words::{self, Scale},
 };
-use crate::output::web_page;
+use crate::{output::web_page, random_read};
 
 /// The page. All text from other sources is escaped, also in plots; the page has no scripts.
 pub fn html(comparison: &Comparison) -> anyhow::Result<String> {
@@ -24,6 +24,7 @@ struct Page {
     machine: String,
     design: String,
     legend: String,
+    random_read: Option<String>,
     aa: bool,
     started: String,
     groups: Vec<Section>,
@@ -75,6 +76,7 @@ fn page(comparison: &Comparison) -> anyhow::Result<Page> {
         machine: words::machine(&comparison.machine),
         design: words::design(&comparison.design),
         legend: words::legend(comparison),
+        random_read: comparison.machine.random_read.as_ref().map(random_read::sentence),
         aa: comparison.design.aa,
         started: words::moment(comparison.started_unix_seconds),
         groups: Group::all(comparison)

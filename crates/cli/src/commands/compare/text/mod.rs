@@ -12,11 +12,14 @@ use super::{
     rows::{self, Group, OtherFigure, OtherFigures, UNKNOWN},
     words,
 };
-use crate::output::{
-    layout::wrap,
-    table::{self, align_right, plain_table},
-    terminal::Terminal,
-    words::shortened,
+use crate::{
+    output::{
+        layout::wrap,
+        table::{self, align_right, plain_table},
+        terminal::Terminal,
+        words::shortened,
+    },
+    random_read,
 };
 
 /// Width of a table of the other figures: of the names, and of each backing.
@@ -25,13 +28,15 @@ const BACKING_WIDTH: usize = 18;
 
 pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
     let mut lines = Vec::new();
-    for text in
-        [words::machine(&comparison.machine), words::design(&comparison.design), words::legend(comparison)]
-    {
+    let texts =
+        [words::machine(&comparison.machine), words::design(&comparison.design), words::legend(comparison)];
+    let random_read = comparison.machine.random_read.as_ref().map(random_read::sentence);
+    for text in texts.into_iter().chain(random_read) {
         lines.extend(wrap(&text, terminal.width()).iter().map(|line| terminal.dim(line)));
     }
     if comparison.design.aa {
-        lines.push("The same backing twice: any difference is noise of this machine.".to_owned());
+        let aa = "The same backing twice: any difference is noise of this machine.";
+        lines.extend(wrap(aa, terminal.width()));
     }
     for group in Group::all(comparison) {
         lines.push(String::new());

@@ -1,6 +1,7 @@
-//! Cache of JVMs' answers for the next start of the same command line.
+//! Cache of what took long to find out: JVMs' answers for the next start of the same command line, and the gain
+//! of huge pages on this machine.
 //!
-//! An entry contains its whole key and is used only if the key is identical: answers are never outdated.
+//! An entry contains its whole key and is used only if the key is identical: values are never outdated.
 //! Unreadable entries are ignored.
 
 use std::{
@@ -12,8 +13,7 @@ use std::{
 };
 
 use hugewise_linux::sys::{file, process};
-use hugewise_plan::backing_selection::JvmAnswers;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Largest number of entries.
 const MAX_ENTRIES: usize = 100;
@@ -24,9 +24,9 @@ const MAX_ENTRY_BYTES: u64 = 4 << 20;
 pub struct Cache(PathBuf);
 
 #[derive(Serialize, Deserialize)]
-struct Entry {
+struct Entry<T> {
     key: String,
-    answers: JvmAnswers,
+    value: T,
 }
 
 impl Cache {
@@ -55,22 +55,22 @@ impl Cache {
         self.0.join(format!("{:016x}.json", hash.finish()))
     }
 
-    /// The answers stored under exactly this key.
-    pub fn get(&self, key: &str) -> Option<JvmAnswers> {
+    /// The value stored under exactly this key.
+    pub fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let file = self.file(key);
         if fs::metadata(&file).ok()?.len() > MAX_ENTRY_BYTES {
             return None;
         }
-        let entry: Entry = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
-        (entry.key == key).then_some(entry.answers)
+        let entry: Entry<T> = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+        (entry.key == key).then_some(entry.value)
     }
 
-    /// Stores the answers. A failure is ignored: the next start asks the JVM again.
-    pub fn put(&self, key: String, answers: &JvmAnswers) {
+    /// Stores the value. A failure is ignored: the next command finds it out again.
+    pub fn put<T: Serialize>(&self, key: String, value: &T) {
         let file = self.file(&key);
         let keep = || {
             let mut draft = tempfile::NamedTempFile::new_in(&self.0)?;
-            draft.write_all(&serde_json::to_vec(&Entry { key, answers: answers.clone() })?)?;
+            draft.write_all(&serde_json::to_vec(&Entry { key, value })?)?;
             draft.persist(file)?;
             anyhow::Ok(())
         };
@@ -96,6 +96,7 @@ mod tests {
     use std::{error::Error, os::unix::fs::PermissionsExt};
 
     use hugewise_linux::units::Bytes;
+    use hugewise_plan::backing_selection::JvmAnswers;
 
     use super::*;
 
@@ -109,13 +110,13 @@ mod tests {
         let dir = tempfile::tempdir()?;
         let cache = Cache::at(dir.path()).ok_or("no cache")?;
         cache.put("a".to_owned(), &answers());
-        assert_eq!((cache.get("a"), cache.get("b")), (Some(answers()), None));
+        assert_eq!((cache.get("a"), cache.get::<JvmAnswers>("b")), (Some(answers()), None));
         // With equal hashes the key decides.
         fs::copy(cache.file("a"), cache.file("b"))?;
-        assert_eq!(cache.get("b"), None);
+        assert_eq!(cache.get::<JvmAnswers>("b"), None);
         for broken in ["", "{", "{\"key\": \"a\"}", "null"] {
             fs::write(cache.file("a"), broken)?;
-            assert_eq!(cache.get("a"), None, "{broken}");
+            assert_eq!(cache.get::<JvmAnswers>("a"), None, "{broken}");
         }
         cache.put("a".to_owned(), &answers());
         assert_eq!(cache.get("a"), Some(answers()));
