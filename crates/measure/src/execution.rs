@@ -6,7 +6,7 @@ use std::{
     io::{self, ErrorKind, Read, Seek, SeekFrom},
     path::Path,
     process::{Command, Stdio},
-    sync::Mutex,
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -111,6 +111,8 @@ pub enum ExecutionError {
     },
     #[error("interrupted")]
     Interrupted,
+    #[error("the time limit of the experiment ended it")]
+    OutOfTime,
     /// The program ended with an error status, or its report cannot be read.
     #[error("{0}")]
     Failed(String),
@@ -128,19 +130,19 @@ pub fn run(
     interrupt: &Interrupt,
 ) -> Result<Execution, ExecutionError> {
     let io = |source| ExecutionError::Io { program: launch.name(), source };
-    let (mut stdout, mut stderr) =
-        (new_file(scratch, "stdout").map_err(io)?, new_file(scratch, "stderr").map_err(io)?);
-    let output = (stdout.try_clone().map_err(io)?, stderr.try_clone().map_err(io)?);
+    let mut output = Output::in_folder(scratch).map_err(io)?;
+    let (stdout, stderr) = output.handles().map_err(io)?;
     // Otherwise a signal would not end a series of short programs.
     if interrupt.signal().is_some() {
         return Err(ExecutionError::Interrupted);
     }
     let started_ns = monotonic_ns();
     let begin = Instant::now();
-    let mut child = launch.start(Stdio::null(), output.0.into(), output.1.into())?;
+    let mut child = launch.start(Stdio::null(), stdout.into(), stderr.into())?;
     let observer = Mutex::new(observer);
+    let look = || observer.lock().unwrap_or_else(PoisonError::into_inner).look_at_exit(child.pid());
     let (outcome, stopped) = thread::scope(|scope| {
-        let at_exits = scope.spawn(|| sample_at_exits(child.pid(), &observer));
+        let at_exits = scope.spawn(|| sample_at_exits(child.pid(), &look));
         let outcome = watch(&child, &observer, timeout, interrupt);
         if !matches!(outcome, Ok(Outcome::Ended)) {
             child.kill();
@@ -148,7 +150,7 @@ pub fn run(
         (outcome, at_exits.join().unwrap_or_default())
     });
     let wall = begin.elapsed().saturating_sub(stopped);
-    let mut read = || read_output(&mut stdout, &mut stderr).map_err(io);
+    let mut read = || output.read().map_err(io);
     match outcome.map_err(io)? {
         Outcome::Ended => {}
         Outcome::Interrupted => return Err(ExecutionError::Interrupted),
@@ -187,39 +189,55 @@ fn watch(
             child.wait_for_end(SIGTERM_GRACE)?;
             return Ok(Outcome::TimedOut(limit));
         }
-        if let Ok(mut observer) = observer.lock() {
-            observer.look(child.pid());
-            interval = observer.look_interval();
-        }
+        let mut observer = observer.lock().unwrap_or_else(PoisonError::into_inner);
+        observer.look(child.pid());
+        interval = observer.look_interval();
     }
 }
 
-/// Samples the program before each exit of its processes; returns the time in which they were stopped for it.
+/// Calls `sample` before each exit of the program's processes, which are stopped meanwhile; returns the time of
+/// these stops.
 ///
 /// Where tracing is not permitted, there are no such samples.
-fn sample_at_exits(pid: u32, observer: &Mutex<&mut Observer>) -> Duration {
+pub(crate) fn sample_at_exits(pid: u32, sample: &dyn Fn()) -> Duration {
     let mut stopped = Duration::ZERO;
     let _ = exit_stop::at_exits(pid, &mut |_| {
         let begin = Instant::now();
-        if let Ok(mut observer) = observer.lock() {
-            observer.look_at_exit(pid);
-        }
+        sample();
         stopped += begin.elapsed();
     });
     stopped
 }
 
-fn new_file(dir: &Path, name: &str) -> io::Result<File> {
-    File::options().create(true).truncate(true).read(true).write(true).open(dir.join(name))
+/// The files with the standard output and standard error of a run.
+#[derive(Debug)]
+pub(crate) struct Output {
+    stdout: File,
+    stderr: File,
 }
 
-fn read_output(stdout: &mut File, stderr: &mut File) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    for file in [stdout, stderr] {
-        file.seek(SeekFrom::Start(0))?;
-        file.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes)?;
+impl Output {
+    /// New files in `folder`, in place of those of an earlier run.
+    pub(crate) fn in_folder(folder: &Path) -> io::Result<Output> {
+        let new =
+            |name| File::options().create(true).truncate(true).read(true).write(true).open(folder.join(name));
+        Ok(Output { stdout: new("stdout")?, stderr: new("stderr")? })
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+
+    /// The files for the program.
+    pub(crate) fn handles(&self) -> io::Result<(File, File)> {
+        Ok((self.stdout.try_clone()?, self.stderr.try_clone()?))
+    }
+
+    /// The text of both, of each at most `MAX_OUTPUT_BYTES`.
+    pub(crate) fn read(&mut self) -> io::Result<String> {
+        let mut bytes = Vec::new();
+        for file in [&mut self.stdout, &mut self.stderr] {
+            file.seek(SeekFrom::Start(0))?;
+            file.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes)?;
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
 }
 
 /// The end of a program's output, for an error message.

@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    fs, io,
+    path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -43,6 +44,8 @@ pub struct CaseToRun {
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub blocks: Blocks,
+    /// Whether the runs of a command take turns, if it permits that.
+    pub turns: bool,
     /// Time limit of a run; a longer run is terminated, and the experiment with it.
     pub timeout: Option<Duration>,
     /// Least share of huge pages at which a run counts, 0 to 1.
@@ -79,6 +82,7 @@ impl ExperimentError {
     pub(crate) fn execution(what: &str, source: ExecutionError) -> ExperimentError {
         match source {
             ExecutionError::Interrupted => ExperimentError::Interrupted,
+            ExecutionError::OutOfTime => ExperimentError::OutOfTime,
             source => ExperimentError::Execution { what: what.to_owned(), source },
         }
     }
@@ -217,6 +221,19 @@ impl Experiment<'_> {
         let round =
             Round { case, arm, block, fell_back, figures, turns: None, coverage, huge_pages_left: None };
         Ok((round, named_by_run))
+    }
+
+    /// An empty folder for the files of one arm, whose process is alive at the same time as others.
+    pub(crate) fn folder_of(&self, slot: Slot) -> Result<PathBuf, ExperimentError> {
+        let folder = self.scratch.join(format!("arm-{}", slot.arm));
+        let removed = fs::remove_dir_all(&folder).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        });
+        removed.and_then(|()| fs::create_dir(&folder)).map_err(|error| {
+            ExperimentError::run(&self.describe(slot), format!("{}: {error}", folder.display()))
+        })?;
+        Ok(folder)
     }
 
     pub(crate) fn describe(&self, slot: Slot) -> String {

@@ -6,19 +6,21 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fastrand::Rng;
 use hugewise_evidence::observation::{Observer, RegionOfInterest};
 use hugewise_linux::{hugepages::backing::Backing, proc::vmstat::VmStat, units::Bytes};
 
 use crate::{
     analysis,
     comparison::{Comparison, Figure, LeftOut, Round},
-    execution::{self, ExecutionError},
+    execution::{self, ExecutionError, Output},
     experiment::{Experiment, ExperimentError, Progress, name_figures},
     fragmentation::{Held, HostError},
-    machine::Machine,
+    machine::{Machine, available_memory},
     schedule::{self, Slot},
     stopping::{Blocks, MIN_BLOCKS, TimeLimit},
-    workload::{Conditions, Prepared},
+    turns::sliced::{self, ToRun},
+    workload::{Conditions, Prepared, is_of_pauses},
 };
 
 /// The state of an experiment of whole runs.
@@ -28,6 +30,8 @@ struct Rounds {
     /// Cases and arms that were prepared before.
     ready: BTreeSet<(usize, usize)>,
     time: TimeLimit,
+    /// Whether the runs take turns, for each case; `None` before its first block.
+    turns: Vec<Option<bool>>,
 }
 
 impl Experiment<'_> {
@@ -44,6 +48,7 @@ impl Experiment<'_> {
             peaks: vec![None; cases],
             ready: BTreeSet::new(),
             time: TimeLimit::new(begin, self.rules.blocks),
+            turns: vec![None; cases],
         };
         let mut slots = schedule::warm_ups(cases, arms, warm_up);
         slots.extend(schedule::blocks(cases, arms, most, self.design.seed));
@@ -52,10 +57,14 @@ impl Experiment<'_> {
                 break;
             }
             let start = Instant::now();
-            for (run, slot) in block.iter().enumerate() {
-                let total = (warm_up + fewest).max(index + 1) * block.len();
-                progress.run(index * block.len() + run, total, &self.describe(*slot));
-                match self.run_slot(*slot, &mut rounds, machine, result) {
+            let total = (warm_up + fewest).max(index + 1) * block.len();
+            let mut done = index * block.len();
+            for of_case in block.chunks(arms) {
+                let mut begun = |slot: Slot| {
+                    progress.run(done, total, &self.describe(slot));
+                    done += 1;
+                };
+                match self.run_block(of_case, &mut rounds, machine, result, &mut begun) {
                     Err(ExperimentError::OutOfTime) => return Ok(()),
                     done => done?,
                 }
@@ -66,6 +75,105 @@ impl Experiment<'_> {
             }
         }
         progress.run(1, 1, "");
+        Ok(())
+    }
+
+    /// One block of a case, or one warm-up of each of its arms.
+    fn run_block(
+        &self,
+        slots: &[Slot],
+        rounds: &mut Rounds,
+        machine: &mut Machine,
+        result: &mut Comparison,
+        begun: &mut dyn FnMut(Slot),
+    ) -> Result<(), ExperimentError> {
+        let Some(first) = slots.first() else { return Ok(()) };
+        let is_first_block = rounds.turns[first.case].is_none();
+        if first.block.is_some() && self.rules.turns {
+            let takes_turns =
+                *rounds.turns[first.case].get_or_insert_with(|| self.permits_turns(first.case, result));
+            if takes_turns {
+                slots.iter().for_each(|slot| begun(*slot));
+                match self.run_in_turns(slots, rounds, machine, result) {
+                    // Two runs of the command may need the same file or port.
+                    Err(error @ (ExperimentError::Run { .. } | ExperimentError::Execution { .. }))
+                        if is_first_block =>
+                    {
+                        rounds.turns[first.case] = Some(false);
+                        result.design.turns = false;
+                        result.rounds.retain(|round| round.case != first.case || round.block.is_none());
+                        let workload = &self.cases[first.case].workload.name;
+                        result.notes.push(sliced::note(workload, &format!("side by side, {error}")));
+                    }
+                    done => return done,
+                }
+            }
+        }
+        for slot in slots {
+            begun(*slot);
+            self.run_slot(*slot, rounds, machine, result)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the runs of a case can take turns; if not, a note says why.
+    fn permits_turns(&self, case: usize, result: &mut Comparison) -> bool {
+        let figure = result.cases[case].figures.first().map(|figure| figure.name.as_str());
+        let is_warm_up = |round: &&Round| round.case == case && round.block.is_none();
+        let warm_ups: Vec<&Round> = result.rounds.iter().filter(is_warm_up).collect();
+        let obstacle = sliced::obstacle(figure, &warm_ups, available_memory(self.root));
+        result.design.turns = obstacle.is_none();
+        if let Some(obstacle) = &obstacle {
+            result.notes.push(sliced::note(&self.cases[case].workload.name, obstacle));
+        }
+        obstacle.is_none()
+    }
+
+    /// The runs of a block in turns.
+    fn run_in_turns(
+        &self,
+        slots: &[Slot],
+        rounds: &mut Rounds,
+        machine: &mut Machine,
+        result: &mut Comparison,
+    ) -> Result<(), ExperimentError> {
+        let (mut pools, mut prepared, mut runs) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        for &slot in slots {
+            let scratch = self.folder_of(slot)?;
+            let peak_on_base = rounds.peaks[slot.case];
+            let conditions = Conditions { sizes: self.sizes, scratch: &scratch, peak_on_base };
+            let ready = self.prepare(slot, &conditions, &mut pools, machine, &mut rounds.ready, result);
+            let Some(ready) = ready else { continue };
+            let output = Output::in_folder(&scratch)
+                .map_err(|error| ExperimentError::run(&self.describe(slot), error))?;
+            runs.push(ToRun {
+                slot,
+                launch: machine.mark(ready.launch.clone()),
+                observer: Observer::new(self.root, ready.region.clone(), self.sizes.thp),
+                output,
+                expected: sliced::expected(result, slot),
+            });
+            prepared.insert(slot.arm, ready);
+        }
+        let before = VmStat::read(self.root).ok();
+        let go_on = |active: Duration| match self.rules.timeout.filter(|limit| active >= *limit) {
+            _ if self.interrupt.signal().is_some() => Err(ExecutionError::Interrupted),
+            Some(limit) => Err(ExecutionError::TimedOut { limit, output: String::new() }),
+            None if rounds.time.left().is_some_and(|left| left.is_zero()) => Err(ExecutionError::OutOfTime),
+            None => Ok(()),
+        };
+        let mut random = Rng::with_seed(self.design.seed ^ slots[0].block.unwrap_or_default() as u64);
+        let ended = sliced::take_turns(runs, self.root, &mut random, &go_on)
+            .map_err(|source| ExperimentError::execution(&self.describe(slots[0]), source))?;
+        let failures = before.zip(VmStat::read(self.root).ok());
+        let thp_fallbacks = failures.and_then(|(before, after)| after.growth(&before, "thp_fault_fallback"));
+        for (slot, execution, observer) in ended {
+            let Some(prepared) = prepared.get(&slot.arm) else { continue };
+            let (mut round, _) = self.judge(slot, prepared, &execution, &observer, thp_fallbacks)?;
+            // A pause that contains a stop has no meaning.
+            round.figures.retain(|name, _| !is_of_pauses(name));
+            result.rounds.push(round);
+        }
         Ok(())
     }
 

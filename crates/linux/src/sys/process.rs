@@ -133,6 +133,16 @@ impl GroupLeader {
         self.signal_group(libc::SIGTERM);
     }
 
+    /// Stops the process group (SIGSTOP) until [`GroupLeader::go_on`].
+    pub fn stop(&self) {
+        self.signal_group(libc::SIGSTOP);
+    }
+
+    /// Lets the stopped process group go on (SIGCONT).
+    pub fn go_on(&self) {
+        self.signal_group(libc::SIGCONT);
+    }
+
     /// Kills the process group (SIGKILL).
     pub fn kill(&self) {
         self.signal_group(libc::SIGKILL);

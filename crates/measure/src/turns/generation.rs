@@ -2,8 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
-    path::PathBuf,
     time::Instant,
 };
 
@@ -159,7 +157,7 @@ impl<'a> Generations<'a> {
         let mut prepared = Vec::with_capacity(order.len());
         for arm in order {
             let slot = Slot { case: self.case, arm, block: Some(block) };
-            let scratch = self.scratch(slot)?;
+            let scratch = experiment.folder_of(slot)?;
             let conditions = Conditions { sizes: experiment.sizes, scratch: &scratch, peak_on_base: None };
             let ready = experiment.prepare(slot, &conditions, &mut pools, machine, &mut self.ready, result);
             prepared.extend(ready.map(|ready| (slot, ready)));
@@ -182,20 +180,6 @@ impl<'a> Generations<'a> {
             members.push(Member { arm: slot.arm, prepared, live, observer, turns: Vec::new() });
         }
         Ok(members)
-    }
-
-    /// A folder for the files of one arm.
-    fn scratch(&self, slot: Slot) -> Result<PathBuf, ExperimentError> {
-        let folder = self.experiment.scratch.join(format!("arm-{}", slot.arm));
-        let made = fs::remove_dir_all(&folder).or_else(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Ok(()),
-            _ => Err(error),
-        });
-        made.and_then(|()| fs::create_dir(&folder)).map_err(|error| ExperimentError::Run {
-            what: self.experiment.describe(slot),
-            reason: format!("{}: {error}", folder.display()),
-        })?;
-        Ok(folder)
     }
 
     /// Gives every arm one turn in each cycle, in random order. The first cycle does not count.

@@ -7,8 +7,12 @@
 pub mod arm;
 pub mod cycles;
 pub mod generation;
+pub mod sliced;
 
 use hugewise_linux::{cpu::cache, root::Root, units::Bytes};
+
+/// Tenths of the available memory that processes which take turns may need together.
+pub const MAX_MEMORY_TENTHS: u64 = 7;
 
 /// Bytes of a line of the cache.
 const CACHE_LINE: u64 = 64;

@@ -187,6 +187,11 @@ fn process_figures(execution: &Execution, observer: &Observer) -> BTreeMap<Strin
     figures.chain([cpu]).collect()
 }
 
+/// Whether the figure is about pauses or the progress of a JVM, which a stop of the process prolongs.
+pub(crate) fn is_of_pauses(figure: &str) -> bool {
+    java::FIGURES.iter().any(|(name, _)| *name == figure)
+}
+
 fn figure((name, unit): (&str, &str)) -> Figure {
     Figure { name: name.to_owned(), unit: unit.to_owned(), better: Better::Lower }
 }

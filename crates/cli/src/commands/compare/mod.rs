@@ -39,6 +39,7 @@ use hugewise_measure::{
     machine::available_memory,
     random_read::RandomRead,
     stopping::Blocks,
+    turns::MAX_MEMORY_TENTHS,
     verdict::Verdict,
     workload::{OwnFigures, Workload, metric::Metric},
 };
@@ -70,6 +71,7 @@ Examples:
   sudo hugewise compare -L heap 1g,2g,4g -- java -Xms{heap} -Xmx{heap} Main
   hugewise compare -b base,thp --metric 'ops/s=throughput: ([0-9.]+)' -- ./server-benchmark
   sudo hugewise compare --fragmented -b base,thp -- java -Xms4g -Xmx4g -jar app.jar --once
+  hugewise compare --turns -b base,thp -- ./batch-job
   hugewise compare --aa                compare a backing with itself: the noise of this machine
 
 A pool that is too small is enlarged for the experiment and restored at its end, also after Ctrl-C
@@ -96,6 +98,10 @@ pub struct Compare {
     /// Seed of the random order [default: random; the report contains it]
     #[arg(long)]
     seed: Option<u64>,
+    /// Let the runs of a block take turns of 200 ms, if COMMAND permits it: wall time decides, a run takes 1 s
+    /// or more of CPU time, and all backings run at once; else runs are whole, and a note says why
+    #[arg(long, requires = "command", conflicts_with = "fragmented")]
+    turns: bool,
     /// Terminate a run that takes longer, and end with an error
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
@@ -144,9 +150,6 @@ pub struct Compare {
     command: Vec<String>,
 }
 
-/// Tenths of the available memory that processes which take turns may need together.
-const MAX_MEMORY_TENTHS: u64 = 7;
-
 /// Shortest time limit of an experiment of which a part is used to measure random reads.
 const MIN_TIME_WITH_RANDOM_READS: Duration = Duration::from_secs(60);
 
@@ -194,6 +197,7 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         rules: Rules {
             blocks: compare.blocks(begin.elapsed()),
             timeout: compare.timeout,
+            turns: compare.turns,
             least_coverage: f64::from(compare.min_coverage) / 100.0,
         },
         scratch,

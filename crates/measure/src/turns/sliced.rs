@@ -1,0 +1,313 @@
+//! A command in turns: the runs of a block are alive at once, one at a time goes on, and the others are stopped.
+//!
+//! Its figure is the time in which a run was not stopped. All runs of a block so meet the same load of the host.
+
+use std::{
+    fs::File,
+    io,
+    process::Stdio,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use fastrand::Rng;
+use hugewise_evidence::observation::Observer;
+use hugewise_linux::{
+    proc::{task_stat::TaskStat, tree},
+    root::Root,
+    sys::process::{GroupLeader, monotonic_ns},
+    units::Bytes,
+};
+
+use crate::{
+    comparison::{Comparison, Round},
+    execution::{Execution, ExecutionError, Launch, Output, sample_at_exits},
+    schedule::Slot,
+};
+
+/// Time of a turn of the arm whose runs take longest.
+const TURN: Duration = Duration::from_millis(200);
+/// Shortest turn, of arms whose runs take less time.
+const SHORTEST_TURN: Duration = Duration::from_millis(50);
+/// Longest time that all processes of a run take to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// Shortest run that is divided into turns, in seconds.
+const SHORTEST_RUN: f64 = 1.0;
+/// Least CPU time of a run that is divided into turns, relative to its wall time: a run that waits for time to
+/// pass would also wait while it is stopped.
+const LEAST_CPU: f64 = 0.9;
+
+/// Why the runs of a case cannot take turns, from the figure that decides its verdict and from its warm-ups; `None`
+/// if they can.
+pub(crate) fn obstacle(figure: Option<&str>, warm_ups: &[&Round], available: Bytes) -> Option<String> {
+    if figure != Some("wall") {
+        let figure = figure.unwrap_or("nothing");
+        return Some(format!("the verdict is about '{figure}', and turns measure wall time"));
+    }
+    let values = |name: &str| -> Vec<f64> {
+        warm_ups.iter().filter_map(|round| round.figures.get(name).copied()).collect()
+    };
+    let (walls, cpus) = (values("wall"), values("cpu"));
+    if let Some(short) = walls.iter().find(|wall| **wall < SHORTEST_RUN) {
+        return Some(format!("a run takes {short:.2} s, and turns need {SHORTEST_RUN} s"));
+    }
+    let share = walls.iter().zip(&cpus).map(|(wall, cpu)| cpu / wall).fold(f64::INFINITY, f64::min);
+    if share < LEAST_CPU {
+        let (share, least) = (100.0 * share, 100.0 * LEAST_CPU);
+        return Some(format!("a run uses a CPU for {share:.0} % of its time, and turns need {least} %"));
+    }
+    let peaks = Bytes(values("peak_memory").iter().sum::<f64>() as u64);
+    let limit = Bytes(available.0 / 10 * super::MAX_MEMORY_TENTHS);
+    (peaks > limit).then(|| format!("the runs of a block need {peaks} at once, of {available} available"))
+}
+
+/// A run to start.
+pub(crate) struct ToRun {
+    pub slot: Slot,
+    pub launch: Launch,
+    pub observer: Observer,
+    pub output: Output,
+    /// Time of a run of this arm, which decides the length of its turns.
+    pub expected: Duration,
+}
+
+/// A run that has started.
+struct Run {
+    child: GroupLeader,
+    output: Output,
+    expected: Duration,
+    started_ns: u64,
+    /// Time in which it was not stopped.
+    active: Duration,
+    /// The active time at which memory is looked at again.
+    next_look: Duration,
+    has_ended: bool,
+}
+
+/// Lets `runs` take turns until all have ended. `go_on` is asked after each turn, with the longest active time.
+pub(crate) fn take_turns(
+    runs: Vec<ToRun>,
+    root: &Root,
+    random: &mut Rng,
+    go_on: &dyn Fn(Duration) -> Result<(), ExecutionError>,
+) -> Result<Vec<(Slot, Execution, Observer)>, ExecutionError> {
+    let (mut started, mut observers, mut slots) = (Vec::new(), Vec::new(), Vec::new());
+    for run in runs {
+        started.push(Run::start(&run.launch, run.output, run.expected)?);
+        observers.push(Mutex::new(run.observer));
+        slots.push(run.slot);
+    }
+    let (done, sampled) = thread::scope(|scope| {
+        let at_exits: Vec<_> = started
+            .iter()
+            .zip(&observers)
+            .map(|(run, observer)| {
+                let pid = run.child.pid();
+                scope.spawn(move || sample_at_exits(pid, &|| lock(observer).look_at_exit(pid)))
+            })
+            .collect();
+        let done = cycles(&mut started, &observers, root, random, go_on);
+        if done.is_err() {
+            started.iter().for_each(|run| run.child.kill());
+        }
+        (done, at_exits.into_iter().map(|thread| thread.join().unwrap_or_default()).collect::<Vec<_>>())
+    });
+    done?;
+    let mut ended = Vec::new();
+    for (((run, observer), slot), sampled) in started.into_iter().zip(observers).zip(slots).zip(sampled) {
+        let observer = observer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        ended.push((slot, run.finish(sampled)?, observer));
+    }
+    Ok(ended)
+}
+
+/// Gives each run that has not ended one turn in each cycle, in random order.
+fn cycles(
+    runs: &mut [Run],
+    observers: &[Mutex<Observer>],
+    root: &Root,
+    random: &mut Rng,
+    go_on: &dyn Fn(Duration) -> Result<(), ExecutionError>,
+) -> Result<(), ExecutionError> {
+    let longest = runs.iter().map(|run| run.expected).max().unwrap_or_default().as_secs_f64();
+    let mut first = true;
+    loop {
+        let mut order: Vec<usize> = (0..runs.len()).filter(|&run| !runs[run].has_ended).collect();
+        if order.is_empty() {
+            return Ok(());
+        }
+        random.shuffle(&mut order);
+        for index in order {
+            let run = &mut runs[index];
+            // In proportion, so that all end together.
+            let turn = TURN.mul_f64(run.expected.as_secs_f64() / longest.max(f64::MIN_POSITIVE));
+            run.take(turn.max(SHORTEST_TURN))?;
+            if first && !run.has_ended {
+                run.check_stopped(root)?;
+            }
+            if run.active >= run.next_look && !run.has_ended {
+                let mut observer = lock(&observers[index]);
+                observer.look(run.child.pid());
+                run.next_look = run.active + observer.look_interval();
+            }
+        }
+        first = false;
+        go_on(runs.iter().map(|run| run.active).max().unwrap_or_default())?;
+    }
+}
+
+fn lock(observer: &Mutex<Observer>) -> MutexGuard<'_, Observer> {
+    observer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Run {
+    /// Starts the run, and stops it.
+    fn start(launch: &Launch, output: Output, expected: Duration) -> Result<Run, ExecutionError> {
+        let files: (File, File) = output.handles().map_err(failed)?;
+        let (started_ns, begin) = (monotonic_ns(), Instant::now());
+        let child = launch.start(Stdio::null(), files.0.into(), files.1.into())?;
+        child.stop();
+        let active = begin.elapsed();
+        Ok(Run { child, output, expected, started_ns, active, next_look: Duration::ZERO, has_ended: false })
+    }
+
+    /// Goes on for `turn`, or until the end.
+    fn take(&mut self, turn: Duration) -> Result<(), ExecutionError> {
+        let begin = Instant::now();
+        self.child.go_on();
+        while begin.elapsed() < turn && !self.has_ended {
+            self.has_ended = self.child.wait_for_end(turn.saturating_sub(begin.elapsed())).map_err(failed)?;
+        }
+        if !self.has_ended {
+            self.child.stop();
+        }
+        self.active += begin.elapsed();
+        Ok(())
+    }
+
+    /// Waits until all its processes are stopped; an error if one goes on, in a process group of its own.
+    fn check_stopped(&mut self, root: &Root) -> Result<(), ExecutionError> {
+        let begin = Instant::now();
+        loop {
+            // One that has ended is not in the way.
+            let is_stopped = |pid: &u32| {
+                let stat = root.read(format!("proc/{pid}/stat")).unwrap_or_default();
+                TaskStat::parse(&stat).is_none_or(|stat| "TtZX".contains(stat.state))
+            };
+            let processes = tree::processes(root, self.child.pid());
+            let Some(running) = processes.iter().find(|pid| !is_stopped(pid)) else { return Ok(()) };
+            if begin.elapsed() > STOP_LIMIT {
+                return Err(ExecutionError::Failed(format!("process {running} cannot be stopped with it")));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Reaps it. `sampled`: time in which it was stopped for the samples at its exit.
+    fn finish(mut self, sampled: Duration) -> Result<Execution, ExecutionError> {
+        let ended = self.child.wait(STOP_LIMIT).map_err(failed)?;
+        let ended = ended.ok_or_else(|| failed(io::ErrorKind::TimedOut.into()))?;
+        let output = self.output.read().map_err(failed)?;
+        let wall = self.active.saturating_sub(sampled);
+        Ok(Execution { started_ns: self.started_ns, wall, ended, output })
+    }
+}
+
+fn failed(source: io::Error) -> ExecutionError {
+    ExecutionError::Io { program: "the command".to_owned(), source }
+}
+
+/// The note of a workload whose runs do not take turns.
+pub(crate) fn note(workload: &str, obstacle: &str) -> String {
+    format!("{workload} does not take turns: {obstacle}; its runs are whole")
+}
+
+/// Time of a run of this arm, by its last round.
+pub(crate) fn expected(comparison: &Comparison, slot: Slot) -> Duration {
+    let is_of_arm = |round: &&Round| (round.case, round.arm) == (slot.case, slot.arm);
+    let last = comparison.rounds.iter().rev().find(is_of_arm);
+    let wall = last.and_then(|round| round.figures.get("wall").copied());
+    wall.and_then(|wall| Duration::try_from_secs_f64(wall).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use hugewise_evidence::observation::RegionOfInterest;
+
+    use super::*;
+
+    fn round(figures: &[(&str, f64)]) -> Round {
+        Round {
+            case: 0,
+            arm: 0,
+            block: None,
+            fell_back: None,
+            figures: figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            turns: None,
+            coverage: None,
+            huge_pages_left: None,
+        }
+    }
+
+    #[test]
+    fn an_obstacle_names_what_is_missing() {
+        let of = |figure, wall, cpu, peak_memory| {
+            let round = round(&[("wall", wall), ("cpu", cpu), ("peak_memory", peak_memory)]);
+            obstacle(Some(figure), &[&round, &round], Bytes(10 << 30))
+        };
+        let gib = f64::from(1 << 30);
+        assert_eq!(of("wall", 2.0, 1.9, gib), None);
+        for (obstacle, word) in [
+            (of("ops", 2.0, 1.9, gib), "'ops'"),
+            (of("wall", 0.5, 0.5, gib), "0.50 s"),
+            (of("wall", 2.0, 1.0, gib), "50 %"),
+            (of("wall", 2.0, 1.9, 4.0 * gib), "8GiB"),
+        ] {
+            assert!(obstacle.as_ref().is_some_and(|why| why.contains(word)), "{obstacle:?}");
+        }
+    }
+
+    /// Two runs of a script, in turns.
+    fn two_of(script: &str) -> Result<Vec<Execution>, Box<dyn Error>> {
+        let mut folders = Vec::new();
+        let mut run = |arm| -> Result<ToRun, Box<dyn Error>> {
+            folders.push(tempfile::tempdir()?);
+            Ok(ToRun {
+                slot: Slot { case: 0, arm, block: Some(0) },
+                launch: Launch {
+                    command: ["sh", "-c", script].map(Into::into).into(),
+                    environment: Vec::new(),
+                    thp_disabled: false,
+                },
+                observer: Observer::new(&Root::live(), RegionOfInterest::Anonymous, None),
+                output: Output::in_folder(folders[arm].path())?,
+                expected: Duration::from_secs(1),
+            })
+        };
+        let runs = vec![run(0)?, run(1)?];
+        let ended = take_turns(runs, &Root::live(), &mut Rng::with_seed(1), &|_| Ok(()))?;
+        Ok(ended.into_iter().map(|(_, execution, _)| execution).collect())
+    }
+
+    #[test]
+    fn one_run_at_a_time_goes_on() -> Result<(), Box<dyn Error>> {
+        let begin = Instant::now();
+        let runs = two_of("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo $i")?;
+        let active: Duration = runs.iter().map(|run| run.wall).sum();
+        assert!(active <= begin.elapsed(), "{active:?}");
+        for run in runs {
+            assert_eq!((run.ended.status.code(), run.output.as_str()), (Some(0), "300000\n"));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_process_that_would_go_on_meanwhile_is_an_obstacle() {
+        let error = two_of("setsid timeout 5 sh -c 'while :; do :; done' & wait");
+        let error = error.map(|runs| runs.len()).map_err(|error| error.to_string());
+        assert!(error.as_ref().is_err_and(|error| error.contains("cannot be stopped")), "{error:?}");
+    }
+}
