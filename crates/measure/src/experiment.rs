@@ -12,7 +12,7 @@ use hugewise_evidence::{
     proof::{self, Evidence},
 };
 use hugewise_linux::{
-    hugepages::{backing::Backing, page_sizes::PageSizes},
+    hugepages::{backing::Backing, page_reporting, page_sizes::PageSizes},
     interrupt::Interrupt,
     pages::coverage::Coverage,
     proc::meminfo,
@@ -21,6 +21,7 @@ use hugewise_linux::{
 };
 
 use crate::{
+    analysis,
     comparison::{self, Case, Comparison, Design, Figure, LeftOut, Round},
     execution::{Execution, ExecutionError},
     fragmentation::{Fragmenter, Free},
@@ -139,6 +140,7 @@ impl Experiment<'_> {
         }
         result.design.rounds =
             result.rounds.iter().filter_map(|round| round.block).max().map_or(0, |last| last + 1);
+        result.notes.extend(analysis::slow_populating(&result));
         result.changes = machine.changes().to_vec();
         Ok(result)
     }
@@ -284,6 +286,7 @@ pub fn describe_machine(root: &Root) -> comparison::Machine {
         cpu: root.read("proc/cpuinfo").ok().and_then(model_name),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         memory: meminfo::read(root).total.known().copied().unwrap_or_default(),
+        host_takes_back_free_memory: page_reporting::takes_back_free_memory(root),
         random_read: None,
     }
 }

@@ -98,7 +98,10 @@ impl Machine {
             let journal = self.journal.as_mut().map_err(|error| refused(&pool, error))?;
             match pool_growth::grow(&self.root, journal, size, wanted, self.floor, interrupt) {
                 Ok(Pages(0)) => {}
-                Ok(grown) => self.changes.push(format!("pool of {size} pages: {grown} more")),
+                Ok(grown) => self.changes.push(format!(
+                    "pool of {size} pages: {grown} more; other programs could not use these {}",
+                    grown * size
+                )),
                 Err(Shortage::Journal(error)) => return Err(refused(&pool, &error)),
                 Err(shortage) => return Err(shortage.into()),
             }

@@ -5,6 +5,7 @@ pub mod base_page;
 pub mod contiguity;
 pub mod headroom;
 pub mod movable_blocks;
+pub mod page_reporting;
 pub mod page_sizes;
 pub mod pools;
 pub mod thp;

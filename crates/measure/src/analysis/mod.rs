@@ -8,6 +8,8 @@ pub mod load;
 #[cfg(test)]
 mod tests;
 
+use hugewise_linux::hugepages::backing::Backing;
+
 use crate::{
     comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, RatioByLoad, Round, Turns},
     statistics::{self, INTERVAL_CONFIDENCE, MIN_PAIRS, PairedRatio},
@@ -159,6 +161,29 @@ fn logarithm(reference: &Round, round: &Round, figure: &str) -> Option<f64> {
         }
         _ => Some(value(round, figure)?.ln() - value(reference, figure)?.ln()),
     }
+}
+
+/// The figure of populating memory.
+const POPULATE: &str = "populate";
+
+/// What populating THP involves on a host that takes back free memory, if it certainly took longer than on base
+/// pages.
+pub fn slow_populating(comparison: &Comparison) -> Option<String> {
+    let is_slow = |case: usize, arm: usize| {
+        let figure = comparison.cases[case].figures.iter().find(|figure| figure.name == POPULATE)?;
+        let (reference, arm) = (Arm::of(comparison, case, 0), Arm::of(comparison, case, arm));
+        let ratio = PairedRatio::of_logarithms(&logarithms(&reference, &arm, figure))?;
+        Some(ratio.ratio(INTERVAL_CONFIDENCE)?.low > 1.0)
+    };
+    let arms = &comparison.design.arms;
+    let thp = (1..arms.len()).filter(|arm| arms[*arm] == Backing::Thp);
+    let mut slow = thp.flat_map(|arm| (0..comparison.cases.len()).map(move |case| is_slow(case, arm)));
+    (comparison.machine.host_takes_back_free_memory && slow.any(|slow| slow == Some(true))).then(|| {
+        "memory on THP was populated more slowly than on base: this virtual machine gives free blocks of memory \
+         back to its host (free page reporting), and a page that is populated must be got from the host again; \
+         a pool keeps its pages (hugetlb)"
+            .to_owned()
+    })
 }
 
 fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> BackingResult {

@@ -33,6 +33,7 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
             cpu: None,
             cpus: 2,
             memory: Bytes(8 << 30),
+            host_takes_back_free_memory: false,
             random_read: None,
         },
         design: Design {
@@ -195,14 +196,14 @@ fn an_arm_that_fell_back_too_often_names_the_commonest_cause() {
     comparison.rounds[4].fell_back = None;
     assert_eq!(analysed(comparison.clone())[1].verdict, Verdict::FellBack);
 
-    // If all fell back, their coverage is the evidence.
+    // What those that fell back got is the evidence.
     for round in &mut comparison.rounds[4..] {
         round.fell_back = Some("pool too small".to_owned());
         round.coverage = Some(0.1);
     }
     let results = analysed(comparison);
     assert!(results[1].coverage.is_some_and(|c| (c - 0.1).abs() < 1e-9));
-    assert!(results[1].figures.is_empty());
+    assert!(matches!(&results[1].figures[..], [wall] if wall.mean > 0.0 && wall.ratio.is_none()));
 }
 
 #[test]
@@ -236,4 +237,19 @@ fn a_case_without_figures_or_rounds_is_no_panic() {
     assert_eq!(analysed(comparison.clone())[1].verdict, Verdict::Inconclusive);
     comparison.cases[0].figures.clear();
     assert_eq!(analysed(comparison)[1].verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn slow_populating_is_explained_where_the_host_takes_memory_back() {
+    let seconds: &[&[f64]] = &[&[0.4, 0.41, 0.4, 0.42], &[0.8, 0.83, 0.85, 0.82]];
+    let mut comparison = comparison(Better::Lower, seconds);
+    comparison.cases[0].figures[0].name = POPULATE.to_owned();
+    for round in &mut comparison.rounds {
+        round.figures = round.figures.values().map(|value| (POPULATE.to_owned(), *value)).collect();
+    }
+    assert_eq!(slow_populating(&comparison), None);
+    comparison.machine.host_takes_back_free_memory = true;
+    assert!(slow_populating(&comparison).is_some_and(|why| why.contains("hugetlb")));
+    comparison.rounds.iter_mut().for_each(|round| round.arm = 1 - round.arm);
+    assert_eq!(slow_populating(&comparison), None);
 }

@@ -58,6 +58,10 @@ pub struct Machine {
     #[schemars(with = "u64")]
     #[serde(rename = "memory_bytes")]
     pub memory: Bytes,
+    /// Whether the host of this virtual machine reclaims memory as soon as it is free (free page reporting), so
+    /// that populating memory includes getting it back.
+    #[serde(default)]
+    pub host_takes_back_free_memory: bool,
     /// Time of a random read on THP, relative to base pages; absent if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub random_read: Option<RandomRead>,

@@ -10,6 +10,7 @@ use hugewise_linux::{
     hugepages::{
         backing::Backing,
         contiguity::{self, Scan},
+        page_reporting,
         page_sizes::PageSizes,
     },
     interrupt::Interrupt,
@@ -24,7 +25,6 @@ use serde::Serialize;
 use super::{
     Case, Implementation, LeftOut, PretouchRow, Sample, Variant,
     available::{self, ConcurrentUse},
-    host,
     hotspot::Jvm,
     worker,
 };
@@ -128,7 +128,7 @@ impl Design {
             left_out: left_out(&cells, &jvms),
             rows: cells.into_iter().map(|cell| cell.row).filter(|row| !row.samples.is_empty()).collect(),
             jvms,
-            host_takes_back_free_memory: host::takes_back_free_memory(context.root),
+            host_takes_back_free_memory: page_reporting::takes_back_free_memory(context.root),
             design: self,
         })
     }

@@ -7,7 +7,6 @@
 mod available;
 pub mod bench;
 pub mod costs;
-pub mod host;
 pub mod hotspot;
 pub mod model;
 pub mod prediction;

@@ -29,6 +29,7 @@ fn empty(arms: Vec<Backing>, rounds: usize) -> Comparison {
             cpu: Some("AMD EPYC 7B13 64-Core Processor".to_owned()),
             cpus: 8,
             memory: Bytes(25_020_006_400),
+            host_takes_back_free_memory: false,
             random_read: None,
         },
         design: Design { arms, rounds, warm_up: 1, seed: 42, aa: false, turns: false, fragmented: None },

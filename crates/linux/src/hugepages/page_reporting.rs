@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hugewise_linux::root::Root;
+use crate::root::Root;
 
 const BALLOONS: &str = "sys/bus/virtio/drivers/virtio_balloon";
 /// Index of the bit `VIRTIO_BALLOON_F_REPORTING` in the device's `features`.
