@@ -9,6 +9,11 @@ use hugewise_linux::{
 /// Largest coverage, 0 to 1, of a run that counts as a run on base pages.
 const BASE_LIMIT: f64 = 0.05;
 
+/// The cause if memory that was requested through malloc is not on huge pages.
+const NOT_IN_MAIN_ARENA: &str = "most likely the program's memory is not in the main arena of a glibc that \
+                                 supports glibc.malloc.hugetlb (2.35 or later): another allocator, other \
+                                 threads' arenas, or a static program";
+
 /// Readings of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
@@ -63,12 +68,10 @@ fn cause(backing: Backing, evidence: &Evidence, coverage: &Coverage, page: Bytes
             "{n} huge-page allocations failed during the run (thp_fault_fallback, whole machine); 'hugewise \
              check' shows how many huge pages are available"
         )),
-        _ if evidence.through_malloc => Some(
-            "most likely the program's memory is not in the main arena of a glibc that supports \
-             glibc.malloc.hugetlb (2.35 or later): another allocator, other threads' arenas, or a static \
-             program"
-                .to_owned(),
-        ),
+        (Backing::Thp, _) if evidence.through_malloc => Some(format!(
+            "{NOT_IN_MAIN_ARENA}; or glibc ignored the request in this start, as 2.36 does at times"
+        )),
+        _ if evidence.through_malloc => Some(NOT_IN_MAIN_ARENA.to_owned()),
         _ => None,
     }
 }

@@ -8,13 +8,15 @@ pub mod load;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use hugewise_linux::hugepages::backing::Backing;
 
 use crate::{
     comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, RatioByLoad, Round, Turns},
     statistics::{self, INTERVAL_CONFIDENCE, MIN_PAIRS, PairedRatio},
     stopping,
-    turns::cycles::Ratios,
+    turns::{self, cycles::Ratios},
     verdict::{ArmVerdict, Verdict},
 };
 
@@ -71,6 +73,22 @@ fn claims(comparison: &Comparison) -> usize {
 struct Arm<'a> {
     counted: Vec<&'a Round>,
     fallen_back: Vec<&'a Round>,
+    /// The blocks whose turns do not count.
+    busiest: BTreeSet<usize>,
+}
+
+/// The busiest blocks of a case that takes turns.
+fn busiest(comparison: &Comparison, case: usize) -> BTreeSet<usize> {
+    let mut levels: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for round in comparison.rounds.iter().filter(|round| round.case == case) {
+        if let (Some(block), Some(turns)) = (round.block, &round.turns) {
+            let logarithms: Vec<f64> = turns.values.iter().map(|value| value.ln()).collect();
+            levels.entry(block).or_default().extend(statistics::mean(&logarithms));
+        }
+    }
+    let means: Vec<f64> = levels.values().filter_map(|levels| statistics::mean(levels)).collect();
+    let blocks: Vec<usize> = levels.into_keys().collect();
+    turns::busiest(&means).into_iter().filter_map(|index| blocks.get(index).copied()).collect()
 }
 
 impl<'a> Arm<'a> {
@@ -80,7 +98,7 @@ impl<'a> Arm<'a> {
             .iter()
             .filter(|round| round.case == case && round.arm == arm && round.block.is_some())
             .partition(|round| round.fell_back.is_none());
-        Arm { counted, fallen_back }
+        Arm { counted, fallen_back, busiest: busiest(comparison, case) }
     }
 
     /// Whether at least half of the rounds fell back.
@@ -147,6 +165,10 @@ fn logarithms(reference: &Arm<'_>, arm: &Arm<'_>, figure: &Figure) -> Vec<f64> {
         Better::Higher => -1.0,
     };
     let of_block = |round: &&Round| {
+        let is_measured_by_turns = round.turns.as_ref().is_some_and(|turns| turns.figure == figure.name);
+        if is_measured_by_turns && round.block.is_some_and(|block| arm.busiest.contains(&block)) {
+            return None;
+        }
         let reference = reference.in_block(round.block)?;
         Some(sign * logarithm(reference, round, &figure.name)?)
     };
@@ -211,6 +233,7 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
         coverage: arm.coverage(),
         rounds: arm.counted.len(),
         rounds_fallen_back: arm.fallen_back.len(),
+        blocks_too_busy: arm.busiest.len(),
         reason: judged.reason,
         figures: case.figures.iter().filter_map(|f| summary(f, &arm, reference.as_ref())).collect(),
     }

@@ -253,3 +253,19 @@ fn slow_populating_is_explained_where_the_host_takes_memory_back() {
     comparison.rounds.iter_mut().for_each(|round| round.arm = 1 - round.arm);
     assert_eq!(slow_populating(&comparison), None);
 }
+
+#[test]
+fn the_busiest_blocks_do_not_count_for_turns() {
+    let seconds: &[&[f64]] = &[&[1.0; 10], &[0.8; 10]];
+    let mut comparison = comparison(Better::Lower, seconds);
+    for round in &mut comparison.rounds {
+        let block = round.block.unwrap_or_default();
+        // In one block the host is busy, and the arms meet different loads.
+        let load = if block == 3 { 2.0 + round.arm as f64 } else { 1.0 + 0.01 * block as f64 };
+        let time = load * if round.arm == 0 { 1.0 } else { 0.8 };
+        round.turns = Some(Turns { figure: "wall".to_owned(), values: vec![time; 40], cpu: None });
+    }
+    let results = analysed(comparison);
+    assert_eq!((results[1].verdict, results[1].blocks_too_busy), (Verdict::Faster, 1));
+    assert!(results[1].ratio.is_some_and(|ratio| (ratio.estimate - 0.8).abs() < 1e-9));
+}

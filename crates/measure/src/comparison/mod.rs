@@ -197,6 +197,9 @@ pub struct BackingResult {
     pub rounds: usize,
     /// Number of rounds that did not get their pages.
     pub rounds_fallen_back: usize,
+    /// Number of blocks whose turns do not count, because the host was busiest then; 0 without turns.
+    #[serde(default)]
+    pub blocks_too_busy: usize,
     /// In words: the cause of a fallback, why the arm was left out, or the basis of the verdict.
     #[serde(rename = "detail")]
     pub reason: Option<String>,

@@ -9,6 +9,8 @@ pub mod cycles;
 pub mod generation;
 pub mod sliced;
 
+use std::collections::BTreeSet;
+
 use hugewise_linux::{cpu::cache, root::Root, units::Bytes};
 
 /// Tenths of the available memory that processes which take turns may need together.
@@ -21,6 +23,19 @@ const CACHED_BUFFER: u64 = 8;
 
 /// Time of a turn on base pages, in seconds.
 pub const TURN_SECONDS: f64 = 0.020;
+
+/// Share of the blocks that do not count because the host was busiest then: the ratio depends more on its other
+/// guests than on the pages, and differs from block to block.
+const BUSIEST_SHARE: f64 = 0.15;
+
+/// The busiest blocks, which do not count. `levels`: of each block the mean logarithm of the turns of all arms,
+/// so that no arm is favoured.
+pub fn busiest(levels: &[f64]) -> BTreeSet<usize> {
+    let mut blocks: Vec<usize> = (0..levels.len()).collect();
+    blocks.sort_by(|a, b| levels[*b].total_cmp(&levels[*a]));
+    blocks.truncate((levels.len() as f64 * BUSIEST_SHARE) as usize);
+    blocks.into_iter().collect()
+}
 
 /// Reads at the beginning of a turn that do not count, because they refill the cache after the turns of other
 /// arms, for a buffer of `bytes`.

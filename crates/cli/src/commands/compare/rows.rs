@@ -160,6 +160,11 @@ impl<'a> Group<'a> {
                 let high = scale.value(high);
                 format!("Nine in ten turns on {} took {} to {high}.", row.label, scale.number(low))
             });
+            let busiest = (row.arm == 0 && row.result.blocks_too_busy > 0).then(|| {
+                let (left_out, all) = (row.result.blocks_too_busy, row.result.rounds);
+                let s = if left_out == 1 { "" } else { "s" };
+                format!("Ratios are without the busiest block{s}: {left_out} of {all}.")
+            });
             let by_load = row.result.ratio_by_load.map(|RatioByLoad { quietest, busiest }| {
                 format!(
                     "The ratio of {} depends on the load of the host: {quietest:.3} in the quietest quarter \
@@ -167,7 +172,7 @@ impl<'a> Group<'a> {
                     row.label
                 )
             });
-            spread.into_iter().chain(by_load)
+            spread.into_iter().chain(busiest).chain(by_load)
         };
         self.rows().flat_map(sentence).collect()
     }
