@@ -1,5 +1,5 @@
-//! Cache of what took long to find out: JVMs' answers for the next start of the same command line, and the gain
-//! of huge pages on this machine.
+//! Cache of readings that take long: JVMs' answers for the next start of the same command line, and the gain
+//! of huge pages for random reads on this machine.
 //!
 //! An entry contains its whole key and is used only if the key is identical: values are never outdated.
 //! Unreadable entries are ignored.

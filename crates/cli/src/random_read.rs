@@ -29,7 +29,9 @@ pub fn known_or_measured(root: &Root, interrupt: &Interrupt) -> Reading<RandomRe
     if let Some(known) = known(root) {
         return Reading::Known(known);
     }
-    eprintln!("hugewise: measuring random reads on this machine: {DURATION}, once until it reboots");
+    eprintln!(
+        "hugewise: measuring random reads on this machine takes {DURATION}; the result is kept until it reboots"
+    );
     let measured = env::current_exe()
         .map_err(Reason::from)
         .and_then(|program| RandomRead::measure(root, &program, interrupt));
@@ -39,13 +41,13 @@ pub fn known_or_measured(root: &Root, interrupt: &Interrupt) -> Reading<RandomRe
     Reading::from(measured)
 }
 
-/// Where a gain holds: for one start of the machine.
+/// Key of the cache: the gain holds for this boot, as measured by this version of hugewise.
 fn key(root: &Root) -> Option<String> {
     let boot = root.read("proc/sys/kernel/random/boot_id").ok()?;
     Some(format!("random read, hugewise {}, boot {}", env!("CARGO_PKG_VERSION"), boot.trim()))
 }
 
-/// In a sentence: `Random reads of 512MiB on this machine take 39 % less time on THP than on base (0.612
+/// In a sentence: `Random reads in 512MiB on this machine take 39 % less time on THP than on base (0.612
 /// [0.580–0.645]).`
 pub fn sentence(read: &RandomRead) -> String {
     let interval = ratio(&read.ratio);
@@ -58,11 +60,11 @@ pub fn sentence(read: &RandomRead) -> String {
         format!("{} more time on THP than on base ({interval})", percent(-gain))
     };
     let why = if read.ratio.low > 1.0 - SMALL_GAIN {
-        "; 'hugewise bench tlb' shows whether the host backs this machine with small pages"
+        "; in a virtual machine, 'hugewise bench tlb' shows whether the host backs it with small pages"
     } else {
         ""
     };
-    format!("Random reads of {} on this machine take {change}{why}.", read.buffer)
+    format!("Random reads in {} on this machine take {change}{why}.", read.buffer)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Samples the memory of a running program, and the coverage of its region of interest.
 //!
 //! For each sample the kernel walks the page tables, so the sampling interval grows with the cost of a
-//! sample: samples take at most 1/200 of the time, on every backing. Between them, the amount of memory is
+//! sample: regular samples take at most 1/200 of the time, on every backing. Between them, the amount of memory is
 //! read, which is cheap: growth leads to a sample at once. Growth is relative to the amount, so the number of
 //! such samples is small for a program of any size. Until the region is resident and stops growing fast,
-//! `MAX_INTERVAL_GROWING` limits the interval.
+//! `MAX_INTERVAL_GROWING` limits the interval, regardless of the cost.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use hugewise_linux::{
     pages::coverage::Coverage,
     proc::{
         smaps::{self, Vma},
-        tree,
+        threads, tree,
     },
     root::Root,
     units::{Bytes, PageSize},
@@ -33,7 +33,7 @@ use crate::heap;
 /// Longest sampling interval while samples are cheap.
 const MAX_INTERVAL: Duration = Duration::from_millis(500);
 /// Shortest interval between two readings of the amount of memory.
-const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(2);
+const MIN_READING_INTERVAL: Duration = Duration::from_millis(2);
 /// A reading may cost 1/`MIN_INTERVAL_PER_COST` of the interval that follows it.
 const MIN_INTERVAL_PER_COST: u32 = 200;
 /// Longest sampling interval until the region is resident and stops growing fast, regardless of the cost: a
@@ -67,13 +67,16 @@ pub struct Observer {
     /// Time from the last sample to the next one if memory does not grow.
     interval: Duration,
     last_sample: Option<Instant>,
-    shortest_look: Duration,
-    look_interval: Duration,
-    /// Memory at the last look, and at the last sample.
-    last_look: Bytes,
+    shortest_reading_interval: Duration,
+    reading_interval: Duration,
+    /// Memory at the last reading, and at the last sample.
+    last_memory: Bytes,
     sampled: Bytes,
     /// Largest sum of resident and hugetlb bytes of all its processes in one sample.
     pub peak_memory: Bytes,
+    /// Largest time in one sample that the threads of all its processes had waited for a CPU. A lower bound: the
+    /// waits of threads that had ended, and those after the last sample, are missing.
+    pub cpu_wait: Duration,
     /// The region's coverage in the sample with the largest resident size.
     pub coverage: Option<Coverage>,
 }
@@ -87,48 +90,57 @@ impl Observer {
             thp_size,
             hints: HeapHints::default(),
             heaps: BTreeMap::new(),
-            interval: MIN_LOOK_INTERVAL,
+            interval: MIN_READING_INTERVAL,
             last_sample: None,
-            shortest_look: MIN_LOOK_INTERVAL,
-            look_interval: MIN_LOOK_INTERVAL,
-            last_look: Bytes::ZERO,
+            shortest_reading_interval: MIN_READING_INTERVAL,
+            reading_interval: MIN_READING_INTERVAL,
+            last_memory: Bytes::ZERO,
             sampled: Bytes::ZERO,
             peak_memory: Bytes::ZERO,
+            cpu_wait: Duration::ZERO,
             coverage: None,
         }
     }
 
-    /// Reads and samples as rarely as possible, for a program that this would slow down measurably.
+    /// Reads and samples only every `MAX_INTERVAL`, for a program that more readings would slow down measurably.
     pub fn with_longest_interval(self) -> Observer {
-        Observer { interval: MAX_INTERVAL, shortest_look: MAX_INTERVAL, look_interval: MAX_INTERVAL, ..self }
+        Observer {
+            interval: MAX_INTERVAL,
+            shortest_reading_interval: MAX_INTERVAL,
+            reading_interval: MAX_INTERVAL,
+            ..self
+        }
     }
 
-    /// Time to wait until the next [`Observer::look`].
-    pub fn look_interval(&self) -> Duration {
-        self.look_interval
+    /// Time to wait until the next reading of the amount of memory, by [`Observer::sample_if_due`].
+    pub fn reading_interval(&self) -> Duration {
+        self.reading_interval
     }
 
     /// Reads the amount of memory of process `pid` and its descendants, and samples them if memory has grown, or
     /// the last sample is old. Processes that have ended are skipped.
-    pub fn look(&mut self, pid: u32) {
+    pub fn sample_if_due(&mut self, pid: u32) {
         let begin = Instant::now();
         let (tree, memory) = self.read(pid);
         let grew = |since: Bytes, by: f64| memory.0 as f64 > since.0 as f64 * (1.0 + by);
-        let grew_and_settled = grew(self.sampled, FAST_GROWTH) && !grew(self.last_look, FAST_GROWTH);
+        let grew_and_settled = grew(self.sampled, FAST_GROWTH) && !grew(self.last_memory, FAST_GROWTH);
         let is_old = self.last_sample.is_none_or(|last| last.elapsed() >= self.interval);
-        self.last_look = memory;
+        self.last_memory = memory;
         let cost = begin.elapsed();
         if is_old || grew_and_settled || grew(self.sampled, MUCH_GROWTH) {
             self.sample_tree(&tree, memory);
         }
-        self.look_interval = (cost * MIN_INTERVAL_PER_COST).max(self.shortest_look).min(self.interval);
+        self.reading_interval =
+            (cost * MIN_INTERVAL_PER_COST).max(self.shortest_reading_interval).min(self.interval);
     }
 
-    /// Samples them before one of them exits, unless they had more memory before.
-    pub fn look_at_exit(&mut self, pid: u32) {
+    /// Samples process `pid` and its descendants before one of them exits, unless they had more memory in the last sample.
+    pub fn sample_before_exit(&mut self, pid: u32) {
         let (tree, memory) = self.read(pid);
         if memory >= self.sampled {
             self.sample_tree(&tree, memory);
+        } else {
+            self.read_cpu_wait(&tree);
         }
     }
 
@@ -146,9 +158,15 @@ impl Observer {
         (tree, memory)
     }
 
+    fn read_cpu_wait(&mut self, tree: &[u32]) {
+        let wait = tree.iter().map(|pid| threads::cpu_wait(&self.root, *pid)).sum();
+        self.cpu_wait = self.cpu_wait.max(wait);
+    }
+
     fn sample_tree(&mut self, tree: &[u32], memory: Bytes) {
         let begin = Instant::now();
         self.sampled = memory;
+        self.read_cpu_wait(tree);
         let before = self.coverage.as_ref().map_or(Bytes::ZERO, |before| before.resident);
         // Memory that is mapped and not touched yet has no pages.
         let seen = self.region_coverage(tree).filter(|seen| seen.resident > Bytes::ZERO);
@@ -268,18 +286,18 @@ mod tests {
     fn memory_that_grows_is_sampled_before_the_interval_is_over() -> Result<(), Box<dyn Error>> {
         let machine = tempfile::tempdir()?;
         let mut observer = observer(machine.path())?;
-        let mut look = |resident: u64| -> Result<Option<Bytes>, Box<dyn Error>> {
+        let mut read = |resident: u64| -> Result<Option<Bytes>, Box<dyn Error>> {
             jvm(machine.path(), 10, "", resident, 0)?;
             fs::write(machine.path().join("proc/10/status"), format!("VmRSS: {resident} kB\n"))?;
             observer.interval = Duration::from_secs(1000);
-            observer.look(10);
+            observer.sample_if_due(10);
             Ok(observer.coverage.as_ref().map(|seen| Bytes(seen.resident.0 >> 10)))
         };
-        assert_eq!(look(1000)?, Some(Bytes(1000)));
-        assert_eq!(look(1100)?, Some(Bytes(1000)));
-        assert_eq!(look(1300)?, Some(Bytes(1000)));
-        assert_eq!(look(1310)?, Some(Bytes(1310)));
-        assert_eq!(look(2000)?, Some(Bytes(2000)));
+        assert_eq!(read(1000)?, Some(Bytes(1000)));
+        assert_eq!(read(1100)?, Some(Bytes(1000)));
+        assert_eq!(read(1300)?, Some(Bytes(1000)));
+        assert_eq!(read(1310)?, Some(Bytes(1310)));
+        assert_eq!(read(2000)?, Some(Bytes(2000)));
         Ok(())
     }
 

@@ -34,12 +34,13 @@ pub struct Evidence<'a> {
 pub fn fell_back(backing: Backing, evidence: &Evidence, sizes: &PageSizes, least: f64) -> Option<String> {
     let coverage = match evidence.coverage {
         Ok(coverage) => coverage,
-        Err(reason) => return Some(format!("not proven: {reason}")),
+        Err(reason) => return Some(format!("coverage unknown: {reason}")),
     };
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     if backing == Backing::Base {
         let share = coverage.share().unwrap_or(0.0);
-        return (share > BASE_LIMIT).then(|| format!("{} of the memory was on huge pages", percent(share)));
+        return (share > BASE_LIMIT)
+            .then(|| format!("{} of the memory was on huge pages (at most 5 % for base)", percent(share)));
     }
     let size = sizes.huge_page_of(backing)?;
     let share = coverage.share_on(size).unwrap_or(0.0);
@@ -69,7 +70,7 @@ fn cause(backing: Backing, evidence: &Evidence, coverage: &Coverage, page: Bytes
              check' shows how many huge pages are available"
         )),
         (Backing::Thp, _) if evidence.through_malloc => Some(format!(
-            "{NOT_IN_MAIN_ARENA}; or glibc ignored the request in this start, as 2.36 does at times"
+            "{NOT_IN_MAIN_ARENA}; or this run's glibc ignored glibc.malloc.hugetlb, as 2.36 does in some starts"
         )),
         _ if evidence.through_malloc => Some(NOT_IN_MAIN_ARENA.to_owned()),
         _ => None,
@@ -160,7 +161,7 @@ mod tests {
             Evidence { coverage: Err("no smaps"), output: "", thp_fallbacks: None, through_malloc: true };
         for backing in [Backing::Base, Backing::Thp] {
             let why = fell_back(backing, &evidence, &sizes()?, 0.8);
-            assert!(why.is_some_and(|why| why.contains("not proven")), "{backing}");
+            assert!(why.is_some_and(|why| why.contains("coverage unknown: no smaps")), "{backing}");
         }
         Ok(())
     }

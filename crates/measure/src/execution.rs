@@ -83,7 +83,7 @@ impl Launch {
 pub struct Execution {
     /// Start, in nanoseconds of CLOCK_MONOTONIC.
     pub started_ns: u64,
-    /// Wall-clock time, without the time of the samples before its exit.
+    /// Wall-clock time without the samples before its exit; of a command in turns, the time in which it was not stopped.
     pub wall: Duration,
     /// Exit status and resource usage, including children.
     pub ended: ChildExit,
@@ -103,7 +103,7 @@ impl Execution {
 pub enum ExecutionError {
     #[error("{program} could not be started: {source}")]
     Start { program: String, source: io::Error },
-    #[error("it ran longer than {} s (--timeout) and was terminated{}", limit.as_secs_f64(), last_lines(output))]
+    #[error("it ran longer than {} s (--timeout, or the limit of the measurement) and was terminated{}", limit.as_secs_f64(), last_lines(output))]
     TimedOut {
         limit: Duration,
         /// Output up to the timeout.
@@ -140,9 +140,9 @@ pub fn run(
     let begin = Instant::now();
     let mut child = launch.start(Stdio::null(), stdout.into(), stderr.into())?;
     let observer = Mutex::new(observer);
-    let look = || observer.lock().unwrap_or_else(PoisonError::into_inner).look_at_exit(child.pid());
+    let sample = || observer.lock().unwrap_or_else(PoisonError::into_inner).sample_before_exit(child.pid());
     let (outcome, stopped) = thread::scope(|scope| {
-        let at_exits = scope.spawn(|| sample_at_exits(child.pid(), &look));
+        let at_exits = scope.spawn(|| sample_at_exits(child.pid(), &sample));
         let outcome = watch(&child, &observer, timeout, interrupt);
         if !matches!(outcome, Ok(Outcome::Ended)) {
             child.kill();
@@ -190,12 +190,12 @@ fn watch(
             return Ok(Outcome::TimedOut(limit));
         }
         let mut observer = observer.lock().unwrap_or_else(PoisonError::into_inner);
-        observer.look(child.pid());
-        interval = observer.look_interval();
+        observer.sample_if_due(child.pid());
+        interval = observer.reading_interval();
     }
 }
 
-/// Calls `sample` before each exit of the program's processes, which are stopped meanwhile; returns the time of
+/// Calls `sample` before the exit of each traced process of the program, which is stopped during the call; returns the time of
 /// these stops.
 ///
 /// Where tracing is not permitted, there are no such samples.

@@ -123,7 +123,7 @@ impl Experiment<'_> {
             Ok(()) => {}
             // What is finished is a result.
             Err(ExperimentError::Interrupted) if result.rounds.iter().any(|round| round.block.is_some()) => {
-                result.notes.push("interrupted: the result is of the blocks before".to_owned());
+                result.notes.push("interrupted: the result is that of the runs before the signal".to_owned());
             }
             Err(error) => return Err(error),
         }

@@ -77,7 +77,7 @@ impl Machine {
             (Backing::Thp, _) => self.provide_thp(false),
             (Backing::Hugetlb(_) | Backing::Shm(_), Some(size)) => match bytes.align_up(size) {
                 Some(needed) => self.provide_pools(&BTreeMap::from([(size, needed)]), interrupt),
-                None => Reason::err("more than this machine could ever address"),
+                None => Reason::err("the requested memory exceeds the address space of this machine"),
             },
             _ => Ok(()),
         }

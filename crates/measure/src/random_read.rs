@@ -1,4 +1,4 @@
-//! The gain of huge pages for random reads on this machine: hardly a program gains more from fewer TLB misses.
+//! The gain of THP for random reads on this machine: hardly any program gains more from fewer or cheaper TLB misses.
 //!
 //! It differs between machines. Where a host backs its guest with small pages, huge pages of the guest shorten
 //! the page walk, but an entry of the TLB still holds a small page (`hugewise bench tlb`).
@@ -38,7 +38,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// Time of a random read on THP, relative to base pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RandomRead {
-    /// Geometric mean of the starts' ratios, with its 95 % interval; below 1 huge pages are faster.
+    /// Geometric mean of the starts' ratios, with its 95 % interval; below 1, THP is faster.
     pub ratio: Ratio,
     /// Size of the buffer.
     #[schemars(with = "u64")]
@@ -47,12 +47,14 @@ pub struct RandomRead {
 }
 
 impl RandomRead {
-    /// Measures it in turns of two processes, in some seconds; changes no setting. `program` is the path of this
+    /// Measures it in turns of two processes, which takes some 10 s; changes no setting. `program` is the path of this
     /// program.
     pub fn measure(root: &Root, program: &Path, interrupt: &Interrupt) -> Result<RandomRead, Reason> {
         let (available, needed) = (available_memory(root), Bytes(4 * BYTES.0));
         if available < needed {
-            return Reason::err(format!("{needed} of available memory are needed, there are {available}"));
+            return Reason::err(format!(
+                "the measurement needs {needed} of available memory, and {available} is available"
+            ));
         }
         let turn = Turn { reads: READS, uncounted: uncounted_reads(root, BYTES) };
         let mut random = Rng::new();
@@ -93,7 +95,11 @@ fn one_start(program: &Path, turn: Turn, random: &mut Rng, interrupt: &Interrupt
         let share = touched.coverage.known().and_then(Coverage::share);
         if backing == Backing::Thp && share.is_none_or(|share| share < LEAST_COVERAGE) {
             let got = share.map_or("an unknown share".to_owned(), |share| format!("{:.0} %", 100.0 * share));
-            return Reason::err(format!("{got} of the buffer lay on transparent huge pages"));
+            return Reason::err(format!(
+                "{got} of the buffer was on transparent huge pages, and {:.0} % is needed; 'hugewise check' \
+                 shows the THP mode",
+                100.0 * LEAST_COVERAGE
+            ));
         }
         times.push(of_arm);
     }

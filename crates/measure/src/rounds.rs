@@ -70,6 +70,7 @@ impl Experiment<'_> {
                 }
             }
             rounds.time.block_took(start.elapsed());
+            result.design.turns = rounds.turns.contains(&Some(true));
             if index == 0 {
                 progress.announce(&rounds.time.estimate("run", block.len()));
             }
@@ -100,7 +101,6 @@ impl Experiment<'_> {
                         if is_first_block =>
                     {
                         rounds.turns[first.case] = Some(false);
-                        result.design.turns = false;
                         result.rounds.retain(|round| round.case != first.case || round.block.is_none());
                         let workload = &self.cases[first.case].workload.name;
                         result.notes.push(sliced::note(workload, &format!("side by side, {error}")));
@@ -122,7 +122,6 @@ impl Experiment<'_> {
         let is_warm_up = |round: &&Round| round.case == case && round.block.is_none();
         let warm_ups: Vec<&Round> = result.rounds.iter().filter(is_warm_up).collect();
         let obstacle = sliced::obstacle(figure, &warm_ups, available_memory(self.root));
-        result.design.turns = obstacle.is_none();
         if let Some(obstacle) = &obstacle {
             result.notes.push(sliced::note(&self.cases[case].workload.name, obstacle));
         }
@@ -164,7 +163,7 @@ impl Experiment<'_> {
         };
         let mut random = Rng::with_seed(self.design.seed ^ slots[0].block.unwrap_or_default() as u64);
         let ended = sliced::take_turns(runs, self.root, &mut random, &go_on)
-            .map_err(|source| ExperimentError::execution(&self.describe(slots[0]), source))?;
+            .map_err(|error| ExperimentError::execution(&self.describe(error.slot), error.source))?;
         let failures = before.zip(VmStat::read(self.root).ok());
         let thp_fallbacks = failures.and_then(|(before, after)| after.growth(&before, "thp_fault_fallback"));
         for (slot, execution, observer) in ended {

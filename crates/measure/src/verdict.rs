@@ -47,7 +47,7 @@ pub enum Verdict {
     NoDifference,
     /// No difference claimed, and the 95 % interval of the ratio is wider than that.
     Inconclusive,
-    /// At least half of the rounds did not get their pages.
+    /// At least half of the rounds did not get their pages, or their coverage is unknown.
     FellBack,
     /// Not run; `detail` has the reason.
     LeftOut,
@@ -113,7 +113,7 @@ impl ArmVerdict {
             (Some(claimed), _) => (
                 if claimed < 1.0 { Verdict::Faster } else { Verdict::Slower },
                 format!(
-                    "{} pairs: the {} % interval of the ratio excludes 1",
+                    "{} pairs: the {:.2} % interval of the ratio excludes 1",
                     paired.pairs,
                     100.0 * (1.0 - FALSE_CLAIM_PROBABILITY / claims.max(1) as f64)
                 ),
@@ -135,7 +135,10 @@ impl ArmVerdict {
 }
 
 fn inconclusive(paired: &PairedRatio, ratio: Option<Ratio>, claims: usize, better: Better) -> String {
-    let bounds = ratio.map_or_else(|| "the ratio is unbounded".to_owned(), |ratio| bounds(&ratio, better));
+    let bounds = ratio.map_or_else(
+        || "the interval of the ratio has no finite upper bound".to_owned(),
+        |ratio| bounds(&ratio, better),
+    );
     let advice = paired.pairs_to_detect(TARGET_DIFFERENCE, claims).map_or_else(
         || "stop other programs and measure again".to_owned(),
         |rounds| {
@@ -158,7 +161,7 @@ fn bounds(ratio: &Ratio, better: Better) -> String {
         let direction = if ratio < 1.0 { "better" } else { "worse" };
         match change.abs() {
             none if none < 0.0005 => "no change".to_owned(),
-            many if many >= 10.0 => format!("{:.0} times as {direction}", many + 1.0),
+            many if many >= 10.0 => format!("a factor of {:.0} {direction}", many + 1.0),
             share => format!("{} {direction}", percent(share)),
         }
     };

@@ -41,8 +41,8 @@ fn ends_in_order(signal: &str, status: i32) -> TestResult {
     std::thread::sleep(Duration::from_millis(150));
     running.signal(signal)?;
     let ran = running.wait()?.ended_with(status)?;
-    let partial =
-        ran.stdout.is_empty() || ran.stdout.contains("interrupted: the result is of the blocks before");
+    let partial = ran.stdout.is_empty()
+        || ran.stdout.contains("interrupted: the result is that of the runs before the signal");
     assert!(partial, "{}", ran.stdout);
     says(&ran.stderr, &["interrupted", "all settings are restored"])
 }

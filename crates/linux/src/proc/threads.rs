@@ -1,4 +1,6 @@
-//! The state of the threads of a process: /proc/PID/task/*/stat.
+//! The threads of a process: their states in /proc/PID/task/*/stat, and their waits for a CPU in schedstat.
+
+use std::time::Duration;
 
 use crate::root::{ReadError, Root};
 
@@ -26,6 +28,17 @@ pub fn read(root: &Root, pid: u32) -> Result<Threads, ReadError> {
     Ok(threads)
 }
 
+/// Time in which the threads of process `pid` that still run were ready to run and had no CPU: the second field of
+/// schedstat (`Documentation/scheduler/sched-stats.rst`), in nanoseconds.
+pub fn cpu_wait(root: &Root, pid: u32) -> Duration {
+    let folder = format!("proc/{pid}/task");
+    let wait = |thread: &String| -> Option<Duration> {
+        let schedstat = root.read(format!("{folder}/{thread}/schedstat")).ok()?;
+        schedstat.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+    };
+    root.list(&folder).unwrap_or_default().iter().filter_map(wait).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -42,6 +55,17 @@ mod tests {
         ]);
         assert_eq!(read(&root, 7).ok(), Some(Threads { all: 2, stalled: 1 }));
         assert!(read(&root, 8).is_err());
+    }
+
+    #[test]
+    fn waits_for_a_cpu_are_summed_over_threads() {
+        let (_dir, root) = tree(&[
+            ("proc/7/task/7/schedstat", "900 1500 3\n"),
+            ("proc/7/task/8/schedstat", "0 500 1\n"),
+            ("proc/7/task/9/schedstat", ""),
+        ]);
+        assert_eq!(cpu_wait(&root, 7), Duration::from_nanos(2000));
+        assert_eq!(cpu_wait(&root, 8), Duration::ZERO);
     }
 
     proptest! {

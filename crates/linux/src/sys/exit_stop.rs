@@ -1,8 +1,8 @@
 //! Stops processes at their exit, while their memory is still mapped.
 //!
-//! Only the leading thread of a process is traced (ptrace(2), `PTRACE_SEIZE` and `PTRACE_O_TRACEEXIT`), and
-//! what it forks: other threads start, end and receive signals as they do without tracing. A traced process
-//! cannot be debugged meanwhile.
+//! Only the leading thread of a process, and the processes that this thread forks, are traced (ptrace(2), `PTRACE_SEIZE` and
+//! `PTRACE_O_TRACEEXIT`): other threads start, end and receive signals as they do without tracing. No other process can
+//! trace a traced thread during that time.
 
 use std::{io, mem::MaybeUninit};
 
@@ -13,10 +13,10 @@ use super::checked;
 /// Signals whose default is to stop the process.
 const STOP_SIGNALS: [c_int; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
-/// Calls `at_exit` with the pid of `first`, a child of this process, and of each of its descendants when it
+/// Calls `at_exit` with the pid of `first`, a child of this process, and of each traced descendant when it
 /// exits; the process is stopped during the call. Returns after the exit of `first`.
 ///
-/// Needs a thread of its own, because the kernel ties tracing to the thread: what is still traced is released
+/// Needs a thread of its own, because the kernel ties tracing to the thread: processes still traced are released
 /// when the thread ends. `first` must not be reaped before this returns.
 pub fn at_exits(first: u32, at_exit: &mut dyn FnMut(u32)) -> io::Result<()> {
     let first = first as pid_t;
@@ -53,7 +53,7 @@ pub fn at_exits(first: u32, at_exit: &mut dyn FnMut(u32)) -> io::Result<()> {
     }
 }
 
-/// The pid, `si_code` and `si_status` of the next event of a process that this thread traces, which stays.
+/// The pid, `si_code` and `si_status` of the next event of a process that this thread traces; the event stays pending.
 fn next_event() -> io::Result<(pid_t, c_int, c_int)> {
     let info = wait(libc::P_ALL, 0, libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT)?;
     // SAFETY: both are valid for SIGCHLD information, and zero without an event.

@@ -118,7 +118,7 @@ impl<'a> Arm<'a> {
         // The last of equal maxima is returned.
         let (cause, _) = causes.iter().rev().max_by_key(|(_, times)| times)?;
         let all = self.counted.len() + self.fallen_back.len();
-        Some(format!("{} of {all} rounds did not get their pages: {cause}", self.fallen_back.len()))
+        Some(format!("{} of {all} rounds do not count; most frequent cause: {cause}", self.fallen_back.len()))
     }
 
     fn ratio_by_load(&self, reference: &Arm<'_>) -> Option<RatioByLoad> {
@@ -202,8 +202,8 @@ pub fn slow_populating(comparison: &Comparison) -> Option<String> {
     let mut slow = thp.flat_map(|arm| (0..comparison.cases.len()).map(move |case| is_slow(case, arm)));
     (comparison.machine.host_takes_back_free_memory && slow.any(|slow| slow == Some(true))).then(|| {
         "memory on THP was populated more slowly than on base: this virtual machine gives free blocks of memory \
-         back to its host (free page reporting), and a page that is populated must be got from the host again; \
-         a pool keeps its pages (hugetlb)"
+         back to its host (free page reporting). THP uses these blocks, and the host must provide their memory again; \
+         a hugetlb pool keeps its memory"
             .to_owned()
     })
 }
@@ -281,10 +281,12 @@ fn without_ratio(reference: &Arm<'_>, arm: &Arm<'_>, figure: &str, pairs: usize)
     }
     match reference.fallback() {
         Some(fallback) => {
-            format!("only {pairs} blocks are complete, {MIN_PAIRS} are needed; reference: {fallback}")
+            format!(
+                "the rounds of both backings count in {pairs} blocks only, {MIN_PAIRS} are needed; reference: {fallback}"
+            )
         }
         None => format!(
-            "only {pairs} blocks have '{figure}' for both backings ({} rounds here, {} of the reference), \
+            "only {pairs} blocks have '{figure}' for both backings ({} rounds of this one count, {} of the reference), \
              {MIN_PAIRS} are needed",
             arm.counted.len(),
             reference.counted.len()

@@ -173,7 +173,10 @@ fn warm_ups_and_fallen_rounds_do_not_count() {
     assert_eq!((results[1].rounds, results[1].rounds_fallen_back), (4, 1));
     assert!(results[1].figures[0].max < 9.0);
     let reason = results[1].reason.clone().unwrap_or_default();
-    assert!(reason.contains("1 of 5 rounds did not get their pages: the pool was empty"), "{reason}");
+    assert!(
+        reason.contains("1 of 5 rounds do not count; most frequent cause: the pool was empty"),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -188,7 +191,7 @@ fn an_arm_that_fell_back_too_often_names_the_commonest_cause() {
         results[1]
             .reason
             .as_ref()
-            .is_some_and(|r| r.ends_with("3 of 4 rounds did not get their pages: pool too small"))
+            .is_some_and(|r| r.ends_with("3 of 4 rounds do not count; most frequent cause: pool too small"))
     );
     assert_eq!(results[1].ratio, None);
 

@@ -21,7 +21,7 @@ use crate::{
     touch::{READY, Turn},
 };
 
-/// Interval at which a wait for an answer looks for a signal to this process.
+/// Interval at which a wait for an answer checks for a signal to this process.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time that a process may take to end after its last turn.
 const END_LIMIT: Duration = Duration::from_secs(30);
@@ -31,11 +31,11 @@ pub struct LiveArm<'a> {
     child: GroupLeader,
     /// Its standard input and output.
     stream: UnixStream,
-    /// What was read of its output.
+    /// Its output so far.
     output: Vec<u8>,
-    /// Length of the lines that were returned.
+    /// Length of the lines that `answer` returned, in bytes.
     answered: usize,
-    /// Length of the lines before [`READY`], such as warnings of a JVM.
+    /// Length of the lines before [`READY`], such as warnings of a JVM, in bytes.
     before_ready: usize,
     stderr: File,
     begin: Instant,
@@ -87,7 +87,9 @@ impl<'a> LiveArm<'a> {
         // If the process has ended, its answer says so.
         let _ = self.stream.write_all(command.as_bytes());
         let answer = self.answer(None)?;
-        answer.parse().map_err(|_| failed(io::Error::other(format!("it answered '{answer}'"))))
+        answer.parse().map_err(|_| {
+            failed(io::Error::other(format!("it answered '{answer}' instead of a time in nanoseconds")))
+        })
     }
 
     /// Ends the process; the output is what it printed before its first and after its last turn.

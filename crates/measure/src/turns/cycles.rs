@@ -1,7 +1,7 @@
 //! How many cycles a generation has; a cycle gives every arm one turn, in random order.
 //!
 //! Starts differ, and so do the cycles of one start. The number of cycles with which the interval of the whole
-//! comparison narrows fastest follows from both variances and from what a start and a cycle cost (Kalibera and
+//! comparison narrows fastest follows from both variances and from the costs of a start and of a cycle (Kalibera and
 //! Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013, section 7).
 
 use std::ops::RangeInclusive;
@@ -10,15 +10,15 @@ use crate::statistics::{deviation, mean, trimmed_mean, variance_of_trimmed_mean}
 
 /// Cycles of a generation before the variances are known: turns take about as long as the starts.
 const FIRST: RangeInclusive<usize> = 40..=120;
-/// Generations from which the variances are estimated.
+/// Fewest generations from which the variances are estimated.
 const MIN_GENERATIONS: usize = 3;
 /// Smallest number of cycles.
 const FEWEST: usize = 10;
 
-/// The ratios of one arm, as logarithms: of each generation the cycles.
+/// Logarithms of the ratios of one arm: for each generation, one for each cycle.
 pub type Ratios = Vec<Vec<f64>>;
 
-/// Cycles of the next generation. `start` and `cycle` are the seconds that the starts of all arms take, and one
+/// Number of cycles of the next generation. `start`: seconds that the starts of all arms take together; `cycle`: seconds of one
 /// cycle.
 pub fn next(arms: &[Ratios], start: f64, cycle: f64) -> usize {
     let by_time = ((start / cycle) as usize).clamp(*FIRST.start(), *FIRST.end());
@@ -35,7 +35,7 @@ pub fn next(arms: &[Ratios], start: f64, cycle: f64) -> usize {
 struct Variances {
     /// Of the cycles of one start.
     of_cycles: f64,
-    /// Of the starts, beside that of the mean of their cycles.
+    /// Of the starts, without the part that the variance of the mean of their cycles causes.
     of_starts: f64,
 }
 

@@ -36,7 +36,7 @@ struct Member<'a> {
     prepared: Prepared,
     live: LiveArm<'a>,
     observer: Observer,
-    /// Times of its turns in nanoseconds a read, one for each cycle.
+    /// Mean time of a read in each of its turns, in nanoseconds, one for each cycle.
     turns: Vec<f64>,
 }
 
@@ -229,7 +229,7 @@ impl<'a> Generations<'a> {
 }
 
 /// Pins all threads of all arms to one CPU, drawn anew, after their start: a JVM that sees one CPU at its
-/// start chooses another collector. `None` if that is not possible.
+/// start has fewer GC and compiler threads. `None` if the arms cannot be pinned.
 fn pin(experiment: &Experiment<'_>, members: &[Member<'_>], random: &mut Rng) -> Option<u32> {
     let allowed: Vec<u32> = thread::allowed_cpus().ok()?.into_iter().collect();
     let cpu = *allowed.get(random.usize(..allowed.len().max(1)))?;

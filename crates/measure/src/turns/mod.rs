@@ -1,7 +1,7 @@
 //! Turns: the processes of all arms are alive at once, and one at a time does a short slice of work.
 //!
 //! The noise of a shared host is mostly contention for memory, which changes within tenths of a second: runs
-//! that follow each other differ by it, and turns of some 20 ms hardly do. docs/method.md has the
+//! that follow each other differ by it, and turns of some 20 ms hardly do; [`sliced`] has longer ones. docs/method.md has the
 //! measurements and the simulation.
 
 pub mod arm;
@@ -21,10 +21,10 @@ const CACHE_LINE: u64 = 64;
 /// Largest buffer, in sizes of the last-level cache, that the turns of other arms evict noticeably.
 const CACHED_BUFFER: u64 = 8;
 
-/// Time of a turn on base pages, in seconds.
+/// Time of a turn of the embedded workload on the reference, in seconds.
 pub const TURN_SECONDS: f64 = 0.020;
 
-/// Share of the blocks that do not count because the host was busiest then: the ratio depends more on its other
+/// Share of the blocks, 0 to 1, that do not count because the host was busiest then: the ratio depends more on the host's other
 /// guests than on the pages, and differs from block to block.
 const BUSIEST_SHARE: f64 = 0.15;
 

@@ -1,8 +1,9 @@
 //! A command in turns: the runs of a block are alive at once, one at a time goes on, and the others are stopped.
 //!
-//! Its figure is the time in which a run was not stopped. All runs of a block so meet the same load of the host.
+//! The figure of a run is the time in which it was not stopped. So all runs of a block meet the same load of the host.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io,
     process::Stdio,
@@ -30,12 +31,12 @@ use crate::{
 const TURN: Duration = Duration::from_millis(200);
 /// Shortest turn, of arms whose runs take less time.
 const SHORTEST_TURN: Duration = Duration::from_millis(50);
-/// Longest time that all processes of a run take to stop.
+/// Time limit for all processes of a run to stop, and for the end of its leader.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// Shortest run that is divided into turns, in seconds.
 const SHORTEST_RUN: f64 = 1.0;
-/// Least CPU time of a run that is divided into turns, relative to its wall time: a run that waits for time to
-/// pass would also wait while it is stopped.
+/// Least CPU time of a run that is divided into turns, with its waits for a CPU, relative to its wall time: a run
+/// that waits for time to pass would also wait while it is stopped.
 const LEAST_CPU: f64 = 0.9;
 
 /// Why the runs of a case cannot take turns, from the figure that decides its verdict and from its warm-ups; `None`
@@ -48,16 +49,24 @@ pub(crate) fn obstacle(figure: Option<&str>, warm_ups: &[&Round], available: Byt
     let values = |name: &str| -> Vec<f64> {
         warm_ups.iter().filter_map(|round| round.figures.get(name).copied()).collect()
     };
-    let (walls, cpus) = (values("wall"), values("cpu"));
+    let (walls, cpus, waits) = (values("wall"), values("cpu"), values("cpu_wait"));
     if let Some(short) = walls.iter().find(|wall| **wall < SHORTEST_RUN) {
         return Some(format!("a run takes {short:.2} s, and turns need {SHORTEST_RUN} s"));
     }
-    let share = walls.iter().zip(&cpus).map(|(wall, cpu)| cpu / wall).fold(f64::INFINITY, f64::min);
+    let shares = walls.iter().zip(cpus.iter().zip(&waits)).map(|(wall, (cpu, wait))| (cpu + wait) / wall);
+    let share = shares.fold(f64::INFINITY, f64::min);
     if share < LEAST_CPU {
         let (share, least) = (100.0 * share, 100.0 * LEAST_CPU);
-        return Some(format!("a run uses a CPU for {share:.0} % of its time, and turns need {least} %"));
+        return Some(format!(
+            "a run uses a CPU or waits for one for {share:.0} % of its time, and turns need {least} %"
+        ));
     }
-    let peaks = Bytes(values("peak_memory").iter().sum::<f64>() as u64);
+    let mut by_arm: BTreeMap<usize, f64> = BTreeMap::new();
+    for round in warm_ups {
+        let peak = by_arm.entry(round.arm).or_default();
+        *peak = peak.max(round.figures.get("peak_memory").copied().unwrap_or_default());
+    }
+    let peaks = Bytes(by_arm.values().sum::<f64>() as u64);
     let limit = Bytes(available.0 / 10 * super::MAX_MEMORY_TENTHS);
     (peaks > limit).then(|| format!("the runs of a block need {peaks} at once, of {available} available"))
 }
@@ -74,29 +83,38 @@ pub(crate) struct ToRun {
 
 /// A run that has started.
 struct Run {
+    slot: Slot,
     child: GroupLeader,
     output: Output,
     expected: Duration,
     started_ns: u64,
     /// Time in which it was not stopped.
     active: Duration,
-    /// The active time at which memory is looked at again.
-    next_look: Duration,
+    /// The active time at which memory is read again.
+    next_reading: Duration,
     has_ended: bool,
 }
 
-/// Lets `runs` take turns until all have ended. `go_on` is asked after each turn, with the longest active time.
+/// An error of one of the runs.
+#[derive(Debug, thiserror::Error)]
+#[error("{source}")]
+pub(crate) struct RunError {
+    pub slot: Slot,
+    pub source: ExecutionError,
+}
+
+/// Lets `runs` take turns until all have ended. `go_on` is called after each cycle, with the longest active time.
 pub(crate) fn take_turns(
     runs: Vec<ToRun>,
     root: &Root,
     random: &mut Rng,
     go_on: &dyn Fn(Duration) -> Result<(), ExecutionError>,
-) -> Result<Vec<(Slot, Execution, Observer)>, ExecutionError> {
-    let (mut started, mut observers, mut slots) = (Vec::new(), Vec::new(), Vec::new());
+) -> Result<Vec<(Slot, Execution, Observer)>, RunError> {
+    let (mut started, mut observers) = (Vec::new(), Vec::new());
     for run in runs {
-        started.push(Run::start(&run.launch, run.output, run.expected)?);
+        let slot = run.slot;
+        started.push(Run::start(run.slot, &run.launch, run.output, run.expected).map_err(of(slot))?);
         observers.push(Mutex::new(run.observer));
-        slots.push(run.slot);
     }
     let (done, sampled) = thread::scope(|scope| {
         let at_exits: Vec<_> = started
@@ -104,7 +122,7 @@ pub(crate) fn take_turns(
             .zip(&observers)
             .map(|(run, observer)| {
                 let pid = run.child.pid();
-                scope.spawn(move || sample_at_exits(pid, &|| lock(observer).look_at_exit(pid)))
+                scope.spawn(move || sample_at_exits(pid, &|| lock(observer).sample_before_exit(pid)))
             })
             .collect();
         let done = cycles(&mut started, &observers, root, random, go_on);
@@ -115,11 +133,16 @@ pub(crate) fn take_turns(
     });
     done?;
     let mut ended = Vec::new();
-    for (((run, observer), slot), sampled) in started.into_iter().zip(observers).zip(slots).zip(sampled) {
+    for ((run, observer), sampled) in started.into_iter().zip(observers).zip(sampled) {
         let observer = observer.into_inner().unwrap_or_else(PoisonError::into_inner);
-        ended.push((slot, run.finish(sampled)?, observer));
+        let slot = run.slot;
+        ended.push((slot, run.finish(sampled).map_err(of(slot))?, observer));
     }
     Ok(ended)
+}
+
+fn of(slot: Slot) -> impl Fn(ExecutionError) -> RunError {
+    move |source| RunError { slot, source }
 }
 
 /// Gives each run that has not ended one turn in each cycle, in random order.
@@ -129,31 +152,40 @@ fn cycles(
     root: &Root,
     random: &mut Rng,
     go_on: &dyn Fn(Duration) -> Result<(), ExecutionError>,
-) -> Result<(), ExecutionError> {
+) -> Result<(), RunError> {
     let longest = runs.iter().map(|run| run.expected).max().unwrap_or_default().as_secs_f64();
     let mut first = true;
     loop {
         let mut order: Vec<usize> = (0..runs.len()).filter(|&run| !runs[run].has_ended).collect();
-        if order.is_empty() {
-            return Ok(());
-        }
         random.shuffle(&mut order);
-        for index in order {
+        for &index in &order {
             let run = &mut runs[index];
             // In proportion, so that all end together.
             let turn = TURN.mul_f64(run.expected.as_secs_f64() / longest.max(f64::MIN_POSITIVE));
-            run.take(turn.max(SHORTEST_TURN))?;
+            run.take(turn.max(SHORTEST_TURN)).map_err(of(run.slot))?;
             if first && !run.has_ended {
-                run.check_stopped(root)?;
+                run.check_stopped(root).map_err(of(run.slot))?;
             }
-            if run.active >= run.next_look && !run.has_ended {
+            if run.active >= run.next_reading && !run.has_ended {
                 let mut observer = lock(&observers[index]);
-                observer.look(run.child.pid());
-                run.next_look = run.active + observer.look_interval();
+                observer.sample_if_due(run.child.pid());
+                run.next_reading = run.active + observer.reading_interval();
             }
         }
         first = false;
-        go_on(runs.iter().map(|run| run.active).max().unwrap_or_default())?;
+        let Some(&slowest) = order.iter().max_by_key(|run| runs[**run].active) else { return Ok(()) };
+        let run = &mut runs[slowest];
+        go_on(run.active).map_err(|error| of(run.slot)(with_output(error, &mut run.output)))?;
+    }
+}
+
+/// A timeout with what the run printed.
+fn with_output(error: ExecutionError, output: &mut Output) -> ExecutionError {
+    match error {
+        ExecutionError::TimedOut { limit, .. } => {
+            ExecutionError::TimedOut { limit, output: output.read().unwrap_or_default() }
+        }
+        error => error,
     }
 }
 
@@ -163,16 +195,25 @@ fn lock(observer: &Mutex<Observer>) -> MutexGuard<'_, Observer> {
 
 impl Run {
     /// Starts the run, and stops it.
-    fn start(launch: &Launch, output: Output, expected: Duration) -> Result<Run, ExecutionError> {
+    fn start(slot: Slot, launch: &Launch, output: Output, expected: Duration) -> Result<Run, ExecutionError> {
         let files: (File, File) = output.handles().map_err(failed)?;
         let (started_ns, begin) = (monotonic_ns(), Instant::now());
         let child = launch.start(Stdio::null(), files.0.into(), files.1.into())?;
         child.stop();
         let active = begin.elapsed();
-        Ok(Run { child, output, expected, started_ns, active, next_look: Duration::ZERO, has_ended: false })
+        Ok(Run {
+            slot,
+            child,
+            output,
+            expected,
+            started_ns,
+            active,
+            next_reading: Duration::ZERO,
+            has_ended: false,
+        })
     }
 
-    /// Goes on for `turn`, or until the end.
+    /// Lets the run go on for `turn`, or until it ends.
     fn take(&mut self, turn: Duration) -> Result<(), ExecutionError> {
         let begin = Instant::now();
         self.child.go_on();
@@ -186,7 +227,7 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until all its processes are stopped; an error if one goes on, in a process group of its own.
+    /// Waits until all its processes are stopped; an error if one still runs after [`STOP_LIMIT`], because it left the group.
     fn check_stopped(&mut self, root: &Root) -> Result<(), ExecutionError> {
         let begin = Instant::now();
         loop {
@@ -198,7 +239,9 @@ impl Run {
             let processes = tree::processes(root, self.child.pid());
             let Some(running) = processes.iter().find(|pid| !is_stopped(pid)) else { return Ok(()) };
             if begin.elapsed() > STOP_LIMIT {
-                return Err(ExecutionError::Failed(format!("process {running} cannot be stopped with it")));
+                return Err(ExecutionError::Failed(format!(
+                    "its process {running} left the process group, and cannot be stopped during the turns of the others"
+                )));
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -220,7 +263,7 @@ fn failed(source: io::Error) -> ExecutionError {
 
 /// The note of a workload whose runs do not take turns.
 pub(crate) fn note(workload: &str, obstacle: &str) -> String {
-    format!("{workload} does not take turns: {obstacle}; its runs are whole")
+    format!("the runs of {workload} do not take turns, each runs from its start to its end: {obstacle}")
 }
 
 /// Time of a run of this arm, by its last round.
@@ -255,8 +298,17 @@ mod tests {
     #[test]
     fn an_obstacle_names_what_is_missing() {
         let of = |figure, wall, cpu, peak_memory| {
-            let round = round(&[("wall", wall), ("cpu", cpu), ("peak_memory", peak_memory)]);
-            obstacle(Some(figure), &[&round, &round], Bytes(10 << 30))
+            let warm_up = |arm| Round {
+                arm,
+                ..round(&[
+                    ("wall", wall),
+                    ("cpu", cpu - 0.1),
+                    ("cpu_wait", 0.1),
+                    ("peak_memory", peak_memory),
+                ])
+            };
+            let runs = [warm_up(0), warm_up(1), warm_up(0), warm_up(1)];
+            obstacle(Some(figure), &runs.iter().collect::<Vec<_>>(), Bytes(10 << 30))
         };
         let gib = f64::from(1 << 30);
         assert_eq!(of("wall", 2.0, 1.9, gib), None);
@@ -305,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_would_go_on_meanwhile_is_an_obstacle() {
+    fn a_process_that_cannot_be_stopped_is_an_obstacle() {
         let error = two_of("setsid timeout 5 sh -c 'while :; do :; done' & wait");
         let error = error.map(|runs| runs.len()).map_err(|error| error.to_string());
         assert!(error.as_ref().is_err_and(|error| error.contains("cannot be stopped")), "{error:?}");

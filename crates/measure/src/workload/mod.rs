@@ -143,8 +143,7 @@ impl Workload {
                 named_by_run.push(figure);
             }
         }
-        let unknown =
-            "coverage unknown: the program ended before its first sample, or its smaps could not be read";
+        let unknown = "the program ended before its first sample, or its smaps could not be read";
         let mut coverage = Reading::from(observer.coverage.clone().ok_or(unknown));
         match (&self.kind, &prepared.region) {
             (WorkloadKind::Native { .. }, _) => {
@@ -161,10 +160,11 @@ impl Workload {
     }
 }
 
-const PROCESS_FIGURES: [(&str, &str); 6] = [
+const PROCESS_FIGURES: [(&str, &str); 7] = [
     ("wall", "s"),
     ("user", "s"),
     ("sys", "s"),
+    ("cpu_wait", "s"),
     ("peak_memory", "bytes"),
     ("minor_faults", ""),
     ("major_faults", ""),
@@ -178,6 +178,7 @@ fn process_figures(execution: &Execution, observer: &Observer) -> BTreeMap<Strin
         execution.wall.as_secs_f64(),
         ended.user.as_secs_f64(),
         ended.sys.as_secs_f64(),
+        observer.cpu_wait.as_secs_f64(),
         peak.0 as f64,
         ended.minor_faults as f64,
         ended.major_faults as f64,

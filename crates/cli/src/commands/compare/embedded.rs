@@ -63,7 +63,11 @@ fn choose(root: &Root, java: &Java) -> Result<Jdk, Reason> {
     let named = path.display();
     let java = fs::canonicalize(path).map_err(|error| Reason::new(format!("{named}: {error}")))?;
     let is_it = |jdk: &&Jdk| fs::canonicalize(&jdk.java).is_ok_and(|known| known == java);
-    let none = || format!("{named} is not the java of a JDK: its JDK folder has no file 'release'");
+    let none = || {
+        format!(
+            "{named} is not a java of the JDKs that 'hugewise check' lists; set JAVA_HOME to the folder of its JDK, which needs a file 'release'"
+        )
+    };
     jdks.iter().find(is_it).cloned().ok_or_else(|| Reason::new(none()))
 }
 

@@ -76,7 +76,7 @@ Examples:
 
 A pool that is too small is enlarged for the experiment and restored at its end, also after Ctrl-C
 and errors; this needs root. After SIGKILL, 'hugewise restore' restores it.
-Exit status: 0 every backing is faster or without difference; 1 a backing is slower or fell back, or
+Exit status: 0 every backing that ran is faster or without difference; 1 a backing is slower or fell back, or
 one given with --backing was skipped; 2 usage or environment error, or a run failed; 3 a backing is
 inconclusive, and none of the above; 128 + signal number if interrupted, with the result so far.")]
 pub struct Compare {
@@ -84,30 +84,30 @@ pub struct Compare {
     /// [default: base,thp,hugetlb]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     backing: Vec<Backing>,
-    /// Blocks, each of which starts every backing once, in random order [default: at least 5, until every
-    /// backing has a verdict with a 95 % interval within ±4 %, or --max-time is over]
+    /// Number of blocks; a block starts every backing once, in random order [default: 5 to 200, until every
+    /// backing is faster or slower to within ±4 %, or would show a difference of 3 %, or --max-time is over]
     #[arg(short, long, value_parser = at_least_one)]
     rounds: Option<usize>,
     /// End after this time, with the verdicts that are possible by then (conflicts with --rounds)
-    /// [default: 180, or 8 blocks if they take longer, at most 600]
+    /// [default: 180; for COMMAND the time of 8 blocks if they take longer, at most 600]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "rounds")]
     max_time: Option<Duration>,
-    /// Runs of each backing at the start that do not count; the embedded workload needs none
+    /// Runs of each backing at the start that do not count; the embedded workload in turns has none
     #[arg(long, default_value_t = 1, value_parser = at_least_one)]
     warm_up: usize,
     /// Seed of the random order [default: random; the report contains it]
     #[arg(long)]
     seed: Option<u64>,
-    /// Let the runs of a block take turns of 200 ms, if COMMAND permits it: wall time decides, a run takes 1 s
-    /// or more of CPU time, and all backings run at once; else runs are whole, and a note says why
+    /// Let the runs of a block take turns of 50 to 200 ms, if wall time decides the verdict, and COMMAND takes 1 s
+    /// or more, uses a CPU for 90 % of it, and can run several times at once; else a note has the reason
     #[arg(long, requires = "command", conflicts_with = "fragmented")]
     turns: bool,
-    /// Terminate a run that takes longer, and end with an error
+    /// Terminate a run that takes longer, and end with an error (embedded workload in turns: a start)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     /// Metric from the program's output: the last match of REGEX; higher is better if NAME starts with +
     /// or ends in /s. Or a figure of the process: wall, cpu, user, sys, peak_memory, minor_faults,
-    /// major_faults. The first metric decides the verdict; without metrics, wall time does
+    /// major_faults. The first metric decides the verdict, unless --jmh is given; without both, wall time does
     #[arg(long, value_name = "NAME=REGEX|FIGURE")]
     metric: Vec<Metric>,
     /// Read scores from FILE, to which JMH in COMMAND writes JSON (-rf json -rff FILE)
@@ -269,8 +269,9 @@ impl Compare {
         let fit = needed.0 <= available.0 / 10 * MAX_MEMORY_TENTHS;
         if !fit {
             notes.push(format!(
-                "a process for each backing needs {needed} together, of {available} available: whole runs \
-                 instead of turns"
+                "the processes of all backings need {needed} together, more than {}0 % of the {available} \
+                 available: each runs from its start to its end, instead of in turns",
+                MAX_MEMORY_TENTHS
             ));
         }
         fit

@@ -32,7 +32,7 @@ pub fn all(comparison: &Comparison, group: &Group<'_>, scale: &Scale) -> anyhow:
             Some((words::ratio(&ratio), mark))
         },
     )?;
-    let title = format!("{}: all rounds and their mean", words::name(figure));
+    let title = format!("{}: rounds that count, and their mean", words::name(figure));
     let every_round = strips(group, &title, &scale.heading(&group.figure), false, |row| {
         let mean = row.summary(figure)?.mean;
         let points = row.values(figure).into_iter().map(|value| scale.scaled(value)).collect();

@@ -158,12 +158,11 @@ impl<'a> Group<'a> {
         let sentence = |(_, row): (&'a Case, &ArmRow<'a>)| {
             let spread = row.result.turns_between.filter(|_| row.arm == 0).map(|[low, high]| {
                 let high = scale.value(high);
-                format!("Nine in ten turns on {} took {} to {high}.", row.label, scale.number(low))
+                format!("Nine in ten turns on {} measured {} to {high}.", row.label, scale.number(low))
             });
             let busiest = (row.arm == 0 && row.result.blocks_too_busy > 0).then(|| {
                 let (left_out, all) = (row.result.blocks_too_busy, row.result.rounds);
-                let s = if left_out == 1 { "" } else { "s" };
-                format!("Ratios are without the busiest block{s}: {left_out} of {all}.")
+                format!("The ratios do not include the busiest {left_out} of {all} blocks.")
             });
             let by_load = row.result.ratio_by_load.map(|RatioByLoad { quietest, busiest }| {
                 format!(

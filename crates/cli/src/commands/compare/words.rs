@@ -195,7 +195,7 @@ pub fn design(design: &Design) -> String {
 pub fn legend(comparison: &Comparison) -> String {
     let reference = reference(comparison);
     let legend = format!(
-        "Values are means; ratios to {reference} are geometric means within blocks, and below 1 is better."
+        "Values are means; a ratio to {reference} is the geometric mean over blocks; below 1 is better."
     );
     let mut figures = comparison.cases.iter().flat_map(|case| &case.figures);
     if figures.any(|figure| figure.better == Better::Higher) {
@@ -241,11 +241,16 @@ pub fn command(case: &Case, longest: usize) -> String {
     shortened(&words.join(" "), longest)
 }
 
-/// Escapes control characters, which would control the terminal or break a table.
+/// Escapes control characters, which would control the terminal or break a table; lines are joined.
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() { safe.extend(c.escape_default()) } else { safe.push(c) }
+    for (n, line) in text.lines().enumerate() {
+        if n > 0 {
+            safe.push(' ');
+        }
+        for c in if n > 0 { line.trim_start() } else { line }.chars() {
+            if c.is_control() { safe.extend(c.escape_default()) } else { safe.push(c) }
+        }
     }
     safe
 }
