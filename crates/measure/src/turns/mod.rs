@@ -27,12 +27,18 @@ pub const TURN_SECONDS: f64 = 0.020;
 /// Share of the blocks, 0 to 1, that do not count because the host was busiest then: the ratio depends more on the host's other
 /// guests than on the pages, and differs from block to block.
 const BUSIEST_SHARE: f64 = 0.15;
+/// Fewest blocks of which some do not count: the interval of fewer blocks would be too narrow, because the
+/// comparison stops when it is narrow.
+const MIN_BLOCKS_TO_CHOOSE: usize = 10;
 
 /// The busiest blocks, which do not count. `levels`: of each block the mean logarithm of the turns of all arms,
 /// so that no arm is favoured.
 pub fn busiest(levels: &[f64]) -> BTreeSet<usize> {
     let mut blocks: Vec<usize> = (0..levels.len()).collect();
     blocks.sort_by(|a, b| levels[*b].total_cmp(&levels[*a]));
+    if levels.len() < MIN_BLOCKS_TO_CHOOSE {
+        return BTreeSet::new();
+    }
     blocks.truncate((levels.len() as f64 * BUSIEST_SHARE) as usize);
     blocks.into_iter().collect()
 }
