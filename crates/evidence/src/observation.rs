@@ -79,6 +79,10 @@ pub struct Observer {
     pub cpu_wait: Duration,
     /// The region's coverage in the sample with the largest resident size.
     pub coverage: Option<Coverage>,
+    /// Whether memory outside the Java heap is sampled, too.
+    samples_off_heap: bool,
+    /// Its coverage in the sample in which most of it was resident.
+    pub off_heap_coverage: Option<Coverage>,
 }
 
 impl Observer {
@@ -99,7 +103,15 @@ impl Observer {
             peak_memory: Bytes::ZERO,
             cpu_wait: Duration::ZERO,
             coverage: None,
+            samples_off_heap: false,
+            off_heap_coverage: None,
         }
+    }
+
+    /// Also samples the anonymous memory and the hugetlb pages outside the Java heap and the code cache.
+    #[must_use]
+    pub fn with_off_heap(self) -> Observer {
+        Observer { samples_off_heap: true, ..self }
     }
 
     /// Reads and samples only every `MAX_INTERVAL`, for a program that more readings would slow down measurably.
@@ -224,8 +236,23 @@ impl Observer {
         let known = self.heaps.get(&pid).filter(|heap| heap.source == HeapSource::Tables);
         let heap = known.cloned().or_else(|| locate_heap(&self.root, pid, &vmas, &self.hints))?;
         let pages = heap::pages(&self.root, self.thp_size, pid, &vmas, &heap);
+        if self.samples_off_heap {
+            let seen = self.off_heap_coverage_of(&vmas, &heap);
+            let before = self.off_heap_coverage.as_ref().map_or(Bytes::ZERO, |before| before.resident);
+            if seen.resident >= before {
+                self.off_heap_coverage = Some(seen);
+            }
+        }
         self.heaps.insert(pid, heap);
         Some(pages.coverage(self.thp_size, "smaps and PAGEMAP_SCAN"))
+    }
+
+    fn off_heap_coverage_of(&self, vmas: &[Vma], heap: &Heap) -> Coverage {
+        let in_heap = |vma: &Vma| heap.ranges.iter().any(|range| range.contains(&vma.addresses.start));
+        let is_code = |vma: &Vma| vma.permissions.contains('x');
+        let is_off_heap =
+            |vma: &&Vma| (vma.is_anonymous() || vma.is_hugetlb) && !in_heap(vma) && !is_code(vma);
+        smaps::coverage(vmas.iter().filter(is_off_heap), self.thp_size)
     }
 }
 

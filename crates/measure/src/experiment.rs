@@ -16,13 +16,16 @@ use hugewise_linux::{
     interrupt::Interrupt,
     pages::coverage::Coverage,
     proc::meminfo,
+    reading::Reading,
     root::Root,
     units::{Bytes, PageSize},
 };
 
+use hugewise_plan::malloc::OffHeap;
+
 use crate::{
     analysis,
-    comparison::{self, Case, Comparison, Design, Figure, LeftOut, Round},
+    comparison::{self, ArmBacking, Case, Comparison, Design, Figure, LeftOut, Round},
     execution::{Execution, ExecutionError},
     fragmentation::{Fragmenter, Free},
     machine::Machine,
@@ -160,15 +163,15 @@ impl Experiment<'_> {
         if result.left_out.iter().any(|out| (out.case, out.arm) == (slot.case, slot.arm)) {
             return None;
         }
-        let backing = self.design.arms[slot.arm];
+        let arm = self.design.arms[slot.arm];
         let case = &self.cases[slot.case];
-        let prepared = case.workload.prepare(backing, conditions).and_then(|prepared| {
+        let prepared = case.workload.prepare(arm, conditions).and_then(|prepared| {
             let mut needed = pools.clone();
             for (size, bytes) in &prepared.pools {
                 *needed.entry(*size).or_default() += *bytes;
             }
-            if backing == Backing::Thp {
-                machine.provide_thp(prepared.shared_memory)?;
+            if arm.backing == Backing::Thp || arm.off_heap == Some(OffHeap::Thp) {
+                machine.provide_thp(prepared.shared_memory && arm.backing == Backing::Thp)?;
             }
             machine.provide_pools(&needed, self.interrupt)?;
             *pools = needed;
@@ -202,27 +205,52 @@ impl Experiment<'_> {
             return Err(ExperimentError::run(&what, format!("the program ended with {failure}")));
         }
         let workload = &self.cases[slot.case].workload;
-        let Results { figures, named_by_run, coverage } = workload
+        let Results { figures, named_by_run, coverage, off_heap_coverage } = workload
             .results(prepared, execution, observer)
             .map_err(|why| ExperimentError::run(&what, why))?;
-        let evidence = Evidence {
-            coverage: coverage.known().ok_or_else(|| coverage.reason().unwrap_or_default()),
-            output: &execution.output,
-            thp_fallbacks,
-            through_malloc: workload.is_asked_through_malloc(),
-        };
-        let arm = self.design.arms[slot.arm];
+        let ArmBacking { backing, off_heap } = self.design.arms[slot.arm];
         // On fragmented memory the cost of missing huge pages is the question.
-        let least = match (arm, self.fragmenter) {
+        let least = match (backing, self.fragmenter) {
             (Backing::Thp, Some(_)) => 0.0,
             _ => self.rules.least_coverage,
         };
-        let fell_back = proof::fell_back(arm, &evidence, self.sizes, least);
-        let coverage = coverage.known().and_then(Coverage::share);
+        let fell_back = |backing, coverage: &Reading<Coverage>, through_malloc| {
+            let evidence = Evidence {
+                coverage: coverage.known().ok_or_else(|| coverage.reason().unwrap_or_default()),
+                output: &execution.output,
+                thp_fallbacks,
+                through_malloc,
+            };
+            proof::fell_back(backing, &evidence, self.sizes, least)
+        };
+        let of_heap = fell_back(backing, &coverage, workload.is_asked_through_malloc());
+        let outside = || {
+            let backing = match off_heap? {
+                OffHeap::Thp => Backing::Thp,
+                OffHeap::Hugetlb => Backing::Hugetlb(None),
+            };
+            Some(format!("outside the heap, {}", fell_back(backing, &off_heap_coverage, true)?))
+        };
         let Slot { case, arm, block } = slot;
-        let round =
-            Round { case, arm, block, fell_back, figures, turns: None, coverage, huge_pages_left: None };
+        let round = Round {
+            case,
+            arm,
+            block,
+            fell_back: of_heap.or_else(outside),
+            figures,
+            turns: None,
+            coverage: coverage.known().and_then(Coverage::share),
+            off_heap_coverage: off_heap_coverage.known().and_then(Coverage::share),
+            huge_pages_left: None,
+        };
         Ok((round, named_by_run))
+    }
+
+    /// An observer of the regions that this experiment compares.
+    pub(crate) fn observer(&self, prepared: &Prepared) -> Observer {
+        let observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp);
+        let compares_off_heap = self.design.arms.iter().any(|arm| arm.off_heap.is_some());
+        if compares_off_heap { observer.with_off_heap() } else { observer }
     }
 
     /// An empty folder for the files of one arm, whose process is alive at the same time as others.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use hugewise_evidence::observation::{Observer, RegionOfInterest};
+use hugewise_evidence::observation::RegionOfInterest;
 use hugewise_linux::{hugepages::backing::Backing, proc::vmstat::VmStat, units::Bytes};
 
 use crate::{
@@ -148,7 +148,7 @@ impl Experiment<'_> {
             runs.push(ToRun {
                 slot,
                 launch: machine.mark(ready.launch.clone()),
-                observer: Observer::new(self.root, ready.region.clone(), self.sizes.thp),
+                observer: self.observer(&ready),
                 output,
                 expected: sliced::expected(result, slot),
             });
@@ -212,7 +212,7 @@ impl Experiment<'_> {
             run => run?,
         };
         name_figures(&mut result.cases[slot.case], named_by_run);
-        if self.design.arms[slot.arm] == Backing::Base {
+        if self.design.arms[slot.arm] == Backing::Base.into() {
             let peak = round.figures.get("peak_memory").map(|bytes| Bytes(*bytes as u64));
             rounds.peaks[slot.case] = peak.max(rounds.peaks[slot.case]);
         }
@@ -235,7 +235,7 @@ impl Experiment<'_> {
         }
         // Before each run, because a run that allocates and frees memory makes free memory contiguous.
         let mut held = self.fragment(slot)?;
-        let mut observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp);
+        let mut observer = self.observer(prepared);
         let before = VmStat::read(self.root).ok();
         let execution = execution::run(&launch, &mut observer, self.scratch, timeout, self.interrupt)
             .map_err(|source| match source {

@@ -1,8 +1,8 @@
 //! Settings that put malloc'd memory on huge pages.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf, str::FromStr};
 
-use hugewise_linux::c_library::with_tunables;
+use hugewise_linux::{c_library::with_tunables, reading::Reason, units::PageSize};
 
 /// Pages for malloc'd memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +10,29 @@ pub enum OffHeap {
     Thp,
     /// Pages of a hugetlb pool.
     Hugetlb,
+}
+
+impl fmt::Display for OffHeap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            OffHeap::Thp => "thp",
+            OffHeap::Hugetlb => "hugetlb",
+        })
+    }
+}
+
+impl FromStr for OffHeap {
+    type Err = Reason;
+
+    fn from_str(text: &str) -> Result<OffHeap, Reason> {
+        match text {
+            "thp" => Ok(OffHeap::Thp),
+            "hugetlb" => Ok(OffHeap::Hugetlb),
+            _ => Reason::err(format!(
+                "'{text}' is not a backing of memory outside the heap: use thp or hugetlb"
+            )),
+        }
+    }
 }
 
 /// Source of transparent huge pages for malloc'd memory.
@@ -38,6 +61,18 @@ pub enum MallocSettings {
 }
 
 impl MallocSettings {
+    /// Tunables of glibc for transparent huge pages. Only the main arena uses them, so there is no other one.
+    pub fn glibc_thp() -> MallocSettings {
+        let tunables = [("glibc.malloc.hugetlb", "1"), ("glibc.malloc.arena_max", "1")];
+        MallocSettings::Tunables(tunables.map(|(name, value)| (name, value.to_owned())).to_vec())
+    }
+
+    /// Tunables of glibc for pages of a hugetlb pool, of the default size if `size` is `None`.
+    pub fn glibc_hugetlb(size: Option<PageSize>) -> MallocSettings {
+        let value = size.map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string());
+        MallocSettings::Tunables(vec![("glibc.malloc.hugetlb", value)])
+    }
+
     /// Environment variables to set, merged with their present values, which `theirs` returns.
     pub fn variables(&self, theirs: &dyn Fn(&str) -> Option<String>) -> Vec<(&'static str, String)> {
         let value = |name| theirs(name).unwrap_or_default();

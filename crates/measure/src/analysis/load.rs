@@ -93,6 +93,7 @@ mod tests {
             figures: BTreeMap::new(),
             turns: Some(Turns { figure: "time".to_owned(), values, cpu: None }),
             coverage: None,
+            off_heap_coverage: None,
             huge_pages_left: None,
         }
     }

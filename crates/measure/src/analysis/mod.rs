@@ -140,15 +140,10 @@ impl<'a> Arm<'a> {
         self.counted.iter().copied().find(|round| round.block == block)
     }
 
-    /// Mean coverage of these rounds.
-    fn coverage(&self) -> Option<f64> {
-        let shares: Vec<f64> = self
-            .shown()
-            .iter()
-            .filter_map(|round| round.coverage)
-            .filter(|share| share.is_finite())
-            .collect();
-        statistics::mean(&shares)
+    /// Mean coverage of these rounds; `of` selects the region.
+    fn mean_of(&self, of: impl Fn(&Round) -> Option<f64>) -> Option<f64> {
+        let shares = self.shown().iter().filter_map(|round| of(round)).filter(|share| share.is_finite());
+        statistics::mean(&shares.collect::<Vec<f64>>())
     }
 }
 
@@ -198,7 +193,7 @@ pub fn slow_populating(comparison: &Comparison) -> Option<String> {
         Some(ratio.ratio(INTERVAL_CONFIDENCE)?.low > 1.0)
     };
     let arms = &comparison.design.arms;
-    let thp = (1..arms.len()).filter(|arm| arms[*arm] == Backing::Thp);
+    let thp = (1..arms.len()).filter(|arm| arms[*arm].backing == Backing::Thp);
     let mut slow = thp.flat_map(|arm| (0..comparison.cases.len()).map(move |case| is_slow(case, arm)));
     (comparison.machine.host_takes_back_free_memory && slow.any(|slow| slow == Some(true))).then(|| {
         "memory on THP was populated more slowly than on base: this virtual machine gives free blocks of memory \
@@ -223,14 +218,16 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
     BackingResult {
         workload: case.workload.clone(),
         parameters: case.parameters.clone(),
-        backing: comparison.design.arms[arm_index],
+        backing: comparison.design.arms[arm_index].backing,
+        off_heap_backing: comparison.design.arms[arm_index].off_heap.map(|off_heap| off_heap.to_string()),
         verdict: judged.verdict,
         figure: case.figures.first().map(|figure| figure.name.clone()).unwrap_or_default(),
         ratio: judged.ratio,
         smallest_difference: judged.smallest_difference,
         ratio_by_load: reference.as_ref().and_then(|reference| arm.ratio_by_load(reference)),
         turns_between: load::spread(&arm.counted).map(<[f64; 2]>::from),
-        coverage: arm.coverage(),
+        coverage: arm.mean_of(|round| round.coverage),
+        off_heap_coverage: arm.mean_of(|round| round.off_heap_coverage),
         rounds: arm.counted.len(),
         rounds_fallen_back: arm.fallen_back.len(),
         blocks_too_busy: arm.busiest.len(),

@@ -20,6 +20,7 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
             figures: BTreeMap::from([("wall".to_owned(), *seconds)]),
             coverage: Some(if arm == 0 { 0.0 } else { 0.9 }),
             turns: None,
+            off_heap_coverage: None,
             huge_pages_left: None,
         })
     });
@@ -37,7 +38,7 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
             random_read: None,
         },
         design: Design {
-            arms: arms[..runs.len()].to_vec(),
+            arms: arms[..runs.len()].iter().map(|backing| (*backing).into()).collect(),
             rounds: runs[0].len(),
             warm_up: 0,
             seed: 1,

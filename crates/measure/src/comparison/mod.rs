@@ -3,6 +3,7 @@
 //! Plain values: [`crate::experiment`] fills in the design and the rounds, [`crate::analysis`] the results,
 //! and the reports print them.
 
+mod arm_backing;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::arm_backing::ArmBacking;
 pub use crate::verdict::Better;
 use crate::{random_read::RandomRead, statistics::Ratio, verdict::Verdict};
 
@@ -72,7 +74,7 @@ pub struct Machine {
 pub struct Design {
     /// The backings in the order of the tables; arm 0 is the reference.
     #[schemars(with = "Vec<String>")]
-    pub arms: Vec<Backing>,
+    pub arms: Vec<ArmBacking>,
     /// Number of blocks; each holds every arm once, in random order.
     pub rounds: usize,
     /// Uncounted runs of each arm before the first block.
@@ -146,6 +148,9 @@ pub struct Round {
     /// Share of the region's resident bytes on huge pages, 0 to 1, as the kernel reports it; null if unknown.
     /// The region is the Java heap, the buffer, or malloc'd memory.
     pub coverage: Option<f64>,
+    /// The same of the memory outside the Java heap; absent without `--off-heap`, and if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off_heap_coverage: Option<f64>,
     /// Huge pages that were free at the start of the run; absent without `--fragmented`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub huge_pages_left: Option<u64>,
@@ -172,6 +177,9 @@ pub struct BackingResult {
     /// The backing.
     #[schemars(with = "String")]
     pub backing: Backing,
+    /// The backing of memory outside the Java heap; absent if it was not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off_heap_backing: Option<String>,
     /// The verdict.
     pub verdict: Verdict,
     /// Name of the figure that decides the verdict.
@@ -193,6 +201,9 @@ pub struct BackingResult {
     /// Mean coverage of the counted rounds, 0 to 1, or, with the verdict "fell_back", of those that fell back;
     /// null if unknown.
     pub coverage: Option<f64>,
+    /// The same of the memory outside the Java heap; absent without `--off-heap`, and if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off_heap_coverage: Option<f64>,
     /// Number of counted rounds.
     pub rounds: usize,
     /// Number of rounds that did not get their pages.

@@ -291,6 +291,7 @@ mod tests {
             figures: figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
             turns: None,
             coverage: None,
+            off_heap_coverage: None,
             huge_pages_left: None,
         }
     }

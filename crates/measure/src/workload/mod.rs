@@ -3,6 +3,7 @@
 mod java;
 pub mod metric;
 pub mod native;
+mod off_heap;
 mod other;
 
 use std::{
@@ -13,14 +14,14 @@ use std::{
 use hugewise_evidence::observation::{Observer, RegionOfInterest};
 use hugewise_jvm::{flags::FinalFlags, launch::LaunchLine};
 use hugewise_linux::{
-    hugepages::{backing::Backing, page_sizes::PageSizes},
+    hugepages::page_sizes::PageSizes,
     pages::coverage::Coverage,
     reading::{Reading, Reason},
     units::{Bytes, PageSize},
 };
 
 use crate::{
-    comparison::{Better, Figure},
+    comparison::{ArmBacking, Better, Figure},
     execution::{Execution, Launch},
     touch::Touch,
     workload::metric::Metric,
@@ -86,11 +87,14 @@ pub struct Results {
     pub named_by_run: Vec<Figure>,
     /// Coverage of the checked region.
     pub coverage: Reading<Coverage>,
+    /// Coverage of the memory outside the Java heap.
+    pub off_heap_coverage: Reading<Coverage>,
 }
 
 impl Workload {
-    /// Prepares the workload for `backing`; the error says why that is not possible.
-    pub fn prepare(&self, backing: Backing, conditions: &Conditions) -> Result<Prepared, Reason> {
+    /// Prepares the workload for the backing of an arm; the error says why that is not possible.
+    pub fn prepare(&self, arm: ArmBacking, conditions: &Conditions) -> Result<Prepared, Reason> {
+        let ArmBacking { backing, off_heap } = arm;
         if let Some(missing) = conditions.sizes.missing(backing) {
             return Reason::err(missing);
         }
@@ -100,7 +104,13 @@ impl Workload {
                 prepared.launch.command.extend(self.turns.map(|_| "--turns".into()));
                 Ok(prepared)
             }
-            WorkloadKind::Java { line, flags } => java::prepare(line, flags, backing, conditions),
+            WorkloadKind::Java { line, flags } => {
+                let mut prepared = java::prepare(line, flags, backing, conditions)?;
+                if let Some(off_heap) = off_heap {
+                    off_heap::prepare(&mut prepared, off_heap, conditions);
+                }
+                Ok(prepared)
+            }
             WorkloadKind::Other { command } => other::prepare(command, backing, conditions),
         }
     }
@@ -145,6 +155,7 @@ impl Workload {
         }
         let unknown = "the program ended before its first sample, or its smaps could not be read";
         let mut coverage = Reading::from(observer.coverage.clone().ok_or(unknown));
+        let off_heap_coverage = Reading::from(observer.off_heap_coverage.clone().ok_or(unknown));
         match (&self.kind, &prepared.region) {
             (WorkloadKind::Native { .. }, _) => {
                 let touched = native::touched(execution)?;
@@ -156,7 +167,7 @@ impl Workload {
             }
             _ => {}
         }
-        Ok(Results { figures, named_by_run, coverage })
+        Ok(Results { figures, named_by_run, coverage, off_heap_coverage })
     }
 }
 

@@ -3,7 +3,12 @@
 use std::{collections::BTreeMap, ffi::OsString};
 
 use hugewise_evidence::observation::RegionOfInterest;
-use hugewise_linux::{c_library::with_tunables, hugepages::backing::Backing, reading::Reason, units::Bytes};
+use hugewise_linux::{
+    c_library::with_tunables,
+    hugepages::backing::Backing,
+    reading::Reason,
+    units::{Bytes, PageSize},
+};
 
 use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind};
 use crate::execution::Launch;
@@ -21,6 +26,13 @@ impl Workload {
     }
 }
 
+/// Upper bound of the demand of malloc'd memory on a pool, with its page size; `None` before the first run on base.
+pub(super) fn pool_demand(backing: Backing, conditions: &Conditions) -> Option<(PageSize, Bytes)> {
+    let (size, peak) = (conditions.sizes.huge_page_of(backing)?, conditions.peak_on_base?);
+    let demand = Bytes(peak.0 + peak.0 / 4) + ROUNDING;
+    Some((size, demand.align_up(size).unwrap_or(demand)))
+}
+
 pub(super) fn prepare(
     command: &[String],
     backing: Backing,
@@ -31,12 +43,7 @@ pub(super) fn prepare(
         Backing::Base => "0".to_owned(),
         Backing::Thp => "1".to_owned(),
         Backing::Hugetlb(named) => {
-            if let (Some(size), Some(peak)) =
-                (conditions.sizes.huge_page_of(backing), conditions.peak_on_base)
-            {
-                let demand = Bytes(peak.0 + peak.0 / 4) + ROUNDING;
-                pools.insert(size, demand.align_up(size).unwrap_or(demand));
-            }
+            pools.extend(pool_demand(backing, conditions));
             named.map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string())
         }
         Backing::Shm(_) => {

@@ -300,22 +300,19 @@ impl SelectionFacts {
         if left == Pages(0) {
             return Reason::err(format!("no page of {size} is left for malloc ({why})"));
         }
-        let value = backing.named_size().map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string());
         let why =
             format!("malloc'd memory on hugetlb: {left} pages of {size} ({}) are left for it", left * size);
-        Ok((MallocSettings::Tunables(vec![("glibc.malloc.hugetlb", value)]), why))
+        Ok((MallocSettings::glibc_hugetlb(backing.named_size()), why))
     }
 
     fn thp_for_malloc(&self, malloc: Malloc) -> Result<(MallocSettings, String), Reason> {
         let glibc = || {
             self.check_thp()?;
             let (major, minor) = self.glibc()?;
-            let tunables = [("glibc.malloc.hugetlb", "1"), ("glibc.malloc.arena_max", "1")];
-            let tunables = tunables.map(|(name, value)| (name, value.to_owned())).to_vec();
             let why = format!(
                 "malloc'd memory on thp by glibc {major}.{minor} with one arena, whose lock all threads share"
             );
-            Ok((MallocSettings::Tunables(tunables), why))
+            Ok((MallocSettings::glibc_thp(), why))
         };
         let jemalloc = || {
             self.check_thp()?;

@@ -32,7 +32,7 @@ use hugewise_linux::{
 };
 use hugewise_measure::{
     analysis,
-    comparison::{BackingResult, Comparison, Design},
+    comparison::{ArmBacking, BackingResult, Comparison, Design},
     execution::Launch,
     experiment::{CaseToRun, Experiment, Rules},
     fragmentation::Fragmenter,
@@ -43,6 +43,7 @@ use hugewise_measure::{
     verdict::Verdict,
     workload::{OwnFigures, Workload, metric::Metric},
 };
+use hugewise_plan::malloc::OffHeap;
 
 use self::embedded::Java;
 use super::bench::at_least_one;
@@ -70,6 +71,7 @@ Examples:
   sudo hugewise compare -b base,thp,hugetlb:1GiB --rounds 10 --html report.html -- java -Xmx8g Main
   sudo hugewise compare -L heap 1g,2g,4g -- java -Xms{heap} -Xmx{heap} Main
   hugewise compare -b base,thp --metric 'ops/s=throughput: ([0-9.]+)' -- ./server-benchmark
+  sudo hugewise compare --off-heap thp -- java -Xmx1g -jar cache.jar --once
   sudo hugewise compare --fragmented -b base,thp -- java -Xms4g -Xmx4g -jar app.jar --once
   hugewise compare --turns -b base,thp -- ./batch-job
   hugewise compare --aa                compare a backing with itself: the noise of this machine
@@ -84,6 +86,12 @@ pub struct Compare {
     /// [default: base,thp,hugetlb]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     backing: Vec<Backing>,
+    /// Compare memory outside the Java heap, such as malloc'd memory and direct buffers: each backing, which is
+    /// then that of the heap, runs without this option and with it: thp or hugetlb [then --backing is base by
+    /// default]
+    #[arg(long, value_name = "BACKING", value_parser = str::parse::<OffHeap>, requires = "command",
+        conflicts_with_all = ["aa", "fragmented"])]
+    off_heap: Option<OffHeap>,
     /// Number of blocks; a block starts every backing once, in random order [default: 5 to 200, until every
     /// backing is faster or slower to within ±4 %, or would show a difference of 3 %, or --max-time is over]
     #[arg(short, long, value_parser = at_least_one)]
@@ -247,15 +255,19 @@ impl Compare {
     }
 
     /// The backings in the order of the tables.
-    fn arms(&self) -> Vec<Backing> {
+    fn arms(&self) -> Vec<ArmBacking> {
         if self.aa {
-            return vec![self.backing.first().copied().unwrap_or(Backing::Base); 2];
+            return vec![self.backing.first().copied().unwrap_or(Backing::Base).into(); 2];
         }
-        let wanted = if self.backing.is_empty() { &DEFAULT_BACKINGS[..] } else { &self.backing };
-        let mut arms: Vec<Backing> = Vec::new();
-        for backing in [Backing::Base].iter().chain(wanted) {
-            if !arms.contains(backing) {
-                arms.push(*backing);
+        let wanted = match (self.off_heap, self.backing.as_slice()) {
+            (None, []) => &DEFAULT_BACKINGS[..],
+            (_, wanted) => wanted,
+        };
+        let mut arms: Vec<ArmBacking> = Vec::new();
+        for &backing in [Backing::Base].iter().chain(wanted) {
+            if !arms.contains(&backing.into()) {
+                arms.push(backing.into());
+                arms.extend(self.off_heap.map(|_| ArmBacking { backing, off_heap: self.off_heap }));
             }
         }
         arms
@@ -307,6 +319,9 @@ impl Compare {
             let own = OwnFigures { metrics: self.metric.clone(), jmh: self.jmh.clone() };
             let workload = match LaunchLine::parse(&command, &|file| fs::read_to_string(file)) {
                 Some(line) => Workload::java(line?, own).map_err(anyhow::Error::msg)?,
+                None if self.off_heap.is_some() => bail!(
+                    "--off-heap needs a COMMAND that starts with java; --backing sets the backing of the memory of any other program"
+                ),
                 None => Workload::other(command, own),
             };
             Ok(CaseToRun { workload, command: self.command.clone(), parameters })

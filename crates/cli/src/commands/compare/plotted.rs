@@ -38,11 +38,15 @@ pub fn all(comparison: &Comparison, group: &Group<'_>, scale: &Scale) -> anyhow:
         let points = row.values(figure).into_iter().map(|value| scale.scaled(value)).collect();
         Some((scale.value(mean), Mark::Points(points, scale.scaled(mean))))
     })?;
-    let coverage = strips(group, "Coverage", "% of resident bytes on huge pages", false, |row| {
-        let share = row.result.coverage?;
-        Some((coverage(Some(share), "unknown"), Mark::Bar(share * 100.0)))
-    })?;
-    Ok([over_values, against, every_round, coverage].into_iter().flatten().collect())
+    let covered = |title: &str, of: &dyn Fn(&ArmRow<'_>) -> Option<f64>| {
+        strips(group, title, "% of resident bytes on huge pages", false, |row| {
+            let share = of(row)?;
+            Some((coverage(Some(share), "unknown"), Mark::Bar(share * 100.0)))
+        })
+    };
+    let of_region = covered("Coverage", &|row| row.result.coverage)?;
+    let off_heap = covered("Coverage outside the Java heap", &|row| row.result.off_heap_coverage)?;
+    Ok([over_values, against, every_round, of_region, off_heap].into_iter().flatten().collect())
 }
 
 /// A plot with a row for each arm of each case for which `show` has a value and a mark.

@@ -210,7 +210,13 @@ impl ArmRow<'_> {
     pub fn coverage(&self) -> String {
         match self.result.verdict {
             Verdict::LeftOut => UNKNOWN.to_owned(),
-            _ => coverage(self.result.coverage, "unknown"),
+            _ => {
+                let heap = coverage(self.result.coverage, "unknown");
+                match self.result.off_heap_coverage {
+                    Some(off_heap) => format!("{heap}, {}", coverage(Some(off_heap), "unknown")),
+                    None => heap,
+                }
+            }
         }
     }
 
@@ -238,7 +244,7 @@ fn label(comparison: &Comparison, arm: usize, result: &BackingResult) -> String 
     let letter = u8::try_from(arm).ok().and_then(|arm| b'A'.checked_add(arm)).map(char::from);
     match letter {
         Some(letter) if comparison.design.aa => format!("{} ({letter})", result.backing),
-        _ => result.backing.to_string(),
+        _ => comparison.design.arms.get(arm).map_or_else(|| result.backing.to_string(), ToString::to_string),
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
+use hugewise_linux::units::Bytes;
 use hugewise_measure::{
     analysis::analyse,
-    comparison::{Better, Case, Comparison, Design, Figure, LeftOut, Machine, Round},
+    comparison::{ArmBacking, Better, Case, Comparison, Design, Figure, LeftOut, Machine, Round},
     random_read::RandomRead,
     statistics::Ratio,
 };
@@ -14,11 +14,11 @@ use hugewise_measure::{
 /// Name, unit and means (one for each arm) of a figure.
 struct Means<'a>(&'a str, &'a str, &'a [f64]);
 
-fn arms(names: &[&str]) -> Vec<Backing> {
+fn arms(names: &[&str]) -> Vec<ArmBacking> {
     names.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
-fn empty(arms: Vec<Backing>, rounds: usize) -> Comparison {
+fn empty(arms: Vec<ArmBacking>, rounds: usize) -> Comparison {
     Comparison {
         schema: "hugewise.compare/2".to_owned(),
         version: "0.1.0".to_owned(),
@@ -71,6 +71,7 @@ fn add(comparison: &mut Comparison, mut case: Case, noise: f64, coverage: &[f64]
                 figures,
                 coverage: Some((coverage * (1.0 - 0.004 * rng.f64())).max(0.0)),
                 turns: None,
+                off_heap_coverage: None,
                 huge_pages_left: None,
             });
         }

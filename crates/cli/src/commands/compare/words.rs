@@ -194,9 +194,12 @@ pub fn design(design: &Design) -> String {
 /// What the columns of values and ratios are.
 pub fn legend(comparison: &Comparison) -> String {
     let reference = reference(comparison);
-    let legend = format!(
+    let mut legend = format!(
         "Values are means; a ratio to {reference} is the geometric mean over blocks; below 1 is better."
     );
+    if comparison.design.arms.iter().any(|arm| arm.off_heap.is_some()) {
+        legend += " Coverage is that of the Java heap, and of the memory outside it.";
+    }
     let mut figures = comparison.cases.iter().flat_map(|case| &case.figures);
     if figures.any(|figure| figure.better == Better::Higher) {
         return legend + " ↑ higher is better: the ratio is inverted.";
