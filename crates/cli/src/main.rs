@@ -22,7 +22,7 @@ use crate::{
 const NEGATIVE: u8 = 1;
 /// Exit status of a usage or environment error.
 const FAILED: u8 = 2;
-/// Exit status of a comparison whose verdict is open.
+/// Exit status of an inconclusive comparison.
 const INCONCLUSIVE: u8 = 3;
 
 fn main() -> ExitCode {

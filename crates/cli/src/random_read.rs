@@ -1,4 +1,4 @@
-//! The gain of huge pages for random reads: measured once, and kept until the machine reboots.
+//! The gain of huge pages for random reads: measured, and kept until the machine reboots.
 
 use std::env;
 
@@ -26,11 +26,13 @@ pub fn known(root: &Root) -> Option<RandomRead> {
 
 /// The gain that was measured since the machine started, or else the one measured now.
 pub fn known_or_measured(root: &Root, interrupt: &Interrupt) -> Reading<RandomRead> {
-    if let Some(known) = known(root) {
-        return Reading::Known(known);
-    }
+    known(root).map_or_else(|| measured(root, interrupt), Reading::Known)
+}
+
+/// The gain, measured now and kept.
+pub fn measured(root: &Root, interrupt: &Interrupt) -> Reading<RandomRead> {
     eprintln!(
-        "hugewise: measuring random reads on this machine takes {DURATION}; the result is kept until it reboots"
+        "hugewise: measuring random reads on this machine takes {DURATION}; the result is kept until the next reboot"
     );
     let measured = env::current_exe()
         .map_err(Reason::from)
@@ -47,10 +49,10 @@ fn key(root: &Root) -> Option<String> {
     Some(format!("random read, hugewise {}, boot {}", env!("CARGO_PKG_VERSION"), boot.trim()))
 }
 
-/// In a sentence: `Random reads in 512MiB on this machine take 39 % less time on THP than on base (0.612
-/// [0.580–0.645]).`
+/// In a sentence: `Random reads in 512MiB on this machine take 39 % less time on THP than on base (ratio
+/// with 95 % interval: 0.612 [0.580–0.645]).`
 pub fn sentence(read: &RandomRead) -> String {
-    let interval = ratio(&read.ratio);
+    let interval = format!("ratio with 95 % interval: {}", ratio(&read.ratio));
     let gain = 1.0 - read.ratio.estimate;
     let change = if read.ratio.low <= 1.0 && read.ratio.high >= 1.0 {
         format!("about as long on THP as on base ({interval})")
@@ -60,7 +62,7 @@ pub fn sentence(read: &RandomRead) -> String {
         format!("{} more time on THP than on base ({interval})", percent(-gain))
     };
     let why = if read.ratio.low > 1.0 - SMALL_GAIN {
-        "; in a virtual machine, 'hugewise bench tlb' shows whether the host backs it with small pages"
+        "; in a virtual machine, the gain is small if the host backs it with small pages, which 'hugewise bench tlb' shows"
     } else {
         ""
     };

@@ -83,6 +83,10 @@ impl ExperimentError {
         ExperimentError::Run { what: what.to_owned(), reason: reason.to_string() }
     }
 
+    pub(crate) fn is_timeout(&self) -> bool {
+        matches!(self, ExperimentError::Execution { source: ExecutionError::TimedOut { .. }, .. })
+    }
+
     pub(crate) fn execution(what: &str, source: ExecutionError) -> ExperimentError {
         match source {
             ExecutionError::Interrupted => ExperimentError::Interrupted,

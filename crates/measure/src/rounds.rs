@@ -1,4 +1,4 @@
-//! Rounds: whole runs, in blocks in which every arm of every case runs once, from its start to its end.
+//! Rounds: whole runs, in blocks in which every arm of every case runs once: from its start to its end, or in turns.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -65,7 +65,13 @@ impl Experiment<'_> {
                     done += 1;
                 };
                 match self.run_block(of_case, &mut rounds, machine, result, &mut begun) {
-                    Err(ExperimentError::OutOfTime) => return Ok(()),
+                    Err(ExperimentError::OutOfTime) => {
+                        if index < warm_up {
+                            let note = "the time limit ended a warm-up: set a longer one with --max-time";
+                            result.notes.push(note.to_owned());
+                        }
+                        return Ok(());
+                    }
                     done => done?,
                 }
             }
@@ -98,7 +104,7 @@ impl Experiment<'_> {
                 match self.run_in_turns(slots, rounds, machine, result) {
                     // Two runs of the command may need the same file or port.
                     Err(error @ (ExperimentError::Run { .. } | ExperimentError::Execution { .. }))
-                        if is_first_block =>
+                        if is_first_block && !error.is_timeout() =>
                     {
                         rounds.turns[first.case] = Some(false);
                         result.rounds.retain(|round| round.case != first.case || round.block.is_none());

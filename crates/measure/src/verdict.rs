@@ -45,7 +45,7 @@ pub enum Verdict {
     Slower,
     /// No difference claimed, and the 95 % interval of the ratio lies between 0.9 and 1.1.
     NoDifference,
-    /// No difference claimed, and the 95 % interval of the ratio is wider than that.
+    /// No difference claimed, and the 95 % interval of the ratio does not lie between 0.9 and 1.1, or is unknown.
     Inconclusive,
     /// At least half of the rounds did not get their pages, or their coverage is unknown.
     FellBack,

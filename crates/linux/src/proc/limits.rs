@@ -57,6 +57,8 @@ impl Capabilities {
     /// Permits reading page flags and changing settings.
     pub const SYS_ADMIN: u32 = 21;
     /// Permits madvise on other processes.
+    /// Permits tracing any process. A process traced without it gains no privileges by executing a set-user-ID program.
+    pub const SYS_PTRACE: u32 = 19;
     pub const SYS_NICE: u32 = 23;
     /// Permits hardware counters regardless of `perf_event_paranoid` (Linux 5.8).
     pub const PERFMON: u32 = 38;

@@ -1,8 +1,8 @@
 //! Stops processes at their exit, while their memory is still mapped.
 //!
-//! Only the leading thread of a process, and the processes that this thread forks, are traced (ptrace(2), `PTRACE_SEIZE` and
-//! `PTRACE_O_TRACEEXIT`): other threads start, end and receive signals as they do without tracing. No other process can
-//! trace a traced thread during that time.
+//! Only the leading thread of a process is traced (ptrace(2), `PTRACE_SEIZE` and `PTRACE_O_TRACEEXIT`), and the leading
+//! threads of the processes that it forks: other threads start, end and receive signals as they do without tracing. No other
+//! process can trace a traced thread during that time.
 
 use std::{io, mem::MaybeUninit};
 
@@ -13,14 +13,18 @@ use super::checked;
 /// Signals whose default is to stop the process.
 const STOP_SIGNALS: [c_int; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
-/// Calls `at_exit` with the pid of `first`, a child of this process, and of each traced descendant when it
-/// exits; the process is stopped during the call. Returns after the exit of `first`.
+/// Calls `at_exit` with the pid of `first`, a child of this process, and, with `descendants`, of each traced descendant when it
+/// exits; the process is stopped during the call. Returns once `first` exits, after that call.
+///
+/// Without CAP_SYS_PTRACE, a traced process gains no privileges by executing a set-user-ID program: descendants, which may
+/// execute one, should then not be traced.
 ///
 /// Needs a thread of its own, because the kernel ties tracing to the thread: processes still traced are released
 /// when the thread ends. `first` must not be reaped before this returns.
-pub fn at_exits(first: u32, at_exit: &mut dyn FnMut(u32)) -> io::Result<()> {
+pub fn at_exits(first: u32, descendants: bool, at_exit: &mut dyn FnMut(u32)) -> io::Result<()> {
     let first = first as pid_t;
-    let options = libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK;
+    let forks = if descendants { libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK } else { 0 };
+    let options = libc::PTRACE_O_TRACEEXIT | forks;
     request(libc::PTRACE_SEIZE, first, options)?;
     loop {
         let (pid, code, status) = match next_event() {
@@ -32,7 +36,7 @@ pub fn at_exits(first: u32, at_exit: &mut dyn FnMut(u32)) -> io::Result<()> {
         if is_dead && pid == first {
             return Ok(());
         }
-        // Takes the event; of the death of a descendant, its parent learns then.
+        // Consumes the event. The parent of a descendant is notified of its death only after that.
         wait(libc::P_PID, pid, libc::WEXITED | libc::WSTOPPED | libc::WNOHANG)?;
         let (signal, event) = (status & 0xff, status >> 8);
         // A process that was killed at the same time answers ESRCH; its death is the next event.
@@ -82,12 +86,12 @@ mod tests {
     use super::{super::process::GroupLeader, *};
 
     /// The exit status of `script`, and the command of each process that exited while its memory was resident.
-    fn exits(script: &str) -> io::Result<(Option<i32>, Vec<String>)> {
+    fn exits(script: &str, descendants: bool) -> io::Result<(Option<i32>, Vec<String>)> {
         let mut child = GroupLeader::start(Command::new("sh").args(["-c", script]), false)?;
         let pid = child.pid();
         let seen = thread::spawn(move || -> io::Result<Vec<String>> {
             let mut seen = Vec::new();
-            at_exits(pid, &mut |exiting| {
+            at_exits(pid, descendants, &mut |exiting| {
                 let read = |file| fs::read_to_string(format!("/proc/{exiting}/{file}")).unwrap_or_default();
                 if read("statm").split(' ').nth(1).is_some_and(|pages| pages != "0") {
                     seen.push(read("comm").trim().to_owned());
@@ -107,7 +111,9 @@ mod tests {
         let traced = "until grep -q 'TracerPid:.[1-9]' /proc/$$/status; do :; done";
         let script =
             format!("{traced}; sleep 0.01; (sleep 1000 & kill -STOP $!; kill -KILL $!; wait); exit 3");
-        let (status, seen) = exits(&script)?;
+        let (status, seen) = exits(&script, false)?;
+        assert_eq!((status, seen), (Some(3), vec!["sh".to_owned()]));
+        let (status, seen) = exits(&script, true)?;
         assert_eq!(status, Some(3));
         // Two sleeps, the second of which may be killed while it is still the shell, and two shells.
         let counted = seen.iter().filter(|comm| *comm != "grep").count();

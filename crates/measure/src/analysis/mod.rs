@@ -284,7 +284,7 @@ fn without_ratio(reference: &Arm<'_>, arm: &Arm<'_>, figure: &str, pairs: usize)
         }
         None => format!(
             "only {pairs} blocks have '{figure}' for both backings ({} rounds of this one count, {} of the reference), \
-             {MIN_PAIRS} are needed",
+             {MIN_PAIRS} are needed: repeat with a longer --max-time, or with --rounds {MIN_PAIRS} or more",
             arm.counted.len(),
             reference.counted.len()
         ),

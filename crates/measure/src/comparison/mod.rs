@@ -83,7 +83,7 @@ pub struct Design {
     pub seed: u64,
     /// Whether one backing is compared with itself (an A/A test).
     pub aa: bool,
-    /// Whether the arms of a block were alive at once and took turns; else each ran from its start to its end.
+    /// Whether the arms of a block were alive at once and took turns, in at least one case; else each ran from its start to its end.
     #[serde(default)]
     pub turns: bool,
     /// Memory that was free in pieces during each run while all other free memory was held, in bytes; absent
@@ -142,7 +142,7 @@ pub struct Round {
     pub fell_back: Option<String>,
     /// The figures by name; figures that could not be read are absent.
     pub figures: BTreeMap<String, f64>,
-    /// The turns of this start; absent if the run was not divided into turns.
+    /// The turns of this start of the embedded workload; absent for a command, and without turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<Turns>,
     /// Share of the region's resident bytes on huge pages, 0 to 1, as the kernel reports it; null if unknown.
@@ -191,11 +191,11 @@ pub struct BackingResult {
     /// four times out of five; null with too few rounds.
     #[serde(rename = "smallest_difference_ratio")]
     pub smallest_difference: Option<f64>,
-    /// The ratio when the host was quiet and when it was busy; absent without turns, or if the ratio does not
+    /// The ratio when the host was quiet and when it was busy; absent for a command, without turns, or if the ratio does not
     /// certainly depend on the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_by_load: Option<RatioByLoad>,
-    /// The times between which nine in ten turns lie, in the unit of the figure; absent without turns.
+    /// The times between which nine in ten turns lie, in the unit of the figure; absent for a command, and without turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns_between: Option<[f64; 2]>,
     /// Mean coverage of the counted rounds, 0 to 1, or, with the verdict "fell_back", of those that fell back;
@@ -208,7 +208,7 @@ pub struct BackingResult {
     pub rounds: usize,
     /// Number of rounds that did not get their pages.
     pub rounds_fallen_back: usize,
-    /// Number of blocks whose turns do not count, because the host was busiest then; 0 without turns.
+    /// Number of blocks that do not count for the ratio, because the host was busiest then; 0 for a command, and without turns.
     #[serde(default)]
     pub blocks_too_busy: usize,
     /// In words: the cause of a fallback, why the arm was left out, or the basis of the verdict.

@@ -74,7 +74,8 @@ impl Experiment<'_> {
                 })?;
                 time.block_took(start.elapsed());
                 if block == 0 {
-                    progress.announce(&time.estimate("start", self.design.arms.len()));
+                    let estimate = time.estimate("start", self.design.arms.len());
+                    progress.announce(&format!("{}: {estimate}", self.cases[case].workload.name));
                 }
             }
         }

@@ -27,8 +27,8 @@ pub const TURN_SECONDS: f64 = 0.020;
 /// Share of the blocks, 0 to 1, that do not count because the host was busiest then: the ratio depends more on the host's other
 /// guests than on the pages, and differs from block to block.
 const BUSIEST_SHARE: f64 = 0.15;
-/// Fewest blocks of which some do not count: the interval of fewer blocks would be too narrow, because the
-/// comparison stops when it is narrow.
+/// Smallest number of blocks of which the busiest do not count. Without them, the interval of fewer blocks would
+/// often be narrow by chance, and the comparison would stop.
 const MIN_BLOCKS_TO_CHOOSE: usize = 10;
 
 /// The busiest blocks, which do not count. `levels`: of each block the mean logarithm of the turns of all arms,

@@ -7,7 +7,10 @@ use std::{
     fs::File,
     io,
     process::Stdio,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -23,7 +26,7 @@ use hugewise_linux::{
 
 use crate::{
     comparison::{Comparison, Round},
-    execution::{Execution, ExecutionError, Launch, Output, sample_at_exits},
+    execution::{Execution, ExecutionError, Launch, Output, may_trace_descendants, sample_at_exits},
     schedule::Slot,
 };
 
@@ -68,7 +71,7 @@ pub(crate) fn obstacle(figure: Option<&str>, warm_ups: &[&Round], available: Byt
     }
     let peaks = Bytes(by_arm.values().sum::<f64>() as u64);
     let limit = Bytes(available.0 / 10 * super::MAX_MEMORY_TENTHS);
-    (peaks > limit).then(|| format!("the runs of a block need {peaks} at once, of {available} available"))
+    (peaks > limit).then(|| format!("the runs of a block need {peaks} at once, and turns may use {limit}"))
 }
 
 /// A run to start.
@@ -92,6 +95,8 @@ struct Run {
     active: Duration,
     /// The active time at which memory is read again.
     next_reading: Duration,
+    /// Whether one of its processes is stopped for the sample before its exit.
+    is_sampled: Arc<AtomicBool>,
     has_ended: bool,
 }
 
@@ -110,6 +115,7 @@ pub(crate) fn take_turns(
     random: &mut Rng,
     go_on: &dyn Fn(Duration) -> Result<(), ExecutionError>,
 ) -> Result<Vec<(Slot, Execution, Observer)>, RunError> {
+    let descendants = may_trace_descendants();
     let (mut started, mut observers) = (Vec::new(), Vec::new());
     for run in runs {
         let slot = run.slot;
@@ -121,8 +127,13 @@ pub(crate) fn take_turns(
             .iter()
             .zip(&observers)
             .map(|(run, observer)| {
-                let pid = run.child.pid();
-                scope.spawn(move || sample_at_exits(pid, &|| lock(observer).sample_before_exit(pid)))
+                let (pid, is_sampled) = (run.child.pid(), Arc::clone(&run.is_sampled));
+                let sample = move || {
+                    is_sampled.store(true, Ordering::Relaxed);
+                    lock(observer).sample_before_exit(pid);
+                    is_sampled.store(false, Ordering::Relaxed);
+                };
+                scope.spawn(move || sample_at_exits(pid, descendants, &sample))
             })
             .collect();
         let done = cycles(&mut started, &observers, root, random, go_on);
@@ -154,7 +165,6 @@ fn cycles(
     go_on: &dyn Fn(Duration) -> Result<(), ExecutionError>,
 ) -> Result<(), RunError> {
     let longest = runs.iter().map(|run| run.expected).max().unwrap_or_default().as_secs_f64();
-    let mut first = true;
     loop {
         let mut order: Vec<usize> = (0..runs.len()).filter(|&run| !runs[run].has_ended).collect();
         random.shuffle(&mut order);
@@ -163,7 +173,7 @@ fn cycles(
             // In proportion, so that all end together.
             let turn = TURN.mul_f64(run.expected.as_secs_f64() / longest.max(f64::MIN_POSITIVE));
             run.take(turn.max(SHORTEST_TURN)).map_err(of(run.slot))?;
-            if first && !run.has_ended {
+            if !run.has_ended {
                 run.check_stopped(root).map_err(of(run.slot))?;
             }
             if run.active >= run.next_reading && !run.has_ended {
@@ -172,7 +182,6 @@ fn cycles(
                 run.next_reading = run.active + observer.reading_interval();
             }
         }
-        first = false;
         let Some(&slowest) = order.iter().max_by_key(|run| runs[**run].active) else { return Ok(()) };
         let run = &mut runs[slowest];
         go_on(run.active).map_err(|error| of(run.slot)(with_output(error, &mut run.output)))?;
@@ -209,16 +218,19 @@ impl Run {
             started_ns,
             active,
             next_reading: Duration::ZERO,
+            is_sampled: Arc::default(),
             has_ended: false,
         })
     }
 
-    /// Lets the run go on for `turn`, or until it ends.
+    /// Lets the run go on for `turn`, and to the end of a sample before an exit, or until it ends.
     fn take(&mut self, turn: Duration) -> Result<(), ExecutionError> {
         let begin = Instant::now();
         self.child.go_on();
-        while begin.elapsed() < turn && !self.has_ended {
-            self.has_ended = self.child.wait_for_end(turn.saturating_sub(begin.elapsed())).map_err(failed)?;
+        // The time of such a sample is subtracted from the active time, so all of it must be in the turn.
+        while (begin.elapsed() < turn || self.is_sampled.load(Ordering::Relaxed)) && !self.has_ended {
+            let left = turn.saturating_sub(begin.elapsed()).max(Duration::from_millis(1));
+            self.has_ended = self.child.wait_for_end(left).map_err(failed)?;
         }
         if !self.has_ended {
             self.child.stop();

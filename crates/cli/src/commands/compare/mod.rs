@@ -78,8 +78,8 @@ Examples:
 
 A pool that is too small is enlarged for the experiment and restored at its end, also after Ctrl-C
 and errors; this needs root. After SIGKILL, 'hugewise restore' restores it.
-Exit status: 0 every backing that ran is faster or without difference; 1 a backing is slower or fell back, or
-one given with --backing was skipped; 2 usage or environment error, or a run failed; 3 a backing is
+Exit status: 0 each backing that ran is faster or without difference; 1 one is slower or fell back,
+or one of --backing was skipped; 2 usage or environment error, or a run failed; 3 a backing is
 inconclusive, and none of the above; 128 + signal number if interrupted, with the result so far.")]
 pub struct Compare {
     /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE]; base is always included
@@ -184,6 +184,9 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     }
     let mut design = compare.design();
     design.turns = cases.iter().all(|case| case.workload.turns.is_some());
+    if design.turns {
+        design.warm_up = 0;
+    }
     let mut fragmenter = None;
     if let Some(asked) = compare.fragmented {
         let asked = fragmenter.insert(Fragmenter {
@@ -335,7 +338,7 @@ impl Compare {
         self.rounds.map_or_else(|| Blocks::UntilDecided(left()), Blocks::Exactly)
     }
 
-    /// What huge pages gain for random reads on this machine, beside which a program's own gain can be read. The
+    /// The gain of huge pages for random reads on this machine, for comparison with the gain of a command. The
     /// embedded workload consists of such reads.
     fn random_read(&self, root: &Root, interrupt: &Interrupt, notes: &mut Vec<String>) -> Option<RandomRead> {
         if self.command.is_empty() || self.aa || self.fragmented.is_some() {
@@ -366,7 +369,7 @@ impl Compare {
             Verdict::Inconclusive => INCONCLUSIVE,
             Verdict::Base | Verdict::Faster | Verdict::NoDifference | Verdict::LeftOut => 0,
         };
-        // A negative verdict stays one, whatever the other verdicts will be.
+        // One negative verdict outweighs inconclusive ones.
         let statuses: Vec<u8> = comparison.backings.iter().map(status).collect();
         let status = [NEGATIVE, INCONCLUSIVE].into_iter().find(|status| statuses.contains(status));
         status.map_or(ExitCode::SUCCESS, ExitCode::from)

@@ -160,9 +160,12 @@ impl<'a> Group<'a> {
                 let high = scale.value(high);
                 format!("Nine in ten turns on {} measured {} to {high}.", row.label, scale.number(low))
             });
-            let busiest = (row.arm == 0 && row.result.blocks_too_busy > 0).then(|| {
-                let (left_out, all) = (row.result.blocks_too_busy, row.result.rounds);
-                format!("The ratios do not include the busiest {left_out} of {all} blocks.")
+            let has_ratio = self.rows().any(|(_, row)| row.result.ratio.is_some());
+            let busiest = (row.arm == 0 && row.result.blocks_too_busy > 0 && has_ratio).then(|| {
+                let left_out = row.result.blocks_too_busy;
+                let all = row.result.rounds + row.result.rounds_fallen_back;
+                let figure = words::name(&self.figure.name);
+                format!("The ratios of {figure} do not include the busiest {left_out} of {all} blocks.")
             });
             let by_load = row.result.ratio_by_load.map(|RatioByLoad { quietest, busiest }| {
                 format!(

@@ -1,7 +1,7 @@
 //! Formatting of numbers and verdicts, shared by the text and the HTML page.
 
 use hugewise_measure::{
-    comparison::{BackingResult, Better, Case, Comparison, Design, Figure, Machine},
+    comparison::{BackingResult, Better, Case, Comparison, Figure, Machine},
     statistics::Ratio,
     verdict::{MIN_CLAIMED_DIFFERENCE, Verdict},
 };
@@ -171,19 +171,22 @@ pub fn verdict(result: &BackingResult, better: Better) -> String {
 
 /// `30 rounds per backing, in blocks of random order (seed 7), after 1 warm-up`, or `up to 8 starts per backing,
 /// which take turns in random order (seed 7)`
-pub fn design(design: &Design) -> String {
+pub fn design(comparison: &Comparison) -> String {
+    let design = &comparison.design;
     let s = if design.rounds == 1 { "" } else { "s" };
     let (rounds, seed) = (design.rounds, design.seed);
-    if design.turns {
-        return format!(
-            "up to {rounds} start{s} per backing, which take turns in random order (seed {seed})"
-        );
-    }
     let warm_up = match design.warm_up {
         0 => String::new(),
         1 => ", after 1 warm-up".to_owned(),
         n => format!(", after {n} warm-ups"),
     };
+    if design.turns {
+        // The cases share the time, and end when they are decided.
+        let up_to = if comparison.cases.len() > 1 { "up to " } else { "" };
+        return format!(
+            "{up_to}{rounds} start{s} per backing, which take turns in random order (seed {seed}){warm_up}"
+        );
+    }
     let memory = match design.fragmented {
         Some(left) => format!("; memory fragmented before each run, {left} of it free"),
         None => String::new(),

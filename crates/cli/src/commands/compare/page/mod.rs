@@ -74,7 +74,7 @@ fn page(comparison: &Comparison) -> anyhow::Result<Page> {
     Ok(Page {
         version: comparison.version.clone(),
         machine: words::machine(&comparison.machine),
-        design: words::design(&comparison.design),
+        design: words::design(comparison),
         legend: words::legend(comparison),
         random_read: comparison.machine.random_read.as_ref().map(random_read::sentence),
         aa: comparison.design.aa,

@@ -28,8 +28,7 @@ const BACKING_WIDTH: usize = 18;
 
 pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
     let mut lines = Vec::new();
-    let texts =
-        [words::machine(&comparison.machine), words::design(&comparison.design), words::legend(comparison)];
+    let texts = [words::machine(&comparison.machine), words::design(comparison), words::legend(comparison)];
     let random_read = comparison.machine.random_read.as_ref().map(random_read::sentence);
     for text in texts.into_iter().chain(random_read) {
         lines.extend(wrap(&text, terminal.width()).iter().map(|line| terminal.dim(line)));
