@@ -38,7 +38,7 @@ use super::{
 /// Interval between flushes: a kill loses at most this time.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between ticks without trace buffers.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(250);
 /// Time for a started program to exit by itself after a signal to the recorder: a terminal sends Ctrl-C to
 /// both.
 const OWN_EXIT_GRACE: Duration = Duration::from_secs(2);
@@ -87,7 +87,10 @@ pub fn record(
         child,
         status: None,
         main: pid,
-        pidfd: attached.as_ref().and_then(|process| by_descriptor(root, process)),
+        pidfd: match &attached {
+            Some(process) => by_descriptor(root, process),
+            None => pidfd::open(pid).ok(),
+        },
         attached,
         jvms: Jvms::new(assignment.jvm_log),
         journal: journal.as_mut().ok(),
@@ -124,8 +127,9 @@ struct Session<'a> {
     child: Option<Child>,
     status: Option<ExitStatus>,
     main: u32,
-    /// The attached process, and its pidfd, which is cheaper to query.
+    /// The process if the recorder did not start it.
     attached: Option<Process>,
+    /// Its pidfd, or that of the started process.
     pidfd: Option<File>,
     jvms: Jvms,
     journal: Option<&'a mut Journal>,
@@ -194,7 +198,7 @@ impl Session<'_> {
                     *asked = true;
                 }
             }
-            thread::sleep(self.means.tracer.as_ref().map_or(TICK, |tracer| tracer.gap));
+            self.wait(self.means.tracer.as_ref().map_or(TICK, |tracer| tracer.gap));
         }
     }
 
@@ -259,6 +263,14 @@ impl Session<'_> {
         let seen = |pid| samples::memory(self.root, pid, self.jvms.heap(pid));
         let lines: Vec<Line> = self.threads.processes().filter_map(seen).map(Line::Memory).collect();
         self.emit_all(lines)
+    }
+
+    /// Waits for the next tick, or until the process exits.
+    fn wait(&self, time: Duration) {
+        match &self.pidfd {
+            Some(pidfd) => drop(pidfd::has_ended(pidfd, time)),
+            None => thread::sleep(time),
+        }
     }
 
     fn has_ended(&mut self) -> bool {

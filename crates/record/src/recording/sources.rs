@@ -26,7 +26,7 @@ const MIN_BUFFER_KIB: u64 = 256;
 const MAX_INITIAL_BUFFER_KIB: u64 = 2048;
 const MAX_BUFFER_KIB: u64 = 16 << 10;
 /// Longest and shortest interval at which the buffers are read.
-const MAX_DRAIN_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_DRAIN_INTERVAL: Duration = Duration::from_millis(250);
 const MIN_DRAIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Order of 2 MiB in base pages of 4 KiB, used if the kernel does not report the PMD size.
 const DEFAULT_HUGE_ORDER: u32 = 9;
