@@ -126,9 +126,20 @@ impl<'a> Convention<'a> {
     fn check_property(&mut self, place: &str, name: &str, property: &Value) {
         const KERNEL: [&str; 2] = ["scan_sleep_millisecs", "alloc_sleep_millisecs"];
         /// Statistics of a figure with a unit of its own, and quotients.
-        const WITHOUT_UNIT: [&str; 12] = [
-            "coverage", "estimate", "figures", "high", "low", "max", "mean", "median", "min", "ratio",
-            "speedup", "value",
+        const WITHOUT_UNIT: [&str; 13] = [
+            "coverage",
+            "estimate",
+            "figures",
+            "high",
+            "low",
+            "max",
+            "mean",
+            "median",
+            "min",
+            "off_heap_coverage",
+            "ratio",
+            "speedup",
+            "value",
         ];
         let ends = |endings: &[&str]| {
             endings.iter().any(|ending| name == *ending || name.ends_with(&format!("_{ending}")))

@@ -38,6 +38,7 @@ use crate::{
 #[derive(Debug)]
 pub struct CaseToRun {
     pub workload: Workload,
+    pub embedded: bool,
     /// The command line as given, with parameters by name; empty for the native workload.
     pub command: Vec<String>,
     /// Values from `--parameter-list`, by name.
@@ -280,6 +281,7 @@ impl Experiment<'_> {
     fn empty_comparison(&self) -> Comparison {
         let case = |case: &CaseToRun| Case {
             workload: case.workload.name.clone(),
+            embedded: case.embedded,
             command: case.command.clone(),
             parameters: case.parameters.clone(),
             figures: case.workload.figures(),

@@ -4,6 +4,7 @@
 //! compared within its block, so that a temporary slowdown of the machine affects both sides of a ratio.
 //! docs/method.md describes the method.
 
+mod actions;
 pub mod load;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugewise_linux::hugepages::backing::Backing;
 
+pub use self::actions::shell_line;
 use crate::{
     comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, RatioByLoad, Round, Turns},
     statistics::{self, INTERVAL_CONFIDENCE, MIN_PAIRS, PairedRatio},
@@ -232,6 +234,7 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
         rounds_fallen_back: arm.fallen_back.len(),
         blocks_too_busy: arm.busiest.len(),
         reason: judged.reason,
+        actions: actions::actions(judged.verdict, comparison.design.arms[arm_index], case),
         figures: case.figures.iter().filter_map(|f| summary(f, &arm, reference.as_ref())).collect(),
     }
 }
@@ -279,12 +282,13 @@ fn without_ratio(reference: &Arm<'_>, arm: &Arm<'_>, figure: &str, pairs: usize)
     match reference.fallback() {
         Some(fallback) => {
             format!(
-                "the rounds of both backings count in {pairs} blocks only, {MIN_PAIRS} are needed; reference: {fallback}"
+                "blocks in which the rounds of both backings count: {pairs}, of {MIN_PAIRS} that are needed; reference: \
+                 {fallback}"
             )
         }
         None => format!(
-            "only {pairs} blocks have '{figure}' for both backings ({} rounds of this one count, {} of the reference), \
-             {MIN_PAIRS} are needed: repeat with a longer --max-time, or with --rounds {MIN_PAIRS} or more",
+            "blocks with '{figure}' for both backings: {pairs}, of {MIN_PAIRS} that are needed (rounds that count: {} of \
+             this backing, {} of the reference); repeat with a longer --max-time, or with --rounds {MIN_PAIRS} or more",
             arm.counted.len(),
             reference.counted.len()
         ),

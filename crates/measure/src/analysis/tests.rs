@@ -48,6 +48,7 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
         },
         cases: vec![Case {
             workload: "test".to_owned(),
+            embedded: false,
             command: vec!["test".to_owned()],
             parameters: BTreeMap::new(),
             figures: vec![figure],
@@ -106,7 +107,7 @@ fn noise_and_few_rounds_are_called_so() {
     let results = analysed(comparison(Better::Lower, &[&BASE[..2], &FAST[..2]]));
     assert_eq!(results[1].verdict, Verdict::Inconclusive);
     assert_eq!((results[1].ratio, results[1].smallest_difference), (None, None));
-    assert!(results[1].reason.as_ref().is_some_and(|r| r.contains("3 are needed")), "{results:?}");
+    assert!(results[1].reason.as_ref().is_some_and(|r| r.contains("of 3 that are needed")), "{results:?}");
 }
 
 #[test]

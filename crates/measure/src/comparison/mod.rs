@@ -9,7 +9,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
+use hugewise_linux::{action::Action, hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -99,12 +99,22 @@ pub struct Design {
 pub struct Case {
     /// Short name: `native`, `java 17.0.15`, or the name of the command.
     pub workload: String,
+    /// Whether hugewise contains the workload.
+    #[serde(default)]
+    pub embedded: bool,
     /// The command line without the options of a backing; empty for the native workload.
     pub command: Vec<String>,
     /// Values from `--parameter-list`, by name.
     pub parameters: BTreeMap<String, String>,
     /// The figures of this case; the first decides the verdict.
     pub figures: Vec<Figure>,
+}
+
+impl Case {
+    /// Whether the command is that of a JVM.
+    pub fn is_java(&self) -> bool {
+        self.workload.starts_with("java ")
+    }
 }
 
 /// A figure that every round reports.
@@ -214,6 +224,8 @@ pub struct BackingResult {
     /// In words: the cause of a fallback, why the arm was left out, or the basis of the verdict.
     #[serde(rename = "detail")]
     pub reason: Option<String>,
+    /// What to do after this verdict.
+    pub actions: Vec<Action>,
     /// Summaries of all figures over the same rounds.
     pub figures: Vec<FigureSummary>,
 }

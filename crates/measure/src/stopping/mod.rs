@@ -78,7 +78,8 @@ impl TimeLimit {
         let block = self.longest_block.as_secs_f64();
         let rest = match self.blocks {
             Blocks::Exactly(blocks) => {
-                format!("{blocks} blocks take about {:.0} s", block * blocks as f64)
+                let (s, take) = if blocks == 1 { ("", "takes") } else { ("s", "take") };
+                format!("{blocks} block{s} {take} about {:.0} s", block * blocks as f64)
             }
             Blocks::UntilDecided(_) => {
                 let limit = self.limit().unwrap_or_default().as_secs_f64();

@@ -327,7 +327,7 @@ impl Compare {
                 ),
                 None => Workload::other(command, own),
             };
-            Ok(CaseToRun { workload, command: self.command.clone(), parameters })
+            Ok(CaseToRun { workload, embedded: false, command: self.command.clone(), parameters })
         };
         combinations.into_iter().map(case).collect()
     }

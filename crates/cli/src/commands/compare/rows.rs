@@ -1,5 +1,6 @@
 //! The rows of a comparison, with the cases of one workload grouped together.
 
+use hugewise_linux::action::Action;
 use hugewise_measure::{
     comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, RatioByLoad, Round},
     verdict::Verdict,
@@ -7,7 +8,7 @@ use hugewise_measure::{
 use serde::Serialize;
 
 use super::words::{self, Scale};
-use crate::output::words::coverage;
+use crate::output::{layout::share_verify_commands, words::coverage};
 
 /// In place of a value that is unknown.
 pub const UNKNOWN: &str = "–";
@@ -235,6 +236,30 @@ impl ArmRow<'_> {
         let values = self.counted.iter().filter_map(|round| round.figures.get(figure).copied());
         values.filter(|value| value.is_finite()).collect()
     }
+}
+
+/// What to do after the verdicts: of the fastest backing of each case, and of those without a clear verdict.
+pub fn actions(groups: &[Group<'_>]) -> Vec<Action> {
+    let estimate = |row: &ArmRow<'_>| row.result.ratio.map_or(1.0, |ratio| ratio.estimate);
+    let is_faster = |row: &ArmRow<'_>| row.result.verdict == Verdict::Faster;
+    let mut actions: Vec<Action> = Vec::new();
+    for case in groups.iter().flat_map(|group| &group.cases) {
+        let faster = case.rows.iter().filter(|row| is_faster(row));
+        let fastest = faster.min_by(|a, b| estimate(a).total_cmp(&estimate(b))).map(|row| row.arm);
+        let shown = case.rows.iter().filter(|row| !is_faster(row) || Some(row.arm) == fastest);
+        for action in shown.flat_map(|row| &row.result.actions) {
+            let printable = |text: &String| words::printable(text);
+            let action = Action {
+                change: words::printable(&action.change),
+                command: action.command.as_ref().map(printable),
+                verify: action.verify.as_ref().map(printable),
+            };
+            if !actions.contains(&action) {
+                actions.push(action);
+            }
+        }
+    }
+    share_verify_commands(&actions)
 }
 
 /// The unit that suits the largest mean of a figure.

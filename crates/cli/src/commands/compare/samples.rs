@@ -82,6 +82,7 @@ fn add(comparison: &mut Comparison, mut case: Case, noise: f64, coverage: &[f64]
 fn case(workload: &str, command: &[&str], parameters: &[(&str, &str)]) -> Case {
     Case {
         workload: workload.to_owned(),
+        embedded: command.is_empty(),
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         parameters: parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         figures: Vec::new(),
@@ -223,6 +224,7 @@ pub fn nothing() -> Comparison {
     let mut made = empty(arms(&["base", "thp"]), 0);
     made.cases.push(Case {
         workload: "nothing".to_owned(),
+        embedded: false,
         command: Vec::new(),
         parameters: BTreeMap::new(),
         figures: Vec::new(),

@@ -1,6 +1,7 @@
 //! Formatting of numbers and verdicts, shared by the text and the HTML page.
 
 use hugewise_measure::{
+    analysis::shell_line,
     comparison::{BackingResult, Better, Case, Comparison, Figure, Machine},
     statistics::Ratio,
     verdict::{MIN_CLAIMED_DIFFERENCE, Verdict},
@@ -238,13 +239,8 @@ pub fn moment(unix_s: u64) -> String {
 
 /// A command line quoted for a shell, at most `longest` characters of it.
 pub fn command(case: &Case, longest: usize) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
-    let quoted = |word: &String| match printable(word) {
-        word if !word.is_empty() && word.chars().all(plain) => word,
-        word => format!("'{}'", word.replace('\'', r"'\''")),
-    };
-    let words: Vec<String> = case.command.iter().map(quoted).collect();
-    shortened(&words.join(" "), longest)
+    let words: Vec<String> = case.command.iter().map(|word| printable(word)).collect();
+    shortened(&shell_line(&words), longest)
 }
 
 /// Escapes control characters, which would control the terminal or break a table; lines are joined.

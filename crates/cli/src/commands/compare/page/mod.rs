@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use hugewise_linux::action::Action;
 use hugewise_measure::{comparison::Comparison, verdict::Verdict};
 use serde::Serialize;
 
@@ -28,6 +29,7 @@ struct Page {
     aa: bool,
     started: String,
     groups: Vec<Section>,
+    actions: Vec<Action>,
     changes: Vec<String>,
     notes: Vec<String>,
 }
@@ -71,6 +73,7 @@ struct TableRow {
 
 fn page(comparison: &Comparison) -> anyhow::Result<Page> {
     let printable = |texts: &[String]| texts.iter().map(|text| words::printable(text)).collect();
+    let groups = Group::all(comparison);
     Ok(Page {
         version: comparison.version.clone(),
         machine: words::machine(&comparison.machine),
@@ -79,10 +82,8 @@ fn page(comparison: &Comparison) -> anyhow::Result<Page> {
         random_read: comparison.machine.random_read.as_ref().map(random_read::sentence),
         aa: comparison.design.aa,
         started: words::moment(comparison.started_unix_seconds),
-        groups: Group::all(comparison)
-            .iter()
-            .map(|group| section(comparison, group))
-            .collect::<anyhow::Result<_>>()?,
+        groups: groups.iter().map(|group| section(comparison, group)).collect::<anyhow::Result<_>>()?,
+        actions: rows::actions(&groups),
         changes: printable(&comparison.changes),
         notes: printable(&comparison.notes),
     })

@@ -6,6 +6,7 @@ mod tests;
 use std::iter;
 
 use comfy_table::{ContentArrangement, Table};
+use hugewise_linux::action::Action;
 use hugewise_measure::{comparison::Comparison, verdict::Verdict};
 
 use super::{
@@ -37,19 +38,37 @@ pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
         let aa = "The same backing twice: any difference is noise of this machine.";
         lines.extend(wrap(aa, terminal.width()));
     }
-    for group in Group::all(comparison) {
+    let groups = Group::all(comparison);
+    for group in &groups {
         lines.push(String::new());
-        heading(&mut lines, &group, terminal);
+        heading(&mut lines, group, terminal);
         lines.push(String::new());
-        verdicts(&mut lines, &group, terminal);
+        verdicts(&mut lines, group, terminal);
         list(&mut lines, "Noise of the host", &group.noise(), terminal);
-        others(&mut lines, &group, terminal);
-        reasons(&mut lines, &group, terminal);
+        others(&mut lines, group, terminal);
+        reasons(&mut lines, group, terminal);
     }
     list(&mut lines, "Changed for the experiment, and restored", &comparison.changes, terminal);
     list(&mut lines, "Notes", &comparison.notes, terminal);
+    actions(&mut lines, &rows::actions(&groups), terminal);
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// The actions after all verdicts, numbered; commands are not wrapped, so that they can be copied.
+fn actions(lines: &mut Vec<String>, actions: &[Action], terminal: &Terminal) {
+    if actions.is_empty() {
+        return;
+    }
+    lines.push(String::new());
+    lines.push(terminal.bold("Actions"));
+    for (n, action) in actions.iter().enumerate() {
+        let change = wrap(&format!("{}. {}", n + 1, action.change), terminal.width().saturating_sub(1));
+        lines.extend(change.iter().map(|line| format!(" {line}")));
+        let command = |command: &String| terminal.good(&format!("$ {command}"));
+        lines.extend(action.command.as_ref().map(|text| format!("    {}", command(text))));
+        lines.extend(action.verify.as_ref().map(|text| format!("    verify: {}", command(text))));
+    }
 }
 
 fn heading(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {

@@ -21,7 +21,8 @@ fn every_report_fits_the_terminal() {
         {
             let text = text(&sample, &Terminal::new(Color::Never).with_width(width));
             println!("{text}\n{}", "=".repeat(width));
-            for line in text.lines() {
+            // Commands are not wrapped.
+            for line in text.lines().filter(|line| !line.contains("$ ")) {
                 assert!(line.chars().count() <= width, "{}: {line}", line.chars().count());
             }
         }

@@ -1,0 +1,87 @@
+//! What to do after a verdict.
+
+use hugewise_linux::{action::Action, hugepages::backing::Backing};
+
+use crate::{
+    comparison::{ArmBacking, Case},
+    verdict::Verdict,
+};
+
+/// The changes to make after the verdict on an arm of a case.
+pub(super) fn actions(verdict: Verdict, arm: ArmBacking, case: &Case) -> Vec<Action> {
+    match verdict {
+        Verdict::Faster if !case.embedded => run(arm, case),
+        Verdict::FellBack => {
+            vec![Action::new("Find out why huge pages are not available").by("hugewise check")]
+        }
+        Verdict::Inconclusive => vec![Action::new(
+            "Measure again for longer (--max-time), with --metric cpu if other programs are busy, or on a quieter machine",
+        )],
+        _ => Vec::new(),
+    }
+}
+
+/// Starting the command on the backing, with the pool for it.
+fn run(arm: ArmBacking, case: &Case) -> Vec<Action> {
+    let (command, backing) = (shell_line(&case.command), arm.backing);
+    let off_heap = arm.off_heap.map(|off_heap| format!(" --off-heap {off_heap}")).unwrap_or_default();
+    let pool = (backing.is_explicit() && case.is_java()).then(|| {
+        Action::new(format!("Reserve the pages that the command needs on {backing}"))
+            .by(format!("hugewise plan --backing {backing} -- {command}"))
+            .verified_by("hugewise check")
+    });
+    let run = match backing {
+        Backing::Hugetlb(_) | Backing::Shm(_) if pool.is_none() => {
+            format!(
+                "Reserve a pool for the peak memory (hugewise apply --pool), and run the command on {arm}"
+            )
+        }
+        _ => format!("Run the command on {arm}"),
+    };
+    let run = Action::new(run).by(format!("hugewise run --backing {backing}{off_heap} -- {command}"));
+    pool.into_iter().chain([run.verified_by("hugewise inspect PID")]).collect()
+}
+
+/// The words of a command as a line for a shell.
+pub fn shell_line(command: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
+    let quoted = |word: &String| match word.as_str() {
+        word if !word.is_empty() && word.chars().all(plain) => word.to_owned(),
+        word => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_faster_command_is_run_on_its_backing() {
+        let of = |workload: &str, arm: &str, command: &[&str]| -> Vec<String> {
+            let case = Case {
+                workload: workload.to_owned(),
+                embedded: false,
+                command: command.iter().map(|word| (*word).to_owned()).collect(),
+                parameters: BTreeMap::new(),
+                figures: Vec::new(),
+            };
+            let arm = arm.parse().unwrap_or(Backing::Base.into());
+            actions(Verdict::Faster, arm, &case).into_iter().filter_map(|action| action.command).collect()
+        };
+        assert_eq!(
+            of("java 25", "base + off-heap thp", &["java", "-jar", "a b.jar"]),
+            ["hugewise run --backing base --off-heap thp -- java -jar 'a b.jar'"]
+        );
+        assert_eq!(
+            of("java 25", "hugetlb:1GiB", &["java", "Main"]),
+            [
+                "hugewise plan --backing hugetlb:1GiB -- java Main",
+                "hugewise run --backing hugetlb:1GiB -- java Main"
+            ]
+        );
+        assert_eq!(of("sort", "hugetlb", &["sort", ""]), ["hugewise run --backing hugetlb -- sort ''"]);
+    }
+}
