@@ -1,24 +1,25 @@
-"""Benchmarks that take turns, each in its own JVM: load on a shared host affects all of them alike."""
+"""Benchmarks that take turns, each in its own process: load on a shared host affects all of them alike."""
 
 import contextlib
 import statistics
 import subprocess
 from pathlib import Path
 
-WARM_UP_MS = 300
+WARM_UP_TURNS = 2
 
 
 class CannotRun(Exception):
-    """A JVM that takes turns has exited."""
+    """A process that takes turns has exited, or a cell cannot be measured."""
 
 
 class Player:
-    """A JVM with a prepared benchmark."""
+    """A process with a prepared benchmark; `turn` is the line that starts one turn."""
 
-    def __init__(self, command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def __init__(self, command, turn, warm_up):
+        self.command, self.line, self.warm_up = command, turn, warm_up
 
     def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         return self
 
     def __exit__(self, *_):
@@ -28,43 +29,48 @@ class Player:
     def answer(self):
         line = self.process.stdout.readline()
         if not line:
-            said = [line.strip() for line in self.process.stderr if "Exception" in line or "rror" in line]
-            raise CannotRun(said[-1] if said else "a JVM exited without a message")
+            said = [line.strip() for line in self.process.stderr if line.strip()]
+            errors = [line for line in said if "Exception" in line or "rror" in line] or said
+            raise CannotRun(errors[-1] if errors else "a process exited without a message")
         return line
 
-    def turn(self, ms):
-        """Runs for `ms`; returns ns per operation."""
-        self.process.stdin.write(f"{ms}\n")
-        self.process.stdin.flush()
-        return float(self.answer())
+    def turn(self, line=None):
+        """Runs for one turn; returns seconds per operation."""
+        try:
+            self.process.stdin.write(f"{line or self.line}\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        return 1e-9 * float(self.answer())
 
-    def huge(self):
-        """Coverage of the JVM's resident memory, in percent."""
+    def coverage(self):
+        """Coverage of the resident memory of the process, 0 to 1."""
         kib = {}
         for line in Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().split("\n")[1:-1]:
             name, value = line.split(":")
             kib[name] = int(value.split()[0])
         pool = kib["Shared_Hugetlb"] + kib["Private_Hugetlb"]
-        return 100 * (kib["AnonHugePages"] + kib["FilePmdMapped"] + kib["ShmemPmdMapped"] + pool) / (kib["Rss"] + pool)
+        return (kib["AnonHugePages"] + kib["FilePmdMapped"] + kib["ShmemPmdMapped"] + pool) / (kib["Rss"] + pool)
 
 
-def take(commands, turns, ms, order):
-    """For each command the median of its turns, and the lower coverage of start and end.
+def take(players, turns, order):
+    """For each player the median of its turns in seconds, and the lower coverage of start and end.
 
     In each turn all run once, one after another, in random order."""
     with contextlib.ExitStack() as stack:
-        players = [stack.enter_context(Player(command)) for command in commands]
+        for player in players:
+            stack.enter_context(player)
         for player in players:
             player.answer()
         for player in players:
-            player.turn(WARM_UP_MS)
-            player.turn(WARM_UP_MS)
+            for _ in range(WARM_UP_TURNS):
+                player.turn(player.warm_up)
         took = [[] for _ in players]
-        before = [player.huge() for player in players]
+        before = [player.coverage() for player in players]
         for _ in range(turns):
             for i in order.sample(range(len(players)), len(players)):
-                took[i].append(players[i].turn(ms))
+                took[i].append(players[i].turn())
         return [
-            {"best": statistics.median(of), "memory.huge": min(player.huge(), huge)}
-            for player, of, huge in zip(players, took, before)
+            {"seconds": statistics.median(of), "coverage": min(player.coverage(), coverage)}
+            for player, of, coverage in zip(players, took, before)
         ]
