@@ -17,7 +17,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 share := $(DESTDIR)$(PREFIX)/share
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-java java build fmt lint doc bench bench-java fuzz clean install install-c
+.PHONY: help demo test test-java java build fmt lint doc bench bench-java docs-data fuzz clean install install-c
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -34,6 +34,7 @@ test: ## check formatting, lints and documentation; run all tests, including Jav
 	$(checked) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings $(cargo) $(document)
 	scripts/tools cc -- benchmarks/touch/build
+	scripts/tools python -- benchmarks/docs-data --check
 	$(cargo) test --workspace --locked
 	$(MAKE) test-java
 
@@ -61,10 +62,13 @@ doc: ## build the documentation of the crates
 bench: build ## compare the native touch loop with plain C (minutes; RUN=--quick for a test)
 	scripts/tools rust cc python -- benchmarks/touch/run --hugewise $(binary) $(RUN)
 
-# A given RUN replaces --quick, also an empty one; other options: --rounds, --parts.
+# A given RUN replaces --quick, also an empty one; other options: --pairs, --parts.
 bench-java: RUN ?= --quick
 bench-java: build java ## run the JMH benchmarks with their coverage (minutes; RUN= for all)
 	scripts/tools jdk25 python -- benchmarks/java/run --hugewise $(binary) $(RUN)
+
+docs-data: ## write the figures of the documentation from the results of the benchmarks
+	scripts/tools python -- benchmarks/docs-data
 
 fuzz: ## fuzz every parser for SECONDS=10 each
 	scripts/tools rust cc c++ -- fuzz/run $(SECONDS)
