@@ -2,7 +2,14 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use hugewise_linux::{c_library::with_tunables, reading::Reason, units::PageSize};
+use hugewise_linux::{
+    c_library::with_tunables,
+    reading::Reason,
+    units::{Bytes, PageSize},
+};
+
+/// Largest block that glibc permits in an arena (`HEAP_MAX_SIZE / 2` on 64-bit machines).
+const MAX_MMAP_THRESHOLD: Bytes = Bytes(32 << 20);
 
 /// Pages for malloc'd memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,16 +68,34 @@ pub enum MallocSettings {
 }
 
 impl MallocSettings {
-    /// Tunables of glibc for transparent huge pages. Only the main arena uses them, so there is no other one.
-    pub fn glibc_thp() -> MallocSettings {
-        let tunables = [("glibc.malloc.hugetlb", "1"), ("glibc.malloc.arena_max", "1")];
-        MallocSettings::Tunables(tunables.map(|(name, value)| (name, value.to_owned())).to_vec())
+    /// A tunable of glibc for base pages.
+    pub fn glibc_base() -> MallocSettings {
+        MallocSettings::Tunables(vec![("glibc.malloc.hugetlb", "0".to_owned())])
     }
 
-    /// Tunables of glibc for pages of a hugetlb pool, of the default size if `size` is `None`.
-    pub fn glibc_hugetlb(size: Option<PageSize>) -> MallocSettings {
-        let value = size.map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string());
-        MallocSettings::Tunables(vec![("glibc.malloc.hugetlb", value)])
+    /// Tunables of glibc for transparent huge pages.
+    ///
+    /// Only the main arena uses them, so there is no other one. Blocks up to the largest threshold are in the arena,
+    /// because the mapping of a single block is not aligned to huge pages. A threshold that is set does not raise the
+    /// limit of free memory at the end of the arena, so that limit is set to what glibc would choose.
+    pub fn glibc_thp() -> MallocSettings {
+        MallocSettings::Tunables(vec![
+            ("glibc.malloc.hugetlb", "1".to_owned()),
+            ("glibc.malloc.arena_max", "1".to_owned()),
+            ("glibc.malloc.mmap_threshold", MAX_MMAP_THRESHOLD.0.to_string()),
+            ("glibc.malloc.trim_threshold", (2 * MAX_MMAP_THRESHOLD.0).to_string()),
+        ])
+    }
+
+    /// Tunables of glibc for pages of a hugetlb pool, of the default size if `named` is `None`. `size` is the size of
+    /// these pages: a block that is smaller is in the arena, because glibc would map it on base pages.
+    pub fn glibc_hugetlb(named: Option<PageSize>, size: PageSize) -> MallocSettings {
+        let value = named.map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string());
+        let threshold = size.bytes().min(MAX_MMAP_THRESHOLD);
+        MallocSettings::Tunables(vec![
+            ("glibc.malloc.hugetlb", value),
+            ("glibc.malloc.mmap_threshold", threshold.0.to_string()),
+        ])
     }
 
     /// Environment variables to set, merged with their present values, which `theirs` returns.

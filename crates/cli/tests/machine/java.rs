@@ -32,6 +32,21 @@ public class Allocate {
     }
 }
 ";
+/// Direct buffers that malloc would map one by one.
+const DIRECT: &str = "
+public class Direct {
+    public static void main(String[] arguments) {
+        java.nio.ByteBuffer[] kept = new java.nio.ByteBuffer[200];
+        for (int i = 0; i < kept.length; i++) {
+            kept[i] = java.nio.ByteBuffer.allocateDirect(1 << 20);
+            for (int at = 0; at < 1 << 20; at += 4096) {
+                kept[i].put(at, (byte) 1);
+            }
+        }
+        System.out.println(kept[7].get(4096));
+    }
+}
+";
 /// Collectors, each with a backing and the least coverage on it.
 const COLLECTORS: [(&str, &str, f64); 4] = [
     ("UseSerialGC", "thp", 0.8),
@@ -52,6 +67,11 @@ pub fn trials() -> Vec<Trial> {
         trials.push(trial(&format!("{name}: the heap gets its pages"), &needs, of(the_heap)));
         trials.push(trial(&format!("{name}: behind a wrapper"), &needs, of(behind_a_wrapper)));
         trials.push(trial(&format!("{name}: SysV shared memory"), &needs, of(shared_memory)));
+        for backing in ["thp", "hugetlb"] {
+            let jdk = jdk.clone();
+            let name = format!("{name}: memory outside the heap on {backing}");
+            trials.push(trial(&name, &needs, move || with_retries(|| outside_the_heap(&jdk, backing))));
+        }
         for (collector, backing, least) in COLLECTORS {
             if knows(&jdk, collector) {
                 let jdk = jdk.clone();
@@ -124,6 +144,25 @@ fn compare_behind(
 /// counts as fallen back.
 fn with_retries(test: impl Fn() -> TestResult) -> TestResult {
     test().or_else(|_| test()).or_else(|_| test())
+}
+
+fn outside_the_heap(jdk: &Jdk, backing: &str) -> TestResult {
+    let folder = compiled("Direct", DIRECT)?;
+    let make = || {
+        let mut command = hugewise(&["compare", "--json", "--rounds", "1", "--off-heap", backing, "--"]);
+        command.arg(&jdk.java).args(["-Xms64m", "-Xmx64m", "-XX:MaxDirectMemorySize=256m", "-cp"]);
+        command.arg(folder.path()).arg("Direct");
+        command
+    };
+    let comparison = run_command(&make)?.ended_with(INCONCLUSIVE)?.comparison()?;
+    for round in rounds(&comparison, "base")? {
+        assert!(round.off_heap_coverage.is_some_and(|share| share <= 0.05), "{round:#?}");
+    }
+    for round in rounds(&comparison, &format!("base + off-heap {backing}"))? {
+        assert!(round.coverage.is_some_and(|share| share <= 0.05), "{round:#?}");
+        assert!(round.off_heap_coverage.is_some_and(|share| share >= 0.8), "{round:#?}");
+    }
+    Ok(())
 }
 
 fn the_heap(jdk: &Jdk) -> TestResult {

@@ -192,8 +192,8 @@ fn malloc_is_asked() -> TestResult {
     let mut call = run_with(folder.path(), &["--backing", "thp", "--report", &file], &[&program, &file]);
     call.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0:glibc.malloc.tcache_count=9");
     let ran = Running::start(&mut call)?.wait()?.ended_with(0)?;
-    let tunables = "glibc.malloc.tcache_count=9:glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1\n";
-    assert_eq!(ran.stdout, tunables);
+    let tunables = "glibc.malloc.tcache_count=9:glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1:";
+    assert!(ran.stdout.starts_with(tunables), "{}", ran.stdout);
     covered(&report, "anonymous", 0.8)
 }
 

@@ -1,6 +1,7 @@
 //! What to do after a verdict.
 
-use hugewise_linux::{action::Action, hugepages::backing::Backing};
+use hugewise_linux::action::Action;
+use hugewise_plan::malloc::OffHeap;
 
 use crate::{
     comparison::{ArmBacking, Case},
@@ -25,18 +26,17 @@ pub(super) fn actions(verdict: Verdict, arm: ArmBacking, case: &Case) -> Vec<Act
 fn run(arm: ArmBacking, case: &Case) -> Vec<Action> {
     let (command, backing) = (shell_line(&case.command), arm.backing);
     let off_heap = arm.off_heap.map(|off_heap| format!(" --off-heap {off_heap}")).unwrap_or_default();
-    let pool = (backing.is_explicit() && case.is_java()).then(|| {
+    let needs_pool = backing.is_explicit() || arm.off_heap == Some(OffHeap::Hugetlb);
+    // 'hugewise plan' counts the pages of a JVM, not those of malloc.
+    let pool = (needs_pool && arm.off_heap.is_none() && case.is_java()).then(|| {
         Action::new(format!("Reserve the pages that the command needs on {backing}"))
             .by(format!("hugewise plan --backing {backing} -- {command}"))
             .verified_by("hugewise check")
     });
-    let run = match backing {
-        Backing::Hugetlb(_) | Backing::Shm(_) if pool.is_none() => {
-            format!(
-                "Reserve a pool for the peak memory (hugewise apply --pool), and run the command on {arm}"
-            )
-        }
-        _ => format!("Run the command on {arm}"),
+    let run = if needs_pool && pool.is_none() {
+        format!("Reserve a pool for the peak memory (hugewise apply --pool), and run the command on {arm}")
+    } else {
+        format!("Run the command on {arm}")
     };
     let run = Action::new(run).by(format!("hugewise run --backing {backing}{off_heap} -- {command}"));
     pool.into_iter().chain([run.verified_by("hugewise inspect PID")]).collect()
@@ -55,6 +55,8 @@ pub fn shell_line(command: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use hugewise_linux::hugepages::backing::Backing;
 
     use super::*;
 

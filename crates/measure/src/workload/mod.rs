@@ -107,7 +107,7 @@ impl Workload {
             WorkloadKind::Java { line, flags } => {
                 let mut prepared = java::prepare(line, flags, backing, conditions)?;
                 if let Some(off_heap) = off_heap {
-                    off_heap::prepare(&mut prepared, off_heap, conditions);
+                    off_heap::prepare(&mut prepared, off_heap, conditions)?;
                 }
                 Ok(prepared)
             }

@@ -4,16 +4,15 @@ use std::{collections::BTreeMap, ffi::OsString};
 
 use hugewise_evidence::observation::RegionOfInterest;
 use hugewise_linux::{
-    c_library::with_tunables,
     hugepages::backing::Backing,
     reading::Reason,
     units::{Bytes, PageSize},
 };
+use hugewise_plan::malloc::MallocSettings;
 
 use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind};
 use crate::execution::Launch;
 
-const TUNABLES: &str = "GLIBC_TUNABLES";
 /// Allowance for the rounding of large allocations to whole huge pages.
 const ROUNDING: Bytes = Bytes(64 << 20);
 
@@ -26,11 +25,23 @@ impl Workload {
     }
 }
 
-/// Upper bound of the demand of malloc'd memory on a pool, with its page size; `None` before the first run on base.
-pub(super) fn pool_demand(backing: Backing, conditions: &Conditions) -> Option<(PageSize, Bytes)> {
-    let (size, peak) = (conditions.sizes.huge_page_of(backing)?, conditions.peak_on_base?);
+/// Demand of malloc'd memory on a pool of pages of `size`, with an allowance; `None` before the first run on base.
+pub(super) fn pool_demand(size: PageSize, conditions: &Conditions) -> Option<Bytes> {
+    let peak = conditions.peak_on_base?;
     let demand = Bytes(peak.0 + peak.0 / 4) + ROUNDING;
-    Some((size, demand.align_up(size).unwrap_or(demand)))
+    Some(demand.align_up(size).unwrap_or(demand))
+}
+
+/// The settings, merged with the present variables.
+pub(super) fn environment(settings: &MallocSettings) -> Vec<(String, Option<OsString>)> {
+    let variables = settings.variables(&|name| std::env::var(name).ok());
+    variables.into_iter().map(|(name, value)| (name.to_owned(), Some(value.into()))).collect()
+}
+
+/// The settings as text.
+pub(super) fn described(settings: &MallocSettings) -> String {
+    let variables = settings.variables(&|_| None);
+    variables.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 pub(super) fn prepare(
@@ -39,29 +50,29 @@ pub(super) fn prepare(
     conditions: &Conditions,
 ) -> Result<Prepared, Reason> {
     let mut pools = BTreeMap::new();
-    let tunable = match backing {
-        Backing::Base => "0".to_owned(),
-        Backing::Thp => "1".to_owned(),
+    let settings = match backing {
+        Backing::Base => MallocSettings::glibc_base(),
+        Backing::Thp => MallocSettings::glibc_thp(),
         Backing::Hugetlb(named) => {
-            pools.extend(pool_demand(backing, conditions));
-            named.map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string())
+            let Some(size) = conditions.sizes.huge_page_of(backing) else {
+                return Reason::err("this kernel has no hugetlb pools");
+            };
+            pools.extend(pool_demand(size, conditions).map(|demand| (size, demand)));
+            MallocSettings::glibc_hugetlb(named, size)
         }
         Backing::Shm(_) => {
             return Reason::err("only a JVM has an option for SysV shared memory: try hugetlb");
         }
     };
-    let ours = [("glibc.malloc.hugetlb", tunable)];
-    let tunables = with_tunables("", &ours);
-    let value = with_tunables(&std::env::var(TUNABLES).unwrap_or_default(), &ours);
     Ok(Prepared {
         launch: Launch {
             command: command.iter().map(OsString::from).collect(),
-            environment: vec![(TUNABLES.to_owned(), Some(value.into()))],
+            environment: environment(&settings),
             thp_disabled: backing == Backing::Base,
         },
         region: RegionOfInterest::Anonymous,
         pools,
         shared_memory: false,
-        notes: vec![format!("{TUNABLES}={tunables}")],
+        notes: vec![described(&settings)],
     })
 }

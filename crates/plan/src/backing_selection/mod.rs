@@ -302,7 +302,7 @@ impl SelectionFacts {
         }
         let why =
             format!("malloc'd memory on hugetlb: {left} pages of {size} ({}) are left for it", left * size);
-        Ok((MallocSettings::glibc_hugetlb(backing.named_size()), why))
+        Ok((MallocSettings::glibc_hugetlb(backing.named_size(), size), why))
     }
 
     fn thp_for_malloc(&self, malloc: Malloc) -> Result<(MallocSettings, String), Reason> {

@@ -117,7 +117,7 @@ fn malloc_leaves_the_heap_its_pages() {
     assert_eq!(chosen(wanted, &facts(660)).backing, Backing::Thp);
     let choice = chosen(wanted, &facts(700));
     assert_eq!(choice.backing, Backing::Hugetlb(None));
-    assert_eq!(choice.malloc, Some(MallocSettings::Tunables(vec![("glibc.malloc.hugetlb", "2".to_owned())])));
+    assert_eq!(choice.malloc, Some(MallocSettings::glibc_hugetlb(None, size("2m"))));
     assert!(choice.why.contains("49 pages of 2MiB (98MiB) are left for it"), "{}", choice.why);
 }
 
@@ -126,10 +126,9 @@ fn thp_for_malloc_by_what_works_here() {
     let wanted = BackingRequest { off_heap: Some(OffHeap::Thp), ..BackingRequest::default() };
     let means = |facts: &SelectionFacts| chosen(wanted, facts).malloc;
     let one_arena = means(&facts(0)).expect("means").variables(&|_| Some("a.b=1".to_owned()));
-    assert_eq!(
-        one_arena,
-        [("GLIBC_TUNABLES", "a.b=1:glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1".to_owned())]
-    );
+    let tunables = "a.b=1:glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1:glibc.malloc.mmap_threshold=33554432:\
+                    glibc.malloc.trim_threshold=67108864";
+    assert_eq!(one_arena, [("GLIBC_TUNABLES", tunables.to_owned())]);
     let jemalloc = Some(PathBuf::from("usr/lib/libjemalloc.so.2"));
     let many = SelectionFacts { processors: 64, jemalloc: jemalloc.clone(), ..facts(0) };
     assert_eq!(
@@ -165,7 +164,9 @@ fn other_programs_are_asked_through_malloc() {
     let named =
         BackingRequest { backing: Some(Backing::Hugetlb(Some(size("2m")))), ..BackingRequest::default() };
     let named = choose(named, &facts(9)).expect("a choice").malloc;
-    assert_eq!(named, Some(MallocSettings::Tunables(vec![("glibc.malloc.hugetlb", "2097152".to_owned())])));
+    let tunables = named.expect("settings").variables(&|_| None);
+    let expected = "glibc.malloc.hugetlb=2097152:glibc.malloc.mmap_threshold=2097152";
+    assert_eq!(tunables, [("GLIBC_TUNABLES", expected.to_owned())]);
     assert!(
         choose(BackingRequest { backing: Some(Backing::Shm(None)), ..BackingRequest::default() }, &facts(0))
             .is_err()

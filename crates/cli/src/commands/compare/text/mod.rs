@@ -63,8 +63,10 @@ fn actions(lines: &mut Vec<String>, actions: &[Action], terminal: &Terminal) {
     lines.push(String::new());
     lines.push(terminal.bold("Actions"));
     for (n, action) in actions.iter().enumerate() {
-        let change = wrap(&format!("{}. {}", n + 1, action.change), terminal.width().saturating_sub(1));
-        lines.extend(change.iter().map(|line| format!(" {line}")));
+        for (at, line) in wrap(&action.change, terminal.width().saturating_sub(4)).iter().enumerate() {
+            let number = if at == 0 { format!("{}.", n + 1) } else { String::new() };
+            lines.push(format!(" {number:<3}{line}"));
+        }
         let command = |command: &String| terminal.good(&format!("$ {command}"));
         lines.extend(action.command.as_ref().map(|text| format!("    {}", command(text))));
         lines.extend(action.verify.as_ref().map(|text| format!("    verify: {}", command(text))));
