@@ -62,12 +62,14 @@ pub fn collapse_all(
         let begin = Instant::now();
         // Sampled in another thread, so also during the calls: stalls end with the call that causes them.
         let watch = &watch;
-        scope.spawn(move || watch.run(target.root, target.pid, begin));
+        let sampler = scope.spawn(move || watch.run(target.root, target.pid, begin));
         let occupancy = Occupancy::open(target.root, target.pid, target.sizes.base, settings.size).ok();
         let mut live = LiveHost { target, size: settings.size, occupancy, watch, begin, progress };
         watch.wait_for_first();
         let done = engine::collapse_all(&mut live, candidates, settings);
         watch.over.store(true, Ordering::Relaxed);
+        // It may wait for a second.
+        sampler.thread().unpark();
         done
     })
 }
@@ -156,7 +158,8 @@ impl Sampler {
             *self.interference.lock().unwrap_or_else(PoisonError::into_inner) = interference;
             self.sampled.store(true, Ordering::Relaxed);
             let cost = thread_cpu().saturating_sub(before);
-            thread::sleep(MIN_SAMPLE_INTERVAL.max(cost * MIN_INTERVAL_PER_COST).min(Duration::from_secs(1)));
+            let interval = MIN_SAMPLE_INTERVAL.max(cost * MIN_INTERVAL_PER_COST);
+            thread::park_timeout(interval.min(Duration::from_secs(1)));
         }
     }
 
