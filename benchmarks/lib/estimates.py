@@ -1,7 +1,8 @@
 """Paired estimates: the Hodges-Lehmann estimate, its 95 % interval, and the verdict on a limit.
 
-A *quantity* is `ratio` (a quotient of two or of two pairs of samples), `difference` (of two samples) or `value`
-(one sample). Ratios and values are positive and are estimated by their logarithms; differences are not.
+A *quantity* is `ratio` (a quotient of two or of two pairs of samples), `difference` (of two samples), `value`
+(one sample) or `count` (the sum of samples of 0 and 1). Ratios and values are positive and are estimated by their
+logarithms; differences are not. A count has no interval: its bounds are the count.
 """
 
 import math
@@ -36,6 +37,8 @@ def estimate(figures, quantity):
     """(estimate, low, high); the bounds are `None` with fewer than MIN_PAIRS figures, all three without any."""
     if not figures:
         return None, None, None
+    if quantity == "count":
+        return (sum(figures),) * 3
     if quantity == "difference":
         return hodges_lehmann(figures)
     if min(figures) <= 0:
@@ -80,7 +83,7 @@ def verdict(of, limit, quantity, count):
     else `inconclusive`; `not_judged` without a limit. The detail of `inconclusive` says how to settle it.
     """
     middle, low, high = of
-    noun = "samples" if quantity == "value" else "pairs"
+    noun = "samples" if quantity in ("value", "count") else "pairs"
     if middle is None and count:
         return "inconclusive", "a figure is zero or negative, so it has no ratio"
     if low is None:
@@ -107,6 +110,8 @@ def scale_of(quantity):
 
 def excess_width(low, high, limit, quantity):
     """Width of an interval as a multiple of the widest that is printed: for differences that of the limit."""
+    if quantity == "count":
+        return 0
     scale = scale_of(quantity)
     widest = limit.get("at_most", math.inf) if quantity == "difference" else math.log(MAX_INTERVAL_FACTOR)
     return (scale(high) - scale(low)) / widest

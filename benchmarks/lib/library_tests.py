@@ -1,4 +1,4 @@
-"""Tests of the estimates, of the refusal of results that cannot be repeated, and of the pages."""
+"""Tests of the estimates, of the refusal of results that cannot be repeated, of processes, and of the pages."""
 
 import argparse
 import contextlib
@@ -7,13 +7,16 @@ import io
 import json
 import os
 import subprocess
+import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
 import estimates
 import figures
 import pages
+import processes
 import provenance
 import results
 import tables
@@ -60,6 +63,14 @@ class Estimates(unittest.TestCase):
         verdict = estimates.verdict((1.0, 0.99, 1.5), {"at_most": 1.0001}, "ratio", 20)
         self.assertIn("more than 2000 pairs", verdict[1])
 
+    def test_a_count_is_judged_without_an_interval(self):
+        of = estimates.estimate(estimates.pairs({"claim": [0, 1, None, 0]}, ["claim"], "count"), "count")
+        self.assertEqual((1, 1, 1), of)
+        self.assertEqual("holds", estimates.verdict(of, {"at_most": 1}, "count", 3)[0])
+        self.assertEqual("fails", estimates.verdict(of, {"at_most": 0}, "count", 3)[0])
+        self.assertEqual("holds", estimates.verdict((0, 0, 0), {"at_most": 0}, "count", 3)[0])
+        self.assertEqual("fails", estimates.verdict((0, 0, 0), {"at_least": 1}, "count", 1)[0])
+
 
 class Tables(unittest.TestCase):
     def table(self, ratios, **limit):
@@ -79,6 +90,15 @@ class Tables(unittest.TestCase):
         text = self.table([0.9, 0.91, 0.92, 0.9, 0.89, 0.9, 0.9], at_most=1)
         self.assertIn("| label | 2.10 | 3.00 | unknown | 7 | 0.900 [0.895–0.910] | ≤ 1 | holds |", text)
         self.assertIn("|  | a, ms | a, MiB |", text)
+
+    def test_a_row_with_a_count(self):
+        part = results.Part("name", "?", "claims", "", "count")
+        for value in (0, 1, 0):
+            part.add("claim", value)
+        part.row("claims", ["claim"], at_most=2)
+        text = tables.part(part.json())
+        self.assertIn("|  | samples | count | limit | verdict |", text)
+        self.assertIn("| claims | 3 | 1 | ≤ 2 | holds |", text)
 
 
 class Provenance(unittest.TestCase):
@@ -172,6 +192,48 @@ class Results(unittest.TestCase):
         self.assertIn("is withdrawn: another program ran", text("run/runs"))
         text = figures.Figures({"run": [(self.FILE, withdrawn), (self.FILE, example())]})
         self.assertIn("| 8 | 3.35 [3.10–3.60] | ≤ 5 | holds |", text("run/added"))
+
+
+class Processes(unittest.TestCase):
+    def ended(self, pid):
+        for _ in range(500):
+            # A process whose parent has ended can remain as a zombie.
+            try:
+                if ") Z " in Path(f"/proc/{pid}/stat").read_text():
+                    return True
+            except OSError:
+                return True
+            time.sleep(0.01)
+        return False
+
+    def test_a_process_ends_with_its_block(self):
+        with self.assertRaises(KeyboardInterrupt):
+            with processes.process([sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(60)"]) as pid:
+                raise KeyboardInterrupt
+        self.assertTrue(self.ended(pid))
+
+    def test_a_neighbour_ends_with_its_children(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "pid")
+            neighbour = processes.Neighbour(["sh", "-c", f"sleep 60 & echo $! >> {file}; wait"], 1, lambda order: order.uniform(0.02, 0.1))
+            begin = time.monotonic()
+            with neighbour:
+                # On a busy machine the first phases can be too short to start the child.
+                while not (file.exists() and file.read_text() and len(neighbour.phases) > 2) and not neighbour.failure:
+                    time.sleep(0.01)
+            pids = file.read_text().split()
+        self.assertIsNone(neighbour.failure)
+        self.assertTrue(all(self.ended(pid) for pid in pids))
+        self.assertTrue(0 < neighbour.busy_ratio(begin, time.monotonic()) < 1)
+
+    def test_a_neighbour_that_exits_is_reported(self):
+        with processes.Neighbour(["false"], 1, lambda _: 0.1) as neighbour:
+            neighbour.thread.join()
+        self.assertIn("false exited with status 1", neighbour.failure)
+
+    def test_the_output_of_a_finished_program(self):
+        ended = processes.finished(["sh", "-c", "echo out; echo err >&2; exit 3"])
+        self.assertEqual((3, "out\n", "err\n"), (ended.returncode, ended.stdout, ended.stderr))
 
 
 class Pages(unittest.TestCase):

@@ -57,17 +57,22 @@ def objection(root, binary):
     return None
 
 
+def meminfo_bytes(name):
+    """A field of /proc/meminfo, such as `MemFree`, in bytes."""
+    field = re.search(rf"^{name}:\s*(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
+    return int(field[1]) * 1024
+
+
 def host():
     """The machine, as the kernel reports it."""
     cpuinfo = Path("/proc/cpuinfo").read_text()
     model = re.search(r"^model name\s*: (.*)$", cpuinfo, re.M)
     flags = re.search(r"^flags\s*: (.*)$", cpuinfo, re.M)
-    memory = re.search(r"^MemTotal:\s*(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
     of = {
         "cpu": model[1].strip() if model else None,
         "architecture": platform.machine(),
         "cpus": os.cpu_count(),
-        "memory_bytes": int(memory[1]) * 1024,
+        "memory_bytes": meminfo_bytes("MemTotal"),
         "virtual": "hypervisor" in flags[1].split() if flags else None,
     }
     return with_reasons(of, {name: "/proc/cpuinfo does not report it" for name in ("cpu", "virtual")})

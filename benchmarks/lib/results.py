@@ -128,6 +128,8 @@ class Part:
     def __init__(self, name, question, unit, design, quantity):
         self.about = {"name": name, "question": question, "unit": unit, "design": design, "quantity": quantity}
         self.samples, self.rows, self.notes = {}, [], []
+        # Results of other programs that the rows summarise, by the name of the JSON field.
+        self.sources = {}
 
     def add(self, name, value):
         """A sample of one side; `None` keeps the place of a pair without it."""
@@ -151,7 +153,7 @@ class Part:
         self.rows.append({**empty, "verdict": "left_out", "detail": reason, "unknown": unknown})
 
     def json(self):
-        return {**self.about, "rows": self.rows, "notes": self.notes, "samples": self.samples}
+        return {**self.about, "rows": self.rows, "notes": self.notes, "samples": self.samples, **self.sources}
 
 
 def computed(about, samples, compares, limit):

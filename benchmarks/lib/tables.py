@@ -19,8 +19,11 @@ def part(part):
     units = {name: unit(name, [row["values"].get(name) for row in rows]) for name in names}
     is_ratio = part["quantity"] == "ratio"
     scale = (1, "") if is_ratio else unit(part["unit"], [row["estimate"] for row in rows])
-    figure = {"ratio": "ratio", "difference": "difference", "value": "estimate"}[part["quantity"]]
-    head = ["", *(heading(name, units[name][1]) for name in names), "samples" if part["quantity"] == "value" else "pairs", heading(figure, scale[1]) + " [95 %]", "limit", "verdict"]
+    figure = {"ratio": "ratio", "difference": "difference", "value": "estimate", "count": "count"}[part["quantity"]]
+    is_count = part["quantity"] == "count"
+    compared = "samples" if is_count or part["quantity"] == "value" else "pairs"
+    estimate = heading(figure, scale[1]) + ("" if is_count else " [95 %]")
+    head = ["", *(heading(name, units[name][1]) for name in names), compared, estimate, "limit", "verdict"]
     if not any(row["limit"] for row in rows):
         head.remove("limit")
     lines = []
@@ -73,6 +76,8 @@ def interval(row, quantity, factor=1):
     """`0.716 [0.684–0.751]`; no figure without an interval, or with one that is too wide."""
     if row["low"] is None or estimates.excess_width(row["low"], row["high"], row["limit"], quantity) > 1:
         return "–"
+    if quantity == "count":
+        return str(row["estimate"])
     numbers = [row[name] / factor for name in ("estimate", "low", "high")]
     is_near_one = quantity == "ratio" and max(numbers) < 10
     middle, low, high = (f"{number:.3f}" if is_near_one else significant(number).replace("-", "−") for number in numbers)
