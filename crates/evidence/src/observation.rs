@@ -81,7 +81,7 @@ pub struct Observer {
     pub coverage: Option<Coverage>,
     /// Whether memory outside the Java heap is sampled, too.
     samples_off_heap: bool,
-    /// Its coverage in the sample in which most of it was resident.
+    /// Coverage outside the Java heap in the sample with the largest resident size there.
     pub off_heap_coverage: Option<Coverage>,
 }
 

@@ -129,7 +129,7 @@ impl Experiment<'_> {
         };
         match conducted {
             Ok(()) => {}
-            // What is finished is a result.
+            // The complete runs are a result.
             Err(ExperimentError::Interrupted) if result.rounds.iter().any(|round| round.block.is_some()) => {
                 result.notes.push("interrupted: the result is that of the runs before the signal".to_owned());
             }

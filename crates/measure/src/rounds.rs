@@ -67,7 +67,7 @@ impl Experiment<'_> {
                 match self.run_block(of_case, &mut rounds, machine, result, &mut begun) {
                     Err(ExperimentError::OutOfTime) => {
                         if index < warm_up {
-                            let note = "the time limit ended a warm-up: set a longer one with --max-time";
+                            let note = "the time limit ended a warm-up: give a longer --max-time or --rounds";
                             result.notes.push(note.to_owned());
                         }
                         return Ok(());
@@ -95,7 +95,6 @@ impl Experiment<'_> {
         begun: &mut dyn FnMut(Slot),
     ) -> Result<(), ExperimentError> {
         let Some(first) = slots.first() else { return Ok(()) };
-        let is_first_block = rounds.turns[first.case].is_none();
         if first.block.is_some() && self.rules.turns {
             let takes_turns =
                 *rounds.turns[first.case].get_or_insert_with(|| self.permits_turns(first.case, result));
@@ -104,10 +103,10 @@ impl Experiment<'_> {
                 match self.run_in_turns(slots, rounds, machine, result) {
                     // Two runs of the command may need the same file or port.
                     Err(error @ (ExperimentError::Run { .. } | ExperimentError::Execution { .. }))
-                        if is_first_block && !error.is_timeout() =>
+                        if !error.is_timeout() =>
                     {
                         rounds.turns[first.case] = Some(false);
-                        result.rounds.retain(|round| round.case != first.case || round.block.is_none());
+                        result.rounds.retain(|round| (round.case, round.block) != (first.case, first.block));
                         let workload = &self.cases[first.case].workload.name;
                         result.notes.push(sliced::note(workload, &format!("side by side, {error}")));
                     }

@@ -48,7 +48,7 @@ impl Progress for Bar {
             self.bar.finish_and_clear();
         } else if self.line.is_some_and(|line| line.elapsed() >= LINE_INTERVAL) {
             self.line = Some(Instant::now());
-            eprintln!("hugewise: {done} of {total} runs are done; next: {what}");
+            eprintln!("hugewise: {done} runs are done; next: {what}");
         }
     }
 }

@@ -54,11 +54,11 @@ pub struct Capabilities(pub u64);
 impl Capabilities {
     /// Permits locking memory, and SysV segments on huge pages.
     pub const IPC_LOCK: u32 = 14;
+    /// Permits tracing any process. A process traced without it gains no privileges by executing a set-user-ID program.
+    pub const SYS_PTRACE: u32 = 19;
     /// Permits reading page flags and changing settings.
     pub const SYS_ADMIN: u32 = 21;
     /// Permits madvise on other processes.
-    /// Permits tracing any process. A process traced without it gains no privileges by executing a set-user-ID program.
-    pub const SYS_PTRACE: u32 = 19;
     pub const SYS_NICE: u32 = 23;
     /// Permits hardware counters regardless of `perf_event_paranoid` (Linux 5.8).
     pub const PERFMON: u32 = 38;

@@ -120,7 +120,7 @@ pub fn has_capabilities(path: &Path) -> bool {
     unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
-/// Columns of the terminal that `file` is; `None` if it is no terminal, or does not know.
+/// Columns of the terminal `file`; `None` if `file` is not a terminal or does not report its size.
 pub fn terminal_columns(file: &impl AsRawFd) -> Option<usize> {
     let mut size = MaybeUninit::<libc::winsize>::zeroed();
     // SAFETY: writes one live winsize, for which zero is valid.

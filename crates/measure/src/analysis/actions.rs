@@ -1,10 +1,10 @@
-//! What to do after a verdict.
+//! Actions after a verdict.
 
 use hugewise_linux::action::Action;
 use hugewise_plan::malloc::OffHeap;
 
 use crate::{
-    comparison::{ArmBacking, Case},
+    comparison::{ArmBacking, Case, parameters::substitute},
     verdict::Verdict,
 };
 
@@ -13,10 +13,10 @@ pub(super) fn actions(verdict: Verdict, arm: ArmBacking, case: &Case) -> Vec<Act
     match verdict {
         Verdict::Faster if !case.embedded => run(arm, case),
         Verdict::FellBack => {
-            vec![Action::new("Find out why huge pages are not available").by("hugewise check")]
+            vec![Action::new("Find out why the rounds fell back").by("hugewise check")]
         }
         Verdict::Inconclusive => vec![Action::new(
-            "Measure again for longer (--max-time), with --metric cpu if other programs are busy, or on a quieter machine",
+            "Measure again with a longer --max-time or more --rounds, or on a quieter machine; a command also with --turns or --metric cpu",
         )],
         _ => Vec::new(),
     }
@@ -24,12 +24,12 @@ pub(super) fn actions(verdict: Verdict, arm: ArmBacking, case: &Case) -> Vec<Act
 
 /// Starting the command on the backing, with the pool for it.
 fn run(arm: ArmBacking, case: &Case) -> Vec<Action> {
-    let (command, backing) = (shell_line(&case.command), arm.backing);
+    let (command, backing) = (shell_line(&substitute(&case.command, &case.parameters)), arm.backing);
     let off_heap = arm.off_heap.map(|off_heap| format!(" --off-heap {off_heap}")).unwrap_or_default();
     let needs_pool = backing.is_explicit() || arm.off_heap == Some(OffHeap::Hugetlb);
     // 'hugewise plan' counts the pages of a JVM, not those of malloc.
     let pool = (needs_pool && arm.off_heap.is_none() && case.is_java()).then(|| {
-        Action::new(format!("Reserve the pages that the command needs on {backing}"))
+        Action::new(format!("Count the pages for {backing}, and reserve them with the plan's command"))
             .by(format!("hugewise plan --backing {backing} -- {command}"))
             .verified_by("hugewise check")
     });

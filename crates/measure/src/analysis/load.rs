@@ -10,7 +10,7 @@ const CONFIDENCE: f64 = 0.99;
 /// Fewest starts of both arms from which a dependency is inferred.
 const MIN_STARTS: usize = 5;
 
-/// The turn in cycle `cycle`: the load around it, and the logarithm of the ratio.
+/// One cycle: the load around it, and the logarithm of its ratio.
 struct Point {
     load: f64,
     ratio: f64,

@@ -185,7 +185,7 @@ fn logarithm(reference: &Round, round: &Round, figure: &str) -> Option<f64> {
 /// The figure of populating memory.
 const POPULATE: &str = "populate";
 
-/// What populating THP involves on a host that takes back free memory, if it certainly took longer than on base
+/// A note on populating THP on a host that takes back free memory, if it certainly took longer than on base
 /// pages.
 pub fn slow_populating(comparison: &Comparison) -> Option<String> {
     let is_slow = |case: usize, arm: usize| {
@@ -217,6 +217,11 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
         (None, None) => ArmVerdict::plain(Verdict::Base, arm.fallback()),
         (None, Some(reference)) => judge_figure(reference, &arm, case, claims(comparison)),
     };
+    let actions = match judged.verdict {
+        // A false claim has no consequence.
+        _ if comparison.design.aa => Vec::new(),
+        verdict => actions::actions(verdict, comparison.design.arms[arm_index], case),
+    };
     BackingResult {
         workload: case.workload.clone(),
         parameters: case.parameters.clone(),
@@ -234,7 +239,7 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
         rounds_fallen_back: arm.fallen_back.len(),
         blocks_too_busy: arm.busiest.len(),
         reason: judged.reason,
-        actions: actions::actions(judged.verdict, comparison.design.arms[arm_index], case),
+        actions,
         figures: case.figures.iter().filter_map(|f| summary(f, &arm, reference.as_ref())).collect(),
     }
 }

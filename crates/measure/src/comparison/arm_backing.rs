@@ -1,4 +1,4 @@
-//! The backing of an arm: of the heap, or of all memory, and of the memory outside the heap.
+//! The backing of an arm: of the Java heap and of the memory outside it, or of all memory of another program.
 
 use std::{fmt, str::FromStr};
 

@@ -4,6 +4,7 @@
 //! and the reports print them.
 
 mod arm_backing;
+pub mod parameters;
 #[cfg(test)]
 mod tests;
 
@@ -148,7 +149,7 @@ pub struct Round {
     pub arm: usize,
     /// Index of the block, from 0; null for a warm-up.
     pub block: Option<usize>,
-    /// Why the run did not get its pages and is not counted; null if it did.
+    /// Why the run does not count: it did not get its pages, or its coverage is unknown; null if it counts.
     pub fell_back: Option<String>,
     /// The figures by name; figures that could not be read are absent.
     pub figures: BTreeMap<String, f64>,
@@ -156,7 +157,7 @@ pub struct Round {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<Turns>,
     /// Share of the region's resident bytes on huge pages, 0 to 1, as the kernel reports it; null if unknown.
-    /// The region is the Java heap, the buffer, or malloc'd memory.
+    /// The region is the Java heap, the buffer, or all anonymous memory and hugetlb pages.
     pub coverage: Option<f64>,
     /// The same of the memory outside the Java heap; absent without `--off-heap`, and if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -216,7 +217,7 @@ pub struct BackingResult {
     pub off_heap_coverage: Option<f64>,
     /// Number of counted rounds.
     pub rounds: usize,
-    /// Number of rounds that did not get their pages.
+    /// Number of rounds that did not get their pages, or whose coverage is unknown.
     pub rounds_fallen_back: usize,
     /// Number of blocks that do not count for the ratio, because the host was busiest then; 0 for a command, and without turns.
     #[serde(default)]
@@ -224,7 +225,7 @@ pub struct BackingResult {
     /// In words: the cause of a fallback, why the arm was left out, or the basis of the verdict.
     #[serde(rename = "detail")]
     pub reason: Option<String>,
-    /// What to do after this verdict.
+    /// Actions after this verdict.
     pub actions: Vec<Action>,
     /// Summaries of all figures over the same rounds.
     pub figures: Vec<FigureSummary>,

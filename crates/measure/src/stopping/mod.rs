@@ -71,7 +71,7 @@ impl TimeLimit {
         }
     }
 
-    /// `a block of 3 runs takes about 12 s; at least 5 blocks run, if they end within 180 s (from --max-time)`,
+    /// `a block of 3 runs takes about 12 s; at least 5 blocks run if they end within 180 s, set by --max-time`,
     /// after the first block. `run` is `run` or `start`.
     pub fn estimate(&self, run: &str, count: usize) -> String {
         let s = if count == 1 { "" } else { "s" };
@@ -83,7 +83,7 @@ impl TimeLimit {
             }
             Blocks::UntilDecided(_) => {
                 let limit = self.limit().unwrap_or_default().as_secs_f64();
-                format!("at least {MIN_BLOCKS} blocks run, if they end within {limit:.0} s (from --max-time)")
+                format!("at least {MIN_BLOCKS} blocks run if they end within {limit:.0} s, set by --max-time")
             }
         };
         format!("a block of {count} {run}{s} takes about {block:.0} s; {rest}")

@@ -54,14 +54,14 @@ pub(crate) fn obstacle(figure: Option<&str>, warm_ups: &[&Round], available: Byt
     };
     let (walls, cpus, waits) = (values("wall"), values("cpu"), values("cpu_wait"));
     if let Some(short) = walls.iter().find(|wall| **wall < SHORTEST_RUN) {
-        return Some(format!("a run takes {short:.2} s, and turns need {SHORTEST_RUN} s"));
+        return Some(format!("a run takes {short:.2} s, and turns need at least {SHORTEST_RUN} s"));
     }
     let shares = walls.iter().zip(cpus.iter().zip(&waits)).map(|(wall, (cpu, wait))| (cpu + wait) / wall);
     let share = shares.fold(f64::INFINITY, f64::min);
     if share < LEAST_CPU {
         let (share, least) = (100.0 * share, 100.0 * LEAST_CPU);
         return Some(format!(
-            "a run uses a CPU or waits for one for {share:.0} % of its time, and turns need {least} %"
+            "a run uses or waits for a CPU for {share:.0} % of its time, and turns need at least {least} %"
         ));
     }
     let mut by_arm: BTreeMap<usize, f64> = BTreeMap::new();
@@ -71,7 +71,7 @@ pub(crate) fn obstacle(figure: Option<&str>, warm_ups: &[&Round], available: Byt
     }
     let peaks = Bytes(by_arm.values().sum::<f64>() as u64);
     let limit = Bytes(available.0 / 10 * super::MAX_MEMORY_TENTHS);
-    (peaks > limit).then(|| format!("the runs of a block need {peaks} at once, and turns may use {limit}"))
+    (peaks > limit).then(|| format!("a block needs {peaks} of memory at once, and turns may use {limit}"))
 }
 
 /// A run to start.
@@ -188,7 +188,7 @@ fn cycles(
     }
 }
 
-/// A timeout with what the run printed.
+/// A timeout with the output of the run.
 fn with_output(error: ExecutionError, output: &mut Output) -> ExecutionError {
     match error {
         ExecutionError::TimedOut { limit, .. } => {
@@ -239,11 +239,11 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until all its processes are stopped; an error if one still runs after [`STOP_LIMIT`], because it left the group.
+    /// Waits until all its processes are stopped; an error if one still runs after [`STOP_LIMIT`].
     fn check_stopped(&mut self, root: &Root) -> Result<(), ExecutionError> {
         let begin = Instant::now();
         loop {
-            // One that has ended is not in the way.
+            // A process that has ended counts as stopped.
             let is_stopped = |pid: &u32| {
                 let stat = root.read(format!("proc/{pid}/stat")).unwrap_or_default();
                 TaskStat::parse(&stat).is_none_or(|stat| "TtZX".contains(stat.state))
@@ -252,7 +252,7 @@ impl Run {
             let Some(running) = processes.iter().find(|pid| !is_stopped(pid)) else { return Ok(()) };
             if begin.elapsed() > STOP_LIMIT {
                 return Err(ExecutionError::Failed(format!(
-                    "its process {running} left the process group, and cannot be stopped during the turns of the others"
+                    "its process {running} cannot be stopped during the turns of the others: it left the process group, or is blocked in the kernel"
                 )));
             }
             thread::sleep(Duration::from_millis(1));
@@ -275,7 +275,7 @@ fn failed(source: io::Error) -> ExecutionError {
 
 /// The note of a workload whose runs do not take turns.
 pub(crate) fn note(workload: &str, obstacle: &str) -> String {
-    format!("the runs of {workload} do not take turns, each runs from its start to its end: {obstacle}")
+    format!("the runs of {workload} do not take turns, but go from start to end without stops: {obstacle}")
 }
 
 /// Time of a run of this arm, by its last round.

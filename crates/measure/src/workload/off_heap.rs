@@ -1,5 +1,6 @@
 //! Memory outside the Java heap: its backing is set through the C library's malloc.
 
+use hugewise_evidence::observation::RegionOfInterest;
 use hugewise_linux::{reading::Reason, units::Bytes};
 use hugewise_plan::malloc::{MallocSettings, OffHeap};
 
@@ -11,6 +12,11 @@ pub(super) fn prepare(
     off_heap: OffHeap,
     conditions: &Conditions,
 ) -> Result<(), Reason> {
+    if !matches!(prepared.region, RegionOfInterest::JavaHeap(_)) {
+        return Reason::err(
+            "a JVM before JDK 9 does not report where its heap is, so neither is the rest known",
+        );
+    }
     let settings = match off_heap {
         OffHeap::Thp => MallocSettings::glibc_thp(),
         OffHeap::Hugetlb => {

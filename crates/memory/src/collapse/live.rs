@@ -68,7 +68,7 @@ pub fn collapse_all(
         watch.wait_for_first();
         let done = engine::collapse_all(&mut live, candidates, settings);
         watch.over.store(true, Ordering::Relaxed);
-        // It may wait for a second.
+        // The sampler may wait for up to a second.
         sampler.thread().unpark();
         done
     })

@@ -32,7 +32,7 @@ use hugewise_linux::{
 };
 use hugewise_measure::{
     analysis,
-    comparison::{ArmBacking, BackingResult, Comparison, Design},
+    comparison::{ArmBacking, BackingResult, Comparison, Design, parameters::substitute},
     execution::Launch,
     experiment::{CaseToRun, Experiment, Rules},
     fragmentation::Fragmenter,
@@ -86,9 +86,9 @@ pub struct Compare {
     /// [default: base,thp,hugetlb]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     backing: Vec<Backing>,
-    /// Compare memory outside the Java heap, such as malloc'd memory and direct buffers: each backing, which is
-    /// then that of the heap, runs without this option and with it: thp or hugetlb [then --backing is base by
-    /// default]
+    /// Compare memory outside the Java heap (malloc, direct buffers) on thp or hugetlb: each backing of
+    /// --backing is then the backing of the heap, and runs without and with this option [default of --backing
+    /// with this option: base]
     #[arg(long, value_name = "BACKING", value_parser = str::parse::<OffHeap>, requires = "command",
         conflicts_with_all = ["aa", "fragmented"])]
     off_heap: Option<OffHeap>,
@@ -110,7 +110,7 @@ pub struct Compare {
     /// or more, uses a CPU for 90 % of it, and can run several times at once; else a note has the reason
     #[arg(long, requires = "command", conflicts_with = "fragmented")]
     turns: bool,
-    /// Terminate a run that takes longer, and end with an error (embedded workload in turns: a start)
+    /// Terminate a run (embedded workload in turns: a start) that takes longer, and end with an error
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     /// Metric from the program's output: the last match of REGEX; higher is better if NAME starts with +
@@ -318,7 +318,7 @@ impl Compare {
         }
         let combinations = parameter_lists::combinations(&self.parameter_list, &self.command)?;
         let case = |parameters: BTreeMap<String, String>| {
-            let command = parameter_lists::substitute(&self.command, &parameters);
+            let command = substitute(&self.command, &parameters);
             let own = OwnFigures { metrics: self.metric.clone(), jmh: self.jmh.clone() };
             let workload = match LaunchLine::parse(&command, &|file| fs::read_to_string(file)) {
                 Some(line) => Workload::java(line?, own).map_err(anyhow::Error::msg)?,
@@ -332,7 +332,7 @@ impl Compare {
         combinations.into_iter().map(case).collect()
     }
 
-    /// The blocks of the experiment, when this much of its time is over.
+    /// The number of blocks of the experiment, or their time limit, `elapsed` after its begin.
     fn blocks(&self, elapsed: Duration) -> Blocks {
         let left = || self.max_time.map(|limit| limit.saturating_sub(elapsed));
         self.rounds.map_or_else(|| Blocks::UntilDecided(left()), Blocks::Exactly)

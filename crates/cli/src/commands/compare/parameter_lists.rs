@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
+use hugewise_measure::comparison::parameters::placeholder;
 
 /// All combinations of the values of `lists` (name, values, name, values, …), the last list changing fastest;
 /// a single empty combination if there is no list.
@@ -29,20 +30,10 @@ pub fn combinations(lists: &[String], command: &[String]) -> anyhow::Result<Vec<
     Ok(all)
 }
 
-/// `command` with every `{NAME}` replaced.
-pub fn substitute(command: &[String], values: &BTreeMap<String, String>) -> Vec<String> {
-    let put = |word: &String| {
-        values.iter().fold(word.clone(), |word, (name, value)| word.replace(&placeholder(name), value))
-    };
-    command.iter().map(put).collect()
-}
-
-fn placeholder(name: &str) -> String {
-    format!("{{{name}}}")
-}
-
 #[cfg(test)]
 mod tests {
+    use hugewise_measure::comparison::parameters::substitute;
+
     use super::*;
 
     fn words(text: &str) -> Vec<String> {

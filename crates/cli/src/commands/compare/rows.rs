@@ -238,7 +238,7 @@ impl ArmRow<'_> {
     }
 }
 
-/// What to do after the verdicts: of the fastest backing of each case, and of those without a clear verdict.
+/// Actions after the verdicts: of the fastest backing of each case, and of all that are not faster.
 pub fn actions(groups: &[Group<'_>]) -> Vec<Action> {
     let estimate = |row: &ArmRow<'_>| row.result.ratio.map_or(1.0, |ratio| ratio.estimate);
     let is_faster = |row: &ArmRow<'_>| row.result.verdict == Verdict::Faster;

@@ -195,7 +195,7 @@ pub fn design(comparison: &Comparison) -> String {
     format!("{rounds} round{s} per backing, in blocks of random order (seed {seed}){warm_up}{memory}")
 }
 
-/// What the columns of values and ratios are.
+/// Explanation of the columns of values and ratios.
 pub fn legend(comparison: &Comparison) -> String {
     let reference = reference(comparison);
     let mut legend = format!(
