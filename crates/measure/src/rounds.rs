@@ -67,7 +67,7 @@ impl Experiment<'_> {
                 match self.run_block(of_case, &mut rounds, machine, result, &mut begun) {
                     Err(ExperimentError::OutOfTime) => {
                         if index < warm_up {
-                            let note = "the time limit ended a warm-up: give a longer --max-time or --rounds";
+                            let note = "the time limit ended a warm-up: give --rounds or a longer --max-time";
                             result.notes.push(note.to_owned());
                         }
                         return Ok(());
@@ -108,7 +108,7 @@ impl Experiment<'_> {
                         rounds.turns[first.case] = Some(false);
                         result.rounds.retain(|round| (round.case, round.block) != (first.case, first.block));
                         let workload = &self.cases[first.case].workload.name;
-                        result.notes.push(sliced::note(workload, &format!("side by side, {error}")));
+                        result.notes.push(sliced::note(workload, &format!("in turns, one failed: {error}")));
                     }
                     done => return done,
                 }

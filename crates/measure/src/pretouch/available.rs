@@ -36,8 +36,8 @@ pub(super) fn missing(
     }
     let each = match beside.pools {
         _ if times <= 1 => String::new(),
-        1 => " (in a pool and beside it)".to_owned(),
-        pools => format!(" (in {pools} pools and beside it)"),
+        1 => " (in a pool, and outside)".to_owned(),
+        pools => format!(" (in each of {pools} pools{})", if beside.others { ", and outside" } else { "" }),
     };
     let cached = memory.available.known().and_then(|available| available.0.checked_sub(free.0));
     let cached = cached.filter(|cached| *cached > 0).map_or_else(String::new, |cached| {
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(missing(Bytes(4 << 30), &both, &free, floor), None);
         let why = missing(Bytes(5 << 30), &both, &free, floor).unwrap_or_default();
         assert!(
-            why.contains("10.0GiB (in a pool and beside it)") && why.contains("10GiB of page cache"),
+            why.contains("10.0GiB (in a pool, and outside)") && why.contains("10GiB of page cache"),
             "{why}"
         );
         let alone = ConcurrentUse { pools: 0, ..both };

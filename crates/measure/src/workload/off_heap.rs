@@ -14,7 +14,7 @@ pub(super) fn prepare(
 ) -> Result<(), Reason> {
     if !matches!(prepared.region, RegionOfInterest::JavaHeap(_)) {
         return Reason::err(
-            "a JVM before JDK 9 does not report where its heap is, so neither is the rest known",
+            "a JVM before JDK 9 does not report where its heap is, so the coverage outside it is unknown",
         );
     }
     let settings = match off_heap {

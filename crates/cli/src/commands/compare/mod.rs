@@ -79,7 +79,7 @@ Examples:
 A pool that is too small is enlarged for the experiment and restored at its end, also after Ctrl-C
 and errors; this needs root. After SIGKILL, 'hugewise restore' restores it.
 Exit status: 0 each backing that ran is faster or without difference; 1 one is slower or fell back,
-or one of --backing was skipped; 2 usage or environment error, or a run failed; 3 a backing is
+or one of --backing or --off-heap was skipped; 2 usage or environment error, or a run failed; 3 a backing is
 inconclusive, and none of the above; 128 + signal number if interrupted, with the result so far.")]
 pub struct Compare {
     /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE]; base is always included
@@ -365,7 +365,7 @@ impl Compare {
     fn exit_code(&self, comparison: &Comparison) -> ExitCode {
         let status = |row: &BackingResult| match row.verdict {
             Verdict::Slower | Verdict::FellBack => NEGATIVE,
-            Verdict::LeftOut if !self.backing.is_empty() => NEGATIVE,
+            Verdict::LeftOut if !self.backing.is_empty() || row.off_heap_backing.is_some() => NEGATIVE,
             Verdict::Inconclusive => INCONCLUSIVE,
             Verdict::Base | Verdict::Faster | Verdict::NoDifference | Verdict::LeftOut => 0,
         };

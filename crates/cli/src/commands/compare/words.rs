@@ -211,7 +211,7 @@ pub fn legend(comparison: &Comparison) -> String {
     legend
 }
 
-/// `Linux 6.12.0 x86_64, AMD EPYC, 2 CPUs, 8GiB`
+/// `Linux 6.12.0 x86_64, AMD EPYC, 2 CPUs, 8GiB memory`
 pub fn machine(machine: &Machine) -> String {
     let cpu = machine.cpu.as_ref().map(|cpu| format!("{cpu}, ")).unwrap_or_default();
     let s = if machine.cpus == 1 { "" } else { "s" };

@@ -64,7 +64,7 @@ well, but less is known about which threads waited.
 
 Exit status: that of COMMAND, or 128 + signal number. Without COMMAND: 0 success; 1 the memory was
 released early, or less than 90 % of the huge pages that were free before the test are free after it;
-2 usage or environment error.")]
+2 usage or environment error; 128 + signal number if interrupted.")]
 pub struct Arguments {
     /// Fragmented memory that is free for the program, at least 256MiB [default: 6GiB, or all if less is
     /// available]

@@ -41,7 +41,7 @@ Examples:
 As root, pools are enlarged for the experiment and restored at its end. Without root, only free
 pages of the pools are used; backings for which they do not suffice are skipped.
 Exit status: 0 success; 1 a backing given with --backing could not be measured; 2 usage or
-environment error.")]
+environment error; 128 + signal number if interrupted.")]
 pub struct Arguments {
     /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE] [default: all that this machine has]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
