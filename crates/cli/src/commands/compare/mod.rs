@@ -107,7 +107,7 @@ pub struct Compare {
     #[arg(long)]
     seed: Option<u64>,
     /// Let the runs of a block take turns of 50 to 200 ms, if wall time decides the verdict, and COMMAND takes 1 s
-    /// or more, uses a CPU for 90 % of it, and can run several times at once; else a note has the reason
+    /// or more, uses or waits for a CPU for 90 % of it, and can run several times at once; else a note has the reason
     #[arg(long, requires = "command", conflicts_with = "fragmented")]
     turns: bool,
     /// Terminate a run (embedded workload in turns: a start) that takes longer, and end with an error
