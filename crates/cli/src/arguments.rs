@@ -17,7 +17,8 @@ pub struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 success; 1 completed with a negative result; 2 usage or environment error; 3 inconclusive (compare); 128 + signal number if interrupted.
+Exit status: 0 success; 1 completed with a negative result; 2 usage or environment error;
+3 inconclusive (compare); 128 + signal number if interrupted.
 The environment variable NO_COLOR disables colours.";
 
 #[derive(Subcommand)]

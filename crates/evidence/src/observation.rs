@@ -1,10 +1,10 @@
 //! Samples the memory of a running program, and the coverage of its region of interest.
 //!
 //! For each sample the kernel walks the page tables, so the sampling interval grows with the cost of a
-//! sample: regular samples take at most 1/200 of the time, on every backing. Between them, the amount of memory is
-//! read, which is cheap: growth leads to a sample at once. Growth is relative to the amount, so the number of
-//! such samples is small for a program of any size. Until the region is resident and stops growing fast,
-//! `MAX_INTERVAL_GROWING` limits the interval, regardless of the cost.
+//! sample: regular samples take at most 1/200 of the time, on every backing. Between them, the amount of
+//! memory is read, which is cheap: growth leads to a sample at once. Growth is relative to the amount, so the
+//! number of such samples is small for a program of any size. Until the region is resident and stops growing
+//! fast, `MAX_INTERVAL_GROWING` limits the interval, regardless of the cost.
 
 use std::{
     collections::BTreeMap,
@@ -74,8 +74,8 @@ pub struct Observer {
     sampled: Bytes,
     /// Largest sum of resident and hugetlb bytes of all its processes in one sample.
     pub peak_memory: Bytes,
-    /// Largest time in one sample that the threads of all its processes had waited for a CPU. A lower bound: the
-    /// waits of threads that had ended, and those after the last sample, are missing.
+    /// Largest time in one sample that the threads of all its processes had waited for a CPU. A lower bound:
+    /// the waits of threads that had ended, and those after the last sample, are missing.
     pub cpu_wait: Duration,
     /// The region's coverage in the sample with the largest resident size.
     pub coverage: Option<Coverage>,
@@ -114,7 +114,8 @@ impl Observer {
         Observer { samples_off_heap: true, ..self }
     }
 
-    /// Reads and samples only every `MAX_INTERVAL`, for a program that more readings would slow down measurably.
+    /// Reads and samples only every `MAX_INTERVAL`, for a program that more readings would slow down
+    /// measurably.
     pub fn with_longest_interval(self) -> Observer {
         Observer {
             interval: MAX_INTERVAL,
@@ -129,8 +130,8 @@ impl Observer {
         self.reading_interval
     }
 
-    /// Reads the amount of memory of process `pid` and its descendants, and samples them if memory has grown, or
-    /// the last sample is old. Processes that have ended are skipped.
+    /// Reads the amount of memory of process `pid` and its descendants, and samples them if memory has grown,
+    /// or the last sample is old. Processes that have ended are skipped.
     pub fn sample_if_due(&mut self, pid: u32) {
         let begin = Instant::now();
         let (tree, memory) = self.read(pid);
@@ -146,7 +147,8 @@ impl Observer {
             (cost * MIN_INTERVAL_PER_COST).max(self.shortest_reading_interval).min(self.interval);
     }
 
-    /// Samples process `pid` and its descendants before one of them exits, unless they had more memory in the last sample.
+    /// Samples process `pid` and its descendants before one of them exits, unless they had more memory in the
+    /// last sample.
     pub fn sample_before_exit(&mut self, pid: u32) {
         let (tree, memory) = self.read(pid);
         if memory >= self.sampled {

@@ -85,7 +85,8 @@ impl Launch {
 pub struct Execution {
     /// Start, in nanoseconds of CLOCK_MONOTONIC.
     pub started_ns: u64,
-    /// Wall-clock time without the samples before its exit; of a command in turns, the time in which it was not stopped.
+    /// Wall-clock time without the samples before its exit; of a command in turns, the time in which it was
+    /// not stopped.
     pub wall: Duration,
     /// Exit status and resource usage, including children.
     pub ended: ChildExit,
@@ -141,11 +142,10 @@ pub fn run(
     let started_ns = monotonic_ns();
     let begin = Instant::now();
     let mut child = launch.start(Stdio::null(), stdout.into(), stderr.into())?;
-    let descendants = may_trace_descendants();
     let observer = Mutex::new(observer);
     let sample = || observer.lock().unwrap_or_else(PoisonError::into_inner).sample_before_exit(child.pid());
     let (outcome, stopped) = thread::scope(|scope| {
-        let at_exits = scope.spawn(|| sample_at_exits(child.pid(), descendants, &sample));
+        let at_exits = scope.spawn(|| sample_at_exits(child.pid(), &sample));
         let outcome = watch(&child, &observer, timeout, interrupt);
         if !matches!(outcome, Ok(Outcome::Ended)) {
             child.kill();
@@ -199,20 +199,20 @@ fn watch(
 }
 
 /// Whether tracing the descendants of a program leaves their privileges as they are.
-pub(crate) fn may_trace_descendants() -> bool {
+fn may_trace_descendants() -> bool {
     limits::read(&Root::live())
         .capabilities
         .known()
         .is_some_and(|capabilities| capabilities.has(Capabilities::SYS_PTRACE))
 }
 
-/// Calls `sample` before the exit of each traced process of the program, which is stopped during the call; returns the time of
-/// these stops.
+/// Calls `sample` before the exit of each traced process of the program, which is stopped during the call;
+/// returns the time of these stops.
 ///
 /// Where tracing is not permitted, there are no such samples.
-pub(crate) fn sample_at_exits(pid: u32, descendants: bool, sample: &dyn Fn()) -> Duration {
+pub(crate) fn sample_at_exits(pid: u32, sample: &dyn Fn()) -> Duration {
     let mut stopped = Duration::ZERO;
-    let _ = exit_stop::at_exits(pid, descendants, &mut |_| {
+    let _ = exit_stop::at_exits(pid, may_trace_descendants(), &mut |_| {
         let begin = Instant::now();
         sample();
         stopped += begin.elapsed();

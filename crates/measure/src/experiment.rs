@@ -20,7 +20,6 @@ use hugewise_linux::{
     root::Root,
     units::{Bytes, PageSize},
 };
-
 use hugewise_plan::malloc::OffHeap;
 
 use crate::{
@@ -153,9 +152,9 @@ impl Experiment<'_> {
         Ok(result)
     }
 
-    /// Prepares a run for which the pools must hold `pools` as well, to which its own demand is added. `None` if
-    /// that arm is left out. `ready`: the cases and arms that were prepared before, so that their notes are
-    /// printed once.
+    /// Prepares a run for which the pools must hold `pools` as well, to which its own demand is added. `None`
+    /// if that arm is left out. `ready`: the cases and arms that were prepared before, so that their notes
+    /// are printed once.
     pub(crate) fn prepare(
         &self,
         slot: Slot,
@@ -230,11 +229,8 @@ impl Experiment<'_> {
         };
         let of_heap = fell_back(backing, &coverage, workload.is_asked_through_malloc());
         let outside = || {
-            let backing = match off_heap? {
-                OffHeap::Thp => Backing::Thp,
-                OffHeap::Hugetlb => Backing::Hugetlb(None),
-            };
-            Some(format!("outside the heap, {}", fell_back(backing, &off_heap_coverage, true)?))
+            let why = fell_back(off_heap?.into(), &off_heap_coverage, true)?;
+            Some(format!("outside the heap, {why}"))
         };
         let Slot { case, arm, block } = slot;
         let round = Round {
@@ -254,8 +250,7 @@ impl Experiment<'_> {
     /// An observer of the regions that this experiment compares.
     pub(crate) fn observer(&self, prepared: &Prepared) -> Observer {
         let observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp);
-        let compares_off_heap = self.design.arms.iter().any(|arm| arm.off_heap.is_some());
-        if compares_off_heap { observer.with_off_heap() } else { observer }
+        if self.design.compares_off_heap() { observer.with_off_heap() } else { observer }
     }
 
     /// An empty folder for the files of one arm, whose process is alive at the same time as others.

@@ -1,4 +1,5 @@
-//! Rounds: whole runs, in blocks in which every arm of every case runs once: from its start to its end, or in turns.
+//! Rounds: whole runs, in blocks in which every arm of every case runs once: from its start to its end, or in
+//! turns.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

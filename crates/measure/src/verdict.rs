@@ -7,8 +7,8 @@ use crate::statistics::{
     INTERVAL_CONFIDENCE, MAX_PAIRS, MIN_PAIRS, PairedRatio, Ratio, standard_error, student_t,
 };
 
-/// Probability of a false claim anywhere in the table, from the last look at the rounds. With the looks before
-/// it, whose number is not known beforehand, the simulated probability is about 0.01.
+/// Probability of a false claim anywhere in the table, from the last look at the rounds. With the looks
+/// before it, whose number is not known beforehand, the simulated probability is about 0.01.
 pub const FALSE_CLAIM_PROBABILITY: f64 = 0.008;
 
 /// Smallest difference that is claimed, as a share; smaller differences are insignificant in practice.
@@ -45,7 +45,8 @@ pub enum Verdict {
     Slower,
     /// No difference claimed, and the 95 % interval of the ratio lies between 0.9 and 1.1.
     NoDifference,
-    /// No difference claimed, and the 95 % interval of the ratio does not lie between 0.9 and 1.1, or is unknown.
+    /// No difference claimed, and the 95 % interval of the ratio does not lie between 0.9 and 1.1, or is
+    /// unknown.
     Inconclusive,
     /// At least half of the rounds did not get their pages, or their coverage is unknown.
     FellBack,

@@ -4,8 +4,9 @@ use std::{fmt, path::PathBuf, str::FromStr};
 
 use hugewise_linux::{
     c_library::with_tunables,
+    hugepages::{backing::Backing, page_sizes::PageSizes},
     reading::Reason,
-    units::{Bytes, PageSize},
+    units::Bytes,
 };
 
 /// Largest block that glibc permits in an arena (`HEAP_MAX_SIZE / 2` on 64-bit machines).
@@ -19,12 +20,18 @@ pub enum OffHeap {
     Hugetlb,
 }
 
+impl From<OffHeap> for Backing {
+    fn from(off_heap: OffHeap) -> Backing {
+        match off_heap {
+            OffHeap::Thp => Backing::Thp,
+            OffHeap::Hugetlb => Backing::Hugetlb(None),
+        }
+    }
+}
+
 impl fmt::Display for OffHeap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            OffHeap::Thp => "thp",
-            OffHeap::Hugetlb => "hugetlb",
-        })
+        Backing::from(*self).fmt(f)
     }
 }
 
@@ -68,34 +75,37 @@ pub enum MallocSettings {
 }
 
 impl MallocSettings {
-    /// A tunable of glibc for base pages.
-    pub fn glibc_base() -> MallocSettings {
-        MallocSettings::Tunables(vec![("glibc.malloc.hugetlb", "0".to_owned())])
-    }
-
-    /// Tunables of glibc for transparent huge pages.
-    ///
-    /// Only the main arena uses them, so there is no other one. Blocks up to the largest threshold are in the arena,
-    /// because the mapping of a single block is not aligned to huge pages. A threshold that is set does not raise the
-    /// limit of free memory at the end of the arena, so that limit is set to what glibc would choose.
-    pub fn glibc_thp() -> MallocSettings {
-        MallocSettings::Tunables(vec![
-            ("glibc.malloc.hugetlb", "1".to_owned()),
-            ("glibc.malloc.arena_max", "1".to_owned()),
-            ("glibc.malloc.mmap_threshold", MAX_MMAP_THRESHOLD.0.to_string()),
-            ("glibc.malloc.trim_threshold", (2 * MAX_MMAP_THRESHOLD.0).to_string()),
-        ])
-    }
-
-    /// Tunables of glibc for pages of a hugetlb pool, of the default size if `named` is `None`. `size` is the size of
-    /// these pages: a block that is smaller is in the arena, because glibc would map it on base pages.
-    pub fn glibc_hugetlb(named: Option<PageSize>, size: PageSize) -> MallocSettings {
-        let value = named.map_or_else(|| "2".to_owned(), |size| size.bytes().0.to_string());
-        let threshold = size.bytes().min(MAX_MMAP_THRESHOLD);
-        MallocSettings::Tunables(vec![
-            ("glibc.malloc.hugetlb", value),
-            ("glibc.malloc.mmap_threshold", threshold.0.to_string()),
-        ])
+    /// Tunables of glibc that put malloc's memory on `backing`; an error if this machine does not have it, or
+    /// malloc cannot use it.
+    pub fn glibc(backing: Backing, sizes: &PageSizes) -> Result<MallocSettings, Reason> {
+        let tunables = match backing {
+            Backing::Base => vec![("glibc.malloc.hugetlb", "0".to_owned())],
+            // glibc uses transparent huge pages in the main arena only, so `arena_max` permits no other
+            // arena. By default, it maps large blocks one by one, not aligned to huge pages: the highest
+            // threshold puts them into the arena. With a threshold that is set, glibc keeps 128 KiB of free
+            // memory at the end of the arena; by default, twice the threshold.
+            Backing::Thp => vec![
+                ("glibc.malloc.hugetlb", "1".to_owned()),
+                ("glibc.malloc.arena_max", "1".to_owned()),
+                ("glibc.malloc.mmap_threshold", MAX_MMAP_THRESHOLD.0.to_string()),
+                ("glibc.malloc.trim_threshold", (2 * MAX_MMAP_THRESHOLD.0).to_string()),
+            ],
+            // glibc maps a block that is smaller than a huge page on base pages, unless the threshold is
+            // higher.
+            Backing::Hugetlb(named) => {
+                let missing = || Reason::new(sizes.missing(backing).unwrap_or_default());
+                let size = sizes.huge_page_of(backing).ok_or_else(missing)?.bytes();
+                let value = named.map_or_else(|| "2".to_owned(), |_| size.0.to_string());
+                vec![
+                    ("glibc.malloc.hugetlb", value),
+                    ("glibc.malloc.mmap_threshold", size.min(MAX_MMAP_THRESHOLD).0.to_string()),
+                ]
+            }
+            Backing::Shm(_) => {
+                return Reason::err("only a JVM has an option for SysV shared memory: try hugetlb");
+            }
+        };
+        Ok(MallocSettings::Tunables(tunables))
     }
 
     /// Environment variables to set, merged with their present values, which `theirs` returns.

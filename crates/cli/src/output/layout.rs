@@ -83,13 +83,7 @@ impl<'a> Page<'a> {
 
     /// Appends the commands of an action, which are not wrapped, so that they can be copied.
     pub fn commands(&mut self, action: &Action) -> fmt::Result {
-        if let Some(command) = &action.command {
-            self.line("", self.terminal.good(&format!("$ {}", plain(command))))?;
-        }
-        if let Some(command) = &action.verify {
-            self.line("", format!("verify: {}", self.terminal.good(&format!("$ {}", plain(command)))))?;
-        }
-        Ok(())
+        command_lines(action, self.terminal).iter().try_for_each(|line| self.line("", line))
     }
 
     /// Appends a finding: severity, id, evidence, consequence, and the changes that remove it.
@@ -113,6 +107,13 @@ impl<'a> Page<'a> {
         }
         Ok(())
     }
+}
+
+/// The lines of an action's commands.
+pub fn command_lines(action: &Action, terminal: &Terminal) -> Vec<String> {
+    let shown = |command: &String| terminal.good(&format!("$ {}", plain(command)));
+    let verify = action.verify.as_ref().map(|command| format!("verify: {}", shown(command)));
+    action.command.as_ref().map(shown).into_iter().chain(verify).collect()
 }
 
 /// The actions; of consecutive actions with the same `verify`, only the last keeps it.

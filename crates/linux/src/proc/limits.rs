@@ -54,7 +54,8 @@ pub struct Capabilities(pub u64);
 impl Capabilities {
     /// Permits locking memory, and SysV segments on huge pages.
     pub const IPC_LOCK: u32 = 14;
-    /// Permits tracing any process. A process traced without it gains no privileges by executing a set-user-ID program.
+    /// Permits tracing any process. A process traced without it gains no privileges by executing a
+    /// set-user-ID program.
     pub const SYS_PTRACE: u32 = 19;
     /// Permits reading page flags and changing settings.
     pub const SYS_ADMIN: u32 = 21;

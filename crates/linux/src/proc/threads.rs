@@ -28,8 +28,8 @@ pub fn read(root: &Root, pid: u32) -> Result<Threads, ReadError> {
     Ok(threads)
 }
 
-/// Time in which the threads of process `pid` that have not ended were ready and had no CPU: the second field of
-/// schedstat (`Documentation/scheduler/sched-stats.rst`), in nanoseconds.
+/// Time in which the threads of process `pid` that have not ended were ready and had no CPU: the second field
+/// of schedstat (`Documentation/scheduler/sched-stats.rst`), in nanoseconds.
 pub fn cpu_wait(root: &Root, pid: u32) -> Duration {
     let folder = format!("proc/{pid}/task");
     let wait = |thread: &String| -> Option<Duration> {

@@ -1,8 +1,8 @@
 //! Stops processes at their exit, while their memory is still mapped.
 //!
-//! Only the leading thread of a process is traced (ptrace(2), `PTRACE_SEIZE` and `PTRACE_O_TRACEEXIT`), and the leading
-//! threads of the processes that it forks: other threads start, end and receive signals as they do without tracing. No other
-//! process can trace a traced thread during that time.
+//! Only the leading thread of a process is traced (ptrace(2), `PTRACE_SEIZE` and `PTRACE_O_TRACEEXIT`), and
+//! the leading threads of the processes that it forks: other threads start, end and receive signals as they
+//! do without tracing. No other process can trace a traced thread during that time.
 
 use std::{io, mem::MaybeUninit};
 
@@ -13,14 +13,15 @@ use super::checked;
 /// Signals whose default is to stop the process.
 const STOP_SIGNALS: [c_int; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
-/// Calls `at_exit` with the pid of `first`, a child of this process, and, with `descendants`, of each traced descendant when it
-/// exits; the process is stopped during the call. Returns once `first` exits, after that call.
+/// Calls `at_exit` with the pid of `first`, a child of this process, and, with `descendants`, of each traced
+/// descendant when it exits; the process is stopped during the call. Returns once `first` exits, after that
+/// call.
 ///
-/// Without CAP_SYS_PTRACE, a traced process gains no privileges by executing a set-user-ID program: descendants, which may
-/// execute one, should then not be traced.
+/// Without CAP_SYS_PTRACE, a traced process gains no privileges by executing a set-user-ID program:
+/// descendants, which may execute one, should then not be traced.
 ///
-/// Needs a thread of its own, because the kernel ties tracing to the thread: processes still traced are released
-/// when the thread ends. `first` must not be reaped before this returns.
+/// Needs a thread of its own, because the kernel ties tracing to the thread: processes still traced are
+/// released when the thread ends. `first` must not be reaped before this returns.
 pub fn at_exits(first: u32, descendants: bool, at_exit: &mut dyn FnMut(u32)) -> io::Result<()> {
     let first = first as pid_t;
     let forks = if descendants { libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK } else { 0 };
@@ -57,7 +58,8 @@ pub fn at_exits(first: u32, descendants: bool, at_exit: &mut dyn FnMut(u32)) -> 
     }
 }
 
-/// The pid, `si_code` and `si_status` of the next event of a process that this thread traces; the event stays pending.
+/// The pid, `si_code` and `si_status` of the next event of a process that this thread traces; the event stays
+/// pending.
 fn next_event() -> io::Result<(pid_t, c_int, c_int)> {
     let info = wait(libc::P_ALL, 0, libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT)?;
     // SAFETY: both are valid for SIGCHLD information, and zero without an event.
@@ -85,7 +87,8 @@ mod tests {
 
     use super::{super::process::GroupLeader, *};
 
-    /// The exit status of `script`, and the command of each process that exited while its memory was resident.
+    /// The exit status of `script`, and the command of each process that exited while its memory was
+    /// resident.
     fn exits(script: &str, descendants: bool) -> io::Result<(Option<i32>, Vec<String>)> {
         let mut child = GroupLeader::start(Command::new("sh").args(["-c", script]), false)?;
         let pid = child.pid();

@@ -16,7 +16,8 @@ pub(super) fn actions(verdict: Verdict, arm: ArmBacking, case: &Case) -> Vec<Act
             vec![Action::new("Find out why the rounds fell back").by("hugewise check")]
         }
         Verdict::Inconclusive => vec![Action::new(
-            "Measure again with a longer --max-time or more --rounds, or on a quieter machine; a command also with --turns or --metric cpu",
+            "Measure again with a longer --max-time or more --rounds, or on a quieter machine; a command also \
+             with --turns or --metric cpu",
         )],
         _ => Vec::new(),
     }

@@ -98,7 +98,8 @@ mod tests {
         }
     }
 
-    /// Eight starts on a host whose load drifts; the arm takes 0.8 of the time, or, of `dependent`, 0.9 to 0.7.
+    /// Eight starts on a host whose load drifts; the arm takes 0.8 of the time, or, of `dependent`, 0.9 to
+    /// 0.7.
     fn by_load(dependent: bool) -> Option<RatioByLoad> {
         let mut random = Rng::with_seed(3);
         let mut noise = || 0.02 * (random.f64() - 0.5);

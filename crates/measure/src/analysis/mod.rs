@@ -154,8 +154,8 @@ fn value(round: &Round, figure: &str) -> Option<f64> {
     round.figures.get(figure).copied().filter(|value| value.is_finite())
 }
 
-/// The logarithms of the ratios of both arms in blocks where both count; below 0 if the arm is better than the
-/// reference.
+/// The logarithms of the ratios of both arms in blocks where both count; below 0 if the arm is better than
+/// the reference.
 fn logarithms(reference: &Arm<'_>, arm: &Arm<'_>, figure: &Figure) -> Vec<f64> {
     let sign = match figure.better {
         Better::Lower => 1.0,
@@ -226,7 +226,7 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
         workload: case.workload.clone(),
         parameters: case.parameters.clone(),
         backing: comparison.design.arms[arm_index].backing,
-        off_heap_backing: comparison.design.arms[arm_index].off_heap.map(|off_heap| off_heap.to_string()),
+        off_heap_backing: comparison.design.arms[arm_index].off_heap.map(Backing::from),
         verdict: judged.verdict,
         figure: case.figures.first().map(|figure| figure.name.clone()).unwrap_or_default(),
         ratio: judged.ratio,

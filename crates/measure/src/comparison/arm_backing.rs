@@ -56,8 +56,7 @@ impl FromStr for ArmBacking {
             Some((backing, off_heap)) => (backing, Some(off_heap.parse()?)),
             None => (text, None),
         };
-        let backing = backing.parse().map_err(|error| Reason::new(format!("{error}")))?;
-        Ok(ArmBacking { backing, off_heap })
+        Ok(ArmBacking { backing: backing.parse()?, off_heap })
     }
 }
 

@@ -61,8 +61,8 @@ pub struct Machine {
     #[schemars(with = "u64")]
     #[serde(rename = "memory_bytes")]
     pub memory: Bytes,
-    /// Whether the host of this virtual machine reclaims memory as soon as it is free (free page reporting), so
-    /// that populating memory includes getting it back.
+    /// Whether the host of this virtual machine reclaims memory as soon as it is free (free page reporting),
+    /// so that populating memory includes getting it back.
     #[serde(default)]
     pub host_takes_back_free_memory: bool,
     /// Time of a random read on THP, relative to base pages; absent if it was not measured.
@@ -84,7 +84,8 @@ pub struct Design {
     pub seed: u64,
     /// Whether one backing is compared with itself (an A/A test).
     pub aa: bool,
-    /// Whether the arms of a block were alive at once and took turns, in at least one case; else each ran from its start to its end.
+    /// Whether the arms of a block were alive at once and took turns, in at least one case; else each ran
+    /// from its start to its end.
     #[serde(default)]
     pub turns: bool,
     /// Memory that was free in pieces during each run while all other free memory was held, in bytes; absent
@@ -93,6 +94,13 @@ pub struct Design {
     #[schemars(with = "Option<u64>")]
     #[serde(rename = "fragmented_bytes")]
     pub fragmented: Option<Bytes>,
+}
+
+impl Design {
+    /// Whether memory outside the Java heap is compared.
+    pub fn compares_off_heap(&self) -> bool {
+        self.arms.iter().any(|arm| arm.off_heap.is_some())
+    }
 }
 
 /// A workload with one set of parameter values.
@@ -190,7 +198,8 @@ pub struct BackingResult {
     pub backing: Backing,
     /// The backing of memory outside the Java heap; absent if it was not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub off_heap_backing: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub off_heap_backing: Option<Backing>,
     /// The verdict.
     pub verdict: Verdict,
     /// Name of the figure that decides the verdict.
@@ -202,15 +211,16 @@ pub struct BackingResult {
     /// four times out of five; null with too few rounds.
     #[serde(rename = "smallest_difference_ratio")]
     pub smallest_difference: Option<f64>,
-    /// The ratio when the host was quiet and when it was busy; absent for a command, without turns, or if the ratio does not
-    /// certainly depend on the load.
+    /// The ratio when the host was quiet and when it was busy; absent for a command, without turns, or if the
+    /// ratio does not certainly depend on the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_by_load: Option<RatioByLoad>,
-    /// The times between which nine in ten turns lie, in the unit of the figure; absent for a command, and without turns.
+    /// The times between which nine in ten turns lie, in the unit of the figure; absent for a command, and
+    /// without turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns_between: Option<[f64; 2]>,
-    /// Mean coverage of the counted rounds, 0 to 1, or, with the verdict "fell_back", of those that fell back;
-    /// null if unknown.
+    /// Mean coverage of the counted rounds, 0 to 1, or, with the verdict "fell_back", of those that fell
+    /// back; null if unknown.
     pub coverage: Option<f64>,
     /// The same of the memory outside the Java heap; absent without `--off-heap`, and if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -219,7 +229,8 @@ pub struct BackingResult {
     pub rounds: usize,
     /// Number of rounds that did not get their pages, or whose coverage is unknown.
     pub rounds_fallen_back: usize,
-    /// Number of blocks that do not count for the ratio, because the host was busiest then; 0 for a command, and without turns.
+    /// Number of blocks that do not count for the ratio, because the host was busiest then; 0 for a command,
+    /// and without turns.
     #[serde(default)]
     pub blocks_too_busy: usize,
     /// In words: the cause of a fallback, why the arm was left out, or the basis of the verdict.

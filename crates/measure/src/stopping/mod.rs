@@ -71,8 +71,8 @@ impl TimeLimit {
         }
     }
 
-    /// `a block of 3 runs takes about 12 s; at least 5 blocks run if they end within 180 s, set by --max-time`,
-    /// after the first block. `run` is `run` or `start`.
+    /// `a block of 3 runs takes about 12 s; at least 5 blocks run if they end within 180 s, set by
+    /// --max-time`, after the first block. `run` is `run` or `start`.
     pub fn estimate(&self, run: &str, count: usize) -> String {
         let s = if count == 1 { "" } else { "s" };
         let block = self.longest_block.as_secs_f64();

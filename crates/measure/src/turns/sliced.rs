@@ -1,6 +1,8 @@
-//! A command in turns: the runs of a block are alive at once, one at a time goes on, and the others are stopped.
+//! A command in turns: the runs of a block are alive at once, one at a time goes on, and the others are
+//! stopped.
 //!
-//! The figure of a run is the time in which it was not stopped. So all runs of a block meet the same load of the host.
+//! The figure of a run is the time in which it was not stopped. So all runs of a block meet the same load of
+//! the host.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +28,7 @@ use hugewise_linux::{
 
 use crate::{
     comparison::{Comparison, Round},
-    execution::{Execution, ExecutionError, Launch, Output, may_trace_descendants, sample_at_exits},
+    execution::{Execution, ExecutionError, Launch, Output, sample_at_exits},
     schedule::Slot,
 };
 
@@ -38,12 +40,12 @@ const SHORTEST_TURN: Duration = Duration::from_millis(50);
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// Shortest run that is divided into turns, in seconds.
 const SHORTEST_RUN: f64 = 1.0;
-/// Least CPU time of a run that is divided into turns, with its waits for a CPU, relative to its wall time: a run
-/// that waits for time to pass would also wait while it is stopped.
+/// Least CPU time of a run that is divided into turns, with its waits for a CPU, relative to its wall time: a
+/// run that waits for time to pass would also wait while it is stopped.
 const LEAST_CPU: f64 = 0.9;
 
-/// Why the runs of a case cannot take turns, from the figure that decides its verdict and from its warm-ups; `None`
-/// if they can.
+/// Why the runs of a case cannot take turns, from the figure that decides its verdict and from its warm-ups;
+/// `None` if they can.
 pub(crate) fn obstacle(figure: Option<&str>, warm_ups: &[&Round], available: Bytes) -> Option<String> {
     if figure != Some("wall") {
         let figure = figure.unwrap_or("nothing");
@@ -108,14 +110,14 @@ pub(crate) struct RunError {
     pub source: ExecutionError,
 }
 
-/// Lets `runs` take turns until all have ended. `go_on` is called after each cycle, with the longest active time.
+/// Lets `runs` take turns until all have ended. `go_on` is called after each cycle, with the longest active
+/// time.
 pub(crate) fn take_turns(
     runs: Vec<ToRun>,
     root: &Root,
     random: &mut Rng,
     go_on: &dyn Fn(Duration) -> Result<(), ExecutionError>,
 ) -> Result<Vec<(Slot, Execution, Observer)>, RunError> {
-    let descendants = may_trace_descendants();
     let (mut started, mut observers) = (Vec::new(), Vec::new());
     for run in runs {
         let slot = run.slot;
@@ -133,7 +135,7 @@ pub(crate) fn take_turns(
                     lock(observer).sample_before_exit(pid);
                     is_sampled.store(false, Ordering::Relaxed);
                 };
-                scope.spawn(move || sample_at_exits(pid, descendants, &sample))
+                scope.spawn(move || sample_at_exits(pid, &sample))
             })
             .collect();
         let done = cycles(&mut started, &observers, root, random, go_on);

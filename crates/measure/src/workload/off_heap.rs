@@ -17,18 +17,11 @@ pub(super) fn prepare(
             "a JVM before JDK 9 does not report where its heap is, so the coverage outside it is unknown",
         );
     }
-    let settings = match off_heap {
-        OffHeap::Thp => MallocSettings::glibc_thp(),
-        OffHeap::Hugetlb => {
-            let Some(size) = conditions.sizes.default_hugetlb else {
-                return Reason::err("this kernel has no hugetlb pools");
-            };
-            if let Some(demand) = other::pool_demand(size, conditions) {
-                *prepared.pools.entry(size).or_insert(Bytes::ZERO) += demand;
-            }
-            MallocSettings::glibc_hugetlb(None, size)
-        }
-    };
+    let backing = off_heap.into();
+    let settings = MallocSettings::glibc(backing, conditions.sizes)?;
+    if let Some((size, demand)) = other::pool_demand(backing, conditions) {
+        *prepared.pools.entry(size).or_insert(Bytes::ZERO) += demand;
+    }
     prepared.notes.push(other::described(&settings));
     prepared.launch.environment.extend(other::environment(&settings));
     prepared.launch.thp_disabled &= off_heap != OffHeap::Thp;

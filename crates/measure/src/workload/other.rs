@@ -1,6 +1,6 @@
 //! Any other program: its backing is set through the C library and the kernel.
 
-use std::{collections::BTreeMap, ffi::OsString};
+use std::ffi::OsString;
 
 use hugewise_evidence::observation::RegionOfInterest;
 use hugewise_linux::{
@@ -25,11 +25,13 @@ impl Workload {
     }
 }
 
-/// Demand of malloc'd memory on a pool of pages of `size`, with an allowance; `None` before the first run on base.
-pub(super) fn pool_demand(size: PageSize, conditions: &Conditions) -> Option<Bytes> {
+/// Demand of malloc'd memory on a pool, with its page size and an allowance; `None` if `backing` has no pool,
+/// and before the first run on base.
+pub(super) fn pool_demand(backing: Backing, conditions: &Conditions) -> Option<(PageSize, Bytes)> {
+    let size = conditions.sizes.huge_page_of(backing).filter(|_| backing.is_explicit())?;
     let peak = conditions.peak_on_base?;
     let demand = Bytes(peak.0 + peak.0 / 4) + ROUNDING;
-    Some(demand.align_up(size).unwrap_or(demand))
+    Some((size, demand.align_up(size).unwrap_or(demand)))
 }
 
 /// The settings, merged with the present variables.
@@ -49,21 +51,7 @@ pub(super) fn prepare(
     backing: Backing,
     conditions: &Conditions,
 ) -> Result<Prepared, Reason> {
-    let mut pools = BTreeMap::new();
-    let settings = match backing {
-        Backing::Base => MallocSettings::glibc_base(),
-        Backing::Thp => MallocSettings::glibc_thp(),
-        Backing::Hugetlb(named) => {
-            let Some(size) = conditions.sizes.huge_page_of(backing) else {
-                return Reason::err("this kernel has no hugetlb pools");
-            };
-            pools.extend(pool_demand(size, conditions).map(|demand| (size, demand)));
-            MallocSettings::glibc_hugetlb(named, size)
-        }
-        Backing::Shm(_) => {
-            return Reason::err("only a JVM has an option for SysV shared memory: try hugetlb");
-        }
-    };
+    let settings = MallocSettings::glibc(backing, conditions.sizes)?;
     Ok(Prepared {
         launch: Launch {
             command: command.iter().map(OsString::from).collect(),
@@ -71,7 +59,7 @@ pub(super) fn prepare(
             thp_disabled: backing == Backing::Base,
         },
         region: RegionOfInterest::Anonymous,
-        pools,
+        pools: pool_demand(backing, conditions).into_iter().collect(),
         shared_memory: false,
         notes: vec![described(&settings)],
     })

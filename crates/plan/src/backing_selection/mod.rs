@@ -302,7 +302,7 @@ impl SelectionFacts {
         }
         let why =
             format!("malloc'd memory on hugetlb: {left} pages of {size} ({}) are left for it", left * size);
-        Ok((MallocSettings::glibc_hugetlb(backing.named_size(), size), why))
+        Ok((MallocSettings::glibc(backing, &self.sizes)?, why))
     }
 
     fn thp_for_malloc(&self, malloc: Malloc) -> Result<(MallocSettings, String), Reason> {
@@ -312,7 +312,7 @@ impl SelectionFacts {
             let why = format!(
                 "malloc'd memory on thp by glibc {major}.{minor} with one arena, whose lock all threads share"
             );
-            Ok((MallocSettings::glibc_thp(), why))
+            Ok((MallocSettings::glibc(Backing::Thp, &self.sizes)?, why))
         };
         let jemalloc = || {
             self.check_thp()?;

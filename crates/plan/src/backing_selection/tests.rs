@@ -117,7 +117,7 @@ fn malloc_leaves_the_heap_its_pages() {
     assert_eq!(chosen(wanted, &facts(660)).backing, Backing::Thp);
     let choice = chosen(wanted, &facts(700));
     assert_eq!(choice.backing, Backing::Hugetlb(None));
-    assert_eq!(choice.malloc, Some(MallocSettings::glibc_hugetlb(None, size("2m"))));
+    assert_eq!(choice.malloc, MallocSettings::glibc(Backing::Hugetlb(None), &facts(700).sizes).ok());
     assert!(choice.why.contains("49 pages of 2MiB (98MiB) are left for it"), "{}", choice.why);
 }
 

@@ -38,8 +38,8 @@ pub struct Check {
     #[arg(long, value_name = "DIR")]
     capture: Option<PathBuf>,
 
-    /// Also measure how much less time random reads take on THP (some 10 s; the result is kept until the machine
-    /// reboots), and count available 1GiB pages on a machine with more than 256GiB of memory
+    /// Also measure how much less time random reads take on THP (some 10 s; the result is kept until the
+    /// machine reboots), and count available 1GiB pages on a machine with more than 256GiB of memory
     #[arg(long)]
     deep: bool,
 }
@@ -55,7 +55,8 @@ Examples:
 
 No setting is changed.
 
-Exit status: 0 no problem found; 1 a finding is a problem; 2 usage error, or nothing could be read; 128 + signal number if --deep is interrupted.";
+Exit status: 0 no problem found; 1 a finding is a problem; 2 usage error, or nothing could be read;
+128 + signal number if --deep is interrupted.";
 
 pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = machine::root(check.root.as_deref())?;

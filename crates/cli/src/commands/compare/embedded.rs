@@ -29,7 +29,8 @@ pub enum Java {
     Named(PathBuf),
 }
 
-/// Both halves with a buffer of `bytes`, in turns or from start to end. If the Java half cannot run, the reason is added to `notes`.
+/// Both halves with a buffer of `bytes`, in turns or from start to end. If the Java half cannot run, the
+/// reason is added to `notes`.
 pub fn cases(
     root: &Root,
     bytes: Bytes,

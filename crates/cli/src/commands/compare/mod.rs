@@ -79,8 +79,9 @@ Examples:
 A pool that is too small is enlarged for the experiment and restored at its end, also after Ctrl-C
 and errors; this needs root. After SIGKILL, 'hugewise restore' restores it.
 Exit status: 0 each backing that ran is faster or without difference; 1 one is slower or fell back,
-or one of --backing or --off-heap was skipped; 2 usage or environment error, or a run failed; 3 a backing is
-inconclusive, and none of the above; 128 + signal number if interrupted, with the result so far.")]
+or one of --backing or --off-heap was skipped; 2 usage or environment error, or a run failed;
+3 a backing is inconclusive, and none of the above; 128 + signal number if interrupted, with the
+result so far.")]
 pub struct Compare {
     /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE]; base is always included
     /// [default: base,thp,hugetlb]
@@ -106,16 +107,17 @@ pub struct Compare {
     /// Seed of the random order [default: random; the report contains it]
     #[arg(long)]
     seed: Option<u64>,
-    /// Let the runs of a block take turns of 50 to 200 ms, if wall time decides the verdict, and COMMAND takes 1 s
-    /// or more, uses or waits for a CPU for 90 % of it, and can run several times at once; else a note has the reason
+    /// Let the runs of a block take turns of 50 to 200 ms, if wall time decides the verdict, and COMMAND
+    /// takes 1 s or more, uses or waits for a CPU for 90 % of it, and can run several times at once; else a
+    /// note has the reason
     #[arg(long, requires = "command", conflicts_with = "fragmented")]
     turns: bool,
     /// Terminate a run (embedded workload in turns: a start) that takes longer, and end with an error
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// Metric from the program's output: the last match of REGEX; higher is better if NAME starts with +
-    /// or ends in /s. Or a figure of the process: wall, cpu, user, sys, peak_memory, minor_faults,
-    /// major_faults. The first metric decides the verdict, unless --jmh is given; without both, wall time does
+    /// Metric from the program's output: the last match of REGEX; higher is better if NAME starts with + or
+    /// ends in /s. Or a figure of the process: wall, cpu, user, sys, peak_memory, minor_faults, major_faults.
+    /// The first metric decides the verdict, unless --jmh is given; without both, wall time does
     #[arg(long, value_name = "NAME=REGEX|FIGURE")]
     metric: Vec<Metric>,
     /// Read scores from FILE, to which JMH in COMMAND writes JSON (-rf json -rff FILE)
@@ -323,7 +325,8 @@ impl Compare {
             let workload = match LaunchLine::parse(&command, &|file| fs::read_to_string(file)) {
                 Some(line) => Workload::java(line?, own).map_err(anyhow::Error::msg)?,
                 None if self.off_heap.is_some() => bail!(
-                    "--off-heap needs a COMMAND that starts with java; --backing sets the backing of the memory of any other program"
+                    "--off-heap needs a COMMAND that starts with java; --backing sets the backing of the memory of any \
+                     other program"
                 ),
                 None => Workload::other(command, own),
             };
@@ -338,8 +341,8 @@ impl Compare {
         self.rounds.map_or_else(|| Blocks::UntilDecided(left()), Blocks::Exactly)
     }
 
-    /// The gain of huge pages for random reads on this machine, for comparison with the gain of a command. The
-    /// embedded workload consists of such reads.
+    /// The gain of huge pages for random reads on this machine, for comparison with the gain of a command.
+    /// The embedded workload consists of such reads.
     fn random_read(&self, root: &Root, interrupt: &Interrupt, notes: &mut Vec<String>) -> Option<RandomRead> {
         if self.command.is_empty() || self.aa || self.fragmented.is_some() {
             return None;

@@ -170,8 +170,8 @@ pub fn verdict(result: &BackingResult, better: Better) -> String {
     }
 }
 
-/// `30 rounds per backing, in blocks of random order (seed 7), after 1 warm-up`, or `up to 8 starts per backing,
-/// which take turns in random order (seed 7)`
+/// `30 rounds per backing, in blocks of random order (seed 7), after 1 warm-up`, or `up to 8 starts per
+/// backing, which take turns in random order (seed 7)`
 pub fn design(comparison: &Comparison) -> String {
     let design = &comparison.design;
     let s = if design.rounds == 1 { "" } else { "s" };
@@ -201,7 +201,7 @@ pub fn legend(comparison: &Comparison) -> String {
     let mut legend = format!(
         "Values are means; a ratio to {reference} is the geometric mean over blocks; below 1 is better."
     );
-    if comparison.design.arms.iter().any(|arm| arm.off_heap.is_some()) {
+    if comparison.design.compares_off_heap() {
         legend += " Coverage is that of the Java heap, and of the memory outside it.";
     }
     let mut figures = comparison.cases.iter().flat_map(|case| &case.figures);

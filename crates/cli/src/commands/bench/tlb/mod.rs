@@ -44,7 +44,8 @@ Examples:
   taskset -c 3 hugewise bench tlb       measure one CPU, if the CPUs of the machine differ
 
 As root, pools are enlarged for the experiment and restored at its end.
-Exit status: 0 success; 1 a backing could not be measured; 2 usage or environment error; 128 + signal number if interrupted.")]
+Exit status: 0 success; 1 a backing could not be measured; 2 usage or environment error;
+128 + signal number if interrupted.")]
 pub struct Arguments {
     /// Backings: base, thp, hugetlb[:SIZE]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST", default_value = "base,thp")]

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     output::{
-        layout::wrap,
+        layout::{command_lines, wrap},
         table::{self, align_right, plain_table},
         terminal::Terminal,
         words::shortened,
@@ -67,9 +67,7 @@ fn actions(lines: &mut Vec<String>, actions: &[Action], terminal: &Terminal) {
             let number = if at == 0 { format!("{}.", n + 1) } else { String::new() };
             lines.push(format!(" {number:<3}{line}"));
         }
-        let command = |command: &String| terminal.good(&format!("$ {command}"));
-        lines.extend(action.command.as_ref().map(|text| format!("    {}", command(text))));
-        lines.extend(action.verify.as_ref().map(|text| format!("    verify: {}", command(text))));
+        lines.extend(command_lines(action, terminal).iter().map(|line| format!("    {line}")));
     }
 }
 
