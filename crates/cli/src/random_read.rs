@@ -1,4 +1,4 @@
-//! The gain of huge pages for random reads: measured, and kept until the machine reboots.
+//! The gain of huge pages for random reads: measured, and kept until the machine reboots if it is precise.
 
 use std::env;
 
@@ -18,6 +18,8 @@ use crate::{
 const DURATION: &str = "some 10 s";
 /// Gain, as a share, below which the host probably backs the guest with small pages.
 const SMALL_GAIN: f64 = 0.25;
+/// Largest quotient of the bounds of a precise interval.
+const PRECISE: f64 = 1.2;
 
 /// The gain that was measured since the machine started; `None` if none was.
 pub fn known(root: &Root) -> Option<RandomRead> {
@@ -29,16 +31,18 @@ pub fn known_or_measured(root: &Root, interrupt: &Interrupt) -> Reading<RandomRe
     known(root).map_or_else(|| measured(root, interrupt), Reading::Known)
 }
 
-/// The gain, measured now and kept.
+/// The gain, measured now; kept unless other programs disturbed the measurement.
 pub fn measured(root: &Root, interrupt: &Interrupt) -> Reading<RandomRead> {
     eprintln!(
-        "hugewise: measuring random reads on this machine takes {DURATION}; the result is kept until the next reboot"
+        "hugewise: measuring random reads on this machine takes {DURATION}; a precise result is kept until the next reboot"
     );
     let measured = env::current_exe()
         .map_err(Reason::from)
         .and_then(|program| RandomRead::measure(root, &program, interrupt));
     if let (Ok(measured), Some(cache), Some(key)) = (&measured, Cache::of_user(), key(root)) {
-        cache.put(key, measured);
+        if is_precise(measured) {
+            cache.put(key, measured);
+        }
     }
     Reading::from(measured)
 }
@@ -49,13 +53,25 @@ fn key(root: &Root) -> Option<String> {
     Some(format!("random read, hugewise {}, boot {}", env!("CARGO_PKG_VERSION"), boot.trim()))
 }
 
+fn is_precise(read: &RandomRead) -> bool {
+    read.ratio.high / read.ratio.low <= PRECISE
+}
+
 /// In a sentence: `Random reads in 512MiB on this machine take 39 % less time on THP than on base (ratio
 /// with 95 % interval: 0.612 [0.580–0.645]).`
 pub fn sentence(read: &RandomRead) -> String {
     let interval = format!("ratio with 95 % interval: {}", ratio(&read.ratio));
     let gain = 1.0 - read.ratio.estimate;
     let change = if read.ratio.low <= 1.0 && read.ratio.high >= 1.0 {
-        format!("about as long on THP as on base ({interval})")
+        match is_precise(read) {
+            true => format!("about as long on THP as on base ({interval})"),
+            false => format!(
+                "between {} less and {} more time on THP than on base ({interval}): measured again on a quieter machine, \
+                 it is more precise",
+                percent(1.0 - read.ratio.low),
+                percent(read.ratio.high - 1.0)
+            ),
+        }
     } else if gain > 0.0 {
         format!("{} less time on THP than on base ({interval})", percent(gain))
     } else {
@@ -85,7 +101,9 @@ mod tests {
         assert!(large.contains("39 % less time") && !large.contains("bench tlb"), "{large}");
         let small = of(0.78, 0.8, 0.82);
         assert!(small.contains("20 % less time") && small.contains("hugewise bench tlb"), "{small}");
-        assert!(of(0.9, 1.0, 1.1).contains("about as long"));
+        assert!(of(0.95, 1.0, 1.1).contains("about as long"));
+        let unclear = of(0.767, 0.887, 1.026);
+        assert!(unclear.contains("between 23 % less and 3 % more time"), "{unclear}");
         assert!(of(1.05, 1.1, 1.15).contains("more time"));
     }
 }

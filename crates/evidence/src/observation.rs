@@ -74,6 +74,9 @@ pub struct Observer {
     sampled: Bytes,
     /// Largest sum of resident and hugetlb bytes of all its processes in one sample.
     pub peak_memory: Bytes,
+    /// Largest size in one sample of the memory that the region `Anonymous` has mapped, touched or not: the
+    /// kernel reserves the pages of a pool when memory is mapped.
+    pub largest_mapped: Bytes,
     /// Largest time in one sample that the threads of all its processes had waited for a CPU. A lower bound:
     /// the waits of threads that had ended, and those after the last sample, are missing.
     pub cpu_wait: Duration,
@@ -101,6 +104,7 @@ impl Observer {
             last_memory: Bytes::ZERO,
             sampled: Bytes::ZERO,
             peak_memory: Bytes::ZERO,
+            largest_mapped: Bytes::ZERO,
             cpu_wait: Duration::ZERO,
             coverage: None,
             samples_off_heap: false,
@@ -211,11 +215,16 @@ impl Observer {
         match &self.region {
             RegionOfInterest::Reported => None,
             RegionOfInterest::Anonymous => {
-                let vmas = tree.iter().filter_map(|pid| smaps::read(&self.root, &pid.to_string()).ok());
-                let coverage = |vmas: Vec<Vma>| {
-                    smaps::coverage(vmas.iter().filter(|v| v.is_anonymous() || v.is_hugetlb), self.thp_size)
-                };
-                vmas.map(coverage).reduce(|mut whole, seen| {
+                let read = |pid: &u32| smaps::read(&self.root, &pid.to_string()).ok();
+                let processes: Vec<Vec<Vma>> = tree.iter().filter_map(read).collect();
+                let is_malloced = |vma: &&Vma| vma.is_anonymous() || vma.is_hugetlb;
+                let is_writable = |vma: &&Vma| vma.permissions.starts_with("rw-p");
+                let writable = processes.iter().flatten().filter(is_malloced).filter(is_writable);
+                let mapped = writable.map(|vma| Bytes(vma.addresses.end - vma.addresses.start)).sum();
+                self.largest_mapped = self.largest_mapped.max(mapped);
+                let coverage =
+                    |vmas: &Vec<Vma>| smaps::coverage(vmas.iter().filter(is_malloced), self.thp_size);
+                processes.iter().map(coverage).reduce(|mut whole, seen| {
                     whole.add(&seen);
                     whole
                 })
@@ -327,6 +336,23 @@ mod tests {
         assert_eq!(read(1300)?, Some(Bytes(1000)));
         assert_eq!(read(1310)?, Some(Bytes(1310)));
         assert_eq!(read(2000)?, Some(Bytes(2000)));
+        Ok(())
+    }
+
+    /// A buffer that is mapped at once and touched little by little, and address space that is only reserved.
+    #[test]
+    fn what_is_mapped_counts_before_it_is_touched() -> Result<(), Box<dyn Error>> {
+        let machine = tempfile::tempdir()?;
+        let process = machine.path().join("proc/10");
+        fs::create_dir_all(process.join("task/10"))?;
+        fs::write(process.join("task/10/children"), "")?;
+        let text = "7000000000-7040000000 rw-p 00000000 00:00 0 \nRss: 4096 kB\n\
+                    8000000000-8080000000 ---p 00000000 00:00 0 \nRss: 0 kB\n\
+                    9000000000-9000200000 rw-s 00000000 00:01 7 /dev/shm/x\nRss: 2048 kB\n";
+        fs::write(process.join("smaps"), text)?;
+        let mut observer = Observer::new(&Root::at(machine.path()), RegionOfInterest::Anonymous, None);
+        observer.sample(10);
+        assert_eq!(observer.largest_mapped, Bytes(1 << 30));
         Ok(())
     }
 

@@ -9,10 +9,15 @@ use hugewise_linux::{
 /// Largest coverage, 0 to 1, of a run that counts as a run on base pages.
 const BASE_LIMIT: f64 = 0.05;
 
-/// The cause if memory that was requested through malloc is not on huge pages.
+/// The causes if memory that was requested through malloc is not on transparent huge pages, and not on pages of
+/// a pool.
 const NOT_IN_MAIN_ARENA: &str = "most likely the program's memory is not in the main arena of a glibc that \
                                  supports glibc.malloc.hugetlb (2.35 or later): another allocator, other \
-                                 threads' arenas, or a static program";
+                                 threads' arenas, or a static program; or this run's glibc ignored \
+                                 glibc.malloc.hugetlb, as 2.36 does in some starts";
+const NOT_IN_POOL: &str = "most likely the program's memory is not malloc'd by a glibc that supports \
+                           glibc.malloc.hugetlb (2.35 or later): another allocator, or a static program; or \
+                           the program maps more memory at once than the pool has";
 
 /// Readings of one run.
 #[derive(Clone, Copy, Debug)]
@@ -69,10 +74,8 @@ fn cause(backing: Backing, evidence: &Evidence, coverage: &Coverage, page: Bytes
             "{n} huge-page allocations failed during the run (thp_fault_fallback, whole machine); 'hugewise \
              check' shows how many huge pages are available"
         )),
-        (Backing::Thp, _) if evidence.through_malloc => Some(format!(
-            "{NOT_IN_MAIN_ARENA}; or this run's glibc ignored glibc.malloc.hugetlb, as 2.36 does in some starts"
-        )),
-        _ if evidence.through_malloc => Some(NOT_IN_MAIN_ARENA.to_owned()),
+        (Backing::Thp, _) if evidence.through_malloc => Some(NOT_IN_MAIN_ARENA.to_owned()),
+        _ if evidence.through_malloc => Some(NOT_IN_POOL.to_owned()),
         _ => None,
     }
 }

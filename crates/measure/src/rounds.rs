@@ -26,8 +26,8 @@ use crate::{
 
 /// The state of an experiment of whole runs.
 struct Rounds {
-    /// Peak memory on base pages, for each case.
-    peaks: Vec<Option<Bytes>>,
+    /// Memory on base pages for which a pool must have room, for each case.
+    memory_on_base: Vec<Option<Bytes>>,
     /// Cases and arms that were prepared before.
     ready: BTreeSet<(usize, usize)>,
     time: TimeLimit,
@@ -46,7 +46,7 @@ impl Experiment<'_> {
         let (cases, arms, warm_up) = (self.cases.len(), self.design.arms.len(), self.design.warm_up);
         let (fewest, most) = self.rules.blocks.bounds();
         let mut rounds = Rounds {
-            peaks: vec![None; cases],
+            memory_on_base: vec![None; cases],
             ready: BTreeSet::new(),
             time: TimeLimit::new(begin, self.rules.blocks),
             turns: vec![None; cases],
@@ -145,8 +145,8 @@ impl Experiment<'_> {
         let (mut pools, mut prepared, mut runs) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for &slot in slots {
             let scratch = self.folder_of(slot)?;
-            let peak_on_base = rounds.peaks[slot.case];
-            let conditions = Conditions { sizes: self.sizes, scratch: &scratch, peak_on_base };
+            let memory_on_base = rounds.memory_on_base[slot.case];
+            let conditions = Conditions { sizes: self.sizes, scratch: &scratch, memory_on_base };
             let ready = self.prepare(slot, &conditions, &mut pools, machine, &mut rounds.ready, result);
             let Some(ready) = ready else { continue };
             let output = Output::in_folder(&scratch)
@@ -195,8 +195,8 @@ impl Experiment<'_> {
         machine: &mut Machine,
         result: &mut Comparison,
     ) -> Result<(), ExperimentError> {
-        let peak_on_base = rounds.peaks[slot.case];
-        let conditions = Conditions { sizes: self.sizes, scratch: self.scratch, peak_on_base };
+        let memory_on_base = rounds.memory_on_base[slot.case];
+        let conditions = Conditions { sizes: self.sizes, scratch: self.scratch, memory_on_base };
         let pools = &mut BTreeMap::new();
         let Some(prepared) = self.prepare(slot, &conditions, pools, machine, &mut rounds.ready, result)
         else {
@@ -204,7 +204,7 @@ impl Experiment<'_> {
         };
         let left = rounds.time.left();
         let timeout = self.rules.timeout.into_iter().chain(left).min();
-        let (round, named_by_run) = match self.run(slot, &prepared, machine, timeout) {
+        let (round, named_by_run, mapped) = match self.run(slot, &prepared, machine, timeout) {
             // The workload runs on the reference but not on this backing: that is a result.
             Err(ExperimentError::Run { reason, .. }) if slot.block.is_none() && slot.arm > 0 => {
                 result.left_out.push(LeftOut { case: slot.case, arm: slot.arm, reason });
@@ -220,19 +220,21 @@ impl Experiment<'_> {
         name_figures(&mut result.cases[slot.case], named_by_run);
         if self.design.arms[slot.arm] == Backing::Base.into() {
             let peak = round.figures.get("peak_memory").map(|bytes| Bytes(*bytes as u64));
-            rounds.peaks[slot.case] = peak.max(rounds.peaks[slot.case]);
+            let needed = peak.map(|peak| pool_room(peak, mapped, available_memory(self.root)));
+            rounds.memory_on_base[slot.case] = needed.max(rounds.memory_on_base[slot.case]);
         }
         result.rounds.push(round);
         Ok(())
     }
 
+    /// The round, the figures that the run named, and the largest size of its mappings.
     fn run(
         &self,
         slot: Slot,
         prepared: &Prepared,
         machine: &Machine,
         timeout: Option<Duration>,
-    ) -> Result<(Round, Vec<Figure>), ExperimentError> {
+    ) -> Result<(Round, Vec<Figure>, Bytes), ExperimentError> {
         let what = || self.describe(slot);
         let launch = machine.mark(prepared.launch.clone());
         if let RegionOfInterest::JavaHeap(log) = &prepared.region {
@@ -264,7 +266,7 @@ impl Experiment<'_> {
                        program with --fragmented=SIZE";
             round.fell_back = Some(why.to_owned());
         }
-        Ok((round, named_by_run))
+        Ok((round, named_by_run, observer.largest_mapped))
     }
 
     fn fragment(&self, slot: Slot) -> Result<Option<Held>, ExperimentError> {
@@ -273,5 +275,24 @@ impl Experiment<'_> {
             HostError::Interrupted => ExperimentError::Interrupted,
             error => ExperimentError::Run { what: self.describe(slot), reason: error.to_string() },
         })
+    }
+}
+
+/// Room that a pool must have for a program: the kernel reserves pages when memory is mapped, so what is mapped
+/// counts, too. A program that maps more than half of the `available` memory does not touch most of it.
+fn pool_room(peak: Bytes, mapped: Bytes, available: Bytes) -> Bytes {
+    if mapped > Bytes(available.0 / 2) { peak } else { peak.max(mapped) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_has_room_for_what_is_mapped_but_not_for_reserved_address_space() {
+        let [peak, available] = [Bytes(300), Bytes(8000)];
+        assert_eq!(pool_room(peak, Bytes(1000), available), Bytes(1000));
+        assert_eq!(pool_room(peak, Bytes(200), available), peak);
+        assert_eq!(pool_room(peak, Bytes(1 << 40), available), peak);
     }
 }

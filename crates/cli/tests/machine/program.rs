@@ -29,6 +29,8 @@ const TAIL: &str = "
 }
 ";
 const MALLOC: &str = "volatile char *memory = malloc(bytes);";
+/// Maps much more than it touches.
+const PART_OF_A_BLOCK: &str = "volatile char *memory = malloc(8 * bytes);";
 const MMAP: &str =
     "volatile char *memory = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);";
 
@@ -36,6 +38,7 @@ pub fn trials() -> Vec<Trial> {
     let needs = [Root, Pool, Thp, Compiler];
     vec![
         trial("program: malloc gets its pages", &needs, malloc_gets_its_pages),
+        trial("program: a block touched in part gets its pages", &needs, part_of_a_block_gets_its_pages),
         trial("program: mmap falls back, with the cause", &needs, mmap_falls_back),
         trial("program: SysV shared memory is skipped", &needs, shared_memory_is_left_out),
     ]
@@ -73,6 +76,14 @@ fn malloc_gets_its_pages() -> TestResult {
     Ok(())
 }
 
+fn part_of_a_block_gets_its_pages() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let program = compile(folder.path(), "allocate", &format!("{HEAD}{PART_OF_A_BLOCK}{TAIL}"))?;
+    let make = || hugewise(&["compare", "--json", "--rounds", "2", "-b", "hugetlb", "--", &program]);
+    let comparison = run_command(&make)?.ended_with(INCONCLUSIVE)?.comparison()?;
+    covered(&comparison, "hugetlb", 0.8)
+}
+
 fn mmap_falls_back() -> TestResult {
     let folder = tempfile::tempdir()?;
     let program = compile(folder.path(), "allocate", &format!("{HEAD}{MMAP}{TAIL}"))?;
@@ -81,7 +92,7 @@ fn mmap_falls_back() -> TestResult {
     let row = &comparison.backings[1];
     assert_eq!((row.backing.to_string().as_str(), row.verdict), ("hugetlb", Verdict::FellBack), "{row:#?}");
     assert_eq!((row.rounds, row.rounds_fallen_back), (0, 2), "{row:#?}");
-    says(row.reason.as_deref().unwrap_or_default(), &["is not in the main arena"])
+    says(row.reason.as_deref().unwrap_or_default(), &["is not malloc'd by a glibc"])
 }
 
 fn shared_memory_is_left_out() -> TestResult {

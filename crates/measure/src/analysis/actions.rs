@@ -35,7 +35,9 @@ fn run(arm: ArmBacking, case: &Case) -> Vec<Action> {
             .verified_by("hugewise check")
     });
     let run = if needs_pool && pool.is_none() {
-        format!("Reserve a pool for the peak memory (hugewise apply --pool), and run the command on {arm}")
+        format!(
+            "Reserve a pool for all memory that it maps (hugewise apply --pool), and run the command on {arm}"
+        )
     } else {
         format!("Run the command on {arm}")
     };

@@ -74,8 +74,8 @@ pub struct Conditions<'a> {
     pub sizes: &'a PageSizes,
     /// A private directory for logs and programs.
     pub scratch: &'a Path,
-    /// Peak memory of the workload on base pages; `None` before its first run.
-    pub peak_on_base: Option<Bytes>,
+    /// Memory of the workload on base pages, for which a pool must have room; `None` before its first run.
+    pub memory_on_base: Option<Bytes>,
 }
 
 /// Results of one run.

@@ -29,8 +29,8 @@ impl Workload {
 /// and before the first run on base.
 pub(super) fn pool_demand(backing: Backing, conditions: &Conditions) -> Option<(PageSize, Bytes)> {
     let size = conditions.sizes.huge_page_of(backing).filter(|_| backing.is_explicit())?;
-    let peak = conditions.peak_on_base?;
-    let demand = Bytes(peak.0 + peak.0 / 4) + ROUNDING;
+    let memory = conditions.memory_on_base?;
+    let demand = Bytes(memory.0 + memory.0 / 4) + ROUNDING;
     Some((size, demand.align_up(size).unwrap_or(demand)))
 }
 
