@@ -65,14 +65,25 @@ pub fn failures(restored: &Restored) -> String {
     format!("{}; run 'hugewise restore' to try again", each.join("; "))
 }
 
-/// The exit status of an interrupted experiment; `None` for any other error.
+/// The exit status of an experiment that was interrupted before it had a result; `None` for any other error.
 pub fn interrupted(error: &ExperimentError, interrupt: &Interrupt) -> Option<ExitCode> {
-    matches!(error, ExperimentError::Interrupted).then(|| after_signal(interrupt))
+    matches!(error, ExperimentError::Interrupted).then(|| without_result(interrupt))
 }
 
-/// The exit status after a signal, when all settings are restored: 128 + signal number, as shells report it.
+/// The exit status after a signal before there was a result, when all settings are restored.
+pub fn without_result(interrupt: &Interrupt) -> ExitCode {
+    eprintln!("hugewise: interrupted before a run that counts was complete; all settings are restored");
+    exit_code(interrupt)
+}
+
+/// The exit status after a signal, when all settings are restored.
 pub fn after_signal(interrupt: &Interrupt) -> ExitCode {
     eprintln!("hugewise: interrupted; all settings are restored");
+    exit_code(interrupt)
+}
+
+/// 128 + signal number, as shells report it.
+fn exit_code(interrupt: &Interrupt) -> ExitCode {
     ExitCode::from(128 + signal_number(interrupt).unwrap_or(0))
 }
 

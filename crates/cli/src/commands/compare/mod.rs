@@ -182,7 +182,7 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let random_read = compare.random_read(&root, &interrupt, &mut notes);
     if interrupt.signal().is_some() {
         machine::close(machine)?;
-        return Ok(machine::after_signal(&interrupt));
+        return Ok(machine::without_result(&interrupt));
     }
     let mut design = compare.design();
     design.turns = cases.iter().all(|case| case.workload.turns.is_some());
