@@ -5,6 +5,7 @@ pub mod comparison;
 pub mod execution;
 pub mod experiment;
 pub mod fragmentation;
+mod host_memory;
 pub mod machine;
 pub mod pretouch;
 pub mod random_read;

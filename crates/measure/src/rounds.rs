@@ -17,12 +17,16 @@ use crate::{
     execution::{self, ExecutionError, Output},
     experiment::{Experiment, ExperimentError, Progress, name_figures},
     fragmentation::{Held, HostError},
+    host_memory,
     machine::{Machine, available_memory},
     schedule::{self, Slot},
     stopping::{Blocks, MIN_BLOCKS, TimeLimit},
     turns::sliced::{self, ToRun},
     workload::{Conditions, Prepared, is_of_pauses},
 };
+
+const GOT_BACK: &str = "before each run, hugewise got free memory back from the host of this virtual machine, which had \
+                        taken it back (free page reporting): runs do not wait for it";
 
 /// The state of an experiment of whole runs.
 struct Rounds {
@@ -101,6 +105,7 @@ impl Experiment<'_> {
                 *rounds.turns[first.case].get_or_insert_with(|| self.permits_turns(first.case, result));
             if takes_turns {
                 slots.iter().for_each(|slot| begun(*slot));
+                self.get_memory_back(slots, result);
                 match self.run_in_turns(slots, rounds, machine, result) {
                     // Two runs of the command may need the same file or port.
                     Err(error @ (ExperimentError::Run { .. } | ExperimentError::Execution { .. }))
@@ -117,9 +122,32 @@ impl Experiment<'_> {
         }
         for slot in slots {
             begun(*slot);
+            self.get_memory_back(std::slice::from_ref(slot), result);
             self.run_slot(*slot, rounds, machine, result)?;
         }
         Ok(())
+    }
+
+    /// Gets the memory of runs back from the host, as far as their backings were run before, so that none of them
+    /// waits for it. Not with fragmented memory, which this would change.
+    fn get_memory_back(&self, slots: &[Slot], result: &mut Comparison) {
+        if !result.machine.host_takes_back_free_memory || self.fragmenter.is_some() {
+            return;
+        }
+        let peak = |slot: &Slot| {
+            let of_arm =
+                result.rounds.iter().filter(|round| (round.case, round.arm) == (slot.case, slot.arm));
+            of_arm
+                .filter_map(|round| round.figures.get("peak_memory"))
+                .fold(0.0, |most: f64, peak| most.max(*peak))
+        };
+        let bytes = Bytes(slots.iter().map(peak).sum::<f64>() as u64);
+        if bytes > Bytes::ZERO {
+            host_memory::get_back(bytes, available_memory(self.root));
+            if !result.notes.iter().any(|note| note == GOT_BACK) {
+                result.notes.push(GOT_BACK.to_owned());
+            }
+        }
     }
 
     /// Whether the runs of a case can take turns; if not, a note says why.
