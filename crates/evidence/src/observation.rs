@@ -151,11 +151,11 @@ impl Observer {
             (cost * MIN_INTERVAL_PER_COST).max(self.shortest_reading_interval).min(self.interval);
     }
 
-    /// Samples process `pid` and its descendants before one of them exits, unless they had more memory in the
-    /// last sample.
-    pub fn sample_before_exit(&mut self, pid: u32) {
+    /// Samples process `pid` and its descendants before the exit of one of them, `exiting`: of `pid` itself, and
+    /// of a descendant unless they had more memory in the last sample.
+    pub fn sample_before_exit(&mut self, pid: u32, exiting: u32) {
         let (tree, memory) = self.read(pid);
-        if memory >= self.sampled {
+        if exiting == pid || memory >= self.sampled {
             self.sample_tree(&tree, memory);
         } else {
             self.read_cpu_wait(&tree);

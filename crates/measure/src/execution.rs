@@ -143,7 +143,9 @@ pub fn run(
     let begin = Instant::now();
     let mut child = launch.start(Stdio::null(), stdout.into(), stderr.into())?;
     let observer = Mutex::new(observer);
-    let sample = || observer.lock().unwrap_or_else(PoisonError::into_inner).sample_before_exit(child.pid());
+    let sample = |exiting| {
+        observer.lock().unwrap_or_else(PoisonError::into_inner).sample_before_exit(child.pid(), exiting);
+    };
     let (outcome, stopped) = thread::scope(|scope| {
         let at_exits = scope.spawn(|| sample_at_exits(child.pid(), &sample));
         let outcome = watch(&child, &observer, timeout, interrupt);
@@ -206,15 +208,15 @@ fn may_trace_descendants() -> bool {
         .is_some_and(|capabilities| capabilities.has(Capabilities::SYS_PTRACE))
 }
 
-/// Calls `sample` before the exit of each traced process of the program, which is stopped during the call;
+/// Calls `sample` with each traced process of the program before its exit; it is stopped during the call;
 /// returns the time of these stops.
 ///
 /// Where tracing is not permitted, there are no such samples.
-pub(crate) fn sample_at_exits(pid: u32, sample: &dyn Fn()) -> Duration {
+pub(crate) fn sample_at_exits(pid: u32, sample: &dyn Fn(u32)) -> Duration {
     let mut stopped = Duration::ZERO;
-    let _ = exit_stop::at_exits(pid, may_trace_descendants(), &mut |_| {
+    let _ = exit_stop::at_exits(pid, may_trace_descendants(), &mut |exiting| {
         let begin = Instant::now();
-        sample();
+        sample(exiting);
         stopped += begin.elapsed();
     });
     stopped

@@ -130,9 +130,9 @@ pub(crate) fn take_turns(
             .zip(&observers)
             .map(|(run, observer)| {
                 let (pid, is_sampled) = (run.child.pid(), Arc::clone(&run.is_sampled));
-                let sample = move || {
+                let sample = move |exiting| {
                     is_sampled.store(true, Ordering::Relaxed);
-                    lock(observer).sample_before_exit(pid);
+                    lock(observer).sample_before_exit(pid, exiting);
                     is_sampled.store(false, Ordering::Relaxed);
                 };
                 scope.spawn(move || sample_at_exits(pid, &sample))
