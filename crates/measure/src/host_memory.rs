@@ -1,7 +1,7 @@
 //! Free memory that the host of a virtual machine has taken back (free page reporting).
 //!
 //! The first use of such memory is several times slower than that of memory used seconds ago. Whether a run
-//! meets it depends on when, and by what, memory was freed before: a noise of about 1 s per GiB.
+//! meets it depends on when, and by what, memory was freed before: a noise of up to 2 s per GiB.
 
 use hugewise_linux::{
     sys::memory::{Advice, Mapping},
