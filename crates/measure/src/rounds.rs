@@ -25,8 +25,8 @@ use crate::{
     workload::{Conditions, Prepared, is_of_pauses},
 };
 
-const GOT_BACK: &str = "before each run, hugewise got free memory back from the host of this virtual machine, which had \
-                        taken it back (free page reporting): runs do not wait for it";
+const GOT_BACK: &str = "the host of this virtual machine takes back free memory (free page reporting): before the runs, \
+                        hugewise populated and freed memory, so that they do not wait for it";
 
 /// The state of an experiment of whole runs.
 struct Rounds {
@@ -105,7 +105,7 @@ impl Experiment<'_> {
                 *rounds.turns[first.case].get_or_insert_with(|| self.permits_turns(first.case, result));
             if takes_turns {
                 slots.iter().for_each(|slot| begun(*slot));
-                self.get_memory_back(slots, result);
+                self.get_memory_back(slots, &rounds.time, result);
                 match self.run_in_turns(slots, rounds, machine, result) {
                     // Two runs of the command may need the same file or port.
                     Err(error @ (ExperimentError::Run { .. } | ExperimentError::Execution { .. }))
@@ -122,7 +122,7 @@ impl Experiment<'_> {
         }
         for slot in slots {
             begun(*slot);
-            self.get_memory_back(std::slice::from_ref(slot), result);
+            self.get_memory_back(std::slice::from_ref(slot), &rounds.time, result);
             self.run_slot(*slot, rounds, machine, result)?;
         }
         Ok(())
@@ -130,23 +130,19 @@ impl Experiment<'_> {
 
     /// Gets the memory of runs back from the host, as far as their backings were run before, so that none of them
     /// waits for it. Not with fragmented memory, which this would change.
-    fn get_memory_back(&self, slots: &[Slot], result: &mut Comparison) {
+    fn get_memory_back(&self, slots: &[Slot], time: &TimeLimit, result: &mut Comparison) {
         if !result.machine.host_takes_back_free_memory || self.fragmenter.is_some() {
             return;
         }
-        let peak = |slot: &Slot| {
-            let of_arm =
-                result.rounds.iter().filter(|round| (round.case, round.arm) == (slot.case, slot.arm));
-            of_arm
-                .filter_map(|round| round.figures.get("peak_memory"))
-                .fold(0.0, |most: f64, peak| most.max(*peak))
-        };
-        let bytes = Bytes(slots.iter().map(peak).sum::<f64>() as u64);
-        if bytes > Bytes::ZERO {
-            host_memory::get_back(bytes, available_memory(self.root));
-            if !result.notes.iter().any(|note| note == GOT_BACK) {
-                result.notes.push(GOT_BACK.to_owned());
-            }
+        let is_of_block =
+            |round: &&Round| slots.iter().any(|slot| (slot.case, slot.arm) == (round.case, round.arm));
+        let bytes = sliced::memory_of_block(result.rounds.iter().filter(is_of_block));
+        let has_time = || time.left().is_none_or(|left| !left.is_zero());
+        let go_on = || self.interrupt.signal().is_none() && has_time();
+        let is_populated =
+            bytes > Bytes::ZERO && host_memory::get_back(bytes, available_memory(self.root), &go_on).is_ok();
+        if is_populated && !result.notes.iter().any(|note| note == GOT_BACK) {
+            result.notes.push(GOT_BACK.to_owned());
         }
     }
 

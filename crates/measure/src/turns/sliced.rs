@@ -66,14 +66,19 @@ pub(crate) fn obstacle(figure: Option<&str>, warm_ups: &[&Round], available: Byt
             "a run uses or waits for a CPU for {share:.0} % of its time, and turns need at least {least} %"
         ));
     }
+    let peaks = memory_of_block(warm_ups.iter().copied());
+    let limit = Bytes(available.0 / 10 * super::MAX_MEMORY_TENTHS);
+    (peaks > limit).then(|| format!("a block needs {peaks} of memory at once, and turns may use {limit}"))
+}
+
+/// Memory that the arms of these rounds of a case need together.
+pub(crate) fn memory_of_block<'a>(rounds: impl Iterator<Item = &'a Round>) -> Bytes {
     let mut by_arm: BTreeMap<usize, f64> = BTreeMap::new();
-    for round in warm_ups {
+    for round in rounds {
         let peak = by_arm.entry(round.arm).or_default();
         *peak = peak.max(round.figures.get("peak_memory").copied().unwrap_or_default());
     }
-    let peaks = Bytes(by_arm.values().sum::<f64>() as u64);
-    let limit = Bytes(available.0 / 10 * super::MAX_MEMORY_TENTHS);
-    (peaks > limit).then(|| format!("a block needs {peaks} of memory at once, and turns may use {limit}"))
+    Bytes(by_arm.values().sum::<f64>() as u64)
 }
 
 /// A run to start.
