@@ -217,9 +217,14 @@ impl Journal {
     }
 
     /// Restores every setting and closes the journal.
-    pub fn close(mut self) -> Restored {
+    pub fn close(self) -> Restored {
+        self.close_with(&jvm_log::leave_log_on)
+    }
+
+    /// Like [`Journal::close`], and switches JVM logs that are still on off with `switch_off`.
+    pub fn close_with(mut self, switch_off: &SwitchOff<'_>) -> Restored {
         self.closed = true;
-        restore_record(&self.root, &self.store, &self.record, &jvm_log::leave_log_on)
+        restore_record(&self.root, &self.store, &self.record, switch_off)
     }
 }
 

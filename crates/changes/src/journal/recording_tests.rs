@@ -26,13 +26,13 @@ fn a_jvm_log_stays_in_the_journal_until_it_is_off() -> TestResult {
     let log = JvmLog::of(&root, 7, "/tmp/.hugewise-1.log".to_owned()).ok_or("no such process")?;
     let mut journal = Journal::open(&root, &state, "record")?;
     journal.note_jvm_log(log.clone())?;
-    // Closing the journal does not switch the log off: that is the holder's task, and otherwise that of
-    // restore.
-    assert_eq!(journal.close().jvm_logs_left.len(), 1);
+    // What it cannot switch off stays in the journal, with the reason.
+    let deaf = &|_: &JvmLog| Reason::err("it does not answer");
+    let left = journal.close_with(deaf).jvm_logs_left;
+    assert_eq!(left.iter().map(|log| log.reason.as_str()).collect::<Vec<_>>(), ["it does not answer"]);
     let refused =
         Journal::open(&root, &state, "the next").err().ok_or("opened over an unfinished journal")?;
     assert!(refused.to_string().contains("1 setting is not restored"), "{refused}");
-    let deaf = &|_: &JvmLog| Reason::err("it does not answer");
     assert_eq!(restore_with(&root, &state, ForeignChanges::Leave, deaf)?.jvm_logs_left.len(), 1);
     let restored = restore_with(&root, &state, ForeignChanges::Leave, &|_: &JvmLog| Ok(()))?;
     assert_eq!((restored.jvm_logs, restored.jvm_logs_left.len()), (vec![log], 0));
