@@ -25,6 +25,7 @@ use hugewise_linux::{
         threads, tree,
     },
     root::Root,
+    sys::process::thread_cpu,
     units::{Bytes, PageSize},
 };
 
@@ -68,7 +69,8 @@ pub struct Observer {
     interval: Duration,
     last_sample: Option<Instant>,
     shortest_reading_interval: Duration,
-    reading_interval: Duration,
+    /// CPU time of a reading.
+    reading_cost: Duration,
     /// Memory at the last reading, and at the last sample.
     last_memory: Bytes,
     sampled: Bytes,
@@ -100,7 +102,7 @@ impl Observer {
             interval: MIN_READING_INTERVAL,
             last_sample: None,
             shortest_reading_interval: MIN_READING_INTERVAL,
-            reading_interval: MIN_READING_INTERVAL,
+            reading_cost: Duration::ZERO,
             last_memory: Bytes::ZERO,
             sampled: Bytes::ZERO,
             peak_memory: Bytes::ZERO,
@@ -121,34 +123,33 @@ impl Observer {
     /// Reads and samples only every `MAX_INTERVAL`, for a program that more readings would slow down
     /// measurably.
     pub fn with_longest_interval(self) -> Observer {
-        Observer {
-            interval: MAX_INTERVAL,
-            shortest_reading_interval: MAX_INTERVAL,
-            reading_interval: MAX_INTERVAL,
-            ..self
-        }
+        Observer { interval: MAX_INTERVAL, shortest_reading_interval: MAX_INTERVAL, ..self }
     }
 
     /// Time to wait until the next reading of the amount of memory, by [`Observer::sample_if_due`].
     pub fn reading_interval(&self) -> Duration {
-        self.reading_interval
+        (self.reading_cost * MIN_INTERVAL_PER_COST).max(self.shortest_reading_interval).min(self.interval)
     }
 
-    /// Reads the amount of memory of process `pid` and its descendants, and samples them if memory has grown,
-    /// or the last sample is old. Processes that have ended are skipped.
+    /// Reads the amount of memory of process `pid` and its descendants, and samples them if that is due.
     pub fn sample_if_due(&mut self, pid: u32) {
-        let begin = Instant::now();
-        let (tree, memory) = self.read(pid);
+        if self.is_sample_due(pid) {
+            self.sample(pid);
+        }
+    }
+
+    /// Reads the amount of memory of process `pid` and its descendants. Whether it has grown since the last
+    /// sample, or that sample is old. Processes that have ended are skipped.
+    pub fn is_sample_due(&mut self, pid: u32) -> bool {
+        let before = thread_cpu();
+        let (_, memory) = self.read(pid);
         let grew = |since: Bytes, by: f64| memory.0 as f64 > since.0 as f64 * (1.0 + by);
         let grew_and_settled = grew(self.sampled, FAST_GROWTH) && !grew(self.last_memory, FAST_GROWTH);
         let is_old = self.last_sample.is_none_or(|last| last.elapsed() >= self.interval);
+        let is_due = is_old || grew_and_settled || grew(self.sampled, MUCH_GROWTH);
         self.last_memory = memory;
-        let cost = begin.elapsed();
-        if is_old || grew_and_settled || grew(self.sampled, MUCH_GROWTH) {
-            self.sample_tree(&tree, memory);
-        }
-        self.reading_interval =
-            (cost * MIN_INTERVAL_PER_COST).max(self.shortest_reading_interval).min(self.interval);
+        self.reading_cost = next_cost(self.reading_cost, cpu_since(before));
+        is_due
     }
 
     /// Samples process `pid` and its descendants before the exit of one of them, `exiting`: of `pid` itself, and
@@ -182,7 +183,7 @@ impl Observer {
     }
 
     fn sample_tree(&mut self, tree: &[u32], memory: Bytes) {
-        let begin = Instant::now();
+        let cpu_before = thread_cpu();
         self.sampled = memory;
         self.read_cpu_wait(tree);
         let before = self.coverage.as_ref().map_or(Bytes::ZERO, |before| before.resident);
@@ -194,7 +195,7 @@ impl Observer {
         let after = self.coverage.as_ref().map_or(Bytes::ZERO, |after| after.resident);
         let settled = after > Bytes::ZERO && after.0 as f64 <= before.0 as f64 * (1.0 + FAST_GROWTH);
         self.interval =
-            (self.interval * 5 / 4).min(MAX_INTERVAL).max(begin.elapsed() * MIN_INTERVAL_PER_COST);
+            (self.interval * 5 / 4).min(MAX_INTERVAL).max(cpu_since(cpu_before) * MIN_INTERVAL_PER_COST);
         if !settled && !matches!(self.region, RegionOfInterest::Reported) {
             self.interval = self.interval.min(MAX_INTERVAL_GROWING);
         }
@@ -267,6 +268,18 @@ impl Observer {
     }
 }
 
+/// The CPU time of this thread since `before`: elapsed time would make a reading expensive whenever a busy
+/// machine interrupts it, and the memory of a program would go unread for a second or more.
+fn cpu_since(before: Duration) -> Duration {
+    thread_cpu().saturating_sub(before)
+}
+
+/// The cost of a reading that took `cpu`: at most twice the cost before, because a single interrupt, or a stop of
+/// a virtual machine, may take the thirtyfold time of a reading.
+fn next_cost(before: Duration, cpu: Duration) -> Duration {
+    if before.is_zero() { cpu } else { cpu.min(before * 2) }
+}
+
 /// The first part of a log, which contains the heap's addresses.
 fn beginning_of(log: &PathBuf) -> Option<Vec<u8>> {
     let mut text = Vec::new();
@@ -317,6 +330,14 @@ mod tests {
         let (share, interval) = sample(8704, 4352)?;
         assert!(share == Some(0.5) && interval >= MAX_INTERVAL, "{share:?}, {interval:?}");
         Ok(())
+    }
+
+    #[test]
+    fn one_dear_reading_does_not_end_the_readings() {
+        let of = Duration::from_micros;
+        assert_eq!(next_cost(of(150), of(4_100)), of(300));
+        assert_eq!(next_cost(of(300), of(150)), of(150));
+        assert_eq!(next_cost(Duration::ZERO, of(900)), of(900));
     }
 
     /// Growth leads to a sample, at once if it is large, and otherwise when it ends.

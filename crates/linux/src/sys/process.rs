@@ -23,6 +23,7 @@ pub struct GroupLeader {
     pid: libc::pid_t,
     /// Readable once the process has exited; `None` before Linux 5.3.
     pidfd: Option<File>,
+    max_rss_of_starter: Bytes,
     reaped: bool,
 }
 
@@ -34,8 +35,9 @@ pub struct ChildExit {
     pub user: Duration,
     /// CPU time in kernel mode.
     pub sys: Duration,
-    /// Maximum resident set of a single process, without hugetlb pages.
-    pub max_rss: Bytes,
+    /// Maximum resident set of a single process, without hugetlb pages. `None` if it is not larger than that of
+    /// the starting process, whose memory the child has until it executes its program.
+    pub max_rss: Option<Bytes>,
     /// Minor page faults.
     pub minor_faults: u64,
     /// Major page faults.
@@ -68,7 +70,8 @@ impl GroupLeader {
         // SAFETY: the closure runs between fork and exec and makes only the calls above.
         let child = unsafe { command.pre_exec(prepare) }.spawn()?;
         let pidfd = pidfd::open(child.id()).ok();
-        Ok(GroupLeader { pid: child.id() as libc::pid_t, pidfd, reaped: false })
+        let max_rss_of_starter = own_max_rss();
+        Ok(GroupLeader { pid: child.id() as libc::pid_t, pidfd, max_rss_of_starter, reaped: false })
     }
 
     /// The process id, which is also the process group id.
@@ -122,7 +125,7 @@ impl GroupLeader {
             status: ExitStatus::from_raw(status),
             user: duration(usage.ru_utime),
             sys: duration(usage.ru_stime),
-            max_rss: Bytes::from_kib(usage.ru_maxrss.unsigned_abs()),
+            max_rss: Some(max_rss(&usage)).filter(|max| *max > self.max_rss_of_starter),
             minor_faults: usage.ru_minflt.unsigned_abs(),
             major_faults: usage.ru_majflt.unsigned_abs(),
         })
@@ -221,6 +224,20 @@ pub fn thread_cpu() -> Duration {
     Duration::from_nanos(clock_ns(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
+/// The largest resident set of this process so far.
+fn own_max_rss() -> Bytes {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: writes to one live rusage, for which zero is valid; the call succeeds for RUSAGE_SELF.
+    max_rss(&unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    })
+}
+
+fn max_rss(usage: &libc::rusage) -> Bytes {
+    Bytes::from_kib(usage.ru_maxrss.unsigned_abs())
+}
+
 /// Sets SCHED_BATCH for the calling thread, so that it preempts no other thread when it wakes; children are
 /// not affected. Errors are ignored.
 pub fn set_batch_scheduling() {
@@ -283,7 +300,20 @@ mod tests {
     fn the_exit_status_and_usage_come_back() -> io::Result<()> {
         let ended = wait(GroupLeader::start(Command::new("sh").args(["-c", "exit 3"]), false)?)?;
         assert_eq!(ended.status.code(), Some(3));
-        assert!(ended.max_rss > Bytes::ZERO && ended.minor_faults > 0);
+        assert!(ended.minor_faults > 0);
+        Ok(())
+    }
+
+    /// A shell and its utilities are smaller than this process; the copy that forks is as large.
+    #[test]
+    fn the_peak_is_that_of_the_program_and_not_of_its_starter() -> io::Result<()> {
+        let touched = vec![1u8; 64 << 20];
+        let start = |script: &str| wait(GroupLeader::start(Command::new("sh").args(["-c", script]), false)?);
+        let small = start("exit 0")?;
+        assert_eq!(small.max_rss, None);
+        let large = start("x=$(head -c 200000000 /dev/zero | tr '\\0' x); exit 0")?;
+        assert!(large.max_rss.is_some_and(|max| max > Bytes(200_000_000)), "{:?}", large.max_rss);
+        assert_eq!(touched[1 << 20], 1);
         Ok(())
     }
 

@@ -179,15 +179,7 @@ fn cycles(
             let run = &mut runs[index];
             // In proportion, so that all end together.
             let turn = TURN.mul_f64(run.expected.as_secs_f64() / longest.max(f64::MIN_POSITIVE));
-            run.take(turn.max(SHORTEST_TURN)).map_err(of(run.slot))?;
-            if !run.has_ended {
-                run.check_stopped(root).map_err(of(run.slot))?;
-            }
-            if run.active >= run.next_reading && !run.has_ended {
-                let mut observer = lock(&observers[index]);
-                observer.sample_if_due(run.child.pid());
-                run.next_reading = run.active + observer.reading_interval();
-            }
+            run.take(turn.max(SHORTEST_TURN), &observers[index], root).map_err(of(run.slot))?;
         }
         let Some(&slowest) = order.iter().max_by_key(|run| runs[**run].active) else { return Ok(()) };
         let run = &mut runs[slowest];
@@ -230,20 +222,49 @@ impl Run {
         })
     }
 
-    /// Lets the run go on for `turn`, and to the end of a sample before an exit, or until it ends.
-    fn take(&mut self, turn: Duration) -> Result<(), ExecutionError> {
-        let begin = Instant::now();
+    /// Lets the run go on for `turn`, or until it ends, and stops it for each sample of its memory.
+    fn take(
+        &mut self,
+        turn: Duration,
+        observer: &Mutex<Observer>,
+        root: &Root,
+    ) -> Result<(), ExecutionError> {
+        let end = self.active + turn;
+        while self.active < end && !self.has_ended {
+            let is_sample_due = self.go_on_until(end, observer)?;
+            if !self.has_ended {
+                self.check_stopped(root)?;
+            }
+            if is_sample_due {
+                lock(observer).sample(self.child.pid());
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the run go on to the active time `end`, or until it ends or a sample is due, which it returns.
+    fn go_on_until(&mut self, end: Duration, observer: &Mutex<Observer>) -> Result<bool, ExecutionError> {
+        let (begin, before) = (Instant::now(), self.active);
+        let mut is_sample_due = false;
         self.child.go_on();
-        // The time of such a sample is subtracted from the active time, so all of it must be in the turn.
-        while (begin.elapsed() < turn || self.is_sampled.load(Ordering::Relaxed)) && !self.has_ended {
-            let left = turn.saturating_sub(begin.elapsed()).max(Duration::from_millis(1));
+        // The time of a sample before an exit is subtracted from the active time, so all of it must be in it.
+        while !self.has_ended
+            && (self.active < end && !is_sample_due || self.is_sampled.load(Ordering::Relaxed))
+        {
+            let left = end.min(self.next_reading).saturating_sub(self.active).max(Duration::from_millis(1));
             self.has_ended = self.child.wait_for_end(left).map_err(failed)?;
+            self.active = before + begin.elapsed();
+            if self.active >= self.next_reading && !self.has_ended {
+                let mut observer = lock(observer);
+                is_sample_due |= observer.is_sample_due(self.child.pid());
+                self.next_reading = self.active + observer.reading_interval();
+            }
         }
         if !self.has_ended {
             self.child.stop();
         }
-        self.active += begin.elapsed();
-        Ok(())
+        self.active = before + begin.elapsed();
+        Ok(is_sample_due && !self.has_ended)
     }
 
     /// Waits until all its processes are stopped; an error if one still runs after [`STOP_LIMIT`].

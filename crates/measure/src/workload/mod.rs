@@ -154,8 +154,13 @@ impl Workload {
             }
         }
         let unknown = "the program ended before its first sample, or its smaps could not be read";
-        let mut coverage = Reading::from(observer.coverage.clone().ok_or(unknown));
-        let off_heap_coverage = Reading::from(observer.off_heap_coverage.clone().ok_or(unknown));
+        let at_peak = |sampled| match not_sampled_at_peak(observer.peak_memory, execution.ended.max_rss) {
+            Some(why) => Err(why),
+            None => Ok(sampled),
+        };
+        let of = |sampled: &Option<Coverage>| Reading::from(sampled.clone().ok_or(unknown)).and_then(at_peak);
+        let mut coverage = of(&observer.coverage);
+        let off_heap_coverage = of(&observer.off_heap_coverage);
         match (&self.kind, &prepared.region) {
             (WorkloadKind::Native { .. }, _) => {
                 let touched = native::touched(execution)?;
@@ -181,10 +186,17 @@ const PROCESS_FIGURES: [(&str, &str); 7] = [
     ("major_faults", ""),
 ];
 
+/// Why the coverage that was sampled is not that of the program's memory at its peak. `sampled` is the most
+/// memory that was seen, `peak` the kernel's maximum.
+fn not_sampled_at_peak(sampled: Bytes, peak: Option<Bytes>) -> Option<String> {
+    let peak = peak.filter(|peak| sampled < Bytes(peak.0 / 2))?;
+    Some(format!("the program had {peak} at its peak, and {sampled} when it was sampled"))
+}
+
 fn process_figures(execution: &Execution, observer: &Observer) -> BTreeMap<String, f64> {
     let ended = &execution.ended;
     // The kernel's maximum includes peaks between two samples, but no hugetlb pages.
-    let peak = observer.peak_memory.max(ended.max_rss);
+    let peak = observer.peak_memory.max(ended.max_rss.unwrap_or_default());
     let values = [
         execution.wall.as_secs_f64(),
         ended.user.as_secs_f64(),
@@ -206,4 +218,21 @@ pub(crate) fn is_of_pauses(figure: &str) -> bool {
 
 fn figure((name, unit): (&str, &str)) -> Figure {
     Figure { name: name.to_owned(), unit: unit.to_owned(), better: Better::Lower }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lull_does_not_speak_for_the_peak() {
+        let mib = |n: u64| Bytes(n << 20);
+        assert_eq!(not_sampled_at_peak(mib(590), Some(mib(600))), None);
+        let missed = not_sampled_at_peak(mib(17), Some(mib(600)));
+        let why = "the program had 600MiB at its peak, and 17MiB when it was sampled";
+        assert_eq!(missed.as_deref(), Some(why));
+        // The kernel's maximum excludes hugetlb pages.
+        assert_eq!(not_sampled_at_peak(mib(600), Some(mib(17))), None);
+        assert_eq!(not_sampled_at_peak(mib(1), None), None);
+    }
 }
