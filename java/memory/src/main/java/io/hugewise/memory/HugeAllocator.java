@@ -2,7 +2,6 @@ package io.hugewise.memory;
 
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SegmentAllocator;
-import java.util.Arrays;
 
 /// Allocates blocks of any size, freed one by one, in a memory segment such as that of a [HugeArena]. It
 /// replaces `malloc` and `Unsafe.allocateMemory`.
@@ -43,10 +42,14 @@ import java.util.Arrays;
 /// more), and for memory in use an object per span (one or more adjacent blocks of the same size), and a byte
 /// and a bit per block. Per 4 KiB in use that is about 170 bytes with blocks of 64 bytes, 120 with 1 KiB, 60
 /// with 4 KiB, 8 with 64 KiB.
-public final class HugeAllocator extends BlockMemory implements SegmentAllocator {
+public final class HugeAllocator implements SegmentAllocator {
 
-    private HugeAllocator(Blocks blocks) {
-        super(blocks);
+    private final MemorySegment memory;
+    private final Blocks blocks;
+
+    private HugeAllocator(MemorySegment memory, Blocks blocks) {
+        this.memory = memory;
+        this.blocks = blocks;
     }
 
     /// Creates an allocator in the remaining memory of an arena.
@@ -64,10 +67,8 @@ public final class HugeAllocator extends BlockMemory implements SegmentAllocator
     /// @return the allocator
     /// @throws IllegalArgumentException if it is on the heap, read-only, or too small
     public static HugeAllocator of(MemorySegment memory) {
-        int[] sizes = SizeClasses.sizes();
-        long[] wide = new long[sizes.length];
-        Arrays.setAll(wide, i -> sizes[i]);
-        return new HugeAllocator(new Blocks(wholeUnits(memory), wide));
+        MemorySegment whole = wholeUnits(memory);
+        return new HugeAllocator(whole, new Blocks(whole.address(), whole.byteSize()));
     }
 
     /// The part of a segment that consists of whole units.
@@ -75,8 +76,8 @@ public final class HugeAllocator extends BlockMemory implements SegmentAllocator
         if (!memory.isNative() || memory.isReadOnly()) {
             throw new IllegalArgumentException("native memory that can be written is needed, not " + memory);
         }
-        long skipped = -memory.address() & Spans.UNIT - 1;
-        long size = memory.byteSize() - skipped & -Spans.UNIT;
+        long skipped = -memory.address() & Units.UNIT - 1;
+        long size = memory.byteSize() - skipped & -Units.UNIT;
         if (size < SizeClasses.LARGEST) {
             throw new IllegalArgumentException(Bytes.text(memory.byteSize()) + " are too little for an allocator");
         }
@@ -132,7 +133,7 @@ public final class HugeAllocator extends BlockMemory implements SegmentAllocator
             throw new IllegalArgumentException("an alignment is a power of two, not " + byteAlignment);
         }
         checkAlive();
-        int sizeClass = byteSize <= SizeClasses.LARGEST && byteAlignment <= Spans.UNIT
+        int sizeClass = byteSize <= SizeClasses.LARGEST && byteAlignment <= Units.UNIT
                 ? SizeClasses.of((int) byteSize, (int) byteAlignment)
                 : -1;
         long offset = sizeClass < 0 ? -1 : blocks.take(sizeClass);
@@ -166,5 +167,41 @@ public final class HugeAllocator extends BlockMemory implements SegmentAllocator
     /// {@return the highest offset ever in use, in bytes: memory beyond it was never allocated}
     public long reached() {
         return blocks.reached();
+    }
+
+    /// Frees a block.
+    ///
+    /// @param block a segment that was allocated here, or another segment with the same start
+    /// @throws IllegalArgumentException if no block starts there
+    /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
+    public void free(MemorySegment block) {
+        checkAlive();
+        blocks.give(block.address() - memory.address());
+    }
+
+    /// Frees a block.
+    ///
+    /// @param offset its offset in [#memory], in bytes
+    /// @throws IllegalArgumentException if no block starts there
+    /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
+    public void freeOffset(long offset) {
+        checkAlive();
+        blocks.give(offset);
+    }
+
+    /// {@return the memory that offsets refer to}
+    public MemorySegment memory() {
+        return memory;
+    }
+
+    /// {@return the held bytes: blocks in use, and free blocks of the same spans}
+    public long held() {
+        return blocks.held();
+    }
+
+    private void checkAlive() {
+        if (!memory.scope().isAlive()) {
+            throw new IllegalStateException("the memory's arena is closed");
+        }
     }
 }

@@ -32,7 +32,7 @@ class AllocatorTest {
             index += size > sizes[index] ? 1 : 0;
             assertThat(SizeClasses.of(size)).isEqualTo(index);
             assertThat(sizes[index] - size).isLessThanOrEqualTo(Math.max(16, size / 8));
-            for (int alignment = 1; alignment <= Spans.UNIT; alignment *= 2) {
+            for (int alignment = 1; alignment <= Units.UNIT; alignment *= 2) {
                 int aligned = SizeClasses.of(size, alignment);
                 assertThat(sizes[aligned] % alignment).isZero();
                 assertThat(sizes[aligned]).isGreaterThanOrEqualTo(size);

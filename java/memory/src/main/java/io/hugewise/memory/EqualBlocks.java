@@ -1,0 +1,141 @@
+package io.hugewise.memory;
+
+import java.util.Arrays;
+
+/// Numbered blocks of one size: the slots of one sequence of words, taken through cells as in [Slots].
+final class EqualBlocks {
+    private static final int NO_CELL = 0;
+
+    private final int blocks;
+    private final Words words;
+    private final Cells cells;
+    private final int quota;
+    private final SpinLock lock = new SpinLock();
+    /// A bit for each word that may have a free slot.
+    private final long[] candidates;
+    /// The stripe plus 1 whose cell has slots of a word.
+    private final int[] cellOf;
+
+    EqualBlocks(int blocks, int stripes, int quota) {
+        this.blocks = blocks;
+        int count = (blocks + Words.SLOTS - 1) / Words.SLOTS;
+        this.words = new Words(count);
+        this.cells = new Cells(1, stripes);
+        this.quota = quota;
+        this.candidates = new long[(count + 63) / 64];
+        this.cellOf = new int[count];
+        Arrays.fill(candidates, -1);
+        for (int word = 0; word < count; word++) {
+            int left = blocks - word * Words.SLOTS;
+            words.reset(word, left >= Words.SLOTS ? Words.FREE : (1L << left) - 1);
+        }
+    }
+
+    int count() {
+        return blocks;
+    }
+
+    /// Takes a block; returns its number, -1 if there is none.
+    int take() {
+        long block = cells.take(0);
+        return block >= 0 ? (int) block : refill();
+    }
+
+    private int refill() {
+        lock.lock();
+        try {
+            int stripe = cells.stripe();
+            long block = cells.take(0, stripe);
+            if (block < 0) {
+                leave(stripe);
+                block = grab(stripe);
+            }
+            if (block < 0) {
+                for (int other = 0; other < cells.stripes(); other++) {
+                    leave(other);
+                }
+                block = grab(stripe);
+            }
+            return (int) block;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private long grab(int stripe) {
+        for (int i = 0; i < candidates.length; i++) {
+            for (long left = Atomics.get(candidates, i); left != 0; left &= left - 1) {
+                int word = i * 64 + Long.numberOfTrailingZeros(left);
+                if (word >= cellOf.length) {
+                    break;
+                }
+                long free = words.get(word) & Words.FREE;
+                if (free == 0) {
+                    Atomics.clear(candidates, i, left & -left);
+                    // A block may have been freed before the bit was cleared.
+                    free = words.get(word) & Words.FREE;
+                    if (free != 0) {
+                        Atomics.set(candidates, i, left & -left);
+                    }
+                }
+                if (free != 0 && cellOf[word] == NO_CELL) {
+                    int shift = (free & Cells.FREE) != 0 ? 0 : Cells.GROUP;
+                    long bits = Cells.lowest((free >>> shift) & Cells.FREE, quota);
+                    long group = 2L * word + shift / Cells.GROUP;
+                    Atomics.put(cellOf, word, stripe + 1);
+                    cells.begin(0, stripe, group);
+                    words.take(word, bits << shift);
+                    cells.end(0, stripe, group, bits & (bits - 1));
+                    return group * Cells.GROUP + Long.numberOfTrailingZeros(bits);
+                }
+            }
+        }
+        return -1;
+    }
+
+    /// Puts the free slots of a cell into their word.
+    private void leave(int stripe) {
+        long group = cells.group(0, stripe);
+        if (group >= 0) {
+            int word = (int) (group >> 1);
+            long bits = cells.empty(0, stripe);
+            if (bits != 0) {
+                words.put(word, bits << ((group & 1) * Cells.GROUP));
+            }
+            cells.clear(0, stripe);
+            Atomics.put(cellOf, word, NO_CELL);
+            Atomics.set(candidates, word >>> 6, 1L << word);
+        }
+    }
+
+    /// Frees a block; returns false if it is free already.
+    boolean give(int block) {
+        int word = block / Words.SLOTS;
+        long bit = 1L << block % Words.SLOTS;
+        long before;
+        do {
+            before = words.get(word);
+            if ((bit & (before | inCell(word))) != 0) {
+                return false;
+            }
+        } while (!words.give(word, before, bit));
+        if ((before & Words.FREE) == 0) {
+            Atomics.set(candidates, word >>> 6, 1L << word);
+        }
+        return true;
+    }
+
+    private long inCell(int word) {
+        int stripe = Atomics.get(cellOf, word) - 1;
+        return stripe < 0 ? 0 : cells.free(0, stripe, word);
+    }
+
+    /// Number of taken blocks; exact if no other thread takes or frees one.
+    int taken() {
+        long free = cells.free(0);
+        for (int word = 0; word < cellOf.length; word++) {
+            free += Long.bitCount(words.get(word) & Words.FREE);
+        }
+        return (int) (blocks - free);
+    }
+}

@@ -1,0 +1,364 @@
+package io.hugewise.memory;
+
+/// Blocks of the classes whose sizes are no multiples of a unit: slots in spans of 1 to 32 units.
+///
+/// A free slot is a bit: in the words of its span, where it is freed, or in a cell, from which it is taken. Both
+/// need no lock. The lock of a class orders the moves between the two, and the beginning and end of spans.
+final class Slots {
+    /// Words of a unit: enough for slots of 16 bytes.
+    private static final int WORDS = 6;
+    /// The cells hold at most 1/50 of the memory.
+    private static final int CELLS_PART = 50;
+    /// A new span has at most 1/8 of the units that its class holds, so that classes with little memory have short
+    /// spans.
+    private static final int SPAN_PART = 8;
+
+    private static final int LONGEST_SPAN = 16;
+    /// All classes together keep at most 1/32 of the memory in empty spans, and each at most 256 KiB.
+    private static final int KEPT_PART = 32;
+
+    private static final int MOST_KEPT = 64;
+
+    private final Units units;
+    private final Words words;
+    private final Cells cells;
+    private final OfClass[] classes = new OfClass[SizeClasses.COUNT];
+    /// Most units of empty spans that a class keeps.
+    private final int mostKept;
+
+    /// The state of a class. Its lock guards all but `events`.
+    private static final class OfClass {
+        final SpinLock lock = new SpinLock();
+        final SpanQueue queue;
+        /// Most slots that a cell gets at once.
+        final int quota;
+        int heldUnits;
+        /// Units of empty spans that are kept.
+        int keptUnits;
+        /// How often a word got its first free slot.
+        final int[] events = new int[1];
+
+        OfClass(SpanQueue queue, int quota) {
+            this.queue = queue;
+            this.quota = quota;
+        }
+    }
+
+    Slots(Units units, long bytes, int stripes) {
+        this.units = units;
+        this.words = new Words((long) units.count() * WORDS);
+        this.cells = new Cells(SizeClasses.COUNT, stripes);
+        this.mostKept = Math.min(MOST_KEPT, units.count() / KEPT_PART / SizeClasses.COUNT);
+        int[] next = new int[units.count()];
+        for (int c = 0; c < classes.length; c++) {
+            long quota = bytes / CELLS_PART / stripes / SizeClasses.COUNT / SizeClasses.size(c);
+            classes[c] = new OfClass(new SpanQueue(units, c, next), Math.clamp(quota, 1, Cells.GROUP));
+        }
+    }
+
+    // Taking
+
+    /// Takes a slot; returns its offset from unit 0, -1 if there is none.
+    long take(int sizeClass) {
+        long slot = cells.take(sizeClass);
+        return slot >= 0 ? offset(slot, sizeClass) : refill(sizeClass);
+    }
+
+    private long offset(long slot, int sizeClass) {
+        long first = firstUnit(slot / Words.SLOTS);
+        return (first << Units.UNIT_LOG2) + (slot - first * WORDS * Words.SLOTS) * SizeClasses.size(sizeClass);
+    }
+
+    /// The first unit of the span of a word.
+    private int firstUnit(long word) {
+        int unit = (int) (word / WORDS);
+        return unit - UnitInfo.back(units.info(unit));
+    }
+
+    private long refill(int sizeClass) {
+        OfClass of = classes[sizeClass];
+        of.lock.lock();
+        try {
+            int stripe = cells.stripe();
+            // Another thread may have refilled the cell.
+            long slot = cells.take(sizeClass, stripe);
+            slot = slot < 0 ? grabFromCurrent(of, sizeClass, stripe) : slot;
+            for (int first = 0; slot < 0 && first >= 0; ) {
+                first = of.queue.poll();
+                slot = first < 0 ? -1 : grab(of, sizeClass, stripe, first);
+            }
+            if (slot < 0) {
+                int first = begin(of, sizeClass);
+                slot = first < 0 ? -1 : grab(of, sizeClass, stripe, first);
+            }
+            return slot < 0 ? -1 : offset(slot, sizeClass);
+        } finally {
+            of.lock.unlock();
+        }
+    }
+
+    private long grabFromCurrent(OfClass of, int sizeClass, int stripe) {
+        long group = cells.group(sizeClass, stripe);
+        if (group < 0) {
+            return -1;
+        }
+        int first = firstUnit(group >> 1);
+        long slot = grab(of, sizeClass, stripe, first);
+        if (slot < 0) {
+            cells.clear(sizeClass, stripe);
+            leaveCurrent(first);
+        }
+        return slot;
+    }
+
+    /// Moves free slots of a span into an empty cell; returns one of them, -1 if the span has none.
+    private long grab(OfClass of, int sizeClass, int stripe, int first) {
+        int count = wordsOf(sizeClass, units.info(first));
+        for (int i = 0; i < count; i++) {
+            long word = (long) first * WORDS + i;
+            long free = words.get(word) & Words.FREE;
+            if (free != 0) {
+                int shift = (free & Cells.FREE) != 0 ? 0 : Cells.GROUP;
+                long bits = Cells.lowest((free >>> shift) & Cells.FREE, of.quota);
+                long group = 2 * word + shift / Cells.GROUP;
+                // In this order: who frees a slot twice finds it in the word, or in the cell, or the word changed.
+                makeCurrent(of, first, stripe);
+                cells.begin(sizeClass, stripe, group);
+                words.take(word, bits << shift);
+                cells.end(sizeClass, stripe, group, bits & (bits - 1));
+                return group * Cells.GROUP + Long.numberOfTrailingZeros(bits);
+            }
+        }
+        return -1;
+    }
+
+    private static int wordsOf(int sizeClass, int info) {
+        return (SizeClasses.blocks(sizeClass, UnitInfo.units(info)) + Words.SLOTS - 1) / Words.SLOTS;
+    }
+
+    /// All slots of a word of a span.
+    private static long all(int sizeClass, int info, int word) {
+        int left = SizeClasses.blocks(sizeClass, UnitInfo.units(info)) - word * Words.SLOTS;
+        return left >= Words.SLOTS ? Words.FREE : (1L << left) - 1;
+    }
+
+    private void makeCurrent(OfClass of, int first, int stripe) {
+        int info = units.info(first);
+        while (!UnitInfo.isCurrent(info)) {
+            if (units.changeInfo(first, info, UnitInfo.current(info, stripe))) {
+                of.keptUnits -= (info & UnitInfo.KEPT) != 0 ? UnitInfo.units(info) : 0;
+                return;
+            }
+            info = units.info(first);
+        }
+    }
+
+    private void leaveCurrent(int first) {
+        int info = units.info(first);
+        while (!units.changeInfo(first, info, UnitInfo.notCurrent(info))) {
+            info = units.info(first);
+        }
+    }
+
+    // Freeing
+
+    /// Frees a slot.
+    ///
+    /// @param unit the unit of the offset
+    /// @param info its information
+    /// @param offset offset from unit 0
+    /// @return false if it is free already
+    /// @throws IllegalArgumentException if no slot starts there
+    boolean give(int unit, int info, long offset) {
+        int sizeClass = UnitInfo.sizeClass(info);
+        int first = unit - UnitInfo.back(info);
+        int slot = slotAt(sizeClass, info, first, offset);
+        if (slot < 0) {
+            throw Blocks.noBlock();
+        }
+        int ofSpan = slot / Words.SLOTS;
+        long word = (long) first * WORDS + ofSpan;
+        long bit = 1L << (slot - ofSpan * Words.SLOTS);
+        long span = UnitInfo.slots(sizeClass, 0, UnitInfo.units(info));
+        long before;
+        long inCell;
+        int now;
+        do {
+            before = words.get(word);
+            now = units.info(first);
+            if (UnitInfo.identity(now) != span) {
+                throw Blocks.noBlock();
+            }
+            inCell = UnitInfo.isCurrent(now) ? cells.free(sizeClass, UnitInfo.stripe(now), word) : 0;
+            if (((before | inCell) & bit) != 0) {
+                return false;
+            }
+        } while (!words.give(word, before, bit));
+        // From here on the slot may be taken by others, and the span may end.
+        if ((before & Words.FREE) == 0) {
+            Atomics.increase(classes[sizeClass].events, 0);
+            classes[sizeClass].queue.add(first);
+        }
+        if (((before & Words.FREE) | inCell | bit) == all(sizeClass, info, ofSpan)) {
+            endIfEmpty(sizeClass, first);
+        }
+        return true;
+    }
+
+    /// The slot that starts at an offset; -1 if none does.
+    private static int slotAt(int sizeClass, int info, int first, long offset) {
+        int within = (int) (offset - ((long) first << Units.UNIT_LOG2));
+        int slot = SizeClasses.blockAt(sizeClass, within);
+        boolean isStart = slot * SizeClasses.size(sizeClass) == within;
+        return isStart && slot < SizeClasses.blocks(sizeClass, UnitInfo.units(info)) ? slot : -1;
+    }
+
+    /// Whether a slot that starts at the offset is taken.
+    boolean isTaken(int unit, int info, long offset) {
+        int sizeClass = UnitInfo.sizeClass(info);
+        int first = unit - UnitInfo.back(info);
+        int slot = slotAt(sizeClass, info, first, offset);
+        if (slot < 0) {
+            return false;
+        }
+        long word = (long) first * WORDS + slot / Words.SLOTS;
+        int now = units.info(first);
+        long inCell = UnitInfo.isCurrent(now) ? cells.free(sizeClass, UnitInfo.stripe(now), word) : 0;
+        return ((words.get(word) | inCell) >>> slot % Words.SLOTS & 1) == 0;
+    }
+
+    // Spans
+
+    /// Begins a span whose slots are all free; returns its first unit, -1 if no run is free.
+    private int begin(OfClass of, int sizeClass) {
+        int shortest = SizeClasses.shortestSpan(sizeClass);
+        int wanted = Math.clamp(Integer.highestOneBit(of.heldUnits / SPAN_PART), shortest, Math.max(shortest, LONGEST_SPAN));
+        int first = units.takeRun(wanted, 0);
+        int length = wanted;
+        if (first < 0 && wanted > shortest) {
+            first = units.takeRun(shortest, 0);
+            length = shortest;
+        }
+        if (first < 0) {
+            return -1;
+        }
+        int info = UnitInfo.slots(sizeClass, 0, length);
+        for (int i = 0; i < wordsOf(sizeClass, info); i++) {
+            words.reset((long) first * WORDS + i, all(sizeClass, info, i));
+        }
+        for (int back = 0; back < length; back++) {
+            units.setInfo(first + back, UnitInfo.slots(sizeClass, back, length));
+        }
+        of.heldUnits += length;
+        return first;
+    }
+
+    private void endIfEmpty(int sizeClass, int first) {
+        OfClass of = classes[sizeClass];
+        int info = units.info(first);
+        if (!of.queue.isOurs(info)) {
+            return;
+        }
+        if (UnitInfo.isCurrent(info)) {
+            // A request that failed would find it.
+            units.noteRelease();
+            return;
+        }
+        of.lock.lock();
+        try {
+            if (isEmpty(of, sizeClass, first)) {
+                keepOrEnd(of, first);
+            }
+        } finally {
+            of.lock.unlock();
+        }
+    }
+
+    private void keepOrEnd(OfClass of, int first) {
+        int info = units.info(first);
+        if ((info & UnitInfo.KEPT) != 0) {
+            return;
+        }
+        if (of.keptUnits + UnitInfo.units(info) > mostKept) {
+            end(of, first);
+        } else if (units.changeInfo(first, info, info | UnitInfo.KEPT)) {
+            of.keptUnits += UnitInfo.units(info);
+            // A request that failed would find it.
+            units.noteRelease();
+        }
+    }
+
+    private boolean isEmpty(OfClass of, int sizeClass, int first) {
+        int info = units.info(first);
+        if (!of.queue.isOurs(info) || UnitInfo.isCurrent(info)) {
+            return false;
+        }
+        for (int i = 0; i < wordsOf(sizeClass, info); i++) {
+            if ((words.get((long) first * WORDS + i) & Words.FREE) != all(sizeClass, info, i)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /// Ends an empty span, unless it is being queued at this moment. No slot of it can be freed or taken.
+    private void end(OfClass of, int first) {
+        of.queue.moveList();
+        int info = units.info(first);
+        boolean isBeingQueued = (info & (UnitInfo.QUEUED | UnitInfo.HEAPED)) == UnitInfo.QUEUED;
+        if (isBeingQueued || !units.changeInfo(first, info, 0)) {
+            return;
+        }
+        int length = UnitInfo.units(info);
+        for (int unit = first + 1; unit < first + length; unit++) {
+            units.setInfo(unit, 0);
+        }
+        of.heldUnits -= length;
+        of.keptUnits -= (info & UnitInfo.KEPT) != 0 ? length : 0;
+        units.give(first, length);
+    }
+
+    /// Frees the units of all spans without blocks, and puts the free slots of all cells within reach of all threads.
+    void reclaim() {
+        for (int c = 0; c < classes.length; c++) {
+            OfClass of = classes[c];
+            if (of.heldUnits == 0) {
+                continue;
+            }
+            of.lock.lock();
+            try {
+                for (int stripe = 0; stripe < cells.stripes(); stripe++) {
+                    emptyCell(of, c, stripe);
+                }
+                for (int first : of.queue.heaped()) {
+                    if (isEmpty(of, c, first)) {
+                        end(of, first);
+                    }
+                }
+            } finally {
+                of.lock.unlock();
+            }
+        }
+    }
+
+    private void emptyCell(OfClass of, int sizeClass, int stripe) {
+        long group = cells.group(sizeClass, stripe);
+        if (group >= 0) {
+            int first = firstUnit(group >> 1);
+            long bits = cells.empty(sizeClass, stripe);
+            if (bits != 0) {
+                words.put(group >> 1, bits << ((group & 1) * Cells.GROUP));
+            }
+            cells.clear(sizeClass, stripe);
+            leaveCurrent(first);
+            of.queue.add(first);
+        }
+    }
+
+    // Figures
+
+    /// Changes if a slot of a class that had none became free.
+    int events(int sizeClass) {
+        return Atomics.get(classes[sizeClass].events, 0);
+    }
+}

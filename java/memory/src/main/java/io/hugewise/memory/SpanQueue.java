@@ -1,0 +1,146 @@
+package io.hugewise.memory;
+
+import java.util.Arrays;
+
+/// Spans of one class that may have free slots, by their first units: the lowest is taken first, so that higher
+/// spans become empty and serve other classes.
+///
+/// Any thread adds spans, to a list; the list is moved into a heap and taken from under the lock of the class.
+final class SpanQueue {
+    private static final int NONE = -1;
+
+    private final Units units;
+    private final int sizeClass;
+    /// Links of all classes' lists, by first unit; a span is in one list at most.
+    private final int[] next;
+    /// The head of the list.
+    private final int[] head = {NONE};
+
+    private int[] heap = new int[8];
+    private int size;
+
+    SpanQueue(Units units, int sizeClass, int[] next) {
+        this.units = units;
+        this.sizeClass = sizeClass;
+        this.next = next;
+    }
+
+    /// Whether a span of this class starts at the unit.
+    boolean isOurs(int info) {
+        return UnitInfo.kind(info) == UnitInfo.SLOTS && UnitInfo.sizeClass(info) == sizeClass && UnitInfo.back(info) == 0;
+    }
+
+    /// Adds a span, unless it is queued, or has ended.
+    void add(int first) {
+        int info;
+        do {
+            info = units.info(first);
+            if (!isOurs(info) || (info & UnitInfo.QUEUED) != 0) {
+                return;
+            }
+        } while (!units.changeInfo(first, info, info | UnitInfo.QUEUED));
+        int before;
+        do {
+            before = Atomics.get(head, 0);
+            next[first] = before;
+        } while (!Atomics.change(head, 0, before, first));
+    }
+
+    /// Moves the list into the heap.
+    void moveList() {
+        for (int first = Atomics.exchange(head, 0, NONE); first != NONE; ) {
+            int following = next[first];
+            mark(first, UnitInfo.HEAPED);
+            push(first);
+            first = following;
+        }
+    }
+
+    private void mark(int first, int flag) {
+        int info = units.info(first);
+        while (!units.changeInfo(first, info, info | flag)) {
+            info = units.info(first);
+        }
+    }
+
+    /// Takes the lowest queued span that no cell uses; -1 if there is none.
+    int poll() {
+        moveList();
+        while (size > 0) {
+            int first = heap[0];
+            heap[0] = heap[--size];
+            sink(0);
+            if (unqueue(first)) {
+                return first;
+            }
+        }
+        return NONE;
+    }
+
+    /// Whether the span was queued here and is in no cell; now it is not queued.
+    private boolean unqueue(int first) {
+        while (true) {
+            int info = units.info(first);
+            if (!isHeaped(info)) {
+                return false;
+            }
+            if (units.changeInfo(first, info, info & ~(UnitInfo.QUEUED | UnitInfo.HEAPED))) {
+                return !UnitInfo.isCurrent(info);
+            }
+        }
+    }
+
+    /// False for a span that has ended; another one may have begun at the same unit.
+    private boolean isHeaped(int info) {
+        return isOurs(info) && (info & UnitInfo.HEAPED) != 0;
+    }
+
+    /// Spans in the heap; some may have ended.
+    int[] heaped() {
+        moveList();
+        return Arrays.copyOf(heap, size);
+    }
+
+    private void push(int first) {
+        if (size == heap.length) {
+            dropEnded();
+            if (size > heap.length / 2) {
+                heap = Arrays.copyOf(heap, heap.length * 2);
+            }
+        }
+        int at = size++;
+        for (int parent = (at - 1) / 2; at > 0 && heap[parent] > first; parent = (at - 1) / 2) {
+            heap[at] = heap[parent];
+            at = parent;
+        }
+        heap[at] = first;
+    }
+
+    private void sink(int from) {
+        int first = heap[from];
+        int at = from;
+        for (int child = 2 * at + 1; child < size; child = 2 * at + 1) {
+            child += child + 1 < size && heap[child + 1] < heap[child] ? 1 : 0;
+            if (heap[child] >= first) {
+                break;
+            }
+            heap[at] = heap[child];
+            at = child;
+        }
+        heap[at] = first;
+    }
+
+    /// Drops spans that have ended, or that are queued twice because they have ended and begun again.
+    private void dropEnded() {
+        Arrays.sort(heap, 0, size);
+        int kept = 0;
+        for (int i = 0; i < size; i++) {
+            boolean isNew = kept == 0 || heap[kept - 1] != heap[i];
+            if (isNew && isHeaped(units.info(heap[i]))) {
+                heap[kept++] = heap[i];
+            }
+        }
+        // A sorted array is a heap.
+        size = kept;
+    }
+}

@@ -1,0 +1,86 @@
+package io.hugewise.memory;
+
+/// What lies in a unit, as an int; 0 if no block starts in it.
+///
+/// ```text
+///  31  30  29      22  21  20  19  18      14 13     9 8       2 1    0
+/// │ L │ E │ stripe   │ H │ Q │ C │ units−1  │ back   │ class   │ kind │
+/// ```
+///
+/// `back` is the distance to the first unit of the span. In that unit alone, `Q` is set while the span is queued
+/// for its class, `H` once it is in the heap of the queue, `C` while it is the current span of the cell of
+/// `stripe`, and `E` while it is empty and kept. The second unit of a large block has `L` set, and its length in units in all other bits.
+final class UnitInfo {
+    /// A span of slots of one class.
+    static final int SLOTS = 1;
+    /// The first unit of a block of 1 to 32 units.
+    static final int RUN = 2;
+    /// The first unit of a larger block.
+    static final int LARGE = 3;
+
+    static final int CURRENT = 1 << 19;
+    static final int QUEUED = 1 << 20;
+    static final int HEAPED = 1 << 21;
+    static final int KEPT = 1 << 30;
+    /// Largest number of stripes.
+    static final int STRIPES = 256;
+
+    private static final int STRIPE = 22;
+    private static final int LENGTH = Integer.MIN_VALUE;
+    private static final int IDENTITY = CURRENT - 1;
+
+    private UnitInfo() {}
+
+    static int slots(int sizeClass, int back, int units) {
+        return (units - 1) << 14 | back << 9 | sizeClass << 2 | SLOTS;
+    }
+
+    static int run(int units) {
+        return (units - 1) << 14 | RUN;
+    }
+
+    static int length(int units) {
+        return units | LENGTH;
+    }
+
+    static int lengthOf(int info) {
+        return info & ~LENGTH;
+    }
+
+    static int kind(int info) {
+        return info < 0 ? 0 : info & 3;
+    }
+
+    static int sizeClass(int info) {
+        return (info >>> 2) & 127;
+    }
+
+    static int back(int info) {
+        return (info >>> 9) & 31;
+    }
+
+    static int units(int info) {
+        return ((info >>> 14) & 31) + 1;
+    }
+
+    static int stripe(int info) {
+        return (info >>> STRIPE) & (STRIPES - 1);
+    }
+
+    static boolean isCurrent(int info) {
+        return (info & CURRENT) != 0;
+    }
+
+    static int current(int info, int stripe) {
+        return (info & ~KEPT) | CURRENT | stripe << STRIPE;
+    }
+
+    static int notCurrent(int info) {
+        return info & (KEPT | HEAPED | QUEUED | IDENTITY);
+    }
+
+    /// Without what changes while the span lives.
+    static int identity(int info) {
+        return info & IDENTITY;
+    }
+}
