@@ -21,7 +21,7 @@ public final class BlockPool {
         int count = (int) Math.min(memory.byteSize() / blockSize, Integer.MAX_VALUE - Words.SLOTS);
         int most = Integer.highestOneBit(4 * Runtime.getRuntime().availableProcessors());
         int stripes = Math.clamp(Integer.highestOneBit(count / CELLS_PART), 1, most);
-        int quota = Math.clamp(count / CELLS_PART / stripes, 1, Cells.GROUP);
+        int quota = Math.clamp(count / CELLS_PART / stripes, 1, Words.SLOTS);
         this.blocks = new EqualBlocks(count, stripes, quota);
     }
 

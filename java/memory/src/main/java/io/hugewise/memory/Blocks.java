@@ -62,6 +62,7 @@ final class Blocks {
         if (events(sizeClass) == failed[sizeClass] && (++failures[sizeClass] & FULL_TRIES - 1) != 0) {
             return -1;
         }
+        units.becomeScarce();
         slots.reclaim();
         long events = events(sizeClass);
         long offset = takeOnce(sizeClass);

@@ -2,21 +2,17 @@ package io.hugewise.memory;
 
 /// Free slots that threads take without a lock: a cell for each size class and stripe.
 ///
-/// A cell is one long: the number of a group of 24 slots, and which of them are free. A slot is taken by one
+/// A cell is one long: the number of a word of 32 slots, and which of them are free in the cell. A slot is taken by one
 /// atomic operation, by any thread. A thread normally uses the stripe of its last call; if another thread gets in
 /// its way, it goes on with the next stripe. Nothing belongs to a thread, so idle and ended threads hold nothing.
 ///
 /// ```text
-///  63  62            24 23        0
-/// │ T │ group + 1     │ free slots │     0: no group
+///  63  62            32 31        0
+/// │ T │ word + 1      │ free slots │     0: no word
 /// ```
 ///
 /// `T` is set while slots move between the cell and the words; then no slot in the cell is free.
 final class Cells {
-    /// Slots of a group.
-    static final int GROUP = 24;
-
-    static final long FREE = (1L << GROUP) - 1;
     private static final long TRANSIT = 1L << 63;
     /// Elements of 128 bytes: two cache lines, which are often fetched together.
     private static final int PADDING = 16;
@@ -64,7 +60,7 @@ final class Cells {
         for (int tries = 0; ; tries++) {
             int index = index(sizeClass, stripe);
             long cell = Atomics.get(cells, index);
-            if ((cell & FREE) == 0) {
+            if ((cell & Words.FREE) == 0) {
                 return -1;
             }
             if (Atomics.change(cells, index, cell, cell & (cell - 1))) {
@@ -80,7 +76,7 @@ final class Cells {
         int index = index(sizeClass, stripe);
         while (true) {
             long cell = Atomics.get(cells, index);
-            if ((cell & FREE) == 0) {
+            if ((cell & Words.FREE) == 0) {
                 return -1;
             }
             if (Atomics.change(cells, index, cell, cell & (cell - 1))) {
@@ -90,24 +86,27 @@ final class Cells {
     }
 
     private static long slot(long cell) {
-        return (cell >>> GROUP) * GROUP - GROUP + Long.numberOfTrailingZeros(cell);
+        return (((cell >>> Words.SLOTS) - 1) << Words.SLOTS_LOG2) + Long.numberOfTrailingZeros(cell);
     }
 
-    /// The group of a cell; -1 if it has none.
-    long group(int sizeClass, int stripe) {
-        return ((Atomics.get(cells, index(sizeClass, stripe)) & ~TRANSIT) >>> GROUP) - 1;
+    private static long wordOf(long cell) {
+        return ((cell & ~TRANSIT) >>> Words.SLOTS) - 1;
+    }
+
+    /// The word of a cell; -1 if it has none.
+    long word(int sizeClass, int stripe) {
+        return wordOf(Atomics.get(cells, index(sizeClass, stripe)));
     }
 
     /// The free slots of a word that are in a cell, as bits of the word; waits while slots are moved.
     long free(int sizeClass, int stripe, long word) {
         for (int spins = 0; ; spins++) {
             long cell = Atomics.get(cells, index(sizeClass, stripe));
-            long group = ((cell & ~TRANSIT) >>> GROUP) - 1;
-            if (group >> 1 != word) {
+            if (wordOf(cell) != word) {
                 return 0;
             }
             if (cell >= 0) {
-                return (cell & FREE) << ((group & 1) * GROUP);
+                return cell & Words.FREE;
             }
             SpinLock.pause(spins);
         }
@@ -117,7 +116,7 @@ final class Cells {
     int free(int sizeClass) {
         int free = 0;
         for (int stripe = 0; stripe < stripes; stripe++) {
-            free += Long.bitCount(Atomics.get(cells, index(sizeClass, stripe)) & FREE);
+            free += Long.bitCount(Atomics.get(cells, index(sizeClass, stripe)) & Words.FREE);
         }
         return free;
     }
@@ -131,14 +130,14 @@ final class Cells {
         return kept;
     }
 
-    /// Begins to move slots of a group into a cell that has no free slots. The class is locked.
-    void begin(int sizeClass, int stripe, long group) {
-        Atomics.put(cells, index(sizeClass, stripe), TRANSIT | (group + 1) << GROUP);
+    /// Begins to move slots of a word into a cell that has no free slots. The class is locked.
+    void begin(int sizeClass, int stripe, long word) {
+        Atomics.put(cells, index(sizeClass, stripe), TRANSIT | (word + 1) << Words.SLOTS);
     }
 
     /// Ends it.
-    void end(int sizeClass, int stripe, long group, long free) {
-        Atomics.put(cells, index(sizeClass, stripe), (group + 1) << GROUP | free);
+    void end(int sizeClass, int stripe, long word, long free) {
+        Atomics.put(cells, index(sizeClass, stripe), (word + 1) << Words.SLOTS | free);
     }
 
     /// Takes all free slots out of a cell, and begins to move them; returns them as bits. The class is locked.
@@ -146,13 +145,13 @@ final class Cells {
         int index = index(sizeClass, stripe);
         while (true) {
             long cell = Atomics.get(cells, index);
-            if ((cell & FREE) == 0 || Atomics.change(cells, index, cell, TRANSIT | (cell & ~FREE))) {
-                return cell & FREE;
+            if ((cell & Words.FREE) == 0 || Atomics.change(cells, index, cell, TRANSIT | (cell & ~Words.FREE))) {
+                return cell & Words.FREE;
             }
         }
     }
 
-    /// Leaves a cell without a group. The class is locked.
+    /// Leaves a cell without a word. The class is locked.
     void clear(int sizeClass, int stripe) {
         Atomics.put(cells, index(sizeClass, stripe), 0);
     }

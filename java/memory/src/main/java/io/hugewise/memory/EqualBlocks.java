@@ -79,14 +79,12 @@ final class EqualBlocks {
                     }
                 }
                 if (free != 0 && cellOf[word] == NO_CELL) {
-                    int shift = (free & Cells.FREE) != 0 ? 0 : Cells.GROUP;
-                    long bits = Cells.lowest((free >>> shift) & Cells.FREE, quota);
-                    long group = 2L * word + shift / Cells.GROUP;
+                    long bits = Cells.lowest(free, quota);
                     Atomics.put(cellOf, word, stripe + 1);
-                    cells.begin(0, stripe, group);
-                    words.take(word, bits << shift);
-                    cells.end(0, stripe, group, bits & (bits - 1));
-                    return group * Cells.GROUP + Long.numberOfTrailingZeros(bits);
+                    cells.begin(0, stripe, word);
+                    words.take(word, bits);
+                    cells.end(0, stripe, word, bits & (bits - 1));
+                    return (long) word * Words.SLOTS + Long.numberOfTrailingZeros(bits);
                 }
             }
         }
@@ -95,12 +93,11 @@ final class EqualBlocks {
 
     /// Puts the free slots of a cell into their word.
     private void leave(int stripe) {
-        long group = cells.group(0, stripe);
-        if (group >= 0) {
-            int word = (int) (group >> 1);
+        int word = (int) cells.word(0, stripe);
+        if (word >= 0) {
             long bits = cells.empty(0, stripe);
             if (bits != 0) {
-                words.put(word, bits << ((group & 1) * Cells.GROUP));
+                words.put(word, bits);
             }
             cells.clear(0, stripe);
             Atomics.put(cellOf, word, NO_CELL);

@@ -5,8 +5,8 @@ package io.hugewise.memory;
 /// A free slot is a bit: in the words of its span, where it is freed, or in a cell, from which it is taken. Both
 /// need no lock. The lock of a class orders the moves between the two, and the beginning and end of spans.
 final class Slots {
-    /// Words of a unit: enough for slots of 16 bytes.
-    private static final int WORDS = 6;
+    /// Words of a unit: eight, enough for slots of 16 bytes, in one cache line.
+    private static final int WORDS_LOG2 = 3;
     /// The cells hold at most 1/50 of the memory.
     private static final int CELLS_PART = 50;
     /// A new span has at most 1/8 of the units that its class holds, so that classes with little memory have short
@@ -46,13 +46,13 @@ final class Slots {
 
     Slots(Units units, long bytes, int stripes) {
         this.units = units;
-        this.words = new Words((long) units.count() * WORDS);
+        this.words = new Words((long) units.count() << WORDS_LOG2);
         this.cells = new Cells(SizeClasses.COUNT, stripes);
         this.mostKept = Math.min(MOST_KEPT, units.count() / KEPT_PART / SizeClasses.COUNT);
         int[] next = new int[units.count()];
         for (int c = 0; c < classes.length; c++) {
             long quota = bytes / CELLS_PART / stripes / SizeClasses.COUNT / SizeClasses.size(c);
-            classes[c] = new OfClass(new SpanQueue(units, c, next), Math.clamp(quota, 1, Cells.GROUP));
+            classes[c] = new OfClass(new SpanQueue(units, c, next), Math.clamp(quota, 1, Words.SLOTS));
         }
     }
 
@@ -65,14 +65,19 @@ final class Slots {
     }
 
     private long offset(long slot, int sizeClass) {
-        long first = firstUnit(slot / Words.SLOTS);
-        return (first << Units.UNIT_LOG2) + (slot - first * WORDS * Words.SLOTS) * SizeClasses.size(sizeClass);
+        long first = firstUnit(slot >>> Words.SLOTS_LOG2);
+        return (first << Units.UNIT_LOG2)
+                + (slot - (first << (WORDS_LOG2 + Words.SLOTS_LOG2))) * SizeClasses.size(sizeClass);
     }
 
     /// The first unit of the span of a word.
     private int firstUnit(long word) {
-        int unit = (int) (word / WORDS);
+        int unit = (int) (word >>> WORDS_LOG2);
         return unit - UnitInfo.back(units.info(unit));
+    }
+
+    private static long firstWord(int first) {
+        return (long) first << WORDS_LOG2;
     }
 
     private long refill(int sizeClass) {
@@ -98,11 +103,11 @@ final class Slots {
     }
 
     private long grabFromCurrent(OfClass of, int sizeClass, int stripe) {
-        long group = cells.group(sizeClass, stripe);
-        if (group < 0) {
+        long word = cells.word(sizeClass, stripe);
+        if (word < 0) {
             return -1;
         }
-        int first = firstUnit(group >> 1);
+        int first = firstUnit(word);
         long slot = grab(of, sizeClass, stripe, first);
         if (slot < 0) {
             cells.clear(sizeClass, stripe);
@@ -115,18 +120,16 @@ final class Slots {
     private long grab(OfClass of, int sizeClass, int stripe, int first) {
         int count = wordsOf(sizeClass, units.info(first));
         for (int i = 0; i < count; i++) {
-            long word = (long) first * WORDS + i;
+            long word = firstWord(first) + i;
             long free = words.get(word) & Words.FREE;
             if (free != 0) {
-                int shift = (free & Cells.FREE) != 0 ? 0 : Cells.GROUP;
-                long bits = Cells.lowest((free >>> shift) & Cells.FREE, of.quota);
-                long group = 2 * word + shift / Cells.GROUP;
+                long bits = Cells.lowest(free, of.quota);
                 // In this order: who frees a slot twice finds it in the word, or in the cell, or the word changed.
                 makeCurrent(of, first, stripe);
-                cells.begin(sizeClass, stripe, group);
-                words.take(word, bits << shift);
-                cells.end(sizeClass, stripe, group, bits & (bits - 1));
-                return group * Cells.GROUP + Long.numberOfTrailingZeros(bits);
+                cells.begin(sizeClass, stripe, word);
+                words.take(word, bits);
+                cells.end(sizeClass, stripe, word, bits & (bits - 1));
+                return (word << Words.SLOTS_LOG2) + Long.numberOfTrailingZeros(bits);
             }
         }
         return -1;
@@ -176,9 +179,9 @@ final class Slots {
         if (slot < 0) {
             throw Blocks.noBlock();
         }
-        int ofSpan = slot / Words.SLOTS;
-        long word = (long) first * WORDS + ofSpan;
-        long bit = 1L << (slot - ofSpan * Words.SLOTS);
+        int ofSpan = slot >>> Words.SLOTS_LOG2;
+        long word = firstWord(first) + ofSpan;
+        long bit = 1L << (slot & (Words.SLOTS - 1));
         long span = UnitInfo.slots(sizeClass, 0, UnitInfo.units(info));
         long before;
         long inCell;
@@ -196,8 +199,7 @@ final class Slots {
         } while (!words.give(word, before, bit));
         // From here on the slot may be taken by others, and the span may end.
         if ((before & Words.FREE) == 0) {
-            Atomics.increase(classes[sizeClass].events, 0);
-            classes[sizeClass].queue.add(first);
+            announce(sizeClass, first);
         }
         if (((before & Words.FREE) | inCell | bit) == all(sizeClass, info, ofSpan)) {
             endIfEmpty(sizeClass, first);
@@ -221,7 +223,7 @@ final class Slots {
         if (slot < 0) {
             return false;
         }
-        long word = (long) first * WORDS + slot / Words.SLOTS;
+        long word = firstWord(first) + slot / Words.SLOTS;
         int now = units.info(first);
         long inCell = UnitInfo.isCurrent(now) ? cells.free(sizeClass, UnitInfo.stripe(now), word) : 0;
         return ((words.get(word) | inCell) >>> slot % Words.SLOTS & 1) == 0;
@@ -244,7 +246,7 @@ final class Slots {
         }
         int info = UnitInfo.slots(sizeClass, 0, length);
         for (int i = 0; i < wordsOf(sizeClass, info); i++) {
-            words.reset((long) first * WORDS + i, all(sizeClass, info, i));
+            words.reset(firstWord(first) + i, all(sizeClass, info, i));
         }
         for (int back = 0; back < length; back++) {
             units.setInfo(first + back, UnitInfo.slots(sizeClass, back, length));
@@ -253,15 +255,25 @@ final class Slots {
         return first;
     }
 
+    /// Lets others find the first free slot of a word.
+    private void announce(int sizeClass, int first) {
+        classes[sizeClass].queue.add(first);
+        // Later than the slot can be found: a request that fails now has seen it.
+        if (units.isScarce()) {
+            Atomics.increase(classes[sizeClass].events, 0);
+        }
+    }
+
+    /// Ends a span of which a word has no block, if the others have none.
     private void endIfEmpty(int sizeClass, int first) {
         OfClass of = classes[sizeClass];
-        int info = units.info(first);
-        if (!of.queue.isOurs(info)) {
-            return;
-        }
-        if (UnitInfo.isCurrent(info)) {
+        if (UnitInfo.isCurrent(units.info(first))) {
             // A request that failed would find it.
             units.noteRelease();
+            return;
+        }
+        // Without the lock at first: most often another word has a block.
+        if (!isEmpty(of, sizeClass, first)) {
             return;
         }
         of.lock.lock();
@@ -294,7 +306,7 @@ final class Slots {
             return false;
         }
         for (int i = 0; i < wordsOf(sizeClass, info); i++) {
-            if ((words.get((long) first * WORDS + i) & Words.FREE) != all(sizeClass, info, i)) {
+            if ((words.get(firstWord(first) + i) & Words.FREE) != all(sizeClass, info, i)) {
                 return false;
             }
         }
@@ -342,12 +354,12 @@ final class Slots {
     }
 
     private void emptyCell(OfClass of, int sizeClass, int stripe) {
-        long group = cells.group(sizeClass, stripe);
-        if (group >= 0) {
-            int first = firstUnit(group >> 1);
+        long word = cells.word(sizeClass, stripe);
+        if (word >= 0) {
+            int first = firstUnit(word);
             long bits = cells.empty(sizeClass, stripe);
             if (bits != 0) {
-                words.put(group >> 1, bits << ((group & 1) * Cells.GROUP));
+                words.put(word, bits);
             }
             cells.clear(sizeClass, stripe);
             leaveCurrent(first);

@@ -12,6 +12,9 @@ final class Units {
     /// Size of a unit in bytes.
     static final int UNIT = 1 << UNIT_LOG2;
 
+    /// Units of 1 TiB: the rest of larger memory is not used.
+    private static final int MOST_UNITS = 1 << 28;
+
     /// Units of the longest run.
     static final int LONGEST_RUN = 32;
 
@@ -33,6 +36,9 @@ final class Units {
     private final long[] candidates;
     private final int[] info;
     /// How often units became free.
+    /// Whether a request has failed.
+    private volatile boolean isScarce;
+
     private final AtomicInteger releases = new AtomicInteger();
     private volatile int reached;
 
@@ -42,7 +48,7 @@ final class Units {
         this.skew = address - origin;
         this.firstAddressUnit = origin >>> UNIT_LOG2;
         int first = (int) (skew >>> UNIT_LOG2);
-        this.end = (int) Math.min((skew + bytes) >>> UNIT_LOG2, 1 << 30);
+        this.end = (int) Math.min((skew + bytes) >>> UNIT_LOG2, MOST_UNITS);
         this.used = new long[(end + CHUNK - 1) >>> CHUNK_LOG2];
         this.candidates = new long[(used.length + 63) >>> 6];
         this.info = new int[used.length << CHUNK_LOG2];
@@ -80,7 +86,18 @@ final class Units {
 
     /// Lets requests that failed be tried again.
     void noteRelease() {
-        releases.getAndIncrement();
+        if (isScarce) {
+            releases.getAndIncrement();
+        }
+    }
+
+    boolean isScarce() {
+        return isScarce;
+    }
+
+    /// Lets releases be noted from now on.
+    void becomeScarce() {
+        isScarce = true;
     }
 
     // Runs

@@ -5,13 +5,15 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
 
-/// Words of 48 bits, one per slot: set if the slot is free, and in no cell.
+/// Words of 32 bits, one per slot: set if the slot is free, and in no cell.
 ///
-/// The other 16 bits of a word count how often slots were taken out of it, so that an exchange that is based on
+/// The other 32 bits of a word count how often slots were taken out of it, so that an exchange that is based on
 /// an older reading fails even if the slots are the same again. Outside the heap, because there are many.
 final class Words {
     /// Slots of a word.
-    static final int SLOTS = 48;
+    static final int SLOTS_LOG2 = 5;
+
+    static final int SLOTS = 1 << SLOTS_LOG2;
 
     static final long FREE = (1L << SLOTS) - 1;
     private static final long ONE = 1L << SLOTS;
