@@ -2,13 +2,14 @@ package io.hugewise.memory;
 
 /// Free slots that threads take without a lock: a cell for each size class and stripe.
 ///
-/// A cell is one long: the number of a word of 32 slots, and which of them are free in the cell. A slot is taken by one
+/// A cell is one long: the place of a word of 32 slots, a number from which its user computes the offset of a slot,
+/// and which of the slots are free in the cell. A slot is taken by one
 /// atomic operation, by any thread. A thread normally uses the stripe of its last call; if another thread gets in
 /// its way, it goes on with the next stripe. Nothing belongs to a thread, so idle and ended threads hold nothing.
 ///
 /// ```text
 ///  63  62            32 31        0
-/// │ T │ word + 1      │ free slots │     0: no word
+/// │ T │ place + 1     │ free slots │     0: no word
 /// ```
 ///
 /// `T` is set while slots move between the cell and the words; then no slot in the cell is free.
@@ -54,7 +55,7 @@ final class Cells {
         return stripe * row + PADDING + sizeClass;
     }
 
-    /// Takes a slot; returns its number, -1 if the cell has none.
+    /// Takes a slot; returns its place · 32 + its bit, -1 if the cell has none.
     long take(int sizeClass) {
         int stripe = stripe();
         for (int tries = 0; ; tries++) {
@@ -71,7 +72,7 @@ final class Cells {
         }
     }
 
-    /// Takes a slot of this stripe; returns its number, -1 if the cell has none.
+    /// Takes a slot of this stripe, as above.
     long take(int sizeClass, int stripe) {
         int index = index(sizeClass, stripe);
         while (true) {
@@ -89,20 +90,20 @@ final class Cells {
         return (((cell >>> Words.SLOTS) - 1) << Words.SLOTS_LOG2) + Long.numberOfTrailingZeros(cell);
     }
 
-    private static long wordOf(long cell) {
+    private static long placeOf(long cell) {
         return ((cell & ~TRANSIT) >>> Words.SLOTS) - 1;
     }
 
-    /// The word of a cell; -1 if it has none.
-    long word(int sizeClass, int stripe) {
-        return wordOf(Atomics.get(cells, index(sizeClass, stripe)));
+    /// The place of a cell; -1 if it has none.
+    long place(int sizeClass, int stripe) {
+        return placeOf(Atomics.get(cells, index(sizeClass, stripe)));
     }
 
     /// The free slots of a word that are in a cell, as bits of the word; waits while slots are moved.
-    long free(int sizeClass, int stripe, long word) {
+    long free(int sizeClass, int stripe, long place) {
         for (int spins = 0; ; spins++) {
             long cell = Atomics.get(cells, index(sizeClass, stripe));
-            if (wordOf(cell) != word) {
+            if (placeOf(cell) != place) {
                 return 0;
             }
             if (cell >= 0) {
@@ -131,13 +132,13 @@ final class Cells {
     }
 
     /// Begins to move slots of a word into a cell that has no free slots. The class is locked.
-    void begin(int sizeClass, int stripe, long word) {
-        Atomics.put(cells, index(sizeClass, stripe), TRANSIT | (word + 1) << Words.SLOTS);
+    void begin(int sizeClass, int stripe, long place) {
+        Atomics.put(cells, index(sizeClass, stripe), TRANSIT | (place + 1) << Words.SLOTS);
     }
 
     /// Ends it.
-    void end(int sizeClass, int stripe, long word, long free) {
-        Atomics.put(cells, index(sizeClass, stripe), (word + 1) << Words.SLOTS | free);
+    void end(int sizeClass, int stripe, long place, long free) {
+        Atomics.put(cells, index(sizeClass, stripe), (place + 1) << Words.SLOTS | free);
     }
 
     /// Takes all free slots out of a cell, and begins to move them; returns them as bits. The class is locked.

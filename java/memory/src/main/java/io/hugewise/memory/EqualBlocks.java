@@ -93,7 +93,7 @@ final class EqualBlocks {
 
     /// Puts the free slots of a cell into their word.
     private void leave(int stripe) {
-        int word = (int) cells.word(0, stripe);
+        int word = (int) cells.place(0, stripe);
         if (word >= 0) {
             long bits = cells.empty(0, stripe);
             if (bits != 0) {

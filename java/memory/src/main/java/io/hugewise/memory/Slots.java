@@ -7,6 +7,7 @@ package io.hugewise.memory;
 final class Slots {
     /// Words of a unit: eight, enough for slots of 16 bytes, in one cache line.
     private static final int WORDS_LOG2 = 3;
+    private static final int PLACE_LOG2 = Words.SLOTS_LOG2 + 4;
     /// The cells hold at most 1/50 of the memory.
     private static final int CELLS_PART = 50;
     /// A new span has at most 1/8 of the units that its class holds, so that classes with little memory have short
@@ -64,16 +65,27 @@ final class Slots {
         return slot >= 0 ? offset(slot, sizeClass) : refill(sizeClass);
     }
 
-    private long offset(long slot, int sizeClass) {
-        long first = firstUnit(slot >>> Words.SLOTS_LOG2);
-        return (first << Units.UNIT_LOG2)
-                + (slot - (first << (WORDS_LOG2 + Words.SLOTS_LOG2))) * SizeClasses.size(sizeClass);
+    /// The offset of a slot that a cell returned: the place of a word is the offset of its first slot, in units of
+    /// 512 bytes, of which 32 slots of any class are a multiple.
+    private static long offset(long taken, int sizeClass) {
+        return (taken >>> Words.SLOTS_LOG2 << PLACE_LOG2)
+                + (taken & (Words.SLOTS - 1)) * SizeClasses.size(sizeClass);
+    }
+
+    private static long place(int first, int ofSpan, int sizeClass) {
+        return ((long) first << (Units.UNIT_LOG2 - PLACE_LOG2))
+                + ofSpan * (long) (SizeClasses.size(sizeClass) >>> (PLACE_LOG2 - Words.SLOTS_LOG2));
     }
 
     /// The first unit of the span of a word.
-    private int firstUnit(long word) {
-        int unit = (int) (word >>> WORDS_LOG2);
+    private int firstUnit(long place) {
+        int unit = (int) (place >>> (Units.UNIT_LOG2 - PLACE_LOG2));
         return unit - UnitInfo.back(units.info(unit));
+    }
+
+    private static long wordAt(long place, int first, int sizeClass) {
+        long after = place - place(first, 0, sizeClass);
+        return firstWord(first) + after / (SizeClasses.size(sizeClass) >>> (PLACE_LOG2 - Words.SLOTS_LOG2));
     }
 
     private static long firstWord(int first) {
@@ -103,11 +115,11 @@ final class Slots {
     }
 
     private long grabFromCurrent(OfClass of, int sizeClass, int stripe) {
-        long word = cells.word(sizeClass, stripe);
-        if (word < 0) {
+        long place = cells.place(sizeClass, stripe);
+        if (place < 0) {
             return -1;
         }
-        int first = firstUnit(word);
+        int first = firstUnit(place);
         long slot = grab(of, sizeClass, stripe, first);
         if (slot < 0) {
             cells.clear(sizeClass, stripe);
@@ -126,10 +138,11 @@ final class Slots {
                 long bits = Cells.lowest(free, of.quota);
                 // In this order: who frees a slot twice finds it in the word, or in the cell, or the word changed.
                 makeCurrent(of, first, stripe);
-                cells.begin(sizeClass, stripe, word);
+                long place = place(first, i, sizeClass);
+                cells.begin(sizeClass, stripe, place);
                 words.take(word, bits);
-                cells.end(sizeClass, stripe, word, bits & (bits - 1));
-                return (word << Words.SLOTS_LOG2) + Long.numberOfTrailingZeros(bits);
+                cells.end(sizeClass, stripe, place, bits & (bits - 1));
+                return (place << Words.SLOTS_LOG2) + Long.numberOfTrailingZeros(bits);
             }
         }
         return -1;
@@ -181,6 +194,8 @@ final class Slots {
         }
         int ofSpan = slot >>> Words.SLOTS_LOG2;
         long word = firstWord(first) + ofSpan;
+        long place = place(first, ofSpan, sizeClass);
+        long all = all(sizeClass, info, ofSpan);
         long bit = 1L << (slot & (Words.SLOTS - 1));
         long span = UnitInfo.slots(sizeClass, 0, UnitInfo.units(info));
         long before;
@@ -192,7 +207,7 @@ final class Slots {
             if (UnitInfo.identity(now) != span) {
                 throw Blocks.noBlock();
             }
-            inCell = UnitInfo.isCurrent(now) ? cells.free(sizeClass, UnitInfo.stripe(now), word) : 0;
+            inCell = UnitInfo.isCurrent(now) ? cells.free(sizeClass, UnitInfo.stripe(now), place) : 0;
             if (((before | inCell) & bit) != 0) {
                 return false;
             }
@@ -201,8 +216,13 @@ final class Slots {
         if ((before & Words.FREE) == 0) {
             announce(sizeClass, first);
         }
-        if (((before & Words.FREE) | inCell | bit) == all(sizeClass, info, ofSpan)) {
-            endIfEmpty(sizeClass, first);
+        if (((before & Words.FREE) | inCell | bit) == all) {
+            if (UnitInfo.isCurrent(now)) {
+                // A request that failed would find it.
+                units.noteRelease();
+            } else {
+                endIfEmpty(sizeClass, first);
+            }
         }
         return true;
     }
@@ -224,8 +244,9 @@ final class Slots {
             return false;
         }
         long word = firstWord(first) + slot / Words.SLOTS;
+        long place = place(first, slot / Words.SLOTS, sizeClass);
         int now = units.info(first);
-        long inCell = UnitInfo.isCurrent(now) ? cells.free(sizeClass, UnitInfo.stripe(now), word) : 0;
+        long inCell = UnitInfo.isCurrent(now) ? cells.free(sizeClass, UnitInfo.stripe(now), place) : 0;
         return ((words.get(word) | inCell) >>> slot % Words.SLOTS & 1) == 0;
     }
 
@@ -267,11 +288,6 @@ final class Slots {
     /// Ends a span of which a word has no block, if the others have none.
     private void endIfEmpty(int sizeClass, int first) {
         OfClass of = classes[sizeClass];
-        if (UnitInfo.isCurrent(units.info(first))) {
-            // A request that failed would find it.
-            units.noteRelease();
-            return;
-        }
         // Without the lock at first: most often another word has a block.
         if (!isEmpty(of, sizeClass, first)) {
             return;
@@ -354,12 +370,12 @@ final class Slots {
     }
 
     private void emptyCell(OfClass of, int sizeClass, int stripe) {
-        long word = cells.word(sizeClass, stripe);
-        if (word >= 0) {
-            int first = firstUnit(word);
+        long place = cells.place(sizeClass, stripe);
+        if (place >= 0) {
+            int first = firstUnit(place);
             long bits = cells.empty(sizeClass, stripe);
             if (bits != 0) {
-                words.put(word, bits);
+                words.put(wordAt(place, first, sizeClass), bits);
             }
             cells.clear(sizeClass, stripe);
             leaveCurrent(first);
