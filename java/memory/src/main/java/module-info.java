@@ -6,7 +6,7 @@
 /// `--enable-native-access=io.hugewise.memory`, or `=ALL-UNNAMED` on the class path.
 module io.hugewise.memory {
     requires jdk.jfr;
-    requires static org.jspecify;
+    requires static transitive org.jspecify;
 
     exports io.hugewise.memory;
 }

@@ -32,7 +32,7 @@ final class Atomics {
 
     static void clear(long[] array, int index, long bits) {
         long now = get(array, index);
-        while (!change(array, index, now, now & ~bits)) {
+        while ((now & bits) != 0 && !change(array, index, now, now & ~bits)) {
             now = get(array, index);
         }
     }

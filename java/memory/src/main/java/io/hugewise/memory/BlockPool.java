@@ -69,7 +69,7 @@ public final class BlockPool {
         int block = blocks.take();
         if (block < 0) {
             throw new MemoryExhaustedException("no block of " + Bytes.text(blockSize) + " is left in "
-                    + Bytes.text(memory.byteSize()) + ": free blocks, or reserve more");
+                    + Bytes.text(memory.byteSize()) + ": free blocks, or reserve more", blockSize, 0);
         }
         return block * blockSize;
     }

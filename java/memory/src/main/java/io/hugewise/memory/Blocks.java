@@ -1,6 +1,8 @@
 package io.hugewise.memory;
 
+import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /// Blocks of any size in one memory segment: slots of spans, runs of units, and larger blocks.
 ///
@@ -12,8 +14,10 @@ final class Blocks {
     private static final int PADDING = 16;
     /// A request that failed is tried in full again after so many others, even if nothing seems to have become free.
     private static final int FULL_TRIES = 1024;
+    private static final long NONE_FAILED = -1;
 
     private final Units units;
+    private final @Nullable Decommit decommit;
     private final Slots slots;
     private final int stripes;
     /// The chunk of the last run, for each stripe.
@@ -21,10 +25,14 @@ final class Blocks {
     /// The events of a class when a request failed.
     private final long[] failed = new long[SizeClasses.COUNT];
     private final int[] failures = new int[SizeClasses.COUNT];
+    /// Releases when a larger block failed, and its units.
+    private volatile long failedLarge = NONE_FAILED;
 
     /// @param address multiple of a unit
-    Blocks(long address, long bytes) {
-        this.units = new Units(address, bytes);
+    /// @param isFresh whether the memory was not written yet
+    Blocks(long address, long bytes, boolean isFresh, @Nullable Decommit decommit) {
+        this.units = new Units(address, bytes, isFresh, decommit);
+        this.decommit = decommit;
         int most = Math.min(UnitInfo.STRIPES, Integer.highestOneBit(4 * Runtime.getRuntime().availableProcessors()));
         this.stripes = Math.clamp(Long.highestOneBit(bytes / STRIPE_BYTES), 1, most);
         this.slots = new Slots(units, bytes, stripes);
@@ -52,6 +60,7 @@ final class Blocks {
             return -1;
         }
         near[stripe] = unit;
+        units.touch(unit, count);
         units.setInfo(unit, UnitInfo.run(count));
         return (long) unit << Units.UNIT_LOG2;
     }
@@ -77,24 +86,47 @@ final class Blocks {
     }
 
     /// Takes a block of whole units; returns its offset in bytes, or -1 if no run is left.
-    long takeLarge(long bytes, long alignment) {
+    ///
+    /// @param zeroed memory that is zeroed where the block is; null if it need not be
+    long takeLarge(long bytes, long alignment, @Nullable MemorySegment zeroed) {
         // A block of one unit has no second unit for its length.
         long count = Math.max(2, (bytes + Units.UNIT - 1) >>> Units.UNIT_LOG2);
         if (bytes < 0 || count > units.count()) {
             return -1;
         }
         long aligned = Math.max(1, alignment >>> Units.UNIT_LOG2);
-        int unit = units.takeLong((int) count, aligned);
+        int unit = takeLargeUnits((int) count, aligned);
         if (unit < 0) {
-            slots.reclaim();
-            unit = units.takeLong((int) count, aligned);
-            if (unit < 0) {
-                return -1;
-            }
+            return -1;
         }
+        units.touchLong(unit, (int) count, (first, length) -> {
+            if (zeroed != null) {
+                long offset = ((long) first << Units.UNIT_LOG2) - units.skew;
+                zeroed.asSlice(offset, (long) length << Units.UNIT_LOG2).fill((byte) 0);
+            }
+            return true;
+        });
         units.setInfo(unit + 1, UnitInfo.length((int) count));
         units.setInfo(unit, UnitInfo.LARGE);
         return ((long) unit << Units.UNIT_LOG2) - units.skew;
+    }
+
+    private int takeLargeUnits(int count, long alignment) {
+        long known = failedLarge;
+        if ((int) (known >>> 32) == units.releases() && count >= (int) known && known != NONE_FAILED) {
+            return -1;
+        }
+        int unit = units.takeLong(count, alignment);
+        if (unit < 0) {
+            units.becomeScarce();
+            slots.reclaim();
+            int releases = units.releases();
+            unit = units.takeLong(count, alignment);
+            if (unit < 0 && alignment == 1) {
+                failedLarge = (long) releases << 32 | count;
+            }
+        }
+        return unit;
     }
 
     /// Frees a block.
@@ -171,6 +203,36 @@ final class Blocks {
 
     static IllegalArgumentException noBlock() {
         return new IllegalArgumentException("no block starts at this offset");
+    }
+
+    /// Bytes of blocks in use: a moment's value, exact if no other thread takes or frees one.
+    long live() {
+        long live = 0;
+        for (int unit = 0; unit < units.count(); unit += units.isFree(unit) ? Units.CHUNK : 1) {
+            live += liveAt(unit, units.info(unit));
+        }
+        return Math.max(0, live - slots.freeInCells());
+    }
+
+    private long liveAt(int unit, int info) {
+        return switch (UnitInfo.kind(info)) {
+            case UnitInfo.RUN -> (long) UnitInfo.units(info) << Units.UNIT_LOG2;
+            case UnitInfo.LARGE -> (long) UnitInfo.lengthOf(units.info(unit + 1)) << Units.UNIT_LOG2;
+            case UnitInfo.SLOTS -> UnitInfo.back(info) == 0 ? slots.taken(unit, info) : 0;
+            default -> 0;
+        };
+    }
+
+    /// Puts free slots within reach of all threads, and returns pages without blocks to the kernel.
+    void trim() {
+        slots.reclaim();
+        if (decommit != null) {
+            decommit.all(units);
+        }
+    }
+
+    long touched() {
+        return units.touched();
     }
 
     long held() {

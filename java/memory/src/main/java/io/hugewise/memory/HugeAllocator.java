@@ -1,7 +1,9 @@
 package io.hugewise.memory;
 
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.SegmentAllocator;
+import java.time.Duration;
+import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
 
 /// Allocates blocks of any size, freed one by one, in a memory segment such as that of a [HugeArena]. It
 /// replaces `malloc` and `Unsafe.allocateMemory`.
@@ -12,9 +14,8 @@ import java.lang.foreign.SegmentAllocator;
 /// allocator.free(row);
 /// ```
 ///
-/// Any thread may allocate, and free blocks of other threads. Each thread caches some free blocks, so
-/// allocating and freeing normally take no lock; blocks cached by a thread that has ended are reused. Memory
-/// is not zeroed.
+/// Any thread may allocate, and free blocks of other threads, normally without a lock. No memory belongs to a
+/// thread, so idle threads keep none. Memory is not zeroed, except by [#allocateZeroed].
 /// There are 80 block sizes up to 64 KiB, which waste less than an eighth of a request (up to 15 bytes below
 /// 128), and multiples of 4 KiB above. Each block is aligned to 16 bytes.
 ///
@@ -31,18 +32,14 @@ import java.lang.foreign.SegmentAllocator;
 /// long next = entry.get(LONG, 8);
 /// ```
 ///
-/// A double free and an offset without a block throw an exception if they are detectable. A double free is
-/// not detectable if two threads free the same block at the same moment, or if the block has been reused:
-/// then it belongs to its new owner. Writes through [#memory] beyond the end of a block change another block,
-/// undetected.
+/// A double free and an offset without a block throw an exception, unless the block has been reused: then it
+/// belongs to its new owner. Writes through [#memory] beyond the end of a block change another block, undetected.
 ///
 /// # Costs
 ///
-/// Metadata is on the Java heap, not in the memory: 4 bytes per 4 KiB of memory (8 with a heap of 32 GiB or
-/// more), and for memory in use an object per span (one or more adjacent blocks of the same size), and a byte
-/// and a bit per block. Per 4 KiB in use that is about 170 bytes with blocks of 64 bytes, 120 with 1 KiB, 60
-/// with 4 KiB, 8 with 64 KiB.
-public final class HugeAllocator implements SegmentAllocator {
+/// Metadata is not in the memory: 4 to 6 bytes per 4 KiB on the Java heap, in a few arrays, and 64 bytes per 4 KiB
+/// outside, of which those are resident that belong to memory in blocks of up to 30 KiB.
+public final class HugeAllocator implements BlockAllocator {
 
     private final MemorySegment memory;
     private final Blocks blocks;
@@ -58,7 +55,8 @@ public final class HugeAllocator implements SegmentAllocator {
     /// @return the allocator
     /// @throws IllegalArgumentException if there is too little memory
     public static HugeAllocator of(HugeArena arena) {
-        return of(arena.rest());
+        MemorySegment whole = wholeUnits(arena.rest());
+        return new HugeAllocator(whole, new Blocks(whole.address(), whole.byteSize(), true, null));
     }
 
     /// Creates an allocator in a segment without other users.
@@ -68,7 +66,32 @@ public final class HugeAllocator implements SegmentAllocator {
     /// @throws IllegalArgumentException if it is on the heap, read-only, or too small
     public static HugeAllocator of(MemorySegment memory) {
         MemorySegment whole = wholeUnits(memory);
-        return new HugeAllocator(whole, new Blocks(whole.address(), whole.byteSize()));
+        return new HugeAllocator(whole, new Blocks(whole.address(), whole.byteSize(), false, null));
+    }
+
+    /// Creates an allocator in the remaining memory of an arena that returns pages without blocks to the kernel
+    /// (decommit), once they have been free for a while. They are zeroed, and populated again when they are used.
+    ///
+    /// Threads that free blocks return pages: while none is freed, nothing is returned, except by [#trim].
+    ///
+    /// @param arena the arena on base or transparent huge pages; it is full afterwards
+    /// @param after pages are returned after one to two times this duration
+    /// @return the allocator
+    /// @throws IllegalArgumentException if the arena's pages are of a pool, or there is too little memory
+    public static HugeAllocator decommitting(HugeArena arena, Duration after) {
+        return decommitting(arena, after.toNanos(), System::nanoTime);
+    }
+
+    static HugeAllocator decommitting(HugeArena arena, long after, LongSupplier clock) {
+        Obtained obtained = arena.backing();
+        Backing.Kind kind = obtained.backing().kind();
+        if (kind != Backing.Kind.BASE && kind != Backing.Kind.THP) {
+            throw new IllegalArgumentException("pages of a pool are not returned, because other programs could take them: "
+                    + arena + " is on " + obtained.backing());
+        }
+        MemorySegment whole = wholeUnits(arena.rest());
+        var decommit = new Decommit(whole, obtained.pageSize(), after, clock);
+        return new HugeAllocator(whole, new Blocks(whole.address(), whole.byteSize(), true, decommit));
     }
 
     /// The part of a segment that consists of whole units.
@@ -117,42 +140,138 @@ public final class HugeAllocator implements SegmentAllocator {
     /// @throws IllegalArgumentException if the size is negative
     /// @throws IllegalStateException if the memory's arena is closed
     public long allocateOffset(long byteSize) {
-        if (byteSize < 0 || byteSize > SizeClasses.LARGEST) {
-            return allocateOffset(byteSize, SizeClasses.GRAIN);
-        }
-        checkAlive();
-        long offset = blocks.take(SizeClasses.of((int) byteSize));
-        return offset < 0 ? allocateLarge(byteSize, SizeClasses.GRAIN) : offset;
-    }
-
-    private long allocateOffset(long byteSize, long byteAlignment) {
-        if (byteSize < 0) {
-            throw new IllegalArgumentException("a size cannot be negative: " + byteSize);
-        }
-        if (byteAlignment <= 0 || Long.bitCount(byteAlignment) != 1) {
-            throw new IllegalArgumentException("an alignment is a power of two, not " + byteAlignment);
-        }
-        checkAlive();
-        int sizeClass = byteSize <= SizeClasses.LARGEST && byteAlignment <= Units.UNIT
-                ? SizeClasses.of((int) byteSize, (int) byteAlignment)
-                : -1;
-        long offset = sizeClass < 0 ? -1 : blocks.take(sizeClass);
-        return offset < 0 ? allocateLarge(byteSize, byteAlignment) : offset;
-    }
-
-    /// Also serves small requests if no span of their size is available.
-    private long allocateLarge(long byteSize, long byteAlignment) {
-        long offset = blocks.takeLarge(Math.max(1, byteSize), byteAlignment);
+        long offset = tryAllocateOffset(byteSize);
         if (offset < 0) {
             throw exhausted(byteSize);
         }
         return offset;
     }
 
+    /// Allocates a block and returns its offset in [#memory]. It is not zeroed.
+    ///
+    /// @param byteSize size in bytes; 0 is like 1
+    /// @param byteAlignment alignment in bytes, a power of two
+    /// @return the offset in bytes; it must be freed
+    /// @throws MemoryExhaustedException if there is not enough contiguous memory
+    /// @throws IllegalArgumentException if the size is negative, or the alignment is not a power of two
+    /// @throws IllegalStateException if the memory's arena is closed
+    public long allocateOffset(long byteSize, long byteAlignment) {
+        if (byteAlignment <= 0 || Long.bitCount(byteAlignment) != 1) {
+            throw new IllegalArgumentException("an alignment is a power of two, not " + byteAlignment);
+        }
+        checkUsable(byteSize);
+        int sizeClass = byteSize <= SizeClasses.LARGEST && byteAlignment <= Units.UNIT
+                ? SizeClasses.of((int) byteSize, (int) byteAlignment)
+                : -1;
+        long offset = take(sizeClass, byteSize, byteAlignment);
+        if (offset < 0) {
+            throw exhausted(byteSize);
+        }
+        return offset;
+    }
+
+    /// Allocates a block aligned to 16 bytes; it is not zeroed. If memory is full, this takes some nanoseconds.
+    ///
+    /// @param byteSize size in bytes; 0 is like 1
+    /// @return a segment of exactly this size, which must be freed; null if there is not enough contiguous memory
+    /// @throws IllegalArgumentException if the size is negative
+    /// @throws IllegalStateException if the memory's arena is closed
+    @Override
+    public @Nullable MemorySegment tryAllocate(long byteSize) {
+        long offset = tryAllocateOffset(byteSize);
+        return offset < 0 ? null : memory.asSlice(offset, byteSize);
+    }
+
+    /// Allocates a block aligned to 16 bytes; it is not zeroed. If memory is full, this takes some nanoseconds.
+    ///
+    /// @param byteSize size in bytes; 0 is like 1
+    /// @return the block's offset in [#memory], in bytes, which must be freed; -1 if there is not enough contiguous
+    ///     memory
+    /// @throws IllegalArgumentException if the size is negative
+    /// @throws IllegalStateException if the memory's arena is closed
+    public long tryAllocateOffset(long byteSize) {
+        checkUsable(byteSize);
+        return take(byteSize <= SizeClasses.LARGEST ? SizeClasses.of((int) byteSize) : -1, byteSize, SizeClasses.GRAIN);
+    }
+
+    /// Units also serve small requests if no span of their size is available.
+    private long take(int sizeClass, long byteSize, long byteAlignment) {
+        long offset = sizeClass < 0 ? -1 : blocks.take(sizeClass);
+        return offset < 0 ? blocks.takeLarge(Math.max(1, byteSize), byteAlignment, null) : offset;
+    }
+
+    /// Allocates a zeroed block aligned to 16 bytes. Blocks above 64 KiB are zeroed only where memory was used before.
+    ///
+    /// @param byteSize size in bytes; 0 is like 1
+    /// @return a segment of exactly this size; it must be freed
+    /// @throws MemoryExhaustedException if there is not enough contiguous memory
+    /// @throws IllegalArgumentException if the size is negative
+    /// @throws IllegalStateException if the memory's arena is closed
+    public MemorySegment allocateZeroed(long byteSize) {
+        return memory.asSlice(allocateZeroedOffset(byteSize), byteSize);
+    }
+
+    /// Allocates a block as [#allocateZeroed] does, and returns its offset in [#memory].
+    ///
+    /// @param byteSize size in bytes; 0 is like 1
+    /// @return the offset in bytes; it must be freed
+    /// @throws MemoryExhaustedException if there is not enough contiguous memory
+    /// @throws IllegalArgumentException if the size is negative
+    /// @throws IllegalStateException if the memory's arena is closed
+    public long allocateZeroedOffset(long byteSize) {
+        if (byteSize <= SizeClasses.LARGEST) {
+            long offset = allocateOffset(byteSize);
+            memory.asSlice(offset, byteSize).fill((byte) 0);
+            return offset;
+        }
+        checkUsable(byteSize);
+        long offset = blocks.takeLarge(byteSize, SizeClasses.GRAIN, memory);
+        if (offset < 0) {
+            throw exhausted(byteSize);
+        }
+        return offset;
+    }
+
+    /// Changes the size of a block; moves it if it does not fit where it is. If there is not enough memory, the block
+    /// stays as it is.
+    ///
+    /// @param block a segment that was allocated here, or another segment with the same start
+    /// @param byteSize new size in bytes; 0 is like 1
+    /// @return a segment of exactly this size, with the contents of the block as far as it fits; it must be freed
+    /// @throws MemoryExhaustedException if there is not enough contiguous memory
+    /// @throws IllegalArgumentException if no block starts there, or the size is negative
+    /// @throws IllegalStateException if the memory's arena is closed
+    public MemorySegment reallocate(MemorySegment block, long byteSize) {
+        return memory.asSlice(reallocateOffset(block.address() - memory.address(), byteSize), byteSize);
+    }
+
+    /// Changes the size of a block as [#reallocate] does.
+    ///
+    /// @param offset its offset in [#memory], in bytes
+    /// @param byteSize new size in bytes; 0 is like 1
+    /// @return the offset of the block with this size; it must be freed
+    /// @throws MemoryExhaustedException if there is not enough contiguous memory
+    /// @throws IllegalArgumentException if no block starts there, or the size is negative
+    /// @throws IllegalStateException if the memory's arena is closed
+    public long reallocateOffset(long offset, long byteSize) {
+        checkUsable(byteSize);
+        long size = blocks.sizeAt(offset);
+        // A block of the same memory that is at most half empty stays.
+        if (byteSize <= size && byteSize > size / 2) {
+            return offset;
+        }
+        long moved = allocateOffset(byteSize);
+        MemorySegment.copy(memory, offset, memory, moved, Math.min(size, byteSize));
+        blocks.give(offset);
+        return moved;
+    }
+
     private MemoryExhaustedException exhausted(long byteSize) {
-        return new MemoryExhaustedException("cannot allocate " + Bytes.text(byteSize) + ": the longest free run in "
-                + Bytes.text(memory.byteSize()) + " has " + Bytes.text(blocks.longestFree())
-                + "; free blocks, or reserve more");
+        long available = blocks.longestFree();
+        String message = "cannot allocate " + Bytes.text(byteSize) + ": the longest free run in "
+                + Bytes.text(memory.byteSize()) + " has " + Bytes.text(available)
+                + "; free blocks, or reserve more";
+        return new MemoryExhaustedException(message, byteSize, available);
     }
 
     /// Returns the usable size of a block: at least the requested size.
@@ -174,6 +293,7 @@ public final class HugeAllocator implements SegmentAllocator {
     /// @param block a segment that was allocated here, or another segment with the same start
     /// @throws IllegalArgumentException if no block starts there
     /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
+    @Override
     public void free(MemorySegment block) {
         checkAlive();
         blocks.give(block.address() - memory.address());
@@ -197,6 +317,35 @@ public final class HugeAllocator implements SegmentAllocator {
     /// {@return the held bytes: blocks in use, and free blocks of the same spans}
     public long held() {
         return blocks.held();
+    }
+
+    /// Returns the bytes of blocks in use, rounded up to the sizes of blocks. It takes no lock: while other threads
+    /// allocate and free, it is the value of a moment.
+    @Override
+    public long live() {
+        return blocks.live();
+    }
+
+    /// {@return the bytes of pages that may be resident: those that had blocks and were not returned to the kernel
+    /// since}
+    public long touched() {
+        return blocks.touched();
+    }
+
+    /// Collects free memory that is kept for the next requests. An allocator that is [#decommitting] returns all pages
+    /// without blocks to the kernel.
+    ///
+    /// @throws IllegalStateException if the memory's arena is closed
+    public void trim() {
+        checkAlive();
+        blocks.trim();
+    }
+
+    private void checkUsable(long byteSize) {
+        checkAlive();
+        if (byteSize < 0) {
+            throw new IllegalArgumentException("a size cannot be negative: " + byteSize);
+        }
     }
 
     private void checkAlive() {

@@ -105,7 +105,7 @@ public final class HugeArena implements Arena {
             if (offset < 0 || offset > memory.byteSize() || byteSize > memory.byteSize() - offset) {
                 throw new MemoryExhaustedException(this + " has " + Bytes.text(memory.byteSize() - used)
                         + " left, and " + Bytes.text(byteSize) + " are wanted, aligned to " + Bytes.text(alignment)
-                        + ": reserve more");
+                        + ": reserve more", byteSize, Math.clamp(memory.byteSize() - offset, 0, memory.byteSize()));
             }
             if (next.compareAndSet(used, offset + byteSize)) {
                 return memory.asSlice(offset, byteSize, byteAlignment);

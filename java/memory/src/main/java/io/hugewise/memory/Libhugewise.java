@@ -181,7 +181,7 @@ final class Libhugewise {
     }
 
     /// Downcalls throw no checked exceptions.
-    private static RuntimeException thrown(Throwable error) {
+    static RuntimeException thrown(Throwable error) {
         if (error instanceof Error grave) {
             throw grave;
         }

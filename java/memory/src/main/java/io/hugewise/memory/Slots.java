@@ -265,6 +265,7 @@ final class Slots {
         if (first < 0) {
             return -1;
         }
+        units.touch(first, length);
         int info = UnitInfo.slots(sizeClass, 0, length);
         for (int i = 0; i < wordsOf(sizeClass, info); i++) {
             words.reset(firstWord(first) + i, all(sizeClass, info, i));
@@ -384,6 +385,25 @@ final class Slots {
     }
 
     // Figures
+
+    /// Bytes of the slots of a span that are taken, or in a cell.
+    long taken(int first, int info) {
+        int sizeClass = UnitInfo.sizeClass(info);
+        int taken = SizeClasses.blocks(sizeClass, UnitInfo.units(info));
+        for (int i = 0; i < wordsOf(sizeClass, info); i++) {
+            taken -= Long.bitCount(words.get(firstWord(first) + i) & Words.FREE);
+        }
+        return taken * (long) SizeClasses.size(sizeClass);
+    }
+
+    /// Free bytes in cells.
+    long freeInCells() {
+        long free = 0;
+        for (int c = 0; c < classes.length; c++) {
+            free += cells.free(c) * (long) SizeClasses.size(c);
+        }
+        return free;
+    }
 
     /// Changes if a slot of a class that had none became free.
     int events(int sizeClass) {

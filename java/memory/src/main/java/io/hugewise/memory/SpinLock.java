@@ -1,15 +1,20 @@
 package io.hugewise.memory;
 
-/// A lock for a few dozen instructions, which a virtual thread may hold: it never parks.
+/// A lock for a few dozen instructions, which a virtual thread may hold: it never parks. Its holder must not park
+/// either: virtual threads that wait by yielding can keep all carrier threads from the one that holds it.
 final class SpinLock {
     private static final int SPINS = 64;
 
     private final int[] held = new int[1];
 
     void lock() {
-        for (int spins = 0; Atomics.get(held, 0) != 0 || !Atomics.change(held, 0, 0, 1); spins++) {
+        for (int spins = 0; !tryLock(); spins++) {
             pause(spins);
         }
+    }
+
+    boolean tryLock() {
+        return Atomics.get(held, 0) == 0 && Atomics.change(held, 0, 0, 1);
     }
 
     void unlock() {

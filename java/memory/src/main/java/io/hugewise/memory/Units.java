@@ -2,6 +2,7 @@ package io.hugewise.memory;
 
 import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.jspecify.annotations.Nullable;
 
 /// The units of 4 KiB that memory consists of, in chunks of 64, each with one word of bits: taken or free.
 ///
@@ -19,7 +20,8 @@ final class Units {
     static final int LONGEST_RUN = 32;
 
     private static final int CHUNK_LOG2 = 6;
-    private static final int CHUNK = 1 << CHUNK_LOG2;
+    /// Units of a chunk.
+    static final int CHUNK = 1 << CHUNK_LOG2;
     private static final long ALL = -1;
     private static final int HUGE_LOG2 = 21;
     private static final int CHUNKS_OF_HUGE = 1 << (HUGE_LOG2 - UNIT_LOG2 - CHUNK_LOG2);
@@ -35,15 +37,20 @@ final class Units {
     /// A bit for each chunk that may have a free unit.
     private final long[] candidates;
     private final int[] info;
-    /// How often units became free.
+    /// Units that may be resident, and not zero.
+    private final long[] touched;
+    private final @Nullable Decommit decommit;
     /// Whether a request has failed.
     private volatile boolean isScarce;
-
+    /// How often units became free since then.
     private final AtomicInteger releases = new AtomicInteger();
-    private volatile int reached;
+    /// The end of the highest unit that was ever taken.
+    private final AtomicInteger reached;
 
     /// @param address multiple of a unit
-    Units(long address, long bytes) {
+    /// @param isFresh whether no unit was written yet
+    /// @param decommit what is told of units that become free
+    Units(long address, long bytes, boolean isFresh, @Nullable Decommit decommit) {
         long origin = address & -(1L << HUGE_LOG2);
         this.skew = address - origin;
         this.firstAddressUnit = origin >>> UNIT_LOG2;
@@ -52,15 +59,20 @@ final class Units {
         this.used = new long[(end + CHUNK - 1) >>> CHUNK_LOG2];
         this.candidates = new long[(used.length + 63) >>> 6];
         this.info = new int[used.length << CHUNK_LOG2];
+        this.touched = new long[used.length];
+        this.decommit = decommit;
         Arrays.fill(candidates, ALL);
-        fill(0, first);
-        fill(end, info.length);
-        reached = first;
+        Arrays.fill(touched, isFresh ? 0 : ALL);
+        remove(0, first);
+        remove(end, info.length);
+        this.reached = new AtomicInteger(first);
     }
 
-    private void fill(int from, int to) {
+    /// Units that are not of the memory: taken for ever, and never touched.
+    private void remove(int from, int to) {
         for (int unit = from; unit < to; unit++) {
             used[unit >>> CHUNK_LOG2] |= 1L << unit;
+            touched[unit >>> CHUNK_LOG2] &= ~(1L << unit);
         }
     }
 
@@ -115,9 +127,7 @@ final class Units {
             }
             first = takeIn(chunk, units);
         }
-        if (first + units > reached) {
-            reach(first + units);
-        }
+        reach(first + units);
         return first;
     }
 
@@ -132,8 +142,11 @@ final class Units {
         return -1;
     }
 
-    private synchronized void reach(int unit) {
-        reached = Math.max(reached, unit);
+    /// Without a lock that a virtual thread could wait for: the caller may hold a [SpinLock].
+    private void reach(int unit) {
+        if (unit > reached.get()) {
+            reached.accumulateAndGet(unit, Math::max);
+        }
     }
 
     private int takeIn(int chunk, int units) {
@@ -219,8 +232,14 @@ final class Units {
 
     /// Frees units of one chunk.
     void give(int first, int units) {
-        int chunk = first >>> CHUNK_LOG2;
-        Atomics.clear(used, chunk, mask(units) << first);
+        release(first >>> CHUNK_LOG2, mask(units) << first);
+        if (decommit != null) {
+            decommit.released(this);
+        }
+    }
+
+    private void release(int chunk, long bits) {
+        Atomics.clear(used, chunk, bits);
         Atomics.set(candidates, chunk >>> 6, 1L << chunk);
         noteRelease();
     }
@@ -269,7 +288,7 @@ final class Units {
             while (true) {
                 long now = Atomics.get(used, chunk);
                 if ((now & bits) != 0) {
-                    giveLong(first, unit - first);
+                    releaseLong(first, unit - first);
                     return false;
                 }
                 if (Atomics.change(used, chunk, now, now | bits)) {
@@ -281,11 +300,95 @@ final class Units {
         return true;
     }
 
+    // Touched units
+
+    /// Marks units of one chunk, taken by the caller, as touched.
+    void touch(int first, int units) {
+        Atomics.set(touched, first >>> CHUNK_LOG2, mask(units) << first);
+    }
+
+    /// Marks units of any number of chunks; calls `before` for those that were touched already.
+    void touchLong(int first, int units, Run before) {
+        for (int unit = first; unit < first + units; ) {
+            int chunk = unit >>> CHUNK_LOG2;
+            int of = Math.min(first + units - unit, CHUNK - (unit & CHUNK - 1));
+            forRuns(chunk, Atomics.get(touched, chunk) & mask(of) << unit, before);
+            touch(unit, of);
+            unit += of;
+        }
+    }
+
+    /// What is done with adjacent units; whether it was done.
+    interface Run {
+        boolean at(int first, int units);
+    }
+
+    /// Calls `run` for each run of set bits; returns the bits of those that were done.
+    private static long forRuns(int chunk, long bits, Run run) {
+        long done = 0;
+        for (long left = bits; left != 0; ) {
+            int from = Long.numberOfTrailingZeros(left);
+            int length = Long.numberOfTrailingZeros(~(left >>> from));
+            long of = mask(length) << from;
+            done |= run.at((chunk << CHUNK_LOG2) + from, length) ? of : 0;
+            left &= ~of;
+        }
+        return done;
+    }
+
+    /// Takes units of one chunk that are idle, given as bits; frees them again, untouched, after `run`.
+    void untouch(int chunk, long wanted, Run run) {
+        long now;
+        long bits;
+        do {
+            now = Atomics.get(used, chunk);
+            bits = wanted & ~now & Atomics.get(touched, chunk);
+        } while (bits != 0 && !Atomics.change(used, chunk, now, now | bits));
+        if (bits != 0) {
+            Atomics.clear(touched, chunk, forRuns(chunk, bits, run));
+            release(chunk, bits);
+        }
+    }
+
+    /// The same with whole chunks, unless a unit of them is taken.
+    void untouch(int chunk, int chunks, Run run) {
+        int first = chunk << CHUNK_LOG2;
+        int count = chunks << CHUNK_LOG2;
+        if (claim(first, count)) {
+            boolean done = run.at(first, count);
+            for (int i = chunk; done && i < chunk + chunks; i++) {
+                Atomics.clear(touched, i, ALL);
+            }
+            releaseLong(first, count);
+        }
+    }
+
+    int chunks() {
+        return used.length;
+    }
+
+    /// Units of a chunk that are free and touched.
+    long idle(int chunk) {
+        return ~Atomics.get(used, chunk) & Atomics.get(touched, chunk);
+    }
+
+    /// Whether no unit is taken in the chunk that begins with a unit.
+    boolean isFree(int first) {
+        return (first & CHUNK - 1) == 0 && Atomics.get(used, first >>> CHUNK_LOG2) == 0;
+    }
+
     /// Frees units of any number of chunks.
     void giveLong(int first, int units) {
+        releaseLong(first, units);
+        if (decommit != null) {
+            decommit.released(this);
+        }
+    }
+
+    private void releaseLong(int first, int units) {
         for (int unit = first; unit < first + units; ) {
             int of = Math.min(first + units - unit, CHUNK - (unit & CHUNK - 1));
-            give(unit, of);
+            release(unit >>> CHUNK_LOG2, mask(of) << unit);
             unit += of;
         }
     }
@@ -301,9 +404,18 @@ final class Units {
         return (taken - (skew >>> UNIT_LOG2) - (info.length - end)) << UNIT_LOG2;
     }
 
+    /// Bytes of the touched units.
+    long touched() {
+        long count = 0;
+        for (int chunk = 0; chunk < touched.length; chunk++) {
+            count += Long.bitCount(Atomics.get(touched, chunk));
+        }
+        return count << UNIT_LOG2;
+    }
+
     /// Bytes from the start of the memory to the end of the highest unit that was ever taken.
     long reached() {
-        return ((long) reached << UNIT_LOG2) - skew;
+        return ((long) reached.get() << UNIT_LOG2) - skew;
     }
 
     /// Bytes of the longest free run.

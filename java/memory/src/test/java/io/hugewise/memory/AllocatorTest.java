@@ -169,6 +169,78 @@ class AllocatorTest {
         }
     }
 
+    @ParameterizedTest
+    @ValueSource(longs = {64, 592, 4096, 65536, 1 << 20})
+    void aFailedRequestMissesNothingThatIsFreedLater(long size) {
+        try (HugeArena arena = arena(8 * MIB)) {
+            HugeAllocator allocator = HugeAllocator.of(arena);
+            List<Long> offsets = new ArrayList<>();
+            for (long offset; (offset = allocator.tryAllocateOffset(size)) >= 0; ) {
+                offsets.add(offset);
+            }
+            assertThat(allocator.tryAllocate(size)).isNull();
+            for (int i = 0; i < offsets.size(); i += 7) {
+                allocator.freeOffset(offsets.get(i));
+                assertThat(allocator.tryAllocateOffset(size)).isEqualTo(offsets.get(i));
+                assertThat(allocator.tryAllocateOffset(size)).isEqualTo(-1);
+            }
+            assertThatThrownBy(() -> allocator.allocate(size)).isInstanceOfSatisfying(MemoryExhaustedException.class, full -> {
+                assertThat(full.requested()).isEqualTo(size);
+                assertThat(full.available()).isBetween(0L, Math.max(size, Units.UNIT));
+            });
+        }
+    }
+
+    @Test
+    void aChangedSizeKeepsTheContents() {
+        try (HugeArena arena = arena(8 * MIB)) {
+            HugeAllocator allocator = HugeAllocator.of(arena);
+            long[] sizes = {1, 100, 5000, 5001, 70_000, 2 * MIB, 3000, 16};
+            MemorySegment block = allocator.allocate(sizes[0]);
+            byte[] contents = {};
+            for (long size : sizes) {
+                block = allocator.reallocate(block, size);
+                assertThat(block.byteSize()).isEqualTo(size);
+                int common = (int) Math.min(size, contents.length);
+                assertThat(block.asSlice(0, common).mismatch(MemorySegment.ofArray(contents).asSlice(0, common))).isEqualTo(-1);
+                contents = new byte[(int) size];
+                new SplittableRandom(size).nextBytes(contents);
+                block.copyFrom(MemorySegment.ofArray(contents));
+            }
+            MemorySegment last = block;
+            assertThatThrownBy(() -> allocator.reallocate(last, 64 * MIB)).isInstanceOf(MemoryExhaustedException.class);
+            assertThat(last.mismatch(MemorySegment.ofArray(contents))).isEqualTo(-1);
+            allocator.free(last);
+            assertThat(allocator.live()).isZero();
+        }
+    }
+
+    @Test
+    void liveIsTheSumOfAllBlocks() {
+        SplittableRandom random = new SplittableRandom(3);
+        try (HugeArena arena = arena(24 * MIB)) {
+            HugeAllocator allocator = HugeAllocator.of(arena);
+            List<Long> offsets = new ArrayList<>();
+            long live = 0;
+            for (int i = 0; i < 20_000; i++) {
+                if (random.nextInt(100) < 55) {
+                    long offset = allocator.tryAllocateOffset(16L << random.nextInt(i % 100 == 0 ? 17 : 9));
+                    if (offset >= 0) {
+                        offsets.add(offset);
+                        live += allocator.sizeAt(offset);
+                    }
+                } else if (!offsets.isEmpty()) {
+                    long offset = offsets.remove(random.nextInt(offsets.size()));
+                    live -= allocator.sizeAt(offset);
+                    allocator.freeOffset(offset);
+                }
+                assertThat(i % 100 == 0 ? allocator.live() : live).isEqualTo(live);
+            }
+            allocator.trim();
+            assertThat(allocator.live()).isEqualTo(live);
+        }
+    }
+
     /// A simulated day of random work on full memory; the mix of sizes may change each hour.
     @ParameterizedTest
     @ValueSource(strings = {"steady", "drifting", "changing"})
