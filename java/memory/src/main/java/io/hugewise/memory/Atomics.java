@@ -23,6 +23,15 @@ final class Atomics {
         return LONGS.weakCompareAndSet(array, index, from, to);
     }
 
+    static boolean compareAndSet(long[] array, int index, long from, long to) {
+        return LONGS.compareAndSet(array, index, from, to);
+    }
+
+    /// Returns the new value.
+    static long add(long[] array, int index, long delta) {
+        return (long) LONGS.getAndAdd(array, index, delta) + delta;
+    }
+
     static void set(long[] array, int index, long bits) {
         long now = get(array, index);
         while ((now & bits) != bits && !change(array, index, now, now | bits)) {

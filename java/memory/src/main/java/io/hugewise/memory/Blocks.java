@@ -16,6 +16,7 @@ final class Blocks {
     private static final int FULL_TRIES = 1024;
     private static final long NONE_FAILED = -1;
 
+    private final long pageSize;
     private final Units units;
     private final @Nullable Decommit decommit;
     private final Slots slots;
@@ -29,9 +30,11 @@ final class Blocks {
     private volatile long failedLarge = NONE_FAILED;
 
     /// @param address multiple of a unit
+    /// @param pageSize page size of the memory
     /// @param isFresh whether the memory was not written yet
-    Blocks(long address, long bytes, boolean isFresh, @Nullable Decommit decommit) {
-        this.units = new Units(address, bytes, isFresh, decommit);
+    Blocks(long address, long bytes, long pageSize, boolean isFresh, @Nullable Decommit decommit) {
+        this.pageSize = pageSize;
+        this.units = new Units(address, bytes, isFresh);
         this.decommit = decommit;
         int most = Math.min(UnitInfo.STRIPES, Integer.highestOneBit(4 * Runtime.getRuntime().availableProcessors()));
         this.stripes = Math.clamp(Long.highestOneBit(bytes / STRIPE_BYTES), 1, most);
@@ -146,6 +149,9 @@ final class Blocks {
         if (!given) {
             throw new IllegalStateException("the block at offset " + offset + " was freed already");
         }
+        if (decommit != null) {
+            decommit.freed(units, slots);
+        }
     }
 
     private static boolean startsUnit(long from) {
@@ -227,12 +233,13 @@ final class Blocks {
     void trim() {
         slots.reclaim();
         if (decommit != null) {
-            decommit.all(units);
+            decommit.all(units, slots);
         }
     }
 
+    /// Bytes of the pages that had blocks and were not returned.
     long touched() {
-        return units.touched();
+        return units.touched(pageSize);
     }
 
     long held() {

@@ -12,25 +12,32 @@ import java.util.function.LongSupplier;
 
 /// Returns pages without blocks to the kernel (`MADV_DONTNEED`): those that have been free for a period.
 ///
-/// Threads that free units do the work, so there is no background thread; if none is freed, nothing is returned.
+/// Threads that free blocks do the work, so there is no background thread; if none is freed, nothing is returned.
 final class Decommit {
-    /// Frees between two looks at the clock.
+    /// Frees of the threads that share a counter between two looks at the clock.
     private static final int FREES = 64;
+    private static final int COUNTERS = 64;
+    private static final int PADDING = 16;
     private static final int DONT_NEED = 4;
     private static final int CHUNK_BYTES = Units.CHUNK * Units.UNIT;
+    private static final MethodHandle MADVISE = Linker.nativeLinker()
+            .downcallHandle(
+                    Linker.nativeLinker().defaultLookup().findOrThrow("madvise"),
+                    FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT));
 
     private final MemorySegment memory;
+    /// 0 for pages of a unit.
     private final int chunksOfPage;
     private final long period;
     private final LongSupplier clock;
     private final SpinLock lock = new SpinLock();
-    /// Units that were idle when the last period ended, by chunk.
+    private final int[] frees = new int[COUNTERS * PADDING];
+    /// Units that were idle when the last period ended, by chunk; of larger pages, one bit in the first chunk.
     private long[] idleBefore = {};
-    private int frees;
     private boolean isRefused;
     private volatile long ended;
 
-    /// @param pageSize page size of the memory; units are returned one by one if it is smaller than a chunk
+    /// @param pageSize page size of the memory
     /// @param period in the unit of the clock
     Decommit(MemorySegment memory, long pageSize, long period, LongSupplier clock) {
         this.memory = memory;
@@ -40,11 +47,12 @@ final class Decommit {
         this.ended = clock.getAsLong();
     }
 
-    /// Units became free.
-    void released(Units units) {
-        if ((++frees & FREES - 1) == 0 && clock.getAsLong() - ended >= period && lock.tryLock()) {
+    /// A block was freed by the calling thread, which holds no lock.
+    void freed(Units units, Slots slots) {
+        int counter = ((int) Thread.currentThread().threadId() & COUNTERS - 1) * PADDING;
+        if ((++frees[counter] & FREES - 1) == 0 && clock.getAsLong() - ended >= period && lock.tryLock()) {
             try {
-                returnIdle(units, false);
+                returnIdle(units, slots, false);
                 ended = clock.getAsLong();
             } finally {
                 lock.unlock();
@@ -53,35 +61,39 @@ final class Decommit {
     }
 
     /// Returns all pages without blocks.
-    void all(Units units) {
+    void all(Units units, Slots slots) {
         lock.lock();
         try {
-            returnIdle(units, true);
+            returnIdle(units, slots, true);
         } finally {
             lock.unlock();
         }
     }
 
-    private void returnIdle(Units units, boolean all) {
+    private void returnIdle(Units units, Slots slots, boolean all) {
         int chunks = isRefused ? 0 : units.chunks();
         if (idleBefore.length == 0) {
             idleBefore = new long[chunks];
         }
-        int step = Math.max(1, chunksOfPage);
-        for (int chunk = 0; chunk < chunks; chunk += step) {
-            if (chunksOfPage == 0) {
-                long idle = units.idle(chunk);
-                units.untouch(chunk, all ? idle : idle & idleBefore[chunk], (first, count) -> advise(units, first, count));
-                idleBefore[chunk] = units.idle(chunk);
+        Units.Run advise = (first, count) -> advise(units, first, count);
+        for (int chunk = 0; chunk < chunks; chunk += Math.max(1, chunksOfPage)) {
+            if (chunksOfPage > 0) {
+                returnPage(units, chunk, all, advise);
             } else {
-                boolean isIdle = isIdle(units, chunk);
-                if (isIdle && (all || idleBefore[chunk] != 0)) {
-                    units.untouch(chunk, step, (first, count) -> advise(units, first, count));
-                    isIdle = false;
-                }
-                idleBefore[chunk] = isIdle ? 1 : 0;
+                long wanted = all ? -1 : idleBefore[chunk];
+                units.untouch(chunk, wanted, advise);
+                idleBefore[chunk] = units.idle(chunk) | slots.untouch(chunk * Units.CHUNK, wanted, advise);
             }
         }
+    }
+
+    private void returnPage(Units units, int chunk, boolean all, Units.Run advise) {
+        boolean isIdle = isIdle(units, chunk);
+        boolean isReturned = isIdle && (all || idleBefore[chunk] != 0);
+        if (isReturned) {
+            units.untouch(chunk, chunksOfPage, advise);
+        }
+        idleBefore[chunk] = isIdle && !isReturned ? 1 : 0;
     }
 
     /// Whether a page has no block, and may be resident.
@@ -101,18 +113,10 @@ final class Decommit {
         long offset = ((long) first << Units.UNIT_LOG2) - units.skew;
         MemorySegment pages = memory.asSlice(offset, (long) count << Units.UNIT_LOG2);
         try {
-            isRefused = isRefused || (int) Call.MADVISE.invokeExact(pages, pages.byteSize(), DONT_NEED) != 0;
+            isRefused = isRefused || (int) MADVISE.invokeExact(pages, pages.byteSize(), DONT_NEED) != 0;
             return !isRefused;
         } catch (Throwable error) {
             throw Libhugewise.thrown(error);
         }
-    }
-
-    /// Linked when memory is returned for the first time.
-    private static final class Call {
-        static final MethodHandle MADVISE = Linker.nativeLinker()
-                .downcallHandle(
-                        Linker.nativeLinker().defaultLookup().findOrThrow("madvise"),
-                        FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT));
     }
 }

@@ -56,7 +56,7 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalArgumentException if there is too little memory
     public static HugeAllocator of(HugeArena arena) {
         MemorySegment whole = wholeUnits(arena.rest());
-        return new HugeAllocator(whole, new Blocks(whole.address(), whole.byteSize(), true, null));
+        return new HugeAllocator(whole, new Blocks(whole.address(), whole.byteSize(), arena.backing().pageSize(), true, null));
     }
 
     /// Creates an allocator in a segment without other users.
@@ -66,7 +66,7 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalArgumentException if it is on the heap, read-only, or too small
     public static HugeAllocator of(MemorySegment memory) {
         MemorySegment whole = wholeUnits(memory);
-        return new HugeAllocator(whole, new Blocks(whole.address(), whole.byteSize(), false, null));
+        return new HugeAllocator(whole, new Blocks(whole.address(), whole.byteSize(), Units.UNIT, false, null));
     }
 
     /// Creates an allocator in the remaining memory of an arena that returns pages without blocks to the kernel
@@ -91,7 +91,7 @@ public final class HugeAllocator implements BlockAllocator {
         }
         MemorySegment whole = wholeUnits(arena.rest());
         var decommit = new Decommit(whole, obtained.pageSize(), after, clock);
-        return new HugeAllocator(whole, new Blocks(whole.address(), whole.byteSize(), true, decommit));
+        return new HugeAllocator(whole, new Blocks(whole.address(), whole.byteSize(), obtained.pageSize(), true, decommit));
     }
 
     /// The part of a segment that consists of whole units.

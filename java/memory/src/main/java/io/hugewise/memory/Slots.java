@@ -141,6 +141,7 @@ final class Slots {
                 long place = place(first, i, sizeClass);
                 cells.begin(sizeClass, stripe, place);
                 words.take(word, bits);
+                touch(sizeClass, first, i, bits);
                 cells.end(sizeClass, stripe, place, bits & (bits - 1));
                 return (place << Words.SLOTS_LOG2) + Long.numberOfTrailingZeros(bits);
             }
@@ -265,7 +266,6 @@ final class Slots {
         if (first < 0) {
             return -1;
         }
-        units.touch(first, length);
         int info = UnitInfo.slots(sizeClass, 0, length);
         for (int i = 0; i < wordsOf(sizeClass, info); i++) {
             words.reset(firstWord(first) + i, all(sizeClass, info, i));
@@ -382,6 +382,107 @@ final class Slots {
             leaveCurrent(first);
             of.queue.add(first);
         }
+    }
+
+    // Idle units
+
+    /// Marks the units of slots of a word.
+    private void touch(int sizeClass, int first, int word, long bits) {
+        int size = SizeClasses.size(sizeClass);
+        int from = (word * Words.SLOTS + Long.numberOfTrailingZeros(bits)) * size;
+        int to = (word * Words.SLOTS + Long.SIZE - Long.numberOfLeadingZeros(bits)) * size;
+        int begin = from >>> Units.UNIT_LOG2;
+        units.touch(first + begin, ((to - 1) >>> Units.UNIT_LOG2) - begin + 1);
+    }
+
+    /// Of the units from `from` on, given as bits: calls `run` for those in which all slots are free, and marks them
+    /// as untouched. Returns such units that were not given, and are touched.
+    long untouch(int from, long wanted, Units.Run run) {
+        long idle = 0;
+        for (int unit = from; unit < from + Units.CHUNK; unit++) {
+            int info = units.info(unit);
+            if (UnitInfo.kind(info) != UnitInfo.SLOTS || !units.isTouched(unit) || !isIdle(unit, info)) {
+                continue;
+            }
+            if ((wanted >>> unit & 1) == 0) {
+                idle |= 1L << unit;
+            } else {
+                untouch(unit, run);
+            }
+        }
+        return idle;
+    }
+
+    private void untouch(int unit, Units.Run run) {
+        int sizeClass = UnitInfo.sizeClass(units.info(unit));
+        OfClass of = classes[sizeClass];
+        of.lock.lock();
+        try {
+            int info = units.info(unit);
+            // The span may have ended, and another one may have begun.
+            if (UnitInfo.kind(info) != UnitInfo.SLOTS || UnitInfo.sizeClass(info) != sizeClass || !isIdle(unit, info)) {
+                return;
+            }
+            int first = unit - UnitInfo.back(info);
+            takeAll(unit, info, true);
+            if (run.at(unit, 1)) {
+                units.untouch(unit);
+            }
+            takeAll(unit, info, false);
+            // What others freed meanwhile did not find an empty span.
+            if (isEmpty(of, sizeClass, first)) {
+                keepOrEnd(of, first);
+            }
+            announce(sizeClass, first);
+        } finally {
+            of.lock.unlock();
+        }
+    }
+
+    private boolean isIdle(int unit, int info) {
+        int first = unit - UnitInfo.back(info);
+        int last = lastSlot(info);
+        for (int slot = firstSlot(info); slot <= last; ) {
+            int count = Math.min(last - slot + 1, Words.SLOTS - slot % Words.SLOTS);
+            long bits = bits(slot, count);
+            if ((words.get(firstWord(first) + slot / Words.SLOTS) & bits) != bits) {
+                return false;
+            }
+            slot += count;
+        }
+        return true;
+    }
+
+    /// Takes the free slots of a unit out of their words, or puts them back. The class is locked.
+    private void takeAll(int unit, int info, boolean out) {
+        int first = unit - UnitInfo.back(info);
+        int last = lastSlot(info);
+        for (int slot = firstSlot(info); slot <= last; ) {
+            int count = Math.min(last - slot + 1, Words.SLOTS - slot % Words.SLOTS);
+            long word = firstWord(first) + slot / Words.SLOTS;
+            if (out) {
+                words.take(word, bits(slot, count));
+            } else {
+                words.put(word, bits(slot, count));
+            }
+            slot += count;
+        }
+    }
+
+    private static long bits(int slot, int count) {
+        return ((1L << count) - 1) << (slot % Words.SLOTS);
+    }
+
+    /// The slot in which a unit of a span begins.
+    private static int firstSlot(int info) {
+        return SizeClasses.blockAt(UnitInfo.sizeClass(info), UnitInfo.back(info) << Units.UNIT_LOG2);
+    }
+
+    /// The slot in which it ends, or the last one of the span.
+    private static int lastSlot(int info) {
+        int sizeClass = UnitInfo.sizeClass(info);
+        int end = SizeClasses.blockAt(sizeClass, ((UnitInfo.back(info) + 1) << Units.UNIT_LOG2) - 1);
+        return Math.min(end, SizeClasses.blocks(sizeClass, UnitInfo.units(info)) - 1);
     }
 
     // Figures

@@ -2,7 +2,6 @@ package io.hugewise.memory;
 
 import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicInteger;
-import org.jspecify.annotations.Nullable;
 
 /// The units of 4 KiB that memory consists of, in chunks of 64, each with one word of bits: taken or free.
 ///
@@ -39,7 +38,6 @@ final class Units {
     private final int[] info;
     /// Units that may be resident, and not zero.
     private final long[] touched;
-    private final @Nullable Decommit decommit;
     /// Whether a request has failed.
     private volatile boolean isScarce;
     /// How often units became free since then.
@@ -49,8 +47,7 @@ final class Units {
 
     /// @param address multiple of a unit
     /// @param isFresh whether no unit was written yet
-    /// @param decommit what is told of units that become free
-    Units(long address, long bytes, boolean isFresh, @Nullable Decommit decommit) {
+    Units(long address, long bytes, boolean isFresh) {
         long origin = address & -(1L << HUGE_LOG2);
         this.skew = address - origin;
         this.firstAddressUnit = origin >>> UNIT_LOG2;
@@ -60,7 +57,6 @@ final class Units {
         this.candidates = new long[(used.length + 63) >>> 6];
         this.info = new int[used.length << CHUNK_LOG2];
         this.touched = new long[used.length];
-        this.decommit = decommit;
         Arrays.fill(candidates, ALL);
         Arrays.fill(touched, isFresh ? 0 : ALL);
         remove(0, first);
@@ -233,9 +229,6 @@ final class Units {
     /// Frees units of one chunk.
     void give(int first, int units) {
         release(first >>> CHUNK_LOG2, mask(units) << first);
-        if (decommit != null) {
-            decommit.released(this);
-        }
     }
 
     private void release(int chunk, long bits) {
@@ -288,7 +281,7 @@ final class Units {
             while (true) {
                 long now = Atomics.get(used, chunk);
                 if ((now & bits) != 0) {
-                    releaseLong(first, unit - first);
+                    giveLong(first, unit - first);
                     return false;
                 }
                 if (Atomics.change(used, chunk, now, now | bits)) {
@@ -305,6 +298,14 @@ final class Units {
     /// Marks units of one chunk, taken by the caller, as touched.
     void touch(int first, int units) {
         Atomics.set(touched, first >>> CHUNK_LOG2, mask(units) << first);
+    }
+
+    boolean isTouched(int unit) {
+        return (Atomics.get(touched, unit >>> CHUNK_LOG2) >>> unit & 1) != 0;
+    }
+
+    void untouch(int unit) {
+        Atomics.clear(touched, unit >>> CHUNK_LOG2, 1L << unit);
     }
 
     /// Marks units of any number of chunks; calls `before` for those that were touched already.
@@ -359,7 +360,7 @@ final class Units {
             for (int i = chunk; done && i < chunk + chunks; i++) {
                 Atomics.clear(touched, i, ALL);
             }
-            releaseLong(first, count);
+            giveLong(first, count);
         }
     }
 
@@ -379,13 +380,6 @@ final class Units {
 
     /// Frees units of any number of chunks.
     void giveLong(int first, int units) {
-        releaseLong(first, units);
-        if (decommit != null) {
-            decommit.released(this);
-        }
-    }
-
-    private void releaseLong(int first, int units) {
         for (int unit = first; unit < first + units; ) {
             int of = Math.min(first + units - unit, CHUNK - (unit & CHUNK - 1));
             release(unit >>> CHUNK_LOG2, mask(of) << unit);
@@ -404,13 +398,27 @@ final class Units {
         return (taken - (skew >>> UNIT_LOG2) - (info.length - end)) << UNIT_LOG2;
     }
 
-    /// Bytes of the touched units.
-    long touched() {
-        long count = 0;
-        for (int chunk = 0; chunk < touched.length; chunk++) {
-            count += Long.bitCount(Atomics.get(touched, chunk));
+    /// Bytes of pages with a touched unit.
+    long touched(long pageSize) {
+        int chunksOfPage = (int) (pageSize >>> UNIT_LOG2 >>> CHUNK_LOG2);
+        long bytes = 0;
+        for (int chunk = 0; chunk < touched.length; chunk += Math.max(1, chunksOfPage)) {
+            if (chunksOfPage == 0) {
+                bytes += (long) Long.bitCount(Atomics.get(touched, chunk)) << UNIT_LOG2;
+            } else {
+                bytes += isTouched(chunk, chunksOfPage) ? pageSize : 0;
+            }
         }
-        return count << UNIT_LOG2;
+        return bytes;
+    }
+
+    private boolean isTouched(int first, int chunks) {
+        for (int chunk = first; chunk < Math.min(touched.length, first + chunks); chunk++) {
+            if (Atomics.get(touched, chunk) != 0) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /// Bytes from the start of the memory to the end of the highest unit that was ever taken.

@@ -240,40 +240,4 @@ class AllocatorTest {
             assertThat(allocator.live()).isEqualTo(live);
         }
     }
-
-    /// A simulated day of random work on full memory; the mix of sizes may change each hour.
-    @ParameterizedTest
-    @ValueSource(strings = {"steady", "drifting", "changing"})
-    void aDayOfWorkHasLittleOverhead(String mix) {
-        long most = 64 * MIB;
-        SplittableRandom random = new SplittableRandom(7);
-        // Never touched: takes only address space.
-        try (HugeArena arena = arena(4 * most)) {
-            HugeAllocator allocator = HugeAllocator.of(arena);
-            long[] offsets = new long[1 << 20];
-            int[] sizes = new int[1 << 20];
-            int count = 0;
-            long live = 0;
-            for (int hour = 0; hour < 24; hour++) {
-                double centre = mix.equals("steady") ? 0.4 : mix.equals("drifting") ? 0.1 + hour / 30.0 : hour % 2 == 0 ? 0.2 : 0.75;
-                for (int i = 0; i < 150_000; i++) {
-                    if (live < most && random.nextInt(100) < 55) {
-                        double place = centre + 0.3 * (random.nextDouble() + random.nextDouble() + random.nextDouble() - 1.5);
-                        int size = (int) Math.round(16 * Math.pow(4096, Math.clamp(place, 0, 1)));
-                        offsets[count] = allocator.allocateOffset(size);
-                        sizes[count++] = size;
-                        live += size;
-                    } else if (count > 0) {
-                        int any = random.nextInt(count--);
-                        allocator.freeOffset(offsets[any]);
-                        live -= sizes[any];
-                        offsets[any] = offsets[count];
-                        sizes[any] = sizes[count];
-                    }
-                }
-            }
-            assertThat(live).isGreaterThan(most / 100 * 95);
-            assertThat((double) allocator.held() / live).isBetween(1.0, 1.3);
-        }
-    }
 }

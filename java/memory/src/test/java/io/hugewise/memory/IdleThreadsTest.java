@@ -51,8 +51,8 @@ class IdleThreadsTest {
             assertThat(failure.get()).isNull();
             assertThat(allocator.live()).isZero();
             long allocated = 0;
-            while (allocator.tryAllocateOffset(size) >= 0) {
-                allocated += size;
+            for (long offset; (offset = allocator.tryAllocateOffset(size)) >= 0; ) {
+                allocated += allocator.sizeAt(offset);
             }
             assertThat(allocated).isGreaterThan(SIZE / 100 * 95);
         } finally {
