@@ -2,7 +2,7 @@
 /// [java.lang.foreign.Arena], [io.hugewise.memory.HugeAllocator] replaces `malloc`, and
 /// [io.hugewise.memory.BlockPool] allocates blocks of one size.
 ///
-/// The module calls `libhugewise`, which its jar contains. The JVM must allow native access with
+/// The module calls `libhugewise`, which its jar contains. The JVM warns of native access, unless it is permitted with
 /// `--enable-native-access=io.hugewise.memory`, or `=ALL-UNNAMED` on the class path.
 module io.hugewise.memory {
     requires jdk.jfr;

@@ -14,6 +14,9 @@ package io.hugewise.memory;
 ///
 /// `T` is set while slots move between the cell and the words; then no slot in the cell is free.
 final class Cells {
+    /// A cell that has another word, or none.
+    static final long ELSEWHERE = 0;
+
     private static final long TRANSIT = 1L << 63;
     /// Elements of 128 bytes: two cache lines, which are often fetched together.
     private static final int PADDING = 16;
@@ -72,20 +75,6 @@ final class Cells {
         }
     }
 
-    /// Takes a slot of this stripe, as above.
-    long take(int sizeClass, int stripe) {
-        int index = index(sizeClass, stripe);
-        while (true) {
-            long cell = Atomics.get(cells, index);
-            if ((cell & Words.FREE) == 0) {
-                return -1;
-            }
-            if (Atomics.change(cells, index, cell, cell & (cell - 1))) {
-                return slot(cell);
-            }
-        }
-    }
-
     private static long slot(long cell) {
         return (((cell >>> Words.SLOTS) - 1) << Words.SLOTS_LOG2) + Long.numberOfTrailingZeros(cell);
     }
@@ -94,23 +83,29 @@ final class Cells {
         return ((cell & ~TRANSIT) >>> Words.SLOTS) - 1;
     }
 
-    /// The place of a cell; -1 if it has none.
-    long place(int sizeClass, int stripe) {
-        return placeOf(Atomics.get(cells, index(sizeClass, stripe)));
-    }
-
-    /// The free slots of a word that are in a cell, as bits of the word; waits while slots are moved.
-    long free(int sizeClass, int stripe, long place) {
+    /// The cell if it has the word at this place, otherwise [#ELSEWHERE]; waits while slots are moved.
+    long of(int sizeClass, int stripe, long place) {
+        int index = index(sizeClass, stripe);
         for (int spins = 0; ; spins++) {
-            long cell = Atomics.get(cells, index(sizeClass, stripe));
+            long cell = Atomics.get(cells, index);
             if (placeOf(cell) != place) {
-                return 0;
+                return ELSEWHERE;
             }
             if (cell >= 0) {
-                return cell & Words.FREE;
+                return cell;
             }
             SpinLock.pause(spins);
         }
+    }
+
+    /// Frees a slot into a cell, if it is still as it was read.
+    boolean give(int sizeClass, int stripe, long read, long bit) {
+        return Atomics.change(cells, index(sizeClass, stripe), read, read | bit);
+    }
+
+    /// The place of a cell; -1 if it has none.
+    long place(int sizeClass, int stripe) {
+        return placeOf(Atomics.get(cells, index(sizeClass, stripe)));
     }
 
     /// Free slots in all cells of a class.
@@ -141,12 +136,13 @@ final class Cells {
         Atomics.put(cells, index(sizeClass, stripe), (place + 1) << Words.SLOTS | free);
     }
 
-    /// Takes all free slots out of a cell, and begins to move them; returns them as bits. The class is locked.
+    /// Takes all free slots out of a cell that has a word, and begins to move them; returns them as bits. The class is
+    /// locked.
     long empty(int sizeClass, int stripe) {
         int index = index(sizeClass, stripe);
         while (true) {
             long cell = Atomics.get(cells, index);
-            if ((cell & Words.FREE) == 0 || Atomics.change(cells, index, cell, TRANSIT | (cell & ~Words.FREE))) {
+            if (cell == ELSEWHERE || Atomics.change(cells, index, cell, TRANSIT | (cell & ~Words.FREE))) {
                 return cell & Words.FREE;
             }
         }

@@ -1,5 +1,6 @@
 package io.hugewise.memory;
 
+import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.Locale;
 import java.util.stream.Collectors;
@@ -69,6 +70,33 @@ public sealed interface Coverage {
         public String toString() {
             return "unknown: " + reason;
         }
+    }
+
+    /// Reads the coverage of any native memory of this process: all pages that hold one of its bytes. It also reads
+    /// `/proc/self/smaps`, which takes time in a large process; [HugeArena#coverage] does not.
+    ///
+    /// @param segment a native segment, of an arena or mapped from a file
+    /// @return the coverage, or why it is unknown
+    /// @throws IllegalArgumentException if the segment is on the heap
+    /// @throws IllegalStateException if its arena is closed
+    /// @throws WrongThreadException if it belongs to another thread
+    static Coverage of(MemorySegment segment) {
+        if (!segment.isNative()) {
+            throw new IllegalArgumentException("native memory is needed, not " + segment);
+        }
+        if (!segment.scope().isAlive()) {
+            throw new IllegalStateException("the arena of " + segment + " is closed");
+        }
+        if (!segment.isAccessibleBy(Thread.currentThread())) {
+            throw new WrongThreadException(segment + " belongs to another thread");
+        }
+        Platform platform = Platform.current();
+        if (platform.folder().isEmpty()) {
+            return new Unknown(segment.byteSize(), NativeLibrary.unsupported(platform));
+        }
+        return Libhugewise.find()
+                .map(library -> NativeRegion.coverage(library, segment))
+                .orElseGet(() -> Smaps.coverage(segment));
     }
 
     /// {@return the reserved bytes, resident or not}

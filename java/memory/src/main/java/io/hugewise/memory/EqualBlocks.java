@@ -45,7 +45,8 @@ final class EqualBlocks {
         lock.lock();
         try {
             int stripe = cells.stripe();
-            long block = cells.take(0, stripe);
+            // Another thread may have refilled the cell.
+            long block = cells.take(0);
             if (block < 0) {
                 leave(stripe);
                 block = grab(stripe);
@@ -124,7 +125,7 @@ final class EqualBlocks {
 
     private long inCell(int word) {
         int stripe = Atomics.get(cellOf, word) - 1;
-        return stripe < 0 ? 0 : cells.free(0, stripe, word);
+        return stripe < 0 ? 0 : cells.of(0, stripe, word) & Words.FREE;
     }
 
     /// Number of taken blocks; exact if no other thread takes or frees one.

@@ -2,8 +2,12 @@ package io.hugewise.memory;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Supplier;
 
 /// An arena on huge pages: one reservation, allocated from its start to its end, and released as a whole.
 ///
@@ -26,14 +30,16 @@ public final class HugeArena implements Arena {
     private final HugeOptions options;
     private final Arena scope;
     private final Region region;
+    private final Obtained obtained;
     private final MemorySegment memory;
     /// Offset of the next segment, in bytes, before alignment.
     private final AtomicLong next = new AtomicLong();
 
-    private HugeArena(HugeOptions options, Arena scope, Region region) {
+    private HugeArena(HugeOptions options, Arena scope, Region region, Obtained obtained) {
         this.options = options;
         this.scope = scope;
         this.region = region;
+        this.obtained = obtained;
         this.memory = region.memory();
     }
 
@@ -45,7 +51,7 @@ public final class HugeArena implements Arena {
     ///     for each backing
     /// @throws NativeLibraryException if the library could not be loaded, or native access is not allowed
     public static HugeArena ofShared(HugeOptions options) {
-        return open(options, Arena.ofShared(), Platform.current());
+        return open(options, Arena::ofShared, Platform.current());
     }
 
     /// Opens an arena that only the calling thread may use.
@@ -56,25 +62,62 @@ public final class HugeArena implements Arena {
     ///     for each backing
     /// @throws NativeLibraryException if the library could not be loaded, or native access is not allowed
     public static HugeArena ofConfined(HugeOptions options) {
-        return open(options, Arena.ofConfined(), Platform.current());
+        return open(options, Arena::ofConfined, Platform.current());
     }
 
-    static HugeArena open(HugeOptions options, Arena scope, Platform platform) {
+    static HugeArena open(HugeOptions options, Supplier<Arena> scopes, Platform platform) {
+        List<Fallback> failed = new ArrayList<>();
+        for (HugeOptions left = options; ; ) {
+            HugeArena arena = reserve(left, scopes.get(), platform, failed);
+            String lack = arena.lack();
+            if (lack.isEmpty()) {
+                Events.fallbacks(options, arena.obtained);
+                return arena;
+            }
+            arena.close();
+            Backing backing = arena.obtained.backing();
+            failed = new ArrayList<>(arena.obtained.fallbacks());
+            failed.add(new Fallback(backing, lack));
+            left = left.after(backing);
+            if (left.backings().isEmpty()) {
+                throw HugeMemoryException.noneOf(options.size(), failed, 0);
+            }
+        }
+    }
+
+    /// Reserves and populates the best available backing.
+    ///
+    /// @param failed better backings that failed before
+    private static HugeArena reserve(HugeOptions options, Arena scope, Platform platform, List<Fallback> failed) {
         try {
             var event = new Events.ReserveEvent();
             event.begin();
-            Region region = platform.folder().isPresent() || System.getProperty(NativeLibrary.PROPERTY) != null
-                    ? NativeRegion.reserve(options, scope, Libhugewise.get())
-                    : JvmRegion.reserve(options, scope, platform);
+            Region region = Region.reserve(options, scope, platform);
             event.commit(options, region.obtained());
-            Events.fallbacks(options, region.obtained());
-            var arena = new HugeArena(options, scope, region);
+            var arena = new HugeArena(options, scope, region, region.obtained().after(failed));
             options.pretouchThreads().ifPresent(threads -> arena.pretouch(0, options.size(), threads));
             return arena;
+        } catch (HugeMemoryException error) {
+            scope.close();
+            throw failed.isEmpty() ? error : error.after(failed);
         } catch (Throwable error) {
             scope.close();
             throw error;
         }
+    }
+
+    /// Why too little of the memory lies on huge pages; empty if enough does.
+    private String lack() {
+        double required = options.requiredShare();
+        if (required == 0) {
+            return "";
+        }
+        return switch (coverage()) {
+            case Coverage.Unknown unknown -> "its coverage is unknown: " + unknown.reason();
+            case Coverage.Known known when known.hugeShare() >= required -> "";
+            case Coverage.Known known -> String.format(Locale.ROOT,
+                    "%.1f %% lies on huge pages after pre-touch, and %.1f %% are required", 100 * known.hugeShare(), 100 * required);
+        };
     }
 
     /// Allocates the next bytes, zeroed.
@@ -95,7 +138,7 @@ public final class HugeArena implements Arena {
         if (byteAlignment <= 0 || Long.bitCount(byteAlignment) != 1) {
             throw new IllegalArgumentException("an alignment is a power of two, not " + byteAlignment);
         }
-        long pageSize = region.obtained().pageSize();
+        long pageSize = obtained.pageSize();
         long alignment = byteSize < pageSize ? byteAlignment : Math.max(byteAlignment, pageSize);
         while (true) {
             long used = next.get();
@@ -131,7 +174,7 @@ public final class HugeArena implements Arena {
 
     /// {@return the backing, and why better ones failed}
     public Obtained backing() {
-        return region.obtained();
+        return obtained;
     }
 
     /// Reads the page sizes of the memory from the page table: takes microseconds on huge pages, about 1 ms
@@ -177,6 +220,22 @@ public final class HugeArena implements Arena {
         Pretouched pretouched = region.pretouch(offset, length, threads);
         event.commit(options, pretouched);
         return pretouched;
+    }
+
+    /// Puts memory that lies on base pages, for example because no huge page was free, onto transparent huge pages:
+    /// one block of a huge page's size after the other, which the kernel copies. Contents stay, and other threads may
+    /// use the memory during the call, but wait for the block that is being copied. The kernel may compact memory to
+    /// get huge pages (`MADV_COLLAPSE`, Linux 6.1).
+    ///
+    /// @return the blocks that lie on huge pages now, and those that do not
+    /// @throws HugeMemoryException if the backing is not `thp`, which other kinds of pages cannot become
+    /// @throws IllegalStateException if the arena is closed
+    public Collapsed collapse() {
+        checkUsable();
+        if (obtained.backing().kind() != Backing.Kind.THP) {
+            throw new HugeMemoryException(this + " is on " + obtained.backing() + ": only thp can be collapsed", size(), 0);
+        }
+        return Collapsed.of(memory, obtained.pageSize());
     }
 
     /// {@return the reserved size in bytes}

@@ -14,18 +14,33 @@ import java.util.stream.Stream;
 public final class HugeOptions {
     private static final List<Backing> BEST_FIRST = List.of(Backing.hugetlb(), Backing.thp(), Backing.base());
 
-    private final long size;
-    private final List<Backing> backings;
-    private final int node;
-    private final int pretouchThreads;
-    private final String name;
+    private static final int ANY_NODE = -1;
+    private static final int ALL_NODES = -2;
+    private static final int NO_PRETOUCH = -1;
+    private static final int ALL_CPUS = 0;
 
-    private HugeOptions(long size, List<Backing> backings, int node, int pretouchThreads, String name) {
+    private final long size;
+    // Changed in a copy only, before anybody else sees it.
+    private List<Backing> backings = BEST_FIRST;
+    private int node = ANY_NODE;
+    private int pretouchThreads = NO_PRETOUCH;
+    private double requiredShare;
+    private boolean isDumped = true;
+    private String name = "";
+
+    private HugeOptions(long size) {
         this.size = size;
-        this.backings = backings;
-        this.node = node;
-        this.pretouchThreads = pretouchThreads;
-        this.name = name;
+    }
+
+    private HugeOptions copy() {
+        HugeOptions copy = new HugeOptions(size);
+        copy.backings = backings;
+        copy.node = node;
+        copy.pretouchThreads = pretouchThreads;
+        copy.requiredShare = requiredShare;
+        copy.isDumped = isDumped;
+        copy.name = name;
+        return copy;
     }
 
     /// Options for an arena on huge pages of a pool, else on transparent huge pages, else on base pages.
@@ -37,7 +52,7 @@ public final class HugeOptions {
         if (size <= 0) {
             throw new IllegalArgumentException("an arena has at least one byte, not " + size);
         }
-        return new HugeOptions(size, BEST_FIRST, -1, -1, "");
+        return new HugeOptions(size);
     }
 
     /// Sets the backings in order of preference. With a single one there is no fallback ([#only]).
@@ -46,10 +61,9 @@ public final class HugeOptions {
     /// @param others the fallbacks, in this order
     /// @return changed options
     public HugeOptions prefer(Backing best, Backing... others) {
-        List<Backing> all = Stream.concat(
-                        Stream.of(best), Stream.of(others))
-                .toList();
-        return new HugeOptions(size, all, node, pretouchThreads, name);
+        HugeOptions changed = copy();
+        changed.backings = Stream.concat(Stream.of(best), Stream.of(others)).toList();
+        return changed;
     }
 
     /// Sets the only backing: if it is not available, opening the arena throws a [HugeMemoryException] with the cause.
@@ -69,7 +83,19 @@ public final class HugeOptions {
         if (node < 0) {
             throw new IllegalArgumentException("a node is a number from 0 on, not " + node);
         }
-        return new HugeOptions(size, backings, node, pretouchThreads, name);
+        HugeOptions changed = copy();
+        changed.node = node;
+        return changed;
+    }
+
+    /// Distributes the pages over all NUMA nodes that this process may use, page by page: for memory that threads
+    /// on all nodes use alike.
+    ///
+    /// @return changed options
+    public HugeOptions interleaved() {
+        HugeOptions changed = copy();
+        changed.node = ALL_NODES;
+        return changed;
     }
 
     /// Populates the memory when the arena is created, with one thread per usable CPU. A shortage is then an
@@ -77,7 +103,9 @@ public final class HugeOptions {
     ///
     /// @return changed options
     public HugeOptions pretouch() {
-        return new HugeOptions(size, backings, node, 0, name);
+        HugeOptions changed = copy();
+        changed.pretouchThreads = ALL_CPUS;
+        return changed;
     }
 
     /// Populates the memory when the arena is created, with this number of threads.
@@ -86,7 +114,38 @@ public final class HugeOptions {
     /// @return changed options
     /// @throws IllegalArgumentException if the number is not positive
     public HugeOptions pretouch(int threads) {
-        return new HugeOptions(size, backings, node, checkedThreads(threads), name);
+        HugeOptions changed = copy();
+        changed.pretouchThreads = checkedThreads(threads);
+        return changed;
+    }
+
+    /// Accepts only memory of which at least this share lies on huge pages, as read from the kernel after pre-touch
+    /// (which this includes). A backing with less is released, and the next one tried; after the last one, opening the
+    /// arena throws a [HugeMemoryException] with all causes.
+    ///
+    /// Transparent huge pages are otherwise a wish: without free huge pages, the kernel uses base pages. Later, it
+    /// may split huge pages, for example to swap them out: [HugeArena#coverage] has the present share.
+    ///
+    /// @param share from 0 to 1, for example 0.95
+    /// @return changed options
+    /// @throws IllegalArgumentException if the share is not from 0 to 1
+    public HugeOptions requireHuge(double share) {
+        if (!(share >= 0 && share <= 1)) {
+            throw new IllegalArgumentException("a share is from 0 to 1, not " + share);
+        }
+        HugeOptions changed = pretouchThreads == NO_PRETOUCH ? pretouch() : copy();
+        changed.requiredShare = share;
+        return changed;
+    }
+
+    /// Leaves the memory out of core dumps (`MADV_DONTDUMP`), which would otherwise be as large as the memory, and
+    /// contain its data.
+    ///
+    /// @return changed options
+    public HugeOptions withoutDump() {
+        HugeOptions changed = copy();
+        changed.isDumped = false;
+        return changed;
     }
 
     /// Sets the name for events, metrics, and the mapping in `/proc/PID/maps`.
@@ -94,7 +153,16 @@ public final class HugeOptions {
     /// @param name the name
     /// @return changed options
     public HugeOptions named(String name) {
-        return new HugeOptions(size, backings, node, pretouchThreads, name);
+        HugeOptions changed = copy();
+        changed.name = name;
+        return changed;
+    }
+
+    /// The same without the backings up to this one.
+    HugeOptions after(Backing failed) {
+        HugeOptions changed = copy();
+        changed.backings = backings.subList(backings.indexOf(failed) + 1, backings.size());
+        return changed;
     }
 
     static int checkedThreads(int threads) {
@@ -119,6 +187,21 @@ public final class HugeOptions {
         return node < 0 ? OptionalInt.empty() : OptionalInt.of(node);
     }
 
+    /// {@return whether the pages are distributed over all NUMA nodes}
+    public boolean isInterleaved() {
+        return node == ALL_NODES;
+    }
+
+    /// {@return the least share on huge pages, from 0 to 1; 0 if none is required}
+    public double requiredShare() {
+        return requiredShare;
+    }
+
+    /// {@return whether core dumps contain the memory}
+    public boolean isDumped() {
+        return isDumped;
+    }
+
     /// {@return the number of pre-touch threads: 0 for one per usable CPU; empty without pre-touch}
     public OptionalInt pretouchThreads() {
         return pretouchThreads < 0 ? OptionalInt.empty() : OptionalInt.of(pretouchThreads);
@@ -133,6 +216,9 @@ public final class HugeOptions {
     public String toString() {
         String on = backings.stream().map(Backing::toString).collect(Collectors.joining(","));
         return (name.isEmpty() ? "" : name + ": ") + Bytes.text(size) + " on " + on
-                + (node < 0 ? "" : ", node " + node) + (pretouchThreads < 0 ? "" : ", pretouched");
+                + (isInterleaved() ? ", interleaved" : "") + (node < 0 ? "" : ", node " + node)
+                + (pretouchThreads < 0 ? "" : ", pretouched")
+                + (requiredShare == 0 ? "" : ", " + Math.round(100 * requiredShare) + " % huge")
+                + (isDumped ? "" : ", not in core dumps");
     }
 }

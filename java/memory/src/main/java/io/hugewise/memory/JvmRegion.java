@@ -17,14 +17,14 @@ record JvmRegion(MemorySegment memory, Obtained obtained, Platform platform) imp
         String cause = NativeLibrary.unsupported(platform);
         List<Fallback> fallbacks = new ArrayList<>();
         for (Backing backing : options.backings()) {
-            if (backing.kind() == Backing.Kind.BASE && options.node().isEmpty()) {
+            if (backing.kind() == Backing.Kind.BASE && options.node().isEmpty() && !options.isInterleaved()) {
                 MemorySegment memory = arena.allocate(options.size(), PAGE);
                 return new JvmRegion(memory, new Obtained(backing, PAGE, fallbacks), platform);
             }
             fallbacks.add(new Fallback(backing, cause));
         }
         throw new HugeMemoryException(options + " could not be reserved: " + cause
-                + "; with base pages among the backings, and no node, the JVM's own memory is used");
+                + "; with base pages among the backings, and no node, the JVM's own memory is used", options.size(), 0);
     }
 
     @Override

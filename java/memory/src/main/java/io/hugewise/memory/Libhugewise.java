@@ -10,6 +10,7 @@ import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
+import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /// The functions of `hugewise.h` that Java calls.
@@ -22,6 +23,7 @@ final class Libhugewise {
     private static final Linker LINKER = Linker.nativeLinker();
 
     private final MethodHandle lastError;
+    private final MethodHandle lastErrorCode;
     private final MethodHandle reserveAt;
     private final MethodHandle address;
     private final MethodHandle pageSize;
@@ -30,12 +32,14 @@ final class Libhugewise {
     private final MethodHandle fallbackBacking;
     private final MethodHandle fallbackCause;
     private final MethodHandle coverage;
+    private final MethodHandle coverageOf;
     private final MethodHandle pretouch;
     private final MethodHandle release;
 
     private Libhugewise(SymbolLookup functions) {
         var text = FunctionDescriptor.of(ADDRESS, ADDRESS, JAVA_LONG);
         lastError = function(functions, "hugewise_last_error", FunctionDescriptor.of(ADDRESS));
+        lastErrorCode = function(functions, "hugewise_last_error_code", FunctionDescriptor.of(JAVA_INT));
         reserveAt = function(functions, "hugewise_reserve_at", status(JAVA_LONG, ADDRESS, ADDRESS, ADDRESS));
         address = function(functions, "hugewise_region_address", FunctionDescriptor.of(ADDRESS, ADDRESS));
         pageSize = function(functions, "hugewise_region_page_size", FunctionDescriptor.of(JAVA_LONG, ADDRESS));
@@ -44,6 +48,7 @@ final class Libhugewise {
         fallbackBacking = function(functions, "hugewise_region_fallback_backing", text);
         fallbackCause = function(functions, "hugewise_region_fallback_cause", text);
         coverage = function(functions, "hugewise_region_coverage", status(ADDRESS, ADDRESS, JAVA_LONG, ADDRESS));
+        coverageOf = function(functions, "hugewise_coverage", status(ADDRESS, JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS));
         pretouch = function(functions, "hugewise_region_pretouch", status(ADDRESS, JAVA_LONG, JAVA_LONG, ADDRESS, ADDRESS));
         release = function(functions, "hugewise_region_release", status(ADDRESS));
     }
@@ -59,30 +64,37 @@ final class Libhugewise {
         return LINKER.downcallHandle(found, type);
     }
 
-    /// The library, loaded by the first call. After a failure, the next call tries again.
-    static Libhugewise get() {
-        Libhugewise loaded = Loaded.library;
-        if (loaded == null) {
-            synchronized (Loaded.LOCK) {
-                loaded = Loaded.library;
-                if (loaded == null) {
-                    loaded = new Libhugewise(NativeLibrary.load(Platform.current()));
-                    Loaded.library = loaded;
-                }
+    /// The library, loaded by the first call; empty if it cannot be loaded ([#whyAbsent]).
+    ///
+    /// @throws NativeLibraryException as [NativeLibrary#load]; the next call tries again
+    static Optional<Libhugewise> find() {
+        synchronized (Loading.LOCK) {
+            if (Loading.library.isEmpty() && Loading.why.isEmpty()) {
+                NativeLibrary.Loaded loaded = NativeLibrary.load(Platform.current());
+                Loading.library = Optional.ofNullable(loaded.functions()).map(Libhugewise::new);
+                Loading.why = loaded.why();
             }
+            return Loading.library;
         }
-        return loaded;
     }
 
-    private static final class Loaded {
+    /// Why [#find] has found none.
+    static String whyAbsent() {
+        synchronized (Loading.LOCK) {
+            return Loading.why;
+        }
+    }
+
+    private static final class Loading {
         private static final Object LOCK = new Object();
 
-        private static volatile @Nullable Libhugewise library;
+        private static Optional<Libhugewise> library = Optional.empty();
+        private static String why = "";
     }
 
     void reserveAt(long size, MemorySegment backings, MemorySegment options, MemorySegment place) {
         try {
-            check((int) reserveAt.invokeExact(size, backings, options, place));
+            check((int) reserveAt.invokeExact(size, backings, options, place), size);
         } catch (Throwable error) {
             throw thrown(error);
         }
@@ -136,23 +148,35 @@ final class Libhugewise {
         }
     }
 
-    /// Writes the coverage to `pages` and `count`. Returns why it is unknown, or null if it is known.
+    /// Writes the coverage of a region to `pages` and `count`. Returns why it is unknown, or null if it is known.
     @Nullable String coverage(MemorySegment region, MemorySegment pages, long capacity, MemorySegment count) {
         try {
-            int status = (int) coverage.invokeExact(region, pages, capacity, count);
-            if (status == UNKNOWN) {
-                return lastError();
-            }
-            check(status);
-            return null;
+            return unknown((int) coverage.invokeExact(region, pages, capacity, count));
         } catch (Throwable error) {
             throw thrown(error);
         }
     }
 
+    /// The same for a segment.
+    @Nullable String coverageOf(MemorySegment segment, MemorySegment pages, long capacity, MemorySegment count) {
+        try {
+            return unknown((int) coverageOf.invokeExact(segment, segment.byteSize(), pages, capacity, count));
+        } catch (Throwable error) {
+            throw thrown(error);
+        }
+    }
+
+    private @Nullable String unknown(int status) throws Throwable {
+        if (status == UNKNOWN) {
+            return lastError();
+        }
+        check(status, 0);
+        return null;
+    }
+
     void pretouch(MemorySegment region, long offset, long length, MemorySegment options, MemorySegment pretouched) {
         try {
-            check((int) pretouch.invokeExact(region, offset, length, options, pretouched));
+            check((int) pretouch.invokeExact(region, offset, length, options, pretouched), length);
         } catch (Throwable error) {
             throw thrown(error);
         }
@@ -160,15 +184,16 @@ final class Libhugewise {
 
     void release(MemorySegment region) {
         try {
-            check((int) release.invokeExact(region));
+            check((int) release.invokeExact(region), 0);
         } catch (Throwable error) {
             throw thrown(error);
         }
     }
 
-    private void check(int status) throws Throwable {
+    private void check(int status, long requested) throws Throwable {
         if (status != OK) {
-            throw new HugeMemoryException(lastError());
+            String message = lastError();
+            throw new HugeMemoryException(message, requested, (int) lastErrorCode.invokeExact());
         }
     }
 

@@ -1,66 +1,127 @@
 package io.hugewise.memory;
 
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+
 import java.io.IOException;
 import java.io.InputStream;
+import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
-import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /// Loads `libhugewise` from `-Dhugewise.library`, or else from the jar.
+///
+/// With `dlopen`, and not `System.load`: so every class loader can load it, also from a file without a path.
 final class NativeLibrary {
-    /// Path of a library to load instead of the jar's.
+    /// Path of a library to load instead of the jar's, or [#NONE].
     static final String PROPERTY = "hugewise.library";
+    /// Value of [#PROPERTY] for memory without a library.
+    static final String NONE = "none";
     /// `HUGEWISE_ABI_VERSION` that the bindings implement.
     static final int ABI_VERSION = 1;
 
     private static final String FILE = "libhugewise.so";
+    private static final int RTLD_NOW = 2;
+    private static final int MFD_CLOEXEC = 1;
+    /// Linux 6.3; unknown before.
+    private static final int MFD_EXEC = 0x10;
 
     private NativeLibrary() {}
 
-    /// Loads the library and returns its functions.
-    ///
-    /// @throws NativeLibraryException if it cannot be loaded, or has another version
-    static SymbolLookup load(Platform platform) {
-        checkAccess(NativeLibrary.class.getModule());
+    /// The functions of a library; or why it could not be loaded, and memory is reserved without it.
+    record Loaded(@Nullable SymbolLookup functions, String why) {}
+
+    /// Whether the user has named a library.
+    static boolean isNamed() {
         String named = System.getProperty(PROPERTY);
-        if (named == null) {
-            loadFromJar(platform);
-        } else {
-            loadFrom(Path.of(named).toAbsolutePath(), "-D" + PROPERTY + "=" + named);
-        }
-        SymbolLookup functions = SymbolLookup.loaderLookup();
-        checkVersion(functions, named == null ? "the library in the jar" : named);
-        return functions;
+        return named != null && !named.equals(NONE);
     }
 
-    private static void checkAccess(Module module) {
-        if (!module.isNativeAccessEnabled()) {
+    /// Loads the library.
+    ///
+    /// @throws NativeLibraryException if the library of [#PROPERTY] cannot be loaded, one has another version, or the
+    ///     JVM denies native access
+    static Loaded load(Platform platform) {
+        checkAccess();
+        String named = System.getProperty(PROPERTY);
+        if (NONE.equals(named)) {
+            return new Loaded(null, "it is switched off by -D" + PROPERTY + "=" + NONE);
+        }
+        return named == null ? loadFromJar(platform) : loadNamed(named);
+    }
+
+    /// @throws NativeLibraryException if the JVM denies native access
+    static void checkAccess() {
+        try {
+            user();
+        } catch (IllegalCallerException error) {
+            Module module = NativeLibrary.class.getModule();
             String who = module.isNamed() ? module.getName() : "ALL-UNNAMED";
-            throw new NativeLibraryException("this JVM does not allow native access: start it with --enable-native-access="
-                    + who + ", or put 'Enable-Native-Access: " + who + "' into the manifest of the jar that java -jar starts");
+            throw new NativeLibraryException("this JVM denies native access: start it with --enable-native-access=" + who
+                    + ", or put 'Enable-Native-Access: " + who + "' into the manifest of the jar that java -jar starts", error);
         }
     }
 
-    private static void loadFromJar(Platform platform) {
+    private static Loaded loadNamed(String named) {
+        String origin = "-D" + PROPERTY + "=" + named;
+        Path path = Path.of(named).toAbsolutePath();
+        if (!Files.isRegularFile(path)) {
+            throw new NativeLibraryException(origin + ": there is no such file");
+        }
+        try {
+            return checked(DynamicLoader.open(path.toString()), named);
+        } catch (IOException error) {
+            throw new NativeLibraryException(origin + " could not be loaded: " + error.getMessage() + "; it needs glibc 2.28 or"
+                    + " later and libgcc_s.so.1, and a folder that is not mounted noexec", error);
+        }
+    }
+
+    /// First without a file system, which may be read-only or mounted noexec, then from a temporary folder.
+    private static Loaded loadFromJar(Platform platform) {
         String folder = platform.folder().orElseThrow(() -> new NativeLibraryException(unsupported(platform)));
         byte[] library = inJar("/META-INF/native/" + folder + "/" + FILE);
         if (library == null) {
-            throw new NativeLibraryException("this build of the jar has no libhugewise for " + folder
-                    + ": build it there, or name one with -D" + PROPERTY + "=PATH");
+            return new Loaded(null, "this build of the jar has no libhugewise for " + folder);
+        }
+        String origin = "the library in the jar";
+        String why;
+        try {
+            return checked(fromMemory(library), origin);
+        } catch (IOException error) {
+            why = "from memory: " + error.getMessage();
         }
         Path temporary = Path.of(System.getProperty("java.io.tmpdir"));
         // A loaded library does not need its file: deleting it now leaves nothing behind if the JVM is killed.
         try (PrivateFolder folderOfOurs = PrivateFolder.in(temporary, user())) {
-            loadFrom(folderOfOurs.write(FILE, library), "the library in the jar, unpacked to " + temporary);
+            return checked(DynamicLoader.open(folderOfOurs.write(FILE, library).toString()), origin);
         } catch (IOException error) {
-            throw new NativeLibraryException("libhugewise could not be unpacked to " + temporary + " (" + error
-                    + "): name a folder that only you can write to with -Djava.io.tmpdir=FOLDER, or the library with -D"
-                    + PROPERTY + "=PATH", error);
+            return new Loaded(null, "libhugewise could not be loaded " + why + "; from " + temporary + ": " + error.getMessage());
+        }
+    }
+
+    private static SymbolLookup fromMemory(byte[] library) throws IOException {
+        try (Arena local = Arena.ofConfined()) {
+            long name = local.allocateFrom(FILE).address();
+            long file = SystemCall.MEMFD_CREATE.call(name, MFD_CLOEXEC | MFD_EXEC);
+            file = file == -SystemCall.EINVAL ? SystemCall.MEMFD_CREATE.call(name, MFD_CLOEXEC) : file;
+            if (file < 0) {
+                throw new IOException("memfd_create: " + SystemCall.text(file));
+            }
+            try {
+                Path path = Path.of("/proc/self/fd/" + file);
+                Files.write(path, library, StandardOpenOption.WRITE);
+                return DynamicLoader.open(path.toString());
+            } finally {
+                SystemCall.CLOSE.call(file);
+            }
         }
     }
 
@@ -76,39 +137,66 @@ final class NativeLibrary {
         }
     }
 
-    private static void loadFrom(Path path, String origin) {
-        if (!Files.isRegularFile(path)) {
-            throw new NativeLibraryException(origin + ": there is no such file");
-        }
-        try {
-            System.load(path.toString());
-        } catch (UnsatisfiedLinkError error) {
-            throw new NativeLibraryException(origin + " could not be loaded (" + error.getMessage()
-                    + "): it needs glibc 2.28 or later and libgcc_s.so.1, and a folder that is not mounted noexec"
-                    + " (-Djava.io.tmpdir=FOLDER names another); -D" + PROPERTY + "=PATH names another library", error);
-        }
-    }
-
-    private static void checkVersion(SymbolLookup functions, String origin) {
+    private static Loaded checked(SymbolLookup functions, String origin) {
         var address = functions.find("hugewise_abi_version")
                 .orElseThrow(() -> new NativeLibraryException(origin + " is not libhugewise: it has no hugewise_abi_version"));
-        int version = call(Linker.nativeLinker(), address);
+        int version = call(address);
         if (version != ABI_VERSION) {
             throw new NativeLibraryException(origin + " has version " + version + " of its interface, and this jar needs "
                     + ABI_VERSION + ": use a libhugewise and a jar of the same release");
         }
+        return new Loaded(functions, "");
     }
 
-    private static int user() {
-        Linker linker = Linker.nativeLinker();
-        return call(linker, linker.defaultLookup().findOrThrow("geteuid"));
+    /// The effective user id of this process.
+    static int user() {
+        return call(Linker.nativeLinker().defaultLookup().findOrThrow("geteuid"));
     }
 
-    private static int call(Linker linker, MemorySegment function) {
+    private static int call(MemorySegment function) {
         try {
-            return (int) linker.downcallHandle(function, FunctionDescriptor.of(ValueLayout.JAVA_INT)).invokeExact();
+            return (int) Linker.nativeLinker().downcallHandle(function, FunctionDescriptor.of(JAVA_INT)).invokeExact();
         } catch (Throwable error) {
-            throw new AssertionError("a function that takes nothing and throws nothing", error);
+            throw Libhugewise.thrown(error);
+        }
+    }
+
+    /// `dlopen`, `dlsym` and `dlerror`.
+    private static final class DynamicLoader {
+        private DynamicLoader() {}
+
+        static SymbolLookup open(String path) throws IOException {
+            MethodHandle open = function("dlopen", FunctionDescriptor.of(ADDRESS, ADDRESS, JAVA_INT));
+            MethodHandle symbol = function("dlsym", FunctionDescriptor.of(ADDRESS, ADDRESS, ADDRESS));
+            MethodHandle error = function("dlerror", FunctionDescriptor.of(ADDRESS));
+            try (Arena local = Arena.ofConfined()) {
+                MemorySegment library = (MemorySegment) open.invokeExact(local.allocateFrom(path), RTLD_NOW);
+                if (library.address() == 0) {
+                    MemorySegment text = (MemorySegment) error.invokeExact();
+                    throw new IOException(text.address() == 0 ? "dlopen failed" : text.reinterpret(Long.MAX_VALUE).getString(0));
+                }
+                return name -> find(symbol, library, name);
+            } catch (IOException unloadable) {
+                throw unloadable;
+            } catch (Throwable unexpected) {
+                throw Libhugewise.thrown(unexpected);
+            }
+        }
+
+        private static Optional<MemorySegment> find(MethodHandle symbol, MemorySegment library, String name) {
+            try (Arena local = Arena.ofConfined()) {
+                MemorySegment found = (MemorySegment) symbol.invokeExact(library, local.allocateFrom(name));
+                return found.address() == 0 ? Optional.empty() : Optional.of(found);
+            } catch (Throwable error) {
+                throw Libhugewise.thrown(error);
+            }
+        }
+
+        private static MethodHandle function(String name, FunctionDescriptor type) throws IOException {
+            Linker linker = Linker.nativeLinker();
+            MemorySegment found = linker.defaultLookup().find(name)
+                    .orElseThrow(() -> new IOException("the C library has no " + name));
+            return linker.downcallHandle(found, type);
         }
     }
 }

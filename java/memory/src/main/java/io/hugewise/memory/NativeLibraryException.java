@@ -8,7 +8,7 @@ public final class NativeLibraryException extends HugeMemoryException {
     private static final long serialVersionUID = 1;
 
     NativeLibraryException(String message) {
-        super(message);
+        super(message, 0, 0);
     }
 
     NativeLibraryException(String message, Throwable cause) {

@@ -14,6 +14,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.OptionalLong;
 import java.util.stream.Collectors;
+import org.jspecify.annotations.Nullable;
 
 /// Memory reserved by libhugewise, with its handle.
 record NativeRegion(Libhugewise library, MemorySegment handle, MemorySegment memory, Obtained obtained)
@@ -89,19 +90,33 @@ record NativeRegion(Libhugewise library, MemorySegment handle, MemorySegment mem
 
     @Override
     public Coverage coverage() {
+        return coverage(memory.byteSize(), (pages, count) -> library.coverage(handle, pages, PAGE_SIZES, count));
+    }
+
+    /// The coverage of any memory of this process.
+    static Coverage coverage(Libhugewise library, MemorySegment segment) {
+        return coverage(segment.byteSize(), (pages, count) -> library.coverageOf(segment, pages, PAGE_SIZES, count));
+    }
+
+    /// Writes a coverage; returns why it is unknown.
+    private interface Reading {
+        @Nullable String into(MemorySegment pages, MemorySegment count);
+    }
+
+    private static Coverage coverage(long size, Reading reading) {
         try (Arena local = Arena.ofConfined()) {
             MemorySegment pages = local.allocate(PAGE_BYTES, PAGE_SIZES);
             MemorySegment count = local.allocate(JAVA_LONG);
-            String unknown = library.coverage(handle, pages, PAGE_SIZES, count);
+            String unknown = reading.into(pages, count);
             if (unknown != null) {
-                return new Coverage.Unknown(memory.byteSize(), unknown);
+                return new Coverage.Unknown(size, unknown);
             }
             List<PageBytes> found = pages.asSlice(0, count.get(JAVA_LONG, 0) * PAGE_BYTES.byteSize())
                     .elements(PAGE_BYTES)
                     .map(of -> new PageBytes(
                             of.get(JAVA_LONG, offset(PAGE_BYTES, "page_size")), of.get(JAVA_LONG, offset(PAGE_BYTES, "bytes"))))
                     .toList();
-            return new Coverage.Known(memory.byteSize(), found);
+            return new Coverage.Known(size, found);
         }
     }
 

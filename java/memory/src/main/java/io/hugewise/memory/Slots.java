@@ -97,9 +97,18 @@ final class Slots {
         of.lock.lock();
         try {
             int stripe = cells.stripe();
-            // Another thread may have refilled the cell.
-            long slot = cells.take(sizeClass, stripe);
-            slot = slot < 0 ? grabFromCurrent(of, sizeClass, stripe) : slot;
+            long place = cells.place(sizeClass, stripe);
+            // Another thread may have refilled the cell, or freed a slot of it.
+            long bits = cells.empty(sizeClass, stripe);
+            if (bits != 0) {
+                cells.end(sizeClass, stripe, place, bits & (bits - 1));
+                return offset((place << Words.SLOTS_LOG2) + Long.numberOfTrailingZeros(bits), sizeClass);
+            }
+            long slot = place < 0 ? -1 : grab(of, sizeClass, stripe, firstUnit(place));
+            if (slot < 0 && place >= 0) {
+                cells.clear(sizeClass, stripe);
+                leaveCurrent(firstUnit(place));
+            }
             for (int first = 0; slot < 0 && first >= 0; ) {
                 first = of.queue.poll();
                 slot = first < 0 ? -1 : grab(of, sizeClass, stripe, first);
@@ -112,20 +121,6 @@ final class Slots {
         } finally {
             of.lock.unlock();
         }
-    }
-
-    private long grabFromCurrent(OfClass of, int sizeClass, int stripe) {
-        long place = cells.place(sizeClass, stripe);
-        if (place < 0) {
-            return -1;
-        }
-        int first = firstUnit(place);
-        long slot = grab(of, sizeClass, stripe, first);
-        if (slot < 0) {
-            cells.clear(sizeClass, stripe);
-            leaveCurrent(first);
-        }
-        return slot;
     }
 
     /// Moves free slots of a span into an empty cell; returns one of them, -1 if the span has none.
@@ -195,29 +190,52 @@ final class Slots {
         }
         int ofSpan = slot >>> Words.SLOTS_LOG2;
         long word = firstWord(first) + ofSpan;
-        long place = place(first, ofSpan, sizeClass);
-        long all = all(sizeClass, info, ofSpan);
         long bit = 1L << (slot & (Words.SLOTS - 1));
-        long span = UnitInfo.slots(sizeClass, 0, UnitInfo.units(info));
-        long before;
-        long inCell;
-        int now;
-        do {
-            before = words.get(word);
-            now = units.info(first);
+        int span = UnitInfo.identity(info) & ~UnitInfo.BACK;
+        while (true) {
+            long before = words.get(word);
+            int now = units.info(first);
             if (UnitInfo.identity(now) != span) {
                 throw Blocks.noBlock();
             }
-            inCell = UnitInfo.isCurrent(now) ? cells.free(sizeClass, UnitInfo.stripe(now), place) : 0;
-            if (((before | inCell) & bit) != 0) {
+            if (UnitInfo.isCurrent(now)) {
+                long place = place(first, ofSpan, sizeClass);
+                int stripe = UnitInfo.stripe(now);
+                long cell = cells.of(sizeClass, stripe, place);
+                if (cell != Cells.ELSEWHERE) {
+                    // Not `before`: another thread may have freed it before the word was in the cell.
+                    if (((words.get(word) | cell) & bit) != 0) {
+                        return false;
+                    }
+                    if (cells.give(sizeClass, stripe, cell, bit)) {
+                        noteFreed(sizeClass);
+                        return true;
+                    }
+                    continue;
+                }
+            }
+            if ((before & bit) != 0) {
                 return false;
             }
-        } while (!words.give(word, before, bit));
-        // From here on the slot may be taken by others, and the span may end.
-        if ((before & Words.FREE) == 0) {
-            announce(sizeClass, first);
+            if (words.give(word, before, bit)) {
+                freedInWord(sizeClass, first, now, (before & Words.FREE) | bit, bit, all(sizeClass, info, ofSpan));
+                return true;
+            }
         }
-        if (((before & Words.FREE) | inCell | bit) == all) {
+    }
+
+    /// A slot was freed: it may be taken by others now, and its span may end.
+    ///
+    /// @param now information of the span
+    /// @param free the free slots of the word
+    /// @param bit the slot
+    /// @param all all slots of the word
+    private void freedInWord(int sizeClass, int first, int now, long free, long bit, long all) {
+        if (free == bit) {
+            classes[sizeClass].queue.add(first);
+            noteFreed(sizeClass);
+        }
+        if (free == all) {
             if (UnitInfo.isCurrent(now)) {
                 // A request that failed would find it.
                 units.noteRelease();
@@ -225,7 +243,14 @@ final class Slots {
                 endIfEmpty(sizeClass, first);
             }
         }
-        return true;
+    }
+
+    /// Lets requests that failed be tried again: later than the slot can be found, so one that fails now has seen it.
+    private void noteFreed(int sizeClass) {
+        if (units.isScarce()) {
+            Atomics.increase(classes[sizeClass].events, 0);
+            units.noteRelease();
+        }
     }
 
     /// The slot that starts at an offset; -1 if none does.
@@ -247,7 +272,7 @@ final class Slots {
         long word = firstWord(first) + slot / Words.SLOTS;
         long place = place(first, slot / Words.SLOTS, sizeClass);
         int now = units.info(first);
-        long inCell = UnitInfo.isCurrent(now) ? cells.free(sizeClass, UnitInfo.stripe(now), place) : 0;
+        long inCell = UnitInfo.isCurrent(now) ? cells.of(sizeClass, UnitInfo.stripe(now), place) & Words.FREE : 0;
         return ((words.get(word) | inCell) >>> slot % Words.SLOTS & 1) == 0;
     }
 
@@ -275,15 +300,6 @@ final class Slots {
         }
         of.heldUnits += length;
         return first;
-    }
-
-    /// Lets others find the first free slot of a word.
-    private void announce(int sizeClass, int first) {
-        classes[sizeClass].queue.add(first);
-        // Later than the slot can be found: a request that fails now has seen it.
-        if (units.isScarce()) {
-            Atomics.increase(classes[sizeClass].events, 0);
-        }
     }
 
     /// Ends a span of which a word has no block, if the others have none.
@@ -433,7 +449,8 @@ final class Slots {
             if (isEmpty(of, sizeClass, first)) {
                 keepOrEnd(of, first);
             }
-            announce(sizeClass, first);
+            of.queue.add(first);
+            noteFreed(sizeClass);
         } finally {
             of.lock.unlock();
         }

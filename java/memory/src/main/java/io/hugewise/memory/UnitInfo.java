@@ -18,6 +18,7 @@ final class UnitInfo {
     /// The first unit of a larger block.
     static final int LARGE = 3;
 
+    static final int BACK = 31 << 9;
     static final int CURRENT = 1 << 19;
     static final int QUEUED = 1 << 20;
     static final int HEAPED = 1 << 21;

@@ -37,7 +37,6 @@ class DayTest {
         SplittableRandom random = new SplittableRandom(7);
         double worst = 0;
         int worstMinute = 0;
-        StringBuilder hours = new StringBuilder();
         try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(4 * MOST).only(Backing.base()))) {
             HugeAllocator allocator = HugeAllocator.decommitting(arena, DECOMMIT_AFTER_MS, clock::get);
             long[] offsets = new long[1 << 20];
@@ -66,17 +65,12 @@ class DayTest {
                     }
                 }
                 double ratio = (double) resident(arena) / live;
-                if (minute % 60 == 59 || minute < 20) {
-                    hours.append(String.format(" %d:%.2f/%.2f/%.2f(%d)", minute, ratio, (double) allocator.touched() / live,
-                            (double) allocator.held() / live, live >> 20));
-                }
                 if (live >= MOST / 16 && ratio > worst) {
                     worst = ratio;
                     worstMinute = minute;
                 }
             }
         }
-        System.out.println(mix + " worst " + worst + " at " + worstMinute + hours);
         assertThat(worst).as("minute %d", worstMinute).isLessThanOrEqualTo(most);
     }
 

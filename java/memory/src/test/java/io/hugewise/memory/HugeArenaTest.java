@@ -159,7 +159,10 @@ class HugeArenaTest {
         assumeTrue(Files.exists(Machine.POOL), "no pool of 2 MiB pages");
         var options = HugeOptions.reserve(1L << 45).only(Backing.hugetlb(2 << 20));
         assertThatThrownBy(() -> HugeArena.ofShared(options))
-                .isInstanceOf(HugeMemoryException.class)
+                .isInstanceOfSatisfying(HugeMemoryException.class, error -> {
+                    assertThat(error.requested()).isEqualTo(1L << 45);
+                    assertThat(error.errno()).isEqualTo(SystemCall.ENOMEM);
+                })
                 .hasMessageContaining("32TiB could not be reserved: hugetlb:2MiB: ")
                 .hasMessageContaining("16777216 wanted, ")
                 .hasMessageContaining("hugewise apply --pool 2MiB=+");
@@ -170,6 +173,90 @@ class HugeArenaTest {
         assertThatThrownBy(() -> HugeArena.ofShared(base(MIB).onNode(1000)))
                 .isInstanceOf(HugeMemoryException.class)
                 .hasMessageContaining("node 1000");
+    }
+
+    @Test
+    void coverageIsReadOfAnyMemory() {
+        try (Arena jvms = Arena.ofConfined();
+                HugeArena arena = HugeArena.ofShared(base(8 * MIB))) {
+            MemorySegment all = arena.allocate(8 * MIB);
+            assertThat(Coverage.of(all).reserved()).isEqualTo(8 * MIB);
+            all.asSlice(0, 2 * MIB).fill((byte) 1);
+            assertThat(resident(Coverage.of(all))).isEqualTo(2 * MIB);
+            if (Libhugewise.find().isPresent()) {
+                assertThat(resident(Coverage.of(all.asSlice(MIB, 4 * MIB)))).isEqualTo(MIB);
+                MemorySegment small = jvms.allocate(100_000);
+                assertThat(resident(Coverage.of(small))).isGreaterThanOrEqualTo(100_000);
+            } else {
+                assertThat(Coverage.of(all.asSlice(MIB, 4 * MIB))).asString().contains("a part of a mapping");
+            }
+            assertThatThrownBy(() -> Coverage.of(MemorySegment.ofArray(new byte[10]))).isInstanceOf(IllegalArgumentException.class);
+        }
+    }
+
+    private static long resident(Coverage coverage) {
+        return ((Coverage.Known) coverage).resident();
+    }
+
+    @Test
+    void tooFewHugePagesAreAFallbackOrAnException() {
+        var strict = HugeOptions.reserve(8 * MIB).only(Backing.base()).requireHuge(0.5);
+        assertThatThrownBy(() -> HugeArena.ofShared(strict))
+                .isInstanceOfSatisfying(HugeMemoryException.class, error -> assertThat(error.requested()).isEqualTo(8 * MIB))
+                .hasMessage("8MiB could not be reserved: base: 0.0 % lies on huge pages after pre-touch, and 50.0 % are required");
+        var options = HugeOptions.reserve(8 * MIB).prefer(Backing.base(), Backing.thp()).requireHuge(0.95);
+        try (HugeArena arena = HugeArena.ofConfined(options)) {
+            assertThat(arena.backing()).asString().startsWith("thp; not base: 0.0 % lies on huge pages");
+            assertThat(((Coverage.Known) arena.coverage()).hugeShare()).isGreaterThanOrEqualTo(0.95);
+        } catch (HugeMemoryException error) {
+            // No huge page is free, or the kernel has none.
+            assertThat(error).hasMessageContaining("base: 0.0 % lies on huge pages").hasMessageContaining("thp: ");
+        }
+        assertThatThrownBy(() -> HugeOptions.reserve(1).requireHuge(1.1)).isInstanceOf(IllegalArgumentException.class);
+        assertThatThrownBy(() -> HugeOptions.reserve(1).requireHuge(Double.NaN)).isInstanceOf(IllegalArgumentException.class);
+    }
+
+    @Test
+    void basePagesAreCollapsed() {
+        try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(9 * MIB).prefer(Backing.thp(), Backing.base()))) {
+            assumeTrue(arena.backing().backing().equals(Backing.thp()), "no transparent huge pages");
+            MemorySegment all = arena.allocate(9 * MIB);
+            Advice.advise(all.address(), 9 * MIB, Advice.NOHUGEPAGE);
+            for (long at = 0; at < 9 * MIB; at += 8) {
+                all.set(JAVA_LONG, at, ~at);
+            }
+            assertThat(((Coverage.Known) arena.coverage()).hugeShare()).isZero();
+            Advice.advise(all.address(), 9 * MIB, Advice.HUGEPAGE);
+            Collapsed collapsed = arena.collapse();
+            assertThat(collapsed.huge() + collapsed.missed()).isEqualTo(9 * MIB);
+            assumeTrue(collapsed.errno() == 0, "errno " + collapsed.errno() + ": no huge page is free, or the kernel is before 6.1");
+            assertThat(((Coverage.Known) arena.coverage()).on(arena.backing().pageSize())).isEqualTo(8 * MIB);
+            for (long at = 0; at < 9 * MIB; at += 8) {
+                assertThat(all.get(JAVA_LONG, at)).isEqualTo(~at);
+            }
+        }
+        try (HugeArena arena = HugeArena.ofShared(base(MIB))) {
+            assertThatThrownBy(arena::collapse).hasMessageContaining("only thp can be collapsed");
+        }
+    }
+
+    @Test
+    void memoryIsInterleavedAndNotInCoreDumps() throws Exception {
+        var options = base(4 * MIB).named("apart").interleaved().withoutDump().pretouch(1);
+        try (HugeArena _ = HugeArena.ofShared(options)) {
+            List<String> smaps = Files.readAllLines(Path.of("/proc/self/smaps"));
+            int at = smaps.indexOf(smaps.stream().filter(line -> line.endsWith("[anon:hugewise apart]")).findFirst().orElse(""));
+            assumeTrue(at >= 0, "a kernel without names");
+            String flags = smaps.subList(at, smaps.size()).stream().filter(line -> line.startsWith("VmFlags:")).findFirst().orElseThrow();
+            assertThat(flags.split(" ")).contains("dd");
+            Path policies = Path.of("/proc/self/numa_maps");
+            assumeTrue(Files.exists(policies), "a kernel without NUMA");
+            String address = smaps.get(at).substring(0, smaps.get(at).indexOf('-'));
+            assertThat(Files.readAllLines(policies)).anyMatch(line -> line.startsWith(address + " interleave"));
+        } catch (HugeMemoryException error) {
+            assumeTrue(false, error.getMessage());
+        }
+        assertThat(options).hasToString("apart: 4MiB on base, interleaved, pretouched, not in core dumps");
     }
 
     @Test
@@ -185,14 +272,14 @@ class HugeArenaTest {
     @Test
     void onOtherSystemsTheMemoryIsTheJvms() {
         Platform windows = new Platform("Windows 11", "amd64");
-        try (HugeArena arena = HugeArena.open(HugeOptions.reserve(MIB).pretouch(), Arena.ofShared(), windows)) {
+        try (HugeArena arena = HugeArena.open(HugeOptions.reserve(MIB).pretouch(), Arena::ofShared, windows)) {
             assertThat(arena.allocate(MIB).get(JAVA_LONG, MIB - 8)).isZero();
             assertThat(arena.backing().fallbacks()).hasSize(2);
             assertThat(arena.backing()).asString().startsWith("base; not hugetlb: libhugewise is for Linux");
             assertThat(arena.coverage()).asString().contains("unknown: ").contains("Windows 11 on amd64");
         }
         var strict = HugeOptions.reserve(MIB).only(Backing.thp());
-        assertThatThrownBy(() -> HugeArena.open(strict, Arena.ofShared(), windows))
+        assertThatThrownBy(() -> HugeArena.open(strict, Arena::ofShared, windows))
                 .isInstanceOf(HugeMemoryException.class)
                 .hasMessageContaining("with base pages among the backings");
     }

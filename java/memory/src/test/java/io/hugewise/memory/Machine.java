@@ -51,9 +51,13 @@ final class Machine {
 
     /// Runs the tests' JVM with these arguments and the library on its class path.
     static Ran java(String... arguments) {
+        return run(javaCommand(arguments));
+    }
+
+    static List<String> javaCommand(String... arguments) {
         String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
         String classes = Path.of("target", "classes").toAbsolutePath() + ":" + Path.of("target", "test-classes").toAbsolutePath();
-        return run(Stream.concat(Stream.of(java, "-Xmx64m", "-cp", classes), Stream.of(arguments)).toList());
+        return Stream.concat(Stream.of(java, "-Xmx64m", "-cp", classes), Stream.of(arguments)).toList();
     }
 
     /// A pool of 2 MiB pages enlarged by this number of pages until it is closed. Holds the lock of `hugewise`

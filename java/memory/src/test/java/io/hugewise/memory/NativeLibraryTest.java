@@ -9,6 +9,8 @@ import java.io.IOException;
 import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemoryLayout.PathElement;
 import java.lang.foreign.StructLayout;
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -26,7 +28,8 @@ class NativeLibraryTest {
     static final class Reserves {
         public static void main(String[] arguments) {
             try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(1 << 20).only(Backing.base()))) {
-                System.out.println("reserved " + arena);
+                String library = Libhugewise.find().isPresent() ? "" : " without libhugewise: " + Libhugewise.whyAbsent();
+                System.out.println("reserved " + arena + library);
             } catch (HugeMemoryException error) {
                 System.out.println(error.getClass().getSimpleName() + ": " + error.getMessage());
             }
@@ -42,17 +45,62 @@ class NativeLibraryTest {
     }
 
     @Test
-    void theLibraryIsUnpackedLoadedAndDeleted(@TempDir Path folder) throws IOException {
+    void theLibraryIsLoadedWithoutAFile(@TempDir Path folder) throws IOException {
         // One line: neither the library nor the JVM prints anything else.
         assertThat(outputOf(ALLOWED, "-Djava.io.tmpdir=" + folder)).isEqualTo("reserved arena of 1MiB\n");
+        assertThat(outputOf(ALLOWED, "-Djava.io.tmpdir=" + folder.resolve("none"))).endsWith("\nreserved arena of 1MiB\n");
         try (var left = Files.list(folder)) {
             assertThat(left).isEmpty();
         }
     }
 
     @Test
-    void withoutNativeAccessTheErrorNamesTheOption() {
-        assertThat(outputOf()).startsWith("NativeLibraryException: ").contains("--enable-native-access=ALL-UNNAMED");
+    void whereNothingCanBeWrittenOrExecutedItIsLoaded(@TempDir Path folder) throws IOException {
+        assumeTrue(Machine.works("unshare", "--mount", "true"), "needs root");
+        // Everything is read-only, and the temporary folder is not for programs.
+        String script = "mount -o remount,bind,ro / && mount -t tmpfs -o noexec,ro none /tmp && exec \"$@\"";
+        List<String> command = new ArrayList<>(List.of("unshare", "--mount", "sh", "-c", script, "sh"));
+        command.addAll(Machine.javaCommand(ALLOWED, Reserves.class.getName()));
+        Ran ran = Machine.run(command);
+        assumeTrue(!ran.output().contains("mount:"), ran.output());
+        assertThat(ran.output()).isEqualTo("reserved arena of 1MiB\n");
+    }
+
+    @Test
+    void twoClassLoadersLoadIt() {
+        assertThat(Machine.java(ALLOWED, TwoLoaders.class.getName()).output()).isEqualTo("reserved arena of 1MiB\n".repeat(2));
+    }
+
+    static final class TwoLoaders {
+        public static void main(String[] arguments) throws Exception {
+            for (int i = 0; i < 2; i++) {
+                List<URL> classes = new ArrayList<>();
+                for (String path : System.getProperty("java.class.path").split(":")) {
+                    classes.add(Path.of(path).toUri().toURL());
+                }
+                try (var loader = new URLClassLoader(classes.toArray(URL[]::new), null)) {
+                    Class<?> reserves = loader.loadClass(Reserves.class.getName());
+                    var main = reserves.getDeclaredMethod("main", String[].class);
+                    main.setAccessible(true);
+                    main.invoke(null, (Object) new String[0]);
+                }
+            }
+        }
+    }
+
+    @Test
+    void nativeAccessIsNeededOnlyWhereItIsDenied() {
+        // The JVM warns by itself.
+        assertThat(outputOf()).endsWith("reserved arena of 1MiB\n");
+        assertThat(outputOf("--illegal-native-access=deny"))
+                .startsWith("NativeLibraryException: this JVM denies native access")
+                .contains("--enable-native-access=ALL-UNNAMED");
+        assertThat(outputOf("--illegal-native-access=deny", ALLOWED)).isEqualTo("reserved arena of 1MiB\n");
+    }
+
+    @Test
+    void aLibraryCanBeSwitchedOff() {
+        assertThat(outputOf(ALLOWED, "-Dhugewise.library=none")).contains("without libhugewise: it is switched off");
     }
 
     @Test
@@ -63,7 +111,7 @@ class NativeLibraryTest {
         assertThat(outputOf(ALLOWED, "-Dhugewise.library=" + library)).startsWith("reserved");
         assertThat(outputOf(ALLOWED, "-Dhugewise.library=" + folder.resolve("none.so"))).contains("there is no such file");
         Files.writeString(library, "no library");
-        assertThat(outputOf(ALLOWED, "-Dhugewise.library=" + library)).contains("could not be loaded (").contains("glibc 2.28");
+        assertThat(outputOf(ALLOWED, "-Dhugewise.library=" + library)).contains("could not be loaded: ").contains("glibc 2.28");
     }
 
     @Test
@@ -83,20 +131,24 @@ class NativeLibraryTest {
 
     @Test
     void aDirectoryThatOthersCanWriteToIsRefused(@TempDir Path folder) throws IOException {
+        int me = (Integer) Files.getAttribute(folder, "unix:uid");
         Path open = Files.createDirectory(folder.resolve("open"));
         Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwxrwxrwx"));
         Path below = Files.createDirectory(open.resolve("below"));
-        for (Path temporary : List.of(open, below)) {
-            assertThat(outputOf(ALLOWED, "-Djava.io.tmpdir=" + temporary))
-                    .contains(open + " can be written by others")
-                    .contains("-Djava.io.tmpdir=FOLDER");
-        }
         // A symbolic link is resolved before the check.
         Path link = Files.createSymbolicLink(folder.resolve("link"), below);
-        assertThat(outputOf(ALLOWED, "-Djava.io.tmpdir=" + link)).contains("can be written by others");
+        for (Path temporary : List.of(open, below, link)) {
+            assertThatThrownBy(() -> PrivateFolder.in(temporary, me).close())
+                    .isInstanceOf(IOException.class)
+                    .hasMessageContaining(open + " can be written by others");
+        }
         Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwx------"));
-        assertThat(outputOf(ALLOWED, "-Djava.io.tmpdir=" + link)).startsWith("reserved");
-        assertThat(outputOf(ALLOWED, "-Djava.io.tmpdir=" + folder.resolve("none"))).contains("could not be unpacked");
+        try (PrivateFolder ours = PrivateFolder.in(link, me)) {
+            assertThat(ours.write("a", new byte[] {1})).hasBinaryContent(new byte[] {1});
+        }
+        try (var left = Files.list(below)) {
+            assertThat(left).isEmpty();
+        }
     }
 
     @Test
