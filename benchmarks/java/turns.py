@@ -74,3 +74,25 @@ def take(players, turns, order):
             {"seconds": statistics.median(of), "coverage": min(player.coverage(), coverage)}
             for player, of, coverage in zip(players, took, before)
         ]
+
+
+def take_cells(players, cells, turns, order, measured):
+    """Calls `measured` with each cell and, for each player, the median of its turns in seconds; `None` for a player
+    without this cell.
+
+    `players` are (player, cells of it); their processes are used for one cell after another, in random order."""
+    with contextlib.ExitStack() as stack:
+        for player, _ in players:
+            stack.enter_context(player)
+        for player, _ in players:
+            player.answer()
+        for cell in order.sample(cells, len(cells)):
+            took = [[] if cell in of else None for _, of in players]
+            there = [i for i, seconds in enumerate(took) if seconds is not None]
+            for i in there:
+                for _ in range(WARM_UP_TURNS):
+                    players[i][0].turn(f"{cell} {players[i][0].warm_up}")
+            for _ in range(turns):
+                for i in order.sample(there, len(there)):
+                    took[i].append(players[i][0].turn(f"{cell} {players[i][0].line}"))
+            measured(cell, [seconds and statistics.median(seconds) for seconds in took])

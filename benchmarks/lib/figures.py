@@ -101,5 +101,22 @@ def extremes(rows):
     return f"{text} ({counts})" if counts else text
 
 
+def allocators(part):
+    """Per pattern the time of HugeAllocator, and its ratio to each other allocator."""
+    cells, others = {}, []
+    for row in part["rows"]:
+        case, _, pair = row["label"].partition(": ")
+        other = pair.split(" / ")[-1]
+        cells.setdefault(case, {})[other] = row
+        if other not in others:
+            others.append(other)
+    rows = []
+    for case, of in cells.items():
+        times = [row["values"]["time_seconds"] for row in of.values() if row["values"]]
+        ns = f"{1e9 * times[0]:.1f}" if times else "–"
+        rows.append([case, ns, *(extremes([of[other]] if other in of else []).split(" ")[0] for other in others)])
+    return tables.markdown(["", "HugeAllocator, ns", *others], rows)
+
+
 # Tables other than that of the part.
-SUMMARIES = {"pretouch/against": pretouch_against}
+SUMMARIES = {"pretouch/against": pretouch_against, "java/allocators": allocators}

@@ -34,14 +34,6 @@ final class RawMemory {
             "madvise", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_INT), Linker.Option.captureCallState("errno"));
     private static final MethodHandle MUNMAP = function("munmap", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG));
 
-    static final MethodHandle MALLOC = function("malloc", FunctionDescriptor.of(JAVA_LONG, JAVA_LONG));
-    static final MethodHandle FREE = function("free", FunctionDescriptor.ofVoid(JAVA_LONG));
-    /// Without the thread's transition between Java and C: faster than the usual call, but a thread that waits in
-    /// `malloc` delays the next safepoint of all threads.
-    static final MethodHandle MALLOC_CRITICAL =
-            function("malloc", FunctionDescriptor.of(JAVA_LONG, JAVA_LONG), Linker.Option.critical(false));
-    static final MethodHandle FREE_CRITICAL =
-            function("free", FunctionDescriptor.ofVoid(JAVA_LONG), Linker.Option.critical(false));
     /// The whole address space.
     static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 

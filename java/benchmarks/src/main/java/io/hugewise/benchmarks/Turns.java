@@ -18,7 +18,7 @@ import java.util.concurrent.Future;
 /// Disturbances on a shared machine affect all of them alike, so fewer runs give a precise ratio than with
 /// separate runs.
 ///
-/// Arguments: method of [SegmentTouch] or [Allocate], its parameter, number of threads.
+/// Arguments: `read`, the memory of [SegmentTouch], number of threads.
 public final class Turns {
     private Turns() {}
 
@@ -30,17 +30,12 @@ public final class Turns {
     public static void main(String[] arguments) throws IOException, InterruptedException, ExecutionException {
         String method = arguments[0];
         String parameter = arguments[1];
-        var shared = new Allocate.OnHugePages();
-        if (method.startsWith("huge")) {
-            shared.setup();
-        }
-        // Each thread allocates its own blocks, so that they come from its own cache.
         List<ExecutorService> threads = new ArrayList<>();
         List<Work> works = new ArrayList<>();
         for (int i = 0; i < Integer.parseInt(arguments[2]); i++) {
             ExecutorService thread = Executors.newSingleThreadExecutor();
             threads.add(thread);
-            works.add(thread.submit(() -> work(method, parameter, shared)).get());
+            works.add(thread.submit(() -> work(method, parameter)).get());
         }
         System.out.println("ready");
         var turns = new BufferedReader(new InputStreamReader(System.in));
@@ -82,53 +77,14 @@ public final class Turns {
         };
     }
 
-    private static Work work(String method, String parameter, Allocate.OnHugePages on) {
-        if (method.equals("read")) {
-            var touch = new SegmentTouch();
-            touch.memory = parameter;
-            touch.bytes = 2L << 30;
-            touch.setup();
-            return touch::read;
+    private static Work work(String method, String parameter) {
+        if (!method.equals("read")) {
+            throw new IllegalArgumentException("no benchmark takes turns as " + method);
         }
-        var allocate = new Allocate();
-        allocate.size = Integer.parseInt(parameter);
-        try {
-            return switch (method) {
-                case "hugeOffset", "hugeSegment" -> {
-                    var live = new Allocate.HugeBlocks();
-                    live.setup(on, allocate);
-                    yield method.equals("hugeOffset")
-                            ? repeated(() -> allocate.hugeOffset(on, live))
-                            : repeated(() -> allocate.hugeSegment(on, live).address());
-                }
-                case "malloc", "mallocCritical" -> {
-                    var live = new Allocate.MallocBlocks();
-                    live.setup(allocate);
-                    yield method.equals("malloc")
-                            ? repeated(() -> allocate.malloc(live))
-                            : repeated(() -> allocate.mallocCritical(live));
-                }
-                case "mallocSegment" -> {
-                    var live = new Allocate.MallocSegments();
-                    live.setup(allocate);
-                    yield repeated(() -> allocate.mallocSegment(live).address());
-                }
-                default -> throw new IllegalArgumentException("no benchmark takes turns as " + method);
-            };
-        } catch (RuntimeException | Error error) {
-            throw error;
-        } catch (Throwable error) {
-            throw new IllegalStateException(error);
-        }
-    }
-
-    private static Work repeated(Work one) {
-        return () -> {
-            long sum = 0;
-            for (int i = 0; i < SegmentTouch.READS; i++) {
-                sum += one.some();
-            }
-            return sum;
-        };
+        var touch = new SegmentTouch();
+        touch.memory = parameter;
+        touch.bytes = 2L << 30;
+        touch.setup();
+        return touch::read;
     }
 }

@@ -18,7 +18,6 @@ final class UnitInfo {
     /// The first unit of a larger block.
     static final int LARGE = 3;
 
-    static final int BACK = 31 << 9;
     static final int CURRENT = 1 << 19;
     static final int QUEUED = 1 << 20;
     static final int HEAPED = 1 << 21;
@@ -29,6 +28,7 @@ final class UnitInfo {
     private static final int STRIPE = 22;
     private static final int LENGTH = Integer.MIN_VALUE;
     private static final int IDENTITY = CURRENT - 1;
+    private static final int BACK = 31 << 9;
 
     private UnitInfo() {}
 
@@ -80,8 +80,8 @@ final class UnitInfo {
         return info & (KEPT | HEAPED | QUEUED | IDENTITY);
     }
 
-    /// Without what changes while the span lives.
-    static int identity(int info) {
-        return info & IDENTITY;
+    /// Whether a unit is the first one of the span that another reading was of.
+    static boolean isFirstOf(int info, int ofSpan) {
+        return ((info ^ (ofSpan & ~BACK)) & IDENTITY) == 0;
     }
 }

@@ -24,7 +24,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class AllocatorRaceTest {
     private static final long MIB = 1 << 20;
     private static final int THREADS = 8;
-    private static final int ROUNDS = 200_000;
+    private static final int ROUNDS = Integer.getInteger("hugewise.test.rounds", 200_000);
 
     private record Owned(MemorySegment block, long mark) {
         static Owned of(MemorySegment block, long mark) {

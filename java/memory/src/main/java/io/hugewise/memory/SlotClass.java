@@ -1,0 +1,169 @@
+package io.hugewise.memory;
+
+/// The spans of one class of [Slots]: how they begin, which of them may have free slots, and how they end.
+///
+/// Its lock guards all but `events`; methods are called with it, unless stated otherwise.
+final class SlotClass {
+    /// A new span has at most 1/8 of the units that its class holds, so that classes with little memory have short
+    /// spans.
+    private static final int SPAN_PART = 8;
+
+    private static final int LONGEST_SPAN = 16;
+
+    final int sizeClass;
+    final SpinLock lock = new SpinLock();
+    final SpanQueue queue;
+    /// Most slots that a cell gets at once.
+    final int quota;
+
+    private final Units units;
+    private final Words words;
+    /// Most units of empty spans that are kept.
+    private final int mostKept;
+
+    private int heldUnits;
+    private int keptUnits;
+    /// How often a slot became free since a request failed.
+    private final int[] events = new int[1];
+
+    SlotClass(int sizeClass, Units units, Words words, SpanQueue queue, int quota, int mostKept) {
+        this.sizeClass = sizeClass;
+        this.units = units;
+        this.words = words;
+        this.queue = queue;
+        this.quota = quota;
+        this.mostKept = mostKept;
+    }
+
+    boolean isUsed() {
+        return heldUnits > 0;
+    }
+
+    /// Changes if a slot became free. Without the lock.
+    int events() {
+        return Atomics.get(events, 0);
+    }
+
+    /// Lets requests that failed be tried again: later than the slot can be found, so one that fails now has seen it.
+    /// Without the lock.
+    void noteFreed() {
+        if (units.isScarce()) {
+            Atomics.increase(events, 0);
+            units.noteRelease();
+        }
+    }
+
+    /// Begins a span whose slots are all free; returns its first unit, -1 if no run is free.
+    int begin() {
+        int shortest = SizeClasses.shortestSpan(sizeClass);
+        int length = Math.clamp(Integer.highestOneBit(heldUnits / SPAN_PART), shortest, Math.max(shortest, LONGEST_SPAN));
+        int first = units.takeRun(length, 0);
+        if (first < 0 && length > shortest) {
+            length = shortest;
+            first = units.takeRun(length, 0);
+        }
+        if (first < 0) {
+            return -1;
+        }
+        int info = UnitInfo.slots(sizeClass, 0, length);
+        for (int i = 0; i < SlotPlaces.wordsOf(sizeClass, info); i++) {
+            words.reset(SlotPlaces.firstWord(first) + i, SlotPlaces.all(sizeClass, info, i));
+        }
+        for (int back = 0; back < length; back++) {
+            units.setInfo(first + back, UnitInfo.slots(sizeClass, back, length));
+        }
+        heldUnits += length;
+        return first;
+    }
+
+    /// A span has a word in the cell of a stripe from now on.
+    void enterCell(int first, int stripe) {
+        int info = units.info(first);
+        while (!UnitInfo.isCurrent(info)) {
+            if (units.changeInfo(first, info, UnitInfo.current(info, stripe))) {
+                keptUnits -= (info & UnitInfo.KEPT) != 0 ? UnitInfo.units(info) : 0;
+                return;
+            }
+            info = units.info(first);
+        }
+    }
+
+    /// It has none any more.
+    void leaveCell(int first) {
+        int info = units.info(first);
+        while (!units.changeInfo(first, info, UnitInfo.notCurrent(info))) {
+            info = units.info(first);
+        }
+    }
+
+    /// Ends a span if it has no block. Without the lock.
+    void endIfEmpty(int first) {
+        // Most often another word has a block.
+        if (!isEmpty(first)) {
+            return;
+        }
+        lock.lock();
+        try {
+            if (isEmpty(first)) {
+                keepOrEnd(first);
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /// Whether all slots of a span are free, in its words. Without the lock, the value of a moment.
+    boolean isEmpty(int first) {
+        int info = units.info(first);
+        if (!queue.isOurs(info) || UnitInfo.isCurrent(info)) {
+            return false;
+        }
+        for (int i = 0; i < SlotPlaces.wordsOf(sizeClass, info); i++) {
+            if ((words.get(SlotPlaces.firstWord(first) + i) & Words.FREE) != SlotPlaces.all(sizeClass, info, i)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /// Keeps an empty span for the next requests, if few are kept.
+    void keepOrEnd(int first) {
+        int info = units.info(first);
+        if ((info & UnitInfo.KEPT) != 0) {
+            return;
+        }
+        if (keptUnits + UnitInfo.units(info) > mostKept) {
+            end(first);
+        } else if (units.changeInfo(first, info, info | UnitInfo.KEPT)) {
+            keptUnits += UnitInfo.units(info);
+            // A request that failed would find it.
+            units.noteRelease();
+        }
+    }
+
+    /// Ends all spans without blocks.
+    void endEmpty() {
+        for (int first : queue.heaped()) {
+            if (isEmpty(first)) {
+                end(first);
+            }
+        }
+    }
+
+    /// Ends an empty span, unless it is being queued at this moment. No slot of it can be freed or taken.
+    private void end(int first) {
+        queue.moveList();
+        int info = units.info(first);
+        boolean isBeingQueued = (info & (UnitInfo.QUEUED | UnitInfo.HEAPED)) == UnitInfo.QUEUED;
+        if (isBeingQueued || !units.changeInfo(first, info, 0)) {
+            return;
+        }
+        int length = UnitInfo.units(info);
+        for (int unit = first + 1; unit < first + length; unit++) {
+            units.setInfo(unit, 0);
+        }
+        heldUnits -= length;
+        keptUnits -= (info & UnitInfo.KEPT) != 0 ? length : 0;
+        units.give(first, length);
+    }
+}
