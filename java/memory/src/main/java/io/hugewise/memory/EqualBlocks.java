@@ -10,6 +10,8 @@ final class EqualBlocks {
     private final Words words;
     private final Cells cells;
     private final int quota;
+    /// Whether blocks are freed into the cell that has their word: not if the lowest free block is wanted.
+    private final boolean intoCells;
     private final SpinLock lock = new SpinLock();
     /// A bit for each word that may have a free slot.
     private final long[] candidates;
@@ -22,6 +24,7 @@ final class EqualBlocks {
         this.words = new Words(count);
         this.cells = new Cells(1, stripes);
         this.quota = quota;
+        this.intoCells = quota > 1;
         this.candidates = new long[(count + 63) / 64];
         this.cellOf = new int[count];
         Arrays.fill(candidates, -1);
@@ -110,22 +113,32 @@ final class EqualBlocks {
     boolean give(int block) {
         int word = block / Words.SLOTS;
         long bit = 1L << block % Words.SLOTS;
-        long before;
-        do {
-            before = words.get(word);
-            if ((bit & (before | inCell(word))) != 0) {
+        while (true) {
+            long before = words.get(word);
+            int stripe = Atomics.get(cellOf, word) - 1;
+            long cell = stripe < 0 ? Cells.ELSEWHERE : cells.of(0, stripe, word);
+            if (cell != Cells.ELSEWHERE) {
+                // Not `before`: another thread may have freed it before the word was in the cell.
+                if (((words.get(word) | cell) & bit) != 0) {
+                    return false;
+                }
+                if (intoCells && cells.give(0, stripe, cell, bit)) {
+                    return true;
+                }
+                if (intoCells) {
+                    continue;
+                }
+            }
+            if ((before & bit) != 0) {
                 return false;
             }
-        } while (!words.give(word, before, bit));
-        if ((before & Words.FREE) == 0) {
-            Atomics.set(candidates, word >>> 6, 1L << word);
+            if (words.give(word, before, bit)) {
+                if ((before & Words.FREE) == 0) {
+                    Atomics.set(candidates, word >>> 6, 1L << word);
+                }
+                return true;
+            }
         }
-        return true;
-    }
-
-    private long inCell(int word) {
-        int stripe = Atomics.get(cellOf, word) - 1;
-        return stripe < 0 ? 0 : cells.of(0, stripe, word) & Words.FREE;
     }
 
     /// Number of taken blocks; exact if no other thread takes or frees one.

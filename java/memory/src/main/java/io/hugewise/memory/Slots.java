@@ -169,25 +169,25 @@ final class Slots {
         long word = SlotPlaces.firstWord(first) + ofSpan;
         long bit = 1L << (slot & (Words.SLOTS - 1));
         while (true) {
-            long before = words.get(word);
             int now = units.info(first);
             if (!UnitInfo.isFirstOf(now, info)) {
                 throw Blocks.noBlock();
             }
-            if (UnitInfo.isCurrent(now)) {
-                int stripe = UnitInfo.stripe(now);
-                long cell = cells.of(sizeClass, stripe, SlotPlaces.place(first, ofSpan, sizeClass));
-                if (cell != Cells.ELSEWHERE) {
-                    // Not `before`: another thread may have freed it before the word was in the cell.
-                    if (((words.get(word) | cell) & bit) != 0) {
-                        return false;
-                    }
-                    if (cells.give(sizeClass, stripe, cell, bit)) {
-                        classes[sizeClass].noteFreed();
-                        return true;
-                    }
-                    continue;
+            long cell = cellOf(sizeClass, first, ofSpan, now);
+            if (cell != Cells.ELSEWHERE) {
+                if (((words.get(word) | cell) & bit) != 0) {
+                    return false;
                 }
+                if (cells.give(sizeClass, UnitInfo.stripe(now), cell, bit)) {
+                    classes[sizeClass].noteFreed();
+                    return true;
+                }
+                continue;
+            }
+            long before = words.get(word);
+            // If it is still in no cell, a later move into one changes the word.
+            if (units.info(first) != now || cellOf(sizeClass, first, ofSpan, now) != Cells.ELSEWHERE) {
+                continue;
             }
             if ((before & bit) != 0) {
                 return false;
@@ -197,6 +197,13 @@ final class Slots {
                 return true;
             }
         }
+    }
+
+    /// The cell that has a word of a span.
+    private long cellOf(int sizeClass, int first, int ofSpan, int info) {
+        return UnitInfo.isCurrent(info)
+                ? cells.of(sizeClass, UnitInfo.stripe(info), SlotPlaces.place(first, ofSpan, sizeClass))
+                : Cells.ELSEWHERE;
     }
 
     /// A slot was freed in its word. It may be taken by others now, and the span may end.
@@ -228,9 +235,8 @@ final class Slots {
         if (slot < 0) {
             return false;
         }
-        long place = SlotPlaces.place(first, slot / Words.SLOTS, sizeClass);
         int now = units.info(first);
-        long inCell = UnitInfo.isCurrent(now) ? cells.of(sizeClass, UnitInfo.stripe(now), place) & Words.FREE : 0;
+        long inCell = cellOf(sizeClass, first, slot / Words.SLOTS, now) & Words.FREE;
         long inWord = words.get(SlotPlaces.firstWord(first) + slot / Words.SLOTS);
         return ((inWord | inCell) >>> slot % Words.SLOTS & 1) == 0;
     }

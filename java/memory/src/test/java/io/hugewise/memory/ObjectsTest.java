@@ -4,9 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.hugewise.memory.Machine.Ran;
-import java.lang.management.ManagementFactory;
+import java.nio.file.Path;
 import java.util.Arrays;
-import javax.management.ObjectName;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /// What an allocator needs of the Java heap does not depend on its blocks.
@@ -25,7 +25,7 @@ class ObjectsTest {
 
     /// Prints the objects and bytes of the heap that an allocator and its blocks of 64 bytes have added.
     static final class Allocates {
-        public static void main(String[] arguments) throws Exception {
+        public static void main(String[] arguments) {
             // Once before, so that classes and their constants do not count.
             try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(1 << 20).only(Backing.base()))) {
                 HugeAllocator.of(arena).allocateOffset(64);
@@ -45,11 +45,15 @@ class ObjectsTest {
         }
 
         /// Live objects and their bytes: the last line of the histogram is `Total 123 4567`.
-        private static long[] instances() throws Exception {
-            Object histogram = ManagementFactory.getPlatformMBeanServer()
-                    .invoke(new ObjectName("com.sun.management:type=DiagnosticCommand"), "gcClassHistogram",
-                            new Object[] {new String[0]}, new String[] {String[].class.getName()});
-            String total = histogram.toString().lines().filter(line -> line.startsWith("Total")).findFirst().orElseThrow();
+        private static long[] instances() {
+            String jcmd = Path.of(System.getProperty("java.home"), "bin", "jcmd").toString();
+            String pid = Long.toString(ProcessHandle.current().pid());
+            String total = Machine.run(List.of(jcmd, pid, "GC.class_histogram"))
+                    .output()
+                    .lines()
+                    .filter(line -> line.startsWith("Total"))
+                    .findFirst()
+                    .orElseThrow();
             return Arrays.stream(total.strip().split("\\s+")).skip(1).mapToLong(Long::parseLong).toArray();
         }
     }
