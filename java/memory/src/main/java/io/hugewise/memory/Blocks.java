@@ -40,20 +40,37 @@ final class Blocks {
         this.stripes = Math.clamp(Long.highestOneBit(bytes / STRIPE_BYTES), 1, most);
         this.slots = new Slots(units, bytes, stripes);
         this.near = new int[(stripes + 1) * PADDING];
-        Arrays.fill(failed, -1);
+        Arrays.fill(failed, NONE_FAILED);
     }
 
     /// Takes a block of a class; returns its offset in bytes, or -1 if memory is full.
     long take(int sizeClass) {
-        long offset = takeOnce(sizeClass);
-        offset = offset < 0 ? takeScarce(sizeClass) : offset;
+        long offset = SizeClasses.isRun(sizeClass) ? -1 : slots.take(sizeClass);
+        offset = offset < 0 ? takeUnlessFull(sizeClass) : offset;
         return offset < 0 ? -1 : offset - units.skew;
     }
 
-    private long takeOnce(int sizeClass) {
+    /// Fails at once if nothing has become free since the last time.
+    private long takeUnlessFull(int sizeClass) {
+        if (events(sizeClass) == failed[sizeClass] && (++failures[sizeClass] & FULL_TRIES - 1) != 0) {
+            return -1;
+        }
+        long offset = takeOrRefill(sizeClass);
+        if (offset < 0) {
+            // Again, with the memory of all cells and empty spans.
+            units.becomeScarce();
+            slots.reclaim();
+            long events = events(sizeClass);
+            offset = takeOrRefill(sizeClass);
+            failed[sizeClass] = offset < 0 ? events : NONE_FAILED;
+        }
+        return offset;
+    }
+
+    private long takeOrRefill(int sizeClass) {
         return SizeClasses.isRun(sizeClass)
                 ? takeRun(SizeClasses.size(sizeClass) >>> Units.UNIT_LOG2)
-                : slots.take(sizeClass);
+                : slots.refill(sizeClass);
     }
 
     private long takeRun(int count) {
@@ -66,22 +83,6 @@ final class Blocks {
         units.touch(unit, count);
         units.setInfo(unit, UnitInfo.run(count));
         return (long) unit << Units.UNIT_LOG2;
-    }
-
-    /// Tries again with the memory of all cells and empty spans; fails at once if nothing has become free since the
-    /// last time.
-    private long takeScarce(int sizeClass) {
-        if (events(sizeClass) == failed[sizeClass] && (++failures[sizeClass] & FULL_TRIES - 1) != 0) {
-            return -1;
-        }
-        units.becomeScarce();
-        slots.reclaim();
-        long events = events(sizeClass);
-        long offset = takeOnce(sizeClass);
-        if (offset < 0) {
-            failed[sizeClass] = events;
-        }
-        return offset;
     }
 
     private long events(int sizeClass) {

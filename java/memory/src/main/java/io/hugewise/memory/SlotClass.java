@@ -23,7 +23,7 @@ final class SlotClass {
 
     private int heldUnits;
     private int keptUnits;
-    /// How often a slot became free since a request failed.
+    /// How often a slot became free where none was, since a request failed.
     private final int[] events = new int[1];
 
     SlotClass(int sizeClass, Units units, Words words, SpanQueue queue, int quota, int mostKept) {
@@ -39,7 +39,7 @@ final class SlotClass {
         return heldUnits > 0;
     }
 
-    /// Changes if a slot became free. Without the lock.
+    /// Changes if a slot became free where none was. Without the lock.
     int events() {
         return Atomics.get(events, 0);
     }
@@ -49,7 +49,6 @@ final class SlotClass {
     void noteFreed() {
         if (units.isScarce()) {
             Atomics.increase(events, 0);
-            units.noteRelease();
         }
     }
 

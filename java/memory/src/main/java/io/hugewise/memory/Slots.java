@@ -35,14 +35,18 @@ final class Slots {
 
     // Taking
 
-    /// Takes a slot; returns its offset from unit 0, -1 if there is none.
+    /// Takes a slot out of a cell; returns its offset from unit 0, -1 if the calling thread's cell has none.
     long take(int sizeClass) {
         long slot = cells.take(sizeClass);
-        slot = slot >= 0 ? slot : refill(classes[sizeClass]);
         return slot < 0 ? -1 : SlotPlaces.offset(slot, sizeClass);
     }
 
-    /// Puts free slots into the cell of the calling thread; returns one of them, -1 if there is none.
+    /// Takes any slot, and puts others into the cell of the calling thread; returns its offset, -1 if there is none.
+    long refill(int sizeClass) {
+        long slot = refill(classes[sizeClass]);
+        return slot < 0 ? -1 : SlotPlaces.offset(slot, sizeClass);
+    }
+
     private long refill(SlotClass of) {
         of.lock.lock();
         try {
@@ -175,11 +179,15 @@ final class Slots {
             }
             long cell = cellOf(sizeClass, first, ofSpan, now);
             if (cell != Cells.ELSEWHERE) {
-                if (((words.get(word) | cell) & bit) != 0) {
+                long free = (words.get(word) | cell) & Words.FREE;
+                if ((free & bit) != 0) {
                     return false;
                 }
                 if (cells.give(sizeClass, UnitInfo.stripe(now), cell, bit)) {
-                    classes[sizeClass].noteFreed();
+                    if (units.isScarce()) {
+                        boolean isAll = (free | bit) == SlotPlaces.all(sizeClass, info, ofSpan);
+                        freedInCell(classes[sizeClass], (cell & Words.FREE) == 0, isAll);
+                    }
                     return true;
                 }
                 continue;
@@ -193,7 +201,7 @@ final class Slots {
                 return false;
             }
             if (words.give(word, before, bit)) {
-                freed(classes[sizeClass], first, now, (before & Words.FREE) | bit, bit, SlotPlaces.all(sizeClass, info, ofSpan));
+                freedInWord(classes[sizeClass], first, now, (before & Words.FREE) | bit, bit, SlotPlaces.all(sizeClass, info, ofSpan));
                 return true;
             }
         }
@@ -206,13 +214,23 @@ final class Slots {
                 : Cells.ELSEWHERE;
     }
 
+    /// A slot was freed into a cell. A request that failed would find it, or the units of its span.
+    private void freedInCell(SlotClass of, boolean isFirst, boolean isAll) {
+        if (isFirst) {
+            of.noteFreed();
+        }
+        if (isAll) {
+            units.noteRelease();
+        }
+    }
+
     /// A slot was freed in its word. It may be taken by others now, and the span may end.
     ///
     /// @param now information of the span
     /// @param free the free slots of the word
     /// @param bit the slot
     /// @param all all slots of the word
-    private void freed(SlotClass of, int first, int now, long free, long bit, long all) {
+    private void freedInWord(SlotClass of, int first, int now, long free, long bit, long all) {
         if (free == bit) {
             of.queue.add(first);
             of.noteFreed();
@@ -267,7 +285,7 @@ final class Slots {
         return free;
     }
 
-    /// Changes if a slot of a class became free.
+    /// Changes if a slot of a class became free where none was.
     int events(int sizeClass) {
         return classes[sizeClass].events();
     }
