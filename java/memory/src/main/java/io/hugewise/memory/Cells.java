@@ -3,8 +3,7 @@ package io.hugewise.memory;
 /// Free slots that threads take without a lock: a cell for each size class and stripe.
 ///
 /// A cell is one long: the place of a word of 32 slots, a number from which its user computes the offset of a slot,
-/// and which of the slots are free in the cell. A slot is taken by one
-/// atomic operation, by any thread. A thread normally uses the stripe of its last call; if another thread gets in
+/// and which of the slots are free in the cell. A slot is taken by one atomic operation, by any thread. A thread normally uses the stripe of its last call; if another thread gets in
 /// its way, it goes on with the next stripe. Nothing belongs to a thread, so idle and ended threads hold nothing.
 ///
 /// ```text
@@ -24,6 +23,8 @@ final class Cells {
     private static final int HINTS = 1024;
 
     private final long[] cells;
+    /// The cells at the last call of [#isIdle] for each.
+    private long[] before = {};
     private final int row;
     private final int stripes;
     /// The stripe of threads, by the low bits of their ids.
@@ -106,6 +107,18 @@ final class Cells {
     /// The place of a cell; -1 if it has none.
     long place(int sizeClass, int stripe) {
         return placeOf(Atomics.get(cells, index(sizeClass, stripe)));
+    }
+
+    /// Whether a cell has a word, and is as it was at the last call. One thread at a time.
+    boolean isIdle(int sizeClass, int stripe) {
+        if (before.length == 0) {
+            before = new long[cells.length];
+        }
+        int index = index(sizeClass, stripe);
+        long cell = Atomics.get(cells, index);
+        boolean isIdle = cell != ELSEWHERE && cell == before[index];
+        before[index] = cell;
+        return isIdle;
     }
 
     /// Free slots in all cells of a class.

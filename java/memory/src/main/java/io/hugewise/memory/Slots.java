@@ -3,8 +3,9 @@ package io.hugewise.memory;
 /// Blocks of the classes whose sizes are no multiples of a unit: slots in spans of 1 to 32 units.
 ///
 /// A free slot is a bit: in the words of its span, or in the cell that has its word. Slots are taken from cells, and
-/// freed into the cell or else the word, by one atomic operation and without a lock. The lock of a class orders the
-/// moves between words and cells, and the beginning and end of spans.
+/// freed into the cell or else the word, by one atomic operation and without a lock. Slots of which a cell may not
+/// hold a whole word are always freed into the word. The lock of a class orders the moves between words and cells, and
+/// the beginning and end of spans.
 final class Slots {
     /// The cells hold at most 1/50 of the memory.
     private static final int CELLS_PART = 50;
@@ -139,6 +140,22 @@ final class Slots {
         }
     }
 
+    /// Puts the free slots of all cells that did not change since the last call back into their words.
+    void reclaimIdle() {
+        for (SlotClass of : classes) {
+            for (int stripe = 0; stripe < cells.stripes(); stripe++) {
+                if (of.isUsed() && cells.isIdle(of.sizeClass, stripe)) {
+                    of.lock.lock();
+                    try {
+                        emptyCell(of, stripe);
+                    } finally {
+                        of.lock.unlock();
+                    }
+                }
+            }
+        }
+    }
+
     private void emptyCell(SlotClass of, int stripe) {
         long place = cells.place(of.sizeClass, stripe);
         if (place >= 0) {
@@ -164,6 +181,7 @@ final class Slots {
     /// @throws IllegalArgumentException if no slot starts there
     boolean give(int unit, int info, long offset) {
         int sizeClass = UnitInfo.sizeClass(info);
+        boolean isFreedIntoCell = classes[sizeClass].quota == Words.SLOTS;
         int first = unit - UnitInfo.back(info);
         int slot = SlotPlaces.slotAt(sizeClass, info, first, offset);
         if (slot < 0) {
@@ -178,7 +196,7 @@ final class Slots {
                 throw Blocks.noBlock();
             }
             long cell = cellOf(sizeClass, first, ofSpan, now);
-            if (cell != Cells.ELSEWHERE) {
+            if (cell != Cells.ELSEWHERE && isFreedIntoCell) {
                 long free = (words.get(word) | cell) & Words.FREE;
                 if ((free & bit) != 0) {
                     return false;
@@ -193,11 +211,12 @@ final class Slots {
                 continue;
             }
             long before = words.get(word);
-            // If it is still in no cell, a later move into one changes the word.
-            if (units.info(first) != now || cellOf(sizeClass, first, ofSpan, now) != Cells.ELSEWHERE) {
+            // A later move into a cell changes the word.
+            cell = cellOf(sizeClass, first, ofSpan, now);
+            if (units.info(first) != now || (cell != Cells.ELSEWHERE && isFreedIntoCell)) {
                 continue;
             }
-            if ((before & bit) != 0) {
+            if (((before | cell) & bit) != 0) {
                 return false;
             }
             if (words.give(word, before, bit)) {
