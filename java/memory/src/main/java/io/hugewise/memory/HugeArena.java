@@ -163,10 +163,14 @@ public final class HugeArena implements Arena {
         return memory.asSlice(used);
     }
 
-    private void checkUsable() {
+    private void checkOpen() {
         if (!scope.scope().isAlive()) {
             throw new IllegalStateException(this + " is closed");
         }
+    }
+
+    private void checkUsable() {
+        checkOpen();
         if (!memory.isAccessibleBy(Thread.currentThread())) {
             throw new WrongThreadException(this + " belongs to another thread");
         }
@@ -178,13 +182,18 @@ public final class HugeArena implements Arena {
     }
 
     /// Reads the page sizes of the memory from the page table: takes microseconds on huge pages, about 1 ms
-    /// per GiB on base pages.
+    /// per GiB on base pages. Any thread may call it, even if the arena is confined.
     ///
     /// @return the coverage, or why it is unknown
     /// @throws IllegalStateException if the arena is closed
     public Coverage coverage() {
-        checkUsable();
-        return region.coverage();
+        checkOpen();
+        try {
+            return region.coverage();
+        } finally {
+            // Another thread may have closed the arena during the reading, which failed then, or is of other memory.
+            checkOpen();
+        }
     }
 
     /// Populates all memory with one thread per usable CPU. Contents stay, and other threads may use the

@@ -12,6 +12,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.random.RandomGenerator;
 import java.util.random.RandomGeneratorFactory;
 import org.junit.jupiter.api.Test;
@@ -104,7 +108,7 @@ class HugeArenaTest {
         try (HugeArena arena = HugeArena.ofConfined(base(MIB))) {
             List<Throwable> thrown = new ArrayList<>();
             Thread other = Thread.ofPlatform().start(() -> {
-                for (Runnable use : List.<Runnable>of(() -> arena.allocate(1), arena::coverage, arena::close)) {
+                for (Runnable use : List.<Runnable>of(() -> arena.allocate(1), arena::pretouch, arena::close)) {
                     try {
                         use.run();
                     } catch (RuntimeException error) {
@@ -115,6 +119,39 @@ class HugeArenaTest {
             other.join();
             assertThat(thrown).hasSize(3).allMatch(WrongThreadException.class::isInstance);
         }
+    }
+
+    /// As metrics and Flight Recorder do.
+    @Test
+    void anyThreadReadsTheCoverageWhileTheOwnerClosesTheArena() throws Exception {
+        var arenas = new SynchronousQueue<HugeArena>();
+        var readings = new AtomicInteger();
+        FutureTask<Void> reader = new FutureTask<>(() -> {
+            for (int i = 0; i < 200; i++) {
+                HugeArena arena = arenas.take();
+                try {
+                    while (true) {
+                        assertThat(arena.coverage()).isInstanceOf(Coverage.Known.class);
+                        readings.getAndIncrement();
+                    }
+                } catch (IllegalStateException closed) {
+                    assertThat(closed).hasMessage("arena of 1MiB is closed");
+                }
+            }
+            return null;
+        });
+        Thread.ofPlatform().start(reader);
+        while (!reader.isDone()) {
+            try (HugeArena arena = HugeArena.ofConfined(base(MIB))) {
+                if (arenas.offer(arena, 10, TimeUnit.MILLISECONDS)) {
+                    int before = readings.get();
+                    while (readings.get() == before && !reader.isDone()) {
+                        Thread.onSpinWait();
+                    }
+                }
+            }
+        }
+        reader.get();
     }
 
     @Test
