@@ -1,18 +1,36 @@
 package io.hugewise.memory;
 
+import java.util.function.Supplier;
 import jdk.jfr.Category;
 import jdk.jfr.DataAmount;
 import jdk.jfr.Description;
 import jdk.jfr.Event;
+import jdk.jfr.FlightRecorder;
 import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
 
-/// Events of Flight Recorder.
+/// Events of Flight Recorder. No class of an event is loaded before a recording has initialized it, because the first
+/// such class takes the JVM 0.1 s or more.
 final class Events {
     private Events() {}
 
+    /// Reserves memory, and records this.
+    static Region reserve(HugeOptions options, Supplier<Region> reserve) {
+        if (!FlightRecorder.isInitialized()) {
+            return reserve.get();
+        }
+        var event = new ReserveEvent();
+        event.begin();
+        Region region = reserve.get();
+        event.commit(options, region.obtained());
+        return region;
+    }
+
     static void fallbacks(HugeOptions options, Obtained obtained) {
+        if (!FlightRecorder.isInitialized()) {
+            return;
+        }
         for (Fallback fallback : obtained.fallbacks()) {
             var event = new FallbackEvent();
             if (event.isEnabled()) {
@@ -26,7 +44,22 @@ final class Events {
         }
     }
 
+    /// Populates memory, and records this.
+    static Pretouched pretouch(HugeOptions options, Supplier<Pretouched> pretouch) {
+        if (!FlightRecorder.isInitialized()) {
+            return pretouch.get();
+        }
+        var event = new PretouchEvent();
+        event.begin();
+        Pretouched pretouched = pretouch.get();
+        event.commit(options, pretouched);
+        return pretouched;
+    }
+
     static void release(HugeOptions options) {
+        if (!FlightRecorder.isInitialized()) {
+            return;
+        }
         var event = new ReleaseEvent();
         if (event.isEnabled()) {
             event.arena = options.name().orElse("");

@@ -90,10 +90,7 @@ public final class HugeArena implements Arena {
     /// @param failed better backings that failed before
     private static HugeArena reserve(HugeOptions options, Arena scope, Platform platform, List<Fallback> failed) {
         try {
-            var event = new Events.ReserveEvent();
-            event.begin();
-            Region region = Region.reserve(options, scope, platform);
-            event.commit(options, region.obtained());
+            Region region = Events.reserve(options, () -> Region.reserve(options, scope, platform));
             var arena = new HugeArena(options, scope, region, region.obtained().after(failed));
             options.pretouchThreads().ifPresent(threads -> arena.pretouch(0, options.size(), threads));
             return arena;
@@ -224,11 +221,7 @@ public final class HugeArena implements Arena {
 
     private Pretouched pretouch(long offset, long length, int threads) {
         checkUsable();
-        var event = new Events.PretouchEvent();
-        event.begin();
-        Pretouched pretouched = region.pretouch(offset, length, threads);
-        event.commit(options, pretouched);
-        return pretouched;
+        return Events.pretouch(options, () -> region.pretouch(offset, length, threads));
     }
 
     /// Puts memory that lies on base pages, for example because no huge page was free, onto transparent huge pages:

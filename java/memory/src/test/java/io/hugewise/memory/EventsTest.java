@@ -2,6 +2,7 @@ package io.hugewise.memory;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.hugewise.memory.Events.ReserveEvent;
 import java.nio.file.Path;
 import java.util.Comparator;
 import java.util.List;
@@ -33,5 +34,18 @@ class EventsTest {
         assertThat(events).allMatch(event -> event.getLong("size") == 4 << 20);
         assertThat(events.get(1).getInt("threads")).isPositive();
         assertThat(events.get(2).getString("cause")).contains("no pool of 1TiB");
+    }
+
+    @Test
+    void withoutARecordingNoClassOfAnEventIsLoaded() {
+        Machine.Ran ran = Machine.java("--enable-native-access=ALL-UNNAMED", "-Xlog:class+load", Unrecorded.class.getName());
+        assertThat(ran.status()).as(ran.output()).isZero();
+        assertThat(ran.output()).contains(Events.class.getName()).doesNotContain("jdk.jfr.Event ", ReserveEvent.class.getName());
+    }
+
+    static final class Unrecorded {
+        public static void main(String[] arguments) {
+            HugeArena.ofShared(HugeOptions.reserve(1 << 20).prefer(Backing.hugetlb(1L << 40), Backing.base()).pretouch()).close();
+        }
     }
 }
