@@ -44,9 +44,14 @@ public sealed interface Coverage {
             return pages.stream().filter(of -> of.pageSize == pageSize).mapToLong(PageBytes::bytes).sum();
         }
 
+        /// {@return the resident bytes on huge pages}
+        public long huge() {
+            return pages.stream().skip(1).mapToLong(PageBytes::bytes).sum();
+        }
+
         /// {@return the share of the resident bytes on huge pages, from 0 to 1; 0 if nothing is resident}
         public double hugeShare() {
-            long huge = pages.stream().skip(1).mapToLong(PageBytes::bytes).sum();
+            long huge = huge();
             return huge == 0 ? 0 : (double) huge / resident();
         }
 

@@ -1,18 +1,34 @@
 package io.hugewise.memory;
 
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
 import jdk.jfr.Category;
 import jdk.jfr.DataAmount;
 import jdk.jfr.Description;
 import jdk.jfr.Event;
 import jdk.jfr.FlightRecorder;
+import jdk.jfr.FlightRecorderListener;
 import jdk.jfr.Label;
 import jdk.jfr.Name;
+import jdk.jfr.Percentage;
+import jdk.jfr.Period;
 import jdk.jfr.StackTrace;
 
 /// Events of Flight Recorder. No class of an event is loaded before a recording has initialized it, because the first
 /// such class takes the JVM 0.1 s or more.
 final class Events {
+    private static final Set<HugeArena> OPEN_ARENAS = ConcurrentHashMap.newKeySet();
+
+    static {
+        FlightRecorder.addListener(new FlightRecorderListener() {
+            @Override
+            public void recorderInitialized(FlightRecorder recorder) {
+                FlightRecorder.addPeriodicEvent(CoverageEvent.class, Events::recordCoverage);
+            }
+        });
+    }
+
     private Events() {}
 
     /// Reserves memory, and records this.
@@ -65,6 +81,24 @@ final class Events {
             event.arena = options.name().orElse("");
             event.size = options.size();
             event.commit();
+        }
+    }
+
+    static void opened(HugeArena arena) {
+        OPEN_ARENAS.add(arena);
+    }
+
+    static void closed(HugeArena arena) {
+        OPEN_ARENAS.remove(arena);
+    }
+
+    private static void recordCoverage() {
+        for (HugeArena arena : OPEN_ARENAS) {
+            try {
+                new CoverageEvent().commit(arena, arena.coverage());
+            } catch (IllegalStateException _) {
+                // Its owner has closed it since.
+            }
         }
     }
 
@@ -165,5 +199,64 @@ final class Events {
         @Label("Size")
         @DataAmount
         long size;
+    }
+
+    /// The page sizes of an open arena.
+    @Name("io.hugewise.Coverage")
+    @Label("Huge Memory Coverage")
+    @Category("Hugewise")
+    @Period("10 s")
+    @StackTrace(false)
+    static final class CoverageEvent extends Event {
+        @Label("Arena")
+        String arena = "";
+
+        @Label("Size")
+        @DataAmount
+        long size;
+
+        @Label("Used")
+        @Description("Allocated bytes, including padding for alignment")
+        @DataAmount
+        long used;
+
+        @Label("Resident on Base Pages")
+        @Description("-1 if unknown")
+        @DataAmount
+        long residentBase;
+
+        @Label("Resident on Huge Pages")
+        @Description("-1 if unknown")
+        @DataAmount
+        long residentHuge;
+
+        @Label("Huge Share")
+        @Description("Share of the resident bytes on huge pages; NaN if unknown")
+        @Percentage
+        double hugeShare;
+
+        @Label("Unknown")
+        @Description("Why the coverage is unknown; empty if it is known")
+        String unknown = "";
+
+        void commit(HugeArena of, Coverage coverage) {
+            arena = of.name().orElse("");
+            size = of.size();
+            used = of.used();
+            switch (coverage) {
+                case Coverage.Known known -> {
+                    residentBase = known.resident() - known.huge();
+                    residentHuge = known.huge();
+                    hugeShare = known.hugeShare();
+                }
+                case Coverage.Unknown why -> {
+                    residentBase = -1;
+                    residentHuge = -1;
+                    hugeShare = Double.NaN;
+                    unknown = why.reason();
+                }
+            }
+            commit();
+        }
     }
 }

@@ -72,6 +72,7 @@ public final class HugeArena implements Arena {
             String lack = arena.lack();
             if (lack.isEmpty()) {
                 Events.fallbacks(options, arena.obtained);
+                Events.opened(arena);
                 return arena;
             }
             arena.close();
@@ -267,6 +268,7 @@ public final class HugeArena implements Arena {
     @Override
     public void close() {
         scope.close();
+        Events.closed(this);
     }
 
     @Override
