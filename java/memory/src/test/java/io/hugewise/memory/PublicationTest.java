@@ -20,6 +20,19 @@ class PublicationTest {
     }
 
     @Test
+    void allFilesNameTheSameVersion() throws IOException {
+        String version = matches("\n  <version>(.*)</version>", Files.readString(ROOT.resolve("java/pom.xml"))).getFirst();
+        assertThat(version).matches("\\d+\\.\\d+\\.\\d+(-SNAPSHOT)?");
+        String workspace = Files.readString(ROOT.resolve("Cargo.toml"));
+        assertThat(matches("\nversion = \"(.*)\"", workspace)).containsExactly(version.replace("-SNAPSHOT", ""));
+        for (String page : List.of("docs/java.md", "docs/jmh.md")) {
+            String text = Files.readString(ROOT.resolve(page));
+            assertThat(matches("<version>(.*)</version>", text)).as(page).containsExactly(version);
+            assertThat(matches("hugewise-[a-z]+-(\\d[^ ]*)\\.jar", text)).as(page).containsOnly(version);
+        }
+    }
+
+    @Test
     void theJarContainsTheLicenceAndTheNotice() throws IOException {
         for (String name : List.of("LICENSE", "NOTICE")) {
             assertThat(PACKAGED.resolve(name)).hasSameTextualContentAs(ROOT.resolve(name));
