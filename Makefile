@@ -6,6 +6,8 @@ CARGO_TARGET_DIR ?= target
 cargo := scripts/tools rust cc -- cargo
 # Maven selects a JDK 25 itself, whatever JVM it runs on.
 maven := scripts/tools maven jdk25 -- mvn --batch-mode --quiet --file java/pom.xml -Dstyle.color=never
+deployed := java/target/repository
+deploy := -DaltDeploymentRepository=deployed::file:$(CURDIR)/$(deployed)
 checked := scripts/tools rust lints cc -- cargo
 # Without the binary, whose doc comments are the text of --help, not rustdoc.
 document := doc --workspace --exclude hugewise --no-deps --locked
@@ -38,9 +40,11 @@ test: ## check formatting, lints and documentation; run all tests, including Jav
 	$(cargo) test --workspace --locked
 	$(MAKE) test-java
 
+# Deploys the artefacts of a release, without its conditions.
 test-java: ## run only the tests of the Java library
-	$(maven) install
-	scripts/tools maven jdk25 -- java/try-jar
+	rm -rf $(deployed)
+	$(maven) -Prelease -Denforcer.skip -Dmaven.install.skip deploy $(deploy)
+	scripts/tools maven jdk25 python -- java/try-jar $(deployed)
 
 java: ## install the Java library in the local Maven repository
 	$(maven) install -DskipTests
@@ -101,4 +105,4 @@ install-c: | $(library).so $(library).a ## install only the C library, its heade
 		crates/memory-c/hugewise.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/hugewise.pc
 
 clean: ## delete all build output
-	rm -rf $(CARGO_TARGET_DIR) fuzz/target java/*/target
+	rm -rf $(CARGO_TARGET_DIR) fuzz/target java/target java/*/target

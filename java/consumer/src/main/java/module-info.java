@@ -1,0 +1,3 @@
+module com.example.rows {
+    requires io.hugewise.micrometer;
+}

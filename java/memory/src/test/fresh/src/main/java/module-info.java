@@ -1,3 +1,0 @@
-module com.example.rows {
-    requires io.hugewise.memory;
-}
