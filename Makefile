@@ -19,7 +19,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 share := $(DESTDIR)$(PREFIX)/share
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-java java build fmt lint doc bench bench-java docs-data fuzz clean install install-c
+.PHONY: help demo test test-java test-reproducible release-java java build fmt lint doc bench bench-java docs-data fuzz clean install install-c
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -44,6 +44,14 @@ test: ## check formatting, lints and documentation; run all tests, including Jav
 test-java: ## run only the tests of the Java library
 	rm -rf $(deployed)
 	$(maven) -Prelease -Denforcer.skip -Dmaven.install.skip deploy $(deploy)
+	scripts/tools maven jdk25 python -- java/try-jar $(deployed)
+
+test-reproducible: ## build the Java library twice and compare the jars byte by byte (minutes)
+	java/compare-builds
+
+release-java: ## write a release of the Java library to java/target (docs/releasing.md; KEY= signs it)
+	rm -rf $(deployed)
+	umask 022 && $(maven) -Prelease -Dmaven.install.skip clean deploy $(deploy) $(if $(KEY),-Dgpg.keyname=$(KEY))
 	scripts/tools maven jdk25 python -- java/try-jar $(deployed)
 
 java: ## install the Java library in the local Maven repository
