@@ -50,13 +50,15 @@ public final class HugeFile implements AutoCloseable {
     private final Path path;
     private final FileChannel channel;
     private final Arena arena;
+    private final MemorySegment file;
     private final MemorySegment memory;
 
-    private HugeFile(Path path, FileChannel channel, Arena arena, MemorySegment memory) {
+    private HugeFile(Path path, FileChannel channel, Arena arena, MemorySegment file, long size) {
         this.path = path;
         this.channel = channel;
         this.arena = arena;
-        this.memory = memory;
+        this.file = file;
+        this.memory = file.asSlice(0, size);
     }
 
     /// Creates a file with zeroed memory, and populates it, so that a shortage is an exception now.
@@ -121,7 +123,7 @@ public final class HugeFile implements AutoCloseable {
             MemorySegment file = map(path, channel, whole, arena);
             // Without effect, and an error, where transparent huge pages cannot be: pages of a pool need no advice.
             Advice.advise(file.address(), whole, Advice.HUGEPAGE);
-            return new HugeFile(path, channel, arena, file.asSlice(0, header.applyAsLong(file)));
+            return new HugeFile(path, channel, arena, file, header.applyAsLong(file));
         } catch (Throwable error) {
             arena.close();
             channel.close();
@@ -201,12 +203,12 @@ public final class HugeFile implements AutoCloseable {
         return path;
     }
 
-    /// Reads the page sizes of the memory.
+    /// Reads the page sizes of the file: of the memory, and of its last page, which has the header.
     ///
     /// @return the coverage, or why it is unknown
     /// @throws IllegalStateException if the file is closed
     public Coverage coverage() {
-        return Coverage.of(memory);
+        return Coverage.of(file);
     }
 
     /// Ends the use of the memory by this process. The file keeps it; delete the file to release it.
