@@ -19,7 +19,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 share := $(DESTDIR)$(PREFIX)/share
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-java test-reproducible release-java java build fmt lint doc bench bench-java docs-data fuzz clean install install-c
+.PHONY: help demo test test-java races test-reproducible release-java java build fmt lint doc bench bench-java docs-data fuzz clean install install-c
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -45,6 +45,9 @@ test-java: ## run only the tests of the Java library
 	rm -rf $(deployed)
 	$(maven) -Prelease -Denforcer.skip -Dmaven.install.skip deploy $(deploy)
 	scripts/tools maven jdk25 python -- java/try-jar $(deployed)
+
+races: ## run the race tests of the Java library (MODE=quick, default, tough or stress)
+	$(maven) --projects races --also-make -Dmaven.test.skip.exec -Draces.mode=$(or $(MODE),default) test
 
 test-reproducible: ## build the Java library twice and compare the jars byte by byte (minutes)
 	java/compare-builds
