@@ -21,7 +21,8 @@ final class Blocks {
     private final @Nullable Decommit decommit;
     private final Slots slots;
     private final int stripes;
-    /// The chunk of the last run, for each stripe.
+    /// For each stripe and length of a run: a unit of the chunk in which a thread of the stripe took or freed one last. A
+    /// hint, read and written without synchronization.
     private final int[] near;
     /// The events of a class when a request failed.
     private final long[] failed = new long[SizeClasses.COUNT];
@@ -74,15 +75,21 @@ final class Blocks {
     }
 
     private long takeRun(int count) {
-        int stripe = ((int) Thread.currentThread().threadId() & (stripes - 1)) * PADDING;
-        int unit = units.takeRun(count, near[stripe]);
+        int last = indexOfNear(count);
+        int unit = units.takeRun(count, near[last]);
         if (unit < 0) {
             return -1;
         }
-        near[stripe] = unit;
+        near[last] = unit;
         units.touch(unit, count);
         units.setInfo(unit, UnitInfo.run(count));
         return (long) unit << Units.UNIT_LOG2;
+    }
+
+    /// Runs of 1 to 8, 10, 12, 14 and 16 units.
+    private int indexOfNear(int count) {
+        int length = count <= 8 ? count : 4 + count / 2;
+        return ((int) Thread.currentThread().threadId() & (stripes - 1)) * PADDING + length;
     }
 
     private long events(int sizeClass) {
@@ -166,7 +173,9 @@ final class Blocks {
         if (!units.changeInfo(unit, info, 0)) {
             return false;
         }
-        units.give(unit, UnitInfo.units(info));
+        int count = UnitInfo.units(info);
+        units.give(unit, count);
+        near[indexOfNear(count)] = unit;
         return true;
     }
 

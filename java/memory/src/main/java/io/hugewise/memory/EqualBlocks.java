@@ -83,10 +83,10 @@ final class EqualBlocks {
                     }
                 }
                 if (free != 0 && cellOf[word] == NO_CELL) {
-                    long bits = Cells.lowest(free, quota);
                     Atomics.put(cellOf, word, stripe + 1);
                     cells.begin(0, stripe, word);
-                    words.take(word, bits);
+                    // Nobody else takes any: the lock is held.
+                    long bits = words.take(word, quota);
                     cells.end(0, stripe, word, bits & (bits - 1));
                     return (long) word * Words.SLOTS + Long.numberOfTrailingZeros(bits);
                 }

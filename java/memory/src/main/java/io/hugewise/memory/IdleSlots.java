@@ -35,15 +35,15 @@ final class IdleSlots {
         try {
             int info = units.info(unit);
             // The span may have ended, and another one may have begun.
-            if (UnitInfo.kind(info) != UnitInfo.SLOTS || UnitInfo.sizeClass(info) != of.sizeClass || !isIdle(unit, info)) {
+            if (UnitInfo.kind(info) != UnitInfo.SLOTS || UnitInfo.sizeClass(info) != of.sizeClass) {
                 return;
             }
             int first = unit - UnitInfo.back(info);
-            takeAll(unit, info, true);
-            if (run.at(unit, 1)) {
+            int after = take(unit, info);
+            if (after > SlotPlaces.lastSlot(info) && run.at(unit, 1)) {
                 units.untouch(unit);
             }
-            takeAll(unit, info, false);
+            put(unit, info, after);
             // What others freed meanwhile did not find an empty span.
             if (of.isEmpty(first)) {
                 of.keepOrEnd(first);
@@ -57,12 +57,10 @@ final class IdleSlots {
 
     /// Whether all slots with a byte in a unit are free, in their words.
     private boolean isIdle(int unit, int info) {
-        int first = unit - UnitInfo.back(info);
-        int last = SlotPlaces.lastSlot(info);
-        for (int slot = SlotPlaces.firstSlot(info); slot <= last; ) {
-            int count = Math.min(last - slot + 1, Words.SLOTS - slot % Words.SLOTS);
+        for (int slot = SlotPlaces.firstSlot(info); slot <= SlotPlaces.lastSlot(info); ) {
+            int count = inWord(slot, info);
             long bits = SlotPlaces.bits(slot, count);
-            if ((words.get(SlotPlaces.firstWord(first) + slot / Words.SLOTS) & bits) != bits) {
+            if ((words.get(wordOf(unit, info, slot)) & bits) != bits) {
                 return false;
             }
             slot += count;
@@ -70,19 +68,35 @@ final class IdleSlots {
         return true;
     }
 
-    /// Takes the free slots of a unit out of their words, or puts them back. The class is locked.
-    private void takeAll(int unit, int info, boolean out) {
-        int first = unit - UnitInfo.back(info);
-        int last = SlotPlaces.lastSlot(info);
-        for (int slot = SlotPlaces.firstSlot(info); slot <= last; ) {
-            int count = Math.min(last - slot + 1, Words.SLOTS - slot % Words.SLOTS);
-            long word = SlotPlaces.firstWord(first) + slot / Words.SLOTS;
-            if (out) {
-                words.take(word, SlotPlaces.bits(slot, count));
-            } else {
-                words.put(word, SlotPlaces.bits(slot, count));
+    /// Takes the slots of a unit out of their words, up to one that is not free; returns the slot after the last one
+    /// that was taken. The class is locked.
+    private int take(int unit, int info) {
+        int slot = SlotPlaces.firstSlot(info);
+        while (slot <= SlotPlaces.lastSlot(info)) {
+            int count = inWord(slot, info);
+            if (!words.takeAll(wordOf(unit, info, slot), SlotPlaces.bits(slot, count))) {
+                break;
             }
             slot += count;
         }
+        return slot;
+    }
+
+    /// Frees the slots of a unit up to `after`.
+    private void put(int unit, int info, int after) {
+        for (int slot = SlotPlaces.firstSlot(info); slot < after; ) {
+            int count = inWord(slot, info);
+            words.put(wordOf(unit, info, slot), SlotPlaces.bits(slot, count));
+            slot += count;
+        }
+    }
+
+    /// Slots from `slot` on that are in the same unit and word.
+    private static int inWord(int slot, int info) {
+        return Math.min(SlotPlaces.lastSlot(info) - slot + 1, Words.SLOTS - slot % Words.SLOTS);
+    }
+
+    private static long wordOf(int unit, int info, int slot) {
+        return SlotPlaces.firstWord(unit - UnitInfo.back(info)) + slot / Words.SLOTS;
     }
 }

@@ -68,7 +68,8 @@ final class SlotClass {
         for (int i = 0; i < SlotPlaces.wordsOf(sizeClass, info); i++) {
             words.reset(SlotPlaces.firstWord(first) + i, SlotPlaces.all(sizeClass, info, i));
         }
-        for (int back = 0; back < length; back++) {
+        // The first unit last: from then on, slots of all units can be taken without the lock.
+        for (int back = length - 1; back >= 0; back--) {
             units.setInfo(first + back, UnitInfo.slots(sizeClass, back, length));
         }
         heldUnits += length;
@@ -149,12 +150,16 @@ final class SlotClass {
         }
     }
 
-    /// Ends an empty span, unless it is being queued at this moment. No slot of it can be freed or taken.
+    /// Ends an empty span, unless it is being queued at this moment, or a slot was taken. No slot of it can be freed.
     private void end(int first) {
         queue.moveList();
         int info = units.info(first);
         boolean isBeingQueued = (info & (UnitInfo.QUEUED | UnitInfo.HEAPED)) == UnitInfo.QUEUED;
-        if (isBeingQueued || !units.changeInfo(first, info, 0)) {
+        if (isBeingQueued || !takeAll(first, info)) {
+            return;
+        }
+        if (!units.changeInfo(first, info, 0)) {
+            put(first, info, SlotPlaces.wordsOf(sizeClass, info));
             return;
         }
         int length = UnitInfo.units(info);
@@ -164,5 +169,23 @@ final class SlotClass {
         heldUnits -= length;
         keptUnits -= (info & UnitInfo.KEPT) != 0 ? length : 0;
         units.give(first, length);
+    }
+
+    /// Takes all slots of a span, unless one is not free.
+    private boolean takeAll(int first, int info) {
+        for (int i = 0; i < SlotPlaces.wordsOf(sizeClass, info); i++) {
+            if (!words.takeAll(SlotPlaces.firstWord(first) + i, SlotPlaces.all(sizeClass, info, i))) {
+                put(first, info, i);
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /// Frees all slots of the first words of a span.
+    private void put(int first, int info, int count) {
+        for (int i = 0; i < count; i++) {
+            words.put(SlotPlaces.firstWord(first) + i, SlotPlaces.all(sizeClass, info, i));
+        }
     }
 }

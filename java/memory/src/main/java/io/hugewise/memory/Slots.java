@@ -14,17 +14,24 @@ final class Slots {
 
     private static final int MOST_KEPT = 64;
 
+    /// A word with more free slots is not filled first, so that spans with few blocks become empty.
+    private static final int MOST_FREE_OF_FREED = 8;
+
     private final Units units;
     private final Words words;
     private final Cells cells;
     private final SlotClass[] classes = new SlotClass[SizeClasses.COUNT];
     private final IdleSlots idle;
+    /// The word in which a thread of a stripe freed a slot last: first unit of the span, and number of the word in it.
+    /// A hint, read and written without synchronization.
+    private final long[] freed;
 
     Slots(Units units, long bytes, int stripes) {
         this.units = units;
         this.words = new Words((long) units.count() << SlotPlaces.WORDS_LOG2);
         this.cells = new Cells(SizeClasses.COUNT, stripes);
         this.idle = new IdleSlots(units, words, classes);
+        this.freed = new long[stripes * SizeClasses.COUNT];
         int mostKept = Math.min(MOST_KEPT, units.count() / KEPT_PART / SizeClasses.COUNT);
         int[] next = new int[units.count()];
         for (int c = 0; c < classes.length; c++) {
@@ -36,10 +43,33 @@ final class Slots {
 
     // Taking
 
-    /// Takes a slot out of a cell; returns its offset from unit 0, -1 if the calling thread's cell has none.
+    /// Takes a slot out of the cell of the calling thread, or one that a thread of its stripe has freed; returns its
+    /// offset from unit 0, -1 if there is none.
     long take(int sizeClass) {
         long slot = cells.take(sizeClass);
-        return slot < 0 ? -1 : SlotPlaces.offset(slot, sizeClass);
+        return slot < 0 ? takeFreed(sizeClass) : SlotPlaces.offset(slot, sizeClass);
+    }
+
+    private long takeFreed(int sizeClass) {
+        long last = freed[indexOfFreed(sizeClass)];
+        int first = (int) (last >>> Words.IN_SPAN_LOG2);
+        int ofSpan = (int) (last & (1 << Words.IN_SPAN_LOG2) - 1);
+        long word = SlotPlaces.firstWord(first) + ofSpan;
+        // In this order: if the span ends after this reading, the word changes.
+        long now = words.get(word);
+        int info = units.info(first);
+        long bit = Long.lowestOneBit(now & Words.FREE);
+        boolean isThere = bit != 0 && (info & UnitInfo.KEPT) == 0 && classes[sizeClass].queue.isOurs(info);
+        if (!isThere || !words.takeOne(word, now, bit)) {
+            return -1;
+        }
+        touch(sizeClass, first, ofSpan, bit);
+        int slot = ofSpan * Words.SLOTS + Long.numberOfTrailingZeros(bit);
+        return ((long) first << Units.UNIT_LOG2) + (long) slot * SizeClasses.size(sizeClass);
+    }
+
+    private int indexOfFreed(int sizeClass) {
+        return cells.stripe() * SizeClasses.COUNT + sizeClass;
     }
 
     /// Takes any slot, and puts others into the cell of the calling thread; returns its offset, -1 if there is none.
@@ -90,21 +120,33 @@ final class Slots {
     /// Moves free slots of a span into an empty cell; returns one of them, -1 if the span has none.
     private long grab(SlotClass of, int stripe, int first) {
         int count = SlotPlaces.wordsOf(of.sizeClass, units.info(first));
+        boolean isEntered = false;
         for (int i = 0; i < count; i++) {
             long word = SlotPlaces.firstWord(first) + i;
-            long free = words.get(word) & Words.FREE;
-            if (free != 0) {
-                long bits = Cells.lowest(free, of.quota);
-                // In this order: who frees a slot twice finds it in the word, or in the cell, or the word changed.
-                of.enterCell(first, stripe);
-                long place = SlotPlaces.place(first, i, of.sizeClass);
-                cells.begin(of.sizeClass, stripe, place);
-                words.take(word, bits);
+            if ((words.get(word) & Words.FREE) == 0) {
+                continue;
+            }
+            // In this order: who frees a slot twice finds it in the word, or in the cell, or the word changed.
+            of.enterCell(first, stripe);
+            isEntered = true;
+            long place = SlotPlaces.place(first, i, of.sizeClass);
+            cells.begin(of.sizeClass, stripe, place);
+            long bits = words.take(word, of.quota);
+            if (bits != 0) {
                 touch(of.sizeClass, first, i, bits);
                 return fill(of, stripe, place, bits);
             }
         }
+        if (isEntered) {
+            leave(of, stripe, first);
+        }
         return -1;
+    }
+
+    private void leave(SlotClass of, int stripe, int first) {
+        cells.clear(of.sizeClass, stripe);
+        of.leaveCell(first);
+        of.queue.add(first);
     }
 
     /// Ends a move into a cell, and takes one of the slots.
@@ -164,9 +206,7 @@ final class Slots {
             if (bits != 0) {
                 words.put(SlotPlaces.wordAt(place, first, of.sizeClass), bits);
             }
-            cells.clear(of.sizeClass, stripe);
-            of.leaveCell(first);
-            of.queue.add(first);
+            leave(of, stripe, first);
         }
     }
 
@@ -220,6 +260,9 @@ final class Slots {
                 return false;
             }
             if (words.give(word, before, bit)) {
+                if (Long.bitCount(before & Words.FREE) < MOST_FREE_OF_FREED) {
+                    freed[indexOfFreed(sizeClass)] = (long) first << Words.IN_SPAN_LOG2 | ofSpan;
+                }
                 freedInWord(classes[sizeClass], first, now, (before & Words.FREE) | bit, bit, SlotPlaces.all(sizeClass, info, ofSpan));
                 return true;
             }

@@ -26,6 +26,8 @@ final class Units {
     private static final int CHUNKS_OF_HUGE = 1 << (HUGE_LOG2 - UNIT_LOG2 - CHUNK_LOG2);
     /// Huge pages that are compared for a run.
     private static final int COMPARED = 32;
+    /// Taken units with which a huge page is used without a comparison with others: 7/8.
+    private static final int FULL_ENOUGH = CHUNK * CHUNKS_OF_HUGE * 7 / 8;
 
     /// Offset of the memory from unit 0, in bytes.
     final long skew;
@@ -179,7 +181,7 @@ final class Units {
         int best = -1;
         int most = -1;
         int compared = 0;
-        for (int chunk = nextCandidate(0); chunk >= 0 && compared < COMPARED; ) {
+        for (int chunk = nextCandidate(0); chunk >= 0 && compared < COMPARED && most < FULL_ENOUGH; ) {
             int page = chunk / CHUNKS_OF_HUGE;
             int fullest = -1;
             int mostOfChunk = -1;

@@ -15,6 +15,9 @@ final class Words {
 
     static final int SLOTS = 1 << SLOTS_LOG2;
 
+    /// Bits of the number of a word in its span, which has at most 16 units of 8 words.
+    static final int IN_SPAN_LOG2 = 8;
+
     static final long FREE = (1L << SLOTS) - 1;
     private static final long ONE = 1L << SLOTS;
     private static final VarHandle WORD = ValueLayout.JAVA_LONG.varHandle();
@@ -47,12 +50,33 @@ final class Words {
         return change(word, read, read | bit);
     }
 
-    /// Takes free slots out that no other thread can take.
-    void take(long word, long bits) {
-        long now = get(word);
-        while (!change(word, now, (now & ~bits) + ONE)) {
-            now = get(word);
+    /// Takes free slots out, at most `most`; returns them as bits, 0 if there are none.
+    long take(long word, int most) {
+        while (true) {
+            long now = get(word);
+            long bits = Cells.lowest(now & FREE, most);
+            if (bits == 0 || change(word, now, (now & ~bits) + ONE)) {
+                return bits;
+            }
         }
+    }
+
+    /// Takes these slots out if all of them are free.
+    boolean takeAll(long word, long bits) {
+        while (true) {
+            long now = get(word);
+            if ((now & bits) != bits) {
+                return false;
+            }
+            if (change(word, now, (now & ~bits) + ONE)) {
+                return true;
+            }
+        }
+    }
+
+    /// Replaces a reading by the same without a free slot; false if the word is not what was read.
+    boolean takeOne(long word, long read, long bit) {
+        return change(word, read, (read & ~bit) + ONE);
     }
 
     /// Sets all slots of a word that no other thread uses.
