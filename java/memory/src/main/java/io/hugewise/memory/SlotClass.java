@@ -150,16 +150,34 @@ final class SlotClass {
         }
     }
 
-    /// Ends an empty span, unless it is being queued at this moment, or a slot was taken. No slot of it can be freed.
+    /// Lets who frees a slot of a span wait, until [#unseal].
+    void seal(int first) {
+        int info = units.info(first);
+        while (!units.changeInfo(first, info, info | UnitInfo.SEALED)) {
+            info = units.info(first);
+        }
+    }
+
+    void unseal(int first) {
+        int info = units.info(first);
+        while (!units.changeInfo(first, info, info & ~UnitInfo.SEALED)) {
+            info = units.info(first);
+        }
+    }
+
+    /// Ends an empty span, unless it is being queued at this moment, or a slot was taken.
     private void end(int first) {
         queue.moveList();
+        seal(first);
         int info = units.info(first);
         boolean isBeingQueued = (info & (UnitInfo.QUEUED | UnitInfo.HEAPED)) == UnitInfo.QUEUED;
         if (isBeingQueued || !takeAll(first, info)) {
+            unseal(first);
             return;
         }
         if (!units.changeInfo(first, info, 0)) {
             put(first, info, SlotPlaces.wordsOf(sizeClass, info));
+            unseal(first);
             return;
         }
         int length = UnitInfo.units(info);

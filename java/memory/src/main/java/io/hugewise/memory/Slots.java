@@ -230,10 +230,14 @@ final class Slots {
         int ofSpan = slot >>> Words.SLOTS_LOG2;
         long word = SlotPlaces.firstWord(first) + ofSpan;
         long bit = 1L << (slot & (Words.SLOTS - 1));
-        while (true) {
+        for (int spins = 0; ; ) {
             int now = units.info(first);
             if (!UnitInfo.isFirstOf(now, info)) {
                 throw Blocks.noBlock();
+            }
+            if ((now & UnitInfo.SEALED) != 0) {
+                SpinLock.pause(spins++);
+                continue;
             }
             long cell = cellOf(sizeClass, first, ofSpan, now);
             if (cell != Cells.ELSEWHERE && isFreedIntoCell) {
@@ -241,7 +245,8 @@ final class Slots {
                 if ((free & bit) != 0) {
                     return false;
                 }
-                if (cells.give(sizeClass, UnitInfo.stripe(now), cell, bit)) {
+                // Otherwise it may have been sealed, and the word without free slots.
+                if (units.info(first) == now && cells.give(sizeClass, UnitInfo.stripe(now), cell, bit)) {
                     if (units.isScarce()) {
                         boolean isAll = (free | bit) == SlotPlaces.all(sizeClass, info, ofSpan);
                         freedInCell(classes[sizeClass], (cell & Words.FREE) == 0, isAll);
