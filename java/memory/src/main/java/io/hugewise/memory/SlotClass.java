@@ -35,6 +35,11 @@ final class SlotClass {
         this.mostKept = mostKept;
     }
 
+    /// Whether slots are freed into the cell that has their word: it may hold a whole word.
+    boolean isFreedIntoCell() {
+        return quota == Words.SLOTS;
+    }
+
     boolean isUsed() {
         return heldUnits > 0;
     }

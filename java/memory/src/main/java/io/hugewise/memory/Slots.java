@@ -17,6 +17,12 @@ final class Slots {
     /// A word with more free slots is not filled first, so that spans with few blocks become empty.
     private static final int MOST_FREE_OF_FREED = 8;
 
+    /// Answers of an attempt to free a slot; `AGAIN` if something has changed meanwhile.
+    private static final int AGAIN = -1;
+
+    private static final int REFUSED = 0;
+    private static final int GIVEN = 1;
+
     private final Units units;
     private final Words words;
     private final Cells cells;
@@ -220,58 +226,73 @@ final class Slots {
     /// @return false if it is free already
     /// @throws IllegalArgumentException if no slot starts there
     boolean give(int unit, int info, long offset) {
-        int sizeClass = UnitInfo.sizeClass(info);
-        boolean isFreedIntoCell = classes[sizeClass].quota == Words.SLOTS;
+        SlotClass of = classes[UnitInfo.sizeClass(info)];
         int first = unit - UnitInfo.back(info);
-        int slot = SlotPlaces.slotAt(sizeClass, info, first, offset);
+        int slot = SlotPlaces.slotAt(of.sizeClass, info, first, offset);
         if (slot < 0) {
             throw Blocks.noBlock();
         }
         int ofSpan = slot >>> Words.SLOTS_LOG2;
-        long word = SlotPlaces.firstWord(first) + ofSpan;
         long bit = 1L << (slot & (Words.SLOTS - 1));
-        for (int spins = 0; ; ) {
+        for (int spins = 0; ; spins++) {
             int now = units.info(first);
             if (!UnitInfo.isFirstOf(now, info)) {
                 throw Blocks.noBlock();
             }
             if ((now & UnitInfo.SEALED) != 0) {
-                SpinLock.pause(spins++);
+                SpinLock.pause(spins);
                 continue;
             }
-            long cell = cellOf(sizeClass, first, ofSpan, now);
-            if (cell != Cells.ELSEWHERE && isFreedIntoCell) {
-                long free = (words.get(word) | cell) & Words.FREE;
-                if ((free & bit) != 0) {
-                    return false;
-                }
-                // Otherwise it may have been sealed, and the word without free slots.
-                if (units.info(first) == now && cells.give(sizeClass, UnitInfo.stripe(now), cell, bit)) {
-                    if (units.isScarce()) {
-                        boolean isAll = (free | bit) == SlotPlaces.all(sizeClass, info, ofSpan);
-                        freedInCell(classes[sizeClass], (cell & Words.FREE) == 0, isAll);
-                    }
-                    return true;
-                }
-                continue;
-            }
-            long before = words.get(word);
-            // A later move into a cell changes the word.
-            cell = cellOf(sizeClass, first, ofSpan, now);
-            if (units.info(first) != now || (cell != Cells.ELSEWHERE && isFreedIntoCell)) {
-                continue;
-            }
-            if (((before | cell) & bit) != 0) {
-                return false;
-            }
-            if (words.give(word, before, bit)) {
-                if (Long.bitCount(before & Words.FREE) < MOST_FREE_OF_FREED) {
-                    freed[indexOfFreed(sizeClass)] = (long) first << Words.IN_SPAN_LOG2 | ofSpan;
-                }
-                freedInWord(classes[sizeClass], first, now, (before & Words.FREE) | bit, bit, SlotPlaces.all(sizeClass, info, ofSpan));
-                return true;
+            long cell = cellOf(of.sizeClass, first, ofSpan, now);
+            int given = cell != Cells.ELSEWHERE && of.isFreedIntoCell()
+                    ? giveToCell(of, first, ofSpan, now, cell, bit)
+                    : giveToWord(of, first, ofSpan, now, bit);
+            if (given != AGAIN) {
+                return given == GIVEN;
             }
         }
+    }
+
+    private int giveToCell(SlotClass of, int first, int ofSpan, int now, long cell, long bit) {
+        long free = (words.get(SlotPlaces.firstWord(first) + ofSpan) | cell) & Words.FREE;
+        if ((free & bit) != 0) {
+            return REFUSED;
+        }
+        // If the span was sealed before the word was read, the slot may be free and not in it.
+        if (units.info(first) != now || !cells.give(of.sizeClass, UnitInfo.stripe(now), cell, bit)) {
+            return AGAIN;
+        }
+        if (units.isScarce()) {
+            // A request that failed would find the slot, or the units of its span.
+            if ((cell & Words.FREE) == 0) {
+                of.noteFreed();
+            }
+            if ((free | bit) == SlotPlaces.all(of.sizeClass, now, ofSpan)) {
+                units.noteRelease();
+            }
+        }
+        return GIVEN;
+    }
+
+    private int giveToWord(SlotClass of, int first, int ofSpan, int now, long bit) {
+        long word = SlotPlaces.firstWord(first) + ofSpan;
+        long before = words.get(word);
+        // A later move into a cell changes the word.
+        long cell = cellOf(of.sizeClass, first, ofSpan, now);
+        if (units.info(first) != now || (cell != Cells.ELSEWHERE && of.isFreedIntoCell())) {
+            return AGAIN;
+        }
+        if (((before | cell) & bit) != 0) {
+            return REFUSED;
+        }
+        if (!words.give(word, before, bit)) {
+            return AGAIN;
+        }
+        if (Long.bitCount(before & Words.FREE) < MOST_FREE_OF_FREED) {
+            freed[indexOfFreed(of.sizeClass)] = (long) first << Words.IN_SPAN_LOG2 | ofSpan;
+        }
+        freedInWord(of, first, now, (before & Words.FREE) | bit, bit, SlotPlaces.all(of.sizeClass, now, ofSpan));
+        return GIVEN;
     }
 
     /// The cell that has a word of a span.
@@ -279,16 +300,6 @@ final class Slots {
         return UnitInfo.isCurrent(info)
                 ? cells.of(sizeClass, UnitInfo.stripe(info), SlotPlaces.place(first, ofSpan, sizeClass))
                 : Cells.ELSEWHERE;
-    }
-
-    /// A slot was freed into a cell. A request that failed would find it, or the units of its span.
-    private void freedInCell(SlotClass of, boolean isFirst, boolean isAll) {
-        if (isFirst) {
-            of.noteFreed();
-        }
-        if (isAll) {
-            units.noteRelease();
-        }
     }
 
     /// A slot was freed in its word. It may be taken by others now, and the span may end.
