@@ -5,7 +5,7 @@ import java.lang.invoke.VarHandle;
 
 /// Atomic access to the elements of arrays.
 final class Atomics {
-    private static final VarHandle LONGS = MethodHandles.arrayElementVarHandle(long[].class);
+    static final VarHandle LONGS = MethodHandles.arrayElementVarHandle(long[].class);
     private static final VarHandle INTS = MethodHandles.arrayElementVarHandle(int[].class);
 
     private Atomics() {}

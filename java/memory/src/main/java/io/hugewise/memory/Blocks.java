@@ -8,8 +8,9 @@ import org.jspecify.annotations.Nullable;
 ///
 /// A block is identified by its offset in the memory. Metadata is outside the memory.
 final class Blocks {
-    /// Memory for each stripe of cells.
+    /// Memory for each stripe.
     private static final int STRIPE_BYTES = 32 << 20;
+    private static final int MOST_STRIPES = 64;
     /// Elements of 64 bytes.
     private static final int PADDING = 16;
     /// A request that failed is tried in full again after so many others, even if nothing seems to have become free.
@@ -37,7 +38,7 @@ final class Blocks {
         this.pageSize = pageSize;
         this.units = new Units(address, bytes, isFresh);
         this.decommit = decommit;
-        int most = Math.min(UnitInfo.STRIPES, Integer.highestOneBit(4 * Runtime.getRuntime().availableProcessors()));
+        int most = Math.min(MOST_STRIPES, Integer.highestOneBit(4 * Runtime.getRuntime().availableProcessors()));
         this.stripes = Math.clamp(Long.highestOneBit(bytes / STRIPE_BYTES), 1, most);
         this.slots = new Slots(units, bytes, stripes);
         this.near = new int[(stripes + 1) * PADDING];
@@ -58,7 +59,7 @@ final class Blocks {
         }
         long offset = takeOrRefill(sizeClass);
         if (offset < 0) {
-            // Again, with the memory of all cells and empty spans.
+            // Again, with the memory of all caches and empty spans.
             units.becomeScarce();
             slots.reclaim();
             long events = events(sizeClass);
@@ -149,7 +150,7 @@ final class Blocks {
         int unit = unitOf(from);
         int info = units.info(unit);
         boolean given = switch (UnitInfo.kind(info)) {
-            case UnitInfo.SLOTS -> slots.give(unit, info, from);
+            case UnitInfo.SLOTS -> slots.give(unit, from);
             case UnitInfo.RUN -> startsUnit(from) && giveRun(unit, info);
             case UnitInfo.LARGE -> startsUnit(from) && giveLarge(unit, info);
             default -> throw noBlock();
@@ -227,7 +228,7 @@ final class Blocks {
         for (int unit = 0; unit < units.count(); unit += units.isFree(unit) ? Units.CHUNK : 1) {
             live += liveAt(unit, units.info(unit));
         }
-        return Math.max(0, live - slots.freeInCells());
+        return live;
     }
 
     private long liveAt(int unit, int info) {

@@ -3,8 +3,9 @@ package io.hugewise.memory;
 /// Free slots that threads take without a lock: a cell for each size class and stripe.
 ///
 /// A cell is one long: the place of a word of 32 slots, a number from which its user computes the offset of a slot,
-/// and which of the slots are free in the cell. A slot is taken by one atomic operation, by any thread. A thread normally uses the stripe of its last call; if another thread gets in
-/// its way, it goes on with the next stripe. Nothing belongs to a thread, so idle and ended threads hold nothing.
+/// and which of the slots are free in the cell. A slot is taken by one atomic operation, by any thread. A thread normally
+/// uses the stripe of its last call; if another thread gets in its way, it goes on with the next stripe. Nothing belongs
+/// to a thread, so idle and ended threads hold nothing.
 ///
 /// ```text
 ///  63  62            32 31        0
@@ -128,15 +129,6 @@ final class Cells {
             free += Long.bitCount(Atomics.get(cells, index(sizeClass, stripe)) & Words.FREE);
         }
         return free;
-    }
-
-    /// The lowest bits, as many as are allowed.
-    static long lowest(long bits, int most) {
-        long kept = bits;
-        for (int more = Long.bitCount(bits) - most; more > 0; more--) {
-            kept ^= Long.highestOneBit(kept);
-        }
-        return kept;
     }
 
     /// Begins to move slots of a word into a cell that has no free slots. The class is locked.

@@ -75,7 +75,7 @@ final class Decommit {
         if (idleBefore.length == 0) {
             idleBefore = new long[chunks];
         }
-        slots.reclaimIdle();
+        slots.drain();
         Units.Run advise = (first, count) -> advise(units, first, count);
         for (int chunk = 0; chunk < chunks; chunk += Math.max(1, chunksOfPage)) {
             if (chunksOfPage > 0) {

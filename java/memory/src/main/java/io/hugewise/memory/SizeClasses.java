@@ -1,5 +1,7 @@
 package io.hugewise.memory;
 
+import java.util.Arrays;
+
 /// Block sizes in bytes: multiples of 16 up to 128, then eight per doubling. Rounding a request above 128
 /// bytes up wastes less than an eighth.
 final class SizeClasses {
@@ -13,15 +15,24 @@ final class SizeClasses {
     /// Number of classes.
     static final int COUNT = LINEAR + 9 * (1 << STEPS_LOG2);
 
-    private static final int[] SIZES = new int[COUNT];
+    /// The arrays have a power of two elements, so that the compiler can omit checks of masked indices.
+    private static final int MASK = 127;
+
+    private static final int[] SIZES = new int[MASK + 1];
     private static final int SHIFT = 40;
     /// 2⁴⁰ / size, rounded up: multiplication by it gives exact quotients for all offsets in a span.
-    private static final long[] INVERSES = new long[COUNT];
+    private static final long[] INVERSES = new long[MASK + 1];
     /// Blocks in a span of a class, for each number of units.
-    private static final short[] BLOCKS = new short[COUNT * Units.LONGEST_RUN];
+    private static final short[] BLOCKS = new short[(MASK + 1) * Units.LONGEST_RUN];
     private static final byte[] SHORTEST_SPANS = new byte[COUNT];
+    /// Sizes whose classes are in a table.
+    private static final int TABLED = 1024;
+    private static final byte[] TABLE = new byte[TABLED / GRAIN + 1];
 
     static {
+        for (int i = 0; i < TABLE.length; i++) {
+            TABLE[i] = (byte) computed(i * GRAIN);
+        }
         for (int i = 0; i < COUNT; i++) {
             SIZES[i] = sizeOf(i);
             INVERSES[i] = ((1L << SHIFT) + SIZES[i] - 1) / SIZES[i];
@@ -44,15 +55,19 @@ final class SizeClasses {
     }
 
     static int[] sizes() {
-        return SIZES.clone();
+        return Arrays.copyOf(SIZES, COUNT);
     }
 
     static int size(int index) {
-        return SIZES[index];
+        return SIZES[index & MASK];
     }
 
     /// Class of the smallest block of at least `size` bytes, 0 to LARGEST.
     static int of(int size) {
+        return size <= TABLED ? TABLE[(size + GRAIN - 1) / GRAIN] : computed(size);
+    }
+
+    private static int computed(int size) {
         if (size <= 128) {
             return size == 0 ? 0 : (size - 1) / GRAIN;
         }
@@ -64,25 +79,25 @@ final class SizeClasses {
     /// [Units#UNIT]; -1 if there is none.
     static int of(int size, int alignment) {
         int index = of(Math.max(size, alignment));
-        while (index < SIZES.length && (SIZES[index] & alignment - 1) != 0) {
+        while (index < COUNT && (SIZES[index] & alignment - 1) != 0) {
             index++;
         }
-        return index < SIZES.length ? index : -1;
+        return index < COUNT ? index : -1;
     }
 
     /// Whether a block consists of whole units, and is no part of a span.
     static boolean isRun(int index) {
-        return SIZES[index] % Units.UNIT == 0;
+        return SIZES[index & MASK] % Units.UNIT == 0;
     }
 
     /// Blocks in a span of these units.
     static int blocks(int index, int units) {
-        return BLOCKS[index * Units.LONGEST_RUN + units - 1];
+        return BLOCKS[(index & MASK) * Units.LONGEST_RUN + (units - 1 & Units.LONGEST_RUN - 1)];
     }
 
     /// The block that contains the byte at an offset in a span.
     static int blockAt(int index, int offset) {
-        return (int) ((offset * INVERSES[index]) >>> SHIFT);
+        return (int) ((offset * INVERSES[index & MASK]) >>> SHIFT);
     }
 
     /// Units of the shortest span with four blocks or more that wastes little at its end.

@@ -13,11 +13,10 @@ final class SlotClass {
     final int sizeClass;
     final SpinLock lock = new SpinLock();
     final SpanQueue queue;
-    /// Most slots that a cell gets at once.
-    final int quota;
 
     private final Units units;
     private final Words words;
+    private final SlotCaches caches;
     /// Most units of empty spans that are kept.
     private final int mostKept;
 
@@ -26,18 +25,13 @@ final class SlotClass {
     /// How often a slot became free where none was, since a request failed.
     private final int[] events = new int[1];
 
-    SlotClass(int sizeClass, Units units, Words words, SpanQueue queue, int quota, int mostKept) {
+    SlotClass(int sizeClass, Units units, Words words, SlotCaches caches, SpanQueue queue, int mostKept) {
         this.sizeClass = sizeClass;
         this.units = units;
         this.words = words;
+        this.caches = caches;
         this.queue = queue;
-        this.quota = quota;
         this.mostKept = mostKept;
-    }
-
-    /// Whether slots are freed into the cell that has their word: it may hold a whole word.
-    boolean isFreedIntoCell() {
-        return quota == Words.SLOTS;
     }
 
     boolean isUsed() {
@@ -81,22 +75,13 @@ final class SlotClass {
         return first;
     }
 
-    /// A span has a word in the cell of a stripe from now on.
-    void enterCell(int first, int stripe) {
+    /// Slots of a span are taken from now on, so it is no longer kept as an empty one.
+    void use(int first) {
         int info = units.info(first);
-        while (!UnitInfo.isCurrent(info)) {
-            if (units.changeInfo(first, info, UnitInfo.current(info, stripe))) {
-                keptUnits -= (info & UnitInfo.KEPT) != 0 ? UnitInfo.units(info) : 0;
-                return;
+        while ((info & UnitInfo.KEPT) != 0) {
+            if (units.changeInfo(first, info, info & ~UnitInfo.KEPT)) {
+                keptUnits -= UnitInfo.units(info);
             }
-            info = units.info(first);
-        }
-    }
-
-    /// It has none any more.
-    void leaveCell(int first) {
-        int info = units.info(first);
-        while (!units.changeInfo(first, info, UnitInfo.notCurrent(info))) {
             info = units.info(first);
         }
     }
@@ -117,14 +102,15 @@ final class SlotClass {
         }
     }
 
-    /// Whether all slots of a span are free, in its words. Without the lock, the value of a moment.
+    /// Whether all slots of a span are free, and no cache has a word of it. Without the lock, the value of a moment.
     boolean isEmpty(int first) {
         int info = units.info(first);
-        if (!queue.isOurs(info) || UnitInfo.isCurrent(info)) {
+        if (!queue.isOurs(info)) {
             return false;
         }
         for (int i = 0; i < SlotPlaces.wordsOf(sizeClass, info); i++) {
-            if ((words.get(SlotPlaces.firstWord(first) + i) & Words.FREE) != SlotPlaces.all(sizeClass, info, i)) {
+            long word = words.get(SlotPlaces.firstWord(first) + i);
+            if ((word & Words.FREE) != SlotPlaces.all(sizeClass, info, i) || caches.isLive(Words.ownerOf(word))) {
                 return false;
             }
         }
@@ -194,10 +180,12 @@ final class SlotClass {
         units.give(first, length);
     }
 
-    /// Takes all slots of a span, unless one is not free.
+    /// Takes all slots of a span, unless one is not free, or a cache has a word of it. Only with the lock a cache gets one.
     private boolean takeAll(int first, int info) {
         for (int i = 0; i < SlotPlaces.wordsOf(sizeClass, info); i++) {
-            if (!words.takeAll(SlotPlaces.firstWord(first) + i, SlotPlaces.all(sizeClass, info, i))) {
+            long word = SlotPlaces.firstWord(first) + i;
+            boolean isLive = caches.isLive(Words.ownerOf(words.get(word)));
+            if (isLive || !words.takeAll(word, SlotPlaces.all(sizeClass, info, i))) {
                 put(first, info, i);
                 return false;
             }

@@ -1,35 +1,30 @@
 package io.hugewise.memory;
 
-/// Where slots of a span and their words are.
-///
-/// A span has a word for 32 slots, from word [#firstWord] on. The place of a word is the offset of its first slot, in
-/// units of 512 bytes, of which 32 slots of any class are a multiple.
+/// Where slots of a span and their words are: a span has a word for 32 slots, from word [#firstWord] on.
 final class SlotPlaces {
-    /// Words of a unit: eight, enough for slots of 16 bytes, in one cache line.
+    /// Words of a unit: eight, enough for slots of 16 bytes.
     static final int WORDS_LOG2 = 3;
-    private static final int PLACE_LOG2 = Words.SLOTS_LOG2 + 4;
 
-    private SlotPlaces() {}
+    private final Units units;
 
-    /// The offset of a slot that a cell returned.
-    static long offset(long taken, int sizeClass) {
-        return (taken >>> Words.SLOTS_LOG2 << PLACE_LOG2)
-                + (taken & (Words.SLOTS - 1)) * SizeClasses.size(sizeClass);
+    SlotPlaces(Units units) {
+        this.units = units;
     }
 
-    static long place(int first, int ofSpan, int sizeClass) {
-        return ((long) first << (Units.UNIT_LOG2 - PLACE_LOG2))
-                + ofSpan * (long) (SizeClasses.size(sizeClass) >>> (PLACE_LOG2 - Words.SLOTS_LOG2));
+    /// The first unit of the span of a word, which has not ended.
+    int firstUnit(long word) {
+        int unit = (int) (word >>> WORDS_LOG2);
+        return unit - UnitInfo.back(units.info(unit));
     }
 
-    /// A unit in which the word's first slot lies.
-    static int unitOf(long place) {
-        return (int) (place >>> (Units.UNIT_LOG2 - PLACE_LOG2));
+    /// The offset of a word's first slot from unit 0; its span has not ended.
+    long offset(long word, int sizeClass) {
+        int first = firstUnit(word);
+        return offset(first, (int) (word - firstWord(first)), sizeClass);
     }
 
-    static long wordAt(long place, int first, int sizeClass) {
-        long after = place - place(first, 0, sizeClass);
-        return firstWord(first) + after / (SizeClasses.size(sizeClass) >>> (PLACE_LOG2 - Words.SLOTS_LOG2));
+    static long offset(int first, int ofSpan, int sizeClass) {
+        return ((long) first << Units.UNIT_LOG2) + (long) (ofSpan << Words.SLOTS_LOG2) * SizeClasses.size(sizeClass);
     }
 
     static long firstWord(int first) {

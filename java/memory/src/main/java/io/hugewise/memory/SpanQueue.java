@@ -5,9 +5,11 @@ import java.util.Arrays;
 /// Spans of one class that may have free slots, by their first units: the lowest is taken first, so that higher
 /// spans become empty and serve other classes.
 ///
-/// Any thread adds spans, to a list; the list is moved into a heap and taken from under the lock of the class.
+/// Any thread adds spans, to a list; the list is moved into a heap and taken from under the lock of the class. Spans of
+/// which a cache owns words with free slots may be in a list of the cache instead.
 final class SpanQueue {
-    private static final int NONE = -1;
+    /// No span.
+    static final int NONE = -1;
 
     private final Units units;
     private final int sizeClass;
@@ -32,18 +34,47 @@ final class SpanQueue {
 
     /// Adds a span, unless it is queued, or has ended.
     void add(int first) {
+        addTo(head, 0, first);
+    }
+
+    /// Adds a span to a list of a cache, unless it is queued, or has ended; returns whether it did.
+    boolean addTo(int[] heads, int index, int first) {
         int info;
         do {
             info = units.info(first);
             if (!isOurs(info) || (info & UnitInfo.QUEUED) != 0) {
-                return;
+                return false;
             }
         } while (!units.changeInfo(first, info, info | UnitInfo.QUEUED));
+        push(heads, index, first);
+        return true;
+    }
+
+    private void push(int[] heads, int index, int first) {
         int before;
         do {
-            before = Atomics.get(head, 0);
+            before = Atomics.get(heads, index);
             next[first] = before;
-        } while (!Atomics.change(head, 0, before, first));
+        } while (!Atomics.change(heads, index, before, first));
+    }
+
+    /// Moves all spans of a cache's list into the list of the class. Without the lock.
+    void addAll(int[] heads, int index) {
+        for (int first = Atomics.exchange(heads, index, NONE); first != NONE; ) {
+            int following = next[first];
+            push(head, 0, first);
+            first = following;
+        }
+    }
+
+    /// Takes a span off a cache's list, all of which was taken; returns the following one, [#NONE] after the last.
+    int unlink(int first) {
+        int following = next[first];
+        int info = units.info(first);
+        while (!units.changeInfo(first, info, info & ~UnitInfo.QUEUED)) {
+            info = units.info(first);
+        }
+        return following;
     }
 
     /// Moves the list into the heap.
@@ -63,7 +94,7 @@ final class SpanQueue {
         }
     }
 
-    /// Takes the lowest queued span that no cell uses; -1 if there is none.
+    /// Takes the lowest queued span; -1 if there is none.
     int poll() {
         moveList();
         while (size > 0) {
@@ -77,7 +108,7 @@ final class SpanQueue {
         return NONE;
     }
 
-    /// Whether the span was queued here and is in no cell; now it is not queued.
+    /// Whether the span was queued here; now it is not.
     private boolean unqueue(int first) {
         while (true) {
             int info = units.info(first);
@@ -85,7 +116,7 @@ final class SpanQueue {
                 return false;
             }
             if (units.changeInfo(first, info, info & ~(UnitInfo.QUEUED | UnitInfo.HEAPED))) {
-                return !UnitInfo.isCurrent(info);
+                return true;
             }
         }
     }

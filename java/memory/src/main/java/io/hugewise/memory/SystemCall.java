@@ -20,6 +20,7 @@ enum SystemCall {
     PRCTL(157, 167),
     MBIND(237, 235),
     GET_MEMPOLICY(239, 236),
+    MEMBARRIER(324, 283),
     MEMFD_CREATE(319, 279),
     CLOSE(3, 57);
 

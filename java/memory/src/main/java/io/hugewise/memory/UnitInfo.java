@@ -3,14 +3,13 @@ package io.hugewise.memory;
 /// What lies in a unit, as an int; 0 if no block starts in it.
 ///
 /// ```text
-///  31  30  29  28  22  21  20  19  18      14 13     9 8       2 1    0
-/// │ L │ E │ S │stripe│ H │ Q │ C │ units−1  │ back   │ class   │ kind │
+///  31  30  29  28    21  20  19  18      14 13     9 8       2 1    0
+/// │ L │ E │ S │      │ H │ Q │   │ units−1  │ back   │ class   │ kind │
 /// ```
 ///
 /// `back` is the distance to the first unit of the span. In that unit alone, `Q` is set while the span is queued
-/// for its class, `H` once it is in the heap of the queue, `C` while it is the current span of the cell of `stripe`,
-/// `E` while it is empty and kept, and `S` while free slots are neither in its words nor in a cell, so that who frees a
-/// slot has to wait. The second unit of a large block has `L` set, and its length in units in all other bits.
+/// for its class, `H` once it is in the heap of the queue, `E` while it is empty and kept, and `S` while free slots are
+/// not in its words, so that who frees a slot has to wait. The second unit of a large block has `L` set, and its length in units in all other bits.
 final class UnitInfo {
     /// A span of slots of one class.
     static final int SLOTS = 1;
@@ -19,17 +18,13 @@ final class UnitInfo {
     /// The first unit of a larger block.
     static final int LARGE = 3;
 
-    static final int CURRENT = 1 << 19;
     static final int QUEUED = 1 << 20;
     static final int HEAPED = 1 << 21;
     static final int SEALED = 1 << 29;
     static final int KEPT = 1 << 30;
-    /// Largest number of stripes.
-    static final int STRIPES = 128;
 
-    private static final int STRIPE = 22;
     private static final int LENGTH = Integer.MIN_VALUE;
-    private static final int IDENTITY = CURRENT - 1;
+    private static final int IDENTITY = (1 << 19) - 1;
     private static final int BACK = 31 << 9;
 
     private UnitInfo() {}
@@ -64,22 +59,6 @@ final class UnitInfo {
 
     static int units(int info) {
         return ((info >>> 14) & 31) + 1;
-    }
-
-    static int stripe(int info) {
-        return (info >>> STRIPE) & (STRIPES - 1);
-    }
-
-    static boolean isCurrent(int info) {
-        return (info & CURRENT) != 0;
-    }
-
-    static int current(int info, int stripe) {
-        return (info & ~KEPT) | CURRENT | stripe << STRIPE;
-    }
-
-    static int notCurrent(int info) {
-        return info & (KEPT | HEAPED | QUEUED | IDENTITY);
     }
 
     /// Whether a unit is the first one of the span that another reading was of.

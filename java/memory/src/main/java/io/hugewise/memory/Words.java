@@ -1,41 +1,119 @@
 package io.hugewise.memory;
 
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
+import java.lang.ref.Reference;
+import org.jspecify.annotations.Nullable;
 
-/// Words of 32 bits, one per slot: set if the slot is free, and in no cell.
+/// Words of 32 slots: which of them are free. Outside of the heap, because there are many.
 ///
-/// The other 32 bits of a word count how often slots were taken out of it, so that an exchange that is based on
-/// an older reading fails even if the slots are the same again. Outside the heap, because there are many.
+/// ```text
+///           63          48 47          32 31                0
+/// shared   │ take-outs    │ owner        │ free slots         │   changed by atomic operations
+/// own      │ next word + 1               │ free slots         │   of the owner alone
+/// ```
+///
+/// The owner is the tag of a [SlotCache], 0 for none. It alone reads and writes the free slots of its half, without
+/// atomic operations; other threads free slots into the shared half. `take-outs` counts how often slots were taken out
+/// of the shared half, so that an exchange that is based on an older reading fails even if the slots are the same again.
 final class Words {
     /// Slots of a word.
     static final int SLOTS_LOG2 = 5;
 
     static final int SLOTS = 1 << SLOTS_LOG2;
-
-    /// Bits of the number of a word in its span, which has at most 16 units of 8 words.
-    static final int IN_SPAN_LOG2 = 8;
-
     static final long FREE = (1L << SLOTS) - 1;
-    private static final long ONE = 1L << SLOTS;
-    private static final VarHandle WORD = ValueLayout.JAVA_LONG.varHandle();
+
+    private static final int OWNER = SLOTS;
+    private static final long OWNER_BITS = 0xFFFFL << OWNER;
+    private static final long ONE = 1L << 48;
+    private static final int RECORD_LOG2 = 4;
+    private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
+
+    /// The whole address space, whose bounds need no check, if native access is permitted; otherwise null.
+    private static final @Nullable MemorySegment ALL =
+            Metadata.isKernelCallable() ? MemorySegment.NULL.reinterpret(Long.MAX_VALUE) : null;
 
     private final MemorySegment memory;
+    /// Where the records begin in `accessed`.
+    private final long start;
 
     /// No slot is free.
     Words(long words) {
-        memory = Arena.ofAuto().allocate(words * Long.BYTES, 64);
+        memory = Metadata.reserve(words << RECORD_LOG2);
+        start = ALL == null ? 0 : memory.address();
+    }
+
+    private MemorySegment accessed() {
+        return ALL == null ? memory : ALL;
+    }
+
+    private long at(long word) {
+        return start + (word << RECORD_LOG2);
+    }
+
+    static int ownerOf(long shared) {
+        return (int) (shared >>> OWNER) & 0xFFFF;
+    }
+
+    private static long owned(long shared, int owner) {
+        return (shared & ~OWNER_BITS) | (long) owner << OWNER;
     }
 
     long get(long word) {
-        return (long) WORD.getAcquire(memory, word * Long.BYTES);
+        try {
+            return (long) LONG.getAcquire(accessed(), at(word));
+        } finally {
+            Reference.reachabilityFence(memory);
+        }
     }
 
     private boolean change(long word, long from, long to) {
-        return WORD.weakCompareAndSet(memory, word * Long.BYTES, from, to);
+        try {
+            return LONG.weakCompareAndSet(accessed(), at(word), from, to);
+        } finally {
+            Reference.reachabilityFence(memory);
+        }
     }
+
+    // The half of the owner
+
+    long own(long word) {
+        try {
+            return (long) LONG.get(accessed(), at(word) + Long.BYTES);
+        } finally {
+            Reference.reachabilityFence(memory);
+        }
+    }
+
+    void setOwn(long word, long own) {
+        try {
+            LONG.set(accessed(), at(word) + Long.BYTES, own);
+        } finally {
+            Reference.reachabilityFence(memory);
+        }
+    }
+
+    /// Takes free slots out, at most `most`, for a new owner or the present one; returns them as bits, 0 if there are none.
+    long own(long word, int owner, int most) {
+        while (true) {
+            long now = get(word);
+            long bits = lowest(now & FREE, most);
+            if (bits == 0 || change(word, now, owned(now & ~bits, owner) + ONE)) {
+                return bits;
+            }
+        }
+    }
+
+    /// Frees slots of the owner, which owns the word no longer.
+    void disown(long word, long bits) {
+        long now = get(word);
+        while (!change(word, now, owned(now, 0) + ONE | bits)) {
+            now = get(word);
+        }
+    }
+
+    // The shared half
 
     /// Frees slots that no other thread can free or take.
     void put(long word, long bits) {
@@ -54,7 +132,7 @@ final class Words {
     long take(long word, int most) {
         while (true) {
             long now = get(word);
-            long bits = Cells.lowest(now & FREE, most);
+            long bits = lowest(now & FREE, most);
             if (bits == 0 || change(word, now, (now & ~bits) + ONE)) {
                 return bits;
             }
@@ -74,16 +152,20 @@ final class Words {
         }
     }
 
-    /// Replaces a reading by the same without a free slot; false if the word is not what was read.
-    boolean takeOne(long word, long read, long bit) {
-        return change(word, read, (read & ~bit) + ONE);
-    }
-
-    /// Sets all slots of a word that no other thread uses.
+    /// Sets all slots of a word that no other thread uses, and that has no owner then.
     void reset(long word, long bits) {
         long now = get(word);
-        while (!change(word, now, (now & ~FREE) + ONE | bits)) {
+        while (!change(word, now, owned(now & ~FREE, 0) + ONE | bits)) {
             now = get(word);
         }
+    }
+
+    /// The lowest bits, as many as are allowed.
+    static long lowest(long bits, int most) {
+        long kept = bits;
+        for (int more = Long.bitCount(bits) - most; more > 0; more--) {
+            kept ^= Long.highestOneBit(kept);
+        }
+        return kept;
     }
 }

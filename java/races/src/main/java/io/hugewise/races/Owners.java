@@ -13,7 +13,7 @@ import org.openjdk.jcstress.infra.results.I_Result;
 final class Owners {
     private Owners() {}
 
-    /// Of one size; a thread frees a block before, and the other one takes the free blocks of all cells back.
+    /// Of one size; a thread frees a block before, and the other one takes the free blocks of all caches back.
     private abstract static class Two {
         private final long size;
         private final long before;
