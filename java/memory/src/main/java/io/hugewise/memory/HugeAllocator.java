@@ -14,8 +14,8 @@ import org.jspecify.annotations.Nullable;
 /// allocator.free(row);
 /// ```
 ///
-/// Any thread may allocate, and free blocks of other threads, normally without a lock. No memory belongs to a
-/// thread, so idle threads keep none. Memory is not zeroed, except by [#allocateZeroed].
+/// Any thread may allocate, and free blocks of other threads, normally without a lock. Free blocks of idle threads are
+/// within reach of others. Memory is not zeroed, except by [#allocateZeroed].
 /// There are 80 block sizes up to 64 KiB, which waste less than an eighth of a request (up to 15 bytes below
 /// 128), and multiples of 4 KiB above. Each block is aligned to 16 bytes.
 ///
@@ -33,11 +33,12 @@ import org.jspecify.annotations.Nullable;
 /// ```
 ///
 /// A double free and an offset without a block throw an exception, unless the block has been reused: then it
-/// belongs to its new owner. Writes through [#memory] beyond the end of a block change another block, undetected.
+/// belongs to its new owner. If two threads free the same block of up to 30 KiB at the same moment, both may succeed; the
+/// block is free once. Writes through [#memory] beyond the end of a block change another block, undetected.
 ///
 /// # Costs
 ///
-/// Metadata is not in the memory: 4 to 6 bytes per 4 KiB on the Java heap, in a few arrays, and 64 bytes per 4 KiB
+/// Metadata is not in the memory: 4 to 6 bytes per 4 KiB on the Java heap, in a few arrays, and 128 bytes per 4 KiB
 /// outside, of which those are resident that belong to memory in blocks of up to 30 KiB.
 public final class HugeAllocator implements BlockAllocator {
 
