@@ -23,6 +23,7 @@ final class SlotCaches {
     private static final int MOST_OWNED = 64;
     /// A cache to which so many spans were returned, without a use by its thread, is taken from the thread.
     private static final int MOST_RETURNS = 256;
+    private static final int MOST_SHORTAGES = 1024;
     /// The index of a cache in its tag; the higher bits count how often it was drained.
     private static final int INDEX_BITS = 7;
 
@@ -42,6 +43,8 @@ final class SlotCaches {
     /// Bytes that no cache may keep yet.
     private final AtomicLong grantable;
     private final long grant;
+    /// How often a grant was refused; a hint, counted without synchronization.
+    private int shortages;
 
     /// @param stripes number of shared caches, a power of two
     SlotCaches(Words words, SlotPlaces places, long bytes, int stripes, Given given) {
@@ -146,15 +149,24 @@ final class SlotCaches {
     /// Allows a cache that was entered to keep more, unless all caches keep their most.
     boolean grant(SlotCache cache, int size) {
         long more = Math.max(grant, size);
-        if (grantable.get() < more) {
-            return false;
-        }
-        if (grantable.addAndGet(-more) < 0) {
+        if (grantable.get() >= more) {
+            if (grantable.addAndGet(-more) >= 0) {
+                cache.allow(more);
+                return true;
+            }
             grantable.addAndGet(more);
-            return false;
         }
-        cache.allow(more);
-        return true;
+        shortages++;
+        return false;
+    }
+
+    /// Takes all caches back if they have refused many slots: some may keep much that they do not need. The caller is in
+    /// no cache, and has no lock.
+    void rebalance() {
+        if (shortages >= MOST_SHORTAGES) {
+            shortages = 0;
+            drain();
+        }
     }
 
     /// Takes back what a cache that was entered may keep and does not need.

@@ -196,6 +196,7 @@ final class Slots {
             Freeing freeing = giveToCache(unit, offset);
             if (freeing == Freeing.NOT_OWNED) {
                 freeing = giveToWord(unit, offset);
+                caches.rebalance();
             }
             if (freeing != Freeing.AGAIN) {
                 return freeing == Freeing.DONE;
@@ -231,13 +232,18 @@ final class Slots {
             long shared = everyWord.get(word);
             int sizeClass = UnitInfo.sizeClass(info);
             int size = SizeClasses.size(sizeClass);
-            if (Words.ownerOf(shared) != cache.tag() || (cache.room() < size && !everyCache.grant(cache, size))) {
+            boolean isOwned = Words.ownerOf(shared) == cache.tag();
+            if ((!isOwned && everyCache.isLive(Words.ownerOf(shared)))
+                    || (cache.room() < size && !everyCache.grant(cache, size))) {
                 return Freeing.NOT_OWNED;
             }
             long own = everyWord.own(word);
             long bit = 1L << (slot & Words.SLOTS - 1);
             if (((shared | own) & bit) != 0) {
                 return Freeing.REFUSED;
+            }
+            if (!isOwned && !adopt(first, info, word, shared, cache)) {
+                return Freeing.AGAIN;
             }
             cache.add(sizeClass, word, own, SlotPlaces.offset(first, ofSpan, sizeClass), bit, size);
             if (everyUnit.isScarce()) {
@@ -247,6 +253,17 @@ final class Slots {
         } finally {
             cache.leave();
         }
+    }
+
+    /// Gives a word that was read to a cache, unless it has changed. No lock is needed, as for a free slot: the slot that
+    /// is being freed keeps the span from ending.
+    private boolean adopt(int first, int info, long word, long shared, SlotCache cache) {
+        int now = units.info(first);
+        if (!UnitInfo.isFirstOf(now, info)) {
+            throw Blocks.noBlock();
+        }
+        // If the span was sealed before the word was read, the slot may be free and not in it.
+        return (now & UnitInfo.SEALED) == 0 && words.adopt(word, shared, cache.tag());
     }
 
     /// A request that failed would find the slot, or the units of its span.

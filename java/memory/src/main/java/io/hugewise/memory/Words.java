@@ -105,6 +105,11 @@ final class Words {
         }
     }
 
+    /// Gives a word without an owner to one; false if the word is not what was read.
+    boolean adopt(long word, long read, int owner) {
+        return change(word, read, owned(read, owner) + ONE);
+    }
+
     /// Frees slots of the owner, which owns the word no longer.
     void disown(long word, long bits) {
         long now = get(word);
