@@ -1,12 +1,21 @@
-"""The texts of markers in the documentation, by name: `BENCHMARK/runs`, `BENCHMARK/PART`, `compare/simulation`."""
+"""The texts of markers in the documentation, by name: `BENCHMARK/runs`, `BENCHMARK/PART`, `compare/simulation`,
+`cache/simulation`, `cache/summary`."""
 
 import json
 
+import cache_simulation
 import results
 import simulation
 import tables
 
 NONE = "No run is recorded yet."
+
+
+CACHES = {"cache/simulation": cache_simulation.table, "cache/summary": cache_simulation.summary}
+
+
+def simulated(benchmark):
+    return json.loads((results.BENCHMARKS / benchmark / "results/simulation.json").read_text())
 
 
 class Figures:
@@ -18,7 +27,9 @@ class Figures:
     def __call__(self, name):
         benchmark, _, part = name.partition("/")
         if name == "compare/simulation":
-            return simulation.table(json.loads((results.BENCHMARKS / "compare/results/simulation.json").read_text()))
+            return simulation.table(simulated("compare"))
+        if name in CACHES:
+            return CACHES[name](simulated("cache"))
         if part == "runs":
             return self.runs(benchmark)
         result, found = self.newest(benchmark, part)

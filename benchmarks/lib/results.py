@@ -178,7 +178,7 @@ def stored():
             result = json.loads(file.read_text())
         except ValueError as error:
             sys.exit(f"{file}: {error}")
-        # The rates of simulated comparisons are a list.
+        # Rates and hit ratios of simulations are lists.
         if isinstance(result, dict):
             found.setdefault(result.get("benchmark"), []).append((file, result))
     for results in found.values():

@@ -1,0 +1,182 @@
+package io.hugewise.cache.simulation;
+
+import java.util.Arrays;
+
+/// W-TinyLFU (Einziger et al., "Adaptive software cache management", Middleware '18) on segments.
+///
+/// New keys are appended to the log of the window. Its oldest segment competes with the oldest one of the main log:
+/// of both, the keys that were requested most often are kept, as many bytes as the main segment had. If few keys of
+/// the window win, the main segment stays as it is, and nothing is moved. Uses are counted in the two bits of the
+/// index word, and added to the sketch only when a segment is looked at, so a hit never writes to the sketch.
+final class SegmentTinyLfu extends Segments {
+    /// Most bytes that are moved for each inserted one.
+    static final double MOST_MOVED = 1.3;
+
+    /// A main segment with a greater share of used keys is not evicted, but gets behind all others.
+    private static final double MOST_USED = 0.9;
+    private static final int MOST_SECOND_CHANCES = 8;
+    /// With a smaller share of winners among the keys of the window, the main segment stays.
+    private static final double LEAST_WINNERS = 0.05;
+    /// A key that was requested so often is replaced only by one that was requested twice more often.
+    private static final int ESTABLISHED = 3;
+    /// Requests after which the sketch is halved, for each entry that the capacity has.
+    private static final int SKETCH_PERIOD = 15;
+
+    private final Log window = new Log();
+    private final Log main = new Log();
+    private final Sketch sketch = new Sketch(SKETCH_PERIOD);
+    private final WindowSize target = new WindowSize();
+
+    SegmentTinyLfu(long capacity, int[] sizes) {
+        super(capacity, sizes);
+    }
+
+    @Override
+    void expect(long count) {
+        sketch.grow(count);
+        target.grow(count);
+    }
+
+    @Override
+    void requested(boolean hit) {
+        target.requested(hit);
+    }
+
+    @Override
+    void missed(int key) {
+        sketch.increment(key);
+    }
+
+    @Override
+    void insert(int key) {
+        window.append(key);
+        while (isLarge() && bytes() <= capacity - segmentBytes && !window.closed.isEmpty()) {
+            Segment oldest = window.take();
+            main.closed.add(oldest);
+            main.bytes += oldest.bytes;
+        }
+    }
+
+    @Override
+    long bytes() {
+        return window.bytes + main.bytes;
+    }
+
+    private boolean isLarge() {
+        return window.bytes > target.share() * capacity;
+    }
+
+    @Override
+    void evict() {
+        if (!window.closed.isEmpty() && isLarge() || main.bytes == 0) {
+            compete(window.take());
+        } else {
+            shrinkMain();
+        }
+    }
+
+    private void compete(Segment of) {
+        Segment candidates = new Segment();
+        for (int i = 0; i < of.count; i++) {
+            int key = of.keys[i];
+            remove(key);
+            boolean used = settle(key);
+            boolean hasRoom = window.bytes + sizes[key] <= target.share() * capacity + segmentBytes / 2.0;
+            if (used && hasRoom && sizes[key] <= movable()) {
+                move(key, window);
+            } else {
+                candidates.add(key, sizes[key]);
+            }
+        }
+        long over = bytes() + candidates.bytes - capacity;
+        if (over <= 0) {
+            keep(rank(candidates, new Segment()), candidates.bytes);
+            return;
+        }
+        Segment victims = main.bytes > 0 ? takeMain() : new Segment();
+        long[] ranked = rank(candidates, victims);
+        if (candidates.count > 0 && winners(ranked, victims.count) <= LEAST_WINNERS * victims.count) {
+            main.closed.addFirst(victims);
+            main.bytes += victims.bytes;
+            return;
+        }
+        keep(ranked, candidates.bytes + victims.bytes - Math.max(over, candidates.bytes));
+    }
+
+    /// Merges two segments of main to one.
+    private void shrinkMain() {
+        Segment victims = takeMain();
+        if (main.bytes > 0) {
+            Segment others = takeMain();
+            for (int i = 0; i < others.count; i++) {
+                victims.add(others.keys[i], sizes[others.keys[i]]);
+            }
+        }
+        keep(rank(new Segment(), victims), victims.bytes - segmentBytes);
+    }
+
+    private Segment takeMain() {
+        for (int chances = Math.min(main.closed.size(), MOST_SECOND_CHANCES); chances > 0; chances--) {
+            Segment oldest = main.take();
+            int used = 0;
+            for (int i = 0; i < oldest.count; i++) {
+                used += uses[oldest.keys[i]] > 0 ? 1 : 0;
+            }
+            if (used <= MOST_USED * oldest.count) {
+                return oldest;
+            }
+            for (int i = 0; i < oldest.count; i++) {
+                settle(oldest.keys[i]);
+            }
+            main.closed.add(oldest);
+            main.bytes += oldest.bytes;
+        }
+        return main.take();
+    }
+
+    /// Adds the uses of a key to the sketch; whether there were any.
+    private boolean settle(int key) {
+        boolean used = uses[key] > 0;
+        for (; uses[key] > 0; uses[key]--) {
+            sketch.increment(key);
+        }
+        return used;
+    }
+
+    /// All keys, the best last, with their rank in the upper half; bit 31 is set for those of main.
+    private long[] rank(Segment candidates, Segment victims) {
+        long[] ranked = new long[candidates.count + victims.count];
+        for (int i = 0; i < candidates.count; i++) {
+            int key = candidates.keys[i];
+            ranked[i] = 2L * sketch.frequency(key) << 32 | key;
+        }
+        for (int i = 0; i < victims.count; i++) {
+            int key = victims.keys[i];
+            settle(key);
+            int frequency = sketch.frequency(key);
+            ranked[candidates.count + i] = 2L * frequency + (frequency < ESTABLISHED ? 1 : 3) << 32 | 1L << 31 | key;
+        }
+        Arrays.sort(ranked);
+        return ranked;
+    }
+
+    private static int winners(long[] ranked, int places) {
+        int winners = 0;
+        for (int i = ranked.length - 1; i >= ranked.length - places; i--) {
+            winners += (ranked[i] & 1L << 31) == 0 ? 1 : 0;
+        }
+        return winners;
+    }
+
+    private void keep(long[] ranked, long bytes) {
+        long room = Math.min(bytes, movable());
+        for (int i = ranked.length - 1; i >= 0; i--) {
+            int key = (int) ranked[i] & Integer.MAX_VALUE;
+            remove(key);
+            if (sizes[key] <= room) {
+                room -= sizes[key];
+                move(key, main);
+            }
+        }
+    }
+}
