@@ -1,4 +1,10 @@
-/// A cache outside of the Java heap, on huge pages.
+/// A cache outside of the Java heap, on huge pages: [io.hugewise.cache.HugeCache].
+///
+/// It needs native access: `--enable-native-access=io.hugewise.memory,io.hugewise.cache`, or `=ALL-UNNAMED` on the
+/// class path.
 module io.hugewise.cache {
-    requires static org.jspecify;
+    requires transitive io.hugewise.memory;
+    requires static transitive org.jspecify;
+
+    exports io.hugewise.cache;
 }

@@ -1,5 +1,6 @@
 package io.hugewise.cache.simulation;
 
+import io.hugewise.cache.policy.WindowSize;
 import java.util.Arrays;
 
 /// W-TinyLFU (Einziger et al., "Adaptive software cache management", Middleware '18) on segments.
@@ -34,12 +35,12 @@ final class SegmentTinyLfu extends Segments {
     @Override
     void expect(long count) {
         sketch.grow(count);
-        target.grow(count);
+        target.expect(count);
     }
 
     @Override
     void requested(boolean hit) {
-        target.requested(hit);
+        target.requested(1, hit ? 1 : 0);
     }
 
     @Override

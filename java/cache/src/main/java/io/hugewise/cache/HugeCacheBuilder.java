@@ -1,0 +1,142 @@
+package io.hugewise.cache;
+
+import io.hugewise.memory.Backing;
+import io.hugewise.memory.HugeArena;
+import io.hugewise.memory.HugeOptions;
+import io.hugewise.memory.SegmentPool;
+import java.time.Duration;
+import java.util.concurrent.Executor;
+import java.util.concurrent.ForkJoinPool;
+import java.util.function.LongSupplier;
+import java.util.function.UnaryOperator;
+import org.jspecify.annotations.Nullable;
+
+/// Describes a cache to be built.
+///
+/// @param <K> type of keys
+/// @param <V> type of values
+public final class HugeCacheBuilder<K, V> {
+    private static final long LEAST = 4 << 20;
+    private static final long LARGEST = 256L << 30;
+    private static final long SMALLEST_SEGMENT = 64 << 10;
+    private static final long LARGEST_SEGMENT = 1 << 20;
+    private static final long SEGMENTS = 256;
+
+    final Serializer<K> keys;
+    final Serializer<V> values;
+    long writeNanos;
+    long accessNanos;
+    @Nullable RemovalListener<? super K, ? super V> listener;
+    Executor executor = ForkJoinPool.commonPool();
+    LongSupplier nanos = System::nanoTime;
+    private boolean isVariable;
+    private long maximumBytes;
+    private UnaryOperator<HugeOptions> memory = UnaryOperator.identity();
+
+    HugeCacheBuilder(Serializer<K> keys, Serializer<V> values) {
+        this.keys = keys;
+        this.values = values;
+    }
+
+    /// Sets the limit of all memory outside of the heap: entries, index, and what is kept free. This memory is reserved.
+    ///
+    /// @param bytes from 4 MiB to 256 GiB; rounded down to segments of 64 KiB to 1 MiB
+    /// @return this
+    public HugeCacheBuilder<K, V> maximumBytes(long bytes) {
+        if (bytes < LEAST || bytes > LARGEST) {
+            throw new IllegalArgumentException("a cache has from 4MiB to 256GiB, not " + bytes + " bytes");
+        }
+        maximumBytes = bytes;
+        return this;
+    }
+
+    /// Lets entries expire after they were added or replaced.
+    ///
+    /// @param duration time until then; rounded down to 32 ms
+    /// @return this
+    public HugeCacheBuilder<K, V> expireAfterWrite(Duration duration) {
+        writeNanos = Clock.nanos(duration);
+        return this;
+    }
+
+    /// Lets entries expire after they were added, replaced or read.
+    ///
+    /// @param duration time until then; rounded down to 32 ms
+    /// @return this
+    public HugeCacheBuilder<K, V> expireAfterAccess(Duration duration) {
+        accessNanos = Clock.nanos(duration);
+        return this;
+    }
+
+    /// Lets entries expire at times that are set with [HugeCache#put(Object, Object, Duration)]; others never expire.
+    ///
+    /// @return this
+    public HugeCacheBuilder<K, V> variableExpiry() {
+        isVariable = true;
+        return this;
+    }
+
+    boolean canExpire() {
+        return isVariable || writeNanos > 0 || accessNanos > 0;
+    }
+
+    /// Sets what is called after an entry was removed.
+    ///
+    /// @param called the listener
+    /// @return this
+    public HugeCacheBuilder<K, V> removalListener(RemovalListener<? super K, ? super V> called) {
+        listener = called;
+        return this;
+    }
+
+    /// Sets the executor that calls the listener; by default the common pool.
+    ///
+    /// @param caller the executor
+    /// @return this
+    public HugeCacheBuilder<K, V> executor(Executor caller) {
+        executor = caller;
+        return this;
+    }
+
+    /// Sets the clock, for tests.
+    ///
+    /// @param clock returns a time in nanoseconds, as [System#nanoTime] does
+    /// @return this
+    public HugeCacheBuilder<K, V> ticker(LongSupplier clock) {
+        nanos = clock;
+        return this;
+    }
+
+    /// Changes how memory is reserved; by default `hugetlb`, else `thp`, else `base`.
+    ///
+    /// @param change completes the options, for example `options -> options.only(Backing.hugetlb())`
+    /// @return this
+    public HugeCacheBuilder<K, V> memory(UnaryOperator<HugeOptions> change) {
+        memory = change;
+        return this;
+    }
+
+    /// Reserves the memory.
+    ///
+    /// @return the cache
+    /// @throws IllegalStateException if no limit is set, or entries would expire both after a write and an access
+    /// @throws io.hugewise.memory.HugeMemoryException if no memory is available
+    public HugeCache<K, V> build() {
+        if (maximumBytes == 0) {
+            throw new IllegalStateException("a cache needs maximumBytes");
+        }
+        if (writeNanos > 0 && accessNanos > 0) {
+            throw new IllegalStateException("entries expire either after a write or after an access");
+        }
+        long segmentSize = Math.clamp(Long.highestOneBit(maximumBytes / SEGMENTS), SMALLEST_SEGMENT, LARGEST_SEGMENT);
+        long size = maximumBytes / segmentSize * segmentSize;
+        var options = HugeOptions.reserve(size).prefer(Backing.hugetlb(), Backing.thp(), Backing.base()).named("cache");
+        HugeArena arena = HugeArena.ofShared(memory.apply(options));
+        try {
+            return new HugeCache<>(this, arena, SegmentPool.of(arena, segmentSize, Segments.FIELDS));
+        } catch (Throwable error) {
+            arena.close();
+            throw error;
+        }
+    }
+}

@@ -1,0 +1,107 @@
+package io.hugewise.cache;
+
+import java.util.concurrent.locks.LockSupport;
+
+/// Segments that entries are appended to, one after the other. Any thread may append; the rest needs the lock of
+/// evictions.
+final class Log {
+    private static final long CLOSED = Long.MIN_VALUE;
+    private static final long WRITER = 1L << 32;
+    private static final long POSITION = WRITER - 1;
+    private static final long WRITERS = ~CLOSED & ~POSITION;
+    private static final int NONE = -1;
+    /// Segments of large values that the entries of one segment have.
+    private static final int MOST_PARTS = 8;
+    private static final long SLEEP_NANOS = 10_000;
+
+    /// Closed segments, the oldest first.
+    final IntQueue closed = new IntQueue();
+    private final Segments segments;
+    private volatile int active = NONE;
+    private int parts;
+
+    Log(Segments segments) {
+        this.segments = segments;
+    }
+
+    /// Appends room for an entry, which must be [#written] then.
+    ///
+    /// @return its address, or 0 if it needs another segment
+    long tryAppend(long size) {
+        int segment = active;
+        while (segment != NONE) {
+            long state = segments.pool.field(segment, Segments.STATE);
+            long position = state & POSITION;
+            if (state < 0 || position + size > segments.size) {
+                return 0;
+            }
+            if (segments.pool.compareAndSetField(segment, Segments.STATE, state, state + size + WRITER)) {
+                return segments.address(segment) + position;
+            }
+        }
+        return 0;
+    }
+
+    /// Ends the writing of an entry.
+    void written(long entry) {
+        segments.pool.addToField(segments.of(entry), Segments.STATE, -WRITER);
+    }
+
+    boolean hasActive() {
+        return active != NONE;
+    }
+
+    /// Number of segments.
+    int size() {
+        return closed.size() + (hasActive() ? 1 : 0);
+    }
+
+    /// Makes an empty segment the one to append to.
+    void open(int segment) {
+        segments.pool.setField(segment, Segments.STATE, 0);
+        segments.pool.setField(segment, Segments.LIVE, 0);
+        segments.pool.setField(segment, Segments.LAST_EXPIRY, 0);
+        active = segment;
+    }
+
+    /// Notes that an entry has other segments for its value. The segment is closed if its entries have many, so that
+    /// large entries are not evicted all at once.
+    void ownsParts(int count) {
+        parts += count;
+        if (parts >= MOST_PARTS) {
+            close();
+        }
+    }
+
+    /// Closes the segment that is appended to, if there is one.
+    void close() {
+        int segment = active;
+        if (segment == NONE) {
+            return;
+        }
+        active = NONE;
+        parts = 0;
+        segments.pool.addToField(segment, Segments.STATE, CLOSED);
+        closed.add(segment);
+    }
+
+    /// Closes the segment that is appended to if all its entries have expired.
+    void closeIfExpired(int now) {
+        int segment = active;
+        int last = segment == NONE ? 0 : (int) segments.pool.field(segment, Segments.LAST_EXPIRY);
+        if (last != 0 && Clock.isPast(last, now)) {
+            close();
+        }
+    }
+
+    /// Bytes of a closed segment that have entries, when all of them are written.
+    static long end(Segments segments, int segment) {
+        while (true) {
+            long state = segments.pool.field(segment, Segments.STATE);
+            if ((state & WRITERS) == 0) {
+                return state & POSITION;
+            }
+            LockSupport.parkNanos(SLEEP_NANOS);
+        }
+    }
+}

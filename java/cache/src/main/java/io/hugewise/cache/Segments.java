@@ -1,0 +1,70 @@
+package io.hugewise.cache;
+
+import io.hugewise.memory.SegmentPool;
+
+/// The memory of a cache in equal segments, of which a limited number may be in use. The last free ones are kept for
+/// evicting, which needs memory to free memory.
+final class Segments {
+    /// Free segments that only evicting may take.
+    static final int RESERVED = 1;
+    /// Field: where an entry is appended next, the number of its writers, and whether it is closed.
+    static final int STATE = 0;
+    /// Field: bytes of entries that are in the index.
+    static final int LIVE = 1;
+    /// Field: the last time at which one of the entries expires.
+    static final int LAST_EXPIRY = 2;
+    /// Number of fields.
+    static final int FIELDS = 3;
+
+    final SegmentPool pool;
+    final long base;
+    final int size;
+    private volatile int limit;
+
+    Segments(SegmentPool pool) {
+        this.pool = pool;
+        this.base = pool.memory().address();
+        this.size = Math.toIntExact(pool.segmentSize());
+        this.limit = pool.count();
+    }
+
+    int limit() {
+        return limit;
+    }
+
+    void setLimit(int segments) {
+        limit = segments;
+    }
+
+    int used() {
+        return pool.count() - pool.free();
+    }
+
+    /// Segments that may be taken; negative if the limit was lowered and more are in use.
+    int free() {
+        return limit - used();
+    }
+
+    /// Takes a segment unless fewer than `spared` would remain free, or none is.
+    ///
+    /// @return its number, or -1
+    synchronized int tryTake(int spared) {
+        return free() > spared ? pool.tryAcquire() : -1;
+    }
+
+    void release(int segment) {
+        pool.release(segment);
+    }
+
+    long address(int segment) {
+        return base + (long) segment * size;
+    }
+
+    int of(long address) {
+        return (int) ((address - base) / size);
+    }
+
+    void addLive(long address, long bytes) {
+        pool.addToField(of(address), LIVE, bytes);
+    }
+}

@@ -1,0 +1,28 @@
+package io.hugewise.cache;
+
+import java.lang.foreign.MemorySegment;
+
+/// Writes objects to memory and reads them again. Any thread may call it.
+///
+/// The bytes of two keys must be equal exactly if the keys are. [Serializers] has those of common types.
+///
+/// @param <T> type of the objects
+public interface Serializer<T> {
+    /// Returns the number of bytes that [#write] writes.
+    ///
+    /// @param value the object
+    /// @return its size in bytes
+    int size(T value);
+
+    /// Writes an object.
+    ///
+    /// @param value the object
+    /// @param to memory of the size that [#size] returned; it must not be used later
+    void write(T value, MemorySegment to);
+
+    /// Reads an object.
+    ///
+    /// @param from memory that [#write] has written; it must not be used later
+    /// @return a new object, which does not refer to this memory
+    T read(MemorySegment from);
+}

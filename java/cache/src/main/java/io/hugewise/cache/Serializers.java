@@ -1,0 +1,158 @@
+package io.hugewise.cache;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+
+/// Serializers of common types.
+public final class Serializers {
+    private Serializers() {}
+
+    /// {@return a serializer of 4 bytes}
+    public static Serializer<Integer> ints() {
+        return new Fixed<>(Integer.BYTES) {
+            @Override
+            public void write(Integer value, MemorySegment to) {
+                to.set(ValueLayout.JAVA_INT_UNALIGNED, 0, value);
+            }
+
+            @Override
+            public Integer read(MemorySegment from) {
+                return from.get(ValueLayout.JAVA_INT_UNALIGNED, 0);
+            }
+        };
+    }
+
+    /// {@return a serializer of 8 bytes}
+    public static Serializer<Long> longs() {
+        return new Fixed<>(Long.BYTES) {
+            @Override
+            public void write(Long value, MemorySegment to) {
+                to.set(ValueLayout.JAVA_LONG_UNALIGNED, 0, value);
+            }
+
+            @Override
+            public Long read(MemorySegment from) {
+                return from.get(ValueLayout.JAVA_LONG_UNALIGNED, 0);
+            }
+        };
+    }
+
+    /// {@return a serializer of 8 bytes; as keys, 0.0 and −0.0 differ}
+    public static Serializer<Double> doubles() {
+        return new Fixed<>(Double.BYTES) {
+            @Override
+            public void write(Double value, MemorySegment to) {
+                to.set(ValueLayout.JAVA_LONG_UNALIGNED, 0, Double.doubleToLongBits(value));
+            }
+
+            @Override
+            public Double read(MemorySegment from) {
+                return Double.longBitsToDouble(from.get(ValueLayout.JAVA_LONG_UNALIGNED, 0));
+            }
+        };
+    }
+
+    /// {@return a serializer of arrays; as keys, those with equal bytes are equal}
+    public static Serializer<byte[]> bytes() {
+        return new Serializer<>() {
+            @Override
+            public int size(byte[] value) {
+                return value.length;
+            }
+
+            @Override
+            public void write(byte[] value, MemorySegment to) {
+                MemorySegment.copy(value, 0, to, ValueLayout.JAVA_BYTE, 0, value.length);
+            }
+
+            @Override
+            public byte[] read(MemorySegment from) {
+                return from.toArray(ValueLayout.JAVA_BYTE);
+            }
+        };
+    }
+
+    /// {@return a serializer of strings in UTF-8; surrogates without their pair become question marks}
+    public static Serializer<String> strings() {
+        return new Serializer<>() {
+            @Override
+            public int size(String value) {
+                int size = 0;
+                for (int i = 0; i < value.length(); i++) {
+                    char c = value.charAt(i);
+                    if (c >= 0x80) {
+                        return value.getBytes(StandardCharsets.UTF_8).length;
+                    }
+                    size++;
+                }
+                return size;
+            }
+
+            @Override
+            public void write(String value, MemorySegment to) {
+                byte[] bytes = value.getBytes(StandardCharsets.UTF_8);
+                MemorySegment.copy(bytes, 0, to, ValueLayout.JAVA_BYTE, 0, bytes.length);
+            }
+
+            @Override
+            public String read(MemorySegment from) {
+                return new String(from.toArray(ValueLayout.JAVA_BYTE), StandardCharsets.UTF_8);
+            }
+        };
+    }
+
+    /// {@return a serializer of memory; it reads copies on the heap}
+    public static Serializer<MemorySegment> segments() {
+        return new Serializer<>() {
+            @Override
+            public int size(MemorySegment value) {
+                return Math.toIntExact(value.byteSize());
+            }
+
+            @Override
+            public void write(MemorySegment value, MemorySegment to) {
+                to.copyFrom(value);
+            }
+
+            @Override
+            public MemorySegment read(MemorySegment from) {
+                return MemorySegment.ofArray(from.toArray(ValueLayout.JAVA_BYTE));
+            }
+        };
+    }
+
+    /// {@return a serializer of the remaining bytes of buffers, whose position stays; it reads copies on the heap}
+    public static Serializer<ByteBuffer> buffers() {
+        return new Serializer<>() {
+            @Override
+            public int size(ByteBuffer value) {
+                return value.remaining();
+            }
+
+            @Override
+            public void write(ByteBuffer value, MemorySegment to) {
+                to.copyFrom(MemorySegment.ofBuffer(value));
+            }
+
+            @Override
+            public ByteBuffer read(MemorySegment from) {
+                return ByteBuffer.wrap(from.toArray(ValueLayout.JAVA_BYTE));
+            }
+        };
+    }
+
+    private abstract static class Fixed<T> implements Serializer<T> {
+        private final int size;
+
+        Fixed(int size) {
+            this.size = size;
+        }
+
+        @Override
+        public int size(T value) {
+            return size;
+        }
+    }
+}

@@ -1,0 +1,5 @@
+/// A cache outside of the Java heap.
+@NullMarked
+package io.hugewise.cache;
+
+import org.jspecify.annotations.NullMarked;
