@@ -22,6 +22,7 @@ pub mod reading;
 pub mod rehearsal;
 pub mod root;
 pub mod settings;
+pub mod shell;
 pub mod sys;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,6 +1,6 @@
 //! Actions after a verdict.
 
-use hugewise_linux::action::Action;
+use hugewise_linux::{action::Action, shell};
 use hugewise_plan::malloc::OffHeap;
 
 use crate::{
@@ -25,7 +25,7 @@ pub(super) fn actions(verdict: Verdict, arm: ArmBacking, case: &Case) -> Vec<Act
 
 /// Starting the command on the backing, with the pool for it.
 fn run(arm: ArmBacking, case: &Case) -> Vec<Action> {
-    let (command, backing) = (shell_line(&substitute(&case.command, &case.parameters)), arm.backing);
+    let (command, backing) = (shell::line(&substitute(&case.command, &case.parameters)), arm.backing);
     let off_heap = arm.off_heap.map(|off_heap| format!(" --off-heap {off_heap}")).unwrap_or_default();
     let needs_pool = backing.is_explicit() || arm.off_heap == Some(OffHeap::Hugetlb);
     // 'hugewise plan' counts the pages of a JVM, not those of malloc.
@@ -43,16 +43,6 @@ fn run(arm: ArmBacking, case: &Case) -> Vec<Action> {
     };
     let run = Action::new(run).by(format!("hugewise run --backing {backing}{off_heap} -- {command}"));
     pool.into_iter().chain([run.verified_by("hugewise inspect PID")]).collect()
-}
-
-/// The words of a command as a line for a shell.
-pub fn shell_line(command: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
-    let quoted = |word: &String| match word.as_str() {
-        word if !word.is_empty() && word.chars().all(plain) => word.to_owned(),
-        word => format!("'{}'", word.replace('\'', r"'\''")),
-    };
-    command.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

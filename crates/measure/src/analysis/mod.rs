@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugewise_linux::hugepages::backing::Backing;
 
-pub use self::actions::shell_line;
 use crate::{
     comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, RatioByLoad, Round, Turns},
     statistics::{self, INTERVAL_CONFIDENCE, MIN_PAIRS, PairedRatio},

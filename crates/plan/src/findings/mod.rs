@@ -17,6 +17,7 @@ use hugewise_linux::{
     facts::Facts,
     hugepages::pools::{POOLS, Pool, folder},
     proc::meminfo::MEMINFO,
+    shell,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -90,13 +91,7 @@ fn evidence(value: impl ToString, source: impl AsRef<Path>) -> Evidence {
 fn write(change: &str, value: impl std::fmt::Display, file: impl AsRef<Path>) -> Vec<Action> {
     let file = Path::new("/").join(file);
     let Some(name) = file.to_str() else { return Vec::new() };
-    let harmless = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
-    let name = if name.chars().all(harmless) {
-        name.to_owned()
-    } else {
-        format!("'{}'", name.replace('\'', r"'\''"))
-    };
-    vec![Action::new(change).by(format!("echo {value} | sudo tee {name}"))]
+    vec![Action::new(change).by(format!("echo {value} | sudo tee {}", shell::word(name)))]
 }
 
 /// Whether the readings that the other findings need are missing.

@@ -1,7 +1,7 @@
 //! Formatting of numbers and verdicts, shared by the text and the HTML page.
 
+use hugewise_linux::shell;
 use hugewise_measure::{
-    analysis::shell_line,
     comparison::{BackingResult, Better, Case, Comparison, Figure, Machine},
     statistics::Ratio,
     verdict::{MIN_CLAIMED_DIFFERENCE, Verdict},
@@ -240,7 +240,7 @@ pub fn moment(unix_s: u64) -> String {
 /// A command line quoted for a shell, at most `longest` characters of it.
 pub fn command(case: &Case, longest: usize) -> String {
     let words: Vec<String> = case.command.iter().map(|word| printable(word)).collect();
-    shortened(&shell_line(&words), longest)
+    shortened(&shell::line(&words), longest)
 }
 
 /// Escapes control characters, which would control the terminal or break a table; lines are joined.

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use hugewise_linux::{action::Action, reading::Reading};
+use hugewise_linux::{action::Action, reading::Reading, shell};
 use hugewise_record::{
     attribution::{
         Attribution, Outside, Pause, RecordingData, ThreadPart, TimeByActivity, Totals, Verdict,
@@ -12,13 +12,10 @@ use hugewise_record::{
     recording::{Ending, Evidence},
 };
 
-use crate::{
-    commands::plan::formats::quote::shell_line,
-    output::{
-        durations::{duration, milliseconds},
-        terminal::plain,
-        words::counted,
-    },
+use crate::output::{
+    durations::{duration, milliseconds},
+    terminal::plain,
+    words::counted,
 };
 
 /// Shortest time to safepoint that is listed, in nanoseconds.
@@ -65,7 +62,7 @@ pub fn recording(gathered: &RecordingData) -> [String; 2] {
     let mode =
         |reading: &Reading<String>| reading.known().map_or_else(|| "unknown".to_owned(), |mode| plain(mode));
     [
-        format!("process {}: {}", header.pid, plain(&shell_line(&header.command))),
+        format!("process {}: {}", header.pid, plain(&shell::line(&header.command))),
         format!(
             "{} · {} · THP enabled {}, defrag {}",
             duration(gathered.elapsed_ns()),
@@ -347,7 +344,7 @@ pub fn why(explanation: &Attribution) -> Vec<String> {
 
 /// The change, with its commands as lines for a shell.
 pub fn action(change: &ProposedChange) -> Action {
-    let line = |words: &Vec<String>| shell_line(words);
+    let line = |words: &Vec<String>| shell::line(words);
     Action {
         change: sentence(change.what).to_owned(),
         command: change.command.as_ref().map(line),

@@ -1,8 +1,9 @@
 //! A `docker run` command line.
 
+use hugewise_linux::shell;
 use hugewise_plan::plan::Plan;
 
-use super::{VARIABLE_NOTE, header, is_shm, launch, quote, same_java, targets, thp_settings};
+use super::{VARIABLE_NOTE, header, is_shm, launch, same_java, targets, thp_settings};
 
 pub fn render(plan: &Plan) -> String {
     let launch = launch(plan);
@@ -25,7 +26,7 @@ pub fn render(plan: &Plan) -> String {
     }
     paragraphs.extend(notes(plan));
     paragraphs.extend(launch.variable.map(|_| VARIABLE_NOTE.to_owned()));
-    header(plan, &paragraphs) + &quote::shell_line(&words) + "\n"
+    header(plan, &paragraphs) + &shell::line(&words) + "\n"
 }
 
 /// Requirements of a container.

@@ -27,6 +27,7 @@ use hugewise_jvm::launch::{LaunchLine, option_value};
 use hugewise_linux::{
     hugepages::backing::Backing,
     settings::Setting,
+    shell,
     units::{Bytes, PageSize, Pages},
 };
 use hugewise_plan::plan::{Plan, PoolAvailability};
@@ -226,7 +227,7 @@ fn header<T: AsRef<str>>(plan: &Plan, paragraphs: &[T]) -> String {
         more => format!(" {more} instances of"),
     };
     let mut text = comment(&format!("Huge pages ({}) for{instances}:", plan.backing));
-    text.push_str(&comment(&format!("  {}", quote::shell_line(&plan.command))));
+    text.push_str(&comment(&format!("  {}", shell::line(&plan.command))));
     for paragraph in paragraphs {
         text.push_str("#\n");
         paragraph.as_ref().lines().for_each(|line| text.push_str(&comment(line)));

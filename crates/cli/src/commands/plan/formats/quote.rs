@@ -1,25 +1,10 @@
-//! Quoting for POSIX shells and for systemd.
+//! Quoting for systemd, and characters that no format prints.
 
 /// Whether a character is invisible, or ends a line in one of the formats.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
         || matches!(c, '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
-}
-
-/// Quotes `text` as one word of a POSIX shell.
-pub fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_+=:,./@%^".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// Quotes words as a command line of a POSIX shell.
-pub fn shell_line(words: &[String]) -> String {
-    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
-    words.join(" ")
 }
 
 /// Quotes an assignment for `Environment=`.
