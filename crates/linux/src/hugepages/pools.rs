@@ -29,8 +29,8 @@ pub struct Pool {
     pub total: Pages,
     /// `free_hugepages`: pages not in use, including reserved ones.
     pub free: Pages,
-    /// `resv_hugepages`: pages reserved for a mapping and not yet faulted in; `null` for one node, where the
-    /// kernel has no such counter.
+    /// `resv_hugepages`: pages reserved for a mapping and not yet faulted in. The kernel counts them for all
+    /// nodes together: for one node, the number that this node may have to provide, if no other one does.
     pub reserved: Option<Pages>,
     /// `surplus_hugepages`: pages beyond the size of the pool, freed after use.
     pub surplus: Pages,
@@ -39,9 +39,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Pages available to a new mapping: free and not reserved.
-    ///
-    /// On a single node these are all free pages: reservations are counted for all nodes together.
+    /// Pages available to a new mapping: free and not reserved; for one of several nodes, a lower bound.
     pub fn available(&self) -> Pages {
         self.free.saturating_sub(self.reserved.unwrap_or_default())
     }
@@ -70,10 +68,15 @@ pub fn folder(page_size: PageSize, node: Option<u32>) -> PathBuf {
 /// Fails if the kernel has no hugetlb or /sys is not mounted ([`ReadError::is_absent`]).
 pub fn read(root: &Root) -> Result<Vec<Pool>, ReadError> {
     let mut pools = read_folder(root, Path::new(POOLS), None)?;
+    let reserved: Vec<_> = pools.iter().map(|pool| (pool.page_size, pool.reserved)).collect();
+    let reserved_of = |size| reserved.iter().find(|(of, _)| *of == size).and_then(|(_, reserved)| *reserved);
     for name in root.list(NODES).unwrap_or_default() {
         let Some(node) = name.strip_prefix("node").and_then(|number| number.parse().ok()) else { continue };
         match read_folder(root, &Path::new(NODES).join(name).join("hugepages"), Some(node)) {
-            Ok(of_node) => pools.extend(of_node),
+            Ok(of_node) => pools.extend(of_node.into_iter().map(|pool| Pool {
+                reserved: reserved_of(pool.page_size).map(|pages| pages.min(pool.free)),
+                ..pool
+            })),
             // Some kernels have no such folder for a node without memory.
             Err(error) if error.is_absent() => {}
             Err(error) => return Err(error),
@@ -175,7 +178,8 @@ mod tests {
             }
         );
         assert_eq!((pools[0].available(), pools[0].used()), (Pages(1), Pages(11)));
-        assert_eq!(pools[1].reserved, None);
+        // The reservations of all nodes, which this node may have to provide.
+        assert_eq!((pools[1].reserved, pools[1].available()), (Some(Pages(8)), Pages(1)));
         assert_eq!(folder(pools[1].page_size, Some(1)), Path::new(NODE));
     }
 

@@ -130,7 +130,7 @@ fn pools(page: &mut Page, facts: &Facts) -> fmt::Result {
                 "{name:18}{:>9}{:>9}{:>10}{:>9}{:>11}{:>12}",
                 pool.total,
                 pool.free,
-                or_dash(pool.reserved),
+                or_dash(pool.reserved.filter(|_| pool.node.is_none())),
                 pool.surplus,
                 or_dash(pool.overcommit),
                 pool.available() * pool.page_size
