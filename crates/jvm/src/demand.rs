@@ -51,7 +51,8 @@ pub struct RegionDemand {
     pub name: String,
     /// Page size that the region requests, in bytes; the base page size if it requests no huge pages.
     pub page_size_bytes: PageSize,
-    /// Size once the JVM has started, in bytes.
+    /// Size once the JVM has started, in bytes: the mapping of a region on pool pages, whose pages the kernel
+    /// reserves, and the committed part of any other region.
     #[serde(rename = "at_start_bytes")]
     pub bytes_at_start: Bytes,
     /// Maximum size, in bytes. Of the regions on pool pages only the heap of ZGC grows after the start.

@@ -13,6 +13,8 @@ pub struct LoggedRegion {
     pub base: u64,
     /// Reserved bytes.
     pub size: Bytes,
+    /// Bytes committed at first; `None` if not logged.
+    pub min: Option<Bytes>,
     /// Page size that the JVM assumes.
     pub page_size: PageSize,
 }
@@ -35,6 +37,7 @@ fn line(line: &str) -> Option<LoggedRegion> {
         name: name.to_owned(),
         base: u64::from_str_radix(field("base")?.strip_prefix("0x")?, 16).ok()?,
         size: field("size")?.parse().ok()?,
+        min: field("min").and_then(|min| min.parse().ok()),
         page_size: field("page_size")?.parse().ok()?,
     })
 }
@@ -49,16 +52,20 @@ mod tests {
 
     #[test]
     fn every_era_is_read() -> Result<(), Box<dyn Error>> {
-        for text in [
-            "Card Table:  min=2M max=2M base=0x00007f39b0e00000 page_size=2M size=2M",
-            "[0.012s][info][pagesize] Card Table: req_size=2M base=0x00007f39b0e00000 page_size=2M alignment=2M size=2M",
-            "Card Table: req_size=2M req_page_size=4K base=0x00007f39b0e00000 size=2M page_size=2M",
+        for (text, min) in [
+            ("Card Table:  min=2M max=2M base=0x00007f39b0e00000 page_size=2M size=2M", Some("2m")),
+            (
+                "[0.012s][info][pagesize] Card Table: req_size=2M base=0x00007f39b0e00000 page_size=2M alignment=2M size=2M",
+                None,
+            ),
+            ("Card Table: req_size=2M req_page_size=4K base=0x00007f39b0e00000 size=2M page_size=2M", None),
         ] {
             let read = parse(text);
             let expected = LoggedRegion {
                 name: "Card Table".to_owned(),
                 base: 0x7f39_b0e0_0000,
                 size: "2m".parse()?,
+                min: min.map(str::parse).transpose()?,
                 page_size: "2m".parse()?,
             };
             assert_eq!(read, [expected], "{text}");

@@ -194,7 +194,7 @@ impl RehearsedStart {
             let region = RegionDemand {
                 name: plain_name(&logged.name),
                 page_size_bytes: if thp { sizes.thp.unwrap_or(logged.page_size) } else { sizes.base },
-                bytes_at_start: logged.size,
+                bytes_at_start: self.committed_at_start(logged),
                 bytes: logged.size,
             };
             add(&mut regions, region);
@@ -214,6 +214,23 @@ impl RehearsedStart {
             );
         }
         regions
+    }
+
+    /// The part of a region on no pool page that the JVM commits at its start; the rest is only reserved.
+    fn committed_at_start(&self, logged: &LoggedRegion) -> Bytes {
+        let heap = self.flags.bytes("InitialHeapSize").zip(self.flags.bytes("MaxHeapSize"));
+        let committed = match plain_name(&logged.name).as_str() {
+            HEAP => heap.map(|(initial, _)| initial),
+            CODE_CACHE => logged.min,
+            // Source: g1PageBasedVirtualSpace.cpp; G1 commits its tables with the regions of the heap.
+            _ if self.flags.collector() == Some(Collector::G1) => heap.and_then(|(initial, most)| {
+                let bytes = u128::from(logged.size.0) * u128::from(initial.0);
+                let bytes = Bytes(u64::try_from(bytes.checked_div(most.0.into())?).ok()?);
+                Some(bytes.pages_needed(logged.page_size) * logged.page_size)
+            }),
+            _ => None,
+        };
+        committed.map_or(logged.size, |bytes| bytes.min(logged.size))
     }
 
     /// Size to which a request may grow. ZGC sizes its heap file for the maximum heap; before JDK 13 the file
