@@ -150,14 +150,7 @@ fn refused(setting: &Setting, error: &JournalError) -> Reason {
     Reason::new(format!("the {setting} (/{}) must be changed{helps}: {error}", setting.path().display()))
 }
 
-/// Memory available to this process: of the machine, and below the smallest limit of its control group.
-pub fn available_memory(root: &Root) -> Bytes {
-    let available = meminfo::read(root).available.known().copied().unwrap_or_default();
-    let left = match cgroup::read(root, &[]).memory {
-        Reading::Known(Some(limit)) => {
-            limit.bytes.saturating_sub(limit.used.known().copied().unwrap_or_default())
-        }
-        _ => available,
-    };
-    available.min(left)
+/// Memory available to this process: of the machine, and within the limits of its control groups.
+pub fn available_memory(root: &Root) -> Reading<Bytes> {
+    cgroup::read(root, &[]).available_memory(&meminfo::read(root).available)
 }

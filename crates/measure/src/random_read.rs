@@ -50,7 +50,7 @@ impl RandomRead {
     /// Measures it in turns of two processes, which takes some 10 s; changes no setting. `program` is the path of this
     /// program.
     pub fn measure(root: &Root, program: &Path, interrupt: &Interrupt) -> Result<RandomRead, Reason> {
-        let (available, needed) = (available_memory(root), Bytes(4 * BYTES.0));
+        let (available, needed) = (available_memory(root).into_result()?, Bytes(4 * BYTES.0));
         if available < needed {
             return Reason::err(format!(
                 "the measurement needs {needed} of available memory, and {available} is available"

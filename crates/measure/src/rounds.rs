@@ -9,7 +9,7 @@ use std::{
 
 use fastrand::Rng;
 use hugewise_evidence::observation::RegionOfInterest;
-use hugewise_linux::{hugepages::backing::Backing, proc::vmstat::VmStat, units::Bytes};
+use hugewise_linux::{hugepages::backing::Backing, proc::vmstat::VmStat, reading::Reading, units::Bytes};
 
 use crate::{
     analysis,
@@ -139,8 +139,8 @@ impl Experiment<'_> {
         let bytes = sliced::memory_of_block(result.rounds.iter().filter(is_of_block));
         let has_time = || time.left().is_none_or(|left| !left.is_zero());
         let go_on = || self.interrupt.signal().is_none() && has_time();
-        let is_populated =
-            bytes > Bytes::ZERO && host_memory::get_back(bytes, available_memory(self.root), &go_on).is_ok();
+        let Reading::Known(available) = available_memory(self.root) else { return };
+        let is_populated = bytes > Bytes::ZERO && host_memory::get_back(bytes, available, &go_on).is_ok();
         if is_populated && !result.notes.iter().any(|note| note == GOT_BACK) {
             result.notes.push(GOT_BACK.to_owned());
         }
@@ -151,7 +151,7 @@ impl Experiment<'_> {
         let figure = result.cases[case].figures.first().map(|figure| figure.name.as_str());
         let is_warm_up = |round: &&Round| round.case == case && round.block.is_none();
         let warm_ups: Vec<&Round> = result.rounds.iter().filter(is_warm_up).collect();
-        let obstacle = sliced::obstacle(figure, &warm_ups, available_memory(self.root));
+        let obstacle = sliced::obstacle(figure, &warm_ups, &available_memory(self.root));
         if let Some(obstacle) = &obstacle {
             result.notes.push(sliced::note(&self.cases[case].workload.name, obstacle));
         }
@@ -244,7 +244,10 @@ impl Experiment<'_> {
         name_figures(&mut result.cases[slot.case], named_by_run);
         if self.design.arms[slot.arm] == Backing::Base.into() {
             let peak = round.figures.get("peak_memory").map(|bytes| Bytes(*bytes as u64));
-            let needed = peak.map(|peak| pool_room(peak, mapped, available_memory(self.root)));
+            let needed = peak.map(|peak| match available_memory(self.root) {
+                Reading::Known(available) => pool_room(peak, mapped, available),
+                Reading::Unknown { .. } => peak,
+            });
             rounds.memory_on_base[slot.case] = needed.max(rounds.memory_on_base[slot.case]);
         }
         result.rounds.push(round);

@@ -36,16 +36,14 @@ impl Demand {
         let sizes = if explicit { vec![self.page_size] } else { Vec::new() };
         let limits = cgroup::read(root, &sizes);
         if let Some(Some(limit)) = limits.hugetlb.first().and_then(|of_size| of_size.touch.known()) {
-            let left = left(limit, Bytes::ZERO);
-            if explicit && self.len > left {
-                return Some(self.above(limit, left, "of pages of the pool"));
+            if let Some(left) = limit.left.known().filter(|left| explicit && self.len > **left) {
+                return Some(self.above(limit, *left, "of pages of the pool"));
             }
         }
         let charged = !explicit || limits.memory_counts_hugetlb.known().copied().unwrap_or(false);
         if let Some(Some(limit)) = limits.memory.known().filter(|_| charged).map(Option::as_ref) {
-            let left = left(limit, file_cache(root, limit).unwrap_or_default());
-            if self.len > left {
-                return Some(self.above(limit, left, "of memory"));
+            if let Some(left) = limit.left.known().filter(|left| self.len > **left) {
+                return Some(self.above(limit, *left, "of memory"));
             }
         }
         None
@@ -109,22 +107,6 @@ impl Demand {
             ),
         }
     }
-}
-
-/// Bytes that may still be charged. Reclaimable memory does not count as used.
-fn left(limit: &Limit, reclaimable: Bytes) -> Bytes {
-    let used = limit.used.known().copied().unwrap_or(Bytes::ZERO);
-    limit.bytes.saturating_sub(used.saturating_sub(reclaimable))
-}
-
-/// File cache of a group and its descendants; cgroup v1 has other names for these sums.
-fn file_cache(root: &Root, limit: &Limit) -> Option<Bytes> {
-    let text = root.read(limit.file.with_file_name("memory.stat")).ok()?;
-    let of = |name: &str| {
-        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<u64>().ok())
-    };
-    let lists = ["inactive_file", "active_file"];
-    Some(Bytes(lists.iter().filter_map(|list| of(&format!("total_{list}")).or_else(|| of(list))).sum()))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use hugewise_jvm::demand::{HeapSizes, Java, RegionDemand};
 use hugewise_linux::{
     action::Action,
     hugepages::backing::Backing,
+    reading::Reading,
     settings::Setting,
     units::{Bytes, PageSize, Pages},
 };
@@ -122,15 +123,16 @@ pub struct SettingPlan {
 }
 
 /// Memory that the pages to add take.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryShare {
     /// Memory of the machine, in bytes.
     pub total_bytes: Bytes,
-    /// Memory available now without swapping, in bytes.
-    pub available_bytes: Bytes,
+    /// Memory available now without swapping, in bytes: on the machine, and within the limits of this process's
+    /// control groups, which do not count pool pages.
+    pub available_bytes: Reading<Bytes>,
     /// Memory of the pages to add, in bytes.
     pub taken_bytes: Bytes,
-    /// Available memory that remains for other programs, in bytes.
+    /// Available memory of the machine that remains for other programs, in bytes.
     pub remaining_bytes: Bytes,
 }
 
@@ -162,6 +164,8 @@ pub enum StartOutcome {
     Exits,
     /// It starts, and SIGBUS kills it when it touches more pages than its control group allows.
     DiesOfSigbus,
+    /// It starts, and the kernel kills it when it touches more memory than its control group allows.
+    DiesOutOfMemory,
     /// The line does not request huge pages.
     DoesNotAsk,
     /// The kernel decides at the first touch of each page (transparent huge pages).

@@ -15,7 +15,7 @@ use hugewise_linux::{
 };
 
 use crate::{
-    decide::{self, ObservedStart},
+    decide::{self, Launch, ObservedStart},
     plan::{OffHeap, Plan, PoolPlan, Verdict},
 };
 
@@ -89,6 +89,10 @@ pub fn plan(
     if let Some(reason) = readings.find_map(Reading::reason) {
         notes.push(format!("whether a control group limits the pool pages is unknown: {reason}"));
     }
+    let limit = facts.cgroup.memory.known().and_then(Option::as_ref);
+    if let Some(reason) = facts.cgroup.memory.reason().or(limit.and_then(|limit| limit.left.reason())) {
+        notes.push(format!("how much memory the control group allows is unknown: {reason}"));
+    }
     let left_out = effective.left_out();
     if !left_out.is_empty() {
         notes.push(format!(
@@ -113,14 +117,16 @@ pub fn plan(
                 .to_owned(),
         );
     }
+    let settings = decide::settings(backing, &demand, facts);
+    let launch = Launch { command, options: &options, backing };
     Ok(Plan {
         schema: "hugewise.plan/2".to_owned(),
         command: command.to_vec(),
         backing,
-        actions: decide::actions(&pools, &options),
+        actions: decide::actions(&pools, &settings, &launch),
         options,
         instances: wanted.instances,
-        settings: decide::settings(backing, &demand, facts),
+        settings,
         memory: decide::memory(&pools, facts),
         java: demand.java,
         heap: demand.heap,

@@ -54,7 +54,7 @@ pub fn available(pool: &Pool, limits: &[HugetlbLimits], policy: Policy) -> Avail
 
 /// The pages that a limit still allows; `None` if the usage of its group is unknown.
 pub fn left(limit: &Limit, size: PageSize) -> Option<Pages> {
-    Some(limit.bytes.saturating_sub(*limit.used.known()?).whole_pages(size))
+    Some(limit.left.known()?.whole_pages(size))
 }
 
 #[cfg(test)]
@@ -77,7 +77,9 @@ mod tests {
         };
         let limit = |pages: u64, used: Reading<Bytes>| {
             let file = PathBuf::from(format!("limit-{pages}"));
-            Reading::Known(Some(Limit { bytes: Pages(pages) * page_size, used, file }))
+            let bytes = Pages(pages) * page_size;
+            let left = used.clone().map(|used| bytes.saturating_sub(used));
+            Reading::Known(Some(Limit { bytes, used, left, file }))
         };
         let used = |pages: u64| Reading::Known(Pages(pages) * page_size);
         let limits = [HugetlbLimits { page_size, touch: limit(4, used(1)), reserve: limit(9, used(1)) }];

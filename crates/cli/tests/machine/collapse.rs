@@ -353,10 +353,10 @@ fn without_rights() -> TestResult {
 }
 
 /// A memory control group, removed when dropped.
-struct Group(PathBuf);
+pub struct Group(pub PathBuf);
 
 impl Group {
-    fn make() -> Result<Group, Box<dyn Error>> {
+    pub fn make() -> Result<Group, Box<dyn Error>> {
         let parent = memory_group().ok_or("no group for memory")?;
         let folder = parent.join(format!("hugewise-test-{}", std::process::id()));
         fs::create_dir(&folder)?;
@@ -364,7 +364,7 @@ impl Group {
     }
 
     /// The path of a file, which has different names in cgroup v1 and v2.
-    fn file(&self, v1: &str, v2: &str) -> PathBuf {
+    pub fn file(&self, v1: &str, v2: &str) -> PathBuf {
         self.0.join(if self.0.join(v1).exists() { v1 } else { v2 })
     }
 }

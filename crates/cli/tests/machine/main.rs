@@ -17,6 +17,7 @@ mod java;
 mod kernel_tools;
 mod killed;
 mod memory;
+mod memory_limit;
 mod native;
 mod needs;
 mod plan;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         inspect::trials(),
         gclog::trials(),
         memory::trials(),
+        memory_limit::trials(),
         record::trials(),
         record_killed::trials(),
         report::trials(),

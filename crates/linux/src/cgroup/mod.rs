@@ -20,6 +20,9 @@ pub const CGROUP: &str = "proc/self/cgroup";
 /// Path of the mounts.
 pub const MOUNTINFO: &str = "proc/self/mountinfo";
 
+/// Prefix of the files of the memory controller.
+const MEMORY: &str = "memory.";
+
 /// Lower bound of "no limit" in v1: the kernel writes 2⁶³ rounded down to a page.
 const V1_UNLIMITED: u64 = 1 << 62;
 
@@ -28,8 +31,8 @@ const V1_UNLIMITED: u64 = 1 << 62;
 pub struct CgroupLimits {
     /// The process's group of the memory controller.
     pub memory_group: Reading<Group>,
-    /// The smallest memory limit of that group and its ancestors; `null` if there is no limit. Does not
-    /// include hugetlb pages, except on v2 with the mount option `memory_hugetlb_accounting`.
+    /// The memory limit of that group and its ancestors that leaves least; `null` if there is no limit. Does
+    /// not include hugetlb pages, except on v2 with the mount option `memory_hugetlb_accounting`.
     pub memory: Reading<Option<Limit>>,
     /// The process's group of the hugetlb controller.
     pub hugetlb_group: Reading<Group>,
@@ -64,7 +67,7 @@ pub struct Group {
     pub hidden_above: bool,
 }
 
-/// The smallest limit of a group and its ancestors.
+/// The limit of a group and its ancestors that leaves least.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
     /// The limit, in bytes.
@@ -72,8 +75,17 @@ pub struct Limit {
     /// Bytes charged to it.
     #[serde(rename = "used_bytes")]
     pub used: Reading<Bytes>,
+    /// Bytes that may still be charged. The page cache counts as available: the kernel reclaims it before it
+    /// kills a process.
+    #[serde(rename = "left_bytes", default = "not_recorded")]
+    pub left: Reading<Bytes>,
     /// The file of the limit, relative to the root.
     pub file: PathBuf,
+}
+
+/// The value of a field that older recordings lack.
+fn not_recorded() -> Reading<Bytes> {
+    Reading::unknown("not recorded by this version of hugewise")
 }
 
 /// The limits on hugetlb pages of one size.
@@ -88,6 +100,20 @@ pub struct HugetlbLimits {
     pub reserve: Reading<Option<Limit>>,
 }
 
+impl CgroupLimits {
+    /// The part of `available`, the memory available on the machine, that this process's groups allow.
+    pub fn available_memory(&self, available: &Reading<Bytes>) -> Reading<Bytes> {
+        let left = self.memory.clone().and_then(|limit| match limit {
+            Some(limit) => limit.left.into_result().map(Some),
+            None => Ok(None),
+        });
+        left.and_then(|left| {
+            let available = available.clone().into_result()?;
+            Ok::<_, Reason>(left.map_or(available, |left| left.min(available)))
+        })
+    }
+}
+
 /// Reads the limits that apply to this process, for pools of `sizes`.
 pub fn read(root: &Root, sizes: &[PageSize]) -> CgroupLimits {
     let files = root.read(CGROUP).and_then(|cgroup| Ok((cgroup, root.read(MOUNTINFO)?)));
@@ -95,20 +121,20 @@ pub fn read(root: &Root, sizes: &[PageSize]) -> CgroupLimits {
         Ok((cgroup, mounts)) => group(root, cgroup, mounts, controller).into(),
         Err(error) => Reading::unknown(error),
     };
-    let smallest =
-        |group: &Reading<Group>, prefix: &str| group.clone().and_then(|group| smallest(root, &group, prefix));
+    let tightest =
+        |group: &Reading<Group>, prefix: &str| group.clone().and_then(|group| tightest(root, &group, prefix));
     let memory_group = group("memory");
     let hugetlb_group = group("hugetlb");
     let hugetlb = sizes.iter().map(|&page_size| {
         let name = controller_name(page_size);
         HugetlbLimits {
             page_size,
-            touch: smallest(&hugetlb_group, &format!("hugetlb.{name}.")),
-            reserve: smallest(&hugetlb_group, &format!("hugetlb.{name}.rsvd.")),
+            touch: tightest(&hugetlb_group, &format!("hugetlb.{name}.")),
+            reserve: tightest(&hugetlb_group, &format!("hugetlb.{name}.rsvd.")),
         }
     });
     CgroupLimits {
-        memory: smallest(&memory_group, "memory."),
+        memory: tightest(&memory_group, MEMORY),
         hugetlb: hugetlb.collect(),
         memory_counts_hugetlb: match (&memory_group, &files) {
             (Reading::Known(group), Ok((_, mounts))) => {
@@ -265,19 +291,20 @@ pub fn settings(root: &Root, controller: &str, v1: &[&str], v2: &[&str]) -> Resu
     Ok(settings)
 }
 
-/// The smallest limit from the group up to the mount point.
+/// The limit that leaves least, from the group up to the mount point. A limit of which it is unknown how much it
+/// leaves may be that one.
 ///
-/// An unreadable limit makes the result an error: it may be the smallest.
-fn smallest(root: &Root, group: &Group, prefix: &str) -> Result<Option<Limit>, ReadError> {
+/// An unreadable limit makes the result an error, for the same reason.
+fn tightest(root: &Root, group: &Group, prefix: &str) -> Result<Option<Limit>, ReadError> {
     let (limit_name, used_name) = match group.version {
         Version::V1 => (format!("{prefix}limit_in_bytes"), format!("{prefix}usage_in_bytes")),
         Version::V2 => (format!("{prefix}max"), format!("{prefix}current")),
     };
-    let mut smallest: Option<Limit> = None;
+    let mut tightest: Option<Limit> = None;
     for dir in group.dir.ancestors().take_while(|dir| dir.starts_with(&group.mount)) {
         // Before Linux 5.11, with `memory.use_hierarchy` 0, a v1 limit does not apply to descendants.
         let counts = || root.read(dir.join("memory.use_hierarchy")).map_or(true, |text| text.trim() != "0");
-        if dir != group.dir && group.version == Version::V1 && prefix == "memory." && !counts() {
+        if dir != group.dir && group.version == Version::V1 && prefix == MEMORY && !counts() {
             break;
         }
         let file = dir.join(&limit_name);
@@ -291,10 +318,38 @@ fn smallest(root: &Root, group: &Group, prefix: &str) -> Result<Option<Limit>, R
                 (other, Err(_)) => return Err(root.content(file, 1, "a number of bytes or 'max'", other)),
             },
         };
-        if smallest.as_ref().is_none_or(|limit| bytes < limit.bytes) {
-            let used = root.value(dir.join(&used_name), "a number of bytes").map(Bytes).into();
-            smallest = Some(Limit { bytes, used, file });
+        let used: Reading<Bytes> = root.value(dir.join(&used_name), "a number of bytes").map(Bytes).into();
+        // What is used does not matter to a limit of 0.
+        let used_of_limit = if bytes == Bytes::ZERO { Reading::Known(Bytes::ZERO) } else { used.clone() };
+        let cache =
+            if prefix == MEMORY && bytes > Bytes::ZERO { page_cache(root, dir) } else { Ok(Bytes::ZERO) };
+        let left =
+            used_of_limit.and_then(|used| Ok::<_, Reason>(bytes.saturating_sub(used.saturating_sub(cache?))));
+        let limit = Limit { bytes, used, left, file };
+        let order = |limit: &Limit| match limit.left {
+            Reading::Known(Bytes::ZERO) => (0, Bytes::ZERO),
+            Reading::Unknown { .. } => (1, limit.bytes),
+            Reading::Known(left) => (2, left),
+        };
+        if tightest.as_ref().is_none_or(|known| order(&limit) < order(known)) {
+            tightest = Some(limit);
         }
     }
-    Ok(smallest)
+    Ok(tightest)
+}
+
+/// The page cache charged to a group and its descendants; v1 has other names for these sums.
+fn page_cache(root: &Root, dir: &Path) -> Result<Bytes, Reason> {
+    let file = dir.join("memory.stat");
+    let text = root.read(&file)?;
+    let of = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<u64>().ok())
+    };
+    let sum = |prefix: &str| {
+        Some(Bytes(
+            of(&format!("{prefix}inactive_file"))?.saturating_add(of(&format!("{prefix}active_file"))?),
+        ))
+    };
+    let unknown = || Reason::new(format!("{} has no size of the page cache", root.path(&file).display()));
+    sum("total_").or_else(|| sum("")).ok_or_else(unknown)
 }

@@ -16,28 +16,56 @@ fn known<T: Clone>(limit: &Reading<Option<T>>) -> Option<T> {
 }
 
 #[test]
-fn the_smallest_limit_of_all_ancestors_is_read_with_its_file() {
+fn the_limit_of_all_ancestors_that_leaves_least_is_read_with_its_file() {
     let (_dir, root) = tree(&[
         (CGROUP, "0::/a.slice/b.service\n"),
         (MOUNTINFO, V2_MOUNT),
         ("sys/fs/cgroup/a.slice/b.service/cgroup.procs", ""),
-        ("sys/fs/cgroup/a.slice/b.service/memory.max", "max\n"),
+        ("sys/fs/cgroup/a.slice/b.service/memory.max", "8192\n"),
+        ("sys/fs/cgroup/a.slice/b.service/memory.current", "0\n"),
+        ("sys/fs/cgroup/a.slice/b.service/memory.stat", "inactive_file 0\nactive_file 0\n"),
         ("sys/fs/cgroup/a.slice/memory.max", "1073741824\n"),
-        ("sys/fs/cgroup/a.slice/memory.current", "4096\n"),
+        ("sys/fs/cgroup/a.slice/memory.current", "1073739776\n"),
+        ("sys/fs/cgroup/a.slice/memory.stat", "file 9\ninactive_file 1024\nactive_file 1024\n"),
         ("sys/fs/cgroup/a.slice/b.service/hugetlb.2MB.max", "2097152\n"),
         ("sys/fs/cgroup/a.slice/hugetlb.2MB.max", "0\n"),
         ("sys/fs/cgroup/a.slice/hugetlb.2MB.rsvd.max", "4194304\n"),
     ]);
     let limits = read(&root, &huge());
-    let memory = known(&limits.memory).map(|l| (l.bytes, l.used, l.file));
+    let memory = known(&limits.memory).map(|l| (l.bytes, l.left, l.file));
     let file = PathBuf::from("sys/fs/cgroup/a.slice/memory.max");
     assert_eq!(memory, Some((Bytes(1 << 30), Reading::Known(Bytes(4096)), file)));
+    let available = |bytes| limits.available_memory(&Reading::Known(Bytes(bytes)));
+    assert_eq!(available(1 << 40), Reading::Known(Bytes(4096)));
+    assert_eq!(available(1024), Reading::Known(Bytes(1024)));
     let touch = known(&limits.hugetlb[0].touch);
     assert_eq!(touch.as_ref().map(|l| l.bytes), Some(Bytes::ZERO));
-    assert!(touch.is_some_and(|l| l.used.reason().is_some()));
+    assert!(touch.is_some_and(|l| l.used.reason().is_some() && l.left == Reading::Known(Bytes::ZERO)));
     assert_eq!(known(&limits.hugetlb[0].reserve).map(|l| l.bytes), Some(Bytes(4 << 20)));
     assert_eq!(limits.hugetlb[1].touch, Reading::Known(None));
     assert_eq!(limits.memory_group.known().map(|g| g.hidden_above), Some(false));
+}
+
+/// A limit may be reached if the usage below it, or the page cache in that usage, is unknown.
+#[test]
+fn an_unknown_usage_is_not_zero() {
+    let group = |more: &[(&str, &str)]| {
+        let mut files = vec![
+            (CGROUP, "4:memory:/a\n"),
+            (MOUNTINFO, "35 31 0:32 / /cg rw - cgroup cgroup rw,memory\n"),
+            ("cg/a/cgroup.procs", ""),
+            ("cg/a/memory.limit_in_bytes", "8192\n"),
+        ];
+        files.extend(more);
+        let (_dir, root) = tree(&files);
+        read(&root, &[]).available_memory(&Reading::Known(Bytes(1 << 30)))
+    };
+    let usage = ("cg/a/memory.usage_in_bytes", "8192\n");
+    let stat = ("cg/a/memory.stat", "inactive_file 1\ntotal_inactive_file 4096\ntotal_active_file 0\n");
+    assert_eq!(group(&[usage, stat]), Reading::Known(Bytes(4096)));
+    assert!(group(&[stat]).reason().is_some_and(|why| why.contains("memory.usage_in_bytes")));
+    assert!(group(&[usage]).reason().is_some_and(|why| why.contains("memory.stat")));
+    assert!(group(&[usage, ("cg/a/memory.stat", "rss 1\n")]).reason().is_some());
 }
 
 #[test]

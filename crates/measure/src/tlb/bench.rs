@@ -128,11 +128,8 @@ impl Design {
         let failed = |reason: &dyn Display| ExperimentError::run("the TLB's curves", reason);
         let sizes = PageSizes::read(root).map_err(|reason| failed(&reason))?;
         let line = cache_line(root);
-        let request = PagesRequest {
-            most: self.most,
-            memory: self.memory.min(Bytes(available_memory(root).0 / 2)),
-            line,
-        };
+        let available = available_memory(root).into_result().map_err(|reason| failed(&reason))?;
+        let request = PagesRequest { most: self.most, memory: self.memory.min(Bytes(available.0 / 2)), line };
         let (mut pools, mut left_out) = (Vec::new(), Vec::new());
         for &backing in &self.backings {
             // Base pages use all of the memory: the cost of their misses depends on it.

@@ -21,6 +21,7 @@ use fastrand::Rng;
 use hugewise_evidence::observation::Observer;
 use hugewise_linux::{
     proc::{task_stat::TaskStat, tree},
+    reading::Reading,
     root::Root,
     sys::process::{GroupLeader, monotonic_ns},
     units::Bytes,
@@ -46,7 +47,11 @@ const LEAST_CPU: f64 = 0.9;
 
 /// Why the runs of a case cannot take turns, from the figure that decides its verdict and from its warm-ups;
 /// `None` if they can.
-pub(crate) fn obstacle(figure: Option<&str>, warm_ups: &[&Round], available: Bytes) -> Option<String> {
+pub(crate) fn obstacle(
+    figure: Option<&str>,
+    warm_ups: &[&Round],
+    available: &Reading<Bytes>,
+) -> Option<String> {
     if figure != Some("wall") {
         let figure = figure.unwrap_or("nothing");
         return Some(format!("the verdict is about '{figure}', and turns measure wall time"));
@@ -67,6 +72,10 @@ pub(crate) fn obstacle(figure: Option<&str>, warm_ups: &[&Round], available: Byt
         ));
     }
     let peaks = memory_of_block(warm_ups.iter().copied());
+    let available = match available {
+        Reading::Known(available) => available,
+        Reading::Unknown { unknown } => return Some(format!("the available memory is unknown: {unknown}")),
+    };
     let limit = Bytes(available.0 / 10 * super::MAX_MEMORY_TENTHS);
     (peaks > limit).then(|| format!("a block needs {peaks} of memory at once, and turns may use {limit}"))
 }
@@ -349,7 +358,7 @@ mod tests {
                 ])
             };
             let runs = [warm_up(0), warm_up(1), warm_up(0), warm_up(1)];
-            obstacle(Some(figure), &runs.iter().collect::<Vec<_>>(), Bytes(10 << 30))
+            obstacle(Some(figure), &runs.iter().collect::<Vec<_>>(), &Reading::Known(Bytes(10 << 30)))
         };
         let gib = f64::from(1 << 30);
         assert_eq!(of("wall", 2.0, 1.9, gib), None);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use hugewise_jvm::collector::Collector;
 use hugewise_linux::{
     c_library::CLibrary,
-    cgroup::HugetlbLimits,
+    cgroup::CgroupLimits,
     hugepages::{backing::Backing, page_sizes::PageSizes, pools::Pool},
     reading::Reason,
     units::{Bytes, PageSize, Pages},
@@ -16,6 +16,7 @@ use hugewise_linux::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    decide,
     malloc::{Malloc, MallocSettings, OffHeap},
     pool_availability::{self, Available, Policy},
 };
@@ -69,8 +70,8 @@ pub struct SelectionFacts {
     pub sizes: PageSizes,
     /// The pools of the whole machine.
     pub pools: Vec<Pool>,
-    /// Limits of the control groups on hugetlb pages.
-    pub limits: Vec<HugetlbLimits>,
+    /// Limits of the control groups.
+    pub cgroup: CgroupLimits,
     /// THP mode (`enabled`) for the PMD size; `None` if it could not be read.
     pub thp: Option<String>,
     /// `shmem_enabled` for the PMD size; `None` if it could not be read.
@@ -101,6 +102,8 @@ pub struct BackingSelection {
     pub collapse: bool,
     /// The selection and its reason, as one line of text.
     pub why: String,
+    /// Why the kernel may kill the program; `None` if no limit is known that its heap exceeds.
+    pub warning: Option<String>,
 }
 
 /// Selects the backings of a launch line, or without `answers` those of a program that is not a JVM.
@@ -143,6 +146,10 @@ fn for_java(
         if falls_back && wanted.strict {
             return Reason::err(format!("{} (--strict)", refused.join("; ")));
         }
+        let warning = facts.beyond_memory_limit(offer.backing, answers.max_heap);
+        if let Some(warning) = warning.as_ref().filter(|_| wanted.strict) {
+            return Reason::err(format!("{warning} (--strict)"));
+        }
         let taken = if offer.backing.is_explicit() { offer.pages.clone() } else { Vec::new() };
         let (malloc, malloc_why) = match facts.off_heap(wanted, &taken) {
             Some(Ok((means, why))) => (Some(means), format!("; {why}")),
@@ -160,6 +167,7 @@ fn for_java(
             disable_thp: base_was_asked && wanted.off_heap != Some(OffHeap::Thp),
             malloc,
             why,
+            warning,
         });
     }
     Reason::err(refused.join("; "))
@@ -182,6 +190,7 @@ fn for_other(wanted: &BackingRequest, facts: &SelectionFacts) -> Result<BackingS
         disable_thp: wanted.backing == Some(Backing::Base) && off_heap != Some(OffHeap::Thp),
         collapse: false,
         why: "backing base: transparent huge pages are disabled for the program".to_owned(),
+        warning: None,
     };
     let auto = if wanted.backing.is_none() && wanted.off_heap.is_none() {
         "; auto takes no pool for a program that is not a JVM; --backing hugetlb does"
@@ -242,6 +251,15 @@ impl SelectionFacts {
         }
     }
 
+    /// Why the kernel may kill a JVM with a heap of up to `max_heap`: its control group counts the heap, unless it
+    /// is on pool pages.
+    fn beyond_memory_limit(&self, backing: Backing, max_heap: Bytes) -> Option<String> {
+        let is_counted = !backing.is_explicit() || self.cgroup.memory_counts_hugetlb.known() == Some(&true);
+        let reason =
+            is_counted.then(|| decide::beyond_memory_limit(&self.cgroup, "its heap", max_heap))??;
+        Some(format!("{reason}; set a smaller -Xmx, or raise the limit"))
+    }
+
     fn check_thp(&self) -> Result<(), Reason> {
         match self.sizes.missing(Backing::Thp) {
             Some(missing) => Reason::err(missing),
@@ -259,7 +277,7 @@ impl SelectionFacts {
         let Some(pool) = pool else { return (Pages(0), format!("there is no pool of {size} pages")) };
         // Surplus pages do not count: the kernel may fail to allocate them.
         let Available { pages, bounded_by, unknown_limit } =
-            pool_availability::available(pool, &self.limits, Policy::AtTouch);
+            pool_availability::available(pool, &self.cgroup.hugetlb, Policy::AtTouch);
         let why = match (bounded_by, unknown_limit) {
             (Some(_), _) => format!("the control group allows {pages} more"),
             (None, Some(file)) => {

@@ -1,10 +1,20 @@
-use hugewise_linux::{cgroup::Limit, reading::Reading};
+use hugewise_linux::{
+    cgroup::{self, HugetlbLimits, Limit},
+    reading::Reading,
+    root::Root,
+};
 use proptest::prelude::*;
 
 use super::*;
 
 fn size(text: &str) -> PageSize {
     text.parse().expect("a page size")
+}
+
+/// Control groups without a limit.
+fn no_limits() -> CgroupLimits {
+    let unknown = cgroup::read(&Root::at("/nowhere"), &[]);
+    CgroupLimits { memory: Reading::Known(None), ..unknown }
 }
 
 /// A machine with `available` free 2 MiB pages, and a program on glibc 2.36.
@@ -25,7 +35,7 @@ fn facts(available: u64) -> SelectionFacts {
             surplus: Pages(0),
             overcommit: Some(Pages(1000)),
         }],
-        limits: Vec::new(),
+        cgroup: no_limits(),
         thp: Some("madvise".to_owned()),
         shared_thp: Some("never".to_owned()),
         processors: 2,
@@ -81,16 +91,48 @@ fn auto_takes_the_pool_if_it_suffices_then_thp_then_base() {
 
 #[test]
 fn a_control_group_counts_as_the_pool_does() {
-    let limit =
-        |bytes, used| Limit { bytes: Bytes(bytes), used: Reading::Known(Bytes(used)), file: "f".into() };
+    let limit = |bytes, used| Limit {
+        bytes: Bytes(bytes),
+        used: Reading::Known(Bytes(used)),
+        left: Reading::Known(Bytes(bytes - used)),
+        file: "f".into(),
+    };
     let limits = HugetlbLimits {
         page_size: size("2m"),
         touch: Reading::Known(Some(limit(1400 << 20, 100 << 20))),
         reserve: Reading::Known(None),
     };
-    let choice = chosen(BackingRequest::default(), &SelectionFacts { limits: vec![limits], ..facts(2000) });
+    let cgroup = CgroupLimits { hugetlb: vec![limits], ..no_limits() };
+    let choice = chosen(BackingRequest::default(), &SelectionFacts { cgroup, ..facts(2000) });
     assert_eq!(choice.backing, Backing::Thp);
     assert!(choice.why.ends_with("the control group allows 650 more"), "{}", choice.why);
+}
+
+/// A heap on base pages or THP is charged to the memory limit, one on pool pages is not.
+#[test]
+fn a_heap_beyond_the_memory_limit_is_warned_of_and_refused_if_strict() {
+    let limited = |left: Reading<Bytes>, pages| {
+        let limit = Limit {
+            bytes: Bytes(600 << 20),
+            used: Reading::unknown("no file"),
+            left,
+            file: "memory.max".into(),
+        };
+        let cgroup = CgroupLimits { memory: Reading::Known(Some(limit)), ..no_limits() };
+        SelectionFacts { cgroup, ..facts(pages) }
+    };
+    let auto = BackingRequest::default();
+    let tight = limited(Reading::Known(Bytes(580 << 20)), 0);
+    let warning = chosen(auto, &tight).warning.unwrap_or_default();
+    assert!(
+        warning.contains("allows 580MiB more (limit 600MiB, /memory.max), and its heap may take 1GiB"),
+        "{warning}"
+    );
+    let strict = BackingRequest { backing: Some(Backing::Thp), strict: true, ..auto };
+    assert!(choose(&strict, Some(&answers()), &tight).is_err());
+    assert_eq!(chosen(auto, &limited(Reading::Known(Bytes(580 << 20)), 651)).warning, None);
+    assert_eq!(chosen(auto, &limited(Reading::Known(Bytes(1 << 30)), 0)).warning, None);
+    assert_eq!(chosen(auto, &limited(Reading::unknown("no memory.current"), 0)).warning, None);
 }
 
 #[test]

@@ -9,11 +9,13 @@ use hugewise_jvm::{
 };
 use hugewise_linux::{
     action::Action,
+    cgroup::CgroupLimits,
     facts::Facts,
     hugepages::{backing::Backing, page_sizes::PageSizes, pools::Pool},
     proc::limits::Capabilities,
     rehearsal::SimulatedPools,
     settings::Setting,
+    shell,
     units::{Bytes, PageSize, Pages},
 };
 
@@ -64,22 +66,56 @@ fn pool(size: PageSize, at_start: Pages, needed: Pages, node: Option<u32>, facts
     }
 }
 
-/// Changes that give the program its huge pages.
-pub fn actions(pools: &[PoolPlan], options: &[String]) -> Vec<Action> {
+/// Changes that give a program its huge pages, in their order: of the pools and settings, then its start by
+/// `launch`.
+pub fn actions(pools: &[PoolPlan], settings: &[SettingPlan], launch: &Launch<'_>) -> Vec<Action> {
     if pools.iter().any(|pool| pool.obtainable == PoolAvailability::NotEnoughMemory) {
         return vec![Action::new("Free memory, use a smaller heap, or plan for --backing thp")];
     }
-    let adds = pools.iter().filter(|pool| pool.pages_to_add.0 > 0);
-    let adds: String = adds
-        .map(|pool| {
-            let node = pool.node.map(|node| format!("@{node}")).unwrap_or_default();
-            format!(" --pool {}{node}=+{}", pool.page_size_bytes, pool.pages_to_add)
-        })
-        .collect();
-    let grow =
-        (!adds.is_empty()).then(|| Action::new("Grow the pools").by(format!("sudo hugewise apply{adds}")));
-    let start = Action::new(format!("Start java with {}", options.join(" ")));
-    grow.into_iter().chain([start]).collect()
+    let change = change_machine(pools, settings);
+    let run = format!("hugewise run --backing {} -- {}", launch.backing, shell::line(launch.command));
+    let start = Action::new(format!("Start java with {}", launch.options.join(" ")))
+        .by(run)
+        .verified_by("hugewise inspect PID");
+    change.into_iter().chain([start]).collect()
+}
+
+/// A command line, and the options that select its backing.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    pub command: &'a [String],
+    pub options: &'a [String],
+    pub backing: Backing,
+}
+
+/// The change of pools and settings that a plan needs; `None` if it needs none.
+pub fn change_machine(pools: &[PoolPlan], settings: &[SettingPlan]) -> Option<Action> {
+    let adds = pools.iter().filter(|pool| pool.pages_to_add.0 > 0).map(|pool| {
+        let node = pool.node.map(|node| format!("@{node}")).unwrap_or_default();
+        format!(" --pool {}{node}=+{}", pool.page_size_bytes, pool.pages_to_add)
+    });
+    let (adds, changes): (Vec<String>, Vec<String>) =
+        (adds.collect(), settings.iter().filter_map(apply_option).collect());
+    let change = match (adds.is_empty(), changes.is_empty()) {
+        (true, true) => return None,
+        (false, true) => "Grow the pools",
+        (true, false) => "Change the settings",
+        (false, false) => "Grow the pools, and change the settings",
+    };
+    Some(Action::new(change).by(format!("sudo hugewise apply{}", [adds, changes].concat().concat())))
+}
+
+/// The option of `hugewise apply` that makes a change; `None` for a setting that no plan changes.
+fn apply_option(change: &SettingPlan) -> Option<String> {
+    let name = match change.setting {
+        Setting::ThpEnabled { page_size: None } => "thp-enabled",
+        Setting::ShmemEnabled { page_size: None } => "shmem-enabled",
+        Setting::ShmMax => "shmmax",
+        Setting::ShmAll => "shmall",
+        Setting::ShmGroup => "shm-group",
+        _ => return None,
+    };
+    Some(format!(" --{name} {}", change.to))
 }
 
 /// Whether `add` pages can be added now, with the reason.
@@ -120,12 +156,27 @@ fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (PoolAvailability, S
 /// Memory that the added pages take; `None` if the machine's memory is unknown.
 pub fn memory(pools: &[PoolPlan], facts: &Facts) -> Option<MemoryShare> {
     let taken_bytes: Bytes = pools.iter().map(|pool| pool.pages_to_add * pool.page_size_bytes).sum();
-    let available_bytes = *facts.meminfo.available.known()?;
+    let machine = &facts.meminfo.available;
     Some(MemoryShare {
         total_bytes: *facts.meminfo.total.known()?,
-        available_bytes,
+        available_bytes: facts.cgroup.available_memory(machine),
         taken_bytes,
-        remaining_bytes: available_bytes.saturating_sub(taken_bytes),
+        remaining_bytes: machine.known()?.saturating_sub(taken_bytes),
+    })
+}
+
+/// Why the kernel kills a program that touches `needed` bytes, `what`, on base pages or THP; `None` if the control
+/// group allows as much, or if that is unknown.
+pub fn beyond_memory_limit(cgroup: &CgroupLimits, what: &str, needed: Bytes) -> Option<String> {
+    let limit = cgroup.memory.known()?.as_ref()?;
+    let left = limit.left.known()?;
+    (needed > *left).then(|| {
+        format!(
+            "the control group allows {left} more (limit {}, /{}), and {what} may take {needed}: when it does, the \
+             kernel kills the program",
+            limit.bytes,
+            limit.file.display()
+        )
     })
 }
 
@@ -238,9 +289,19 @@ pub fn verdict(seen: ObservedStart<'_>, demand: &Demand, facts: &Facts, sizes: &
         let left = pool_availability::left(limit, size)?;
         (held > left).then(|| (size, held, left, limit.file.clone()))
     });
+    let counts_pools = facts.cgroup.memory_counts_hugetlb.known() == Some(&true);
+    let in_pools: Bytes = match seen.asks_explicit && !counts_pools {
+        true => seen.got.iter().map(|region| region.bytes).sum(),
+        false => Bytes::ZERO,
+    };
+    let most: Bytes = demand.regions.iter().map(|region| region.bytes).sum();
+    let beyond_limit = beyond_memory_limit(&facts.cgroup, "its memory", most.saturating_sub(in_pools));
     let thp = facts.thp.enabled.known().map(String::as_str);
     let (outcome, summary) = match (seen.started, seen.asks_explicit, seen.asks_thp) {
         (false, ..) => (StartOutcome::Exits, "the JVM does not start".to_owned()),
+        (true, ..) if beyond_limit.is_some() && sigbus.is_none() => {
+            (StartOutcome::DiesOutOfMemory, format!("the JVM starts; {}", beyond_limit.unwrap_or_default()))
+        }
         (true, true, _) => match (sigbus, lost.is_empty()) {
             (Some((size, held, left, file)), _) => (
                 StartOutcome::DiesOfSigbus,

@@ -173,6 +173,53 @@ fn a_limit_on_reserved_pages_bounds_the_available_ones() -> TestResult {
     Ok(())
 }
 
+/// A control group with 300 MiB of memory, of which 90 MiB are used by a program and 110 MiB by the page cache.
+fn memory_group(left_unknown: bool) -> Vec<(&'static str, &'static str)> {
+    let mut group = vec![
+        ("proc/self/cgroup", "0::/app\n"),
+        ("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"),
+        ("sys/fs/cgroup/app/cgroup.procs", "1\n"),
+        ("sys/fs/cgroup/app/memory.max", "314572800\n"),
+        ("sys/fs/cgroup/app/memory.stat", "inactive_file 104857600\nactive_file 10485760\n"),
+    ];
+    if !left_unknown {
+        group.push(("sys/fs/cgroup/app/memory.current", "209715200\n"));
+    }
+    group
+}
+
+#[test]
+fn a_memory_limit_bounds_the_available_memory_and_kills_what_exceeds_it() -> TestResult {
+    let (facts, sizes) = machine([100, 100, 0], 512, &memory_group(false))?;
+    let memory = |facts: &Facts| memory(&[], facts).ok_or("the machine's memory is known");
+    assert_eq!(memory(&facts)?.available_bytes.known(), Some(&"210m".parse()?));
+    assert_eq!(memory(&facts)?.remaining_bytes, "1000m".parse()?);
+    let judged = |heap: &str, explicit: bool, facts: &Facts| -> Result<Verdict, Box<dyn Error>> {
+        let mut demand = demand()?;
+        demand.regions[1].bytes = heap.parse()?;
+        let got = if explicit { demand.regions.clone() } else { Vec::new() };
+        let seen = ObservedStart {
+            asks_explicit: explicit,
+            asks_thp: false,
+            started: true,
+            got: &got,
+            messages: Vec::new(),
+        };
+        Ok(verdict(seen, &demand, facts, &sizes))
+    };
+    assert_eq!(judged("189m", false, &facts)?.outcome, StartOutcome::DoesNotAsk);
+    let killed = judged("190m", false, &facts)?;
+    assert_eq!(killed.outcome, StartOutcome::DiesOutOfMemory, "{}", killed.summary);
+    assert!(killed.summary.contains("allows 210MiB more (limit 300MiB"), "{}", killed.summary);
+    // Pool pages are not charged to this limit.
+    assert_eq!(judged("190m", true, &facts)?.outcome, StartOutcome::GetsHugePages);
+    // Without the usage, no kill is predicted, and no memory is claimed to be available.
+    let (unknown, _) = machine([100, 100, 0], 512, &memory_group(true))?;
+    assert_eq!(judged("190m", false, &unknown)?.outcome, StartOutcome::DoesNotAsk);
+    assert!(memory(&unknown)?.available_bytes.reason().is_some_and(|why| why.contains("memory.current")));
+    Ok(())
+}
+
 #[test]
 fn what_is_switched_off_for_everyone_must_change_for_thp() -> TestResult {
     let never = [
@@ -189,6 +236,20 @@ fn what_is_switched_off_for_everyone_must_change_for_thp() -> TestResult {
     };
     assert_eq!(changed(Backing::Thp, &demand), ["madvise", "advise"]);
     assert!(changed(Backing::Hugetlb(None), &demand).is_empty());
+    let command = ["java".to_owned(), "-Dname=a b".to_owned()];
+    let options = ["-XX:+UseTransparentHugePages".to_owned()];
+    let launch = Launch { command: &command, options: &options, backing: Backing::Thp };
+    let commands: Vec<_> = actions(&[], &settings(Backing::Thp, &demand, &facts), &launch)
+        .into_iter()
+        .filter_map(|action| action.command)
+        .collect();
+    assert_eq!(
+        commands,
+        [
+            "sudo hugewise apply --thp-enabled madvise --shmem-enabled advise",
+            "hugewise run --backing thp -- java '-Dname=a b'"
+        ]
+    );
     demand.java.collector = "G1".to_owned();
     assert_eq!(changed(Backing::Thp, &demand), ["madvise"]);
     Ok(())

@@ -166,6 +166,7 @@ fn every_finding_has_its_cause_and_its_cure() {
             vec![
                 (in_group("memory.max"), "1073741824".to_owned()),
                 (in_group("memory.current"), "1073741823".to_owned()),
+                (in_group("memory.stat"), "inactive_file 4096\nactive_file 0\n".to_owned()),
             ],
             "cgroup-memory-limit",
             Severity::Warning,
@@ -206,9 +207,17 @@ fn a_limit_below_the_pool_is_a_problem_only_where_nothing_is_left() {
     };
     let fix = |name: &str| format!("echo max | sudo tee /{}", file(name));
     assert_eq!(of_limits(&[("max", "max")]), None);
-    assert_eq!(of_limits(&[("max", "1073741824")]), None);
+    assert_eq!(of_limits(&[("max", "1073741824"), ("current", "0")]), None);
+    assert_eq!(
+        of_limits(&[("max", "1073741824")]),
+        Some((Severity::Info, false, String::new())),
+        "usage unknown"
+    );
     assert_eq!(of_limits(&[("max", "0")]), Some((Severity::Problem, true, fix("max"))));
-    assert_eq!(of_limits(&[("max", "2097152")]), Some((Severity::Warning, true, fix("max"))));
+    assert_eq!(
+        of_limits(&[("max", "2097152"), ("current", "0")]),
+        Some((Severity::Warning, true, fix("max")))
+    );
     assert_eq!(
         of_limits(&[("max", "2097152"), ("current", "2097152")]),
         Some((Severity::Problem, true, fix("max")))

@@ -282,7 +282,16 @@ impl Compare {
     fn arms_fit_at_once(&self, root: &Root, notes: &mut Vec<String>) -> bool {
         let process = if self.no_java { self.bytes } else { self.bytes.max(embedded::JVM_BYTES) };
         let needed = Bytes(process.0.saturating_mul(self.arms().len() as u64));
-        let available = available_memory(root);
+        let available = match available_memory(root) {
+            Reading::Known(available) => available,
+            Reading::Unknown { unknown } => {
+                notes.push(format!(
+                    "each process runs from its start to its end, instead of in turns: the available memory is \
+                     unknown: {unknown}"
+                ));
+                return false;
+            }
+        };
         let fit = needed.0 <= available.0 / 10 * MAX_MEMORY_TENTHS;
         if !fit {
             notes.push(format!(

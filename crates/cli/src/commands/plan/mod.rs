@@ -83,6 +83,13 @@ pub struct PlanOptions {
     node: Option<u32>,
 }
 
+impl Default for PlanOptions {
+    /// One instance, on the backing that its command line requests.
+    fn default() -> PlanOptions {
+        PlanOptions { backing: None, instances: 1, off_heap: None, node: None }
+    }
+}
+
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OutputFormat {
@@ -160,5 +167,8 @@ pub fn make(root: &Root, wishes: &PlanOptions, command: &[String]) -> anyhow::Re
 fn is_negative(plan: &Planned) -> bool {
     let missing = [PoolAvailability::NotEnoughMemory, PoolAvailability::NotContiguous];
     plan.pools.iter().any(|pool| missing.contains(&pool.obtainable))
-        || matches!(plan.verdict.outcome, StartOutcome::Exits | StartOutcome::DiesOfSigbus)
+        || matches!(
+            plan.verdict.outcome,
+            StartOutcome::Exits | StartOutcome::DiesOfSigbus | StartOutcome::DiesOutOfMemory
+        )
 }

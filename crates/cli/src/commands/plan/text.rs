@@ -3,7 +3,9 @@
 use std::fmt;
 
 use hugewise_linux::units::{Bytes, Pages};
-use hugewise_plan::plan::{Plan, PoolAvailability, PoolPlan, RegionOutcome, SettingPlan, StartOutcome};
+use hugewise_plan::plan::{
+    MemoryShare, Plan, PoolAvailability, PoolPlan, RegionOutcome, SettingPlan, StartOutcome,
+};
 
 use crate::output::{
     layout::Page,
@@ -22,13 +24,8 @@ pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
     for (n, pool) in plan.pools.iter().enumerate() {
         self::pool(&mut page, if n == 0 { "POOL" } else { "" }, pool, plan.instances, terminal)?;
     }
-    let memory = plan.memory.as_ref().filter(|memory| memory.taken_bytes > Bytes::ZERO);
-    if let Some(memory) = memory.filter(|_| !plan.lacks_memory()) {
-        let said = format!(
-            "the added pages take {} from other programs: of {} available now, {} remain",
-            memory.taken_bytes, memory.available_bytes, memory.remaining_bytes
-        );
-        page.wrapped("MEMORY", &said)?;
+    if let Some(memory) = plan.memory.as_ref().filter(|_| !plan.lacks_memory()) {
+        self::memory(&mut page, memory)?;
     }
     let setting = |change: &SettingPlan| {
         format!("{}: {} → {} ({})", change.setting, change.from, change.to, change.why)
@@ -38,6 +35,25 @@ pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
     page.list("NOTES", plan.notes.iter().map(|note| plain(note)))?;
     page.actions(&plan.actions)?;
     Ok(page.into_text())
+}
+
+fn memory(page: &mut Page, memory: &MemoryShare) -> fmt::Result {
+    let (taken, remaining) = (memory.taken_bytes, memory.remaining_bytes);
+    let mut heading = "MEMORY";
+    if taken > Bytes::ZERO {
+        let said = format!(
+            "the added pages take {taken} from other programs: of {} available now, {remaining} remain",
+            taken + remaining
+        );
+        page.wrapped(heading, &said)?;
+        heading = "";
+    }
+    match memory.available_bytes.known() {
+        Some(available) if *available < taken + remaining => {
+            page.wrapped(heading, &format!("outside of the pools, the control group allows {available} more"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn regions(page: &mut Page, plan: &Plan) -> fmt::Result {
@@ -104,6 +120,7 @@ fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
         StartOutcome::FallsBack => terminal.warn("falls back"),
         StartOutcome::Exits => terminal.bad("exits"),
         StartOutcome::DiesOfSigbus => terminal.bad("killed by SIGBUS"),
+        StartOutcome::DiesOutOfMemory => terminal.bad("killed if it takes all its memory"),
         StartOutcome::DoesNotAsk => terminal.warn("requests no huge pages"),
         StartOutcome::DecidedAtTouch => terminal.warn("decided at page faults"),
         StartOutcome::Unknown => terminal.warn("unknown"),

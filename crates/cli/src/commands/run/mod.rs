@@ -197,6 +197,9 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
         .map_err(anyhow::Error::msg)
         .context("nothing was started")?;
     run.say(&choice.why);
+    if let Some(warning) = &choice.warning {
+        run.say(&format!("warning: {warning}"));
+    }
     let aside = target.set_aside(&choice);
     if !aside.is_empty() {
         run.say(&format!("removed {}", aside.join(", ")));

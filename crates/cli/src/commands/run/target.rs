@@ -103,7 +103,7 @@ impl Target {
         };
         let takes_pages = pools.iter().any(|pool| pool.available() > Pages(0));
         SelectionFacts {
-            limits: if takes_pages { cgroup::read(root, &sizes.hugetlb).hugetlb } else { Vec::new() },
+            cgroup: cgroup::read(root, if takes_pages { &sizes.hugetlb } else { &[] }),
             pools,
             thp: thp.pmd_enabled().map(|(word, _)| word.to_owned()),
             shared_thp: thp.pmd_shmem_enabled().map(|(word, _)| word.to_owned()),
