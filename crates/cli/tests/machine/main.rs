@@ -10,6 +10,7 @@ mod collapse;
 mod collapse_heap;
 mod ending;
 mod evidence;
+mod explain;
 mod fragmentation;
 mod gclog;
 mod inspect;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         native::trials(),
         java::trials(),
         plan::trials(),
+        explain::trials(),
         untouched::trials(),
         program::trials(),
         run::trials(),

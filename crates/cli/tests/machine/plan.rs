@@ -56,7 +56,7 @@ const SIZES: [&[&str]; 7] = [
     &["-Xms512m", "-Xmx700m", "-XX:-SegmentedCodeCache", "-XX:ReservedCodeCacheSize=15m"],
 ];
 /// Required for ZGC in JDK 11.
-const UNLOCK: &str = "-XX:+UnlockExperimentalVMOptions";
+pub const UNLOCK: &str = "-XX:+UnlockExperimentalVMOptions";
 
 /// Fills the whole heap if it has an argument, prints `started`, and runs until standard input is closed.
 const SOURCE: &str = "

@@ -21,7 +21,8 @@ pub struct Explanation {
     pub detail: String,
     /// Readings of this machine that concern the message, each with its source; may be empty.
     pub evidence: Vec<String>,
-    /// Changes to make; the user replaces N, GID and PID in a command by numbers.
+    /// Changes to make; the user replaces N, GID and PID in a command by numbers, and COMMAND by the command line
+    /// of the JVM.
     pub actions: Vec<Action>,
 }
 
@@ -31,9 +32,10 @@ const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
 
 /// Explains the messages of one log by the state of this machine. The log may be older, or of another
-/// machine: the evidence is this machine's in any case.
-pub fn explain(found: &[FoundMessage], facts: &Facts) -> Vec<Explanation> {
-    found.iter().map(|one| Explainer { found: one, all: found, facts }.explain()).collect()
+/// machine: the evidence is this machine's in any case. `planned`: the actions of the plan for the command line
+/// that printed the log; without it, the pages that the JVM needs are unknown.
+pub fn explain(found: &[FoundMessage], facts: &Facts, planned: Option<&[Action]>) -> Vec<Explanation> {
+    found.iter().map(|one| Explainer { found: one, all: found, facts, planned }.explain()).collect()
 }
 
 fn run(command: impl Into<String>, change: &str) -> Action {
@@ -45,12 +47,17 @@ pub(super) struct Explainer<'a> {
     pub(super) found: &'a FoundMessage,
     all: &'a [FoundMessage],
     pub(super) facts: &'a Facts,
+    planned: Option<&'a [Action]>,
 }
 
 impl Explainer<'_> {
     fn explain(&self) -> Explanation {
         let (detail, action) = self.detail_and_action();
-        Explanation { found: self.found.clone(), detail, evidence: self.evidence(), actions: vec![action] }
+        let actions = match self.planned {
+            Some(planned) if action == self.fill_pool() => planned.to_vec(),
+            _ => vec![action],
+        };
+        Explanation { found: self.found.clone(), detail, evidence: self.evidence(), actions }
     }
 
     fn detail_and_action(&self) -> (String, Action) {
@@ -289,11 +296,23 @@ impl Explainer<'_> {
         )
     }
 
-    /// Grows the pool by the sum of the regions in this log that did not fit; the exact demand needs the
-    /// launch line.
+    /// Grows the pool to the demand of the command line. A log has only a part of that demand: it names neither
+    /// the regions that did fit, nor all tables of the collector.
     fn fill_pool(&self) -> Action {
-        const EXACTLY: &str = "hugewise plan -- java … prints the exact number";
-        let Some(size) = self.size() else { return Action::new(format!("Grow the pool; {EXACTLY}")) };
+        let named = match self.pages_of_named_regions() {
+            Some((pages, size)) => {
+                format!("; it needs at least the {pages} pages of {size} of the regions that this log names")
+            }
+            None => String::new(),
+        };
+        Action::new(format!("Grow the pool to the demand of the JVM's command line{named}"))
+            .by("sudo hugewise apply -- COMMAND")
+            .verified_by("hugewise plan -- COMMAND")
+    }
+
+    /// Pages of the regions in this log that did not fit; `None` if it names none.
+    fn pages_of_named_regions(&self) -> Option<(Pages, PageSize)> {
+        let size = self.size()?;
         let of_size = |found: &&FoundMessage| {
             let page_size = found.message.page_size;
             let default = self.facts.meminfo.default_size.known();
@@ -310,21 +329,6 @@ impl Explainer<'_> {
         // A heap that is committed in steps may be reported at every step.
         regions.extend(lacking(Family::HeapCommit).chain(lacking(Family::HeapLowered)).max());
         let missing: Bytes = regions.into_iter().sum();
-        if missing == Bytes::ZERO {
-            return run(format!("sudo hugewise apply --pool {size}=N"), &format!("Grow the pool; {EXACTLY}"));
-        }
-        let needed = missing.pages_needed(size);
-        if self.pool(size).is_some_and(|pool| pool.available() >= needed) {
-            return Action::new(format!(
-                "Restart the program: the pool is now large enough for the regions named here; {EXACTLY}, \
-                 with the collector's tables"
-            ));
-        }
-        let held = self.pool(size).map_or(Pages(0), |pool| pool.total.saturating_sub(pool.available()));
-        let pages = needed.0.saturating_add(held.0);
-        run(
-            format!("sudo hugewise apply --pool {size}={pages}"),
-            &format!("Grow the pool to hold the regions named here; {EXACTLY}, with the collector's tables"),
-        )
+        (missing > Bytes::ZERO).then(|| (missing.pages_needed(size), size))
     }
 }

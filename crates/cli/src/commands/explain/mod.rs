@@ -16,7 +16,10 @@ use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json};
 
 use crate::{
     NEGATIVE,
-    commands::explain::text::{ExplainReport, text},
+    commands::{
+        explain::text::{ExplainReport, text},
+        plan::{self, PlanOptions},
+    },
     machine,
     output::terminal::{Terminal, print},
 };
@@ -31,6 +34,10 @@ pub struct Explain {
     /// Log to read; - is standard input
     #[arg(required_unless_present = "text")]
     file: Option<PathBuf>,
+
+    /// Command line of the JVM that printed the log: plans the pages that it needs
+    #[arg(last = true)]
+    command: Vec<String>,
 
     /// Explain this message
     #[arg(long, value_name = "MESSAGE", conflicts_with = "file")]
@@ -52,6 +59,7 @@ Examples:
   dmesg | hugewise explain -
   zcat gc.log.3.gz | hugewise explain -
   hugewise explain --text 'Failed to reserve shared memory (errno = 1).'
+  hugewise explain gc.log -- java -Xmx4g -jar app.jar      with the pages that this JVM needs
   hugewise explain --root web7 web7.log      a log of another machine, with evidence captured there
 
 No setting is changed.
@@ -67,7 +75,11 @@ pub fn run(explain: &Explain, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = machine::root(explain.root.as_deref())?;
     let scanned = explain.scan()?;
     let facts = Facts::gather(&root, Scan::IfQuick);
-    let report = ExplainReport::new(&scanned, messages::explain(&scanned.found, &facts));
+    let planned = (!explain.command.is_empty())
+        .then(|| plan::make(&root, &PlanOptions::default(), &explain.command))
+        .transpose()?;
+    let planned = planned.as_ref().map(|plan| plan.actions.as_slice());
+    let report = ExplainReport::new(&scanned, messages::explain(&scanned.found, &facts, planned));
     print(&if explain.json { json::text(&report)? } else { text(&report, terminal)? })?;
     Ok(if report.is_negative() { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
