@@ -301,7 +301,9 @@ impl Explainer<'_> {
     fn fill_pool(&self) -> Action {
         let named = match self.pages_of_named_regions() {
             Some((pages, size)) => {
-                format!("; it needs at least the {pages} pages of {size} of the regions that this log names")
+                format!(
+                    "; the regions that this log names take {pages} pages of {size}, and do not include those that fitted"
+                )
             }
             None => String::new(),
         };

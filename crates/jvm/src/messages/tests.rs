@@ -127,7 +127,7 @@ fn evidence_and_fix_come_from_this_machine() -> io::Result<()> {
     // No figure for the pool: the log lacks a part of the demand.
     let action = &explained_log[1].actions[0];
     assert_eq!(action.command.as_deref(), Some("sudo hugewise apply -- COMMAND"));
-    assert!(action.change.contains("at least the 632 pages of 2MiB"), "{action:?}");
+    assert!(action.change.contains("take 632 pages of 2MiB"), "{action:?}");
     let planned = [Action::new("Grow the pools").by("sudo hugewise apply --pool 2MiB=+1")];
     let with_plan = explain(&scan(log.as_bytes())?.found, &facts, Some(&planned));
     let of_plan: Vec<bool> = with_plan.iter().map(|one| one.actions == planned).collect();
