@@ -1,6 +1,12 @@
 //! The command line arguments. Parsing them accesses nothing on the system.
 
-use clap::{Parser, Subcommand};
+use std::path::Path;
+
+use clap::{
+    CommandFactory, Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
+use hugewise_linux::shell;
 
 use crate::{commands, output::terminal::Color};
 
@@ -39,4 +45,56 @@ pub enum Command {
     Restore(commands::restore::Restore),
     Completions(commands::completions::Completions),
     Man(commands::man::Man),
+}
+
+/// The error for a program's command line that does not follow `--`; `None` if `error` has another cause.
+pub fn missing_separator(error: &clap::Error, words: &[String]) -> Option<String> {
+    let mut command = Arguments::command();
+    let mut first = 1;
+    while let Some(next) = words.get(first).and_then(|word| command.find_subcommand(word)).cloned() {
+        (command, first) = (next, first + 1);
+    }
+    let takes_program = command.get_positionals().any(clap::Arg::is_last_set);
+    if !takes_program || words.iter().any(|word| word == "--") {
+        return None;
+    }
+    let named = [ContextKind::InvalidArg, ContextKind::InvalidValue].into_iter().find_map(|kind| {
+        let Some(ContextValue::String(word)) = error.get(kind) else { return None };
+        words.iter().skip(first).position(|other| other == word && !word.starts_with('-'))
+    });
+    let is_java = |word: &String| Path::new(word).file_name().is_some_and(|name| name == "java");
+    let at = first + words.iter().skip(first).position(is_java).or(named)?;
+    let (before, program) = words.split_at(at);
+    let separated = [&["hugewise".to_owned()], &before[1..], &["--".to_owned()], program].concat();
+    Some(format!("the command line of the program follows '--':\n\n  {}", shell::line(&separated)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_a_separator_is_shown_with_one() {
+        let said = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let error = Arguments::try_parse_from(&words).err()?;
+            Some(missing_separator(&error, &words)?.split("  ").last().unwrap_or_default().to_owned())
+        };
+        for (line, separated) in [
+            ("./hugewise run java -version", Some("hugewise run -- java -version")),
+            ("hugewise run -b thp ./server --port 1", Some("hugewise run -b thp -- ./server --port 1")),
+            (
+                "hugewise record /opt/jdk/bin/java -version",
+                Some("hugewise record -- /opt/jdk/bin/java -version"),
+            ),
+            ("hugewise bench stall java Main", Some("hugewise bench stall -- java Main")),
+            ("hugewise run --no-such-option", None),
+            ("hugewise run --no-such-option -- java", None),
+            ("hugewise check java", None),
+            ("hugewise run --backing java -- x", None),
+            ("hugewise --help", None),
+        ] {
+            assert_eq!(said(line).as_deref(), separated, "{line}");
+        }
+    }
 }

@@ -9,7 +9,10 @@ mod random_read;
 #[cfg(test)]
 mod schema_tests;
 
-use std::{io, process::ExitCode};
+use std::{
+    env, io,
+    process::{self, ExitCode},
+};
 
 use clap::{CommandFactory, Parser};
 
@@ -26,7 +29,16 @@ const FAILED: u8 = 2;
 const INCONCLUSIVE: u8 = 3;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| {
+        let words: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        match arguments::missing_separator(&error, &words) {
+            Some(said) => {
+                eprintln!("error: {said}\n\nFor more information, try '--help'.");
+                process::exit(FAILED.into())
+            }
+            None => error.exit(),
+        }
+    });
     let terminal = Terminal::new(arguments.color);
     let done = match arguments.command {
         Command::Check(check) => {
