@@ -8,7 +8,7 @@ use hugewise_linux::{
     reading::Reading,
     units::{Bytes, Pages},
 };
-use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, suitable::skipped_because};
+use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, refusals::RefusalReason, suitable::skipped_because};
 
 use super::result::{CollapseOutcome, CollapseReport, CollapsedRegion, GIB, Refusal};
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
         self,
         layout::Page,
         terminal::{Terminal, plain},
-        words::{amount, coverage, shortened},
+        words::{amount, counted, coverage, shortened},
     },
 };
 
@@ -111,14 +111,16 @@ pub fn after(report: &CollapseReport, terminal: &Terminal) -> anyhow::Result<Str
         page.list(
             "PAUSED",
             report.paused.iter().map(|pause| {
-                format!("{} times, {:.2} s: {}", pause.times, pause.seconds, pause.reason.words())
+                format!("{}, {:.2} s: {}", counted(pause.times, "time"), pause.seconds, pause.reason.words())
             }),
         )?;
         if report.after.is_some() {
             page.line("", "")?;
             page.table(&table_after(report))?;
         }
-        refused(&mut page, report)?;
+        let (refused, not_tried) = refused(&report.refused);
+        page.section("REFUSED", &refused)?;
+        page.section("NOT TRIED", not_tried.as_slice())?;
     }
     if let Some(cause) = &report.cause {
         let heading = match report.outcome {
@@ -155,15 +157,21 @@ fn done(report: &CollapseReport, seconds: f64) -> String {
     facts.join(" · ")
 }
 
-fn refused(page: &mut Page, report: &CollapseReport) -> std::fmt::Result {
-    let text = |Refusal { start, end, reason }: &Refusal| {
+/// The ranges that the kernel refused, and the sum of those that were not tried.
+fn refused(all: &[Refusal]) -> (Vec<String>, Option<String>) {
+    let text = |Refusal { start, end, reason }: &&Refusal| {
         format!("{start:x}-{end:x}, {}: {reason}", Bytes(end - start))
     };
-    let mut texts: Vec<String> = report.refused.iter().take(REFUSED).map(text).collect();
-    if report.refused.len() > REFUSED {
-        texts.push(format!("{} more ranges: see --json", report.refused.len() - REFUSED));
+    let not_tried = RefusalReason::NotTried.words();
+    let (not_tried, refused): (Vec<&Refusal>, Vec<&Refusal>) =
+        all.iter().partition(|range| range.reason == not_tried);
+    let mut texts: Vec<String> = refused.iter().take(REFUSED).map(text).collect();
+    if refused.len() > REFUSED {
+        texts.push(format!("{} more ranges: see --json", refused.len() - REFUSED));
     }
-    page.section("REFUSED", &texts)
+    let left: Bytes = not_tried.iter().map(|range| Bytes(range.end - range.start)).sum();
+    let ranges = counted(not_tried.len() as u64, "range");
+    (texts, (left > Bytes::ZERO).then(|| format!("{left} in {ranges}: the collapse ended early")))
 }
 
 /// A table of the large regions; the small ones are summed up.
@@ -213,4 +221,26 @@ fn table_after(report: &CollapseReport) -> Table {
         ]
     };
     table(report, ["region", "resident", "coverage before", "coverage now"], cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_were_not_tried_are_not_refused() {
+        let range = |start: u64, reason: RefusalReason| Refusal {
+            start: start << 21,
+            end: (start + 1) << 21,
+            reason: reason.words(),
+        };
+        let ranges = [
+            range(1, RefusalReason::Held),
+            range(2, RefusalReason::NotTried),
+            range(3, RefusalReason::NotTried),
+        ];
+        let (refused, not_tried) = refused(&ranges);
+        assert!(refused.len() == 1 && refused[0].starts_with("200000-400000, 2MiB: EAGAIN"), "{refused:?}");
+        assert_eq!(not_tried.as_deref(), Some("4MiB in 2 ranges: the collapse ended early"));
+    }
 }
