@@ -9,6 +9,7 @@ use crate::{
     proc::{fields::Fields, task_stat::TaskStat},
     reading::Reading,
     root::{ReadError, Root},
+    sys::process::how_to_get_capability,
 };
 
 /// A process, as read from /proc without stopping it.
@@ -133,7 +134,8 @@ impl Process {
                 let user = self.uid.known().map_or_else(String::new, |uid| format!(" (uid {uid})"));
                 let words = format!(
                     "{pid} ({name}) belongs to another user{user}, or is not dumpable: reading its memory \
-                     needs that user or CAP_SYS_PTRACE, try sudo; {error}"
+                     needs that user or CAP_SYS_PTRACE: {}; {error}",
+                    how_to_get_capability()
                 );
                 (Obstacle::NotAllowed, words)
             }

@@ -209,6 +209,12 @@ pub fn is_root() -> bool {
     effective_uid() == 0
 }
 
+/// How this process gets a capability that it lacks, as the end of a sentence. Root lacks one only where a container
+/// or a user namespace withholds it.
+pub fn how_to_get_capability() -> &'static str {
+    if is_root() { "grant it to this container or user namespace" } else { "try sudo" }
+}
+
 pub fn effective_uid() -> u32 {
     // SAFETY: geteuid always succeeds.
     unsafe { libc::geteuid() }

@@ -21,6 +21,7 @@ use hugewise_linux::{
     reading::Reading,
     root::Root,
     sys::pidfd::{self, Adviser},
+    sys::process::how_to_get_capability,
     units::PageSize,
 };
 use hugewise_measure::experiment::Progress;
@@ -133,7 +134,7 @@ fn missing_rights(root: &Root, process: &Process) -> Option<String> {
             process.pid
         ));
     }
-    (!missing.is_empty()).then(|| format!("missing: {}; try sudo", missing.join("; ")))
+    (!missing.is_empty()).then(|| format!("missing: {}; {}", missing.join("; "), how_to_get_capability()))
 }
 
 fn show(

@@ -12,6 +12,7 @@ use hugewise_evidence::process::{
 use hugewise_linux::{
     action::Action,
     proc::process::Obstacle,
+    sys::process::how_to_get_capability,
     units::{Bytes, PageSize},
 };
 
@@ -93,8 +94,9 @@ pub fn overview(
         let more = others.len().saturating_sub(MAX_PIDS);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         reasons.push(format!(
-            "{}{more}: owned by another user, or not dumpable; reading them needs CAP_SYS_PTRACE, try sudo",
-            pids.join(", ")
+            "{}{more}: owned by another user, or not dumpable; reading them needs CAP_SYS_PTRACE: {}",
+            pids.join(", "),
+            how_to_get_capability()
         ));
     }
     page.list("UNKNOWN", reasons)?;
