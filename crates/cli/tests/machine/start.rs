@@ -23,6 +23,8 @@ pub const MARKER: &str = "HUGEWISE_MACHINE_TEST";
 const MAX_EXIT_TIME: Duration = Duration::from_secs(120);
 /// Part of the message when another process holds the journal.
 pub const BUSY: &str = "another hugewise process has locked the settings";
+/// Part of the message when another process records.
+const RECORDING_BUSY: &str = "another recording is running";
 /// Exit status of a comparison with too few blocks for a verdict.
 pub const INCONCLUSIVE: i32 = 3;
 /// The shortest comparison of the embedded workload.
@@ -85,7 +87,7 @@ impl Running {
                 thread::sleep(Duration::from_millis(1));
             }
             let ran = running.wait()?;
-            if !ran.stderr.contains(BUSY) || begin.elapsed() > MAX_WAIT_TIME {
+            if !is_busy(&ran.stderr) || begin.elapsed() > MAX_WAIT_TIME {
                 return Err(format!("it ended without ever having the journal: {ran:#?}").into());
             }
             thread::sleep(Duration::from_millis(200));
@@ -148,11 +150,15 @@ pub fn run_command(make: &dyn Fn() -> Command) -> Result<EndedProcess, Box<dyn E
         if ran.status.signal() == Some(9) {
             return Err(format!("it hung, or was killed: {ran:#?}").into());
         }
-        if !ran.stderr.contains(BUSY) || begin.elapsed() > MAX_WAIT_TIME {
+        if !is_busy(&ran.stderr) || begin.elapsed() > MAX_WAIT_TIME {
             return Ok(ran);
         }
         thread::sleep(Duration::from_millis(200));
     }
+}
+
+fn is_busy(stderr: &str) -> bool {
+    [BUSY, RECORDING_BUSY].iter().any(|part| stderr.contains(part))
 }
 
 /// Waits until `is` returns true; fails after [`MAX_WAIT_TIME`].

@@ -69,6 +69,11 @@ pub struct Record {
     command: Vec<OsString>,
 }
 
+/// The error while `who` records: no setting is locked.
+pub fn other_recording(who: &str) -> anyhow::Error {
+    anyhow::anyhow!("another recording is running ({who}): wait until it ends")
+}
+
 pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
     let target = match record.pid {
@@ -78,7 +83,8 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let output = record.output.clone().unwrap_or_else(|| usual_name(&target));
     let interrupt = machine::install_signal_handlers()?;
     let mut journal = match Journal::open_recording(&root, Path::new(STATE_DIR), "record") {
-        Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => return Err(error.into()),
+        Err(JournalError::Busy(who)) => return Err(other_recording(&who)),
+        Err(error @ JournalError::Unfinished(_)) => return Err(error.into()),
         journal => journal,
     };
     let assignment = Assignment {

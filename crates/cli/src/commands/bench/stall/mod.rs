@@ -36,7 +36,7 @@ use hugewise_record::recording::{self, Assignment, Header, Target};
 use self::result::{FragmentationSummary, Probes, StallReport, ThpMode};
 use crate::{
     FAILED, NEGATIVE,
-    commands::record::text as record_text,
+    commands::record::{other_recording, text as record_text},
     machine,
     output::{
         progress::ByteProgress,
@@ -107,7 +107,8 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     // fail.
     let lock = machine::open_machine(&root, "bench stall", None)?;
     let journal = match Journal::open_recording(&root, Path::new(STATE_DIR), "bench stall") {
-        Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => return Err(error.into()),
+        Err(JournalError::Busy(who)) => return Err(other_recording(&who)),
+        Err(error @ JournalError::Unfinished(_)) => return Err(error.into()),
         journal => journal,
     };
     let environment = lock.mark(Launch::default());
