@@ -111,7 +111,10 @@ pub fn inspect_totals(root: &Root, machine: &MachineState, pid: u32) -> Result<I
             totals.on(pmd, sums.thp);
         }
     }
-    let unknown = Reading::unknown("folio sizes are read for single processes only: hugewise inspect PID");
+    let unknown = Reading::unknown(format!(
+        "folio sizes are read for single processes only: hugewise inspect {}",
+        process.pid
+    ));
     Ok(Inspected::new(process, false, "none".to_owned(), totals, unknown, None, Vec::new()))
 }
 

@@ -104,7 +104,7 @@ impl RunReport {
         for region in self.regions.iter().filter(short) {
             let why = match region.asked {
                 None | Some(Backing::Base) => continue,
-                Some(Backing::Thp) => thp_shortage(root, fallbacks_before),
+                Some(Backing::Thp) => thp_shortage(root, fallbacks_before, self.pid),
                 Some(Backing::Hugetlb(_) | Backing::Shm(_)) => pool_shortage(root),
             };
             self.notes.push(format!("{} has too little coverage: {why}", region.pages.name));
@@ -112,18 +112,17 @@ impl RunReport {
     }
 }
 
-fn thp_shortage(root: &Root, before: Option<u64>) -> String {
+fn thp_shortage(root: &Root, before: Option<u64>, pid: u32) -> String {
     let thp = thp::read(root);
     if let Some(("never", file)) = thp.pmd_enabled() {
         return format!("THP mode is never (/{}); next: hugewise check", file.display());
     }
     let now = fallbacks(root);
     match before.zip(now).map(|(before, now)| now.saturating_sub(before)) {
-        Some(0) => {
+        Some(0) => format!(
             "no huge-page allocation failed since the start (thp_fault_fallback), so its mappings are too small or \
-                    lack MADV_HUGEPAGE; next: hugewise inspect PID"
-                .to_owned()
-        }
+             lack MADV_HUGEPAGE; next: hugewise inspect {pid}"
+        ),
         Some(times) => format!(
             "{times} huge-page allocations failed since the start (thp_fault_fallback, of all programs): memory is \
              fragmented; next: hugewise check"
