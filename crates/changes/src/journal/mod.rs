@@ -247,6 +247,15 @@ pub fn unfinished(dir: &Path) -> Option<Record> {
     of(dir).or_else(|| of(&recordings(dir)))
 }
 
+/// The record of the running process that holds the journal in `dir`. `None` if there is none, or only its owner
+/// may read it.
+pub fn held(dir: &Path) -> Option<Record> {
+    let file = dir.join(Store::RECORD);
+    // Not without a record: locking creates the folder.
+    let is_held = file.exists() && matches!(Store::lock(dir), Err(JournalError::Busy(_)));
+    is_held.then(|| serde_json::from_slice(&std::fs::read(file).ok()?).ok())?
+}
+
 impl Record {
     /// A sentence on the run and the number of settings that are not restored.
     pub fn unfinished(&self) -> String {

@@ -1,12 +1,19 @@
 //! `hugewise plan`: the huge pages that a java command line needs.
 
+mod experiment;
 pub mod formats;
 pub mod text;
 
-use std::{fs, path::PathBuf, process::ExitCode, sync::OnceLock};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::OnceLock,
+};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum, builder::PossibleValue};
+use hugewise_changes::journal::{self, STATE_DIR};
 use hugewise_jvm::launch::LaunchLine;
 use hugewise_linux::{
     facts::Facts,
@@ -154,14 +161,18 @@ pub fn make(root: &Root, wishes: &PlanOptions, command: &[String]) -> anyhow::Re
     let sizes = PageSizes::read(root).map_err(anyhow::Error::msg)?;
     let line = LaunchLine::of_java(command, &|file| fs::read_to_string(file))
         .context("cannot plan for this command line")?;
-    let facts = Facts::gather(root, Scan::IfQuick);
+    let mut facts = Facts::gather(root, Scan::IfQuick);
+    let holder = if root.is_live() { journal::held(Path::new(STATE_DIR)) } else { None };
+    let excluded = holder.and_then(|holder| experiment::exclude(&mut facts, &holder));
     let wanted = PlanRequest {
         backing: wishes.backing,
         instances: wishes.instances,
         off_heap: wishes.off_heap,
         node: wishes.node,
     };
-    Ok(planner::plan(command, &line, &wanted, &facts, &sizes)?)
+    let mut plan = planner::plan(command, &line, &wanted, &facts, &sizes)?;
+    plan.notes.extend(excluded);
+    Ok(plan)
 }
 
 fn is_negative(plan: &Planned) -> bool {
