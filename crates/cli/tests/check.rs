@@ -54,6 +54,23 @@ const MEMINFO: (&str, &[u8]) = (
       HugePages_Rsvd: 0\nHugePages_Surp: 0\nHugepagesize: 2048 kB\n",
 );
 
+/// No message of the C library or of a shell, and the same text.
+#[test]
+fn a_locale_that_is_not_installed_changes_nothing() -> Result<(), Box<dyn std::error::Error>> {
+    let machine = tempfile::tempdir()?;
+    let check = |locale: &str| {
+        Command::new(env!("CARGO_BIN_EXE_hugewise"))
+            .args(["check", "--root"])
+            .arg(machine.path())
+            .envs([("LC_ALL", locale), ("LANG", locale), ("LANGUAGE", locale)])
+            .output()
+    };
+    let (plain, other) = (check("C.UTF-8")?, check("xx_YY.UTF-8")?);
+    assert_eq!((other.stdout, other.stderr), (plain.stdout, plain.stderr));
+    assert_eq!(other.status, plain.status);
+    Ok(())
+}
+
 #[test]
 fn a_limit_that_kills_is_a_negative_verdict() {
     let dir = tree(&[
