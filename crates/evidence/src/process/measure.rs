@@ -34,12 +34,12 @@ pub struct PartCounts {
     counted_above_huge: Bytes,
     /// First address of the earlier part.
     pub same_memory_as: Option<u64>,
-    /// Reason for most of the bytes on base pages; `None` if there are none.
-    pub reason: Option<ReasonWithCauses>,
+    /// Reason for most of the bytes on base pages, and these bytes; `None` if there are none.
+    pub reason: Option<(ReasonWithCauses, Bytes)>,
     /// Kind of most of the memory.
     pub memory: Memory,
     /// Bytes on base pages by reason.
-    reasons: Vec<(ReasonWithCauses, Bytes)>,
+    pub(super) reasons: Vec<(ReasonWithCauses, Bytes)>,
 }
 
 impl PartCounts {
@@ -98,8 +98,7 @@ pub fn measure(
                 measured.same_memory_as = measured.same_memory_as.or(Some(view.of));
             }
         }
-        let most = measured.reasons.iter().max_by_key(|(_, bytes)| *bytes);
-        measured.reason = most.map(|(judged, _)| *judged);
+        measured.reason = measured.reasons.iter().max_by_key(|(_, bytes)| *bytes).copied();
         all.push(measured);
     }
     let note = (counter.unsplit > 0).then(|| {

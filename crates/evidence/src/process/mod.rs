@@ -20,7 +20,7 @@ use hugewise_linux::{
     units::Bytes,
 };
 
-use self::{names::Naming, reason_by_settings::ReasonWithCauses};
+use self::names::Naming;
 
 pub use self::{
     machine::MachineState,
@@ -127,8 +127,8 @@ fn region(
     options: Options,
 ) -> InspectedRegion {
     let pages = &counts.pages;
-    let words = counts.reason.map(|reason| reason_words::words(reason, counts, process.pid, machine));
-    let reason = counts.reason.map(|judged| judged.reason);
+    let words = counts.reason.map(|(reason, _)| reason_words::words(reason, counts, process.pid, machine));
+    let reason = counts.reason.map(|(judged, bytes)| (judged.reason, bytes));
     let (detail, actions) = words.map(|words| (words.detail, words.actions)).unzip();
     InspectedRegion {
         pages: RegionPages::new(part.name, part.addresses, pages, machine, reason),
@@ -139,7 +139,7 @@ fn region(
         part_of_folio_bytes: folios.known().filter(|_| options.full).map(|_| pages.part_of_folio),
         counted_above_bytes: counts.counted_above,
         same_memory_as: counts.same_memory_as,
-        candidates: counts.reason.map(ReasonWithCauses::candidates).unwrap_or_default(),
+        candidates: counts.reason.map(|(judged, _)| judged.candidates()).unwrap_or_default(),
         detail,
         actions: actions.unwrap_or_default(),
     }

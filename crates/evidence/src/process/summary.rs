@@ -29,6 +29,8 @@ pub struct RegionPages {
     pub hugetlb_bytes: Bytes,
     /// Reason for most of the bytes on base pages; null if there are none.
     pub reason: Option<Reason>,
+    /// Bytes on base pages, or swapped out, for which `reason` holds; null without a reason.
+    pub reason_bytes: Option<Bytes>,
     #[serde(skip)]
     base: PageSize,
 }
@@ -39,7 +41,7 @@ impl RegionPages {
         addresses: Range<u64>,
         pages: &PageCounts,
         machine: &MachineState,
-        reason: Option<Reason>,
+        reason: Option<(Reason, Bytes)>,
     ) -> RegionPages {
         RegionPages {
             name,
@@ -48,7 +50,8 @@ impl RegionPages {
             resident_bytes: pages.resident(),
             bytes_by_page_size: pages.by_page_size(machine.sizes.base, machine.sizes.thp),
             hugetlb_bytes: pages.hugetlb.values().copied().sum(),
-            reason,
+            reason: reason.map(|(reason, _)| reason),
+            reason_bytes: reason.map(|(_, bytes)| bytes),
             base: machine.sizes.base,
         }
     }
@@ -77,16 +80,17 @@ impl Survey {
         let (mut start, mut end) = (u64::MAX, 0);
         for (part, counts) in self.parts.iter().filter(|(part, _)| belongs(part)) {
             let once = counts.once();
-            if let Some(judged) = counts.reason {
+            for (judged, bytes) in &counts.reasons {
+                let bytes = (*bytes).min(once.base + once.swap);
                 match reasons.iter_mut().find(|(reason, _)| *reason == judged.reason) {
-                    Some((_, bytes)) => *bytes += once.base + once.swap,
-                    None => reasons.push((judged.reason, once.base + once.swap)),
+                    Some((_, sum)) => *sum += bytes,
+                    None => reasons.push((judged.reason, bytes)),
                 }
             }
             (start, end) = (start.min(part.addresses.start), end.max(part.addresses.end));
             pages.add(&once);
         }
-        let reason = reasons.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(reason, _)| reason);
+        let reason = reasons.into_iter().max_by_key(|(_, bytes)| *bytes);
         (pages.resident() > Bytes::ZERO)
             .then(|| RegionPages::new(name.to_owned(), start..end, &pages, machine, reason))
     }

@@ -160,7 +160,7 @@ struct RegionReason {
 }
 
 impl RegionRow {
-    fn add(&mut self, region: &InspectedRegion, base: Option<PageSize>) {
+    fn add(&mut self, region: &InspectedRegion) {
         self.regions += 1;
         self.resident += region.pages.resident_bytes;
         self.counted += region.pages.resident_bytes.saturating_sub(region.counted_above_bytes);
@@ -170,9 +170,7 @@ impl RegionRow {
             *self.by_size.entry(*size).or_default() += *bytes;
         }
         let (Some(reason), Some(words)) = (region.pages.reason, &region.detail) else { return };
-        let small =
-            base.and_then(|base| region.pages.bytes_by_page_size.get(&base)).copied().unwrap_or_default();
-        let bytes = small + region.swapped_bytes;
+        let bytes = region.pages.reason_bytes.unwrap_or_default();
         match self.reasons.iter_mut().find(|why| why.reason == reason && why.words == *words) {
             Some(why) => why.bytes += bytes,
             None => {
@@ -191,12 +189,11 @@ impl RegionRow {
 /// are summed up.
 fn rows(inspected: &Inspected, full: bool) -> Vec<RegionRow> {
     let regions = inspected.regions.as_deref().unwrap_or_default();
-    let base = inspected.totals.bytes_by_page_size.keys().next().copied();
     if full {
         let row = |region: &InspectedRegion| {
             let addresses = Some((region.pages.start, region.pages.end));
             let mut row = RegionRow { name: with_view(region), addresses, ..RegionRow::default() };
-            row.add(region, base);
+            row.add(region);
             row
         };
         let mut rows: Vec<RegionRow> = regions.iter().map(row).collect();
@@ -209,7 +206,7 @@ fn rows(inspected: &Inspected, full: bool) -> Vec<RegionRow> {
         let name = of_a_kind(region);
         let row = by_name.entry(name.clone()).or_default();
         row.name = name;
-        row.add(region, base);
+        row.add(region);
     }
     let total = inspected.totals.resident_bytes;
     let is_small = |row: &RegionRow| {
@@ -285,7 +282,7 @@ fn table(rows: &[RegionRow], machine: &MachineState, folios_reported: bool, full
         cells.extend(any_pool.then(|| amount(row.hugetlb)));
         cells.extend(any_swap.then(|| amount(row.swapped)));
         cells.push(coverage(huge(&row.by_size, machine.sizes.base).share_of(row.resident), "–"));
-        cells.push(row.why().map_or_else(String::new, |why| word(why.reason)));
+        cells.push(row.why().map_or_else(String::new, |why| format!("{} ({})", word(why.reason), why.bytes)));
         table.add_row(cells);
     }
     let numbers = if full { 2 } else { 1 }..columns - 1;
@@ -317,7 +314,8 @@ fn reasons(page: &mut Page, rows: &[RegionRow]) -> fmt::Result {
         if rows.len() > MAX_NAMES {
             names.push(format!("{} more", rows.len() - MAX_NAMES));
         }
-        let text = format!("{} ({}): {}", word(why.reason), names.join(", "), plain(&why.words));
+        let bytes: Bytes = rows.iter().filter_map(|row| row.why()).map(|why| why.bytes).sum();
+        let text = format!("{}, {bytes} ({}): {}", word(why.reason), names.join(", "), plain(&why.words));
         page.wrapped(if n == 0 { "WHY NOT" } else { "" }, &text)?;
         for action in &why.actions {
             page.wrapped("", &format!("→ {}", plain(&action.change)))?;

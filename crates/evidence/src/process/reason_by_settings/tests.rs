@@ -1,9 +1,9 @@
 use std::path::PathBuf;
 
-use hugewise_linux::units::PageSize;
+use hugewise_linux::{pages::count::PageCounts, units::PageSize};
 
 use super::{
-    super::{PartCounts, reason_words::words},
+    super::{Kind, Part, PartCounts, Survey, reason_words::words},
     *,
 };
 
@@ -175,4 +175,35 @@ fn settings_that_were_not_read_are_not_made_up() {
     assert_eq!(judge(&seen(), &unknown).map(|judged| judged.reason), Some(Reason::Unknown));
     unknown.sizes.thp = None;
     assert_eq!(judge(&seen(), &unknown).map(|judged| judged.reason), Some(Reason::OffGlobally));
+}
+
+/// Of a region that is huge but for its ends, the reason holds for the ends; and one of two reasons holds for less
+/// than all base pages.
+#[test]
+fn a_reason_holds_for_the_bytes_it_was_found_for() {
+    let machine = machine("madvise");
+    let part = |at: u64, pages: PageCounts, reasons: &[(Reason, u64)]| {
+        let judged = |reason| ReasonWithCauses { reason, fragmentation: false, split: false };
+        let mut counts = PartCounts::default();
+        counts.pages = pages;
+        counts.reasons = reasons.iter().map(|(reason, kib)| (judged(*reason), Bytes(kib << 10))).collect();
+        let addresses = at * MIB..(at + 64) * MIB;
+        (Part { addresses, name: "malloc".to_owned(), kind: Kind::Malloc, of_jvm: None }, counts)
+    };
+    let base = |kib: u64| PageCounts { base: Bytes(kib << 10), ..PageCounts::default() };
+    let huge = PageCounts { thp: Bytes(22 * MIB), ..base(132) };
+    let survey = Survey {
+        parts: vec![
+            part(64, huge, &[(Reason::TooSmall, 132)]),
+            part(128, base(400), &[(Reason::TooSmall, 100), (Reason::NeverAdvised, 300)]),
+        ],
+        source: String::new(),
+        notes: Vec::new(),
+    };
+    let of = |at: u64| {
+        let pages = survey.region("malloc", &machine, |part| part.addresses.start >= at * MIB)?;
+        Some((pages.reason?, pages.reason_bytes?.0 >> 10, pages.resident_bytes.0 >> 10))
+    };
+    assert_eq!(of(64), Some((Reason::NeverAdvised, 300, (22 << 10) + 532)));
+    assert_eq!(of(128), Some((Reason::NeverAdvised, 300, 400)));
 }
