@@ -33,6 +33,7 @@ mod run;
 mod schemas;
 mod settings;
 mod start;
+mod storms;
 mod tlb;
 mod touch;
 mod trace;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         record::trials(),
         record_killed::trials(),
         report::trials(),
+        storms::trials(),
         trace::trials(),
         kernel_tools::trials(),
         collapse::trials(),

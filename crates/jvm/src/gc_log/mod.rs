@@ -85,8 +85,10 @@ pub struct Cpu {
     pub real_ns: u64,
 }
 
-/// Three ticks of the JVM's CPU times (10 ms each): a smaller value may be a rounding error.
-const MIN_SYS_NS: u64 = 30_000_000;
+/// Resolution of the JVM's CPU times, in nanoseconds: the true value is at most so far from a logged one.
+pub const CPU_TICK_NS: u64 = 10_000_000;
+/// Three ticks: a smaller value may be a rounding error.
+const MIN_SYS_NS: u64 = 3 * CPU_TICK_NS;
 
 impl Cpu {
     /// Whether sys > user by more than the rounding of the log can explain.

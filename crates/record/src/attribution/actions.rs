@@ -38,7 +38,8 @@ pub enum ChangeKind {
 /// Changes that avoid the cause, least invasive first.
 pub fn changes(explanation: &Attribution) -> Vec<ProposedChange> {
     let header = &explanation.gathered.header;
-    let program = Program::of(&header.command, explanation.decision.verdict == Verdict::Thp);
+    let fragmented = explanation.decision.verdict == Verdict::Thp;
+    let program = Program { is_live: !header.started, ..Program::of(&header.command, fragmented) };
     let defrag = header.machine.thp.defrag.known().map_or("", String::as_str);
     let mut whats = Vec::new();
     match explanation.decision.verdict {
@@ -76,6 +77,9 @@ struct Program<'a> {
     fixed_heap: bool,
     /// Whether fragmented memory is the cause.
     fragmented: bool,
+    /// Whether the program ran before the recording, as a server does: a second one would use the same port and the
+    /// same log file.
+    is_live: bool,
 }
 
 impl Program<'_> {
@@ -86,6 +90,7 @@ impl Program<'_> {
         Program {
             words,
             fragmented,
+            is_live: false,
             java: words.iter().position(is_java),
             requests_thp: has("-XX:+UseTransparentHugePages"),
             pre_touches: has("-XX:+AlwaysPreTouch"),
@@ -118,6 +123,14 @@ impl Program<'_> {
             ChangeKind::ThpOff => (run("hugewise run --backing base"), run(thp_and_pool)),
             ChangeKind::Thp => (run("hugewise run --backing thp"), run("sudo hugewise compare -b base,thp")),
         };
+        if self.is_live {
+            // A plan does not start the program.
+            let command = command.filter(|_| {
+                matches!(what, ChangeKind::Explicit | ChangeKind::Defer | ChangeKind::DeferUnlessMadvised)
+            });
+            let again = words("sudo hugewise record -o after.rec PID");
+            return ProposedChange { what, command, proof: Some(again) };
+        }
         ProposedChange { what, command, proof }
     }
 

@@ -19,7 +19,7 @@ pub use intervals::{Stall, Wait};
 pub use log::{LogSource, LoggedPause, Safepoint};
 pub use split::{Pause, ThreadPart, TimeByActivity, TimeToSafepoint, WaitTotal};
 pub use totals::{Outside, Totals, WaitSum};
-pub use verdict::{Decision, Verdict, VerdictReason};
+pub use verdict::{Decision, TouchTime, Verdict, VerdictReason};
 
 /// A recording with the attribution of its pauses.
 #[derive(Debug)]

@@ -22,6 +22,9 @@ pub struct Pause {
     pub stalled_ns: Option<u64>,
     /// The part of `stalled_ns` that was for huge pages.
     pub stalled_for_huge_ns: Option<u64>,
+    /// Lower bound of the time of first touch, including the zeroing of huge pages, in nanoseconds; `None` if the
+    /// cost of a page is unknown.
+    pub least_touch_ns: Option<u64>,
     /// Time of the collector's threads by activity.
     pub split: TimeByActivity,
     /// The collector's threads that waited or touched memory.
@@ -90,7 +93,8 @@ pub struct TimeToSafepoint {
 /// Compaction and reclaim come from kernel events, or without these from delay accounting. Faults are only
 /// counted; their time is an upper bound: the threads' remaining time, at most the system time, and at most 4
 /// times the highest cost per page that the recorder measured. The rest is a lower bound of other system
-/// time, as a thread that waits for compaction works for some of that time.
+/// time, as a thread that waits for compaction works for some of that time. The lower bound of the time of first
+/// touch is the lowest cost per page that the recorder measured.
 pub fn split(gathered: &RecordingData) -> Vec<Pause> {
     let mut pauses: Vec<PartialPause> = gathered
         .pauses
@@ -116,6 +120,8 @@ struct PartialPause<'a> {
 #[derive(Clone, Copy, Default)]
 struct Counted {
     faults: f64,
+    /// Of `faults`, those that cannot be of the pre-touch before the first pause.
+    certain_faults: f64,
     compaction_ns: f64,
     reclaim_ns: f64,
     huge_pages: u64,
@@ -143,6 +149,9 @@ fn attribute_step(gathered: &RecordingData, step: &UsageStep, pauses: &mut [Part
         return;
     }
     let span = step.from_ns..step.to_ns;
+    // The collector's threads pre-touch the heap before the first pause of their JVM.
+    let first = pauses.iter().find(|partial| Some(partial.stop.pid) == thread.pid);
+    let is_after_pre_touch = first.is_some_and(|first| step.from_ns >= first.stop.span.start);
     let shared = sum(touched(pauses, thread.pid, &span).map(|partial| overlap(&partial.stop.span, &span)));
     // A thread that works only in pauses did all of its work there.
     let whole = match thread.role {
@@ -157,6 +166,9 @@ fn attribute_step(gathered: &RecordingData, step: &UsageStep, pauses: &mut [Part
         partial.sys_ns += share * step.sys_ns as f64;
         let counted = partial.threads.entry(step.thread).or_default();
         counted.faults += share * step.minor_faults as f64;
+        if is_after_pre_touch {
+            counted.certain_faults += share * step.minor_faults as f64;
+        }
         counted.compaction_ns += share * step.compaction_ns as f64;
         counted.reclaim_ns += share * step.reclaim_ns as f64;
     }
@@ -180,10 +192,12 @@ fn attribute_huge_pages(gathered: &RecordingData, pauses: &mut [PartialPause<'_>
 /// longer, and so does memory that a host has to provide first.
 const COST_FACTOR: u64 = 4;
 
-/// Upper bounds of the time of first touch per page, in nanoseconds; `None` if unknown.
+/// Bounds of the time of first touch per page, in nanoseconds; `None` if unknown.
 struct Costs {
     base_ns: Option<u64>,
     huge_ns: Option<u64>,
+    least_base_ns: Option<u64>,
+    least_huge_ns: Option<u64>,
     /// Base pages per huge page; `None` if a page size is unknown.
     base_in_huge: Option<u64>,
 }
@@ -195,13 +209,25 @@ impl Costs {
         let sizes = size(&machine.base_page).zip(size(&machine.thp.pmd_size));
         let base_in_huge = sizes.and_then(|(base, huge)| huge.checked_div(base));
         let Reading::Known(measured) = &gathered.header.first_touch else {
-            return Costs { base_ns: None, huge_ns: None, base_in_huge };
+            return Costs {
+                base_ns: None,
+                huge_ns: None,
+                least_base_ns: None,
+                least_huge_ns: None,
+                base_in_huge,
+            };
         };
         let base_ns = measured.base.most_ns.saturating_mul(COST_FACTOR);
         // A huge page takes no longer than the base pages that it replaces.
         let of_base = base_in_huge.map(|pages| base_ns.saturating_mul(pages));
         let of_huge = measured.huge.map(|cost| cost.most_ns.saturating_mul(COST_FACTOR));
-        Costs { base_ns: Some(base_ns), huge_ns: of_huge.max(of_base), base_in_huge }
+        Costs {
+            base_ns: Some(base_ns),
+            huge_ns: of_huge.max(of_base),
+            least_base_ns: measured.base.least_ns,
+            least_huge_ns: measured.huge.and_then(|cost| cost.least_ns),
+            base_in_huge,
+        }
     }
 }
 
@@ -247,21 +273,27 @@ impl PartialPause<'_> {
         let wall_ns = duration_ns.saturating_mul(working(&threads, duration_ns, costs.base_in_huge));
         let left = system_ns.min(wall_ns.saturating_sub(waiting_ns).saturating_sub(user_ns));
         let all = |of: fn(&ThreadPart) -> u64| sum(threads.iter().map(of));
-        let at_most = |pages: u64, cost: Option<u64>| match pages {
+        let (huge_pages, base_faults) = (all(|part| part.huge_pages), all(|part| part.base_faults));
+        let certain = self
+            .threads
+            .values()
+            .map(|counted| (counted.certain_faults as u64).saturating_sub(counted.huge_pages));
+        let certain_base_faults = sum(certain);
+        let of_pages = |pages: u64, cost: Option<u64>| match pages {
             0 => Some(0),
             pages => Some(pages.saturating_mul(cost?)),
         };
-        let (zeroing_ns, first_touch_ns) = share_out(
-            left,
-            at_most(all(|part| part.huge_pages), costs.huge_ns),
-            at_most(all(|part| part.base_faults), costs.base_ns),
-        );
+        let (zeroing_ns, first_touch_ns) =
+            share_out(left, of_pages(huge_pages, costs.huge_ns), of_pages(base_faults, costs.base_ns));
+        let least_ns =
+            of_pages(huge_pages, costs.least_huge_ns).zip(of_pages(certain_base_faults, costs.least_base_ns));
         let explained_ns =
             zeroing_ns.zip(first_touch_ns).map(|(zeroing, touch)| zeroing.saturating_add(touch));
         Pause {
             time_to_safepoint: time_to_safepoint(gathered, stop),
             stalled_ns: events.then(|| stalled_ns(&stalls)),
             stalled_for_huge_ns: events.then(|| stalled_for_huge_ns(&stalls)),
+            least_touch_ns: least_ns.map(|(huge, base)| left.min(huge.saturating_add(base))),
             split: TimeByActivity {
                 compaction_ns,
                 reclaim_ns,

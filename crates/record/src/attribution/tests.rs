@@ -16,6 +16,8 @@ const GC1: u32 = 11;
 /// A recording under construction; its times are in milliseconds.
 struct SyntheticRecording {
     evidence: Vec<Evidence>,
+    /// Lowest cost of a base page.
+    least_touch_ns: Option<u64>,
     lines: Vec<Value>,
 }
 
@@ -23,7 +25,11 @@ impl SyntheticRecording {
     /// A JVM with two threads of a parallel collector.
     fn new(evidence: &[Evidence]) -> SyntheticRecording {
         let process = json!({"type": "process", "ns": 0, "pid": JVM, "name": "java", "command": ["java"], "pid_inside": null});
-        let mut made = SyntheticRecording { evidence: evidence.to_vec(), lines: vec![process] };
+        let mut made = SyntheticRecording {
+            evidence: evidence.to_vec(),
+            least_touch_ns: Some(1000),
+            lines: vec![process],
+        };
         for (tid, name) in [(MAIN, "java"), (GC0, "GC Thread#0"), (GC1, "GC Thread#1")] {
             made.add(
                 json!({"type": "thread", "ns": 0, "tid": tid, "pid": JVM, "name": name, "started_ticks": 1}),
@@ -107,7 +113,7 @@ impl SyntheticRecording {
     }
 
     fn text(&self) -> String {
-        let cost = PageCost { mean_ns: 1000, most_ns: 1000 };
+        let cost = PageCost { mean_ns: 1000, most_ns: 1000, least_ns: self.least_touch_ns };
         let header = Line::Header(Box::new(Header {
             schema: SCHEMA.to_owned(),
             hugewise: "0".to_owned(),
@@ -121,7 +127,7 @@ impl SyntheticRecording {
             events: vec![],
             first_touch: Reading::Known(FirstTouch {
                 base: cost,
-                huge: Some(PageCost { mean_ns: 1, most_ns: 500_000 }),
+                huge: Some(PageCost { mean_ns: 1, most_ns: 500_000, least_ns: Some(500_000) }),
             }),
         }));
         let lines = self.lines.iter().map(Value::to_string);
@@ -196,6 +202,7 @@ fn stalls_are_attributed_to_threads_and_pauses() {
 fn faults_of_fresh_memory_are_first_touch_and_never_huge_pages() {
     let mut made = SyntheticRecording::seen();
     made.pause(1000, 1300, Some((30, 500)))
+        .machine(1000, 0)
         .sample(1400, GC0, 100_000, 250, 0)
         .sample(1400, GC1, 100_000, 250, 0)
         .machine(1400, 0);
@@ -207,8 +214,8 @@ fn faults_of_fresh_memory_are_first_touch_and_never_huge_pages() {
     assert_eq!(said, [actions::ChangeKind::PreTouch, actions::ChangeKind::Thp]);
 
     let mut huge = SyntheticRecording::seen();
-    huge.pause(1000, 1300, Some((30, 400))).sample(1400, GC0, 200, 400, 0);
-    for at in 0..200 {
+    huge.pause(1000, 1300, Some((30, 400))).sample(1400, GC0, 300, 400, 0);
+    for at in 0..300 {
         huge.huge_page(GC0, 1000 + at, true);
     }
     let explained = huge.explained();
@@ -219,6 +226,67 @@ fn faults_of_fresh_memory_are_first_touch_and_never_huge_pages() {
         (Some(270 * MS), Some(0)),
         "what one thread had time for"
     );
+}
+
+/// The upper bound of first touch alone proves nothing: storms of system calls take the same system time.
+#[test]
+fn first_touch_is_named_only_if_its_lower_bound_explains_the_pauses() {
+    let with_sample_at = |sampled: u64, least_touch_ns: Option<u64>, faults: u64, sys: u64| {
+        let mut made = SyntheticRecording::seen();
+        made.least_touch_ns = least_touch_ns;
+        made.machine(sampled, 0).pause(1000, 1300, Some((30, sys)));
+        made.sample(1400, GC0, faults, 300, 0).machine(1400, 0).explained().decision
+    };
+    let of = |least_touch_ns, faults, sys| with_sample_at(1000, least_touch_ns, faults, sys);
+    assert_eq!(of(Some(1000), 300_000, 300).verdict, Verdict::FirstTouch);
+    let time = TouchTime { ns: 270 * MS, least_ns: Some(30 * MS), system_ns: 300 * MS };
+    let unproven = of(Some(100), 300_000, 300);
+    assert_eq!(unproven.because, VerdictReason::FirstTouchPossible(time));
+    assert_eq!(unproven.verdict, Verdict::Inconclusive);
+    assert_eq!(of(None, 300_000, 300).verdict, Verdict::Inconclusive);
+    // The faults may be of the pre-touch before the first pause.
+    assert_eq!(with_sample_at(500, Some(1000), 300_000, 300).verdict, Verdict::Inconclusive);
+    // Upper bound of 40 ms of 500 ms.
+    assert_eq!(of(Some(1000), 10_000, 500).verdict, Verdict::Other);
+}
+
+/// One tick of 10 ms, in a run of 15 s with pauses of 22 ms.
+#[test]
+fn a_cause_that_takes_a_tick_of_a_run_is_no_alarm() {
+    let mut server = SyntheticRecording::seen();
+    server
+        .pause(3000, 3007, Some((10, 0)))
+        .pause(7000, 7008, Some((0, 10)))
+        .pause(11_000, 11_007, Some((10, 0)))
+        .sample(7100, GC0, 20_000, 10, 0)
+        .machine(15_000, 0);
+    assert_eq!(server.verdict(), Verdict::None);
+    // Waits for huge pages that are as short do not matter either; a long pause does.
+    assert_eq!(server.compaction(GC0, 7000, 7008).compaction(GC0, 11_000, 11_006).verdict(), Verdict::None);
+    server.compaction(GC0, 12_000, 12_060).pause(12_000, 12_070, Some((10, 60)));
+    assert_eq!(server.verdict(), Verdict::Thp);
+}
+
+/// A live server holds its port and its log file: its command line is not started a second time.
+#[test]
+fn the_command_line_of_a_process_that_was_attached_to_is_not_started_again() {
+    let commands = |is_started: bool| -> Vec<String> {
+        let mut made = SyntheticRecording::seen();
+        made.compaction(GC0, 1000, 1400).pause(1000, 2000, Some((20, 900)));
+        let text = made.text().replacen("\"started\":true", &format!("\"started\":{is_started}"), 1);
+        let changes = actions::changes(&explain(&text));
+        changes
+            .into_iter()
+            .flat_map(|change| [change.command, change.proof])
+            .flatten()
+            .map(|words| words.join(" "))
+            .collect()
+    };
+    assert!(commands(true).iter().any(|line| line.contains("compare") && line.contains("java Main")));
+    let of_live = commands(false);
+    assert!(of_live.iter().any(|line| line == "hugewise plan -- java Main"), "{of_live:?}");
+    let starts = |line: &&String| line.contains("java Main") && !line.starts_with("hugewise plan");
+    assert_eq!(of_live.iter().find(starts), None);
 }
 
 #[test]
@@ -312,7 +380,7 @@ fn without_events_the_accounting_counts_or_that_no_process_waited() {
     blind.machine(0, 100).machine(1400, 170);
     assert_eq!(blind.pause(1000, 1300, Some((30, 500))).verdict(), Verdict::Inconclusive);
     let mut no_waits = SyntheticRecording::new(&[Evidence::Counters]);
-    no_waits.machine(0, 100).sample(1400, GC0, 200_000, 500, 0).machine(1400, 100);
+    no_waits.machine(1000, 100).sample(1400, GC0, 200_000, 500, 0).machine(1400, 100);
     assert_eq!(no_waits.pause(1000, 1300, Some((30, 500))).verdict(), Verdict::FirstTouch);
 }
 
@@ -323,13 +391,13 @@ fn lost_events_make_no_claim_unless_the_accounting_says_that_no_process_waited()
     made.pause(1000, 1300, Some((30, 500))).add(lost.clone()).sample(1400, GC0, 200_000, 500, 150);
     assert_eq!(made.explained().decision.because, VerdictReason::Lost { count: 40 });
     let mut harmless = SyntheticRecording::seen();
-    harmless.pause(1000, 1300, Some((30, 500))).add(lost).sample(1400, GC0, 200_000, 500, 0);
+    harmless.pause(1000, 1300, Some((30, 500))).add(lost).machine(1000, 0).sample(1400, GC0, 200_000, 500, 0);
     assert_eq!(harmless.verdict(), Verdict::FirstTouch);
 }
 
 #[test]
 fn a_recording_of_nothing_shows_nothing() {
-    let made = SyntheticRecording { evidence: vec![Evidence::Events], lines: vec![] };
+    let made = SyntheticRecording { evidence: vec![Evidence::Events], least_touch_ns: None, lines: vec![] };
     assert_eq!(made.explained().decision.because, VerdictReason::Empty);
 }
 

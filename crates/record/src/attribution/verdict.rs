@@ -1,6 +1,6 @@
 //! The verdict on a recording.
 
-use hugewise_jvm::threads::Role;
+use hugewise_jvm::{gc_log::CPU_TICK_NS, threads::Role};
 use hugewise_linux::units;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -28,6 +28,8 @@ const MIN_SHARE_OF_CPU_TIME: f64 = 0.25;
 /// Least time to safepoint, or system time of a single pause, that decides a verdict, in nanoseconds: a JVM
 /// rounds CPU times to 10 ms.
 const LONG_PAUSE_NS: u64 = 50_000_000;
+/// Least share of the recorded time that a cause must take, unless it takes [`LONG_PAUSE_NS`] of a single pause.
+const MIN_SHARE_OF_RUN: f64 = 0.01;
 
 /// Verdict on the cause of pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -96,16 +98,9 @@ pub enum VerdictReason {
         worst_second_ns: u64,
     },
     /// First touch of pages took much of the collector's time.
-    FirstTouch {
-        /// Upper bound of the time of first touch, including the zeroing of huge pages.
-        #[serde(rename = "first_touch_seconds", serialize_with = "in_seconds")]
-        #[schemars(with = "f64")]
-        ns: u64,
-        /// System time of the process in all pauses.
-        #[serde(rename = "system_seconds", serialize_with = "in_seconds")]
-        #[schemars(with = "f64")]
-        system_ns: u64,
-    },
+    FirstTouch(TouchTime),
+    /// First touch may have taken much of the collector's time, but its lower bound does not explain that time.
+    FirstTouchPossible(TouchTime),
     /// Threads waited in pauses or during the time to safepoint, but not for huge pages.
     OtherWaiting {
         /// Time with at least one waiting thread.
@@ -157,6 +152,23 @@ pub enum VerdictReason {
     NoLog,
 }
 
+/// Bounds of the time of first touch, including the zeroing of huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TouchTime {
+    /// Upper bound.
+    #[serde(rename = "first_touch_seconds", serialize_with = "in_seconds")]
+    #[schemars(with = "f64")]
+    pub ns: u64,
+    /// Lower bound; null if the cost of a page is unknown.
+    #[serde(rename = "least_first_touch_seconds", serialize_with = "in_seconds")]
+    #[schemars(with = "Option<f64>")]
+    pub least_ns: Option<u64>,
+    /// System time of the process in all pauses.
+    #[serde(rename = "system_seconds", serialize_with = "in_seconds")]
+    #[schemars(with = "f64")]
+    pub system_ns: u64,
+}
+
 impl VerdictReason {
     /// The verdict that the reason stands for.
     fn verdict(&self) -> Verdict {
@@ -165,7 +177,8 @@ impl VerdictReason {
             Reason::HugePagesInPauses { .. }
             | Reason::AccountedInPauses { .. }
             | Reason::HugePagesOutside { .. } => Verdict::Thp,
-            Reason::FirstTouch { .. } => Verdict::FirstTouch,
+            Reason::FirstTouch(_) => Verdict::FirstTouch,
+            Reason::FirstTouchPossible(_) => Verdict::Inconclusive,
             Reason::SystemTime { unexplained_ns: None, .. } => Verdict::Inconclusive,
             Reason::OtherWaiting { .. } | Reason::SystemTime { .. } | Reason::TimeToSafepoint { .. } => {
                 Verdict::Other
@@ -188,10 +201,10 @@ pub fn decide(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> De
         .then_some(VerdictReason::Empty)
         .or_else(|| thp(gathered, pauses, totals))
         .or_else(|| without_events(gathered, totals))
-        .or_else(|| other_waiting(pauses, totals))
+        .or_else(|| other_waiting(gathered, pauses, totals))
         .or_else(|| lost(gathered, totals))
-        .or_else(|| first_touch(pauses, totals))
-        .or_else(|| system(pauses))
+        .or_else(|| first_touch(gathered, pauses, totals))
+        .or_else(|| system(gathered, pauses))
         .or_else(|| time_to_safepoint(totals))
         .or_else(|| no_log(gathered))
         .unwrap_or(VerdictReason::Nothing);
@@ -203,6 +216,12 @@ fn matters(ns: u64, of_ns: u64, share: f64) -> bool {
     ns >= MIN_DECISIVE_NS && ns as f64 >= share * of_ns as f64
 }
 
+/// Whether a cause matters for the run: `times` are its times in each pause, in nanoseconds.
+fn matters_for_run(gathered: &RecordingData, times: impl Iterator<Item = u64> + Clone) -> bool {
+    times.clone().any(|ns| ns >= LONG_PAUSE_NS)
+        || sum(times) as f64 >= MIN_SHARE_OF_RUN * gathered.elapsed_ns() as f64
+}
+
 fn thp(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> Option<VerdictReason> {
     let held_up = |pause: &Pause| {
         let before = pause.time_to_safepoint.as_ref().map_or(0, |before| before.stalled_for_huge_ns);
@@ -212,7 +231,9 @@ fn thp(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> Option<Ve
     let of_ns = totals.paused_ns.saturating_add(totals.time_to_safepoint_ns);
     if let Some(worst) = (0..pauses.len()).max_by_key(|at| held_up(&pauses[*at])) {
         let (one_ns, of_one_ns) = (held_up(&pauses[worst]), pauses[worst].with_time_to_safepoint_ns());
-        if matters(ns, of_ns, MIN_SHARE_OF_ALL_PAUSES) || matters(one_ns, of_one_ns, MIN_SHARE_OF_ONE_PAUSE) {
+        let decides =
+            matters(ns, of_ns, MIN_SHARE_OF_ALL_PAUSES) || matters(one_ns, of_one_ns, MIN_SHARE_OF_ONE_PAUSE);
+        if decides && matters_for_run(gathered, pauses.iter().map(held_up)) {
             return Some(VerdictReason::HugePagesInPauses { ns, of_ns, worst });
         }
     }
@@ -247,7 +268,7 @@ fn without_events(gathered: &RecordingData, totals: &Totals) -> Option<VerdictRe
     (!no_waits).then_some(VerdictReason::NoEvents)
 }
 
-fn other_waiting(pauses: &[Pause], totals: &Totals) -> Option<VerdictReason> {
+fn other_waiting(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> Option<VerdictReason> {
     let in_pauses = totals.stalled_ns.saturating_sub(totals.stalled_for_huge_ns);
     let before =
         totals.time_to_safepoint_stalled_ns.saturating_sub(totals.time_to_safepoint_stalled_for_huge_ns);
@@ -256,7 +277,13 @@ fn other_waiting(pauses: &[Pause], totals: &Totals) -> Option<VerdictReason> {
     let of = |wait: fn(&Pause) -> Option<u64>| sum(pauses.iter().filter_map(wait));
     let (compaction, reclaim) = (of(|pause| pause.split.compaction_ns), of(|pause| pause.split.reclaim_ns));
     let wait = if compaction > reclaim { Wait::Compaction } else { Wait::Reclaim };
-    matters(ns, of_ns, MIN_SHARE_OF_ALL_PAUSES).then_some(VerdictReason::OtherWaiting { ns, of_ns, wait })
+    let of_pause = |pause: &Pause| {
+        let before = pause.time_to_safepoint.as_ref().map_or(0, |before| before.stalled_ns);
+        pause.stalled_ns.unwrap_or(0).saturating_add(before)
+    };
+    let decides =
+        matters(ns, of_ns, MIN_SHARE_OF_ALL_PAUSES) && matters_for_run(gathered, pauses.iter().map(of_pause));
+    decides.then_some(VerdictReason::OtherWaiting { ns, of_ns, wait })
 }
 
 /// Events were lost, and delay accounting does not show that the lost ones were insignificant.
@@ -286,34 +313,55 @@ fn cpu_ns(pauses: &[Pause]) -> u64 {
 }
 
 /// The pauses with sys > user; empty if neither their sum nor a single one is significant.
-fn sys_heavy(pauses: &[Pause]) -> Vec<&Pause> {
+fn sys_heavy<'a>(gathered: &RecordingData, pauses: &'a [Pause]) -> Vec<&'a Pause> {
     let sys_heavy: Vec<&Pause> = pauses.iter().filter(|pause| pause.sys_exceeds_user()).collect();
     let system = || sys_heavy.iter().map(|pause| system_ns(pause));
     let matter = sum(system()) as f64 >= MIN_SHARE_OF_ALL_PAUSES * cpu_ns(pauses) as f64
         || system().any(|ns| ns >= LONG_PAUSE_NS);
-    if matter { sys_heavy } else { Vec::new() }
+    if matter && matters_for_run(gathered, system()) { sys_heavy } else { Vec::new() }
 }
 
-fn first_touch(pauses: &[Pause], totals: &Totals) -> Option<VerdictReason> {
+/// First touch decides if its lower bound explains the system time of pauses with sys > user, or much of the
+/// CPU time of all pauses; it may if only its upper bound explains that system time.
+fn first_touch(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> Option<VerdictReason> {
     let ns = sum(pauses.iter().map(touched));
-    if ns < MIN_DECISIVE_NS {
+    if ns < MIN_DECISIVE_NS || !matters_for_run(gathered, pauses.iter().map(touched)) {
         return None;
     }
-    let sys_heavy = sys_heavy(pauses);
-    let sys_heavy_touch_ns = sum(sys_heavy.iter().map(|pause| touched(pause)));
-    let sys_heavy_system_ns = sum(sys_heavy.iter().map(|pause| system_ns(pause)));
-    let system_ns = sum(pauses.iter().map(system_ns));
-    let explains = sys_heavy_system_ns > 0
-        && sys_heavy_touch_ns as f64 >= MIN_SHARE_OF_SYSTEM_TIME * sys_heavy_system_ns as f64;
-    let matters = match cpu_ns(pauses) {
-        0 => ns as f64 >= MIN_SHARE_OF_SYSTEM_TIME * totals.paused_ns as f64,
-        cpu => ns as f64 >= MIN_SHARE_OF_CPU_TIME * cpu as f64,
+    let least = |pauses: &mut dyn Iterator<Item = &Pause>| -> Option<u64> {
+        pauses.map(|pause| pause.least_touch_ns).collect::<Option<Vec<u64>>>().map(|all| sum(all.into_iter()))
     };
-    (explains || matters).then_some(VerdictReason::FirstTouch { ns, system_ns })
+    let sys_heavy = sys_heavy(gathered, pauses);
+    let system = sum(sys_heavy.iter().map(|pause| system_ns(pause)));
+    // Each logged time may be a tick too small, or too large.
+    let ticks = |times: usize| CPU_TICK_NS.saturating_mul(times as u64);
+    let explains = |touch_ns: u64, system_ns: u64| {
+        !sys_heavy.is_empty() && touch_ns as f64 >= MIN_SHARE_OF_SYSTEM_TIME * system_ns as f64
+    };
+    let is_much = |touch_ns: u64| match cpu_ns(pauses) {
+        0 => touch_ns as f64 >= MIN_SHARE_OF_SYSTEM_TIME * totals.paused_ns as f64,
+        cpu => {
+            let cpu = cpu.saturating_add(ticks(2 * pauses.len()));
+            touch_ns >= MIN_DECISIVE_NS && touch_ns as f64 >= MIN_SHARE_OF_CPU_TIME * cpu as f64
+        }
+    };
+    let least_of_heavy = least(&mut sys_heavy.iter().copied());
+    let least_ns = least(&mut pauses.iter());
+    let time = TouchTime { ns, least_ns, system_ns: sum(pauses.iter().map(system_ns)) };
+    let matters = matters_for_run(gathered, pauses.iter().map(|pause| pause.least_touch_ns.unwrap_or(0)));
+    let is_proven = least_of_heavy
+        .is_some_and(|ns| explains(ns, system.saturating_add(ticks(sys_heavy.len()))))
+        || least_ns.is_some_and(is_much);
+    if is_proven && matters {
+        return Some(VerdictReason::FirstTouch(time));
+    }
+    let touch_of_heavy = sum(sys_heavy.iter().map(|pause| touched(pause)));
+    explains(touch_of_heavy, system.saturating_sub(ticks(sys_heavy.len())))
+        .then_some(VerdictReason::FirstTouchPossible(time))
 }
 
-fn system(pauses: &[Pause]) -> Option<VerdictReason> {
-    let sys_heavy = sys_heavy(pauses);
+fn system(gathered: &RecordingData, pauses: &[Pause]) -> Option<VerdictReason> {
+    let sys_heavy = sys_heavy(gathered, pauses);
     if sys_heavy.is_empty() {
         return None;
     }

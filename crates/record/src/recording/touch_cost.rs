@@ -42,17 +42,17 @@ fn touch(block: PageSize, advice: Advice, step: PageSize) -> std::io::Result<Pag
     let len = memory.len();
     memory.advise(0..len, advice)?;
     let (size, step) = (size as usize, step.bytes().0 as usize);
-    let (mut total, mut most) = (0, 0);
+    let (mut total, mut most, mut least) = (0, 0, u64::MAX);
     for block in memory.bytes_mut()[begin..].chunks_exact_mut(size).take(BLOCKS as usize) {
         let before = thread_cpu();
         for page in block.chunks_mut(step) {
             page[0] = 1;
         }
         let took = u64::try_from((thread_cpu() - before).as_nanos()).unwrap_or(u64::MAX);
-        (total, most) = (total + took, most.max(took));
+        (total, most, least) = (total + took, most.max(took), least.min(took));
     }
     let pages = (size / step) as u64;
-    Ok(PageCost { mean_ns: total / (pages * BLOCKS), most_ns: most / pages })
+    Ok(PageCost { mean_ns: total / (pages * BLOCKS), most_ns: most / pages, least_ns: Some(least / pages) })
 }
 
 #[cfg(test)]
@@ -64,6 +64,7 @@ mod tests {
         let Reading::Known(costs) = measure(&Root::live()) else { return };
         for cost in [Some(costs.base), costs.huge].into_iter().flatten() {
             assert!(cost.mean_ns > 0 && cost.most_ns >= cost.mean_ns, "{costs:?}");
+            assert!(cost.least_ns.is_some_and(|least| least > 0 && least <= cost.mean_ns), "{costs:?}");
         }
     }
 }

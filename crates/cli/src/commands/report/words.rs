@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use hugewise_linux::{action::Action, reading::Reading, shell};
 use hugewise_record::{
     attribution::{
-        Attribution, Outside, Pause, RecordingData, ThreadPart, TimeByActivity, Totals, Verdict,
+        Attribution, Outside, Pause, RecordingData, ThreadPart, TimeByActivity, Totals, TouchTime, Verdict,
         VerdictReason, Wait,
         actions::{ChangeKind, ProposedChange},
     },
@@ -271,20 +271,19 @@ pub fn why(explanation: &Attribution) -> Vec<String> {
                 duration(*worst_second_ns)
             )]
         }
-        VerdictReason::FirstTouch { ns, system_ns } => {
-            let mut said = match system_ns {
-                0 => format!("Allocating and zeroing pages took up to {} in pauses.", duration(*ns)),
-                system_ns => format!(
-                    "Of {} of system time in pauses, allocating and zeroing pages took up to {}.",
-                    duration(*system_ns),
-                    duration(*ns)
-                ),
-            };
+        VerdictReason::FirstTouch(time) => {
+            let mut said = touch_time(*time);
             if gathered.has(Evidence::Events) {
                 said += " No thread waited significantly for compaction or reclaim.";
             }
             vec![said]
         }
+        VerdictReason::FirstTouchPossible(time) => vec![
+            touch_time(*time),
+            "The lower bound does not explain the pauses with more system time than user time, and the upper bound \
+             might: the cause is not proven."
+                .to_owned(),
+        ],
         VerdictReason::OtherWaiting { ns, of_ns, wait } => vec![format!(
             "For {} of {} of pauses and time to safepoint, threads waited for {}, but not for huge pages: \
              memory is short, or requested in other sizes.",
@@ -342,6 +341,16 @@ pub fn why(explanation: &Attribution) -> Vec<String> {
     }
 }
 
+/// The bounds of the time of first touch in pauses, as a sentence.
+fn touch_time(time: TouchTime) -> String {
+    let of = match time.system_ns {
+        0 => "In pauses".to_owned(),
+        system_ns => format!("Of {} of system time in pauses", duration(system_ns)),
+    };
+    let least = time.least_ns.map_or_else(|| "an unknown time".to_owned(), duration);
+    format!("{of}, allocating and zeroing pages took between {least} and {}.", duration(time.ns))
+}
+
 /// The change, with its commands as lines for a shell.
 pub fn action(change: &ProposedChange) -> Action {
     let line = |words: &Vec<String>| shell::line(words);
@@ -370,8 +379,12 @@ fn sentence(what: ChangeKind) -> &'static str {
         ChangeKind::Explicit => {
             "Use huge pages from a pool: they are allocated before the program starts, so page faults do not wait"
         }
-        ChangeKind::ThpOff => "Disable transparent huge pages for this process only: it gets base pages",
-        ChangeKind::Thp => "Use transparent huge pages: one page fault for each, not one per base page",
+        ChangeKind::ThpOff => {
+            "Disable transparent huge pages for this process only, by hugewise run --backing base: it gets base pages"
+        }
+        ChangeKind::Thp => {
+            "Use transparent huge pages, by hugewise run --backing thp: one page fault for each, not one per base page"
+        }
     }
 }
 

@@ -60,6 +60,9 @@ pub struct PageCost {
     /// Mean in the most expensive block of the PMD size, in nanoseconds. On a virtual machine a page can cost
     /// many times as much if its host has to provide the memory first.
     pub most_ns: u64,
+    /// Mean in the cheapest block, in nanoseconds; null in recordings that lack it.
+    #[serde(default)]
+    pub least_ns: Option<u64>,
 }
 
 /// The machine at the start of a recording.
