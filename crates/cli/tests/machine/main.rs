@@ -30,6 +30,7 @@ mod refusals;
 mod regions;
 mod report;
 mod run;
+mod run_report;
 mod schemas;
 mod settings;
 mod start;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         untouched::trials(),
         program::trials(),
         run::trials(),
+        run_report::trials(),
         tlb::trials(),
         touch::trials(),
         pretouch::trials(),

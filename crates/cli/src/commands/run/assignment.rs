@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 /// The program to observe, and the backings to check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObserverTask {
+    /// ID of the process, whose pidfd is standard input.
+    pub pid: u32,
     /// Name of the program.
     pub program: String,
     /// Backing chosen for the heap, or for all memory if the program is not a JVM.
@@ -22,6 +24,8 @@ pub struct ObserverTask {
     pub behind_wrapper: bool,
     /// Longest time from the start to the report, even if the program is not ready.
     pub patience: Duration,
+    /// Trace the process, and sample its memory at its exit.
+    pub exact: bool,
     /// Write JSON to standard output instead of text to standard error.
     pub json: bool,
 }

@@ -2,6 +2,7 @@
 
 pub mod assignment;
 pub mod cache_key;
+mod exit_sample;
 pub mod observer;
 pub mod readiness;
 pub mod report;
@@ -12,8 +13,9 @@ use std::{
     fs::File,
     io::{self, Write},
     path::PathBuf,
-    process::ExitCode,
-    time::Duration,
+    process::{self, ExitCode},
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, ensure};
@@ -44,6 +46,7 @@ Examples:
   hugewise run --backing hugetlb --strict -- java -Xms4g -Xmx4g -jar app.jar
   hugewise run --off-heap thp -- java -Xmx1g -jar cache.jar        also malloc and direct buffers
   hugewise run --backing thp -- ./server                           any program, through its malloc
+  hugewise run --exact -- ./job                                    a job of less than a second
   hugewise run --report report.json -- java -Xmx4g -jar app.jar
 
 No setting of the machine is changed; 'hugewise plan' counts the pages that a command line needs.
@@ -68,6 +71,10 @@ pub struct Run {
     /// Write the report as JSON to FILE instead of as text to standard error
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Read the memory at the exit of the program, for which it is traced until then: no debugger can attach, and
+    /// a set-user-ID program is refused
+    #[arg(long, conflicts_with = "quiet")]
+    exact: bool,
     /// Report after this many seconds even if memory still grows
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     within: u64,
@@ -143,6 +150,7 @@ impl Run {
             (OffHeapArgument::None, backing) => backing,
         });
         ObserverTask {
+            pid: process::id(),
             program: target.name(),
             backing: choice.backing,
             off_heap,
@@ -150,6 +158,7 @@ impl Run {
             collapse: choice.collapse,
             behind_wrapper: target.line.as_ref().is_none_or(|line| !line.wrapper.is_empty()),
             patience: Duration::from_secs(self.within),
+            exact: self.exact,
             json: self.report.is_some(),
         }
     }
@@ -207,6 +216,11 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
     if choice.disable_thp {
         handover::disable_thp().context("cannot disable transparent huge pages for the program")?;
     }
+    ensure!(
+        !run.exact || !target.is_privileged(),
+        "--exact: {} gains privileges, which tracing prevents",
+        target.name()
+    );
     if !run.quiet {
         let create = |path: &PathBuf| {
             File::create(path).with_context(|| format!("cannot create the report {}", path.display()))
@@ -216,9 +230,37 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
             let no_report = "nothing was started, because no process can write the report";
             ensure!(run.report.is_none(), "{no_report}: {error:#}");
             run.say(&format!("no report will follow: {error:#}"));
+        } else if run.exact {
+            run.say(match wait_for_tracer(&root) {
+                true => {
+                    "--exact: the program is traced until its exit; no debugger can attach in the meantime"
+                }
+                false => {
+                    "--exact: the observer does not trace the program; the report is of the fullest sample"
+                }
+            });
         }
     }
     hand_over(&target, Some(&choice))
+}
+
+/// Longest wait for the observer to trace this process.
+const MAX_WAIT_FOR_TRACER: Duration = Duration::from_secs(2);
+
+/// Waits until the observer traces this process, which becomes the program; false if it does not.
+fn wait_for_tracer(root: &Root) -> bool {
+    let begin = Instant::now();
+    let is_traced = || {
+        let status = root.read("proc/self/status").unwrap_or_default();
+        status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|pid| pid.trim() != "0"))
+    };
+    while !is_traced() {
+        if begin.elapsed() > MAX_WAIT_FOR_TRACER {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
 }
 
 fn hand_over(target: &Target, choice: Option<&BackingSelection>) -> anyhow::Result<ExitCode> {

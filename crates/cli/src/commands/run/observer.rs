@@ -1,14 +1,15 @@
-//! The observer: samples the program's memory until it is ready, reports the coverage of each region once,
-//! and exits.
+//! The observer: samples the program's memory from its start to its end, keeps the fullest sample, and reports the
+//! coverage of each region when memory is steady, and at the end if it has grown since.
 
 use std::{
-    io::{self, Write},
+    fs::{self, File},
+    io::{self, Seek, Write},
     os::fd::AsFd,
     process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use hugewise_evidence::process::{MachineState, Options, Survey, survey};
 use hugewise_linux::{
     hugepages::page_sizes::PageSizes,
@@ -37,17 +38,22 @@ use hugewise_memory::collapse::{
 
 use super::{
     assignment::{ObserverTask, fallbacks},
-    readiness::Readiness,
-    report::{self, RunOutcome, RunReport},
+    exit_sample,
+    readiness::{Readiness, grows_fast, is_outgrown, is_sample_due},
+    report::{self, RunOutcome, RunRegion, RunReport},
 };
 use crate::commands::collapse;
 
-/// First sampling interval; the next ones are longer.
-const FIRST_SAMPLING_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest sampling interval while samples are cheap.
-const MAX_SAMPLING_INTERVAL: Duration = Duration::from_secs(1);
-/// The sampling interval is at least `MIN_INTERVAL_FACTOR` times the duration of a sample.
-const MIN_INTERVAL_FACTOR: u32 = 100;
+/// First reading interval; the next ones are longer.
+const FIRST_READING_INTERVAL: Duration = Duration::from_millis(10);
+/// Longest reading interval while readings are cheap.
+const MAX_READING_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest reading interval while memory grows, so that a job of a second is sampled near its peak.
+const MAX_INTERVAL_GROWING: Duration = Duration::from_millis(100);
+/// Readings and samples take at most 1/`MIN_TIME_FACTOR` of the time, plus [`ALLOWANCE`].
+const MIN_TIME_FACTOR: u32 = 100;
+/// Time for readings and samples from the start, without which a short job would have none.
+const ALLOWANCE: Duration = Duration::from_millis(500);
 
 /// Why no observer can be started; `None` if it can.
 pub fn start_obstacle() -> Option<&'static str> {
@@ -56,7 +62,7 @@ pub fn start_obstacle() -> Option<&'static str> {
 }
 
 /// Starts an observer of this process that is not its child. It writes its report to `file` if there is one.
-pub fn start(assignment: &ObserverTask, file: Option<std::fs::File>) -> anyhow::Result<()> {
+pub fn start(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<()> {
     if let Some(reason) = start_obstacle() {
         bail!(reason);
     }
@@ -71,61 +77,183 @@ pub fn run(assignment: &ObserverTask) -> anyhow::Result<ExitCode> {
     handover::close_inherited(3);
     let root = Root::live();
     let stdin = io::stdin();
-    let process = Process { pid: pid_of_stdin(&root)?, root: &root, assignment };
-    let begin = Instant::now();
+    check_stdin(&root)?;
+    let process = Process { pid: assignment.pid, root: &root, assignment };
+    let exact = assignment.exact.then(|| exit_sample::start(process.pid, assignment.clone()));
+    let mut observation = Observation { process, begin: Instant::now(), fullest: None, reported: None };
     let fallbacks = fallbacks(&root);
-    let mut readiness = Readiness::default();
-    let mut gap = FIRST_SAMPLING_INTERVAL;
-    let mut pid = process.pid;
-    let outcome = loop {
-        if pidfd::has_ended(&stdin, gap)? {
-            break RunOutcome::Ended;
+    let outcome = observation.watch(&stdin, fallbacks)?;
+    let lasted = observation.begin.elapsed();
+    let at_exit = exact.map(exit_sample::ExitSample::join);
+    let mut note = None;
+    match at_exit {
+        Some(Ok(sample)) => observation.fullest = Some(Kept { at: lasted, ..sample }),
+        Some(Err(reason)) => note = Some(format!("the memory at the exit could not be read: {reason:#}")),
+        None => {}
+    }
+    observation.report_end(outcome, lasted, note, fallbacks)
+}
+
+/// A sample of a program, and its time.
+pub struct Kept {
+    /// The process with most resident bytes.
+    pub pid: u32,
+    /// Since the start.
+    pub at: Duration,
+    pub resident: Bytes,
+    pub regions: Vec<RunRegion>,
+}
+
+/// The samples of a program.
+struct Observation<'a> {
+    process: Process<'a>,
+    begin: Instant,
+    /// The sample with most resident bytes since the last exec.
+    fullest: Option<Kept>,
+    /// Resident bytes of the last report.
+    reported: Option<Bytes>,
+}
+
+impl Observation<'_> {
+    /// Samples until the program ends, and reports whenever its memory is steady and has outgrown the report before.
+    fn watch(&mut self, stdin: &io::Stdin, fallbacks: Option<u64>) -> anyhow::Result<RunOutcome> {
+        let own = fs::read_link("/proc/self/exe").ok();
+        let (mut readiness, mut gap, mut spent) =
+            (Readiness::default(), FIRST_READING_INTERVAL, Duration::ZERO);
+        let (mut program, mut last) = (None, Bytes::ZERO);
+        loop {
+            if pidfd::has_ended(stdin, gap)? {
+                return Ok(RunOutcome::Ended);
+            }
+            let reading = Instant::now();
+            let exe = fs::read_link(format!("/proc/{}/exe", self.process.pid)).ok();
+            if exe.is_none() || exe == own {
+                continue;
+            }
+            if program != exe {
+                // Samples before an exec are of another program.
+                (program, self.fullest, readiness, gap) =
+                    (exe, None, Readiness::default(), FIRST_READING_INTERVAL);
+            }
+            let Some((pid, resident)) = self.process.heaviest() else { continue };
+            let grows = grows_fast(resident, last);
+            let sampled = self.fullest.as_ref().map_or(Bytes::ZERO, |kept| kept.resident);
+            if is_sample_due(resident, sampled, grows) {
+                self.keep(pid, resident);
+            }
+            last = resident;
+            let is_steady = readiness.add_sample(self.begin.elapsed(), resident);
+            let is_late = self.begin.elapsed() >= self.process.assignment.patience;
+            let is_new = self.reported.is_none_or(|reported| is_outgrown(resident, reported));
+            if is_new && (is_steady || (is_late && self.reported.is_none())) {
+                let outcome = if is_steady { RunOutcome::Ready } else { RunOutcome::StillGrowing };
+                self.report_now(pid, resident, outcome, stdin, fallbacks)?;
+            }
+            spent += reading.elapsed();
+            let longest = if grows { MAX_INTERVAL_GROWING } else { MAX_READING_INTERVAL };
+            let debt =
+                (spent.saturating_sub(ALLOWANCE) * MIN_TIME_FACTOR).saturating_sub(self.begin.elapsed());
+            gap = (gap * 3 / 2).min(longest).max(debt);
         }
-        let sample_start = Instant::now();
-        if let Some((heaviest, resident)) = process.heaviest() {
-            pid = heaviest;
-            if readiness.add_sample(begin.elapsed(), resident) {
-                break RunOutcome::Ready;
+    }
+
+    /// Keeps a sample of the process, unless it ends meanwhile.
+    fn keep(&mut self, pid: u32, resident: Bytes) {
+        let at = self.begin.elapsed();
+        if let Ok(regions) = self.process.regions(pid) {
+            if pidfd::has_ended(&io::stdin(), Duration::ZERO).is_ok_and(|ended| !ended) {
+                self.fullest = Some(Kept { pid, at, resident, regions });
             }
         }
-        if begin.elapsed() >= assignment.patience {
-            break RunOutcome::StillGrowing;
-        }
-        gap = (gap * 3 / 2).min(MAX_SAMPLING_INTERVAL).max(sample_start.elapsed() * MIN_INTERVAL_FACTOR);
-    };
-    let mut report = RunReport::new(assignment, pid, begin.elapsed(), outcome);
-    if report.outcome != RunOutcome::Ended {
-        // A sample during which the process ends is incomplete.
-        if let Err(error) = process.sample(pid, &stdin, &mut report) {
+    }
+
+    /// Reports the present memory, after collapsing some if the assignment requires it.
+    fn report_now(
+        &mut self,
+        pid: u32,
+        resident: Bytes,
+        outcome: RunOutcome,
+        stdin: &io::Stdin,
+        fallbacks: Option<u64>,
+    ) -> anyhow::Result<()> {
+        let at = self.begin.elapsed();
+        let mut report = RunReport::new(self.process.assignment, pid, at, outcome);
+        if let Err(error) = self.process.sample(pid, stdin, &mut report) {
+            // A sample during which the process ends is incomplete; the report follows at the end.
+            if pidfd::has_ended(stdin, Duration::ZERO)? {
+                return Ok(());
+            }
             report.notes.push(format!("the memory of process {pid} could not be read: {error:#}"));
         }
-        report.explain(assignment, &root, fallbacks);
+        self.fullest = Some(Kept { pid, at, resident, regions: report.regions.clone() });
+        self.reported = Some(resident);
+        report.explain(self.process.assignment, self.process.root, fallbacks);
+        self.print(&report)
     }
-    if assignment.json {
-        io::stdout().write_all(json::text(&report)?.as_bytes())?;
-    } else {
-        // One write, because the program writes to the same file.
-        io::stderr().write_all(report::text(&report).as_bytes())?;
+
+    /// Reports the fullest sample once the program has ended, unless it was reported before.
+    fn report_end(
+        &self,
+        outcome: RunOutcome,
+        lasted: Duration,
+        note: Option<String>,
+        fallbacks: Option<u64>,
+    ) -> anyhow::Result<ExitCode> {
+        let assignment = self.process.assignment;
+        let fuller = match (&self.fullest, self.reported) {
+            (Some(kept), Some(reported)) => assignment.exact || is_outgrown(kept.resident, reported),
+            (None, Some(_)) => false,
+            (_, None) => true,
+        };
+        if fuller {
+            let (pid, at) =
+                self.fullest.as_ref().map_or((self.process.pid, lasted), |kept| (kept.pid, kept.at));
+            let mut report = RunReport::new(assignment, pid, at, outcome);
+            report.lasted_seconds = Some(lasted.as_secs_f64());
+            if let Some(kept) = &self.fullest {
+                report.regions = kept.regions.clone();
+                report.explain(assignment, self.process.root, fallbacks);
+            }
+            report.notes.extend(note);
+            self.print(&report)?;
+        }
+        Ok(ExitCode::SUCCESS)
     }
-    Ok(ExitCode::SUCCESS)
+
+    fn print(&self, report: &RunReport) -> anyhow::Result<()> {
+        if self.process.assignment.json {
+            // A later report replaces an earlier one.
+            let mut file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+            if file.metadata()?.is_file() {
+                file.set_len(0)?;
+                file.rewind()?;
+            }
+            file.write_all(json::text(report)?.as_bytes())?;
+        } else {
+            // One write, because the program writes to the same file.
+            io::stderr().write_all(report::text(report).as_bytes())?;
+        }
+        Ok(())
+    }
 }
 
-/// The process behind the pidfd on standard input.
-fn pid_of_stdin(root: &Root) -> anyhow::Result<u32> {
+/// Fails unless standard input is a pidfd.
+fn check_stdin(root: &Root) -> anyhow::Result<()> {
     let info = root.read("proc/self/fdinfo/0")?;
-    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
-    pid.context("standard input is not a pidfd: only 'hugewise run' starts observers")
+    let is_pidfd = info.lines().any(|line| line.starts_with("Pid:"));
+    ensure!(is_pidfd, "standard input is not a pidfd: only 'hugewise run' starts observers");
+    Ok(())
 }
 
-struct Process<'a> {
-    pid: u32,
-    root: &'a Root,
-    assignment: &'a ObserverTask,
+pub(super) struct Process<'a> {
+    pub(super) pid: u32,
+    pub(super) root: &'a Root,
+    pub(super) assignment: &'a ObserverTask,
 }
 
 impl Process<'_> {
     /// The process with most resident bytes, and their number.
-    fn heaviest(&self) -> Option<(u32, Bytes)> {
+    pub(super) fn heaviest(&self) -> Option<(u32, Bytes)> {
         let tree = match self.assignment.behind_wrapper {
             true => tree::processes(self.root, self.pid),
             false => vec![self.pid],
@@ -157,6 +285,12 @@ impl Process<'_> {
         }
         report.regions = report::regions(&sampled.survey, &machine, self.assignment);
         Ok(())
+    }
+
+    /// The regions of a process now.
+    pub(super) fn regions(&self, pid: u32) -> anyhow::Result<Vec<RunRegion>> {
+        let machine = MachineState::read(self.root)?;
+        Ok(report::regions(&self.read(&machine, pid)?.survey, &machine, self.assignment))
     }
 
     fn read(&self, machine: &MachineState, pid: u32) -> anyhow::Result<MemorySample> {

@@ -33,6 +33,8 @@ pub struct RunReport {
     pub pid: u32,
     /// Time from the start to the sample.
     pub seconds: f64,
+    /// Time from the start to the end of the program; null if it was running at the report.
+    pub lasted_seconds: Option<f64>,
     /// Whether the program was ready.
     pub outcome: RunOutcome,
     /// Backing chosen for the heap, or for all memory if the program is not a JVM.
@@ -42,7 +44,7 @@ pub struct RunReport {
     #[schemars(with = "Option<String>")]
     #[serde(rename = "off_heap_backing")]
     pub off_heap: Option<Backing>,
-    /// Regions of the program; empty if it ended before the sample.
+    /// Regions of the program; empty if it ended before the first sample.
     pub regions: Vec<RunRegion>,
     /// Bytes that the observer collapsed.
     pub collapsed_bytes: Bytes,
@@ -60,7 +62,7 @@ pub enum RunOutcome {
     Ready,
     /// The memory of the program was still growing at the end of `--within`.
     StillGrowing,
-    /// The program ended before the sample.
+    /// The program has ended; the sample is the fullest one, or with `--exact` that at the exit.
     Ended,
 }
 
@@ -85,6 +87,7 @@ impl RunReport {
             program: assignment.program.clone(),
             pid,
             seconds: after.as_secs_f64(),
+            lasted_seconds: None,
             outcome,
             backing: assignment.backing,
             off_heap: assignment.off_heap,
@@ -104,7 +107,9 @@ impl RunReport {
         for region in self.regions.iter().filter(short) {
             let why = match region.asked {
                 None | Some(Backing::Base) => continue,
-                Some(Backing::Thp) => thp_shortage(root, fallbacks_before, self.pid),
+                Some(Backing::Thp) => {
+                    thp_shortage(root, fallbacks_before, self.lasted_seconds.is_none().then_some(self.pid))
+                }
                 Some(Backing::Hugetlb(_) | Backing::Shm(_)) => pool_shortage(root),
             };
             self.notes.push(format!("{} has too little coverage: {why}", region.pages.name));
@@ -112,7 +117,8 @@ impl RunReport {
     }
 }
 
-fn thp_shortage(root: &Root, before: Option<u64>, pid: u32) -> String {
+/// `pid`: of the program, if it still runs.
+fn thp_shortage(root: &Root, before: Option<u64>, pid: Option<u32>) -> String {
     let thp = thp::read(root);
     if let Some(("never", file)) = thp.pmd_enabled() {
         return format!("THP mode is never (/{}); next: hugewise check", file.display());
@@ -121,7 +127,8 @@ fn thp_shortage(root: &Root, before: Option<u64>, pid: u32) -> String {
     match before.zip(now).map(|(before, now)| now.saturating_sub(before)) {
         Some(0) => format!(
             "no huge-page allocation failed since the start (thp_fault_fallback), so its mappings are too small or \
-             lack MADV_HUGEPAGE; next: hugewise inspect {pid}"
+             lack MADV_HUGEPAGE{}",
+            pid.map_or_else(String::new, |pid| format!("; next: hugewise inspect {pid}"))
         ),
         Some(times) => format!(
             "{times} huge-page allocations failed since the start (thp_fault_fallback, of all programs): memory is \
@@ -167,18 +174,22 @@ pub fn is_outside_heap(part: &Part) -> bool {
         && !matches!(part.of_jvm, Some(RegionKind::Heap | RegionKind::CodeCache))
 }
 
-/// The report as text; empty if the program ended before the sample.
+/// The report as text.
 pub fn text(report: &RunReport) -> String {
-    if report.outcome == RunOutcome::Ended {
-        return String::new();
-    }
-    let growing = if report.outcome == RunOutcome::StillGrowing { ", still growing" } else { "" };
-    let mut lines = vec![format!(
-        "{} (pid {}) after {:.1} s{growing}:",
-        plain(&report.program),
-        report.pid,
-        report.seconds
-    )];
+    let (seconds, lasted) = (report.seconds, report.lasted_seconds.unwrap_or(report.seconds));
+    let when = match report.outcome {
+        RunOutcome::Ready => format!("after {seconds:.1} s:"),
+        RunOutcome::StillGrowing => format!("after {seconds:.1} s, still growing:"),
+        RunOutcome::Ended if report.regions.is_empty() => format!(
+            "ended after {lasted:.2} s, before its memory was read: its coverage is unknown; --exact reads it at \
+             the exit"
+        ),
+        RunOutcome::Ended if seconds >= lasted => format!("at its exit after {lasted:.2} s:"),
+        RunOutcome::Ended => {
+            format!("ended after {lasted:.2} s; its memory was fullest in the sample at {seconds:.2} s:")
+        }
+    };
+    let mut lines = vec![format!("{} (pid {}) {when}", plain(&report.program), report.pid)];
     for region in &report.regions {
         let pages = &region.pages;
         let coverage =
@@ -204,6 +215,7 @@ mod tests {
 
     fn assignment(max_heap: Option<Bytes>) -> ObserverTask {
         ObserverTask {
+            pid: 1,
             program: "java".to_owned(),
             backing: Backing::Thp,
             off_heap: Some(Backing::Thp),
@@ -211,13 +223,14 @@ mod tests {
             collapse: false,
             behind_wrapper: false,
             patience: Duration::from_secs(1),
+            exact: false,
             json: false,
         }
     }
 
     #[test]
-    fn a_program_that_has_ended_has_no_report() {
+    fn a_program_that_ended_before_a_sample_has_a_report_without_figures() {
         let report = RunReport::new(&assignment(None), 1, Duration::ZERO, RunOutcome::Ended);
-        assert_eq!(text(&report), "");
+        assert!(text(&report).contains("its coverage is unknown; --exact"), "{}", text(&report));
     }
 }

@@ -97,10 +97,6 @@ impl Target {
             true => c_library::of_program(root, path).map_err(Reason::from),
             false => Reason::err("it was not read"),
         };
-        let privileged = || {
-            let set_id = fs::metadata(&self.file).is_ok_and(|found| found.permissions().mode() & 0o6000 != 0);
-            set_id || file::has_capabilities(&self.file)
-        };
         let takes_pages = pools.iter().any(|pool| pool.available() > Pages(0));
         SelectionFacts {
             cgroup: cgroup::read(root, if takes_pages { &sizes.hugetlb } else { &[] }),
@@ -110,10 +106,16 @@ impl Target {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             jemalloc: program.as_ref().ok().and_then(|program| program.jemalloc(root)),
             c_library: program.map(|program| program.c_library),
-            privileged: malloc_matters && privileged(),
+            privileged: malloc_matters && self.is_privileged(),
             collapse_obstacle: collapse_obstacle(root),
             sizes: sizes.clone(),
         }
+    }
+
+    /// Whether the program is setuid or setgid, or has file capabilities.
+    pub fn is_privileged(&self) -> bool {
+        let set_id = fs::metadata(&self.file).is_ok_and(|found| found.permissions().mode() & 0o6000 != 0);
+        set_id || file::has_capabilities(&self.file)
     }
 
     /// The JVM's answers, from the cache if possible; `None` for other programs.

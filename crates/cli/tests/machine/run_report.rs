@@ -1,0 +1,137 @@
+//! The figures that `hugewise run` reports are those that the program reads in its own smaps.
+
+use std::{collections::BTreeMap, error::Error, fs};
+
+use libtest_mimic::Trial;
+use serde_json::Value;
+
+use crate::{
+    TestResult,
+    needs::Need::{Compiler, Thp},
+    program::compile,
+    start::{Running, hugewise, left_running, says, wait_until},
+    trial,
+};
+
+/// Fills memory and waits for each argument MIB:SECONDS, then prints the sums of its smaps.
+const GROW: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int count, char **steps) {
+    char line[256];
+    for (int at = 1; at < count; at++) {
+        size_t bytes = (size_t)atoi(steps[at]) << 20;
+        if (bytes) memset(malloc(bytes), 1, bytes);
+        usleep(atof(strchr(steps[at], ':') + 1) * 1e6);
+    }
+    FILE *sums = fopen("/proc/self/smaps_rollup", "r");
+    while (fgets(line, sizeof line, sums)) fputs(line, stdout);
+    return 0;
+}
+"#;
+
+type Named = (&'static str, fn() -> TestResult);
+
+pub fn trials() -> Vec<Trial> {
+    let tests: [Named; 5] = [
+        ("run: the report of a job of 3 s is of its fullest sample", || is_fullest(&["100:1", "100:2"])),
+        ("run: the report of a job that grows after a lull is of its fullest sample", || {
+            is_fullest(&["40:4", "240:2"])
+        }),
+        ("run: the report is of the program after the last exec", of_the_last_exec),
+        ("run: --exact reports a job of 0.3 s as it was at its exit", exact),
+        ("run: a job without a sample is reported as such", without_sample),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, &[Thp, Compiler], test)).collect()
+}
+
+/// The last report, and the sums that the program printed, in bytes.
+fn reported(
+    options: &[&str],
+    before: &[&str],
+    steps: &[&str],
+) -> Result<(Value, BTreeMap<String, u64>), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let grow = compile(folder.path(), "grow", GROW)?;
+    let file = folder.path().join("report.json");
+    let report = file.display().to_string();
+    let line = [
+        &["run", "--backing", "thp", "--malloc", "glibc", "--report", &report][..],
+        options,
+        &["--"],
+        before,
+        &[&grow],
+        steps,
+    ];
+    let ran = Running::start(&mut hugewise(&line.concat()))?.wait()?.ended_with(0)?;
+    let sums = ran.stdout.lines().filter_map(|line| {
+        let (name, kib) = line.strip_suffix(" kB")?.split_once(':')?;
+        Some((name.to_owned(), kib.trim().parse::<u64>().ok()? << 10))
+    });
+    let sums = sums.collect();
+    // The observer writes it after the end.
+    let left = left_running();
+    assert!(left.is_empty(), "{left:?}");
+    Ok((serde_json::from_slice(&fs::read(&file)?)?, sums))
+}
+
+/// Resident bytes, and bytes on huge pages, of the only region.
+fn figures(report: &Value) -> Result<[u64; 2], Box<dyn Error>> {
+    let [region] = &report["regions"].as_array().ok_or("no regions")?[..] else {
+        return Err(format!("one region was expected: {report:#}").into());
+    };
+    let huge = &region["bytes_by_page_size"]["2097152"];
+    Ok([region["resident_bytes"].as_u64().ok_or("no size")?, huge.as_u64().unwrap_or(0)])
+}
+
+/// The figures are within 2 % of those of smaps, and 1 MiB for what is not malloc'd.
+fn agrees(report: &Value, sums: &BTreeMap<String, u64>) -> TestResult {
+    let expected = [sums["Anonymous"], sums["AnonHugePages"]];
+    let seen = figures(report)?;
+    for (seen, expected) in seen.into_iter().zip(expected) {
+        if seen.abs_diff(expected) > expected / 50 + (1 << 20) {
+            return Err(format!("{seen} of {expected} bytes: {report:#}, {sums:#?}").into());
+        }
+    }
+    Ok(())
+}
+
+fn is_fullest(steps: &[&str]) -> TestResult {
+    let (report, sums) = reported(&[], &[], steps)?;
+    agrees(&report, &sums)?;
+    assert!(report["seconds"].as_f64().is_some_and(|seconds| seconds > 0.5), "{report:#}");
+    Ok(())
+}
+
+fn of_the_last_exec() -> TestResult {
+    // The shell has read more memory before the exec than the program has after it.
+    let script = "x=$(head -c 60000000 /dev/zero | tr '\\0' x); sleep 1; exec \"$0\" \"$@\"";
+    let (report, sums) = reported(&[], &["sh", "-c", script], &["20:2"])?;
+    agrees(&report, &sums)
+}
+
+fn exact() -> TestResult {
+    let (report, sums) = reported(&["--exact"], &[], &["80:0.3"])?;
+    assert_eq!(report["outcome"], "ended", "{report:#}");
+    assert_eq!(report["seconds"], report["lasted_seconds"], "{report:#}");
+    agrees(&report, &sums)?;
+    assert_eq!(figures(&report)?[1], sums["AnonHugePages"], "{report:#}");
+    Ok(())
+}
+
+fn without_sample() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let log = folder.path().join("log");
+    let mut command = hugewise(&["run", "--backing", "thp", "--", "true"]);
+    assert!(command.stderr(fs::File::create(&log)?).status()?.success());
+    wait_until("the report is printed", || Ok(fs::read_to_string(&log)?.contains("true (pid")))?;
+    let said = fs::read_to_string(&log)?;
+    // A sample of so short a program is rare, and then it is reported.
+    match said.contains("fullest") {
+        true => Ok(()),
+        false => says(&said, &["before its memory was read", "--exact"]),
+    }
+}
