@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::{
     CommandFactory, Parser, Subcommand,
-    error::{ContextKind, ContextValue},
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 use hugewise_linux::shell;
 
@@ -58,6 +58,11 @@ pub fn missing_separator(error: &clap::Error, words: &[String]) -> Option<String
     if !takes_program || words.iter().any(|word| word == "--") {
         return None;
     }
+    // The value of an option is not the program.
+    let of_option = |value: Option<&ContextValue>| matches!(value, Some(ContextValue::String(arg)) if arg.starts_with('-'));
+    if error.kind() != ErrorKind::UnknownArgument && of_option(error.get(ContextKind::InvalidArg)) {
+        return None;
+    }
     let named = [ContextKind::InvalidArg, ContextKind::InvalidValue].into_iter().find_map(|kind| {
         let Some(ContextValue::String(word)) = error.get(kind) else { return None };
         words.iter().skip(first).position(|other| other == word && !word.starts_with('-'))
@@ -88,6 +93,7 @@ mod tests {
                 Some("hugewise record -- /opt/jdk/bin/java -version"),
             ),
             ("hugewise bench stall java Main", Some("hugewise bench stall -- java Main")),
+            ("hugewise compare -b hugepages", None),
             ("hugewise run --no-such-option", None),
             ("hugewise run --no-such-option -- java", None),
             ("hugewise check java", None),
