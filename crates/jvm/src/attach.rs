@@ -6,18 +6,26 @@
 //! the process' own PID namespace; both files are in the process' own directories.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::{
-        fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
-        net::UnixStream,
+    os::{
+        fd::AsRawFd,
+        unix::{
+            fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
+            net::UnixStream,
+        },
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
-use hugewise_linux::{proc::smaps, reading::Reason, root::Root, sys::process};
+use hugewise_linux::{
+    proc::smaps,
+    reading::Reason,
+    root::Root,
+    sys::{inside, process},
+};
 
 use crate::regions::jvm::flag_is_set;
 
@@ -37,7 +45,12 @@ const NO_ATTACH: &str = "DisableAttachMechanism";
 #[derive(Debug)]
 pub struct Jvm {
     pid: u32,
-    socket: PathBuf,
+    /// Effective user id of the process.
+    owner: u32,
+    /// The process' /tmp.
+    folder: File,
+    /// Name of the socket in `folder`.
+    socket: String,
 }
 
 /// Why a JVM could not be queried.
@@ -96,26 +109,27 @@ impl Jvm {
                 "it runs as uid {theirs}, and hugewise as uid {ours}; run hugewise as that user or as root"
             )));
         }
-        let folder = root.path(format!("proc/{pid}/root/tmp"));
         // A symbolic link in a container could lead outside of it.
-        if !fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir()) {
-            return Err(refused(format!("{} is not an accessible directory", folder.display())));
-        }
-        let jvm = Jvm { pid, socket: folder.join(format!(".java_pid{}", status.own_pid)) };
-        if jvm.is_listening(&status)? {
+        let folder = inside::directory(&root.path(format!("proc/{pid}/root")), Path::new("tmp"))
+            .map_err(|error| refused(format!("its /tmp is not an accessible directory: {error}")))?;
+        let owner = status.effective_uid;
+        let jvm = Jvm { pid, owner, folder, socket: format!(".java_pid{}", status.own_pid) };
+        if jvm.is_listening()? {
             return Ok(jvm);
         }
         check_attachable(root, pid).map_err(|reason| refused(reason.into()))?;
         let name = format!(".attach_pid{}", status.own_pid);
-        let _request =
-            AttachFile::create(pid, [root.path(format!("proc/{pid}/cwd")).join(&name), folder.join(&name)])?;
+        let _request = AttachFile::create(
+            pid,
+            [root.path(format!("proc/{pid}/cwd")).join(&name), jvm.folder().join(&name)],
+        )?;
         process::quit_process(pid, || check_attachable(root, pid).is_ok())
             .map_err(|source| AttachError::Io { pid, step: "SIGQUIT".to_owned(), source })?;
         let begin = Instant::now();
         let mut pause = Duration::from_millis(5);
         while begin.elapsed() < SOCKET_TIME_LIMIT {
             thread::sleep(pause);
-            if jvm.is_listening(&status)? {
+            if jvm.is_listening()? {
                 return Ok(jvm);
             }
             pause = (pause * 2).min(Duration::from_millis(200));
@@ -145,7 +159,7 @@ impl Jvm {
             let error = "a command must not contain a zero byte";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
-        let mut stream = UnixStream::connect(&self.socket)?;
+        let mut stream = self.stream()?;
         stream.set_write_timeout(Some(ANSWER_TIME_LIMIT))?;
         // Protocol version, operation, and its three arguments.
         stream.write_all(format!("1\0jcmd\0{command}\0\0\0").as_bytes())?;
@@ -170,26 +184,36 @@ impl Jvm {
         }
     }
 
-    /// Whether the JVM's socket exists, belongs to the process' user, and accepts connections.
-    fn is_listening(&self, status: &Status) -> Result<bool, AttachError> {
-        let refused = |reason| Err(AttachError::Refused { pid: self.pid, reason });
-        let found = match fs::symlink_metadata(&self.socket) {
-            Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(source) => {
-                let step = self.socket.display().to_string();
-                return Err(AttachError::Io { pid: self.pid, step, source });
+    /// The path of the JVM's /tmp, whatever its file system contains now.
+    fn folder(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
+    }
+
+    /// A connection to the JVM's socket. Fails if the socket does not belong to the process' user.
+    fn stream(&self) -> io::Result<UnixStream> {
+        // Connecting by name could follow a link.
+        let socket = inside::entry(&self.folder(), Path::new(&self.socket))?;
+        let (found, owner) = (socket.metadata()?, self.owner);
+        if !found.file_type().is_socket() || found.uid() != owner {
+            return Err(io::Error::other(format!("it is not a socket of uid {owner}, the process' user")));
+        }
+        UnixStream::connect(format!("/proc/self/fd/{}", socket.as_raw_fd()))
+    }
+
+    /// Whether the JVM's socket exists and accepts connections.
+    fn is_listening(&self) -> Result<bool, AttachError> {
+        match self.stream() {
+            Ok(_) => Ok(true),
+            // A socket left by an earlier process with this ID accepts no connection.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
+            {
+                Ok(false)
             }
-        };
-        let path = self.socket.display();
-        if !found.file_type().is_socket() {
-            return refused(format!("{path} is not a socket"));
+            Err(source) => {
+                Err(AttachError::Io { pid: self.pid, step: format!("/tmp/{}", self.socket), source })
+            }
         }
-        if found.uid() != status.effective_uid {
-            return refused(format!("{path} belongs to uid {}, not to the user of the process", found.uid()));
-        }
-        // A socket left by an earlier process with this ID accepts no connection.
-        Ok(UnixStream::connect(&self.socket).is_ok())
     }
 }
 
@@ -203,7 +227,10 @@ impl AttachFile {
         let create =
             |place: PathBuf| match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&place) {
                 Ok(_) => Ok(AttachFile(place)),
-                Err(source) => Err(AttachError::Io { pid, step: place.display().to_string(), source }),
+                Err(source) => {
+                    let name = place.file_name().unwrap_or_default().to_string_lossy();
+                    Err(AttachError::Io { pid, step: format!("creating {name}"), source })
+                }
             };
         create(first).or_else(|_| create(second))
     }
@@ -302,17 +329,35 @@ mod tests {
         Ok(())
     }
 
+    fn jvm(folder: &Path, owner: u32) -> io::Result<Jvm> {
+        Ok(Jvm { pid: 1, owner, folder: File::open(folder)?, socket: "socket".to_owned() })
+    }
+
+    #[test]
+    fn only_a_socket_of_the_process_is_used() -> io::Result<()> {
+        let (folder, elsewhere) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        let ours = process::effective_uid();
+        assert!(!jvm(folder.path(), ours)?.is_listening().map_err(io::Error::other)?, "there is none");
+        let bait = elsewhere.path().join("socket");
+        let _listener = UnixListener::bind(&bait)?;
+        assert!(jvm(elsewhere.path(), ours)?.is_listening().map_err(io::Error::other)?);
+        assert!(jvm(elsewhere.path(), ours + 1)?.is_listening().is_err(), "a socket of another user");
+        symlink(&bait, folder.path().join("socket"))?;
+        assert!(jvm(folder.path(), ours)?.is_listening().is_err(), "a link to a socket");
+        Ok(())
+    }
+
     fn served(answer: &'static [u8]) -> io::Result<(tempfile::TempDir, Jvm)> {
         let folder = tempfile::tempdir()?;
-        let socket = folder.path().join("socket");
-        let listener = UnixListener::bind(&socket)?;
+        let listener = UnixListener::bind(folder.path().join("socket"))?;
         thread::spawn(move || -> io::Result<()> {
             let (mut stream, _) = listener.accept()?;
             let mut asked = [0; 17];
             stream.read_exact(&mut asked)?;
             stream.write_all(if asked == *b"1\0jcmd\0VM.info\0\0\0" { answer } else { b"7\nwhat?" })
         });
-        Ok((folder, Jvm { pid: 1, socket }))
+        let jvm = jvm(folder.path(), process::effective_uid())?;
+        Ok((folder, jvm))
     }
 
     #[test]

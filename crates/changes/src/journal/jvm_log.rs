@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, fs, path::Path};
 
-use hugewise_linux::{proc::process::Process, reading::Reason, root::Root};
+use hugewise_linux::{proc::process::Process, reading::Reason, root::Root, sys::inside};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -44,13 +44,15 @@ impl JvmLog {
 
     /// Removes the log file, if its name begins with `.hugewise-`. A JVM that has it open continues to write.
     pub fn remove_file(&self, root: &Root) {
-        // A running JVM may have its own mount namespace; after its exit the file may still be in our /tmp.
-        let tmp =
-            if self.is_running(root) { format!("proc/{}/root/tmp", self.pid) } else { "tmp".to_owned() };
         let is_ours = |name: &&OsStr| name.to_string_lossy().starts_with(".hugewise-");
-        if let Some(name) = Path::new(&self.file).file_name().filter(is_ours) {
-            let _ = fs::remove_file(root.path(tmp).join(name));
-        }
+        let Some(name) = Path::new(&self.file).file_name().filter(is_ours) else { return };
+        // A running JVM may have its own mount namespace; after its exit the file may still be in our /tmp.
+        let _ = match self.is_running(root) {
+            true => {
+                inside::remove(&root.path(format!("proc/{}/root", self.pid)), &Path::new("tmp").join(name))
+            }
+            false => fs::remove_file(root.path("tmp").join(name)),
+        };
     }
 }
 

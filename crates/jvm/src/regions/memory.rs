@@ -14,7 +14,7 @@ use hugewise_linux::{
     hugepages::base_page,
     proc::smaps::Vma,
     root::Root,
-    sys::{file::open_regular, remote_memory},
+    sys::{file::open_regular, inside, remote_memory},
 };
 
 /// Memory that can be read by address.
@@ -176,15 +176,15 @@ impl<'a> ProcessMemory<'a> {
         self.vmas.get(at).filter(|vma| vma.addresses.contains(&address))
     }
 
-    /// File of a mapping, verified by its inode: the process may have put a link there.
+    /// File of a mapping, verified by its inode: the process may have put another file there.
     fn open(&self, vma: &Vma) -> Option<File> {
         let Range { start, end } = vma.addresses;
         let exactly = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid);
-        let by_name = format!("/proc/{}/root{}", self.pid, vma.name);
-        [exactly, by_name].iter().find_map(|path| {
-            let file = open_regular(Path::new(path)).ok()?;
-            (file.metadata().ok()?.ino() == vma.inode).then_some(file)
-        })
+        let by_name = || inside::open(Path::new(&format!("/proc/{}/root", self.pid)), Path::new(&vma.name));
+        [open_regular(Path::new(&exactly)), by_name()]
+            .into_iter()
+            .flatten()
+            .find(|file| file.metadata().is_ok_and(|found| found.ino() == vma.inode))
     }
 }
 

@@ -51,47 +51,6 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-/// Opens the regular file `path` of `owner` below `folder`, resolving links as a process with root `folder`
-/// would. Fails for other files. Needs Linux 5.6.
-pub fn open_inside(folder: &Path, path: &Path, owner: u32) -> io::Result<File> {
-    let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = open_at_root(folder, path, flags, 0)?;
-    let found = file.metadata()?;
-    if !found.is_file() || found.uid() != owner {
-        let reason = format!("it is not a regular file of uid {owner}");
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
-    }
-    Ok(file)
-}
-
-/// Creates the file `path` below `folder` for `owner`, with mode 0600. See [`open_inside`].
-pub fn create_inside(folder: &Path, path: &Path, owner: u32) -> io::Result<File> {
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-    let file = open_at_root(folder, path, flags, 0o600)?;
-    std::os::unix::fs::fchown(&file, Some(owner), None)?;
-    Ok(file)
-}
-
-fn open_at_root(folder: &Path, path: &Path, flags: libc::c_int, mode: u64) -> io::Result<File> {
-    let folder = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(folder)?;
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: zero is a valid value of each field.
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    how.flags = (flags | libc::O_CLOEXEC).unsigned_abs().into();
-    how.mode = mode;
-    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
-    // SAFETY: reads a live string and a live structure of the given length; returns a new descriptor.
-    owned(unsafe {
-        libc::syscall(
-            libc::SYS_openat2,
-            folder.as_raw_fd(),
-            path.as_ptr(),
-            &raw const how,
-            size_of::<libc::open_how>(),
-        )
-    })
-}
-
 /// Releases the disk space of the first `bytes` of a file and keeps its length. EOPNOTSUPP if the file system
 /// cannot.
 pub fn release_beginning(file: &File, bytes: u64) -> io::Result<()> {
@@ -129,32 +88,4 @@ pub fn terminal_columns(file: &impl AsRawFd) -> Option<usize> {
         size.assume_init()
     };
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{fs, os::unix::fs::symlink};
-
-    use super::*;
-
-    #[test]
-    fn links_do_not_lead_out() -> io::Result<()> {
-        let dir = tempfile::tempdir()?;
-        let (inside, outside) = (dir.path().join("root"), dir.path().join("secret"));
-        fs::create_dir(&inside)?;
-        fs::write(&outside, "secret")?;
-        fs::write(inside.join("plain"), "plain")?;
-        symlink("/plain", inside.join("link"))?;
-        symlink("../secret", inside.join("out"))?;
-        let ours = process::effective_uid();
-        for path in ["plain", "/plain", "link", "../plain"] {
-            assert!(open_inside(&inside, Path::new(path), ours).is_ok(), "{path}");
-        }
-        assert!(open_inside(&inside, Path::new("out"), ours).is_err());
-        assert!(open_inside(&inside, Path::new("plain"), ours + 1).is_err());
-        assert!(create_inside(&inside, Path::new("/new"), ours).is_ok());
-        assert!(create_inside(&inside, Path::new("/link"), ours).is_err(), "the link exists");
-        assert!(inside.join("new").exists());
-        Ok(())
-    }
 }

@@ -20,7 +20,7 @@ use hugewise_linux::{
     proc::process::Process,
     reading::Reason,
     root::Root,
-    sys::{file, process::monotonic_ns},
+    sys::{inside, process::monotonic_ns},
 };
 
 use super::{
@@ -263,10 +263,10 @@ fn find_log(root: &Root, pid: u32, noted: Option<&JournalLog>) -> Result<FoundLo
 fn ask_for_log(root: &Root, owner: u32, noted: &JournalLog) -> Result<FoundLog, LogFailure> {
     let jvm = Jvm::connect(root, noted.pid)?;
     let files = log_control::files(&jvm)?;
-    match files.iter().find(|file| file.monotonic && file.safepoints) {
-        Some(file) => Ok(follow(root, noted.pid, owner, file)?),
-        None => switch_on(root, &jvm, owner, noted),
-    }
+    let mut usable = files.iter().filter(|file| file.monotonic && file.safepoints);
+    // A log that cannot be followed, for example through a link, is replaced by one of our own.
+    let followed = usable.find_map(|file| follow(root, noted.pid, owner, file).ok());
+    followed.map_or_else(|| switch_on(root, &jvm, owner, noted), Ok)
 }
 
 /// An existing log file of the JVM, read from its end.
@@ -276,7 +276,7 @@ fn follow(root: &Root, pid: u32, owner: u32, log: &LogFile) -> Result<FoundLog, 
         false => fs::read_link(root.path(format!("proc/{pid}/cwd")))?.join(&log.file),
     };
     let folder = root.path(format!("proc/{pid}/root"));
-    let open = move |path: &Path| file::open_inside(&folder, path, owner);
+    let open = move |path: &Path| inside::open_of(&folder, path, owner);
     let failed = |error: io::Error| Reason::new(format!("{}: {error}", path.display()));
     let mut file = open(&path).map_err(failed)?;
     file.seek(SeekFrom::End(0)).map_err(failed)?;
@@ -289,7 +289,7 @@ fn follow(root: &Root, pid: u32, owner: u32, log: &LogFile) -> Result<FoundLog, 
 fn switch_on(root: &Root, jvm: &Jvm, owner: u32, noted: &JournalLog) -> Result<FoundLog, LogFailure> {
     let folder = root.path(format!("proc/{}/root", noted.pid));
     let failed = |error: io::Error| Reason::new(format!("{}: {error}", noted.file));
-    let file = file::create_inside(&folder, Path::new(&noted.file), owner).map_err(failed)?;
+    let file = inside::create(&folder, Path::new(&noted.file), owner).map_err(failed)?;
     let switched = log_control::switch_on(jvm, &noted.file);
     noted.remove_file(root);
     switched?;
