@@ -25,24 +25,38 @@ pub fn check_report(file: Option<&Path>) -> anyhow::Result<()> {
     file.map_or(Ok(()), check)
 }
 
+/// Who may read a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// All users.
+    All,
+    /// Only its owner, like the recording that it was made from.
+    Owner,
+}
+
 /// Writes the report, if the user named a file for it. `hint`: appended to the message of a failure.
 pub fn write_report(
     file: Option<&Path>,
+    readers: Readers,
     page: impl FnOnce() -> anyhow::Result<String>,
     hint: &str,
 ) -> anyhow::Result<()> {
     let Some(file) = file else { return Ok(()) };
-    write(file, &page()?).with_context(|| format!("cannot write the report {}{hint}", file.display()))?;
+    write(file, readers, &page()?)
+        .with_context(|| format!("cannot write the report {}{hint}", file.display()))?;
     eprintln!("hugewise: wrote {}", file.display());
     Ok(())
 }
 
-pub fn write(file: &Path, page: &str) -> anyhow::Result<()> {
+pub fn write(file: &Path, readers: Readers, page: &str) -> anyhow::Result<()> {
     match target(file)? {
         Target::Stream(mut stream) => stream.write_all(page.as_bytes())?,
         Target::File(mut draft) => {
             draft.write_all(page.as_bytes())?;
-            draft.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+            // The temporary file has mode 0600.
+            if readers == Readers::All {
+                draft.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+            }
             draft.persist(file)?;
         }
     }
@@ -78,9 +92,20 @@ mod tests {
         redirected.write_all(b"text\n")?;
         symlink(format!("/proc/self/fd/{}", redirected.as_raw_fd()), &link)?;
         can_be_written(&link)?;
-        write(&link, "page\n")?;
+        write(&link, Readers::All, "page\n")?;
         assert!(fs::symlink_metadata(&link)?.is_symlink());
         assert_eq!(fs::read_to_string(&shown)?, "text\npage\n");
+        Ok(())
+    }
+
+    #[test]
+    fn a_private_report_is_readable_by_its_owner_only() -> anyhow::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("report.html");
+        for (readers, mode) in [(Readers::All, 0o644), (Readers::Owner, 0o600), (Readers::Owner, 0o600)] {
+            write(&file, readers, "page\n")?;
+            assert_eq!(fs::metadata(&file)?.permissions().mode() & 0o777, mode, "{readers:?}");
+        }
         Ok(())
     }
 }

@@ -50,7 +50,7 @@ use super::bench::at_least_one;
 use crate::{
     INCONCLUSIVE, NEGATIVE, machine,
     output::{
-        file,
+        file::{self, Readers},
         progress::Bar,
         terminal::{Terminal, print},
     },
@@ -371,7 +371,7 @@ impl Compare {
     fn show(&self, comparison: &Comparison, terminal: &Terminal) -> anyhow::Result<()> {
         print(&if self.json { json::text(comparison)? } else { text::text(comparison, terminal) })?;
         let hint = "; the result is printed above";
-        file::write_report(self.html.as_deref(), || page::html(comparison), hint)
+        file::write_report(self.html.as_deref(), Readers::All, || page::html(comparison), hint)
     }
 
     fn exit_code(&self, comparison: &Comparison) -> ExitCode {

@@ -23,7 +23,7 @@ use self::{json::PauseWriter, reports::Log};
 use crate::{
     NEGATIVE,
     output::{
-        file,
+        file::{self, Readers},
         progress::ByteProgress,
         terminal::{Terminal, print},
     },
@@ -108,7 +108,7 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         None if gclog.openmetrics => print(&metrics::openmetrics(&log)?)?,
         None => print(&text::text(&log, terminal)?)?,
     }
-    file::write_report(gclog.html.as_deref(), || page::html(&log), "")?;
+    file::write_report(gclog.html.as_deref(), Readers::All, || page::html(&log), "")?;
     Ok(if log.summary.sys_heavy_pauses.count > 0 { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 

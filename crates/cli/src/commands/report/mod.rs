@@ -22,7 +22,7 @@ use self::{json::AttributionReport, reports::AttributedRecording};
 use crate::{
     NEGATIVE,
     output::{
-        file,
+        file::{self, Readers},
         terminal::{Terminal, print},
     },
 };
@@ -53,7 +53,7 @@ pub struct Report {
     #[arg(long)]
     json: bool,
 
-    /// Also write the result with a timeline to FILE, as a self-contained HTML page
+    /// Also write the result with a timeline to FILE, as a self-contained HTML page with mode 0600
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -65,7 +65,7 @@ pub fn run(report: &Report, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         true => hugewise_linux::json::text(&AttributionReport::of(&explained))?,
         false => text::text(&explained, terminal)?,
     })?;
-    file::write_report(report.html.as_deref(), || page::html(&explained), "")?;
+    file::write_report(report.html.as_deref(), Readers::Owner, || page::html(&explained), "")?;
     Ok(match explained.explanation.decision.verdict {
         Verdict::None => ExitCode::SUCCESS,
         _ => ExitCode::from(NEGATIVE),

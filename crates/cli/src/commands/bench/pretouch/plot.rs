@@ -20,7 +20,7 @@ use super::{
 };
 use crate::output::{
     drawing::{self, GRID, MUTED, PALETTE, TEXT, plot_error, style},
-    file,
+    file::{self, Readers},
 };
 
 const PANEL: (u32, u32) = (420, 300);
@@ -44,7 +44,7 @@ pub fn write(report: &PretouchReport, path: &Path) -> anyhow::Result<()> {
 
 fn write_page(report: &PretouchReport, (bytes, count): (Bytes, usize), file: &Path) -> anyhow::Result<()> {
     let svg = page(report, bytes, count)?;
-    file::write(file, &svg).with_context(|| format!("cannot write {}", file.display()))
+    file::write(file, Readers::All, &svg).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// A line of a panel.

@@ -23,7 +23,7 @@ use super::at_least_one;
 use crate::{
     NEGATIVE, machine,
     output::{
-        file,
+        file::{self, Readers},
         progress::Bar,
         terminal::{Terminal, print},
     },
@@ -104,7 +104,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     let shown = if arguments.json { json::text(&report)? } else { text::text(&report, terminal)? };
     if let Some(file) = &arguments.plot {
         let plot = plot::svg(&report)?;
-        file::write(file, &plot).with_context(|| format!("--plot {}", file.display()))?;
+        file::write(file, Readers::All, &plot).with_context(|| format!("--plot {}", file.display()))?;
     }
     print(&shown)?;
     Ok(if all_measured { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
