@@ -7,6 +7,7 @@ use hugewise_jvm::threads::Role;
 use super::{
     intervals::Stall,
     log::{LogSource, LoggedPause, Safepoint},
+    room::Room,
 };
 use crate::recording::{Ending, Evidence, Header, Memory, Process};
 
@@ -45,6 +46,8 @@ pub struct RecordingData {
     pub notes: Vec<String>,
     /// Number of unreadable lines, and the error of the first.
     pub unread: (u64, Option<String>),
+    /// Memory left for the attribution, and the number of lines that were not kept.
+    pub room: Room,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -12,6 +12,7 @@ use super::{
     gathered::{HugePageAttempt, RecordingData, Thread, UsageStep},
     intervals::{Stall, Wait, add, merge, within},
     log::Log,
+    room::{MAX_KEPT_BYTES, Room},
 };
 use crate::recording::{
     Ending, Evidence, Header, Line, Machine, Memory, Process, Reader, Stall as RecordedStall,
@@ -22,9 +23,18 @@ use crate::recording::{
 /// between.
 const MAX_WAIT_TO_ALLOCATION_NS: u64 = 100_000_000;
 
+/// Largest number of machine-wide counters in a sample; a kernel has some hundreds.
+const MAX_COUNTERS: usize = 4096;
+
 /// The content of the lines read so far.
 #[derive(Default)]
 struct RecordingLoader {
+    /// Most memory for the content, in bytes.
+    limit_bytes: usize,
+    /// Memory of texts and of the lines that are kept as they are, in bytes.
+    text_bytes: usize,
+    /// Lines beyond the limit.
+    excess: u64,
     last_ns: u64,
     processes: BTreeMap<u32, Process>,
     threads: Vec<Thread>,
@@ -55,10 +65,16 @@ struct Current {
 }
 
 impl RecordingData {
-    /// Reads a recording to its end; lines that cannot be parsed are counted.
-    pub fn read<R: Read>(mut reader: Reader<R>) -> RecordingData {
+    /// Reads a recording to its end; lines that cannot be parsed, or need too much memory, are counted.
+    pub fn read<R: Read>(reader: Reader<R>) -> RecordingData {
+        RecordingData::read_within(reader, MAX_KEPT_BYTES)
+    }
+
+    /// Like [`RecordingData::read`], and keeps at most `limit_bytes`.
+    pub(super) fn read_within<R: Read>(mut reader: Reader<R>, limit_bytes: usize) -> RecordingData {
         let header = reader.header().clone();
         let mut gathering = RecordingLoader {
+            limit_bytes,
             last_ns: header.began_ns,
             sample_ns: header.began_ns,
             started: header.started,
@@ -79,7 +95,25 @@ impl RecordingData {
 }
 
 impl RecordingLoader {
+    /// The memory of the content, in bytes.
+    fn kept_bytes(&self) -> usize {
+        // Waits are copied once, to order them by thread, and listed by thread before.
+        let waits = self.stalls.len() * (2 * size_of::<Stall>() + size_of::<usize>());
+        let threads = self.threads.len() * (size_of::<Thread>() + 3 * size_of::<Vec<Stall>>());
+        let current = self.current.len() * 2 * size_of::<(u32, Current)>();
+        let pages = self.huge_pages.len() * size_of::<HugePageAttempt>();
+        let steps = self.steps.len() * size_of::<UsageStep>();
+        self.text_bytes + waits + threads + current + pages + steps
+    }
+
     fn add(&mut self, line: Line) {
+        let grows = !matches!(&line, Line::Machine(_) | Line::Lost(_) | Line::End(_));
+        let is_too_large = matches!(&line, Line::Machine(machine) if machine.vmstat.len() > MAX_COUNTERS);
+        if is_too_large || (grows && self.kept_bytes() >= self.limit_bytes) {
+            self.excess += 1;
+            return;
+        }
+        self.text_bytes += text_bytes(&line);
         match line {
             Line::Header(_) => {}
             Line::Process(process) => {
@@ -249,9 +283,13 @@ impl RecordingLoader {
         }
     }
 
-    fn end(self, header: Header, ending: Option<Ending>, unread: (u64, Option<String>)) -> RecordingData {
+    fn end(mut self, header: Header, ending: Option<Ending>, unread: (u64, Option<String>)) -> RecordingData {
         let (mut pauses, mut safepoints) = (Vec::new(), Vec::new());
-        let logs = self.logs.values().map(|log| log.describe(&mut pauses, &mut safepoints)).collect();
+        let mut room = Room { left_bytes: self.limit_bytes.saturating_sub(self.kept_bytes()), excess: 0 };
+        let logs = std::mem::take(&mut self.logs);
+        let logs =
+            logs.into_values().map(|log| log.describe(&mut pauses, &mut safepoints, &mut room)).collect();
+        room.excess += self.excess;
         pauses.sort_by_key(|pause| (pause.span.start, pause.span.end));
         safepoints.sort_by_key(|safepoint| (safepoint.span.start, safepoint.span.end));
         let mut huge_pages = self.huge_pages;
@@ -281,7 +319,25 @@ impl RecordingLoader {
             lost: self.lost,
             notes: self.notes,
             unread,
+            room,
         }
+    }
+}
+
+/// The memory of a line's texts, and of the line itself if it is kept, in bytes.
+fn text_bytes(line: &Line) -> usize {
+    let texts = |texts: &[String]| texts.iter().map(|text| size_of::<String>() + text.len()).sum::<usize>();
+    // With the node of the map or list that keeps it.
+    let kept = |bytes: usize| 2 * size_of::<Process>() + bytes;
+    match line {
+        Line::Process(process) => kept(process.name.len() + texts(&process.command)),
+        Line::Thread(thread) => thread.name.len(),
+        Line::ThreadEnd(end) => end.name.len(),
+        Line::Memory(_) => size_of::<Memory>(),
+        Line::JvmLogSource(source) => kept(size_of::<Log>() + source.source.len()),
+        Line::JvmLog(log) => size_of::<(u64, u64)>() + texts(&log.lines),
+        Line::Note(note) => kept(note.text.len()),
+        _ => 0,
     }
 }
 

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use hugewise_jvm::gc_log::{Cpu, Event, Reader, Stamp};
 
+use super::{room::Room, split::Pause};
+
 /// A stop-the-world pause of the garbage collector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoggedPause {
@@ -81,8 +83,13 @@ impl Log {
         Some(self.read.get(behind.checked_sub(1)?)?.1)
     }
 
-    /// Adds the pauses and safepoints of the log.
-    pub fn describe(&self, pauses: &mut Vec<LoggedPause>, safepoints: &mut Vec<Safepoint>) -> LogSource {
+    /// Adds the pauses and safepoints of the log for which there is room.
+    pub fn describe(
+        &self,
+        pauses: &mut Vec<LoggedPause>,
+        safepoints: &mut Vec<Safepoint>,
+        room: &mut Room,
+    ) -> LogSource {
         let mut source = self.source.clone();
         let (pid, monotonic) = (source.pid, source.monotonic);
         let offset = if monotonic { None } else { self.offset() };
@@ -97,6 +104,11 @@ impl Log {
                     source.unread += 1;
                     return;
                 };
+                // A pause is kept twice, with its attribution.
+                let texts = pause.kind.len() + pause.cause.map_or(0, str::len);
+                if !room.take::<(Pause, LoggedPause)>(1) || !room.take::<u8>(2 * texts) {
+                    return;
+                }
                 pauses.push(LoggedPause {
                     pid,
                     gc_id: pause.gc_id,
@@ -108,6 +120,9 @@ impl Log {
             }
             Event::Safepoint(safepoint) => {
                 let Some(end) = at(&safepoint.end) else { return };
+                if !room.take::<Safepoint>(1) || !room.take::<u8>(safepoint.operation.map_or(0, str::len)) {
+                    return;
+                }
                 let start = end.saturating_sub(safepoint.total_ns);
                 safepoints.push(Safepoint {
                     pid,
@@ -165,7 +180,9 @@ mod tests {
         let mut log = Log::new(7, "here".to_owned(), monotonic);
         log.add(ns, &lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
         let (mut pauses, mut safepoints) = (Vec::new(), Vec::new());
-        let source = log.describe(&mut pauses, &mut safepoints);
+        let mut room = Room { left_bytes: 1 << 20, excess: 0 };
+        let source = log.describe(&mut pauses, &mut safepoints, &mut room);
+        assert_eq!(room.excess, 0);
         (pauses, safepoints, source)
     }
 

@@ -6,8 +6,11 @@
 pub mod actions;
 mod gathered;
 mod gathering;
+#[cfg(test)]
+mod hostile_tests;
 mod intervals;
 mod log;
+mod room;
 pub mod split;
 #[cfg(test)]
 mod tests;
@@ -17,6 +20,7 @@ pub mod verdict;
 pub use gathered::{HugePageAttempt, RecordingData, Thread, UsageStep};
 pub use intervals::{Stall, Wait};
 pub use log::{LogSource, LoggedPause, Safepoint};
+pub use room::Room;
 pub use split::{Pause, ThreadPart, TimeByActivity, TimeToSafepoint, WaitTotal};
 pub use totals::{Outside, Totals, WaitSum};
 pub use verdict::{Decision, TouchTime, Verdict, VerdictReason};
@@ -33,8 +37,9 @@ pub struct Attribution {
 
 impl Attribution {
     /// The attribution of a recording.
-    pub fn of(gathered: RecordingData) -> Attribution {
-        let pauses = split::split(&gathered);
+    pub fn of(mut gathered: RecordingData) -> Attribution {
+        let (pauses, room) = split::split(&gathered);
+        gathered.room = room;
         let totals = Totals::of(&gathered, &pauses);
         let decision = verdict::decide(&gathered, &pauses, &totals);
         Attribution { gathered, pauses, totals, decision }

@@ -1,6 +1,9 @@
 //! Attributes the kernel's work to the pauses in which it happened.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    ops::Range,
+};
 
 use hugewise_jvm::{gc_log::Cpu, threads::Role};
 use hugewise_linux::{reading::Reading, units::PageSize};
@@ -9,6 +12,7 @@ use super::{
     gathered::{RecordingData, UsageStep},
     intervals::{Stall, Wait, add, overlap, sum, union, within},
     log::{LoggedPause, Safepoint},
+    room::Room,
 };
 use crate::recording::Evidence;
 
@@ -95,18 +99,22 @@ pub struct TimeToSafepoint {
 /// times the highest cost per page that the recorder measured. The rest is a lower bound of other system
 /// time, as a thread that waits for compaction works for some of that time. The lower bound of the time of first
 /// touch is the lowest cost per page that the recorder measured.
-pub fn split(gathered: &RecordingData) -> Vec<Pause> {
+///
+/// Threads in pauses for which there is no room in memory are counted.
+pub fn split(gathered: &RecordingData) -> (Vec<Pause>, Room) {
+    let mut room = gathered.room;
     let mut pauses: Vec<PartialPause> = gathered
         .pauses
         .iter()
         .map(|stop| PartialPause { stop, threads: BTreeMap::new(), sys_ns: 0.0 })
         .collect();
     for step in &gathered.steps {
-        attribute_step(gathered, step, &mut pauses);
+        attribute_step(gathered, step, &mut pauses, &mut room);
     }
-    attribute_huge_pages(gathered, &mut pauses);
+    attribute_huge_pages(gathered, &mut pauses, &mut room);
     let costs = Costs::of(gathered);
-    pauses.into_iter().map(|partial| partial.explain(gathered, &costs)).collect()
+    let pauses = pauses.into_iter().map(|partial| partial.explain(gathered, &costs, &mut room)).collect();
+    (pauses, room)
 }
 
 /// A pause while the usage of threads is attributed to it.
@@ -143,7 +151,12 @@ fn touched<'p, 'a>(
         .filter(move |partial| Some(partial.stop.pid) == pid)
 }
 
-fn attribute_step(gathered: &RecordingData, step: &UsageStep, pauses: &mut [PartialPause<'_>]) {
+fn attribute_step(
+    gathered: &RecordingData,
+    step: &UsageStep,
+    pauses: &mut [PartialPause<'_>],
+    room: &mut Room,
+) {
     let thread = &gathered.threads[step.thread];
     if !thread.role.collects() {
         return;
@@ -164,7 +177,7 @@ fn attribute_step(gathered: &RecordingData, step: &UsageStep, pauses: &mut [Part
     for partial in touched(pauses, thread.pid, &span) {
         let share = overlap(&partial.stop.span, &span) as f64 / whole as f64;
         partial.sys_ns += share * step.sys_ns as f64;
-        let counted = partial.threads.entry(step.thread).or_default();
+        let Some(counted) = partial.counted(step.thread, room) else { continue };
         counted.faults += share * step.minor_faults as f64;
         if is_after_pre_touch {
             counted.certain_faults += share * step.minor_faults as f64;
@@ -174,7 +187,7 @@ fn attribute_step(gathered: &RecordingData, step: &UsageStep, pauses: &mut [Part
     }
 }
 
-fn attribute_huge_pages(gathered: &RecordingData, pauses: &mut [PartialPause<'_>]) {
+fn attribute_huge_pages(gathered: &RecordingData, pauses: &mut [PartialPause<'_>], room: &mut Room) {
     for page in &gathered.huge_pages {
         let thread = &gathered.threads[page.thread];
         let at = page.ns..page.ns.saturating_add(1);
@@ -182,7 +195,7 @@ fn attribute_huge_pages(gathered: &RecordingData, pauses: &mut [PartialPause<'_>
             continue;
         }
         if let Some(partial) = touched(pauses, thread.pid, &at).next() {
-            let counted = partial.threads.entry(page.thread).or_default();
+            let Some(counted) = partial.counted(page.thread, room) else { continue };
             *(if page.got { &mut counted.huge_pages } else { &mut counted.huge_pages_failed }) += 1;
         }
     }
@@ -232,7 +245,17 @@ impl Costs {
 }
 
 impl PartialPause<'_> {
-    fn explain(self, gathered: &RecordingData, costs: &Costs) -> Pause {
+    /// The figures of a thread; `None` if there is no room for another thread.
+    fn counted(&mut self, thread: usize, room: &mut Room) -> Option<&mut Counted> {
+        match self.threads.entry(thread) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(new) => {
+                room.take::<(usize, Counted, ThreadPart)>(1).then(|| new.insert(Counted::default()))
+            }
+        }
+    }
+
+    fn explain(self, gathered: &RecordingData, costs: &Costs, room: &mut Room) -> Pause {
         let events = gathered.has(Evidence::Events);
         let accounted = gathered.has(Evidence::Delays);
         let stop = self.stop;
@@ -259,7 +282,11 @@ impl PartialPause<'_> {
             add(&mut kind.ns, stall.span.end - stall.span.start);
         }
         threads.retain(|thread, part| *part != ThreadPart { thread: *thread, ..ThreadPart::default() });
-        let threads: Vec<ThreadPart> = threads.into_values().collect();
+        // Threads with figures have their room already.
+        let mut has_room = |part: &ThreadPart| {
+            self.threads.contains_key(&part.thread) || room.take::<(usize, Counted, ThreadPart)>(1)
+        };
+        let threads: Vec<ThreadPart> = threads.into_values().filter(&mut has_room).collect();
         let waited = |of: fn(&ThreadPart) -> u64| (events || accounted).then(|| sum(threads.iter().map(of)));
         let (compaction_ns, reclaim_ns) = (waited(|part| part.compaction.ns), waited(|part| part.reclaim.ns));
         // The system time from samples covers more than the pauses: a concurrent collector spends most of it
@@ -290,7 +317,7 @@ impl PartialPause<'_> {
         let explained_ns =
             zeroing_ns.zip(first_touch_ns).map(|(zeroing, touch)| zeroing.saturating_add(touch));
         Pause {
-            time_to_safepoint: time_to_safepoint(gathered, stop),
+            time_to_safepoint: time_to_safepoint(gathered, stop, room),
             stalled_ns: events.then(|| stalled_ns(&stalls)),
             stalled_for_huge_ns: events.then(|| stalled_for_huge_ns(&stalls)),
             least_touch_ns: least_ns.map(|(huge, base)| left.min(huge.saturating_add(base))),
@@ -349,13 +376,21 @@ impl Pause {
 }
 
 /// The time to safepoint of the safepoint that a pause lies in, and the waits during it.
-fn time_to_safepoint(gathered: &RecordingData, stop: &LoggedPause) -> Option<TimeToSafepoint> {
+fn time_to_safepoint(
+    gathered: &RecordingData,
+    stop: &LoggedPause,
+    room: &mut Room,
+) -> Option<TimeToSafepoint> {
     let middle = stop.span.start + (stop.span.end - stop.span.start) / 2;
     // Safepoints do not overlap: the last one that began before the middle of the pause.
     let mine = |safepoint: &&Safepoint| safepoint.pid == stop.pid && safepoint.span.contains(&middle);
     let before = gathered.safepoints.partition_point(|safepoint| safepoint.span.start <= middle);
     let safepoint = gathered.safepoints[..before].iter().rev().take(8).find(mine)?;
-    Some(waiting_for(gathered, safepoint.pid, safepoint.span.start..safepoint.reached_ns?))
+    let mut before = waiting_for(gathered, safepoint.pid, safepoint.span.start..safepoint.reached_ns?);
+    if !room.take::<(usize, Wait, u64)>(before.blockers.len()) {
+        before.blockers.clear();
+    }
+    Some(before)
 }
 
 /// The waits of application threads within `span`, while the other threads have stopped.

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use super::*;
 use crate::recording::{Evidence, FirstTouch, Header, Line, PageCost, Reader, SCHEMA};
 
-const MS: u64 = 1_000_000;
-const JVM: u32 = 7;
+pub(super) const MS: u64 = 1_000_000;
+pub(super) const JVM: u32 = 7;
 const MAIN: u32 = 8;
 const GC0: u32 = 10;
 const GC1: u32 = 11;
 
 /// A recording under construction; its times are in milliseconds.
-struct SyntheticRecording {
+pub(super) struct SyntheticRecording {
     evidence: Vec<Evidence>,
     /// Lowest cost of a base page.
     least_touch_ns: Option<u64>,
@@ -40,11 +40,11 @@ impl SyntheticRecording {
     }
 
     /// Adds kernel events to the evidence.
-    fn seen() -> SyntheticRecording {
+    pub(super) fn seen() -> SyntheticRecording {
         SyntheticRecording::new(&[Evidence::Events, Evidence::Delays])
     }
 
-    fn add(&mut self, line: Value) -> &mut SyntheticRecording {
+    pub(super) fn add(&mut self, line: Value) -> &mut SyntheticRecording {
         self.lines.push(line);
         self
     }
@@ -54,7 +54,7 @@ impl SyntheticRecording {
     }
 
     /// A pause from `from` to `to`, with its CPU time.
-    fn pause(&mut self, from: u64, to: u64, cpu: Option<(u64, u64)>) -> &mut SyntheticRecording {
+    pub(super) fn pause(&mut self, from: u64, to: u64, cpu: Option<(u64, u64)>) -> &mut SyntheticRecording {
         let end = to * MS;
         self.log(format!(
             "[{end}ns][info][gc] GC(0) Pause Young (Allocation Failure) 6M->2M(9M) {}.000ms",
@@ -83,7 +83,7 @@ impl SyntheticRecording {
         ))
     }
 
-    fn wait(&mut self, tid: u32, cause: &str, from: u64, to: u64) -> &mut SyntheticRecording {
+    pub(super) fn wait(&mut self, tid: u32, cause: &str, from: u64, to: u64) -> &mut SyntheticRecording {
         self.add(json!({"type": "stall", "cause": cause, "tid": tid, "begin_ns": from * MS, "end_ns": to * MS, "details": {}}))
     }
 
@@ -112,7 +112,7 @@ impl SyntheticRecording {
             "pressure_some_ns": null, "pools": [], "available_bytes": null}))
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let cost = PageCost { mean_ns: 1000, most_ns: 1000, least_ns: self.least_touch_ns };
         let header = Line::Header(Box::new(Header {
             schema: SCHEMA.to_owned(),
@@ -144,13 +144,18 @@ impl SyntheticRecording {
 }
 
 fn explain(text: &str) -> Attribution {
+    let gathered = read_within(text, usize::MAX);
+    assert_eq!((&gathered.unread, gathered.room.excess), (&(0, None), 0));
+    Attribution::of(gathered)
+}
+
+/// Reads the text of a recording, and keeps at most `limit_bytes`.
+pub(super) fn read_within(text: &str, limit_bytes: usize) -> RecordingData {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let _ = std::io::Write::write_all(&mut gzip, text.as_bytes());
     let bytes = gzip.finish().unwrap_or_default();
     let Ok(reader) = Reader::new(&bytes[..]) else { unreachable!("the header was written above") };
-    let gathered = RecordingData::read(reader);
-    assert_eq!(gathered.unread, (0, None));
-    Attribution::of(gathered)
+    RecordingData::read_within(reader, limit_bytes)
 }
 
 #[test]

@@ -146,6 +146,12 @@ pub enum VerdictReason {
         #[serde(rename = "lost_events")]
         count: u64,
     },
+    /// The recording is too large for the memory that it may take, and its kept part shows no cause.
+    TooLarge {
+        /// Number of lines, pauses, safepoints and threads in pauses that were not kept.
+        #[serde(rename = "not_kept")]
+        excess: u64,
+    },
     /// The recording contains only its header.
     Empty,
     /// There is no log of the JVM, so that its pauses are unknown.
@@ -184,7 +190,11 @@ impl VerdictReason {
                 Verdict::Other
             }
             Reason::Nothing => Verdict::None,
-            Reason::NoEvents | Reason::Lost { .. } | Reason::Empty | Reason::NoLog => Verdict::Inconclusive,
+            Reason::NoEvents
+            | Reason::Lost { .. }
+            | Reason::TooLarge { .. }
+            | Reason::Empty
+            | Reason::NoLog => Verdict::Inconclusive,
         }
     }
 }
@@ -203,6 +213,7 @@ pub fn decide(gathered: &RecordingData, pauses: &[Pause], totals: &Totals) -> De
         .or_else(|| without_events(gathered, totals))
         .or_else(|| other_waiting(gathered, pauses, totals))
         .or_else(|| lost(gathered, totals))
+        .or_else(|| too_large(gathered))
         .or_else(|| first_touch(gathered, pauses, totals))
         .or_else(|| system(gathered, pauses))
         .or_else(|| time_to_safepoint(totals))
@@ -295,6 +306,11 @@ fn lost(gathered: &RecordingData, totals: &Totals) -> Option<VerdictReason> {
     let harmless =
         totals.accounted.as_ref().is_some_and(|sums| sum(sums.values().copied()) < MIN_DECISIVE_NS);
     (!harmless).then_some(VerdictReason::Lost { count })
+}
+
+fn too_large(gathered: &RecordingData) -> Option<VerdictReason> {
+    let excess = gathered.room.excess;
+    (excess > 0).then_some(VerdictReason::TooLarge { excess })
 }
 
 /// Time of first touch and zeroing, in nanoseconds.

@@ -57,6 +57,9 @@ struct Recording {
     unread_log_lines: u64,
     /// Number of lines of the recording that could not be parsed.
     unread_lines: u64,
+    /// Number of lines, pauses, safepoints and threads in pauses that were not kept, because the recording
+    /// needs more than 512 MiB of memory.
+    not_kept: u64,
     notes: Vec<String>,
 }
 
@@ -257,6 +260,7 @@ fn recording(gathered: &attribution::RecordingData) -> Recording {
         fitted_logs: gathered.logs.iter().filter(|log| !log.monotonic).count() as u64,
         unread_log_lines: gathered.logs.iter().map(|log| log.unread).sum(),
         unread_lines: gathered.unread.0,
+        not_kept: gathered.room.excess,
         notes: gathered.notes.clone(),
     }
 }

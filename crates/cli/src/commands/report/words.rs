@@ -330,6 +330,9 @@ pub fn why(explanation: &Attribution) -> Vec<String> {
                  the machine."
             )]
         }
+        VerdictReason::TooLarge { .. } => vec![
+            "The recording is too large, and its kept part shows no cause. Record for a shorter time.".to_owned(),
+        ],
         VerdictReason::Empty => {
             vec!["The recording has no data after its header. Record again.".to_owned()]
         }
@@ -422,6 +425,12 @@ pub fn remarks(gathered: &RecordingData) -> Vec<String> {
     if let (count @ 1.., Some(first)) = &gathered.unread {
         let lines = counted(*count, "line");
         said.push(format!("{lines} of the recording could not be parsed: {}", plain(first)));
+    }
+    if gathered.room.excess > 0 {
+        said.push(format!(
+            "The recording needs more than 512MiB of memory; {} of it were not kept.",
+            counted(gathered.room.excess, "item")
+        ));
     }
     for (evidence, reading) in &gathered.header.evidence {
         if let Some(reason) = reading.reason() {

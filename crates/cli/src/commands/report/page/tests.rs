@@ -12,7 +12,7 @@ use hugewise_jvm::threads::Role;
 use hugewise_linux::units::Bytes;
 use hugewise_record::{
     attribution::{
-        HugePageAttempt, LogSource, LoggedPause, RecordingData, Safepoint, Stall, Thread, Wait, actions,
+        HugePageAttempt, LogSource, LoggedPause, RecordingData, Room, Safepoint, Stall, Thread, Wait, actions,
     },
     recording::{Evidence, HeapMemory, Memory, Process},
 };
@@ -109,6 +109,7 @@ fn gathered(stalls: [Vec<Stall>; 2], name: &str) -> Result<RecordingData, Box<dy
         lost: BTreeMap::from([(Evidence::Events, (3, false))]),
         notes: vec![name.to_owned()],
         unread: (0, None),
+        room: Room::default(),
     })
 }
 
