@@ -129,7 +129,7 @@ fn the_floor_is_kept() -> TestResult {
     for word in ["7 more pages of 2MiB", &format!("the floor is {floor}")] {
         assert!(said.contains(word), "'{word}' in: {said}");
     }
-    assert!(journal.entries().is_empty(), "no setting was changed");
+    assert!(journal.entries().next().is_none(), "no setting was changed");
     drop(journal);
     is_preserved(before)
 }

@@ -3,7 +3,9 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
-use hugewise_changes::journal::{self, JournalError, NotRestored, RemainingJvmLog, Restored, STATE_DIR};
+use hugewise_changes::journal::{
+    self, ChangedSince, JournalError, NotRestored, RemainingJvmLog, Restored, STATE_DIR,
+};
 use hugewise_linux::{interrupt::Interrupt, proc::meminfo, root::Root, sys::process, units::Bytes};
 use hugewise_measure::{experiment::ExperimentError, machine::Machine};
 
@@ -40,10 +42,24 @@ pub fn close(machine: Machine) -> anyhow::Result<()> {
     all_restored(&machine.close())
 }
 
-/// An error if a setting could not be restored.
+/// An error if a setting could not be restored. Reports settings that another program changed.
 pub fn all_restored(restored: &Restored) -> anyhow::Result<()> {
-    ensure!(restored.failed.is_empty(), "{}", failures(restored));
+    for since in &restored.changed_since {
+        eprintln!("hugewise: {}", not_overwritten(since));
+    }
+    ensure!(is_fully_restored(restored), "{}", failures(restored));
     Ok(())
+}
+
+/// A sentence on a setting that another program changed.
+pub fn not_overwritten(ChangedSince { kept, reads }: &ChangedSince) -> String {
+    format!(
+        "the {setting} is {reads}: another program changed it after hugewise had set it to {now}, so it is not \
+         restored to {was}; 'hugewise restore --force' restores it",
+        setting = kept.entry.setting,
+        now = kept.now.as_deref().unwrap_or("another value"),
+        was = kept.entry.was,
+    )
 }
 
 pub fn is_fully_restored(restored: &Restored) -> bool {

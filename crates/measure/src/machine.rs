@@ -39,7 +39,7 @@ impl Machine {
     /// are not those of a machine at rest.
     pub fn open(root: &Root, state: &Path, purpose: &str, floor: Bytes) -> Result<Machine, JournalError> {
         match Journal::open(root, state, purpose) {
-            Err(error @ (JournalError::Busy(_) | JournalError::Unfinished(_))) => Err(error),
+            Err(error) if error.is_of_another() => Err(error),
             journal => Ok(Machine { root: root.clone(), journal, floor, changes: Vec::new() }),
         }
     }

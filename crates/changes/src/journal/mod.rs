@@ -14,6 +14,9 @@
 //! block other commands: [`Journal::open_recording`].
 
 mod applied;
+mod elsewhere;
+#[cfg(test)]
+mod foreign_tests;
 mod jvm_log;
 #[cfg(test)]
 mod recording_tests;
@@ -24,6 +27,7 @@ mod store;
 mod tests;
 
 use std::{
+    fs::File,
     io,
     path::{Path, PathBuf},
 };
@@ -32,17 +36,18 @@ use hugewise_linux::{
     root::{ReadError, Root},
     settings::Setting,
     sys::file,
+    tracefs::machine_lock::Protected,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use applied::AppliedSettings;
 use restore::restore_record;
-use store::{Store, recordings};
+use store::{Store, machine_lock, recordings};
 
 use crate::write::write;
 
-pub use applied::{AppliedSetting, ChangedSince};
+pub use applied::{ChangedSetting, ChangedSince};
 pub use jvm_log::{JvmLog, SwitchOff};
 pub use restore::{restore, restore_with};
 pub use restored::{ForeignChanges, NotRestored, RemainingJvmLog, Restored};
@@ -62,7 +67,7 @@ pub struct Record {
     /// The command of the holder, as text for messages.
     pub purpose: String,
     /// The changed settings, in the order of their first change.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ChangedSetting>,
     /// JVM logs switched on by this run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jvm_logs: Vec<JvmLog>,
@@ -88,9 +93,23 @@ pub enum JournalError {
     /// The holder died before it restored its settings.
     #[error("{0}: run 'hugewise restore' first")]
     Unfinished(String),
+    /// The same, and the journal is in another mount namespace.
+    #[error(
+        "an earlier hugewise was ended before it could clean up: {0}; run 'hugewise restore' in that namespace \
+         first, with 'nsenter --mount --target PID'"
+    )]
+    Elsewhere(String),
     /// A system call on the journal's folder or file failed.
     #[error("the journal {}: {source}; no setting is changed", path.display())]
     File { path: PathBuf, source: io::Error },
+    /// Another program, which does not lock the journal, changed the setting after this command had.
+    #[error("the {setting} changed from {from} to {now} since this command set it: another program sets it")]
+    Foreign {
+        setting: Setting,
+        /// The value that this command left.
+        from: String,
+        now: String,
+    },
     /// The value before the change could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -105,6 +124,20 @@ pub enum JournalError {
 }
 
 impl JournalError {
+    /// The cause without its consequence for a command that changes settings.
+    fn cause(&self) -> String {
+        match self {
+            JournalError::File { path, source } => format!("{}: {source}", path.display()),
+            other => other.to_string(),
+        }
+    }
+
+    /// True if another command holds the settings or has not restored them: they are not those of a machine at
+    /// rest.
+    pub fn is_of_another(&self) -> bool {
+        matches!(self, JournalError::Busy(_) | JournalError::Unfinished(_) | JournalError::Elsewhere(_))
+    }
+
     /// The next step if a file could not be written, starting with a separator; empty if there is none.
     pub fn next_step(&self) -> &'static str {
         let (JournalError::File { source, .. } | JournalError::Write { source, .. }) = self else {
@@ -123,6 +156,8 @@ impl JournalError {
 pub struct Journal {
     root: Root,
     store: Store,
+    /// The lock that processes with another /run share.
+    _machine: Option<File>,
     record: Record,
     closed: bool,
 }
@@ -132,14 +167,27 @@ impl Journal {
     /// another process.
     pub fn open_recording(root: &Root, dir: &Path, purpose: &str) -> Result<Journal, JournalError> {
         file::private_dir(dir).map_err(|source| JournalError::File { path: dir.to_owned(), source })?;
-        Journal::open(root, &recordings(dir), purpose)
+        Journal::open_protecting(Protected::Recordings, root, &recordings(dir), purpose)
     }
 
     /// Opens the journal in `dir`. `purpose` is the text shown to a second process that wants to open it.
     pub fn open(root: &Root, dir: &Path, purpose: &str) -> Result<Journal, JournalError> {
+        Journal::open_protecting(Protected::Settings, root, dir, purpose)
+    }
+
+    fn open_protecting(
+        protected: Protected,
+        root: &Root,
+        dir: &Path,
+        purpose: &str,
+    ) -> Result<Journal, JournalError> {
         let store = Store::lock(dir)?;
+        let machine = machine_lock(root, protected)?;
         if let Some(record) = store.load()? {
             return Err(JournalError::Unfinished(record.unfinished()));
+        }
+        if let Some(found) = elsewhere::find(root, dir, &[Store::RECORD]) {
+            return Err(JournalError::Elsewhere(found));
         }
         let record = Record {
             boot_id: boot_id(root)?,
@@ -152,7 +200,7 @@ impl Journal {
         store.save(&record)?;
         let scratch = store.scratch(&record);
         file::private_dir(&scratch).map_err(|source| JournalError::File { path: scratch, source })?;
-        Ok(Journal { root: root.clone(), store, record, closed: false })
+        Ok(Journal { root: root.clone(), store, _machine: machine, record, closed: false })
     }
 
     /// The value of [`RUN_VARIABLE`] for every child process.
@@ -166,29 +214,52 @@ impl Journal {
     }
 
     /// The settings changed so far, with the values before.
-    pub fn entries(&self) -> &[Entry] {
-        &self.record.entries
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.record.entries.iter().map(|change| &change.entry)
     }
 
     /// Saves the current value to the journal, then changes the setting. Returns the value read back, which
     /// may differ from `value`.
     pub fn set(&mut self, setting: Setting, value: &str) -> Result<String, JournalError> {
-        let known = self.record.entries.len();
-        for part in setting.parts(&self.root) {
-            if !self.record.entries.iter().any(|entry| entry.setting == part) {
-                let (was, surplus) = (part.read(&self.root)?, part.surplus(&self.root)?);
-                self.record.entries.push(Entry { setting: part, was, surplus });
-            }
-        }
-        if self.record.entries.len() > known {
-            self.store.save(&self.record)?;
-        }
+        let parts = setting.parts(&self.root);
+        self.note_change(setting, &parts, value)?;
+        self.store.save(&self.record)?;
         write(setting, &self.root, value).map_err(|source| JournalError::Write {
             path: self.root.path(setting.path()),
             value: value.to_owned(),
             source,
         })?;
+        for change in self.record.entries.iter_mut().filter(|change| parts.contains(&change.entry.setting)) {
+            (change.now, change.from) = (Some(change.entry.setting.read(&self.root)?), None);
+        }
+        // Without it, the journal still holds the values before and the requested ones.
+        let _ = self.store.save(&self.record);
         Ok(setting.read(&self.root)?)
+    }
+
+    /// Adds the change of `setting` to `value`, to be made in `parts`, to the record.
+    fn note_change(&mut self, setting: Setting, parts: &[Setting], value: &str) -> Result<(), JournalError> {
+        let whole = setting.read(&self.root)?;
+        for &part in parts {
+            let reads = part.read(&self.root)?;
+            let to = if parts.len() == 1 { value.to_owned() } else { moved(&reads, &whole, value) };
+            let change = match self.record.entries.iter_mut().find(|change| change.entry.setting == part) {
+                Some(change) if change.can_have_left(&reads) => change,
+                Some(change) => {
+                    let from = change.now.clone().unwrap_or_default();
+                    return Err(JournalError::Foreign { setting: part, from, now: reads });
+                }
+                None => {
+                    let surplus = part.surplus(&self.root)?;
+                    let entry = Entry { setting: part, was: reads.clone(), surplus };
+                    self.record.entries.push(ChangedSetting { entry, now: None, from: None });
+                    let Some(change) = self.record.entries.last_mut() else { continue };
+                    change
+                }
+            };
+            (change.now, change.from) = (Some(to), Some(reads));
+        }
+        Ok(())
     }
 
     /// Saves the log to the journal; call it before the log is switched on.
@@ -206,14 +277,13 @@ impl Journal {
     /// Closes the journal and keeps the new values; [`restore`] undoes them later. If the values cannot be
     /// saved, every setting is restored.
     pub fn keep(mut self) -> Result<(), JournalError> {
-        let applied = AppliedSettings::after(&self.root, self.store.applied()?, &self.record)?;
+        let changes = self.record.entries.iter().cloned();
+        let applied = AppliedSettings::with(self.store.applied()?, &self.record, changes);
         self.store.save_applied(&applied)?;
         self.closed = true;
-        self.store.clear(&self.record);
-        if applied.entries.is_empty() {
-            self.store.clear_applied();
-        }
-        Ok(())
+        // A journal that remains is found finished by the next command.
+        let _ = self.store.clear(&self.record);
+        if applied.entries.is_empty() { self.store.clear_applied() } else { Ok(()) }
     }
 
     /// Restores every setting and closes the journal.
@@ -224,14 +294,15 @@ impl Journal {
     /// Like [`Journal::close`], and switches JVM logs that are still on off with `switch_off`.
     pub fn close_with(mut self, switch_off: &SwitchOff<'_>) -> Restored {
         self.closed = true;
-        restore_record(&self.root, &self.store, &self.record, switch_off)
+        restore_record(&self.root, &self.store, &self.record, ForeignChanges::Leave, switch_off)
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
         if !self.closed {
-            restore_record(&self.root, &self.store, &self.record, &jvm_log::leave_log_on);
+            let switch_off = &jvm_log::leave_log_on;
+            restore_record(&self.root, &self.store, &self.record, ForeignChanges::Leave, switch_off);
         }
     }
 }
@@ -269,6 +340,14 @@ impl Record {
             self.owner, self.purpose
         )
     }
+}
+
+/// The size of a node's pool that has `pages`, if the pool of the machine changes from `whole` to `to` on this
+/// node only: the largest change possible.
+fn moved(pages: &str, whole: &str, to: &str) -> String {
+    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+    let (pages, whole, to) = (number(pages), number(whole), number(to));
+    (pages.saturating_add(to)).saturating_sub(whole).to_string()
 }
 
 fn boot_id(root: &Root) -> Result<String, ReadError> {

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use hugewise_linux::{root::Root, sys::process};
+use hugewise_linux::{root::Root, sys::process, tracefs::machine_lock::Protected};
 
 use super::{
     JournalError, RUN_VARIABLE, Record, SwitchOff,
-    applied::{AppliedSetting, AppliedSettings, ChangedSince},
-    boot_id, jvm_log, recordings,
+    applied::{AppliedSettings, ChangedSetting, ChangedSince},
+    boot_id, elsewhere, jvm_log, recordings,
     restored::{ForeignChanges, NotRestored, RemainingJvmLog, Restored, restore_entry},
-    store::Store,
+    store::{Store, machine_lock},
 };
 
 /// Restores the settings of a run that died, then those changed by `apply`, each in reverse order. Does
@@ -25,14 +25,22 @@ pub fn restore_with(
     others: ForeignChanges,
     switch_off: &SwitchOff<'_>,
 ) -> Result<Restored, JournalError> {
-    if !dir.exists() {
-        return Ok(Restored::default());
-    }
+    let here = dir.exists().then(|| Store::lock(dir)).transpose()?;
+    let _machine = machine_lock(root, Protected::Settings)?;
+    let mut done = Restored::default();
+    let mut names = vec![Store::RECORD, Store::APPLIED];
     // Both journals are locked before the first write: of two concurrent calls, one reports everything.
-    let store = Store::lock(dir)?;
-    let mut done = restore_recording(root, &recordings(dir), switch_off)?;
+    match restore_recording(root, &recordings(dir), others, switch_off) {
+        Err(JournalError::Busy(who)) => done.recording = Some(who),
+        restored => {
+            done = restored?;
+            names.push(Store::RECORDING);
+        }
+    }
+    done.elsewhere = elsewhere::find(root, dir, &names);
+    let Some(store) = here else { return Ok(done) };
     if let Some(record) = store.load()? {
-        done.add(restore_record(root, &store, &record, switch_off));
+        done.add(restore_record(root, &store, &record, others, switch_off));
     }
     // The values kept by apply are older than those of the journal, which must be restored first.
     if done.failed.is_empty() {
@@ -43,17 +51,18 @@ pub fn restore_with(
     Ok(done)
 }
 
-/// Restores the settings of a killed recording.
-fn restore_recording(root: &Root, dir: &Path, switch_off: &SwitchOff<'_>) -> Result<Restored, JournalError> {
-    if !dir.exists() {
-        return Ok(Restored::default());
-    }
-    let store = match Store::lock(dir) {
-        Err(JournalError::Busy(who)) => return Ok(Restored { recording: Some(who), ..Restored::default() }),
-        store => store?,
-    };
+/// Restores the settings of a killed recording; [`JournalError::Busy`] while one is running.
+fn restore_recording(
+    root: &Root,
+    dir: &Path,
+    others: ForeignChanges,
+    switch_off: &SwitchOff<'_>,
+) -> Result<Restored, JournalError> {
+    let here = dir.exists().then(|| Store::lock(dir)).transpose()?;
+    let _machine = machine_lock(root, Protected::Recordings)?;
+    let Some(store) = here else { return Ok(Restored::default()) };
     let left = store.load()?;
-    Ok(left.map(|record| restore_record(root, &store, &record, switch_off)).unwrap_or_default())
+    Ok(left.map(|record| restore_record(root, &store, &record, others, switch_off)).unwrap_or_default())
 }
 
 /// Undoes the changes of `apply`; those that fail stay in the file.
@@ -66,22 +75,21 @@ fn undo(
 ) -> Result<(), JournalError> {
     if boot_id(root).is_ok_and(|now| now != applied.boot_id) {
         done.rebooted = true;
-        store.clear_applied();
+        done.journal_left = store.clear_applied().err().map(|error| error.cause());
         return Ok(());
     }
-    for kept in &mut applied.entries {
-        let reads = kept.entry.setting.read(root);
-        let is_ours = |reads: &String| *reads == kept.now || *reads == kept.entry.was;
-        kept.undoing |= others == ForeignChanges::Overwrite || reads.as_ref().map_or(true, is_ours);
-        if !kept.undoing {
-            let reads = reads.unwrap_or_default();
-            done.changed_since.push(ChangedSince { kept: kept.clone(), reads });
+    let (undo, foreign) = ChangedSetting::divide(root, applied.entries, &[], others);
+    let mut left: Vec<_> = foreign.iter().map(|since| since.kept.clone()).collect();
+    for since in foreign {
+        // The restore of the journal has reported it already, if it could not be moved here.
+        if !done.changed_since.iter().any(|known| known.kept.entry.setting == since.kept.entry.setting) {
+            done.changed_since.push(since);
         }
     }
-    // Saved first: undoing takes time and may be killed halfway.
-    store.save_applied(&applied)?;
-    let (undo, mut left): (Vec<AppliedSetting>, Vec<AppliedSetting>) =
-        applied.entries.into_iter().partition(|kept| kept.undoing);
+    // Saved first: undoing takes time and may be killed halfway. Without space it is not saved; then `restore`
+    // skips a pool that a killed `restore` changed only in part.
+    applied.entries = left.iter().chain(&undo).cloned().collect();
+    let _ = store.save_applied(&applied);
     for kept in undo.into_iter().rev() {
         match restore_entry(root, &kept.entry) {
             Ok(()) => done.undone.push(kept.entry),
@@ -91,18 +99,17 @@ fn undo(
             }
         }
     }
-    if left.is_empty() {
-        store.clear_applied();
-        return Ok(());
-    }
     applied.entries = left;
-    store.save_applied(&applied)
+    let rest = if applied.entries.is_empty() { store.clear_applied() } else { store.save_applied(&applied) };
+    done.journal_left = done.journal_left.take().or_else(|| rest.err().map(|error| error.cause()));
+    Ok(())
 }
 
 pub(super) fn restore_record(
     root: &Root,
     store: &Store,
     record: &Record,
+    others: ForeignChanges,
     switch_off: &SwitchOff<'_>,
 ) -> Restored {
     let mut done = Restored { purpose: Some(record.purpose.clone()), ..Restored::default() };
@@ -120,17 +127,34 @@ pub(super) fn restore_record(
                 }
             }
         }
-        for entry in record.entries.iter().rev() {
-            match restore_entry(root, entry) {
-                Ok(()) => done.settings.push(entry.clone()),
-                Err(why) => done.failed.push(NotRestored { entry: entry.clone(), reason: why.into() }),
+        let earlier = store.applied().ok().flatten().filter(|applied| applied.boot_id == record.boot_id);
+        let earlier = earlier.map_or_else(Vec::new, |applied| applied.entries);
+        let (ours, foreign) = ChangedSetting::divide(root, record.entries.clone(), &earlier, others);
+        let entries = foreign.iter().map(|since| since.kept.clone()).chain(ours.iter().cloned()).collect();
+        // Saved first, as in `undo`, and as there not if there is no space.
+        let _ = store.save(&Record { entries, ..record.clone() });
+        done.changed_since = foreign;
+        for ChangedSetting { entry, .. } in ours.into_iter().rev() {
+            match restore_entry(root, &entry) {
+                Ok(()) => done.settings.push(entry),
+                Err(why) => done.failed.push(NotRestored { entry, reason: why.into() }),
             }
         }
     }
     if done.failed.is_empty() && done.jvm_logs_left.is_empty() {
-        store.clear(record);
+        done.journal_left = finish(store, record, &done.changed_since).err().map(|error| error.cause());
     }
     done
+}
+
+/// Removes the journal. Settings that another program changed move to the file of applied settings, from which
+/// `restore --force` restores them.
+fn finish(store: &Store, record: &Record, foreign: &[ChangedSince]) -> Result<(), JournalError> {
+    if !foreign.is_empty() {
+        let changes = foreign.iter().map(|since| since.kept.clone());
+        store.save_applied(&AppliedSettings::with(store.applied()?, record, changes))?;
+    }
+    store.clear(record)
 }
 
 /// Ends the processes of a run that died; they carry its run id in their environment.

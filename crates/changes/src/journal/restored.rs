@@ -26,7 +26,7 @@ pub struct Restored {
     pub failed: Vec<NotRestored>,
     /// Settings changed by `apply` and restored to their value before it.
     pub undone: Vec<Entry>,
-    /// Settings skipped because another program changed them after `apply`.
+    /// Settings skipped because another program changed them after Hugewise did.
     pub changed_since: Vec<ChangedSince>,
     /// Process ids of the killed run's remaining children, which were ended.
     pub ended_processes: Vec<u32>,
@@ -34,8 +34,14 @@ pub struct Restored {
     pub jvm_logs: Vec<JvmLog>,
     /// JVM logs that are still on, with the reason.
     pub jvm_logs_left: Vec<RemainingJvmLog>,
+    /// Why the journal or the list of applied settings remains although its settings are restored, for example
+    /// on a read-only /run; `null` if it is removed.
+    pub journal_left: Option<String>,
     /// True if the machine was rebooted since, so that there was nothing to restore.
     pub rebooted: bool,
+    /// The command and process of a journal in another mount namespace, which `restore` must be run in; `null` if
+    /// there is none.
+    pub elsewhere: Option<String>,
     /// The pid and command of a running recording, which restores its own settings when it ends; `null` if
     /// there is none.
     pub recording: Option<String>,
@@ -71,16 +77,18 @@ impl Restored {
         self.ended_processes.extend(other.ended_processes);
         self.jvm_logs.extend(other.jvm_logs);
         self.jvm_logs_left.extend(other.jvm_logs_left);
+        self.changed_since.extend(other.changed_since);
+        self.journal_left = self.journal_left.take().or(other.journal_left);
         self.rebooted |= other.rebooted;
     }
 }
 
-/// How a restore treats settings that another program changed after `apply`.
+/// How a restore treats settings that another program changed after Hugewise did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignChanges {
     /// Skip and report the setting.
     Leave,
-    /// Restore the value from before `apply`.
+    /// Restore the value from before the change.
     Overwrite,
 }
 

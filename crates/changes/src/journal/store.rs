@@ -7,10 +7,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hugewise_linux::sys::file;
+use hugewise_linux::{
+    root::Root,
+    sys::file,
+    tracefs::machine_lock::{self, Attempt, Protected},
+};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{AppliedSettings, JournalError, Record};
+use super::{AppliedSettings, JournalError, Record, elsewhere};
 
 /// The default folder of the journal.
 pub const STATE_DIR: &str = "/run/hugewise";
@@ -18,6 +22,16 @@ pub const STATE_DIR: &str = "/run/hugewise";
 /// The folder of the journal of recordings.
 pub(super) fn recordings(dir: &Path) -> PathBuf {
     dir.join("recording")
+}
+
+/// Takes the lock that processes with another /run share; take that of the folder first, which names its holder.
+/// `None` without the right to mount tracefs: then there is only the lock of the folder.
+pub(super) fn machine_lock(root: &Root, protected: Protected) -> Result<Option<File>, JournalError> {
+    match root.is_live().then(|| machine_lock::attempt(protected)) {
+        Some(Ok(Attempt::Held(lock))) => Ok(Some(lock)),
+        Some(Ok(Attempt::Busy(pid))) => Err(JournalError::Busy(elsewhere::holder(pid))),
+        Some(Err(_)) | None => Ok(None),
+    }
 }
 
 #[derive(Debug)]
@@ -30,6 +44,7 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) const RECORD: &str = "journal.json";
+    pub(super) const RECORDING: &str = "recording/journal.json";
     pub(super) const APPLIED: &str = "applied.json";
     pub(super) const DRAFT: &str = "journal.draft";
 
@@ -37,8 +52,7 @@ impl Store {
         let dir =
             file::private_dir(path).map_err(|source| JournalError::File { path: path.to_owned(), source })?;
         let lock_path = path.join("lock");
-        let opened = private_file(&lock_path, OpenOptions::new().create(true).truncate(false))
-            .and_then(|lock| Ok((file::try_lock(&lock)?, lock)));
+        let opened = lock_file(&dir, &lock_path).and_then(|lock| Ok((file::try_lock(&lock)?, lock)));
         let (locked, lock) = opened.map_err(|source| JournalError::File { path: lock_path, source })?;
         if !locked {
             let holder = read_record::<Record>(&path.join(Store::RECORD)).ok().flatten();
@@ -60,7 +74,8 @@ impl Store {
     pub(super) fn load(&self) -> Result<Option<Record>, JournalError> {
         let Some(record) = self.read::<Record>(Store::RECORD)? else { return Ok(None) };
         if self.applied()?.is_some_and(|applied| applied.run_id == record.run_id) {
-            self.clear(&record);
+            // On a read-only file system it remains, and is found finished again.
+            let _ = self.clear(&record);
             return Ok(None);
         }
         Ok(Some(record))
@@ -78,9 +93,18 @@ impl Store {
         self.replace(Store::APPLIED, applied)
     }
 
-    pub(super) fn clear_applied(&self) {
-        let _ = fs::remove_file(self.path.join(Store::APPLIED));
-        let _ = self.dir.sync_all();
+    pub(super) fn clear_applied(&self) -> Result<(), JournalError> {
+        self.remove(Store::APPLIED)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), JournalError> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path).and_then(|()| self.dir.sync_all()) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(JournalError::File { path, source })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, JournalError> {
@@ -99,20 +123,35 @@ impl Store {
             fs::rename(&draft, &path)?;
             self.dir.sync_all()
         };
-        write().map_err(|source| JournalError::File { path: path.clone(), source })
+        write().map_err(|source| {
+            let _ = fs::remove_file(&draft);
+            JournalError::File { path: path.clone(), source }
+        })
     }
 
-    pub(super) fn clear(&self, record: &Record) {
-        // A file that cannot be removed here is found by the next call.
+    /// Removes the journal and its folder.
+    pub(super) fn clear(&self, record: &Record) -> Result<(), JournalError> {
         let _ = fs::remove_dir_all(self.scratch(record));
-        let _ = fs::remove_file(self.path.join(Store::RECORD));
-        let _ = self.dir.sync_all();
+        self.remove(Store::RECORD)
     }
 
     pub(super) fn scratch(&self, record: &Record) -> PathBuf {
         let name: String = record.run_id.chars().filter(char::is_ascii_alphanumeric).collect();
         self.path.join(format!("run-{name}"))
     }
+}
+
+/// The file of the lock. Where it cannot be written or created, an existing one is locked, or else the folder.
+fn lock_file(dir: &File, path: &Path) -> io::Result<File> {
+    private_file(path, OpenOptions::new().create(true).truncate(false)).or_else(|error| {
+        let cannot_write =
+            matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::StorageFull);
+        if !cannot_write {
+            return Err(error);
+        }
+        let existing = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
+        existing.or_else(|_| dir.try_clone())
+    })
 }
 
 fn private_file(path: &Path, how: &mut OpenOptions) -> io::Result<File> {

@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use hugewise_changes::{
-    journal::{self, ChangedSince, ForeignChanges, JvmLog, Restored, STATE_DIR},
+    journal::{self, ForeignChanges, JvmLog, Restored, STATE_DIR},
     persisted::{self, Removed},
 };
 use hugewise_linux::{json, root::Root};
@@ -27,13 +27,14 @@ use crate::{NEGATIVE, machine, output::terminal::print};
 Examples:
   sudo hugewise restore               restore all settings, end processes of a killed comparison
   sudo hugewise restore --json        print the result as JSON
-  sudo hugewise restore --force       also settings that another program changed since 'apply'
+  sudo hugewise restore --force       also settings that another program changed since
   sudo hugewise restore --persisted   also remove the files that apply the settings at boot
 
-Exit status: 0 all settings are restored; 1 a setting could not be restored, or was skipped because
-another program has changed it since 'apply'; 2 usage error, or another hugewise is running.")]
+Exit status: 0 all settings are restored; 1 a setting could not be restored, was skipped because
+another program has changed it since, or is in a journal of another mount namespace; 2 usage error, or
+another hugewise is running.")]
 pub struct Restore {
-    /// Also restore settings that another program has changed since 'hugewise apply'; with
+    /// Also restore settings that another program has changed since hugewise changed them; with
     /// --persisted, also remove files that were edited since
     #[arg(long)]
     force: bool,
@@ -85,7 +86,10 @@ pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
     if !all_restored {
         eprintln!("hugewise: {}", machine::failures(restored));
     }
-    let as_it_was = all_restored && restored.changed_since.is_empty() && report.persisted.left.is_empty();
+    let as_it_was = all_restored
+        && restored.changed_since.is_empty()
+        && restored.elsewhere.is_none()
+        && report.persisted.left.is_empty();
     Ok(if as_it_was { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
 
@@ -108,13 +112,26 @@ fn text(report: &RestoreReport) -> String {
     );
     if restored.purpose.is_some()
         && restored.settings.is_empty()
+        && restored.changed_since.is_empty()
         && restored.jvm_logs.is_empty()
         && machine::is_fully_restored(restored)
         && !restored.rebooted
     {
         lines.push("The killed process had not changed any setting.".to_owned());
     }
-    lines.extend(restored.changed_since.iter().map(skipped_text));
+    let skipped = |since| format!("Skipped: {}.", machine::not_overwritten(since));
+    lines.extend(restored.changed_since.iter().map(skipped));
+    if let Some(reason) = &restored.journal_left {
+        lines.push(format!(
+            "The settings are restored, but their journal remains ({reason}): run 'hugewise restore' again when it \
+             can be written."
+        ));
+    }
+    if let Some(found) = &restored.elsewhere {
+        lines.push(format!(
+            "Not restored: {found}; run 'hugewise restore' in that namespace, with 'nsenter --mount --target PID'."
+        ));
+    }
     if let Some(who) = &restored.recording {
         lines.push(format!("A recording is running ({who}): it restores its own settings when it ends."));
     }
@@ -134,16 +151,4 @@ fn text(report: &RestoreReport) -> String {
     }
     lines.push(String::new());
     lines.join("\n")
-}
-
-fn skipped_text(since: &ChangedSince) -> String {
-    let entry = &since.kept.entry;
-    format!(
-        "Skipped: {setting} is {reads}, but was {now} after apply: another program changed it since. It was {was} \
-         before apply; 'hugewise restore --force' restores that value.",
-        setting = entry.setting,
-        reads = since.reads,
-        now = since.kept.now,
-        was = entry.was,
-    )
 }

@@ -29,6 +29,7 @@ mod record_killed;
 mod refusals;
 mod regions;
 mod report;
+mod restore;
 mod run;
 mod run_report;
 mod schemas;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         ending::trials(),
         apply::trials(),
         apply_killed::trials(),
+        restore::trials(),
         killed::trials(),
         fragmentation::trials(),
         inspect::trials(),

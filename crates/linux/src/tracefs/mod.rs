@@ -6,6 +6,7 @@
 
 mod format;
 mod instance;
+pub mod machine_lock;
 mod ring;
 
 use std::{

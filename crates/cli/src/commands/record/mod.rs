@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::Args;
-use hugewise_changes::journal::{Journal, JournalError, JvmLog, STATE_DIR};
+use hugewise_changes::journal::{Journal, JvmLog, STATE_DIR};
 use hugewise_linux::{json, root::Root};
 use hugewise_record::recording::{self, Assignment, Header, Target};
 
@@ -84,7 +84,7 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let interrupt = machine::install_signal_handlers()?;
     let mut journal = match Journal::open_recording(&root, Path::new(STATE_DIR), "record") {
         Err(JournalError::Busy(who)) => return Err(other_recording(&who)),
-        Err(error @ JournalError::Unfinished(_)) => return Err(error.into()),
+        Err(error) if error.is_of_another() => return Err(error.into()),
         journal => journal,
     };
     let assignment = Assignment {
@@ -104,7 +104,7 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     } else {
         eprint!("{}", report::text(&recorded, &output, terminal));
     }
-    anyhow::ensure!(machine::is_fully_restored(&restored), "{}", machine::failures(&restored));
+    machine::all_restored(&restored)?;
     // A recording that a signal ended is complete.
     Ok(recorded.status.map_or(ExitCode::SUCCESS, exit_code))
 }

@@ -108,7 +108,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     let lock = machine::open_machine(&root, "bench stall", None)?;
     let journal = match Journal::open_recording(&root, Path::new(STATE_DIR), "bench stall") {
         Err(JournalError::Busy(who)) => return Err(other_recording(&who)),
-        Err(error @ JournalError::Unfinished(_)) => return Err(error.into()),
+        Err(error) if error.is_of_another() => return Err(error.into()),
         journal => journal,
     };
     let environment = lock.mark(Launch::default());
@@ -137,7 +137,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     } else {
         print(&(text::text(&report, terminal)? + &text::ending(&report, None, terminal)?))?;
     }
-    anyhow::ensure!(machine::is_fully_restored(&restored), "{}", machine::failures(&restored));
+    machine::all_restored(&restored)?;
     Ok(match recorded {
         Some((recorded, _)) => ExitCode::from(recorded.status.map_or(0, exit_code)),
         None if report.held_to_the_end && report.returned.is_as_it_was() => ExitCode::SUCCESS,
