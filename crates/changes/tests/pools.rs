@@ -1,6 +1,6 @@
 //! A pool of the running kernel grows through the journal and is restored.
 //!
-//! Needs root and a pool of 2 MiB pages; listed as ignored without them. Waits up to ten minutes while
+//! Needs root and a pool of 2 MiB pages; skipped without them. Waits up to ten minutes while
 //! another hugewise holds the settings.
 
 use std::{
@@ -20,20 +20,18 @@ use hugewise_linux::{
     interrupt::Interrupt,
     root::Root,
     settings::Setting,
+    testing::trials::{self, TestResult, Trial},
     units::{Bytes, PageSize, Pages},
 };
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
 
-type TestResult = Result<(), Box<dyn Error>>;
 type NamedTest = (&'static str, fn() -> TestResult);
 
 const NR_HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 const JOURNAL_TIME_LIMIT: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    // The tests share one pool.
-    arguments.test_threads = Some(1);
+    let arguments = Arguments::from_args();
     let tests: [NamedTest; 4] = [
         ("a pool grows by the missing pages and is restored", grows),
         ("dropping the journal restores the pool", dropped),
@@ -45,14 +43,8 @@ fn main() -> ExitCode {
         .open(NR_HUGEPAGES)
         .err()
         .map(|error| format!("{NR_HUGEPAGES}: {error}"));
-    let trial = |(name, test): NamedTest| match skipped.clone() {
-        Some(reason) => {
-            let name = format!("{name} (skipped: {reason})");
-            Trial::test(name, || Err(reason.into())).with_ignored_flag(true)
-        }
-        None => Trial::test(name, move || test().map_err(|error| Failed::from(error.to_string()))),
-    };
-    libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect()).exit_code()
+    let trial = |(name, test): NamedTest| Trial::new(name, skipped.clone(), test);
+    trials::run(&arguments, tests.into_iter().map(trial).collect())
 }
 
 fn two() -> Result<PageSize, Box<dyn Error>> {

@@ -12,6 +12,7 @@ use std::{
     process::{Command, Output},
 };
 
+use hugewise_linux::testing::trials::skip_part;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -209,7 +210,7 @@ fn it_works_without_root() {
 fn oracle(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).output();
     if output.is_err() {
-        eprintln!("skipped: {program} is not installed");
+        skip_part(&format!("check: compared with {program}"), &format!("{program} is not installed"));
     }
     Some(text(&output.ok()?.stdout))
 }

@@ -16,6 +16,7 @@ use std::{
 use hugewise_linux::{
     hugepages::{headroom, page_sizes::PageSizes},
     root::Root,
+    testing::trials::skip_part,
 };
 use regex::Regex;
 
@@ -52,9 +53,14 @@ fn pages_show_what_the_commands_print() -> Result<()> {
             let folder = tempfile::tempdir()?;
             for shown in &block.commands {
                 let problem = match &reason {
-                    // Not println!, whose output the test harness hides if the test passes.
                     Some(reason) => {
-                        writeln!(io::stderr(), "skipped: {}: {} ({reason})", block.place, shown.line)?;
+                        match block.not_run {
+                            // Not println!, whose output the test harness hides if the test passes.
+                            Some(_) => {
+                                writeln!(io::stderr(), "not run: {}: {} ({reason})", block.place, shown.line)?
+                            }
+                            None => skip_part(&block.place, reason),
+                        }
                         check_options(&shown.line, folder.path())?
                     }
                     None => {

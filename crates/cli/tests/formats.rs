@@ -1,6 +1,6 @@
 //! The formats of a plan, checked by the tools that read them.
 //!
-//! Tests that cannot run are listed as ignored, with the reason in the name. For `kubernetes` set
+//! Tests that cannot run are skipped and listed with the reason. For `kubernetes` set
 //! `HUGEWISE_KUBERNETES_VALIDATE` to a program that takes manifests as arguments and fails for an
 //! invalid one (kubernetes-validate, kubeconform, or the API server's validation).
 
@@ -23,12 +23,11 @@ use hugewise_changes::journal::{Journal, JournalError, STATE_DIR};
 use hugewise_linux::{
     root::Root,
     settings::Setting,
+    testing::trials::{self, TestResult, Trial},
     units::{PageSize, Pages},
 };
 use hugewise_plan::plan::Plan;
-use libtest_mimic::{Arguments, Failed, Trial};
-
-type TestResult = Result<(), Box<dyn Error>>;
+use libtest_mimic::Arguments;
 
 const VALIDATE: &str = "HUGEWISE_KUBERNETES_VALIDATE";
 
@@ -61,17 +60,11 @@ fn main() -> ExitCode {
         trial("compose: words come back", python, || words_come_back(Format::Compose)),
         trial("compose: valid", missing("docker", &["compose", "version"]), compose_accepts),
     ];
-    libtest_mimic::run(&arguments, trials).exit_code()
+    trials::run(&arguments, trials)
 }
 
-fn trial(name: &str, reason: Option<String>, test: impl FnOnce() -> TestResult + Send + 'static) -> Trial {
-    match reason {
-        Some(reason) => {
-            let skipped = Failed::from(reason.clone());
-            Trial::test(format!("{name} (skipped: {reason})"), move || Err(skipped)).with_ignored_flag(true)
-        }
-        None => Trial::test(name, move || test().map_err(|error| Failed::from(error.to_string()))),
-    }
+fn trial(name: &str, reason: Option<String>, test: impl FnOnce() -> TestResult + 'static) -> Trial {
+    Trial::new(name, reason, test)
 }
 
 /// The reason why a program cannot be used; `None` if it can.

@@ -8,6 +8,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use hugewise_linux::testing::trials::skip_part;
 use serde_json::Value;
 
 type TestResult = Result<(), Box<dyn Error>>;
@@ -184,7 +185,7 @@ fn packed_logs_are_read_as_far_as_they_go() -> TestResult {
     let log = path(dir.path(), "gc.log");
     fs::write(&log, QUIET.repeat(500))?;
     if !Command::new("gzip").arg(&log).status().is_ok_and(|status| status.success()) {
-        writeln!(std::io::stderr(), "skipped: gzip is not installed")?;
+        skip_part("gclog: packed logs", "gzip is not installed");
         return Ok(());
     }
     let packed = log + ".gz";

@@ -15,6 +15,7 @@ use hugewise::{
     pretouch::{PretouchOptions, Pretouched},
     region::{PageBytes, ReserveOptions},
 };
+use hugewise_linux::testing::trials::skip_part;
 use tempfile::TempDir;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -169,7 +170,7 @@ fn the_header_alone_is_c_and_cpp() -> Result<()> {
     };
     done(&mut check("cc", "c", "-std=c99"))?;
     if Command::new("c++").arg("--version").output().is_err() {
-        writeln!(io::stderr(), "skipped: the header as C++ (needs c++)")?;
+        skip_part("the header as C++", "c++ is not installed");
         return Ok(());
     }
     done(&mut check("c++", "c++", "-std=c++11"))?;

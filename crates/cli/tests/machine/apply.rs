@@ -7,11 +7,10 @@ use std::{
     process::Command,
 };
 
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::Need::{Namespaces, Pool, Root, Thp},
     settings::APPLIED,
     start::{INCONCLUSIVE, QUICK_RUN, Running, hugewise, run, run_command, says},

@@ -7,15 +7,12 @@ use std::{
     error::Error,
     fs,
     path::Path,
-    thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
-use libtest_mimic::Trial;
-
 use crate::{
-    TestResult,
-    killed::number,
+    TestResult, Trial,
+    killed::{Moment, kill_many, number},
     needs::Need::{Pool, Root, Thp},
     settings::{APPLIED, JOURNAL, Snapshot},
     start::{BUSY, Running, hugewise, run, says},
@@ -47,28 +44,37 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn any_moment() -> TestResult {
-    let kills = number("HUGEWISE_KILLS")?.unwrap_or(12);
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_micros()));
-    let seed = number("HUGEWISE_SEED")?.unwrap_or_else(now);
-    println!("{kills} kills, HUGEWISE_SEED={seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
     let applies = took(&APPLY)?;
     let restores = took(&["restore"])?;
     let mut found: BTreeMap<String, u32> = BTreeMap::new();
-    for kill in 0..kills {
-        let command =
-            [KilledCommand::Apply, KilledCommand::Apply, KilledCommand::SecondApply, KilledCommand::Restore]
-                [kill as usize % 4];
-        let whole = if command == KilledCommand::Restore { restores } else { applies };
+    let command = |kill: u64| {
+        // kill_many chooses any moment for every third: all commands must get both kinds.
+        [
+            KilledCommand::Apply,
+            KilledCommand::Apply,
+            KilledCommand::SecondApply,
+            KilledCommand::SecondApply,
+            KilledCommand::Apply,
+        ][kill as usize % 5]
+    };
+    let killed = kill_many(
+        12,
         // Up to a tenth after the expected end, because run times vary.
-        let moment = whole.mul_f64(random.f64() * 1.1);
-        let what = format!("kill {kill} of {seed}, {command:?}, {} µs after the start", moment.as_micros());
-        let state = kill_once(command, moment).map_err(|error| format!("{what}: {error}"))?;
-        println!("{what}: {state}");
-        *found.entry(format!("{command:?}: {state}")).or_default() += 1;
+        |_| applies.mul_f64(1.1),
+        |kill, moment| {
+            let (state, journal) = kill_once(command(kill), moment)?;
+            *found.entry(format!("{:?}: {state}", command(kill))).or_default() += 1;
+            Ok(journal)
+        },
+    );
+    // A `restore` has no journal of its own.
+    for kill in 1..=number("HUGEWISE_KILLS")?.unwrap_or(12).div_ceil(4) {
+        let moment = Moment::AfterStart(restores.mul_f64(1.1 / kill as f64));
+        let (state, _) = kill_once(KilledCommand::Restore, moment)?;
+        *found.entry(format!("{:?}: {state}", KilledCommand::Restore)).or_default() += 1;
     }
     println!("{found:#?}");
-    Ok(())
+    killed
 }
 
 /// Duration of a command that is not killed.
@@ -78,8 +84,9 @@ fn took(arguments: &[&str]) -> Result<Duration, Box<dyn Error>> {
     Ok(begin.elapsed())
 }
 
-/// Starts `command`, kills it after `moment`, restores; returns a description of the files left behind.
-fn kill_once(command: KilledCommand, moment: Duration) -> Result<String, Box<dyn Error>> {
+/// Starts `command`, kills it at `moment`, restores; returns a description of the files left behind, and whether
+/// one of them is a journal.
+fn kill_once(command: KilledCommand, moment: Moment) -> Result<(String, bool), Box<dyn Error>> {
     let before = Snapshot::take()?;
     match command {
         KilledCommand::Apply => {}
@@ -89,7 +96,7 @@ fn kill_once(command: KilledCommand, moment: Duration) -> Result<String, Box<dyn
     let arguments = if command == KilledCommand::Restore { &["restore"][..] } else { &APPLY };
     let (killed, id) = loop {
         let mut running = Running::start(&mut hugewise(arguments))?;
-        thread::sleep(moment);
+        moment.wait(&mut running, JOURNAL)?;
         let id = running.child.id();
         running.child.kill()?;
         let ran = running.wait()?;
@@ -113,5 +120,5 @@ fn kill_once(command: KilledCommand, moment: Duration) -> Result<String, Box<dyn
     let again = run(&["restore"])?.ended_with(0)?;
     says(&again.stdout, &["Nothing to restore"])?;
     before.is_preserved()?;
-    Ok(state)
+    Ok((state, journal))
 }

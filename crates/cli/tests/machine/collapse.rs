@@ -12,12 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::{
         Need::{Compiler, MemoryGroup, Root, Thp},
         memory_group,

@@ -4,11 +4,10 @@ use std::{env, error::Error, fs, path::Path, process::Command, time::Instant};
 
 use hugewise_jvm::jdks::Jdk;
 use hugewise_linux::units::Bytes;
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     collapse::{MIB, Program, collapse, json, total_huge},
     fragmentation,
     java::{compiled, knows},

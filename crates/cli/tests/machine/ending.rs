@@ -2,10 +2,8 @@
 
 use std::{fs, time::Duration};
 
-use libtest_mimic::Trial;
-
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::Need::{Pool, Root},
     settings::JOURNAL,
     start::{BUSY, QUICK_RUN, Running, hugewise, says, wait_until},

@@ -26,14 +26,13 @@ use hugewise_measure::{
         worker::{self, WorkerMessage},
     },
 };
-use libtest_mimic::Trial;
 
 use crate::{
-    TestResult,
-    killed::number,
+    TestResult, Trial,
+    killed::{Moment, kill_many},
     needs::Need::{Fragment, Free, Root as Rights, Thp},
     settings::{JOURNAL, MAX_WAIT_TIME, Snapshot},
-    start::{BUSY, INCONCLUSIVE, MARKER, Running, hugewise, left_running, run, run_command, says},
+    start::{INCONCLUSIVE, MARKER, Running, hugewise, left_running, run, run_command, says},
     trial,
 };
 
@@ -211,35 +210,31 @@ fn is_ended(signal: &str, status: i32) -> TestResult {
 }
 
 fn killed() -> TestResult {
-    let kills = number("HUGEWISE_KILLS")?.unwrap_or(6);
-    let seed = number("HUGEWISE_SEED")?.unwrap_or_else(|| u64::from(std::process::id()));
-    println!("{kills} kills, HUGEWISE_SEED={seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
-    for kill in 0..kills {
-        let before = Snapshot::take()?;
-        // Ends after its parent: hugewise does not end the program that it records.
-        let program = "while [ -d /proc/$PPID ]; do sleep 0.05; done";
-        let mut running = Running::start(&mut stall(&["--", "sh", "-c", program]))?;
-        let moment = Duration::from_millis(random.u64(0..1500));
-        thread::sleep(moment);
-        let id = running.child.id();
-        running.child.kill()?;
-        let ran = running.wait()?;
-        if ran.stderr.contains(BUSY) {
-            continue;
-        }
-        let begin = Instant::now();
-        // The kernel ends it with its parent; releasing its memory takes a moment.
-        while let Some(left) = left_running().into_iter().find(|process| process.contains("hugewise")) {
-            assert!(begin.elapsed() < MAX_WAIT_TIME, "kill {kill} after {moment:?}: {left} is there");
-        }
-        let owner = format!("\"owner\": {id},");
-        if fs::read_to_string(JOURNAL).is_ok_and(|journal| journal.contains(&owner)) {
-            run(&["restore"])?.ended_with(0)?;
-        }
-        before.is_preserved().map_err(|error| format!("kill {kill} after {moment:?}: {error}"))?;
+    kill_many(6, |_| Duration::from_millis(1500), |_, moment| kill_once(moment))
+}
+
+/// Kills `bench stall` at `moment`, restores; returns whether a journal was left behind.
+fn kill_once(moment: Moment) -> Result<bool, Box<dyn Error>> {
+    let before = Snapshot::take()?;
+    // Ends after its parent: hugewise does not end the program that it records.
+    let program = "while [ -d /proc/$PPID ]; do sleep 0.05; done";
+    let mut running = Running::start(&mut stall(&["--", "sh", "-c", program]))?;
+    moment.wait(&mut running, JOURNAL)?;
+    let id = running.child.id();
+    running.child.kill()?;
+    running.wait()?;
+    let begin = Instant::now();
+    // The kernel ends it with its parent; releasing its memory takes a moment.
+    while let Some(left) = left_running().into_iter().find(|process| process.contains("hugewise")) {
+        assert!(begin.elapsed() < MAX_WAIT_TIME, "{left} is there");
     }
-    Ok(())
+    let owner = format!("\"owner\": {id},");
+    let left = fs::read_to_string(JOURNAL).is_ok_and(|journal| journal.contains(&owner));
+    if left {
+        run(&["restore"])?.ended_with(0)?;
+    }
+    before.is_preserved()?;
+    Ok(left)
 }
 
 fn whole_machine() -> TestResult {

@@ -3,12 +3,11 @@
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use hugewise_jvm::jdks::Jdk;
-use libtest_mimic::{Failed, Trial};
 use regex::Regex;
 use serde_json::Value;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     java::{compiled, knows},
     needs::{Need::Java, jdks},
     start::hugewise,
@@ -64,9 +63,7 @@ pub fn trials() -> Vec<Trial> {
         let name = format!("JDK {}: gclog reads decimal commas", jdk.version);
         trials.push(match has_locales() {
             true => reading(name, move || commas_are_read(&jdk)),
-            false => {
-                Trial::test(format!("{name} (skipped: no localedef)"), || Ok(())).with_ignored_flag(true)
-            }
+            false => Trial::new(name, Some("no localedef".to_owned()), || Ok(())),
         });
     }
     if trials.is_empty() {
@@ -77,7 +74,7 @@ pub fn trials() -> Vec<Trial> {
 
 /// A test that neither reads nor changes settings, and does not take the lock for them.
 fn reading(name: String, test: impl FnOnce() -> TestResult + Send + 'static) -> Trial {
-    Trial::test(name, move || test().map_err(|error| Failed::from(error.to_string())))
+    Trial::new(name, None, test)
 }
 
 /// One JVM writes all logs, so all must give the same pauses.

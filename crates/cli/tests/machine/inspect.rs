@@ -18,13 +18,13 @@ use hugewise_linux::{
     sys::memory::{Advice, Mapping},
     units::{Bytes, PageSize},
 };
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::Need::{Jdk, Pool, Root as NeedsRoot, Thp},
     settings::MAX_WAIT_TIME,
+    skip,
     start::{EndedProcess, hugewise, run, run_command, says},
     trial,
     without::{UNPRIVILEGED, accessible_copy},
@@ -370,7 +370,8 @@ fn all_and_cgroup() -> TestResult {
     let ran = run(&["inspect", "--cgroup", group, "--json"])?;
     // An error if no cgroup hierarchy is mounted.
     if ran.status.code() == Some(2) {
-        return says(&ran.stderr, &["control group", "does not exist"]);
+        says(&ran.stderr, &["control group", "does not exist"])?;
+        return skip("no control group hierarchy is mounted");
     }
     assert!(
         own(&ran.stdout)? || ran.stdout.contains(&format!("\"pid\": {}", process::id())),

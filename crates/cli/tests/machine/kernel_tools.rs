@@ -9,11 +9,10 @@ use std::{
 };
 
 use hugewise_linux::settings::Setting;
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     inspect::{Jvm, grow_pool, journal},
     needs::{
         Need::{Java, KernelTools, Pool, Root, Thp},

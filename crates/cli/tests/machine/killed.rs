@@ -12,11 +12,10 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::{
         Need::{Pool, Root},
         jdks,
@@ -37,12 +36,73 @@ pub fn number(variable: &str) -> Result<Option<u64>, Box<dyn Error>> {
     }
 }
 
-fn any_moment() -> TestResult {
-    let kills = number("HUGEWISE_KILLS")?.unwrap_or(12);
+/// When a command is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// This time after its start.
+    AfterStart(Duration),
+    /// This time after its journal exists.
+    AfterJournal(Duration),
+}
+
+impl Moment {
+    /// Waits for the moment; returns early if the process has ended.
+    pub fn wait(self, running: &mut Running, journal: &str) -> TestResult {
+        let owner = format!("\"owner\": {},", running.child.id());
+        let time = match self {
+            Moment::AfterStart(time) => time,
+            Moment::AfterJournal(time) => {
+                while !fs::read_to_string(journal).is_ok_and(|text| text.contains(&owner)) {
+                    if running.child.try_wait()?.is_some() {
+                        return Ok(());
+                    }
+                    thread::sleep(Duration::from_micros(50));
+                }
+                time
+            }
+        };
+        thread::sleep(time);
+        Ok(())
+    }
+}
+
+/// Kills a command `HUGEWISE_KILLS` times, or `default` times. `kill` gets the number of the kill and its moment,
+/// and returns whether a journal was left behind; `whole` is the duration of the command. Every third moment is any
+/// moment; the others lie after the journal's first appearance, and are repeated earlier until one leaves a journal
+/// behind.
+pub fn kill_many(
+    default: u64,
+    whole: impl Fn(u64) -> Duration,
+    mut kill: impl FnMut(u64, Moment) -> Result<bool, Box<dyn Error>>,
+) -> TestResult {
+    let kills = number("HUGEWISE_KILLS")?.unwrap_or(default);
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_micros()));
     let seed = number("HUGEWISE_SEED")?.unwrap_or_else(now);
     println!("{kills} kills, HUGEWISE_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
+    let mut hits = 0;
+    for number in 0..kills {
+        let mut time = whole(number).mul_f64(random.f64());
+        loop {
+            let moment = if number % 3 == 0 { Moment::AfterStart(time) } else { Moment::AfterJournal(time) };
+            let hit = kill(number, moment)
+                .map_err(|error| format!("kill {number} of {seed}, {moment:?}: {error}"))?;
+            hits += u64::from(hit);
+            if hit || number % 3 == 0 || time.is_zero() {
+                break;
+            }
+            time = if time > Duration::from_micros(100) { time / 2 } else { Duration::ZERO };
+        }
+    }
+    println!("{hits} of {kills} kills left a journal behind");
+    if hits * 2 > kills {
+        Ok(())
+    } else {
+        Err(format!("only {hits} of {kills} kills left a journal behind").into())
+    }
+}
+
+fn any_moment() -> TestResult {
     let java = jdks().first().map(|jdk| jdk.java.clone());
     let embedded = || hugewise(&[&QUICK_RUN[..], &["-b", "base,hugetlb"]].concat());
     let of_java = || {
@@ -52,24 +112,21 @@ fn any_moment() -> TestResult {
         command
     };
     let whole = [duration(&embedded)?, if java.is_some() { duration(&of_java)? } else { Duration::ZERO }];
-    let mut found = [0, 0];
-    for kill in 0..kills {
-        let with_java = kill % 3 == 2 && java.is_some();
-        let make: &dyn Fn() -> Command = if with_java { &of_java } else { &embedded };
-        let moment = whole[usize::from(with_java)].mul_f64(random.f64());
-        let what =
-            format!("kill {kill} of {seed}, {} ms after the start, java {with_java}", moment.as_millis());
-        let settings = kill_once(make, moment).map_err(|error| format!("{what}: {error}"))?;
-        match settings {
-            None => println!("{what}: no journal"),
-            Some(count) => {
-                println!("{what}: a journal with {count} changed settings");
-                found[usize::from(count > 0)] += 1;
-            }
-        }
-    }
-    println!("journals left behind: {} with changed settings, {} without", found[1], found[0]);
-    Ok(())
+    let with_java = |kill: u64| kill % 3 == 2 && java.is_some();
+    let mut changed = 0;
+    let killed = kill_many(
+        12,
+        |kill| whole[usize::from(with_java(kill))],
+        |kill, moment| {
+            let make: &dyn Fn() -> Command = if with_java(kill) { &of_java } else { &embedded };
+            let settings = kill_once(make, moment)?;
+            changed += usize::from(settings.is_some_and(|count| count > 0));
+            Ok(settings.is_some())
+        },
+    );
+    println!("{changed} journals had changed settings");
+    killed?;
+    if changed > 0 { Ok(()) } else { Err("no kill left a changed setting behind".into()) }
 }
 
 /// Duration of the command if it is not killed.
@@ -84,17 +141,17 @@ fn duration(make: &dyn Fn() -> Command) -> Result<Duration, Box<dyn Error>> {
     Ok(took)
 }
 
-/// Starts the command and kills it after `moment`. Returns the state of the machine before, and the journal
+/// Starts the command and kills it at `moment`. Returns the state of the machine before, and the journal
 /// that was left behind, `None` if there is none.
 pub fn left_behind(
     make: &dyn Fn() -> Command,
-    moment: Duration,
+    moment: Moment,
     journal: &str,
 ) -> Result<(Snapshot, Option<Value>), Box<dyn Error>> {
     loop {
         let before = Snapshot::take()?;
         let mut running = Running::start(&mut make())?;
-        thread::sleep(moment);
+        moment.wait(&mut running, journal)?;
         let id = running.child.id();
         running.child.kill()?;
         let killed = running.wait()?;
@@ -110,7 +167,7 @@ pub fn left_behind(
 
 /// Starts, kills, restores. Returns the number of settings in the journal, `None` if no journal was left
 /// behind.
-fn kill_once(make: &dyn Fn() -> Command, moment: Duration) -> Result<Option<usize>, Box<dyn Error>> {
+fn kill_once(make: &dyn Fn() -> Command, moment: Moment) -> Result<Option<usize>, Box<dyn Error>> {
     let (before, left) = left_behind(make, moment, JOURNAL)?;
     let settings = match &left {
         None => None,

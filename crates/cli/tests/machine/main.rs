@@ -1,7 +1,7 @@
 //! The built program on the real kernel's pools and THP settings.
 //!
-//! Every test reads the machine's settings before and compares them after. Tests that cannot run here are
-//! listed as ignored, with the reason in the name. Other hugewise processes may run at the same time: the
+//! Every test reads the machine's settings before and compares them after. Tests that cannot run here, or find that
+//! they cannot measure, are skipped and listed with the reason. Other hugewise processes may run at the same time: the
 //! tests wait for them, up to ten minutes.
 
 mod apply;
@@ -44,19 +44,16 @@ mod without;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use hugewise_linux::testing::trials::{self, Skipped, TestResult, Trial, skip};
+use libtest_mimic::Arguments;
 
 use crate::{
     needs::{Need, missing},
     settings::Snapshot,
 };
 
-type TestResult = Result<(), Box<dyn std::error::Error>>;
-
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    // Tests share the machine's settings.
-    arguments.test_threads = Some(1);
+    let arguments = Arguments::from_args();
     let all = [
         native::trials(),
         java::trials(),
@@ -93,19 +90,14 @@ fn main() -> ExitCode {
         collapse_heap::trials(),
         schemas::trials(),
     ];
-    libtest_mimic::run(&arguments, all.into_iter().flatten().collect()).exit_code()
+    trials::run(&arguments, all.into_iter().flatten().collect())
 }
 
-/// A test that must leave all settings unchanged, or one that is listed as skipped.
+/// A test that must leave all settings unchanged, or that is skipped.
 fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> TestResult + Send + 'static) -> Trial {
     let reasons: Vec<String> = needs.iter().filter_map(|need| missing(*need)).collect();
-    if !reasons.is_empty() {
-        let reason = reasons.join("; ");
-        let skipped = reason.clone();
-        return Trial::test(format!("{name} (skipped: {reason})"), move || Err(skipped.into()))
-            .with_ignored_flag(true);
-    }
-    Trial::test(name, move || preserving(test).map_err(|error| Failed::from(error.to_string())))
+    let missing = (!reasons.is_empty()).then(|| reasons.join("; "));
+    Trial::new(name, missing, move || preserving(test))
 }
 
 /// Runs `test` and checks that the machine's settings are unchanged.
@@ -115,6 +107,25 @@ fn preserving(test: impl FnOnce() -> TestResult) -> TestResult {
     let preserved = before.is_preserved();
     match (outcome, preserved) {
         (Err(error), Err(difference)) => Err(format!("{error}\n{difference}").into()),
-        (outcome, preserved) => outcome.and(preserved),
+        (outcome, preserved) => preserved.and(outcome),
     }
+}
+
+/// Attempts a test again after failures that `is_known` recognises as caused by other programs, up to three
+/// times in all; prints each attempt. If the last one fails in this way, the test could not measure.
+fn with_attempts(
+    is_known: impl Fn(&str) -> Option<&'static str>,
+    test: impl Fn() -> TestResult,
+) -> TestResult {
+    const ATTEMPTS: u32 = 3;
+    for attempt in 1..=ATTEMPTS {
+        let Err(error) = test() else { return Ok(()) };
+        let text = error.to_string();
+        let Some(cause) = is_known(&text).filter(|_| !error.is::<Skipped>()) else { return Err(error) };
+        println!("attempt {attempt} of {ATTEMPTS}: {cause}: {text}");
+        if attempt == ATTEMPTS {
+            return skip(format!("{cause}, {ATTEMPTS} times"));
+        }
+    }
+    Ok(())
 }

@@ -13,10 +13,9 @@ use hugewise_memory::{
     pretouch::{Pretouch, Pretouched},
     region::{self, Region},
 };
-use libtest_mimic::Trial;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     inspect::{grow_pool, journal},
     needs::Need::{Pool, Root as NeedsRoot},
     trial,

@@ -2,11 +2,10 @@
 
 use std::{fs, thread, time::Duration};
 
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::Need::{Free, Java, Pool, Root, Thp},
     start::{Running, hugewise, left_running, run, says},
     trial,

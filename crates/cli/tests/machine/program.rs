@@ -3,10 +3,9 @@
 use std::{error::Error, fs, path::Path, process::Command};
 
 use hugewise_measure::verdict::Verdict;
-use libtest_mimic::Trial;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::Need::{Compiler, Pool, Root, Thp},
     start::{INCONCLUSIVE, covered, hugewise, reason_left_out, rounds, run_command, says},
     trial,

@@ -11,11 +11,10 @@ use std::{
 use hugewise_jvm::{attach::Jvm, jdks::Jdk, log_control};
 use hugewise_linux::{root::Root, sys::process::monotonic_ns};
 use hugewise_record::recording::{Cause, EndReason, Ending, Evidence, Header, Line, Reader};
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     java::knows,
     needs::{
         Need::{Java, Pool, Root as Rights, Thp},

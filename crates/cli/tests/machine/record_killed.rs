@@ -2,19 +2,13 @@
 //!
 //! `HUGEWISE_KILLS` sets how often, `HUGEWISE_SEED` the moments.
 
-use std::{
-    error::Error,
-    fs,
-    path::Path,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{error::Error, fs, path::Path, time::Duration};
 
 use hugewise_record::recording::Reader;
-use libtest_mimic::Trial;
 
 use crate::{
-    TestResult,
-    killed::{left_behind, number},
+    TestResult, Trial,
+    killed::{Moment, kill_many, left_behind},
     needs::{
         Need::{Java, Root, Thp},
         jdks,
@@ -33,31 +27,29 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn any_moment() -> TestResult {
-    let kills = number("HUGEWISE_KILLS")?.unwrap_or(8);
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_micros()));
-    let seed = number("HUGEWISE_SEED")?.unwrap_or_else(now);
-    println!("{kills} kills, HUGEWISE_SEED={seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
     let jdks = jdks();
     let jdk = jdks.iter().find(|jdk| jdk.major >= 11).ok_or("no JDK of 11 or later")?;
     let churning = AllocatingJvm::start(jdk, "UseParallelGC")?;
     let mut found = [0; 2];
-    for kill in 0..kills {
-        // Early moments are more likely, because most changes are made early.
-        let share = random.f64();
-        let moment = MAX_KILL_DELAY.mul_f64(share * share);
-        let what = format!("kill {kill} of {seed}, {} µs after the start", moment.as_micros());
-        let (settings, logs) = kill_once(&churning, moment).map_err(|error| format!("{what}: {error}"))?;
-        println!("{what}: {settings} settings, {logs} logs");
-        found[0] += settings;
-        found[1] += logs;
-    }
+    let killed = kill_many(
+        8,
+        |_| MAX_KILL_DELAY,
+        |_, moment| {
+            let left = kill_once(&churning, moment)?;
+            let (settings, logs) = left.unwrap_or_default();
+            found[0] += settings;
+            found[1] += logs;
+            Ok(left.is_some())
+        },
+    );
     println!("restored: {} settings, {} logs", found[0], found[1]);
-    churning.end()
+    churning.end()?;
+    killed
 }
 
-/// Records, kills, restores; returns the numbers of settings and of JVM logs in the journal.
-fn kill_once(churning: &AllocatingJvm, moment: Duration) -> Result<(usize, usize), Box<dyn Error>> {
+/// Records, kills, restores; returns the numbers of settings and of JVM logs in the journal, `None` if no journal
+/// was left behind.
+fn kill_once(churning: &AllocatingJvm, moment: Moment) -> Result<Option<(usize, usize)>, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("a.rec");
     let (name, pid) = (path.display().to_string(), churning.pid().to_string());
@@ -67,12 +59,12 @@ fn kill_once(churning: &AllocatingJvm, moment: Duration) -> Result<(usize, usize
     };
     let (before, left) = left_behind(&make, moment, RECORDING)?;
     let count = |record: &serde_json::Value, key: &str| record[key].as_array().map_or(0, Vec::len);
-    let found = left.as_ref().map_or((0, 0), |record| (count(record, "entries"), count(record, "jvm_logs")));
-    if left.is_some() {
+    let found = left.as_ref().map(|record| (count(record, "entries"), count(record, "jvm_logs")));
+    if found.is_some() {
         let restored = run(&["restore"])?.ended_with(0)?;
         says(&restored.stdout, &["An earlier hugewise was killed during: record"])?;
         let said = |word| restored.stdout.matches(word).count();
-        assert_eq!((said("Restored: "), said("Stopped: ")), found, "{restored:#?}");
+        assert_eq!(Some((said("Restored: "), said("Stopped: "))), found, "{restored:#?}");
     }
     let again = run(&["restore"])?.ended_with(0)?;
     // Another recording may be running by now.

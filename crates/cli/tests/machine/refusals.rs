@@ -1,9 +1,7 @@
 //! Commands that cannot be carried out end with an error and the next step, and change nothing.
 
-use libtest_mimic::Trial;
-
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::Need::{Pool, Root},
     start::{run, says},
     trial,

@@ -25,10 +25,9 @@ use hugewise_linux::{
     sys::pagemap,
     units::{Bytes, PageSize},
 };
-use libtest_mimic::Trial;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     java::{compiled, knows},
     needs::{
         Need::{Java, Namespaces, Pool, Root as Superuser, Thp},
@@ -294,6 +293,12 @@ fn huge_is_named(running: &Running, vmas: &[Vma], naming: &Naming, backing: &str
 /// Heap and code cache have exactly the bounds of Native Memory Tracking.
 fn agrees(running: &Running, naming: &Naming, map: &str) -> TestResult {
     let tracked = reservations(map);
+    for tag in ["Code", "Thread Stack", "Class"] {
+        assert!(
+            tracked.iter().any(|(_, tracked)| tracked == tag),
+            "Native Memory Tracking lists no {tag}: {map}"
+        );
+    }
     let mut wrong = Vec::new();
     for (range, tag) in &tracked {
         let Some((_, kind)) = TAGS.iter().find(|(known, _)| known == tag) else { continue };

@@ -10,10 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use libtest_mimic::Trial;
-
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::Need::{Namespaces, Pool, Root},
     settings::{APPLIED, JOURNAL, MAX_WAIT_TIME},
     start::{EndedProcess, QUICK_RUN, Running, hugewise, run, run_command, says},

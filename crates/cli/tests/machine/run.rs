@@ -10,18 +10,18 @@ use std::{
 
 use hugewise_changes::journal::{Journal, JournalError, STATE_DIR};
 use hugewise_linux::{hugepages::page_sizes::PageSizes, root::Root, settings::Setting};
-use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::{
         Need::{Compiler, Java, Namespaces, OffHeapJars, Pool, Root as IsRoot, Thp},
         OFF_HEAP_JARS, jdks,
     },
     program::compile,
     settings::MAX_WAIT_TIME,
+    skip,
     start::{EndedProcess, Running, hugewise, says},
     trial,
 };
@@ -258,18 +258,14 @@ fn with_pool(pages: u64, test: impl FnOnce() -> TestResult) -> TestResult {
         }
     };
     let got = journal.set(Setting::Pool { page_size, node: None }, &pages.to_string())?;
-    let tested = if got == pages.to_string() { test() } else { Err(format!("a pool of {got} only").into()) };
+    let tested =
+        if got == pages.to_string() { test() } else { skip(format!("a pool of {got} pages, not {pages}")) };
     let restored = journal.close();
     assert_eq!(restored.failed, []);
     tested
 }
 
-/// Several attempts: other JVMs of the machine may use the pages of the pool.
 fn auto() -> TestResult {
-    auto_once().or_else(|_| auto_once()).or_else(|_| auto_once())
-}
-
-fn auto_once() -> TestResult {
     let jdk = jdks().first().cloned().ok_or("no JDK")?;
     let java = jdk.java.display().to_string();
     let command = [&java, "-Xms64m", "-Xmx64m", "-XX:-UseLargePages", "-XX:+PrintFlagsFinal", "-version"];

@@ -9,11 +9,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     java::compiled,
     needs::{
         Need::{Free, Java, Root, Thp},

@@ -3,11 +3,10 @@
 
 use std::fs;
 
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::Need::{Pool, Root, Thp},
     start::{run, says},
     trial,

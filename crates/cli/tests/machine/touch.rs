@@ -1,10 +1,9 @@
 //! `bench touch`: JMH's format, and the note on missing hardware counters.
 
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::Need::{Pool, Root, Thp},
     start::{run, says},
     trial,

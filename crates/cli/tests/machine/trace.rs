@@ -14,9 +14,8 @@ use hugewise_linux::{
     sys::process::{monotonic_ns, thread_id},
     tracefs::{self, Event, Instance, Options, Tracefs},
 };
-use libtest_mimic::Trial;
 
-use crate::{TestResult, needs::Need::Root as Rights, settings::MAX_WAIT_TIME, start::BUSY, trial};
+use crate::{TestResult, Trial, needs::Need::Root as Rights, settings::MAX_WAIT_TIME, start::BUSY, trial};
 
 pub fn trials() -> Vec<Trial> {
     vec![trial("record: every event is read, or counted as lost", &[Rights], every_event)]

@@ -11,11 +11,10 @@ use std::{
     process::Command,
 };
 
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::{
         Need::{Compiler, Java},
         jdks,

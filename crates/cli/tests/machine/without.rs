@@ -8,11 +8,10 @@ use std::{
     process::Command,
 };
 
-use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::{
-    TestResult,
+    TestResult, Trial,
     needs::Need::{Namespaces, Pool, Root, Thp},
     start::{
         EndedProcess, INCONCLUSIVE, QUICK_RUN, covered, hugewise, reason_left_out, rounds, run, run_command,

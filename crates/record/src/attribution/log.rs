@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hugewise_jvm::gc_log::{Cpu, Event, Reader, Stamp};
 
-use super::{room::Room, split::Pause};
+use super::room::Room;
 
 /// A stop-the-world pause of the garbage collector.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,9 +104,9 @@ impl Log {
                     source.unread += 1;
                     return;
                 };
-                // A pause is kept twice, with its attribution.
+                // A pause is kept twice; its attribution is about as large again.
                 let texts = pause.kind.len() + pause.cause.map_or(0, str::len);
-                if !room.take::<(Pause, LoggedPause)>(1) || !room.take::<u8>(2 * texts) {
+                if !room.take::<LoggedPause>(4) || !room.take::<u8>(2 * texts) {
                     return;
                 }
                 pauses.push(LoggedPause {

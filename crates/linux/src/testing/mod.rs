@@ -1,4 +1,7 @@
-//! Machines made of plain files, for tests.
+//! For tests: machines made of plain files, and tests that can be skipped.
+
+#[cfg(feature = "testing")]
+pub mod trials;
 
 use std::fs;
 

@@ -1,0 +1,175 @@
+//! Tests that can find while they run that they cannot measure: *skipped* is an outcome of its own, with its
+//! reason, counted and listed at the end.
+
+use std::{
+    any::Any,
+    env,
+    error::Error,
+    fs::OpenOptions,
+    io::{self, Write},
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::ExitCode,
+    time::Instant,
+};
+
+use libtest_mimic::Arguments;
+
+/// Environment variable with a file to which each skipped test adds a line: its name, a tab and the reason.
+pub const SKIPS: &str = "HUGEWISE_SKIPS";
+
+pub type TestResult = Result<(), Box<dyn Error>>;
+
+/// Why a test could not measure what it is for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("skipped: {0}")]
+pub struct Skipped(pub String);
+
+/// The end of a test that cannot measure, for example because there is too little memory.
+pub fn skip<T>(reason: impl ToString) -> Result<T, Box<dyn Error>> {
+    Err(Skipped(reason.to_string()).into())
+}
+
+/// A test.
+pub struct Trial {
+    name: String,
+    missing: Option<String>,
+    test: Box<dyn FnOnce() -> TestResult>,
+}
+
+/// The result of a test.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+impl Trial {
+    /// A test, or why it cannot run on this machine.
+    pub fn new(
+        name: impl Into<String>,
+        missing: Option<String>,
+        test: impl FnOnce() -> TestResult + 'static,
+    ) -> Trial {
+        Trial { name: name.into(), missing, test: Box::new(test) }
+    }
+
+    /// Runs the test, unless it cannot run on this machine.
+    pub fn outcome(self) -> Outcome {
+        if let Some(reason) = self.missing {
+            return Outcome::Skipped(reason);
+        }
+        match catch_unwind(AssertUnwindSafe(self.test)) {
+            Ok(Ok(())) => Outcome::Passed,
+            Ok(Err(error)) => match error.downcast::<Skipped>() {
+                Ok(skipped) => Outcome::Skipped(skipped.0),
+                Err(error) => Outcome::Failed(error.to_string()),
+            },
+            Err(panic) => Outcome::Failed(message(&*panic)),
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    format!(
+        "panicked: {}",
+        text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+    )
+}
+
+/// Runs the selected tests one after another and lists those that failed or were skipped.
+pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
+    let selected = trials.into_iter().filter(|trial| is_selected(arguments, &trial.name));
+    if arguments.list {
+        selected.for_each(|trial| println!("{}: test", trial.name));
+        return ExitCode::SUCCESS;
+    }
+    let (mut passed, mut failed, mut skipped) = (0, Vec::new(), Vec::new());
+    let begin = Instant::now();
+    println!();
+    for trial in selected {
+        let (name, begin) = (trial.name.clone(), Instant::now());
+        print!("test {name} ... ");
+        let _ = io::stdout().flush();
+        let outcome = trial.outcome();
+        let seconds = begin.elapsed().as_secs_f64();
+        match outcome {
+            Outcome::Passed => {
+                passed += 1;
+                println!("ok ({seconds:.1} s)");
+            }
+            Outcome::Failed(reason) => {
+                println!("FAILED ({seconds:.1} s)");
+                failed.push((name, reason));
+            }
+            Outcome::Skipped(reason) => {
+                println!("skipped: {reason}");
+                note(&name, &reason);
+                skipped.push((name, reason));
+            }
+        }
+    }
+    for (name, reason) in &failed {
+        println!("\n---- {name} ----\n{reason}");
+    }
+    for (title, list) in [("failed", &failed), ("skipped", &skipped)] {
+        if !list.is_empty() {
+            println!("\n{title}:");
+        }
+        for (name, reason) in list {
+            let reason = reason.lines().next().unwrap_or_default();
+            println!("    {name}: {reason}");
+        }
+    }
+    println!(
+        "\ntest result: {}. {passed} passed; {} failed; {} skipped; finished in {:.2}s\n",
+        if failed.is_empty() { "ok" } else { "FAILED" },
+        failed.len(),
+        skipped.len(),
+        begin.elapsed().as_secs_f64()
+    );
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
+}
+
+fn is_selected(arguments: &Arguments, name: &str) -> bool {
+    let matches = |filter: &String| if arguments.exact { name == filter } else { name.contains(filter) };
+    arguments.filter.as_ref().is_none_or(matches) && !arguments.skip.iter().any(matches)
+}
+
+/// Reports a part of a test of the standard harness that is skipped, past the capture of its output.
+pub fn skip_part(name: &str, reason: &str) {
+    let _ = writeln!(io::stderr(), "skipped: {name}: {reason}");
+    note(name, reason);
+}
+
+/// Adds a line to the file of skipped tests, if there is one.
+fn note(name: &str, reason: &str) {
+    let Some(file) = env::var_os(SKIPS) else { return };
+    let line = format!("{name}\t{}\n", reason.replace(['\n', '\t'], " "));
+    let added = OpenOptions::new().create(true).append(true).open(file);
+    if let Err(error) = added.and_then(|mut file| file.write_all(line.as_bytes())) {
+        let _ = writeln!(io::stderr(), "{SKIPS}: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skipped_test_has_neither_passed_nor_failed() {
+        let outcome = |missing: Option<&str>, test: fn() -> TestResult| {
+            Trial::new("a test", missing.map(str::to_owned), test).outcome()
+        };
+        assert_eq!(outcome(None, || Ok(())), Outcome::Passed);
+        assert_eq!(outcome(None, || skip("no memory")), Outcome::Skipped("no memory".to_owned()));
+        assert_eq!(outcome(Some("no JDK"), || Ok(())), Outcome::Skipped("no JDK".to_owned()));
+        assert_eq!(outcome(None, || Err("wrong".into())), Outcome::Failed("wrong".to_owned()));
+        let panicked = outcome(None, || {
+            assert!(std::hint::black_box(false), "so {}", "wrong");
+            Ok(())
+        });
+        assert_eq!(panicked, Outcome::Failed("panicked: so wrong".to_owned()));
+    }
+}
