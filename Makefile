@@ -16,10 +16,12 @@ library := $(CARGO_TARGET_DIR)/release/libhugewise
 header := crates/memory-c/include/hugewise.h
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
+# Test programs add their skipped tests to this file.
+skips := $(CURDIR)/target/skips
 share := $(DESTDIR)$(PREFIX)/share
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-java races test-reproducible release-java java build fmt lint doc bench bench-java docs-data fuzz clean install install-c
+.PHONY: help demo test test-full test-java races test-reproducible release-java java build fmt lint doc bench bench-java docs-data fuzz clean install install-c
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -37,8 +39,15 @@ test: ## check formatting, lints and documentation; run all tests, including Jav
 	RUSTDOCFLAGS=-Dwarnings $(cargo) $(document)
 	scripts/tools cc -- benchmarks/touch/build
 	scripts/tools python -- benchmarks/docs-data --check
-	$(cargo) test --workspace --locked
+	@mkdir -p $(dir $(skips)) && rm -f $(skips)
+	HUGEWISE_SKIPS=$(skips) $(cargo) test --workspace --locked
 	$(MAKE) test-java
+	@scripts/skips $(skips)
+	@echo "Left out: tests that fragment all memory, 200 kills each, race tests, fuzzing, reproducible builds (make test-full)"
+
+test-full: ## run what 'make test' leaves out, with its tools, on a machine of its own (hours; PARTS= selects)
+	@scripts/tools rust cc c++ jdk
+	scripts/test-full $(PARTS)
 
 # Deploys the artefacts of a release, without its conditions.
 test-java: ## run only the tests of the Java library
