@@ -231,6 +231,27 @@ fn bound_node(wrapper: &[String]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::PoolAvailability;
+
+    #[test]
+    fn the_other_instances_take_their_pages_first() -> Result<(), Box<dyn std::error::Error>> {
+        let size: PageSize = "2m".parse()?;
+        let pool = PoolPlan {
+            page_size_bytes: size,
+            node: None,
+            pages_needed: Pages(30),
+            pages_at_start: Pages(30),
+            pages_available: Pages(0),
+            pages_in_pool: Pages(0),
+            pages_to_add: Pages(30),
+            obtainable: PoolAvailability::Yes,
+            why: String::new(),
+        };
+        let pools = [pool];
+        assert_eq!(taken_by_others(&pools, 1), [(size, Pages(0))]);
+        assert_eq!(taken_by_others(&pools, 3), [(size, Pages(20))]);
+        Ok(())
+    }
 
     #[test]
     fn a_node_is_bound_by_membind_alone() {

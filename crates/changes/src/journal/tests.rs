@@ -47,12 +47,16 @@ fn a_half_written_journal_vanishes() -> TestResult {
 fn what_was_changed_is_put_back_in_reverse() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;
+    fs::write(root.path("proc/sys/kernel/shmall"), "7\n")?;
     let mut journal = Journal::open(&root, &dir.path().join("state"), "a test")?;
     assert_eq!(journal.set(pool()?, "100")?, "100");
+    assert_eq!(journal.set(Setting::ShmAll, "8")?, "8");
     assert_eq!(journal.set(pool()?, "200")?, "200");
-    assert_eq!(journal.entries().count(), 1, "the value before the first change is restored");
+    assert_eq!(journal.entries().count(), 2, "the value before the first change is restored");
     let restored = journal.close();
     assert_eq!(restored.failed, []);
+    let order: Vec<_> = restored.settings.iter().map(|entry| entry.setting).collect();
+    assert_eq!(order, [Setting::ShmAll, pool()?]);
     assert_eq!(pool()?.read(&root)?, "3");
     assert!(!dir.path().join("state/journal.json").exists());
     Ok(())

@@ -38,6 +38,8 @@ pub enum Need {
     Compiler,
     /// The jars of the off-heap caches of docs/run.md.
     OffHeapJars,
+    /// `strace` is installed and may trace.
+    Strace,
     /// Mount namespaces can be created.
     Namespaces,
     /// The kernel's tools `thpmaps` and `page-types`.
@@ -63,6 +65,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Compiler => works(Command::new("cc").arg("--version")),
         Need::OffHeapJars => env::var_os(OFF_HEAP_JARS).is_some_and(|dir| Path::new(&dir).is_dir()),
         Need::Namespaces => works(Command::new("unshare").args(["-m", "true"])),
+        Need::Strace => works(Command::new("strace").args(["-o", "/dev/null", "true"])),
         Need::MemoryGroup => memory_group().is_some(),
         Need::Fragment => crate::collapse_heap::may_fragment(),
         Need::KernelTools => [THPMAPS, PAGE_TYPES].iter().all(|name| env::var_os(name).is_some()),
@@ -78,6 +81,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Compiler => "no cc",
         Need::OffHeapJars => "HUGEWISE_OFFHEAP_JARS names no folder (docs/run.md)",
         Need::Namespaces => "unshare -m does not work",
+        Need::Strace => "strace does not work",
         Need::MemoryGroup => "no control group for memory",
         Need::Fragment => "takes the whole machine's memory: HUGEWISE_FRAGMENT=1",
         Need::KernelTools => "HUGEWISE_THPMAPS and HUGEWISE_PAGE_TYPES name no programs",

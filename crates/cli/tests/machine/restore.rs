@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     TestResult, Trial,
-    needs::Need::{Namespaces, Pool, Root},
+    needs::Need::{Namespaces, Pool, Root, Strace},
     settings::{APPLIED, JOURNAL, MAX_WAIT_TIME},
     start::{EndedProcess, QUICK_RUN, Running, hugewise, run, run_command, says},
     trial,
@@ -30,7 +30,11 @@ pub fn trials() -> Vec<Trial> {
         ("a killed and an ended command leave what another program changed", beside_foreign_changes),
         ("another mount namespace that holds the lock or the journal is named", in_another_namespace),
     ];
-    tests.into_iter().map(|(name, test)| trial(name, &[Root, Pool, Namespaces], test)).collect()
+    let mut trials: Vec<Trial> =
+        tests.into_iter().map(|(name, test)| trial(name, &[Root, Pool, Namespaces], test)).collect();
+    let name = "the journal is written and synced before a setting";
+    trials.push(trial(name, &[Root, Pool, Strace], synced_before_written));
+    trials
 }
 
 /// A mount namespace with an empty /run of 256 KiB. Restores all settings when dropped.
@@ -209,6 +213,43 @@ fn beside_foreign_changes() -> TestResult {
         }
         run(&["restore", "--force"])?.ended_with(0)?;
         assert_eq!(pages()?, before);
+    }
+    Ok(())
+}
+
+/// The system calls of `apply`: the journal with the old value is written, synced and renamed, and its folder
+/// synced, before each write of the setting.
+fn synced_before_written() -> TestResult {
+    let _undo = Undo;
+    let folder = tempfile::tempdir()?;
+    let log = folder.path().join("calls");
+    let make = || {
+        let apply = hugewise(&["apply", "--pool", "2MiB=+600"]);
+        let mut command = Command::new("strace");
+        command.args(["-f", "-y", "-e", "trace=write,fsync,rename", "-o"]).arg(&log);
+        command.arg(apply.get_program()).args(apply.get_args());
+        command
+    };
+    run_command(&make)?.ended_with(0)?;
+    let calls = fs::read_to_string(&log)?;
+    let kind = |line: &str| {
+        let is = |call: &str, of: &str| line.contains(call) && line.contains(of);
+        [
+            ("draft written", is("write(", "/run/hugewise/journal.draft>")),
+            ("draft synced", is("fsync(", "/run/hugewise/journal.draft>")),
+            ("renamed", is("rename(", "\"/run/hugewise/journal.json\"")),
+            ("folder synced", is("fsync(", "</run/hugewise>")),
+            ("setting written", is("write(", "/nr_hugepages>")),
+        ]
+        .into_iter()
+        .find_map(|(kind, is)| is.then_some(kind))
+    };
+    let kinds: Vec<&str> = calls.lines().filter_map(kind).collect();
+    let writes: Vec<usize> = (0..kinds.len()).filter(|at| kinds[*at] == "setting written").collect();
+    assert!(writes.len() >= 3, "600 pages are added in steps: {calls}");
+    for at in writes {
+        let before = &kinds[at.saturating_sub(4)..at];
+        assert_eq!(before, ["draft written", "draft synced", "renamed", "folder synced"], "{calls}");
     }
     Ok(())
 }
