@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use libtest_mimic::Trial;
+use crate::Trial;
 use serde_json::Value;
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::process::ExitStatusExt, process::Command};
 
-use libtest_mimic::Trial;
+use crate::Trial;
 use serde_json::Value;
 
 use crate::{

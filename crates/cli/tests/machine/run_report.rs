@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, error::Error, fs};
 
-use libtest_mimic::Trial;
+use crate::Trial;
 use serde_json::Value;
 
 use crate::{

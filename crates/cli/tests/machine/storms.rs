@@ -3,7 +3,7 @@
 
 use std::{error::Error, fs, path::Path, process::Command};
 
-use libtest_mimic::Trial;
+use crate::Trial;
 use serde_json::Value;
 
 use crate::{

@@ -13,9 +13,9 @@ pub fn exclude(facts: &mut Facts, holder: &Record) -> Option<String> {
         .entries
         .iter()
         .filter_map(|entry| {
-            let Setting::Pool { page_size, node } = entry.setting else { return None };
+            let Setting::Pool { page_size, node } = entry.entry.setting else { return None };
             let pool = pools.iter().find(|pool| (pool.page_size, pool.node) == (page_size, node))?;
-            let before = Pages(entry.was.parse().ok()?);
+            let before = Pages(entry.entry.was.parse().ok()?);
             Some((pool.clone(), pool.total.saturating_sub(pool.surplus).saturating_sub(before)))
         })
         .collect();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::Args;
-use hugewise_changes::journal::{Journal, JvmLog, STATE_DIR};
+use hugewise_changes::journal::{Journal, JournalError, JvmLog, STATE_DIR};
 use hugewise_linux::{json, root::Root};
 use hugewise_record::recording::{self, Assignment, Header, Target};
 
