@@ -8,11 +8,11 @@ import org.jspecify.annotations.Nullable;
 
 /// Words with free slots that one thread takes and frees without atomic operations, in a stack for each size class.
 ///
-/// It belongs to a platform thread, or is shared. Whoever uses a shared one enters it by an atomic operation. The thread
-/// to which it belongs enters it by a plain store to `BUSY`, and then reads `isRevoked`; who takes it away stores to
-/// `isRevoked`, executes a [ProcessBarrier], and then waits until it is not busy. So either the thread sees that the
-/// cache was taken away, or the other one that it is busy. This needs a compiler that moves no load above a fence, as
-/// HotSpot's do, and no fence of the processor.
+/// It belongs to a platform thread, or is shared. A shared one is entered by an atomic operation. The thread to which a
+/// cache belongs enters it by a plain store to `BUSY`, and then reads `isRevoked`. A thread that takes it away stores to
+/// `isRevoked`, executes a [ProcessBarrier], and then waits until it is not busy. So either the owner sees that the cache
+/// was taken away, or the other thread that it is busy. This needs no fence of the processor, only a compiler that,
+/// like HotSpot's, moves no load above a fence.
 final class SlotCache {
     /// Thread of a shared cache: no thread has this id.
     static final long SHARED = -1;
