@@ -7,7 +7,7 @@ pub mod text;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::ExitCode,
+    process::{self, ExitCode},
     sync::OnceLock,
 };
 
@@ -19,6 +19,7 @@ use hugewise_linux::{
     facts::Facts,
     hugepages::{backing::Backing, contiguity::Scan, page_sizes::PageSizes},
     json,
+    proc::tree,
     reading::Reason,
     root::Root,
 };
@@ -163,6 +164,8 @@ pub fn make(root: &Root, wishes: &PlanOptions, command: &[String]) -> anyhow::Re
         .context("cannot plan for this command line")?;
     let mut facts = Facts::gather(root, Scan::IfQuick);
     let holder = if root.is_live() { journal::held(Path::new(STATE_DIR)) } else { None };
+    // The pages are for the programs that the experiment itself starts.
+    let holder = holder.filter(|holder| !tree::processes(root, holder.owner).contains(&process::id()));
     let excluded = holder.and_then(|holder| experiment::exclude(&mut facts, &holder));
     let wanted = PlanRequest {
         backing: wishes.backing,
