@@ -11,7 +11,7 @@ use hugewise_linux::{root::Root, sys::exit_stop};
 
 use super::{
     assignment::ObserverTask,
-    observer::{Kept, Process},
+    sampled_process::{Kept, Process},
 };
 
 /// The sample of a process that is traced until its exit.

@@ -6,6 +6,7 @@ mod exit_sample;
 pub mod observer;
 pub mod readiness;
 pub mod report;
+mod sampled_process;
 pub mod target;
 
 use std::{

@@ -10,39 +10,20 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use hugewise_evidence::process::{MachineState, Options, Survey, survey};
 use hugewise_linux::{
-    hugepages::page_sizes::PageSizes,
     json,
-    pages::occupancy::Occupancy,
-    proc::{
-        process,
-        smaps::{self, Vma},
-        tree,
-    },
-    reading::Reading,
     root::Root,
-    sys::{
-        handover,
-        pidfd::{self, Adviser},
-    },
-    units::{Bytes, PageSize},
-};
-use hugewise_memory::collapse::{
-    candidates,
-    engine::{CollapseResult, Settings},
-    live::{self, CollapseTarget},
-    refusals::Refusal,
-    suitable,
+    sys::{handover, pidfd},
+    units::Bytes,
 };
 
 use super::{
     assignment::{ObserverTask, fallbacks},
     exit_sample,
     readiness::{Readiness, grows_fast, is_outgrown, is_sample_due},
-    report::{self, RunOutcome, RunRegion, RunReport},
+    report::{self, RunOutcome, RunReport},
+    sampled_process::{Kept, Process},
 };
-use crate::commands::collapse;
 
 /// First reading interval; the next ones are longer.
 const FIRST_READING_INTERVAL: Duration = Duration::from_millis(10);
@@ -92,16 +73,6 @@ pub fn run(assignment: &ObserverTask) -> anyhow::Result<ExitCode> {
         None => {}
     }
     observation.report_end(outcome, lasted, note, fallbacks)
-}
-
-/// A sample of a program, and its time.
-pub struct Kept {
-    /// The process with most resident bytes.
-    pub pid: u32,
-    /// Since the start.
-    pub at: Duration,
-    pub resident: Bytes,
-    pub regions: Vec<RunRegion>,
 }
 
 /// The samples of a program.
@@ -243,110 +214,4 @@ fn check_stdin(root: &Root) -> anyhow::Result<()> {
     let is_pidfd = info.lines().any(|line| line.starts_with("Pid:"));
     ensure!(is_pidfd, "standard input is not a pidfd: only 'hugewise run' starts observers");
     Ok(())
-}
-
-pub(super) struct Process<'a> {
-    pub(super) pid: u32,
-    pub(super) root: &'a Root,
-    pub(super) assignment: &'a ObserverTask,
-}
-
-impl Process<'_> {
-    /// The process with most resident bytes, and their number.
-    pub(super) fn heaviest(&self) -> Option<(u32, Bytes)> {
-        let tree = match self.assignment.behind_wrapper {
-            true => tree::processes(self.root, self.pid),
-            false => vec![self.pid],
-        };
-        let resident = |pid: u32| {
-            let text = self.root.read(format!("proc/{pid}/smaps_rollup")).ok()?;
-            let all = smaps::parse(&text).ok()?;
-            Some((pid, all.iter().map(|vma| vma.rss + vma.hugetlb).sum()))
-        };
-        tree.into_iter().filter_map(resident).max_by_key(|(_, resident): &(u32, Bytes)| *resident)
-    }
-
-    /// Samples the regions, after collapsing memory if the assignment requires it.
-    fn sample(&self, pid: u32, pidfd: &impl AsFd, report: &mut RunReport) -> anyhow::Result<()> {
-        let machine = MachineState::read(self.root)?;
-        let mut sampled = self.read(&machine, pid)?;
-        // With a wrapper the pidfd may refer to another process.
-        if let (true, Some(size), true) = (self.assignment.collapse, machine.pmd(), pid == self.pid) {
-            let before = huge(&sampled.vmas);
-            match self.collapse_outside_heap(&sampled, &machine.sizes, size, pidfd) {
-                Ok(done) => {
-                    report.collapse_seconds = done.lasted.as_secs_f64();
-                    report.notes.extend(not_collapsed(&done, size));
-                }
-                Err(error) => report.notes.push(format!("cannot collapse off-heap memory: {error:#}")),
-            }
-            sampled = self.read(&machine, pid)?;
-            report.collapsed_bytes = huge(&sampled.vmas).saturating_sub(before);
-        }
-        report.regions = report::regions(&sampled.survey, &machine, self.assignment);
-        Ok(())
-    }
-
-    /// The regions of a process now.
-    pub(super) fn regions(&self, pid: u32) -> anyhow::Result<Vec<RunRegion>> {
-        let machine = MachineState::read(self.root)?;
-        Ok(report::regions(&self.read(&machine, pid)?.survey, &machine, self.assignment))
-    }
-
-    fn read(&self, machine: &MachineState, pid: u32) -> anyhow::Result<MemorySample> {
-        let process = process::Process::read(self.root, pid)?;
-        let vmas = smaps::read(self.root, &pid.to_string())?;
-        let folios = Reading::unknown("not needed here");
-        let options = Options { max_heap: self.assignment.max_heap, ..Options::default() };
-        let survey = survey(self.root, machine, &process, &vmas, &folios, options);
-        Ok(MemorySample { process, vmas, survey })
-    }
-
-    /// Collapses dense memory outside of the heap, without reclaim or compaction.
-    fn collapse_outside_heap(
-        &self,
-        sampled: &MemorySample,
-        sizes: &PageSizes,
-        size: PageSize,
-        pidfd: &impl AsFd,
-    ) -> anyhow::Result<CollapseResult> {
-        let circumstances = collapse::candidates::circumstances(self.root, &sampled.process, size);
-        let occupancy = Occupancy::open(self.root, self.pid, sizes.base, size)?;
-        let mut all = Vec::new();
-        let outside =
-            sampled.survey.parts.iter().map(|(part, _)| part).filter(|part| report::is_outside_heap(part));
-        for part in outside {
-            for vma in sampled.vmas.iter().filter(|vma| part.addresses.contains(&vma.addresses.start)) {
-                if suitable::unsuitable(vma, &circumstances).is_none() {
-                    let slots = occupancy.slots(&vma.addresses)?;
-                    all.extend(candidates::choose(&slots, size, candidates::MIN_RESIDENT_PERCENT).candidates);
-                }
-            }
-        }
-        let adviser = Adviser::of(pidfd.as_fd().try_clone_to_owned()?.into());
-        let target =
-            CollapseTarget { root: self.root, pid: self.pid, adviser: &adviser, sizes, interrupt: None };
-        let settings = Settings { size, rate: None, allow_reclaim: false };
-        Ok(live::collapse_all(&target, &all, settings, &mut |_, _| {}))
-    }
-}
-
-/// One sample of a process.
-struct MemorySample {
-    process: process::Process,
-    vmas: Vec<Vma>,
-    survey: Survey,
-}
-
-fn huge(vmas: &[Vma]) -> Bytes {
-    vmas.iter().map(|vma| vma.thp).sum()
-}
-
-/// Amount that was not collapsed, with the reason; `None` if all memory was collapsed.
-fn not_collapsed(done: &CollapseResult, size: PageSize) -> Option<String> {
-    let left: Bytes = done.refusals.iter().map(Refusal::bytes).sum();
-    let first = done.refusals.first()?;
-    let reason = collapse::result::cause(done.outcome).unwrap_or_else(|| first.reason.words());
-    let tried = done.collapsed * size + left;
-    Some(format!("{left} of {tried} outside of the heap were not collapsed: {reason}"))
 }
