@@ -4,8 +4,8 @@ package io.hugewise.memory;
 ///
 /// A free slot is a bit in the word of its span: in the half that is shared, or in that of the cache that owns the word.
 /// A thread takes slots from its cache, and frees slots of words that its cache owns into it, without an atomic
-/// operation; slots of other words by one. The lock of a class orders the beginning and end of spans, and which cache
-/// owns a word. Locks are taken in this order: a cache is entered, then a class is locked.
+/// operation; slots of other words by one. The lock of a class orders the beginning and end of spans. A word gets
+/// an owner by one atomic operation, based on a reading without a live one. Locks are taken in this order: a cache is entered, then a class is locked.
 final class Slots {
     /// All classes together keep at most 1/32 of the memory in empty spans, and each at most 256 KiB.
     private static final int KEPT_PART = 32;
@@ -105,13 +105,12 @@ final class Slots {
             if ((now & Words.FREE) == 0) {
                 continue;
             }
-            int owner = Words.ownerOf(now);
-            if (owner != cache.tag() && caches.isLive(owner)) {
-                other = owner;
+            if (isOfAnother(cache, now)) {
+                other = Words.ownerOf(now);
                 continue;
             }
             int most = (int) Math.min(Words.SLOTS, room(cache, size) / size) + (slot < 0 ? 1 : 0);
-            long bits = most == 0 ? 0 : words.own(word, cache.tag(), most);
+            long bits = own(cache, word, most);
             isMore |= (words.get(word) & Words.FREE) != 0;
             if (bits == 0) {
                 continue;
@@ -132,6 +131,24 @@ final class Slots {
             caches.giveBack(of.queue, sizeClass, other, first);
         }
         return slot;
+    }
+
+    /// Takes free slots of a word for a cache, at most `most`; returns them as bits, 0 if there are none, or another cache
+    /// owns the word by now: a free needs no lock to own one.
+    private long own(SlotCache cache, long word, int most) {
+        while (true) {
+            long now = words.get(word);
+            long bits = isOfAnother(cache, now) ? 0 : Words.lowest(now & Words.FREE, most);
+            if (bits == 0 || words.own(word, now, bits, cache.tag())) {
+                return bits;
+            }
+        }
+    }
+
+    /// Whether a word, as it was read, is in use by another cache.
+    private boolean isOfAnother(SlotCache cache, long shared) {
+        int owner = Words.ownerOf(shared);
+        return owner != cache.tag() && caches.isLive(owner);
     }
 
     private long room(SlotCache cache, int size) {
@@ -233,7 +250,7 @@ final class Slots {
             int sizeClass = UnitInfo.sizeClass(info);
             int size = SizeClasses.size(sizeClass);
             boolean isOwned = Words.ownerOf(shared) == cache.tag();
-            if ((!isOwned && everyCache.isLive(Words.ownerOf(shared)))
+            if ((!isOwned && isOfAnother(cache, shared))
                     || (cache.room() < size && !everyCache.grant(cache, size))) {
                 return Freeing.NOT_OWNED;
             }
@@ -255,15 +272,15 @@ final class Slots {
         }
     }
 
-    /// Gives a word that was read to a cache, unless it has changed. No lock is needed, as for a free slot: the slot that
-    /// is being freed keeps the span from ending.
+    /// Gives a word that was read to a cache, unless it has changed. No lock is needed: the slot that is being freed keeps
+    /// the span from ending.
     private boolean adopt(int first, int info, long word, long shared, SlotCache cache) {
         int now = units.info(first);
         if (!UnitInfo.isFirstOf(now, info)) {
             throw Blocks.noBlock();
         }
         // If the span was sealed before the word was read, the slot may be free and not in it.
-        return (now & UnitInfo.SEALED) == 0 && words.adopt(word, shared, cache.tag());
+        return (now & UnitInfo.SEALED) == 0 && words.own(word, shared, 0, cache.tag());
     }
 
     /// A request that failed would find the slot, or the units of its span.

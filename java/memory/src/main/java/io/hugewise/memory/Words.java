@@ -94,20 +94,10 @@ final class Words {
         }
     }
 
-    /// Takes free slots out, at most `most`, for a new owner or the present one; returns them as bits, 0 if there are none.
-    long own(long word, int owner, int most) {
-        while (true) {
-            long now = get(word);
-            long bits = lowest(now & FREE, most);
-            if (bits == 0 || change(word, now, owned(now & ~bits, owner) + ONE)) {
-                return bits;
-            }
-        }
-    }
-
-    /// Gives a word without an owner to one; false if the word is not what was read.
-    boolean adopt(long word, long read, int owner) {
-        return change(word, read, owned(read, owner) + ONE);
+    /// Takes free slots out of a word that was read, for a new owner or the present one; false if the word is not what was
+    /// read.
+    boolean own(long word, long read, long bits, int owner) {
+        return change(word, read, owned(read & ~bits, owner) + ONE);
     }
 
     /// Frees slots of the owner, which owns the word no longer.
