@@ -30,7 +30,7 @@ demo: ## compare base pages with huge pages on this machine
 	@scripts/tools rust cc jdk
 	@$(cargo) build --release --locked -p hugewise
 # Exit statuses 1 and 3 are verdicts, not failures.
-	@scripts/tools jdk -- $(binary) compare $(ARGS) || [ $$? -eq 1 ] || [ $$? -eq 3 ]
+	@scripts/tools jdk -- $(binary) compare $(ARGS) || case $$? in 1 | 3) ;; *) exit 2 ;; esac
 
 test: ## check formatting, lints and documentation; run all tests, including Java's
 	@scripts/tools rust lints cc jdk
