@@ -50,7 +50,7 @@ final class Store {
     /// Reads the entry of a key, and counts the use.
     ///
     /// @param reader reads the entry at an address, which is valid until it returns
-    /// @return what it returned; null if there is no such entry
+    /// @return the value that the reader returned; null if the key has no entry
     <R> @Nullable R read(byte[] key, long hash, LongFunction<? extends @Nullable R> reader) {
         int pin = pins.pin();
         try {

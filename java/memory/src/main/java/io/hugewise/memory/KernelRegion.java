@@ -12,10 +12,10 @@ import org.jspecify.annotations.Nullable;
 ///
 /// @param why why libhugewise is not used
 record KernelRegion(MemorySegment memory, Obtained obtained, MachinePages pages, String why) implements Region {
-    private static final int READ_WRITE = 3;
-    private static final int PRIVATE_ANONYMOUS = 0x22;
+    static final int READ_WRITE = 3;
+    static final int PRIVATE_ANONYMOUS = 0x22;
     private static final int FIXED = 0x10;
-    private static final int NORESERVE = 0x4000;
+    static final int NORESERVE = 0x4000;
     private static final int HUGETLB = 0x40000;
     private static final int SIZE_SHIFT = 26;
 

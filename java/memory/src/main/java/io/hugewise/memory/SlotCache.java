@@ -112,10 +112,6 @@ final class SlotCache {
         return isRevoked;
     }
 
-    boolean isNotRevoked() {
-        return !isRevoked;
-    }
-
     void awaitRevoked() {
         for (int spins = 0; Atomics.get(state, BUSY) != 0; spins++) {
             SpinLock.pause(spins);

@@ -5,7 +5,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /// The caches of free slots: one for each of up to 64 platform threads, and some that all other threads share.
@@ -29,7 +28,7 @@ final class SlotCaches {
 
     private final Words words;
     private final SlotPlaces places;
-    private final Given given;
+    private final SlotClass[] classes;
     /// Those of platform threads, by the low bits of the thread's id. Read without synchronization: what a thread reads of
     /// a cache of others is final.
     private final @Nullable SlotCache[] owned;
@@ -46,11 +45,12 @@ final class SlotCaches {
     /// How often a grant was refused; a hint, counted without synchronization.
     private int shortages;
 
+    /// @param classes filled in later
     /// @param stripes number of shared caches, a power of two
-    SlotCaches(Words words, SlotPlaces places, long bytes, int stripes, Given given) {
+    SlotCaches(Words words, SlotPlaces places, SlotClass[] classes, long bytes, int stripes) {
         this.words = words;
         this.places = places;
-        this.given = given;
+        this.classes = classes;
         int count = Math.clamp(Long.highestOneBit(bytes / BYTES_EACH), 1, MOST_OWNED);
         this.owned = new SlotCache[ProcessBarrier.IS_AVAILABLE ? count : 1];
         this.tags = new int[MOST_OWNED + stripes];
@@ -65,13 +65,14 @@ final class SlotCaches {
 
     private int newTag(int index) {
         int tag = lastTags[index] + (1 << INDEX_BITS) & 0xFFFF;
-        // 0 is no tag.
+        // A word with the tag 0 has no owner.
         lastTags[index] = tag < 1 << INDEX_BITS ? 1 << INDEX_BITS | index : tag | index;
         Atomics.put(tags, index, lastTags[index]);
         return lastTags[index];
     }
 
-    /// Whether a word with this owner may be in use by a cache at this moment. False is final for an owner's tag.
+    /// Whether a word with this owner may be in use by a cache at this moment. Once false, it stays false
+    /// for this tag until its cache was drained 511 times.
     boolean isLive(int tag) {
         return tag != 0 && Atomics.get(tags, tag & (1 << INDEX_BITS) - 1) == tag;
     }
@@ -177,19 +178,11 @@ final class SlotCaches {
         }
     }
 
-    /// What is done with words whose free slots are within reach of all threads again, and with the spans of which other
-    /// threads have freed slots.
-    interface Given {
-        void word(int sizeClass, long word);
-
-        void returned(int sizeClass, int[] heads);
-    }
-
     /// Takes the free slots of all caches back. The caller is in no cache, and has no lock.
     void drain() {
         lock.lock();
         try {
-            revoke(SlotCache::isNotRevoked);
+            revoke(null);
             for (int i = 0; i < shared.length; i++) {
                 drainShared(i);
             }
@@ -199,14 +192,14 @@ final class SlotCaches {
     }
 
     /// Takes a cache away whose thread leaves many returned spans unused. The caller is in no cache, and has no lock.
-    void drain(int tag) {
+    void drainUnused(int tag) {
         SlotCache cache = ofTag(tag);
         if (cache != null && cache.returns() >= MOST_RETURNS && lock.tryLock()) {
             try {
                 if (cache.thread == SlotCache.SHARED) {
                     drainShared((tag & (1 << INDEX_BITS) - 1) - MOST_OWNED);
                 } else {
-                    revoke(one -> one == cache && one.isNotRevoked());
+                    revoke(cache);
                 }
             } finally {
                 lock.unlock();
@@ -219,11 +212,12 @@ final class SlotCaches {
         return !isLive(tag) ? null : index < MOST_OWNED ? owned[index] : shared[index - MOST_OWNED];
     }
 
-    private void revoke(Predicate<SlotCache> which) {
+    /// Takes caches away from their threads: one of them, or all.
+    private void revoke(@Nullable SlotCache only) {
         List<Integer> revoked = new ArrayList<>();
         for (int i = 0; i < owned.length; i++) {
             SlotCache cache = owned[i];
-            if (cache != null && which.test(cache)) {
+            if (cache != null && !cache.isRevoked() && (only == null || only == cache)) {
                 cache.revoke();
                 revoked.add(i);
             }
@@ -262,7 +256,7 @@ final class SlotCaches {
     private void giveUp(SlotCache cache) {
         for (int c = 0; c < SizeClasses.COUNT; c++) {
             for (long word; (word = cache.release(c)) >= 0; ) {
-                given.word(c, word);
+                classes[c].queue.add(places.firstUnit(word));
             }
         }
         grantable.addAndGet(cache.room());
@@ -271,7 +265,7 @@ final class SlotCaches {
 
     private void giveReturned(SlotCache cache) {
         for (int c = 0; c < SizeClasses.COUNT; c++) {
-            given.returned(c, cache.returned);
+            classes[c].queue.addAll(cache.returned, c);
         }
     }
 
@@ -279,7 +273,8 @@ final class SlotCaches {
     ///
     /// @param tag its owner
     /// @param first the first unit of its span
-    void giveBack(SpanQueue queue, int sizeClass, int tag, int first) {
+    void giveBack(int sizeClass, int tag, int first) {
+        SpanQueue queue = classes[sizeClass].queue;
         SlotCache cache = ofTag(tag);
         if (cache == null) {
             queue.add(first);

@@ -75,7 +75,7 @@ final class SlotClass {
         return first;
     }
 
-    /// Slots of a span are taken from now on, so it is no longer kept as an empty one.
+    /// Stops keeping a span as an empty one, before slots of it are taken.
     void use(int first) {
         int info = units.info(first);
         while ((info & UnitInfo.KEPT) != 0) {

@@ -5,7 +5,8 @@ package io.hugewise.memory;
 /// A free slot is a bit in the word of its span: in the half that is shared, or in that of the cache that owns the word.
 /// A thread takes slots from its cache, and frees slots of words that its cache owns into it, without an atomic
 /// operation; slots of other words by one. The lock of a class orders the beginning and end of spans. A word gets
-/// an owner by one atomic operation, based on a reading without a live one. Locks are taken in this order: a cache is entered, then a class is locked.
+/// an owner by one atomic operation, based on a reading without a live one. Locks are taken in this order: a cache is
+/// entered, then a class is locked.
 final class Slots {
     /// All classes together keep at most 1/32 of the memory in empty spans, and each at most 256 KiB.
     private static final int KEPT_PART = 32;
@@ -25,7 +26,6 @@ final class Slots {
 
     private final Units units;
     private final Words words;
-    private final SlotPlaces places;
     private final SlotCaches caches;
     private final SlotClass[] classes = new SlotClass[SizeClasses.COUNT];
     private final IdleSlots idle;
@@ -33,8 +33,7 @@ final class Slots {
     Slots(Units units, long bytes, int stripes) {
         this.units = units;
         this.words = new Words((long) units.count() << SlotPlaces.WORDS_LOG2);
-        this.places = new SlotPlaces(units);
-        this.caches = new SlotCaches(words, places, bytes, stripes, new Given());
+        this.caches = new SlotCaches(words, new SlotPlaces(units), classes, bytes, stripes);
         this.idle = new IdleSlots(units, words, classes);
         int mostKept = Math.min(MOST_KEPT, units.count() / KEPT_PART / SizeClasses.COUNT);
         int[] next = new int[units.count()];
@@ -128,7 +127,7 @@ final class Slots {
         if (isMore) {
             of.queue.add(first);
         } else if (other != 0) {
-            caches.giveBack(of.queue, sizeClass, other, first);
+            caches.giveBack(sizeClass, other, first);
         }
         return slot;
     }
@@ -185,19 +184,6 @@ final class Slots {
     /// Puts the free slots of all caches within reach of all threads.
     void drain() {
         caches.drain();
-    }
-
-    /// What caches give up goes to the queues of the classes.
-    private final class Given implements SlotCaches.Given {
-        @Override
-        public void word(int sizeClass, long word) {
-            classes[sizeClass].queue.add(places.firstUnit(word));
-        }
-
-        @Override
-        public void returned(int sizeClass, int[] heads) {
-            classes[sizeClass].queue.addAll(heads, sizeClass);
-        }
     }
 
     // Freeing
@@ -319,8 +305,8 @@ final class Slots {
         }
         long free = before & Words.FREE;
         if (free == 0) {
-            caches.giveBack(of.queue, of.sizeClass, Words.ownerOf(before), first);
-            caches.drain(Words.ownerOf(before));
+            caches.giveBack(of.sizeClass, Words.ownerOf(before), first);
+            caches.drainUnused(Words.ownerOf(before));
         }
         noteFreed(of, info, ofSpan, free, bit);
         if ((free | bit) == SlotPlaces.all(of.sizeClass, info, ofSpan)) {

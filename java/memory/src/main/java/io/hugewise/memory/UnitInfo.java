@@ -9,7 +9,8 @@ package io.hugewise.memory;
 ///
 /// `back` is the distance to the first unit of the span. In that unit alone, `Q` is set while the span is queued
 /// for its class, `H` once it is in the heap of the queue, `E` while it is empty and kept, and `S` while free slots are
-/// not in its words, so that who frees a slot has to wait. The second unit of a large block has `L` set, and its length in units in all other bits.
+/// not in its words: a thread that frees a slot waits until it is cleared. The second unit of a large block has `L` set,
+/// and its length in units in all other bits.
 final class UnitInfo {
     /// A span of slots of one class.
     static final int SLOTS = 1;

@@ -20,6 +20,13 @@ import org.openjdk.jcstress.infra.results.III_Result;
 final class DoubleFree {
     private DoubleFree() {}
 
+    /// A slot in memory of its own, whose other blocks no other state takes.
+    private abstract static class Alone {
+        final HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(1 << 16).only(Backing.base()));
+        final HugeAllocator allocator = HugeAllocator.of(arena);
+        final long block = allocator.allocateOffset(64);
+    }
+
     /// A slot, which is freed into the cache that owns its word, or into the shared half of the word.
     @JCStressTest
     @Outcome(id = {"1, 0", "0, 1"}, expect = ACCEPTABLE, desc = "one of both")
@@ -63,11 +70,7 @@ final class DoubleFree {
     @Outcome(id = {"1, 0, 1", "0, 1, 1"}, expect = ACCEPTABLE, desc = "one of both")
     @Outcome(id = "1, 1, 1", expect = ACCEPTABLE_INTERESTING, desc = "not detected, and free once")
     @State
-    public static class AndAllocated {
-        private final HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(1 << 16).only(Backing.base()));
-        private final HugeAllocator allocator = HugeAllocator.of(arena);
-        private final long block = allocator.allocateOffset(64);
-
+    public static class AndAllocated extends Alone {
         @Actor
         public void one(III_Result result) {
             result.r1 = Memory.free(allocator, block);
@@ -123,20 +126,15 @@ final class DoubleFree {
         }
     }
 
-    /// The second thread allocates blocks of the size before, and may get the block that the first one freed. Without
-    /// other states in the same memory, whose blocks it would get.
+    /// The second thread allocates blocks of the size before, and may get the block that the first one freed.
     @JCStressTest
     @Outcome(id = {"1, 0, 0", "0, 0, 1"}, expect = ACCEPTABLE, desc = "one of both")
     @Outcome(id = "1, 1, 1", expect = ACCEPTABLE, desc = "freed, allocated again, and freed by its new owner")
     @Outcome(id = "1, 0, 1", expect = ACCEPTABLE_INTERESTING, desc = "not detected: freed at the same moment")
     @State
-    public static class WhileAllocated {
+    public static class WhileAllocated extends Alone {
         /// More than the slots of a word.
         private static final int SOME = 40;
-
-        private final HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(1 << 16).only(Backing.base()));
-        private final HugeAllocator allocator = HugeAllocator.of(arena);
-        private final long block = allocator.allocateOffset(64);
 
         @Actor
         public void one(III_Result result) {
