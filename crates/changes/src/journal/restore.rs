@@ -131,7 +131,7 @@ pub(super) fn restore_record(
         let earlier = earlier.map_or_else(Vec::new, |applied| applied.entries);
         let (ours, foreign) = ChangedSetting::divide(root, record.entries.clone(), &earlier, others);
         let entries = foreign.iter().map(|since| since.kept.clone()).chain(ours.iter().cloned()).collect();
-        // Saved first, as in `undo`, and as there not if there is no space.
+        // Before the first write, as in `undo`. Without space for it, the settings are restored anyway.
         let _ = store.save(&Record { entries, ..record.clone() });
         done.changed_since = foreign;
         for ChangedSetting { entry, .. } in ours.into_iter().rev() {

@@ -31,7 +31,7 @@ const V1_UNLIMITED: u64 = 1 << 62;
 pub struct CgroupLimits {
     /// The process's group of the memory controller.
     pub memory_group: Reading<Group>,
-    /// The memory limit of that group and its ancestors that leaves least; `null` if there is no limit. Does
+    /// The memory limit with the fewest bytes left, of that group and its ancestors; `null` if there is none. Does
     /// not include hugetlb pages, except on v2 with the mount option `memory_hugetlb_accounting`.
     pub memory: Reading<Option<Limit>>,
     /// The process's group of the hugetlb controller.
@@ -67,7 +67,7 @@ pub struct Group {
     pub hidden_above: bool,
 }
 
-/// The limit of a group and its ancestors that leaves least.
+/// The limit with the fewest bytes left, of a group and its ancestors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
     /// The limit, in bytes.
@@ -291,8 +291,8 @@ pub fn settings(root: &Root, controller: &str, v1: &[&str], v2: &[&str]) -> Resu
     Ok(settings)
 }
 
-/// The limit that leaves least, from the group up to the mount point. A limit of which it is unknown how much it
-/// leaves may be that one.
+/// The limit with the fewest bytes left, from the group up to the mount point. A limit whose bytes left are unknown
+/// may be that one.
 ///
 /// An unreadable limit makes the result an error, for the same reason.
 fn tightest(root: &Root, group: &Group, prefix: &str) -> Result<Option<Limit>, ReadError> {

@@ -100,7 +100,7 @@ pub struct TimeToSafepoint {
 /// time, as a thread that waits for compaction works for some of that time. The lower bound of the time of first
 /// touch is the lowest cost per page that the recorder measured.
 ///
-/// Threads in pauses for which there is no room in memory are counted.
+/// The second value is the memory that is left for more threads in pauses, and the number of threads left out.
 pub fn split(gathered: &RecordingData) -> (Vec<Pause>, Room) {
     let mut room = gathered.room;
     let mut pauses: Vec<PartialPause> = gathered
@@ -245,7 +245,7 @@ impl Costs {
 }
 
 impl PartialPause<'_> {
-    /// The figures of a thread; `None` if there is no room for another thread.
+    /// The figures of a thread; `None` if the limit of memory is reached and the thread is left out.
     fn counted(&mut self, thread: usize, room: &mut Room) -> Option<&mut Counted> {
         match self.threads.entry(thread) {
             Entry::Occupied(known) => Some(known.into_mut()),
