@@ -21,7 +21,7 @@ skips := $(CURDIR)/target/skips
 share := $(DESTDIR)$(PREFIX)/share
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-java races test-reproducible release-java java build fmt lint doc bench bench-java docs-data fuzz clean install install-c
+.PHONY: help demo test test-full test-java races test-reproducible release-java java build fmt lint doc bench bench-java bench-cache demo-cache docs-data fuzz clean install install-c
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -90,6 +90,14 @@ bench: build ## compare the native touch loop with plain C (minutes; RUN=--quick
 bench-java: RUN ?= --quick
 bench-java: build java ## run the JMH benchmarks with their coverage (minutes; RUN= for all)
 	scripts/tools jdk25 python -- benchmarks/java/run --hugewise $(binary) $(RUN)
+
+bench-cache: RUN ?= --quick
+bench-cache: build java ## compare the Java cache with other caches (minutes; RUN= for all, which needs 9 GiB)
+	scripts/tools jdk25 maven python -- benchmarks/cache/run --hugewise $(binary) $(RUN)
+
+# The files of the result are in target/, not among the recorded ones.
+demo-cache: build java ## read a store larger than its cache, on base and on huge pages (5 minutes; ARGS='--gib 4')
+	scripts/tools jdk25 maven python -- benchmarks/demo-cache/run --hugewise $(binary) --out target/demo-cache.json $(ARGS)
 
 docs-data: ## write the figures of the documentation from the results of the benchmarks
 	scripts/tools python -- benchmarks/docs-data

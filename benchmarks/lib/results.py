@@ -114,12 +114,16 @@ class Run:
         result = self.json()
         for part in result["parts"]:
             print(f"{part['name']}: {part['question']}\n\n{tables.part(part)}\n")
-        if self.file:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            self.file.write_text(tables.joined_lists(json.dumps(result, indent=1, ensure_ascii=False)) + "\n")
-            print(f"written to {self.file}")
+        self.write(result)
         verdicts = {row["verdict"] for part in result["parts"] for row in part["rows"]}
         sys.exit(0 if verdicts <= {"holds", "not_judged"} else 1)
+
+    def write(self, result=None):
+        """Writes the file, if there is one."""
+        if self.file:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.write_text(tables.joined_lists(json.dumps(result or self.json(), indent=1, ensure_ascii=False)) + "\n")
+            print(f"written to {self.file}")
 
 
 class Part:

@@ -1,0 +1,46 @@
+"""Plots as SVG."""
+
+import math
+import statistics
+from html import escape
+
+WIDTH, LABEL, RIGHT, ROW, AXIS = 720, 150, 90, 34, 46
+COLOURS = ["#8A94A0", "#5B6470", "#2A7DB8", "#1B9E6B"]
+GRID, TEXT = "#DDE1E6", "#5B6470"
+
+
+def dots(series, unit):
+    """One line for each of (name, values): a bar up to the median, and a dot for each value."""
+    most = max(max(values) for _, values in series)
+    step = nice(most / 4)
+    end = step * math.ceil(most / step)
+    at = lambda value: LABEL + (WIDTH - LABEL - RIGHT) * value / end
+    bottom = ROW * len(series) + 8
+    marks = []
+    for n in range(round(end / step) + 1):
+        x = at(n * step)
+        marks.append(f'<line x1="{x:.1f}" y1="4" x2="{x:.1f}" y2="{bottom}" stroke="{GRID}"/>')
+        marks.append(text(x, bottom + 16, f"{n * step:,.0f}", "middle"))
+    for i, (name, values) in enumerate(series):
+        middle = ROW * i + ROW / 2 + 4
+        colour = COLOURS[i % len(COLOURS)]
+        of = statistics.median(values)
+        marks.append(text(LABEL - 8, middle + 4, name, "end"))
+        marks.append(f'<rect x="{LABEL}" y="{middle - 9}" width="{at(of) - LABEL:.1f}" height="18" rx="2" fill="{colour}" fill-opacity="0.75"/>')
+        marks += [f'<circle cx="{at(value):.1f}" cy="{middle}" r="3" fill="#FFFFFF" stroke="{colour}" stroke-width="1.5"/>' for value in values]
+        marks.append(text(max(at(of), at(max(values))) + 8, middle + 4, f"{of:,.0f}", "start"))
+    marks.append(text((LABEL + WIDTH - RIGHT) / 2, bottom + 34, unit, "middle"))
+    height = bottom + AXIS
+    body = "\n".join(marks)
+    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" ' \
+        f'font-size="12">\n<rect width="{WIDTH}" height="{height}" fill="#FFFFFF"/>\n{body}\n</svg>\n'
+
+
+def text(x, y, words, anchor):
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{TEXT}">{escape(words)}</text>'
+
+
+def nice(step):
+    """The next of 1, 2, 5, 10, 20 … that is not less."""
+    power = 10 ** math.floor(math.log10(step))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step)
