@@ -7,19 +7,21 @@ import org.caffinitas.ohc.OHCache;
 import org.caffinitas.ohc.OHCacheBuilder;
 
 /// OHC: the linked implementation (a block of malloc for each entry) or the chunked one. The table has its final size from
-/// the start, and enough segments that threads rarely wait for each other.
+/// the start. Many segments: a write searches the list of expiry times of its segment, which has all entries of it.
 final class Ohc implements Cached {
-    private static final int SEGMENTS = 32;
+    private static final int CHUNKED_SEGMENTS = 32;
+    private static final int ENTRIES_OF_SEGMENT = 1000;
 
     private final OHCache<Key, byte[]> cache;
 
     Ohc(int entries, long capacity, boolean isChunked) {
+        int segments = isChunked ? CHUNKED_SEGMENTS : Integer.highestOneBit(entries / ENTRIES_OF_SEGMENT);
         OHCacheBuilder<Key, byte[]> builder = OHCacheBuilder.<Key, byte[]>newBuilder()
                 .keySerializer(new KeySerializer())
                 .valueSerializer(new ValueSerializer())
                 .capacity(capacity)
-                .segmentCount(SEGMENTS)
-                .hashTableSize(Integer.highestOneBit(2 * entries / SEGMENTS - 1))
+                .segmentCount(segments)
+                .hashTableSize(Integer.highestOneBit(2 * entries / segments - 1))
                 .loadFactor(1)
                 .eviction(Eviction.LRU)
                 .throwOOME(true);
