@@ -12,7 +12,7 @@ import org.ehcache.config.units.MemoryUnit;
 import org.ehcache.core.internal.statistics.DefaultStatisticsService;
 import org.ehcache.spi.serialization.Serializer;
 
-/// Ehcache with its off-heap tier alone: a heap tier on top of it makes it slower here.
+/// Ehcache with its off-heap tier alone.
 final class EhcacheOffHeap implements Cached {
     private final Cache<Key, byte[]> cache;
 

@@ -1,0 +1,18 @@
+"""JDKs of this machine, as `hugewise check` finds them."""
+
+import json
+import subprocess
+
+from results import stop
+
+
+def newest(hugewise, least):
+    """The `java` of the newest JDK, which must have at least this version."""
+    try:
+        ran = subprocess.run([hugewise, "check", "--json"], stdout=subprocess.PIPE, text=True)
+        found = sorted((jdk["major"], jdk["java"]) for jdk in json.loads(ran.stdout)["jdks"])
+    except (OSError, json.JSONDecodeError, KeyError, ValueError) as error:
+        return stop(f"{hugewise} check --json: {error}")
+    if not found or found[-1][0] < least:
+        stop(f"no JDK of {least} or later is found")
+    return found[-1][1]
