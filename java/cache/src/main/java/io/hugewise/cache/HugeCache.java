@@ -341,8 +341,8 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// {@return counts since the cache was created}
     public CacheStats stats() {
         Evictor evictor = store.evictor;
-        return new CacheStats(store.hits.sum(), store.misses.sum(), hitBytes.sum(), missBytes.sum(), evictor.evicted.sum(),
-                evictor.evictedBytes.sum(), store.rejected.sum(), evictor.inserted.sum(), evictor.moved());
+        return new CacheStats(store.hits.sum(), store.misses.sum(), hitBytes.sum(), missBytes.sum(), store.live.evicted.sum(),
+                store.live.evictedBytes.sum(), store.rejected.sum(), evictor.inserted.sum(), evictor.moved());
     }
 
     /// {@return the backing of the memory, and why better ones failed}

@@ -7,103 +7,29 @@ import java.util.concurrent.locks.ReentrantLock;
 
 /// A hash table of entries outside of the heap, which grows by one bucket at a time (linear hashing, Litwin, 1980).
 ///
-/// A bucket is a cache line of 8 words. If it has more entries, its last word is the number of an overflow bucket.
-///
-/// ```text
-///  63    62..61  60..24                      23..0
-/// ┌──────┬──────┬───────────────────────────┬──────────────────┐
-/// │ link │ uses │ address of the entry / 8  │ hash, bits 8..31 │
-/// └──────┴──────┴───────────────────────────┴──────────────────┘
-/// ```
-///
 /// Reading takes no lock. Writers hold the lock of the stripe that the hash belongs to, which is that of a bucket and
 /// of the one that it is split into. While they move words from one place to another, the stripe's version is odd:
 /// who then misses an entry looks again.
 final class Index {
-    static final int BUCKET = 64;
     static final int STRIPES = 256;
-    private static final int SLOTS = 8;
-    private static final int LAST = SLOTS - 1;
-    /// Offset of the last word of a bucket.
-    private static final long LAST_SLOT = (long) LAST * Long.BYTES;
-    private static final int TAG_SHIFT = 8;
-    private static final long TAG = 0xFF_FFFF;
-    private static final int LOCATION_SHIFT = 24;
-    private static final long LOCATION = (1L << 37) - 1;
-    private static final int USES_SHIFT = 61;
-    private static final long MOST_USES = 3;
-    private static final int UNIT = 8;
     /// Entries for each bucket at which the table grows.
     private static final int LOAD = 6;
     private static final int LONGEST_CHAIN = 1 << 10;
 
     private final Segments segments;
-    private final int bucketShift;
+    private final Buckets buckets;
     private final ReentrantLock[] locks = new ReentrantLock[STRIPES];
     private final AtomicIntegerArray versions = new AtomicIntegerArray(STRIPES);
     private final LongAdder count = new LongAdder();
     private final ReentrantLock growing = new ReentrantLock();
-    private volatile long[] table = {};
-    private volatile long[] overflow = {};
-    /// Number of buckets; the buckets before this one's lower half are split.
-    private volatile int buckets;
-    private long usedOverflow;
-    /// Link to the first free overflow bucket; 0 if there is none.
-    private long freeOverflow;
 
     Index(Segments segments) {
         this.segments = segments;
-        bucketShift = Integer.numberOfTrailingZeros(segments.size / BUCKET);
+        this.buckets = new Buckets(segments);
         Arrays.setAll(locks, _ -> new ReentrantLock());
-        table = withSegment(table);
-        buckets = 1 << bucketShift;
     }
 
-    private long[] withSegment(long[] bases) {
-        int segment = segments.tryTake(Segments.RESERVED);
-        if (segment < 0) {
-            return bases;
-        }
-        long address = segments.address(segment);
-        Memory.slice(address, segments.size).fill((byte) 0);
-        long[] longer = Arrays.copyOf(bases, bases.length + 1);
-        longer[bases.length] = address;
-        return longer;
-    }
-
-    // --- Words -------------------------------------------------------------------------------------
-
-    static long tag(long hash) {
-        return hash >>> TAG_SHIFT & TAG;
-    }
-
-    private long word(long address, long hash) {
-        return (((address - segments.base) / UNIT) << LOCATION_SHIFT) | tag(hash);
-    }
-
-    /// Offset of a word in its bucket.
-    private static long at(int slot) {
-        return (long) slot * Long.BYTES;
-    }
-
-    private static boolean isLink(long word) {
-        return word < 0;
-    }
-
-    private static boolean isOf(long word, long tag) {
-        return word > 0 && (word & TAG) == tag;
-    }
-
-    /// Address of the entry that a word refers to.
-    long address(long word) {
-        return segments.base + (word >>> LOCATION_SHIFT & LOCATION) * UNIT;
-    }
-
-    static int uses(long word) {
-        return (int) (word >>> USES_SHIFT & MOST_USES);
-    }
-
-    static int stripe(long hash) {
+    private static int stripe(long hash) {
         return (int) hash & STRIPES - 1;
     }
 
@@ -117,7 +43,16 @@ final class Index {
 
     /// Bytes of the table.
     long bytes() {
-        return (long) (table.length + overflow.length) * segments.size;
+        return buckets.bytes();
+    }
+
+    private long word(long entry, long hash) {
+        return IndexWord.of(entry - segments.base, hash);
+    }
+
+    /// Address of the entry that a word refers to.
+    private long address(long word) {
+        return segments.base + IndexWord.offset(word);
     }
 
     // --- Reading -----------------------------------------------------------------------------------
@@ -138,25 +73,25 @@ final class Index {
     }
 
     private long search(byte[] key, long hash, Entries entries, boolean isUse) {
-        long tag = tag(hash);
-        long bucket = bucket(hash);
+        long tag = IndexWord.tag(hash);
+        long bucket = buckets.of(hash);
         // The free overflow buckets are a chain, too, in which a reader may get.
         for (int length = 0; length < LONGEST_CHAIN; length++) {
             long word = 0;
-            for (int slot = 0; slot < SLOTS; slot++) {
-                long at = bucket + at(slot);
+            for (int slot = 0; slot < Buckets.SLOTS; slot++) {
+                long at = Buckets.slot(bucket, slot);
                 word = Memory.word(at);
-                if (isOf(word, tag) && entries.isOf(address(word), key)) {
-                    if (isUse && uses(word) < MOST_USES) {
-                        Memory.replaceWord(at, word, word + (1L << USES_SHIFT));
+                if (IndexWord.isOf(word, tag) && entries.isOf(address(word), key)) {
+                    if (isUse && IndexWord.uses(word) < IndexWord.MOST_USES) {
+                        Memory.replaceWord(at, word, IndexWord.withUses(word, IndexWord.uses(word) + 1));
                     }
                     return address(word);
                 }
             }
-            if (!isLink(word)) {
+            if (!IndexWord.isLink(word)) {
                 return 0;
             }
-            bucket = overflowBucket(word);
+            bucket = buckets.overflow(word);
         }
         return 0;
     }
@@ -166,20 +101,18 @@ final class Index {
     /// @return the address of the word, or 0 if no word refers to it
     long place(long entry, long hash) {
         long wanted = word(entry, hash);
-        long mask = LOCATION << LOCATION_SHIFT | TAG;
-        long bucket = bucket(hash);
+        long bucket = buckets.of(hash);
         for (int length = 0; length < LONGEST_CHAIN; length++) {
-            for (int slot = 0; slot < SLOTS; slot++) {
-                long word = Memory.word(bucket + at(slot));
-                if (word > 0 && (word & mask) == wanted) {
-                    return bucket + at(slot);
+            for (int slot = 0; slot < Buckets.SLOTS; slot++) {
+                if (IndexWord.isSame(Memory.word(Buckets.slot(bucket, slot)), wanted)) {
+                    return Buckets.slot(bucket, slot);
                 }
             }
-            long last = Memory.word(bucket + LAST_SLOT);
-            if (!isLink(last)) {
+            long last = Memory.word(Buckets.last(bucket));
+            if (!IndexWord.isLink(last)) {
                 return 0;
             }
-            bucket = overflowBucket(last);
+            bucket = buckets.overflow(last);
         }
         return 0;
     }
@@ -190,29 +123,10 @@ final class Index {
     static int takeUses(long at) {
         while (true) {
             long word = Memory.word(at);
-            if (Memory.replaceWord(at, word, word & ~(MOST_USES << USES_SHIFT))) {
-                return uses(word);
+            if (Memory.replaceWord(at, word, IndexWord.withUses(word, 0))) {
+                return IndexWord.uses(word);
             }
         }
-    }
-
-    private long bucket(long hash) {
-        return bucket(number((int) hash, buckets));
-    }
-
-    private static int number(int hash, int buckets) {
-        int level = Integer.highestOneBit(buckets);
-        int number = hash & 2 * level - 1;
-        return number < buckets ? number : number & level - 1;
-    }
-
-    private long bucket(int number) {
-        return table[number >>> bucketShift] + (long) (number & (1 << bucketShift) - 1) * BUCKET;
-    }
-
-    private long overflowBucket(long link) {
-        long number = link & Long.MAX_VALUE;
-        return overflow[(int) (number >>> bucketShift)] + (number & (1 << bucketShift) - 1) * BUCKET;
     }
 
     /// Visits all entries, those of a bucket at a time, each once if it stays.
@@ -222,7 +136,7 @@ final class Index {
 
     /// Addresses of the entries of a part of the table. The table may grow between two parts.
     final class Cursor {
-        private final int parts = buckets;
+        private final int parts = buckets.count();
         private final int level = Integer.highestOneBit(parts);
         private int next;
         private long[] found = new long[16];
@@ -238,9 +152,9 @@ final class Index {
             lock.lock();
             try {
                 // The bucket itself, and those that it was split into since.
-                for (long number = next; number < buckets; number += level) {
-                    if (number((int) number, parts) == next) {
-                        collect(bucket((int) number));
+                for (long number = next; number < buckets.count(); number += level) {
+                    if (Buckets.number((int) number, parts) == next) {
+                        collect(buckets.at((int) number));
                     }
                 }
             } finally {
@@ -253,17 +167,17 @@ final class Index {
         private void collect(long bucket) {
             while (true) {
                 long word = 0;
-                for (int slot = 0; slot < SLOTS; slot++) {
-                    word = Memory.word(bucket + at(slot));
+                for (int slot = 0; slot < Buckets.SLOTS; slot++) {
+                    word = Memory.word(Buckets.slot(bucket, slot));
                     if (word > 0) {
                         found = count == found.length ? Arrays.copyOf(found, 2 * count) : found;
                         found[count++] = address(word);
                     }
                 }
-                if (!isLink(word)) {
+                if (!IndexWord.isLink(word)) {
                     return;
                 }
-                bucket = overflowBucket(word);
+                bucket = buckets.overflow(word);
             }
         }
 
@@ -280,7 +194,7 @@ final class Index {
 
     /// Makes a word refer to another entry of the same key.
     void replace(long at, long entry, long hash, int uses) {
-        long word = word(entry, hash) | (long) uses << USES_SHIFT;
+        long word = IndexWord.withUses(word(entry, hash), uses);
         while (!Memory.replaceWord(at, Memory.word(at), word)) {
             Thread.onSpinWait();
         }
@@ -290,7 +204,7 @@ final class Index {
     ///
     /// @return whether there was room
     boolean add(long entry, long hash) {
-        if (!put(bucket(hash), word(entry, hash))) {
+        if (!put(buckets.of(hash), word(entry, hash))) {
             return false;
         }
         count.increment();
@@ -299,24 +213,24 @@ final class Index {
 
     private boolean put(long bucket, long word) {
         while (true) {
-            for (int slot = 0; slot < SLOTS; slot++) {
-                if (Memory.word(bucket + at(slot)) == 0) {
-                    Memory.setWord(bucket + at(slot), word);
+            for (int slot = 0; slot < Buckets.SLOTS; slot++) {
+                if (Memory.word(Buckets.slot(bucket, slot)) == 0) {
+                    Memory.setWord(Buckets.slot(bucket, slot), word);
                     return true;
                 }
             }
-            long at = bucket + LAST_SLOT;
+            long at = Buckets.last(bucket);
             long last = Memory.word(at);
-            if (isLink(last)) {
-                bucket = overflowBucket(last);
+            if (IndexWord.isLink(last)) {
+                bucket = buckets.overflow(last);
                 continue;
             }
-            long link = takeOverflow();
+            long link = buckets.takeOverflow();
             if (link == 0) {
                 return false;
             }
-            long next = overflowBucket(link);
-            Memory.setWord(next + Long.BYTES, word);
+            long next = buckets.overflow(link);
+            Memory.setWord(Buckets.slot(next, 1), word);
             // Uses that are counted meanwhile are lost.
             Memory.setWord(next, last);
             Memory.setWord(at, link);
@@ -329,12 +243,12 @@ final class Index {
         int stripe = stripe(hash);
         count.decrement();
         long before = 0;
-        long bucket = bucket(hash);
-        long last = Memory.word(bucket + LAST_SLOT);
-        while (isLink(last)) {
+        long bucket = buckets.of(hash);
+        long last = Memory.word(Buckets.last(bucket));
+        while (IndexWord.isLink(last)) {
             before = bucket;
-            bucket = overflowBucket(last);
-            last = Memory.word(bucket + LAST_SLOT);
+            bucket = buckets.overflow(last);
+            last = Memory.word(Buckets.last(bucket));
         }
         if (before == 0) {
             Memory.setWord(at, 0);
@@ -342,160 +256,46 @@ final class Index {
         }
         versions.incrementAndGet(stripe);
         Memory.setWord(at, 0);
-        if (at < bucket || at >= bucket + BUCKET) {
-            long any = used(bucket);
+        if (at < bucket || at >= bucket + Buckets.BYTES) {
+            long any = Buckets.used(bucket);
             Memory.setWord(at, Memory.word(any));
             Memory.setWord(any, 0);
         }
-        long rest = used(bucket);
+        long rest = Buckets.used(bucket);
         long one = rest == 0 ? 0 : Memory.word(rest);
         if (rest != 0) {
             Memory.setWord(rest, 0);
         }
-        if (used(bucket) == 0) {
-            long link = Memory.word(before + LAST_SLOT);
-            Memory.setWord(before + LAST_SLOT, one);
-            giveOverflow(link);
+        if (Buckets.used(bucket) == 0) {
+            long link = Memory.word(Buckets.last(before));
+            Memory.setWord(Buckets.last(before), one);
+            buckets.giveOverflow(link);
         } else {
             Memory.setWord(rest, one);
         }
         versions.incrementAndGet(stripe);
     }
 
-    /// Word by word: readers must not see half of one.
-    private static void clear(long bucket) {
-        for (int slot = 0; slot < SLOTS; slot++) {
-            Memory.setWord(bucket + at(slot), 0);
-        }
-    }
-
-    /// {@return the address of a word in the bucket that is not 0, or 0 if there is none}
-    private static long used(long bucket) {
-        for (int slot = 0; slot < SLOTS; slot++) {
-            if (Memory.word(bucket + at(slot)) != 0) {
-                return bucket + at(slot);
-            }
-        }
-        return 0;
-    }
-
-    // --- Growing -----------------------------------------------------------------------------------
-
     /// Splits a bucket if there are many entries. The caller holds no stripe's lock.
     void growIfFull() {
-        if (count.sum() <= (long) buckets * LOAD || !growing.tryLock()) {
+        if (count.sum() <= (long) buckets.count() * LOAD || !growing.tryLock()) {
             return;
         }
         try {
-            int number = buckets;
-            if (number >>> bucketShift == table.length) {
-                table = withSegment(table);
-                if (number >>> bucketShift == table.length) {
-                    return;
-                }
+            if (!buckets.hasRoom()) {
+                return;
             }
-            ReentrantLock lock = locks[number & STRIPES - 1];
-            lock.lock();
+            int stripe = buckets.count() & STRIPES - 1;
+            locks[stripe].lock();
             try {
-                split(number);
+                versions.incrementAndGet(stripe);
+                new BucketSplit(buckets).run();
+                versions.incrementAndGet(stripe);
             } finally {
-                lock.unlock();
+                locks[stripe].unlock();
             }
         } finally {
             growing.unlock();
         }
-    }
-
-    private void split(int number) {
-        int bit = Integer.highestOneBit(number);
-        long old = bucket(number - bit);
-        int stripe = number & STRIPES - 1;
-        long[] words = new long[64];
-        long[] freed = new long[8];
-        int count = 0;
-        int links = 0;
-        for (long bucket = old; ; ) {
-            for (int slot = 0; slot < SLOTS; slot++) {
-                long word = Memory.word(bucket + at(slot));
-                if (word > 0) {
-                    words = count == words.length ? Arrays.copyOf(words, 2 * count) : words;
-                    words[count++] = word;
-                }
-            }
-            long last = Memory.word(bucket + LAST_SLOT);
-            if (!isLink(last)) {
-                break;
-            }
-            freed = links == freed.length ? Arrays.copyOf(freed, 2 * links) : freed;
-            freed[links++] = last;
-            bucket = overflowBucket(last);
-        }
-        versions.incrementAndGet(stripe);
-        buckets = number + 1;
-        clear(old);
-        int moved = 0;
-        for (int i = 0; i < count; i++) {
-            if (((words[i] & TAG) << TAG_SHIFT & bit) != 0) {
-                long word = words[i];
-                words[i] = words[moved];
-                words[moved++] = word;
-            }
-        }
-        // There are enough buckets in the old chain for both.
-        links = fill(bucket(number), words, 0, moved, freed, links);
-        links = fill(old, words, moved, count, freed, links);
-        while (links > 0) {
-            giveOverflow(freed[--links]);
-        }
-        versions.incrementAndGet(stripe);
-    }
-
-    /// Fills an empty bucket, and overflow buckets from the end of an array.
-    ///
-    /// @return the number of overflow buckets that are left
-    private int fill(long bucket, long[] words, int from, int to, long[] links, int count) {
-        while (to - from > SLOTS) {
-            long link = links[--count];
-            long next = overflowBucket(link);
-            clear(next);
-            for (int slot = 0; slot < LAST; slot++) {
-                Memory.setWord(bucket + at(slot), words[from++]);
-            }
-            Memory.setWord(bucket + LAST_SLOT, link);
-            bucket = next;
-        }
-        for (int slot = 0; from < to; slot++) {
-            Memory.setWord(bucket + at(slot), words[from++]);
-        }
-        return count;
-    }
-
-    // --- Overflow buckets ----------------------------------------------------------------------------
-
-    /// {@return the link to an empty bucket, or 0 if no memory is free}
-    private synchronized long takeOverflow() {
-        if (freeOverflow != 0) {
-            long link = freeOverflow;
-            long last = overflowBucket(link) + LAST_SLOT;
-            freeOverflow = Memory.word(last);
-            Memory.setWord(last, 0);
-            return link;
-        }
-        if (usedOverflow >>> bucketShift == overflow.length) {
-            overflow = withSegment(overflow);
-            if (usedOverflow >>> bucketShift == overflow.length) {
-                return 0;
-            }
-        }
-        return usedOverflow++ | Long.MIN_VALUE;
-    }
-
-    /// Makes a bucket free: its last word is the link to the next free one. Readers may still be in it, and look again
-    /// because the stripe's version has changed.
-    private synchronized void giveOverflow(long link) {
-        long bucket = overflowBucket(link);
-        clear(bucket);
-        Memory.setWord(bucket + LAST_SLOT, freeOverflow);
-        freeOverflow = link;
     }
 }

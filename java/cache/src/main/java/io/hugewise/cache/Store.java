@@ -19,6 +19,7 @@ final class Store {
     final Entries entries;
     final Clock clock;
     final Index index;
+    final LiveEntries live;
     final Evictor evictor;
     /// Entries that found no memory, or were too large.
     final LongAdder rejected = new LongAdder();
@@ -26,19 +27,22 @@ final class Store {
     final LongAdder misses = new LongAdder();
     private final Pins pins = new Pins();
     private final long seed;
-    private final Maintenance maintenance;
-    private boolean isClosed;
-    private long adaptedHits;
-    private long adaptedRequests;
+    private final Values values;
+    private final Retired retired;
+    private final Space space;
 
     Store(SegmentPool pool, boolean canExpire, Clock clock, long seed, Removals removals) {
         this.segments = new Segments(pool);
         this.entries = new Entries(canExpire, segments.size);
+        this.values = new Values(segments, entries);
         this.clock = clock;
         this.seed = seed;
         this.index = new Index(segments);
-        this.evictor = new Evictor(segments, index, entries, pins, clock, seed, removals);
-        this.maintenance = new Maintenance(this::maintain);
+        this.retired = new Retired(segments, pins);
+        this.live = new LiveEntries(segments, index, entries, retired, clock, seed, removals);
+        this.evictor = new Evictor(segments, index, live, retired);
+        var requests = new Space.Requests(() -> hits.sum() + misses.sum(), hits::sum);
+        this.space = new Space(segments, evictor, retired, clock, canExpire, requests);
     }
 
     long hash(byte[] key) {
@@ -81,34 +85,17 @@ final class Store {
     void setExpiry(long entry, int expiry) {
         if (entries.expiry(entry) != expiry) {
             entries.setExpiry(entry, expiry);
-            evictor.expires(entry);
+            live.expires(entry);
         }
     }
 
     /// Value of an entry that is being read. A large one is a copy.
     MemorySegment value(long entry) {
-        int size = entries.valueSize(entry);
-        if (!entries.isLarge(entry)) {
-            return segments.pool.memory().asSlice(entries.value(entry) - segments.base, size);
-        }
-        MemorySegment whole = MemorySegment.ofArray(new byte[size]);
-        parts(entry, size, (part, at, length) -> MemorySegment.copy(Memory.ALL, part, whole, at, length));
-        return whole;
-    }
-
-    private interface Part {
-        void copy(long part, long at, long length);
-    }
-
-    private void parts(long entry, long size, Part copy) {
-        for (int i = 0; i < entries.segments(size); i++) {
-            long at = (long) i * segments.size;
-            copy.copy(segments.address(entries.part(entry, i)), at, Math.min(segments.size, size - at));
-        }
+        return values.read(entry);
     }
 
     boolean isExpired(long entry) {
-        return Clock.isPast(entries.expiry(entry), clock.now());
+        return live.isExpired(entry);
     }
 
     /// Calls a function with the addresses of the entries of the next part of the index.
@@ -143,7 +130,7 @@ final class Store {
         boolean isLarge = entries.isLarge(key.length, valueSize);
         long size = entries.size(key.length, valueSize);
         int[] parts = isLarge ? new int[entries.segments(valueSize)] : new int[0];
-        long entry = size > segments.size || parts.length > segments.limit() / 2 ? 0 : append(size, parts);
+        long entry = size > segments.size || parts.length > segments.limit() / 2 ? 0 : space.append(size, parts);
         if (entry == 0) {
             rejected.increment();
             return remove(key, hash, isWanted, old) || isAbsentWanted(key, hash, isWanted);
@@ -157,7 +144,7 @@ final class Store {
             for (int i = 0; i < parts.length; i++) {
                 entries.setPart(entry, i, parts[i]);
             }
-            writeValue(entry, valueSize, isLarge, value);
+            values.write(entry, value);
             long replaced = 0;
             boolean wasWanted;
             boolean hasRoom = true;
@@ -179,7 +166,7 @@ final class Store {
                 evictor.inserted.add(size);
             }
             if (replaced != 0) {
-                evictor.dropped(replaced);
+                live.dropped(replaced);
                 old.accept(replaced);
             } else if (isPublished) {
                 evictor.sketch.increment(hash);
@@ -190,7 +177,7 @@ final class Store {
         } finally {
             if (!isPublished) {
                 for (int part : parts) {
-                    evictor.retire(part);
+                    retired.add(part);
                 }
             }
             evictor.window.written(entry);
@@ -200,10 +187,10 @@ final class Store {
 
     private boolean publish(long entry, long hash, long present) {
         segments.addLive(entry, entries.size(entry));
-        evictor.expires(entry);
+        live.expires(entry);
         if (present != 0) {
             long at = index.place(present, hash);
-            index.replace(at, entry, hash, Index.uses(Memory.word(at)));
+            index.replace(at, entry, hash, IndexWord.uses(Memory.word(at)));
             return true;
         }
         if (index.add(entry, hash)) {
@@ -215,16 +202,6 @@ final class Store {
 
     private boolean isAbsentWanted(byte[] key, long hash, LongPredicate isWanted) {
         return peek(key, hash, entry -> true) == null && isWanted.test(0);
-    }
-
-    private void writeValue(long entry, int size, boolean isLarge, Consumer<MemorySegment> value) {
-        if (!isLarge) {
-            value.accept(Memory.slice(entries.value(entry), size));
-            return;
-        }
-        MemorySegment whole = MemorySegment.ofArray(new byte[size]);
-        value.accept(whole);
-        parts(entry, size, (part, at, length) -> MemorySegment.copy(whole, at, Memory.ALL, part, length));
     }
 
     /// Removes an entry.
@@ -248,7 +225,7 @@ final class Store {
             } finally {
                 stripe.unlock();
             }
-            evictor.dropped(present);
+            live.dropped(present);
             old.accept(present);
             return true;
         } finally {
@@ -258,150 +235,26 @@ final class Store {
 
     // --- Memory ------------------------------------------------------------------------------------
 
-    /// Appends room for an entry and takes segments for its parts.
-    ///
-    /// @return its address, or 0 if no memory is free
-    private long append(long size, int[] parts) {
-        if (parts.length > 0 && !takeParts(parts)) {
-            return 0;
-        }
-        while (true) {
-            long entry = evictor.window.tryAppend(size);
-            if (entry != 0) {
-                return entry;
-            }
-            evictor.lock.lock();
-            try {
-                entry = evictor.window.tryAppend(size);
-                if (entry != 0) {
-                    return entry;
-                }
-                int segment = take();
-                if (segment < 0) {
-                    for (int part : parts) {
-                        evictor.retire(part);
-                    }
-                    return 0;
-                }
-                evictor.window.close();
-                evictor.window.open(segment);
-                adapt();
-            } finally {
-                evictor.lock.unlock();
-            }
-        }
-    }
-
-    private boolean takeParts(int[] parts) {
-        evictor.lock.lock();
-        try {
-            for (int i = 0; i < parts.length; i++) {
-                parts[i] = take();
-                if (parts[i] < 0) {
-                    while (--i >= 0) {
-                        evictor.retire(parts[i]);
-                    }
-                    return false;
-                }
-            }
-            evictor.window.ownsParts(parts.length);
-            return true;
-        } finally {
-            evictor.lock.unlock();
-        }
-    }
-
-    /// Takes a segment; evicts if none is free. The caller holds the lock of evictions.
-    private int take() {
-        checkOpen();
-        int segment = segments.tryTake(Segments.RESERVED);
-        for (int tries = 0; segment < 0 && tries < 2 * segments.limit() && evictor.evict(); tries++) {
-            segment = segments.tryTake(Segments.RESERVED);
-        }
-        if (segments.free() < evictor.ahead()) {
-            maintenance.wake();
-        }
-        return segment;
-    }
-
-    private void checkOpen() {
-        if (isClosed) {
-            throw new IllegalStateException("the cache is closed");
-        }
-    }
-
-    private void adapt() {
-        long hit = hits.sum();
-        long requests = hit + misses.sum();
-        evictor.adapt(requests - adaptedRequests, hit - adaptedHits);
-        adaptedRequests = requests;
-        adaptedHits = hit;
-    }
-
     /// Frees segments in advance, and what has expired.
     void maintain() {
-        for (int tries = 0; tries < segments.limit(); tries++) {
-            evictor.lock.lock();
-            try {
-                if (isClosed || segments.free() >= evictor.ahead() || !evictor.evict()) {
-                    break;
-                }
-            } finally {
-                evictor.lock.unlock();
-            }
-        }
-        evictor.lock.lock();
-        try {
-            if (!isClosed && entries.header > Long.BYTES) {
-                evictor.expire();
-            }
-        } finally {
-            evictor.lock.unlock();
-        }
+        space.maintain();
     }
 
     void clear() {
-        evictor.lock.lock();
-        try {
-            checkOpen();
-            evictor.clear();
-        } finally {
-            evictor.lock.unlock();
-        }
+        space.clear();
     }
 
     /// Changes the number of segments that may be in use, and frees others.
     ///
     /// @return whether no more are in use
     boolean limit(int count) {
-        evictor.lock.lock();
-        try {
-            checkOpen();
-            segments.setLimit(count);
-            for (int tries = 0; segments.free() < evictor.ahead() && tries < 2 * segments.pool.count() && evictor.evict(); tries++) {
-                Thread.onSpinWait();
-            }
-            return segments.free() >= 0;
-        } finally {
-            evictor.lock.unlock();
-        }
+        return space.limit(count);
     }
 
     /// Ends all accesses; memory may be released then.
     ///
     /// @return whether it was open
     boolean close() {
-        evictor.lock.lock();
-        try {
-            if (isClosed) {
-                return false;
-            }
-            isClosed = true;
-            pins.close();
-        } finally {
-            evictor.lock.unlock();
-        }
-        maintenance.close();
-        return true;
+        return space.close(pins);
     }
 }

@@ -1,0 +1,147 @@
+package io.hugewise.cache;
+
+import java.util.Arrays;
+
+/// Memory of the index: a table of buckets, and overflow buckets for those that are full.
+///
+/// A bucket is a cache line of 8 words ([IndexWord]). If it has more entries, its last word is a link to an overflow
+/// bucket.
+final class Buckets {
+    static final int BYTES = 64;
+    static final int SLOTS = 8;
+    private static final long LAST_SLOT = (SLOTS - 1L) * Long.BYTES;
+
+    private final Segments segments;
+    private final int shift;
+    private volatile long[] table = {};
+    private volatile long[] overflow = {};
+    /// Number of buckets; the buckets before this one's lower half are split.
+    private volatile int count;
+    private long usedOverflow;
+    /// Link to the first free overflow bucket; 0 if there is none.
+    private long freeOverflow;
+
+    Buckets(Segments segments) {
+        this.segments = segments;
+        this.shift = Integer.numberOfTrailingZeros(segments.size / BYTES);
+        table = withSegment(table);
+        count = 1 << shift;
+    }
+
+    private long[] withSegment(long[] bases) {
+        int segment = segments.tryTake(Segments.RESERVED);
+        if (segment < 0) {
+            return bases;
+        }
+        long address = segments.address(segment);
+        Memory.slice(address, segments.size).fill((byte) 0);
+        long[] longer = Arrays.copyOf(bases, bases.length + 1);
+        longer[bases.length] = address;
+        return longer;
+    }
+
+    int count() {
+        return count;
+    }
+
+    /// Bytes of all buckets.
+    long bytes() {
+        return (long) (table.length + overflow.length) * segments.size;
+    }
+
+    // --- Addresses ---------------------------------------------------------------------------------
+
+    /// Address of the bucket that a hash belongs to.
+    long of(long hash) {
+        return at(number((int) hash, count));
+    }
+
+    /// Number of the bucket that a hash belongs to in a table of some buckets.
+    static int number(int hash, int buckets) {
+        int level = Integer.highestOneBit(buckets);
+        int number = hash & 2 * level - 1;
+        return number < buckets ? number : number & level - 1;
+    }
+
+    long at(int number) {
+        return address(table, number);
+    }
+
+    long overflow(long link) {
+        return address(overflow, IndexWord.overflowBucket(link));
+    }
+
+    private long address(long[] bases, long number) {
+        return bases[(int) (number >>> shift)] + (number & (1 << shift) - 1) * BYTES;
+    }
+
+    static long slot(long bucket, int slot) {
+        return bucket + (long) slot * Long.BYTES;
+    }
+
+    /// Address of the last word, which may be a link.
+    static long last(long bucket) {
+        return bucket + LAST_SLOT;
+    }
+
+    /// {@return the address of a word in the bucket that is not 0, or 0 if there is none}
+    static long used(long bucket) {
+        for (int slot = 0; slot < SLOTS; slot++) {
+            if (Memory.word(slot(bucket, slot)) != 0) {
+                return slot(bucket, slot);
+            }
+        }
+        return 0;
+    }
+
+    /// Word by word: readers must not see half of one.
+    static void clear(long bucket) {
+        for (int slot = 0; slot < SLOTS; slot++) {
+            Memory.setWord(slot(bucket, slot), 0);
+        }
+    }
+
+    // --- Growing -----------------------------------------------------------------------------------
+
+    /// Makes sure that there is memory for another bucket. One thread at a time may call it.
+    ///
+    /// @return whether there is
+    boolean hasRoom() {
+        if (count >>> shift == table.length) {
+            table = withSegment(table);
+        }
+        return count >>> shift < table.length;
+    }
+
+    /// Changes the number of buckets, when the last one gets entries of another one.
+    void setCount(int buckets) {
+        count = buckets;
+    }
+
+    /// {@return the link to an empty bucket, or 0 if no memory is free}
+    synchronized long takeOverflow() {
+        if (freeOverflow != 0) {
+            long link = freeOverflow;
+            long last = last(overflow(link));
+            freeOverflow = Memory.word(last);
+            Memory.setWord(last, 0);
+            return link;
+        }
+        if (usedOverflow >>> shift == overflow.length) {
+            overflow = withSegment(overflow);
+            if (usedOverflow >>> shift == overflow.length) {
+                return 0;
+            }
+        }
+        return IndexWord.link(usedOverflow++);
+    }
+
+    /// Makes a bucket free: its last word is the link to the next free one. Readers may still be in it, and look again
+    /// because the stripe's version has changed.
+    synchronized void giveOverflow(long link) {
+        long bucket = overflow(link);
+        clear(bucket);
+        Memory.setWord(last(bucket), freeOverflow);
+        freeOverflow = link;
+    }
+}

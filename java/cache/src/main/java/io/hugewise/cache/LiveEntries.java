@@ -1,0 +1,151 @@
+package io.hugewise.cache;
+
+import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.ReentrantLock;
+
+/// Entries that are in the index: moves them to other segments, and removes them from the index. Any thread may call
+/// its methods.
+final class LiveEntries {
+    final Entries layout;
+    final LongAdder evicted = new LongAdder();
+    final LongAdder evictedBytes = new LongAdder();
+    private final Segments segments;
+    private final Index index;
+    private final Retired retired;
+    private final Clock clock;
+    private final long seed;
+    private final Removals removals;
+
+    LiveEntries(Segments segments, Index index, Entries layout, Retired retired, Clock clock, long seed, Removals removals) {
+        this.segments = segments;
+        this.index = index;
+        this.layout = layout;
+        this.retired = retired;
+        this.clock = clock;
+        this.seed = seed;
+        this.removals = removals;
+    }
+
+    long hash(long entry) {
+        return Hash.of(layout.keyMemory(entry), seed);
+    }
+
+    interface Visitor {
+        void visit(long entry, long hash);
+    }
+
+    /// Calls a function with all entries of a closed segment, also with those that are not in the index any more.
+    void forEach(int segment, Visitor visitor) {
+        long entry = segments.address(segment);
+        for (long end = entry + Log.end(segments, segment); entry < end; entry += layout.size(entry)) {
+            visitor.visit(entry, hash(entry));
+        }
+    }
+
+    /// The share of the entries of a closed segment that were used.
+    double usedShare(int segment) {
+        int[] used = new int[1];
+        int[] live = new int[1];
+        forEach(segment, (entry, hash) -> {
+            long at = index.place(entry, hash);
+            live[0] += at != 0 ? 1 : 0;
+            used[0] += at != 0 && IndexWord.uses(Memory.word(at)) > 0 ? 1 : 0;
+        });
+        return live[0] == 0 ? 0 : (double) used[0] / live[0];
+    }
+
+    /// Takes the uses of an entry.
+    ///
+    /// @return its uses, or -1 if it is not in the index
+    int takeUses(long entry, long hash) {
+        ReentrantLock stripe = index.lock(hash);
+        stripe.lock();
+        try {
+            long at = index.place(entry, hash);
+            return at == 0 ? -1 : Index.takeUses(at);
+        } finally {
+            stripe.unlock();
+        }
+    }
+
+    boolean isExpired(long entry) {
+        int expiry = layout.expiry(entry);
+        return expiry != Clock.NEVER && Clock.isPast(expiry, clock.now());
+    }
+
+    /// Notes when an entry expires that was added to its segment.
+    void expires(long entry) {
+        int segment = segments.of(entry);
+        long expiry = Integer.toUnsignedLong(layout.expiry(entry));
+        long last = segments.pool.field(segment, Segments.LAST_EXPIRY);
+        while (expiry > last && !segments.pool.compareAndSetField(segment, Segments.LAST_EXPIRY, last, expiry)) {
+            last = segments.pool.field(segment, Segments.LAST_EXPIRY);
+        }
+    }
+
+    /// Appends an entry to the open segment of a log, and makes the index refer to the copy.
+    ///
+    /// @return whether there was room
+    boolean move(long entry, long hash, Log log) {
+        long size = layout.size(entry);
+        long copy = log.tryAppend(size);
+        if (copy == 0) {
+            return false;
+        }
+        Memory.copy(entry, copy, size);
+        ReentrantLock stripe = index.lock(hash);
+        stripe.lock();
+        try {
+            long at = index.place(entry, hash);
+            if (at != 0) {
+                index.replace(at, copy, hash, 0);
+                segments.addLive(copy, size);
+                expires(copy);
+            }
+        } finally {
+            stripe.unlock();
+        }
+        log.written(copy);
+        if (layout.isLarge(copy)) {
+            log.ownsParts(layout.segments(layout.valueSize(copy)));
+        }
+        return true;
+    }
+
+    /// Removes an entry from the index, if it is there.
+    void drop(long entry, long hash, RemovalCause cause) {
+        ReentrantLock stripe = index.lock(hash);
+        stripe.lock();
+        try {
+            long at = index.place(entry, hash);
+            if (at == 0) {
+                return;
+            }
+            index.remove(at, hash);
+        } finally {
+            stripe.unlock();
+        }
+        dropped(entry);
+        if (cause.wasEvicted()) {
+            evicted.increment();
+            evictedBytes.add(layout.size(entry));
+        }
+        removals.removed(entry, cause);
+    }
+
+    /// Retires the parts of an entry that is not in the index any more.
+    void dropped(long entry) {
+        segments.addLive(entry, -layout.size(entry));
+        if (layout.isLarge(entry)) {
+            for (int i = layout.segments(layout.valueSize(entry)) - 1; i >= 0; i--) {
+                retired.add(layout.part(entry, i));
+            }
+        }
+    }
+
+    /// Removes all entries of a closed segment, and retires it.
+    void dropAll(int segment, RemovalCause cause) {
+        forEach(segment, (entry, hash) -> drop(entry, hash, cause));
+        retired.add(segment);
+    }
+}

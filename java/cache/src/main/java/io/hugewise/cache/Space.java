@@ -1,0 +1,169 @@
+package io.hugewise.cache;
+
+import java.util.function.BooleanSupplier;
+import java.util.function.LongSupplier;
+
+/// Memory for new entries: appends them to the log of the window, and evicts others if no segment is free.
+final class Space {
+    private final Segments segments;
+    private final Evictor evictor;
+    private final Retired retired;
+    private final Clock clock;
+    private final boolean canExpire;
+    private final Requests requests;
+    private final Maintenance maintenance;
+    private boolean isClosed;
+
+    /// Counts of requests and hits since the cache was created.
+    record Requests(LongSupplier all, LongSupplier hits) {}
+
+    Space(Segments segments, Evictor evictor, Retired retired, Clock clock, boolean canExpire, Requests requests) {
+        this.segments = segments;
+        this.evictor = evictor;
+        this.retired = retired;
+        this.clock = clock;
+        this.canExpire = canExpire;
+        this.requests = requests;
+        this.maintenance = new Maintenance(this::maintain);
+    }
+
+    /// Appends room for an entry and takes segments for its parts.
+    ///
+    /// @return its address, or 0 if no memory is free
+    long append(long size, int[] parts) {
+        if (parts.length > 0 && !takeParts(parts)) {
+            return 0;
+        }
+        while (true) {
+            long entry = evictor.window.tryAppend(size);
+            if (entry != 0) {
+                return entry;
+            }
+            evictor.lock.lock();
+            try {
+                entry = evictor.window.tryAppend(size);
+                if (entry != 0) {
+                    return entry;
+                }
+                int segment = take();
+                if (segment < 0) {
+                    for (int part : parts) {
+                        retired.add(part);
+                    }
+                    return 0;
+                }
+                evictor.window.close();
+                evictor.window.open(segment);
+                evictor.adapt(requests.all.getAsLong(), requests.hits.getAsLong());
+            } finally {
+                evictor.lock.unlock();
+            }
+        }
+    }
+
+    private boolean takeParts(int[] parts) {
+        evictor.lock.lock();
+        try {
+            for (int i = 0; i < parts.length; i++) {
+                parts[i] = take();
+                if (parts[i] < 0) {
+                    while (--i >= 0) {
+                        retired.add(parts[i]);
+                    }
+                    return false;
+                }
+            }
+            evictor.window.ownsParts(parts.length);
+            return true;
+        } finally {
+            evictor.lock.unlock();
+        }
+    }
+
+    /// Takes a segment; evicts if none is free. The caller holds the lock of evictions.
+    private int take() {
+        checkOpen();
+        int segment = segments.tryTake(Segments.RESERVED);
+        for (int tries = 0; segment < 0 && tries < 2 * segments.limit() && evictor.evict(); tries++) {
+            segment = segments.tryTake(Segments.RESERVED);
+        }
+        if (segments.free() < evictor.ahead()) {
+            maintenance.wake();
+        }
+        return segment;
+    }
+
+    private void checkOpen() {
+        if (isClosed) {
+            throw new IllegalStateException("the cache is closed");
+        }
+    }
+
+    /// Frees segments in advance, and what has expired.
+    void maintain() {
+        int tries = segments.limit();
+        while (tries-- > 0 && ifOpen(() -> segments.free() < evictor.ahead() && evictor.evict())) {
+            Thread.onSpinWait();
+        }
+        ifOpen(() -> {
+            if (canExpire) {
+                evictor.expire(clock.now());
+            }
+            return canExpire;
+        });
+    }
+
+    private boolean ifOpen(BooleanSupplier task) {
+        evictor.lock.lock();
+        try {
+            return !isClosed && task.getAsBoolean();
+        } finally {
+            evictor.lock.unlock();
+        }
+    }
+
+    void clear() {
+        evictor.lock.lock();
+        try {
+            checkOpen();
+            evictor.clear();
+        } finally {
+            evictor.lock.unlock();
+        }
+    }
+
+    /// Changes the number of segments that may be in use, and frees others.
+    ///
+    /// @return whether no more are in use
+    boolean limit(int count) {
+        evictor.lock.lock();
+        try {
+            checkOpen();
+            segments.setLimit(count);
+            for (int tries = 0; segments.free() < evictor.ahead() && tries < 2 * segments.pool.count() && evictor.evict(); tries++) {
+                Thread.onSpinWait();
+            }
+            return segments.free() >= 0;
+        } finally {
+            evictor.lock.unlock();
+        }
+    }
+
+    /// Ends all accesses.
+    ///
+    /// @return whether it was open
+    boolean close(Pins pins) {
+        evictor.lock.lock();
+        try {
+            if (isClosed) {
+                return false;
+            }
+            isClosed = true;
+            pins.close();
+        } finally {
+            evictor.lock.unlock();
+        }
+        maintenance.close();
+        return true;
+    }
+}
