@@ -1,6 +1,9 @@
 package io.hugewise.cache;
 
+import io.hugewise.cache.Manifest.Figure;
+import io.hugewise.cache.Manifest.Use;
 import java.util.Arrays;
+import java.util.BitSet;
 
 /// Memory of the index: a table of buckets, and overflow buckets for those that are full.
 ///
@@ -13,31 +16,52 @@ final class Buckets {
 
     private final Segments segments;
     private final int shift;
-    private volatile long[] table = {};
-    private volatile long[] overflow = {};
+    private volatile long[] table;
+    private volatile long[] overflow;
     /// Number of buckets; the buckets before this one's lower half are split.
     private volatile int count;
     private long usedOverflow;
     /// Link to the first free overflow bucket; 0 if there is none.
     private long freeOverflow;
 
+    /// Uses the buckets that the manifest has, if there are some.
     Buckets(Segments segments) {
         this.segments = segments;
         this.shift = Integer.numberOfTrailingZeros(segments.size / BYTES);
-        table = withSegment(table);
-        count = 1 << shift;
+        table = addresses(Use.TABLE);
+        overflow = addresses(Use.OVERFLOW);
+        if (table.length == 0) {
+            table = withSegment(table, Use.TABLE);
+            setCount(1 << shift);
+        } else {
+            count = (int) Math.clamp(segments.manifest.figure(Figure.BUCKETS), 1 << shift, (long) table.length << shift);
+            usedOverflow = segments.manifest.figure(Figure.USED_OVERFLOW);
+            freeOverflow = segments.manifest.figure(Figure.FREE_OVERFLOW);
+        }
     }
 
-    private long[] withSegment(long[] bases) {
-        int segment = segments.tryTake(Segments.RESERVED);
+    private long[] addresses(Use use) {
+        return Arrays.stream(segments.withUse(use)).mapToLong(segments::address).toArray();
+    }
+
+    private long[] withSegment(long[] bases, Use use) {
+        // Without a segment, an eviction drops what it would keep; without a bucket, a new entry is rejected.
+        int segment = segments.tryTake(0);
         if (segment < 0) {
             return bases;
         }
         long address = segments.address(segment);
         Memory.slice(address, segments.size).fill((byte) 0);
+        segments.manifest.setUse(segment, use, bases.length);
         long[] longer = Arrays.copyOf(bases, bases.length + 1);
         longer[bases.length] = address;
         return longer;
+    }
+
+    /// Writes to the manifest what it does not have yet. No thread uses the buckets any more.
+    void save() {
+        segments.manifest.setFigure(Figure.USED_OVERFLOW, usedOverflow);
+        segments.manifest.setFigure(Figure.FREE_OVERFLOW, freeOverflow);
     }
 
     int count() {
@@ -108,13 +132,14 @@ final class Buckets {
     /// @return whether there is
     boolean hasRoom() {
         if (count >>> shift == table.length) {
-            table = withSegment(table);
+            table = withSegment(table, Use.TABLE);
         }
         return count >>> shift < table.length;
     }
 
     /// Changes the number of buckets, when the last one gets entries of another one.
     void setCount(int buckets) {
+        segments.manifest.setFigure(Figure.BUCKETS, buckets);
         count = buckets;
     }
 
@@ -128,12 +153,29 @@ final class Buckets {
             return link;
         }
         if (usedOverflow >>> shift == overflow.length) {
-            overflow = withSegment(overflow);
+            overflow = withSegment(overflow, Use.OVERFLOW);
             if (usedOverflow >>> shift == overflow.length) {
                 return 0;
             }
         }
         return IndexWord.link(usedOverflow++);
+    }
+
+    /// {@return the number of overflow buckets that there is memory for}
+    long overflowCapacity() {
+        return (long) overflow.length << shift;
+    }
+
+    /// Makes all overflow buckets free that are not used, after they were not kept up to date.
+    void setUsedOverflow(BitSet used) {
+        usedOverflow = used.length();
+        freeOverflow = 0;
+        for (int number = used.nextClearBit(0); number < usedOverflow; number = used.nextClearBit(number + 1)) {
+            giveOverflow(IndexWord.link(number));
+        }
+        for (long number = usedOverflow; number < overflowCapacity(); number++) {
+            clear(overflow(IndexWord.link(number)));
+        }
     }
 
     /// Makes a bucket free: its last word is the link to the next free one. Readers may still be in it, and look again

@@ -3,7 +3,7 @@ package io.hugewise.cache;
 import java.time.Duration;
 import java.util.function.LongSupplier;
 
-/// Times in ticks of 32 ms since the cache was created, in 4 bytes without a sign: about 4 years. Times of expiry are
+/// Times in ticks of 32 ms since the cache was created, also by an earlier process, in 4 bytes without a sign: about 4 years. Times of expiry are
 /// rounded down, so no entry is read after its time.
 final class Clock {
     static final int NEVER = -1;
@@ -13,9 +13,14 @@ final class Clock {
     private final LongSupplier nanos;
     private final long start;
 
-    Clock(LongSupplier nanos) {
+    /// @param start time of `nanos` at which the ticks begin
+    Clock(LongSupplier nanos, long start) {
         this.nanos = nanos;
-        this.start = nanos.getAsLong();
+        this.start = start;
+    }
+
+    long nanos() {
+        return nanos.getAsLong();
     }
 
     int now() {

@@ -56,6 +56,19 @@ final class Entries {
         return size(keySize(entry), valueSize(entry));
     }
 
+    /// Bytes of what may be an entry.
+    ///
+    /// @param room bytes until the end of its segment
+    /// @return its size; 0 if it is no entry
+    long checkedSize(long entry, long room) {
+        if (room < header || keySize(entry) > room || valueSize(entry) < 0
+                || isLarge(entry) != isLarge(keySize(entry), valueSize(entry))) {
+            return 0;
+        }
+        long size = size(entry);
+        return size <= room ? size : 0;
+    }
+
     boolean isLarge(long entry) {
         return Memory.getInt(entry) < 0;
     }

@@ -1,5 +1,7 @@
 package io.hugewise.cache;
 
+import io.hugewise.cache.Manifest.Figure;
+import io.hugewise.cache.Manifest.Use;
 import io.hugewise.cache.policy.WindowSize;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
@@ -31,7 +33,7 @@ final class Evictor {
     final Log main;
     final Sketch sketch;
     final LongAdder inserted = new LongAdder();
-    private final WindowSize target = new WindowSize();
+    private final WindowSize target;
     private final Segments segments;
     private final Index index;
     private final LiveEntries live;
@@ -46,9 +48,20 @@ final class Evictor {
         this.index = index;
         this.live = live;
         this.retired = retired;
-        this.window = new Log(segments);
-        this.main = new Log(segments);
+        this.window = new Log(segments, Use.WINDOW);
+        this.main = new Log(segments, Use.MAIN);
         this.sketch = new Sketch(segments);
+        this.target = new WindowSize(Double.longBitsToDouble(segments.manifest.figure(Figure.WINDOW_SHARE)));
+    }
+
+    /// Writes to the manifest what it does not have yet, when no thread reads or writes any more.
+    ///
+    /// @return whether all entries are written
+    boolean save() {
+        retired.releaseAll();
+        segments.manifest.setFigure(Figure.WINDOW_SHARE, Double.doubleToLongBits(target.share()));
+        boolean isWritten = window.save();
+        return main.save() && isWritten;
     }
 
     /// Bytes that were moved.

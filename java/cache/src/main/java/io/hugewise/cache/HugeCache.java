@@ -1,9 +1,7 @@
 package io.hugewise.cache;
 
 import io.hugewise.memory.Coverage;
-import io.hugewise.memory.HugeArena;
 import io.hugewise.memory.Obtained;
-import io.hugewise.memory.SegmentPool;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.LinkedHashMap;
@@ -13,7 +11,6 @@ import java.util.Optional;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
-import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Function;
 import java.util.function.LongConsumer;
@@ -37,7 +34,7 @@ import org.jspecify.annotations.Nullable;
 /// @param <K> type of keys
 /// @param <V> type of values
 public final class HugeCache<K, V> implements AutoCloseable {
-    private final HugeArena arena;
+    private final CacheMemory memory;
     private final Store store;
     private final Serializer<K> keys;
     private final Serializer<V> values;
@@ -46,12 +43,12 @@ public final class HugeCache<K, V> implements AutoCloseable {
     private final LongAdder hitBytes = new LongAdder();
     private final LongAdder missBytes = new LongAdder();
 
-    HugeCache(HugeCacheBuilder<K, V> options, HugeArena arena, SegmentPool pool) {
+    HugeCache(HugeCacheBuilder<K, V> options, CacheMemory memory) {
         this.options = options;
-        this.arena = arena;
+        this.memory = memory;
         this.keys = options.keys;
         this.values = options.values;
-        this.store = new Store(pool, options.canExpire(), new Clock(options.nanos), ThreadLocalRandom.current().nextLong(), this::removed);
+        this.store = new Store(memory.pool(), memory.manifest(), options.canExpire(), options.nanos, this::removed);
     }
 
     /// Begins to describe a cache.
@@ -347,12 +344,12 @@ public final class HugeCache<K, V> implements AutoCloseable {
 
     /// {@return the backing of the memory, and why better ones failed}
     public Obtained backing() {
-        return arena.backing();
+        return memory.backing();
     }
 
     /// {@return the page sizes of the memory, as the kernel reports them}
     public Coverage coverage() {
-        return arena.coverage();
+        return memory.coverage().get();
     }
 
     /// Frees memory in advance, and that of expired entries, as a thread of the cache does every half second.
@@ -360,12 +357,17 @@ public final class HugeCache<K, V> implements AutoCloseable {
         store.maintain();
     }
 
-    /// Releases the memory, when reads that are under way have ended. Later use throws an exception. A function that
-    /// reads a value must not call it.
+    /// {@return whether it has entries of an earlier process, and if not, why}
+    public Restart restart() {
+        return memory.restart();
+    }
+
+    /// Releases the memory, when reads that are under way have ended; a file keeps it. Later use throws an exception.
+    /// A function that reads a value must not call it.
     @Override
     public void close() {
         if (store.close()) {
-            arena.close();
+            memory.close();
         }
     }
 

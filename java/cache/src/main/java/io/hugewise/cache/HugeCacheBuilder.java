@@ -1,9 +1,10 @@
 package io.hugewise.cache;
 
 import io.hugewise.memory.Backing;
-import io.hugewise.memory.HugeArena;
 import io.hugewise.memory.HugeOptions;
-import io.hugewise.memory.SegmentPool;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ForkJoinPool;
@@ -32,6 +33,7 @@ public final class HugeCacheBuilder<K, V> {
     private boolean isVariable;
     private long maximumBytes;
     private UnaryOperator<HugeOptions> memory = UnaryOperator.identity();
+    private @Nullable Path file;
 
     HugeCacheBuilder(Serializer<K> keys, Serializer<V> values) {
         this.keys = keys;
@@ -116,11 +118,31 @@ public final class HugeCacheBuilder<K, V> {
         return this;
     }
 
-    /// Reserves the memory.
+    /// Keeps the memory in a file, from which the next process goes on with all entries. It must be on hugetlbfs or
+    /// tmpfs; see [io.hugewise.memory.HugeFile]. The file has [#maximumBytes] and one page more.
+    ///
+    /// After [HugeCache#close], the next process has the entries at once. If a process ended without it, the next one
+    /// checks them, and has all but those that were being written. [HugeCache#restart] says which it was. A file that
+    /// does not match, because the limit, the formats of the serializers, expiry or the page size are others, is
+    /// emptied. A file that is not a cache's is refused. One process at a time can have it open. Times until expiry go
+    /// on between two processes.
+    ///
+    /// @param path the file, which is created if it does not exist
+    /// @return this
+    public HugeCacheBuilder<K, V> file(Path path) {
+        if (keys.format().isEmpty() || values.format().isEmpty()) {
+            throw new IllegalArgumentException("the serializers of a cache in a file need a format: override Serializer.format()");
+        }
+        file = path;
+        return this;
+    }
+
+    /// Reserves the memory, or attaches the file.
     ///
     /// @return the cache
     /// @throws IllegalStateException if no limit is set, or entries would expire both after a write and an access
     /// @throws io.hugewise.memory.HugeMemoryException if no memory is available
+    /// @throws UncheckedIOException if the file cannot be used, or is open already
     public HugeCache<K, V> build() {
         if (maximumBytes == 0) {
             throw new IllegalStateException("a cache needs maximumBytes");
@@ -130,13 +152,26 @@ public final class HugeCacheBuilder<K, V> {
         }
         long segmentSize = Math.clamp(Long.highestOneBit(maximumBytes / SEGMENTS), SMALLEST_SEGMENT, LARGEST_SEGMENT);
         long size = maximumBytes / segmentSize * segmentSize;
-        var options = HugeOptions.reserve(size).prefer(Backing.hugetlb(), Backing.thp(), Backing.base()).named("cache");
-        HugeArena arena = HugeArena.ofShared(memory.apply(options));
+        CacheMemory reserved = file == null ? reserve(size, segmentSize) : attach(file, size, (int) segmentSize);
         try {
-            return new HugeCache<>(this, arena, SegmentPool.of(arena, segmentSize, Segments.FIELDS));
+            return new HugeCache<>(this, reserved);
         } catch (Throwable error) {
-            arena.close();
+            reserved.close();
             throw error;
+        }
+    }
+
+    private CacheMemory reserve(long size, long segmentSize) {
+        var options = HugeOptions.reserve(size).prefer(Backing.hugetlb(), Backing.thp(), Backing.base()).named("cache");
+        return CacheMemory.reserve(memory.apply(options), segmentSize, nanos);
+    }
+
+    private CacheMemory attach(Path path, long size, int segmentSize) {
+        String settings = "keys " + keys.format() + ", values " + values.format() + (canExpire() ? ", with expiry" : "");
+        try {
+            return CacheFile.attach(path, size, segmentSize, settings, nanos);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error.getMessage(), error);
         }
     }
 }

@@ -1,5 +1,6 @@
 package io.hugewise.cache;
 
+import io.hugewise.cache.Manifest.Figure;
 import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.atomic.LongAdder;
@@ -23,10 +24,19 @@ final class Index {
     private final LongAdder count = new LongAdder();
     private final ReentrantLock growing = new ReentrantLock();
 
-    Index(Segments segments) {
+    /// Has the entries that the manifest has, after a check if they were not all written.
+    Index(Segments segments, Entries layout) {
         this.segments = segments;
         this.buckets = new Buckets(segments);
         Arrays.setAll(locks, _ -> new ReentrantLock());
+        boolean isOpen = segments.manifest.state() == Manifest.State.OPEN;
+        count.add(isOpen ? new Recovery(segments, this, buckets, layout).run() : segments.manifest.figure(Figure.ENTRIES));
+    }
+
+    /// Writes to the manifest what it does not have yet. No thread uses the index any more.
+    void save() {
+        segments.manifest.setFigure(Figure.ENTRIES, count.sum());
+        buckets.save();
     }
 
     private static int stripe(long hash) {
@@ -289,7 +299,7 @@ final class Index {
             locks[stripe].lock();
             try {
                 versions.incrementAndGet(stripe);
-                new BucketSplit(buckets).run();
+                Chain.split(buckets);
                 versions.incrementAndGet(stripe);
             } finally {
                 locks[stripe].unlock();

@@ -1,5 +1,6 @@
 package io.hugewise.cache;
 
+import io.hugewise.cache.Manifest.Use;
 import java.util.concurrent.locks.LockSupport;
 
 /// Segments that entries are appended to, one after the other. Any thread may append; the rest needs the lock of
@@ -17,11 +18,19 @@ final class Log {
     /// Closed segments, the oldest first.
     final IntQueue closed = new IntQueue();
     private final Segments segments;
+    private final Use use;
     private volatile int active = NONE;
     private int parts;
+    private long opened;
 
-    Log(Segments segments) {
+    /// Has the segments that the manifest has for this use.
+    Log(Segments segments, Use use) {
         this.segments = segments;
+        this.use = use;
+        for (int segment : segments.withUse(use)) {
+            closed.add(segment);
+            opened = segments.manifest.order(segment) + 1;
+        }
     }
 
     /// Appends room for an entry, which must be [#written] then.
@@ -61,6 +70,7 @@ final class Log {
         segments.pool.setField(segment, Segments.STATE, 0);
         segments.pool.setField(segment, Segments.LIVE, 0);
         segments.pool.setField(segment, Segments.LAST_EXPIRY, 0);
+        segments.manifest.setUse(segment, use, opened++);
         active = segment;
     }
 
@@ -92,6 +102,24 @@ final class Log {
         if (last != 0 && Clock.isPast(last, now)) {
             close();
         }
+    }
+
+    /// Closes the segment that is appended to, and writes the order of all to the manifest.
+    ///
+    /// @return whether all entries are written
+    boolean save() {
+        close();
+        boolean isWritten = true;
+        for (int i = 0; i < closed.size(); i++) {
+            segments.manifest.setUse(closed.get(i), use, i);
+            isWritten &= (segments.pool.field(closed.get(i), Segments.STATE) & WRITERS) == 0;
+        }
+        return isWritten;
+    }
+
+    /// State of a closed segment with so many bytes of entries.
+    static long closedAt(long position) {
+        return CLOSED | position;
     }
 
     /// Bytes of a closed segment that have entries, when all of them are written.

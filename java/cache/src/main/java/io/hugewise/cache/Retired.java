@@ -37,4 +37,11 @@ final class Retired {
         }
         return true;
     }
+
+    /// Makes the segments free when no thread reads any more.
+    synchronized void releaseAll() {
+        while (!queue.isEmpty()) {
+            segments.release(queue.take());
+        }
+    }
 }

@@ -1,6 +1,9 @@
 package io.hugewise.cache;
 
+import io.hugewise.cache.Manifest.Use;
 import io.hugewise.memory.SegmentPool;
+import java.util.Comparator;
+import java.util.stream.IntStream;
 
 /// The memory of a cache in equal segments, of which a limited number may be in use. The last free ones are kept for
 /// evicting, which needs memory to free memory.
@@ -17,15 +20,37 @@ final class Segments {
     static final int FIELDS = 3;
 
     final SegmentPool pool;
+    final Manifest manifest;
     final long base;
     final int size;
     private volatile int limit;
 
-    Segments(SegmentPool pool) {
+    /// Takes the segments that the manifest has in use.
+    ///
+    /// @param pool of which no segment is taken
+    Segments(SegmentPool pool, Manifest manifest) {
         this.pool = pool;
+        this.manifest = manifest;
         this.base = pool.memory().address();
         this.size = Math.toIntExact(pool.segmentSize());
         this.limit = pool.count();
+        if (manifest.use(0) != Use.FREE) {
+            takeUsed();
+        }
+    }
+
+    private void takeUsed() {
+        for (int segment = 0; segment < pool.count(); segment++) {
+            pool.acquire();
+        }
+        for (int segment = 0; segment < pool.count(); segment++) {
+            if (manifest.use(segment) == Use.FREE) {
+                pool.release(segment);
+            }
+            for (int field = 0; field < FIELDS; field++) {
+                pool.setField(segment, field, manifest.field(segment, field));
+            }
+        }
     }
 
     int limit() {
@@ -53,7 +78,23 @@ final class Segments {
     }
 
     void release(int segment) {
+        manifest.setUse(segment, Use.FREE, 0);
         pool.release(segment);
+    }
+
+    /// Numbers of the segments of a use, in their order.
+    int[] withUse(Use use) {
+        return IntStream.range(0, pool.count()).filter(segment -> manifest.use(segment) == use).boxed()
+                .sorted(Comparator.comparingLong(manifest::order)).mapToInt(segment -> segment).toArray();
+    }
+
+    /// Writes the fields of all segments to the manifest.
+    void save() {
+        for (int segment = 0; segment < pool.count(); segment++) {
+            for (int field = 0; field < FIELDS; field++) {
+                manifest.setField(segment, field, pool.field(segment, field));
+            }
+        }
     }
 
     long address(int segment) {

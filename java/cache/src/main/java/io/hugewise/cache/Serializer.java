@@ -25,4 +25,11 @@ public interface Serializer<T> {
     /// @param from memory that [#write] has written; it must not be used later
     /// @return a new object, which does not refer to this memory
     T read(MemorySegment from);
+
+    /// Names what [#write] writes, and in which version, for caches in a file: a file of another format is emptied.
+    ///
+    /// @return a name and a version, for example `order 3`; empty, as by default, if it cannot be used for a file
+    default String format() {
+        return "";
+    }
 }

@@ -11,7 +11,7 @@ public final class Serializers {
 
     /// {@return a serializer of 4 bytes}
     public static Serializer<Integer> ints() {
-        return new Fixed<>(Integer.BYTES) {
+        return new Fixed<>("int", Integer.BYTES) {
             @Override
             public void write(Integer value, MemorySegment to) {
                 to.set(ValueLayout.JAVA_INT_UNALIGNED, 0, value);
@@ -26,7 +26,7 @@ public final class Serializers {
 
     /// {@return a serializer of 8 bytes}
     public static Serializer<Long> longs() {
-        return new Fixed<>(Long.BYTES) {
+        return new Fixed<>("long", Long.BYTES) {
             @Override
             public void write(Long value, MemorySegment to) {
                 to.set(ValueLayout.JAVA_LONG_UNALIGNED, 0, value);
@@ -41,7 +41,7 @@ public final class Serializers {
 
     /// {@return a serializer of 8 bytes; as keys, 0.0 and −0.0 differ}
     public static Serializer<Double> doubles() {
-        return new Fixed<>(Double.BYTES) {
+        return new Fixed<>("double", Double.BYTES) {
             @Override
             public void write(Double value, MemorySegment to) {
                 to.set(ValueLayout.JAVA_LONG_UNALIGNED, 0, Double.doubleToLongBits(value));
@@ -56,7 +56,7 @@ public final class Serializers {
 
     /// {@return a serializer of arrays; as keys, those with equal bytes are equal}
     public static Serializer<byte[]> bytes() {
-        return new Serializer<>() {
+        return new Named<>("bytes") {
             @Override
             public int size(byte[] value) {
                 return value.length;
@@ -76,7 +76,7 @@ public final class Serializers {
 
     /// {@return a serializer of strings in UTF-8; surrogates without their pair become question marks}
     public static Serializer<String> strings() {
-        return new Serializer<>() {
+        return new Named<>("string") {
             @Override
             public int size(String value) {
                 int size = 0;
@@ -105,7 +105,7 @@ public final class Serializers {
 
     /// {@return a serializer of memory; it reads copies on the heap}
     public static Serializer<MemorySegment> segments() {
-        return new Serializer<>() {
+        return new Named<>("bytes") {
             @Override
             public int size(MemorySegment value) {
                 return Math.toIntExact(value.byteSize());
@@ -125,7 +125,7 @@ public final class Serializers {
 
     /// {@return a serializer of the remaining bytes of buffers, whose position stays; it reads copies on the heap}
     public static Serializer<ByteBuffer> buffers() {
-        return new Serializer<>() {
+        return new Named<>("bytes") {
             @Override
             public int size(ByteBuffer value) {
                 return value.remaining();
@@ -143,10 +143,24 @@ public final class Serializers {
         };
     }
 
-    private abstract static class Fixed<T> implements Serializer<T> {
+    private abstract static class Named<T> implements Serializer<T> {
+        private final String format;
+
+        Named(String format) {
+            this.format = format;
+        }
+
+        @Override
+        public String format() {
+            return format;
+        }
+    }
+
+    private abstract static class Fixed<T> extends Named<T> {
         private final int size;
 
-        Fixed(int size) {
+        Fixed(String format, int size) {
+            super(format);
             this.size = size;
         }
 

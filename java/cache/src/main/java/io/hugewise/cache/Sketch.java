@@ -1,5 +1,8 @@
 package io.hugewise.cache;
 
+import io.hugewise.cache.Manifest.Use;
+import java.util.stream.IntStream;
+
 /// How often keys were requested: a count-min sketch (Cormode, Muthukrishnan, 2005) of 4-bit counters, which are halved
 /// from time to time. The counters of a key are in one cache line, as in Caffeine's. Only the holder of the lock of
 /// evictions changes its size; increments that happen at the same time may be lost.
@@ -15,13 +18,24 @@ final class Sketch {
     private final Segments segments;
     private final int linesPerSegment;
     /// Addresses of the segments, a power of two.
-    private volatile long[] memory = {};
+    private volatile long[] memory;
     private volatile long period = Long.MAX_VALUE;
     private long increments;
 
     Sketch(Segments segments) {
         this.segments = segments;
         this.linesPerSegment = segments.size / LINE;
+        this.memory = restored();
+    }
+
+    /// The segments that the manifest has, unless the last process has ended while the sketch grew.
+    private long[] restored() {
+        int[] before = segments.withUse(Use.SKETCH);
+        int count = Integer.highestOneBit(before.length);
+        for (int i = count; i < before.length; i++) {
+            segments.release(before[i]);
+        }
+        return IntStream.range(0, count).mapToLong(i -> segments.address(before[i])).toArray();
     }
 
     /// Makes room for a number of entries, as far as segments are free. The grown sketch has the counters of the old
@@ -45,6 +59,7 @@ final class Sketch {
                     memory = grown;
                     return;
                 }
+                segments.manifest.setUse(segment, Use.SKETCH, i);
                 doubled[i] = segments.address(segment);
                 if (grown.length == 0) {
                     Memory.slice(doubled[i], segments.size).fill((byte) 0);

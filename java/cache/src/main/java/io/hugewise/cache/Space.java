@@ -1,5 +1,7 @@
 package io.hugewise.cache;
 
+import io.hugewise.cache.Manifest.Figure;
+import io.hugewise.cache.Manifest.Use;
 import java.util.function.BooleanSupplier;
 import java.util.function.LongSupplier;
 
@@ -72,6 +74,7 @@ final class Space {
                     }
                     return false;
                 }
+                segments.manifest.setUse(parts[i], Use.PART, 0);
             }
             evictor.window.ownsParts(parts.length);
             return true;
@@ -101,6 +104,7 @@ final class Space {
 
     /// Frees segments in advance, and what has expired.
     void maintain() {
+        segments.manifest.setFigure(Figure.LAST_NANOS, clock.nanos());
         int tries = segments.limit();
         while (tries-- > 0 && ifOpen(() -> segments.free() < evictor.ahead() && evictor.evict())) {
             Thread.onSpinWait();
@@ -151,8 +155,9 @@ final class Space {
 
     /// Ends all accesses.
     ///
+    /// @param save is called when no thread uses the memory any more
     /// @return whether it was open
-    boolean close(Pins pins) {
+    boolean close(Pins pins, Runnable save) {
         evictor.lock.lock();
         try {
             if (isClosed) {
@@ -160,6 +165,7 @@ final class Space {
             }
             isClosed = true;
             pins.close();
+            save.run();
         } finally {
             evictor.lock.unlock();
         }

@@ -8,6 +8,7 @@ import java.util.function.Consumer;
 import java.util.function.LongConsumer;
 import java.util.function.LongFunction;
 import java.util.function.LongPredicate;
+import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /// Keys and values as bytes in segments of memory.
@@ -31,16 +32,20 @@ final class Store {
     private final Retired retired;
     private final Space space;
 
-    Store(SegmentPool pool, boolean canExpire, Clock clock, long seed, Removals removals) {
-        this.segments = new Segments(pool);
+    /// Has the entries that the manifest has.
+    ///
+    /// @param pool of which no segment is taken
+    Store(SegmentPool pool, Manifest manifest, boolean canExpire, LongSupplier nanos, Removals removals) {
+        this.segments = new Segments(pool, manifest);
         this.entries = new Entries(canExpire, segments.size);
         this.values = new Values(segments, entries);
-        this.clock = clock;
-        this.seed = seed;
-        this.index = new Index(segments);
+        this.clock = new Clock(nanos, manifest.startNanos());
+        this.seed = manifest.seed();
+        this.index = new Index(segments, entries);
         this.retired = new Retired(segments, pins);
         this.live = new LiveEntries(segments, index, entries, retired, clock, seed, removals);
         this.evictor = new Evictor(segments, index, live, retired);
+        manifest.open();
         var requests = new Space.Requests(() -> hits.sum() + misses.sum(), hits::sum);
         this.space = new Space(segments, evictor, retired, clock, canExpire, requests);
     }
@@ -255,6 +260,13 @@ final class Store {
     ///
     /// @return whether it was open
     boolean close() {
-        return space.close(pins);
+        return space.close(pins, () -> {
+            boolean isWritten = evictor.save();
+            index.save();
+            segments.save();
+            if (isWritten) {
+                segments.manifest.close();
+            }
+        });
     }
 }

@@ -203,6 +203,13 @@ public final class HugeFile implements AutoCloseable {
         return path;
     }
 
+    /// {@return the size in bytes of the pages that it consists of: on hugetlbfs those of the pool, on tmpfs transparent
+    /// huge pages if the kernel has them}
+    /// @throws IOException if its file system cannot be read
+    public long pageSize() throws IOException {
+        return pageSize(path);
+    }
+
     /// Reads the page sizes of the file: of the memory, and of its last page, which has the header.
     ///
     /// @return the coverage, or why it is unknown

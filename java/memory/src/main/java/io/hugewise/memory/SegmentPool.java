@@ -46,20 +46,41 @@ public final class SegmentPool {
     /// @throws IllegalArgumentException if the size is not such a multiple, the number of fields is negative, or the
     ///     memory has no room for a segment
     public static SegmentPool of(HugeArena arena, long segmentSize, int fields) {
+        check(segmentSize, fields);
+        MemorySegment rest = arena.rest();
+        return of(rest, -rest.address() & Long.lowestOneBit(segmentSize) - 1, segmentSize, fields);
+    }
+
+    /// Creates a pool in any memory, of which the first segment is the start: segments are aligned as the memory is.
+    /// So in the memory of a [HugeFile], each segment has the same number in the next process.
+    ///
+    /// @param memory the memory
+    /// @param segmentSize size of each segment in bytes, a multiple of 64 KiB
+    /// @param fields number of fields of each segment
+    /// @return the pool, of which no segment is acquired
+    /// @throws IllegalArgumentException if the size is not such a multiple, the number of fields is negative, or the
+    ///     memory has no room for a segment
+    public static SegmentPool of(MemorySegment memory, long segmentSize, int fields) {
+        check(segmentSize, fields);
+        return of(memory, 0, segmentSize, fields);
+    }
+
+    private static void check(long segmentSize, int fields) {
         if (segmentSize <= 0 || segmentSize % SMALLEST != 0) {
             throw new IllegalArgumentException("the size of segments is a multiple of 64KiB, not " + segmentSize);
         }
         if (fields < 0) {
             throw new IllegalArgumentException("the number of fields cannot be negative: " + fields);
         }
-        MemorySegment rest = arena.rest();
-        long skipped = -rest.address() & Long.lowestOneBit(segmentSize) - 1;
-        long size = (rest.byteSize() - skipped) / segmentSize * segmentSize;
+    }
+
+    private static SegmentPool of(MemorySegment memory, long skipped, long segmentSize, int fields) {
+        long size = (memory.byteSize() - skipped) / segmentSize * segmentSize;
         if (size <= 0) {
             throw new IllegalArgumentException(
-                    Bytes.text(rest.byteSize()) + " have no room for a segment of " + Bytes.text(segmentSize));
+                    Bytes.text(memory.byteSize()) + " have no room for a segment of " + Bytes.text(segmentSize));
         }
-        return new SegmentPool(rest.asSlice(skipped, size), segmentSize, fields);
+        return new SegmentPool(memory.asSlice(skipped, size), segmentSize, fields);
     }
 
     /// Acquires a segment. Its contents and fields are those that it had when it was released, 0 at first.

@@ -22,6 +22,13 @@ public final class WindowSize {
     /// Creates one for a cache of unknown size.
     public WindowSize() {}
 
+    /// Creates one that goes on with a share.
+    ///
+    /// @param share that of an earlier one; 0 for none
+    public WindowSize(double share) {
+        this.share = share == 0 ? FIRST : Math.clamp(share, LEAST, MOST);
+    }
+
     /// Takes the hit ratio from as many requests as are good for a number of entries.
     ///
     /// @param entries the number that there will be

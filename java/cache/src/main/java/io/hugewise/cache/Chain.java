@@ -1,0 +1,123 @@
+package io.hugewise.cache;
+
+import java.util.Arrays;
+import java.util.function.LongPredicate;
+
+/// The words of a bucket and of its overflow buckets, to be distributed anew.
+final class Chain {
+    private final Buckets buckets;
+    private long[] words = new long[64];
+    private int count;
+    private long[] links = new long[8];
+    private int linkCount;
+    private boolean isComplete;
+
+    Chain(Buckets buckets) {
+        this.buckets = buckets;
+    }
+
+    /// Adds the next bucket, and splits another one into both. Readers may miss entries meanwhile.
+    static void split(Buckets buckets) {
+        int number = buckets.count();
+        int bit = Integer.highestOneBit(number);
+        long old = buckets.at(number - bit);
+        var chain = new Chain(buckets);
+        chain.collect(old, _ -> true);
+        buckets.setCount(number + 1);
+        Buckets.clear(old);
+        int moved = 0;
+        for (int i = 0; i < chain.count; i++) {
+            if ((IndexWord.hashBits(chain.words[i]) & bit) != 0) {
+                long word = chain.words[i];
+                chain.words[i] = chain.words[moved];
+                chain.words[moved++] = word;
+            }
+        }
+        // There are enough buckets in the old chain for both.
+        chain.fill(buckets.at(number), 0, moved);
+        chain.fill(old, moved, chain.count);
+        while (chain.linkCount > 0) {
+            buckets.giveOverflow(chain.links[--chain.linkCount]);
+        }
+    }
+
+    int count() {
+        return count;
+    }
+
+    long word(int place) {
+        return words[place];
+    }
+
+    void remove(int place) {
+        words[place] = words[--count];
+    }
+
+    /// Number of links to overflow buckets.
+    int links() {
+        return linkCount;
+    }
+
+    /// Collects the words of a bucket and its overflow buckets.
+    ///
+    /// @param isValid whether the overflow bucket of a link is part of the chain
+    void collect(long bucket, LongPredicate isValid) {
+        count = 0;
+        linkCount = 0;
+        isComplete = true;
+        while (true) {
+            for (int slot = 0; slot < Buckets.SLOTS; slot++) {
+                long word = Memory.word(Buckets.slot(bucket, slot));
+                if (word > 0) {
+                    words = count == words.length ? Arrays.copyOf(words, 2 * count) : words;
+                    words[count++] = word;
+                }
+                isComplete &= !IndexWord.isLink(word) || slot == Buckets.SLOTS - 1;
+            }
+            long last = Memory.word(Buckets.last(bucket));
+            if (!IndexWord.isLink(last)) {
+                return;
+            }
+            if (!isValid.test(last)) {
+                isComplete = false;
+                return;
+            }
+            links = linkCount == links.length ? Arrays.copyOf(links, 2 * linkCount) : links;
+            links[linkCount++] = last;
+            bucket = buckets.overflow(last);
+        }
+    }
+
+    /// Whether all links were valid, and the last overflow bucket has words, as [Index#remove] expects.
+    boolean isComplete() {
+        return isComplete && (linkCount == 0 || count >= (Buckets.SLOTS - 1) * linkCount + 2);
+    }
+
+    /// Writes all words to a bucket, and to overflow buckets as needed.
+    void write(long bucket) {
+        Buckets.clear(bucket);
+        fill(bucket, 0, count);
+    }
+
+    /// Fills an empty bucket, and overflow buckets as needed.
+    private void fill(long bucket, int from, int to) {
+        while (to - from > Buckets.SLOTS) {
+            long link = links[--linkCount];
+            long next = buckets.overflow(link);
+            Buckets.clear(next);
+            for (int slot = 0; slot < Buckets.SLOTS - 1; slot++) {
+                Memory.setWord(Buckets.slot(bucket, slot), words[from++]);
+            }
+            Memory.setWord(Buckets.last(bucket), link);
+            bucket = next;
+        }
+        for (int slot = 0; from < to; slot++) {
+            Memory.setWord(Buckets.slot(bucket, slot), words[from++]);
+        }
+    }
+
+    /// Takes a link that no bucket has any more.
+    long takeLink() {
+        return links[--linkCount];
+    }
+}

@@ -1,0 +1,171 @@
+package io.hugewise.cache;
+
+import io.hugewise.cache.Manifest.Use;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicIntegerArray;
+import java.util.stream.IntStream;
+
+/// Finds the entries that a killed process has left.
+///
+/// The index decides what is an entry: it refers to one only when it is written, and not any more before its memory is
+/// reused. So an entry that the index has is whole, and the newest one of its key. What may be unfinished is a change
+/// of a chain of buckets, of which words are lost or twice there, and the sequence of entries in a segment. So each
+/// chain is checked; then each segment is read from its start. A segment in which fewer entries are found than the
+/// index has is given up, with all its entries: it was being written.
+final class Recovery {
+    private final Segments segments;
+    private final Index index;
+    private final Buckets buckets;
+    private final Entries layout;
+    private final long seed;
+    /// Number of words of the index that refer to each segment.
+    private final AtomicIntegerArray words;
+    private final BitSet usedOverflow = new BitSet();
+    private final BitSet parts = new BitSet();
+
+    Recovery(Segments segments, Index index, Buckets buckets, Entries layout) {
+        this.segments = segments;
+        this.index = index;
+        this.buckets = buckets;
+        this.layout = layout;
+        this.seed = segments.manifest.seed();
+        this.words = new AtomicIntegerArray(segments.pool.count());
+    }
+
+    /// Removes from the index what is not an entry, and frees the segments without entries.
+    ///
+    /// @return the number of entries
+    long run() {
+        checkChains();
+        boolean[] isGivenUp = new boolean[words.length()];
+        IntStream.range(0, words.length()).parallel()
+                .filter(segment -> words.get(segment) > 0 && !isRead(segment))
+                .forEach(segment -> isGivenUp[segment] = true);
+        if (IntStream.range(0, words.length()).anyMatch(segment -> isGivenUp[segment])) {
+            IntStream.range(0, words.length()).filter(segment -> isGivenUp[segment]).forEach(segments::release);
+            checkChains();
+        }
+        buckets.setUsedOverflow(usedOverflow);
+        long entries = 0;
+        for (int segment = 0; segment < words.length(); segment++) {
+            Use use = segments.manifest.use(segment);
+            boolean isUsed = use == Use.PART ? parts.get(segment) : words.get(segment) > 0 || !isLog(use);
+            if (use != Use.FREE && !isUsed) {
+                segments.release(segment);
+            }
+            entries += words.get(segment);
+        }
+        return entries;
+    }
+
+    private static boolean isLog(Use use) {
+        return use == Use.WINDOW || use == Use.MAIN;
+    }
+
+    // --- Buckets -----------------------------------------------------------------------------------
+
+    private void checkChains() {
+        usedOverflow.clear();
+        for (int segment = 0; segment < words.length(); segment++) {
+            words.set(segment, 0);
+        }
+        var chain = new Chain(buckets);
+        for (int number = 0; number < buckets.count(); number++) {
+            long bucket = buckets.at(number);
+            chain.collect(bucket, this::isUnusedLink);
+            boolean isComplete = chain.isComplete();
+            int before = chain.count();
+            for (int i = before - 1; i >= 0; i--) {
+                if (!isEntry(chain, i, number)) {
+                    chain.remove(i);
+                }
+            }
+            if (!isComplete || chain.count() < before) {
+                chain.write(bucket);
+                while (chain.links() > 0) {
+                    usedOverflow.clear((int) IndexWord.overflowBucket(chain.takeLink()));
+                }
+            }
+            for (int i = 0; i < chain.count(); i++) {
+                words.incrementAndGet(segment(chain.word(i)));
+            }
+        }
+    }
+
+    private int segment(long word) {
+        return (int) (IndexWord.offset(word) / segments.size);
+    }
+
+    /// Whether no chain has had this overflow bucket yet.
+    private boolean isUnusedLink(long link) {
+        long number = IndexWord.overflowBucket(link);
+        if (number >= buckets.overflowCapacity() || usedOverflow.get((int) number)) {
+            return false;
+        }
+        usedOverflow.set((int) number);
+        return true;
+    }
+
+    private boolean isEntry(Chain chain, int place, int bucket) {
+        long word = chain.word(place);
+        int segment = segment(word);
+        if (segment >= words.length() || !isLog(segments.manifest.use(segment))) {
+            return false;
+        }
+        // The lowest bits of the hash are those of the bucket's number.
+        int hash = (int) (IndexWord.hashBits(word) | (bucket & (1 << IndexWord.TAG_SHIFT) - 1));
+        boolean isHere = Buckets.number(hash, buckets.count()) == bucket;
+        for (int i = 0; i < place; i++) {
+            isHere &= !IndexWord.isSame(chain.word(i), word);
+        }
+        return isHere;
+    }
+
+    // --- Segments ----------------------------------------------------------------------------------
+
+    /// Reads a segment from its start until as many entries are found as the index has.
+    ///
+    /// @return whether they were found
+    private boolean isRead(int segment) {
+        long start = segments.address(segment);
+        long position = 0;
+        long live = 0;
+        long lastExpiry = 0;
+        List<Integer> found = new ArrayList<>();
+        for (int missing = words.get(segment); missing > 0; ) {
+            long entry = start + position;
+            long size = layout.checkedSize(entry, segments.size - position);
+            if (size == 0) {
+                return false;
+            }
+            if (index.place(entry, Hash.of(layout.keyMemory(entry), seed)) != 0) {
+                missing--;
+                live += size;
+                lastExpiry = Math.max(lastExpiry, Integer.toUnsignedLong(layout.expiry(entry)));
+                for (int i = layout.isLarge(entry) ? layout.segments(layout.valueSize(entry)) - 1 : -1; i >= 0; i--) {
+                    found.add(layout.part(entry, i));
+                }
+            }
+            position += size;
+        }
+        segments.pool.setField(segment, Segments.STATE, Log.closedAt(position));
+        segments.pool.setField(segment, Segments.LIVE, live);
+        segments.pool.setField(segment, Segments.LAST_EXPIRY, lastExpiry);
+        return areParts(found);
+    }
+
+    /// Marks segments as parts of large values, unless one of them is not or belongs to another value.
+    private synchronized boolean areParts(List<Integer> found) {
+        for (int i = 0; i < found.size(); i++) {
+            int part = found.get(i);
+            if (part < 0 || part >= words.length() || segments.manifest.use(part) != Use.PART || parts.get(part)) {
+                found.subList(0, i).forEach(parts::clear);
+                return false;
+            }
+            parts.set(part);
+        }
+        return true;
+    }
+}
