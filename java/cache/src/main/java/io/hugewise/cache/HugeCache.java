@@ -36,6 +36,7 @@ import org.jspecify.annotations.Nullable;
 public final class HugeCache<K, V> implements AutoCloseable {
     private final CacheMemory memory;
     private final Store store;
+    private final @Nullable HeapTier<V> heap;
     private final Serializer<K> keys;
     private final Serializer<V> values;
     private final HugeCacheBuilder<K, V> options;
@@ -48,7 +49,10 @@ public final class HugeCache<K, V> implements AutoCloseable {
         this.memory = memory;
         this.keys = options.keys;
         this.values = options.values;
-        this.store = new Store(memory.pool(), memory.manifest(), options.canExpire(), options.nanos, this::removed);
+        HeapTable<V> table = options.heapWeight == 0 ? null : new HeapTable<>(options.heapWeight, options.weigher);
+        LongConsumer leaving = table == null ? _ -> {} : table::remove;
+        this.store = new Store(memory.pool(), memory.manifest(), options.canExpire(), options.nanos, this::removed, leaving);
+        this.heap = table == null ? null : new HeapTier<>(table, store, options.accessNanos, hitBytes);
     }
 
     /// Begins to describe a cache.
@@ -70,7 +74,17 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @return the value; null if it is not in the cache
     public @Nullable V getIfPresent(K key) {
         byte[] bytes = bytes(key);
-        return store.read(bytes, store.hash(bytes), entry -> values.read(used(entry)));
+        long hash = store.hash(bytes);
+        V value = heap == null ? null : heap.get(bytes, hash);
+        return value != null ? value : store.read(bytes, hash, entry -> read(entry, bytes, hash));
+    }
+
+    private V read(long entry, byte[] key, long hash) {
+        V value = values.read(used(entry));
+        if (heap != null) {
+            heap.wasRead(entry, key, hash, value);
+        }
+        return value;
     }
 
     /// Returns what a function reads from the bytes of a value, without a copy unless the value is larger than a
@@ -340,6 +354,11 @@ public final class HugeCache<K, V> implements AutoCloseable {
         Evictor evictor = store.evictor;
         return new CacheStats(store.hits.sum(), store.misses.sum(), hitBytes.sum(), missBytes.sum(), store.live.evicted.sum(),
                 store.live.evictedBytes.sum(), store.rejected.sum(), evictor.inserted.sum(), evictor.moved());
+    }
+
+    /// {@return counts of the values on the heap; zeros if the cache has no tier there}
+    public HeapStats heapStats() {
+        return heap == null ? new HeapStats(0, 0, 0) : heap.stats();
     }
 
     /// {@return the backing of the memory, and why better ones failed}

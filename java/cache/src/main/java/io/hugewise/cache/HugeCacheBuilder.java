@@ -9,6 +9,7 @@ import java.time.Duration;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ForkJoinPool;
 import java.util.function.LongSupplier;
+import java.util.function.ToLongFunction;
 import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
 
@@ -30,6 +31,8 @@ public final class HugeCacheBuilder<K, V> {
     @Nullable RemovalListener<? super K, ? super V> listener;
     Executor executor = ForkJoinPool.commonPool();
     LongSupplier nanos = System::nanoTime;
+    long heapWeight;
+    ToLongFunction<? super V> weigher = _ -> 1;
     private boolean isVariable;
     private long maximumBytes;
     private UnaryOperator<HugeOptions> memory = UnaryOperator.identity();
@@ -80,6 +83,29 @@ public final class HugeCacheBuilder<K, V> {
 
     boolean canExpire() {
         return isVariable || writeNanos > 0 || accessNanos > 0;
+    }
+
+    /// Keeps values that are read often on the heap, too, as objects: a read of those deserialises nothing. Callers get
+    /// the same object, and must not change it.
+    ///
+    /// @param count largest number of values on the heap
+    /// @return this
+    public HugeCacheBuilder<K, V> heapEntries(long count) {
+        return heapWeight(count, _ -> 1);
+    }
+
+    /// Keeps values that are read often on the heap, as [#heapEntries] does.
+    ///
+    /// @param maximum largest sum of the weights of values on the heap
+    /// @param weight returns the weight of a value, such as its bytes on the heap; not negative
+    /// @return this
+    public HugeCacheBuilder<K, V> heapWeight(long maximum, ToLongFunction<? super V> weight) {
+        if (maximum <= 0) {
+            throw new IllegalArgumentException("the heap has at least one value, not " + maximum);
+        }
+        heapWeight = maximum;
+        weigher = weight;
+        return this;
     }
 
     /// Sets what is called after an entry was removed.

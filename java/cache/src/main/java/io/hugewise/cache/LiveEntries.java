@@ -2,6 +2,7 @@ package io.hugewise.cache;
 
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.LongConsumer;
 
 /// Entries that are in the index: moves them to other segments, and removes them from the index. Any thread may call
 /// its methods.
@@ -15,8 +16,11 @@ final class LiveEntries {
     private final Clock clock;
     private final long seed;
     private final Removals removals;
+    private final LongConsumer leaving;
 
-    LiveEntries(Segments segments, Index index, Entries layout, Retired retired, Clock clock, long seed, Removals removals) {
+    /// @param leaving is called with the hash before an entry is removed, with its stripe locked
+    LiveEntries(Segments segments, Index index, Entries layout, Retired retired, Clock clock, long seed, Removals removals,
+            LongConsumer leaving) {
         this.segments = segments;
         this.index = index;
         this.layout = layout;
@@ -24,6 +28,7 @@ final class LiveEntries {
         this.clock = clock;
         this.seed = seed;
         this.removals = removals;
+        this.leaving = leaving;
     }
 
     long hash(long entry) {
@@ -121,6 +126,7 @@ final class LiveEntries {
             if (at == 0) {
                 return;
             }
+            leaving.accept(hash);
             index.remove(at, hash);
         } finally {
             stripe.unlock();

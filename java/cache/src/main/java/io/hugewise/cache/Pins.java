@@ -31,15 +31,24 @@ final class Pins {
         int stripe = ((int) Thread.currentThread().threadId() & STRIPES - 1) + 1;
         while (true) {
             int current = epoch;
-            if (current == CLOSED) {
-                throw new IllegalStateException("the cache is closed");
-            }
+            checkOpen(current);
             int cell = stripe * DISTANCE + (current & 1);
             CELL.getAndAdd(cells, cell, 1L);
             if (epoch == current) {
                 return cell;
             }
             unpin(cell);
+        }
+    }
+
+    /// @throws IllegalStateException if the memory is closed
+    void checkOpen() {
+        checkOpen(epoch);
+    }
+
+    private static void checkOpen(int current) {
+        if (current == CLOSED) {
+            throw new IllegalStateException("the cache is closed");
         }
     }
 

@@ -30,12 +30,14 @@ final class Store {
     private final long seed;
     private final Values values;
     private final Retired retired;
+    private final LongConsumer leaving;
     private final Space space;
 
     /// Has the entries that the manifest has.
     ///
     /// @param pool of which no segment is taken
-    Store(SegmentPool pool, Manifest manifest, boolean canExpire, LongSupplier nanos, Removals removals) {
+    /// @param leaving is called with the hash before an entry is replaced or removed, with its stripe locked
+    Store(SegmentPool pool, Manifest manifest, boolean canExpire, LongSupplier nanos, Removals removals, LongConsumer leaving) {
         this.segments = new Segments(pool, manifest);
         this.entries = new Entries(canExpire, segments.size);
         this.values = new Values(segments, entries);
@@ -43,7 +45,8 @@ final class Store {
         this.seed = manifest.seed();
         this.index = new Index(segments, entries);
         this.retired = new Retired(segments, pins);
-        this.live = new LiveEntries(segments, index, entries, retired, clock, seed, removals);
+        this.live = new LiveEntries(segments, index, entries, retired, clock, seed, removals, leaving);
+        this.leaving = leaving;
         this.evictor = new Evictor(segments, index, live, retired);
         manifest.open();
         var requests = new Space.Requests(() -> hits.sum() + misses.sum(), hits::sum);
@@ -81,6 +84,36 @@ final class Store {
         try {
             long entry = index.find(key, hash, entries, false);
             return entry == 0 || isExpired(entry) ? null : reader.apply(entry);
+        } finally {
+            pins.unpin(pin);
+        }
+    }
+
+    /// Calls a function while an entry that is being read stays the one of its key, unless it is not any more, or
+    /// another thread is changing an entry of the same stripe.
+    void ifPresent(long entry, byte[] key, long hash, Runnable task) {
+        ReentrantLock stripe = index.lock(hash);
+        if (stripe.tryLock()) {
+            try {
+                if (index.find(key, hash, entries, false) == entry) {
+                    task.run();
+                }
+            } finally {
+                stripe.unlock();
+            }
+        }
+    }
+
+    /// @throws IllegalStateException if it is closed
+    void checkOpen() {
+        pins.checkOpen();
+    }
+
+    /// Counts a use of an entry that was read on the heap.
+    void use(byte[] key, long hash) {
+        int pin = pins.pin();
+        try {
+            index.find(key, hash, entries, true);
         } finally {
             pins.unpin(pin);
         }
@@ -195,6 +228,7 @@ final class Store {
         live.expires(entry);
         if (present != 0) {
             long at = index.place(present, hash);
+            leaving.accept(hash);
             index.replace(at, entry, hash, IndexWord.uses(Memory.word(at)));
             return true;
         }
@@ -226,6 +260,7 @@ final class Store {
                 if (!isThere || !isWanted.test(present)) {
                     return false;
                 }
+                leaving.accept(hash);
                 index.remove(index.place(present, hash), hash);
             } finally {
                 stripe.unlock();
