@@ -27,6 +27,7 @@ final class Evictor {
     /// A segment with a smaller share of bytes in use is emptied before others.
     private static final double SPARSE = 0.5;
     private static final int MOST_AHEAD = 8;
+    private static final int EXPIRED_AT_ONCE = 8;
 
     final ReentrantLock lock = new ReentrantLock();
     final Log window;
@@ -71,6 +72,7 @@ final class Evictor {
 
     /// Adapts to the requests and hits until now, and to the number of entries that there will be.
     void adapt(long requests, long hits) {
+        window.collect();
         target.requested(requests - adaptedRequests, hits - adaptedHits);
         adaptedRequests = requests;
         adaptedHits = hits;
@@ -103,9 +105,11 @@ final class Evictor {
     }
 
     private void retireEntries() {
+        collect();
         if (window.closed.isEmpty() && main.closed.isEmpty()) {
             window.close();
             main.close();
+            collect();
         }
         int sparse = takeSparse();
         if (sparse >= 0) {
@@ -115,6 +119,11 @@ final class Evictor {
         } else if (!main.closed.isEmpty()) {
             shrinkMain();
         }
+    }
+
+    private void collect() {
+        window.collect();
+        main.collect();
     }
 
     /// Free segments that are kept in advance.
@@ -239,7 +248,6 @@ final class Evictor {
         if (!isMoved && log == main) {
             int segment = segments.tryTake(0);
             if (segment >= 0) {
-                main.close();
                 main.open(segment);
                 isMoved = live.move(entry, hash, main);
             }
@@ -275,27 +283,41 @@ final class Evictor {
 
     // --- All entries -------------------------------------------------------------------------------
 
-    /// Frees the closed segments all of whose entries have expired at a time.
-    void expire(int now) {
+    /// Frees closed segments all of whose entries have expired at a time, at most [#EXPIRED_AT_ONCE].
+    ///
+    /// @return whether there may be more
+    boolean expire(int now) {
+        int left = EXPIRED_AT_ONCE;
         for (Log log : new Log[] {window, main}) {
             log.closeIfExpired(now);
-            for (int i = log.closed.size(); i > 0; i--) {
-                int segment = log.closed.take();
-                Log.end(segments, segment);
-                if (Clock.isPast((int) segments.pool.field(segment, Segments.LAST_EXPIRY), now)) {
+            log.collect();
+            for (int place = 0; place < log.closed.size() && left > 0; place++) {
+                int segment = log.closed.get(place);
+                if (isExpired(segment, now)) {
+                    log.closed.remove(place--);
                     live.dropAll(segment, RemovalCause.EXPIRED);
-                } else {
-                    log.closed.add(segment);
+                    left--;
                 }
             }
         }
         retired.release();
+        return left == 0;
+    }
+
+    private boolean isExpired(int segment, int now) {
+        if (!Clock.isPast((int) segments.pool.field(segment, Segments.LAST_EXPIRY), now)) {
+            return false;
+        }
+        // An entry that is being written may expire later.
+        Log.end(segments, segment);
+        return Clock.isPast((int) segments.pool.field(segment, Segments.LAST_EXPIRY), now);
     }
 
     /// Removes all entries.
     void clear() {
         for (Log log : new Log[] {window, main}) {
             log.close();
+            log.collect();
             while (!log.closed.isEmpty()) {
                 live.dropAll(log.closed.take(), RemovalCause.EXPLICIT);
             }

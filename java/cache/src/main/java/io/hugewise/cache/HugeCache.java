@@ -371,7 +371,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
         return memory.coverage().get();
     }
 
-    /// Frees memory in advance, and that of expired entries, as a thread of the cache does every half second.
+    /// Frees memory in advance, and that of expired entries, as a thread of the cache does ten times in a second.
     public void cleanUp() {
         store.maintain();
     }

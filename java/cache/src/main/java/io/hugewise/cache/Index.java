@@ -127,6 +127,11 @@ final class Index {
         return 0;
     }
 
+    /// The first word of the bucket that a hash belongs to.
+    long firstWord(long hash) {
+        return Memory.word(buckets.of(hash));
+    }
+
     /// Sets the uses of an entry to 0. The caller holds the stripe's lock.
     ///
     /// @return its uses before

@@ -7,6 +7,8 @@ import java.util.function.LongConsumer;
 /// Entries that are in the index: moves them to other segments, and removes them from the index. Any thread may call
 /// its methods.
 final class LiveEntries {
+    private static final int BATCH = 32;
+
     final Entries layout;
     final LongAdder evicted = new LongAdder();
     final LongAdder evictedBytes = new LongAdder();
@@ -17,6 +19,9 @@ final class LiveEntries {
     private final long seed;
     private final Removals removals;
     private final LongConsumer leaving;
+    /// So that reading them is not optimised away.
+    @SuppressWarnings("unused")
+    private long firstWords;
 
     /// @param leaving is called with the hash before an entry is removed, with its stripe locked
     LiveEntries(Segments segments, Index index, Entries layout, Retired retired, Clock clock, long seed, Removals removals,
@@ -40,10 +45,25 @@ final class LiveEntries {
     }
 
     /// Calls a function with all entries of a closed segment, also with those that are not in the index any more.
+    ///
+    /// Buckets of several entries are read before, so that a CPU waits for several cache lines at the same time.
     void forEach(int segment, Visitor visitor) {
+        long[] batch = new long[BATCH];
+        long[] hashes = new long[BATCH];
         long entry = segments.address(segment);
-        for (long end = entry + Log.end(segments, segment); entry < end; entry += layout.size(entry)) {
-            visitor.visit(entry, hash(entry));
+        long end = entry + Log.end(segments, segment);
+        while (entry < end) {
+            int count = 0;
+            long read = 0;
+            for (; entry < end && count < BATCH; entry += layout.size(entry), count++) {
+                batch[count] = entry;
+                hashes[count] = hash(entry);
+                read += index.firstWord(hashes[count]);
+            }
+            firstWords = read;
+            for (int i = 0; i < count; i++) {
+                visitor.visit(batch[i], hashes[i]);
+            }
         }
     }
 

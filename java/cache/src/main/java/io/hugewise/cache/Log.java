@@ -3,8 +3,8 @@ package io.hugewise.cache;
 import io.hugewise.cache.Manifest.Use;
 import java.util.concurrent.locks.LockSupport;
 
-/// Segments that entries are appended to, one after the other. Any thread may append; the rest needs the lock of
-/// evictions.
+/// Segments that entries are appended to, one after the other. Any thread may append, open and close segments; what
+/// uses [#closed] needs the lock of evictions.
 final class Log {
     private static final long CLOSED = Long.MIN_VALUE;
     private static final long WRITER = 1L << 32;
@@ -15,8 +15,10 @@ final class Log {
     private static final int MOST_PARTS = 8;
     private static final long SLEEP_NANOS = 10_000;
 
-    /// Closed segments, the oldest first.
+    /// Closed segments, the oldest first, as of the last call of [#collect].
     final IntQueue closed = new IntQueue();
+    /// Segments that were closed since.
+    private final IntQueue arriving = new IntQueue();
     private final Segments segments;
     private final Use use;
     private volatile int active = NONE;
@@ -56,17 +58,21 @@ final class Log {
         segments.pool.addToField(segments.of(entry), Segments.STATE, -WRITER);
     }
 
-    boolean hasActive() {
-        return active != NONE;
+    /// Number of segments.
+    synchronized int size() {
+        return closed.size() + arriving.size() + (active == NONE ? 0 : 1);
     }
 
-    /// Number of segments.
-    int size() {
-        return closed.size() + (hasActive() ? 1 : 0);
+    /// Whether an entry can be appended to the open segment.
+    boolean hasRoom(long size) {
+        int segment = active;
+        long state = segment == NONE ? CLOSED : segments.pool.field(segment, Segments.STATE);
+        return state >= 0 && (state & POSITION) + size <= segments.size;
     }
 
     /// Makes an empty segment the one to append to.
-    void open(int segment) {
+    synchronized void open(int segment) {
+        close();
         segments.pool.setField(segment, Segments.STATE, 0);
         segments.pool.setField(segment, Segments.LIVE, 0);
         segments.pool.setField(segment, Segments.LAST_EXPIRY, 0);
@@ -76,7 +82,7 @@ final class Log {
 
     /// Notes that an entry has other segments for its value. The segment is closed if its entries have many, so that
     /// large entries are not evicted all at once.
-    void ownsParts(int count) {
+    synchronized void ownsParts(int count) {
         parts += count;
         if (parts >= MOST_PARTS) {
             close();
@@ -84,7 +90,7 @@ final class Log {
     }
 
     /// Closes the segment that is appended to, if there is one.
-    void close() {
+    synchronized void close() {
         int segment = active;
         if (segment == NONE) {
             return;
@@ -92,11 +98,18 @@ final class Log {
         active = NONE;
         parts = 0;
         segments.pool.addToField(segment, Segments.STATE, CLOSED);
-        closed.add(segment);
+        arriving.add(segment);
+    }
+
+    /// Adds the segments that were closed to [#closed].
+    synchronized void collect() {
+        while (!arriving.isEmpty()) {
+            closed.add(arriving.take());
+        }
     }
 
     /// Closes the segment that is appended to if all its entries have expired.
-    void closeIfExpired(int now) {
+    synchronized void closeIfExpired(int now) {
         int segment = active;
         int last = segment == NONE ? 0 : (int) segments.pool.field(segment, Segments.LAST_EXPIRY);
         if (last != 0 && Clock.isPast(last, now)) {
@@ -109,6 +122,7 @@ final class Log {
     /// @return whether all entries are written
     boolean save() {
         close();
+        collect();
         boolean isWritten = true;
         for (int i = 0; i < closed.size(); i++) {
             segments.manifest.setUse(closed.get(i), use, i);

@@ -3,9 +3,9 @@ package io.hugewise.cache;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 
-/// A thread that runs a task when it is woken, and every half second.
+/// A thread that runs a task when it is woken, and ten times in a second.
 final class Maintenance {
-    private static final long PERIOD_MILLIS = 500;
+    private static final long PERIOD_MILLIS = 100;
 
     private final Semaphore wakes = new Semaphore(0);
     private volatile boolean isClosed;

@@ -2,6 +2,7 @@ package io.hugewise.cache;
 
 import io.hugewise.cache.Manifest.Figure;
 import io.hugewise.cache.Manifest.Use;
+import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.LongSupplier;
 
@@ -14,7 +15,9 @@ final class Space {
     private final boolean canExpire;
     private final Requests requests;
     private final Maintenance maintenance;
-    private boolean isClosed;
+    /// Held to take segments, also during an eviction: taken before the lock of evictions.
+    private final ReentrantLock taking = new ReentrantLock();
+    private volatile boolean isClosed;
 
     /// Counts of requests and hits since the cache was created.
     record Requests(LongSupplier all, LongSupplier hits) {}
@@ -41,30 +44,36 @@ final class Space {
             if (entry != 0) {
                 return entry;
             }
-            evictor.lock.lock();
-            try {
-                entry = evictor.window.tryAppend(size);
-                if (entry != 0) {
-                    return entry;
+            if (!openSegment(size)) {
+                for (int part : parts) {
+                    retired.add(part);
                 }
-                int segment = take();
-                if (segment < 0) {
-                    for (int part : parts) {
-                        retired.add(part);
-                    }
-                    return 0;
-                }
-                evictor.window.close();
-                evictor.window.open(segment);
-                evictor.adapt(requests.all.getAsLong(), requests.hits.getAsLong());
-            } finally {
-                evictor.lock.unlock();
+                return 0;
             }
         }
     }
 
+    /// Opens another segment, unless another thread did. Needs the lock of evictions only if no segment is free.
+    private boolean openSegment(long size) {
+        taking.lock();
+        try {
+            if (evictor.window.hasRoom(size)) {
+                return true;
+            }
+            int segment = take();
+            if (segment < 0) {
+                return false;
+            }
+            evictor.window.open(segment);
+            maintenance.wake();
+            return true;
+        } finally {
+            taking.unlock();
+        }
+    }
+
     private boolean takeParts(int[] parts) {
-        evictor.lock.lock();
+        taking.lock();
         try {
             for (int i = 0; i < parts.length; i++) {
                 parts[i] = take();
@@ -77,23 +86,35 @@ final class Space {
                 segments.manifest.setUse(parts[i], Use.PART, 0);
             }
             evictor.window.ownsParts(parts.length);
+            maintenance.wake();
             return true;
+        } finally {
+            taking.unlock();
+        }
+    }
+
+    /// Takes a segment; evicts if none is free. The caller holds the lock [#taking].
+    private int take() {
+        checkOpen();
+        int segment = segments.tryTake(Segments.RESERVED);
+        if (segment >= 0) {
+            return segment;
+        }
+        evictor.lock.lock();
+        try {
+            adapt();
+            segment = segments.tryTake(Segments.RESERVED);
+            for (int tries = 0; segment < 0 && tries < 2 * segments.limit() && evictor.evict(); tries++) {
+                segment = segments.tryTake(Segments.RESERVED);
+            }
+            return segment;
         } finally {
             evictor.lock.unlock();
         }
     }
 
-    /// Takes a segment; evicts if none is free. The caller holds the lock of evictions.
-    private int take() {
-        checkOpen();
-        int segment = segments.tryTake(Segments.RESERVED);
-        for (int tries = 0; segment < 0 && tries < 2 * segments.limit() && evictor.evict(); tries++) {
-            segment = segments.tryTake(Segments.RESERVED);
-        }
-        if (segments.free() < evictor.ahead()) {
-            maintenance.wake();
-        }
-        return segment;
+    private void adapt() {
+        evictor.adapt(requests.all.getAsLong(), requests.hits.getAsLong());
     }
 
     private void checkOpen() {
@@ -104,17 +125,18 @@ final class Space {
 
     /// Frees segments in advance, and what has expired.
     void maintain() {
-        segments.manifest.setFigure(Figure.LAST_NANOS, clock.nanos());
+        ifOpen(() -> {
+            segments.manifest.setFigure(Figure.LAST_NANOS, clock.nanos());
+            adapt();
+            return true;
+        });
         int tries = segments.limit();
         while (tries-- > 0 && ifOpen(() -> segments.free() < evictor.ahead() && evictor.evict())) {
             Thread.onSpinWait();
         }
-        ifOpen(() -> {
-            if (canExpire) {
-                evictor.expire(clock.now());
-            }
-            return canExpire;
-        });
+        while (canExpire && ifOpen(() -> evictor.expire(clock.now()))) {
+            Thread.onSpinWait();
+        }
     }
 
     private boolean ifOpen(BooleanSupplier task) {
@@ -158,6 +180,7 @@ final class Space {
     /// @param save is called when no thread uses the memory any more
     /// @return whether it was open
     boolean close(Pins pins, Runnable save) {
+        taking.lock();
         evictor.lock.lock();
         try {
             if (isClosed) {
@@ -168,6 +191,7 @@ final class Space {
             save.run();
         } finally {
             evictor.lock.unlock();
+            taking.unlock();
         }
         maintenance.close();
         return true;

@@ -20,6 +20,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
@@ -173,6 +174,8 @@ class HugeCacheTest {
     @Test
     void limitCanBeLoweredAndRaised() {
         try (var cache = small().build()) {
+            // A segment less than SIZE if the memory is not aligned to segments.
+            long most = cache.maximumBytes();
             for (long key = 0; key < 60_000; key++) {
                 cache.put(key, value(key, 500));
             }
@@ -183,7 +186,7 @@ class HugeCacheTest {
                 assertThat(cache.usedBytes()).isLessThanOrEqualTo(SIZE / 2);
             }
             long half = cache.estimatedSize();
-            cache.setMaximumBytes(SIZE);
+            cache.setMaximumBytes(most);
             for (long key = 0; key < 60_000; key++) {
                 cache.put(key, value(key, 500));
             }
@@ -293,6 +296,34 @@ class HugeCacheTest {
             assertThat(removed.remove(present)).isEqualTo(RemovalCause.REPLACED);
             cache.invalidate(present);
             assertThat(removed.get(present)).isEqualTo(RemovalCause.EXPLICIT);
+        }
+    }
+
+    /// The thread of the cache evicts, and is stopped by its listener. Meanwhile others use the memory that is free.
+    @Test
+    void putsDoNotWaitForAnEvictionWhileMemoryIsFree() throws Exception {
+        var begun = new CountDownLatch(1);
+        var end = new CountDownLatch(1);
+        try (var cache = small().removalListener((_, _, _) -> {
+            begun.countDown();
+            await(end);
+        }).build()) {
+            try {
+                long key = 0;
+                for (; cache.usedBytes() <= SIZE - 5 * 65536; key++) {
+                    cache.put(key, new byte[500]);
+                }
+                assertThat(begun.await(60, TimeUnit.SECONDS)).isTrue();
+                long first = key;
+                CompletableFuture.runAsync(() -> {
+                    for (long other = first; other < first + 200; other++) {
+                        cache.put(other, new byte[500]);
+                    }
+                }).get(60, TimeUnit.SECONDS);
+                assertThat(cache.getIfPresent(first + 199)).hasSize(500);
+            } finally {
+                end.countDown();
+            }
         }
     }
 
