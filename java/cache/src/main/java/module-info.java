@@ -3,6 +3,7 @@
 /// It needs native access: `--enable-native-access=io.hugewise.memory,io.hugewise.cache`, or `=ALL-UNNAMED` on the
 /// class path.
 module io.hugewise.cache {
+    requires jdk.jfr;
     requires transitive io.hugewise.memory;
     requires static transitive org.jspecify;
 

@@ -71,7 +71,7 @@ record CacheFile(HugeFile file, String reason) {
             boolean isPool = Files.getFileStore(path).type().equals("hugetlbfs");
             Backing backing = isPool ? Backing.hugetlb(file.pageSize()) : Backing.thp();
             var obtained = new Obtained(backing, file.pageSize(), List.of());
-            return new CacheMemory(pool, manifest, restart, obtained, file::coverage, file::close);
+            return new CacheMemory(path.getFileName().toString(), pool, manifest, restart, obtained, file::coverage, file::close);
         } catch (Throwable error) {
             file.close();
             throw error;

@@ -12,7 +12,7 @@ import java.util.function.Supplier;
 /// Memory of a cache: of this process alone, or of a file.
 ///
 /// @param pool of which no segment is taken
-record CacheMemory(SegmentPool pool, Manifest manifest, Restart restart, Obtained backing, Supplier<Coverage> coverage,
+record CacheMemory(String name, SegmentPool pool, Manifest manifest, Restart restart, Obtained backing, Supplier<Coverage> coverage,
         Runnable closing) implements AutoCloseable {
     /// Reserves memory of this process.
     static CacheMemory reserve(HugeOptions options, long segmentSize, LongSupplier nanos) {
@@ -21,7 +21,7 @@ record CacheMemory(SegmentPool pool, Manifest manifest, Restart restart, Obtaine
             SegmentPool pool = SegmentPool.of(arena, segmentSize, Segments.FIELDS);
             Manifest manifest = Manifest.onHeap(pool.count());
             manifest.format("", ThreadLocalRandom.current().nextLong(), nanos.getAsLong());
-            return new CacheMemory(pool, manifest, new Restart(Restart.Kind.NEW, ""), arena.backing(), arena::coverage, arena::close);
+            return new CacheMemory(arena.name().orElse(""), pool, manifest, new Restart(Restart.Kind.NEW, ""), arena.backing(), arena::coverage, arena::close);
         } catch (Throwable error) {
             arena.close();
             throw error;
@@ -30,7 +30,7 @@ record CacheMemory(SegmentPool pool, Manifest manifest, Restart restart, Obtaine
 
     /// The same, which also runs a task when it is closed.
     CacheMemory andThen(Runnable task) {
-        return new CacheMemory(pool, manifest, restart, backing, coverage, () -> {
+        return new CacheMemory(name, pool, manifest, restart, backing, coverage, () -> {
             closing.run();
             task.run();
         });

@@ -7,6 +7,8 @@ import java.util.function.LongSupplier;
 /// rounded down, so no entry is read after its time.
 final class Clock {
     static final int NEVER = -1;
+    /// A time of expiry that has always passed.
+    static final int PAST = 0;
     private static final long TICK_NANOS = 32_000_000;
     private static final long LAST = 0xFFFF_FFFEL;
 
@@ -31,6 +33,26 @@ final class Clock {
     int after(long duration) {
         long elapsed = nanos.getAsLong() - start;
         return duration > LAST * TICK_NANOS - elapsed ? NEVER : ticks(elapsed + duration);
+    }
+
+    /// Nanoseconds until a time; [Long#MAX_VALUE] if it is never, 0 if it has passed.
+    long until(int time) {
+        return time == NEVER ? Long.MAX_VALUE : Math.max(0, Integer.toUnsignedLong(time) * TICK_NANOS - (nanos.getAsLong() - start));
+    }
+
+    /// Nanoseconds since a time.
+    long since(int time) {
+        return nanos.getAsLong() - start - Integer.toUnsignedLong(time) * TICK_NANOS;
+    }
+
+    /// The time so long after another one, rounded down.
+    static int plus(int time, long duration) {
+        long ticks = duration / TICK_NANOS;
+        return time == NEVER || ticks > LAST - Integer.toUnsignedLong(time) ? NEVER : time + (int) ticks;
+    }
+
+    static int earlier(int one, int other) {
+        return Integer.compareUnsigned(one, other) < 0 ? one : other;
     }
 
     private static int ticks(long nanos) {

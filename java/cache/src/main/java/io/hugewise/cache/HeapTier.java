@@ -9,15 +9,14 @@ import org.jspecify.annotations.Nullable;
 final class HeapTier<V> {
     private final HeapTable<V> table;
     private final Store store;
-    private final long accessNanos;
+    private final Expiration<?, V> expiration;
     private final LongAdder hitBytes;
     private final LongAdder hits = new LongAdder();
 
-    /// @param accessNanos time until a value expires after it was read; 0 if reads do not change it
-    HeapTier(HeapTable<V> table, Store store, long accessNanos, LongAdder hitBytes) {
+    HeapTier(HeapTable<V> table, Store store, Expiration<?, V> expiration, LongAdder hitBytes) {
         this.table = table;
         this.store = store;
-        this.accessNanos = accessNanos;
+        this.expiration = expiration;
         this.hitBytes = hitBytes;
     }
 
@@ -28,14 +27,14 @@ final class HeapTier<V> {
     /// Reads the value of a key, and counts the use.
     ///
     /// @return the value; null if it is not on the heap
-    @Nullable V get(byte[] key, long hash) {
-        HeapTable.Node<V> node = table.get(key, hash);
+    @Nullable V get(KeyBytes key) {
+        HeapTable.Node<V> node = table.get(key.bytes, key.hash);
         if (node == null || !isPresent(node)) {
             return null;
         }
         store.checkOpen();
         if (node.read()) {
-            store.use(key, hash);
+            store.use(key.bytes, key.hash);
         }
         store.hits.increment();
         hits.increment();
@@ -51,6 +50,7 @@ final class HeapTier<V> {
         if (Clock.isPast(expiry, store.clock.now())) {
             return false;
         }
+        long accessNanos = expiration.accessNanos;
         int later = accessNanos > 0 ? store.clock.after(accessNanos) : expiry;
         if (later == expiry) {
             return true;
@@ -63,10 +63,12 @@ final class HeapTier<V> {
     }
 
     /// Adds a value that was read in the store, if it is read often. The reader of its entry calls it.
-    void wasRead(long entry, byte[] key, long hash, V value) {
-        if (table.isWanted(hash)) {
-            var node = new HeapTable.Node<>(key, hash, value, store.entries.valueSize(entry), table.weight(value), store.entries.expiry(entry));
-            store.ifPresent(entry, key, hash, () -> table.add(node));
+    ///
+    /// @param bytes size of the value in the store
+    void wasRead(long entry, KeyBytes key, long bytes, V value) {
+        if (table.isWanted(key.hash)) {
+            var node = new HeapTable.Node<>(key.bytes, key.hash, value, bytes, table.weight(value), store.entries.expiry(entry));
+            store.ifPresent(entry, key.bytes, key.hash, () -> table.add(node));
         }
     }
 }

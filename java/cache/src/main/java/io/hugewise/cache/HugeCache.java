@@ -8,13 +8,12 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
-import java.util.concurrent.CompletionException;
-import java.util.concurrent.ConcurrentHashMap;
+import java.util.OptionalDouble;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentMap;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Function;
-import java.util.function.LongConsumer;
-import java.util.function.LongPredicate;
 import org.jspecify.annotations.Nullable;
 
 /// A cache outside of the Java heap, on huge pages where the kernel gives them.
@@ -35,24 +34,26 @@ import org.jspecify.annotations.Nullable;
 /// @param <V> type of values
 public final class HugeCache<K, V> implements AutoCloseable {
     private final CacheMemory memory;
-    private final Store store;
-    private final @Nullable HeapTier<V> heap;
-    private final Serializer<K> keys;
-    private final Serializer<V> values;
     private final HugeCacheBuilder<K, V> options;
-    private final ConcurrentMap<K, Flight<V>> flights = new ConcurrentHashMap<>();
+    private final ObjectStore<K, V> objects;
+    private final Store store;
+    private final EntryCodec<K, V> codec;
+    private final Expiration<K, V> expiration;
+    private final Loads<K, V> loads;
+    private final @Nullable HeapTier<V> heap;
     private final LongAdder hitBytes = new LongAdder();
-    private final LongAdder missBytes = new LongAdder();
 
     HugeCache(HugeCacheBuilder<K, V> options, CacheMemory memory) {
         this.options = options;
         this.memory = memory;
-        this.keys = options.keys;
-        this.values = options.values;
         HeapTable<V> table = options.heapWeight == 0 ? null : new HeapTable<>(options.heapWeight, options.weigher);
-        LongConsumer leaving = table == null ? _ -> {} : table::remove;
-        this.store = new Store(memory.pool(), memory.manifest(), options.canExpire(), options.nanos, this::removed, leaving);
-        this.heap = table == null ? null : new HeapTier<>(table, store, options.accessNanos, hitBytes);
+        objects = new ObjectStore<>(options, memory, table == null ? _ -> {} : table::remove);
+        store = objects.store;
+        codec = objects.codec;
+        expiration = objects.expiration;
+        heap = table == null ? null : new HeapTier<>(table, store, expiration, hitBytes);
+        loads = new Loads<>(this, objects, options.executor);
+        CacheEvents.opened(this);
     }
 
     /// Begins to describe a cache.
@@ -73,16 +74,18 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param key its key
     /// @return the value; null if it is not in the cache
     public @Nullable V getIfPresent(K key) {
-        byte[] bytes = bytes(key);
-        long hash = store.hash(bytes);
-        V value = heap == null ? null : heap.get(bytes, hash);
-        return value != null ? value : store.read(bytes, hash, entry -> read(entry, bytes, hash));
-    }
-
-    private V read(long entry, byte[] key, long hash) {
-        V value = values.read(used(entry));
-        if (heap != null) {
-            heap.wasRead(entry, key, hash, value);
+        KeyBytes bytes = objects.keyBytes(key);
+        estimateRead(bytes);
+        V value = heap == null ? null : heap.get(bytes);
+        if (value == null) {
+            value = store.read(bytes.bytes, bytes.hash, entry -> used(key, bytes, entry));
+        }
+        if (value == null) {
+            return objects.evictedValue(bytes);
+        }
+        CacheLoader<? super K, V> loader = options.loader;
+        if (loader != null && options.refreshNanos > 0) {
+            refreshIfOld(key, bytes, loader);
         }
         return value;
     }
@@ -96,80 +99,109 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param <R> type of the result
     /// @return the result; empty if there is none, or the value is not in the cache
     public <R> Optional<R> read(K key, Function<MemorySegment, ? extends @Nullable R> reader) {
-        byte[] bytes = bytes(key);
-        return Optional.ofNullable(store.<R>read(bytes, store.hash(bytes), entry -> reader.apply(used(entry).asReadOnly())));
+        KeyBytes bytes = objects.keyBytes(key);
+        estimateRead(bytes);
+        return Optional.ofNullable(store.<R>read(bytes.bytes, bytes.hash, entry -> {
+            if (expiration.isChangedByReads()) {
+                store.setExpiry(entry, expiryAfterRead(entry));
+            }
+            MemorySegment payload = codec.payload(entry);
+            hitBytes.add(payload.byteSize());
+            return reader.apply(payload.asReadOnly());
+        }));
+    }
+
+    private void estimateRead(KeyBytes key) {
+        MissRatioEstimate estimate = objects.estimate;
+        if (estimate != null) {
+            estimate.read(key);
+        }
     }
 
     /// The value of an entry, whose use is noted.
-    private MemorySegment used(long entry) {
-        if (options.accessNanos > 0) {
-            store.setExpiry(entry, store.clock.after(options.accessNanos));
+    private V used(K key, KeyBytes bytes, long entry) {
+        MemorySegment payload = codec.payload(entry);
+        hitBytes.add(payload.byteSize());
+        V value = codec.value(payload);
+        if (heap != null) {
+            heap.wasRead(entry, bytes, payload.byteSize(), value);
         }
-        MemorySegment value = store.value(entry);
-        hitBytes.add(value.byteSize());
+        if (expiration.isChangedByReads()) {
+            store.setExpiry(entry, expiration.afterRead(key, value, expiryAfterRead(entry)));
+        }
         return value;
     }
 
+    private void refreshIfOld(K key, KeyBytes bytes, CacheLoader<? super K, V> loader) {
+        Integer written = objects.peek(bytes, codec::written);
+        if (written != null && store.clock.since(written) >= options.refreshNanos) {
+            var _ = loads.refresh(key, bytes, loader);
+        }
+    }
+
+    private int expiryAfterRead(long entry) {
+        return expiration.afterRead(store.entries.expiry(entry), codec.header.hasTime() ? codec.written(entry) : 0);
+    }
+
     /// Returns a value; if it is not in the cache, loads and adds it. Threads that want the same key wait for the one
-    /// that loads. If the key is removed during the load, the loaded value is returned and not added.
+    /// that loads. If the key is written or removed during the load, the loaded value is returned and not added.
     ///
     /// @param key its key
     /// @param loader returns the value, or null if there is none
     /// @return the value; null if the loader returned null
     public @Nullable V get(K key, Function<? super K, ? extends @Nullable V> loader) {
         V present = getIfPresent(key);
-        if (present != null) {
-            return present;
-        }
-        var own = new Flight<V>();
-        Flight<V> other = flights.putIfAbsent(key, own);
-        if (other != null) {
-            return await(other);
-        }
-        try {
-            V value = load(key, loader, own);
-            own.complete(value);
-            return value;
-        } catch (Throwable error) {
-            own.completeExceptionally(error);
-            throw error;
-        } finally {
-            flights.remove(key, own);
-        }
+        return present == null ? loads.get(key, loader) : present;
     }
 
-    private @Nullable V load(K key, Function<? super K, ? extends @Nullable V> loader, Flight<V> flight) {
-        // Another load may have ended between the miss and this one.
-        V present = peek(key);
-        V value = present == null ? loader.apply(key) : null;
-        if (value == null) {
-            return present;
-        }
-        missBytes.add(values.size(value));
-        V newer = putIfAbsent(key, value);
-        if (flight.isDiscarded) {
-            invalidate(key);
-        }
-        return newer == null ? value : newer;
+    /// Returns a value; if it is not in the cache, the loader of the cache loads it.
+    ///
+    /// @param key its key
+    /// @return the value; null if the loader returned null
+    /// @throws IllegalStateException if the cache was built without a loader
+    public @Nullable V get(K key) {
+        CacheLoader<? super K, V> loader = loader();
+        Function<K, @Nullable V> load = wanted -> Loads.load(loader, wanted);
+        return get(key, load);
     }
 
-    private static <V> @Nullable V await(Flight<V> flight) {
-        try {
-            return flight.join();
-        } catch (CompletionException error) {
-            if (error.getCause() instanceof RuntimeException cause) {
-                throw cause;
-            }
-            if (error.getCause() instanceof Error cause) {
-                throw cause;
-            }
-            throw error;
-        }
+    /// Returns values; those that are not in the cache are loaded together and added. Threads that want the same key
+    /// wait for the one that loads it.
+    ///
+    /// @param wanted their keys
+    /// @param loader returns the values of some keys; without those that have none; others may be contained and are
+    ///     added, too, unless the cache has a writer
+    /// @return the values by key, in the order of `wanted`; without those that have none
+    public Map<K, V> getAll(Iterable<? extends K> wanted, Function<? super Set<? extends K>, ? extends Map<? extends K, ? extends V>> loader) {
+        return loads.getAll(wanted, loader);
     }
 
-    @Nullable V peek(K key) {
-        byte[] bytes = bytes(key);
-        return store.peek(bytes, store.hash(bytes), entry -> values.read(store.value(entry)));
+    /// Returns values; those that are not in the cache are loaded by the loader of the cache: together if it has
+    /// [CacheLoader#loadAll].
+    ///
+    /// @param wanted their keys
+    /// @return the values by key, in the order of `wanted`; without those that have none
+    /// @throws IllegalStateException if the cache was built without a loader
+    public Map<K, V> getAll(Iterable<? extends K> wanted) {
+        return loads.getAllByLoader(wanted, loader());
+    }
+
+    /// Loads a value again by the executor, or for the first time. Reads return the old value until then. The new one is
+    /// not added if the key is written or removed meanwhile.
+    ///
+    /// @param key its key
+    /// @return the loaded value, when its load has ended; that of a load that is under way already
+    /// @throws IllegalStateException if the cache was built without a loader
+    public CompletableFuture<@Nullable V> refresh(K key) {
+        return loads.refresh(key, objects.keyBytes(key), loader());
+    }
+
+    private CacheLoader<? super K, V> loader() {
+        CacheLoader<? super K, V> loader = options.loader;
+        if (loader == null) {
+            throw new IllegalStateException("the cache was built without a loader");
+        }
+        return loader;
     }
 
     /// Returns those of some values that are in the cache.
@@ -194,7 +226,14 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param key its key
     /// @param value the value
     public void put(K key, V value) {
-        put(key, value, expiry(), _ -> true, replaced());
+        objects.put(key, value, null, ObjectStore.ALWAYS, objects.replaced());
+    }
+
+    /// Adds or replaces values, one after the other.
+    ///
+    /// @param values the values by key
+    public void putAll(Map<? extends K, ? extends V> values) {
+        values.forEach(this::put);
     }
 
     /// Adds or replaces a value that expires.
@@ -204,10 +243,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param duration time until it expires, unless another time is set by a use; rounded down to 32 ms
     /// @throws IllegalStateException if the cache was built without expiry
     public void put(K key, V value, Duration duration) {
-        if (!options.canExpire()) {
-            throw new IllegalStateException("entries cannot expire: build the cache with expireAfterWrite, expireAfterAccess or variableExpiry");
-        }
-        put(key, value, store.clock.after(Clock.nanos(duration)), _ -> true, replaced());
+        objects.put(key, value, objects.expiryAfter(duration), ObjectStore.ALWAYS, objects.replaced());
     }
 
     /// Adds a value if there is none for its key.
@@ -216,104 +252,45 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param value the value
     /// @return the present value; null if there was none
     public @Nullable V putIfAbsent(K key, V value) {
-        while (!put(key, value, expiry(), present -> present == 0, replaced())) {
-            V present = peek(key);
-            if (present != null) {
-                return present;
-            }
-        }
-        return null;
-    }
-
-    private int expiry() {
-        long nanos = options.accessNanos > 0 ? options.accessNanos : options.writeNanos;
-        return nanos > 0 ? store.clock.after(nanos) : Clock.NEVER;
-    }
-
-    boolean put(K key, V value, LongPredicate isWanted, LongConsumer old) {
-        return put(key, value, expiry(), isWanted, old);
-    }
-
-    private boolean put(K key, V value, int expiry, LongPredicate isWanted, LongConsumer old) {
-        byte[] bytes = bytes(key);
-        return store.put(bytes, store.hash(bytes), values.size(value), expiry, isWanted, to -> values.write(value, to), old);
+        return objects.putIfAbsent(key, value, null);
     }
 
     /// Removes a value, if it is there.
     ///
     /// @param key its key
     public void invalidate(K key) {
-        remove(key, _ -> true, _ -> {});
+        objects.remove(key, ObjectStore.ALWAYS, _ -> {});
     }
 
-    boolean remove(K key, LongPredicate isWanted, LongConsumer old) {
-        Flight<V> flight = flights.get(key);
-        if (flight != null) {
-            flight.isDiscarded = true;
-        }
-        byte[] bytes = bytes(key);
-        return store.remove(bytes, store.hash(bytes), isWanted, entry -> {
-            old.accept(entry);
-            removed(entry, RemovalCause.EXPLICIT);
-        });
+    /// Removes values, if they are there.
+    ///
+    /// @param unwanted their keys
+    public void invalidateAll(Iterable<? extends K> unwanted) {
+        unwanted.forEach(this::invalidate);
     }
 
     /// Removes all values.
     public void invalidateAll() {
-        flights.values().forEach(flight -> flight.isDiscarded = true);
-        store.clear();
+        objects.clear();
     }
 
-    // --- Entries -----------------------------------------------------------------------------------
-
-    private byte[] bytes(K key) {
-        byte[] bytes = new byte[keys.size(key)];
-        keys.write(key, MemorySegment.ofArray(bytes));
-        return bytes;
+    /// {@return a view of the entries; its iterators see each entry that stays once, and others perhaps. Its reads do
+    /// not count as uses, nor in statistics. A function of `compute` and others is called once; other writes of its key
+    /// wait for it}
+    public ConcurrentMap<K, V> asMap() {
+        return new MapView<>(objects);
     }
 
-    K key(long entry) {
-        return keys.read(store.entries.keyMemory(entry));
+    /// {@return what the options of the cache allow to read and to change}
+    public Policy<K, V> policy() {
+        return new Policy<>(this, objects, options.refreshNanos);
     }
 
-    V value(long entry) {
-        return values.read(store.value(entry));
-    }
-
-    /// Whether the value of an entry has the same bytes as another one.
-    boolean isValue(long entry, @Nullable Object other) {
-        @SuppressWarnings("unchecked")
-        V value = (V) Objects.requireNonNull(other);
-        MemorySegment bytes = MemorySegment.ofArray(new byte[values.size(value)]);
-        values.write(value, bytes);
-        return store.value(entry).mismatch(bytes) == -1;
-    }
-
-    LongConsumer replaced() {
-        return entry -> removed(entry, store.isExpired(entry) ? RemovalCause.EXPIRED : RemovalCause.REPLACED);
-    }
-
-    private void removed(long entry, RemovalCause cause) {
-        RemovalListener<? super K, ? super V> listener = options.listener;
-        if (listener != null) {
-            K key = key(entry);
-            V value = value(entry);
-            options.executor.execute(() -> listener.onRemoval(key, value, cause));
-        }
-    }
+    // --- The cache itself --------------------------------------------------------------------------
 
     Store store() {
         return store;
     }
-
-    /// {@return a view of the entries; its iterators see each entry that stays once, and others perhaps. Its reads do
-    /// not count as uses, nor in statistics. A function of `compute` and others is called again if another thread
-    /// changes the entry meanwhile}
-    public ConcurrentMap<K, V> asMap() {
-        return new MapView<>(this);
-    }
-
-    // --- The cache itself --------------------------------------------------------------------------
 
     /// {@return the number of entries; those that have expired may be included}
     public long estimatedSize() {
@@ -352,13 +329,31 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// {@return counts since the cache was created}
     public CacheStats stats() {
         Evictor evictor = store.evictor;
-        return new CacheStats(store.hits.sum(), store.misses.sum(), hitBytes.sum(), missBytes.sum(), store.live.evicted.sum(),
-                store.live.evictedBytes.sum(), store.rejected.sum(), evictor.inserted.sum(), evictor.moved());
+        LiveEntries live = store.live;
+        return new CacheStats(store.hits.sum(), store.misses.sum(), objects.puts.sum(), hitBytes.sum(), objects.loadedBytes.sum(),
+                live.evicted.sum(), live.evictedBytes.sum(), store.rejected.sum(), evictor.inserted.sum(), evictor.moved(),
+                loads.loaded.sum(), loads.failed.sum(), loads.nanos.sum());
     }
 
     /// {@return counts of the values on the heap; zeros if the cache has no tier there}
     public HeapStats heapStats() {
         return heap == null ? new HeapStats(0, 0, 0) : heap.stats();
+    }
+
+    /// Estimates how often reads would miss with another limit, and the same requests as before; later ones count more.
+    /// The estimate is that of a cache that evicts the least recently used entry.
+    ///
+    /// @param bytes the limit, at most twice the memory that was reserved
+    /// @return the share of reads that would miss, from 0 to 1; empty if there were too few reads, or the cache was built
+    ///     without [HugeCacheBuilder#estimateMissRatios]
+    public OptionalDouble missRatio(long bytes) {
+        MissRatioEstimate estimate = objects.estimate;
+        return estimate == null ? OptionalDouble.empty() : estimate.missRatio(bytes);
+    }
+
+    /// {@return the name of the memory's arena, `cache` unless [HugeCacheBuilder#memory] has set it; that of its file}
+    public String name() {
+        return memory.name();
     }
 
     /// {@return the backing of the memory, and why better ones failed}
@@ -381,10 +376,21 @@ public final class HugeCache<K, V> implements AutoCloseable {
         return memory.restart();
     }
 
-    /// Releases the memory, when reads that are under way have ended; a file keeps it. Later use throws an exception.
-    /// A function that reads a value must not call it.
+    /// Writes the changes that the store does not have yet, with write-back; does nothing without it.
+    ///
+    /// @throws UnwrittenException if the store has failed for the patience; the changes stay, and are tried further
+    public void flush() {
+        objects.flush();
+    }
+
+    /// Writes the changes that the store does not have yet, then releases the memory, when reads that are under way have
+    /// ended; a file keeps it. Later use throws an exception. A function that reads a value must not call it.
+    ///
+    /// @throws UnwrittenException if the store has failed for the patience; the cache stays open then
     @Override
     public void close() {
+        objects.close();
+        CacheEvents.closed(this);
         if (store.close()) {
             memory.close();
         }
@@ -393,11 +399,5 @@ public final class HugeCache<K, V> implements AutoCloseable {
     @Override
     public String toString() {
         return "cache of " + maximumBytes() + " bytes on " + Objects.toString(backing());
-    }
-
-    /// A load that other threads wait for.
-    private static final class Flight<V> extends java.util.concurrent.CompletableFuture<@Nullable V> {
-        /// The key was removed since the load began.
-        volatile boolean isDiscarded;
     }
 }

@@ -28,12 +28,18 @@ public final class HugeCacheBuilder<K, V> {
     final Serializer<V> values;
     long writeNanos;
     long accessNanos;
+    long refreshNanos;
+    boolean isVariable;
+    boolean isEstimating;
+    @Nullable Expiry<? super K, ? super V> expiry;
+    @Nullable CacheLoader<? super K, V> loader;
+    @Nullable CacheWriter<K, V> writeThrough;
+    @Nullable WriteBack<K, V> writeBack;
     @Nullable RemovalListener<? super K, ? super V> listener;
     Executor executor = ForkJoinPool.commonPool();
     LongSupplier nanos = System::nanoTime;
     long heapWeight;
     ToLongFunction<? super V> weigher = _ -> 1;
-    private boolean isVariable;
     private long maximumBytes;
     private UnaryOperator<HugeOptions> memory = UnaryOperator.identity();
     private @Nullable Path file;
@@ -64,7 +70,7 @@ public final class HugeCacheBuilder<K, V> {
         return this;
     }
 
-    /// Lets entries expire after they were added, replaced or read.
+    /// Lets entries expire after they were added, replaced or read. With [#expireAfterWrite], the earlier time counts.
     ///
     /// @param duration time until then; rounded down to 32 ms
     /// @return this
@@ -81,8 +87,72 @@ public final class HugeCacheBuilder<K, V> {
         return this;
     }
 
+    /// Lets each entry expire at a time that a function determines. Other times can be set with
+    /// [HugeCache#put(Object, Object, Duration)].
+    ///
+    /// @param times determines them
+    /// @return this
+    public HugeCacheBuilder<K, V> expireAfter(Expiry<? super K, ? super V> times) {
+        expiry = times;
+        isVariable = true;
+        return this;
+    }
+
+    /// Sets what loads values that are missing, for [HugeCache#get(Object)], or old.
+    ///
+    /// @param loads loads them
+    /// @return this
+    public HugeCacheBuilder<K, V> loader(CacheLoader<? super K, V> loads) {
+        loader = loads;
+        return this;
+    }
+
+    /// Lets the loader load a value again when it is read so long after it was written. The old value is returned until
+    /// then.
+    ///
+    /// @param duration time from the write on
+    /// @return this
+    public HugeCacheBuilder<K, V> refreshAfterWrite(Duration duration) {
+        refreshNanos = Clock.nanos(duration);
+        return this;
+    }
+
+    /// Lets each change be written to a store before it is made in the cache. Removals are written, too, except those of
+    /// [HugeCache#invalidateAll()]. If the store throws an exception, the entry is removed from the cache.
+    ///
+    /// @param writer writes to the store
+    /// @return this
+    public HugeCacheBuilder<K, V> writeThrough(CacheWriter<K, V> writer) {
+        writeThrough = writer;
+        return this;
+    }
+
+    /// Lets changes be written to a store later, in batches. Removals are written, too, except those of
+    /// [HugeCache#invalidateAll()]. A change is never dropped: an entry that is evicted, expires or finds no memory is
+    /// written first. Missing values should be loaded by a loader, which waits for unwritten changes of its key.
+    ///
+    /// @param changes how they are written
+    /// @return this
+    public HugeCacheBuilder<K, V> writeBack(WriteBack<K, V> changes) {
+        writeBack = changes;
+        return this;
+    }
+
+    /// Lets [HugeCache#missRatio] estimate how often reads would miss with another limit, from a sample of at most 8192
+    /// keys on the heap.
+    ///
+    /// @return this
+    public HugeCacheBuilder<K, V> estimateMissRatios() {
+        isEstimating = true;
+        return this;
+    }
+
     boolean canExpire() {
-        return isVariable || writeNanos > 0 || accessNanos > 0;
+        return isVariable || writeBack != null || writeNanos > 0 || accessNanos > 0;
+    }
+
+    ValueHeader header() {
+        return new ValueHeader(writeBack != null, refreshNanos > 0 || Expiration.needsWriteTime(this));
     }
 
     /// Keeps values that are read often on the heap, too, as objects: a read of those deserialises nothing. Callers get
@@ -117,7 +187,7 @@ public final class HugeCacheBuilder<K, V> {
         return this;
     }
 
-    /// Sets the executor that calls the listener; by default the common pool.
+    /// Sets the executor that calls the listener and refreshes values; by default the common pool.
     ///
     /// @param caller the executor
     /// @return this
@@ -166,15 +236,28 @@ public final class HugeCacheBuilder<K, V> {
     /// Reserves the memory, or attaches the file.
     ///
     /// @return the cache
-    /// @throws IllegalStateException if no limit is set, or entries would expire both after a write and an access
+    /// @throws IllegalStateException if no limit is set, entries would expire both by [#expireAfter] and after a write or
+    ///     an access, or values would be refreshed without a loader
     /// @throws io.hugewise.memory.HugeMemoryException if no memory is available
     /// @throws UncheckedIOException if the file cannot be used, or is open already
     public HugeCache<K, V> build() {
         if (maximumBytes == 0) {
             throw new IllegalStateException("a cache needs maximumBytes");
         }
-        if (writeNanos > 0 && accessNanos > 0) {
-            throw new IllegalStateException("entries expire either after a write or after an access");
+        if (expiry != null && (writeNanos > 0 || accessNanos > 0)) {
+            throw new IllegalStateException("entries expire either by expireAfter or by expireAfterWrite and expireAfterAccess");
+        }
+        if (writeThrough != null && writeBack != null) {
+            throw new IllegalStateException("changes are written either through or back");
+        }
+        if (refreshNanos > 0 && loader == null) {
+            throw new IllegalStateException("refreshAfterWrite needs a loader");
+        }
+        if (heapWeight > 0 && (expiry != null || Expiration.needsWriteTime(this))) {
+            throw new IllegalStateException("values on the heap expire by expireAfterWrite or by expireAfterAccess alone, or at times that are set");
+        }
+        if (file != null && writeBack != null) {
+            throw new IllegalStateException("a file does not keep which changes the store has: use writeThrough");
         }
         long segmentSize = Math.clamp(Long.highestOneBit(maximumBytes / SEGMENTS), SMALLEST_SEGMENT, LARGEST_SEGMENT);
         long size = maximumBytes / segmentSize * segmentSize;
@@ -193,7 +276,8 @@ public final class HugeCacheBuilder<K, V> {
     }
 
     private CacheMemory attach(Path path, long size, int segmentSize) {
-        String settings = "keys " + keys.format() + ", values " + values.format() + (canExpire() ? ", with expiry" : "");
+        String settings = "keys " + keys.format() + ", values " + values.format() + (canExpire() ? ", with expiry" : "")
+                + (header().hasTime() ? ", with times of writes" : "");
         try {
             return CacheFile.attach(path, size, segmentSize, settings, nanos);
         } catch (IOException error) {

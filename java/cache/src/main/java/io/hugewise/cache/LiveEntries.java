@@ -117,10 +117,11 @@ final class LiveEntries {
         if (copy == 0) {
             return false;
         }
-        Memory.copy(entry, copy, size);
         ReentrantLock stripe = index.lock(hash);
         stripe.lock();
         try {
+            // Changes of an entry under the lock must not be lost.
+            Memory.copy(entry, copy, size);
             long at = index.place(entry, hash);
             if (at != 0) {
                 index.replace(at, copy, hash, 0);
@@ -146,6 +147,7 @@ final class LiveEntries {
             if (at == 0) {
                 return;
             }
+            removals.leaving(entry, hash);
             leaving.accept(hash);
             index.remove(at, hash);
         } finally {

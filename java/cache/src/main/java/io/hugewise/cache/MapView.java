@@ -11,30 +11,32 @@ import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentMap;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.BiFunction;
+import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /// A cache as a map.
 @SuppressWarnings("unchecked")
 final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, V> {
-    private final HugeCache<K, V> cache;
+    private final ObjectStore<K, V> objects;
 
-    MapView(HugeCache<K, V> cache) {
-        this.cache = cache;
+    MapView(ObjectStore<K, V> objects) {
+        this.objects = objects;
     }
 
     @Override
     public int size() {
-        return (int) Math.min(Integer.MAX_VALUE, cache.estimatedSize());
+        return (int) Math.min(Integer.MAX_VALUE, objects.store.index.entries());
     }
 
     @Override
     public boolean isEmpty() {
-        return cache.estimatedSize() == 0;
+        return objects.store.index.entries() == 0;
     }
 
     @Override
     public @Nullable V get(@Nullable Object key) {
-        return cache.peek((K) Objects.requireNonNull(key));
+        return objects.peek((K) Objects.requireNonNull(key));
     }
 
     @Override
@@ -50,30 +52,30 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
     /// Puts a value, and returns the old one.
     private @Nullable V changed(K key, V value, boolean onlyIfPresent) {
         var old = new AtomicReference<@Nullable V>();
-        cache.put(key, value, present -> {
+        objects.put(key, value, null, present -> {
             if (present != 0) {
-                old.setPlain(cache.value(present));
+                old.setPlain(objects.codec.value(present));
             }
             return present != 0 || !onlyIfPresent;
-        }, cache.replaced());
+        }, objects.replaced());
         return old.getPlain();
     }
 
     @Override
     public @Nullable V putIfAbsent(K key, V value) {
-        return cache.putIfAbsent(key, value);
+        return objects.putIfAbsent(key, value, null);
     }
 
     @Override
     public @Nullable V remove(@Nullable Object key) {
         var old = new AtomicReference<@Nullable V>();
-        cache.remove((K) Objects.requireNonNull(key), _ -> true, entry -> old.setPlain(cache.value(entry)));
+        objects.remove((K) Objects.requireNonNull(key), ObjectStore.ALWAYS, entry -> old.setPlain(objects.codec.value(entry)));
         return old.getPlain();
     }
 
     @Override
     public boolean remove(@Nullable Object key, @Nullable Object value) {
-        return cache.remove((K) Objects.requireNonNull(key), present -> cache.isValue(present, value), _ -> {});
+        return objects.remove((K) Objects.requireNonNull(key), present -> objects.codec.isValue(present, value), _ -> {});
     }
 
     @Override
@@ -83,17 +85,90 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
 
     @Override
     public boolean replace(K key, V before, V after) {
-        return cache.put(key, after, present -> present != 0 && cache.isValue(present, before), cache.replaced());
+        return objects.put(key, after, null, present -> present != 0 && objects.codec.isValue(present, before), objects.replaced());
+    }
+
+    @Override
+    public @Nullable V computeIfAbsent(K key, Function<? super K, ? extends @Nullable V> function) {
+        V present = get(key);
+        return present != null ? present : objects.compute(key, true, _ -> function.apply(key));
+    }
+
+    @Override
+    public @Nullable V computeIfPresent(K key, BiFunction<? super K, ? super V, ? extends @Nullable V> function) {
+        return get(key) == null ? null : objects.compute(key, false, old -> old == null ? null : function.apply(key, old));
+    }
+
+    @Override
+    public @Nullable V compute(K key, BiFunction<? super K, ? super @Nullable V, ? extends @Nullable V> function) {
+        return objects.compute(key, false, old -> function.apply(key, old));
+    }
+
+    @Override
+    public @Nullable V merge(K key, V value, BiFunction<? super V, ? super V, ? extends @Nullable V> function) {
+        Objects.requireNonNull(value);
+        return objects.compute(key, false, old -> old == null ? value : function.apply(old, value));
     }
 
     @Override
     public void clear() {
-        cache.invalidateAll();
+        objects.clear();
+    }
+
+    @Override
+    public Set<K> keySet() {
+        return new AbstractSet<>() {
+            @Override
+            public int size() {
+                return MapView.this.size();
+            }
+
+            @Override
+            public boolean contains(@Nullable Object key) {
+                return containsKey(key);
+            }
+
+            @Override
+            public boolean remove(@Nullable Object key) {
+                return MapView.this.remove(key) != null;
+            }
+
+            @Override
+            public Iterator<K> iterator() {
+                var entries = new Entries();
+                return new Iterator<>() {
+                    @Override
+                    public boolean hasNext() {
+                        return entries.hasNext();
+                    }
+
+                    @Override
+                    public K next() {
+                        return entries.next().getKey();
+                    }
+
+                    @Override
+                    public void remove() {
+                        entries.remove();
+                    }
+                };
+            }
+        };
     }
 
     @Override
     public Set<Entry<K, V>> entrySet() {
         return new AbstractSet<>() {
+            @Override
+            public boolean contains(@Nullable Object entry) {
+                return entry instanceof Entry<?, ?> of && of.getValue() != null && of.getValue().equals(get(of.getKey()));
+            }
+
+            @Override
+            public boolean remove(@Nullable Object entry) {
+                return entry instanceof Entry<?, ?> of && MapView.this.remove(of.getKey(), of.getValue());
+            }
+
             @Override
             public int size() {
                 return MapView.this.size();
@@ -108,7 +183,7 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
 
     /// Reads the entries of a part of the index at a time.
     private final class Entries implements Iterator<Entry<K, V>> {
-        private final Index.Cursor cursor = cache.store().index.cursor();
+        private final Index.Cursor cursor = objects.store.index.cursor();
         private final Queue<Entry<K, V>> read = new ArrayDeque<>();
         private @Nullable K last;
 
@@ -116,7 +191,7 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
         public boolean hasNext() {
             boolean isMore = true;
             while (read.isEmpty() && isMore) {
-                isMore = cache.store().visit(cursor, entry -> read.add(Map.entry(cache.key(entry), cache.value(entry))));
+                isMore = objects.store.visit(cursor, entry -> read.add(new Written(objects.codec.key(entry), objects.codec.value(entry))));
             }
             return !read.isEmpty();
         }
@@ -136,8 +211,23 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
             if (last == null) {
                 throw new IllegalStateException("no entry was returned, or it was removed already");
             }
-            cache.invalidate(last);
+            objects.remove(last, ObjectStore.ALWAYS, _ -> {});
             last = null;
+        }
+    }
+
+    /// An entry that was read, whose value can be changed.
+    private final class Written extends SimpleEntry<K, V> {
+        private static final long serialVersionUID = 1;
+
+        Written(K key, V value) {
+            super(key, value);
+        }
+
+        @Override
+        public V setValue(V value) {
+            objects.put(getKey(), value, null, ObjectStore.ALWAYS, objects.replaced());
+            return super.setValue(value);
         }
     }
 }

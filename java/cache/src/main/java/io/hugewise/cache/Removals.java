@@ -4,4 +4,8 @@ package io.hugewise.cache;
 @FunctionalInterface
 interface Removals {
     void removed(long entry, RemovalCause cause);
+
+    /// Is notified of an entry before it is removed because memory is needed, or of [Store#clear], under the lock of its
+    /// stripe.
+    default void leaving(long entry, long hash) {}
 }

@@ -8,7 +8,6 @@ import java.util.function.Consumer;
 import java.util.function.LongConsumer;
 import java.util.function.LongFunction;
 import java.util.function.LongPredicate;
-import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /// Keys and values as bytes in segments of memory.
@@ -37,11 +36,11 @@ final class Store {
     ///
     /// @param pool of which no segment is taken
     /// @param leaving is called with the hash before an entry is replaced or removed, with its stripe locked
-    Store(SegmentPool pool, Manifest manifest, boolean canExpire, LongSupplier nanos, Removals removals, LongConsumer leaving) {
+    Store(SegmentPool pool, Manifest manifest, boolean canExpire, Clock clock, Removals removals, LongConsumer leaving) {
         this.segments = new Segments(pool, manifest);
         this.entries = new Entries(canExpire, segments.size);
         this.values = new Values(segments, entries);
-        this.clock = new Clock(nanos, manifest.startNanos());
+        this.clock = clock;
         this.seed = manifest.seed();
         this.index = new Index(segments, entries);
         this.retired = new Retired(segments, pins);
@@ -132,6 +131,11 @@ final class Store {
         return values.read(entry);
     }
 
+    /// Address of the first bytes of a value, as many as a segment can have.
+    long valueAddress(long entry) {
+        return entries.isLarge(entry) ? segments.address(entries.part(entry, 0)) : entries.value(entry);
+    }
+
     boolean isExpired(long entry) {
         return live.isExpired(entry);
     }
@@ -163,15 +167,14 @@ final class Store {
     /// @param isWanted is called with the address of the present entry, or 0, while no other thread changes it
     /// @param value writes the value
     /// @param old is called with the address of the replaced entry
-    /// @return whether the entry was wanted
-    boolean put(byte[] key, long hash, int valueSize, int expiry, LongPredicate isWanted, Consumer<MemorySegment> value, LongConsumer old) {
+    Outcome put(byte[] key, long hash, int valueSize, int expiry, LongPredicate isWanted, Consumer<MemorySegment> value, LongConsumer old) {
         boolean isLarge = entries.isLarge(key.length, valueSize);
         long size = entries.size(key.length, valueSize);
         int[] parts = isLarge ? new int[entries.segments(valueSize)] : new int[0];
         long entry = size > segments.size || parts.length > segments.limit() / 2 ? 0 : space.append(size, parts);
         if (entry == 0) {
             rejected.increment();
-            return remove(key, hash, isWanted, old) || isAbsentWanted(key, hash, isWanted);
+            return remove(key, hash, isWanted, old) || isAbsentWanted(key, hash, isWanted) ? Outcome.REJECTED : Outcome.UNWANTED;
         }
         int pin = pins.pin();
         boolean isPublished = false;
@@ -211,7 +214,7 @@ final class Store {
                 index.growIfFull();
             }
             rejected.add(wasWanted && !hasRoom ? 1 : 0);
-            return wasWanted;
+            return !wasWanted ? Outcome.UNWANTED : hasRoom ? Outcome.ADDED : Outcome.REJECTED;
         } finally {
             if (!isPublished) {
                 for (int part : parts) {
@@ -271,6 +274,28 @@ final class Store {
         } finally {
             pins.unpin(pin);
         }
+    }
+
+    /// Calls a function with the entry of a key, also if it has expired, while no other thread changes it.
+    ///
+    /// @param use is called with its address, or 0 if there is none
+    <R extends @Nullable Object> R locked(byte[] key, long hash, LongFunction<R> use) {
+        int pin = pins.pin();
+        ReentrantLock stripe = index.lock(hash);
+        stripe.lock();
+        try {
+            return use.apply(index.find(key, hash, entries, false));
+        } finally {
+            stripe.unlock();
+            pins.unpin(pin);
+        }
+    }
+
+    /// Removes an entry that [#locked] has found.
+    void removeLocked(long entry, long hash) {
+        leaving.accept(hash);
+        index.remove(index.place(entry, hash), hash);
+        live.dropped(entry);
     }
 
     // --- Memory ------------------------------------------------------------------------------------

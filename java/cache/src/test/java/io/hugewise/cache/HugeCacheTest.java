@@ -2,6 +2,7 @@ package io.hugewise.cache;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.hugewise.memory.Backing;
@@ -429,6 +430,24 @@ class HugeCacheTest {
     }
 
     @Test
+    void missRatiosOfOtherLimitsAreEstimated() {
+        var random = new Random(1);
+        try (var cache = small().estimateMissRatios().build()) {
+            assertThat(cache.missRatio(SIZE)).isEmpty();
+            // Twice the limit, requested with equal probability.
+            int keys = (int) (2 * SIZE / 550);
+            for (int i = 0; i < 600_000; i++) {
+                long key = random.nextInt(keys);
+                cache.get(key, k -> value(k, 500));
+            }
+            double missRatio = 1 - cache.stats().hitRatio();
+            assertThat(cache.missRatio(SIZE).getAsDouble()).isCloseTo(missRatio, within(0.08));
+            assertThat(cache.missRatio(SIZE / 2).getAsDouble()).isCloseTo(0.75, within(0.08));
+            assertThat(cache.missRatio(2 * SIZE).getAsDouble()).isLessThan(0.2);
+        }
+    }
+
+    @Test
     void closedCachesRefuseAccess() {
         var cache = small().build();
         cache.close();
@@ -438,7 +457,7 @@ class HugeCacheTest {
         assertThatThrownBy(() -> cache.asMap().keySet().iterator().hasNext()).isInstanceOf(IllegalStateException.class);
     }
 
-    private static void await(CountDownLatch latch) {
+    static void await(CountDownLatch latch) {
         try {
             latch.await();
         } catch (InterruptedException error) {

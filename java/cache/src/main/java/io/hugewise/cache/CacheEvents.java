@@ -1,0 +1,122 @@
+package io.hugewise.cache;
+
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import jdk.jfr.Category;
+import jdk.jfr.DataAmount;
+import jdk.jfr.Description;
+import jdk.jfr.Event;
+import jdk.jfr.FlightRecorder;
+import jdk.jfr.FlightRecorderListener;
+import jdk.jfr.Label;
+import jdk.jfr.Name;
+import jdk.jfr.Percentage;
+import jdk.jfr.Period;
+import jdk.jfr.StackTrace;
+
+/// Events of Flight Recorder for open caches. The class of the event is loaded when a recording has initialized it,
+/// because the first such class takes the JVM 0.1 s or more. The page sizes of a cache's memory are in the event
+/// `io.hugewise.Coverage` of its arena.
+final class CacheEvents {
+    private static final Set<HugeCache<?, ?>> OPEN = ConcurrentHashMap.newKeySet();
+
+    static {
+        FlightRecorder.addListener(new FlightRecorderListener() {
+            @Override
+            public void recorderInitialized(FlightRecorder recorder) {
+                FlightRecorder.addPeriodicEvent(CacheEvent.class, CacheEvents::record);
+            }
+        });
+    }
+
+    private CacheEvents() {}
+
+    static void opened(HugeCache<?, ?> cache) {
+        OPEN.add(cache);
+    }
+
+    static void closed(HugeCache<?, ?> cache) {
+        OPEN.remove(cache);
+    }
+
+    private static void record() {
+        for (HugeCache<?, ?> cache : OPEN) {
+            new CacheEvent().commit(cache, cache.stats());
+        }
+    }
+
+    /// The counts of an open cache since it was created.
+    @Name("io.hugewise.Cache")
+    @Label("Cache Statistics")
+    @Category("Hugewise")
+    @Period("10 s")
+    @StackTrace(false)
+    static final class CacheEvent extends Event {
+        @Label("Arena")
+        String arena = "";
+
+        @Label("Limit")
+        @DataAmount
+        long limit;
+
+        @Label("Used")
+        @DataAmount
+        long used;
+
+        @Label("Index")
+        @DataAmount
+        long index;
+
+        @Label("Entries")
+        @Description("Entries that have expired may be included")
+        long entries;
+
+        @Label("Hits")
+        long hits;
+
+        @Label("Misses")
+        long misses;
+
+        @Label("Hit Ratio")
+        @Percentage
+        double hitRatio;
+
+        @Label("Byte Hit Ratio")
+        @Percentage
+        double byteHitRatio;
+
+        @Label("Evictions")
+        long evictions;
+
+        @Label("Evicted Bytes")
+        @DataAmount
+        long evictedBytes;
+
+        @Label("Rejections")
+        long rejections;
+
+        @Label("Loads")
+        long loads;
+
+        @Label("Failed Loads")
+        long failedLoads;
+
+        void commit(HugeCache<?, ?> cache, CacheStats stats) {
+            arena = cache.name();
+            limit = cache.maximumBytes();
+            used = cache.usedBytes();
+            index = cache.indexBytes();
+            entries = cache.estimatedSize();
+            hits = stats.hits();
+            misses = stats.misses();
+            hitRatio = stats.hitRatio();
+            byteHitRatio = stats.byteHitRatio();
+            evictions = stats.evictions();
+            evictedBytes = stats.evictedBytes();
+            rejections = stats.rejections();
+            loads = stats.loads();
+            failedLoads = stats.failedLoads();
+            commit();
+        }
+    }
+}

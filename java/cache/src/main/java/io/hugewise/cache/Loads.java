@@ -1,0 +1,252 @@
+package io.hugewise.cache;
+
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.Executor;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.function.Function;
+import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
+
+/// Loads values that are missing or old, each by one thread at a time. A value is not added if its key was written or
+/// removed since its load began.
+final class Loads<K, V> {
+    final LongAdder loaded = new LongAdder();
+    final LongAdder failed = new LongAdder();
+    final LongAdder nanos = new LongAdder();
+    private final HugeCache<K, V> cache;
+    private final ObjectStore<K, V> objects;
+    private final Pending<V> pending;
+    private final Executor executor;
+
+    Loads(HugeCache<K, V> cache, ObjectStore<K, V> objects, Executor executor) {
+        this.cache = cache;
+        this.objects = objects;
+        this.pending = objects.pending;
+        this.executor = executor;
+    }
+
+    // --- One key -----------------------------------------------------------------------------------
+
+    @Nullable V get(K key, Function<? super K, ? extends @Nullable V> loader) {
+        KeyBytes bytes = objects.keyBytes(key);
+        var own = new Pending.Load<V>(bytes);
+        Pending.Load<V> other = pending.begin(own);
+        if (other != null) {
+            return await(other);
+        }
+        try {
+            // Another load may have ended between the miss and this one.
+            V present = objects.beforeLoad(bytes);
+            V value = present == null ? timed(() -> loader.apply(key)) : null;
+            V result = value == null ? present : added(key, value, own);
+            own.complete(result);
+            return result;
+        } catch (Throwable error) {
+            own.completeExceptionally(error);
+            throw error;
+        } finally {
+            pending.end(own);
+        }
+    }
+
+    private V added(K key, V value, Pending.Load<V> load) {
+        V newer = objects.addLoaded(key, value, load);
+        return newer == null ? value : newer;
+    }
+
+    private <R extends @Nullable Object> R timed(Supplier<R> load) {
+        long start = System.nanoTime();
+        boolean isLoaded = false;
+        try {
+            R result = load.get();
+            isLoaded = result != null;
+            return result;
+        } finally {
+            nanos.add(System.nanoTime() - start);
+            (isLoaded ? loaded : failed).increment();
+        }
+    }
+
+    private static <V> @Nullable V await(Pending.Load<V> load) {
+        try {
+            return load.join();
+        } catch (CompletionException error) {
+            throw unwrapped(error);
+        }
+    }
+
+    /// The exception of a loader, as its caller sees it.
+    private static RuntimeException unwrapped(CompletionException error) {
+        if (error.getCause() instanceof RuntimeException cause) {
+            return cause;
+        }
+        if (error.getCause() instanceof Error cause) {
+            throw cause;
+        }
+        return error;
+    }
+
+    // --- Several keys ------------------------------------------------------------------------------
+
+    Map<K, V> getAll(Iterable<? extends K> wanted, Function<? super Set<? extends K>, ? extends Map<? extends K, ? extends V>> loader) {
+        Map<K, V> found = new LinkedHashMap<>();
+        Map<K, KeyBytes> missing = new LinkedHashMap<>();
+        for (K key : wanted) {
+            V value = found.containsKey(key) || missing.containsKey(key) ? null : cache.getIfPresent(key);
+            if (value != null) {
+                found.put(key, value);
+            } else if (!found.containsKey(key)) {
+                missing.putIfAbsent(key, objects.keyBytes(key));
+            }
+        }
+        if (!missing.isEmpty()) {
+            loadAll(missing, loader, found);
+        }
+        Map<K, V> ordered = new LinkedHashMap<>();
+        for (K key : wanted) {
+            V value = found.get(key);
+            if (value != null) {
+                ordered.put(key, value);
+            }
+        }
+        return Collections.unmodifiableMap(ordered);
+    }
+
+    private void loadAll(Map<K, KeyBytes> missing, Function<? super Set<? extends K>, ? extends Map<? extends K, ? extends V>> loader, Map<K, V> found) {
+        Map<K, Pending.Load<V>> own = new LinkedHashMap<>();
+        Map<K, Pending.Load<V>> others = new LinkedHashMap<>();
+        try {
+            missing.forEach((key, bytes) -> {
+                var load = new Pending.Load<V>(bytes);
+                Pending.Load<V> other = pending.begin(load);
+                (other == null ? own : others).put(key, other == null ? load : other);
+            });
+            Map<K, Pending.Load<V>> absent = new LinkedHashMap<>();
+            own.forEach((key, load) -> {
+                V present = objects.beforeLoad(load.key);
+                if (present == null) {
+                    absent.put(key, load);
+                } else {
+                    found.put(key, present);
+                    load.complete(present);
+                }
+            });
+            if (!absent.isEmpty()) {
+                load(absent, loader, found);
+            }
+        } catch (Throwable error) {
+            own.values().forEach(load -> load.completeExceptionally(error));
+            throw error;
+        } finally {
+            own.values().forEach(pending::end);
+        }
+        // Own loads have ended, so two threads cannot wait for each other.
+        others.forEach((key, load) -> {
+            V value = await(load);
+            if (value != null) {
+                found.put(key, value);
+            }
+        });
+    }
+
+    private void load(Map<K, Pending.Load<V>> absent, Function<? super Set<? extends K>, ? extends Map<? extends K, ? extends V>> loader, Map<K, V> found) {
+        Set<K> keys = Collections.unmodifiableSet(absent.keySet());
+        Map<? extends K, ? extends V> values = timed(() -> loader.apply(keys));
+        absent.forEach((key, load) -> {
+            V value = values.get(key);
+            V result = value == null ? null : added(key, value, load);
+            load.complete(result);
+            if (result != null) {
+                found.put(key, result);
+            }
+        });
+        values.forEach((key, value) -> {
+            if (!absent.containsKey(key) && !objects.hasWriter()) {
+                objects.putIfAbsent(key, value, null);
+            }
+        });
+    }
+
+    // --- With the loader of the cache --------------------------------------------------------------
+
+    static <K, V> @Nullable V load(CacheLoader<? super K, V> loader, K key) {
+        try {
+            return loader.load(key);
+        } catch (Exception error) {
+            throw asUnchecked(error);
+        }
+    }
+
+    Map<K, V> getAllByLoader(Iterable<? extends K> wanted, CacheLoader<? super K, V> loader) {
+        return getAll(wanted, keys -> {
+            try {
+                @SuppressWarnings("unchecked")
+                var values = (Map<K, V>) loader.loadAll(keys);
+                return values;
+            } catch (UnsupportedOperationException _) {
+                Map<K, V> values = new LinkedHashMap<>();
+                for (K key : keys) {
+                    V value = load(loader, key);
+                    if (value != null) {
+                        values.put(key, value);
+                    }
+                }
+                return values;
+            } catch (Exception error) {
+                throw asUnchecked(error);
+            }
+        });
+    }
+
+    private static RuntimeException asUnchecked(Exception error) {
+        if (error instanceof InterruptedException) {
+            Thread.currentThread().interrupt();
+        }
+        return error instanceof RuntimeException unchecked ? unchecked : new CompletionException(error);
+    }
+
+    /// Loads a value again, or for the first time, by the executor.
+    CompletableFuture<@Nullable V> refresh(K key, KeyBytes bytes, CacheLoader<? super K, V> loader) {
+        var own = new Pending.Load<V>(bytes);
+        Pending.Load<V> other = pending.begin(own);
+        if (other != null) {
+            return other.copy();
+        }
+        try {
+            executor.execute(() -> refresh(key, bytes, loader, own));
+        } catch (Throwable error) {
+            pending.end(own);
+            own.completeExceptionally(error);
+            throw error;
+        }
+        return own.copy();
+    }
+
+    private void refresh(K key, KeyBytes bytes, CacheLoader<? super K, V> loader, Pending.Load<V> own) {
+        try {
+            V old = objects.beforeReload(bytes);
+            V value = timed(() -> {
+                try {
+                    return old == null ? loader.load(key) : loader.reload(key, old);
+                } catch (Exception error) {
+                    throw asUnchecked(error);
+                }
+            });
+            if (value == null) {
+                objects.removeUnlessWritten(key, own);
+            } else {
+                objects.replaceUnlessWritten(key, value, own);
+            }
+            own.complete(value);
+        } catch (Throwable error) {
+            own.completeExceptionally(error);
+        } finally {
+            pending.end(own);
+        }
+    }
+}

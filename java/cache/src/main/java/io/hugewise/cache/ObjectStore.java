@@ -1,0 +1,382 @@
+package io.hugewise.cache;
+
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
+import java.util.function.Function;
+import java.util.function.LongConsumer;
+import java.util.function.LongFunction;
+import java.util.function.LongPredicate;
+import org.jspecify.annotations.Nullable;
+
+/// The store, with keys and values as objects.
+final class ObjectStore<K, V> {
+    /// The condition that a call without one has.
+    static final LongPredicate ALWAYS = _ -> true;
+
+    final Store store;
+    final EntryCodec<K, V> codec;
+    final Expiration<K, V> expiration;
+    final Pending<V> pending;
+    final LongAdder loadedBytes = new LongAdder();
+    final LongAdder puts = new LongAdder();
+    /// If the miss ratio is estimated.
+    final @Nullable MissRatioEstimate estimate;
+    private final HugeCacheBuilder<K, V> options;
+    private final LongConsumer leaving;
+    /// With write-back.
+    final @Nullable WriteBehind<K, V> behind;
+    /// With write-through.
+    private final @Nullable CacheWriter<K, V> through;
+
+    /// @param leaving is called with the hash before an entry is replaced or removed, with its stripe locked
+    ObjectStore(HugeCacheBuilder<K, V> options, CacheMemory memory, LongConsumer leaving) {
+        this.options = options;
+        this.leaving = leaving;
+        Manifest manifest = memory.manifest();
+        expiration = new Expiration<>(options, new Clock(options.nanos, manifest.startNanos()));
+        store = new Store(memory.pool(), manifest, expiration.isPossible, expiration.clock, new Removals() {
+            @Override
+            public void removed(long entry, RemovalCause cause) {
+                notifyListener(entry, cause);
+            }
+
+            @Override
+            public void leaving(long entry, long hash) {
+                if (behind != null) {
+                    behind.leaving(entry, hash);
+                }
+            }
+        }, leaving);
+        codec = new EntryCodec<>(options.keys, options.values, store, options.header());
+        pending = new Pending<>(store.index::lock);
+        estimate = options.isEstimating ? new MissRatioEstimate(store) : null;
+        through = options.writeThrough;
+        behind = options.writeBack == null ? null : new WriteBehind<>(options.writeBack, store, codec);
+    }
+
+    @Nullable V peek(K key) {
+        return peek(keyBytes(key), codec::value);
+    }
+
+    <R> @Nullable R peek(KeyBytes key, LongFunction<? extends @Nullable R> reader) {
+        return store.peek(key.bytes, key.hash, reader);
+    }
+
+    @Nullable V putIfAbsent(K key, V value, @Nullable Integer expiry) {
+        while (!put(key, value, expiry, present -> present == 0, replaced())) {
+            V present = peek(key);
+            if (present != null) {
+                return present;
+            }
+        }
+        return null;
+    }
+
+    /// Adds or replaces a value, and writes it to the store that the cache has.
+    ///
+    /// @param expiry when it expires; null to apply the options of the cache
+    /// @param isWanted is called with the address of the present entry, or 0, while no other thread changes it
+    /// @param old is called with the address of the replaced entry
+    /// @return whether the value was wanted
+    boolean put(K key, V value, @Nullable Integer expiry, LongPredicate isWanted, LongConsumer old) {
+        KeyBytes bytes = keyBytes(key);
+        if (behind != null) {
+            int time = expiry == null ? expiryAfterWrite(key, value, bytes) : expiry;
+            return pending.write(bytes, turn -> putUnwritten(behind, bytes, value, time, present -> turn.allows(isWanted, present), old));
+        }
+        if (through != null) {
+            return writeThrough(through, bytes, new CacheWriter.Change<>(key, value), isWanted,
+                    () -> putWritten(key, bytes, value, expiry, _ -> true, old));
+        }
+        return putWritten(key, bytes, value, expiry, isWanted, old);
+    }
+
+    /// Adds or replaces a value that the store has.
+    private boolean putWritten(K key, KeyBytes bytes, V value, @Nullable Integer expiry, LongPredicate isWanted, LongConsumer old) {
+        int time = expiry == null ? expiryAfterWrite(key, value, bytes) : expiry;
+        int size = Math.addExact(codec.header.size(), codec.size(value));
+        return pending.write(bytes, turn -> counted(bytes, size, store.put(bytes.bytes, bytes.hash, size, time,
+                present -> turn.allows(isWanted, present), to -> codec.write(value, 0, to), old)) != Outcome.UNWANTED);
+    }
+
+    private Outcome counted(KeyBytes key, int valueSize, Outcome outcome) {
+        if (outcome == Outcome.ADDED) {
+            puts.increment();
+            if (estimate != null) {
+                estimate.written(key, valueSize);
+            }
+        }
+        return outcome;
+    }
+
+    /// Adds, replaces or removes a value, which is to be written to the store.
+    ///
+    /// @param value the value; null to remove it
+    private boolean putUnwritten(WriteBehind<K, V> behind, KeyBytes key, @Nullable V value, int expiry, LongPredicate isWanted, LongConsumer old) {
+        long state = behind.newState(value == null);
+        int size = Math.addExact(codec.header.size(), value == null ? 0 : codec.size(value));
+        var isPlaced = new AtomicBoolean();
+        int pin = behind.begin();
+        try {
+            Outcome outcome = store.put(key.bytes, key.hash, size, expiry, present -> {
+                boolean isReplaced = isPlaced.getPlain() && isWanted.test(present);
+                if (isReplaced) {
+                    behind.replaces(key);
+                }
+                return isReplaced;
+            }, to -> {
+                codec.writeHeader(state, to);
+                if (value != null) {
+                    codec.write(value, to);
+                }
+                isPlaced.setPlain(true);
+            }, old);
+            boolean isMade = outcome == Outcome.ADDED
+                    || ((outcome == Outcome.REJECTED || !isPlaced.getPlain()) && putOnHeap(behind, key, value, state, expiry, isWanted, old));
+            if (isMade) {
+                if (value != null) {
+                    counted(key, size, Outcome.ADDED);
+                }
+                behind.changed(key);
+            }
+            return isMade;
+        } finally {
+            behind.end(pin);
+        }
+    }
+
+    /// Keeps a change on the heap that found no memory, until it is written.
+    private boolean putOnHeap(WriteBehind<K, V> behind, KeyBytes key, @Nullable V value, long state, int expiry, LongPredicate isWanted, LongConsumer old) {
+        MemorySegment payload = value == null ? MemorySegment.NULL : codec.payload(value);
+        return store.locked(key.bytes, key.hash, entry -> {
+            if (!isWanted.test(entry == 0 || store.isExpired(entry) ? 0 : entry)) {
+                return false;
+            }
+            if (entry != 0) {
+                store.removeLocked(entry, key.hash);
+                old.accept(entry);
+            }
+            behind.take(key, state, payload, expiry);
+            return true;
+        });
+    }
+
+    /// Writes a change to the store, then to the cache, while no other thread changes the key.
+    private boolean writeThrough(CacheWriter<K, V> writer, KeyBytes key, CacheWriter.Change<K, V> change, LongPredicate isWanted, BooleanSupplier toCache) {
+        return pending.exclusively(key, () -> {
+            Boolean isPresentWanted = peek(key, isWanted::test);
+            if (!(isPresentWanted == null ? isWanted.test(0) : isPresentWanted)) {
+                return false;
+            }
+            try {
+                writer.writeAll(List.of(change));
+            } catch (Exception error) {
+                removeWritten(key, _ -> true, _ -> {});
+                throw new UnwrittenException("the change was not made in the cache, from which the entry is removed: the store failed", error);
+            }
+            return toCache.getAsBoolean();
+        });
+    }
+
+    private int expiryAfterWrite(K key, V value, KeyBytes bytes) {
+        Integer present = expiration.dependsOnPresent() ? peek(bytes, store.entries::expiry) : null;
+        return expiration.afterWrite(key, value, present);
+    }
+
+    /// Removes a value, also from the store that the cache has.
+    ///
+    /// @param isWanted is called with the address of the present entry while no other thread changes it
+    /// @param old is called with the address of the removed entry
+    /// @return whether there was one
+    boolean remove(K key, LongPredicate isWanted, LongConsumer old) {
+        KeyBytes bytes = keyBytes(key);
+        pending.discard(bytes);
+        if (estimate != null) {
+            estimate.removed(bytes);
+        }
+        if (behind != null) {
+            return removeUnwritten(behind, bytes, isWanted, old);
+        }
+        if (through != null) {
+            var wasThere = new AtomicBoolean();
+            writeThrough(through, bytes, new CacheWriter.Change<>(key, null), present -> isRemovable(present, isWanted), () -> {
+                wasThere.setPlain(removeWritten(bytes, _ -> true, old));
+                return true;
+            });
+            return wasThere.getPlain();
+        }
+        return pending.write(bytes, turn -> removeWritten(bytes, present -> turn.allows(isWanted, present), old));
+    }
+
+    /// A key without an entry is removed from the store, unless the condition is about its value.
+    private static boolean isRemovable(long present, LongPredicate isWanted) {
+        return present == 0 ? ALWAYS.equals(isWanted) : isWanted.test(present);
+    }
+
+    private boolean removeWritten(KeyBytes key, LongPredicate isWanted, LongConsumer old) {
+        return store.remove(key.bytes, key.hash, isWanted, entry -> {
+            old.accept(entry);
+            notifyListener(entry, RemovalCause.EXPLICIT);
+        });
+    }
+
+    private boolean removeUnwritten(WriteBehind<K, V> behind, KeyBytes key, LongPredicate isWanted, LongConsumer old) {
+        var removed = new AtomicLong();
+        boolean isRemoved = pending.write(key, turn -> putUnwritten(behind, key, null, Clock.PAST, present -> {
+            removed.setPlain(present);
+            return turn.allows(entry -> isRemovable(entry, isWanted), present);
+        }, entry -> {
+            if (entry == removed.getPlain()) {
+                old.accept(entry);
+                notifyListener(entry, RemovalCause.EXPLICIT);
+            } else {
+                replaced().accept(entry);
+            }
+        }));
+        return isRemoved && removed.getPlain() != 0;
+    }
+
+    void clear() {
+        pending.discardAll();
+        flush();
+        store.clear();
+    }
+
+    /// Writes what is not in the store yet.
+    void flush() {
+        if (behind != null) {
+            behind.flush();
+        }
+    }
+
+    /// Refuses changes, and writes what is not in the store yet.
+    void close() {
+        if (behind != null) {
+            behind.close();
+        }
+    }
+
+    int expiryAfter(Duration duration) {
+        if (!expiration.isPossible) {
+            throw new IllegalStateException("entries cannot expire: build the cache with expireAfter, expireAfterWrite, expireAfterAccess or variableExpiry");
+        }
+        return store.clock.after(Clock.nanos(duration));
+    }
+
+    /// Changes an entry by a function, which is called once; other writes of the key wait for it.
+    ///
+    /// @param onlyIfAbsent whether a present value stays, without a call of the function
+    /// @param function returns the new value of the present one, null for none
+    /// @return the new value
+    @Nullable V compute(K key, boolean onlyIfAbsent, Function<@Nullable V, @Nullable V> function) {
+        KeyBytes bytes = keyBytes(key);
+        pending.checkNotRecursive(bytes);
+        return pending.<@Nullable V>exclusively(bytes, () -> {
+            V present = peek(bytes, codec::value);
+            V old = present == null ? evictedValue(bytes) : present;
+            if (onlyIfAbsent && old != null) {
+                return old;
+            }
+            V value = function.apply(old);
+            if (value != null) {
+                put(key, value, null, ALWAYS, replaced());
+            } else if (old != null) {
+                remove(key, ALWAYS, _ -> {});
+            }
+            return value;
+        });
+    }
+
+    /// Changes when an entry expires, if it is in the cache.
+    void setExpiry(K key, int expiry) {
+        KeyBytes bytes = keyBytes(key);
+        ReentrantLock lock = store.index.lock(bytes.hash);
+        lock.lock();
+        try {
+            leaving.accept(bytes.hash);
+            peek(bytes, entry -> {
+                store.setExpiry(entry, expiry);
+                return null;
+            });
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    // --- Loading -----------------------------------------------------------------------------------
+
+    /// Adds a loaded value, unless its key was written since its load began.
+    ///
+    /// @return the value of the key that is present instead
+    @Nullable V addLoaded(K key, V value, Pending.Load<V> load) {
+        loadedBytes.add(codec.size(value));
+        KeyBytes bytes = keyBytes(key);
+        while (!load.isDiscarded && !putWritten(key, bytes, value, null, present -> present == 0 && !load.isDiscarded, replaced())) {
+            V present = peek(key);
+            if (present != null) {
+                return present;
+            }
+        }
+        return null;
+    }
+
+    void replaceUnlessWritten(K key, V value, Pending.Load<V> load) {
+        putWritten(key, keyBytes(key), value, null, _ -> !load.isDiscarded, replaced());
+    }
+
+    void removeUnlessWritten(K key, Pending.Load<V> load) {
+        removeWritten(keyBytes(key), _ -> !load.isDiscarded, _ -> {});
+    }
+
+    /// The value of a key whose load has begun; null if it is to be loaded. The store has its last change then.
+    @Nullable V beforeLoad(KeyBytes key) {
+        V present = peek(key, codec::value);
+        V value = present == null && behind != null ? behind.evictedValue(key) : present;
+        if (value == null && behind != null) {
+            behind.awaitWritten(key);
+        }
+        return value;
+    }
+
+    /// The value of a key whose load has begun. The store has its last change then.
+    @Nullable V beforeReload(KeyBytes key) {
+        if (behind != null) {
+            behind.awaitWritten(key);
+        }
+        return peek(key, codec::value);
+    }
+
+    /// The unwritten value of a key that has left the memory of the cache; null if there is none.
+    @Nullable V evictedValue(KeyBytes key) {
+        return behind == null ? null : store.<@Nullable V>locked(key.bytes, key.hash, entry ->
+                entry == 0 ? behind.evictedValue(key) : store.isExpired(entry) ? null : codec.value(entry));
+    }
+
+    boolean hasWriter() {
+        return behind != null || through != null;
+    }
+
+    KeyBytes keyBytes(K key) {
+        byte[] bytes = codec.bytes(key);
+        return new KeyBytes(bytes, store.hash(bytes));
+    }
+
+    LongConsumer replaced() {
+        return entry -> notifyListener(entry, store.isExpired(entry) ? RemovalCause.EXPIRED : RemovalCause.REPLACED);
+    }
+
+    private void notifyListener(long entry, RemovalCause cause) {
+        RemovalListener<? super K, ? super V> listener = options.listener;
+        if (listener != null && (behind == null || !behind.isRemoval(entry))) {
+            K key = codec.key(entry);
+            V value = codec.value(entry);
+            options.executor.execute(() -> listener.onRemoval(key, value, cause));
+        }
+    }
+}

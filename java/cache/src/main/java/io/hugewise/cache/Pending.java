@@ -1,0 +1,175 @@
+package io.hugewise.cache;
+
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.LongFunction;
+import java.util.function.LongPredicate;
+import java.util.function.Predicate;
+import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
+
+/// Work on keys that is under way: loads, whose result is discarded if the key is written during that time, and
+/// changes, which writes of the same key wait for.
+///
+/// Both begin under the lock that a write of the key holds, so a write that does not see them is visible to them.
+final class Pending<V> {
+    private final ConcurrentMap<KeyBytes, Load<V>> loads = new ConcurrentHashMap<>();
+    private final ConcurrentMap<KeyBytes, Change> changes = new ConcurrentHashMap<>();
+    private final LongFunction<ReentrantLock> locks;
+
+    /// @param locks returns the lock that a write of a key holds, by the key's hash
+    Pending(LongFunction<ReentrantLock> locks) {
+        this.locks = locks;
+    }
+
+    /// A load that other threads wait for.
+    static final class Load<V> extends CompletableFuture<@Nullable V> {
+        final KeyBytes key;
+        /// The key was written since the load began.
+        volatile boolean isDiscarded;
+
+        Load(KeyBytes key) {
+            this.key = key;
+        }
+    }
+
+    /// A change by a function, which excludes other writes of its key.
+    static final class Change {
+        private final Thread owner = Thread.currentThread();
+        private final CountDownLatch end = new CountDownLatch(1);
+
+        private boolean isOwn() {
+            return owner.equals(Thread.currentThread());
+        }
+
+        private void await() {
+            boolean isInterrupted = false;
+            while (true) {
+                try {
+                    end.await();
+                    break;
+                } catch (InterruptedException _) {
+                    isInterrupted = true;
+                }
+            }
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    // --- Loads -------------------------------------------------------------------------------------
+
+    /// Begins a load, unless one is under way.
+    ///
+    /// @return the one that is under way; null if `own` has begun
+    @Nullable Load<V> begin(Load<V> own) {
+        ReentrantLock lock = locks.apply(own.key.hash);
+        lock.lock();
+        try {
+            return loads.putIfAbsent(own.key, own);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    void end(Load<V> own) {
+        loads.remove(own.key, own);
+    }
+
+    void discard(KeyBytes key) {
+        Load<V> load = loads.isEmpty() ? null : loads.get(key);
+        if (load != null) {
+            load.isDiscarded = true;
+        }
+    }
+
+    void discardAll() {
+        loads.values().forEach(load -> load.isDiscarded = true);
+    }
+
+    // --- Changes -----------------------------------------------------------------------------------
+
+    /// Runs a function while other threads cannot change a key.
+    <R extends @Nullable Object> R exclusively(KeyBytes key, Supplier<R> function) {
+        if (isOwner(key)) {
+            return function.get();
+        }
+        Change own = exclude(key);
+        try {
+            return function.get();
+        } finally {
+            changes.remove(key, own);
+            own.end.countDown();
+        }
+    }
+
+    private boolean isOwner(KeyBytes key) {
+        Change change = changes.get(key);
+        return change != null && change.isOwn();
+    }
+
+    void checkNotRecursive(KeyBytes key) {
+        if (isOwner(key)) {
+            throw new IllegalStateException("a function that changes an entry must not change the same entry by another function");
+        }
+    }
+
+    private Change exclude(KeyBytes key) {
+        var own = new Change();
+        ReentrantLock lock = locks.apply(key.hash);
+        while (true) {
+            Change other;
+            lock.lock();
+            try {
+                other = changes.putIfAbsent(key, own);
+            } finally {
+                lock.unlock();
+            }
+            if (other == null) {
+                return own;
+            }
+            other.await();
+        }
+    }
+
+    /// Runs a write of a key when no other thread changes it.
+    ///
+    /// @param write asks its turn, while it holds the lock, whether to write
+    /// @return the result of the write
+    boolean write(KeyBytes key, Predicate<Turn> write) {
+        while (true) {
+            var turn = new Turn(key);
+            boolean isWritten = write.test(turn);
+            Change other = turn.other;
+            if (other == null) {
+                return isWritten;
+            }
+            other.await();
+        }
+    }
+
+    /// An attempt to write a key.
+    final class Turn {
+        private final KeyBytes key;
+        private @Nullable Change other;
+
+        private Turn(KeyBytes key) {
+            this.key = key;
+        }
+
+        /// Whether to write: no other thread changes the key, and the present entry satisfies a condition.
+        boolean allows(LongPredicate isWanted, long present) {
+            Change change = changes.isEmpty() ? null : changes.get(key);
+            other = change == null || change.isOwn() ? null : change;
+            if (other != null || !isWanted.test(present)) {
+                return false;
+            }
+            discard(key);
+            return true;
+        }
+    }
+}

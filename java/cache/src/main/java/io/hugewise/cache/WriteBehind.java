@@ -1,0 +1,374 @@
+package io.hugewise.cache;
+
+import io.hugewise.cache.CacheWriter.Change;
+import io.hugewise.cache.EvictedChanges.Evicted;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.Deque;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import org.jspecify.annotations.Nullable;
+
+/// Writes changes to the store of a cache later, by one thread, so those of a key are written in their order.
+///
+/// The newest change of a key is its entry, whose state has a version and whether it is unwritten; a removed key has an
+/// entry that has expired. When such an entry is evicted, the change moves to the heap. Both places are changed only
+/// under the lock of the key's stripe, so a change is always in one of them. After a batch, only entries that still have
+/// the version that was written are marked as written.
+final class WriteBehind<K, V> {
+    private static final long UNWRITTEN = 1;
+    private static final long REMOVAL = 2;
+    private static final int VERSION_SHIFT = 2;
+    private static final long FIRST_PAUSE_MILLIS = 5;
+    private static final long LONGEST_PAUSE_MILLIS = 1000;
+    private static final long LONGEST_SLEEP_MILLIS = 100;
+    /// Most bytes of evicted changes at which writes are admitted.
+    private static final long MOST_EVICTED_BYTES = 16 << 20;
+
+    private final WriteBack<K, V> options;
+    private final Store store;
+    private final EntryCodec<K, V> codec;
+    private final UnwrittenKeys keys = new UnwrittenKeys();
+    private final EvictedChanges evicted = new EvictedChanges();
+    private final AtomicLong versions = new AtomicLong();
+    /// Calls that change entries.
+    private final Pins calls = new Pins();
+    private final Object monitor = new Object();
+    private int batch;
+    /// When the oldest key was added of those that are being written.
+    private volatile long takenSince;
+    /// Number of keys whose changes are written, of all that were added.
+    private volatile long written;
+    private volatile boolean isTaken;
+    private volatile boolean isClosing;
+    private volatile boolean isEnded;
+    private volatile @Nullable Throwable failure;
+    // Under the monitor:
+    private long requested;
+    private long done;
+
+    WriteBehind(WriteBack<K, V> options, Store store, EntryCodec<K, V> codec) {
+        this.options = options;
+        this.store = store;
+        this.codec = codec;
+        this.batch = options.batch;
+        Thread.ofPlatform().daemon().name("hugewise-cache-writer").start(this::run);
+    }
+
+    // --- Changes -----------------------------------------------------------------------------------
+
+    /// Begins a change, when there is room for it.
+    ///
+    /// @return the pin for [#end]
+    /// @throws UnwrittenException if there is none because the store fails
+    int begin() {
+        admit();
+        int pin = calls.pin();
+        if (isClosing) {
+            calls.unpin(pin);
+            throw new IllegalStateException("the cache is closed");
+        }
+        return pin;
+    }
+
+    void end(int pin) {
+        calls.unpin(pin);
+    }
+
+    long newState(boolean isRemoval) {
+        return versions.incrementAndGet() << VERSION_SHIFT | (isRemoval ? REMOVAL : 0) | UNWRITTEN;
+    }
+
+    /// Notes that an entry is being replaced. The caller holds the lock of its stripe.
+    void replaces(KeyBytes key) {
+        if (!evicted.isEmpty()) {
+            evicted.remove(key);
+        }
+    }
+
+    /// Notes that a change is complete.
+    void changed(KeyBytes key) {
+        keys.add(key.bytes, System.nanoTime());
+        if (isCrowded()) {
+            wake();
+        }
+    }
+
+    /// Takes a change for which no memory was free. The caller holds the lock of its stripe.
+    void take(KeyBytes key, long state, MemorySegment payload, int expiry) {
+        evicted.put(key, new Evicted(state, payload, expiry));
+        wake();
+    }
+
+    /// Takes the change of an entry that is evicted. The caller holds the lock of its stripe.
+    void leaving(long entry, long hash) {
+        long state = Memory.getLong(store.valueAddress(entry));
+        if ((state & UNWRITTEN) != 0) {
+            byte[] key = store.entries.keyMemory(entry).toArray(ValueLayout.JAVA_BYTE);
+            take(new KeyBytes(key, hash), state, EntryCodec.copy(codec.payload(entry)), store.entries.expiry(entry));
+        }
+    }
+
+    /// Whether an entry is a removal, not a value that listeners know.
+    boolean isRemoval(long entry) {
+        return (Memory.getLong(store.valueAddress(entry)) & REMOVAL) != 0;
+    }
+
+    /// The unwritten value of a key whose entry was evicted; null if there is none.
+    @Nullable V evictedValue(KeyBytes key) {
+        Evicted change = evicted.isEmpty() ? null : evicted.get(key);
+        if (change == null || (change.state() & REMOVAL) != 0 || Clock.isPast(change.expiry(), store.clock.now())) {
+            return null;
+        }
+        return codec.value(change.payload());
+    }
+
+    /// Waits until the store has the last change of a key.
+    void awaitWritten(KeyBytes key) {
+        boolean isUnwritten = store.locked(key.bytes, key.hash, entry ->
+                (entry != 0 && (Memory.getLong(store.valueAddress(entry)) & UNWRITTEN) != 0) || evicted.get(key) != null);
+        if (isUnwritten) {
+            flush();
+        }
+    }
+
+    // --- Back-pressure -----------------------------------------------------------------------------
+
+    private void admit() {
+        if (hasRoom()) {
+            return;
+        }
+        long end = System.nanoTime() + options.patienceNanos;
+        wake();
+        synchronized (monitor) {
+            while (!hasRoom()) {
+                await(end, "the change was not made: older ones could not be written");
+            }
+        }
+    }
+
+    private boolean hasRoom() {
+        return isEnded || (keys.added() - written < options.maximumUnwritten && evicted.bytes() <= MOST_EVICTED_BYTES
+                && age(System.nanoTime()) < options.windowNanos);
+    }
+
+    private boolean isCrowded() {
+        return keys.count() >= options.maximumUnwritten / 2;
+    }
+
+    /// How long the oldest change has been unwritten.
+    private long age(long now) {
+        // In this order: keys that are taken meanwhile are seen twice, not never.
+        long queued = keys.age(now);
+        return Math.max(queued, isTaken ? now - takenSince : 0);
+    }
+
+    /// Waits for a notification. The caller holds the monitor, and checks its condition again.
+    @SuppressWarnings("WaitNotInLoop")
+    private void await(long end, String message) {
+        long millis = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
+        if (millis <= 0) {
+            throw new UnwrittenException(message + ": the store is failing or too slow", failure);
+        }
+        try {
+            monitor.wait(Math.min(millis, LONGEST_SLEEP_MILLIS));
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            throw new UnwrittenException(message + ": the thread was interrupted", error);
+        }
+    }
+
+    /// Waits until all changes are written that are complete now.
+    void flush() {
+        long end = System.nanoTime() + options.patienceNanos;
+        synchronized (monitor) {
+            long own = ++requested;
+            monitor.notifyAll();
+            while (done < own && !isEnded) {
+                await(end, "changes are not written yet, and stay in the cache");
+            }
+        }
+    }
+
+    /// Refuses changes, and writes all.
+    ///
+    /// @throws UnwrittenException if they could not be written; changes are possible again then
+    synchronized void close() {
+        if (isEnded) {
+            return;
+        }
+        isClosing = true;
+        try {
+            while (!calls.await(options.patienceNanos)) {
+                Thread.onSpinWait();
+            }
+            flush();
+        } catch (Throwable error) {
+            isClosing = false;
+            throw error;
+        }
+        isEnded = true;
+        wake();
+    }
+
+    private void wake() {
+        synchronized (monitor) {
+            monitor.notifyAll();
+        }
+    }
+
+    // --- The thread that writes --------------------------------------------------------------------
+
+    private void run() {
+        while (!isEnded) {
+            long request;
+            synchronized (monitor) {
+                while (!isEnded && done == requested && !isDue()) {
+                    sleep(sleepMillis());
+                }
+                request = requested;
+            }
+            write(request);
+            synchronized (monitor) {
+                done = isEnded ? done : request;
+                monitor.notifyAll();
+            }
+        }
+    }
+
+    private boolean isDue() {
+        return isCrowded() || !evicted.isEmpty() || keys.age(System.nanoTime()) >= options.windowNanos / 2;
+    }
+
+    private long sleepMillis() {
+        return Math.clamp(TimeUnit.NANOSECONDS.toMillis(options.windowNanos / 8), 1, LONGEST_SLEEP_MILLIS);
+    }
+
+    /// Waits for a notification. The caller holds the monitor.
+    @SuppressWarnings("WaitNotInLoop")
+    private void sleep(long millis) {
+        try {
+            monitor.wait(millis);
+        } catch (InterruptedException _) {
+            // Only the end of the cache ends this thread.
+        }
+    }
+
+    /// Writes what is due; all that is complete now if a flush was requested.
+    private void write(long request) {
+        boolean isFlush;
+        synchronized (monitor) {
+            isFlush = request > done;
+        }
+        long until = isFlush || isCrowded() ? System.nanoTime() : System.nanoTime() - options.windowNanos / 2;
+        long last = keys.added();
+        Set<KeyBytes> changed = new LinkedHashSet<>();
+        do {
+            long now = System.nanoTime();
+            takenSince = now - keys.age(now);
+            isTaken = true;
+            changed.clear();
+            take(until, changed);
+            evicted.keys(options.batch, changed);
+            writeAll(new ArrayDeque<>(changed));
+            isTaken = false;
+            written = isEnded ? written : keys.taken();
+            wake();
+        } while (!isEnded && (!evicted.isEmpty() || (!changed.isEmpty() && keys.taken() < last)));
+    }
+
+    /// Takes keys until there are enough different ones for a batch.
+    private void take(long until, Set<KeyBytes> changed) {
+        List<byte[]> taken = new ArrayList<>();
+        do {
+            taken.clear();
+            keys.take(options.batch - changed.size(), until, taken);
+            taken.forEach(key -> changed.add(new KeyBytes(key, store.hash(key))));
+        } while (!taken.isEmpty() && changed.size() < options.batch);
+    }
+
+    /// Writes the newest changes of keys, in smaller batches after a failure, until all are written.
+    private void writeAll(Deque<KeyBytes> open) {
+        long pause = FIRST_PAUSE_MILLIS;
+        while (!open.isEmpty() && !isEnded) {
+            List<KeyBytes> part = open.stream().limit(batch).toList();
+            if (tryWrite(part)) {
+                part.forEach(_ -> open.removeFirst());
+                batch = Math.min(options.batch, 2 * batch);
+                pause = FIRST_PAUSE_MILLIS;
+            } else {
+                if (part.size() == 1) {
+                    open.add(open.removeFirst());
+                }
+                batch = Math.max(1, part.size() / 2);
+                synchronized (monitor) {
+                    sleep(pause);
+                }
+                pause = Math.min(2 * pause, LONGEST_PAUSE_MILLIS);
+            }
+        }
+    }
+
+    /// A change with the version that it has in the cache.
+    private record Versioned<K, V>(KeyBytes key, long state, Change<K, V> change) {}
+
+    private boolean tryWrite(List<KeyBytes> part) {
+        List<Versioned<K, V>> newest = new ArrayList<>(part.size());
+        try {
+            for (KeyBytes key : part) {
+                Versioned<K, V> change = newest(key);
+                if (change != null) {
+                    newest.add(change);
+                }
+            }
+            Comparator<? super K> order = options.order;
+            if (order != null) {
+                newest.sort((one, other) -> order.compare(one.change.key(), other.change.key()));
+            }
+            if (!newest.isEmpty()) {
+                options.writer.writeAll(newest.stream().map(Versioned::change).toList());
+            }
+        } catch (Throwable error) {
+            failure = error;
+            return false;
+        }
+        failure = null;
+        newest.forEach(this::written);
+        return true;
+    }
+
+    private @Nullable Versioned<K, V> newest(KeyBytes key) {
+        return store.<@Nullable Versioned<K, V>>locked(key.bytes, key.hash, entry -> {
+            long state = entry == 0 ? 0 : Memory.getLong(store.valueAddress(entry));
+            if ((state & UNWRITTEN) != 0) {
+                return versioned(key, state, codec.payload(entry));
+            }
+            Evicted change = evicted.get(key);
+            return change == null ? null : versioned(key, change.state(), change.payload());
+        });
+    }
+
+    private Versioned<K, V> versioned(KeyBytes key, long state, MemorySegment payload) {
+        return new Versioned<>(key, state, new Change<>(codec.key(key), (state & REMOVAL) != 0 ? null : codec.value(payload)));
+    }
+
+    private void written(Versioned<K, V> change) {
+        KeyBytes key = change.key;
+        store.locked(key.bytes, key.hash, entry -> {
+            if (entry != 0 && Memory.getLong(store.valueAddress(entry)) == change.state()) {
+                Memory.setLong(store.valueAddress(entry), change.state() & ~UNWRITTEN);
+            }
+            Evicted left = evicted.get(key);
+            if (left != null && left.state() == change.state()) {
+                evicted.remove(key);
+            }
+            return true;
+        });
+    }
+}

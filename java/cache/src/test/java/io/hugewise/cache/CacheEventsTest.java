@@ -1,0 +1,44 @@
+package io.hugewise.cache;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.hugewise.memory.Backing;
+import java.nio.file.Path;
+import java.util.List;
+import jdk.jfr.Recording;
+import jdk.jfr.consumer.RecordedEvent;
+import jdk.jfr.consumer.RecordingFile;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class CacheEventsTest {
+    @Test
+    void openCachesAreRecorded(@TempDir Path folder) throws Exception {
+        Path file = folder.resolve("test.jfr");
+        // Opened before the recording.
+        try (var cache = HugeCacheTest.small().memory(options -> options.only(Backing.base()).named("recorded")).build();
+                Recording recording = new Recording()) {
+            HugeCacheTest.small().memory(options -> options.only(Backing.base()).named("recorded, closed")).build().close();
+            cache.put(1L, new byte[100]);
+            cache.getIfPresent(1L);
+            cache.get(2L, _ -> new byte[300]);
+            // One event when the recording ends.
+            recording.enable("io.hugewise.Cache").with("period", "endChunk");
+            recording.start();
+            recording.stop();
+            recording.dump(file);
+            List<RecordedEvent> events = RecordingFile.readAllEvents(file).stream()
+                    .filter(event -> event.getEventType().getName().equals("io.hugewise.Cache"))
+                    .filter(event -> event.getString("arena").startsWith("recorded"))
+                    .toList();
+            assertThat(events).hasSize(1);
+            RecordedEvent event = events.getFirst();
+            assertThat(event.getString("arena")).isEqualTo("recorded");
+            assertThat(event.getLong("entries")).isEqualTo(2);
+            assertThat(event.getLong("limit")).isEqualTo(cache.maximumBytes());
+            assertThat(event.getLong("used")).isEqualTo(cache.usedBytes());
+            assertThat(event.getDouble("hitRatio")).isEqualTo(0.5);
+            assertThat(event.getDouble("byteHitRatio")).isEqualTo(0.25);
+        }
+    }
+}
