@@ -21,7 +21,7 @@ skips := $(CURDIR)/target/skips
 share := $(DESTDIR)$(PREFIX)/share
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-java races test-reproducible release-java java build fmt lint doc bench bench-java bench-cache demo-cache docs-data fuzz clean install install-c
+.PHONY: help demo test test-full test-java races test-jcache test-reproducible release-java java build fmt lint doc bench bench-java bench-cache demo-cache docs-data fuzz clean install install-c
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -57,6 +57,11 @@ test-java: ## run only the tests of the Java library
 
 races: ## run the race tests of the Java library (MODE=quick, default, tough or stress)
 	$(maven) --projects races --also-make -Dmaven.test.skip.exec -Draces.mode=$(or $(MODE),default) test
+
+# The kit has a licence of its own and is no dependency of the build.
+test-jcache: ## run the compatibility kit of JCache (downloads it)
+	$(maven) --projects jcache --also-make -DskipTests install
+	$(maven) --projects jcache -Ptck verify
 
 test-reproducible: ## build the Java library twice and compare the jars byte by byte (minutes)
 	java/compare-builds

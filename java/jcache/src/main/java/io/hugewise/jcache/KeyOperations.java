@@ -1,0 +1,290 @@
+package io.hugewise.jcache;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.function.Function;
+import javax.cache.Cache;
+import javax.cache.CacheException;
+import javax.cache.event.EventType;
+import javax.cache.expiry.ExpiryPolicy;
+import javax.cache.processor.EntryProcessor;
+import javax.cache.processor.EntryProcessorException;
+import org.jspecify.annotations.Nullable;
+
+/// The operations of single keys. Those of a key exclude each other; events are dispatched after them.
+abstract class KeyOperations<K, V> implements Cache<K, V> {
+    final TimedEntries<K, V> entries;
+    final Listeners<K, V> listeners = new Listeners<>();
+    final Expirations expirations;
+    final Backend<K, V> backend;
+    final Statistics statistics;
+    final HugeConfiguration<K, V> configuration;
+    final ExpiryPolicy expiryPolicy;
+    final KeyLocks locks = new KeyLocks();
+    volatile boolean isClosed;
+    private final String name;
+
+    KeyOperations(String name, ClassLoader classes, HugeConfiguration<K, V> configuration) {
+        this.name = name;
+        this.configuration = configuration;
+        backend = new Backend<>(configuration);
+        expiryPolicy = configuration.getExpiryPolicyFactory().create();
+        expirations = new Expirations(expiryPolicy);
+        configuration.getCacheEntryListenerConfigurations().forEach(listeners::add);
+        entries = new TimedEntries<>(name, configuration.getMaximumBytes(), classes, this::expired);
+        statistics = new Statistics(() -> entries.cache.stats().evictions());
+    }
+
+    private void expired(K key, V value) {
+        listeners.dispatch(List.of(new Event<>(this, EventType.EXPIRED, key, value, value)));
+    }
+
+    @Override
+    public String getName() {
+        return name;
+    }
+
+    /// Runs an operation of a key, and dispatches its events.
+    <R extends @Nullable Object> R with(K key, Function<KeyState<K, V>, R> operation) {
+        checkOpen();
+        List<Event<K, V>> events = new ArrayList<>(1);
+        R result = with(key, events, operation);
+        listeners.dispatch(events);
+        return result;
+    }
+
+    <R extends @Nullable Object> R with(K key, List<Event<K, V>> events, Function<KeyState<K, V>, R> operation) {
+        byte[] bytes = entries.bytes(checkedKey(key));
+        var lock = locks.of(bytes);
+        lock.lock();
+        try {
+            return operation.apply(new KeyState<>(this, key, bytes, events));
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /// Counts a read that found a value, or null.
+    @Nullable V counted(@Nullable V value) {
+        statistics.read(value != null);
+        return value;
+    }
+
+    /// Writes through, then to the cache.
+    private void write(KeyState<K, V> state, V value) {
+        backend.write(state.key, value);
+        store(state, value);
+    }
+
+    void store(KeyState<K, V> state, V value) {
+        if (state.put(value)) {
+            statistics.written();
+        }
+    }
+
+    private boolean delete(KeyState<K, V> state) {
+        backend.delete(state.key);
+        return drop(state);
+    }
+
+    boolean drop(KeyState<K, V> state) {
+        boolean isRemoved = state.remove();
+        if (isRemoved) {
+            statistics.removed();
+        }
+        return isRemoved;
+    }
+
+    @Override
+    public @Nullable V get(K key) {
+        long start = statistics.start();
+        V value = with(key, state -> {
+            V present = counted(state.value());
+            if (present != null) {
+                state.accessed();
+                return present;
+            }
+            V loaded = backend.load(key);
+            return loaded == null || !state.put(loaded) ? null : loaded;
+        });
+        statistics.readSince(start);
+        return value;
+    }
+
+    @Override
+    public boolean containsKey(K key) {
+        checkOpen();
+        return entries.isPresent(entries.bytes(checkedKey(key)));
+    }
+
+    @Override
+    public void put(K key, V value) {
+        long start = statistics.start();
+        checkedValue(value);
+        with(key, state -> {
+            write(state, value);
+            return true;
+        });
+        statistics.writtenSince(start);
+    }
+
+    @Override
+    public @Nullable V getAndPut(K key, V value) {
+        long start = statistics.start();
+        checkedValue(value);
+        V old = with(key, state -> {
+            V present = counted(state.value());
+            write(state, value);
+            return present;
+        });
+        statistics.readSince(start);
+        statistics.writtenSince(start);
+        return old;
+    }
+
+    @Override
+    public boolean putIfAbsent(K key, V value) {
+        long start = statistics.start();
+        checkedValue(value);
+        boolean isAdded = with(key, state -> {
+            if (counted(state.value()) != null) {
+                return false;
+            }
+            write(state, value);
+            return state.value() != null;
+        });
+        statistics.writtenSince(start);
+        return isAdded;
+    }
+
+    @Override
+    public boolean remove(K key) {
+        long start = statistics.start();
+        boolean isRemoved = with(key, this::delete);
+        statistics.removedSince(start);
+        return isRemoved;
+    }
+
+    @Override
+    public boolean remove(K key, V oldValue) {
+        long start = statistics.start();
+        checkedValue(oldValue);
+        boolean isRemoved = with(key, state -> {
+            V present = counted(state.value());
+            if (oldValue.equals(present)) {
+                return delete(state);
+            }
+            state.accessed();
+            return false;
+        });
+        statistics.removedSince(start);
+        return isRemoved;
+    }
+
+    @Override
+    public @Nullable V getAndRemove(K key) {
+        long start = statistics.start();
+        V old = with(key, state -> {
+            V present = counted(state.value());
+            delete(state);
+            return present;
+        });
+        statistics.readSince(start);
+        statistics.removedSince(start);
+        return old;
+    }
+
+    @Override
+    public boolean replace(K key, V oldValue, V newValue) {
+        long start = statistics.start();
+        checkedValue(oldValue);
+        checkedValue(newValue);
+        boolean isReplaced = with(key, state -> {
+            if (oldValue.equals(counted(state.value()))) {
+                write(state, newValue);
+                return true;
+            }
+            state.accessed();
+            return false;
+        });
+        statistics.writtenSince(start);
+        return isReplaced;
+    }
+
+    @Override
+    public boolean replace(K key, V value) {
+        return getAndReplace(key, value) != null;
+    }
+
+    @Override
+    public @Nullable V getAndReplace(K key, V value) {
+        long start = statistics.start();
+        checkedValue(value);
+        V old = with(key, state -> {
+            V present = counted(state.value());
+            if (present != null) {
+                write(state, value);
+            }
+            return present;
+        });
+        statistics.readSince(start);
+        statistics.writtenSince(start);
+        return old;
+    }
+
+    @Override
+    public <T> @Nullable T invoke(K key, EntryProcessor<K, V, T> processor, @Nullable Object... arguments) {
+        Objects.requireNonNull(processor, "processor");
+        long start = statistics.start();
+        T result = this.<@Nullable T>with(key, state -> {
+            counted(state.value());
+            var entry = new ProcessedEntry<>(state, backend);
+            T returned;
+            try {
+                returned = processor.process(entry, arguments);
+            } catch (CacheException error) {
+                throw error;
+            } catch (RuntimeException error) {
+                throw new EntryProcessorException("the processor failed", error);
+            }
+            apply(entry, state);
+            return returned;
+        });
+        statistics.readSince(start);
+        return result;
+    }
+
+    private void apply(ProcessedEntry<K, V> entry, KeyState<K, V> state) {
+        switch (entry.change()) {
+            case NONE -> {}
+            case READ -> state.accessed();
+            case LOADED -> state.put(Objects.requireNonNull(entry.current()));
+            case WRITTEN -> write(state, Objects.requireNonNull(entry.current()));
+            case REMOVED -> delete(state);
+        }
+    }
+
+    void checkOpen() {
+        if (isClosed) {
+            throw new IllegalStateException("the cache '" + name + "' is closed");
+        }
+    }
+
+    K checkedKey(K key) {
+        return checked(key, configuration.getKeyType(), "key");
+    }
+
+    V checkedValue(V value) {
+        checkOpen();
+        return checked(value, configuration.getValueType(), "value");
+    }
+
+    private static <T> T checked(T object, Class<T> type, String what) {
+        Objects.requireNonNull(object, what);
+        if (!type.isInstance(object)) {
+            throw new ClassCastException("a " + what + " of this cache is of " + type.getName() + ", not " + object.getClass().getName());
+        }
+        return object;
+    }
+}

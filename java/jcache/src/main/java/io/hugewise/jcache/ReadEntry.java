@@ -1,0 +1,24 @@
+package io.hugewise.jcache;
+
+import javax.cache.Cache;
+
+/// An entry that was read.
+record ReadEntry<K, V>(K key, V value) implements Cache.Entry<K, V> {
+    @Override
+    public K getKey() {
+        return key;
+    }
+
+    @Override
+    public V getValue() {
+        return value;
+    }
+
+    @Override
+    public <T> T unwrap(Class<T> type) {
+        if (type.isInstance(this)) {
+            return type.cast(this);
+        }
+        throw new IllegalArgumentException("an entry is no " + type.getName());
+    }
+}
