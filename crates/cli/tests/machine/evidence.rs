@@ -1,5 +1,6 @@
 //! All commands use the same sampling: on an idle process, `run`, `compare`, `inspect`, `collapse --dry-run`
-//! and `record` report the same heap, to the page.
+//! and `record` report the same heap, to the page. Each collector of each JVM is sampled on one backing, which takes
+//! turns; on the others only in a full run.
 
 use std::{
     error::Error,
@@ -7,6 +8,7 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
+    thread,
 };
 
 use hugewise_evidence::observation::{Observer, RegionOfInterest};
@@ -25,19 +27,21 @@ use crate::{
     needs::Need::{Java, Pool, Root as Rights, Thp},
     plan::{COLLECTORS, compiled, javas, knows, with_pool},
     report::SharedMemory,
-    skip,
+    represents, skip,
     start::{MARKER, hugewise, run, wait_until},
     trial,
 };
 
+const BACKINGS: [&str; 3] = ["base", "thp", "hugetlb"];
 const HEAP: [&str; 3] = ["-Xms128m", "-Xmx128m", "-XX:+AlwaysPreTouch"];
 const UNLOCK: [&str; 2] = ["-XX:+UnlockExperimentalVMOptions", "-XX:+UnlockDiagnosticVMOptions"];
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for java in javas() {
-        for collector in COLLECTORS.into_iter().filter(|collector| knows(&java, collector)) {
-            for backing in ["base", "thp", "hugetlb"] {
+    for (j, java) in javas().into_iter().enumerate() {
+        let known = COLLECTORS.into_iter().enumerate().filter(|(_, collector)| knows(&java, collector));
+        for (c, collector) in known {
+            for (b, backing) in BACKINGS.into_iter().enumerate() {
                 let name = format!("evidence: {} {collector} on {backing}", java.display());
                 // The ZGC of JDK 11 cannot be kept from unmapping memory while the JVM is idle.
                 if collector == "UseZGC" && !knows(&java, "ZUncommit") {
@@ -47,7 +51,8 @@ pub fn trials() -> Vec<Trial> {
                 }
                 let java = java.clone();
                 let needs = [Rights, Pool, Thp, Java];
-                trials.push(trial(&name, &needs, move || counted_alike(&java, collector, backing)));
+                let sampled = trial(&name, &needs, move || counted_alike(&java, collector, backing));
+                trials.push(sampled.representing(represents(b, BACKINGS.len(), j + c)));
             }
         }
     }
@@ -96,7 +101,12 @@ fn sampled_alike(line: &[String], backing: &str) -> TestResult {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("report.json");
     let mut jvm = IdleJvm::start(line, backing, &file)?;
-    let by_run = jvm.report(&file)?;
+    // Both take seconds, in which the JVM is idle.
+    let (by_run, by_record) = thread::scope(|scope| {
+        let recorder = scope.spawn(|| recorded(jvm.pid(), folder.path()).map_err(|error| error.to_string()));
+        (jvm.report(&file), recorder.join())
+    });
+    let (by_run, by_record) = (by_run?, by_record.map_err(|_| "a panic during the recording")??);
     let root = Root::live();
     let log = line.iter().find_map(|word| word.split_once("file=")?.1.split(':').next()).ok_or("no log")?;
     let thp = PageSizes::read(&root)?.thp;
@@ -111,7 +121,7 @@ fn sampled_alike(line: &[String], backing: &str) -> TestResult {
         ("run", by_run),
         ("compare", by_compare()?),
         ("collapse --dry-run", collapsed(jvm.pid())?),
-        ("record", recorded(jvm.pid(), folder.path())?),
+        ("record", by_record),
     ];
     let last = inspected(jvm.pid())?;
     jvm.end()?;

@@ -1,4 +1,5 @@
-//! `explain` and `plan` propose the same pool for every message about one, and the JVM starts with it.
+//! `explain` and `plan` propose the same pool for every message about one, and the JVM starts with it. Collectors take
+//! turns on the JVMs; every collector runs on every JVM only in a full run.
 
 use std::{
     error::Error,
@@ -14,6 +15,7 @@ use crate::{
     TestResult,
     needs::Need::{Java, Pool, Root},
     plan::{COLLECTORS, UNLOCK, compiled, javas, knows},
+    represents,
     start::{hugewise, run},
     trial,
 };
@@ -23,12 +25,15 @@ const SHORT_POOLS: [&str; 2] = ["2MiB=0", "2MiB=60"];
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for java in javas() {
-        for collector in COLLECTORS.into_iter().filter(|collector| knows(&java, collector)) {
+    let javas = javas();
+    for (j, java) in javas.iter().enumerate() {
+        let known = COLLECTORS.into_iter().enumerate().filter(|(_, collector)| knows(java, collector));
+        for (c, collector) in known {
             let name =
                 format!("explain: {} {collector} starts with what explain and plan print", java.display());
             let java = java.clone();
-            trials.push(trial(&name, &[Root, Pool, Java], move || starts_as_printed(&java, collector)));
+            let started = trial(&name, &[Root, Pool, Java], move || starts_as_printed(&java, collector));
+            trials.push(started.representing(represents(j, javas.len(), c)));
         }
     }
     trials

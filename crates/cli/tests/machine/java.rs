@@ -1,6 +1,16 @@
-//! Java launch lines on every JDK of the machine.
+//! Java launch lines on every JDK of the machine. Collectors and backings take turns on the JDKs; all of them run on
+//! every JDK only in a full run.
 
-use std::{cell::Cell, error::Error, fs, path::Path, process::Command};
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    error::Error,
+    ffi::OsString,
+    fs,
+    path::Path,
+    process::Command,
+    sync::{Mutex, PoisonError},
+};
 
 use hugewise_jvm::jdks::Jdk;
 use hugewise_measure::comparison::Comparison;
@@ -10,9 +20,9 @@ use crate::{
     TestResult, Trial,
     needs::{
         Need::{Java, Pool, Root, Thp},
-        jdks,
+        jdks, starts_with,
     },
-    skip,
+    represents, skip,
     start::{INCONCLUSIVE, covered, hugewise, reason_left_out, rounds, run_command, says},
     trial, with_attempts,
 };
@@ -58,27 +68,30 @@ const COLLECTORS: [(&str, &str, f64); 4] = [
 pub fn trials() -> Vec<Trial> {
     let needs = [Root, Pool, Thp, Java];
     let mut trials = Vec::new();
-    for jdk in jdks() {
+    let jdks = jdks();
+    for (j, jdk) in jdks.iter().enumerate() {
         let name = format!("JDK {}", jdk.version);
         let of = |test: fn(&Jdk) -> TestResult| {
             let jdk = jdk.clone();
             move || with_retries(|| test(&jdk))
         };
         trials.push(trial(&format!("{name}: the heap gets its pages"), &needs, of(the_heap)));
-        trials.push(trial(&format!("{name}: behind a wrapper"), &needs, of(behind_a_wrapper)));
+        let wrapped = trial(&format!("{name}: behind a wrapper"), &needs, of(behind_a_wrapper));
+        trials.push(wrapped.representing(j == 0));
         trials.push(trial(&format!("{name}: SysV shared memory"), &needs, of(shared_memory)));
-        for backing in ["thp", "hugetlb"] {
+        for (b, backing) in ["thp", "hugetlb"].into_iter().enumerate() {
             let jdk = jdk.clone();
             let name = format!("{name}: memory outside the heap on {backing}");
-            trials.push(trial(&name, &needs, move || with_retries(|| outside_the_heap(&jdk, backing))));
+            let outside = trial(&name, &needs, move || with_retries(|| outside_the_heap(&jdk, backing)));
+            trials.push(outside.representing(represents(j, jdks.len(), b)));
         }
-        for (collector, backing, least) in COLLECTORS {
-            if knows(&jdk, collector) {
+        for (c, (collector, backing, least)) in COLLECTORS.into_iter().enumerate() {
+            if knows(jdk, collector) {
                 let jdk = jdk.clone();
                 let name = format!("{name}: {collector} on {backing}");
-                trials.push(trial(&name, &needs, move || {
-                    with_retries(|| collects(&jdk, collector, backing, least))
-                }));
+                let collected =
+                    trial(&name, &needs, move || with_retries(|| collects(&jdk, collector, backing, least)));
+                trials.push(collected.representing(represents(j, jdks.len(), c)));
             }
         }
     }
@@ -89,25 +102,44 @@ pub fn trials() -> Vec<Trial> {
 }
 
 pub fn knows(jdk: &Jdk, collector: &str) -> bool {
-    let mut asked = Command::new(&jdk.java);
-    asked.args([&format!("-XX:+{collector}"), "-Xmx64m", "-version"]);
-    asked.output().is_ok_and(|output| output.status.success())
+    starts_with(&jdk.java, &[&format!("-XX:+{collector}"), "-Xmx64m"])
 }
 
-/// A folder with this class, compiled by the oldest JDK.
+/// A folder with this class, compiled for every JDK from 8 on.
 pub fn compiled(class: &str, text: &str) -> Result<TempDir, Box<dyn Error>> {
+    static COMPILED: Mutex<BTreeMap<String, ClassFiles>> = Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !compiled.contains_key(text) {
+        compiled.insert(text.to_owned(), class_files(class, text)?);
+    }
+    let folder = tempfile::tempdir()?;
+    for (name, content) in &compiled[text] {
+        fs::write(folder.path().join(name), content)?;
+    }
+    Ok(folder)
+}
+
+/// Names and contents.
+type ClassFiles = Vec<(OsString, Vec<u8>)>;
+
+fn class_files(class: &str, text: &str) -> Result<ClassFiles, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let source = folder.path().join(format!("{class}.java"));
+    let classes = folder.path().join("classes");
     fs::write(&source, text)?;
-    let all = jdks();
-    let oldest = all.last().ok_or("no JDK")?;
-    let javac = oldest.home.join("bin/javac");
-    let output = Command::new(&javac).arg("-d").arg(folder.path()).arg(&source).output()?;
+    let compilers = jdks().into_iter().filter(|jdk| jdk.has_compiler.known() == Some(&true));
+    let jdk = compilers.min_by_key(|jdk| jdk.major).ok_or("no JDK with a compiler")?;
+    let javac = jdk.home.join("bin/javac");
+    let output = Command::new(&javac).args(["--release", "8", "-d"]).args([&classes, &source]).output()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("{}: {said}", javac.display()).into());
     }
-    Ok(folder)
+    let files = fs::read_dir(&classes)?.map(|file| {
+        let file = file?;
+        Ok((file.file_name(), fs::read(file.path())?))
+    });
+    Ok(files.collect::<std::io::Result<_>>()?)
 }
 
 fn compare(

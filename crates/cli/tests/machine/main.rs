@@ -1,7 +1,9 @@
 //! The built program on the real kernel's pools and THP settings.
 //!
 //! Every test reads the machine's settings before and compares them after. Tests that cannot run here, or find that
-//! they cannot measure, are skipped and listed with the reason. Other hugewise processes may run at the same time: the
+//! they cannot measure, are skipped and listed with the reason. Matrices of JDKs, collectors, backings and sizes run
+//! whole only in a full run (`HUGEWISE_FULL=1`); otherwise a part of each runs, in which every value of each axis
+//! occurs, and the other cases are listed as left out. Other hugewise processes may run at the same time: the
 //! tests wait for them, up to ten minutes.
 
 mod apply;
@@ -44,7 +46,7 @@ mod without;
 
 use std::process::ExitCode;
 
-use hugewise_linux::testing::trials::{self, Skipped, TestResult, Trial, skip};
+use hugewise_linux::testing::trials::{self, Skipped, TestResult, Trial, represents, skip};
 use libtest_mimic::Arguments;
 
 use crate::{

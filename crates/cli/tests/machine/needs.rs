@@ -1,10 +1,12 @@
 //! Requirements of tests on the machine, and the reasons why they are not met.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
 };
 
 use hugewise_jvm::jdks::{self, Environment, Jdk};
@@ -92,6 +94,14 @@ pub fn missing(need: Need) -> Option<String> {
 /// All JDKs in the usual folders, the newest first.
 pub fn jdks() -> Vec<Jdk> {
     jdks::find(&Root::live(), &Environment::default())
+}
+
+/// Whether this JVM starts with these options. Every JVM is asked once.
+pub fn starts_with(java: &Path, options: &[&str]) -> bool {
+    static ANSWERS: Mutex<BTreeMap<(PathBuf, String), bool>> = Mutex::new(BTreeMap::new());
+    let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let question = (java.to_owned(), options.join(" "));
+    *answers.entry(question).or_insert_with(|| works(Command::new(java).args(options).arg("-version")))
 }
 
 /// The folder in which control groups with a memory limit can be created.

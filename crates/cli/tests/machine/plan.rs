@@ -1,4 +1,5 @@
-//! Compares plans with the pages that a JVM uses when it is started with a pool of the planned size.
+//! Compares plans with the pages that a JVM uses when it is started with a pool of the planned size. Each collector of
+//! each JVM is started with one heap size, which takes turns; with the other sizes only in a full run.
 
 use std::{
     env,
@@ -27,10 +28,10 @@ use hugewise_plan::plan::{Plan, StartOutcome};
 use tempfile::TempDir;
 
 use crate::{
-    TestResult, Trial,
+    TestResult, Trial, java,
     needs::{
         Need::{Java, Pool as PoolNeeded, Root as RootNeeded},
-        jdks,
+        jdks, starts_with,
     },
     settings::MAX_WAIT_TIME,
     skip,
@@ -40,8 +41,6 @@ use crate::{
 
 /// Environment variable with more JVMs to test: paths of java executables or Java homes, separated by colons.
 const MORE: &str = "HUGEWISE_JAVAS";
-/// Environment variable: `quick` tests two heap sizes; any other value, or none, tests all.
-const HEAPS: &str = "HUGEWISE_PLAN_HEAPS";
 
 /// Memory that must stay available when the pool grows.
 const FLOOR: Bytes = Bytes(1 << 30);
@@ -80,8 +79,8 @@ public class Stay {
 pub fn trials() -> Vec<Trial> {
     let needs = [RootNeeded, PoolNeeded, Java];
     let class = Arc::new(compiled());
-    let heaps = if env::var(HEAPS).is_ok_and(|heaps| heaps == "quick") { &SIZES[1..3] } else { &SIZES[..] };
     let mut trials = Vec::new();
+    let mut sizes = SIZES;
     for java in javas() {
         let (java_too, class_too) = (java.clone(), Arc::clone(&class));
         let name = format!("plan: {} two instances use the pages planned for two", java.display());
@@ -109,14 +108,22 @@ pub fn trials() -> Vec<Trial> {
                 let class = class_too.as_ref().as_ref().map_err(|error| error.clone())?;
                 behaves_as_predicted(&java_too, class.path(), collector)
             }));
-            trials.push(trial(&name, &needs, move || {
-                let class = class.as_ref().as_ref().map_err(|error| error.clone())?;
-                for heap in heaps {
-                    takes_what_was_planned(&java, class.path(), collector, heap)
-                        .map_err(|error| format!("{collector} {heap:?}: {error}"))?;
-                }
-                Ok(())
-            }));
+            sizes.rotate_left(1);
+            for (name, heaps) in
+                [(name.clone(), &sizes[..1]), (format!("{name} with other heaps"), &sizes[1..])]
+            {
+                let (java, class, heaps) = (java.clone(), Arc::clone(&class), heaps.to_vec());
+                let is_first = heaps.len() == 1;
+                let test = move || {
+                    let class = class.as_ref().as_ref().map_err(|error| error.clone())?;
+                    for heap in heaps {
+                        takes_what_was_planned(&java, class.path(), collector, heap)
+                            .map_err(|error| format!("{collector} {heap:?}: {error}"))?;
+                    }
+                    Ok(())
+                };
+                trials.push(trial(&name, &needs, test).representing(is_first));
+            }
         }
     }
     trials
@@ -131,26 +138,12 @@ pub fn javas() -> Vec<PathBuf> {
 }
 
 pub fn knows(java: &Path, collector: &str) -> bool {
-    let mut command = Command::new(java);
-    command.args([UNLOCK, &format!("-XX:+{collector}"), "-version"]).stdin(Stdio::null());
-    command.output().is_ok_and(|output| output.status.success())
+    starts_with(java, &[UNLOCK, &format!("-XX:+{collector}")])
 }
 
-/// The program, compiled for every JDK from 8 on.
+/// The program in a folder.
 pub fn compiled() -> Result<TempDir, String> {
-    let compile = || -> Result<TempDir, Box<dyn Error>> {
-        let folder = tempfile::tempdir()?;
-        let source = folder.path().join("Stay.java");
-        fs::write(&source, SOURCE)?;
-        let compilers = jdks().into_iter().filter(|jdk| jdk.has_compiler.known() == Some(&true));
-        let jdk = compilers.min_by_key(|jdk| jdk.major).ok_or("no JDK with a compiler")?;
-        let done = Command::new(jdk.home.join("bin/javac"))
-            .args(["--release", "8", "-d"])
-            .args([folder.path(), &source])
-            .output()?;
-        if done.status.success() { Ok(folder) } else { Err(String::from_utf8_lossy(&done.stderr).into()) }
-    };
-    compile().map_err(|error| error.to_string())
+    java::compiled("Stay", SOURCE).map_err(|error| error.to_string())
 }
 
 /// A command line of the program in two parts, between which large page options are inserted.

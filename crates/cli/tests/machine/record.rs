@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::{
     TestResult, Trial,
-    java::knows,
+    java::{compiled, knows},
     needs::{
         Need::{Java, Pool, Root as Rights, Thp},
         jdks,
@@ -60,15 +60,6 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The class file of [`SOURCE`], in a folder.
-fn churn(jdk: &Jdk) -> Result<TempDir, Box<dyn Error>> {
-    let folder = tempfile::tempdir()?;
-    fs::write(folder.path().join("Churn.java"), SOURCE)?;
-    let compiler = jdk.java.with_file_name("javac");
-    let done = Command::new(compiler).current_dir(folder.path()).arg("Churn.java").status()?;
-    if done.success() { Ok(folder) } else { Err("Churn.java was not compiled".into()) }
-}
-
 /// A JVM that runs until it is killed.
 pub struct AllocatingJvm {
     running: Option<Running>,
@@ -88,7 +79,7 @@ impl Drop for AllocatingJvm {
 
 impl AllocatingJvm {
     pub fn start(jdk: &Jdk, collector: &str) -> Result<AllocatingJvm, Box<dyn Error>> {
-        let folder = churn(jdk)?;
+        let folder = compiled("Churn", SOURCE)?;
         let mut java = Command::new(&jdk.java);
         java.arg(format!("-XX:+{collector}")).args(OPTIONS).arg("-cp").arg(folder.path()).arg("Churn");
         let running = Running::start(&mut java)?;
@@ -237,7 +228,7 @@ fn compacts() -> TestResult {
 
 fn starts_a_jvm(jdk: &Jdk) -> TestResult {
     let (folder, path, name) = file()?;
-    let classes = churn(jdk)?;
+    let classes = compiled("Churn", SOURCE)?;
     let make = || {
         let _ = fs::remove_file(&path);
         let mut command = hugewise(&["record", "-o", &name, "--"]);

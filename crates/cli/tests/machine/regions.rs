@@ -1,4 +1,5 @@
-//! Compares the names of a JVM's regions with the JVM's own Native Memory Tracking.
+//! Compares the names of a JVM's regions with the JVM's own Native Memory Tracking. Each collector of each JDK runs on
+//! one backing, which takes turns; on the others only in a full run.
 
 use std::{
     error::Error,
@@ -33,6 +34,7 @@ use crate::{
         Need::{Java, Namespaces, Pool, Root as Superuser, Thp},
         jdks,
     },
+    represents,
     settings::MAX_WAIT_TIME,
     start::{MARKER, says, wait_until},
     trial,
@@ -82,12 +84,14 @@ const TAGS: [(&str, RegionKind); 11] = [
 pub fn trials() -> Vec<Trial> {
     let needs = [Superuser, Pool, Thp, Java];
     let mut trials = Vec::new();
-    for jdk in jdks().into_iter().filter(|jdk| jdk.major >= 11) {
-        for collector in COLLECTORS.into_iter().filter(|collector| knows(&jdk, collector)) {
-            for (backing, flags) in BACKINGS {
+    for (j, jdk) in jdks().into_iter().filter(|jdk| jdk.major >= 11).enumerate() {
+        let known = COLLECTORS.into_iter().enumerate().filter(|(_, collector)| knows(&jdk, collector));
+        for (c, collector) in known {
+            for (b, (backing, flags)) in BACKINGS.into_iter().enumerate() {
                 let (jdk, name) =
                     (jdk.clone(), format!("JDK {}: regions of {collector} on {backing}", jdk.version));
-                trials.push(trial(&name, &needs, move || case(&jdk, collector, backing, flags)));
+                let named = trial(&name, &needs, move || case(&jdk, collector, backing, flags));
+                trials.push(named.representing(represents(b, BACKINGS.len(), j + c)));
             }
         }
         let of = |test: fn(&Jdk) -> TestResult| {

@@ -1,5 +1,6 @@
 //! `hugewise report`: the waits of a real JVM, attributed to its threads and pauses, compared with the
-//! kernel's text of the same events.
+//! kernel's text of the same events. Without fragmentation, each collector of each JDK runs with and without THP in
+//! turns; with both only in a full run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,6 +24,7 @@ use crate::{
         Need::{Fragment, Free, Java, Root as Rights, Thp},
         jdks,
     },
+    represents,
     start::run,
     trial,
 };
@@ -50,16 +52,18 @@ pub fn trials() -> Vec<Trial> {
         &[],
         comparison_finds_differences,
     )];
-    for jdk in jdks().into_iter().filter(|jdk| [17, 25].contains(&jdk.major)) {
-        for collector in ["Parallel", "Z", "Shenandoah"] {
+    for (j, jdk) in jdks().into_iter().filter(|jdk| [17, 25].contains(&jdk.major)).enumerate() {
+        for (c, collector) in ["Parallel", "Z", "Shenandoah"].into_iter().enumerate() {
             if !knows(&jdk, &format!("Use{collector}GC")) {
                 continue;
             }
             let name = |memory: &str| format!("report: JDK {}, {collector}, {memory}", jdk.version);
-            for flag in ["-XX:-UseTransparentHugePages", "-XX:+UseTransparentHugePages"] {
+            let flags = ["-XX:-UseTransparentHugePages", "-XX:+UseTransparentHugePages"];
+            for (f, flag) in flags.into_iter().enumerate() {
                 let (of, name) = (jdk.clone(), name(&format!("memory as it is, {flag}")));
                 let needs = [Rights, Thp, Java, Free(2500)];
-                trials.push(trial(&name, &needs, move || not_fragmented(&of, collector, flag)));
+                let reported = trial(&name, &needs, move || not_fragmented(&of, collector, flag));
+                trials.push(reported.representing(represents(f, flags.len(), j + c)));
             }
             let (of, name) = (jdk.clone(), name("memory fragmented"));
             trials.push(trial(&name, &[Rights, Thp, Java, Fragment], move || fragmented(&of, collector)));

@@ -1,5 +1,5 @@
 //! Tests that can find while they run that they cannot measure: *skipped* is an outcome of its own, with its
-//! reason, counted and listed at the end.
+//! reason, counted and listed at the end. So is *left out*: a case of a matrix that runs only in a full run.
 
 use std::{
     any::Any,
@@ -14,8 +14,13 @@ use std::{
 
 use libtest_mimic::Arguments;
 
-/// Environment variable with a file to which each skipped test adds a line: its name, a tab and the reason.
+/// Environment variable with a file to which each test that is skipped or left out adds a line: its name, a tab and
+/// the reason.
 pub const SKIPS: &str = "HUGEWISE_SKIPS";
+/// Environment variable of full runs: `1` runs all cases of each matrix.
+const FULL: &str = "HUGEWISE_FULL";
+/// The reason of a test that is left out. `scripts/skips` lists these tests apart.
+const LEFT_OUT: &str = "left out";
 
 pub type TestResult = Result<(), Box<dyn Error>>;
 
@@ -29,10 +34,22 @@ pub fn skip<T>(reason: impl ToString) -> Result<T, Box<dyn Error>> {
     Err(Skipped(reason.to_string()).into())
 }
 
+/// Whether this is a full run.
+pub fn is_full() -> bool {
+    env::var_os(FULL).is_some_and(|value| value == "1")
+}
+
+/// Whether the case at index `at` of an axis with `values` values represents the others in a run that is not full.
+/// `others` is the sum of its indices on the other axes: each value of each axis then has such a case.
+pub fn represents(at: usize, values: usize, others: usize) -> bool {
+    at == others % values
+}
+
 /// A test.
 pub struct Trial {
     name: String,
     missing: Option<String>,
+    is_left_out: bool,
     test: Box<dyn FnOnce() -> TestResult>,
 }
 
@@ -42,6 +59,7 @@ pub enum Outcome {
     Passed,
     Failed(String),
     Skipped(String),
+    LeftOut,
 }
 
 impl Trial {
@@ -51,11 +69,19 @@ impl Trial {
         missing: Option<String>,
         test: impl FnOnce() -> TestResult + 'static,
     ) -> Trial {
-        Trial { name: name.into(), missing, test: Box::new(test) }
+        Trial { name: name.into(), missing, is_left_out: false, test: Box::new(test) }
+    }
+
+    /// Leaves the test out of a run that is not full, unless it represents others that are left out.
+    pub fn representing(self, represents: bool) -> Trial {
+        Trial { is_left_out: !represents && !is_full(), ..self }
     }
 
     /// Runs the test, unless it cannot run on this machine.
     pub fn outcome(self) -> Outcome {
+        if self.is_left_out {
+            return Outcome::LeftOut;
+        }
         if let Some(reason) = self.missing {
             return Outcome::Skipped(reason);
         }
@@ -85,7 +111,7 @@ pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
         selected.for_each(|trial| println!("{}: test", trial.name));
         return ExitCode::SUCCESS;
     }
-    let (mut passed, mut failed, mut skipped) = (0, Vec::new(), Vec::new());
+    let (mut passed, mut left_out, mut failed, mut skipped) = (0, 0, Vec::new(), Vec::new());
     let begin = Instant::now();
     println!();
     for trial in selected {
@@ -108,6 +134,11 @@ pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
                 note(&name, &reason);
                 skipped.push((name, reason));
             }
+            Outcome::LeftOut => {
+                left_out += 1;
+                println!("left out ({FULL}=1 runs it)");
+                note(&name, LEFT_OUT);
+            }
         }
     }
     for (name, reason) in &failed {
@@ -123,7 +154,7 @@ pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
         }
     }
     println!(
-        "\ntest result: {}. {passed} passed; {} failed; {} skipped; finished in {:.2}s\n",
+        "\ntest result: {}. {passed} passed; {} failed; {} skipped; {left_out} left out; finished in {:.2}s\n",
         if failed.is_empty() { "ok" } else { "FAILED" },
         failed.len(),
         skipped.len(),
@@ -156,6 +187,25 @@ fn note(name: &str, reason: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_left_out_test_does_not_run() {
+        let test = |represents| Trial::new("a test", None, || Err("it ran".into())).representing(represents);
+        assert_eq!(test(true).outcome(), Outcome::Failed("it ran".to_owned()));
+        let expected = if is_full() { Outcome::Failed("it ran".to_owned()) } else { Outcome::LeftOut };
+        assert_eq!(test(false).outcome(), expected);
+    }
+
+    #[test]
+    fn each_value_of_each_axis_is_represented() {
+        for jdk in 0..2 {
+            let backings: Vec<usize> = (0..5)
+                .flat_map(|collector| (0..3).filter(move |at| represents(*at, 3, jdk + collector)))
+                .collect();
+            assert_eq!(backings.len(), 5, "each collector has one backing: {backings:?}");
+            assert!((0..3).all(|backing| backings.contains(&backing)), "{backings:?}");
+        }
+    }
 
     #[test]
     fn a_skipped_test_has_neither_passed_nor_failed() {
