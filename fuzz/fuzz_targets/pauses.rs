@@ -28,7 +28,7 @@ fn frame() -> &'static str {
             evidence: [Evidence::Events, Evidence::Delays].map(|of| (of, Reading::Known(String::new()))).into(),
             events: Vec::new(),
             first_touch: Reading::Known(FirstTouch {
-                base: PageCost { mean_ns: 1, most_ns: 1000 },
+                base: PageCost { least_ns: Some(1), mean_ns: 1, most_ns: 1000 },
                 huge: None,
             }),
         }));

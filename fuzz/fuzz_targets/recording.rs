@@ -24,7 +24,7 @@ fn frame() -> &'static (String, String) {
             evidence: Default::default(),
             events: Vec::new(),
             first_touch: Reading::Known(FirstTouch {
-                base: PageCost { mean_ns: 1, most_ns: u64::MAX },
+                base: PageCost { least_ns: Some(1), mean_ns: 1, most_ns: u64::MAX },
                 huge: None,
             }),
         }));
