@@ -16,12 +16,10 @@ library := $(CARGO_TARGET_DIR)/release/libhugewise
 header := crates/memory-c/include/hugewise.h
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
-# Test programs add their skipped tests to this file.
-skips := $(CURDIR)/target/skips
 share := $(DESTDIR)$(PREFIX)/share
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-java races test-jcache test-reproducible release-java java build fmt lint doc bench bench-java bench-cache demo-cache docs-data fuzz clean install install-c
+.PHONY: help demo test test-full test-java test-java-pools races test-jcache test-reproducible release-java java build fmt lint doc bench bench-java bench-cache demo-cache docs-data fuzz clean install install-c
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -39,21 +37,24 @@ test: ## check formatting, lints and documentation; run all tests, including Jav
 	RUSTDOCFLAGS=-Dwarnings $(cargo) $(document)
 	scripts/tools cc -- benchmarks/touch/build
 	scripts/tools python -- benchmarks/docs-data --check
-	@mkdir -p $(dir $(skips)) && rm -f $(skips)
-	HUGEWISE_SKIPS=$(skips) $(cargo) test --workspace --locked
-	$(MAKE) test-java
-	@scripts/skips $(skips)
-	@echo "Left out: tests that fragment all memory, 200 kills each, race tests, fuzzing, reproducible builds (make test-full)"
+	scripts/test
 
 test-full: ## run what 'make test' leaves out, with its tools, on a machine of its own (hours; PARTS= selects)
 	@scripts/tools rust cc c++ jdk
 	scripts/test-full $(PARTS)
 
-# Deploys the artefacts of a release, without its conditions.
+# Deploys the artefacts of a release, without its conditions. OPTIONS of Maven can select tests.
 test-java: ## run only the tests of the Java library
-	rm -rf $(deployed)
-	$(maven) -Prelease -Denforcer.skip -Dmaven.install.skip deploy $(deploy)
+	rm -rf $(deployed) java/*/target/surefire-reports
+	$(maven) -Prelease -Denforcer.skip -Dmaven.install.skip $(OPTIONS) deploy $(deploy)
+	scripts/tools python -- java/skips
 	scripts/tools maven jdk25 python -- java/try-jar $(deployed)
+
+# Those that change pools, or may take pages of one.
+test-java-pools:
+	rm -rf java/*/target/surefire-reports
+	$(maven) --projects '!jmh,!races,!benchmarks' -Dgroups=pools test
+	scripts/tools python -- java/skips
 
 races: ## run the race tests of the Java library (MODE=quick, default, tough or stress)
 	$(maven) --projects races --also-make -Dmaven.test.skip.exec -Draces.mode=$(or $(MODE),default) test

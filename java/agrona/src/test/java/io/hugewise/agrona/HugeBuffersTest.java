@@ -13,6 +13,7 @@ import io.hugewise.memory.MemoryExhaustedException;
 import java.lang.foreign.MemorySegment;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 class HugeBuffersTest {
@@ -28,6 +29,7 @@ class HugeBuffersTest {
     }
 
     @Test
+    @Tag("pools")
     void theExampleOfThePageRuns() {
         try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(64L << 20).named("agrona"))) {
             HugeAllocator allocator = HugeAllocator.of(arena);

@@ -16,6 +16,7 @@ import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.OutOfMemoryException;
 import org.apache.arrow.memory.RootAllocator;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 class HugeAllocationManagerFactoryTest {
@@ -36,6 +37,7 @@ class HugeAllocationManagerFactoryTest {
     }
 
     @Test
+    @Tag("pools")
     void theExampleOfThePageRuns() {
         try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(64L << 20).named("arrow"))) {
             var factory = new HugeAllocationManagerFactory(HugeAllocator.of(arena));

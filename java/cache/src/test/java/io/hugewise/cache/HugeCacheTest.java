@@ -24,6 +24,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -415,6 +416,7 @@ class HugeCacheTest {
     }
 
     @Test
+    @Tag("pools")
     void theExampleOfThePageRuns(@TempDir Path folder) throws Exception {
         Path page = Path.of("../../docs/cache.md");
         assumeTrue(Files.exists(page), "no docs/cache.md here");

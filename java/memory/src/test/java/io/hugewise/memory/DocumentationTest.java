@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -33,6 +34,7 @@ class DocumentationTest {
     }
 
     @Test
+    @Tag("pools")
     void theExampleOfThePageRuns(@TempDir Path folder) throws IOException {
         Path source = Files.writeString(folder.resolve("Cache.java"), examples("## Example").getFirst());
         Ran ran = Machine.java("--enable-native-access=ALL-UNNAMED", source.toString());

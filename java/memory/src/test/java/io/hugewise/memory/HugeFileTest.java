@@ -19,6 +19,7 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /// Files on the machine's own tmpfs, and on file systems that the tests mount (with root).
@@ -102,6 +103,7 @@ class HugeFileTest {
     }
 
     @Test
+    @Tag("pools")
     void onHugetlbfsItLiesOnPagesOfThePool() throws Exception {
         assumeTrue(Machine.mayChangePools(), "needs root, and a pool of 2 MiB pages");
         try (Pool _ = new Pool(6);

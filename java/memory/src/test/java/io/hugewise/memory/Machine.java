@@ -1,5 +1,7 @@
 package io.hugewise.memory;
 
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -8,13 +10,19 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Stream;
 
-/// The tests' access to the machine: changes are restored.
+/// The tests' access to the machine: changes are restored. Tests that change a pool, or may take pages of one, have the
+/// tag `pools`: they do not run beside tests of other programs that do so.
 final class Machine {
     static final long PAGE = 2 << 20;
     static final Path POOL = Path.of("/sys/kernel/mm/hugepages/hugepages-2048kB");
     private static final Path STATE = Path.of("/run/hugewise");
 
     private Machine() {}
+
+    /// Leaves a case out unless it represents the others, or this is a full run: `HUGEWISE_FULL=1`.
+    static void representing(boolean represents) {
+        assumeTrue(represents || "1".equals(System.getenv("HUGEWISE_FULL")), "left out");
+    }
 
     /// Whether this process can change the size of pools.
     static boolean mayChangePools() {

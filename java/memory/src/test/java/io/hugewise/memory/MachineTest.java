@@ -10,6 +10,7 @@ import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /// Tests on the kernel's real pools and limits; skipped, with the reason, without the privilege.
@@ -17,6 +18,7 @@ class MachineTest {
     private static final Backing POOLED = Backing.hugetlb(Machine.PAGE);
 
     @Test
+    @Tag("pools")
     void poolPagesAreReservedCoveredAndReleased() throws Exception {
         assumeTrue(Machine.mayChangePools(), "needs root, and a pool of 2 MiB pages");
         try (Pool _ = new Pool(8)) {

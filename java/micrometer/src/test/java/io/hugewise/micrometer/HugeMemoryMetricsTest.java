@@ -13,6 +13,7 @@ import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 class HugeMemoryMetricsTest {
@@ -36,6 +37,7 @@ class HugeMemoryMetricsTest {
     }
 
     @Test
+    @Tag("pools")
     void theExampleOfThePageRuns() {
         try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(64L << 20).named("rows"))) {
             var allocator = HugeAllocator.of(arena);

@@ -33,6 +33,7 @@ import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 class HugeByteBufAllocatorTest {
@@ -65,6 +66,7 @@ class HugeByteBufAllocatorTest {
     }
 
     @Test
+    @Tag("pools")
     void theExampleOfThePageRuns() {
         try (HugeArena arena = HugeArena.ofShared(HugeOptions.reserve(64L << 20).named("netty"))) {
             var allocator = new HugeByteBufAllocator(HugeAllocator.of(arena));
