@@ -21,7 +21,10 @@ use crate::{
     machine::{Machine, available_memory},
     schedule::{self, Slot},
     stopping::{Blocks, MIN_BLOCKS, TimeLimit},
-    turns::sliced::{self, ToRun},
+    turns::{
+        obstacle,
+        sliced::{self, ToRun},
+    },
     workload::{Conditions, Prepared, is_of_pauses},
 };
 
@@ -114,7 +117,9 @@ impl Experiment<'_> {
                         rounds.turns[first.case] = Some(false);
                         result.rounds.retain(|round| (round.case, round.block) != (first.case, first.block));
                         let workload = &self.cases[first.case].workload.name;
-                        result.notes.push(sliced::note(workload, &format!("in turns, one failed: {error}")));
+                        result
+                            .notes
+                            .push(obstacle::note(workload, &format!("in turns, one failed: {error}")));
                     }
                     done => return done,
                 }
@@ -136,7 +141,7 @@ impl Experiment<'_> {
         }
         let is_of_block =
             |round: &&Round| slots.iter().any(|slot| (slot.case, slot.arm) == (round.case, round.arm));
-        let bytes = sliced::memory_of_block(result.rounds.iter().filter(is_of_block));
+        let bytes = obstacle::memory_of_block(result.rounds.iter().filter(is_of_block));
         let has_time = || time.left().is_none_or(|left| !left.is_zero());
         let go_on = || self.interrupt.signal().is_none() && has_time();
         let Reading::Known(available) = available_memory(self.root) else { return };
@@ -151,9 +156,9 @@ impl Experiment<'_> {
         let figure = result.cases[case].figures.first().map(|figure| figure.name.as_str());
         let is_warm_up = |round: &&Round| round.case == case && round.block.is_none();
         let warm_ups: Vec<&Round> = result.rounds.iter().filter(is_warm_up).collect();
-        let obstacle = sliced::obstacle(figure, &warm_ups, &available_memory(self.root));
+        let obstacle = obstacle::obstacle(figure, &warm_ups, &available_memory(self.root));
         if let Some(obstacle) = &obstacle {
-            result.notes.push(sliced::note(&self.cases[case].workload.name, obstacle));
+            result.notes.push(obstacle::note(&self.cases[case].workload.name, obstacle));
         }
         obstacle.is_none()
     }

@@ -7,6 +7,7 @@
 pub mod arm;
 pub mod cycles;
 pub mod generation;
+pub mod obstacle;
 pub mod sliced;
 
 use std::collections::BTreeSet;
