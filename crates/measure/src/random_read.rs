@@ -7,8 +7,8 @@ use std::{path::Path, time::Duration};
 
 use fastrand::Rng;
 use hugewise_linux::{
-    hugepages::backing::Backing, interrupt::Interrupt, pages::coverage::Coverage, reading::Reason,
-    root::Root, units::Bytes,
+    cpu::cache, hugepages::backing::Backing, interrupt::Interrupt, pages::coverage::Coverage,
+    reading::Reason, root::Root, units::Bytes,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use crate::{
     machine::available_memory,
     statistics::{self, INTERVAL_CONFIDENCE, PairedRatio, Ratio},
     touch::{Touch, Turn},
-    turns::{arm::LiveArm, uncounted_reads},
+    turns::{self, arm::LiveArm},
     workload::native,
 };
 
@@ -56,7 +56,7 @@ impl RandomRead {
                 "the measurement needs {needed} of available memory, and {available} is available"
             ));
         }
-        let turn = Turn { reads: READS, uncounted: uncounted_reads(root, BYTES) };
+        let turn = turns::turn(cache::last_level_size(root), BYTES, READS);
         let mut random = Rng::new();
         let starts: Vec<f64> = (0..STARTS)
             .map(|_| one_start(program, turn, &mut random, interrupt))

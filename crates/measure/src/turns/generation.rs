@@ -8,12 +8,13 @@ use std::{
 use fastrand::Rng;
 use hugewise_evidence::observation::Observer;
 use hugewise_linux::{
+    cpu::cache,
     proc::vmstat::VmStat,
     sys::thread,
     units::{Bytes, PageSize},
 };
 
-use super::{TURN_SECONDS, arm::LiveArm, cycles, uncounted_reads};
+use super::{TURN_SECONDS, arm::LiveArm, cycles};
 use crate::{
     analysis,
     comparison::{Comparison, LeftOut, Turns},
@@ -112,10 +113,17 @@ impl<'a> Generations<'a> {
         let start = Instant::now();
         let mut members = self.start(block, random, machine, result, started)?;
         let cpu = pin(experiment, &members, random);
-        let seconds_of_cycle = members.len().max(1) as f64 * TURN_SECONDS;
+        let seconds_of_start = start.elapsed().as_secs_f64();
+        let turn = match self.turn {
+            Some(turn) => turn,
+            None => self.calibrate(&mut members)?,
+        };
+        self.turn = Some(turn);
+        let reads = (turn.reads + turn.uncounted) as f64 / turn.reads as f64;
+        let seconds_of_cycle = members.len().max(1) as f64 * TURN_SECONDS * reads;
         let ratios = analysis::ratios_of_cycles(result, self.case);
-        let cycles = cycles::next(&ratios, start.elapsed().as_secs_f64(), seconds_of_cycle);
-        self.take_turns(&mut members, cycles, random)?;
+        let cycles = cycles::next(&ratios, seconds_of_start, seconds_of_cycle);
+        self.take_turns(&mut members, turn, cycles, random)?;
         for member in &mut members {
             member.observer.sample(member.live.pid());
         }
@@ -187,14 +195,10 @@ impl<'a> Generations<'a> {
     fn take_turns(
         &mut self,
         members: &mut [Member<'_>],
+        turn: Turn,
         cycles: usize,
         random: &mut Rng,
     ) -> Result<(), ExperimentError> {
-        let turn = match self.turn {
-            Some(turn) => turn,
-            None => self.calibrate(members)?,
-        };
-        self.turn = Some(turn);
         let mut order: Vec<usize> = (0..members.len()).collect();
         for cycle in 0..=cycles {
             random.shuffle(&mut order);
@@ -211,13 +215,13 @@ impl<'a> Generations<'a> {
     /// The turn that takes [`TURN_SECONDS`] on the reference.
     fn calibrate(&self, members: &mut [Member<'_>]) -> Result<Turn, ExperimentError> {
         let bytes = self.experiment.cases[self.case].workload.turns.unwrap_or_default();
-        let uncounted = uncounted_reads(self.experiment.root, bytes);
-        let mut reads = CALIBRATION_READS;
+        let cache = cache::last_level_size(self.experiment.root);
+        let mut turn = super::turn(cache, bytes, CALIBRATION_READS);
         if let Some(reference) = members.iter_mut().min_by_key(|member| member.arm) {
-            let ns = self.take(reference, Turn { reads, uncounted })?;
-            reads = (TURN_SECONDS * 1e9 / ns).max(1.0) as u64;
+            let ns = self.take(reference, turn)?;
+            turn = super::turn(cache, bytes, (TURN_SECONDS * 1e9 / ns).max(1.0) as u64);
         }
-        Ok(Turn { reads, uncounted })
+        Ok(turn)
     }
 
     fn take(&self, member: &mut Member<'_>, turn: Turn) -> Result<f64, ExperimentError> {

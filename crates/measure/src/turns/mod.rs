@@ -12,7 +12,9 @@ pub mod sliced;
 
 use std::collections::BTreeSet;
 
-use hugewise_linux::{cpu::cache, root::Root, units::Bytes};
+use hugewise_linux::units::Bytes;
+
+use crate::touch::Turn;
 
 /// Tenths of the available memory that processes which take turns may need together.
 pub const MAX_MEMORY_TENTHS: u64 = 7;
@@ -44,9 +46,30 @@ pub fn busiest(levels: &[f64]) -> BTreeSet<usize> {
     blocks.into_iter().collect()
 }
 
-/// Reads at the beginning of a turn that do not count, because they refill the cache after the turns of other
-/// arms, for a buffer of `bytes`.
-pub fn uncounted_reads(root: &Root, bytes: Bytes) -> u64 {
-    let cache = cache::last_level_size(root).unwrap_or_default();
-    if bytes < Bytes(CACHED_BUFFER * cache.0) { cache.0 / CACHE_LINE } else { 0 }
+/// A turn of `reads` counted reads in a buffer of `bytes`. `cache`: size of the last-level cache; `None` if it is
+/// not reported.
+///
+/// The reads before them refill the cache after the turns of other arms. A turn evicts at most one line for each
+/// of its reads, so as many uncounted reads suffice: a cache that is larger hardly changes during a turn. And
+/// what a guest's sysfs reports is the host's cache, of which it may have a small part.
+pub fn turn(cache: Option<Bytes>, bytes: Bytes, reads: u64) -> Turn {
+    let cache = cache.unwrap_or_default().0;
+    let lines = if bytes.0 < CACHED_BUFFER.saturating_mul(cache) { cache / CACHE_LINE } else { 0 };
+    Turn { reads, uncounted: lines.min(reads) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_refills_the_cache_but_at_most_doubles() {
+        let uncounted = |cache, buffer| turn(cache, Bytes(buffer), 1_200_000).uncounted;
+        let cache = Some(Bytes(32 << 20));
+        assert_eq!(uncounted(cache, 96_000_000), 524_288, "a read for each line of the cache");
+        assert_eq!(uncounted(cache, 1_000_000_000), 0, "the buffer is much larger than the cache");
+        assert_eq!(uncounted(Some(Bytes(480 << 20)), 1_000_000_000), 1_200_000, "7,864,320 lines");
+        assert_eq!(uncounted(None, 96_000_000), 0, "an unknown size");
+        assert_eq!(turn(Some(Bytes(u64::MAX)), Bytes(1), 5), Turn { reads: 5, uncounted: 5 });
+    }
 }
