@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    tests::{JVM, MS, SyntheticRecording, read_within},
+    synthetic::{JVM, MS, SyntheticRecording, read_within},
     *,
 };
 

@@ -13,8 +13,11 @@ mod log;
 mod room;
 pub mod split;
 #[cfg(test)]
+mod synthetic;
+#[cfg(test)]
 mod tests;
 mod totals;
+mod touch_bounds;
 pub mod verdict;
 
 pub use gathered::{HugePageAttempt, RecordingData, Thread, UsageStep};
