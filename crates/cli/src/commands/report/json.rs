@@ -10,7 +10,7 @@ use hugewise_record::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{reports::AttributedRecording, words};
+use super::{reasons, reports::AttributedRecording, words};
 
 /// Result of `hugewise report`, schema `hugewise.report/2`. Times are in seconds; `start_seconds` counts from the
 /// start of the recording. Unknown values are null.
@@ -209,7 +209,7 @@ impl AttributionReport {
             file: explained.file.display().to_string(),
             verdict: explanation.decision.verdict,
             cause: explanation.decision.because.clone(),
-            detail: words::why(explanation).join(" "),
+            detail: reasons::why(explanation).join(" "),
             recording: recording(gathered),
             totals: Totals {
                 pauses: totals.pauses,

@@ -2,6 +2,7 @@
 
 pub mod json;
 pub mod page;
+pub mod reasons;
 pub mod reports;
 pub mod text;
 pub mod words;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use hugewise_record::attribution::{Attribution, Verdict};
 
-use super::{reports::AttributedRecording, words};
+use super::{reasons, reports::AttributedRecording, words};
 use crate::output::{
     durations::duration,
     layout::Page,
@@ -33,7 +33,7 @@ pub fn text(explained: &AttributedRecording<'_>, terminal: &Terminal) -> Result<
     };
     page.line("", "")?;
     page.line("VERDICT", said)?;
-    page.list("", words::why(explanation))?;
+    page.list("", reasons::why(explanation))?;
     if explanation.totals.pauses > 0 {
         totals(&mut page, explanation)?;
         pauses(&mut page, explanation)?;

@@ -9,7 +9,7 @@ use hugewise_record::attribution::{Attribution, Pause, Verdict};
 use serde::Serialize;
 
 use self::timeline::Timeline;
-use super::{reports::AttributedRecording, words};
+use super::{reasons, reports::AttributedRecording, words};
 use crate::output::{
     durations::duration, layout::share_verify_commands, terminal::plain, web_page, words::counted,
 };
@@ -106,7 +106,7 @@ fn page(explained: &AttributedRecording<'_>) -> anyhow::Result<Page> {
             Verdict::Inconclusive => "warn",
             _ => "bad",
         },
-        why: words::why(explanation),
+        why: reasons::why(explanation),
         totals: if totals.pauses > 0 { words::totals(totals) } else { Vec::new() },
         parts: parts(explanation),
         pauses: pauses(explanation),
