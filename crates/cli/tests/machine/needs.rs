@@ -19,6 +19,8 @@ pub const THPMAPS: &str = "HUGEWISE_THPMAPS";
 pub const PAGE_TYPES: &str = "HUGEWISE_PAGE_TYPES";
 /// Environment variable with the folder of the jars of the off-heap caches of docs/run.md.
 pub const OFF_HEAP_JARS: &str = "HUGEWISE_OFFHEAP_JARS";
+/// Environment variable: if it is set, tests that take long are run.
+const FULL: &str = "HUGEWISE_FULL";
 
 #[derive(Clone, Copy, Debug)]
 pub enum Need {
@@ -50,6 +52,8 @@ pub enum Need {
     MemoryGroup,
     /// The memory of the whole machine may be fragmented during the test.
     Fragment,
+    /// Tests that take long are run.
+    Full,
 }
 
 /// The reason why a need is not met; `None` if it is met.
@@ -70,6 +74,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Strace => works(Command::new("strace").args(["-o", "/dev/null", "true"])),
         Need::MemoryGroup => memory_group().is_some(),
         Need::Fragment => crate::collapse_heap::may_fragment(),
+        Need::Full => env::var_os(FULL).is_some(),
         Need::KernelTools => [THPMAPS, PAGE_TYPES].iter().all(|name| env::var_os(name).is_some()),
     };
     let reason = match need {
@@ -86,6 +91,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Strace => "strace does not work",
         Need::MemoryGroup => "no control group for memory",
         Need::Fragment => "takes the whole machine's memory: HUGEWISE_FRAGMENT=1",
+        Need::Full => "takes long: HUGEWISE_FULL=1",
         Need::KernelTools => "HUGEWISE_THPMAPS and HUGEWISE_PAGE_TYPES name no programs",
     };
     (!met).then(|| reason.to_owned())

@@ -7,28 +7,49 @@ use serde_json::Value;
 
 use crate::{
     TestResult,
-    needs::Need::{Compiler, Thp},
+    needs::Need::{Compiler, Full, Thp},
     program::compile,
     start::{Running, hugewise, left_running, says, wait_until},
     trial,
 };
 
-/// Fills memory and waits for each argument MIB:SECONDS, then prints the sums of its smaps.
+/// Takes steps, and prints the sums of its smaps after the one at which most memory was resident: MIB:SECONDS fills
+/// memory and waits, free:SECONDS frees the memory of the step before and waits, exec starts the program anew with
+/// the other steps.
 const GROW: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-int main(int count, char **steps) {
-    char line[256];
-    for (int at = 1; at < count; at++) {
-        size_t bytes = (size_t)atoi(steps[at]) << 20;
-        if (bytes) memset(malloc(bytes), 1, bytes);
-        usleep(atof(strchr(steps[at], ':') + 1) * 1e6);
-    }
+static char fullest[16384];
+static long most;
+
+static void sample(void) {
+    static char text[sizeof fullest];
     FILE *sums = fopen("/proc/self/smaps_rollup", "r");
-    while (fgets(line, sizeof line, sums)) fputs(line, stdout);
+    text[fread(text, 1, sizeof text - 1, sums)] = 0;
+    fclose(sums);
+    long anonymous = atol(strstr(text, "\nAnonymous:") + 11);
+    if (anonymous >= most) {
+        most = anonymous;
+        strcpy(fullest, text);
+    }
+}
+
+int main(int count, char **steps) {
+    char *memory = 0;
+    for (int at = 1; at < count; at++) {
+        if (!strcmp(steps[at], "exec")) {
+            steps[at] = steps[0];
+            execv("/proc/self/exe", steps + at);
+        }
+        size_t bytes = (size_t)atoi(steps[at]) << 20;
+        if (bytes) memset(memory = malloc(bytes), 1, bytes); else free(memory);
+        usleep(atof(strchr(steps[at], ':') + 1) * 1e6);
+        sample();
+    }
+    fputs(fullest, stdout);
     return 0;
 }
 "#;
@@ -36,16 +57,27 @@ int main(int count, char **steps) {
 type Named = (&'static str, fn() -> TestResult);
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [Named; 5] = [
+    let tests: [Named; 7] = [
         ("run: the report of a job of 3 s is of its fullest sample", || is_fullest(&["100:1", "100:2"])),
         ("run: the report of a job that grows after a lull is of its fullest sample", || {
             is_fullest(&["40:4", "240:2"])
         }),
+        ("run: the report of a job that frees its memory is of its fullest sample", || {
+            is_fullest(&["300:1.5", "free:4"])
+        }),
         ("run: the report is of the program after the last exec", of_the_last_exec),
+        ("run: the report of a program that executes itself is of the time after it", || {
+            is_fullest(&["200:3", "exec", "40:1.5"])
+        }),
         ("run: --exact reports a job of 0.3 s as it was at its exit", exact),
         ("run: a job without a sample is reported as such", without_sample),
     ];
-    tests.into_iter().map(|(name, test)| trial(name, &[Thp, Compiler], test)).collect()
+    let mut trials: Vec<Trial> =
+        tests.into_iter().map(|(name, test)| trial(name, &[Thp, Compiler], test)).collect();
+    let growing = || is_fullest(&["100:10", "150:10", "200:10"]);
+    let name = "run: the report of a job of 30 s that grows twice is of its fullest sample";
+    trials.push(trial(name, &[Thp, Compiler, Full], growing));
+    trials
 }
 
 /// The last report, and the sums that the program printed, in bytes.

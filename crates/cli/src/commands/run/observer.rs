@@ -81,7 +81,7 @@ struct Observation<'a> {
     begin: Instant,
     /// The sample with most resident bytes since the last exec.
     fullest: Option<Kept>,
-    /// Resident bytes of the last report.
+    /// Resident bytes of the last report since the last exec.
     reported: Option<Bytes>,
 }
 
@@ -101,10 +101,15 @@ impl Observation<'_> {
             if exe.is_none() || exe == own {
                 continue;
             }
-            if program != exe {
-                // Samples before an exec are of another program.
-                (program, self.fullest, readiness, gap) =
-                    (exe, None, Readiness::default(), FIRST_READING_INTERVAL);
+            // Its addresses are random: they also change if a program executes itself.
+            let auxv = fs::read(format!("/proc/{}/auxv", self.process.pid)).unwrap_or_default();
+            if auxv.is_empty() {
+                continue;
+            }
+            if program.as_ref() != Some(&(exe.clone(), auxv.clone())) {
+                // Samples and reports before an exec are of another program.
+                (program, self.fullest, self.reported) = (Some((exe, auxv)), None, None);
+                (readiness, gap) = (Readiness::default(), FIRST_READING_INTERVAL);
             }
             let Some((pid, resident)) = self.process.heaviest() else { continue };
             let grows = grows_fast(resident, last);
@@ -156,7 +161,9 @@ impl Observation<'_> {
             }
             report.notes.push(format!("the memory of process {pid} could not be read: {error:#}"));
         }
-        self.fullest = Some(Kept { pid, at, resident, regions: report.regions.clone() });
+        if self.fullest.as_ref().is_none_or(|fullest| resident >= fullest.resident) {
+            self.fullest = Some(Kept { pid, at, resident, regions: report.regions.clone() });
+        }
         self.reported = Some(resident);
         report.explain(self.process.assignment, self.process.root, fallbacks);
         self.print(&report)
