@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 use hugewise_linux::{
     json,
     root::Root,
-    sys::{handover, pidfd},
+    sys::{handover, pidfd, process::thread_cpu},
     units::Bytes,
 };
 
@@ -31,9 +31,9 @@ const FIRST_READING_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_READING_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest reading interval while memory grows, so that a job of a second is sampled near its peak.
 const MAX_INTERVAL_GROWING: Duration = Duration::from_millis(100);
-/// Readings and samples take at most 1/`MIN_TIME_FACTOR` of the time, plus [`ALLOWANCE`].
+/// Readings and samples take at most 1/`MIN_TIME_FACTOR` of a CPU, plus [`ALLOWANCE`].
 const MIN_TIME_FACTOR: u32 = 100;
-/// Time for readings and samples from the start, without which a short job would have none.
+/// CPU time for readings and samples from the start, without which a short job would have none.
 const ALLOWANCE: Duration = Duration::from_millis(500);
 
 /// Why no observer can be started; `None` if it can.
@@ -96,7 +96,8 @@ impl Observation<'_> {
             if pidfd::has_ended(stdin, gap)? {
                 return Ok(RunOutcome::Ended);
             }
-            let reading = Instant::now();
+            // A busy machine makes readings longer, but not more expensive.
+            let cpu_before = thread_cpu();
             let exe = fs::read_link(format!("/proc/{}/exe", self.process.pid)).ok();
             if exe.is_none() || exe == own {
                 continue;
@@ -125,7 +126,7 @@ impl Observation<'_> {
                 let outcome = if is_steady { RunOutcome::Ready } else { RunOutcome::StillGrowing };
                 self.report_now(pid, resident, outcome, stdin, fallbacks)?;
             }
-            spent += reading.elapsed();
+            spent += thread_cpu().saturating_sub(cpu_before);
             let longest = if grows { MAX_INTERVAL_GROWING } else { MAX_READING_INTERVAL };
             let debt =
                 (spent.saturating_sub(ALLOWANCE) * MIN_TIME_FACTOR).saturating_sub(self.begin.elapsed());
