@@ -32,6 +32,7 @@ use crate::{
     killed::{Moment, kill_many},
     needs::Need::{Fragment, Free, Root as Rights, Thp},
     settings::{JOURNAL, MAX_WAIT_TIME, Snapshot},
+    skip,
     start::{INCONCLUSIVE, MARKER, Running, hugewise, left_running, run, run_command, says},
     trial,
 };
@@ -66,6 +67,11 @@ pub fn fragment_machine(left: Bytes) -> Result<Held, Box<dyn Error>> {
     let environment = Launch { environment, ..Launch::default() };
     let fragmenter = Fragmenter { program, root, sizes, asked: Some(left), share: false, environment };
     Ok(fragmenter.fragment(&Interrupt::default(), &mut |_, _| {})?)
+}
+
+/// The end of a test during which the memory was no longer fragmented.
+pub fn released() -> TestResult {
+    skip("other programs needed memory: the kernel ended the process that fragments it")
 }
 
 /// The process that fragments memory, started without `bench stall`.
@@ -240,6 +246,9 @@ fn kill_once(moment: Moment) -> Result<bool, Box<dyn Error>> {
 fn whole_machine() -> TestResult {
     let ran = run(&["bench", "stall", "--json", "--memory", "2GiB"])?;
     let report: serde_json::Value = serde_json::from_str(&ran.stdout)?;
+    if report["held_to_the_end"] == false {
+        return released();
+    }
     let coverage = report["probes"]["fragmented"]["coverage"].as_f64();
     eprintln!("{}", report["fragmented"]);
     // Programs that end during the test free whole blocks.
@@ -247,7 +256,6 @@ fn whole_machine() -> TestResult {
     assert!(report["fragmented"]["blocks_left"].as_u64().is_some_and(|left| left < 50), "{report:#}");
     let stalls = |when: &str| report["probes"][when]["stalls"].as_u64();
     assert!(stalls("fragmented") > stalls("before"), "{report:#}");
-    assert_eq!(report["held_to_the_end"], true);
     Ok(())
 }
 
@@ -257,6 +265,10 @@ fn comparison() -> TestResult {
     let comparison = ran.comparison()?;
     assert_eq!(comparison.design.fragmented, Some(Bytes(2 << 30)));
     assert_eq!(comparison.rounds.len(), 4);
+    let was_released = |why: &String| why.contains("was killed during the run");
+    if comparison.rounds.iter().any(|round| round.fell_back.as_ref().is_some_and(was_released)) {
+        return released();
+    }
     for round in &comparison.rounds {
         assert!(
             round.fell_back.is_none() && round.huge_pages_left.is_some_and(|left| left < 50),

@@ -134,11 +134,15 @@ fn fragmented(jdk: &Jdk, collector: &str) -> TestResult {
         options.push("-Xmn1g");
     }
     let _shared = SharedMemory::on_thp()?;
-    let held = fragmentation::fragment_machine(Bytes(6 << 30))?;
+    let mut held = fragmentation::fragment_machine(Bytes(6 << 30))?;
     let trace = Trace::begin()?;
     let reported = reported(jdk, &options, "2500");
     let stalls = trace.end()?;
+    let is_held = held.is_held();
     drop(held);
+    if !is_held {
+        return fragmentation::released();
+    }
     let reported = reported?;
     let report = &reported.report;
     // On busy CPUs the time to safepoint may outweigh what is attributed to huge pages.
