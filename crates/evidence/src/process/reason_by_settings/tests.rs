@@ -202,8 +202,12 @@ fn a_reason_holds_for_the_bytes_it_was_found_for() {
     };
     let of = |at: u64| {
         let pages = survey.region("malloc", &machine, |part| part.addresses.start >= at * MIB)?;
-        Some((pages.reason?, pages.reason_bytes?.0 >> 10, pages.resident_bytes.0 >> 10))
+        let huge = pages.bytes_by_page_size.iter().filter(|(size, _)| **size > machine.sizes.base);
+        let huge: Bytes = huge.map(|(_, bytes)| *bytes).sum();
+        let [reason, resident, huge] =
+            [pages.reason_bytes?, pages.resident_bytes, huge].map(|bytes| bytes.0 >> 10);
+        Some((pages.reason?, reason, resident, huge))
     };
-    assert_eq!(of(64), Some((Reason::NeverAdvised, 300, (22 << 10) + 532)));
-    assert_eq!(of(128), Some((Reason::NeverAdvised, 300, 400)));
+    assert_eq!(of(64), Some((Reason::NeverAdvised, 300, (22 << 10) + 532, 22 << 10)));
+    assert_eq!(of(128), Some((Reason::NeverAdvised, 300, 400, 0)));
 }
