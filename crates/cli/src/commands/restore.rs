@@ -31,8 +31,8 @@ Examples:
   sudo hugewise restore --persisted   also remove the files that apply the settings at boot
 
 Exit status: 0 all settings are restored; 1 a setting could not be restored, was skipped because
-another program has changed it since, or is in a journal of another mount namespace; 2 usage error, or
-another hugewise is running.")]
+another program has changed it since, or is in a journal of another mount namespace; 2 usage error,
+or another hugewise is running.")]
 pub struct Restore {
     /// Also restore settings that another program has changed since hugewise changed them; with
     /// --persisted, also remove files that were edited since
