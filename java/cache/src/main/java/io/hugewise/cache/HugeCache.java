@@ -123,11 +123,11 @@ public final class HugeCache<K, V> implements AutoCloseable {
         MemorySegment payload = codec.payload(entry);
         hitBytes.add(payload.byteSize());
         V value = codec.value(payload);
-        if (heap != null) {
-            heap.wasRead(entry, bytes, payload.byteSize(), value);
-        }
         if (expiration.isChangedByReads()) {
             store.setExpiry(entry, expiration.afterRead(key, value, expiryAfterRead(entry)));
+        }
+        if (heap != null) {
+            heap.wasRead(entry, bytes, payload.byteSize(), value);
         }
         return value;
     }
