@@ -2,14 +2,11 @@ package io.hugewise.cache;
 
 /// Remembers hashes that were seen recently, until others take their place: 16 bits of each.
 final class Doorkeeper {
-    /// Remembered hashes for each entry.
-    private static final int FACTOR = 4;
-
     private final short[] seen;
 
-    /// @param entries a power of two
-    Doorkeeper(int entries) {
-        seen = new short[Math.toIntExact(Math.min((long) FACTOR * entries, 1 << 28))];
+    /// @param count largest number of remembered hashes, a power of two
+    Doorkeeper(int count) {
+        seen = new short[count];
     }
 
     /// Whether a hash was seen recently; it is remembered.

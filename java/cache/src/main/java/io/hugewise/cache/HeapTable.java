@@ -10,7 +10,8 @@ import org.jspecify.annotations.Nullable;
 /// Deserialised values on the heap, of entries that are in the store, too: so one is dropped without a copy, and a
 /// value that is replaced or removed in the store is removed here before, while the stripe of the index is locked.
 ///
-/// A value is added when its key was read twice within as many reads as the [Doorkeeper] remembers. If there is no
+/// A value is added when its key was read twice within as many reads as the [Doorkeeper] remembers, about as many as
+/// there are values: a key that is read less often would leave before it is read again. If there is no
 /// room, or all slots that its key may have are used, it replaces one of a few others that was read less often, or is
 /// not added. Reading takes no lock.
 ///
@@ -82,7 +83,7 @@ final class HeapTable<V> {
     private final Object[] locks = new Object[LOCKS];
     private final AtomicLong weight = new AtomicLong();
     private final LongAdder count = new LongAdder();
-    private volatile Doorkeeper doorkeeper = new Doorkeeper(LOCKS * WAYS);
+    private volatile Doorkeeper doorkeeper = new Doorkeeper(LOCKS * WAYS / 2);
     private volatile Table<V> table = new Table<>(LOCKS);
 
     HeapTable(long maximumWeight, ToLongFunction<? super V> weigher) {
@@ -249,7 +250,7 @@ final class HeapTable<V> {
 
     private synchronized void grow(int sets) {
         if (table.hashes.length / WAYS == sets && sets < MOST_SETS) {
-            doorkeeper = new Doorkeeper(2 * sets * WAYS);
+            doorkeeper = new Doorkeeper(sets * WAYS);
             grow(new Table<>(2 * sets), 0);
         }
     }

@@ -7,11 +7,23 @@ import org.jspecify.annotations.Nullable;
 ///
 /// @param <V> type of values
 final class HeapTier<V> {
+    /// Values that are added between two adaptations.
+    private static final int PERIOD = 1024;
+    /// Hits for each added value.
+    private static final long LEAST_HITS = 4;
+    private static final int MOST_SKIPPED = 255;
+
     private final HeapTable<V> table;
     private final Store store;
     private final Expiration<?, V> expiration;
     private final LongAdder hitBytes;
     private final LongAdder hits = new LongAdder();
+    /// Values that were wanted and added; concurrent ones may be lost.
+    private int wanted;
+    private int added;
+    private long hitsBefore;
+    /// Only each value is added whose number has none of these bits.
+    private int skipped;
 
     HeapTier(HeapTable<V> table, Store store, Expiration<?, V> expiration, LongAdder hitBytes) {
         this.table = table;
@@ -66,9 +78,22 @@ final class HeapTier<V> {
     ///
     /// @param bytes size of the value in the store
     void wasRead(long entry, KeyBytes key, long bytes, V value) {
-        if (table.isWanted(key.hash)) {
+        if (table.isWanted(key.hash) && (wanted++ & skipped) == 0) {
+            adapt();
             var node = new HeapTable.Node<>(key.bytes, key.hash, value, bytes, table.weight(value), store.entries.expiry(entry));
             store.ifPresent(entry, key.bytes, key.hash, () -> table.add(node));
         }
+    }
+
+    /// Adds fewer values if those on the heap are not read often enough to be worth the time.
+    private void adapt() {
+        if (++added < PERIOD) {
+            return;
+        }
+        long now = hits.sum();
+        boolean isWorthIt = now - hitsBefore >= LEAST_HITS * PERIOD;
+        skipped = isWorthIt ? skipped >> 1 : Math.min(MOST_SKIPPED, skipped << 1 | 1);
+        hitsBefore = now;
+        added = 0;
     }
 }

@@ -66,6 +66,13 @@ final class Space {
             }
             evictor.window.open(segment);
             maintenance.wake();
+            if (evictor.lock.tryLock()) {
+                try {
+                    adapt();
+                } finally {
+                    evictor.lock.unlock();
+                }
+            }
             return true;
         } finally {
             taking.unlock();
