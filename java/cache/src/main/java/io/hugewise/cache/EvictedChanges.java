@@ -44,6 +44,10 @@ final class EvictedChanges {
         changes.keySet().stream().limit(most).forEach(to::add);
     }
 
+    synchronized int size() {
+        return changes.size();
+    }
+
     boolean isEmpty() {
         return bytes == 0;
     }

@@ -268,8 +268,11 @@ final class WriteBehind<K, V> {
         }
         long until = isFlush || isCrowded() ? System.nanoTime() : System.nanoTime() - options.windowNanos / 2;
         long last = keys.added();
+        // Others may be evicted during that time, without an end.
+        int evictedBatches = evicted.size() / options.batch + 1;
         Set<KeyBytes> changed = new LinkedHashSet<>();
         do {
+            evictedBatches--;
             long now = System.nanoTime();
             takenSince = now - keys.age(now);
             isTaken = true;
@@ -280,7 +283,7 @@ final class WriteBehind<K, V> {
             isTaken = false;
             written = isEnded ? written : keys.taken();
             wake();
-        } while (!isEnded && (!evicted.isEmpty() || (!changed.isEmpty() && keys.taken() < last)));
+        } while (!isEnded && ((evictedBatches > 0 && !evicted.isEmpty()) || (!changed.isEmpty() && keys.taken() < last)));
     }
 
     /// Takes keys until there are enough different ones for a batch.
