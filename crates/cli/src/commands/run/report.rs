@@ -167,11 +167,11 @@ pub fn regions(survey: &Survey, machine: &MachineState, assignment: &ObserverTas
     regions.into_iter().flatten().collect()
 }
 
-/// Whether a part is memory outside of heap and code cache.
+/// Whether a part is memory outside of heap and code cache. The CDS archive is mapped from a file.
 pub fn is_outside_heap(part: &Part) -> bool {
     use hugewise_evidence::process::Kind as Use;
     matches!(part.kind, Use::Anonymous | Use::Malloc | Use::Stack | Use::JvmLargePages)
-        && !matches!(part.of_jvm, Some(RegionKind::Heap | RegionKind::CodeCache))
+        && !matches!(part.of_jvm, Some(RegionKind::Heap | RegionKind::CodeCache | RegionKind::Cds))
 }
 
 /// The report as text.
@@ -232,5 +232,14 @@ mod tests {
     fn a_program_that_ended_before_a_sample_has_a_report_without_figures() {
         let report = RunReport::new(&assignment(None), 1, Duration::ZERO, RunOutcome::Ended);
         assert!(text(&report).contains("its coverage is unknown; --exact"), "{}", text(&report));
+    }
+
+    #[test]
+    fn memory_outside_of_the_heap_is_anonymous() {
+        use hugewise_evidence::process::Kind;
+        let is = |kind, of_jvm| is_outside_heap(&Part { addresses: 0..1, name: String::new(), kind, of_jvm });
+        assert!(is(Kind::Malloc, None) && is(Kind::Anonymous, Some(RegionKind::Metaspace)));
+        assert!(!is(Kind::Anonymous, Some(RegionKind::Cds)), "mapped from a file");
+        assert!(!is(Kind::JvmLargePages, Some(RegionKind::Heap)) && !is(Kind::File, None));
     }
 }
