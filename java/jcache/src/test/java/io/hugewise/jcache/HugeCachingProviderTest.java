@@ -13,9 +13,11 @@ import javax.cache.CacheException;
 import javax.cache.CacheManager;
 import javax.cache.Caching;
 import javax.cache.configuration.MutableConfiguration;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /// What the compatibility kit does not test.
+@Tag("pools")
 class HugeCachingProviderTest {
     private static final int MIB = 1 << 20;
 
