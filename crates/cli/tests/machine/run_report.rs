@@ -133,9 +133,7 @@ fn agrees(report: &Value, sums: &BTreeMap<String, u64>) -> TestResult {
 
 fn is_fullest(steps: &[&str]) -> TestResult {
     let (report, sums) = reported(&[], &[], steps)?;
-    agrees(&report, &sums)?;
-    assert!(report["seconds"].as_f64().is_some_and(|seconds| seconds > 0.5), "{report:#}");
-    Ok(())
+    agrees(&report, &sums)
 }
 
 fn of_the_last_exec() -> TestResult {

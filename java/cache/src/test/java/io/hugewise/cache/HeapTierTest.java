@@ -7,7 +7,9 @@ import io.hugewise.memory.Backing;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
@@ -33,6 +35,46 @@ class HeapTierTest {
             assertThat(cache.stats().hits()).isEqualTo(102);
             assertThat(cache.stats().hitBytes()).isEqualTo(102);
         }
+    }
+
+    @Test
+    void aTimeThatIsSetHoldsForTheHeapToo() {
+        var now = new AtomicLong();
+        try (var cache = builder().ticker(now::get).variableExpiry().build()) {
+            cache.put(1L, new byte[1], Duration.ofHours(1));
+            for (int i = 0; i < 3; i++) {
+                assertThat(cache.getIfPresent(1L)).hasSize(1);
+            }
+            cache.policy().expireVariably().orElseThrow().setExpiresAfter(1L, Duration.ofSeconds(1));
+            now.set(Duration.ofSeconds(2).toNanos());
+            assertThat(cache.getIfPresent(1L)).isNull();
+        }
+    }
+
+    @Test
+    void aChangeThatIsWrittenBackLeavesTheHeap() {
+        var store = new ConcurrentHashMap<Long, Integer>();
+        WriteBack<Long, byte[]> writeBack = WriteBack.to(changes -> changes.forEach(
+                change -> store.merge(change.key(), change.value() == null ? 0 : change.value().length, (_, size) -> size)));
+        try (var cache = builder().writeBack(writeBack).build()) {
+            for (int size = 1; size < 50; size++) {
+                cache.put(1L, new byte[size]);
+                for (int i = 0; i < 3; i++) {
+                    assertThat(cache.getIfPresent(1L)).hasSize(size);
+                }
+            }
+            cache.invalidate(1L);
+            assertThat(cache.getIfPresent(1L)).isNull();
+            cache.flush();
+            assertThat(store).isEqualTo(Map.of(1L, 0));
+        }
+    }
+
+    @Test
+    void timesThatEachReadDeterminesAreRefused() {
+        assertThatThrownBy(() -> builder().expireAfterWrite(Duration.ofSeconds(1)).expireAfterAccess(Duration.ofSeconds(1)).build())
+                .isInstanceOf(IllegalStateException.class)
+                .hasMessageContaining("on the heap");
     }
 
     @Test

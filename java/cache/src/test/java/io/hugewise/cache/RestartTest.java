@@ -197,6 +197,15 @@ class RestartTest {
     }
 
     @Test
+    void aFileDoesNotKeepUnwrittenChanges() {
+        Path file = folder.resolve("cache");
+        assertThatThrownBy(() -> builder(file).writeBack(WriteBack.to(_ -> {})).build())
+                .isInstanceOf(IllegalStateException.class)
+                .hasMessageContaining("writeThrough");
+        assertThat(file).doesNotExist();
+    }
+
+    @Test
     void aFileThatDoesNotMatchIsEmptied() throws IOException {
         Path file = folder.resolve("cache");
         isEmptied(file, builder(file).maximumBytes(2 * SIZE), "are expected");

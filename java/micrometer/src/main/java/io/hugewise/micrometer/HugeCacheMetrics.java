@@ -34,6 +34,7 @@ import org.jspecify.annotations.Nullable;
 ///
 /// @param <K> type of keys
 /// @param <V> type of values
+@SuppressWarnings("exports") // who has a cache has its module
 public final class HugeCacheMetrics<K, V> extends CacheMeterBinder<HugeCache<K, V>> {
     /// Metrics of a cache.
     ///
