@@ -108,6 +108,7 @@ class PolicyTest {
             assertThat(eviction.getMaximum()).isEqualTo(16 << 20);
             eviction.setMaximum(8 << 20);
             assertThat(cache.maximumBytes()).isEqualTo(8 << 20);
+            cache.cleanUp();
             assertThat(eviction.weightedSize()).isEqualTo(cache.usedBytes()).isPositive();
         }
     }

@@ -39,6 +39,7 @@ class HugeCacheMetricsTest {
         assertThat(count("cache.load", "result", "failure")).isEqualTo(1);
         assertThat(registry.get("cache.load.duration").timeGauge().value()).isPositive();
         assertThat(value("hugewise.cache.limit", tags)).isEqualTo(8 << 20);
+        cache.cleanUp();
         assertThat(value("hugewise.cache.used", tags)).isEqualTo(cache.usedBytes()).isPositive();
         assertThat(count("hugewise.cache.hit.bytes", tags)).isEqualTo(100);
         assertThat(value("hugewise.cache.byte.hit.ratio", tags)).isEqualTo(0.25);
